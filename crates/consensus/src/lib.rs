@@ -50,7 +50,7 @@
 //! - `memory`: `value` and `cell` hold values; `value_pool` recycles their memory, and
 //!   `value_budget` bounds the uncommitted ones.
 //! - `record`: the records in the underlying log.
-//! - `base`: ballots and slots.
+//! - `base`: ballots and slots; `wake` wakes tasks.
 
 mod base;
 mod component;

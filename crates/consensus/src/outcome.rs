@@ -291,9 +291,9 @@ impl Ticket {
         }
     }
 
-    /// Gives the ticket up without requesting a sync, as dropping it does. The operation is durable
-    /// with the next one that is, and after 10 ms and one commit at the latest: for the commit
-    /// markers of Raft, which a majority has anyway.
+    /// Gives the ticket up, and requests no sync, whereas dropping it requests one. The operation
+    /// is durable with the next one that is, and after 10 ms and one commit at the latest: for the
+    /// commit markers of Raft, which a majority has anyway.
     ///
     /// # Examples
     /// ```

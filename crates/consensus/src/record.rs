@@ -181,7 +181,15 @@ impl<'a> Record<'a> {
             ROOT => {
                 at_least(67)?;
                 let (fixed, rest) = rest.split_at(67);
-                let root = root_of(&fixed[..64], promise_of(fixed[64], ballot(fixed, 8))?);
+                let root = Root {
+                    replay: word(fixed, 0),
+                    promise: promise_of(fixed[64], ballot(fixed, 8))?,
+                    start: word(fixed, 24),
+                    next: word(fixed, 32),
+                    count: word(fixed, 40),
+                    lowest: word(fixed, 48),
+                    highest: word(fixed, 56),
+                };
                 let len = usize::from(u16::from_le_bytes([fixed[65], fixed[66]]));
                 let (app_state, pages) =
                     rest.split_at_checked(len).ok_or("the application's state is cut")?;
@@ -207,18 +215,6 @@ fn promise_of(flags: u8, ballot: Ballot) -> Result<Option<Ballot>, &'static str>
         0 if ballot == Ballot::ZERO => Ok(None),
         0 => Err("a promise without its flag"),
         _ => Err("an unknown flag"),
-    }
-}
-
-fn root_of(bytes: &[u8], promise: Option<Ballot>) -> Root {
-    Root {
-        replay: word(bytes, 0),
-        promise,
-        start: word(bytes, 24),
-        next: word(bytes, 32),
-        count: word(bytes, 40),
-        lowest: word(bytes, 48),
-        highest: word(bytes, 56),
     }
 }
 

@@ -32,26 +32,30 @@ fn no_more_is_reserved_than_there_is() {
     });
 }
 
-/// Guards against a waiter that checks, is missed by the thread that releases space, and sleeps
-/// forever.
-/// Requirements: F-38.
-#[test]
-fn a_wait_for_room_is_woken() {
-    loom::model(|| {
+/// Room is released while another thread waits for it in this way. Guards against a waiter that
+/// checks, is missed by the thread that releases space, and sleeps forever.
+fn a_release_wakes(wait: fn(&ValueBudget)) {
+    loom::model(move || {
         let budget = Arc::new(ValueBudget::new(100));
         assert!(budget.reserve(100));
         let waits = {
             let budget = Arc::clone(&budget);
-            thread::spawn(move || {
-                let deadline = Instant::now() + Duration::from_secs(3600);
-                while !budget.reserve(100) {
-                    assert!(budget.wait(100, deadline));
-                }
-            })
+            thread::spawn(move || wait(&budget))
         };
         budget.release(100);
         waits.join().unwrap();
         assert_eq!(budget.used(), 100);
+    });
+}
+
+/// Requirements: F-38.
+#[test]
+fn a_wait_for_room_is_woken() {
+    a_release_wakes(|budget| {
+        let deadline = Instant::now() + Duration::from_secs(3600);
+        while !budget.reserve(100) {
+            assert!(budget.wait(100, deadline));
+        }
     });
 }
 
@@ -64,29 +68,19 @@ impl Wake for Notify {
     }
 }
 
-/// As above, for a task: it registers and looks at the room in one step.
+/// A task registers and looks at the room in one step.
 /// Requirements: F-38.
 #[test]
 fn a_task_that_waits_for_room_is_woken() {
-    loom::model(|| {
-        let budget = Arc::new(ValueBudget::new(100));
-        assert!(budget.reserve(100));
-        let waits = {
-            let budget = Arc::clone(&budget);
-            thread::spawn(move || {
-                let notify = std::sync::Arc::new(Notify(loom::sync::Notify::new()));
-                let waker = Waker::from(std::sync::Arc::clone(&notify));
-                let place = budget.place();
-                while !budget.reserve(100) {
-                    if !place.has_room(100, &waker) {
-                        notify.0.wait();
-                    }
-                }
-            })
-        };
-        budget.release(100);
-        waits.join().unwrap();
-        assert_eq!(budget.used(), 100);
+    a_release_wakes(|budget| {
+        let notify = std::sync::Arc::new(Notify(loom::sync::Notify::new()));
+        let waker = Waker::from(std::sync::Arc::clone(&notify));
+        let mut waiter = budget.waiter();
+        while !budget.reserve(100) {
+            if !waiter.has_room(100, &waker) {
+                notify.0.wait();
+            }
+        }
     });
 }
 

@@ -1,4 +1,4 @@
-//! Ballots, page numbers, and the primitives that the model checker replaces.
+//! Ballots, page numbers, waking tasks, and the primitives that the model checker replaces.
 
 pub(crate) mod ballot;
 pub(crate) mod slot;

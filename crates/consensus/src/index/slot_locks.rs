@@ -25,16 +25,16 @@ pub(crate) struct PromiseState {
     pub(crate) closed: bool,
 }
 
-/// A lock with the state that it guards, on cache lines of its own.
-#[derive(Debug)]
-#[repr(align(128))]
-struct Lock(FairMutex<PromiseState>);
-
 impl PromiseState {
     pub(crate) fn promised(&self) -> Option<Ballot> {
         self.is_promised.then_some(self.promise)
     }
 }
+
+/// A lock with the state that it guards, on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Lock(FairMutex<PromiseState>);
 
 #[derive(Debug)]
 pub(crate) struct SlotLocks<const N: usize = LOCKS> {

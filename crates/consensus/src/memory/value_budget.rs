@@ -45,15 +45,16 @@ pub(crate) struct ValueBudget {
 #[derive(Debug, Default)]
 struct Tasks {
     wakers: Vec<(u64, Waker)>,
-    /// The number of the last one that registered.
+    /// The number of the last task that waited.
     last: u64,
 }
 
-/// The place of a task among those that wait. It is given up when this is dropped.
+/// A task that may wait for room. It no longer waits when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct RoomWaiter<'a> {
     budget: &'a ValueBudget,
-    number: u64,
+    /// `None` before it has waited, so that a task that finds room takes no lock.
+    number: Option<u64>,
 }
 
 impl ValueBudget {
@@ -126,11 +127,9 @@ impl ValueBudget {
         self.tasks.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// A place for a task that waits.
-    pub(crate) fn place(&self) -> Place<'_> {
-        let mut tasks = self.tasks();
-        tasks.last += 1;
-        Place { budget: self, number: tasks.last }
+    /// Returns a waiter for a task. Registers nothing yet.
+    pub(crate) fn waiter(&self) -> RoomWaiter<'_> {
+        RoomWaiter { budget: self, number: None }
     }
 
     /// Waits until this many bytes are free or the budget is closed. Returns `false` if the
@@ -149,19 +148,23 @@ impl ValueBudget {
     }
 }
 
-impl Place<'_> {
+impl RoomWaiter<'_> {
     /// Returns whether this many bytes are free or the budget is closed. If not, the task is woken
     /// when bytes are released.
-    pub(crate) fn has_room(&self, bytes: u64, waker: &Waker) -> bool {
+    pub(crate) fn has_room(&mut self, bytes: u64, waker: &Waker) -> bool {
         // Cloned and dropped without the lock: a waker is the caller's code.
         let waker = waker.clone();
         let mut tasks = self.budget.tasks();
-        let mut replaced = tasks.take(self.number);
-        tasks.wakers.push((self.number, waker));
+        let number = *self.number.get_or_insert_with(|| {
+            tasks.last += 1;
+            tasks.last
+        });
+        let mut replaced = tasks.take(number);
+        tasks.wakers.push((number, waker));
         let word = self.budget.used.fetch_or(AWAITED, AcqRel);
         let has_room = self.budget.fits(word, bytes) || word & CLOSED != 0;
         if has_room {
-            replaced = tasks.take(self.number);
+            replaced = tasks.take(number);
         }
         drop(tasks);
         drop(replaced);
@@ -169,9 +172,11 @@ impl Place<'_> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for RoomWaiter<'_> {
     fn drop(&mut self) {
-        let taken = self.budget.tasks().take(self.number);
+        let Some(number) = self.number else { return };
+        // Dropped without the lock: a waker is the caller's code.
+        let taken = self.budget.tasks().take(number);
         drop(taken);
     }
 }

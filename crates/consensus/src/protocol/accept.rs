@@ -100,7 +100,7 @@ impl ConsensusLog {
     pub async fn accept_async(&self, slot: Slot, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
         let inner = &self.inner;
         fits(&inner.options, value.len())?;
-        let place = inner.budget.place();
+        let mut waiter = inner.budget.waiter();
         loop {
             match inner.try_accept(slot.0, ballot, value)? {
                 Attempt::Done(ticket) | Attempt::Known(ticket) => {
@@ -108,7 +108,7 @@ impl ConsensusLog {
                     return Ok(ticket);
                 }
                 Attempt::Full(more) => {
-                    poll_fn(|cx| match place.has_room(more, cx.waker()) {
+                    poll_fn(|cx| match waiter.has_room(more, cx.waker()) {
                         true => Poll::Ready(()),
                         false => Poll::Pending,
                     })

@@ -168,12 +168,6 @@ impl ConsensusLog {
         self.inner.raise(0, 0, Some(app_state))
     }
 
-    /// The state of the application that is durable; empty if there is none. No I/O.
-    pub fn app_state(&self) -> Arc<[u8]> {
-        self.inner.count_durable(&crossbeam_epoch::pin());
-        self.inner.tracker.lock().app_state()
-    }
-
     fn raise_over(
         &self,
         SnapshotBounds { floor, frontier }: SnapshotBounds,

@@ -20,7 +20,6 @@ use std::time::Duration;
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
-use crate::index::page::{IndexEntry, State};
 use crate::memory::entry::Entry;
 use crate::outcome::Ticket;
 use crate::outcome::{Error, Result};
@@ -119,47 +118,6 @@ impl Inner {
             all.push(Entry::shared(resident.counted(), false));
         });
         all
-    }
-
-    /// The highest slot that is accepted and not committed.
-    pub(crate) fn last_uncommitted(&self, guard: &crossbeam_epoch::Guard) -> Option<u64> {
-        self.index.open.list().into_iter().rev().find_map(|number| {
-            let crate::index::page_table::Found::Page(page) = self.index.find(number, guard) else {
-                return None;
-            };
-            let accepted =
-                |(_, indexed): &(u64, &IndexEntry)| indexed.word().state() == State::Accepted;
-            page.from(self.start()).filter(accepted).last().map(|(slot, _)| slot)
-        })
-    }
-
-    /// Visits the entries that are accepted and not committed, in slot order.
-    pub(crate) fn each_uncommitted<'g>(
-        &self,
-        from: u64,
-        guard: &'g crossbeam_epoch::Guard,
-        mut visit: impl FnMut(u64, crate::memory::cell::Borrowed<'g, crate::memory::value::SharedValue>),
-    ) {
-        for number in self.index.open.list() {
-            let crate::index::page_table::Found::Page(page) = self.index.find(number, guard) else {
-                continue;
-            };
-            if page.open.get() == 0 {
-                self.index.open.found_empty(number, &page.open);
-                continue;
-            }
-            // Scan to the end of the page, whatever the count is: entries come and go meanwhile.
-            for (slot, indexed) in page.from(from) {
-                if indexed.word().state() != State::Accepted {
-                    continue;
-                }
-                if let Some(resident) = indexed.resident().load(guard)
-                    && resident.marker() == 0
-                {
-                    visit(slot, resident);
-                }
-            }
-        }
     }
 }
 

@@ -180,14 +180,12 @@ impl Inner {
         self.count_durable(&guard);
         let locks = self.locks.lock_all();
         self.writable(&locks.promise_state())?;
+        // Before the check of the frontier, which is never below the floor.
+        self.keeps(from)?;
         let (next, highest) = self.tracker.lock().next_and_highest();
         let decided = next.checked_sub(1).max(highest);
         if let Some(committed) = decided.filter(|committed| *committed >= from) {
             return Err(Error::BelowFrontier { committed: Slot(committed) });
-        }
-        let start = self.start();
-        if from < start {
-            return Err(Error::Truncated { floor: Slot(start - 1) });
         }
         let mut dropped = Vec::new();
         self.each_uncommitted(from, &guard, |slot, resident| {

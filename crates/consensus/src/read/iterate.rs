@@ -218,23 +218,20 @@ impl ConsensusLog {
         range: impl RangeBounds<Slot>,
         max_bytes: u64,
     ) -> Result<Vec<Entry<'static>>> {
+        self.inner.refuse_if_closed()?;
         let mut entries: Vec<Entry<'static>> = Vec::new();
-        let (mut bytes, mut next) = (0, None);
         let Some((first, last)) = self.bounds(&range, true)? else { return Ok(entries) };
-        self.iterate(
-            Slot(first)..=Slot(last),
-            IterateOptions::default().include_uncommitted(true),
-            |entry| {
-                bytes += charge(entry.value().len());
-                let follows = entry.slot().0 == next.unwrap_or(first);
-                if !follows || (bytes > max_bytes && !entries.is_empty()) {
-                    return ControlFlow::Break(());
-                }
-                next = entry.slot().0.checked_add(1);
-                entries.push(entry.clone().into_owned());
-                ControlFlow::Continue(())
-            },
-        )?;
+        let mut bytes = 0;
+        let _: ControlFlow<()> = self.go_through(first, last, None, &mut |found| {
+            let entry = found?;
+            bytes += charge(entry.value().len());
+            let follows = entry.slot().0 == first + entries.len() as u64;
+            if !follows || (bytes > max_bytes && !entries.is_empty()) {
+                return Ok(ControlFlow::Break(()));
+            }
+            entries.push(entry.clone().into_owned());
+            Ok(ControlFlow::Continue(()))
+        })?;
         Ok(entries)
     }
 

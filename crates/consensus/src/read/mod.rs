@@ -6,4 +6,5 @@ pub(crate) mod iterate;
 pub(crate) mod lookup;
 pub(crate) mod progress;
 pub(crate) mod stats;
+pub(crate) mod uncommitted;
 pub(crate) mod watch;

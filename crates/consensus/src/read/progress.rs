@@ -1,4 +1,6 @@
-//! How far the log is decided, and what it retains.
+//! How far the log is decided, what it retains, and where it ends.
+
+use std::sync::Arc;
 
 use crate::base::slot::Slot;
 use crate::state::commit_tracker::CommittedRange;
@@ -42,6 +44,12 @@ impl ConsensusLog {
     /// `None` if the first slot is not.
     pub fn frontier(&self) -> Option<Slot> {
         self.inner.frontier().map(Slot)
+    }
+
+    /// The state of the application that is durable; empty if there is none. No I/O.
+    pub fn app_state(&self) -> Arc<[u8]> {
+        self.inner.count_durable(&crossbeam_epoch::pin());
+        self.inner.tracker.lock().app_state()
     }
 
     /// Slots up to this one were durably truncated. `None` when none was.

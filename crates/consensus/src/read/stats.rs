@@ -11,7 +11,7 @@ use crate::state::inner::ConsensusLog;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Stats {
-    /// The highest promised ballot.
+    /// The highest promised ballot; `None` if nothing was ever promised or accepted.
     pub promised: Option<Ballot>,
     /// Slots up to this one were truncated.
     pub floor: Option<Slot>,

@@ -38,13 +38,13 @@ use crate::state::waiting::FrontierWaiters;
 ///   and [`learn`]: call them, and await the ticket. The call itself blocks only while the staging
 ///   memory of the underlying log is full, until a commit ends, and while an index page that is not
 ///   in memory is read.
-/// - [`accept_timeout`] blocks. Call `accept`; after [`BufferFull`], wait for a commit and retry.
-/// - [`truncate_before`], [`truncate_from`] and [`install`] block. Call the variants named
-///   `_async`.
+/// - [`accept_timeout`] blocks. Call [`accept_async`], which waits for room as a future.
+/// - [`truncate_before`], [`truncate_from`] and [`install`] block, and the variants named `_with`.
+///   Call those named `_async`.
 /// - [`read`] and [`read_committed`] block only to read a value that is not in memory.
-/// - [`open`], iterations and replays, [`for_each`] over a promise's answer, [`checkpoint`],
-///   [`reclaim`], [`close`] and [`inspect`] block on the disk. Run them where blocking is allowed,
-///   for example in `spawn_blocking`.
+/// - [`open`], iterations and replays, [`entries`], [`for_each`] over a promise's answer,
+///   [`checkpoint`], [`reclaim`], [`close`] and [`inspect`] block on the disk. Run them where
+///   blocking is allowed, for example in `spawn_blocking`.
 ///
 /// [`promise`]: Self::promise
 /// [`accept`]: Self::accept
@@ -54,7 +54,8 @@ use crate::state::waiting::FrontierWaiters;
 /// [`commit_batch`]: Self::commit_batch
 /// [`commit_through`]: Self::commit_through
 /// [`learn`]: Self::learn
-/// [`BufferFull`]: crate::Error::BufferFull
+/// [`accept_async`]: Self::accept_async
+/// [`entries`]: Self::entries
 /// [`truncate_before`]: Self::truncate_before
 /// [`truncate_from`]: Self::truncate_from
 /// [`install`]: Self::install

@@ -3,9 +3,9 @@
 //! `core` is the pure state machine: it assigns places and decides what to write or sync next.
 //! `driver` runs it on the thread of a waiting caller or of the engine. `commit_io` prepares the
 //! writes in order and executes them. `callbacks` has what is called when a record is durable.
-//! `commit_delay` decides whether a commit waits for more
-//! callers. `space` reserves file space before records are placed in it. `preallocator` and
-//! `maintenance` do the background work: prewritten blocks, footers, retention.
+//! `commit_delay` decides whether a commit waits for more callers. `space` reserves file space
+//! before records are placed in it. `preallocator` and `maintenance` do the background work:
+//! prewritten blocks, footers, retention.
 
 pub(crate) mod callbacks;
 pub(crate) mod commit_delay;

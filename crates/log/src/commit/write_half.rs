@@ -164,16 +164,18 @@ impl WriteHalf {
     /// Wakes everything that waits: the log accepts nothing any more.
     pub(crate) fn wake_all(&self) {
         self.waiters.wake_all();
-        if self.callbacks.first().is_some() {
-            self.wake_callbacks();
-        }
+        self.wake_callbacks();
     }
 
-    /// Has a thread of the engine run the callbacks that are due; runs them where there is none.
+    /// Has a thread of the engine run the callbacks that are due, if there are any; runs them where
+    /// the engine is stopped. What is undecided is not due: after a close that timed out, commits
+    /// in flight may still end.
     pub(crate) fn wake_callbacks(&self) {
-        match self.engine.is_stopped() {
+        let is_due = self.callbacks.first().is_some_and(|first| self.outcome(first).is_some());
+        match is_due && self.engine.is_stopped() {
             true => self.run_callbacks(),
-            false => self.queue_commit(),
+            false if is_due => self.queue_commit(),
+            false => {}
         }
     }
 

@@ -130,10 +130,8 @@ impl Ticket {
         // Nothing is left to report when it is dropped.
         self.resolved = true;
         self.log.on(Event::TicketPolled { unit: self.unit });
-        if self.log.outcome(seq).is_some() {
-            // It was decided while the callback was added.
-            self.log.wake_callbacks();
-        }
+        // It may have been decided while the callback was added.
+        self.log.wake_callbacks();
     }
 
     /// Gives the ticket up, and requests nothing, whatever the policy: the record becomes durable

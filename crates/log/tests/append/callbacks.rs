@@ -1,15 +1,19 @@
 //! Completion callbacks: called once, with the outcome, in order, by a thread of the engine.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_log::{Appended, Error, Log, Policy, Result, Seq};
+use esker_log::{Appended, Error, Log, Policy, Result, Seq, Ticket};
 
-use crate::fixture::{DIR, LONG, append, driven, in_time, log, payload, small, until};
+use crate::fixture::{self, DIR, LONG, append, driven, in_time, log, payload, small, until};
 
 type Outcomes = (Sender<Result<Appended>>, Receiver<Result<Appended>>);
 
@@ -174,4 +178,38 @@ fn a_detached_ticket_requests_nothing() {
     engine.run();
     assert_eq!(log.durable(), Seq(3), "with the next commit");
     log.close().unwrap();
+}
+
+/// Guards against a callback that cannot run yet and keeps a thread of the engine busy.
+#[test]
+fn a_close_that_times_out_leaves_callbacks_to_the_commit() {
+    let disk = SimDisk::new(1);
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
+    let opens = fixture::Opens::block_commits(&disk, &log);
+    let (sender, receiver): Outcomes = channel();
+    log.append(payload(2)).unwrap().on_durable(send(&sender));
+    let polls =
+        Arc::new(Polls { ticket: Mutex::new(log.append(payload(3)).unwrap()), count: 0.into() });
+    Arc::clone(&polls).wake();
+    let closed = log.close_timeout(Duration::from_millis(20));
+    assert!(matches!(closed, Err(Error::Timeout)), "{closed:?}");
+    std::thread::sleep(Duration::from_millis(50));
+    let count = polls.count.load(SeqCst);
+    assert!(count < 100 && receiver.try_recv().is_err(), "woken {count} times for nothing");
+    drop(opens);
+    assert_eq!(receiver.recv_timeout(LONG).unwrap().unwrap().seq, Seq(2));
+}
+
+/// A task that polls its ticket whenever it is woken, and counts.
+struct Polls {
+    ticket: Mutex<Ticket>,
+    count: AtomicUsize,
+}
+
+impl Wake for Polls {
+    fn wake(self: Arc<Self>) {
+        self.count.fetch_add(1, SeqCst);
+        let waker = Waker::from(Arc::clone(&self));
+        let _ = Pin::new(&mut *self.ticket.lock().unwrap()).poll(&mut Context::from_waker(&waker));
+    }
 }

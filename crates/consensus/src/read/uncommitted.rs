@@ -1,0 +1,53 @@
+//! The entries that are accepted and not committed, at a cost that depends on these and not on the
+//! log.
+
+use crossbeam_epoch::Guard;
+
+use crate::index::page::{IndexEntry, State};
+use crate::index::page_table::Found;
+use crate::memory::cell::Borrowed;
+use crate::memory::value::SharedValue;
+use crate::state::inner::Inner;
+
+impl Inner {
+    /// The highest slot that is accepted and not committed.
+    pub(crate) fn last_uncommitted(&self, guard: &Guard) -> Option<u64> {
+        self.index.open.list().into_iter().rev().find_map(|number| {
+            let Found::Page(page) = self.index.find(number, guard) else {
+                return None;
+            };
+            let accepted =
+                |(_, indexed): &(u64, &IndexEntry)| indexed.word().state() == State::Accepted;
+            page.from(self.start()).filter(accepted).last().map(|(slot, _)| slot)
+        })
+    }
+
+    /// Visits the entries that are accepted and not committed, in slot order.
+    pub(crate) fn each_uncommitted<'g>(
+        &self,
+        from: u64,
+        guard: &'g Guard,
+        mut visit: impl FnMut(u64, Borrowed<'g, SharedValue>),
+    ) {
+        for number in self.index.open.list() {
+            let Found::Page(page) = self.index.find(number, guard) else {
+                continue;
+            };
+            if page.open.get() == 0 {
+                self.index.open.found_empty(number, &page.open);
+                continue;
+            }
+            // Scan to the end of the page, whatever the count is: entries come and go meanwhile.
+            for (slot, indexed) in page.from(from) {
+                if indexed.word().state() != State::Accepted {
+                    continue;
+                }
+                if let Some(resident) = indexed.resident().load(guard)
+                    && resident.marker() == 0
+                {
+                    visit(slot, resident);
+                }
+            }
+        }
+    }
+}
