@@ -41,9 +41,13 @@ pub fn bugs() -> Vec<&'static str> {
     Bug::ALL.iter().map(|bug| bug.name()).collect()
 }
 
+fn named(name: &str) -> Option<Bug> {
+    Bug::ALL.iter().find(|bug| bug.name() == name).copied()
+}
+
 /// Plants a bug in this process until what this returns is dropped. `None` if no bug has this name.
 pub fn planted(name: &str) -> Option<Planted> {
-    Bug::ALL.iter().find(|bug| bug.name() == name).map(|bug| plant(*bug))
+    named(name).map(plant)
 }
 
 /// Plants a bug and goes through all instruments, in rounds, until one catches it. `None` if no bug
@@ -51,7 +55,7 @@ pub fn planted(name: &str) -> Option<Planted> {
 ///
 /// The bug is in the whole process: no other thread may use the components meanwhile.
 pub fn hunt(name: &str) -> Option<Found> {
-    let bug = *Bug::ALL.iter().find(|bug| bug.name() == name)?;
+    let bug = named(name)?;
     let instruments: Vec<Simulation> = power_cuts().into_iter().chain(disk_faults()).collect();
     let planted = plant(bug);
     let mut found = Found { bug: bug.name(), cuts: 0, runs: 0, by: None };

@@ -59,10 +59,12 @@ pub fn run(root: &Path, results: &str, options: &Options) -> Result<()> {
     let release = built(root, options.esker.as_ref(), true)?;
     let debug = built(root, options.esker_debug.as_ref(), false)?;
     let path = root.join(results);
+    let set_of = |line: &str| {
+        let line = serde_json::from_str::<Value>(line).ok()?;
+        line["set"].as_str().map(str::to_owned)
+    };
     let kept = |line: &&str| {
-        let set = serde_json::from_str::<Value>(line)
-            .ok()
-            .and_then(|value| value["set"].as_str().map(str::to_owned));
+        let set = set_of(line);
         !options.only.is_empty() && set.is_some_and(|set| !options.only.contains(&set))
     };
     let before = fs::read_to_string(&path).unwrap_or_default();
@@ -77,7 +79,11 @@ pub fn run(root: &Path, results: &str, options: &Options) -> Result<()> {
         match file_systems::within(set, &dir, |dir| measure(&release, set, ON_FILE_SYSTEM, dir)) {
             Ok(measured) => lines.extend(measured),
             // It needs root, and the tools of the file system.
-            Err(error) => eprintln!("experiment: skipped {set}: {error:#}"),
+            Err(error) => {
+                eprintln!("experiment: skipped {set}, its earlier figures stay: {error:#}");
+                let earlier = before.lines().filter(|line| set_of(line).as_deref() == Some(set));
+                lines.extend(earlier.map(str::to_owned));
+            }
         }
     }
     lines.push(String::new());

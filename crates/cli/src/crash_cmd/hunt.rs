@@ -50,10 +50,10 @@ impl Row {
 
 /// Plants a bug in this process.
 pub fn planted(name: &str) -> Outcome<impl Drop + use<>> {
-    esker_lab::selftest::planted(name).ok_or_else(|| unknown(name))
+    esker_lab::selftest::planted(name).ok_or_else(|| no_bug(name))
 }
 
-fn unknown(name: &str) -> Failure {
+fn no_bug(name: &str) -> Failure {
     Failure::usage(format!("no bug is named {name}; there are {}", bugs().join(", ")))
 }
 
@@ -61,7 +61,7 @@ fn unknown(name: &str) -> Failure {
 pub fn run(selected: &[String], json: bool) -> Outcome {
     let all = bugs();
     if let Some(unknown) = selected.iter().find(|name| !all.contains(&name.as_str())) {
-        return Err(self::unknown(unknown));
+        return Err(no_bug(unknown));
     }
     let is_selected =
         |name: &&str| selected.is_empty() || selected.iter().any(|selected| selected == name);

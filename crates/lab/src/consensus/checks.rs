@@ -15,30 +15,82 @@ fn app_state_of(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(0, u64::from_le_bytes)
 }
 
+/// The entries that an opening found, by slot: ballot, value, and whether it is committed.
+type Found = BTreeMap<u64, (Ballot, Vec<u8>, bool)>;
+
 impl SimEnv {
     /// Holds what an opening found against what must be there, and learns what it was.
     pub(super) fn recovered(&mut self, life: &Life) -> Lived {
-        let mut survival = Survival::default();
-        let compared = self.compared(life, &mut survival);
+        let start = life.log.floor().map_or(0, |floor| floor.0 + 1);
+        let (found, unreadable) = self.found(life, start)?;
+        // Counted before it is judged.
         if std::mem::take(&mut self.crashed) {
-            self.survivals.push(survival);
+            self.survivals.push(self.survival(start, &found));
         }
-        compared?;
+        if let Some(what) = unreadable {
+            return Err(Stop::Broken(what));
+        }
+        self.judge(life, start, found)?;
         self.look(life)?;
         if self.checks { self.inspected() } else { Ok(()) }
     }
 
-    fn compared(&mut self, life: &Life, survival: &mut Survival) -> Lived {
-        let durable_accepts = self.setup.mode == Mode::Durable;
+    /// Reads the slots of the model, and says which one cannot be read.
+    fn found(&self, life: &Life, start: u64) -> Lived<(Found, Option<String>)> {
         let guard = life.log.pin();
-        let model = &mut self.model;
-        let start = life.log.floor().map_or(0, |floor| floor.0 + 1);
+        let (mut found, mut unreadable) = (Found::new(), None);
+        for n in self.model.slots.range(start..).map(|(n, _)| *n) {
+            match life.log.read(Slot(n), &guard) {
+                Ok(entry) => {
+                    let entry = (entry.ballot(), entry.value().to_vec(), entry.is_committed());
+                    found.insert(n, entry);
+                }
+                Err(Error::SlotNotFound { .. }) => {}
+                Err(_) if !self.disk.is_on() => return Err(Stop::Ended),
+                Err(error) => unreadable = Some(format!("slot {n} cannot be read: {error:?}")),
+            }
+        }
+        Ok((found, unreadable))
+    }
+
+    /// What a crash left. A write is a slot that holds an accepted value.
+    fn survival(&self, start: u64, found: &Found) -> Survival {
+        let mut survival = Survival::default();
+        for (n, slot) in self.model.slots.range(start..) {
+            let durable = slot.commit_acknowledged || self.is_durable(*n);
+            // An older accept than the last one may be all that is found.
+            let lost = match (&slot.accepted, found.get(n)) {
+                (Some((accepted, _)), Some((ballot, _, committed))) => {
+                    ballot < accepted && !committed
+                }
+                (accepted, there) => accepted.is_some() && there.is_none(),
+            };
+            survival.accepted += u64::from(slot.accepted.is_some());
+            survival.durable += u64::from(durable);
+            survival.recovered += u64::from(found.contains_key(n));
+            survival.lost_calls += u64::from(lost);
+        }
+        survival
+    }
+
+    /// Whether an accept of this slot has to survive. In volatile mode a crash may forget one that
+    /// replaced a durable one.
+    fn is_durable(&self, n: u64) -> bool {
+        let may_be_cut = self.model.cutting.is_some_and(|from| n >= from);
+        let acknowledged = self.model.slots.get(&n).is_some_and(|slot| slot.acknowledged.is_some());
+        acknowledged && self.setup.mode == Mode::Durable && !may_be_cut
+    }
+
+    fn judge(&mut self, life: &Life, start: u64, mut found: Found) -> Lived {
         ensure!(
-            (model.start..=model.starting).contains(&start),
+            (self.model.start..=self.model.starting).contains(&start),
             "the first slot is {start}, and may be {} to {}",
-            model.start,
-            model.starting
+            self.model.start,
+            self.model.starting
         );
+        let must_be_there: Vec<_> =
+            self.model.slots.keys().copied().filter(|n| self.is_durable(*n)).collect();
+        let model = &mut self.model;
         let promised = life.log.promised().unwrap_or(Ballot::ZERO);
         ensure!(
             (model.promise_acknowledged..=model.promise).contains(&promised),
@@ -59,30 +111,9 @@ impl SimEnv {
         model.start = start;
         model.starting = start;
         model.slots = model.slots.split_off(&start);
-        let cut = model.cutting.take();
+        model.cutting = None;
         for (n, slot) in &mut model.slots {
-            let found = match life.log.read(Slot(*n), &guard) {
-                Ok(entry) => Some((entry.ballot(), entry.value().to_vec(), entry.is_committed())),
-                Err(Error::SlotNotFound { .. }) => None,
-                Err(error) if !self.disk.is_on() => {
-                    drop(error);
-                    return Err(Stop::Ended);
-                }
-                Err(error) => broken!("slot {n} cannot be read: {error:?}"),
-            };
-            let is_committed = found.as_ref().is_some_and(|(.., committed)| *committed);
-            let may_be_cut = cut.is_some_and(|from| *n >= from);
-            // In volatile mode a crash may forget an accept that replaced a durable one.
-            let accepted = slot.acknowledged.is_some() && durable_accepts && !may_be_cut;
-            // An older accept than the last one may be all that is found.
-            let lost = match (&slot.accepted, &found) {
-                (Some((accepted, _)), Some((found, ..))) => found < accepted && !is_committed,
-                (accepted, found) => accepted.is_some() && found.is_none(),
-            };
-            survival.accepted += u64::from(slot.accepted.is_some());
-            survival.durable += u64::from(slot.commit_acknowledged || accepted);
-            survival.recovered += u64::from(found.is_some());
-            survival.lost_calls += u64::from(lost);
+            let found = found.remove(n);
             if let Some((ballot, value, committed)) = &found {
                 ensure!(
                     slot.attempted.iter().any(|(b, v)| b == ballot && v == value),
@@ -95,9 +126,9 @@ impl SimEnv {
                     );
                 }
             }
-            let committed = is_committed;
+            let committed = found.as_ref().is_some_and(|(.., committed)| *committed);
             ensure!(committed || !slot.commit_acknowledged, "slot {n} is not committed any more");
-            if let Some(ballot) = slot.acknowledged.filter(|_| durable_accepts && !may_be_cut) {
+            if let Some(ballot) = slot.acknowledged.filter(|_| must_be_there.contains(n)) {
                 let kept = found.as_ref().is_some_and(|(found, ..)| *found >= ballot || committed);
                 ensure!(kept, "slot {n} was accepted under {ballot}, and holds {found:?}");
             }

@@ -69,7 +69,7 @@ impl SimEnv {
             disk,
             setup,
             checks: false,
-            model: Model::default(),
+            model: Model::new(),
             nonce: seed << 20,
             interleaving: Interleaving::default(),
             crashed: false,

@@ -21,7 +21,7 @@ pub struct SlotModel {
 }
 
 /// What must be there.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Model {
     pub slots: BTreeMap<u64, SlotModel>,
     pub promise: Ballot,
@@ -60,25 +60,12 @@ fn charge(value: &[u8]) -> u64 {
     (value.len() as u64).max(64)
 }
 
-impl Default for Model {
-    fn default() -> Self {
-        Self {
-            slots: BTreeMap::new(),
-            promise: Ballot::ZERO,
-            promise_recorded: Ballot::ZERO,
-            promise_acknowledged: Ballot::ZERO,
-            start: 0,
-            starting: 0,
-            raises: vec![(0, 0)],
-            raised: 0,
-            decided: 0,
-            deciding: 0,
-            cutting: None,
-        }
-    }
-}
-
 impl Model {
+    /// What must be in a new log.
+    pub fn new() -> Self {
+        Self { raises: vec![(0, 0)], ..Self::default() }
+    }
+
     /// The first slot from this one on that is not committed.
     pub fn run_from(&self, from: u64) -> u64 {
         (from..).find(|n| self.slots.get(n).is_none_or(|slot| slot.committed.is_none())).unwrap()

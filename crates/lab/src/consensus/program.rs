@@ -80,7 +80,7 @@ pub enum Step {
     ReclaimInterleaved {
         seed: u64,
     },
-    /// A promise, and a truncation meanwhiles answer.
+    /// A promise, and a truncation while its answer is read.
     PromiseInterleaved {
         bid: Bid,
         back: u64,

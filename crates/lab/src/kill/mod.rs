@@ -18,6 +18,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use esker_testkit::{SplitMix64, mix};
+use rustix::process::Signal;
 
 use crate::outcome::{Outcome, Run};
 use crate::promise::Promise;
@@ -26,8 +27,6 @@ use crate::survival::Survival;
 use progress::{Progress, now};
 use writer::{ConsensusWriter, KvWriter, LogWriter, Writer};
 
-/// The signal that no process can catch.
-const SIGKILL: i32 = 9;
 /// The lives of a run, and so its kills.
 const LIVES: u64 = 3;
 /// How long a child may take to the moment of its end.
@@ -159,8 +158,8 @@ fn lives<W: Writer>(
             from: written.len() as u64,
             seed: mix(run.seed, n),
         };
-        // After so many writes, or within the first periods of a timer; at last so late
-        // that a policy that never commits has lost too much.
+        // After so many writes, or within the first periods of a timer; at last so late that a
+        // policy that never commits has lost too much.
         let end = match promise {
             Promise::Age(most) if n + 1 == LIVES => (0, most + Duration::from_millis(500)),
             _ if rng.percent(50) => (rng.below(3000), Duration::from_micros(rng.below(3000))),
@@ -256,7 +255,7 @@ fn kill(
     let status = ended.map_err(|error| format!("failed to kill the writer: {error}"))?;
     // It may have died before, also of a panic or another signal.
     match status.signal() {
-        Some(SIGKILL) => Ok(time),
+        Some(signal) if signal == Signal::KILL.as_raw() => Ok(time),
         _ => Err(format!("the writer ended by itself: {status}")),
     }
 }

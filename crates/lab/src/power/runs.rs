@@ -15,7 +15,7 @@ use crate::plan::{How, PERSISTS, Plan, after_cuts, random_place};
 use crate::promise::Promise;
 use crate::subject::{Length, Subject};
 
-/// Runs that share the program of their first life.
+/// The runs of a group.
 const GROUP: u64 = 1024;
 /// Those of them that share the program of their first life.
 const SHARED: u64 = GROUP / 2;
@@ -52,25 +52,24 @@ impl<S: Subject> First<S> {
     }
 
     fn run(&self, policy: S::Policy, promise: Promise, seed: u64) -> Run {
-        let mut subject = S::new(policy, self.group);
+        // A program of its own has options of its own.
+        let mut subject = S::new(policy, if shares(seed) { self.group } else { seed });
         let mut cuts = Vec::new();
         let outcome = caught(|| self.lives(&mut subject, seed, &mut cuts));
-        let outcome = outcome.map_err(|what| after_cuts(&cuts, &what));
-        let cuts = cuts.len() as u64;
         let survivals = subject.survivals().to_vec();
         let kept = || survivals.iter().try_for_each(|survival| survival.check(promise));
-        Run { seed, cuts, outcome: outcome.and_then(|()| kept()), survivals }
+        let outcome = outcome.and_then(|()| kept()).map_err(|what| after_cuts(&cuts, &what));
+        Run { seed, cuts: cuts.len() as u64, outcome, survivals }
     }
 
     fn lives(&self, subject: &mut S, seed: u64, cuts: &mut Vec<Plan>) -> Result<(), String> {
         let operations = self.operations.clone()?;
         let mut rng = SplitMix64::new(mix(seed, 2));
+        let own = (!shares(seed)).then(|| subject.program(&mut rng, Length::Long));
         // An odd factor: the first runs of a group are spread over its program.
         let place = (seed % GROUP / 2).wrapping_mul(197) % SHARED;
-        let its_own = !seed.is_multiple_of(2);
-        let own = its_own.then(|| subject.program(&mut rng, Length::Long));
         let at = match place {
-            _ if its_own => random_place(0, operations, &mut rng),
+            _ if own.is_some() => random_place(0, operations, &mut rng),
             _ if place < operations => CutPoint::Before(place),
             _ if place < 2 * operations => CutPoint::During(place - operations),
             _ => random_place(0, operations, &mut rng),
@@ -92,6 +91,11 @@ impl<S: Subject> First<S> {
         let steps = subject.program(&mut rng, Length::Short);
         subject.live_and_close(&steps)
     }
+}
+
+/// Whether a run shares the program of its group.
+fn shares(seed: u64) -> bool {
+    seed.is_multiple_of(2)
 }
 
 fn any_persist(rng: &mut SplitMix64) -> Persist {
