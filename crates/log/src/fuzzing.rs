@@ -3,7 +3,7 @@
 use crate::format::decode::{Found, Records, check_unit, find};
 use crate::format::{BLOCK, Footer, LogId, Salt, SegmentHeader, UnitHeader};
 use crate::store::manifest::Manifest;
-use crate::store::{checkpoint_file, sealed_file, watermark_page};
+use crate::store::{chunked_file, sealed_file, watermark_page};
 
 /// Runs every decoder over the bytes of a segment and returns the number of valid records. Must
 /// return for any input.
@@ -49,7 +49,7 @@ pub fn decode_file(bytes: &[u8]) -> usize {
 /// are, and with a checksum that matches. Returns how many times they are accepted. Must return for
 /// any input.
 pub fn decode_checkpoint(bytes: &[u8]) -> usize {
-    checkpoint_file::decode_any(bytes)
+    chunked_file::decode_any(bytes)
 }
 
 #[cfg(test)]

@@ -129,6 +129,11 @@ pub enum Error {
     },
     /// The staging memory is full and the caller asked not to wait. Nothing was accepted.
     Full,
+    /// This handle does one such operation at a time. Nothing was changed.
+    Busy {
+        /// The operation that is going on.
+        what: &'static str,
+    },
     /// The deadline passed. A record that was accepted may still become durable.
     Timeout,
     /// The record was dropped by retention or truncation.
@@ -256,6 +261,7 @@ impl fmt::Display for Error {
                 dir.display()
             ),
             Error::Full => f.write_str("the staging memory is full"),
+            Error::Busy { what } => write!(f, "{what}; wait until that ends"),
             Error::Timeout => f.write_str("the deadline passed"),
             Error::Trimmed { oldest } => {
                 write!(f, "the record was dropped; the oldest stored is {oldest}")

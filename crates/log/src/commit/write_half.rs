@@ -71,6 +71,8 @@ pub(crate) struct WriteHalf {
     pub(crate) segment_set_lock: Mutex<()>,
     /// Held while a checkpoint is written; the number of those begun in this session.
     pub(crate) checkpoints: Mutex<u64>,
+    /// Whether a snapshot is being received.
+    pub(crate) receiving: Arc<AtomicBool>,
     /// Held while space is reserved.
     pub(crate) reserve: Mutex<Reserve>,
     /// Notified when the committer is back and when an in-flight commit ends.

@@ -36,6 +36,23 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogId(pub [u8; 16]);
 
+impl LogId {
+    pub(crate) fn random() -> Self {
+        let [low, high] = random_numbers();
+        let mut id = [0; 16];
+        id[..8].copy_from_slice(&low.to_le_bytes());
+        id[8..].copy_from_slice(&high.to_le_bytes());
+        Self(id)
+    }
+}
+
+/// Two random numbers, drawn from the standard library's random hash keys.
+pub(crate) fn random_numbers() -> [u64; 2] {
+    use std::hash::{BuildHasher, RandomState};
+    let low = RandomState::new().hash_one(std::process::id());
+    [low, RandomState::new().hash_one(std::time::SystemTime::now())]
+}
+
 impl std::fmt::Display for LogId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))

@@ -8,7 +8,8 @@ use crate::base::error::{Error, Result};
 use crate::log::Log;
 use crate::read::checkpoint::CheckpointReader;
 use crate::read::samples;
-use crate::store::checkpoint_file::{self, CONTENT_MAX, Chunk, NOTE_MAX, Salt, Writer};
+use crate::store::chunked_file::{self, CONTENT_MAX, Chunk, Kind, NOTE_MAX, Names, Salt, Writer};
+use crate::store::paths::{self, CHECKPOINT};
 
 /// Writes a checkpoint: a large file, in chunks, that replaces the last checkpoint of this log when
 /// it is published. From [`Log::checkpoint_writer`].
@@ -48,15 +49,17 @@ impl CheckpointWriter<'_> {
     /// Durable when it returns. A crash before that leaves this checkpoint or the last one.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for the note; [`Error::NoSpace`], [`Error::Io`], after which this
-    /// checkpoint or the last one is there. The log itself is not affected.
+    /// [`Error::TooLarge`] for the note; [`Error::NoSpace`], [`Error::Io`] and [`Error::Closed`],
+    /// after which this checkpoint or the last one is there. The log itself is not affected.
     pub fn publish(self, note: &[u8]) -> Result<u64> {
         if note.len() > NOTE_MAX {
             return Err(Error::TooLarge { size: note.len() as u64, limit: NOTE_MAX as u64 });
         }
-        let Self { log, writer, _writing } = self;
+        let Self { log, mut writer, _writing } = self;
         let samples = samples::take(&*log.read, log.durable().0);
-        writer.publish(note, samples).map_err(|error| log.of_checkpoint(error, CONTENT_MAX as u64))
+        let bytes = writer.end();
+        let sealed = writer.seal(note, samples).and_then(|()| log.publish(writer));
+        sealed.map(|()| bytes).map_err(|error| log.of_chunks(error, CONTENT_MAX as u64))
     }
 }
 
@@ -98,7 +101,7 @@ impl CheckpointChunk<'_> {
         }
         let CheckpointWriter { log, writer, .. } = self.writer;
         let outcome = writer.write(&mut self.chunk);
-        outcome.map_err(|error| log.of_checkpoint(error, CONTENT_MAX as u64))
+        outcome.map_err(|error| log.of_chunks(error, CONTENT_MAX as u64))
     }
 }
 
@@ -131,9 +134,13 @@ impl Log {
         let mut writing = self.write.checkpoints.lock();
         *writing += 1;
         let session = self.recovery().session;
-        let salt = Salt { log: self.write.id, session, number: *writing };
-        let writer = Writer::new(Arc::clone(&self.write.dir), salt, bytes);
-        let writer = writer.map_err(|error| self.of_checkpoint(error, bytes))?;
+        let salt = Salt { log: self.write.id, numbers: [session, *writing] };
+        let dir = Arc::clone(&self.write.dir);
+        let (temporary, name) = (paths::temporary(CHECKPOINT), CHECKPOINT.into());
+        let names = Names { kind: Kind::Checkpoint, temporary, name };
+        let direct = dir.facts().map_err(Error::Io)?.direct;
+        let writer = Writer::new(dir, names, direct, salt, bytes);
+        let writer = writer.map_err(|error| self.of_chunks(error, bytes))?;
         Ok(CheckpointWriter { log: self, writer, _writing: writing })
     }
 
@@ -159,10 +166,18 @@ impl Log {
     pub fn discard_checkpoint(&self) -> Result<()> {
         self.refuse_if_closed()?;
         let _no_writer = self.write.checkpoints.lock();
-        checkpoint_file::discard(&*self.write.dir)
+        chunked_file::discard(&*self.write.dir, CHECKPOINT)
     }
 
-    fn of_checkpoint(&self, error: Error, bytes: u64) -> Error {
+    /// Gives a sealed file its name, unless the log was closed: then the directory may have another
+    /// writer.
+    pub(crate) fn publish(&self, writer: Writer) -> Result<()> {
+        let _not_closing = self.write.segment_set_lock.lock();
+        self.refuse_if_closed()?;
+        writer.publish()
+    }
+
+    pub(crate) fn of_chunks(&self, error: Error, bytes: u64) -> Error {
         error.for_want_of_space(self.write.dir.path(), bytes, self.write.watermark.seq())
     }
 }

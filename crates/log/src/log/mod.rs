@@ -13,6 +13,7 @@ pub(crate) mod locked;
 pub(crate) mod lookup;
 mod open;
 pub(crate) mod sink;
+pub(crate) mod snapshot;
 pub(crate) mod stats;
 mod truncate;
 

@@ -183,6 +183,7 @@ impl Log {
             manifest: Mutex::new(manifest),
             spares: Mutex::new(finalized.spares),
             checkpoints: Mutex::new(0),
+            receiving: Arc::default(),
             lock: Mutex::new(Some(lock)),
             queued: AtomicBool::new(false),
             maintenance_queued: AtomicBool::new(false),
@@ -232,7 +233,7 @@ fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
         Ok(Some(manifest)) => return Ok(manifest),
         Ok(None) if !paths::is_a_log(&dir.list()?) => {
             app_metadata::create(dir, options)?;
-            return recovery::create(dir, LogId(random_id()));
+            return recovery::create(dir, LogId::random());
         }
         Ok(None) => manifest::lost(dir),
         Err(error @ Error::Corrupted(_)) => error,
@@ -247,14 +248,4 @@ fn manifest_of(dir: &dyn Dir, options: &Options) -> Result<Manifest> {
         tracing::warn!(%records, "records may have been truncated before");
     }
     Ok(manifest)
-}
-
-/// Returns a random 16-byte id, drawn from the standard library's random hash keys.
-fn random_id() -> [u8; 16] {
-    use std::hash::{BuildHasher, RandomState};
-    let mut id = [0; 16];
-    id[..8].copy_from_slice(&RandomState::new().hash_one(std::process::id()).to_le_bytes());
-    id[8..]
-        .copy_from_slice(&RandomState::new().hash_one(std::time::SystemTime::now()).to_le_bytes());
-    id
 }

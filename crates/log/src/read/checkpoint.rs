@@ -8,7 +8,8 @@ use crate::base::error::{Error, Result};
 use crate::format::LogId;
 use crate::read::samples;
 use crate::read::source::Source;
-use crate::store::checkpoint_file::{Buffer, Reader};
+use crate::store::chunked_file::{Buffer, Kind, Reader};
+use crate::store::paths::CHECKPOINT;
 
 /// Reads the checkpoint of a log. From [`Log::checkpoint_reader`](crate::Log::checkpoint_reader)
 /// and [`ReadOnlyLog::checkpoint_reader`](crate::ReadOnlyLog::checkpoint_reader). Several threads
@@ -37,9 +38,15 @@ impl CheckpointReader {
         log: LogId,
         records: impl FnOnce() -> Result<Arc<dyn Source>>,
     ) -> Result<Option<Self>> {
-        let Some(reader) = Reader::open(dir, log)? else { return Ok(None) };
+        let Some(reader) = Reader::open(dir, CHECKPOINT, Kind::Checkpoint)? else {
+            return Ok(None);
+        };
+        if reader.header.salt.log != log {
+            return Err(reader.invalid_header("it belongs to another log"));
+        }
         if !samples::matches(&*records()?, &reader.header.samples) {
-            return Err(reader.of_other_records());
+            let what = "it was made from records that this log does not have";
+            return Err(reader.invalid_header(what));
         }
         Ok(Some(Self { reader }))
     }

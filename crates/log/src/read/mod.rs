@@ -16,5 +16,6 @@ pub(crate) mod placed;
 pub(crate) mod placed_many;
 pub(crate) mod read_half;
 pub(crate) mod samples;
+pub(crate) mod snapshot;
 pub(crate) mod source;
 pub(crate) mod stream;

@@ -11,7 +11,7 @@ use crate::base::position::Seq;
 use crate::format::crc;
 use crate::read::cursor;
 use crate::read::source::Source;
-use crate::store::checkpoint_file::{SAMPLES, Samples};
+use crate::store::chunked_file::{SAMPLES, Samples};
 
 /// The number of last records that are all sampled.
 const LAST: u64 = 16;

@@ -9,7 +9,9 @@
 //! manifest.next, note.next  the temporary files of the two, which keep their blocks
 //! reserve                 space for recovery and internal appends
 //! note                    app metadata: component of the log, and its small data (a sealed file)
-//! checkpoint              what a component opens faster with (a sealed file in chunks)
+//! checkpoint              what a component opens faster with (a chunked file)
+//! snapshot-00000000000000000007  the state of an application at 7 (a chunked file)
+//! incoming                a snapshot of which another node has sent a part
 //! quarantine/             what `repair` quarantined
 //! ```
 
@@ -22,9 +24,12 @@ pub(crate) const APP_METADATA: &str = "note";
 pub(crate) const RESERVE: &str = "reserve";
 pub(crate) const CHECKPOINT: &str = "checkpoint";
 pub(crate) const QUARANTINE: &str = "quarantine";
+/// A snapshot that is being received. It is kept until it is complete, or another one begins.
+pub(crate) const INCOMING: &str = "incoming";
 /// The suffix of a temporary file that is renamed once it is complete.
 pub(crate) const ASIDE: &str = ".new";
 
+const SNAPSHOT: &str = "snapshot-";
 /// The suffix of a sealed file's temporary file.
 const NEXT: &str = ".next";
 
@@ -45,6 +50,21 @@ pub(crate) fn next(name: &str) -> String {
     format!("{name}{NEXT}")
 }
 
+pub(crate) fn snapshot(at: u64) -> String {
+    format!("{SNAPSHOT}{at:020}")
+}
+
+/// A temporary name of a snapshot. Several may be written at a time, each with a number of its own.
+pub(crate) fn snapshot_aside(at: u64, number: u64) -> String {
+    format!("{}.{number:016x}{ASIDE}", snapshot(at))
+}
+
+/// Parses the name of a snapshot exactly as it is formatted.
+pub(crate) fn snapshot_at(name: &str) -> Option<u64> {
+    let at = name.strip_prefix(SNAPSHOT)?.parse().ok()?;
+    (snapshot(at) == name).then_some(at)
+}
+
 /// What a name in the directory refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Name {
@@ -58,7 +78,8 @@ pub(crate) enum Name {
 }
 
 pub(crate) fn classify(name: &str) -> Name {
-    if [MANIFEST, MARK, LOCK, APP_METADATA, RESERVE, CHECKPOINT, QUARANTINE].contains(&name) {
+    let files = [MANIFEST, MARK, LOCK, APP_METADATA, RESERVE, CHECKPOINT, INCOMING, QUARANTINE];
+    if files.contains(&name) || snapshot_at(name).is_some() {
         return Name::Known;
     }
     if let Some(MANIFEST | APP_METADATA) = name.strip_suffix(NEXT) {
@@ -69,7 +90,8 @@ pub(crate) fn classify(name: &str) -> Name {
     }
     if let Some(name) = name.strip_suffix(ASIDE) {
         let ours = [MANIFEST, APP_METADATA, CHECKPOINT, RESERVE].contains(&name)
-            || matches!(classify(name), Name::Segment(_));
+            || matches!(classify(name), Name::Segment(_))
+            || is_snapshot_aside(name);
         return if ours { Name::Temporary } else { Name::Unknown };
     }
     if let Some(number) = numbered(name, ".seg") {
@@ -79,6 +101,13 @@ pub(crate) fn classify(name: &str) -> Name {
         return Name::Spare(number);
     }
     Name::Unknown
+}
+
+/// Whether a name is the temporary one of a snapshot, without its suffix.
+fn is_snapshot_aside(name: &str) -> bool {
+    let Some((snapshot, number)) = name.split_once('.') else { return false };
+    let is_number = u64::from_str_radix(number, 16).is_ok_and(|at| format!("{at:016x}") == number);
+    is_number && snapshot_at(snapshot).is_some()
 }
 
 /// Whether a directory with these names is a log, or the remains of one. Only app metadata become
@@ -122,5 +151,11 @@ mod tests {
         assert_eq!(classify("note.new"), Name::Temporary);
         assert_eq!(classify("checkpoint"), Name::Known);
         assert_eq!(classify("checkpoint.new"), Name::Temporary);
+        assert_eq!(snapshot_at(&snapshot(u64::MAX)), Some(u64::MAX));
+        assert_eq!(classify(&snapshot(7)), Name::Known);
+        assert_eq!(classify(&snapshot_aside(7, 3)), Name::Temporary);
+        assert_eq!(classify("snapshot-7"), Name::Unknown);
+        assert_eq!(classify("snapshot-00000000000000000007.new"), Name::Unknown);
+        assert_eq!(classify("incoming"), Name::Known);
     }
 }

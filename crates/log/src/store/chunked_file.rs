@@ -1,27 +1,28 @@
-//! The file of a checkpoint: a sealed file that is written and read in chunks, because it may be
-//! larger than memory allows twice.
+//! The chunked file: a sealed file that is written and read in chunks, because it may be larger
+//! than memory. Two kinds of data are stored in one:
 //!
-//! A component writes one from time to time, so that it opens faster. It holds nothing that the
-//! records do not: a lost or corrupt one costs a longer opening and nothing else.
+//! - *A checkpoint*, which a component writes from time to time so that it opens faster. It holds
+//!   nothing that the records do not: a lost or corrupt one costs a longer opening and nothing
+//!   else.
+//! - *A snapshot* of the state of an application, after which records may be truncated.
 //!
 //! # The crash argument
 //!
 //! The chunks and then the header are written to a temporary file, which is synced, and renamed
-//! over the last checkpoint; then the directory is synced. A crash leaves the old file or the new
-//! one under the name. Opening removes a temporary file.
+//! over the last file of that name; then the directory is synced. A crash leaves the old file or
+//! the new one under the name. Opening removes a temporary file.
 //!
-//! Every checksum covers the number of the chunk and the salt of the header: the session, and the
-//! number of the checkpoint in it. So a block of an earlier checkpoint, which a lost write may
-//! leave in the file, is never taken for one of this checkpoint.
+//! Every checksum covers the number of the chunk and the salt of the header: two numbers that no
+//! other file of this name has. So a block of an earlier file, which a lost write may leave there,
+//! is never taken for one of this file.
 //!
 //! ```text
 //! header, one block            chunk n, at 4096 + n * 2 MiB
-//! 0   magic "ESKRCKPT"         0   crc of what follows
+//! 0   magic                    0   crc of what follows
 //! 8   version            u32   4   length of the content  u32
 //! 12  crc of the block   u32   8   number of the chunk    u32
 //! 16  log id        16 bytes   12  zero                   u32
-//! 32  session            u64   16  session                u64
-//! 40  number in it       u64   24  number in it           u64
+//! 32  salt          2 x u64    16  salt               2 x u64
 //! 48  chunks             u32   32  content ...
 //! 52  length of the note u32       zeros
 //! 56  note ...
@@ -42,13 +43,27 @@ use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::Seq;
 use crate::format::{BLOCK, LogId, VERSION, crc};
 use crate::store::directory;
-use crate::store::paths::{self, CHECKPOINT};
 use crate::store::sealed_file;
 
-const MAGIC: [u8; 8] = *b"ESKRCKPT";
+/// What a file is: the magic number of its header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Checkpoint,
+    Snapshot,
+}
+
+impl Kind {
+    const fn magic(self) -> [u8; 8] {
+        match self {
+            Kind::Checkpoint => *b"ESKRCKPT",
+            Kind::Snapshot => *b"ESKRSNAP",
+        }
+    }
+}
+
 /// Bytes of a chunk in the file.
-const CHUNK: usize = 2 << 20;
-const CHUNK_HEADER: usize = 32;
+pub(crate) const CHUNK: usize = 2 << 20;
+pub(crate) const CHUNK_HEADER: usize = 32;
 const HEADER: usize = 56;
 /// The most samples.
 pub(crate) const SAMPLES: usize = 64;
@@ -61,15 +76,17 @@ pub(crate) const NOTE_MAX: usize = SAMPLED - HEADER;
 /// What makes the checksums of a file its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Salt {
+    /// The log that wrote it.
     pub(crate) log: LogId,
-    pub(crate) session: u64,
-    /// The number of the checkpoint in its session, from 1.
-    pub(crate) number: u64,
+    /// Of a checkpoint, the session and its number in the session, from 1. Of a snapshot, two
+    /// random numbers.
+    pub(crate) numbers: [u64; 2],
 }
 
 /// The header of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
+    pub(crate) kind: Kind,
     pub(crate) salt: Salt,
     pub(crate) chunks: u32,
     pub(crate) note: Vec<u8>,
@@ -88,20 +105,20 @@ fn u32_at(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |field| u32::from_le_bytes(*field))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> u64 {
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
     bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |field| u64::from_le_bytes(*field))
 }
 
 impl Header {
     /// Encodes the header; the note is at most [`NOTE_MAX`] long.
-    fn encode(&self, block: &mut [u8]) {
+    pub(crate) fn encode(&self, block: &mut [u8]) {
         debug_assert!(self.note.len() <= NOTE_MAX, "the caller limits the note");
         block.fill(0);
-        block[..8].copy_from_slice(&MAGIC);
+        block[..8].copy_from_slice(&self.kind.magic());
         block[8..12].copy_from_slice(&VERSION.to_le_bytes());
         block[16..32].copy_from_slice(&self.salt.log.0);
-        block[32..40].copy_from_slice(&self.salt.session.to_le_bytes());
-        block[40..48].copy_from_slice(&self.salt.number.to_le_bytes());
+        block[32..40].copy_from_slice(&self.salt.numbers[0].to_le_bytes());
+        block[40..48].copy_from_slice(&self.salt.numbers[1].to_le_bytes());
         block[48..52].copy_from_slice(&self.chunks.to_le_bytes());
         block[52..56].copy_from_slice(&(self.note.len() as u32).to_le_bytes());
         block[HEADER..HEADER + self.note.len()].copy_from_slice(&self.note);
@@ -116,10 +133,13 @@ impl Header {
         block[12..16].copy_from_slice(&sum.to_le_bytes());
     }
 
-    /// Decodes the first block of a file; otherwise says what is wrong with it.
-    pub(crate) fn decode(block: &[u8]) -> std::result::Result<Self, &'static str> {
-        if block.len() != BLOCK as usize || block[..8] != MAGIC {
-            return Err("this is not a checkpoint");
+    /// Decodes the first block of a file of this kind; otherwise says what is wrong with it.
+    pub(crate) fn decode(kind: Kind, block: &[u8]) -> std::result::Result<Self, &'static str> {
+        if block.len() != BLOCK as usize || block[..8] != kind.magic() {
+            return Err(match kind {
+                Kind::Checkpoint => "this is not a checkpoint",
+                Kind::Snapshot => "this is not a snapshot",
+            });
         }
         let mut blank = block.to_vec();
         blank[12..16].fill(0);
@@ -138,8 +158,8 @@ impl Header {
         let samples = Samples { last, crcs };
         let mut log = [0; 16];
         log.copy_from_slice(&block[16..32]);
-        let salt = Salt { log: LogId(log), session: u64_at(block, 32), number: u64_at(block, 40) };
-        Ok(Self { salt, chunks: u32_at(block, 48), note, samples })
+        let salt = Salt { log: LogId(log), numbers: [u64_at(block, 32), u64_at(block, 40)] };
+        Ok(Self { kind, salt, chunks: u32_at(block, 48), note, samples })
     }
 }
 
@@ -147,8 +167,8 @@ fn seal_chunk(chunk: &mut [u8], salt: Salt, number: u32, len: usize) {
     chunk[4..8].copy_from_slice(&(len as u32).to_le_bytes());
     chunk[8..12].copy_from_slice(&number.to_le_bytes());
     chunk[12..16].fill(0);
-    chunk[16..24].copy_from_slice(&salt.session.to_le_bytes());
-    chunk[24..32].copy_from_slice(&salt.number.to_le_bytes());
+    chunk[16..24].copy_from_slice(&salt.numbers[0].to_le_bytes());
+    chunk[24..32].copy_from_slice(&salt.numbers[1].to_le_bytes());
     let sum = crc(&chunk[4..CHUNK_HEADER + len]);
     chunk[..4].copy_from_slice(&sum.to_le_bytes());
 }
@@ -167,9 +187,9 @@ pub(crate) fn check_chunk(
     if crc(sealed) != u32_at(chunk, 0) {
         return Err("the checksum of a chunk does not match");
     }
-    let own = (number, salt.session, salt.number);
-    if (u32_at(chunk, 8), u64_at(chunk, 16), u64_at(chunk, 24)) != own {
-        return Err("a chunk belongs to another checkpoint");
+    let own = (number, salt.numbers);
+    if (u32_at(chunk, 8), [u64_at(chunk, 16), u64_at(chunk, 24)]) != own {
+        return Err("a chunk belongs to another file, or to another place");
     }
     Ok(&sealed[CHUNK_HEADER - 4..])
 }
@@ -177,20 +197,20 @@ pub(crate) fn check_chunk(
 /// Decodes bytes as a header and as a chunk, as they are and with a checksum that matches. Returns
 /// how many of these are valid.
 pub(crate) fn decode_any(bytes: &[u8]) -> usize {
+    let kind = Kind::Checkpoint;
     let own = |chunk: &[u8]| {
-        let salt =
-            Salt { log: LogId([0; 16]), session: u64_at(chunk, 16), number: u64_at(chunk, 24) };
+        let salt = Salt { log: LogId([0; 16]), numbers: [u64_at(chunk, 16), u64_at(chunk, 24)] };
         check_chunk(chunk, salt, u32_at(chunk, 8)).is_ok()
     };
-    let mut valid = usize::from(Header::decode(bytes).is_ok()) + usize::from(own(bytes));
+    let mut valid = usize::from(Header::decode(kind, bytes).is_ok()) + usize::from(own(bytes));
     let mut sealed = bytes.to_vec();
     if let Some(block) = sealed.get_mut(..BLOCK as usize) {
-        block[..8].copy_from_slice(&MAGIC);
+        block[..8].copy_from_slice(&kind.magic());
         block[8..12].copy_from_slice(&VERSION.to_le_bytes());
         block[12..16].fill(0);
         let sum = crc(block);
         block[12..16].copy_from_slice(&sum.to_le_bytes());
-        valid += usize::from(Header::decode(block).is_ok());
+        valid += usize::from(Header::decode(kind, block).is_ok());
     }
     sealed.clone_from_slice(bytes);
     let len = u32_at(bytes, 4) as usize;
@@ -202,8 +222,18 @@ pub(crate) fn decode_any(bytes: &[u8]) -> usize {
     valid
 }
 
-fn place(number: u32) -> u64 {
+/// Where a chunk is in the file.
+pub(crate) fn place(number: u32) -> u64 {
     u64::from(BLOCK) + u64::from(number) * CHUNK as u64
+}
+
+/// The names of a file, and what it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    pub(crate) kind: Kind,
+    /// The name while it is written.
+    pub(crate) temporary: String,
+    pub(crate) name: String,
 }
 
 /// Writes a file. Dropping it before it is published removes the temporary file. Several threads
@@ -211,7 +241,8 @@ fn place(number: u32) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Writer {
     dir: Arc<dyn Dir>,
-    file: Arc<dyn File>,
+    pub(crate) file: Arc<dyn File>,
+    names: Names,
     salt: Salt,
     /// Chunks that have a number.
     chunks: AtomicU32,
@@ -231,6 +262,11 @@ pub(crate) struct Chunk {
 impl Chunk {
     pub(crate) fn new() -> Self {
         Self { bytes: AlignedBuf::new(CHUNK), len: 0 }
+    }
+
+    /// The bytes that it takes in the file, in whole blocks.
+    pub(crate) fn padded(&self) -> u64 {
+        (CHUNK_HEADER + self.len).next_multiple_of(BLOCK as usize) as u64
     }
 
     /// Bytes that still fit.
@@ -253,13 +289,17 @@ impl Chunk {
 
 impl Writer {
     /// Begins a file of about this many bytes.
-    pub(crate) fn new(dir: Arc<dyn Dir>, salt: Salt, bytes: u64) -> Result<Self> {
-        let temporary = paths::temporary(CHECKPOINT);
-        remove(&*dir, &temporary)?;
-        let direct = dir.facts()?.direct;
-        let file = dir.open(&temporary, Open::create_new().direct(direct))?;
+    pub(crate) fn new(
+        dir: Arc<dyn Dir>,
+        names: Names,
+        direct: bool,
+        salt: Salt,
+        bytes: u64,
+    ) -> Result<Self> {
+        remove(&*dir, &names.temporary)?;
+        let file = dir.open(&names.temporary, Open::create_new().direct(direct))?;
         let (chunks, end) = (AtomicU32::new(0), AtomicU64::new(place(0)));
-        let writer = Self { dir, file, salt, chunks, end, published: false };
+        let writer = Self { dir, file, names, salt, chunks, end, published: false };
         writer.file.preallocate(0, bytes.max(1).next_multiple_of(u64::from(BLOCK)))?;
         Ok(writer)
     }
@@ -277,31 +317,43 @@ impl Writer {
         Ok(())
     }
 
-    /// Replaces the last checkpoint, durably. Returns the size of the file in bytes.
-    pub(crate) fn publish(mut self, note: &[u8], samples: Samples) -> Result<u64> {
+    /// The size of the file so far, in bytes.
+    pub(crate) fn end(&self) -> u64 {
+        self.end.load(SeqCst)
+    }
+
+    /// Writes the header, and makes the content durable under its temporary name.
+    pub(crate) fn seal(&mut self, note: &[u8], samples: Samples) -> Result<()> {
         let (chunks, bytes) = (*self.chunks.get_mut(), *self.end.get_mut());
         let mut block = AlignedBuf::new(BLOCK as usize);
-        Header { salt: self.salt, chunks, note: note.to_vec(), samples }.encode(&mut block);
+        let (kind, note) = (self.names.kind, note.to_vec());
+        Header { kind, salt: self.salt, chunks, note, samples }.encode(&mut block);
         write_all_at(&*self.file, &block, 0)?;
         self.file.set_len(bytes)?;
-        self.file.sync_data()?;
-        sealed_file::publish(&*self.dir, &paths::temporary(CHECKPOINT), CHECKPOINT)?;
+        Ok(self.file.sync_data()?)
+    }
+
+    /// Durably gives a sealed file its name, in place of the last file of that name.
+    pub(crate) fn publish(mut self) -> Result<()> {
+        sealed_file::publish(&*self.dir, &self.names.temporary, &self.names.name)?;
         self.published = true;
-        Ok(bytes)
+        Ok(())
     }
 }
 
 impl Drop for Writer {
     fn drop(&mut self) {
         if !self.published
-            && let Err(error) = remove(&*self.dir, &paths::temporary(CHECKPOINT))
+            && let Err(error) = remove(&*self.dir, &self.names.temporary)
         {
-            tracing::debug!(%error, "failed to remove an unfinished checkpoint");
+            let name = &self.names.temporary;
+            tracing::debug!(%error, name, "failed to remove an unfinished file");
         }
     }
 }
 
-fn remove(dir: &dyn Dir, name: &str) -> Result<()> {
+/// Removes a file if it is there. Not durable.
+pub(crate) fn remove(dir: &dyn Dir, name: &str) -> Result<()> {
     match dir.unlink(name) {
         Err(cause) if cause.kind() != ErrorKind::NotFound => Err(cause.into()),
         _ => Ok(()),
@@ -325,40 +377,64 @@ impl Buffer {
     pub(crate) fn new() -> Self {
         Self(AlignedBuf::new(CHUNK))
     }
+
+    pub(crate) fn bytes(&self, range: std::ops::Range<usize>) -> &[u8] {
+        &self.0[range]
+    }
 }
 
 impl Reader {
-    /// Opens the checkpoint of a log; `None` if there is none.
-    pub(crate) fn open(dir: &dyn Dir, log: LogId) -> Result<Option<Self>> {
+    /// Opens a file of this kind; `None` if there is none.
+    pub(crate) fn open(dir: &dyn Dir, name: &str, kind: Kind) -> Result<Option<Self>> {
         let direct = directory::reads_directly(dir);
-        let file = match dir.open(CHECKPOINT, Open::read().direct(direct)) {
+        let file = match dir.open(name, Open::read().direct(direct)) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };
+        Self::of(file, kind).map(Some)
+    }
+
+    /// Reads the header of an open file.
+    pub(crate) fn of(file: Arc<dyn File>, kind: Kind) -> Result<Self> {
         let mut block = AlignedBuf::new(BLOCK as usize);
         let got = read_full_at(&*file, &mut block, 0)?;
-        let header = Header::decode(&block[..got]).map_err(|what| corrupt(&*file, 0, what))?;
-        if header.salt.log != log {
-            return Err(corrupt(&*file, 0, "it belongs to another log"));
-        }
+        let header =
+            Header::decode(kind, &block[..got]).map_err(|what| corrupt(&*file, 0, what))?;
         let bytes = file.len()?;
         if bytes <= place(header.chunks).saturating_sub(CHUNK as u64) && header.chunks > 0 {
             return Err(corrupt(&*file, 0, "the file is cut"));
         }
-        Ok(Some(Self { file, header, bytes }))
+        Ok(Self { file, header, bytes })
     }
 
     /// Reads and checks a chunk.
     pub(crate) fn chunk<'a>(&self, number: u32, buffer: &'a mut Buffer) -> Result<&'a [u8]> {
-        let offset = place(number);
-        let got = read_full_at(&*self.file, &mut buffer.0, offset)?;
-        check_chunk(&buffer.0[..got], self.header.salt, number)
-            .map_err(|what| corrupt(&*self.file, offset, what))
+        let (sealed, _) = self.sealed_chunk(number, buffer)?;
+        Ok(&sealed[CHUNK_HEADER..])
     }
 
-    /// The error for a file that was made from records that the log does not have.
-    pub(crate) fn of_other_records(&self) -> Error {
-        corrupt(&*self.file, 0, "it was made from records that this log does not have")
+    /// Reads and checks a chunk, and returns it with its header, and what follows it.
+    pub(crate) fn sealed_chunk<'a>(
+        &self,
+        number: u32,
+        buffer: &'a mut Buffer,
+    ) -> Result<(&'a [u8], &'a [u8])> {
+        let offset = place(number);
+        let got = read_full_at(&*self.file, &mut buffer.0, offset)?;
+        let content = check_chunk(&buffer.0[..got], self.header.salt, number)
+            .map_err(|what| corrupt(&*self.file, offset, what))?;
+        Ok(buffer.0[..got].split_at(CHUNK_HEADER + content.len()))
+    }
+
+    /// The error for a file whose header is not valid here.
+    pub(crate) fn invalid_header(&self, what: &'static str) -> Error {
+        corrupt(&*self.file, 0, what)
+    }
+
+    /// The error for a chunk that is not valid.
+    pub(crate) fn invalid_at(&self, number: u32) -> impl Fn(&'static str) -> Error + use<> {
+        let file = Arc::clone(&self.file);
+        move |what| corrupt(&*file, place(number), what)
     }
 
     /// The error for content that its checksum covers and its component does not accept.
@@ -367,15 +443,16 @@ impl Reader {
     }
 }
 
-/// Removes the checkpoint, durably, if there is one.
-pub(crate) fn discard(dir: &dyn Dir) -> Result<()> {
-    match dir.unlink(CHECKPOINT) {
+/// Removes a file, durably, if it is there.
+pub(crate) fn discard(dir: &dyn Dir, name: &str) -> Result<()> {
+    match dir.unlink(name) {
         Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(()),
         unlinked => Ok(unlinked.and_then(|()| dir.sync())?),
     }
 }
 
-fn corrupt(file: &dyn File, offset: u64, what: &str) -> Error {
+/// The error for a corrupt file.
+pub(crate) fn corrupt(file: &dyn File, offset: u64, what: &str) -> Error {
     let file = file.path().into();
     Error::Corrupted(Corruption { file, offset, after: Seq::ZERO, what: what.into() })
 }
@@ -388,25 +465,37 @@ mod tests {
     use esker_disk::sim::{CutPoint, Persist, SimDisk};
 
     use super::*;
+    use crate::store::paths::{self, CHECKPOINT};
 
     const DIR: &str = "/log";
     const LOG: LogId = LogId([7; 16]);
 
+    fn names() -> Names {
+        let (temporary, name) = (paths::temporary(CHECKPOINT), CHECKPOINT.into());
+        Names { kind: Kind::Checkpoint, temporary, name }
+    }
+
     fn write(dir: &Arc<dyn Dir>, number: u64, contents: &[&[u8]]) -> Result<u64> {
-        let salt = Salt { log: LOG, session: 3, number };
-        let (writer, mut chunk) = (Writer::new(Arc::clone(dir), salt, 1)?, Chunk::new());
+        let salt = Salt { log: LOG, numbers: [3, number] };
+        let direct = dir.facts()?.direct;
+        let mut writer = Writer::new(Arc::clone(dir), names(), direct, salt, 1)?;
+        let mut chunk = Chunk::new();
         for content in contents {
             chunk.push(content);
             writer.write(&mut chunk)?;
         }
         let samples = Samples { last: number, crcs: vec![1, 2, 3] };
-        writer.publish(&number.to_le_bytes(), samples)
+        writer.seal(&number.to_le_bytes(), samples)?;
+        let bytes = writer.end();
+        writer.publish().map(|()| bytes)
     }
 
     /// The note and all chunks.
     fn read(disk: &SimDisk) -> Result<Option<(u64, Vec<Vec<u8>>)>> {
         let dir = disk.open_dir(Path::new(DIR)).unwrap();
-        let Some(reader) = Reader::open(&*dir, LOG)? else { return Ok(None) };
+        let Some(reader) = Reader::open(&*dir, CHECKPOINT, Kind::Checkpoint)? else {
+            return Ok(None);
+        };
         let mut chunks = Vec::new();
         for number in 0..reader.header.chunks {
             chunks.push(reader.chunk(number, &mut Buffer::new())?.to_vec());
@@ -449,13 +538,13 @@ mod tests {
     /// A chunk at its place in an earlier checkpoint, or at another place, is refused.
     #[test]
     fn a_chunk_of_another_place_or_checkpoint_is_refused() {
-        let salt = Salt { log: LOG, session: 3, number: 9 };
+        let salt = Salt { log: LOG, numbers: [3, 9] };
         let mut chunk = vec![0; 100];
         seal_chunk(&mut chunk, salt, 4, 50);
         assert_eq!(check_chunk(&chunk, salt, 4), Ok(&[0; 50][..]));
         assert!(check_chunk(&chunk, salt, 5).is_err());
-        assert!(check_chunk(&chunk, Salt { number: 8, ..salt }, 4).is_err());
-        assert!(check_chunk(&chunk, Salt { session: 4, ..salt }, 4).is_err());
+        assert!(check_chunk(&chunk, Salt { numbers: [3, 8], ..salt }, 4).is_err());
+        assert!(check_chunk(&chunk, Salt { numbers: [4, 9], ..salt }, 4).is_err());
         assert!(check_chunk(&chunk[..60], salt, 4).is_err());
     }
 

@@ -1,0 +1,151 @@
+//! Reading a snapshot of the application of a log.
+
+use std::io;
+
+use esker_disk::Dir;
+
+use crate::base::error::{Error, Result};
+use crate::format::BLOCK;
+use crate::store::chunked_file::{Buffer, CHUNK_HEADER, Reader};
+use crate::store::snapshot_files::{self, SnapshotHeader};
+
+/// Reads a snapshot, from [`Log::snapshot_reader`](crate::Log::snapshot_reader), as an
+/// [`io::Read`]. Each chunk of 2 MiB is checked before the first of its bytes is returned. It keeps
+/// the file open: a snapshot that is replaced or removed later changes nothing here. Takes 2 MiB
+/// of memory.
+#[derive(Debug)]
+pub struct SnapshotReader {
+    reader: Reader,
+    header: SnapshotHeader,
+    buffer: Buffer,
+    /// The chunk whose content the buffer holds, and the bytes of it that were returned.
+    current: Option<(u32, usize)>,
+}
+
+impl SnapshotReader {
+    /// Opens a snapshot; `None` if there is none.
+    pub(crate) fn open(dir: &dyn Dir, at: u64) -> Result<Option<Self>> {
+        let opened = snapshot_files::open(dir, at)?;
+        Ok(opened.map(|(reader, header)| {
+            let buffer = Buffer::new();
+            Self { reader, header, buffer, current: None }
+        }))
+    }
+
+    /// The number up to which the application had applied.
+    pub fn at(&self) -> u64 {
+        self.header.at
+    }
+
+    /// The length of the content in bytes.
+    pub fn len(&self) -> u64 {
+        self.header.len
+    }
+
+    /// Whether there is no content.
+    pub fn is_empty(&self) -> bool {
+        self.header.len == 0
+    }
+
+    /// The size of the file in bytes.
+    pub fn file_size(&self) -> u64 {
+        self.reader.bytes
+    }
+
+    /// The application's note.
+    pub fn note(&self) -> &[u8] {
+        self.header.note()
+    }
+
+    /// Reads everything and checks it; then begins at the start again.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`], [`Error::Io`].
+    pub fn verify(&mut self) -> Result<()> {
+        for number in 0..self.chunks() {
+            self.load(number)?;
+        }
+        // The only chunk of a small one is in memory now.
+        if self.chunks() != 1 {
+            self.current = None;
+        }
+        Ok(())
+    }
+
+    /// Returns the error for a note that is not valid.
+    pub fn invalid(&self, what: &'static str) -> Error {
+        self.reader.invalid_header(what)
+    }
+
+    fn load(&mut self, number: u32) -> Result<()> {
+        self.current = None;
+        let (expected, invalid) = (self.header.len_of(number), self.reader.invalid_at(number));
+        let (sealed, rest) = self.reader.sealed_chunk(number, &mut self.buffer)?;
+        if sealed.len() != CHUNK_HEADER + expected {
+            return Err(invalid("a chunk does not have its length"));
+        }
+        if number + 1 == self.header.header.chunks && rest.iter().any(|byte| *byte != 0) {
+            return Err(invalid("zeros have to follow the last chunk"));
+        }
+        self.current = Some((number, 0));
+        Ok(())
+    }
+
+    /// The number of chunks.
+    pub fn chunks(&self) -> u32 {
+        self.header.header.chunks
+    }
+
+    /// The header, to be sent to another node: [`SnapshotReader::HEADER`] bytes.
+    pub fn sealed_header(&self) -> Vec<u8> {
+        let mut block = vec![0; Self::HEADER];
+        self.header.header.encode(&mut block);
+        block
+    }
+
+    /// The length of a header in bytes.
+    pub const HEADER: usize = BLOCK as usize;
+
+    /// Reads a chunk and checks it. Returns it as it is in the file, to be sent to another node.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`], [`Error::Io`].
+    pub fn sealed_chunk(&mut self, number: u32) -> Result<&[u8]> {
+        self.load(number)?;
+        let end = CHUNK_HEADER + self.header.len_of(number);
+        // Nothing of it was returned to a reader.
+        self.current = None;
+        Ok(self.buffer.bytes(0..end))
+    }
+}
+
+impl io::Read for SnapshotReader {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let (number, done) = match self.current {
+            Some((number, done)) if done == self.header.len_of(number) => (number + 1, 0),
+            current => current.unwrap_or((0, 0)),
+        };
+        if out.is_empty() || number >= self.chunks() {
+            return Ok(0);
+        }
+        if self.current.is_none_or(|(loaded, _)| loaded != number) {
+            self.load(number).map_err(into_io)?;
+        }
+        let part = out.len().min(self.header.len_of(number) - done);
+        let start = CHUNK_HEADER + done;
+        out[..part].copy_from_slice(self.buffer.bytes(start..start + part));
+        self.current = Some((number, done + part));
+        Ok(part)
+    }
+}
+
+/// As the error of a stream; [`io::Error::downcast`] returns the original.
+pub(crate) fn into_io(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::Io(cause) => cause.kind(),
+        Error::Corrupted(_) => io::ErrorKind::InvalidData,
+        Error::NoSpace { .. } => io::ErrorKind::StorageFull,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}

@@ -1,0 +1,101 @@
+//! Damage anywhere in a snapshot is reported, and none of its bytes are returned.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Error, Log};
+
+use crate::fixture::{DIR, driven, log};
+use crate::{CHUNK, content, read, write};
+
+fn file(at: u64) -> PathBuf {
+    Path::new(DIR).join(format!("snapshot-{at:020}"))
+}
+
+fn reopened(disk: &SimDisk) -> Log {
+    Log::builder(DIR).options(driven(disk).0).open().unwrap()
+}
+
+/// A snapshot of these bytes in a log that was closed.
+fn sample(bytes: usize) -> SimDisk {
+    let (log, disk, _engine) = log();
+    write(&log, 5, &content(5, bytes)).unwrap();
+    log.close().unwrap();
+    disk
+}
+
+/// Requirements: FT-17.
+#[test]
+fn a_flipped_bit_anywhere_is_reported() {
+    let disk = sample(5000);
+    let bytes = disk.contents(&file(5)).unwrap().len() as u64;
+    assert_eq!(bytes, 3 * 4096, "header, and a chunk of two blocks");
+    for byte in 0..bytes {
+        let disk = disk.fork(byte);
+        disk.flip_bit(&file(5), byte * 8 + byte % 8).unwrap();
+        let log = reopened(&disk);
+        let opened = log.snapshot_reader(5);
+        let answer = opened.and_then(|reader| reader.unwrap().verify());
+        assert!(matches!(answer, Err(Error::Corrupted(_))), "byte {byte}: {answer:?}");
+        // Reading checks it, too.
+        let answer = log.snapshot_reader(5).map(|reader| {
+            reader.unwrap().read_to_end(&mut Vec::new()).map_err(|error| error.kind())
+        });
+        let is_found = matches!(answer, Err(_) | Ok(Err(std::io::ErrorKind::InvalidData)));
+        assert!(is_found, "byte {byte}: {answer:?}");
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_later_chunk_is_reported_before_its_bytes_are_returned() {
+    let disk = sample(3 * CHUNK);
+    let second = 4096 + (2 << 20);
+    disk.flip_bit(&file(5), (second + 32 + 777) * 8).unwrap();
+    let log = reopened(&disk);
+    assert!(matches!(read(&log, 5), Err(Error::Corrupted(_))));
+    let mut reader = log.snapshot_reader(5).unwrap().unwrap();
+    let mut got = Vec::new();
+    let error = reader.read_to_end(&mut got).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
+    let Ok(Error::Corrupted(corruption)) = error.downcast() else { panic!("it names the place") };
+    assert_eq!(corruption.offset, second);
+    assert_eq!(got, content(5, 3 * CHUNK)[..CHUNK]);
+}
+
+#[test]
+fn a_file_of_another_length_is_reported() {
+    for bytes in [0, 5000, CHUNK + 100] {
+        let disk = sample(bytes);
+        let whole = disk.contents(&file(5)).unwrap();
+        for len in [0, 100, 4096, 4097, whole.len() - 4096, whole.len() - 1, whole.len() + 1] {
+            if len == whole.len() {
+                continue;
+            }
+            let mut other = whole.clone();
+            other.resize(len, 0);
+            let disk = disk.fork(1);
+            disk.put(&file(5), &other).unwrap();
+            let answer = read(&reopened(&disk), 5);
+            assert!(matches!(answer, Err(Error::Corrupted(_))), "{bytes}, {len}: {answer:?}");
+        }
+    }
+}
+
+#[test]
+fn the_file_of_another_snapshot_is_refused() {
+    let disk = sample(5000);
+    let whole = disk.contents(&file(5)).unwrap();
+    disk.put(&file(6), &whole).unwrap();
+    let log = reopened(&disk);
+    assert!(matches!(read(&log, 6), Err(Error::Corrupted(_))));
+    assert!(read(&log, 5).is_ok());
+    // The second chunk of another snapshot of the same size.
+    write(&log, 7, &content(7, 2 * CHUNK)).unwrap();
+    write(&log, 8, &content(8, 2 * CHUNK)).unwrap();
+    let (mut mixed, other) = (disk.contents(&file(7)).unwrap(), disk.contents(&file(8)).unwrap());
+    mixed[4096 + (2 << 20)..].copy_from_slice(&other[4096 + (2 << 20)..]);
+    disk.put(&file(7), &mixed).unwrap();
+    assert!(matches!(read(&log, 7), Err(Error::Corrupted(_))));
+}
