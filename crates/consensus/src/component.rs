@@ -8,7 +8,7 @@
 
 use std::path::Path;
 
-use esker_log::{Component, Log, ReadOnlyLog, Start};
+use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Start};
 
 use crate::outcome::{Error, Result};
 use crate::record::Record;
@@ -29,6 +29,22 @@ pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<Log> {
         }
         outcome => Ok(outcome?),
     }
+}
+
+/// Opens the underlying log to read it, without its lock. Refuses a plain log, or one of another
+/// component. Returns whether its app metadata say that it is a consensus log.
+pub(crate) fn open_read_only(dir: &Path, options: ReadOptions) -> Result<(ReadOnlyLog, bool)> {
+    let found = match esker_log::component(dir, options.clone()) {
+        // Corrupt app metadata is ignored, as opening does.
+        Err(error @ esker_log::Error::UnsupportedVersion { .. }) => return Err(error.into()),
+        found => found.unwrap_or(Some(COMPONENT)),
+    };
+    let reader = ReadOnlyLog::builder(dir).options(options).open().map_err(Error::Log)?;
+    if found.is_some_and(|found| found != COMPONENT) {
+        let (dir, expected) = (dir.into(), Some(COMPONENT));
+        return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());
+    }
+    Ok((reader, found.is_some()))
 }
 
 /// Whether the first durable record, if there is one, is that of a consensus log.

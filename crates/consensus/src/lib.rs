@@ -37,6 +37,7 @@
 //! For readers of the source: the private modules, from the top down. Each imports only those below
 //! it.
 //!
+//! - `snapshots`: of the state machine, beside the log; and truncation under one.
 //! - `protocol`: `rules` decides, without I/O. `promise`, `accept`, `commit`, `learn` and
 //!   `truncate` take the slot locks, append the decision and apply it.
 //! - `durability`: `checkpoint`, `recovery` and `reclaim` bound the log and the time that opening
@@ -64,6 +65,7 @@ mod outcome;
 mod protocol;
 mod read;
 mod record;
+mod snapshots;
 mod state;
 
 pub use base::ballot::Ballot;
@@ -82,5 +84,8 @@ pub use read::iterate::{IterateOptions, Iterated};
 pub use read::stats::Stats;
 pub use read::watch::Watch;
 pub use record::APP_STATE_LIMIT;
+pub use snapshots::create::SnapshotWriter;
+pub use snapshots::restore::Restored;
+pub use snapshots::stored::{SNAPSHOT_NOTE_LIMIT, Snapshot, SnapshotInfo, Snapshots};
 pub use state::commit_tracker::CommittedRange;
 pub use state::inner::{ConsensusLog, Guard};

@@ -121,6 +121,24 @@ pub enum Error {
         /// Why the next value was refused.
         source: Box<Error>,
     },
+    /// There is no snapshot, or none at the slot. Restore from the entries, or from another
+    /// replica.
+    NoSnapshot,
+    /// A snapshot is not whole. An older one may be; see also
+    /// [`Snapshots::latest`](crate::Snapshots::latest).
+    CorruptedSnapshot {
+        /// The slot of the snapshot.
+        slot: Slot,
+        /// The log's error, with file and offset.
+        cause: esker_log::Error,
+    },
+    /// A stream of the caller failed: the state of a snapshot, or the connection to a replica.
+    Stream(Arc<std::io::Error>),
+    /// Another replica sent what does not belong to a snapshot, or stopped.
+    Transfer {
+        /// What is wrong.
+        what: &'static str,
+    },
     /// No entry is stored at this offset.
     InvalidOffset {
         /// The requested offset.
@@ -197,6 +215,12 @@ impl fmt::Display for Error {
             Error::BatchFailed { accepted, .. } => {
                 write!(f, "only the first {accepted} values of the batch were accepted")
             }
+            Error::NoSnapshot => f.write_str("there is no such snapshot"),
+            Error::CorruptedSnapshot { slot, .. } => {
+                write!(f, "the snapshot at slot {slot} is not whole; use an older one")
+            }
+            Error::Stream(_) => f.write_str("failed to read or write a stream of the caller"),
+            Error::Transfer { what } => write!(f, "failed to transfer a snapshot: {what}"),
             Error::InvalidOffset { offset } => {
                 write!(f, "record {offset} is not a durable entry of the log")
             }
@@ -216,7 +240,10 @@ impl std::error::Error for Error {
         match self {
             // This one displays as its cause does, so its source is the one below.
             Error::Log(cause) => cause.source(),
-            Error::CorruptedEntry { cause, .. } => Some(cause),
+            Error::CorruptedEntry { cause, .. } | Error::CorruptedSnapshot { cause, .. } => {
+                Some(cause)
+            }
+            Error::Stream(cause) => Some(&**cause),
             Error::BatchFailed { source, .. } => Some(&**source),
             _ => None,
         }
@@ -228,6 +255,16 @@ impl From<esker_log::Error> for Error {
         match cause {
             esker_log::Error::Closed => Error::Closed,
             cause => Error::Log(cause),
+        }
+    }
+}
+
+impl Error {
+    /// The error of a stream that may have passed through a snapshot.
+    pub(crate) fn from_stream(error: std::io::Error) -> Self {
+        match error.downcast::<esker_log::Error>() {
+            Ok(cause) => cause.into(),
+            Err(error) => Error::Stream(Arc::new(error)),
         }
     }
 }

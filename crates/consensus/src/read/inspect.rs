@@ -13,7 +13,7 @@ use esker_log::{ReadOnlyLog, ReadOptions, Seq, SeqRange, Start, View};
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
-use crate::component::{self, COMPONENT};
+use crate::component;
 use crate::outcome::{Error, Result};
 use crate::record::{Record, Root};
 
@@ -120,17 +120,8 @@ pub fn inspect(dir: impl AsRef<Path>) -> Result<Inspection> {
 /// # Errors
 /// As [`inspect`].
 pub fn inspect_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Inspection> {
-    let (dir, options) = (dir.as_ref(), ReadOptions::on(disk));
-    let found = match esker_log::component(dir, options.clone()) {
-        // Corrupt app metadata is ignored, as opening does.
-        Err(error @ esker_log::Error::UnsupportedVersion { .. }) => return Err(error.into()),
-        found => found.unwrap_or(Some(COMPONENT)),
-    };
-    let reader = ReadOnlyLog::builder(dir).options(options).open().map_err(Error::Log)?;
-    if found.is_some_and(|found| found != COMPONENT) {
-        let (dir, expected) = (dir.into(), Some(COMPONENT));
-        return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());
-    }
+    let dir = dir.as_ref();
+    let (reader, is_known) = component::open_read_only(dir, ReadOptions::on(disk))?;
     let mut inspection = Inspection {
         promised: None,
         app_state: Vec::new(),
@@ -144,11 +135,11 @@ pub fn inspect_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Inspecti
         committed_end: 0,
         reader,
     };
-    match inspection.read(found.is_some()) {
+    match inspection.read(is_known) {
         // Neither app metadata nor records identify a consensus log: it is a plain log, maybe
         // empty.
         Err(Error::CorruptedRecord { .. }) => Err(component::plain(dir)),
-        Ok(()) if found.is_none() && inspection.records == RecordCounts::default() => {
+        Ok(()) if !is_known && inspection.records == RecordCounts::default() => {
             Err(component::plain(dir))
         }
         outcome => outcome.map(|()| inspection),

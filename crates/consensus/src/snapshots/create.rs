@@ -1,0 +1,105 @@
+//! Writing a snapshot.
+
+use std::io::{self, Read, Write};
+
+use crate::base::slot::Slot;
+use crate::outcome::{Error, Result};
+use crate::snapshots::stored::{SNAPSHOT_NOTE_LIMIT, SnapshotInfo, note_of};
+use crate::state::inner::ConsensusLog;
+
+/// Writes a snapshot as an [`io::Write`]; from [`ConsensusLog::snapshot_writer`]. Takes at most
+/// 10 MiB of memory, whatever the length of the state. Appends continue meanwhile.
+///
+/// Dropping it before [`SnapshotWriter::finish`] changes nothing.
+#[derive(Debug)]
+pub struct SnapshotWriter {
+    slot: Slot,
+    writer: esker_log::SnapshotWriter,
+}
+
+impl SnapshotWriter {
+    /// Publishes the snapshot, in place of the one at the same slot if there is one, with a note of
+    /// the application's own of at most [`SNAPSHOT_NOTE_LIMIT`] bytes: it can be read without
+    /// reading the state. Blocks.
+    ///
+    /// # Durability
+    /// Durable when it returns. A crash before that leaves what was there.
+    ///
+    /// # Errors
+    /// [`Error::EntryTooLarge`] for the note; [`Error::Log`] when the state could not be written,
+    /// for example for want of space: the log continues. [`Error::Closed`].
+    pub fn finish(self, note: &[u8]) -> Result<SnapshotInfo> {
+        if note.len() > SNAPSHOT_NOTE_LIMIT {
+            let (size, limit) = (note.len() as u64, SNAPSHOT_NOTE_LIMIT as u64);
+            return Err(Error::EntryTooLarge { size, limit });
+        }
+        let Self { slot, writer } = self;
+        let len = writer.len();
+        let file_size = writer.publish(&note_of(slot, note))?;
+        Ok(SnapshotInfo { slot, entries: slot.0 + 1, len, file_size, note: note.to_vec() })
+    }
+}
+
+impl Write for SnapshotWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.writer.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.writer.flush()
+    }
+}
+
+impl ConsensusLog {
+    /// Writes a snapshot of the state machine, after it applied every slot up to this one: as
+    /// [`ConsensusLog::snapshot_writer`], with the state as a stream and no note. Blocks.
+    ///
+    /// # Durability
+    /// Durable when it returns.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::snapshot_writer`] and [`SnapshotWriter::finish`]; [`Error::Stream`] when
+    /// the state cannot be read.
+    pub fn create_snapshot(&self, slot: Slot, mut state: impl Read) -> Result<SnapshotInfo> {
+        let mut writer = self.snapshot_writer(slot)?;
+        io::copy(&mut state, &mut writer).map_err(Error::from_stream)?;
+        writer.finish(&[])
+    }
+
+    /// Begins a snapshot of the state machine, after it applied every slot up to this one. The
+    /// slots must be durably committed, without a gap: a snapshot represents all of them.
+    ///
+    /// # Errors
+    /// [`Error::SlotNotFound`] and [`Error::NotCommitted`] for a slot that is not committed, and
+    /// [`Error::Gap`] when one below it is not; [`Error::Truncated`] below the floor, where no
+    /// entries follow that a state machine could continue with; [`Error::ReadOnly`],
+    /// [`Error::Closed`], [`Error::Log`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::io::Write;
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # log.learn(Slot(0), Ballot { number: 1, node: 7 }, b"+1")?.blocking_wait()?;
+    /// let mut writer = log.snapshot_writer(Slot(0))?;
+    /// writeln!(writer, "the sum is 1")?;
+    /// let info = writer.finish(b"version 2")?; // durable
+    /// assert_eq!((info.slot, info.entries, info.len), (Slot(0), 1, 13));
+    /// # Ok(log.close()?)
+    /// # }
+    /// ```
+    pub fn snapshot_writer(&self, slot: Slot) -> Result<SnapshotWriter> {
+        self.inner.writable(&self.inner.locks.of_slot(0))?;
+        if let Some(floor) = self.floor().filter(|floor| slot < *floor) {
+            return Err(Error::Truncated { floor });
+        }
+        let frontier = self.frontier();
+        if frontier.is_none_or(|frontier| slot > frontier) {
+            self.read_committed(slot, &self.pin())?;
+            return Err(Error::Gap { slot: frontier.map_or(Slot::ZERO, Slot::next) });
+        }
+        Ok(SnapshotWriter { slot, writer: self.inner.log.snapshot_writer(slot.0)? })
+    }
+}

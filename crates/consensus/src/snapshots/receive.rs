@@ -1,0 +1,138 @@
+//! Receiving a snapshot from another replica.
+
+use std::sync::Arc;
+use std::thread;
+
+use esker_log::{IncomingSnapshot, Log, SnapshotReader};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::mpsc::{self, Receiver, Sender};
+
+use crate::base::slot::Slot;
+use crate::outcome::{Error, Result};
+use crate::snapshots::stored::SnapshotInfo;
+use crate::snapshots::wire::{Progress, read_whole};
+use crate::state::inner::ConsensusLog;
+
+/// Chunks that were received and not written yet.
+const QUEUED: usize = 1;
+const STOPPED: Error = Error::Log(esker_log::Error::Stopped);
+const ENDED: &str = "the sender ended the stream before the last chunk";
+
+/// What the thread that writes has done.
+enum Done {
+    /// It continues after these chunks. The others have the first length, and the last the second.
+    Begun(Progress, [usize; 2]),
+    Published,
+}
+
+impl ConsensusLog {
+    /// Receives the snapshot that another replica sends with
+    /// [`Snapshot::send`](crate::Snapshot::send), and publishes it when all of it was read back.
+    /// What an interrupted transfer of the same snapshot left is kept, and only the rest is asked
+    /// for. A thread writes the file; appends continue meanwhile. Takes 8 MiB of memory.
+    ///
+    /// Neither floor nor frontier moves: [`ConsensusLog::restore`] hands the snapshot to the state
+    /// machine and moves both, or call [`ConsensusLog::install`] yourself.
+    ///
+    /// # Durability
+    /// Durable when it returns, and before the sender gets its confirmation.
+    ///
+    /// # Cancel safety
+    /// Dropping the future ends the transfer. What was received is kept for the next one.
+    ///
+    /// # Errors
+    /// [`Error::Stream`] when the stream failed, [`Error::Transfer`] when the sender stopped or
+    /// sent something else; [`Error::Log`] with [`Busy`](esker_log::Error::Busy) while another
+    /// snapshot is being received, or when the snapshot cannot be written. [`Error::ReadOnly`],
+    /// [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let old = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let new = ConsensusLog::open(dir.path().join("node-2"))?;
+    /// # old.learn(Slot(0), Ballot { number: 1, node: 7 }, b"+1")?.await?;
+    /// # old.create_snapshot(Slot(0), &b"the sum is 1"[..])?;
+    /// // In place of a connection.
+    /// let (mut here, mut there) = tokio::io::duplex(64 << 10);
+    /// let latest = old.snapshots().latest()?;
+    /// let (sent, received) =
+    ///     tokio::join!(latest.send(&mut here), new.receive_snapshot(&mut there));
+    /// sent?;
+    /// assert_eq!(received?.slot, Slot(0));
+    /// assert_eq!(new.snapshots().list()?, [Slot(0)]);
+    /// # old.close()?;
+    /// # new.close()
+    /// # }
+    /// ```
+    pub async fn receive_snapshot(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+    ) -> Result<SnapshotInfo> {
+        self.inner.writable(&self.inner.locks.of_slot(0))?;
+        let mut header = vec![0; SnapshotReader::HEADER];
+        read_whole(stream, &mut header, ENDED).await?;
+        let (chunks, to_write) = mpsc::channel(QUEUED);
+        let (report, mut done) = mpsc::channel(2);
+        let log = self.inner.log.clone();
+        let thread = thread::Builder::new().name("esker-receive".into());
+        let writing = thread.spawn(move || {
+            let outcome = write(&log, &header, to_write, &report);
+            // The other side may have given up.
+            drop(report.blocking_send(outcome));
+        });
+        writing.map_err(|cause| esker_log::Error::NoThread(Arc::new(cause)))?;
+        let (slot, progress, [full, last]) = match done.recv().await.unwrap_or(Err(STOPPED))? {
+            (slot, Done::Begun(progress, lengths)) => (slot, progress, lengths),
+            (_, Done::Published) => return Err(STOPPED),
+        };
+        progress.write(stream).await?;
+        for number in progress.next..progress.chunks {
+            let mut chunk = vec![0; if number + 1 < progress.chunks { full } else { last }];
+            read_whole(stream, &mut chunk, ENDED).await?;
+            if chunks.send(chunk).await.is_err() {
+                // The thread has ended, and says why.
+                break;
+            }
+        }
+        drop(chunks);
+        done.recv().await.unwrap_or(Err(STOPPED))?;
+        Progress { next: progress.chunks, ..progress }.write(stream).await?;
+        self.snapshots().info(slot)
+    }
+}
+
+/// Writes the chunks of a snapshot, and publishes it. Says how far it is before the first of them.
+fn write(
+    log: &Log,
+    header: &[u8],
+    mut chunks: Receiver<Vec<u8>>,
+    report: &Sender<Result<(Slot, Done)>>,
+) -> Result<(Slot, Done)> {
+    let mut incoming = log.receive_snapshot(header).map_err(refused)?;
+    let slot = Slot(incoming.at());
+    let progress = Progress { next: incoming.next(), chunks: incoming.chunks() };
+    let lengths = [0, progress.chunks.saturating_sub(1)].map(|chunk| incoming.len_of(chunk));
+    drop(report.blocking_send(Ok((slot, Done::Begun(progress, lengths)))));
+    while let Some(chunk) = chunks.blocking_recv() {
+        incoming.write(&chunk).map_err(refused)?;
+    }
+    if incoming.next() < incoming.chunks() {
+        return Err(Error::Transfer { what: ENDED });
+    }
+    IncomingSnapshot::publish(incoming)?;
+    Ok((slot, Done::Published))
+}
+
+/// The error for bytes that are not what was to come.
+fn refused(error: esker_log::Error) -> Error {
+    match error {
+        esker_log::Error::Corrupted(_) => {
+            Error::Transfer { what: "the sender sent something else than the next part" }
+        }
+        error => error.into(),
+    }
+}

@@ -1,0 +1,106 @@
+//! Rebuilding a state machine from a snapshot and the entries after it.
+
+use std::ops::ControlFlow;
+
+use crate::base::slot::{Slot, SnapshotBounds};
+use crate::memory::entry::Entry;
+use crate::outcome::{Error, Result};
+use crate::snapshots::stored::Snapshot;
+use crate::state::inner::ConsensusLog;
+
+/// What [`ConsensusLog::restore`] handed over.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Restored {
+    /// The slot of the snapshot; `None` if there is none.
+    pub snapshot: Option<Slot>,
+    /// Newer snapshots that are not whole, from the newest on.
+    pub skipped: Vec<Error>,
+    /// The number of entries after it.
+    pub entries: u64,
+    /// The slot that the state machine applies next.
+    pub next: Slot,
+}
+
+impl ConsensusLog {
+    /// Hands the newest snapshot that is whole to `on_snapshot`, and then, in order, each committed
+    /// entry after it up to the frontier as of now to `on_entry`: everything that a state machine
+    /// has to apply after a restart, each slot once. Entries that are committed meanwhile, or above
+    /// a gap, are not among them; continue at [`Restored::next`]. Blocks.
+    ///
+    /// A snapshot beyond the frontier, which was received from another replica, also moves floor
+    /// and frontier there: see [`ConsensusLog::install`].
+    ///
+    /// # Errors
+    /// What the callbacks return; the first error ends it. [`Error::Truncated`] when entries that
+    /// no whole snapshot covers were truncated, or [`Error::CorruptedSnapshot`] when one of those
+    /// that are not whole would have; [`Error::CorruptedEntry`], [`Error::Log`],
+    /// [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::io::Read;
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # let ballot = Ballot { number: 1, node: 7 };
+    /// # log.learn(Slot(0), ballot, b"a")?.blocking_wait()?;
+    /// # log.create_snapshot(Slot(0), &b"a"[..])?;
+    /// # log.learn(Slot(1), ballot, b"b")?.blocking_wait()?;
+    /// // A state machine that concatenates.
+    /// let (mut state, mut more) = (String::new(), Vec::new());
+    /// let restored = log.restore::<Box<dyn std::error::Error>>(
+    ///     |snapshot| Ok(snapshot.read_to_string(&mut state).map(drop)?),
+    ///     |entry| Ok(more.extend_from_slice(entry.value())),
+    /// )?;
+    /// state.push_str(std::str::from_utf8(&more)?);
+    /// assert_eq!((&*state, restored.next), ("ab", Slot(2)));
+    /// # Ok(log.close()?)
+    /// # }
+    /// ```
+    pub fn restore<E: From<Error>>(
+        &self,
+        on_snapshot: impl FnOnce(&mut Snapshot) -> Result<(), E>,
+        mut on_entry: impl FnMut(&Entry<'_>) -> Result<(), E>,
+    ) -> Result<Restored, E> {
+        let (snapshot, skipped) = match self.snapshots().latest() {
+            Ok(mut snapshot) => {
+                self.reach(snapshot.slot())?;
+                on_snapshot(&mut snapshot)?;
+                (Some(snapshot.slot()), snapshot.skipped().to_vec())
+            }
+            Err(Error::NoSnapshot) => (None, Vec::new()),
+            Err(error @ Error::CorruptedSnapshot { .. }) => (None, vec![error]),
+            Err(error) => return Err(error.into()),
+        };
+        let first = snapshot.map_or(Slot::ZERO, Slot::next);
+        let mut restored = Restored { snapshot, skipped, entries: 0, next: first };
+        if let Some(floor) = self.floor().filter(|floor| first <= *floor) {
+            let corrupted = restored.skipped.into_iter().next();
+            return Err(corrupted.unwrap_or(Error::Truncated { floor }).into());
+        }
+        let Some(last) = self.frontier().filter(|last| *last >= first) else {
+            return Ok(restored);
+        };
+        let mut failed = None;
+        let replayed = self.replay_range(first..=last, |entry| match on_entry(entry) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                failed = Some(error);
+                ControlFlow::Break(())
+            }
+        })?;
+        restored.entries = replayed.visited;
+        restored.next = last.next();
+        failed.map_or(Ok(restored), Err)
+    }
+
+    /// Moves floor and frontier to a snapshot that was received.
+    fn reach(&self, slot: Slot) -> Result<()> {
+        if self.frontier().is_some_and(|frontier| frontier >= slot) || self.inner.read_only {
+            return Ok(());
+        }
+        self.install(SnapshotBounds { floor: slot, frontier: slot })
+    }
+}

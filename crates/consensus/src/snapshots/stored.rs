@@ -1,0 +1,235 @@
+//! Finding snapshots that are whole.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_disk::{Disk, StdDisk};
+use esker_log::{Log, ReadOnlyLog, ReadOptions, SnapshotReader};
+
+use crate::base::slot::Slot;
+use crate::component;
+use crate::outcome::{Error, Result};
+use crate::state::inner::ConsensusLog;
+
+/// Bytes of the note before the application's own: the number of entries.
+const HEAD: usize = 8;
+/// The most bytes of the application's note on a snapshot.
+pub const SNAPSHOT_NOTE_LIMIT: usize = 1024;
+
+/// Encodes the note of a snapshot's file.
+pub(super) fn note_of(slot: Slot, note: &[u8]) -> Vec<u8> {
+    [&entries(slot).to_le_bytes(), note].concat()
+}
+
+/// The entries of the log that a snapshot at this slot has the effect of.
+fn entries(slot: Slot) -> u64 {
+    slot.0.saturating_add(1)
+}
+
+/// What is known of a snapshot from its header.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SnapshotInfo {
+    /// The state machine had applied every slot up to this one.
+    pub slot: Slot,
+    /// The number of these slots.
+    pub entries: u64,
+    /// The length of the state in bytes.
+    pub len: u64,
+    /// The size of the file in bytes.
+    pub file_size: u64,
+    /// The application's note.
+    pub note: Vec<u8>,
+}
+
+/// A snapshot that was read and is whole, to be read as an [`io::Read`]: the state, from its
+/// first byte.
+///
+/// It stays readable when [`keep_snapshots`](ConsensusLog::keep_snapshots) removes it. Each chunk
+/// of 2 MiB is checked again before its first byte is returned. Takes 2 MiB of memory.
+#[derive(Debug)]
+pub struct Snapshot {
+    info: SnapshotInfo,
+    pub(super) reader: SnapshotReader,
+    skipped: Vec<Error>,
+}
+
+impl Snapshot {
+    /// The slot up to which the state machine had applied.
+    pub fn slot(&self) -> Slot {
+        self.info.slot
+    }
+
+    /// What its header says.
+    pub fn info(&self) -> &SnapshotInfo {
+        &self.info
+    }
+
+    /// The newer snapshots that are not whole, from the newest on, as
+    /// [`Error::CorruptedSnapshot`].
+    pub fn skipped(&self) -> &[Error] {
+        &self.skipped
+    }
+}
+
+impl io::Read for Snapshot {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.reader.read(out)
+    }
+}
+
+/// The snapshots of a log, from [`ConsensusLog::snapshots`]; or from [`Snapshots::open`], without
+/// the lock of the log and beside its writer.
+///
+/// All calls block on the disk.
+#[derive(Debug, Clone)]
+pub struct Snapshots(Source);
+
+#[derive(Debug, Clone)]
+enum Source {
+    Log(Log),
+    ReadOnly(Arc<ReadOnlyLog>),
+}
+
+impl ConsensusLog {
+    /// The snapshots of this log.
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// # log.learn(Slot(0), Ballot { number: 1, node: 7 }, b"+1")?.blocking_wait()?;
+    /// log.create_snapshot(Slot(0), &b"the sum is 1"[..])?;
+    /// let mut latest = log.snapshots().latest()?;
+    /// assert_eq!(latest.slot(), Slot(0));
+    /// assert_eq!(std::io::read_to_string(&mut latest)?, "the sum is 1");
+    /// # Ok(log.close()?)
+    /// # }
+    /// ```
+    pub fn snapshots(&self) -> Snapshots {
+        Snapshots(Source::Log(self.inner.log.clone()))
+    }
+}
+
+impl Snapshots {
+    /// Opens the snapshots of the log in `dir` to read them.
+    ///
+    /// # Errors
+    /// [`Error::Log`] if there is no log, or one of another component.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_on(Arc::new(StdDisk::new()), dir)
+    }
+
+    /// As [`Snapshots::open`], on `disk`.
+    ///
+    /// # Errors
+    /// As [`Snapshots::open`].
+    pub fn open_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Self> {
+        let (reader, _) = component::open_read_only(dir.as_ref(), ReadOptions::on(disk))?;
+        Ok(Self(Source::ReadOnly(Arc::new(reader))))
+    }
+
+    /// Returns the slots of all snapshots, whole or not, in ascending order.
+    ///
+    /// # Errors
+    /// [`Error::Log`], [`Error::Closed`].
+    pub fn list(&self) -> Result<Vec<Slot>> {
+        let all = match &self.0 {
+            Source::Log(log) => log.snapshots(),
+            Source::ReadOnly(log) => log.snapshots(),
+        };
+        Ok(all?.into_iter().map(Slot).collect())
+    }
+
+    /// Reads the header of the snapshot at this slot. Does not say whether the rest is whole.
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshot`], [`Error::CorruptedSnapshot`], [`Error::Log`], [`Error::Closed`].
+    pub fn info(&self, slot: Slot) -> Result<SnapshotInfo> {
+        self.open_at(slot)?.map(|(info, _)| info).ok_or(Error::NoSnapshot)
+    }
+
+    /// Reads the snapshot at this slot, and checks every byte of it.
+    ///
+    /// # Errors
+    /// As [`Snapshots::info`].
+    pub fn verify(&self, slot: Slot) -> Result<Snapshot> {
+        self.whole(slot)?.ok_or(Error::NoSnapshot)
+    }
+
+    /// Returns the newest snapshot that is whole. Reads it to find out, and before it those that
+    /// are not: see [`Snapshot::skipped`].
+    ///
+    /// # Errors
+    /// [`Error::NoSnapshot`] if there is none; [`Error::CorruptedSnapshot`], of the newest, if none
+    /// is whole; [`Error::Log`], [`Error::Closed`].
+    pub fn latest(&self) -> Result<Snapshot> {
+        self.at_or_before(Slot(u64::MAX))
+    }
+
+    /// Returns the newest snapshot at or before this slot that is whole.
+    ///
+    /// # Errors
+    /// As [`Snapshots::latest`].
+    pub fn at_or_before(&self, slot: Slot) -> Result<Snapshot> {
+        self.newest(|at| at <= slot)
+    }
+
+    /// The newest snapshot at a slot of these that is whole.
+    pub(super) fn newest(&self, wanted: impl Fn(Slot) -> bool) -> Result<Snapshot> {
+        let mut skipped = Vec::new();
+        for slot in self.list()?.into_iter().rev().filter(|slot| wanted(*slot)) {
+            match self.whole(slot) {
+                Ok(Some(snapshot)) => return Ok(Snapshot { skipped, ..snapshot }),
+                // It was removed meanwhile, because newer ones are whole.
+                Ok(None) => {}
+                Err(error @ Error::CorruptedSnapshot { .. }) => {
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "a snapshot is passed over"
+                    );
+                    skipped.push(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Err(skipped.into_iter().next().unwrap_or(Error::NoSnapshot))
+    }
+
+    /// Reads the whole snapshot at this slot; `None` if there is none.
+    pub(super) fn whole(&self, slot: Slot) -> Result<Option<Snapshot>> {
+        let Some((info, mut reader)) = self.open_at(slot)? else { return Ok(None) };
+        reader.verify().map_err(|cause| unusable(slot, cause))?;
+        Ok(Some(Snapshot { info, reader, skipped: Vec::new() }))
+    }
+
+    fn open_at(&self, slot: Slot) -> Result<Option<(SnapshotInfo, SnapshotReader)>> {
+        let opened = match &self.0 {
+            Source::Log(log) => log.snapshot_reader(slot.0),
+            Source::ReadOnly(log) => log.snapshot_reader(slot.0),
+        };
+        let Some(reader) = opened.map_err(|cause| unusable(slot, cause))? else { return Ok(None) };
+        let note = reader.note();
+        let count = note.first_chunk().map(|count| u64::from_le_bytes(*count));
+        let Some(entries) = count.filter(|count| *count == entries(slot)) else {
+            return Err(unusable(slot, reader.invalid("its number of entries is not its slot's")));
+        };
+        let (len, file_size) = (reader.len(), reader.file_size());
+        let note = note.get(HEAD..).unwrap_or_default().to_vec();
+        Ok(Some((SnapshotInfo { slot, entries, len, file_size, note }, reader)))
+    }
+}
+
+/// The error for a snapshot that cannot be used. A block that cannot be read counts as one whose
+/// checksum does not match.
+fn unusable(slot: Slot, cause: esker_log::Error) -> Error {
+    match cause {
+        esker_log::Error::Corrupted(_) | esker_log::Error::Io(_) => {
+            Error::CorruptedSnapshot { slot, cause }
+        }
+        cause => cause.into(),
+    }
+}

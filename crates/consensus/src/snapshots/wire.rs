@@ -1,0 +1,94 @@
+//! What two replicas exchange while one sends a snapshot to the other. The stream between them is
+//! the caller's; the sender learns from the last frame that the snapshot is durable.
+//!
+//! ```text
+//! sender    the header of the file, 4096 bytes: it has the version, and a checksum
+//! receiver  a frame: the number of the chunk to send next
+//! sender    that chunk and each one after it, as in the file; the header implies their lengths
+//! receiver  a frame, once the snapshot is durable: the number of chunks
+//!
+//! frame: magic "ESRP", number of a chunk u32, number of chunks u32
+//! ```
+//!
+//! Numbers are little-endian. A frame has no checksum: a wrong number only leads to a chunk that
+//! the receiver refuses.
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use crate::outcome::{Error, Result};
+
+const MAGIC: [u8; 4] = *b"ESRP";
+const LEN: usize = 12;
+
+/// How far the receiver is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Progress {
+    pub(super) next: u32,
+    pub(super) chunks: u32,
+}
+
+impl Progress {
+    fn encode(self) -> [u8; LEN] {
+        let mut frame = [0; LEN];
+        frame[..4].copy_from_slice(&MAGIC);
+        frame[4..8].copy_from_slice(&self.next.to_le_bytes());
+        frame[8..].copy_from_slice(&self.chunks.to_le_bytes());
+        frame
+    }
+
+    fn decode(frame: [u8; LEN]) -> Result<Self> {
+        let word = |at: usize| {
+            frame
+                .get(at..)
+                .and_then(<[u8]>::first_chunk)
+                .map_or(0, |word| u32::from_le_bytes(*word))
+        };
+        let (next, chunks) = (word(4), word(8));
+        if frame[..4] != MAGIC || next > chunks {
+            return Err(Error::Transfer { what: "the receiver sent no frame of this protocol" });
+        }
+        Ok(Self { next, chunks })
+    }
+
+    pub(super) async fn write(self, stream: &mut (impl AsyncWrite + Unpin)) -> Result<()> {
+        stream.write_all(&self.encode()).await.map_err(Error::from_stream)?;
+        stream.flush().await.map_err(Error::from_stream)
+    }
+
+    pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Self> {
+        let mut frame = [0; LEN];
+        let ended = "the receiver ended the stream before the snapshot was durable";
+        read_whole(stream, &mut frame, ended).await?;
+        Self::decode(frame)
+    }
+}
+
+/// Fills a buffer from a stream that may end only after it.
+pub(super) async fn read_whole(
+    stream: &mut (impl AsyncRead + Unpin),
+    buffer: &mut [u8],
+    ended: &'static str,
+) -> Result<()> {
+    match stream.read_exact(buffer).await {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => {
+            Err(Error::Transfer { what: ended })
+        }
+        Err(error) => Err(Error::from_stream(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_round_trip_and_impossible_ones_are_refused() {
+        for progress in [(7, 300), (0, 0), (u32::MAX, u32::MAX)] {
+            let progress = Progress { next: progress.0, chunks: progress.1 };
+            assert_eq!(Progress::decode(progress.encode()).unwrap(), progress);
+        }
+        assert!(Progress::decode(Progress { next: 4, chunks: 3 }.encode()).is_err());
+        assert!(Progress::decode(*b"ESRQ\0\0\0\0\0\0\0\0").is_err());
+    }
+}
