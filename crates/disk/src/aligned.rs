@@ -2,7 +2,9 @@
 //!
 //! Direct I/O moves bytes between the device and the caller's memory. That memory must start at a
 //! multiple of the block size. `Vec<u8>` does not guarantee that; [`AlignedBuf`] does. The
-//! allocator zeroes the buffer, so unused pages of a large buffer cost nothing.
+//! allocator zeroes the buffer, which writes to every page of it: for memory of this alignment, it
+//! does not ask the system for zeroed pages. [`AlignedBuf::lazy`] does, so that pages that are
+//! never used cost nothing.
 //!
 //! [`HugePages`] provides the same buffers on huge pages. It makes and populates one mapping up
 //! front, so missing huge pages are an error then and not in the middle of a write. Dropping a
@@ -28,8 +30,15 @@ use crate::huge_pages::{self, NoHugePages};
 pub struct AlignedBuf {
     start: NonNull<u8>,
     layout: Layout,
-    /// The mapping that gets the buffer back on drop; `None` returns it to the allocator.
-    lender: Option<Arc<Mapping>>,
+    owner: Owner,
+}
+
+/// Where a buffer goes when it is dropped.
+enum Owner {
+    Allocator,
+    /// The buffer is a mapping of its own.
+    System,
+    HugePages(Arc<Mapping>),
 }
 
 impl AlignedBuf {
@@ -45,8 +54,20 @@ impl AlignedBuf {
         // SAFETY: the layout's size is at least BLOCK, hence not zero.
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start) {
-            Some(start) => Self { start, layout, lender: None },
+            Some(start) => Self { start, layout, owner: Owner::Allocator },
             None => handle_alloc_error(layout),
+        }
+    }
+
+    /// As [`AlignedBuf::new`], of pages that take memory when they are first written to. For large
+    /// buffers of which a part may never be used: making one costs a call of the system, and each
+    /// page a fault.
+    pub fn lazy(len: usize) -> Self {
+        let rounded = len.max(1).checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX);
+        let layout = Layout::from_size_align(rounded, BLOCK);
+        match layout.ok().and_then(|layout| Some((layout, map_lazily(layout.size())?))) {
+            Some((layout, start)) => Self { start, layout, owner: Owner::System },
+            None => Self::new(len),
         }
     }
 
@@ -82,10 +103,18 @@ impl DerefMut for AlignedBuf {
 
 impl Drop for AlignedBuf {
     fn drop(&mut self) {
-        match &self.lender {
-            Some(mapping) => mapping.idle().push(Idle(self.start)),
+        match &self.owner {
+            Owner::HugePages(mapping) => mapping.idle().push(Idle(self.start)),
             // SAFETY: `start` came from `alloc_zeroed` with this same layout and is freed once.
-            None => unsafe { dealloc(self.start.as_ptr(), self.layout) },
+            Owner::Allocator => unsafe { dealloc(self.start.as_ptr(), self.layout) },
+            #[cfg(target_os = "linux")]
+            Owner::System => {
+                let (start, len) = (self.start.as_ptr().cast(), self.layout.size());
+                // SAFETY: it came from `map_lazily` with this length and is unmapped once.
+                let _ = unsafe { rustix::mm::munmap(start, len) };
+            }
+            #[cfg(not(target_os = "linux"))]
+            Owner::System => {}
         }
     }
 }
@@ -169,7 +198,7 @@ impl HugePages {
         Some(AlignedBuf {
             start,
             layout: self.mapping.each,
-            lender: Some(Arc::clone(&self.mapping)),
+            owner: Owner::HugePages(Arc::clone(&self.mapping)),
         })
     }
 
@@ -177,6 +206,26 @@ impl HugePages {
     pub fn buffer_len(&self) -> usize {
         self.mapping.each.size()
     }
+}
+
+/// Maps zeroed memory without populating it. Its pages are as large as the smallest.
+#[cfg(target_os = "linux")]
+fn map_lazily(len: usize) -> Option<NonNull<u8>> {
+    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: the kernel chooses the address, so the new mapping overlaps no other memory.
+    let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE) };
+    let start = start.ok()?;
+    // Where the kernel uses huge pages unasked, the first byte would cost 2 MiB. A kernel without
+    // huge pages refuses the advice.
+    // SAFETY: the range is the mapping that was just made.
+    let _ = unsafe { madvise(start, len, Advice::LinuxNoHugepage) };
+    NonNull::new(start.cast())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn map_lazily(_: usize) -> Option<NonNull<u8>> {
+    None
 }
 
 /// Maps zeroed memory on huge pages and populates all of it.
@@ -242,11 +291,31 @@ mod tests {
     #[test]
     fn starts_on_a_block_and_is_whole_blocks_of_zeros() {
         for len in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK] {
-            let buf = AlignedBuf::new(len);
-            assert_eq!(buf.as_ptr().addr() % BLOCK, 0);
-            assert_eq!(buf.len(), len.max(1).next_multiple_of(BLOCK));
-            assert!(buf.iter().all(|byte| *byte == 0));
+            for buf in [AlignedBuf::new(len), AlignedBuf::lazy(len)] {
+                assert_eq!(buf.as_ptr().addr() % BLOCK, 0);
+                assert_eq!(buf.len(), len.max(1).next_multiple_of(BLOCK));
+                assert!(buf.iter().all(|byte| *byte == 0));
+            }
         }
+    }
+
+    /// The bytes of this process that are in memory.
+    #[cfg(target_os = "linux")]
+    fn resident() -> usize {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * BLOCK
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn pages_of_a_lazy_buffer_take_memory_when_they_are_written() {
+        let before = resident();
+        let mut buf = AlignedBuf::lazy(256 << 20);
+        assert!(resident() < before + (64 << 20));
+        buf.fill(7);
+        assert!(resident() > before + (192 << 20));
+        drop(buf);
+        assert!(resident() < before + (64 << 20));
     }
 
     /// Runs only where huge pages are reserved: `sysctl -w vm.nr_hugepages=8`.

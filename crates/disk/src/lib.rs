@@ -33,6 +33,7 @@
 
 mod aligned;
 mod dir;
+mod dir_disk;
 mod disk;
 mod error;
 mod file;
@@ -50,6 +51,7 @@ pub mod sim;
 
 pub use aligned::{AlignedBuf, HugePages};
 pub use dir::Dir;
+pub use dir_disk::DirDisk;
 pub use disk::Disk;
 pub use error::{Error, Op, Refusal, Result};
 pub use file::{BLOCK, Facts, File, Lock, Open};

@@ -254,7 +254,7 @@ fn prewrite(log: &WriteHalf, number: u64, range: &Range<u32>) -> Result<()> {
         *kept = Some(Prewriter {
             segment: number,
             file,
-            zeros: AlignedBuf::new(CHUNK.min(log.options.segment_size) as usize),
+            zeros: AlignedBuf::lazy(CHUNK.min(log.options.segment_size) as usize),
         });
     }
     let Some(Prewriter { file, zeros, .. }) = &*kept else {

@@ -115,7 +115,7 @@ impl TailCache {
             let capacity = usual.max(span.limit - span.start);
             let huge = self.huge.as_ref().filter(|huge| huge.buffer_len() == capacity as usize);
             let memory = huge.and_then(HugePages::lend);
-            let memory = memory.unwrap_or_else(|| AlignedBuf::new(capacity as usize));
+            let memory = memory.unwrap_or_else(|| AlignedBuf::lazy(capacity as usize));
             Arc::new(StagingBuffer::new(span, memory, Arc::clone(&self.held)))
         });
         buffers.push_back(Kept { buffer: Arc::clone(&buffer), end: u64::MAX });
