@@ -37,6 +37,7 @@
 //! For readers of the source: the private modules, from the top down. Each imports only those below
 //! it.
 //!
+//! - `manager`: many logs by key.
 //! - `snapshots`: of the state machine, beside the log; and truncation under one.
 //! - `protocol`: `rules` decides, without I/O. `promise`, `accept`, `commit`, `learn` and
 //!   `truncate` take the slot locks, append the decision and apply it.
@@ -59,6 +60,7 @@ mod durability;
 #[doc(hidden)]
 pub mod fuzzing;
 mod index;
+mod manager;
 mod memory;
 mod options;
 mod outcome;
@@ -72,8 +74,11 @@ pub use base::ballot::Ballot;
 pub use base::slot::{Slot, SnapshotBounds};
 pub use component::COMPONENT;
 pub use esker_log::reclaim::Reclaimed;
+pub use manager::guard::LogGuard;
+pub use manager::lookup::ManagerStats;
+pub use manager::open::{LogManager, LogManagerBuilder};
 pub use memory::entry::Entry;
-pub use options::{ConsensusLogBuilder, Mode, Options, VALUE_LIMIT};
+pub use options::{ConsensusLogBuilder, LABEL_LIMIT, Mode, Options, VALUE_LIMIT};
 pub use outcome::{Error, Result, Ticket};
 pub use protocol::commit::BatchTicket;
 pub use protocol::promise::{PromiseTicket, Promised};

@@ -14,6 +14,9 @@ use crate::outcome::{Error, Result};
 /// The largest value in bytes: 64 MiB.
 pub const VALUE_LIMIT: u64 = 64 << 20;
 
+/// The most bytes of a label.
+pub const LABEL_LIMIT: usize = 4096;
+
 /// With `sync_on_commit` off: the longest time that a commit waits for a sync that no caller
 /// requests.
 const UNSYNCED: Duration = Duration::from_millis(10);
@@ -85,6 +88,10 @@ pub struct Options {
     /// What opening does about corruption. [`OnCorruption::Quarantine`] opens the log read-only;
     /// [`OnCorruption::Truncate`] is refused, because it forgets promises.
     pub on_corruption: OnCorruption,
+    /// A name of your own that is stored with the log, at most [`LABEL_LIMIT`] bytes. Opening the
+    /// log with another label fails, so that no directory is taken for another one. Default: empty,
+    /// which stores none and opens any.
+    pub label: Vec<u8>,
     /// Whether opening fails where there is no log. Default `false`: opening creates one.
     pub must_exist: bool,
     /// Whether commits bypass the page cache.
@@ -110,6 +117,7 @@ impl Default for Options {
             reserve: log.reserve,
             check: OpenCheck::Quick,
             on_corruption: OnCorruption::Fail,
+            label: Vec::new(),
             must_exist: false,
             direct: log.direct,
             dsync: log.dsync,
@@ -136,6 +144,7 @@ impl Options {
         };
         rule(self.mutable_size >= 4 << 10, "mutable_size", "at least 4 KiB")?;
         rule(self.checkpoint_every >= CHECKPOINT_EVERY_MIN, "checkpoint_every", "at least 1024")?;
+        rule(self.label.len() <= LABEL_LIMIT, "label", "at most 4096 bytes")?;
         rule(
             self.on_corruption != OnCorruption::Truncate,
             "on_corruption",
@@ -192,6 +201,7 @@ impl ConsensusLogBuilder {
         segment_size: u32,
         check: OpenCheck,
         on_corruption: OnCorruption,
+        label: Vec<u8>,
         must_exist: bool,
         direct: Direct,
         dsync: bool,

@@ -1,5 +1,6 @@
 //! The result of an operation: its ticket, or an error.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
@@ -147,6 +148,14 @@ pub enum Error {
     /// Corrupt records of this log were quarantined, and it may have forgotten what it promised. It
     /// is read-only; its node rejoins under a new number.
     ReadOnly,
+    /// The log was created with another label than the one it is opened with: it is another log.
+    /// It was not opened.
+    WrongLabel {
+        /// The label that is stored with the log.
+        found: Vec<u8>,
+        /// The label in the options.
+        expected: Vec<u8>,
+    },
     /// An option is out of its range. Nothing was opened.
     InvalidOption {
         /// The option's name.
@@ -154,12 +163,28 @@ pub enum Error {
         /// The rule that the option must follow.
         rule: &'static str,
     },
-    /// The log was closed. Stop using it.
+    /// The log was closed, or its manager. Stop using it.
     Closed,
+    /// The manager was closed, and its registry of keys with it.
+    RegistryClosed,
+    /// There are references to the log. Release them first.
+    InUse {
+        /// The number of references.
+        references: usize,
+    },
+    /// The manager was closed while there were references to some logs. These logs stay open until
+    /// the last of their guards is dropped.
+    LeakedReferences {
+        /// The keys of these logs, and the references to each.
+        logs: BTreeMap<Vec<u8>, usize>,
+    },
     /// The underlying log failed. After [`esker_log::Error::Poisoned`] it accepts nothing until it
     /// is reopened.
     Log(esker_log::Error),
 }
+
+/// The most logs that a message names.
+const LEAKS_NAMED: usize = 10;
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -228,8 +253,29 @@ impl fmt::Display for Error {
                 "the log is read-only: corrupt records were quarantined; its node must rejoin \
                  under a new number",
             ),
+            Error::WrongLabel { found, expected } => write!(
+                f,
+                "the log has the label \"{}\", not \"{}\"",
+                found.escape_ascii(),
+                expected.escape_ascii()
+            ),
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the log is closed"),
+            Error::RegistryClosed => f.write_str("the registry of keys is closed"),
+            Error::InUse { references } => {
+                write!(f, "the log is in use: {references} references; release them first")
+            }
+            Error::LeakedReferences { logs } => {
+                f.write_str("timeout waiting for references:")?;
+                for (number, (key, references)) in logs.iter().enumerate() {
+                    if number == LEAKS_NAMED {
+                        return write!(f, " and {} more logs", logs.len() - number);
+                    }
+                    let comma = if number == 0 { "" } else { "," };
+                    write!(f, "{comma} {references} to \"{}\"", key.escape_ascii())?;
+                }
+                Ok(())
+            }
             Error::Log(cause) => cause.fmt(f),
         }
     }

@@ -119,6 +119,6 @@ pub use recovery::{PriorShutdown, Recovery, TruncatedTail};
 pub use runtime::engine::Engine;
 #[doc(hidden)]
 pub use runtime::prefetch::prefetch;
-pub use store::app_metadata::component;
+pub use store::app_metadata::{app_metadata, component};
 pub use store::discard::discard;
 pub use write::ticket::{Appended, Ticket};

@@ -85,10 +85,11 @@ use esker_disk::planted::{Bug, is_planted};
 
 use crate::base::slot::number_of;
 use crate::component::COMPONENT;
+use crate::durability::metadata::Metadata;
 use crate::index::page::Copied;
 use crate::index::page_table::{Found, Index};
 use crate::index::slot_locks::AllLocks;
-use crate::outcome::{Error, Result};
+use crate::outcome::Result;
 use crate::record::{self, PageAt, Root};
 use crate::state::background::{self, Background, Job, Next, Work};
 use crate::state::commit_tracker::AppState;
@@ -291,7 +292,8 @@ impl Inner {
         let seq = ticket.seq().0;
         ticket.blocking_wait().map_err(|error| self.fail(error))?;
         drop(tickets);
-        let stored = self.log.put_app_metadata(COMPONENT, &seq.to_le_bytes());
+        let metadata = Metadata { root: seq, label: self.label.clone() };
+        let stored = self.log.put_app_metadata(COMPONENT, &metadata.encode());
         stored.map_err(|error| self.fail(error))?;
         // The records that opening would replay now, without the checkpoint's own.
         self.checkpointed.store(root.replay + appended, Relaxed);
@@ -310,15 +312,6 @@ impl Work for Inner {
             Job::Reclaim => self.reclaim_job(),
         }
     }
-}
-
-/// The record number of the root that the app metadata name.
-pub(crate) fn named(metadata: &[u8]) -> Result<u64> {
-    let bytes: Option<[u8; 8]> = metadata.try_into().ok();
-    bytes.map(u64::from_le_bytes).ok_or(Error::CorruptedRecord {
-        seq: esker_log::Seq::ZERO,
-        what: "the app metadata name no record",
-    })
 }
 
 #[cfg(test)]

@@ -3,5 +3,6 @@
 pub(crate) mod checkpoint;
 pub(crate) mod close;
 pub(crate) mod load_values;
+pub(crate) mod metadata;
 pub(crate) mod reclaim;
 pub(crate) mod recovery;

@@ -17,10 +17,10 @@ use esker_log::{Log, Seq, Start};
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::{SLOTS, Slot, number_of};
-use crate::component::{self, COMPONENT};
-use crate::durability::checkpoint;
+use crate::component;
 use crate::durability::close::Owner;
 use crate::durability::load_values::load_values;
+use crate::durability::metadata::Metadata;
 use crate::index::page::{IndexEntry, Page, SEQ_LIMIT, State, Word};
 use crate::memory::cell::Borrowed;
 use crate::options::ConsensusLogBuilder;
@@ -79,7 +79,8 @@ impl ConsensusLogBuilder {
     /// # Errors
     /// [`Error::InvalidOption`]; [`Error::Log`] for a log that is locked, corrupt or unreadable,
     /// see [`esker_log::Error`], and for a plain log or one of another component, which is not
-    /// changed; [`Error::CorruptedRecord`] for a record that is not a consensus log's.
+    /// changed; [`Error::CorruptedRecord`] for a record that is not a consensus log's;
+    /// [`Error::WrongLabel`].
     pub fn open(self) -> Result<ConsensusLog> {
         let Self { dir, options } = self;
         options.validate()?;
@@ -90,12 +91,14 @@ impl ConsensusLogBuilder {
         }
         // A quarantined record may have held a promise, so the log stays read-only for good.
         let read_only = log.was_repaired().map_err(Error::Log)?;
-        let root = if read_only { None } else { last_root(&log) };
+        let mut metadata = Metadata::read(&log);
+        metadata.check_label(&log, &options)?;
+        let root = if read_only { None } else { last_root(&log, metadata.root) };
         let start = match &root {
             Some(last) => last.root.start,
             None => floor(&log)?,
         };
-        let inner = Inner::new(log, options, read_only, start);
+        let inner = Inner::new(log, options, metadata.label, read_only, start);
         Replay::run(&inner, root)?;
         let inner = Arc::new(inner);
         let owner = Arc::new(Owner(Arc::clone(&inner)));
@@ -112,15 +115,8 @@ struct LastRoot {
 
 /// Returns the root of the last checkpoint, if there is one. A checkpoint is optional: an invalid
 /// one is no error, because everything in it can be replayed.
-fn last_root(log: &Log) -> Option<LastRoot> {
-    let metadata = match log.app_metadata(COMPONENT) {
-        Ok(metadata) => metadata?,
-        Err(error) => {
-            tracing::warn!(error = &error as &dyn std::error::Error, "checkpoint ignored");
-            return None;
-        }
-    };
-    let view = checkpoint::named(&metadata).ok().and_then(|seq| log.read(seq).ok())?;
+fn last_root(log: &Log, root: u64) -> Option<LastRoot> {
+    let view = log.read(root).ok()?;
     match Record::decode(&view) {
         Ok(Record::Root { root, app_state, pages }) => {
             let (app_state, pages) = (app_state.into(), pages.iter().collect::<Vec<_>>());

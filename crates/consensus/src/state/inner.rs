@@ -77,6 +77,8 @@ pub struct ConsensusLog {
 pub(crate) struct Inner {
     pub(crate) log: Log,
     pub(crate) options: Options,
+    /// The label that is stored with the log.
+    pub(crate) label: Vec<u8>,
     pub(crate) locks: SlotLocks,
     /// The first slot that is not truncated, durably or not. Changes only under all slot locks.
     pub(crate) start: AtomicU64,
@@ -130,6 +132,17 @@ impl ConsensusLog {
         Guard(crossbeam_epoch::pin())
     }
 
+    /// Whether the log was closed.
+    pub fn is_closed(&self) -> bool {
+        self.inner.closed.load(Acquire)
+    }
+
+    /// The label that is stored with the log; empty if it has none. See
+    /// [`Options::label`](crate::Options::label).
+    pub fn label(&self) -> &[u8] {
+        &self.inner.label
+    }
+
     /// The options that the log was opened with.
     pub fn options(&self) -> &Options {
         &self.inner.options
@@ -142,10 +155,17 @@ impl ConsensusLog {
 pub struct Guard(pub(crate) crossbeam_epoch::Guard);
 
 impl Inner {
-    pub(crate) fn new(log: Log, options: Options, read_only: bool, start: u64) -> Self {
+    pub(crate) fn new(
+        log: Log,
+        options: Options,
+        label: Vec<u8>,
+        read_only: bool,
+        start: u64,
+    ) -> Self {
         let inline = options.engine.as_ref().is_some_and(esker_log::Engine::is_manual);
         Self {
             log,
+            label,
             background: Background::new(inline),
             reclaiming: Reclaiming::default(),
             locks: SlotLocks::new(),

@@ -50,6 +50,25 @@ pub fn component(
     }
 }
 
+/// The app metadata of the log in `dir`, if that log belongs to this component. Takes no lock and
+/// changes nothing.
+///
+/// # Errors
+/// As [`component`].
+pub fn app_metadata(
+    dir: impl AsRef<Path>,
+    component: Component,
+    options: impl Into<ReadOptions>,
+) -> Result<Option<Vec<u8>>> {
+    match options.into().disk.open_dir(dir.as_ref()) {
+        Ok(dir) => {
+            Ok(read(&*dir)?.and_then(|(found, content)| (found == component).then_some(content)))
+        }
+        Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(cause.into()),
+    }
+}
+
 pub(crate) fn read(dir: &dyn Dir) -> Result<Option<(Component, Vec<u8>)>> {
     match sealed_file::read_any(dir, paths::APP_METADATA) {
         Ok((magic, content)) => Ok(Some((Component(magic), content))),

@@ -1,0 +1,74 @@
+//! What a consensus log keeps in the app metadata of the underlying log: the record of the last
+//! checkpoint's root (8 bytes, 0 if there is none), and the label, if the log has one.
+
+use esker_log::Log;
+
+use crate::component::COMPONENT;
+use crate::options::Options;
+use crate::outcome::{Error, Result};
+
+/// Bytes before the label.
+const HEAD: usize = 8;
+
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Metadata {
+    /// The record of the last checkpoint's root; 0 if there is none.
+    pub(crate) root: u64,
+    pub(crate) label: Vec<u8>,
+}
+
+impl Metadata {
+    /// Decodes app metadata. A log that was only just created has none.
+    pub(crate) fn decode(bytes: &[u8]) -> Self {
+        match bytes.split_first_chunk::<HEAD>() {
+            Some((root, label)) => Self { root: u64::from_le_bytes(*root), label: label.to_vec() },
+            None => Self::default(),
+        }
+    }
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        [&self.root.to_le_bytes(), &*self.label].concat()
+    }
+
+    /// Reads those of an open log. They are optional: those that cannot be read count as none, and
+    /// the last checkpoint is ignored.
+    pub(crate) fn read(log: &Log) -> Self {
+        match log.app_metadata(COMPONENT) {
+            Ok(metadata) => metadata.map_or_else(Self::default, |bytes| Self::decode(&bytes)),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "checkpoint ignored");
+                Self::default()
+            }
+        }
+    }
+
+    /// Compares the label with the one that the log is opened with, and stores that one, durably,
+    /// if there is none.
+    pub(crate) fn check_label(&mut self, log: &Log, options: &Options) -> Result<()> {
+        let label = &options.label;
+        if label.is_empty() || self.label == *label {
+            return Ok(());
+        }
+        if !self.label.is_empty() {
+            let (found, expected) = (self.label.clone(), label.clone());
+            return Err(Error::WrongLabel { found, expected });
+        }
+        self.label.clone_from(label);
+        Ok(log.put_app_metadata(COMPONENT, &self.encode())?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_round_trip() {
+        for (root, label) in [(0, &b""[..]), (7, b""), (0, b"a"), (u64::MAX, &[0; 4096])] {
+            let metadata = Metadata { root, label: label.to_vec() };
+            assert_eq!(Metadata::decode(&metadata.encode()), metadata);
+        }
+        assert_eq!(Metadata::decode(b""), Metadata::default());
+        assert_eq!(Metadata::decode(b"seven b"), Metadata::default());
+    }
+}

@@ -1,0 +1,121 @@
+//! Closing logs, and the manager.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+use crate::manager::open::{Inner, LogManager};
+use crate::outcome::{Error, Result};
+
+/// How long closing waits for references, unless the caller says otherwise.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// The pauses between two looks at the references.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// Logs that are closed at the same time: they share syncs.
+const WORKERS: usize = 8;
+
+impl LogManager {
+    /// Closes the log of a key, so that the next [`LogManager::get`] opens it again. Returns
+    /// whether it was open. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::InUse`] while there are references to it; as
+    /// [`ConsensusLog::close`](crate::ConsensusLog::close), after which it is closed in any case.
+    pub fn close(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.inner.refuse_if_closed()?;
+        self.inner.close_log(key.as_ref())
+    }
+
+    /// Closes the manager: as [`LogManager::close_all_timeout`], with 5 seconds.
+    ///
+    /// # Errors
+    /// As [`LogManager::close_all_timeout`].
+    pub fn close_all(&self) -> Result<()> {
+        self.close_all_timeout(PATIENCE)
+    }
+
+    /// Closes the manager. From its beginning on, no log is handed out. Closes every log as soon as
+    /// it is not in use, and never one that is. Those that are still in use after `timeout` stay
+    /// open until their last guard is dropped. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::LeakedReferences`] with the logs that are still in use; otherwise the first error
+    /// that closing a log returned. In any case the manager is closed. [`Error::Closed`] for a
+    /// second call.
+    pub fn close_all_timeout(&self, timeout: Duration) -> Result<()> {
+        if self.inner.closed.swap(true, SeqCst) {
+            return Err(Error::Closed);
+        }
+        let closed = self.inner.close_logs(timeout);
+        let registry = self.inner.registry.close();
+        closed.and(registry)
+    }
+}
+
+impl Inner {
+    /// Closes the log of a key if it is open and not in use.
+    pub(super) fn close_log(&self, key: &[u8]) -> Result<bool> {
+        match self.logs.claim_idle(key) {
+            None => Ok(false),
+            Some(Err(references)) => Err(Error::InUse { references }),
+            Some(Ok((claim, open))) => {
+                let outcome = open.log.close();
+                drop(open);
+                drop(claim);
+                match outcome {
+                    Ok(()) | Err(Error::Closed) => Ok(true),
+                    Err(error) => Err(error),
+                }
+            }
+        }
+    }
+
+    fn close_logs(&self, timeout: Duration) -> Result<()> {
+        let deadline = Instant::now().checked_add(timeout);
+        let mut pause = PAUSE_MIN;
+        let failure = Mutex::new(None);
+        loop {
+            let all = self.logs.references();
+            let idle: Vec<_> = all.iter().filter(|(_, references)| *references == 0).collect();
+            if idle.is_empty() {
+                if all.is_empty() {
+                    return failure.into_inner().map_or(Ok(()), Err);
+                }
+                if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                    let logs: BTreeMap<_, _> =
+                        all.iter().map(|(key, references)| (key.to_vec(), *references)).collect();
+                    self.logs.forget();
+                    return Err(Error::LeakedReferences { logs });
+                }
+                std::thread::sleep(pause);
+                pause = (pause * 2).min(PAUSE_MAX);
+            } else {
+                self.close_some(&idle, &failure);
+            }
+        }
+    }
+
+    /// Closes these logs, several at a time. Keeps the first error.
+    fn close_some(&self, logs: &[&(Arc<[u8]>, usize)], failure: &Mutex<Option<Error>>) {
+        let next = AtomicUsize::new(0);
+        let work = || {
+            while let Some((key, _)) = logs.get(next.fetch_add(1, SeqCst)) {
+                match self.close_log(key) {
+                    Ok(_) | Err(Error::InUse { .. }) => {}
+                    Err(error) => drop(failure.lock().get_or_insert(error)),
+                }
+            }
+        };
+        std::thread::scope(|scope| {
+            for _ in 1..WORKERS.min(logs.len()) {
+                // Without a thread, the others close them.
+                drop(std::thread::Builder::new().spawn_scoped(scope, work));
+            }
+            work();
+        });
+    }
+}

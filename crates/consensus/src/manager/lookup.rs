@@ -1,0 +1,206 @@
+//! Finding the log of a key, and opening it if it is not open.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::manager::guard::{LogGuard, OpenLog};
+use crate::manager::names;
+use crate::manager::open::{Inner, LogManager};
+use crate::manager::open_logs::{Claim, Found};
+use crate::memory::entry::Entry;
+use crate::options::LABEL_LIMIT;
+use crate::outcome::{Error, Result};
+use crate::snapshots::restore::Restored;
+use crate::snapshots::stored::Snapshot;
+use crate::state::inner::ConsensusLog;
+
+/// References per open log above which some are probably leaked.
+const LEAK: usize = 10;
+
+/// How often other threads may take the log that was to make room, before the limit gives way.
+const RACES: u32 = 16;
+
+/// What a manager has open. From [`LogManager::stats`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ManagerStats {
+    /// Keys, with or without an open log.
+    pub total_logs: usize,
+    /// Logs that are open.
+    pub open_logs: usize,
+    /// References to them.
+    pub active_references: usize,
+}
+
+impl ManagerStats {
+    /// Whether there are more than ten references for each open log: then some guards are probably
+    /// never dropped. An alarm, and no proof.
+    pub fn looks_leaked(&self) -> bool {
+        self.active_references > LEAK * self.open_logs
+    }
+}
+
+impl LogManager {
+    /// Returns the log of a key: opens it if it is not open, and creates it if there is none. Above
+    /// the limit, closes an idle log first.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] after [`LogManager::close_all`]; [`Error::EntryTooLarge`] for a key above
+    /// [`LABEL_LIMIT`]; what opening a log returns, see
+    /// [`ConsensusLogBuilder::open`](crate::ConsensusLogBuilder::open). Other keys are not
+    /// affected.
+    #[inline]
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<LogGuard> {
+        let key = key.as_ref();
+        match self.inner.logs.get(key, || self.inner.refuse_if_closed())? {
+            Some(guard) => Ok(guard),
+            None => self.inner.get_or_open(key),
+        }
+    }
+
+    /// Returns the log of a key if it is open. Does no I/O.
+    pub fn get_if_open(&self, key: impl AsRef<[u8]>) -> Option<LogGuard> {
+        self.inner.logs.get(key.as_ref(), || self.inner.refuse_if_closed()).ok().flatten()
+    }
+
+    /// Initialises the state machine of a key: [`ConsensusLog::restore`] on its log, which it opens
+    /// or creates. The callbacks run whether the log was open or not, for one caller of a key at a
+    /// time: they must not initialise the same key.
+    ///
+    /// # Errors
+    /// As [`LogManager::get`] and [`ConsensusLog::restore`]. After an error, initialise it again.
+    pub fn init<E: From<Error>>(
+        &self,
+        key: impl AsRef<[u8]>,
+        on_snapshot: impl FnOnce(&mut Snapshot) -> Result<(), E>,
+        on_entry: impl FnMut(&Entry<'_>) -> Result<(), E>,
+    ) -> Result<(LogGuard, Restored), E> {
+        let guard = self.get(key)?;
+        let restored = {
+            let _one_at_a_time = guard.0.initialising.lock();
+            guard.restore(on_snapshot, on_entry)?
+        };
+        Ok((guard, restored))
+    }
+
+    /// Returns all keys, in order.
+    ///
+    /// # Errors
+    /// [`Error::RegistryClosed`] after [`LogManager::close_all`].
+    pub fn keys(&self) -> Result<Vec<Vec<u8>>> {
+        Ok(self.inner.registry.keys()?.iter().map(|key| key.to_vec()).collect())
+    }
+
+    /// Returns the number of keys.
+    ///
+    /// # Errors
+    /// As [`LogManager::keys`].
+    pub fn key_count(&self) -> Result<usize> {
+        self.inner.registry.count()
+    }
+
+    /// Whether there is a log of this key.
+    ///
+    /// # Errors
+    /// As [`LogManager::keys`].
+    pub fn has(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        self.inner.registry.has(key.as_ref())
+    }
+
+    /// Returns the keys that a pattern matches, in order: `*` any characters, `?` one, `[abc]` and
+    /// `[a-z]` one of a set, `[!x]` one outside it; everything else itself. A pattern with a `[`
+    /// that is not closed matches nothing. Takes time proportional at most to the length of the
+    /// pattern times that of the keys; from 1,000 keys on, several threads share the work.
+    ///
+    /// # Errors
+    /// As [`LogManager::keys`].
+    pub fn glob(&self, pattern: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
+        let keys = self.inner.registry.glob(pattern.as_ref())?;
+        Ok(keys.iter().map(|key| key.to_vec()).collect())
+    }
+
+    /// Drops the records of keys that were removed from the registry. Happens by itself when they
+    /// exceed the others by far.
+    ///
+    /// # Errors
+    /// [`Error::Log`], [`Error::RegistryClosed`].
+    pub fn compact_registry(&self) -> Result<()> {
+        self.inner.registry.compact()
+    }
+
+    /// Returns what is open. Visits every open log.
+    ///
+    /// # Errors
+    /// As [`LogManager::keys`].
+    pub fn stats(&self) -> Result<ManagerStats> {
+        let (open_logs, active_references) = self.inner.logs.statistics();
+        let total_logs = self.inner.registry.count()?;
+        Ok(ManagerStats { total_logs, open_logs, active_references })
+    }
+}
+
+impl Inner {
+    #[inline]
+    pub(super) fn refuse_if_closed(&self) -> Result<()> {
+        if self.closed.load(Relaxed) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn get_or_open(&self, key: &[u8]) -> Result<LogGuard> {
+        if key.len() > LABEL_LIMIT {
+            let (size, limit) = (key.len() as u64, LABEL_LIMIT as u64);
+            return Err(Error::EntryTooLarge { size, limit });
+        }
+        loop {
+            match self.logs.get_or_claim(key, || self.refuse_if_closed())? {
+                Found::Open(guard) => return Ok(guard),
+                // Each turn waits for one opening or closing, which ends.
+                Found::Busy(busy) => busy.wait(),
+                Found::Claimed(claim) => return self.open_claimed(claim),
+            }
+        }
+    }
+
+    fn open_claimed(&self, claim: Claim<'_>) -> Result<LogGuard> {
+        self.make_room();
+        if self.registry.is_removing(&claim.key) {
+            // It failed before; what it left is no log.
+            self.complete_removal(&claim.key)?;
+        }
+        self.registry.add(&claim.key)?;
+        let mut options = self.options.clone();
+        options.label = claim.key.to_vec();
+        options.must_exist = false;
+        let name = names::directory_of(&claim.key);
+        let log = ConsensusLog::builder(name).options(options).open()?;
+        Ok(claim.opened(log))
+    }
+
+    /// Closes idle logs until no more are open than the limit, or none is idle.
+    fn make_room(&self) {
+        let mut lost = 0;
+        while self.logs.count() > self.max_open && lost < RACES {
+            let Some(key) = self.logs.least_recently_used() else { return };
+            match self.logs.claim_idle(&key) {
+                Some(Ok((claim, open))) => close_idle(claim, open),
+                // Another thread has taken it since.
+                Some(Err(_)) | None => lost += 1,
+            }
+        }
+    }
+}
+
+/// Closes a log that no caller uses, to make room. What keeps it from closing cleanly is in its
+/// next opening's way, not in this caller's.
+fn close_idle(claim: Claim<'_>, open: Arc<OpenLog>) {
+    match open.log.close() {
+        Ok(()) | Err(Error::Closed) => {}
+        Err(error) => tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            key = %open.key.escape_ascii(),
+            "an idle log was not closed cleanly"
+        ),
+    }
+    drop(open);
+    drop(claim);
+}

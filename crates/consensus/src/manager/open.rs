@@ -1,0 +1,206 @@
+//! A manager, and the builder that opens it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use esker_disk::{Dir, DirDisk, Disk};
+use esker_log::{Engine, ReadOptions};
+
+use crate::component::COMPONENT;
+use crate::durability::metadata::Metadata;
+use crate::manager::names;
+use crate::manager::open_logs::OpenLogs;
+use crate::manager::registry::Registry;
+use crate::options::{Mode, Options};
+use crate::outcome::{Error, Result};
+
+/// Open logs of a manager, unless the builder says otherwise.
+const MAX_OPEN: usize = 256;
+/// The mutable region of one of many logs in bytes.
+const MUTABLE: u64 = 2 << 20;
+/// The cache of one of many logs in bytes.
+const CACHE: u64 = 2 << 20;
+
+/// Many consensus logs in one directory, by key: consensus for each table, or each shard, in
+/// parallel, without code of yours that opens and closes logs. Cheap to clone: all clones are the
+/// same manager, and every operation may be called from any thread.
+///
+/// A key is any bytes, up to [`LABEL_LIMIT`](crate::LABEL_LIMIT) of them. Its log is created at its
+/// first use. At most [`LogManagerBuilder::max_open`] logs stay open: above that, the ones that
+/// were not used for the longest time are closed, but never one that is in use. Recency is counted
+/// in openings: of the logs used since the last opening, any may be closed.
+///
+/// [`LogManager::get`] returns a guard. Hold it while you use the log, and release it soon: logs in
+/// use cannot make room for others. Call [`LogManager::close_all`] to learn which guards are left.
+///
+/// # Blocking
+/// `get`, `init`, `remove`, `close` and `close_all` block on the disk, `get` only for a log that is
+/// not open. Run them where blocking is allowed; [`LogManager::get_if_open`] never blocks on the
+/// disk. The methods about keys do no I/O.
+///
+/// # Examples
+/// ```
+/// use esker_consensus::{Ballot, LogManager, Slot};
+/// # fn main() -> Result<(), esker_consensus::Error> {
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let dir = dir.path().join("tables");
+/// let manager = LogManager::open(&dir)?;
+/// let ballot = Ballot { number: 1, node: 7 };
+/// for table in ["users", "orders"] {
+///     let log = manager.get(table)?; // opened, or created
+///     log.accept(Slot(0), ballot, b"a row")?.blocking_wait()?;
+///     log.commit(Slot(0), ballot)?.blocking_wait()?;
+/// } // each guard is released here
+/// assert_eq!(manager.glob("user*")?, [b"users".to_vec()]);
+/// manager.close_all()
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct LogManager {
+    pub(super) inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+pub(super) struct Inner {
+    /// The directory that was opened and whose registry is locked, even if it was moved since.
+    pub(super) disk: DirDisk,
+    /// What each log is opened with.
+    pub(super) options: Options,
+    pub(super) max_open: usize,
+    pub(super) logs: OpenLogs,
+    pub(super) registry: Registry,
+    pub(super) closed: AtomicBool,
+}
+
+/// Opens a manager with options; from [`LogManager::builder`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder opens nothing until `open` is called"]
+pub struct LogManagerBuilder {
+    dir: PathBuf,
+    max_open: usize,
+    must_exist: bool,
+    options: Options,
+}
+
+impl LogManager {
+    /// Opens the manager in `dir` with the default options, and creates it if there is none.
+    ///
+    /// # Errors
+    /// As [`LogManagerBuilder::open`].
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(dir).open()
+    }
+
+    /// Returns a builder that opens the manager in `dir` with other options.
+    pub fn builder(dir: impl AsRef<Path>) -> LogManagerBuilder {
+        let options = Options { mutable_size: MUTABLE, cache_size: CACHE, ..Options::default() };
+        let (dir, max_open) = (dir.as_ref().to_owned(), MAX_OPEN);
+        LogManagerBuilder { dir, max_open, must_exist: false, options }
+    }
+}
+
+impl LogManagerBuilder {
+    /// The most logs that stay open when they are idle. Default 256; at least 1. When more are in
+    /// use, more are open.
+    pub fn max_open(mut self, max_open: usize) -> Self {
+        self.max_open = max_open;
+        self
+    }
+
+    /// Whether opening fails where there is no manager. Default `false`: opening creates one.
+    pub fn must_exist(mut self, must_exist: bool) -> Self {
+        self.must_exist = must_exist;
+        self
+    }
+
+    /// What each log is opened with. The label and `must_exist` are the manager's own. The
+    /// manager's defaults are those of [`Options`], with a `mutable_size` and a `cache_size` of
+    /// 2 MiB each.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// When an accept is acknowledged: see [`Options::mode`].
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.options.mode = mode;
+        self
+    }
+
+    /// The disk that holds the logs.
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.options.disk = disk;
+        self
+    }
+
+    /// The engine that runs the commits of all logs. Default: the one shared by all logs of the
+    /// process.
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.options.engine = Some(engine);
+        self
+    }
+
+    /// Opens the manager, completes removals that a crash interrupted, and makes the registry again
+    /// from the labels of the logs if it was lost.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`]; [`Error::Log`] when the directory is in use by another manager,
+    /// holds something else, or cannot be read, or the registry is corrupt: with the directory
+    /// `registry` moved away, opening makes it again. [`Error::CorruptedRecord`] for a record that
+    /// is not a registry's.
+    pub fn open(self) -> Result<LogManager> {
+        let Self { dir, max_open, must_exist, mut options } = self;
+        if max_open == 0 {
+            return Err(Error::InvalidOption { option: "max_open", rule: "at least 1" });
+        }
+        options.validate()?;
+        let dir =
+            if must_exist { options.disk.open_dir(&dir) } else { options.disk.create_dir(&dir) };
+        let dir = dir.map_err(esker_log::Error::Io)?;
+        let has_registry = refuse_another(&*dir, must_exist)?;
+        let disk = DirDisk::new(dir);
+        options.disk = Arc::new(disk.clone());
+        let registry = Registry::open(&disk, &options)?;
+        if !registry.is_whole() {
+            if has_registry {
+                tracing::warn!("the registry is made again from the labels of the logs");
+            }
+            collect_labels(&disk, &registry)?;
+        }
+        let (logs, closed) = (OpenLogs::new(), AtomicBool::new(false));
+        let inner = Inner { disk, options, max_open, logs, registry, closed };
+        for key in inner.registry.removing() {
+            inner.complete_removal(&key)?;
+        }
+        Ok(LogManager { inner: Arc::new(inner) })
+    }
+}
+
+/// Refuses a directory that holds something else than a manager. Returns whether it has a registry.
+fn refuse_another(dir: &dyn Dir, must_exist: bool) -> Result<bool> {
+    let names = dir.list().map_err(esker_log::Error::Io)?;
+    let has_registry = names.iter().any(|name| name == names::REGISTRY);
+    let others = names.iter().any(|name| !names::is_log(name));
+    let found = match (has_registry, others, names.is_empty()) {
+        (false, true, _) => "it holds other files",
+        (false, false, true) if must_exist => "it is empty",
+        _ => return Ok(has_registry),
+    };
+    Err(Error::Log(esker_log::Error::NotALog { dir: dir.path().into(), found: found.into() }))
+}
+
+/// Adds the label of each log to a registry that is not whole.
+fn collect_labels(disk: &DirDisk, registry: &Registry) -> Result<()> {
+    let names = disk.dir().list().map_err(esker_log::Error::Io)?;
+    for name in names.iter().filter(|name| names::is_log(name)) {
+        let options = ReadOptions::on(Arc::new(disk.clone()));
+        let metadata = esker_log::app_metadata(name, COMPONENT, options)?;
+        match metadata.map(|bytes| Metadata::decode(&bytes).label) {
+            Some(key) if names::directory_of(&key) == *name => registry.add(&key)?,
+            // A crash interrupted the creation, or the removal, of a log.
+            _ => tracing::warn!(name, "a directory has no log with a label, and is passed over"),
+        }
+    }
+    registry.make_whole()
+}

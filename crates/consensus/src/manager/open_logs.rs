@@ -1,0 +1,245 @@
+//! The logs that a manager has open: found by key, in shards with a lock each.
+//!
+//! A key has at most one log open, ever: while one is being opened or closed, a marker is in its
+//! place, and callers of the key wait. The number of references to a log is that of its `Arc`s
+//! besides the one in here. It can rise from zero only under the lock of the shard, so under that
+//! lock an idle log stays idle.
+
+use std::collections::HashMap;
+use std::hash::BuildHasher;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::SeqCst};
+
+use foldhash::fast::RandomState;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+
+use crate::manager::guard::{LogGuard, OpenLog};
+use crate::state::inner::ConsensusLog;
+
+const SHARDS: usize = 64;
+
+/// What is in the place of a log while it is being opened or closed.
+#[derive(Debug, Default)]
+pub(super) struct Busy {
+    over: Mutex<bool>,
+    ended: Condvar,
+}
+
+impl Busy {
+    pub(super) fn wait(&self) {
+        let mut over = self.over.lock();
+        while !*over {
+            self.ended.wait(&mut over);
+        }
+    }
+}
+
+#[derive(Debug)]
+enum Place {
+    Open(Arc<OpenLog>),
+    Busy(Arc<Busy>),
+}
+
+type Shard = HashMap<Arc<[u8]>, Place, RandomState>;
+
+/// Each shard on cache lines of its own.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Apart(Mutex<Shard>);
+
+#[derive(Debug)]
+pub(super) struct OpenLogs {
+    shards: Box<[Apart]>,
+    hasher: RandomState,
+    /// Logs that are open, or being opened or closed.
+    count: AtomicUsize,
+    openings: AtomicU64,
+}
+
+/// What a caller gets for a key.
+#[derive(Debug)]
+pub(super) enum Found<'a> {
+    Open(LogGuard),
+    /// Another thread opens or closes it.
+    Busy(Arc<Busy>),
+    /// This caller opens it.
+    Claimed(Claim<'a>),
+}
+
+/// The right to open, or close, the log of a key. Dropping it leaves the key without a log.
+#[derive(Debug)]
+pub(super) struct Claim<'a> {
+    logs: &'a OpenLogs,
+    pub(super) key: Arc<[u8]>,
+    busy: Arc<Busy>,
+}
+
+impl OpenLogs {
+    pub(super) fn new() -> Self {
+        let hasher = RandomState::default();
+        let shard = |_| Apart(Mutex::new(HashMap::with_hasher(hasher.clone())));
+        let shards = (0..SHARDS).map(shard).collect();
+        Self { shards, hasher, count: AtomicUsize::new(0), openings: AtomicU64::new(0) }
+    }
+
+    fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
+        // The table of a shard uses the other end of the hash.
+        let number = (self.hasher.hash_one(key) >> 32) as usize % SHARDS;
+        self.shards[number].0.lock()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.count.load(SeqCst)
+    }
+
+    /// Returns the open log of a key, if `admits` allows it under the lock.
+    #[inline]
+    pub(super) fn get<E>(
+        &self,
+        key: &[u8],
+        admits: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Option<LogGuard>, E> {
+        let shard = self.shard(key);
+        admits()?;
+        Ok(match shard.get(key) {
+            Some(Place::Open(open)) => self.reference(open),
+            Some(Place::Busy(_)) | None => None,
+        })
+    }
+
+    /// A reference to an open log; none to one that a caller closed and no caller uses, so that it
+    /// is opened again.
+    #[inline]
+    fn reference(&self, open: &Arc<OpenLog>) -> Option<LogGuard> {
+        if open.log.is_closed() && Arc::strong_count(open) == 1 {
+            return None;
+        }
+        let now = self.openings.load(Relaxed);
+        if open.used.load(Relaxed) != now {
+            open.used.store(now, Relaxed);
+        }
+        Some(LogGuard(Arc::clone(open)))
+    }
+
+    /// As [`OpenLogs::get`], and claims a key without a log.
+    pub(super) fn get_or_claim<E>(
+        &self,
+        key: &[u8],
+        admits: impl FnOnce() -> Result<(), E>,
+    ) -> Result<Found<'_>, E> {
+        let mut shard = self.shard(key);
+        admits()?;
+        match shard.get(key) {
+            Some(Place::Busy(busy)) => return Ok(Found::Busy(Arc::clone(busy))),
+            Some(Place::Open(open)) => {
+                if let Some(guard) = self.reference(open) {
+                    return Ok(Found::Open(guard));
+                }
+            }
+            None => {}
+        }
+        let (key, busy) = (Arc::from(key), Arc::<Busy>::default());
+        if shard.insert(Arc::clone(&key), Place::Busy(Arc::clone(&busy))).is_none() {
+            self.count.fetch_add(1, SeqCst);
+        }
+        Ok(Found::Claimed(Claim { logs: self, key, busy }))
+    }
+
+    /// Claims an open log that has no references; the number of references if it has some.
+    pub(super) fn claim_idle(
+        &self,
+        key: &[u8],
+    ) -> Option<Result<(Claim<'_>, Arc<OpenLog>), usize>> {
+        let mut shard = self.shard(key);
+        let Some(Place::Open(open)) = shard.get(key) else { return None };
+        let references = Arc::strong_count(open) - 1;
+        if references > 0 {
+            return Some(Err(references));
+        }
+        let (open, busy) = (Arc::clone(open), Arc::<Busy>::default());
+        shard.insert(Arc::clone(&open.key), Place::Busy(Arc::clone(&busy)));
+        Some(Ok((Claim { logs: self, key: Arc::clone(&open.key), busy }, open)))
+    }
+
+    /// The key of the idle log that was not used for the longest time.
+    pub(super) fn least_recently_used(&self) -> Option<Arc<[u8]>> {
+        let mut oldest: Option<(u64, Arc<[u8]>)> = None;
+        for shard in &self.shards {
+            for place in shard.0.lock().values() {
+                let Place::Open(open) = place else { continue };
+                let used = open.used.load(Relaxed);
+                let older = oldest.as_ref().is_none_or(|(oldest, _)| used < *oldest);
+                if older && Arc::strong_count(open) == 1 {
+                    oldest = Some((used, Arc::clone(&open.key)));
+                }
+            }
+        }
+        oldest.map(|(_, key)| key)
+    }
+
+    /// The keys of all logs, with the number of references to each; those being opened or closed
+    /// count as in use.
+    pub(super) fn references(&self) -> Vec<(Arc<[u8]>, usize)> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.0.lock().iter().map(|(key, place)| {
+                let references = match place {
+                    Place::Open(open) => Arc::strong_count(open) - 1,
+                    Place::Busy(_) => 1,
+                };
+                (Arc::clone(key), references)
+            }));
+        }
+        all
+    }
+
+    /// Forgets the logs that are open: each is closed when its last guard is dropped.
+    pub(super) fn forget(&self) {
+        for shard in &self.shards {
+            let mut shard = shard.0.lock();
+            let before = shard.len();
+            shard.retain(|_, place| matches!(place, Place::Busy(_)));
+            self.count.fetch_sub(before - shard.len(), SeqCst);
+        }
+    }
+
+    /// Open logs, and references to them.
+    pub(super) fn statistics(&self) -> (usize, usize) {
+        let (mut open, mut references) = (0, 0);
+        for shard in &self.shards {
+            for place in shard.0.lock().values() {
+                if let Place::Open(log) = place {
+                    open += 1;
+                    references += Arc::strong_count(log) - 1;
+                }
+            }
+        }
+        (open, references)
+    }
+}
+
+impl Claim<'_> {
+    /// The log was opened: gives it to every caller that waits for the key.
+    pub(super) fn opened(self, log: ConsensusLog) -> LogGuard {
+        let used = AtomicU64::new(self.logs.openings.fetch_add(1, Relaxed) + 1);
+        let key = Arc::clone(&self.key);
+        let open = Arc::new(OpenLog { key, log, used, initialising: Mutex::new(()) });
+        let guard = LogGuard(Arc::clone(&open));
+        self.logs.shard(&self.key).insert(Arc::clone(&self.key), Place::Open(open));
+        guard
+    }
+}
+
+impl Drop for Claim<'_> {
+    fn drop(&mut self) {
+        let mut shard = self.logs.shard(&self.key);
+        if matches!(shard.get(&self.key), Some(Place::Busy(busy)) if Arc::ptr_eq(busy, &self.busy))
+        {
+            shard.remove(&self.key);
+            self.logs.count.fetch_sub(1, SeqCst);
+        }
+        drop(shard);
+        *self.busy.over.lock() = true;
+        self.busy.ended.notify_all();
+    }
+}

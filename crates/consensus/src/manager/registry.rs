@@ -1,0 +1,361 @@
+//! The keys that a manager knows, durably: a log of its own in which each key is added and removed.
+//!
+//! # The crash argument
+//!
+//! A key is added, durably, before the directory of its log is created. Its removal is announced,
+//! durably, before the first file of the log is removed, and recorded after the last one is. So
+//! after a crash every log has its key here, and a removal that began is completed by the next
+//! opening.
+//!
+//! Compaction appends every key again, and then drops the records before these. Replaying both
+//! gives the same keys as either.
+//!
+//! A registry counts only once it was recorded as whole. It is recorded when it is created, after
+//! the labels of the logs that were there had been added. So a registry that was lost is made
+//! again, whenever a crash interrupts that.
+//!
+//! ```text
+//! record: kind u8, then the key. 1 added, 2 being removed, 3 removed, 4 whole (no key)
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use esker_disk::DirDisk;
+use esker_log::{Component, Log, Seq, Start, Ticket};
+use parking_lot::Mutex;
+
+use crate::manager::glob::Glob;
+use crate::manager::names::REGISTRY;
+use crate::options::{LABEL_LIMIT, Options};
+use crate::outcome::{Error, Result};
+
+/// The component of a registry.
+pub(super) const COMPONENT: Component = Component(*b"ESKRKEYS");
+
+const ADDED: u8 = 1;
+const REMOVING: u8 = 2;
+const REMOVED: u8 = 3;
+const WHOLE: u8 = 4;
+
+const SEGMENT: u32 = 1 << 20;
+const BUFFER: u32 = 64 << 10;
+/// Disk space kept for opening on a full disk.
+const RESERVE: u64 = 512 << 10;
+/// Records that are dead before the registry compacts itself.
+const DEAD_MAX: u64 = 4096;
+/// Keys in one batch of a compaction.
+const BATCH: usize = 256;
+/// From this number on, keys are matched by several threads.
+const PARALLEL_FROM: usize = 1000;
+const WORKERS: usize = 8;
+
+#[derive(Debug)]
+pub(super) struct Registry {
+    log: Log,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    keys: BTreeMap<Arc<[u8]>, Standing>,
+    /// Records in the log.
+    records: u64,
+    whole: bool,
+    closed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Standing {
+    Kept,
+    /// Its removal began.
+    Removing,
+}
+
+impl State {
+    fn replay(&mut self, seq: Seq, record: &[u8]) -> Result<()> {
+        let nonsense = |what| Error::CorruptedRecord { seq, what };
+        let (kind, key) = record.split_first().ok_or(nonsense("a record of no key"))?;
+        if key.len() > LABEL_LIMIT {
+            return Err(nonsense("a key that is too long"));
+        }
+        self.records += 1;
+        match *kind {
+            ADDED => drop(self.keys.insert(key.into(), Standing::Kept)),
+            REMOVING => drop(self.keys.insert(key.into(), Standing::Removing)),
+            REMOVED => drop(self.keys.remove(key)),
+            WHOLE => self.whole = true,
+            _ => return Err(nonsense("it is no record of a registry")),
+        }
+        Ok(())
+    }
+
+    fn refuse_if_closed(&self) -> Result<()> {
+        if self.closed { Err(Error::RegistryClosed) } else { Ok(()) }
+    }
+}
+
+fn record(kind: u8, key: &[u8]) -> Vec<u8> {
+    [&[kind], key].concat()
+}
+
+impl Registry {
+    /// Opens the registry in a manager's directory, and creates it if there is none.
+    pub(super) fn open(disk: &DirDisk, options: &Options) -> Result<Self> {
+        let mut own = esker_log::Options::on(Arc::new(disk.clone()));
+        own.component = Some(COMPONENT);
+        own.segment_size = SEGMENT;
+        own.buffer_size = BUFFER;
+        own.reserve = Some(RESERVE);
+        own.direct = options.direct;
+        own.dsync = options.dsync;
+        own.engine.clone_from(&options.engine);
+        let log = Log::builder(REGISTRY).options(own).open().map_err(Error::Log)?;
+        let mut state = State::default();
+        let mut stream = log.stream(Start::Oldest).map_err(Error::Log)?;
+        while let Some(batch) = stream.try_next().map_err(Error::Log)? {
+            for record in &batch {
+                state.replay(record.seq, record.payload)?;
+            }
+        }
+        drop(stream);
+        Ok(Self { log, state: Mutex::new(state) })
+    }
+
+    /// Whether every log in the directory has its key here.
+    pub(super) fn is_whole(&self) -> bool {
+        self.state.lock().whole
+    }
+
+    /// Records that it is whole.
+    pub(super) fn make_whole(&self) -> Result<()> {
+        self.change(WHOLE, &[])
+    }
+
+    /// Adds a key, durably.
+    pub(super) fn add(&self, key: &[u8]) -> Result<()> {
+        if self.state.lock().keys.get(key) == Some(&Standing::Kept) {
+            return Ok(());
+        }
+        self.change(ADDED, key)
+    }
+
+    /// Announces that a key is removed.
+    pub(super) fn begin_removal(&self, key: &[u8]) -> Result<()> {
+        self.change(REMOVING, key)
+    }
+
+    /// Records that a key was removed.
+    pub(super) fn end_removal(&self, key: &[u8]) -> Result<()> {
+        self.change(REMOVED, key)
+    }
+
+    fn change(&self, kind: u8, key: &[u8]) -> Result<()> {
+        let ticket = {
+            let mut state = self.state.lock();
+            state.refuse_if_closed()?;
+            self.compact_if_due(&mut state)?;
+            let record = record(kind, key);
+            let ticket = match kind {
+                // Removals free space: they must succeed on a full disk.
+                REMOVING | REMOVED => self.log.append_internal(&*record),
+                _ => self.log.append(&*record),
+            };
+            let ticket = ticket.map_err(Error::Log)?;
+            state.replay(ticket.seq(), &record)?;
+            ticket
+        };
+        ticket.blocking_wait().map(drop).map_err(Error::Log)
+    }
+
+    /// Whether the removal of a key began and did not end.
+    pub(super) fn is_removing(&self, key: &[u8]) -> bool {
+        self.state.lock().keys.get(key) == Some(&Standing::Removing)
+    }
+
+    /// The keys whose removal began.
+    pub(super) fn removing(&self) -> Vec<Arc<[u8]>> {
+        self.keys_with(Standing::Removing)
+    }
+
+    fn keys_with(&self, wanted: Standing) -> Vec<Arc<[u8]>> {
+        let state = self.state.lock();
+        let keys = state.keys.iter().filter(|(_, standing)| **standing == wanted);
+        keys.map(|(key, _)| Arc::clone(key)).collect()
+    }
+
+    /// All keys, in order.
+    pub(super) fn keys(&self) -> Result<Vec<Arc<[u8]>>> {
+        self.state.lock().refuse_if_closed()?;
+        Ok(self.keys_with(Standing::Kept))
+    }
+
+    pub(super) fn count(&self) -> Result<usize> {
+        let state = self.state.lock();
+        state.refuse_if_closed()?;
+        Ok(state.keys.values().filter(|standing| **standing == Standing::Kept).count())
+    }
+
+    pub(super) fn has(&self, key: &[u8]) -> Result<bool> {
+        let state = self.state.lock();
+        state.refuse_if_closed()?;
+        Ok(state.keys.get(key) == Some(&Standing::Kept))
+    }
+
+    /// The keys that a pattern matches, in order.
+    pub(super) fn glob(&self, pattern: &[u8]) -> Result<Vec<Arc<[u8]>>> {
+        let (keys, glob) = (self.keys()?, Glob::parse(pattern));
+        let matching = |keys: &[Arc<[u8]>]| -> Vec<Arc<[u8]>> {
+            keys.iter().filter(|key| glob.matches(key)).cloned().collect()
+        };
+        let workers = std::thread::available_parallelism().map_or(1, |all| all.get().min(WORKERS));
+        if keys.len() < PARALLEL_FROM || workers == 1 {
+            return Ok(matching(&keys));
+        }
+        let share = keys.len().div_ceil(workers);
+        Ok(std::thread::scope(|scope| {
+            let (first, others) = keys.split_at(share);
+            let started: Vec<_> = others
+                .chunks(share)
+                .map(|keys| {
+                    (keys, std::thread::Builder::new().spawn_scoped(scope, || matching(keys)))
+                })
+                .collect();
+            let mut all = matching(first);
+            for (keys, thread) in started {
+                // Without a thread, or after a panic in one, this one matches them.
+                let found = thread.ok().and_then(|thread| thread.join().ok());
+                all.extend(found.unwrap_or_else(|| matching(keys)));
+            }
+            all
+        }))
+    }
+
+    fn compact_if_due(&self, state: &mut State) -> Result<()> {
+        let live = state.keys.len() as u64 + 1;
+        if state.records > 2 * live + DEAD_MAX { self.compact_locked(state) } else { Ok(()) }
+    }
+
+    /// Drops the records of keys that were removed, or added before. Other changes wait.
+    pub(super) fn compact(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        state.refuse_if_closed()?;
+        self.compact_locked(&mut state)
+    }
+
+    fn compact_locked(&self, state: &mut State) -> Result<()> {
+        let mut records: Vec<_> = state
+            .keys
+            .iter()
+            .map(|(key, standing)| match standing {
+                Standing::Kept => record(ADDED, key),
+                Standing::Removing => record(REMOVING, key),
+            })
+            .collect();
+        if state.whole {
+            records.push(record(WHOLE, &[]));
+        }
+        let first = Seq(self.log.accepted().0 + 1);
+        let mut last: Option<Ticket> = None;
+        for batch in records.chunks(BATCH) {
+            let ticket = self.log.append_batch(batch).map_err(Error::Log)?;
+            // One sync for all: the last one's.
+            if let Some(before) = last.replace(ticket) {
+                before.detach();
+            }
+        }
+        if let Some(ticket) = last {
+            ticket.blocking_wait().map_err(Error::Log)?;
+        }
+        self.log.truncate_before(first).map_err(Error::Log)?;
+        state.records = records.len() as u64;
+        Ok(())
+    }
+
+    /// Refuses everything from here on, and closes the log.
+    pub(super) fn close(&self) -> Result<()> {
+        let mut state = self.state.lock();
+        state.refuse_if_closed()?;
+        state.closed = true;
+        self.log.close().map_err(Error::Log)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_disk::Disk;
+    use esker_disk::sim::SimDisk;
+    use esker_log::Engine;
+
+    use super::*;
+
+    const DIR: &str = "/logs";
+
+    fn open(disk: &SimDisk) -> Registry {
+        let base = disk.create_dir(Path::new(DIR)).unwrap();
+        let mut options = Options::on(Arc::new(disk.clone()));
+        options.engine = Some(Engine::manual());
+        Registry::open(&DirDisk::new(base), &options).unwrap()
+    }
+
+    fn key(number: usize) -> Vec<u8> {
+        format!("table/{number:04}").into_bytes()
+    }
+
+    /// From 1,000 keys on, several threads match them, and the order stays.
+    /// Requirements: F-20.
+    #[test]
+    fn many_keys_are_matched_in_order() {
+        let registry = open(&SimDisk::new(1));
+        for count in [999, 1000, 1001, 1500] {
+            for number in registry.count().unwrap()..count {
+                registry.add(&key(number)).unwrap();
+            }
+            let found = |pattern: &str| registry.glob(pattern.as_bytes()).unwrap();
+            assert_eq!(found("table/*"), registry.keys().unwrap());
+            assert_eq!((found("table/01??").len(), found("*[!0-9]").len()), (100, 0));
+            assert!(found("*").is_sorted() && found("*").len() == count);
+        }
+    }
+
+    /// The same keys again and again: the registry compacts itself, and stays small.
+    /// Requirements: F-20.
+    #[test]
+    fn a_registry_compacts_itself() {
+        let disk = SimDisk::new(1);
+        let registry = open(&disk);
+        registry.make_whole().unwrap();
+        registry.add(b"stays").unwrap();
+        for round in 0..3 * DEAD_MAX {
+            registry.add(&key(round as usize % 3)).unwrap();
+            registry.begin_removal(&key(round as usize % 3)).unwrap();
+            if round % 2 == 0 {
+                registry.end_removal(&key(round as usize % 3)).unwrap();
+            }
+            assert!(registry.state.lock().records <= DEAD_MAX + 20);
+        }
+        let (keys, removing) = (registry.keys().unwrap(), registry.removing());
+        assert_eq!(keys, [Arc::from(&b"stays"[..])]);
+        assert!(!removing.is_empty());
+        let oldest = registry.log.oldest();
+        assert!(oldest > Seq(1000), "{oldest}");
+        registry.close().unwrap();
+        assert!(matches!(registry.add(b"more"), Err(Error::RegistryClosed)));
+        let registry = open(&disk);
+        assert!(registry.is_whole());
+        assert_eq!((registry.keys().unwrap(), registry.removing()), (keys, removing));
+    }
+
+    /// Requirements: FT-22.
+    #[test]
+    fn a_record_that_is_no_registrys_is_refused() {
+        let mut state = State::default();
+        let long = record(ADDED, &[7; LABEL_LIMIT + 1]);
+        for nonsense in [&[][..], &[0], &[5, 7], &long] {
+            let refused = state.replay(Seq(9), nonsense);
+            assert!(matches!(refused, Err(Error::CorruptedRecord { seq: Seq(9), .. })));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! The registry of keys: over restarts, damage, and the loss of the whole registry.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+
+use esker_consensus::Error;
+use esker_disk::sim::SimDisk;
+
+use crate::{DIR, Managed, accept, commit, key, manager, open, registry_file, try_open};
+
+fn keys(managed: &Managed) -> Vec<String> {
+    let keys = managed.manager.keys().unwrap();
+    keys.into_iter().map(|key| String::from_utf8(key).unwrap()).collect()
+}
+
+fn glob(managed: &Managed, pattern: &str) -> usize {
+    managed.manager.glob(pattern).unwrap().len()
+}
+
+/// Requirements: F-20, F-26.
+#[test]
+fn keys_are_listed_counted_matched_and_removed() {
+    let mut managed = manager(2);
+    for name in ["users", "orders", "users/eu", "users/us", "юзеры"] {
+        drop(managed.manager.get(name).unwrap());
+        drop(managed.manager.get(name).unwrap());
+    }
+    for round in 0..3 {
+        assert_eq!(keys(&managed), ["orders", "users", "users/eu", "users/us", "юзеры"]);
+        assert_eq!(managed.manager.key_count().unwrap(), 5);
+        assert!(managed.manager.has("users").unwrap() && !managed.manager.has("user").unwrap());
+        let counts = ["users/*", "*", "users/[eu]?", "[!u]*", "?????", "users/["];
+        assert_eq!(counts.map(|pattern| glob(&managed, pattern)), [2, 5, 2, 2, 2, 0]);
+        if round == 1 {
+            managed.manager.compact_registry().unwrap();
+        }
+        managed.manager.close_all().unwrap();
+        managed = open(&managed.disk.clone(), 2);
+    }
+    assert!(managed.manager.remove("users/eu").unwrap());
+    assert!(!managed.manager.remove("users/eu").unwrap());
+    assert!(!managed.manager.remove("invoices").unwrap());
+    let held = managed.manager.get("users").unwrap();
+    assert!(matches!(managed.manager.remove("users"), Err(Error::InUse { references: 1 })));
+    drop(held);
+    assert!(managed.manager.remove("users").unwrap());
+    managed.disk.kill();
+    let disk = managed.disk.clone();
+    drop(managed);
+    disk.power_on();
+    let managed = open(&disk, 2);
+    assert_eq!(keys(&managed), ["orders", "users/us", "юзеры"]);
+}
+
+/// What was removed is forgotten, promises too; and the key can be used again.
+#[test]
+fn a_removed_log_does_not_come_back() {
+    let managed = manager(2);
+    accept(&managed.manager.get("a").unwrap(), 3).unwrap();
+    assert!(managed.manager.remove("a").unwrap());
+    let again = managed.manager.get("a").unwrap();
+    assert_eq!((again.promised(), again.last_slot()), (None, None));
+    accept(&again, 0).unwrap();
+    drop(again);
+    managed.manager.close_all().unwrap();
+    let managed = open(&managed.disk.clone(), 2);
+    commit(&managed.manager.get("a").unwrap(), 0).unwrap();
+    assert_eq!(keys(&managed), ["a"]);
+}
+
+/// Requirements: FT-22.
+#[test]
+fn a_torn_tail_of_the_registry_is_repaired() {
+    let managed = manager(4);
+    for number in 0..20 {
+        drop(managed.manager.get(key(number)).unwrap());
+    }
+    let disk = managed.disk.clone();
+    disk.kill();
+    drop(managed);
+    disk.power_on();
+    // What a crash may leave after the last durable record.
+    let segment = registry_file(&disk, ".seg");
+    let bytes = disk.contents(&segment).unwrap();
+    let end = bytes.iter().rposition(|byte| *byte != 0).unwrap().next_multiple_of(4096);
+    disk.overwrite(&segment, end as u64, &[0x5a; 700]).unwrap();
+    let managed = open(&disk, 4);
+    assert_eq!(managed.manager.key_count().unwrap(), 20);
+    drop(managed.manager.get(key(20)).unwrap());
+    assert_eq!(glob(&managed, "*"), 21);
+}
+
+/// Damage is an error, not an empty list; and the keys are recovered from their logs.
+/// Requirements: FT-22.
+#[test]
+fn a_damaged_registry_is_refused_and_made_again_from_the_logs() {
+    let managed = manager(4);
+    for number in 0..12 {
+        accept(&managed.manager.get(key(number)).unwrap(), 0).unwrap();
+    }
+    assert!(managed.manager.remove(key(11)).unwrap());
+    let names = managed.manager.keys().unwrap();
+    managed.manager.close_all().unwrap();
+    let disk = managed.disk.clone();
+    let segment = registry_file(&disk, ".seg");
+    disk.flip_bit(&segment, (4096 + 100) * 8).unwrap();
+    let refused = try_open(&disk, 4).err().unwrap();
+    assert!(matches!(refused, Error::Log(esker_log::Error::Corrupted(_))), "{refused:?}");
+    // The operator moves it away.
+    let registry = Path::new(DIR).join("registry");
+    for name in disk.files(&registry).unwrap() {
+        disk.remove(&registry.join(name)).unwrap();
+    }
+    let managed = open(&disk, 4);
+    assert_eq!(managed.manager.keys().unwrap(), names);
+    for number in 0..11 {
+        commit(&managed.manager.get(key(number)).unwrap(), 0).unwrap();
+    }
+    managed.manager.close_all().unwrap();
+    assert_eq!(open(&disk, 4).manager.keys().unwrap(), names);
+}
+
+/// A directory that belongs to another key is refused, and no other key is affected.
+#[test]
+fn a_log_of_another_key_is_refused() {
+    let managed = manager(4);
+    accept(&managed.manager.get("abc").unwrap(), 0).unwrap();
+    drop(managed.manager.get("def").unwrap());
+    managed.manager.close_all().unwrap();
+    let disk: SimDisk = managed.disk.clone();
+    // The directories of "abc" and "def".
+    let (abc, def) = (
+        Path::new(DIR).join("ba7816bf8f01cfea414140de5dae2223b00361a3"),
+        Path::new(DIR).join("cb8379ac2098aa165029e3938a51da0bcecfc008"),
+    );
+    for name in disk.files(&def).unwrap() {
+        disk.remove(&def.join(name)).unwrap();
+    }
+    for name in disk.files(&abc).unwrap() {
+        disk.put(&def.join(&name), &disk.contents(&abc.join(&name)).unwrap()).unwrap();
+    }
+    let managed = open(&disk, 4);
+    let refused = managed.manager.get("def");
+    assert!(
+        matches!(&refused, Err(Error::WrongLabel { found, expected }) if found == b"abc" && expected == b"def"),
+        "{refused:?}"
+    );
+    assert_eq!(managed.manager.stats().unwrap().open_logs, 0);
+    commit(&managed.manager.get("abc").unwrap(), 0).unwrap();
+}
