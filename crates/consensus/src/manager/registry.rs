@@ -339,6 +339,7 @@ mod tests {
         let (keys, removing) = (registry.keys().unwrap(), registry.removing());
         assert_eq!(keys, [Arc::from(&b"stays"[..])]);
         assert!(!removing.is_empty());
+        registry.compact().unwrap();
         let oldest = registry.log.oldest();
         assert!(oldest > Seq(1000), "{oldest}");
         registry.close().unwrap();

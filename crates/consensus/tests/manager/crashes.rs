@@ -2,12 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
 
-use esker_consensus::{Error, LogManager, Slot};
+use esker_consensus::{COMPONENT, Error, LogManager, Slot};
+use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
+use esker_log::ReadOptions;
 
 use crate::fixture::LOW;
-use crate::{Managed, accept, key, open, try_open, value_of};
+use crate::{DIR, Managed, accept, key, open, try_open, value_of};
 
 const KEYS: u64 = 6;
 
@@ -43,10 +47,24 @@ fn program(manager: &LogManager, model: &mut Model) -> Result<(), Error> {
     Ok(())
 }
 
+/// The labels of the logs in the directory.
+fn labels(disk: &SimDisk) -> BTreeSet<Vec<u8>> {
+    let base = disk.open_dir(DIR.as_ref()).unwrap();
+    let names = base.list().unwrap().into_iter().filter(|name| name != "registry");
+    let metadata = names.filter_map(|name| {
+        let path = Path::new(DIR).join(name);
+        esker_log::app_metadata(path, COMPONENT, ReadOptions::on(Arc::new(disk.clone()))).unwrap()
+    });
+    // A number comes before the label.
+    metadata.filter_map(|bytes| Some(bytes.get(8..)?.to_vec())).collect()
+}
+
 /// Checks what a crash left against what was acknowledged, and returns it.
 fn check(managed: &Managed, model: &Model, cut: u64) -> Model {
     let manager = &managed.manager;
     let found: BTreeSet<_> = manager.keys().unwrap().into_iter().collect();
+    let unlisted: Vec<_> = labels(&managed.disk).difference(&found).cloned().collect();
+    assert!(unlisted.is_empty(), "cut {cut}: logs of no key: {unlisted:?}");
     for key in model.keys.keys().filter(|key| !model.uncertain.contains(*key)) {
         assert!(found.contains(key), "cut {cut}: {} is lost", key.escape_ascii());
     }

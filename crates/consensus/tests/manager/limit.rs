@@ -57,10 +57,12 @@ fn an_idle_log_makes_room_and_one_in_use_never_does() {
     }
     assert!(manager.get_if_open(key(1)).is_none());
     // A log that is used stays, and the ones that are not go.
+    let used = (*manager.get(key(16)).unwrap()).clone();
     for number in 50..60 {
         drop(manager.get(key(number)).unwrap());
         drop(manager.get(key(16)).unwrap());
     }
+    assert!(!used.is_closed(), "it was never closed");
     assert!(manager.get_if_open(key(16)).is_some());
     assert!((17..20).all(|number| manager.get_if_open(key(number)).is_none()));
 }
