@@ -111,7 +111,7 @@ impl Inner {
 
     /// Visits the live records that a page names: one per slot with a value.
     fn live_in_page(&self, page: &Page, start: u64, visit: &mut dyn FnMut(Live)) {
-        for (_, indexed) in page.from(start) {
+        for (_, indexed) in page.used_from(start) {
             live_word(indexed.word(), visit);
         }
     }

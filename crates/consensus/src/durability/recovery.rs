@@ -419,7 +419,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         let mut number = self.inner.index.next_page(number_of(first), self.guard);
         while let Some(current) = number.filter(|number| *number <= number_of(last)) {
             if let Some(page) = self.inner.page(current, self.guard)? {
-                for (slot, indexed) in page.from(first).take_while(|(slot, _)| *slot <= last) {
+                for (slot, indexed) in page.used_from(first).take_while(|(slot, _)| *slot <= last) {
                     self.mark(&page, slot, indexed, marker);
                 }
             }
@@ -443,7 +443,7 @@ impl<'a, 'g> Replay<'a, 'g> {
     fn cut(&mut self, from: u64, seq: u64) -> Result<()> {
         for number in self.inner.index.open.list() {
             let Some(page) = self.inner.page(number, self.guard)? else { continue };
-            for (slot, indexed) in page.from(from) {
+            for (slot, indexed) in page.used_from(from) {
                 let word = indexed.word();
                 if word.state() == State::Accepted && word.seq() < seq && slot >= from {
                     page.clear(indexed, self.guard);
@@ -459,7 +459,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         let mut open = Vec::new();
         for number in inner.index.open.list() {
             let Some(page) = inner.page(number, guard)? else { continue };
-            let slots = page.from(0).map(|(slot, indexed)| (indexed.word(), slot));
+            let slots = page.used_from(0).map(|(slot, indexed)| (indexed.word(), slot));
             let accepted = slots.filter(|(word, _)| word.state() == State::Accepted);
             open.extend(accepted.map(|(word, slot)| (word.seq(), slot)));
         }

@@ -1,10 +1,13 @@
-//! A page, the unit of the index: 4096 consecutive slots, two words each.
+//! A page, the unit of the index: 4096 consecutive slots, two words each, in groups of 64 that are
+//! allocated when one of their slots is first used. So a log of few slots takes little memory.
 //!
 //! A slot has a *word* and a *cell*. The word holds the slot's state and the number of the record
 //! with its value. The cell points to the value while it is in memory. An operation that changes a
 //! slot holds its lock (see `slot_locks`); readers take none. Readers load the cell first: a value
 //! in memory has its slot, ballot and marker. Only if the cell is empty they read the
 //! word. The slot is then empty, or its value is committed, durable, and read from the log.
+
+use std::sync::OnceLock;
 
 use crossbeam_epoch::Guard;
 use esker_log::reclaim::stored_size;
@@ -182,11 +185,17 @@ impl IndexEntry {
     }
 }
 
+/// Slots in a group.
+const GROUP: usize = 64;
+const GROUPS: usize = SLOTS / GROUP;
+
+type Group = Box<[IndexEntry; GROUP]>;
+
 /// A page: 4096 slots.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) number: u64,
-    slots: Box<[IndexEntry]>,
+    groups: Box<[OnceLock<Group>; GROUPS]>,
     /// Slots that are accepted and not committed.
     pub(crate) open: Count,
     /// Slots that are committed.
@@ -197,9 +206,9 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn new(number: u64) -> Self {
-        let slots = (0..SLOTS).map(|_| IndexEntry::new(Word::EMPTY)).collect();
+        let groups = Box::new([const { OnceLock::new() }; GROUPS]);
         let (open, committed) = (Count::default(), AtomicU64::new(0));
-        Self { number, slots, open, committed, dirty: Dirty::new(true) }
+        Self { number, groups, open, committed, dirty: Dirty::new(true) }
     }
 
     /// A page that a checkpoint stored; `None` if it is invalid.
@@ -211,10 +220,12 @@ impl Page {
         let page = Self::new(number);
         page.dirty.take();
         let mut committed = 0;
-        for (slot, bits) in page.slots.get(first..)?.iter().zip(words) {
+        for (slot, bits) in (first..SLOTS).zip(words) {
             let word = Word::from_bits(bits)?;
             committed += u64::from(word.state() == State::Committed);
-            slot.set_word(word);
+            if word != Word::EMPTY {
+                page.slot(slot as u64).set_word(word);
+            }
         }
         page.committed.store(committed, Ordering::Relaxed);
         Some(page)
@@ -246,15 +257,32 @@ impl Page {
 
     #[inline]
     pub(crate) fn slot(&self, slot: u64) -> &IndexEntry {
-        &self.slots[(slot % SLOTS as u64) as usize]
+        let number = (slot % SLOTS as u64) as usize;
+        let group = self.groups[number / GROUP].get_or_init(new_group);
+        &group[number % GROUP]
     }
 
-    /// The slots from `slot` on, with their numbers.
+    /// The slots from `slot` on, with their numbers, without gaps.
     pub(crate) fn from(&self, slot: u64) -> impl Iterator<Item = (u64, &IndexEntry)> {
         let base = self.number * SLOTS as u64;
-        let skip = slot.saturating_sub(base).min(SLOTS as u64) as usize;
-        let slots = self.slots.iter().enumerate().skip(skip);
-        slots.map(move |(n, slot)| (base + n as u64, slot))
+        let skip = slot.saturating_sub(base).min(SLOTS as u64);
+        (base + skip..base + SLOTS as u64).map(|slot| (slot, self.slot(slot)))
+    }
+
+    /// The slots from `slot` on, with their numbers, but for groups that were never used: all that
+    /// are not empty.
+    pub(crate) fn used_from(
+        &self,
+        slot: u64,
+    ) -> impl DoubleEndedIterator<Item = (u64, &IndexEntry)> {
+        let base = self.number * SLOTS as u64;
+        let used = self.groups.iter().enumerate().filter_map(move |(number, group)| {
+            Some((base + (number * GROUP) as u64, group.get()?))
+        });
+        let slots = used.flat_map(|(first, group)| {
+            group.iter().enumerate().map(move |(number, slot)| (first + number as u64, slot))
+        });
+        slots.filter(move |(number, _)| *number >= slot)
     }
 
     /// Records that a slot changed. The caller holds its lock.
@@ -270,10 +298,9 @@ impl Page {
 
     /// The number of words that a checkpoint stores of this page.
     pub(crate) fn stored_words(&self) -> usize {
-        let is_stored = |slot: &IndexEntry| slot.word().seq() > 0;
-        let first = self.slots.iter().position(is_stored);
-        let last = self.slots.iter().rposition(is_stored);
-        first.zip(last).map_or(0, |(first, last)| last + 1 - first)
+        let is_stored = |(_, slot): &(u64, &IndexEntry)| slot.word().seq() > 0;
+        let (first, last) = (self.used_from(0).find(is_stored), self.used_from(0).rfind(is_stored));
+        first.zip(last).map_or(0, |((first, _), (last, _))| (last + 1 - first) as usize)
     }
 
     /// Whether the next checkpoint stores the page again.
@@ -284,8 +311,18 @@ impl Page {
     /// Copies the page for a checkpoint. Each word is as of some moment during the call, and
     /// different words may be as of different moments.
     pub(crate) fn copy(&self) -> Copied {
-        Copied::new(self.slots.iter().map(IndexEntry::word))
+        let words = self.groups.iter().flat_map(|group| {
+            let word =
+                move |number: usize| group.get().map_or(Word::EMPTY, |group| group[number].word());
+            (0..GROUP).map(word)
+        });
+        Copied::new(words)
     }
+}
+
+#[cold]
+fn new_group() -> Group {
+    Box::new(std::array::from_fn(|_| IndexEntry::new(Word::EMPTY)))
 }
 
 /// The words of a page as a checkpoint stores them.
@@ -351,6 +388,9 @@ mod tests {
         assert_eq!((sized.seq(), sized.state(), sized.size()), (7, State::Accepted, 1056));
         let moved = sized.moved(9).commit(11);
         assert_eq!((moved.seq(), moved.state(), moved.size()), (11, State::Committed, 1056));
-        assert_eq!(page.from(3 * 4096 + 4090).count(), 6);
+        assert_eq!(page.used_from(3 * 4096 + 4090).count(), 0, "these were never used");
+        assert_eq!(page.used_from(3 * 4096 + 60).count(), 4, "the rest of the first group");
+        let all: Vec<u64> = page.from(3 * 4096 + 4090).map(|(slot, _)| slot).collect();
+        assert_eq!(all, (3 * 4096 + 4090..4 * 4096).collect::<Vec<_>>());
     }
 }

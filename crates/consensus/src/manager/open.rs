@@ -21,6 +21,8 @@ const MAX_OPEN: usize = 256;
 const MUTABLE: u64 = 2 << 20;
 /// The cache of one of many logs in bytes.
 const CACHE: u64 = 2 << 20;
+/// Disk space that one of many logs keeps for opening on a full disk.
+const RESERVE: u64 = 256 << 10;
 
 /// Many consensus logs in one directory, by key: consensus for each table, or each shard, in
 /// parallel, without code of yours that opens and closes logs. Cheap to clone: all clones are the
@@ -94,7 +96,12 @@ impl LogManager {
 
     /// Returns a builder that opens the manager in `dir` with other options.
     pub fn builder(dir: impl AsRef<Path>) -> LogManagerBuilder {
-        let options = Options { mutable_size: MUTABLE, cache_size: CACHE, ..Options::default() };
+        let options = Options {
+            mutable_size: MUTABLE,
+            cache_size: CACHE,
+            reserve: Some(RESERVE),
+            ..Options::default()
+        };
         let (dir, max_open) = (dir.as_ref().to_owned(), MAX_OPEN);
         LogManagerBuilder { dir, max_open, must_exist: false, options }
     }
@@ -116,7 +123,7 @@ impl LogManagerBuilder {
 
     /// What each log is opened with. The label and `must_exist` are the manager's own. The
     /// manager's defaults are those of [`Options`], with a `mutable_size` and a `cache_size` of
-    /// 2 MiB each.
+    /// 2 MiB each and a `reserve` of 256 KiB.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self

@@ -270,7 +270,7 @@ impl crate::state::inner::Inner {
 
     /// Releases the budget of accepted values in a page, below a slot.
     fn release_room(&self, page: &Page, start: u64, guard: &crossbeam_epoch::Guard) {
-        for (_, indexed) in page.from(0).take_while(|(slot, _)| *slot < start) {
+        for (_, indexed) in page.used_from(0).take_while(|(slot, _)| *slot < start) {
             if indexed.word().state() == State::Accepted {
                 let resident = indexed.resident().load(guard);
                 self.budget.release(resident.map_or(0, |resident| charge(resident.len())));
@@ -284,7 +284,7 @@ impl crate::state::inner::Inner {
         match self.page(number, guard) {
             Ok(Some(page)) => {
                 let before = page.committed();
-                for (_, indexed) in page.from(0).take_while(|(slot, _)| *slot < start) {
+                for (_, indexed) in page.used_from(0).take_while(|(slot, _)| *slot < start) {
                     page.clear(indexed, guard);
                 }
                 before - page.committed()
@@ -310,7 +310,7 @@ impl crate::state::inner::Inner {
         while let Some(current) = number {
             match self.page(current, guard) {
                 Ok(Some(page)) if page.committed() > 0 => {
-                    let mut slots = page.from(from);
+                    let mut slots = page.used_from(from);
                     let first =
                         slots.find(|(_, indexed)| indexed.word().state() == State::Committed);
                     if let Some((slot, _)) = first {

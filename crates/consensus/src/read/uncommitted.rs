@@ -18,7 +18,7 @@ impl Inner {
             };
             let accepted =
                 |(_, indexed): &(u64, &IndexEntry)| indexed.word().state() == State::Accepted;
-            page.from(self.start()).filter(accepted).last().map(|(slot, _)| slot)
+            page.used_from(self.start()).rfind(accepted).map(|(slot, _)| slot)
         })
     }
 
@@ -38,7 +38,7 @@ impl Inner {
                 continue;
             }
             // Scan to the end of the page, whatever the count is: entries come and go meanwhile.
-            for (slot, indexed) in page.from(from) {
+            for (slot, indexed) in page.used_from(from) {
                 if indexed.word().state() != State::Accepted {
                     continue;
                 }

@@ -335,7 +335,7 @@ impl Inner {
                             _ => continue,
                         },
                     };
-                    for (_, slot) in page.from(0) {
+                    for (_, slot) in page.used_from(0) {
                         if slot.word().state() == crate::index::page::State::Accepted {
                             self.index.open.enter(number, &page.open);
                         }

@@ -400,3 +400,32 @@ fn learned_values_are_committed_whatever_was_promised_or_accepted() {
         assert_eq!((s.log.promised(), s.log.stats().mutable_used), (Some(HIGHER), 0));
     }
 }
+
+/// The index has no memory for slots that were never used. They are a gap all the same, and what is
+/// after them is in checkpoints.
+#[test]
+fn a_gap_of_any_width_is_a_gap() {
+    let mut setting = log(Mode::Durable);
+    for slot in (0..64).chain([130, 200, 4095, 4096, 9000]) {
+        setting.accept(slot, LOW, &value(slot));
+    }
+    for last in [130, 4095, 9000] {
+        let refused = setting.log.commit_through(Slot(last));
+        assert!(matches!(refused, Err(Error::Gap { slot: Slot(64) })), "{last}: {refused:?}");
+    }
+    let committed: Vec<u64> = (0..64).chain([130, 200, 4096]).collect();
+    for slot in committed.iter().copied() {
+        setting.commit(slot, LOW);
+    }
+    for round in 0..3 {
+        assert_eq!(setting.log.frontier(), Some(Slot(63)), "round {round}");
+        assert_eq!(setting.committed_slots(), committed);
+        let uncommitted: Vec<u64> = setting.uncommitted().iter().map(|(slot, ..)| *slot).collect();
+        assert_eq!(uncommitted, [4095, 9000]);
+        assert_eq!(setting.log.last_slot(), Some(Slot(9000)));
+        setting =
+            if round == 0 { setting.reopen(Mode::Durable) } else { setting.kill(Mode::Durable) };
+    }
+    setting.log.truncate_from(Slot(4097)).unwrap();
+    assert_eq!(setting.log.last_slot(), Some(Slot(4096)));
+}

@@ -5,12 +5,13 @@
 //! System calls on a regular file ignore `O_NONBLOCK`, but io_uring honours it, so it is cleared
 //! after the open.
 //!
-//! The lock is an `flock` on a separate open file description. A duplicate of this directory's
-//! descriptor would share the lock, so a second handle in the same process could take it too.
+//! The lock is an `flock` on this directory's own open file description, which another handle to the
+//! directory does not share. This handle could take it again, so it keeps whether it has it.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
@@ -29,13 +30,15 @@ pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).uni
 /// A directory descriptor and the path it was opened by.
 #[derive(Debug)]
 pub(crate) struct StdDir {
-    fd: OwnedFd,
+    fd: Arc<OwnedFd>,
     path: PathBuf,
+    /// Whether this handle has the lock.
+    locked: Arc<AtomicBool>,
 }
 
 impl StdDir {
     pub(super) fn new(fd: OwnedFd, path: PathBuf) -> Self {
-        Self { fd, path }
+        Self { fd: Arc::new(fd), path, locked: Arc::default() }
     }
 
     pub(crate) fn open_file(&self, name: &str, how: Open) -> Result<StdFile> {
@@ -170,9 +173,17 @@ impl Dir for StdDir {
 
     fn lock(&self) -> Result<Box<dyn Lock>> {
         let wrap = |errno| failed(Op::Lock, &self.path, errno);
-        let held = rustix::fs::openat(&self.fd, ".", DIRECTORY, Mode::empty()).map_err(wrap)?;
-        rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).map_err(wrap)?;
-        Ok(Box::new(StdLock { held }))
+        if self.locked.swap(true, SeqCst) {
+            return Err(wrap(Errno::WOULDBLOCK));
+        }
+        let (held, locked) = (Arc::clone(&self.fd), Arc::clone(&self.locked));
+        match rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Box::new(StdLock { held, locked })),
+            Err(errno) => {
+                self.locked.store(false, SeqCst);
+                Err(wrap(errno))
+            }
+        }
     }
 
     fn facts(&self) -> Result<Facts> {
@@ -198,13 +209,33 @@ mod tests {
     fn a_dropped_lock_is_free_also_while_a_copy_of_its_descriptor_is_open() {
         let workdir = tempfile::tempdir().unwrap();
         let dir = StdDisk::new().open_std_dir(workdir.path()).unwrap();
-        let held = rustix::fs::openat(&dir.fd, ".", DIRECTORY, Mode::empty()).unwrap();
-        rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive).unwrap();
-        let _copy = held.try_clone().unwrap();
-        let held = StdLock { held };
-        dir.lock().unwrap_err();
+        let held = dir.lock().unwrap();
+        let _copy = dir.fd.try_clone().unwrap();
+        let other = StdDisk::new().open_dir(workdir.path()).unwrap();
+        other.lock().unwrap_err();
         drop(held);
-        StdDisk::new().open_dir(workdir.path()).unwrap().lock().unwrap();
+        drop(other.lock().unwrap());
+        dir.lock().unwrap();
+    }
+
+    /// Whichever handle has it, and also after the handle that took it was dropped.
+    #[test]
+    fn one_lock_at_a_time_is_taken() {
+        let workdir = tempfile::tempdir().unwrap();
+        let handle = || StdDisk::new().open_std_dir(workdir.path()).unwrap();
+        let (one, other) = (handle(), handle());
+        let held = one.lock().unwrap();
+        for _ in 0..2 {
+            assert_eq!(one.lock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+            assert_eq!(other.lock().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        }
+        drop(one);
+        other.lock().unwrap_err();
+        drop(held);
+        let held = other.lock().unwrap();
+        handle().lock().unwrap_err();
+        drop(held);
+        drop(handle().lock().unwrap());
     }
 
     #[test]

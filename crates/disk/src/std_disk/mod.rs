@@ -21,6 +21,7 @@ mod system;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{FlockOperation, Mode};
@@ -90,7 +91,9 @@ impl Disk for StdDisk {
 /// between fork and exec, so the lock is also released explicitly.
 #[derive(Debug)]
 struct StdLock {
-    held: OwnedFd,
+    held: Arc<OwnedFd>,
+    /// Whether the handle of the directory has it.
+    locked: Arc<AtomicBool>,
 }
 
 impl Lock for StdLock {}
@@ -99,6 +102,7 @@ impl Drop for StdLock {
     fn drop(&mut self) {
         // If this fails, closing the descriptor releases the lock.
         let _ = rustix::fs::flock(&self.held, FlockOperation::Unlock);
+        self.locked.store(false, SeqCst);
     }
 }
 

@@ -174,8 +174,6 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
     }
     if dropped_any {
         log.dir.sync()?;
-        // An open file keeps its space.
-        log.prewriter.lock().take_if(|kept| kept.segment < first.number());
         log.fill_reserve();
     }
     Ok(())
@@ -224,8 +222,10 @@ pub(crate) fn truncate_before(log: &WriteHalf, seq: Seq) -> Result<()> {
 
 /// Prewrites blocks. A full disk is not a failure here; a commit that needs the space reports it.
 fn prewrite_ahead(log: &WriteHalf) -> Result<()> {
+    // Not kept for the next time: an idle log has no more files open than it needs.
+    let mut prewriter = None;
     while let Some(next) = log.preallocator.next_range() {
-        match prewrite(log, next.segment, &next.range) {
+        match prewrite(log, &mut prewriter, next.segment, &next.range) {
             Err(Error::Io(cause)) if cause.is_no_space() => {
                 tracing::warn!(error = with_causes(&cause), "no space to prewrite blocks");
                 return Ok(());
@@ -237,8 +237,12 @@ fn prewrite_ahead(log: &WriteHalf) -> Result<()> {
 }
 
 /// Writes zeros to blocks that no commit has entered.
-fn prewrite(log: &WriteHalf, number: u64, range: &Range<u32>) -> Result<()> {
-    let mut kept = log.prewriter.lock();
+fn prewrite(
+    log: &WriteHalf,
+    kept: &mut Option<Prewriter>,
+    number: u64,
+    range: &Range<u32>,
+) -> Result<()> {
     if kept.as_ref().is_none_or(|kept| kept.segment != number) {
         let how = Open::write().direct(log.mode.direct);
         let file = match log.dir.open(&paths::segment(number), how) {
@@ -257,7 +261,7 @@ fn prewrite(log: &WriteHalf, number: u64, range: &Range<u32>) -> Result<()> {
             zeros: AlignedBuf::lazy(CHUNK.min(log.options.segment_size) as usize),
         });
     }
-    let Some(Prewriter { file, zeros, .. }) = &*kept else {
+    let Some(Prewriter { file, zeros, .. }) = kept else {
         return Ok(());
     };
     let len = (range.end - range.start) as usize;

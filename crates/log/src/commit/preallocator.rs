@@ -166,7 +166,7 @@ impl Preallocator {
     }
 }
 
-/// The file and the zeros of the last prewrite, kept for the next one.
+/// The file and the zeros of a prewrite, kept for the ranges that follow it.
 #[derive(Debug)]
 pub(crate) struct Prewriter {
     pub(super) segment: u64,

@@ -5,8 +5,7 @@
 //! `segment_set_lock`, then `reserve`, then `state`; each alone or in this order. While `state` is
 //! held, only the locks of the tail cache, of a segment's table entry, of the preallocator, of the
 //! terminal cell, of the wait queues and of the engine's queues are taken, and no I/O is done. The
-//! locks of the manifest, the watermark page, the spares and the prewriter are taken without
-//! `state`.
+//! locks of the manifest, the watermark page and the spares are taken without `state`.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
@@ -20,7 +19,7 @@ use crate::base::options::Options;
 use crate::commit::callbacks::Callbacks;
 use crate::commit::committer::Committer;
 use crate::commit::core::{Core, Job};
-use crate::commit::preallocator::{Preallocator, Prewriter};
+use crate::commit::preallocator::Preallocator;
 use crate::commit::space_request::SpaceRequests;
 use crate::format::LogId;
 use crate::runtime::counters::Counters;
@@ -64,7 +63,6 @@ pub(crate) struct WriteHalf {
     pub(crate) maintenance_queued: AtomicBool,
     /// Whether the log moved to another segment since the last maintenance.
     pub(crate) rotation_pending: AtomicBool,
-    pub(crate) prewriter: Mutex<Option<Prewriter>>,
     /// Read by other processes.
     pub(crate) watermark_page: Mutex<WatermarkPage>,
     /// Held while the set of segments changes.

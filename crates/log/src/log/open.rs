@@ -188,7 +188,6 @@ impl Log {
             queued: AtomicBool::new(false),
             maintenance_queued: AtomicBool::new(false),
             rotation_pending: AtomicBool::new(true),
-            prewriter: Mutex::default(),
             watermark_page: Mutex::new(finalized.page),
             segment_set_lock: Mutex::default(),
             reserve: Mutex::new(reserve),

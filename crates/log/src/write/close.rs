@@ -36,7 +36,6 @@ impl WriteHalf {
             // Wait for a running reservation. A later one sees the terminal state and returns.
             drop(self.reserve.lock());
             let unused = self.preallocator.close();
-            *self.prewriter.lock() = None;
             let Some(mut committer) = committer else {
                 return durable_or_failed.and(Err(Error::Stopped));
             };

@@ -288,7 +288,7 @@ impl Life {
         all.unwrap();
         let pages = inner.index.numbers(0, &guard.0).into_iter().filter_map(|number| {
             let page = inner.page(number, &guard.0).unwrap()?;
-            let words = page.from(0).map(|(_, place)| place.word());
+            let words = page.used_from(0).map(|(_, place)| place.word());
             let count = words.filter(|word| word.state() == State::Committed).count() as u64;
             assert_eq!(count, page.committed(), "page {number} counts");
             (count > 0).then_some((number, count))
