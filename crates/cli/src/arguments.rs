@@ -7,6 +7,7 @@ use crate::consensus_cmd::ConsensusCommand;
 use crate::crash_cmd::CrashCommand;
 use crate::kv_cmd::KvCommand;
 use crate::log_cmd::LogCommand;
+use crate::snapshot_cmd::SnapshotCommand;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,6 +40,9 @@ pub enum Component {
     /// Inspect a consensus log, or benchmark one
     #[command(subcommand)]
     Consensus(ConsensusCommand),
+    /// List, write, print and check the snapshots of a consensus log
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Put, get and scan keys in a store
     #[command(subcommand)]
     Kv(KvCommand),

@@ -98,12 +98,21 @@ impl Failure {
                 let Self { status, message } = Failure::of_log(cause, dir);
                 Self { status, message: format!("{error}: {message}") }
             }
+            Error::CorruptedSnapshot { cause, .. } => {
+                let message = format!("{}: {error}: {}", dir.display(), with_causes(cause));
+                Self { status: Status::Corrupt, message }
+            }
             // The checksums of the log layer are valid: the log belongs to another component.
             Error::CorruptedRecord { .. } => {
                 Failure::failed(format!("{} is no consensus log: {error}", dir.display()))
             }
             _ => Failure::failed(format!("{}: {}", dir.display(), with_causes(error))),
         }
+    }
+
+    /// The line that is printed.
+    pub fn message(&self) -> &str {
+        &self.message
     }
 
     /// Creates a failure from an error of the store in `dir`.

@@ -19,6 +19,7 @@ mod output;
 mod progress;
 mod quantity;
 mod signals;
+mod snapshot_cmd;
 
 use std::process::ExitCode;
 
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().component {
         Component::Log(command) => log_cmd::run(command),
         Component::Consensus(command) => consensus_cmd::run(command),
+        Component::Snapshot(command) => snapshot_cmd::run(command),
         Component::Kv(command) => kv_cmd::run(command),
         Component::Crash(command) => crash_cmd::run(command),
         Component::Bench(command) => bench::run(command),
