@@ -9,7 +9,7 @@ mod esker;
 use std::path::Path;
 
 use esker::{command, run, workdir};
-use esker_consensus::{Ballot, ConsensusLog, Slot};
+use esker_consensus::{Ballot, ConsensusLog, LogManager, Slot};
 use serde_json::Value;
 
 const LOW: Ballot = Ballot { number: 1, node: 1 };
@@ -197,4 +197,52 @@ fn the_log_of_something_else_is_status_1() {
     let before = everything(&dir);
     assert!(ConsensusLog::open(&dir).is_err());
     assert!(everything(&dir) == before, "opening changed it");
+}
+
+/// The logs of a manager, each by its key or all of them, beside the manager and without it.
+#[test]
+fn a_directory_of_many_logs() {
+    let (_guard, dir) = workdir();
+    let manager = LogManager::open(&dir).unwrap();
+    for (key, slots) in [(&b"users"[..], 3u64), (b"orders", 1), (&[0xff, 0], 2)] {
+        let log = manager.get(key).unwrap();
+        for slot in 0..slots {
+            log.learn(Slot(slot), LOW, key).unwrap().blocking_wait().unwrap();
+        }
+    }
+    for closed in [false, true] {
+        if closed {
+            manager.close_all().unwrap();
+        }
+        let stat = lines(&["consensus", "stat"], &dir);
+        let found: Vec<_> = stat.iter().map(|line| (&line["key"], &line["committed"])).collect();
+        assert_eq!(found[..2], [(&"orders".into(), &1.into()), (&"users".into(), &3.into())]);
+        assert_eq!((&stat[2]["key_b64"], &stat[2]["committed"]), (&"/wA=".into(), &2.into()));
+        let one = lines(&["consensus", "stat", "--key", "users"], &dir);
+        assert_eq!((one.len(), &one[0]), (1, &stat[1]));
+        let verify = lines(&["consensus", "verify"], &dir);
+        assert!(verify.len() == 3 && verify.iter().all(|line| line["sound"] == true));
+        assert_eq!(verify[0]["key"], "orders");
+        assert_eq!(lines(&["consensus", "dump", "--key", "users"], &dir).len(), 3);
+    }
+    let refused = |words: &[&str], dir: &Path| {
+        let mut refused = command(words);
+        refused.arg(dir);
+        run(refused, b"")
+    };
+    refused(&["consensus", "dump"], &dir).exits(2).says(&["3 logs", "--key"]);
+    refused(&["consensus", "stat", "--key", "none"], &dir).exits(1).says(&["no log of key"]);
+    let users = std::path::PathBuf::from(
+        lines(&["consensus", "stat", "--key", "users"], &dir)[0]["dir"].as_str().unwrap(),
+    );
+    refused(&["consensus", "stat", "--key", "users"], &users).exits(1).says(&["leave out --key"]);
+    // All are checked, also after one that is corrupt.
+    let segment = esker::segments(&users).remove(0);
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[4096 + 100] ^= 1;
+    std::fs::write(&segment, bytes).unwrap();
+    let mut verify = command(&["consensus", "verify", "--json"]);
+    verify.arg(&dir);
+    let verified = run(verify, b"").exits(3);
+    assert_eq!(verified.text().lines().count(), 3);
 }

@@ -75,6 +75,7 @@ pub use base::slot::{Slot, SnapshotBounds};
 pub use component::COMPONENT;
 pub use esker_log::reclaim::Reclaimed;
 pub use manager::guard::LogGuard;
+pub use manager::inspect::{ManagedLog, logs_in, logs_on};
 pub use manager::lookup::ManagerStats;
 pub use manager::open::{LogManager, LogManagerBuilder};
 pub use memory::entry::Entry;

@@ -8,7 +8,7 @@ use clap::Args;
 use esker_consensus::{Error, Inspection, Slot};
 use serde_json::{Value, json};
 
-use super::inspection;
+use super::inspection::{self, Target};
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 
@@ -24,8 +24,11 @@ in `value_b64`.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct DumpArguments {
-    /// The log's directory
+    /// The log's directory, or that of many logs
     dir: PathBuf,
+    /// The one of many logs
+    #[arg(long)]
+    key: Option<String>,
     /// The first slot; a truncated one is an error [default: the first above the floor]
     #[arg(long, value_name = "N")]
     from: Option<u64>,
@@ -39,7 +42,15 @@ pub struct DumpArguments {
 
 /// Prints the slots.
 pub fn run(arguments: &DumpArguments) -> Outcome {
-    let found = inspection::read(&arguments.dir)?;
+    let targets = inspection::targets(&arguments.dir, arguments.key.as_deref())?;
+    let [Target { dir, .. }] = &targets[..] else {
+        return Err(Failure::usage(format!(
+            "{} has {} logs; say which with --key",
+            arguments.dir.display(),
+            targets.len()
+        )));
+    };
+    let found = inspection::read(dir)?;
     if let (Some(from), Some(floor)) = (arguments.from.map(Slot), found.floor)
         && from <= floor
     {

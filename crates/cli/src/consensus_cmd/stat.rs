@@ -7,7 +7,7 @@ use clap::Args;
 use esker_consensus::Slot;
 use serde_json::json;
 
-use super::inspection;
+use super::inspection::{self, Target};
 use crate::exit::Outcome;
 use crate::output;
 
@@ -15,6 +15,7 @@ const EXAMPLES: &str = "\
 Examples:
   esker consensus stat ./node-1
   esker consensus stat ./node-1 --json | jq .frontier
+  esker consensus stat ./tables --key users
 
 It runs beside a writer, reads every durable record, and changes nothing.";
 
@@ -22,16 +23,24 @@ It runs beside a writer, reads every durable record, and changes nothing.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct StatArguments {
-    /// The log's directory
+    /// The log's directory, or that of many logs
     dir: PathBuf,
-    /// Print one JSON object
+    /// One of many logs [default: all of them]
+    #[arg(long)]
+    key: Option<String>,
+    /// Print one JSON object per log
     #[arg(long)]
     json: bool,
 }
 
-/// Prints the summary.
+/// Prints a summary of each log.
 pub fn run(arguments: &StatArguments) -> Outcome {
-    let found = inspection::read(&arguments.dir)?;
+    let targets = inspection::targets(&arguments.dir, arguments.key.as_deref())?;
+    targets.iter().try_for_each(|target| summarize(target, arguments.json))
+}
+
+fn summarize(target: &Target, as_json: bool) -> Outcome {
+    let found = inspection::read(&target.dir)?;
     let committed = || found.slots.iter().filter(|(_, slot)| slot.committed).map(|(n, _)| *n);
     let (lowest, highest) = (committed().next(), committed().next_back());
     let count = committed().count();
@@ -39,9 +48,9 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     let bytes: u64 = found.slots.values().map(|slot| slot.len).sum();
     let records = found.records;
     let number = |slot: Option<Slot>| slot.map(u64::from);
-    if arguments.json {
-        return output::print_json(&json!({
-            "dir": arguments.dir.to_string_lossy(),
+    if as_json {
+        let mut summary = json!({
+            "dir": target.dir.to_string_lossy(),
             "promised": found.promised.map(|ballot| json!({ "number": ballot.number, "node": ballot.node })),
             "floor": number(found.floor),
             "frontier": number(found.frontier),
@@ -59,7 +68,9 @@ pub fn run(arguments: &StatArguments) -> Outcome {
                 "states": records.truncations,
                 "checkpoints": records.checkpoints,
             },
-        }));
+        });
+        target.add_key(&mut summary);
+        return output::print_json(&summary);
     }
     let shown =
         |slot: Option<Slot>| slot.map_or_else(|| "none".to_owned(), |slot| slot.to_string());
@@ -67,7 +78,10 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     let mut row = |name: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(text, "{name:<12} {value}");
     };
-    row("directory", &arguments.dir.display());
+    if let Some(key) = &target.key {
+        row("key", &key.escape_ascii());
+    }
+    row("directory", &target.dir.display());
     row("promised", &found.promised.map_or_else(|| "none".to_owned(), |ballot| ballot.to_string()));
     row("floor", &shown(found.floor));
     row("frontier", &shown(found.frontier));

@@ -6,7 +6,7 @@ use clap::Args;
 use esker_log::ReadOptions;
 use serde_json::json;
 
-use super::inspection;
+use super::inspection::{self, Target};
 use crate::exit::{Failure, Outcome};
 use crate::output;
 
@@ -23,23 +23,35 @@ With --json, `from` is the last record before a quarantined range, and `to` the 
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct VerifyArguments {
-    /// The log's directory
+    /// The log's directory, or that of many logs
     dir: PathBuf,
-    /// Print one JSON object
+    /// One of many logs [default: all of them]
+    #[arg(long)]
+    key: Option<String>,
+    /// Print one JSON object per log
     #[arg(long)]
     json: bool,
 }
 
-/// Checks the log, and fails when it is corrupt.
+/// Checks each log, and fails when one is corrupt, after it has checked all.
 pub fn run(arguments: &VerifyArguments) -> Outcome {
-    let dir = &arguments.dir;
+    let targets = inspection::targets(&arguments.dir, arguments.key.as_deref())?;
+    let mut first = Ok(());
+    for target in &targets {
+        first = first.and(check(target, arguments.json));
+    }
+    first
+}
+
+fn check(target: &Target, as_json: bool) -> Outcome {
+    let dir = &target.dir;
     let report = esker_log::verify(dir, ReadOptions::default())
         .map_err(|error| Failure::of_log(&error, dir))?;
     let valid = report.corruption.is_empty() && report.quarantined.is_empty();
     let found = if valid { Some(inspection::read(dir)?) } else { None };
     let invalid = found.as_ref().map_or(&[][..], |found| &found.invalid_records);
-    if arguments.json {
-        output::print_json(&json!({
+    if as_json {
+        let mut checked = json!({
             "sound": valid && invalid.is_empty(),
             "records": report.records,
             "bytes": report.bytes,
@@ -50,8 +62,13 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
                 .iter()
                 .map(|record| json!({ "record": record.seq.0, "what": record.what }))
                 .collect::<Vec<_>>(),
-        }))?;
+        });
+        target.add_key(&mut checked);
+        output::print_json(&checked)?;
     } else {
+        if let Some(key) = &target.key {
+            output::print(&format!("log {}\n", key.escape_ascii()))?;
+        }
         let mut text = format!("checked {} records, {} bytes\n", report.records, report.bytes);
         report.corruption.iter().for_each(|corruption| text += &format!("{corruption}\n"));
         for range in &report.quarantined {

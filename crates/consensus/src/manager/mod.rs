@@ -2,7 +2,8 @@
 //!
 //! `open_logs` finds the log of a key; `guard` is a reference to it. `registry` keeps the keys, and
 //! `glob` matches them; `names` has the directory of a key. `open` opens a manager, `lookup` a log,
-//! and `close` closes both. `remove` removes a log.
+//! and `close` closes both. `remove` removes a log, and
+//! `inspect` lists the logs without the lock.
 //!
 //! # The crash argument
 //!
@@ -13,6 +14,7 @@
 pub(crate) mod close;
 mod glob;
 pub(crate) mod guard;
+pub(crate) mod inspect;
 pub(crate) mod lookup;
 mod names;
 pub(crate) mod open;

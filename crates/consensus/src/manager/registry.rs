@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_disk::DirDisk;
-use esker_log::{Component, Log, Seq, Start, Ticket};
+use esker_log::{Component, Log, LogStream, Seq, Start, Ticket};
 use parking_lot::Mutex;
 
 use crate::manager::glob::Glob;
@@ -56,8 +56,9 @@ pub(super) struct Registry {
     state: Mutex<State>,
 }
 
+/// What the records say.
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     keys: BTreeMap<Arc<[u8]>, Standing>,
     /// Records in the log.
     records: u64,
@@ -73,6 +74,27 @@ enum Standing {
 }
 
 impl State {
+    /// Reads all records.
+    pub(super) fn read(mut records: LogStream) -> Result<Self> {
+        let mut state = Self::default();
+        while let Some(batch) = records.try_next().map_err(Error::Log)? {
+            for record in &batch {
+                state.replay(record.seq, record.payload)?;
+            }
+        }
+        Ok(state)
+    }
+
+    /// The keys that are not being removed, in order.
+    pub(super) fn kept(&self) -> Vec<Arc<[u8]>> {
+        self.keys_with(Standing::Kept)
+    }
+
+    fn keys_with(&self, wanted: Standing) -> Vec<Arc<[u8]>> {
+        let keys = self.keys.iter().filter(|(_, standing)| **standing == wanted);
+        keys.map(|(key, _)| Arc::clone(key)).collect()
+    }
+
     fn replay(&mut self, seq: Seq, record: &[u8]) -> Result<()> {
         let nonsense = |what| Error::CorruptedRecord { seq, what };
         let (kind, key) = record.split_first().ok_or(nonsense("a record of no key"))?;
@@ -111,14 +133,7 @@ impl Registry {
         own.dsync = options.dsync;
         own.engine.clone_from(&options.engine);
         let log = Log::builder(REGISTRY).options(own).open().map_err(Error::Log)?;
-        let mut state = State::default();
-        let mut stream = log.stream(Start::Oldest).map_err(Error::Log)?;
-        while let Some(batch) = stream.try_next().map_err(Error::Log)? {
-            for record in &batch {
-                state.replay(record.seq, record.payload)?;
-            }
-        }
-        drop(stream);
+        let state = State::read(log.stream(Start::Oldest).map_err(Error::Log)?)?;
         Ok(Self { log, state: Mutex::new(state) })
     }
 
@@ -175,19 +190,14 @@ impl Registry {
 
     /// The keys whose removal began.
     pub(super) fn removing(&self) -> Vec<Arc<[u8]>> {
-        self.keys_with(Standing::Removing)
-    }
-
-    fn keys_with(&self, wanted: Standing) -> Vec<Arc<[u8]>> {
-        let state = self.state.lock();
-        let keys = state.keys.iter().filter(|(_, standing)| **standing == wanted);
-        keys.map(|(key, _)| Arc::clone(key)).collect()
+        self.state.lock().keys_with(Standing::Removing)
     }
 
     /// All keys, in order.
     pub(super) fn keys(&self) -> Result<Vec<Arc<[u8]>>> {
-        self.state.lock().refuse_if_closed()?;
-        Ok(self.keys_with(Standing::Kept))
+        let state = self.state.lock();
+        state.refuse_if_closed()?;
+        Ok(state.kept())
     }
 
     pub(super) fn count(&self) -> Result<usize> {
