@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use esker_consensus::{ConsensusLog, Slot};
 
-use super::{as_json, as_text};
+use super::shown::{as_json, as_text};
 use crate::exit::{Failure, Outcome};
 use crate::output;
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 
-use super::{as_json, as_text, open};
+use super::shown::{as_json, as_text, open};
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 

@@ -3,16 +3,12 @@
 mod create_from;
 mod list;
 mod restore;
+mod shown;
 mod verify;
 
-use std::path::Path;
-
 use clap::Subcommand;
-use esker_consensus::{SnapshotInfo, Snapshots};
-use serde_json::{Value, json};
 
-use crate::exit::{Failure, Outcome};
-use crate::output;
+use crate::exit::Outcome;
 
 /// The commands of `esker snapshot`.
 #[derive(Debug, Subcommand)]
@@ -35,32 +31,4 @@ pub fn run(command: SnapshotCommand) -> Outcome {
         SnapshotCommand::Restore(arguments) => restore::run(&arguments),
         SnapshotCommand::Verify(arguments) => verify::run(&arguments),
     }
-}
-
-/// Opens the snapshots of the log in `dir`, beside its writer.
-fn open(dir: &Path) -> Outcome<Snapshots> {
-    Snapshots::open(dir).map_err(|error| Failure::of_consensus(&error, dir))
-}
-
-/// A snapshot as JSON. A note that is not UTF-8 text is base 64.
-fn as_json(info: &SnapshotInfo) -> Value {
-    let (key, note) = match std::str::from_utf8(&info.note) {
-        Ok(text) => ("note", text.to_owned()),
-        Err(_) => ("note_b64", output::base64(&info.note)),
-    };
-    let mut line = json!({
-        "slot": info.slot.0,
-        "entries": info.entries,
-        "bytes": info.len,
-        "file_bytes": info.file_size,
-    });
-    line[key] = Value::String(note);
-    line
-}
-
-/// A snapshot as a line of text.
-fn as_text(info: &SnapshotInfo) -> String {
-    let SnapshotInfo { slot, len, note, .. } = info;
-    let note = if note.is_empty() { String::new() } else { format!(" {}", note.escape_ascii()) };
-    format!("{slot} {len} bytes{note}\n")
 }

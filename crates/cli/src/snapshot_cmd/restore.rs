@@ -1,20 +1,19 @@
 //! `esker snapshot restore`: prints the content of a snapshot.
 
-use std::fs::OpenOptions;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 use clap::Args;
 use esker_consensus::Slot;
 
-use super::open;
+use super::shown::open;
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
   esker snapshot restore ./node-1 > state.bin
-  esker snapshot restore ./node-1 --at-or-before 4999 --output state.bin
+  esker snapshot restore ./node-1 --at-or-before 4999 | my-state-machine --import
 
 It reads the whole snapshot before it prints the first byte. One that is not whole is passed over and named on standard \
 error. The slot goes to standard error, too: continue with the entry after it.";
@@ -28,9 +27,6 @@ pub struct RestoreArguments {
     /// The newest snapshot at or before this slot [default: the newest]
     #[arg(long, value_name = "N")]
     at_or_before: Option<u64>,
-    /// A file that does not exist yet [default: standard output]
-    #[arg(long, short, value_name = "FILE")]
-    output: Option<PathBuf>,
 }
 
 /// Prints the content of the newest snapshot that is whole.
@@ -43,21 +39,10 @@ pub fn run(arguments: &RestoreArguments) -> Outcome {
         complain(&format!("passed over: {}", Failure::of_consensus(skipped, dir).message()));
     }
     let slot = snapshot.slot();
-    match &arguments.output {
-        Some(path) => {
-            let failed = |error| Failure::of_io(format!("write {}", path.display()), &error);
-            let file = OpenOptions::new().write(true).create_new(true).open(path);
-            let mut file = file.map_err(failed)?;
-            io::copy(&mut snapshot, &mut file).map_err(failed)?;
-            file.sync_all().map_err(failed)?;
-        }
-        None => {
-            let closed = |error| Failure::of_io("write standard output", &error);
-            let mut out = output::buffered().map_err(closed)?;
-            let written = io::copy(&mut snapshot, &mut out).and_then(|_| out.flush());
-            output::unless_closed(written)?;
-        }
-    }
+    let closed = |error| Failure::of_io("write standard output", &error);
+    let mut out = output::buffered().map_err(closed)?;
+    let written = io::copy(&mut snapshot, &mut out).and_then(|_| out.flush());
+    output::unless_closed(written)?;
     complain(&format!("the state after slot {slot}"));
     Ok(())
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use esker_consensus::{Error, Slot};
 use serde_json::json;
 
-use super::open;
+use super::shown::open;
 use crate::exit::{Failure, Outcome};
 use crate::output;
 
