@@ -129,6 +129,11 @@ impl LogManagerBuilder {
         self
     }
 
+    /// The options so far, to be changed and passed to [`LogManagerBuilder::options`].
+    pub fn current_options(&self) -> &Options {
+        &self.options
+    }
+
     /// When an accept is acknowledged: see [`Options::mode`].
     pub fn mode(mut self, mode: Mode) -> Self {
         self.options.mode = mode;

@@ -18,7 +18,7 @@ Latencies of works in memory are sampled: every 16th operation. Written data is 
 The hardware floor is sampled before, during and after the run.";
 
 /// The works, as typed on the command line.
-pub const WORKS: [&str; 8] = [
+pub const WORKS: [&str; 12] = [
     "accept",
     "accept-commit",
     "read-committed",
@@ -26,6 +26,10 @@ pub const WORKS: [&str; 8] = [
     "scan-1000",
     "durable-accept-commit",
     "batch-commit-100",
+    "snapshot-create-1mib",
+    "snapshot-read-1mib",
+    "manager-get",
+    "many-logs",
     "recover",
 ];
 pub const BALLOT: Ballot = Ballot { number: 1, node: 1 };
@@ -35,7 +39,8 @@ pub const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 #[command(after_help = EXAMPLES)]
 pub struct ConsensusBenchArguments {
     /// Run only these: accept, accept-commit, read-committed, read-uncommitted, scan-1000,
-    /// durable-accept-commit, batch-commit-100, recover
+    /// durable-accept-commit, batch-commit-100, snapshot-create-1mib, snapshot-read-1mib,
+    /// manager-get, many-logs, recover
     #[arg(long, value_delimiter = ',', value_name = "WORK,..", value_parser = WORKS)]
     pub only: Vec<String>,
     /// The size of a value
@@ -60,6 +65,9 @@ pub struct ConsensusBenchArguments {
     /// Print one JSON object per figure, and nothing else, on standard output
     #[arg(long)]
     pub json: bool,
+    /// This is the process that another one started for the many logs
+    #[arg(long, hide = true)]
+    pub in_child: bool,
     #[command(flatten)]
     pub writing: WritingArguments,
 }

@@ -17,7 +17,7 @@ use crate::exit::{Failure, Outcome};
 
 impl Bench<'_> {
     /// Returns the limits of a durable work: rounds of `each` operations, and time.
-    fn limits(&self, each: u64) -> (u64, Duration) {
+    pub fn limits(&self, each: u64) -> (u64, Duration) {
         match self.arguments.count {
             Some(count) => ((count / each).max(1), Duration::MAX),
             None => {

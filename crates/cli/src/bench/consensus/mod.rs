@@ -7,8 +7,10 @@ mod arguments;
 mod build;
 mod compare;
 mod durable;
+mod many_logs;
 mod memory;
 mod recover;
+mod snapshots;
 mod timed;
 
 pub use self::arguments::ConsensusBenchArguments;
@@ -25,6 +27,11 @@ pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
     let mut bench = Bench { arguments, dir: workdir.log(), floor };
+    if arguments.in_child {
+        let measured = bench.many_logs()?;
+        bench.floor.sample()?;
+        return bench.print(measured);
+    }
     let wants =
         |work: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == work);
     for threads in [1, 2] {
@@ -56,6 +63,23 @@ pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
         let measured = bench.batch()?;
         bench.floor.sample()?;
         bench.print(measured)?;
+    }
+    for (work, create) in [("snapshot-create-1mib", true), ("snapshot-read-1mib", false)] {
+        if wants(work) {
+            let measured = bench.snapshots(create)?;
+            bench.floor.sample()?;
+            bench.print(measured)?;
+        }
+    }
+    if wants("manager-get") {
+        for (threads, same) in [(1, false), (2, false), (2, true)] {
+            let measured = bench.manager_get(threads, same)?;
+            bench.floor.sample()?;
+            bench.print(measured)?;
+        }
+    }
+    if wants("many-logs") {
+        many_logs::in_child()?;
     }
     if wants("recover") {
         recover::run(arguments, &workdir, &mut bench.floor)?;
