@@ -57,7 +57,7 @@ pub fn run(arguments: &CreateFromArguments) -> Outcome {
     };
     let log = ConsensusLog::builder(dir).must_exist(true).open().map_err(failed)?;
     let mut writer = log.snapshot_writer(Slot(*slot)).map_err(failed)?;
-    io::copy(&mut state, &mut writer).map_err(|error| Failure::of_io("copy the state", &error))?;
+    writer.copy_from(&mut state).map_err(|error| Failure::of_io("copy the state", &error))?;
     let info = writer.finish(note.as_bytes()).map_err(failed)?;
     if let Some(count) = keep {
         log.keep_snapshots(*count).map_err(failed)?;

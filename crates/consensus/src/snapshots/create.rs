@@ -18,6 +18,14 @@ pub struct SnapshotWriter {
 }
 
 impl SnapshotWriter {
+    /// Writes everything that a source has, without another copy. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// That of the source, or of the disk.
+    pub fn copy_from(&mut self, source: impl Read) -> io::Result<u64> {
+        self.writer.copy_from(source)
+    }
+
     /// Publishes the snapshot, in place of the one at the same slot if there is one, with a note of
     /// the application's own of at most [`SNAPSHOT_NOTE_LIMIT`] bytes: it can be read without
     /// reading the state. Blocks.
@@ -60,9 +68,9 @@ impl ConsensusLog {
     /// # Errors
     /// As [`ConsensusLog::snapshot_writer`] and [`SnapshotWriter::finish`]; [`Error::Stream`] when
     /// the state cannot be read.
-    pub fn create_snapshot(&self, slot: Slot, mut state: impl Read) -> Result<SnapshotInfo> {
+    pub fn create_snapshot(&self, slot: Slot, state: impl Read) -> Result<SnapshotInfo> {
         let mut writer = self.snapshot_writer(slot)?;
-        io::copy(&mut state, &mut writer).map_err(Error::from_stream)?;
+        writer.copy_from(state).map_err(Error::from_stream)?;
         writer.finish(&[])
     }
 

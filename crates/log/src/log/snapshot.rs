@@ -111,12 +111,40 @@ impl SnapshotWriter {
         self.len == 0
     }
 
-    fn open(&self, direct: bool, reserved: u64) -> Result<Growing> {
+    /// Writes everything that a source has, without another copy. Returns the number of bytes.
+    ///
+    /// # Errors
+    /// That of the source; otherwise as writing.
+    pub fn copy_from(&mut self, mut source: impl io::Read) -> io::Result<u64> {
+        let before = self.len;
+        loop {
+            self.make_room()?;
+            match self.chunk.fill(&mut source) {
+                Ok(0) => return Ok(self.len - before),
+                Ok(read) => self.len += read as u64,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Hands over the chunk if it is full.
+    fn make_room(&mut self) -> io::Result<()> {
+        if let Output::Failed(error) = &self.output {
+            return Err(into_io(error.clone()));
+        }
+        if self.chunk.room() > 0 {
+            return Ok(());
+        }
+        self.flush_chunk().map_err(|error| into_io(self.fail(error)))
+    }
+
+    fn open(&self, reserved: u64) -> Result<Growing> {
         let dir = Arc::clone(&self.log.write.dir);
         let salt = Salt { log: self.log.write.id, numbers: random_numbers() };
         let temporary = paths::snapshot_aside(self.at, salt.numbers[0]);
         let names = Names { kind: Kind::Snapshot, temporary, name: paths::snapshot(self.at) };
-        let direct = direct && dir.facts()?.direct;
+        let direct = self.log.write.mode.direct;
         let writer = Writer::new(dir, names, direct, salt, reserved)?;
         Ok(Growing { writer, reserved, synced: 0 })
     }
@@ -124,7 +152,7 @@ impl SnapshotWriter {
     /// Hands over the full chunk.
     fn flush_chunk(&mut self) -> Result<()> {
         if matches!(self.output, Output::Nowhere) {
-            let file = self.open(true, STEP)?;
+            let file = self.open(STEP)?;
             self.output = if self.log.write.engine.is_manual() {
                 Output::Here(Box::new(file))
             } else {
@@ -183,7 +211,7 @@ impl SnapshotWriter {
     fn seal(&mut self, note: &[u8]) -> Result<Writer> {
         let note = snapshot_files::note(self.at, self.len, note);
         let mut file = match std::mem::replace(&mut self.output, Output::Nowhere) {
-            Output::Nowhere => self.open(false, self.chunk.padded() + u64::from(BLOCK))?,
+            Output::Nowhere => self.open(self.chunk.padded() + u64::from(BLOCK))?,
             Output::Here(file) => *file,
             Output::Thread(chunks) => chunks.end()?,
             Output::Failed(error) => return Err(error),
@@ -208,12 +236,7 @@ impl Drop for SnapshotWriter {
 
 impl io::Write for SnapshotWriter {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        if let Output::Failed(error) = &self.output {
-            return Err(into_io(error.clone()));
-        }
-        if self.chunk.room() == 0 {
-            self.flush_chunk().map_err(|error| into_io(self.fail(error)))?;
-        }
+        self.make_room()?;
         let part = bytes.len().min(self.chunk.room());
         self.chunk.push(&bytes[..part]);
         self.len += part as u64;
@@ -382,7 +405,7 @@ impl Log {
             return Err(Error::Busy { what: "another snapshot is being received" });
         }
         let receiving = Receiving(Arc::clone(&self.write.receiving));
-        let file = IncomingFile::begin(Arc::clone(&self.write.dir), header);
+        let file = IncomingFile::begin(Arc::clone(&self.write.dir), self.write.mode.direct, header);
         let file = file.map_err(|error| self.of_chunks(error, STEP))?;
         Ok(IncomingSnapshot { file, log: self.clone(), _receiving: receiving })
     }

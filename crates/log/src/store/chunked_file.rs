@@ -33,11 +33,13 @@
 //! 3840  checksum of each   u32
 //! ```
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at, write_all_at};
+use parking_lot::Mutex;
 
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::Seq;
@@ -251,17 +253,51 @@ pub(crate) struct Writer {
     published: bool,
 }
 
+/// The memory of one chunk, kept for the next: mapping it and touching its pages takes as long as
+/// writing it.
+static SPARE: Mutex<Option<AlignedBuf>> = Mutex::new(None);
+
+/// The memory of a chunk. It has what its last user left.
+#[derive(Debug)]
+struct Memory(Option<AlignedBuf>);
+
+impl Memory {
+    fn new() -> Self {
+        Self(Some(SPARE.lock().take().unwrap_or_else(|| AlignedBuf::lazy(CHUNK))))
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        *SPARE.lock() = self.0.take();
+    }
+}
+
+impl Deref for Memory {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.0.as_deref().unwrap_or_default()
+    }
+}
+
+impl DerefMut for Memory {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.0.as_deref_mut().unwrap_or_default()
+    }
+}
+
 /// A chunk that is being filled.
 #[derive(Debug)]
 pub(crate) struct Chunk {
-    bytes: AlignedBuf,
+    bytes: Memory,
     /// Bytes of content.
     len: usize,
 }
 
 impl Chunk {
     pub(crate) fn new() -> Self {
-        Self { bytes: AlignedBuf::new(CHUNK), len: 0 }
+        Self { bytes: Memory::new(), len: 0 }
     }
 
     /// The bytes that it takes in the file, in whole blocks.
@@ -280,6 +316,16 @@ impl Chunk {
         let start = CHUNK_HEADER + self.len;
         self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
         self.len += bytes.len();
+    }
+
+    /// Adds what a source has, and returns how many bytes that were. There is room for some.
+    pub(crate) fn fill(&mut self, source: &mut impl Read) -> std::io::Result<usize> {
+        let spare = &mut self.bytes[CHUNK_HEADER + self.len..];
+        let most = spare.len();
+        let read = source.read(spare)?;
+        debug_assert!(read <= most, "a source has to keep to its buffer");
+        self.len += read.min(most);
+        Ok(read.min(most))
     }
 
     pub(crate) fn content(&mut self) -> &mut [u8] {
@@ -371,11 +417,11 @@ pub(crate) struct Reader {
 
 /// Memory for one chunk, to be used again.
 #[derive(Debug)]
-pub(crate) struct Buffer(AlignedBuf);
+pub(crate) struct Buffer(Memory);
 
 impl Buffer {
     pub(crate) fn new() -> Self {
-        Self(AlignedBuf::new(CHUNK))
+        Self(Memory::new())
     }
 
     pub(crate) fn bytes(&self, range: std::ops::Range<usize>) -> &[u8] {

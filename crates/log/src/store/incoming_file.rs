@@ -28,6 +28,7 @@ pub(crate) const STEP: u64 = 64 << 20;
 #[derive(Debug)]
 pub(crate) struct IncomingFile {
     dir: Arc<dyn Dir>,
+    direct: bool,
     file: Arc<dyn File>,
     pub(crate) header: SnapshotHeader,
     /// Chunks that are there.
@@ -42,19 +43,27 @@ pub(crate) struct IncomingFile {
 impl IncomingFile {
     /// Continues the snapshot that this header describes, or begins it. If it was published, and
     /// the sender did not learn that, nothing is to be sent.
-    pub(crate) fn begin(dir: Arc<dyn Dir>, header: &[u8]) -> Result<Self> {
+    pub(crate) fn begin(dir: Arc<dyn Dir>, direct: bool, header: &[u8]) -> Result<Self> {
         let path = dir.path_of(INCOMING);
         let invalid = |what: &str| crate::base::error::corruption_at(&path, 0, 0, what);
         let decoded = Header::decode(Kind::Snapshot, header)
             .and_then(SnapshotHeader::new)
             .map_err(invalid)?;
-        let direct = dir.facts()?.direct;
         let chunks = decoded.header.chunks;
         let published = paths::snapshot(decoded.at);
         let is_there = chunks_in(&*dir, &published, direct, &decoded.header)?;
         if let Some((file, _)) = is_there.filter(|(_, found)| *found == chunks) {
             let (block, name) = (AlignedBuf::new(0), published);
-            return Ok(Self { dir, file, header: decoded, name, next: chunks, reserved: 0, block });
+            return Ok(Self {
+                dir,
+                direct,
+                file,
+                header: decoded,
+                name,
+                next: chunks,
+                reserved: 0,
+                block,
+            });
         }
         let (file, next) = match chunks_in(&*dir, INCOMING, direct, &decoded.header)? {
             Some(found) => found,
@@ -65,7 +74,8 @@ impl IncomingFile {
         };
         let block = AlignedBuf::new(CHUNK);
         let name = INCOMING.into();
-        let mut incoming = Self { dir, file, header: decoded, name, next, reserved: 0, block };
+        let mut incoming =
+            Self { dir, direct, file, header: decoded, name, next, reserved: 0, block };
         incoming.reserve(place(0))?;
         incoming.block[..BLOCK as usize].copy_from_slice(header);
         write_all_at(&*incoming.file, &incoming.block[..BLOCK as usize], 0)?;
@@ -111,8 +121,7 @@ impl IncomingFile {
         }
         self.file.set_len(self.header.bytes())?;
         self.file.sync_data()?;
-        let direct = self.dir.facts()?.direct;
-        match chunks_in(&*self.dir, &self.name, direct, &self.header.header)? {
+        match chunks_in(&*self.dir, &self.name, self.direct, &self.header.header)? {
             Some((_, chunks)) if chunks == self.header.header.chunks => Ok(()),
             _ => Err(corrupt(&*self.file, 0, "it does not read back as it was written")),
         }

@@ -54,6 +54,43 @@ fn what_is_written_is_read() {
     assert_eq!(Log::open(&real_dir).unwrap().durable().0, 3);
 }
 
+/// A source of any kind: one that returns little, is interrupted, or fails.
+#[test]
+fn a_source_is_copied_whole() {
+    struct Source<'a> {
+        rest: &'a [u8],
+        calls: usize,
+        fails: bool,
+    }
+    impl Read for Source<'_> {
+        fn read(&mut self, out: &mut [u8]) -> std::io::Result<usize> {
+            self.calls += 1;
+            match self.calls % 7 {
+                0 => Err(std::io::ErrorKind::Interrupted.into()),
+                _ if self.fails && self.rest.len() < 1000 => Err(std::io::Error::other("its end")),
+                n => {
+                    let most = out.len().min(n * 50_000);
+                    self.rest.read(&mut out[..most])
+                }
+            }
+        }
+    }
+    let (log, _disk, _engine) = log();
+    for size in SIZES {
+        let wanted = content(3, size);
+        let mut writer = log.snapshot_writer(3).unwrap();
+        let source = Source { rest: &wanted, calls: 0, fails: false };
+        assert_eq!(writer.copy_from(source).unwrap(), size as u64);
+        writer.publish(&3u64.to_be_bytes()).unwrap();
+        assert_eq!(read(&log, 3).unwrap(), Some(wanted.clone()), "{size} bytes");
+        let mut writer = log.snapshot_writer(3).unwrap();
+        let refused = writer.copy_from(Source { rest: &wanted, calls: 0, fails: true });
+        assert_eq!(refused.unwrap_err().to_string(), "its end");
+        drop(writer);
+        assert_eq!(read(&log, 3).unwrap(), Some(wanted));
+    }
+}
+
 #[test]
 fn a_read_in_small_parts_passes_every_chunk() {
     let (log, _disk, _engine) = log();

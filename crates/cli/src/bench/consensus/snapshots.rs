@@ -12,6 +12,8 @@ use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::exit::{Failure, Outcome};
 
+/// After so many snapshots the older ones are removed.
+const KEPT: u64 = 16;
 /// The state in a snapshot.
 const STATE: usize = 1 << 20;
 
@@ -37,10 +39,16 @@ impl Bench<'_> {
         while rounds < max_rounds && begin.elapsed() < max_time {
             state[..8].copy_from_slice(&rounds.to_le_bytes());
             if create {
+                let slot = Slot(rounds + 1);
+                let learned = log.learn(slot, BALLOT, b"0").map_err(failed)?;
+                learned.blocking_wait().map_err(failed)?;
                 let start = Instant::now();
-                log.create_snapshot(Slot(0), &*state).map_err(failed)?;
+                log.create_snapshot(slot, &*state).map_err(failed)?;
                 latencies.add(start.elapsed());
                 time += start.elapsed();
+                if rounds % KEPT == 0 {
+                    log.keep_snapshots(1).map_err(failed)?;
+                }
             } else {
                 read.clear();
                 let start = Instant::now();
