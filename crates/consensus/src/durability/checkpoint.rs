@@ -111,6 +111,10 @@ impl ConsensusLog {
     /// [`Error::ReadOnly`]; [`Error::Closed`], also when the log is closed meanwhile;
     /// [`Error::Log`].
     ///
+    /// [`Error::ReadOnly`]: crate::Error::ReadOnly
+    /// [`Error::Closed`]: crate::Error::Closed
+    /// [`Error::Log`]: crate::Error::Log
+    ///
     /// # Examples
     /// ```
     /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
