@@ -30,16 +30,19 @@ impl Metadata {
         [&self.root.to_le_bytes(), &*self.label].concat()
     }
 
-    /// Reads those of an open log. They are optional: those that cannot be read count as none, and
-    /// the last checkpoint is ignored.
-    pub(crate) fn read(log: &Log) -> Self {
-        match log.app_metadata(COMPONENT) {
+    /// Reads those of an open log. They are optional: those that are corrupt count as none, and the
+    /// last checkpoint is ignored. Those that cannot be read do, too, unless a label is expected.
+    pub(crate) fn read(log: &Log, options: &Options) -> Result<Self> {
+        Ok(match log.app_metadata(COMPONENT) {
             Ok(metadata) => metadata.map_or_else(Self::default, |bytes| Self::decode(&bytes)),
+            Err(error @ esker_log::Error::Io(_)) if !options.label.is_empty() => {
+                return Err(error.into());
+            }
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "checkpoint ignored");
                 Self::default()
             }
-        }
+        })
     }
 
     /// Compares the label with the one that the log is opened with, and stores that one, durably,

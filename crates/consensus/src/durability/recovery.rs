@@ -91,7 +91,7 @@ impl ConsensusLogBuilder {
         }
         // A quarantined record may have held a promise, so the log stays read-only for good.
         let read_only = log.was_repaired().map_err(Error::Log)?;
-        let mut metadata = Metadata::read(&log);
+        let mut metadata = Metadata::read(&log, &options)?;
         metadata.check_label(&log, &options)?;
         let root = if read_only { None } else { last_root(&log, metadata.root) };
         let start = match &root {

@@ -173,7 +173,7 @@ impl Inner {
         options.must_exist = false;
         let name = names::directory_of(&claim.key);
         let log = ConsensusLog::builder(name).options(options).open()?;
-        Ok(claim.opened(log))
+        claim.opened(log, || self.refuse_if_closed())
     }
 
     /// Closes idle logs until no more are open than the limit, or none is idle.

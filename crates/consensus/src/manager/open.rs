@@ -183,7 +183,14 @@ impl LogManagerBuilder {
         let (logs, closed) = (OpenLogs::new(), AtomicBool::new(false));
         let inner = Inner { disk, options, max_open, logs, registry, closed };
         for key in inner.registry.removing() {
-            inner.complete_removal(&key)?;
+            // If it fails, the next use of the key, or the next opening, tries again.
+            if let Err(error) = inner.complete_removal(&key) {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    key = %key.escape_ascii(),
+                    "failed to complete the removal of a log"
+                );
+            }
         }
         Ok(LogManager { inner: Arc::new(inner) })
     }
@@ -207,7 +214,11 @@ fn collect_labels(disk: &DirDisk, registry: &Registry) -> Result<()> {
     let names = disk.dir().list().map_err(esker_log::Error::Io)?;
     for name in names.iter().filter(|name| names::is_log(name)) {
         let options = ReadOptions::on(Arc::new(disk.clone()));
-        let metadata = esker_log::app_metadata(name, COMPONENT, options)?;
+        let metadata = match esker_log::app_metadata(name, COMPONENT, options) {
+            Err(error @ esker_log::Error::Io(_)) => return Err(error.into()),
+            // Its next use registers it again.
+            metadata => metadata.unwrap_or(None),
+        };
         match metadata.map(|bytes| Metadata::decode(&bytes).label) {
             Some(key) if names::directory_of(&key) == *name => registry.add(&key)?,
             // A crash interrupted the creation, or the removal, of a log.

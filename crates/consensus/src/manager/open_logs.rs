@@ -193,13 +193,24 @@ impl OpenLogs {
         all
     }
 
-    /// Forgets the logs that are open: each is closed when its last guard is dropped.
+    /// Forgets the logs that are open: each is closed when its last guard is dropped. Waits for
+    /// those that are being opened, closed or removed.
     pub(super) fn forget(&self) {
         for shard in &self.shards {
-            let mut shard = shard.0.lock();
-            let before = shard.len();
-            shard.retain(|_, place| matches!(place, Place::Busy(_)));
-            self.count.fetch_sub(before - shard.len(), SeqCst);
+            let mut busy = Vec::new();
+            {
+                let mut shard = shard.0.lock();
+                let before = shard.len();
+                shard.retain(|_, place| match place {
+                    Place::Open(_) => false,
+                    Place::Busy(other) => {
+                        busy.push(Arc::clone(other));
+                        true
+                    }
+                });
+                self.count.fetch_sub(before - shard.len(), SeqCst);
+            }
+            busy.iter().for_each(|busy| busy.wait());
         }
     }
 
@@ -220,13 +231,20 @@ impl OpenLogs {
 
 impl Claim<'_> {
     /// The log was opened: gives it to every caller that waits for the key.
-    pub(super) fn opened(self, log: ConsensusLog) -> LogGuard {
+    /// If `admits` refuses that under the lock, the log is closed when it is dropped.
+    pub(super) fn opened<E>(
+        self,
+        log: ConsensusLog,
+        admits: impl FnOnce() -> Result<(), E>,
+    ) -> Result<LogGuard, E> {
         let used = AtomicU64::new(self.logs.openings.fetch_add(1, Relaxed) + 1);
         let key = Arc::clone(&self.key);
         let open = Arc::new(OpenLog { key, log, used, initialising: Mutex::new(()) });
         let guard = LogGuard(Arc::clone(&open));
-        self.logs.shard(&self.key).insert(Arc::clone(&self.key), Place::Open(open));
-        guard
+        let mut shard = self.logs.shard(&self.key);
+        admits()?;
+        shard.insert(Arc::clone(&self.key), Place::Open(open));
+        Ok(guard)
     }
 }
 

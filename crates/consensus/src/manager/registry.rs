@@ -64,6 +64,8 @@ pub(super) struct State {
     records: u64,
     whole: bool,
     closed: bool,
+    /// A change may not have become durable. The log refuses every other one.
+    failed: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,10 +151,11 @@ impl Registry {
 
     /// Adds a key, durably.
     pub(super) fn add(&self, key: &[u8]) -> Result<()> {
-        if self.state.lock().keys.get(key) == Some(&Standing::Kept) {
-            return Ok(());
-        }
-        self.change(ADDED, key)
+        let is_durable = {
+            let state = self.state.lock();
+            state.keys.get(key) == Some(&Standing::Kept) && !state.failed
+        };
+        if is_durable { Ok(()) } else { self.change(ADDED, key) }
     }
 
     /// Announces that a key is removed.
@@ -169,7 +172,11 @@ impl Registry {
         let ticket = {
             let mut state = self.state.lock();
             state.refuse_if_closed()?;
-            self.compact_if_due(&mut state)?;
+            match self.compact_if_due(&mut state) {
+                // Later, when there is room: removals make some.
+                Err(Error::Log(error)) if error.is_no_space() => {}
+                compacted => compacted?,
+            }
             let record = record(kind, key);
             let ticket = match kind {
                 // Removals free space: they must succeed on a full disk.
@@ -180,12 +187,16 @@ impl Registry {
             state.replay(ticket.seq(), &record)?;
             ticket
         };
-        ticket.blocking_wait().map(drop).map_err(Error::Log)
+        ticket.blocking_wait().map(drop).map_err(|error| {
+            self.state.lock().failed = true;
+            Error::Log(error)
+        })
     }
 
-    /// Whether the removal of a key began and did not end.
+    /// Whether the removal of a key durably began and did not end.
     pub(super) fn is_removing(&self, key: &[u8]) -> bool {
-        self.state.lock().keys.get(key) == Some(&Standing::Removing)
+        let state = self.state.lock();
+        state.keys.get(key) == Some(&Standing::Removing) && !state.failed
     }
 
     /// The keys whose removal began.

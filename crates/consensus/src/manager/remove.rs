@@ -16,8 +16,9 @@ impl LogManager {
     /// After a crash the log is there as before, or the next opening completes the removal.
     ///
     /// # Errors
-    /// [`Error::InUse`] while there are references to it; [`Error::Log`] when its files cannot be
-    /// removed: call it again; [`Error::Closed`].
+    /// [`Error::InUse`] while there are references to it; [`Error::ReadOnly`] for a log of which
+    /// corrupt records were quarantined: remove its directory by hand; [`Error::Log`] when its
+    /// files cannot be removed: call it again; [`Error::Closed`].
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         loop {
@@ -27,9 +28,15 @@ impl LogManager {
                 Found::Busy(busy) => busy.wait(),
                 // No caller opens it meanwhile.
                 Found::Claimed(claim) => {
+                    if self.inner.registry.is_removing(key) {
+                        // It failed before.
+                        self.inner.complete_removal(&claim.key)?;
+                        return Ok(true);
+                    }
                     if !self.inner.registry.has(key)? {
                         return Ok(false);
                     }
+                    self.inner.refuse_repaired(key)?;
                     self.inner.registry.begin_removal(key)?;
                     self.inner.complete_removal(&claim.key)?;
                     return Ok(true);
@@ -40,6 +47,16 @@ impl LogManager {
 }
 
 impl Inner {
+    /// Refuses to remove what `repair` quarantined.
+    fn refuse_repaired(&self, key: &[u8]) -> Result<()> {
+        let name = names::directory_of(key);
+        let names = self.disk.dir().open_dir(&name).and_then(|dir| dir.list());
+        match names {
+            Ok(names) if names.iter().any(|name| name == "quarantine") => Err(Error::ReadOnly),
+            _ => Ok(()),
+        }
+    }
+
     /// Removes the files of a log whose removal was announced.
     pub(super) fn complete_removal(&self, key: &[u8]) -> Result<()> {
         let name = names::directory_of(key);

@@ -9,12 +9,14 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::base::slot::Slot;
 use crate::outcome::{Error, Result};
-use crate::snapshots::stored::SnapshotInfo;
+use crate::snapshots::stored::{self, SnapshotInfo};
 use crate::snapshots::wire::{Progress, read_whole};
 use crate::state::inner::ConsensusLog;
 
 /// Chunks that were received and not written yet.
 const QUEUED: usize = 1;
+/// Floor and frontier are below this slot.
+const SLOT_MAX: u64 = u64::MAX - 1;
 const STOPPED: Error = Error::Log(esker_log::Error::Stopped);
 const ENDED: &str = "the sender ended the stream before the last chunk";
 
@@ -38,7 +40,8 @@ impl ConsensusLog {
     /// Durable when it returns, and before the sender gets its confirmation.
     ///
     /// # Cancel safety
-    /// Dropping the future ends the transfer. What was received is kept for the next one.
+    /// Dropping the future ends the transfer. What was received is kept for the next one, which may
+    /// be refused as [`Busy`](esker_log::Error::Busy) for a moment, while the thread ends.
     ///
     /// # Errors
     /// [`Error::Stream`] when the stream failed, [`Error::Transfer`] when the sender stopped or
@@ -92,7 +95,12 @@ impl ConsensusLog {
         progress.write(stream).await?;
         for number in progress.next..progress.chunks {
             let mut chunk = vec![0; if number + 1 < progress.chunks { full } else { last }];
-            read_whole(stream, &mut chunk, ENDED).await?;
+            if let Err(error) = read_whole(stream, &mut chunk, ENDED).await {
+                drop(chunks);
+                // What it has is kept, and the next transfer does not find it at work.
+                drop(done.recv().await);
+                return Err(error);
+            }
             if chunks.send(chunk).await.is_err() {
                 // The thread has ended, and says why.
                 break;
@@ -100,9 +108,15 @@ impl ConsensusLog {
         }
         drop(chunks);
         done.recv().await.unwrap_or(Err(STOPPED))?;
+        let info = self.snapshots().info(slot)?;
         Progress { next: progress.chunks, ..progress }.write(stream).await?;
-        self.snapshots().info(slot)
+        Ok(info)
     }
+}
+
+/// Whether a header is that of a consensus log's snapshot, at a slot that a log can have.
+fn admits(slot: u64, note: &[u8]) -> bool {
+    slot < SLOT_MAX && stored::parse_note(Slot(slot), note).is_some()
 }
 
 /// Writes the chunks of a snapshot, and publishes it. Says how far it is before the first of them.
@@ -112,7 +126,7 @@ fn write(
     mut chunks: Receiver<Vec<u8>>,
     report: &Sender<Result<(Slot, Done)>>,
 ) -> Result<(Slot, Done)> {
-    let mut incoming = log.receive_snapshot(header).map_err(refused)?;
+    let mut incoming = log.receive_snapshot(header, admits).map_err(refused)?;
     let slot = Slot(incoming.at());
     let progress = Progress { next: incoming.next(), chunks: incoming.chunks() };
     let lengths = [0, progress.chunks.saturating_sub(1)].map(|chunk| incoming.len_of(chunk));

@@ -22,6 +22,13 @@ pub(super) fn note_of(slot: Slot, note: &[u8]) -> Vec<u8> {
     [&entries(slot).to_le_bytes(), note].concat()
 }
 
+/// The number of entries, and the application's note; `None` for that of another file.
+pub(super) fn parse_note(slot: Slot, note: &[u8]) -> Option<(u64, &[u8])> {
+    let (count, note) = note.split_first_chunk::<HEAD>()?;
+    let count = u64::from_le_bytes(*count);
+    (count == entries(slot) && note.len() <= SNAPSHOT_NOTE_LIMIT).then_some((count, note))
+}
+
 /// The entries of the log that a snapshot at this slot has the effect of.
 fn entries(slot: Slot) -> u64 {
     slot.0.saturating_add(1)
@@ -212,13 +219,10 @@ impl Snapshots {
             Source::ReadOnly(log) => log.snapshot_reader(slot.0),
         };
         let Some(reader) = opened.map_err(|cause| unusable(slot, cause))? else { return Ok(None) };
-        let note = reader.note();
-        let count = note.first_chunk().map(|count| u64::from_le_bytes(*count));
-        let Some(entries) = count.filter(|count| *count == entries(slot)) else {
+        let Some((entries, note)) = parse_note(slot, reader.note()) else {
             return Err(unusable(slot, reader.invalid("its number of entries is not its slot's")));
         };
-        let (len, file_size) = (reader.len(), reader.file_size());
-        let note = note.get(HEAD..).unwrap_or_default().to_vec();
+        let (len, file_size, note) = (reader.len(), reader.file_size(), note.to_vec());
         Ok(Some((SnapshotInfo { slot, entries, len, file_size, note }, reader)))
     }
 }

@@ -288,7 +288,7 @@ impl Log {
         }
     }
 
-    pub(super) fn refuse_if_closed(&self) -> Result<()> {
+    pub(crate) fn refuse_if_closed(&self) -> Result<()> {
         self.read.refuse_if_closed()
     }
 }

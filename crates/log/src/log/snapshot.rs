@@ -19,7 +19,7 @@ use crate::store::snapshot_files::{self, SNAPSHOT_NOTE_MAX};
 const QUEUED: usize = 2;
 
 /// Writes a snapshot, from [`Log::snapshot_writer`], as an [`io::Write`]. A thread of its own
-/// writes what exceeds 2 MiB, so that the caller continues meanwhile. Takes at most 8 MiB of
+/// writes what exceeds 2 MiB, so that the caller continues meanwhile. Takes at most 10 MiB of
 /// memory.
 ///
 /// Dropping the writer before [`SnapshotWriter::publish`] changes nothing.
@@ -308,8 +308,10 @@ impl IncomingSnapshot {
     ///
     /// # Errors
     /// [`Error::Corrupted`] when these bytes are not that chunk: nothing was written.
-    /// [`Error::NoSpace`], [`Error::Io`].
+    /// [`Error::NoSpace`]; [`Error::Io`], after which the transfer begins at its start;
+    /// [`Error::Closed`].
     pub fn write(&mut self, sealed: &[u8]) -> Result<()> {
+        self.log.refuse_if_closed()?;
         let outcome = self.file.write(sealed);
         outcome.map_err(|error| self.log.of_chunks(error, sealed.len() as u64))
     }
@@ -360,13 +362,14 @@ impl Log {
         Ok(SnapshotWriter { at, len: 0, chunk, output, log: self.clone() })
     }
 
-    /// Returns the numbers of all snapshots, in ascending order. Reads no file. Their names are
-    /// durable: publishing syncs the directory, and so does opening a log, for names that a process
-    /// left when it died.
+    /// Returns the numbers of all snapshots, in ascending order. Reads no file. Waits while one of
+    /// them is being published: their names are durable, unless publishing failed and poisoned the
+    /// log. An opening syncs the names that a process left when it died.
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Closed`].
     pub fn snapshots(&self) -> Result<Vec<u64>> {
+        let _not_publishing = self.write.segment_set_lock.lock();
         self.refuse_if_closed()?;
         snapshot_files::list(&*self.write.dir)
     }
@@ -386,27 +389,42 @@ impl Log {
     /// Durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Io`], [`Error::Closed`].
+    /// [`Error::Io`], [`Error::Closed`]; [`Error::Poisoned`] after a failure: the name of a newer
+    /// snapshot may not be durable.
     pub fn remove_snapshot(&self, at: u64) -> Result<()> {
         let _not_closing = self.write.segment_set_lock.lock();
         self.refuse_if_closed()?;
+        if let Some(terminal) = self.write.lock().core.failure() {
+            return Err(terminal.refusal());
+        }
         chunked_file::discard(&*self.write.dir, &paths::snapshot(at))
     }
 
-    /// Continues to receive the snapshot whose header another node sent, or begins to. What was
-    /// received of another snapshot before is dropped.
+    /// Continues to receive the snapshot whose header another node sent, or begins to, if `admits`
+    /// accepts its number and its note. What was received of another snapshot before is dropped.
     ///
     /// # Errors
-    /// [`Error::Corrupted`] if the header is not valid; [`Error::Busy`] while another one is being
-    /// received; [`Error::NoSpace`], [`Error::Io`], [`Error::Closed`].
-    pub fn receive_snapshot(&self, header: &[u8]) -> Result<IncomingSnapshot> {
+    /// [`Error::Corrupted`] if the header is not valid or not admitted; [`Error::Busy`] while
+    /// another one is being received; [`Error::NoSpace`], [`Error::Io`], [`Error::Closed`].
+    pub fn receive_snapshot(
+        &self,
+        header: &[u8],
+        admits: impl FnOnce(u64, &[u8]) -> bool,
+    ) -> Result<IncomingSnapshot> {
         self.refuse_if_closed()?;
         if self.write.receiving.swap(true, SeqCst) {
             return Err(Error::Busy { what: "another snapshot is being received" });
         }
         let receiving = Receiving(Arc::clone(&self.write.receiving));
-        let file = IncomingFile::begin(Arc::clone(&self.write.dir), self.write.mode.direct, header);
-        let file = file.map_err(|error| self.of_chunks(error, STEP))?;
+        let dir = Arc::clone(&self.write.dir);
+        let found = IncomingFile::find(dir, self.write.mode.direct, header, admits);
+        let begun = found.and_then(|found| {
+            // After a close the directory may have another writer.
+            let _not_closing = self.write.segment_set_lock.lock();
+            self.refuse_if_closed()?;
+            found.begin(header)
+        });
+        let file = begun.map_err(|error| self.of_chunks(error, STEP))?;
         Ok(IncomingSnapshot { file, log: self.clone(), _receiving: receiving })
     }
 

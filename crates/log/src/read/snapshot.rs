@@ -6,7 +6,7 @@ use esker_disk::Dir;
 
 use crate::base::error::{Error, Result};
 use crate::format::BLOCK;
-use crate::store::chunked_file::{Buffer, CHUNK_HEADER, Reader};
+use crate::store::chunked_file::{Buffer, CHUNK_HEADER, CONTENT_MAX, Reader};
 use crate::store::snapshot_files::{self, SnapshotHeader};
 
 /// Reads a snapshot, from [`Log::snapshot_reader`](crate::Log::snapshot_reader), as an
@@ -18,8 +18,10 @@ pub struct SnapshotReader {
     reader: Reader,
     header: SnapshotHeader,
     buffer: Buffer,
-    /// The chunk whose content the buffer holds, and the bytes of it that were returned.
-    current: Option<(u32, usize)>,
+    /// The chunk whose content the buffer holds.
+    loaded: Option<u32>,
+    /// The bytes of the content that were returned.
+    returned: u64,
 }
 
 impl SnapshotReader {
@@ -28,7 +30,7 @@ impl SnapshotReader {
         let opened = snapshot_files::open(dir, at)?;
         Ok(opened.map(|(reader, header)| {
             let buffer = Buffer::new();
-            Self { reader, header, buffer, current: None }
+            Self { reader, header, buffer, loaded: None, returned: 0 }
         }))
     }
 
@@ -62,14 +64,8 @@ impl SnapshotReader {
     /// # Errors
     /// [`Error::Corrupted`], [`Error::Io`].
     pub fn verify(&mut self) -> Result<()> {
-        for number in 0..self.chunks() {
-            self.load(number)?;
-        }
-        // The only chunk of a small one is in memory now.
-        if self.chunks() != 1 {
-            self.current = None;
-        }
-        Ok(())
+        self.returned = 0;
+        (0..self.chunks()).try_for_each(|number| self.load(number))
     }
 
     /// Returns the error for a note that is not valid.
@@ -78,7 +74,7 @@ impl SnapshotReader {
     }
 
     fn load(&mut self, number: u32) -> Result<()> {
-        self.current = None;
+        self.loaded = None;
         let (expected, invalid) = (self.header.len_of(number), self.reader.invalid_at(number));
         let (sealed, rest) = self.reader.sealed_chunk(number, &mut self.buffer)?;
         if sealed.len() != CHUNK_HEADER + expected {
@@ -87,7 +83,7 @@ impl SnapshotReader {
         if number + 1 == self.header.header.chunks && rest.iter().any(|byte| *byte != 0) {
             return Err(invalid("zeros have to follow the last chunk"));
         }
-        self.current = Some((number, 0));
+        self.loaded = Some(number);
         Ok(())
     }
 
@@ -113,28 +109,25 @@ impl SnapshotReader {
     pub fn sealed_chunk(&mut self, number: u32) -> Result<&[u8]> {
         self.load(number)?;
         let end = CHUNK_HEADER + self.header.len_of(number);
-        // Nothing of it was returned to a reader.
-        self.current = None;
         Ok(self.buffer.bytes(0..end))
     }
 }
 
 impl io::Read for SnapshotReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let (number, done) = match self.current {
-            Some((number, done)) if done == self.header.len_of(number) => (number + 1, 0),
-            current => current.unwrap_or((0, 0)),
-        };
-        if out.is_empty() || number >= self.chunks() {
+        if out.is_empty() || self.returned >= self.len() {
             return Ok(0);
         }
-        if self.current.is_none_or(|(loaded, _)| loaded != number) {
+        let number = (self.returned / CONTENT_MAX as u64) as u32;
+        let done = (self.returned % CONTENT_MAX as u64) as usize;
+        if self.loaded != Some(number) {
+            // After an error the next call reads the same chunk again.
             self.load(number).map_err(into_io)?;
         }
         let part = out.len().min(self.header.len_of(number) - done);
         let start = CHUNK_HEADER + done;
         out[..part].copy_from_slice(self.buffer.bytes(start..start + part));
-        self.current = Some((number, done + part));
+        self.returned += part as u64;
         Ok(part)
     }
 }
@@ -142,6 +135,8 @@ impl io::Read for SnapshotReader {
 /// As the error of a stream; [`io::Error::downcast`] returns the original.
 pub(crate) fn into_io(error: Error) -> io::Error {
     let kind = match &error {
+        // A caller would take it for a call to repeat.
+        Error::Io(cause) if cause.kind() == io::ErrorKind::Interrupted => io::ErrorKind::Other,
         Error::Io(cause) => cause.kind(),
         Error::Corrupted(_) => io::ErrorKind::InvalidData,
         Error::NoSpace { .. } => io::ErrorKind::StorageFull,

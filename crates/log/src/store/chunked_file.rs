@@ -269,7 +269,8 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        *SPARE.lock() = self.0.take();
+        let older = std::mem::replace(&mut *SPARE.lock(), self.0.take());
+        drop(older);
     }
 }
 

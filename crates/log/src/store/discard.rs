@@ -41,7 +41,10 @@ pub fn discard(dir: impl AsRef<Path>, component: Component, disk: &dyn Disk) -> 
 /// Refuses the log of another component.
 fn refuse_another(dir: &dyn Dir, component: Component) -> Result<()> {
     let found = app_metadata::read(dir)?.map(|(found, _)| found);
-    let begun = found.is_some() || paths::is_a_log(&dir.list()?);
+    let mut names = dir.list()?;
+    // It stays when everything else is removed.
+    names.retain(|name| name != paths::QUARANTINE);
+    let begun = found.is_some() || paths::is_a_log(&names);
     if begun && found != Some(component) {
         let expected = Some(component);
         return Err(Error::WrongComponent { dir: dir.path().into(), found, expected });

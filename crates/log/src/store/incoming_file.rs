@@ -25,6 +25,16 @@ use crate::store::snapshot_files::SnapshotHeader;
 /// So many bytes are reserved at a time.
 pub(crate) const STEP: u64 = 64 << 20;
 
+/// What is there of a snapshot, before anything is changed.
+#[derive(Debug)]
+pub(crate) struct Found {
+    dir: Arc<dyn Dir>,
+    direct: bool,
+    header: SnapshotHeader,
+    /// The file, its name, and the chunks in it.
+    file: Option<(Arc<dyn File>, String, u32)>,
+}
+
 #[derive(Debug)]
 pub(crate) struct IncomingFile {
     dir: Arc<dyn Dir>,
@@ -33,53 +43,74 @@ pub(crate) struct IncomingFile {
     pub(crate) header: SnapshotHeader,
     /// Chunks that are there.
     next: u32,
-    /// The name that the file has.
+    /// The name that the file has. It is the final one if it was published before.
     name: String,
     /// Bytes that are reserved.
     reserved: u64,
     block: AlignedBuf,
 }
 
-impl IncomingFile {
-    /// Continues the snapshot that this header describes, or begins it. If it was published, and
-    /// the sender did not learn that, nothing is to be sent.
-    pub(crate) fn begin(dir: Arc<dyn Dir>, direct: bool, header: &[u8]) -> Result<Self> {
-        let path = dir.path_of(INCOMING);
-        let invalid = |what: &str| crate::base::error::corruption_at(&path, 0, 0, what);
-        let decoded = Header::decode(Kind::Snapshot, header)
-            .and_then(SnapshotHeader::new)
-            .map_err(invalid)?;
-        let chunks = decoded.header.chunks;
-        let published = paths::snapshot(decoded.at);
-        let is_there = chunks_in(&*dir, &published, direct, &decoded.header)?;
-        if let Some((file, _)) = is_there.filter(|(_, found)| *found == chunks) {
-            let (block, name) = (AlignedBuf::new(0), published);
-            return Ok(Self {
-                dir,
-                direct,
-                file,
-                header: decoded,
-                name,
-                next: chunks,
-                reserved: 0,
-                block,
-            });
-        }
-        let (file, next) = match chunks_in(&*dir, INCOMING, direct, &decoded.header)? {
+impl Found {
+    /// Continues the transfer, or begins it.
+    pub(crate) fn begin(self, header: &[u8]) -> Result<IncomingFile> {
+        let Found { dir, direct, header: decoded, file } = self;
+        let (file, name, next) = match file {
             Some(found) => found,
             None => {
                 remove(&*dir, INCOMING)?;
-                (dir.open(INCOMING, Open::create_new().direct(direct))?, 0)
+                (dir.open(INCOMING, Open::create_new().direct(direct))?, INCOMING.into(), 0)
             }
         };
-        let block = AlignedBuf::new(CHUNK);
-        let name = INCOMING.into();
+        let block = AlignedBuf::lazy(CHUNK);
         let mut incoming =
-            Self { dir, direct, file, header: decoded, name, next, reserved: 0, block };
-        incoming.reserve(place(0))?;
-        incoming.block[..BLOCK as usize].copy_from_slice(header);
-        write_all_at(&*incoming.file, &incoming.block[..BLOCK as usize], 0)?;
+            IncomingFile { dir, direct, file, header: decoded, next, name, reserved: 0, block };
+        if next == 0 && incoming.name == INCOMING {
+            let written = incoming.write_at(0, header);
+            incoming.unless_failed(written)?;
+        }
         Ok(incoming)
+    }
+}
+
+impl IncomingFile {
+    /// Looks for the snapshot that this header describes: published, if the sender did not learn
+    /// that, or partly received.
+    pub(crate) fn find(
+        dir: Arc<dyn Dir>,
+        direct: bool,
+        header: &[u8],
+        admits: impl FnOnce(u64, &[u8]) -> bool,
+    ) -> Result<Found> {
+        let path = dir.path_of(INCOMING);
+        let header = Header::decode(Kind::Snapshot, header)
+            .and_then(SnapshotHeader::new)
+            .and_then(|header| match admits(header.at, header.note()) {
+                true => Ok(header),
+                false => Err("it is no snapshot of this application"),
+            })
+            .map_err(|what| crate::base::error::corruption_at(&path, 0, 0, what))?;
+        let published = paths::snapshot(header.at);
+        let whole = chunks_in(&*dir, &published, direct, &header.header)?
+            .filter(|(_, chunks)| *chunks == header.header.chunks)
+            .map(|(file, chunks)| (file, published, chunks));
+        let file = match whole {
+            Some(whole) => Some(whole),
+            None => chunks_in(&*dir, INCOMING, direct, &header.header)?
+                .map(|(file, chunks)| (file, INCOMING.into(), chunks)),
+        };
+        Ok(Found { dir, direct, header, file })
+    }
+
+    /// After a failed write or sync, what can be read may be in the page cache only: nothing of the
+    /// file is used again.
+    fn unless_failed(&self, outcome: Result<()>) -> Result<()> {
+        if matches!(&outcome, Err(Error::Io(cause)) if !cause.is_no_space())
+            && self.name == INCOMING
+            && let Err(error) = remove(&*self.dir, INCOMING)
+        {
+            tracing::warn!(%error, "failed to remove a snapshot that was partly received");
+        }
+        outcome
     }
 
     /// The number of the chunk that comes next.
@@ -96,13 +127,19 @@ impl IncomingFile {
         if content.len() != expected || sealed.len() != CHUNK_HEADER + expected || expected == 0 {
             return Err(corrupt(&*self.file, offset, "a chunk does not have its length"));
         }
-        let padded = sealed.len().next_multiple_of(BLOCK as usize);
-        self.reserve(offset + padded as u64)?;
-        self.block[..sealed.len()].copy_from_slice(sealed);
-        self.block[sealed.len()..padded].fill(0);
-        write_all_at(&*self.file, &self.block[..padded], offset)?;
+        let written = self.write_at(offset, sealed);
+        self.unless_failed(written)?;
         self.next += 1;
         Ok(())
+    }
+
+    /// Writes bytes, in whole blocks.
+    fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let padded = bytes.len().next_multiple_of(BLOCK as usize);
+        self.reserve(offset + padded as u64)?;
+        self.block[..bytes.len()].copy_from_slice(bytes);
+        self.block[bytes.len()..padded].fill(0);
+        Ok(write_all_at(&*self.file, &self.block[..padded], offset)?)
     }
 
     fn reserve(&mut self, end: u64) -> Result<()> {
@@ -119,8 +156,8 @@ impl IncomingFile {
         if self.next < self.header.header.chunks {
             return Err(corrupt(&*self.file, place(self.next), "the rest was not received"));
         }
-        self.file.set_len(self.header.bytes())?;
-        self.file.sync_data()?;
+        let synced = self.file.set_len(self.header.bytes()).and_then(|()| self.file.sync_data());
+        self.unless_failed(synced.map_err(Error::Io))?;
         match chunks_in(&*self.dir, &self.name, self.direct, &self.header.header)? {
             Some((_, chunks)) if chunks == self.header.header.chunks => Ok(()),
             _ => Err(corrupt(&*self.file, 0, "it does not read back as it was written")),
@@ -129,7 +166,10 @@ impl IncomingFile {
 
     /// Gives the sealed file its name, durably.
     pub(crate) fn publish(self) -> Result<()> {
-        sealed_file::publish(&*self.dir, &self.name, &paths::snapshot(self.header.at))
+        if self.name != INCOMING {
+            return Ok(self.dir.sync()?);
+        }
+        sealed_file::publish(&*self.dir, INCOMING, &paths::snapshot(self.header.at))
     }
 }
 

@@ -62,6 +62,11 @@ fn a_flipped_bit_in_a_later_chunk_is_reported_before_its_bytes_are_returned() {
     let Ok(Error::Corrupted(corruption)) = error.downcast() else { panic!("it names the place") };
     assert_eq!(corruption.offset, second);
     assert_eq!(got, content(5, 3 * CHUNK)[..CHUNK]);
+    // The next call does not begin again elsewhere.
+    assert!(reader.read(&mut [0; 10]).is_err());
+    disk.flip_bit(&file(5), (second + 32 + 777) * 8).unwrap();
+    reader.read_to_end(&mut got).unwrap();
+    assert!(got == content(5, 3 * CHUNK));
 }
 
 #[test]

@@ -168,9 +168,12 @@ fn read_old(log: &Log) -> Vec<u8> {
 #[test]
 fn a_name_that_is_not_durable_poisons_the_log() {
     let (log, disk, _engine) = log();
+    write(&log, 4, b"older").unwrap();
     disk.inject(Fault::on(Op::SyncDir, Effect::Io).nth(1));
     assert!(matches!(write(&log, 5, b"state"), Err(Error::Io(_))));
     assert!(matches!(log.append("x"), Err(Error::Poisoned(_))));
+    assert!(matches!(log.remove_snapshot(4), Err(Error::Poisoned(_))));
+    assert_eq!(read(&log, 4).unwrap(), Some(b"older".to_vec()));
 }
 
 /// Its lock is released, so another process may be using the directory.

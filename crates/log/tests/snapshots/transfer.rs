@@ -13,7 +13,7 @@ use crate::{CHUNK, content, read, write};
 /// Sends at most so many chunks, and publishes if these were the last. Returns how many were sent.
 pub fn send(from: &Log, at: u64, to: &Log, most: u32) -> Result<u32> {
     let mut reader = from.snapshot_reader(at)?.unwrap();
-    let mut incoming = to.receive_snapshot(&reader.sealed_header())?;
+    let mut incoming = to.receive_snapshot(&reader.sealed_header(), |_, _| true)?;
     let mut sent = 0;
     while incoming.next() < incoming.chunks() {
         if sent == most {
@@ -122,11 +122,16 @@ fn bytes_that_are_not_the_next_chunk_are_refused() {
     for byte in [0, 9, 13, 20, 40, 49, 60, 4095] {
         let mut header = header.clone();
         header[byte] ^= 1;
-        assert!(matches!(b.receive_snapshot(&header), Err(Error::Corrupted(_))), "byte {byte}");
+        assert!(
+            matches!(b.receive_snapshot(&header, |_, _| true), Err(Error::Corrupted(_))),
+            "byte {byte}"
+        );
     }
-    assert!(matches!(b.receive_snapshot(&header[..4000]), Err(Error::Corrupted(_))));
-    let mut incoming = b.receive_snapshot(&header).unwrap();
-    let busy = b.receive_snapshot(&header);
+    assert!(matches!(b.receive_snapshot(&header[..4000], |_, _| true), Err(Error::Corrupted(_))));
+    let refused = b.receive_snapshot(&header, |at, note| at != 5 || note != 5u64.to_be_bytes());
+    assert!(matches!(refused, Err(Error::Corrupted(_))), "it is not admitted");
+    let mut incoming = b.receive_snapshot(&header, |_, _| true).unwrap();
+    let busy = b.receive_snapshot(&header, |_, _| true);
     assert!(matches!(busy, Err(Error::Busy { .. })), "{busy:?}");
     let chunk = reader.sealed_chunk(0).unwrap().to_vec();
     let mut flipped = chunk.clone();
@@ -145,4 +150,21 @@ fn bytes_that_are_not_the_next_chunk_are_refused() {
     assert!(matches!(incoming.publish(), Err(Error::Corrupted(_))), "a chunk is missing");
     assert_eq!(b.snapshots().unwrap(), []);
     assert_eq!(send(&a, 5, &b, u32::MAX).unwrap(), 1);
+}
+
+/// What reads back after a failed sync may be in the page cache only.
+#[test]
+fn nothing_is_used_again_after_a_failed_sync() {
+    for (op, nth) in [(Op::Sync, 1), (Op::Write, 3)] {
+        let (a, b, disk) = two();
+        let state = content(5, 2 * CHUNK + 10);
+        write(&a, 5, &state).unwrap();
+        disk.inject(Fault::on(op, Effect::Io).path("incoming").nth(nth));
+        let failed = send(&a, 5, &b, u32::MAX);
+        assert!(matches!(failed, Err(Error::Io(_))), "{failed:?}");
+        assert_eq!(b.snapshots().unwrap(), []);
+        disk.clear_faults();
+        assert_eq!(send(&a, 5, &b, u32::MAX).unwrap(), 3, "it begins at its start");
+        assert!(read(&b, 5).unwrap().unwrap() == state);
+    }
 }
