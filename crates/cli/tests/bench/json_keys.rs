@@ -166,7 +166,8 @@ fn consensus() {
         .iter()
         .chain(&works)
         .chain(&["scan-1000", "durable-accept-commit", "durable-accept-commit"])
-        .chain(&["batch-commit-100", "recover", "recover"])
+        .chain(&["batch-commit-100", "snapshot-create-1mib", "snapshot-read-1mib"])
+        .chain(&["manager-get", "manager-get", "manager-get", "many-logs", "recover", "recover"])
         .map(|work| format!("consensus/{work}"))
         .collect();
     assert_eq!(names, expected);
@@ -179,9 +180,13 @@ fn consensus() {
     assert_eq!((threads[0], threads[4], threads[10]), (&1.into(), &2.into(), &32.into()));
     let batch = &figures[11]["params"];
     assert_eq!(batch["syncs"], batch["batches"], "one sync a batch");
-    let after: Vec<_> = figures[12..].iter().map(|figure| &figure["params"]["after"]).collect();
+    let after: Vec<_> = figures[18..].iter().map(|figure| &figure["params"]["after"]).collect();
     assert_eq!(after, ["close", "kill"]);
-    for figure in &figures[12..] {
+    let keys: Vec<_> = figures[14..17].iter().map(|figure| &figure["params"]["keys"]).collect();
+    assert_eq!(keys, ["different", "different", "same"]);
+    let many = &figures[17]["params"];
+    assert_eq!((&many["logs"], &many["placement"]), (&1000.into(), &"separate".into()));
+    for figure in &figures[18..] {
         assert_eq!((&figure["params"]["entries"], &figure["ops"]), (&3000.into(), &9000.into()));
     }
     for params in figures.iter().map(|figure| &figure["params"]) {

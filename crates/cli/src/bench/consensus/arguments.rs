@@ -65,9 +65,9 @@ pub struct ConsensusBenchArguments {
     /// Print one JSON object per figure, and nothing else, on standard output
     #[arg(long)]
     pub json: bool,
-    /// This is the process that another one started for the many logs
+    /// This is the process that another one started for the many logs, to work in this directory
     #[arg(long, hide = true)]
-    pub in_child: bool,
+    pub in_child: Option<PathBuf>,
     #[command(flatten)]
     pub writing: WritingArguments,
 }

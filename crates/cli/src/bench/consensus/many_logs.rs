@@ -30,12 +30,12 @@ fn key(log: u64) -> [u8; 16] {
     key
 }
 
-/// Runs `many-logs` in a process of its own, so that its memory is its own.
-pub fn in_child() -> Outcome {
+/// Runs `many-logs` in a process of its own, so that its memory is its own, and in this directory.
+pub fn in_child(dir: &Path) -> Outcome {
     let failed = |error| Failure::of_io("run a process for the many logs", &error);
     let exe = std::env::current_exe().map_err(failed)?;
     let mut child = Command::new(exe);
-    child.args(std::env::args_os().skip(1)).arg("--in-child");
+    child.args(std::env::args_os().skip(1)).arg("--in-child").arg(dir);
     match child.status().map_err(failed)?.code() {
         Some(0) => Ok(()),
         _ => Err(Failure::failed("the process for the many logs failed".to_owned())),
@@ -77,7 +77,7 @@ impl Bench<'_> {
         let (bench, ops) = ("consensus/manager-get", each * threads as u64);
         let outcome = (time, latencies, used);
         let mut measured = self.measured(bench, (&options, &stats), threads, ops, outcome);
-        measured.bytes = 0;
+        measured.bytes = ops * key(0).len() as u64;
         measured.params.insert("size".into(), json!(key(0).len()));
         measured.params.insert("logs".into(), json!(OPEN));
         measured.params.insert("keys".into(), json!(if same { "same" } else { "different" }));
@@ -104,7 +104,7 @@ impl Bench<'_> {
             Ok(begin.elapsed())
         };
         round(0).map_err(failed)?;
-        let (max_rounds, max_time) = self.limits(1);
+        let (max_rounds, max_time) = self.limits(LOGS);
         let (mut latencies, mut time, mut rounds) = (Latencies::new(), Duration::ZERO, 0u64);
         let (begin, snapshot) = (Instant::now(), Snapshot::now());
         resources::reset_peak();

@@ -23,11 +23,12 @@ use crate::exit::Outcome;
 
 /// Runs the requested works, compares, prints.
 pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
-    let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
+    let dir = arguments.in_child.as_ref().or(arguments.dir.as_ref());
+    let workdir = Workdir::make(dir.map(|dir| &**dir), arguments.keep)?;
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
     let mut bench = Bench { arguments, dir: workdir.log(), floor };
-    if arguments.in_child {
+    if arguments.in_child.is_some() {
         let measured = bench.many_logs()?;
         bench.floor.sample()?;
         return bench.print(measured);
@@ -79,7 +80,7 @@ pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
         }
     }
     if wants("many-logs") {
-        many_logs::in_child()?;
+        many_logs::in_child(&bench.dir.join("many-logs-process"))?;
     }
     if wants("recover") {
         recover::run(arguments, &workdir, &mut bench.floor)?;

@@ -14,6 +14,8 @@ use crate::exit::{Failure, Outcome};
 
 /// After so many snapshots the older ones are removed.
 const KEPT: u64 = 16;
+/// One snapshot counts as so many operations of `--count`.
+const EACH: u64 = 10;
 /// The state in a snapshot.
 const STATE: usize = 1 << 20;
 
@@ -31,7 +33,7 @@ impl Bench<'_> {
             .map_err(failed)?;
         let mut state: Vec<u8> = (0..STATE).map(|at| (at / 255 + at * 7) as u8).collect();
         log.create_snapshot(Slot(0), &*state).map_err(failed)?;
-        let (max_rounds, max_time) = self.limits(1);
+        let (max_rounds, max_time) = self.limits(EACH);
         let (mut latencies, mut time, mut rounds) = (Latencies::new(), Duration::ZERO, 0u64);
         let (begin, snapshot) = (Instant::now(), Snapshot::now());
         let mut read = Vec::with_capacity(STATE);
