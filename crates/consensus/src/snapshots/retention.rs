@@ -43,7 +43,8 @@ impl ConsensusLog {
 
     /// Removes the oldest snapshots, durably, so that the newest `count` that are whole are kept;
     /// reads these to find out. Those that are not whole count for nothing: one that is newer
-    /// stays, for its reader to be told. Returns the slots of those that were removed. Blocks.
+    /// stays, so that its readers get its error. Returns the slots of those that were removed.
+    /// Blocks.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for a count of 0; [`Error::Log`], after which some of them may be

@@ -131,7 +131,7 @@ pub enum Error {
     Full,
     /// This handle does one such operation at a time. Nothing was changed.
     Busy {
-        /// The operation that is going on.
+        /// The operation that is in progress.
         what: &'static str,
     },
     /// The deadline passed. A record that was accepted may still become durable.

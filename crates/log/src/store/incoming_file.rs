@@ -6,7 +6,8 @@
 //! covers. Nothing is synced before all are there. So a crash leaves any subset of the blocks. The
 //! next transfer continues after the longest run of chunks that are read back whole; their
 //! checksums cover the salt of this snapshot. When every chunk is there, the file is cut to its
-//! size, synced, and read back once more; then it is renamed, and the directory is synced.
+//! size, synced, and read back once more; then it is renamed, and the directory is synced. After a
+//! failed write or sync the file is removed, because what reads back may not be on the medium.
 
 use std::io::ErrorKind;
 use std::sync::Arc;

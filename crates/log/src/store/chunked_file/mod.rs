@@ -33,201 +33,25 @@
 //! 3840  checksum of each   u32
 //! ```
 
-use std::io::{ErrorKind, Read};
-use std::ops::{Deref, DerefMut};
+mod chunk;
+mod format;
+
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
 use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at, write_all_at};
-use parking_lot::Mutex;
 
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::Seq;
-use crate::format::{BLOCK, LogId, VERSION, crc};
+use crate::format::BLOCK;
+pub(crate) use crate::store::chunked_file::chunk::{Buffer, Chunk};
+pub(crate) use crate::store::chunked_file::format::{
+    CHUNK, CHUNK_HEADER, CONTENT_MAX, Header, Kind, NOTE_MAX, SAMPLES, Salt, Samples, check_chunk,
+    decode_any, place, u64_at,
+};
 use crate::store::directory;
 use crate::store::sealed_file;
-
-/// What a file is: the magic number of its header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
-    Checkpoint,
-    Snapshot,
-}
-
-impl Kind {
-    const fn magic(self) -> [u8; 8] {
-        match self {
-            Kind::Checkpoint => *b"ESKRCKPT",
-            Kind::Snapshot => *b"ESKRSNAP",
-        }
-    }
-}
-
-/// Bytes of a chunk in the file.
-pub(crate) const CHUNK: usize = 2 << 20;
-pub(crate) const CHUNK_HEADER: usize = 32;
-const HEADER: usize = 56;
-/// The most samples.
-pub(crate) const SAMPLES: usize = 64;
-const SAMPLED: usize = BLOCK as usize - 16 - 4 * SAMPLES;
-/// The most bytes of content in a chunk.
-pub(crate) const CONTENT_MAX: usize = CHUNK - CHUNK_HEADER;
-/// The most bytes of a note.
-pub(crate) const NOTE_MAX: usize = SAMPLED - HEADER;
-
-/// What makes the checksums of a file its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Salt {
-    /// The log that wrote it.
-    pub(crate) log: LogId,
-    /// Of a checkpoint, the session and its number in the session, from 1. Of a snapshot, two
-    /// random numbers.
-    pub(crate) numbers: [u64; 2],
-}
-
-/// The header of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Header {
-    pub(crate) kind: Kind,
-    pub(crate) salt: Salt,
-    pub(crate) chunks: u32,
-    pub(crate) note: Vec<u8>,
-    pub(crate) samples: Samples,
-}
-
-/// Checksums of some records up to the last one that was durable when the file was written.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Samples {
-    pub(crate) last: u64,
-    /// At most [`SAMPLES`].
-    pub(crate) crcs: Vec<u32>,
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> u32 {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |field| u32::from_le_bytes(*field))
-}
-
-pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    bytes.get(at..).and_then(<[u8]>::first_chunk).map_or(0, |field| u64::from_le_bytes(*field))
-}
-
-impl Header {
-    /// Encodes the header; the note is at most [`NOTE_MAX`] long.
-    pub(crate) fn encode(&self, block: &mut [u8]) {
-        debug_assert!(self.note.len() <= NOTE_MAX, "the caller limits the note");
-        block.fill(0);
-        block[..8].copy_from_slice(&self.kind.magic());
-        block[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        block[16..32].copy_from_slice(&self.salt.log.0);
-        block[32..40].copy_from_slice(&self.salt.numbers[0].to_le_bytes());
-        block[40..48].copy_from_slice(&self.salt.numbers[1].to_le_bytes());
-        block[48..52].copy_from_slice(&self.chunks.to_le_bytes());
-        block[52..56].copy_from_slice(&(self.note.len() as u32).to_le_bytes());
-        block[HEADER..HEADER + self.note.len()].copy_from_slice(&self.note);
-        let Samples { last, crcs } = &self.samples;
-        let (numbers, places) = block[SAMPLED..].split_at_mut(16);
-        numbers[..8].copy_from_slice(&last.to_le_bytes());
-        numbers[8..12].copy_from_slice(&(crcs.len() as u32).to_le_bytes());
-        for (place, crc) in places.as_chunks_mut::<4>().0.iter_mut().zip(crcs) {
-            *place = crc.to_le_bytes();
-        }
-        let sum = crc(block);
-        block[12..16].copy_from_slice(&sum.to_le_bytes());
-    }
-
-    /// Decodes the first block of a file of this kind; otherwise says what is wrong with it.
-    pub(crate) fn decode(kind: Kind, block: &[u8]) -> std::result::Result<Self, &'static str> {
-        if block.len() != BLOCK as usize || block[..8] != kind.magic() {
-            return Err(match kind {
-                Kind::Checkpoint => "this is not a checkpoint",
-                Kind::Snapshot => "this is not a snapshot",
-            });
-        }
-        let mut blank = block.to_vec();
-        blank[12..16].fill(0);
-        if crc(&blank) != u32_at(block, 12) {
-            return Err("the checksum of the header does not match");
-        }
-        if u32_at(block, 8) != VERSION {
-            return Err("its version is not supported");
-        }
-        let len = u32_at(block, 52) as usize;
-        let note = block[HEADER..SAMPLED].get(..len).ok_or("its note exceeds the header")?.to_vec();
-        let (numbers, places) = block[SAMPLED..].split_at(16);
-        let (last, count) = (u64_at(numbers, 0), u32_at(numbers, 8) as usize);
-        let places = places.as_chunks().0.get(..count).ok_or("it has too many samples")?;
-        let crcs = places.iter().map(|crc| u32::from_le_bytes(*crc)).collect();
-        let samples = Samples { last, crcs };
-        let mut log = [0; 16];
-        log.copy_from_slice(&block[16..32]);
-        let salt = Salt { log: LogId(log), numbers: [u64_at(block, 32), u64_at(block, 40)] };
-        Ok(Self { kind, salt, chunks: u32_at(block, 48), note, samples })
-    }
-}
-
-fn seal_chunk(chunk: &mut [u8], salt: Salt, number: u32, len: usize) {
-    chunk[4..8].copy_from_slice(&(len as u32).to_le_bytes());
-    chunk[8..12].copy_from_slice(&number.to_le_bytes());
-    chunk[12..16].fill(0);
-    chunk[16..24].copy_from_slice(&salt.numbers[0].to_le_bytes());
-    chunk[24..32].copy_from_slice(&salt.numbers[1].to_le_bytes());
-    let sum = crc(&chunk[4..CHUNK_HEADER + len]);
-    chunk[..4].copy_from_slice(&sum.to_le_bytes());
-}
-
-/// The content of a chunk, given its bytes in the file; otherwise says what is wrong with it.
-pub(crate) fn check_chunk(
-    chunk: &[u8],
-    salt: Salt,
-    number: u32,
-) -> std::result::Result<&[u8], &'static str> {
-    let len = u32_at(chunk, 4) as usize;
-    let end = len.checked_add(CHUNK_HEADER).filter(|end| *end <= CHUNK);
-    let Some(sealed) = end.and_then(|end| chunk.get(4..end)) else {
-        return Err("a chunk is cut");
-    };
-    if crc(sealed) != u32_at(chunk, 0) {
-        return Err("the checksum of a chunk does not match");
-    }
-    let own = (number, salt.numbers);
-    if (u32_at(chunk, 8), [u64_at(chunk, 16), u64_at(chunk, 24)]) != own {
-        return Err("a chunk belongs to another file, or to another place");
-    }
-    Ok(&sealed[CHUNK_HEADER - 4..])
-}
-
-/// Decodes bytes as a header and as a chunk, as they are and with a checksum that matches. Returns
-/// how many of these are valid.
-pub(crate) fn decode_any(bytes: &[u8]) -> usize {
-    let kind = Kind::Checkpoint;
-    let own = |chunk: &[u8]| {
-        let salt = Salt { log: LogId([0; 16]), numbers: [u64_at(chunk, 16), u64_at(chunk, 24)] };
-        check_chunk(chunk, salt, u32_at(chunk, 8)).is_ok()
-    };
-    let mut valid = usize::from(Header::decode(kind, bytes).is_ok()) + usize::from(own(bytes));
-    let mut sealed = bytes.to_vec();
-    if let Some(block) = sealed.get_mut(..BLOCK as usize) {
-        block[..8].copy_from_slice(&kind.magic());
-        block[8..12].copy_from_slice(&VERSION.to_le_bytes());
-        block[12..16].fill(0);
-        let sum = crc(block);
-        block[12..16].copy_from_slice(&sum.to_le_bytes());
-        valid += usize::from(Header::decode(kind, block).is_ok());
-    }
-    sealed.clone_from_slice(bytes);
-    let len = u32_at(bytes, 4) as usize;
-    if let Some(sum) = sealed.get(4..).and_then(|rest| rest.get(..len.saturating_add(28))).map(crc)
-    {
-        sealed[..4].copy_from_slice(&sum.to_le_bytes());
-        valid += usize::from(own(&sealed));
-    }
-    valid
-}
-
-/// Where a chunk is in the file.
-pub(crate) fn place(number: u32) -> u64 {
-    u64::from(BLOCK) + u64::from(number) * CHUNK as u64
-}
 
 /// The names of a file, and what it is.
 #[derive(Debug, Clone)]
@@ -253,87 +77,6 @@ pub(crate) struct Writer {
     published: bool,
 }
 
-/// The memory of one chunk, kept for the next: mapping it and touching its pages takes as long as
-/// writing it.
-static SPARE: Mutex<Option<AlignedBuf>> = Mutex::new(None);
-
-/// The memory of a chunk. It has what its last user left.
-#[derive(Debug)]
-struct Memory(Option<AlignedBuf>);
-
-impl Memory {
-    fn new() -> Self {
-        Self(Some(SPARE.lock().take().unwrap_or_else(|| AlignedBuf::lazy(CHUNK))))
-    }
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        let older = std::mem::replace(&mut *SPARE.lock(), self.0.take());
-        drop(older);
-    }
-}
-
-impl Deref for Memory {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.0.as_deref().unwrap_or_default()
-    }
-}
-
-impl DerefMut for Memory {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.0.as_deref_mut().unwrap_or_default()
-    }
-}
-
-/// A chunk that is being filled.
-#[derive(Debug)]
-pub(crate) struct Chunk {
-    bytes: Memory,
-    /// Bytes of content.
-    len: usize,
-}
-
-impl Chunk {
-    pub(crate) fn new() -> Self {
-        Self { bytes: Memory::new(), len: 0 }
-    }
-
-    /// The bytes that it takes in the file, in whole blocks.
-    pub(crate) fn padded(&self) -> u64 {
-        (CHUNK_HEADER + self.len).next_multiple_of(BLOCK as usize) as u64
-    }
-
-    /// Bytes that still fit.
-    pub(crate) fn room(&self) -> usize {
-        CONTENT_MAX - self.len
-    }
-
-    /// Adds bytes. There is room for them.
-    pub(crate) fn push(&mut self, bytes: &[u8]) {
-        debug_assert!(bytes.len() <= self.room(), "the caller writes the chunk in time");
-        let start = CHUNK_HEADER + self.len;
-        self.bytes[start..start + bytes.len()].copy_from_slice(bytes);
-        self.len += bytes.len();
-    }
-
-    /// Adds what a source has, and returns how many bytes that were. There is room for some.
-    pub(crate) fn fill(&mut self, source: &mut impl Read) -> std::io::Result<usize> {
-        let spare = &mut self.bytes[CHUNK_HEADER + self.len..];
-        let most = spare.len();
-        let read = source.read(spare)?;
-        debug_assert!(read <= most, "a source has to keep to its buffer");
-        self.len += read.min(most);
-        Ok(read.min(most))
-    }
-
-    pub(crate) fn content(&mut self) -> &mut [u8] {
-        &mut self.bytes[CHUNK_HEADER..CHUNK_HEADER + self.len]
-    }
-}
-
 impl Writer {
     /// Begins a file of about this many bytes.
     pub(crate) fn new(
@@ -354,13 +97,9 @@ impl Writer {
     /// Writes a chunk, and empties it.
     pub(crate) fn write(&self, chunk: &mut Chunk) -> Result<()> {
         let number = self.chunks.fetch_add(1, SeqCst);
-        let used = CHUNK_HEADER + chunk.len;
-        seal_chunk(&mut chunk.bytes, self.salt, number, chunk.len);
-        let padded = used.next_multiple_of(BLOCK as usize);
-        chunk.bytes[used..padded].fill(0);
-        chunk.len = 0;
-        write_all_at(&*self.file, &chunk.bytes[..padded], place(number))?;
-        self.end.fetch_max(place(number) + padded as u64, SeqCst);
+        let blocks = chunk.seal(self.salt, number);
+        write_all_at(&*self.file, blocks, place(number))?;
+        self.end.fetch_max(place(number) + blocks.len() as u64, SeqCst);
         Ok(())
     }
 
@@ -414,20 +153,6 @@ pub(crate) struct Reader {
     pub(crate) header: Header,
     /// The size of the file in bytes.
     pub(crate) bytes: u64,
-}
-
-/// Memory for one chunk, to be used again.
-#[derive(Debug)]
-pub(crate) struct Buffer(Memory);
-
-impl Buffer {
-    pub(crate) fn new() -> Self {
-        Self(Memory::new())
-    }
-
-    pub(crate) fn bytes(&self, range: std::ops::Range<usize>) -> &[u8] {
-        &self.0[range]
-    }
 }
 
 impl Reader {
@@ -511,7 +236,9 @@ mod tests {
     use esker_disk::Disk;
     use esker_disk::sim::{CutPoint, Persist, SimDisk};
 
+    use super::format::seal_chunk;
     use super::*;
+    use crate::format::LogId;
     use crate::store::paths::{self, CHECKPOINT};
 
     const DIR: &str = "/log";
