@@ -38,6 +38,7 @@
 //! it.
 //!
 //! - `manager`: many logs by key.
+//! - `backup`: copies of a log.
 //! - `snapshots`: of the state machine, beside the log; and truncation under one.
 //! - `protocol`: `rules` decides, without I/O. `promise`, `accept`, `commit`, `learn` and
 //!   `truncate` take the slot locks, append the decision and apply it.
@@ -54,6 +55,7 @@
 //! - `record`: the records in the underlying log.
 //! - `base`: ballots and slots; `wake` wakes tasks.
 
+mod backup;
 mod base;
 mod component;
 mod durability;
@@ -70,6 +72,7 @@ mod record;
 mod snapshots;
 mod state;
 
+pub use backup::{Backup, UNFINISHED_BACKUP, backup_log};
 pub use base::ballot::Ballot;
 pub use base::slot::{Slot, SnapshotBounds};
 pub use component::COMPONENT;

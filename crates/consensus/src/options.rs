@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use esker_disk::{Disk, StdDisk};
 use esker_log::{Direct, Engine, OnCorruption, OpenCheck, Policy, RECORD_LIMIT_MAX};
+use parking_lot::RwLock;
 
 use crate::component::COMPONENT;
 use crate::memory::value_budget::charge;
@@ -185,11 +186,13 @@ impl Options {
 pub struct ConsensusLogBuilder {
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
+    /// See [`Inner::removals`](crate::state::inner::Inner).
+    pub(crate) removals: Arc<RwLock<()>>,
 }
 
 impl ConsensusLogBuilder {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir, options: Options::default() }
+        Self { dir, options: Options::default(), removals: Arc::default() }
     }
 
     esker_log::option_setters! { Options {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -178,6 +179,11 @@ pub enum Error {
         /// The keys of these logs, and the references to each.
         logs: BTreeMap<Vec<u8>, usize>,
     },
+    /// The directory for a backup holds something. Nothing was changed.
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// The underlying log failed. After [`esker_log::Error::Poisoned`] it accepts nothing until it
     /// is reopened.
     Log(esker_log::Error),
@@ -275,6 +281,9 @@ impl fmt::Display for Error {
                     write!(f, "{comma} {references} to \"{}\"", key.escape_ascii())?;
                 }
                 Ok(())
+            }
+            Error::NotEmpty { dir } => {
+                write!(f, "{} is not empty; name a directory that is, or none", dir.display())
             }
             Error::Log(cause) => cause.fmt(f),
         }

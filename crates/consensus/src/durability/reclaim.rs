@@ -56,6 +56,8 @@ impl ConsensusLog {
     /// and is not throttled; other operations continue meanwhile. Truncations start the same work
     /// in the background. Call this to wait for it, in tests or as an operator.
     ///
+    /// While a backup copies the logs of a manager, this does nothing.
+    ///
     /// The background job does less: it copies live records only if more bytes are dead than live.
     ///
     /// # Durability
@@ -100,6 +102,9 @@ impl Inner {
     }
 
     fn reclaim_once(&self, effort: Effort) -> Result<Reclaimed> {
+        let Some(_no_backup) = self.removals.try_read() else {
+            return Ok(Reclaimed::default());
+        };
         let _pass = self.reclaiming.pass.lock();
         self.writable(&self.locks.of_slot(0))?;
         self.reclaiming.newest.store(self.log.accepted().0, Relaxed);

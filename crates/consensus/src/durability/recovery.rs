@@ -82,7 +82,7 @@ impl ConsensusLogBuilder {
     /// changed; [`Error::CorruptedRecord`] for a record that is not a consensus log's;
     /// [`Error::WrongLabel`].
     pub fn open(self) -> Result<ConsensusLog> {
-        let Self { dir, options } = self;
+        let Self { dir, options, removals } = self;
         options.validate()?;
         let log = component::open(&dir, options.for_log())?;
         if log.accepted().0 >= SEQ_LIMIT {
@@ -98,7 +98,8 @@ impl ConsensusLogBuilder {
             Some(last) => last.root.start,
             None => floor(&log)?,
         };
-        let inner = Inner::new(log, options, metadata.label, read_only, start);
+        let mut inner = Inner::new(log, options, metadata.label, read_only, start);
+        inner.removals = removals;
         Replay::run(&inner, root)?;
         let inner = Arc::new(inner);
         let owner = Arc::new(Owner(Arc::clone(&inner)));

@@ -146,11 +146,13 @@ impl Inner {
     }
 
     #[cold]
-    fn get_or_open(&self, key: &[u8]) -> Result<LogGuard> {
+    pub(super) fn get_or_open(&self, key: &[u8]) -> Result<LogGuard> {
         if key.len() > LABEL_LIMIT {
             let (size, limit) = (key.len() as u64, LABEL_LIMIT as u64);
             return Err(Error::EntryTooLarge { size, limit });
         }
+        // Before a claim: a backup that holds this waits for claims.
+        let _opening = self.openings.read();
         loop {
             match self.logs.get_or_claim(key, || self.refuse_if_closed())? {
                 Found::Open(guard) => return Ok(guard),
@@ -172,7 +174,9 @@ impl Inner {
         options.label = claim.key.to_vec();
         options.must_exist = false;
         let name = names::directory_of(&claim.key);
-        let log = ConsensusLog::builder(name).options(options).open()?;
+        let mut builder = ConsensusLog::builder(name).options(options);
+        builder.removals = Arc::clone(&self.removals);
+        let log = builder.open()?;
         claim.opened(log, || self.refuse_if_closed())
     }
 

@@ -2,8 +2,8 @@
 //!
 //! `open_logs` finds the log of a key; `guard` is a reference to it. `registry` keeps the keys, and
 //! `glob` matches them; `names` has the directory of a key. `open` opens a manager, `lookup` a log,
-//! and `close` closes both. `remove` removes a log, and
-//! `inspect` lists the logs without the lock.
+//! and `close` closes both. `remove` removes a log, `backup` copies all, and `inspect` lists the logs
+//! without the lock.
 //!
 //! # The crash argument
 //!
@@ -11,6 +11,7 @@
 //! is closed as any other: what it accepted is there when it is opened again. The registry's
 //! argument is there.
 
+pub(crate) mod backup;
 pub(crate) mod close;
 mod glob;
 pub(crate) mod guard;

@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use esker_disk::{Dir, DirDisk, Disk};
 use esker_log::{Engine, ReadOptions};
+use parking_lot::RwLock;
 
 use crate::component::COMPONENT;
 use crate::durability::metadata::Metadata;
@@ -73,6 +74,12 @@ pub(super) struct Inner {
     pub(super) logs: OpenLogs,
     pub(super) registry: Registry,
     pub(super) closed: AtomicBool,
+    /// Held while a log is opened, and by a backup while none may be.
+    pub(super) openings: RwLock<()>,
+    /// Held while segments or snapshots of any log are removed, and by a backup.
+    pub(super) removals: Arc<RwLock<()>>,
+    /// The disk that the directory is on.
+    pub(super) root: Arc<dyn Disk>,
 }
 
 /// Opens a manager with options; from [`LogManager::builder`].
@@ -115,7 +122,8 @@ impl LogManagerBuilder {
         self
     }
 
-    /// Whether opening fails where there is no manager. Default `false`: opening creates one.
+    /// Whether opening fails where there is no manager. Default `false`: opening creates one. Set it
+    /// for a directory that should hold one, such as a backup.
     pub fn must_exist(mut self, must_exist: bool) -> Self {
         self.must_exist = must_exist;
         self
@@ -171,17 +179,19 @@ impl LogManagerBuilder {
             if must_exist { options.disk.open_dir(&dir) } else { options.disk.create_dir(&dir) };
         let dir = dir.map_err(esker_log::Error::Io)?;
         let has_registry = refuse_another(&*dir, must_exist)?;
-        let disk = DirDisk::new(dir);
+        let (disk, root) = (DirDisk::new(dir), Arc::clone(&options.disk));
         options.disk = Arc::new(disk.clone());
-        let registry = Registry::open(&disk, &options)?;
+        let registry = Registry::open(&disk, &options, must_exist && has_registry)?;
         if !registry.is_whole() {
             if has_registry {
                 tracing::warn!("the registry is made again from the labels of the logs");
             }
             collect_labels(&disk, &registry)?;
         }
-        let (logs, closed) = (OpenLogs::new(), AtomicBool::new(false));
-        let inner = Inner { disk, options, max_open, logs, registry, closed };
+        let (logs, closed, openings) = (OpenLogs::new(), AtomicBool::new(false), RwLock::new(()));
+        let removals = Arc::default();
+        let inner =
+            Inner { disk, options, max_open, logs, registry, closed, openings, removals, root };
         for key in inner.registry.removing() {
             // If it fails, the next use of the key, or the next opening, tries again.
             if let Err(error) = inner.complete_removal(&key) {

@@ -121,6 +121,18 @@ impl OpenLogs {
         Some(LogGuard(Arc::clone(open)))
     }
 
+    /// Returns the log of a key if it is open. Waits while it is being opened or closed.
+    pub(super) fn open_log(&self, key: &[u8]) -> Option<LogGuard> {
+        loop {
+            let busy = match self.shard(key).get(key) {
+                Some(Place::Open(open)) => return self.reference(open),
+                Some(Place::Busy(busy)) => Arc::clone(busy),
+                None => return None,
+            };
+            busy.wait();
+        }
+    }
+
     /// As [`OpenLogs::get`], and claims a key without a log.
     pub(super) fn get_or_claim<E>(
         &self,

@@ -22,9 +22,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_disk::DirDisk;
-use esker_log::{Component, Log, LogStream, Seq, Start, Ticket};
+use esker_log::{Component, Log, LogStream, PriorShutdown, Seq, Start, Ticket};
 use parking_lot::Mutex;
 
+use crate::backup::UNFINISHED_BACKUP;
 use crate::manager::glob::Glob;
 use crate::manager::names::REGISTRY;
 use crate::options::{LABEL_LIMIT, Options};
@@ -124,16 +125,11 @@ fn record(kind: u8, key: &[u8]) -> Vec<u8> {
 }
 
 impl Registry {
-    /// Opens the registry in a manager's directory, and creates it if there is none.
-    pub(super) fn open(disk: &DirDisk, options: &Options) -> Result<Self> {
-        let mut own = esker_log::Options::on(Arc::new(disk.clone()));
-        own.component = Some(COMPONENT);
-        own.segment_size = SEGMENT;
-        own.buffer_size = BUFFER;
-        own.reserve = Some(RESERVE);
-        own.direct = options.direct;
-        own.dsync = options.dsync;
-        own.engine.clone_from(&options.engine);
+    /// Opens the registry in a manager's directory, and creates it if there is none, unless it has
+    /// to be there.
+    pub(super) fn open(disk: &DirDisk, options: &Options, must_exist: bool) -> Result<Self> {
+        let mut own = log_options(disk, options, COMPONENT);
+        own.must_exist = must_exist;
         let log = Log::builder(REGISTRY).options(own).open().map_err(Error::Log)?;
         let state = State::read(log.stream(Start::Oldest).map_err(Error::Log)?)?;
         Ok(Self { log, state: Mutex::new(state) })
@@ -302,6 +298,40 @@ impl Registry {
     }
 }
 
+/// Creates the registry of a backup, which no manager opens before [`finish_copy`].
+pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log> {
+    let own = log_options(disk, options, UNFINISHED_BACKUP);
+    let log = Log::builder(REGISTRY).options(own).open().map_err(Error::Log)?;
+    if log.recovery().prior_shutdown == PriorShutdown::New {
+        Ok(log)
+    } else {
+        Err(Error::NotEmpty { dir: disk.dir().path_of(REGISTRY) })
+    }
+}
+
+/// Writes the keys of a backup, and makes it the registry of a manager, durably.
+pub(super) fn finish_copy(log: &Log, keys: &[Arc<[u8]>]) -> Result<()> {
+    for keys in keys.chunks(BATCH) {
+        let records: Vec<_> = keys.iter().map(|key| record(ADDED, key)).collect();
+        log.append_batch(&records).map_err(Error::Log)?.detach();
+    }
+    log.append(record(WHOLE, &[])).map_err(Error::Log)?.blocking_wait().map_err(Error::Log)?;
+    log.set_component(UNFINISHED_BACKUP, COMPONENT).map_err(Error::Log)?;
+    log.close().map_err(Error::Log)
+}
+
+fn log_options(disk: &DirDisk, options: &Options, component: Component) -> esker_log::Options {
+    let mut own = esker_log::Options::on(Arc::new(disk.clone()));
+    own.component = Some(component);
+    own.segment_size = SEGMENT;
+    own.buffer_size = BUFFER;
+    own.reserve = Some(RESERVE);
+    own.direct = options.direct;
+    own.dsync = options.dsync;
+    own.engine.clone_from(&options.engine);
+    own
+}
+
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -318,7 +348,7 @@ mod tests {
         let base = disk.create_dir(Path::new(DIR)).unwrap();
         let mut options = Options::on(Arc::new(disk.clone()));
         options.engine = Some(Engine::manual());
-        Registry::open(&DirDisk::new(base), &options).unwrap()
+        Registry::open(&DirDisk::new(base), &options, false).unwrap()
     }
 
     fn key(number: usize) -> Vec<u8> {

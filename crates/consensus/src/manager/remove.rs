@@ -13,7 +13,7 @@ impl LogManager {
     /// that only when no node will ever use this log again, as after its table was dropped. Its
     /// directory stays, empty. Returns whether there was a log. Blocks.
     ///
-    /// After a crash the log is there as before, or the next opening completes the removal.
+    /// Waits while a backup runs. After a crash the log is there as before, or the next opening completes the removal.
     ///
     /// # Errors
     /// [`Error::InUse`] while there are references to it; [`Error::ReadOnly`] for a log of which
@@ -21,6 +21,7 @@ impl LogManager {
     /// files cannot be removed: call it again; [`Error::Closed`].
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
+        let _no_backup = self.inner.removals.read();
         loop {
             self.inner.close_log(key)?;
             match self.inner.logs.get_or_claim(key, || self.inner.refuse_if_closed())? {

@@ -44,7 +44,7 @@ impl ConsensusLog {
     /// Removes the oldest snapshots, durably, so that the newest `count` that are whole are kept;
     /// reads these to find out. Those that are not whole count for nothing: one that is newer
     /// stays, so that its readers get its error. Returns the slots of those that were removed.
-    /// Blocks.
+    /// Blocks. While a backup copies the logs of a manager, removes nothing.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] for a count of 0; [`Error::Log`], after which some of them may be
@@ -54,6 +54,9 @@ impl ConsensusLog {
             return Err(Error::InvalidOption { option: "count", rule: "at least 1" });
         }
         let snapshots = self.writable_snapshots()?;
+        let Some(_no_backup) = self.inner.removals.try_read() else {
+            return Ok(Vec::new());
+        };
         let all = snapshots.list()?;
         let (mut whole, mut oldest_kept) = (0, None);
         for slot in all.iter().rev() {

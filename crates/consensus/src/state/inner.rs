@@ -8,7 +8,7 @@ use std::sync::atomic::{
 
 use esker_log::reclaim::CopySpace;
 use esker_log::{Log, Seq};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use crate::base::slot::{SLOTS, Slot, number_of};
 use crate::index::page::Page;
@@ -109,6 +109,9 @@ pub(crate) struct Inner {
     pub(crate) committed_end: AtomicU64,
     pub(crate) accepted_end: AtomicU64,
     pub(crate) closed: AtomicBool,
+    /// Held while segments or snapshots are removed, and by a backup, which needs them all. One for
+    /// all logs of a manager.
+    pub(crate) removals: Arc<RwLock<()>>,
     /// The underlying log failed.
     pub(crate) failed: AtomicBool,
 }
@@ -186,6 +189,7 @@ impl Inner {
             committed_end: AtomicU64::new(0),
             accepted_end: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            removals: Arc::default(),
             failed: AtomicBool::new(false),
             options,
         }

@@ -4,6 +4,7 @@
 #[path = "../kit/fixture.rs"]
 mod fixture;
 
+mod backup;
 mod closing;
 mod crashes;
 mod initialising;

@@ -1,0 +1,259 @@
+//! Copies of a log: its records up to one durable position, and its snapshots.
+//!
+//! # Why it is consistent
+//!
+//! The state of a log at a position is the replay of its records from the oldest one to there; see
+//! [`durability`](crate::durability). The checkpoint that allows a shorter replay is not copied.
+//! Records keep their numbers. The caller sees to it that the records and the snapshots stay: where
+//! one was dropped meanwhile, the copy fails.
+//!
+//! # What a crash leaves
+//!
+//! A copy belongs to a component of its own until it is whole and durable. So no consensus log
+//! opens it. One durable step then makes it a consensus log.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_disk::Disk;
+use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start};
+
+use crate::base::slot::Slot;
+use crate::component::{self, COMPONENT};
+use crate::durability::metadata::Metadata;
+use crate::options::Options;
+use crate::outcome::{Error, Result};
+use crate::state::inner::ConsensusLog;
+
+/// The component of a backup that is not complete, and of each log in it.
+pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRCNBU");
+
+/// How often, and after which pause, a copy looks whether a record is durable for readers. It is
+/// durable for the writer, who reports that to them at once.
+const POLLS: u32 = 10_000;
+const PAUSE: Duration = Duration::from_millis(1);
+
+/// What a backup copied.
+#[derive(Debug, Default)]
+#[non_exhaustive]
+pub struct Backup {
+    /// Logs. One without a record counts, too.
+    pub logs: usize,
+    /// Records of all logs.
+    pub records: u64,
+    /// Snapshots of all logs.
+    pub snapshots: usize,
+    /// Snapshots that are not whole, as [`Error::CorruptedSnapshot`], with the key of the log; the
+    /// key of a log without a manager is empty. They were not copied.
+    pub skipped: Vec<(Vec<u8>, Error)>,
+}
+
+/// What is copied of a log.
+#[derive(Debug)]
+pub(crate) struct Extent {
+    /// The last record.
+    pub(crate) last: Seq,
+    pub(crate) snapshots: Vec<u64>,
+}
+
+/// Copies the consensus log in `dir` to a new one in `dest`, on the disk of the options: everything
+/// that is durable, and its snapshots. A log that another process has open is copied as of a moment
+/// at most a few milliseconds before this call. Any other is opened first, so that what a crash
+/// left is recovered. Blocks.
+///
+/// # Durability
+/// Durable when it returns. Until then no consensus log opens `dest`. After a crash, delete `dest`.
+///
+/// # Errors
+/// [`Error::NotEmpty`] for a `dest` that holds something; as
+/// [`ConsensusLogBuilder::open`](crate::ConsensusLogBuilder::open);
+/// [`Trimmed`](esker_log::Error::Trimmed) when another process dropped records that were not copied
+/// yet: call it again; [`NoSpace`](esker_log::Error::NoSpace). What was copied is removed.
+pub fn backup_log(
+    dir: impl AsRef<Path>,
+    dest: impl AsRef<Path>,
+    options: &Options,
+) -> Result<Backup> {
+    let (dir, dest) = (dir.as_ref(), dest.as_ref());
+    options.validate()?;
+    let disk = &*options.disk;
+    if !is_unused(disk, dest, |_| false)? {
+        return Err(Error::NotEmpty { dir: dest.into() });
+    }
+    let own = Options { must_exist: true, label: Vec::new(), ..options.clone() };
+    match ConsensusLog::builder(dir).options(own).open() {
+        Ok(log) => log.close()?,
+        Err(Error::Log(esker_log::Error::Locked { .. })) => {}
+        Err(error) => return Err(error),
+    }
+    let (reader, _) = component::open_read_only(dir, ReadOptions::on(Arc::clone(&options.disk)))?;
+    // The snapshots first: each is of slots that are committed by now.
+    let snapshots = reader.snapshots()?;
+    reader.refresh()?;
+    let extent = Extent { last: durable(&reader)?, snapshots };
+    let read = ReadOptions::on(Arc::clone(&options.disk));
+    let label = match esker_log::app_metadata(dir, COMPONENT, read)? {
+        Some(bytes) => Metadata::decode(&bytes).label,
+        None => Vec::new(),
+    };
+    let mut backup = Backup::default();
+    let copied = Copy { reader: &reader, extent: &extent, dest, options }
+        .run(&label, &mut backup)
+        .and_then(|log| finish(&log, &label));
+    if let Err(error) = copied {
+        discard(dest, disk);
+        return Err(error);
+    }
+    Ok(backup)
+}
+
+/// The last record that a reader can read.
+pub(crate) fn durable(reader: &ReadOnlyLog) -> Result<Seq> {
+    match reader.corruption() {
+        Some(corruption) => Err(esker_log::Error::Corrupted(corruption).into()),
+        None => Ok(reader.durable()),
+    }
+}
+
+/// Whether a directory does not exist, or holds nothing but what `ignores` says.
+pub(crate) fn is_unused(
+    disk: &dyn Disk,
+    dir: &Path,
+    ignores: impl Fn(&str) -> bool,
+) -> Result<bool> {
+    let names = match disk.open_dir(dir) {
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(true),
+        dir => dir.and_then(|dir| dir.list()).map_err(esker_log::Error::Io)?,
+    };
+    Ok(names.iter().all(|name| ignores(name)))
+}
+
+/// Removes a copy of a backup that failed.
+pub(crate) fn discard(dest: &Path, disk: &dyn Disk) {
+    let removed = match esker_log::discard(dest, UNFINISHED_BACKUP, disk) {
+        // This copy was finished before the backup failed.
+        Err(esker_log::Error::WrongComponent { .. }) => esker_log::discard(dest, COMPONENT, disk),
+        removed => removed,
+    };
+    match removed {
+        Ok(()) | Err(esker_log::Error::NotALog { .. }) => {}
+        Err(error) => tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            dir = %dest.display(),
+            "failed to remove an unfinished backup"
+        ),
+    }
+}
+
+/// Makes a copy a consensus log, durably, and closes it.
+pub(crate) fn finish(log: &Log, label: &[u8]) -> Result<()> {
+    log.set_component(UNFINISHED_BACKUP, COMPONENT)?;
+    if !label.is_empty() {
+        log.put_app_metadata(COMPONENT, &Metadata { root: 0, label: label.to_vec() }.encode())?;
+    }
+    Ok(log.close()?)
+}
+
+/// The copy of one log.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Copy<'a> {
+    pub(crate) reader: &'a ReadOnlyLog,
+    pub(crate) extent: &'a Extent,
+    /// On the disk of the options.
+    pub(crate) dest: &'a Path,
+    pub(crate) options: &'a Options,
+}
+
+impl Copy<'_> {
+    /// Makes the copy, durably, and counts it. It is not a consensus log yet.
+    pub(crate) fn run(&self, key: &[u8], backup: &mut Backup) -> Result<Log> {
+        let mut options = self.options.for_log();
+        // It is made durable at the end.
+        options.policy = Policy::Periodic(Duration::from_secs(1));
+        options.component = Some(UNFINISHED_BACKUP);
+        options.must_exist = false;
+        let log = Log::builder(self.dest).options(options).open()?;
+        if log.recovery().prior_shutdown != PriorShutdown::New {
+            // Another backup to this directory began after the check.
+            return Err(Error::NotEmpty { dir: PathBuf::from(self.dest) });
+        }
+        backup.records += self.records(&log)?;
+        for at in &self.extent.snapshots {
+            match self.snapshot(&log, *at) {
+                Ok(()) => backup.snapshots += 1,
+                Err(error @ Error::CorruptedSnapshot { .. }) => {
+                    backup.skipped.push((key.to_vec(), error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        backup.logs += 1;
+        Ok(log)
+    }
+
+    /// Copies the records, and returns their number.
+    fn records(&self, log: &Log) -> Result<u64> {
+        let last = self.extent.last;
+        if last == Seq::ZERO {
+            return Ok(0);
+        }
+        self.wait_durable()?;
+        let mut stream = self.reader.stream(Start::Oldest)?;
+        let (mut copied, mut first, mut count) = (Seq::ZERO, Seq::ZERO, 0);
+        while copied < last {
+            let Some(batch) = stream.try_next()? else {
+                // Everything up to the last record was dropped: it is not what it was.
+                return Err(esker_log::Error::NotFound { seq: last }.into());
+            };
+            let records: Vec<_> = batch
+                .iter()
+                .take_while(|record| record.seq <= last)
+                .map(|record| (record.seq, record.payload))
+                .collect();
+            let Some(found) = batch.iter().next().filter(|found| found.seq <= last) else {
+                return Err(esker_log::Error::NotFound { seq: last }.into());
+            };
+            if copied == Seq::ZERO {
+                // The first record of the copy may follow any number.
+                (first, copied) = (found.seq, found.prev);
+            }
+            drop(log.append_batch_if(copied, &records)?);
+            copied = records.last().map_or(copied, |(seq, _)| *seq);
+            count += records.len() as u64;
+        }
+        log.barrier()?.blocking_wait()?;
+        log.truncate_before(first)?;
+        Ok(count)
+    }
+
+    /// Waits until the records are durable for readers.
+    fn wait_durable(&self) -> Result<()> {
+        for _ in 0..POLLS {
+            self.reader.refresh()?;
+            if durable(self.reader)? >= self.extent.last {
+                return Ok(());
+            }
+            std::thread::sleep(PAUSE);
+        }
+        Err(esker_log::Error::Timeout.into())
+    }
+
+    fn snapshot(&self, log: &Log, at: u64) -> Result<()> {
+        let corrupt = |cause| match cause {
+            cause @ (esker_log::Error::Corrupted(_) | esker_log::Error::Io(_)) => {
+                Error::CorruptedSnapshot { slot: Slot(at), cause }
+            }
+            cause => cause.into(),
+        };
+        let mut source =
+            self.reader.snapshot_reader(at).map_err(corrupt)?.ok_or(Error::NoSnapshot)?;
+        // Before the first byte is written: a failure after that is one of the copy.
+        source.verify().map_err(corrupt)?;
+        let mut writer = log.snapshot_writer(at)?;
+        writer.copy_from(&mut source).map_err(Error::from_stream)?;
+        writer.publish(source.note())?;
+        Ok(())
+    }
+}

@@ -1,0 +1,216 @@
+//! Backup: copies all logs, as of one moment, to a new manager.
+//!
+//! # Why it is one moment
+//!
+//! The last accepted record of each open log is read while all of them are locked. No log is
+//! opened, created or removed at that time, so those that are not open do not change. So a record
+//! that was accepted before another one of the backup, in whichever log, is in the backup.
+//!
+//! These records are durable before they are copied. Until the end of the backup no log drops
+//! segments or snapshots. So each copy has all records from the oldest one of that moment on. The
+//! snapshots are listed before that moment, so each is of slots that the copy has as committed.
+//!
+//! # What a crash leaves
+//!
+//! The registry of the copy belongs to a component of its own until every log is durable, so no
+//! manager opens it. One durable step then makes it a registry. Each log has its own: see
+//! [`backup`](crate::backup).
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_disk::{DirDisk, Disk};
+use esker_log::{Log, ReadOnlyLog, ReadOptions, Seq};
+
+use crate::backup::{self, Backup, Copy, Extent};
+use crate::manager::guard::LogGuard;
+use crate::manager::names::{self, REGISTRY};
+use crate::manager::open::{Inner, LogManager};
+use crate::manager::registry;
+use crate::options::Options;
+use crate::outcome::{Error, Result};
+
+/// How often logs that were not closed cleanly may appear while the moment is looked for.
+const TRIES: u32 = 16;
+
+/// A log as of the moment.
+#[derive(Debug)]
+struct Part {
+    key: Arc<[u8]>,
+    extent: Extent,
+}
+
+impl LogManager {
+    /// Copies all logs, as of one moment between the call and its return, to a new manager in
+    /// `dest`: what was accepted before that moment, and all snapshots. Opens the logs that were
+    /// not closed cleanly. Blocks; one backup runs at a time.
+    ///
+    /// Other operations continue, except that no log is opened or closed while that moment is
+    /// looked for, which takes a few reads for each log that is not open. Until the backup ends, no
+    /// log returns space: [`ConsensusLog::reclaim`](crate::ConsensusLog::reclaim) and
+    /// [`ConsensusLog::keep_snapshots`](crate::ConsensusLog::keep_snapshots) do nothing, and
+    /// [`LogManager::remove`] waits.
+    ///
+    /// A node that continues with a backup has forgotten what it promised after that moment. It
+    /// must rejoin under a new number, unless no node has continued since.
+    ///
+    /// # Durability
+    /// Durable when it returns. Until then no manager opens `dest`. After a crash, delete `dest`.
+    ///
+    /// # Errors
+    /// [`Error::NotEmpty`] for a `dest` that holds something; [`Error::Closed`], also when the
+    /// manager is closed meanwhile; what opening a log returns;
+    /// [`Corrupted`](esker_log::Error::Corrupted) and
+    /// [`Quarantined`](esker_log::Error::Quarantined) for a log with records that cannot be read;
+    /// [`NoSpace`](esker_log::Error::NoSpace). What was copied is removed, except for empty
+    /// directories.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_consensus::{Ballot, LogManager, Slot};
+    /// # fn main() -> Result<(), esker_consensus::Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (dir, copy) = (dir.path().join("tables"), dir.path().join("copy"));
+    /// let manager = LogManager::open(&dir)?;
+    /// let users = manager.get("users")?;
+    /// users.learn(Slot(0), Ballot { number: 1, node: 7 }, b"a row")?.blocking_wait()?;
+    /// assert_eq!(manager.backup(&copy)?.logs, 1);
+    ///
+    /// let copy = LogManager::open(&copy)?;
+    /// let users = copy.get("users")?;
+    /// assert_eq!(users.read_committed(Slot(0), &users.pin())?.value(), b"a row");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
+        let inner = &*self.inner;
+        let dest = dest.as_ref();
+        let _nothing_is_removed = inner.removals.write();
+        inner.refuse_if_closed()?;
+        refuse_unless_unused(&*inner.root, dest)?;
+        let parts = inner.parts()?;
+        let to = inner.root.create_dir(dest).map_err(esker_log::Error::Io)?;
+        let disk = DirDisk::new(to);
+        let mut options = inner.options.clone();
+        options.disk = Arc::new(disk.clone());
+        let copied = inner.copy(&parts, &options, &disk);
+        if copied.is_err() {
+            for part in &parts {
+                backup::discard(names::directory_of(&part.key).as_ref(), &disk);
+            }
+            backup::discard(REGISTRY.as_ref(), &disk);
+        }
+        copied
+    }
+}
+
+impl Inner {
+    fn copy(&self, parts: &[Part], options: &Options, disk: &DirDisk) -> Result<Backup> {
+        let registry = registry::begin_copy(disk, options)?;
+        let mut backup = Backup::default();
+        for Part { key, extent } in parts {
+            self.refuse_if_closed()?;
+            if extent.last == Seq::ZERO && extent.snapshots.is_empty() {
+                // The first use of the key creates it.
+                backup.logs += 1;
+                continue;
+            }
+            let (reader, name) = (self.reader(key)?, names::directory_of(key));
+            let copy = Copy { reader: &reader, extent, dest: name.as_ref(), options };
+            let log = copy.run(key, &mut backup)?;
+            backup::finish(&log, key)?;
+        }
+        let keys: Vec<_> = parts.iter().map(|part| Arc::clone(&part.key)).collect();
+        registry::finish_copy(&registry, &keys)?;
+        Ok(backup)
+    }
+
+    fn reader(&self, key: &[u8]) -> Result<ReadOnlyLog> {
+        let options = ReadOptions::on(Arc::new(self.disk.clone()));
+        Ok(ReadOnlyLog::builder(names::directory_of(key)).options(options).open()?)
+    }
+
+    /// All logs as of one moment, with everything durable that was accepted before.
+    fn parts(&self) -> Result<Vec<Part>> {
+        for _ in 0..TRIES {
+            for key in self.registry.keys()? {
+                if self.logs.open_log(&key).is_none() && self.at_rest(&key)?.is_none() {
+                    drop(self.get_or_open(&key)?);
+                }
+            }
+            if let Some(parts) = self.try_parts()? {
+                return Ok(parts);
+            }
+        }
+        Err(esker_log::Error::Timeout.into())
+    }
+
+    /// As [`Inner::parts`]; `None` if a log that is not open was not closed cleanly.
+    fn try_parts(&self) -> Result<Option<Vec<Part>>> {
+        let no_opening = self.openings.write();
+        let (mut parts, mut open) = (Vec::new(), Vec::<(usize, LogGuard)>::new());
+        for key in self.registry.keys()? {
+            let extent = match self.logs.open_log(&key) {
+                Some(guard) => {
+                    let snapshots = guard.inner.log.snapshots()?;
+                    open.push((parts.len(), guard));
+                    Extent { last: Seq::ZERO, snapshots }
+                }
+                None => match self.at_rest(&key)? {
+                    Some(extent) => extent,
+                    None => return Ok(None),
+                },
+            };
+            parts.push(Part { key, extent });
+        }
+        let logs: Vec<&Log> = open.iter().map(|(_, guard)| &guard.inner.log).collect();
+        let accepted = Log::accepted_at_once(&logs);
+        drop(no_opening);
+        let mut tickets = Vec::new();
+        for ((part, guard), last) in open.iter().zip(accepted) {
+            parts[*part].extent.last = last;
+            match guard.inner.log.barrier() {
+                Ok(ticket) => tickets.push(ticket),
+                // Closing made everything durable.
+                Err(esker_log::Error::Closed) if guard.inner.log.durable() >= last => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        for ticket in tickets {
+            ticket.blocking_wait()?;
+        }
+        Ok(Some(parts))
+    }
+
+    /// The extent of a log that is not open; `None` if it was not closed cleanly.
+    fn at_rest(&self, key: &[u8]) -> Result<Option<Extent>> {
+        let dir = self.disk.dir().open_dir(&names::directory_of(key));
+        let files = match dir.and_then(|dir| dir.list()) {
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => 0,
+            names => names.map_err(esker_log::Error::Io)?.len(),
+        };
+        if files == 0 {
+            // It was registered, and then a crash came, or creating it failed.
+            return Ok(Some(Extent { last: Seq::ZERO, snapshots: Vec::new() }));
+        }
+        let reader = self.reader(key)?;
+        if !reader.is_closed_cleanly() {
+            return Ok(None);
+        }
+        let (last, snapshots) = (backup::durable(&reader)?, reader.snapshots()?);
+        Ok(Some(Extent { last, snapshots }))
+    }
+}
+
+/// Refuses a directory that holds anything but the empty directories of a backup that failed.
+fn refuse_unless_unused(disk: &dyn Disk, dest: &Path) -> Result<()> {
+    let is_left = |name: &str| {
+        let is_empty = |dir: &Path| backup::is_unused(disk, dir, |_| false).unwrap_or(false);
+        (names::is_log(name) || name == REGISTRY) && is_empty(&dest.join(name))
+    };
+    if backup::is_unused(disk, dest, is_left)? {
+        Ok(())
+    } else {
+        Err(Error::NotEmpty { dir: dest.into() })
+    }
+}

@@ -1,0 +1,338 @@
+//! Backups of a manager, as of one moment.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use esker_consensus::{Error, LogGuard, LogManager, Reclaimed, Slot, backup_log, logs_on};
+use esker_disk::sim::{CutPoint, Effect, Fault, Gate, Persist, SimDisk};
+use esker_disk::{Disk, Op};
+use esker_log::Engine;
+
+use crate::fixture::{HIGH, LOW, value};
+use crate::{DIR, Managed, accept, commit, committed, key, on_real_disk, open, options, value_of};
+
+const COPY: &str = "/copy";
+/// The slots of each log in [`filled`].
+const SLOTS: u64 = 40;
+/// The slot of the snapshot that the log of the first key has.
+const AT: u64 = 24;
+
+/// Three logs with entries, of which two are open, and a key whose log has none.
+fn filled(disk: &SimDisk) -> Managed {
+    let managed = open(disk, 2);
+    for number in [2, 0, 1] {
+        let log = managed.manager.get(key(number)).unwrap();
+        for slot in 0..SLOTS {
+            accept(&log, slot).unwrap();
+            if slot % 4 != 3 || slot < 30 {
+                commit(&log, slot).unwrap();
+            }
+        }
+        if number == 0 {
+            log.create_snapshot(Slot(AT - 5), &b"older"[..]).unwrap();
+            log.create_snapshot(Slot(AT), &b"the state"[..]).unwrap();
+            log.truncate_through(Slot(AT)).unwrap();
+            log.set_app_state(b"term 3").unwrap().blocking_wait().unwrap();
+            log.promise(HIGH, Slot(SLOTS)).unwrap().blocking_wait().unwrap();
+        }
+    }
+    drop(managed.manager.get(b"\0empty").unwrap());
+    managed
+}
+
+/// The copy, opened as a manager of its own.
+fn copy_of(disk: &SimDisk) -> Result<(LogManager, Engine), Error> {
+    let (options, engine) = options(disk);
+    let opened = LogManager::builder(COPY).options(options).must_exist(true).open();
+    match opened {
+        Ok(manager) => Ok((manager, engine)),
+        Err(error) => {
+            engine.stop();
+            Err(error)
+        }
+    }
+}
+
+/// Compares every entry with that of [`filled`].
+fn check(manager: &LogManager) {
+    let keys: Vec<Vec<u8>> = vec![b"\0empty".to_vec(), key(0), key(1), key(2)];
+    assert_eq!(manager.keys().unwrap(), keys);
+    for number in 0..3 {
+        let log = manager.get(key(number)).unwrap();
+        assert_eq!(log.label(), key(number));
+        let first = if number == 0 { AT + 1 } else { 0 };
+        assert_eq!(log.floor(), first.checked_sub(1).map(Slot));
+        for slot in first..SLOTS {
+            let guard = log.pin();
+            let entry = log.read(Slot(slot), &guard).unwrap();
+            assert_eq!((entry.value(), entry.ballot()), (&*value_of(log.key(), slot), LOW));
+            assert_eq!(entry.is_committed(), slot % 4 != 3 || slot < 30, "{number}: {slot}");
+        }
+    }
+    let first = manager.get(key(0)).unwrap();
+    assert_eq!((first.promised(), &*first.app_state()), (Some(HIGH), &b"term 3"[..]));
+    assert_eq!(first.snapshots().list().unwrap(), [Slot(AT - 5), Slot(AT)]);
+    let mut state = String::new();
+    first.snapshots().latest().unwrap().read_to_string(&mut state).unwrap();
+    assert_eq!(state, "the state");
+    assert!(manager.get(b"\0empty").unwrap().last_slot().is_none());
+}
+
+/// Open logs, those that are not, one that was truncated under a snapshot, and an empty one.
+#[test]
+fn a_backup_has_every_log_and_its_snapshots() {
+    let managed = filled(&SimDisk::new(1));
+    let done = managed.manager.backup(COPY).unwrap();
+    assert_eq!((done.logs, done.snapshots, done.skipped.len()), (4, 2, 0));
+    assert!(done.records > 3 * SLOTS, "{done:?}");
+    check(&managed.manager);
+    let refused = managed.manager.backup(COPY);
+    assert!(matches!(refused, Err(Error::NotEmpty { .. })), "{refused:?}");
+    let (copy, engine) = copy_of(&managed.disk).unwrap();
+    check(&copy);
+    // It continues by itself.
+    accept(&copy.get(key(1)).unwrap(), SLOTS).unwrap();
+    copy.close_all().unwrap();
+    managed.manager.close_all().unwrap();
+    assert!(matches!(managed.manager.backup("/other"), Err(Error::Closed)));
+    engine.stop();
+}
+
+/// After the death of the process, what its last records are, only an opening can decide.
+#[test]
+fn a_log_that_was_not_closed_is_recovered_first() {
+    let disk = SimDisk::new(1);
+    let died = filled(&disk);
+    let log = died.manager.get("late").unwrap();
+    accept(&log, 0).unwrap();
+    disk.kill();
+    drop((log, died));
+    disk.power_on();
+    let managed = open(&disk, 2);
+    managed.manager.backup(COPY).unwrap();
+    let (copy, engine) = copy_of(&disk).unwrap();
+    let log = copy.get("late").unwrap();
+    commit(&log, 0).unwrap();
+    assert_eq!(committed(&log, 0), value_of(b"late", 0));
+    drop(log);
+    assert!(copy.remove("late").unwrap());
+    check(&copy);
+    engine.stop();
+}
+
+/// A newest snapshot that is not whole is reported, and the one before it is copied.
+#[test]
+fn a_corrupt_snapshot_is_not_copied() {
+    let managed = filled(&SimDisk::new(1));
+    let dir = managed.disk.open_dir(Path::new(DIR)).unwrap();
+    for name in dir.list().unwrap().into_iter().filter(|name| name != "registry") {
+        let path = Path::new(DIR).join(name).join(format!("snapshot-{AT:020}"));
+        if managed.disk.contents(&path).is_ok() {
+            managed.disk.flip_bit(&path, 8 * 4140).unwrap();
+        }
+    }
+    let done = managed.manager.backup(COPY).unwrap();
+    assert_eq!(done.snapshots, 1);
+    let [(found, Error::CorruptedSnapshot { slot: Slot(AT), .. })] = &done.skipped[..] else {
+        panic!("{:?}", done.skipped);
+    };
+    assert_eq!(*found, key(0));
+    let (copy, engine) = copy_of(&managed.disk).unwrap();
+    let first = copy.get(key(0)).unwrap();
+    assert_eq!(first.snapshots().list().unwrap(), [Slot(AT - 5)]);
+    engine.stop();
+}
+
+/// A full disk, and a log that cannot be read: the files of the copy are removed, and the next
+/// backup takes its place.
+#[test]
+fn a_backup_that_fails_leaves_no_files() {
+    let managed = filled(&SimDisk::new(1));
+    let used = managed.disk.used();
+    for room in [0, 300 << 10, 900 << 10] {
+        managed.disk.set_capacity(Some(used + room));
+        let refused = managed.manager.backup(COPY);
+        assert!(matches!(&refused, Err(Error::Log(cause)) if cause.is_no_space()), "{refused:?}");
+        managed.disk.set_capacity(None);
+        assert_eq!(managed.disk.used(), used, "{room}");
+        assert!(copy_of(&managed.disk).is_err());
+    }
+    let segment = Fault::on(Op::Read, Effect::Io).path(".seg");
+    managed.disk.inject(segment);
+    assert!(managed.manager.backup(COPY).is_err());
+    managed.disk.clear_faults();
+    assert_eq!(managed.disk.used(), used);
+    managed.manager.backup(COPY).unwrap();
+    let (copy, engine) = copy_of(&managed.disk).unwrap();
+    check(&copy);
+    engine.stop();
+}
+
+/// The source is as before, and the copy is whole or is no manager.
+#[test]
+fn a_cut_at_any_call_leaves_a_whole_copy_or_none() {
+    let base = SimDisk::new(1);
+    filled(&base).manager.close_all().unwrap();
+    let all = [Persist::Random, Persist::Nothing, Persist::Torn, Persist::Everything];
+    let mut whole = 0;
+    for cut in (0..).step_by(3) {
+        let disk = base.fork(cut);
+        let managed = open(&disk, 2);
+        let how = all[(cut / 3 % 4) as usize];
+        disk.cut_power_at(CutPoint::During(disk.operations() + cut), how);
+        let done = managed.manager.backup(COPY).is_ok();
+        let is_over = done && disk.is_on();
+        drop(managed);
+        disk.cancel_cut();
+        disk.power_on();
+        match copy_of(&disk) {
+            Ok((copy, engine)) => {
+                check(&copy);
+                copy.close_all().unwrap();
+                engine.stop();
+                whole += 1;
+            }
+            Err(error) => assert!(!done, "cut {cut}: it was durable: {error}"),
+        }
+        let managed = open(&disk, 2);
+        check(&managed.manager);
+        if is_over {
+            assert!(cut > 100, "{cut}");
+            break;
+        }
+    }
+    assert!(whole > 1, "{whole}");
+}
+
+/// While a backup runs, no log drops segments or snapshots, and none is removed.
+#[test]
+fn nothing_is_dropped_while_a_backup_runs() {
+    let managed = filled(&SimDisk::new(1));
+    let log = managed.manager.get(key(0)).unwrap();
+    for slot in SLOTS..SLOTS + 300 {
+        log.learn(Slot(slot), HIGH, &value(slot)).unwrap().blocking_wait().unwrap();
+    }
+    let gate = Gate::new();
+    managed.disk.inject(Fault::on(Op::Open, Effect::Block(gate.clone())).path(COPY).times(1));
+    let removed = AtomicBool::new(false);
+    let done = std::thread::scope(|scope| {
+        let backup = scope.spawn(|| managed.manager.backup(COPY));
+        assert!(gate.wait_for(1, Duration::from_secs(60)));
+        for slot in 30..SLOTS {
+            log.learn(Slot(slot), HIGH, &value_of(log.key(), slot))
+                .unwrap()
+                .blocking_wait()
+                .unwrap();
+        }
+        let last = SLOTS + 299;
+        log.create_snapshot(Slot(last), &b"newer"[..]).unwrap();
+        assert_eq!(log.keep_snapshots(1).unwrap(), []);
+        log.truncate_through(Slot(last)).unwrap();
+        assert_eq!(log.reclaim().unwrap(), Reclaimed::default());
+        let remover = scope.spawn(|| {
+            assert!(managed.manager.remove(key(2)).unwrap());
+            removed.store(true, SeqCst);
+        });
+        // It waits, or has not begun.
+        std::thread::sleep(Duration::from_millis(20));
+        assert!(!removed.load(SeqCst));
+        gate.open();
+        let done = backup.join().unwrap().unwrap();
+        remover.join().unwrap();
+        done
+    });
+    assert_eq!(done.snapshots, 2);
+    assert!(log.reclaim().unwrap().segments > 0);
+    assert_eq!(log.keep_snapshots(1).unwrap(), [Slot(AT - 5), Slot(AT)]);
+    let (copy, engine) = copy_of(&managed.disk).unwrap();
+    let first = copy.get(key(0)).unwrap();
+    assert_eq!((first.floor(), first.last_slot()), (Some(Slot(AT)), Some(Slot(SLOTS + 299))));
+    // What came after that moment is not in the copy.
+    assert!(!first.read(Slot(31), &first.pin()).unwrap().is_committed());
+    assert!(copy.has(key(2)).unwrap() && !managed.manager.has(key(2)).unwrap());
+    engine.stop();
+}
+
+/// Each thread writes to the second log only what the first one has durably. So do all backups.
+fn pairs(max_open: usize, idle: u64, rounds: u32) {
+    let place = tempfile::tempdir().unwrap();
+    let manager = on_real_disk(&place.path().join("logs"), max_open);
+    for number in 0..idle {
+        accept(&manager.get(format!("j/{number}")).unwrap(), 0).unwrap();
+    }
+    let over = AtomicBool::new(false);
+    let in_log = |manager: &LogManager, key: &str| {
+        let log: LogGuard = manager.get(key).unwrap();
+        log.last_slot().map_or(0, |slot| slot.0 + 1)
+    };
+    std::thread::scope(|scope| {
+        for pair in 0..2 {
+            let (manager, over) = (&manager, &over);
+            scope.spawn(move || {
+                for slot in 0.. {
+                    // The first of a backup's logs, and the last.
+                    for log in [format!("a/{pair}"), format!("z/{pair}")] {
+                        let log = manager.get(log).unwrap();
+                        log.learn(Slot(slot), LOW, b"").unwrap().blocking_wait().unwrap();
+                    }
+                    if over.load(SeqCst) {
+                        break;
+                    }
+                }
+            });
+        }
+        for round in 0..rounds {
+            let least = in_log(&manager, "z/0");
+            let dest = place.path().join(format!("copy-{round}"));
+            manager.backup(&dest).unwrap();
+            let copy = on_real_disk(&dest, 4);
+            for pair in 0..2 {
+                let counts = ["a", "z"].map(|log| in_log(&copy, &format!("{log}/{pair}")));
+                let [first, second] = counts;
+                assert!(first == second || first == second + 1, "round {round}: {counts:?}");
+                assert!(pair > 0 || second >= least, "round {round}: {second} of {least}");
+            }
+            copy.close_all().unwrap();
+        }
+        over.store(true, SeqCst);
+    });
+    manager.close_all().unwrap();
+}
+
+/// Requirements: FB-8.
+#[test]
+fn a_backup_of_open_logs_is_of_one_moment() {
+    pairs(16, 4, 4);
+}
+
+/// Logs are opened and closed all the time.
+#[test]
+fn a_backup_of_logs_that_make_room_is_of_one_moment() {
+    pairs(1, 12, 3);
+}
+
+/// A single log, which is closed, open, or left by a crash.
+#[test]
+fn a_single_log_is_copied() {
+    let disk = SimDisk::new(1);
+    let managed = filled(&disk);
+    let logs = logs_on(Arc::new(disk.clone()), DIR).unwrap().unwrap();
+    let name = &logs.iter().find(|log| log.key == key(0)).unwrap().dir;
+    let (mut options, engine) = options(&disk);
+    options.disk = Arc::new(disk.process());
+    let beside = backup_log(name, "/beside", &options).unwrap();
+    managed.manager.close_all().unwrap();
+    let closed = backup_log(name, "/closed", &options).unwrap();
+    assert_eq!((beside.logs, beside.records > 0), (1, true));
+    assert!(closed.records >= beside.records);
+    let refused = backup_log(name, "/closed", &options);
+    assert!(matches!(refused, Err(Error::NotEmpty { .. })), "{refused:?}");
+    let [first, second] = ["/beside", "/closed"]
+        .map(|dir| esker_consensus::inspect_on(Arc::clone(&options.disk), dir).unwrap());
+    assert_eq!((first.frontier, first.slots.len()), (second.frontier, second.slots.len()));
+    engine.stop();
+}
