@@ -441,3 +441,35 @@ impl Log {
         outcome
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use esker_disk::Op;
+    use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
+
+    use super::*;
+    use crate::{Engine, Options};
+
+    /// A name is in the directory before it is durable. What is dropped on the strength of a list
+    /// that has such a name may be lost.
+    #[test]
+    fn snapshots_are_listed_under_the_lock_that_publishes_them() {
+        let (disk, gate) = (SimDisk::new(1), Gate::new());
+        let mut options = Options::on(Arc::new(disk.clone()));
+        options.engine = Some(Engine::manual());
+        let log = Log::builder("/log").options(options).open().unwrap();
+        log.snapshot_writer(5).unwrap().publish(b"").unwrap();
+        disk.inject(Fault::on(Op::List, Effect::Block(gate.clone())));
+        let is_locked = || log.write.segment_set_lock.try_lock().is_none();
+        assert!(!is_locked());
+        thread::scope(|scope| {
+            let listing = scope.spawn(|| log.snapshots());
+            let (reached, locked) = (gate.wait_for(1, Duration::from_secs(60)), is_locked());
+            gate.open();
+            assert!(reached && locked, "{reached}, {locked}");
+            assert_eq!(listing.join().unwrap().unwrap(), [5]);
+        });
+    }
+}

@@ -215,3 +215,21 @@ fn discarding_a_log_removes_its_files_and_no_others() {
         }
     }
 }
+
+/// What `repair` quarantined is the operator's, also when the component gives the log up.
+#[test]
+fn discarding_a_log_leaves_what_was_quarantined() {
+    let disk = SimDisk::new(1);
+    let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
+    append(&log, 9);
+    log.close().unwrap();
+    let quarantine = std::path::Path::new(DIR).join("quarantine");
+    disk.process().create_dir(&quarantine).unwrap();
+    disk.put(&quarantine.join("unit"), b"corrupt").unwrap();
+    // It can be repeated, as after a crash.
+    for _ in 0..2 {
+        discard(DIR, OURS, &disk.process()).unwrap();
+        assert_eq!(disk.files(DIR.as_ref()).unwrap(), ["quarantine"]);
+        assert_eq!(disk.files(&quarantine).unwrap(), ["unit"]);
+    }
+}
