@@ -273,3 +273,37 @@ impl Drop for Claim<'_> {
         self.busy.ended.notify_all();
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// What is being opened, closed or removed uses the directory: a manager that is closed must
+    /// not leave it to another one before.
+    /// Requirements: F-17.
+    #[test]
+    fn forgetting_waits_for_what_is_under_way() {
+        let logs = OpenLogs::new();
+        let found = logs.get_or_claim(b"a", || Ok::<_, Infallible>(())).unwrap();
+        let Found::Claimed(claim) = found else { panic!("{found:?}") };
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            let forgetting = scope.spawn(|| {
+                logs.forget();
+                assert!(over.load(SeqCst));
+            });
+            // It returns whether a thread waits there.
+            while !claim.busy.ended.notify_one() {
+                assert!(!forgetting.is_finished(), "it did not wait");
+                std::thread::yield_now();
+            }
+            over.store(true, SeqCst);
+            drop(claim);
+        });
+        assert_eq!((logs.count(), logs.references().len()), (0, 0));
+    }
+}

@@ -219,6 +219,13 @@ impl Registry {
         Ok(state.keys.get(key) == Some(&Standing::Kept))
     }
 
+    /// Whether a key was added, and the end of its removal was not recorded.
+    pub(super) fn is_known(&self, key: &[u8]) -> Result<bool> {
+        let state = self.state.lock();
+        state.refuse_if_closed()?;
+        Ok(state.keys.contains_key(key))
+    }
+
     /// The keys that a pattern matches, in order.
     pub(super) fn glob(&self, pattern: &[u8]) -> Result<Vec<Arc<[u8]>>> {
         let (keys, glob) = (self.keys()?, Glob::parse(pattern));
@@ -336,8 +343,8 @@ fn log_options(disk: &DirDisk, options: &Options, component: Component) -> esker
 mod tests {
     use std::path::Path;
 
-    use esker_disk::Disk;
-    use esker_disk::sim::SimDisk;
+    use esker_disk::sim::{Effect, Fault, SimDisk};
+    use esker_disk::{Disk, Op};
     use esker_log::Engine;
 
     use super::*;
@@ -398,6 +405,53 @@ mod tests {
         let registry = open(&disk);
         assert!(registry.is_whole());
         assert_eq!((registry.keys().unwrap(), registry.removing()), (keys, removing));
+    }
+
+    /// A change whose commit failed may be lost: nothing is done on the strength of it.
+    /// Requirements: FB-10, F-26.
+    #[test]
+    fn a_change_that_may_not_be_durable_does_not_count() {
+        for removal in [false, true] {
+            let disk = SimDisk::new(1);
+            let registry = open(&disk);
+            registry.add(b"kept").unwrap();
+            disk.inject(Fault::on(Op::Write, Effect::Io).path(REGISTRY).nth(1));
+            let failed =
+                if removal { registry.begin_removal(b"kept") } else { registry.add(b"new") };
+            assert!(matches!(failed, Err(Error::Log(esker_log::Error::Io(_)))), "{failed:?}");
+            assert!(!registry.is_removing(b"kept"));
+            // The disk is well again, but the record may be lost.
+            assert!(registry.add(b"new").is_err() && registry.begin_removal(b"kept").is_err());
+            assert!(!registry.is_removing(b"kept"));
+        }
+    }
+
+    /// On a full disk there may be no room for all keys again, but a removal makes some.
+    /// Requirements: F-20, F-26.
+    #[test]
+    fn a_compaction_without_room_stops_no_removal() {
+        let disk = SimDisk::new(1);
+        let registry = open(&disk);
+        // More than fits beside the records of a segment.
+        let long = |number: usize| [&*key(number), &[b'x'; LABEL_LIMIT - 20]].concat();
+        (0..300).for_each(|number| registry.add(&long(number)).unwrap());
+        let due = 100 * DEAD_MAX;
+        registry.state.lock().records = due;
+        disk.set_capacity(Some(disk.used()));
+        for number in 0..5 {
+            registry.begin_removal(&long(number)).unwrap();
+            registry.end_removal(&long(number)).unwrap();
+        }
+        assert!(registry.state.lock().records > due, "it was compacted");
+        let refused = registry.compact();
+        assert!(matches!(&refused, Err(Error::Log(error)) if error.is_no_space()), "{refused:?}");
+        // With room, the next change compacts.
+        disk.set_capacity(None);
+        registry.add(&long(0)).unwrap();
+        assert!(registry.state.lock().records < DEAD_MAX);
+        assert_eq!(registry.count().unwrap(), 296);
+        registry.close().unwrap();
+        assert_eq!(open(&disk).count().unwrap(), 296);
     }
 
     /// Requirements: FT-22.

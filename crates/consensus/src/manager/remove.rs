@@ -1,6 +1,9 @@
 //! Removing the log of a key.
 
+use std::io::ErrorKind;
 use std::sync::Arc;
+
+use esker_log::ReadOptions;
 
 use crate::component::COMPONENT;
 use crate::manager::names;
@@ -18,7 +21,8 @@ impl LogManager {
     /// # Errors
     /// [`Error::InUse`] while there are references to it; [`Error::ReadOnly`] for a log of which
     /// corrupt records were quarantined: remove its directory by hand; [`Error::Log`] when its
-    /// files cannot be removed: call it again; [`Error::Closed`].
+    /// files cannot be removed: call it again; [`Error::Log`] with nothing changed when its file
+    /// `note` is corrupt, see [`LogManager::get`], or lost, which `get` mends; [`Error::Closed`].
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         let _no_backup = self.inner.removals.read();
@@ -29,15 +33,12 @@ impl LogManager {
                 Found::Busy(busy) => busy.wait(),
                 // No caller opens it meanwhile.
                 Found::Claimed(claim) => {
-                    if self.inner.registry.is_removing(key) {
-                        // It failed before.
-                        self.inner.complete_removal(&claim.key)?;
-                        return Ok(true);
-                    }
-                    if !self.inner.registry.has(key)? {
+                    // A removal that failed is announced again. After an announcement that may be
+                    // lost, the registry refuses another one.
+                    if !self.inner.registry.is_known(key)? {
                         return Ok(false);
                     }
-                    self.inner.refuse_repaired(key)?;
+                    self.inner.refuse_unremovable(key)?;
                     self.inner.registry.begin_removal(key)?;
                     self.inner.complete_removal(&claim.key)?;
                     return Ok(true);
@@ -48,13 +49,28 @@ impl LogManager {
 }
 
 impl Inner {
-    /// Refuses to remove what `repair` quarantined.
-    fn refuse_repaired(&self, key: &[u8]) -> Result<()> {
+    /// Refuses what the removal of files would refuse or leave, while nothing is announced: what
+    /// `repair` quarantined, and a log whose app metadata do not say that it is one of this crate.
+    fn refuse_unremovable(&self, key: &[u8]) -> Result<()> {
         let name = names::directory_of(key);
-        let names = self.disk.dir().open_dir(&name).and_then(|dir| dir.list());
-        match names {
-            Ok(names) if names.iter().any(|name| name == "quarantine") => Err(Error::ReadOnly),
-            _ => Ok(()),
+        let dir = match self.disk.dir().open_dir(&name) {
+            Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
+            dir => dir.map_err(esker_log::Error::Io)?,
+        };
+        let names = dir.list().map_err(esker_log::Error::Io)?;
+        let has = |wanted| names.iter().any(|name| name == wanted);
+        if has("quarantine") {
+            return Err(Error::ReadOnly);
+        }
+        let options = ReadOptions::on(Arc::new(self.disk.clone()));
+        match esker_log::component(&name, options).map_err(Error::Log)? {
+            Some(COMPONENT) => Ok(()),
+            // A crash interrupted its creation.
+            None if !has("manifest") => Ok(()),
+            found => {
+                let (dir, expected) = (dir.path().into(), Some(COMPONENT));
+                Err(Error::Log(esker_log::Error::WrongComponent { dir, found, expected }))
+            }
         }
     }
 

@@ -4,9 +4,13 @@
 use std::time::{Duration, Instant};
 
 use esker_consensus::{ConsensusLog, Error, LogManager};
-use esker_disk::sim::SimDisk;
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 
 use crate::{DIR, accept, commit, key, manager, on_real_disk, open, options, try_open};
+
+/// Longer than anything here takes.
+const LONG: Duration = Duration::from_secs(60);
 
 /// Requirements: FB-8, F-17.
 #[test]
@@ -50,6 +54,33 @@ fn closing_waits_until_a_reference_is_released() {
     managed.manager.close_all().unwrap();
     released.join().unwrap();
     commit(&open(&managed.disk, 10).manager.get("a").unwrap(), 0).unwrap();
+}
+
+/// Otherwise a caller would have a log of a manager that closed, and whose directory has another.
+/// Requirements: F-17.
+#[test]
+fn a_log_that_is_opened_while_the_manager_closes_is_refused() {
+    let managed = manager(10);
+    let (manager, gate) = (&managed.manager, Gate::new());
+    let block = Effect::BlockReturn(gate.clone());
+    // The directory of "abc": its key is in the registry by then.
+    managed.disk.inject(Fault::on(Op::Write, block).path("/ba7816bf"));
+    std::thread::scope(|scope| {
+        let opening = scope.spawn(|| manager.get("abc").map(drop));
+        assert!(gate.wait_for(1, LONG));
+        let closing = scope.spawn(|| manager.close_all_timeout(LONG));
+        while !matches!(manager.close("other"), Err(Error::Closed)) {
+            std::thread::yield_now();
+        }
+        gate.open();
+        let refused = opening.join().unwrap();
+        assert!(matches!(refused, Err(Error::Closed)), "{refused:?}");
+        closing.join().unwrap().unwrap();
+    });
+    // It was closed, and the key has its log.
+    let next = open(&managed.disk, 10);
+    accept(&next.manager.get("abc").unwrap(), 0).unwrap();
+    assert_eq!(next.manager.keys().unwrap(), [b"abc"]);
 }
 
 /// Five seconds are enough for each, not for each in turn.

@@ -10,6 +10,7 @@ mod crashes;
 mod initialising;
 mod limit;
 mod registry;
+mod removing;
 mod stress;
 
 use std::path::PathBuf;
@@ -95,6 +96,11 @@ fn committed(log: &LogGuard, slot: u64) -> Vec<u8> {
 
 fn key(number: u64) -> Vec<u8> {
     format!("table/{number}").into_bytes()
+}
+
+/// The directory of the log of the key "abc".
+fn dir_of_abc() -> PathBuf {
+    PathBuf::from(DIR).join("ba7816bf8f01cfea414140de5dae2223b00361a3")
 }
 
 /// The files of the registry on a simulated disk.

@@ -6,7 +6,9 @@ use std::path::Path;
 use esker_consensus::Error;
 use esker_disk::sim::SimDisk;
 
-use crate::{DIR, Managed, accept, commit, key, manager, open, registry_file, try_open};
+use crate::{
+    DIR, Managed, accept, commit, dir_of_abc, key, manager, open, registry_file, try_open,
+};
 
 fn keys(managed: &Managed) -> Vec<String> {
     let keys = managed.manager.keys().unwrap();
@@ -129,10 +131,8 @@ fn a_log_of_another_key_is_refused() {
     managed.manager.close_all().unwrap();
     let disk: SimDisk = managed.disk.clone();
     // The directories of "abc" and "def".
-    let (abc, def) = (
-        Path::new(DIR).join("ba7816bf8f01cfea414140de5dae2223b00361a3"),
-        Path::new(DIR).join("cb8379ac2098aa165029e3938a51da0bcecfc008"),
-    );
+    let (abc, def) =
+        (dir_of_abc(), Path::new(DIR).join("cb8379ac2098aa165029e3938a51da0bcecfc008"));
     for name in disk.files(&def).unwrap() {
         disk.remove(&def.join(name)).unwrap();
     }
