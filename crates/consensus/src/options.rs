@@ -90,8 +90,9 @@ pub struct Options {
     /// [`OnCorruption::Truncate`] is refused, because it forgets promises.
     pub on_corruption: OnCorruption,
     /// A name of your own that is stored with the log, at most [`LABEL_LIMIT`] bytes. Opening the
-    /// log with another label fails, so that no directory is taken for another one. Default: empty,
-    /// which stores none and opens any.
+    /// log with another label fails, so that no directory is taken for another one; and so does
+    /// opening with one when the log's own is corrupt. Default: empty, which stores none and opens
+    /// any.
     pub label: Vec<u8>,
     /// Whether opening fails where there is no log. Default `false`: opening creates one.
     pub must_exist: bool,

@@ -30,19 +30,24 @@ impl Metadata {
         [&self.root.to_le_bytes(), &*self.label].concat()
     }
 
-    /// Reads those of an open log. They are optional: those that are corrupt count as none, and the
-    /// last checkpoint is ignored. Those that cannot be read do, too, unless a label is expected.
+    /// Reads those of an open log. The root is optional: without it the last checkpoint is ignored.
+    ///
+    /// Without a label in the options, metadata that are corrupt or cannot be read count as none.
+    /// With one they are an error: the log would take that label, whichever it has. The directory
+    /// of a manager's log is named after its key, so there two faults must meet before a log of
+    /// another key answers: a directory in the wrong place, and corrupt metadata. It is refused all
+    /// the same. A replica that is missing costs a group less than one that promises with the
+    /// memory of another. An operator who knows whose log it is removes the file: a log that has
+    /// none takes the label.
     pub(crate) fn read(log: &Log, options: &Options) -> Result<Self> {
-        Ok(match log.app_metadata(COMPONENT) {
-            Ok(metadata) => metadata.map_or_else(Self::default, |bytes| Self::decode(&bytes)),
-            Err(error @ esker_log::Error::Io(_)) if !options.label.is_empty() => {
-                return Err(error.into());
-            }
+        match log.app_metadata(COMPONENT) {
+            Ok(metadata) => Ok(metadata.map_or_else(Self::default, |bytes| Self::decode(&bytes))),
+            Err(error) if !options.label.is_empty() => Err(error.into()),
             Err(error) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "checkpoint ignored");
-                Self::default()
+                Ok(Self::default())
             }
-        })
+        }
     }
 
     /// Compares the label with the one that the log is opened with, and stores that one, durably,

@@ -80,7 +80,8 @@ impl ConsensusLogBuilder {
     /// [`Error::InvalidOption`]; [`Error::Log`] for a log that is locked, corrupt or unreadable,
     /// see [`esker_log::Error`], and for a plain log or one of another component, which is not
     /// changed; [`Error::CorruptedRecord`] for a record that is not a consensus log's;
-    /// [`Error::WrongLabel`].
+    /// [`Error::WrongLabel`]. With a label in the options also [`esker_log::Error::Corrupted`] for
+    /// the file `note`, which has the log's own: if you know that it is this log, remove that file.
     pub fn open(self) -> Result<ConsensusLog> {
         let Self { dir, options, removals } = self;
         options.validate()?;

@@ -47,8 +47,8 @@ impl LogManager {
     /// # Errors
     /// [`Error::Closed`] after [`LogManager::close_all`]; [`Error::EntryTooLarge`] for a key above
     /// [`LABEL_LIMIT`]; what opening a log returns, see
-    /// [`ConsensusLogBuilder::open`](crate::ConsensusLogBuilder::open). Other keys are not
-    /// affected.
+    /// [`ConsensusLogBuilder::open`](crate::ConsensusLogBuilder::open): every log has its key as
+    /// its label, so a corrupt file `note` is an error. Other keys are not affected.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<LogGuard> {
         let key = key.as_ref();

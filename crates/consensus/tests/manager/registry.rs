@@ -148,3 +148,28 @@ fn a_log_of_another_key_is_refused() {
     assert_eq!(managed.manager.stats().unwrap().open_logs, 0);
     commit(&managed.manager.get("abc").unwrap(), 0).unwrap();
 }
+
+/// The key of a log is in its app metadata. A log that has lost it takes no other one by itself.
+#[test]
+fn a_log_whose_label_is_corrupt_is_refused_until_the_file_is_removed() {
+    let managed = manager(4);
+    accept(&managed.manager.get("abc").unwrap(), 0).unwrap();
+    drop(managed.manager.get("def").unwrap());
+    managed.manager.close("abc").unwrap();
+    let (disk, note) = (managed.disk.clone(), dir_of_abc().join("note"));
+    disk.flip_bit(&note, 30 * 8).unwrap();
+    let corrupt = disk.contents(&note).unwrap();
+    for _ in 0..2 {
+        match managed.manager.get("abc") {
+            Err(Error::Log(esker_log::Error::Corrupted(what))) => assert_eq!(what.file, note),
+            other => panic!("{other:?}"),
+        }
+        assert!(disk.contents(&note).unwrap() == corrupt);
+    }
+    drop(managed.manager.get("def").unwrap());
+    // The operator knows that it is the log of this key.
+    disk.remove(&note).unwrap();
+    let log = managed.manager.get("abc").unwrap();
+    commit(&log, 0).unwrap();
+    assert_eq!(log.label(), b"abc");
+}
