@@ -43,6 +43,11 @@ impl Failure {
         Self { status: Status::Failed, message: message.into() }
     }
 
+    /// The failure, with one more thing to do.
+    pub fn or_else(self, advice: &str) -> Self {
+        Self { message: format!("{}; {advice}", self.message), ..self }
+    }
+
     /// Creates a failure for a wrong command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { status: Status::Usage, message: message.into() }

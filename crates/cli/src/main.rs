@@ -8,6 +8,7 @@ mod bench;
 mod choices;
 mod consensus_cmd;
 mod crash_cmd;
+mod destination;
 mod exit;
 mod framing;
 mod input;

@@ -78,15 +78,15 @@ pub fn exit_at_signal(clean_up: impl FnOnce() + Send + 'static) -> io::Result<()
     Ok(())
 }
 
-/// Closes the reader at a signal. Starts a thread that waits for one. Returns whether SIGINT has
-/// arrived.
-pub fn close_at_signal(reader: ReadOnlyLog) -> io::Result<Arc<AtomicBool>> {
+/// Closes what a command reads at a signal. Starts a thread that waits for one. Returns whether
+/// SIGINT has arrived.
+pub fn close_at_signal(close: impl FnOnce() + Send + 'static) -> io::Result<Arc<AtomicBool>> {
     let stop = Stop::on_signals()?;
     let interrupted = Arc::clone(&stop.interrupted);
     let wait = move || {
         // Without its pipe there is nothing to wait for.
         if stop.wait().is_ok() {
-            reader.close();
+            close();
         }
     };
     std::thread::Builder::new().name("close".into()).spawn(wait)?;

@@ -246,3 +246,55 @@ fn a_directory_of_many_logs() {
     let verified = run(verify, b"").exits(3);
     assert_eq!(verified.text().lines().count(), 3);
 }
+
+/// The copy of many logs is a manager, beside no other; that of one log may be made beside its
+/// writer.
+#[test]
+fn a_backup() {
+    let (_guard, root) = workdir();
+    std::fs::create_dir(&root).unwrap();
+    let (dir, dest) = (root.join("tables"), root.join("copy"));
+    let backup = |dir: &Path, dest: &Path| {
+        let mut backup = command(&["consensus", "backup", "--json"]);
+        backup.arg(dir).arg(dest);
+        run(backup, b"")
+    };
+    let manager = LogManager::open(&dir).unwrap();
+    for key in ["users", "orders"] {
+        let log = manager.get(key).unwrap();
+        log.learn(Slot(0), LOW, key.as_bytes()).unwrap().blocking_wait().unwrap();
+        log.create_snapshot(Slot(0), key.as_bytes()).unwrap();
+    }
+    backup(&dir, &dest).exits(4).says(&["is open for writing", "`LogManager::backup`"]);
+    let users = lines(&["consensus", "stat", "--key", "users"], &dir)[0]["dir"].clone();
+    let users = std::path::PathBuf::from(users.as_str().unwrap());
+    let done = backup(&users, &root.join("users")).ok().json();
+    assert_eq!((&done["logs"], &done["snapshots"]), (&1.into(), &1.into()));
+    assert_eq!(lines(&["consensus", "dump"], &root.join("users"))[0]["value"], "users");
+    manager.close_all().unwrap();
+    backup(&dir, &dir.join("copy")).exits(2).says(&["a directory outside it"]);
+    let done = backup(&dir, &dest).ok().json();
+    assert!(done["records"].as_u64() >= Some(2), "{done}");
+    assert_eq!(
+        (&done["logs"], &done["snapshots"], &done["skipped"]),
+        (&2.into(), &2.into(), &0.into())
+    );
+    backup(&dir, &dest).exits(1).says(&["is not empty"]);
+    backup(&root.join("none"), &root.join("other")).exits(1);
+    let verify = lines(&["consensus", "verify"], &dest);
+    assert!(verify.len() == 2 && verify.iter().all(|line| line["sound"] == true));
+    let copy = LogManager::builder(&dest).must_exist(true).open().unwrap();
+    let log = copy.get("orders").unwrap();
+    assert_eq!(log.read_committed(Slot(0), &log.pin()).unwrap().value(), b"orders");
+    drop(log);
+    copy.close_all().unwrap();
+    // The one snapshot of a log is not whole.
+    let snapshot = users.join(format!("snapshot-{:020}", 0));
+    let mut bytes = std::fs::read(&snapshot).unwrap();
+    bytes[4096 + 40] ^= 1;
+    std::fs::write(&snapshot, bytes).unwrap();
+    let done = backup(&dir, &root.join("third")).exits(3);
+    assert!(done.err.contains("users: the snapshot at slot 0 is not whole"), "{}", done.err);
+    let done = done.json();
+    assert_eq!((&done["snapshots"], &done["skipped"]), (&1.into(), &1.into()));
+}

@@ -99,7 +99,9 @@ pub fn backup_log(
         None => Vec::new(),
     };
     let mut backup = Backup::default();
-    let copied = Copy { reader: &reader, extent: &extent, dest, options }
+    // The stream ends when the reader is closed.
+    let proceed = || Ok(());
+    let copied = Copy { reader: &reader, extent: &extent, dest, options, proceed: &proceed }
         .run(&label, &mut backup)
         .and_then(|log| finish(&log, &label));
     if let Err(error) = copied {
@@ -157,13 +159,15 @@ pub(crate) fn finish(log: &Log, label: &[u8]) -> Result<()> {
 }
 
 /// The copy of one log.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub(crate) struct Copy<'a> {
     pub(crate) reader: &'a ReadOnlyLog,
     pub(crate) extent: &'a Extent,
     /// On the disk of the options.
     pub(crate) dest: &'a Path,
     pub(crate) options: &'a Options,
+    /// Fails when the copy must not continue. Called often.
+    pub(crate) proceed: &'a dyn Fn() -> Result<()>,
 }
 
 impl Copy<'_> {
@@ -181,6 +185,7 @@ impl Copy<'_> {
         }
         backup.records += self.records(&log)?;
         for at in &self.extent.snapshots {
+            (self.proceed)()?;
             match self.snapshot(&log, *at) {
                 Ok(()) => backup.snapshots += 1,
                 Err(error @ Error::CorruptedSnapshot { .. }) => {
@@ -203,6 +208,7 @@ impl Copy<'_> {
         let mut stream = self.reader.stream(Start::Oldest)?;
         let (mut copied, mut first, mut count) = (Seq::ZERO, Seq::ZERO, 0);
         while copied < last {
+            (self.proceed)()?;
             let Some(batch) = stream.try_next()? else {
                 // Everything up to the last record was dropped: it is not what it was.
                 return Err(esker_log::Error::NotFound { seq: last }.into());

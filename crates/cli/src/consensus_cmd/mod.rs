@@ -1,5 +1,6 @@
 //! `esker consensus`: inspecting a consensus log, and benchmarks.
 
+mod backup;
 mod dump;
 mod inspection;
 mod stat;
@@ -19,6 +20,8 @@ pub enum ConsensusCommand {
     Dump(dump::DumpArguments),
     /// Read and check every byte and every record; exit status 3 on corruption
     Verify(verify::VerifyArguments),
+    /// Copy a log, or many logs as of one moment
+    Backup(backup::BackupArguments),
     /// Benchmark a consensus log, next to the hardware floor of this machine
     Bench(bench::ConsensusBenchArguments),
     /// Build a log for a benchmark that kills its builder
@@ -32,6 +35,7 @@ pub fn run(command: ConsensusCommand) -> Outcome {
         ConsensusCommand::Stat(arguments) => stat::run(&arguments),
         ConsensusCommand::Dump(arguments) => dump::run(&arguments),
         ConsensusCommand::Verify(arguments) => verify::run(&arguments),
+        ConsensusCommand::Backup(arguments) => backup::run(&arguments),
         ConsensusCommand::Bench(arguments) => bench::run_consensus(&arguments),
         ConsensusCommand::BenchBuild(arguments) => bench::run_consensus_build(&arguments),
     }

@@ -2,8 +2,7 @@
 //!
 //! It takes no lock, so it can run concurrently with a writer.
 
-use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 
 use clap::Args;
@@ -12,6 +11,7 @@ use esker_log::ReadOnlyLog;
 use serde_json::json;
 
 use super::open;
+use crate::destination::refuse_inside;
 use crate::exit::{Failure, Outcome};
 use crate::output;
 use crate::signals;
@@ -44,8 +44,11 @@ pub fn run(arguments: &BackupArguments) -> Outcome {
     let dir = store.dir("backup")?;
     let log = open::log(dir)?;
     refuse_inside(dir, dest)?;
-    let interrupted = signals::close_at_signal(log.clone())
-        .map_err(|error| Failure::of_io("catch signals", &error))?;
+    let interrupted = signals::close_at_signal({
+        let log = log.clone();
+        move || log.close()
+    })
+    .map_err(|error| Failure::of_io("catch signals", &error))?;
     let position = backup_log(&log, Store::builder(dest)).map_err(|error| match &error {
         Error::Closed if interrupted.load(SeqCst) => {
             Failure::interrupted("interrupted: the backup is not complete, and its files were removed")
@@ -72,39 +75,6 @@ pub fn run(arguments: &BackupArguments) -> Outcome {
         return output::print_json(&json!({ "position": position.0 }));
     }
     output::print(&format!("copied everything up to position {position}\n"))
-}
-
-/// Refuses a destination that is the directory of the store, or inside it, by whatever name.
-fn refuse_inside(dir: &Path, dest: &Path) -> Outcome {
-    let failure = |error: io::Error| Failure::of_io(dest.display(), &error);
-    if resolved(dest).map_err(failure)?.starts_with(dir.canonicalize().map_err(failure)?) {
-        return Err(Failure::usage(format!(
-            "{} is in the directory of the store, {}; a backup goes to a directory outside it",
-            dest.display(),
-            dir.display()
-        )));
-    }
-    Ok(())
-}
-
-/// The path without symbolic links and `..`. What does not exist yet is appended to what does.
-fn resolved(path: &Path) -> io::Result<PathBuf> {
-    let path = std::path::absolute(path)?;
-    let mut resolved = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                resolved.pop();
-            }
-            part => {
-                resolved.push(part);
-                if let Ok(found) = resolved.canonicalize() {
-                    resolved = found;
-                }
-            }
-        }
-    }
-    Ok(resolved)
 }
 
 /// Whether an earlier backup to this directory did not end.

@@ -39,7 +39,7 @@ fn a_backup_in_its_own_store_is_refused() {
         root.join("link-to-empty/../copy"),
     ] {
         let refused = kv(&dir, &["backup", dest.to_str().unwrap()], b"").exits(2);
-        refused.says(&["is in the directory of the store", "a directory outside it"]);
+        refused.says(&["is in the directory to copy", "a directory outside it"]);
         // The store may be named through a link, too.
         kv(&root.join("link"), &["backup", dest.to_str().unwrap()], b"").exits(2);
         assert_eq!(names(&dir), before, "{}", dest.display());

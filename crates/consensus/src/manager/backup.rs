@@ -108,15 +108,17 @@ impl Inner {
     fn copy(&self, parts: &[Part], options: &Options, disk: &DirDisk) -> Result<Backup> {
         let registry = registry::begin_copy(disk, options)?;
         let mut backup = Backup::default();
+        let proceed = || self.refuse_if_closed();
         for Part { key, extent } in parts {
-            self.refuse_if_closed()?;
+            proceed()?;
             if extent.last == Seq::ZERO && extent.snapshots.is_empty() {
                 // The first use of the key creates it.
                 backup.logs += 1;
                 continue;
             }
             let (reader, name) = (self.reader(key)?, names::directory_of(key));
-            let copy = Copy { reader: &reader, extent, dest: name.as_ref(), options };
+            let copy =
+                Copy { reader: &reader, extent, dest: name.as_ref(), options, proceed: &proceed };
             let log = copy.run(key, &mut backup)?;
             backup::finish(&log, key)?;
         }

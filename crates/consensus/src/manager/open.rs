@@ -122,8 +122,8 @@ impl LogManagerBuilder {
         self
     }
 
-    /// Whether opening fails where there is no manager. Default `false`: opening creates one. Set it
-    /// for a directory that should hold one, such as a backup.
+    /// Whether opening fails where there is no manager. Default `false`: opening creates one. Set
+    /// it for a directory that should hold one, such as a backup.
     pub fn must_exist(mut self, must_exist: bool) -> Self {
         self.must_exist = must_exist;
         self

@@ -16,7 +16,8 @@ impl LogManager {
     /// that only when no node will ever use this log again, as after its table was dropped. Its
     /// directory stays, empty. Returns whether there was a log. Blocks.
     ///
-    /// Waits while a backup runs. After a crash the log is there as before, or the next opening completes the removal.
+    /// Waits while a backup runs. After a crash the log is there as before, or the next opening
+    /// completes the removal.
     ///
     /// # Errors
     /// [`Error::InUse`] while there are references to it; [`Error::ReadOnly`] for a log of which

@@ -102,14 +102,15 @@ fn a_backup_has_every_log_and_its_snapshots() {
     engine.stop();
 }
 
-/// After the death of the process, what its last records are, only an opening can decide.
+/// After a power cut, what its last records are, only an opening can decide.
 #[test]
 fn a_log_that_was_not_closed_is_recovered_first() {
     let disk = SimDisk::new(1);
     let died = filled(&disk);
     let log = died.manager.get("late").unwrap();
     accept(&log, 0).unwrap();
-    disk.kill();
+    // The page that tells readers how far the log is durable is lost.
+    disk.power_cut(Persist::Nothing);
     drop((log, died));
     disk.power_on();
     let managed = open(&disk, 2);
@@ -221,6 +222,7 @@ fn nothing_is_dropped_while_a_backup_runs() {
     let removed = AtomicBool::new(false);
     let done = std::thread::scope(|scope| {
         let backup = scope.spawn(|| managed.manager.backup(COPY));
+        let opening = Opening(gate.clone());
         assert!(gate.wait_for(1, Duration::from_secs(60)));
         for slot in 30..SLOTS {
             log.learn(Slot(slot), HIGH, &value_of(log.key(), slot))
@@ -240,7 +242,7 @@ fn nothing_is_dropped_while_a_backup_runs() {
         // It waits, or has not begun.
         std::thread::sleep(Duration::from_millis(20));
         assert!(!removed.load(SeqCst));
-        gate.open();
+        drop(opening);
         let done = backup.join().unwrap().unwrap();
         remover.join().unwrap();
         done
@@ -257,6 +259,17 @@ fn nothing_is_dropped_while_a_backup_runs() {
     engine.stop();
 }
 
+/// Opens a gate, also when a test fails: its threads end then.
+struct Opening(Gate);
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        self.0.open();
+    }
+}
+
+const PAIRS: u64 = 4;
+
 /// Each thread writes to the second log only what the first one has durably. So do all backups.
 fn pairs(max_open: usize, idle: u64, rounds: u32) {
     let place = tempfile::tempdir().unwrap();
@@ -270,7 +283,7 @@ fn pairs(max_open: usize, idle: u64, rounds: u32) {
         log.last_slot().map_or(0, |slot| slot.0 + 1)
     };
     std::thread::scope(|scope| {
-        for pair in 0..2 {
+        for pair in 0..PAIRS {
             let (manager, over) = (&manager, &over);
             scope.spawn(move || {
                 for slot in 0.. {
@@ -290,7 +303,7 @@ fn pairs(max_open: usize, idle: u64, rounds: u32) {
             let dest = place.path().join(format!("copy-{round}"));
             manager.backup(&dest).unwrap();
             let copy = on_real_disk(&dest, 4);
-            for pair in 0..2 {
+            for pair in 0..PAIRS {
                 let counts = ["a", "z"].map(|log| in_log(&copy, &format!("{log}/{pair}")));
                 let [first, second] = counts;
                 assert!(first == second || first == second + 1, "round {round}: {counts:?}");

@@ -1,0 +1,123 @@
+//! `esker consensus backup`: copies a consensus log, or all logs of a manager.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::SeqCst;
+
+use clap::Args;
+use esker_consensus::{Backup, Error, LogManager, Options, UNFINISHED_BACKUP, backup_log, logs_in};
+use esker_log::ReadOptions;
+use serde_json::json;
+
+use crate::destination::refuse_inside;
+use crate::exit::{Failure, Outcome, complain};
+use crate::output;
+use crate::signals;
+
+const EXAMPLES: &str = "\
+Examples:
+  esker consensus backup ./node-1 ./copy
+  esker consensus backup ./tables ./copy --json | jq .logs
+
+A directory of many logs is copied as of one moment, with all snapshots. No process may have it open: in the one \
+that has, call `LogManager::backup`. A single log is copied beside its writer, too. DEST is complete when the command \
+ends with exit status 0, or with 3 after it named snapshots that are not whole; until then no command opens it. After \
+an interruption, delete DEST and back up again.
+
+A node that continues with a copy has forgotten what it promised since. It must rejoin under a new number, unless no \
+node has continued since.";
+
+/// Arguments of `esker consensus backup`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct BackupArguments {
+    /// The log's directory, or that of many logs
+    dir: PathBuf,
+    /// The directory of the copy, which must be empty or not exist
+    dest: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Copies the logs.
+pub fn run(arguments: &BackupArguments) -> Outcome {
+    let BackupArguments { dir, dest, json } = arguments;
+    refuse_inside(dir, dest)?;
+    let failed = |error: Error| explain(&error, dir, dest);
+    let done = if logs_in(dir).map_err(failed)?.is_some() {
+        let manager = LogManager::builder(dir).must_exist(true).open().map_err(failed)?;
+        let interrupted = signals::close_at_signal({
+            let manager = manager.clone();
+            move || drop(manager.close_all())
+        })
+        .map_err(|error| Failure::of_io("catch signals", &error))?;
+        let done = manager.backup(dest).map_err(|error| match error {
+            Error::Closed | Error::RegistryClosed if interrupted.load(SeqCst) => {
+                Failure::interrupted("interrupted: the backup is not complete, and its files were removed")
+            }
+            Error::Closed | Error::RegistryClosed => Failure::failed(
+                "a signal ended the command: the backup is not complete, and its files were removed",
+            ),
+            error => failed(error),
+        })?;
+        manager.close_all().map_err(failed)?;
+        done
+    } else {
+        backup_log(dir, dest, &Options::default()).map_err(failed)?
+    };
+    report(&done, *json)?;
+    if done.skipped.is_empty() {
+        return Ok(());
+    }
+    let count = done.skipped.len();
+    Err(Failure::corrupt(format!("{count} snapshots are not whole, and were not copied")))
+}
+
+fn report(done: &Backup, as_json: bool) -> Outcome {
+    for (key, error) in &done.skipped {
+        let log = if key.is_empty() { String::new() } else { format!("{}: ", key.escape_ascii()) };
+        complain(&format!("note: {log}{error}"));
+    }
+    let Backup { logs, records, snapshots, skipped, .. } = done;
+    if as_json {
+        return output::print_json(&json!({
+            "logs": logs,
+            "records": records,
+            "snapshots": snapshots,
+            "skipped": skipped.len(),
+        }));
+    }
+    output::print(&format!("copied {logs} logs, {records} records and {snapshots} snapshots\n"))
+}
+
+/// The failure to copy, in the words of what to do.
+fn explain(error: &Error, dir: &Path, dest: &Path) -> Failure {
+    match error {
+        Error::Log(esker_log::Error::Locked { .. }) => {
+            let advice = "`LogManager::backup` copies many logs in the process that has them open";
+            Failure::of_consensus(error, dir).or_else(advice)
+        }
+        Error::Log(esker_log::Error::NoSpace { .. }) => Failure::failed(format!(
+            "no space for the copy in {}; the copy was removed, make room and run the command again",
+            dest.display()
+        )),
+        Error::Log(esker_log::Error::Trimmed { .. }) => Failure::failed(format!(
+            "{}: another process dropped records before they were copied; try again",
+            dir.display()
+        )),
+        Error::NotEmpty { .. } if is_unfinished(dest) => Failure::failed(format!(
+            "{} is an unfinished backup; delete it and back up again",
+            dest.display()
+        )),
+        Error::NotEmpty { .. } => Failure::failed(error.to_string()),
+        _ => Failure::of_consensus(error, dir),
+    }
+}
+
+/// Whether an earlier backup to this directory did not end.
+fn is_unfinished(dest: &Path) -> bool {
+    [dest.to_owned(), dest.join("registry")].into_iter().any(|dir| {
+        let found = esker_log::component(dir, ReadOptions::default());
+        found.is_ok_and(|found| found == Some(UNFINISHED_BACKUP))
+    })
+}
