@@ -61,6 +61,10 @@ mod book {
     #[doc = include_str!("../../../docs/src/consensus.md")]
     struct Consensus;
 
+    #[cfg(feature = "consensus")]
+    #[doc = include_str!("../../../docs/src/consensus-patterns.md")]
+    struct ConsensusPatterns;
+
     #[cfg(feature = "sim")]
     #[doc = include_str!("../../../docs/src/crash-testing.md")]
     struct CrashTesting;

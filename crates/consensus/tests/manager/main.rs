@@ -9,6 +9,7 @@ mod closing;
 mod crashes;
 mod initialising;
 mod limit;
+mod patterns;
 mod registry;
 mod removing;
 mod stress;
