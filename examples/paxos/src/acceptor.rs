@@ -1,9 +1,12 @@
-//! An acceptor: a consensus log on a disk of its own, that crashes and comes back.
+//! An acceptor: a consensus log for each group, on one disk, that crashes and comes back.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use esker::consensus::{Ballot, ConsensusLog, Error, IterateOptions, Mode, Slot, SnapshotBounds};
+use esker::consensus::{
+    Ballot, ConsensusLog, Error, IterateOptions, LogManager, Mode, Slot, SnapshotBounds,
+};
 use esker::disk::sim::{CutPoint, Persist, SimDisk};
 use esker::log::Engine;
 use esker_testkit::SplitMix64;
@@ -13,17 +16,25 @@ use crate::message::{AcceptedEntry, Answer, Request};
 /// The most entries in one answer to a fetch.
 const FETCHED: usize = 8;
 
-/// One acceptor, or a learner that never votes.
+/// The logs that an acceptor keeps open. With more groups than these, one is closed to make room.
+const MAX_OPEN: usize = 2;
+
+/// One acceptor of all groups, or a learner that never votes.
 pub struct Acceptor {
     disk: SimDisk,
     mode: Mode,
     /// There while it is up.
     life: Option<Life>,
+    pub crashes: u64,
+    /// Openings of logs that were closed to make room.
+    pub openings: u64,
 }
 
 struct Life {
-    log: ConsensusLog,
+    manager: LogManager,
     engine: Engine,
+    /// The groups whose logs were opened.
+    opened: BTreeSet<usize>,
 }
 
 impl Drop for Life {
@@ -64,30 +75,31 @@ pub enum Reaction {
 
 impl Acceptor {
     pub fn new(mode: Mode, seed: u64) -> Self {
-        Self { disk: SimDisk::new(seed), mode, life: None }
+        Self { disk: SimDisk::new(seed), mode, life: None, crashes: 0, openings: 0 }
     }
 
     pub fn is_up(&self) -> bool {
         self.life.is_some()
     }
 
-    /// Opens the log; a crash that was planned may strike here, too.
+    /// Opens the manager of the logs; a crash that was planned may strike here, too.
     pub fn recover(&mut self) -> Result<(), String> {
         self.disk.power_on();
         let engine = Engine::manual();
-        let log = ConsensusLog::builder("/acceptor")
-            .disk(Arc::new(self.disk.process()))
-            .engine(engine.clone())
-            .mode(self.mode)
-            .segment_size(64 << 10)
-            .cache_size(4 << 10)
-            .checkpoint_every(1024);
-        match log.open() {
-            Ok(log) => self.life = Some(Life { log, engine }),
+        let logs = LogManager::builder("/acceptor").max_open(MAX_OPEN);
+        let mut each = logs.current_options().clone();
+        each.disk = Arc::new(self.disk.process());
+        each.engine = Some(engine.clone());
+        each.mode = self.mode;
+        each.segment_size = 64 << 10;
+        each.cache_size = 4 << 10;
+        each.checkpoint_every = 1024;
+        match logs.options(each).open() {
+            Ok(manager) => self.life = Some(Life { manager, engine, opened: BTreeSet::new() }),
             Err(error) => {
                 engine.stop();
                 if self.disk.is_on() {
-                    return Err(format!("a log does not open: {error}"));
+                    return Err(format!("an acceptor does not open: {error}"));
                 }
             }
         }
@@ -104,7 +116,12 @@ impl Acceptor {
     /// The power goes now.
     pub fn crash(&mut self) {
         self.disk.power_cut(Persist::Random);
+        self.die();
+    }
+
+    fn die(&mut self) {
         self.life = None;
+        self.crashes += 1;
     }
 
     /// No crash is planned any more.
@@ -112,55 +129,78 @@ impl Acceptor {
         self.disk.cancel_cut();
     }
 
-    /// The committed entries from a slot onwards that the log still has.
-    pub fn committed(&self, from: Slot) -> Vec<AcceptedEntry> {
-        let mut all = Vec::new();
-        if let Some(life) = &self.life {
-            let listed = life.log.iterate(.., IterateOptions::default(), |entry| {
+    /// The committed entries of a group, from a slot onwards, that its log still has.
+    pub fn committed(&mut self, group: usize, from: Slot) -> Vec<AcceptedEntry> {
+        let listed = self.with(group, |log| {
+            let mut all = Vec::new();
+            log.iterate(.., IterateOptions::default(), |entry| {
                 if entry.slot() >= from {
                     all.push(reported(entry));
                 }
                 ControlFlow::Continue(())
-            });
-            drop(listed);
-        }
-        all
+            })?;
+            Ok(all)
+        });
+        listed.and_then(Result::ok).unwrap_or_default()
     }
 
-    /// The first slot that is not known to be decided.
-    pub fn next(&self) -> Slot {
-        let frontier = self.life.as_ref().and_then(|life| life.log.frontier());
-        frontier.map_or(Slot::ZERO, Slot::next)
+    /// The first slot of a group that is not known to be decided.
+    pub fn next(&mut self, group: usize) -> Slot {
+        let frontier = self.with(group, |log| Ok(log.frontier()));
+        frontier.and_then(Result::ok).flatten().map_or(Slot::ZERO, Slot::next)
     }
 
     /// Drops a prefix that a snapshot has.
-    pub fn raise(&mut self, how: Raise) -> Reaction {
-        self.with(|log| raise(log, how).map(|()| Reaction::Nothing))
+    pub fn raise(&mut self, group: usize, how: Raise) -> Reaction {
+        self.react(group, |log| raise(log, how).map(|()| Reaction::Nothing))
     }
 
     /// Deals with a request; silence while it is down, or when it dies over it.
-    pub fn handle(&mut self, request: &Request, beside: Option<Beside>) -> Reaction {
-        self.with(|log| handle(log, request, beside))
+    pub fn handle(&mut self, group: usize, request: &Request, beside: Option<Beside>) -> Reaction {
+        self.react(group, |log| handle(log, request, beside))
     }
 
-    fn with(&mut self, act: impl FnOnce(&ConsensusLog) -> Result<Reaction, Error>) -> Reaction {
-        let Some(life) = &self.life else { return Reaction::Nothing };
-        let reaction = act(&life.log);
+    /// Uses the log of a group. The manager opens it, and may close another; its guard is released
+    /// before the answer is sent. `None` while it is down, or when it dies over it.
+    fn with<T>(
+        &mut self,
+        group: usize,
+        act: impl FnOnce(&ConsensusLog) -> Result<T, Error>,
+    ) -> Option<Result<T, Error>> {
+        let Life { manager, opened, .. } = self.life.as_mut()?;
+        let key = format!("group/{group}");
+        let is_open = manager.get_if_open(&key).is_some();
+        let done = manager.get(&key).and_then(|log| {
+            let again = !opened.insert(group);
+            self.openings += u64::from(again && !is_open);
+            act(&log)
+        });
         if !self.disk.is_on() {
-            self.life = None;
-            return Reaction::Nothing;
+            self.die();
+            return None;
         }
-        match reaction {
-            Ok(reaction) => reaction,
-            Err(Error::StaleBallot { promised }) => Reaction::Answers(Answer::Stale { promised }),
-            Err(Error::Truncated { .. }) => Reaction::Refused,
+        Some(done)
+    }
+
+    fn react(
+        &mut self,
+        group: usize,
+        act: impl FnOnce(&ConsensusLog) -> Result<Reaction, Error>,
+    ) -> Reaction {
+        match self.with(group, act) {
+            None => Reaction::Nothing,
+            Some(Ok(reaction)) => reaction,
+            Some(Err(Error::StaleBallot { promised })) => {
+                Reaction::Answers(Answer::Stale { promised })
+            }
+            Some(Err(Error::Truncated { .. })) => Reaction::Refused,
             // Late, early or unnecessary: silence is always right.
-            Err(
+            Some(Err(
                 Error::AlreadyCommitted { .. }
                 | Error::SlotNotFound { .. }
                 | Error::BallotMismatch { .. },
-            ) => Reaction::Nothing,
-            Err(error) => Reaction::Violation(format!("an acceptor says: {error}")),
+            )) => Reaction::Nothing,
+            Some(Err(error)) => Reaction::Violation(format!("an acceptor says: {error}")),
         }
     }
 }

@@ -46,9 +46,20 @@ pub enum Answer {
     },
 }
 
-/// A message on its way.
+/// A message of a group on its way.
 #[derive(Debug, Clone)]
-pub enum Message {
-    ToAcceptor { to: usize, from: usize, request: Request },
-    ToProposer { to: usize, from: usize, answer: Answer },
+pub struct Message {
+    pub group: usize,
+    pub from: usize,
+    pub to: usize,
+    pub body: Body,
+}
+
+/// What a message carries.
+#[derive(Debug, Clone)]
+pub enum Body {
+    /// To an acceptor.
+    Request(Request),
+    /// To a proposer of the group.
+    Answer(Answer),
 }

@@ -21,6 +21,7 @@ pub struct Quorums {
 /// One proposer. What it knows may be lost at any time, and nothing depends on it.
 #[derive(Debug)]
 pub struct Proposer {
+    group: usize,
     number: u64,
     quorums: Quorums,
     ballot: Ballot,
@@ -44,8 +45,9 @@ pub enum Act {
 }
 
 impl Proposer {
-    pub fn new(number: u64, quorums: Quorums) -> Self {
+    pub fn new(group: usize, number: u64, quorums: Quorums) -> Self {
         Self {
+            group,
             number,
             quorums,
             ballot: Ballot::ZERO,
@@ -130,7 +132,7 @@ impl Proposer {
 
     fn new_value(&mut self) -> Vec<u8> {
         self.values += 1;
-        format!("value {} of proposer {} under {}", self.values, self.number, self.ballot)
-            .into_bytes()
+        let Self { group, number, ballot, values, .. } = self;
+        format!("value {values} of proposer {number} of group {group} under {ballot}").into_bytes()
     }
 }

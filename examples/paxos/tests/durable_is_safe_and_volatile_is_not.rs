@@ -2,26 +2,29 @@
 
 use std::process::Command;
 
-/// Requirements: F-0, FB-11.
+/// Requirements: F-0, FB-11, F-16.
 #[test]
-fn one_line_a_mode() {
+fn one_line_a_run() {
     let out = Command::new(env!("CARGO_BIN_EXE_esker-paxos"))
-        .args(["--seeds", "24", "--json"])
+        .args(["--seeds", "16", "--json"])
         .output()
         .unwrap();
     let text = String::from_utf8(out.stdout).unwrap();
     assert!(out.status.success(), "{text}");
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(
-        (lines.len(), &lines[0]["mode"], &lines[1]["mode"]),
-        (2, &"durable".into(), &"volatile".into())
-    );
-    assert_eq!((&lines[0]["seeds"], &lines[0]["violations"]), (&24.into(), &0.into()));
-    assert!(lines[1]["violations"].as_u64().unwrap() > 0);
-    // The floor passed some of the answers, and each of them was refused.
-    assert!(lines[0]["refused"].as_u64().unwrap() > 0);
-    assert!(
-        lines[0]["crashes"].as_u64().unwrap() > 100 && lines[0]["chosen"].as_u64().unwrap() > 100
-    );
+    let runs: Vec<_> =
+        lines.iter().map(|line| (line["mode"].as_str().unwrap(), &line["groups"])).collect();
+    assert_eq!(runs, [("durable", &1.into()), ("volatile", &1.into()), ("durable", &3.into())]);
+    let count = |line: usize, key: &str| lines[line][key].as_u64().unwrap();
+    for durable in [0, 2] {
+        assert_eq!((count(durable, "seeds"), count(durable, "violations")), (16, 0));
+        // The floor passed some of the answers, and each of them was refused.
+        assert!(count(durable, "refused") > 0);
+        assert!(count(durable, "crashes") > 100 && count(durable, "chosen") > 100);
+    }
+    assert!(count(1, "violations") > 0);
+    // Two of three logs are open: they were closed and opened again all the time.
+    assert_eq!(count(0, "openings"), 0);
+    assert!(count(2, "openings") > 1000, "{text}");
 }
