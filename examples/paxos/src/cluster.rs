@@ -139,7 +139,10 @@ impl Cluster {
             for entry in self.acceptors[n].committed(group, Slot(0)) {
                 let chosen = self.groups[group].chosen.get(&entry.slot);
                 if chosen.is_some_and(|value| *value != entry.value) {
-                    self.violation(format!("a log has another value in slot {}", entry.slot));
+                    let slot = entry.slot;
+                    self.violation(format!(
+                        "group {group}: a log has another value in slot {slot}"
+                    ));
                 }
             }
         }
@@ -350,7 +353,9 @@ impl Cluster {
                 let chosen = &mut self.groups[group].chosen;
                 let known = chosen.entry(slot).or_insert_with(|| value.clone());
                 if *known != value {
-                    self.violation(format!("slot {slot} was chosen with two values"));
+                    self.violation(format!(
+                        "group {group}: slot {slot} was chosen with two values"
+                    ));
                 }
             }
         }

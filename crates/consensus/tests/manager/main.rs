@@ -12,6 +12,7 @@ mod limit;
 mod patterns;
 mod registry;
 mod removing;
+mod soak;
 mod stress;
 
 use std::path::PathBuf;
