@@ -1,16 +1,20 @@
 //! The program says so itself, by its exit status.
 
+#![allow(clippy::unwrap_used)]
+
 use std::process::Command;
+
+fn run(seeds: &str) -> (String, bool) {
+    let mut program = Command::new(env!("CARGO_BIN_EXE_esker-paxos"));
+    let out = program.args(["--seeds", seeds, "--json"]).output().unwrap();
+    (String::from_utf8(out.stdout).unwrap(), out.status.success())
+}
 
 /// Requirements: F-0, FB-11, F-16.
 #[test]
 fn one_line_a_run() {
-    let out = Command::new(env!("CARGO_BIN_EXE_esker-paxos"))
-        .args(["--seeds", "16", "--json"])
-        .output()
-        .unwrap();
-    let text = String::from_utf8(out.stdout).unwrap();
-    assert!(out.status.success(), "{text}");
+    let (text, succeeded) = run("16");
+    assert!(succeeded, "{text}");
     let lines: Vec<serde_json::Value> =
         text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let runs: Vec<_> =
@@ -27,4 +31,11 @@ fn one_line_a_run() {
     // Two of three logs are open: they were closed and opened again all the time.
     assert_eq!(count(0, "openings"), 0);
     assert!(count(2, "openings") > 1000, "{text}");
+}
+
+/// Also which logs are closed to make room.
+/// Requirements: F-16.
+#[test]
+fn a_seed_repeats_its_run() {
+    assert_eq!(run("4"), run("4"));
 }

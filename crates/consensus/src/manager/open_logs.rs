@@ -180,7 +180,9 @@ impl OpenLogs {
             for place in shard.0.lock().values() {
                 let Place::Open(open) = place else { continue };
                 let used = open.used.load(Relaxed);
-                let older = oldest.as_ref().is_none_or(|(oldest, _)| used < *oldest);
+                // By key where two are as old: the same calls close the same logs in each run.
+                let older =
+                    oldest.as_ref().is_none_or(|(oldest, key)| (used, &open.key) < (*oldest, key));
                 if older && Arc::strong_count(open) == 1 {
                     oldest = Some((used, Arc::clone(&open.key)));
                 }
