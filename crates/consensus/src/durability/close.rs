@@ -62,6 +62,17 @@ impl Inner {
         }
     }
 
+    /// Appends the values that only memory has, before a close that does not happen if there is no
+    /// room for them.
+    pub(crate) fn save_uncommitted(&self) -> Result<()> {
+        if !self.is_volatile() {
+            return Ok(());
+        }
+        let locks = self.locks.lock_all();
+        self.writable(&locks.promise_state())?;
+        self.write_uncommitted()
+    }
+
     /// Appends the values that only memory has, so that an orderly close loses none.
     fn write_uncommitted(&self) -> Result<()> {
         let guard = crossbeam_epoch::pin();

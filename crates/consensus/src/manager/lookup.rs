@@ -186,7 +186,11 @@ impl Inner {
         while self.logs.count() > self.max_open && lost < RACES {
             let Some(key) = self.logs.least_recently_used() else { return };
             match self.logs.claim_idle(&key) {
-                Some(Ok((claim, open))) => close_idle(claim, open),
+                Some(Ok((claim, open))) => {
+                    if !close_idle(claim, open) {
+                        return;
+                    }
+                }
                 // Another thread has taken it since.
                 Some(Err(_)) | None => lost += 1,
             }
@@ -195,8 +199,22 @@ impl Inner {
 }
 
 /// Closes a log that no caller uses, to make room. What keeps it from closing cleanly is in its
-/// next opening's way, not in this caller's.
-fn close_idle(claim: Claim<'_>, open: Arc<OpenLog>) {
+/// next opening's way, not in this caller's. Returns `false` for a log with values that only memory
+/// has, and that the full disk has no room for: it stays open, because closing it would lose them.
+fn close_idle(claim: Claim<'_>, open: Arc<OpenLog>) -> bool {
+    match open.log.inner.save_uncommitted() {
+        Err(Error::Log(error)) if error.is_no_space() => {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                key = %open.key.escape_ascii(),
+                "an idle log stays open: what it accepted cannot be made durable"
+            );
+            claim.keep_open(open);
+            return false;
+        }
+        // Closing has the same error.
+        Ok(()) | Err(_) => {}
+    }
     match open.log.close() {
         Ok(()) | Err(Error::Closed) => {}
         Err(error) => tracing::warn!(
@@ -207,4 +225,5 @@ fn close_idle(claim: Claim<'_>, open: Arc<OpenLog>) {
     }
     drop(open);
     drop(claim);
+    true
 }

@@ -244,6 +244,11 @@ impl OpenLogs {
 }
 
 impl Claim<'_> {
+    /// The log was not closed: it is open as before.
+    pub(super) fn keep_open(self, open: Arc<OpenLog>) {
+        self.logs.shard(&self.key).insert(Arc::clone(&self.key), Place::Open(open));
+    }
+
     /// The log was opened: gives it to every caller that waits for the key.
     /// If `admits` refuses that under the lock, the log is closed when it is dropped.
     pub(super) fn opened<E>(

@@ -7,10 +7,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
-use esker_consensus::{Error, LogGuard, LogManager, Reclaimed, Slot, backup_log, logs_on};
+use esker_consensus::{
+    COMPONENT, Error, LogGuard, LogManager, Reclaimed, Slot, backup_log, logs_on,
+};
 use esker_disk::sim::{CutPoint, Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::Engine;
+use esker_log::{Engine, ReadOptions};
 
 use crate::fixture::{HIGH, LOW, value};
 use crate::{DIR, Managed, accept, commit, committed, key, on_real_disk, open, options, value_of};
@@ -92,6 +94,12 @@ fn a_backup_has_every_log_and_its_snapshots() {
     check(&managed.manager);
     let refused = managed.manager.backup(COPY);
     assert!(matches!(refused, Err(Error::NotEmpty { .. })), "{refused:?}");
+    // The label is there before the first opening: a lost registry is made again from them.
+    for log in logs_on(Arc::new(managed.disk.clone()), COPY).unwrap().unwrap() {
+        let options = ReadOptions::on(Arc::new(managed.disk.clone()));
+        let metadata = esker_log::app_metadata(&log.dir, COMPONENT, options).unwrap().unwrap();
+        assert_eq!(metadata[8..], log.key);
+    }
     let (copy, engine) = copy_of(&managed.disk).unwrap();
     check(&copy);
     // It continues by itself.

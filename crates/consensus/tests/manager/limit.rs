@@ -5,7 +5,7 @@ use esker_consensus::{Error, LogManager, Mode, Slot};
 use esker_disk::sim::SimDisk;
 
 use crate::fixture::{LOW, MODES};
-use crate::{accept, commit, committed, key, manager, value_of};
+use crate::{DIR, accept, commit, committed, key, manager, options, value_of};
 
 /// Requirements: FB-8, F-15, F-18.
 #[test]
@@ -160,4 +160,39 @@ fn any_bytes_are_a_key() {
     let refused = managed.manager.get([0; 4097]);
     assert!(matches!(refused, Err(Error::EntryTooLarge { size: 4097, limit: 4096 })));
     assert_eq!(managed.manager.stats().unwrap().open_logs, 3);
+}
+
+/// A log whose values only memory has does not make room where the disk has none for them: closing
+/// it would lose what it accepted.
+/// Requirements: F-16.
+#[test]
+fn a_log_that_cannot_be_saved_stays_open() {
+    let disk = SimDisk::new(1);
+    let (mut options, engine) = options(&disk);
+    options.mode = Mode::Volatile;
+    options.mutable_size = 1 << 20;
+    options.reserve = Some(0);
+    let manager = LogManager::builder(DIR).options(options).max_open(1).open().unwrap();
+    drop(manager.get("b").unwrap());
+    let first = manager.get("a").unwrap();
+    for slot in 0..800 {
+        accept(&first, slot).unwrap();
+    }
+    drop(first);
+    disk.set_capacity(Some(disk.used()));
+    for _ in 0..3 {
+        // It may be refused for want of space, too.
+        drop(manager.get("b"));
+        let first = manager.get_if_open("a").unwrap();
+        assert_eq!(first.scan_uncommitted(&first.pin()).unwrap().len(), 800);
+    }
+    disk.set_capacity(None);
+    drop(manager.get("c").unwrap());
+    assert!(manager.get_if_open("a").is_none());
+    let first = manager.get("a").unwrap();
+    for slot in 0..800 {
+        commit(&first, slot).unwrap();
+        assert_eq!(committed(&first, slot), value_of(b"a", slot));
+    }
+    engine.stop();
 }
