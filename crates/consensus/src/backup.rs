@@ -178,6 +178,8 @@ impl Copy<'_> {
         options.policy = Policy::Periodic(Duration::from_secs(1));
         options.component = Some(UNFINISHED_BACKUP);
         options.must_exist = false;
+        // It gets one when it is opened.
+        options.reserve = Some(0);
         let log = Log::builder(self.dest).options(options).open()?;
         if log.recovery().prior_shutdown != PriorShutdown::New {
             // Another backup to this directory began after the check.

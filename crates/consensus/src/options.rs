@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::{Disk, StdDisk};
-use esker_log::{Direct, Engine, OnCorruption, OpenCheck, Policy, RECORD_LIMIT_MAX};
+use esker_log::{Direct, Engine, OnCorruption, OpenCheck, Policy, RECORD_LIMIT_MAX, SharedReserve};
 use parking_lot::RwLock;
 
 use crate::component::COMPONENT;
@@ -187,13 +187,21 @@ impl Options {
 pub struct ConsensusLogBuilder {
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
-    /// See [`Inner::removals`](crate::state::inner::Inner).
+    pub(crate) shared: Shared,
+}
+
+/// What the logs of one manager share.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Shared {
+    /// Held while segments or snapshots are removed, and by a backup, which needs them all.
     pub(crate) removals: Arc<RwLock<()>>,
+    /// In place of one for each log.
+    pub(crate) reserve: Option<SharedReserve>,
 }
 
 impl ConsensusLogBuilder {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir, options: Options::default(), removals: Arc::default() }
+        Self { dir, options: Options::default(), shared: Shared::default() }
     }
 
     esker_log::option_setters! { Options {

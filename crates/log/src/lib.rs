@@ -98,6 +98,7 @@ pub use base::options::{
 };
 pub use base::position::{Place, Position, Seq, SeqRange};
 pub use base::read_options::ReadOptions;
+pub use base::shared_reserve::SharedReserve;
 pub use follower::ReadOnlyLog;
 pub use follower::builder::ReadOnlyLogBuilder;
 pub use format::{LogId, RECORD_LIMIT_MAX};

@@ -70,7 +70,8 @@
 //! *A full disk.* Reclaiming frees space only after a checkpoint, which then has to fit in what the
 //! log's reserve lends, at least half of it. It stores eight bytes for each slot that changed since
 //! the last one, if these follow one another. So one is taken after as many records as fill a
-//! quarter of the reserve, also where `checkpoint_every` allows more.
+//! quarter of the reserve, also where `checkpoint_every` allows more. The checkpoint of a close
+//! frees nothing, so it leaves the reserve alone: logs that are opened and closed would use it up.
 //!
 //! *Order.* Each page is appended after every record that its copy reflects, and the root after all
 //! pages: if the root is durable, all of them are. A crash, an error or a close before the last
@@ -82,6 +83,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use esker_disk::planted::{Bug, is_planted};
+use esker_log::Ticket;
 
 use crate::base::slot::number_of;
 use crate::component::COMPONENT;
@@ -143,6 +145,8 @@ pub(crate) struct Checkpoint {
     /// Pages whose record is before this one are stored again, whether or not they changed.
     rewrite_below: u64,
     window: u64,
+    /// It frees nothing, so it leaves the reserve alone.
+    closing: bool,
     /// Kept, because dropping a ticket requests a commit.
     tickets: Vec<esker_log::Ticket>,
     /// Bytes appended since the last wait.
@@ -195,7 +199,7 @@ impl Inner {
 
     /// Takes the checkpoint of a close: the log accepts nothing any more.
     pub(crate) fn last_checkpoint(&self, mut checkpoint: Checkpoint) -> Result<()> {
-        checkpoint.window = CLOSING_WINDOW;
+        (checkpoint.window, checkpoint.closing) = (CLOSING_WINDOW, true);
         while self.take_page(&mut checkpoint)? {}
         self.end_checkpoint(checkpoint)
     }
@@ -223,6 +227,7 @@ impl Inner {
             next: number_of(root.start),
             rewrite_below,
             window: WINDOW,
+            closing: false,
             tickets: Vec::new(),
             bytes: 0,
             appended: 0,
@@ -236,7 +241,8 @@ impl Inner {
         checkpoint.next = number + 1;
         let Some(copy) = self.copy_page(number, checkpoint.rewrite_below)? else { return Ok(true) };
         let Copied { first, words, committed, open } = &copy;
-        let ticket = match self.append_internal(|out| record::page(out, number, *first, words)) {
+        let page = |out: &mut Vec<u8>| record::page(out, number, *first, words);
+        let ticket = match self.append_for(checkpoint.closing, page) {
             Ok(ticket) => ticket,
             Err(error) => {
                 if let Found::Page(page) = self.index.find(number, &crossbeam_epoch::pin()) {
@@ -259,6 +265,10 @@ impl Inner {
             checkpoint.tickets.clear();
         }
         Ok(true)
+    }
+
+    fn append_for(&self, closing: bool, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Ticket> {
+        if closing { self.append(encode) } else { self.append_internal(encode) }
     }
 
     /// Copies a page for a checkpoint; `None` if it does not have to be stored.
@@ -287,12 +297,13 @@ impl Inner {
 
     /// Appends the root, and names it in the app metadata once it is durable.
     pub(crate) fn end_checkpoint(&self, checkpoint: Checkpoint) -> Result<()> {
-        let Checkpoint { mut root, app_state, appended, tickets, .. } = checkpoint;
+        let Checkpoint { mut root, app_state, appended, tickets, closing, .. } = checkpoint;
         let mut pages = self.index.stored(&crossbeam_epoch::pin());
         let limit = number_of(Index::limit(root.start));
         pages.retain(|page| page.number < limit);
         root.count = pages.iter().map(|page| page.committed).sum();
-        let ticket = self.append_internal(|out| record::root(out, &root, &app_state, &pages))?;
+        let root_record = |out: &mut Vec<u8>| record::root(out, &root, &app_state, &pages);
+        let ticket = self.append_for(closing, root_record)?;
         let seq = ticket.seq().0;
         ticket.blocking_wait().map_err(|error| self.fail(error))?;
         drop(tickets);

@@ -83,9 +83,13 @@ impl ConsensusLogBuilder {
     /// [`Error::WrongLabel`]. With a label in the options also [`esker_log::Error::Corrupted`] for
     /// the file `note`, which has the log's own: if you know that it is this log, remove that file.
     pub fn open(self) -> Result<ConsensusLog> {
-        let Self { dir, options, removals } = self;
+        let Self { dir, options, shared } = self;
         options.validate()?;
-        let log = component::open(&dir, options.for_log())?;
+        let mut own = options.for_log();
+        if shared.reserve.is_some() {
+            (own.reserve, own.shared_reserve) = (Some(0), shared.reserve);
+        }
+        let log = component::open(&dir, own)?;
         if log.accepted().0 >= SEQ_LIMIT {
             let what = "its number is too large";
             return Err(Error::CorruptedRecord { seq: log.accepted(), what });
@@ -100,7 +104,7 @@ impl ConsensusLogBuilder {
             None => floor(&log)?,
         };
         let mut inner = Inner::new(log, options, metadata.label, read_only, start);
-        inner.removals = removals;
+        inner.removals = shared.removals;
         Replay::run(&inner, root)?;
         let inner = Arc::new(inner);
         let owner = Arc::new(Owner(Arc::clone(&inner)));

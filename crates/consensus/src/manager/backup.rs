@@ -85,7 +85,7 @@ impl LogManager {
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
         let inner = &*self.inner;
         let dest = dest.as_ref();
-        let _nothing_is_removed = inner.removals.write();
+        let _nothing_is_removed = inner.shared.removals.write();
         inner.refuse_if_closed()?;
         refuse_unless_unused(&*inner.root, dest)?;
         let parts = inner.parts()?;

@@ -175,7 +175,7 @@ impl Inner {
         options.must_exist = false;
         let name = names::directory_of(&claim.key);
         let mut builder = ConsensusLog::builder(name).options(options);
-        builder.removals = Arc::clone(&self.removals);
+        builder.shared = self.shared.clone();
         let log = builder.open()?;
         claim.opened(log, || self.refuse_if_closed())
     }

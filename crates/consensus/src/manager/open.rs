@@ -13,7 +13,7 @@ use crate::durability::metadata::Metadata;
 use crate::manager::names;
 use crate::manager::open_logs::OpenLogs;
 use crate::manager::registry::Registry;
-use crate::options::{Mode, Options};
+use crate::options::{Mode, Options, Shared};
 use crate::outcome::{Error, Result};
 
 /// Open logs of a manager, unless the builder says otherwise.
@@ -22,8 +22,8 @@ const MAX_OPEN: usize = 256;
 const MUTABLE: u64 = 2 << 20;
 /// The cache of one of many logs in bytes.
 const CACHE: u64 = 2 << 20;
-/// Disk space that one of many logs keeps for opening on a full disk.
-const RESERVE: u64 = 256 << 10;
+/// Disk space that all logs keep together for a full disk.
+const RESERVE: u64 = 16 << 20;
 
 /// Many consensus logs in one directory, by key: consensus for each table, or each shard, in
 /// parallel, without code of yours that opens and closes logs. Cheap to clone: all clones are the
@@ -76,8 +76,7 @@ pub(super) struct Inner {
     pub(super) closed: AtomicBool,
     /// Held while a log is opened, and by a backup while none may be.
     pub(super) openings: RwLock<()>,
-    /// Held while segments or snapshots of any log are removed, and by a backup.
-    pub(super) removals: Arc<RwLock<()>>,
+    pub(super) shared: Shared,
     /// The disk that the directory is on.
     pub(super) root: Arc<dyn Disk>,
 }
@@ -129,9 +128,9 @@ impl LogManagerBuilder {
         self
     }
 
-    /// What each log is opened with. The label and `must_exist` are the manager's own. The
-    /// manager's defaults are those of [`Options`], with a `mutable_size` and a `cache_size` of
-    /// 2 MiB each and a `reserve` of 256 KiB.
+    /// What each log is opened with. The label and `must_exist` are the manager's own, and the
+    /// `reserve` is one for all logs together. The manager's defaults are those of [`Options`],
+    /// with a `mutable_size` and a `cache_size` of 2 MiB each and a `reserve` of 16 MiB.
     pub fn options(mut self, options: Options) -> Self {
         self.options = options;
         self
@@ -189,9 +188,9 @@ impl LogManagerBuilder {
             collect_labels(&disk, &registry)?;
         }
         let (logs, closed, openings) = (OpenLogs::new(), AtomicBool::new(false), RwLock::new(()));
-        let removals = Arc::default();
+        let shared = Shared { reserve: Some(registry.shared_reserve()), ..Shared::default() };
         let inner =
-            Inner { disk, options, max_open, logs, registry, closed, openings, removals, root };
+            Inner { disk, options, max_open, logs, registry, closed, openings, shared, root };
         for key in inner.registry.removing() {
             // If it fails, the next use of the key, or the next opening, tries again.
             if let Err(error) = inner.complete_removal(&key) {

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_disk::DirDisk;
-use esker_log::{Component, Log, LogStream, PriorShutdown, Seq, Start, Ticket};
+use esker_log::{Component, Log, LogStream, PriorShutdown, Seq, SharedReserve, Start, Ticket};
 use parking_lot::Mutex;
 
 use crate::backup::UNFINISHED_BACKUP;
@@ -41,8 +41,6 @@ const WHOLE: u8 = 4;
 
 const SEGMENT: u32 = 1 << 20;
 const BUFFER: u32 = 64 << 10;
-/// Disk space kept for opening on a full disk.
-const RESERVE: u64 = 512 << 10;
 /// Records that are dead before the registry compacts itself.
 const DEAD_MAX: u64 = 4096;
 /// Keys in one batch of a compaction.
@@ -133,6 +131,11 @@ impl Registry {
         let log = Log::builder(REGISTRY).options(own).open().map_err(Error::Log)?;
         let state = State::read(log.stream(Start::Oldest).map_err(Error::Log)?)?;
         Ok(Self { log, state: Mutex::new(state) })
+    }
+
+    /// The reserve of the registry, which all logs use.
+    pub(super) fn shared_reserve(&self) -> SharedReserve {
+        self.log.shared_reserve()
     }
 
     /// Whether every log in the directory has its key here.
@@ -332,7 +335,7 @@ fn log_options(disk: &DirDisk, options: &Options, component: Component) -> esker
     own.component = Some(component);
     own.segment_size = SEGMENT;
     own.buffer_size = BUFFER;
-    own.reserve = Some(RESERVE);
+    own.reserve = options.reserve;
     own.direct = options.direct;
     own.dsync = options.dsync;
     own.engine.clone_from(&options.engine);

@@ -26,7 +26,7 @@ impl LogManager {
     /// `note` is corrupt, see [`LogManager::get`], or lost, which `get` mends; [`Error::Closed`].
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        let _no_backup = self.inner.removals.read();
+        let _no_backup = self.inner.shared.removals.read();
         loop {
             self.inner.close_log(key)?;
             match self.inner.logs.get_or_claim(key, || self.inner.refuse_if_closed())? {

@@ -6,3 +6,4 @@ pub(crate) mod log_end;
 pub(crate) mod options;
 pub(crate) mod position;
 pub(crate) mod read_options;
+pub(crate) mod shared_reserve;

@@ -8,6 +8,7 @@ use esker_disk::{Disk, HugePages, StdDisk};
 
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};
+use crate::base::shared_reserve::SharedReserve;
 use crate::format::{BLOCK, RECORD_LIMIT_MAX, SEGMENT_MAX};
 use crate::runtime::engine::Engine;
 
@@ -200,6 +201,12 @@ pub struct Options {
     pub disk: Arc<dyn Disk>,
     /// The engine whose threads commit. Default: the one that all logs of the process share.
     pub engine: Option<Engine>,
+    /// The reserve of another log on the same file system, which this one uses beside its own: for
+    /// many logs that keep one together. Ordinary appends get [`Error::NoSpace`] while either is
+    /// missing. Openings and internal appends take from it what they need, in parts. Give such a
+    /// log a `reserve` of 0 bytes. Once the other log is closed, this one has its own alone.
+    /// Default none.
+    pub shared_reserve: Option<SharedReserve>,
     /// The processor that the commit threads are pinned to. The log then has an engine of its own,
     /// and `engine` must not be set; see [`Engine::pinned`] for a pinned engine that several logs
     /// share. A caller that waits on its own thread may commit there, on any processor.
@@ -235,6 +242,7 @@ impl Default for Options {
             component: None,
             disk: Arc::new(StdDisk::new()),
             engine: None,
+            shared_reserve: None,
             pin: None,
         }
     }

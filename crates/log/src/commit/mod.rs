@@ -4,8 +4,8 @@
 //! `driver` runs it on the thread of a waiting caller or of the engine. `commit_io` prepares the
 //! writes in order and executes them. `callbacks` has what is called when a record is durable.
 //! `commit_delay` decides whether a commit waits for more callers. `space` reserves file space
-//! before records are placed in it. `preallocator` and `maintenance` do the background work:
-//! prewritten blocks, footers, retention.
+//! before records are placed in it, and `shared_reserve` lends it to other logs. `preallocator` and
+//! `maintenance` do the background work: prewritten blocks, footers, retention.
 
 pub(crate) mod callbacks;
 pub(crate) mod commit_delay;
@@ -15,6 +15,7 @@ pub(crate) mod core;
 pub(crate) mod driver;
 pub(crate) mod maintenance;
 pub(crate) mod preallocator;
+pub(crate) mod shared_reserve;
 pub(crate) mod space;
 pub(crate) mod space_request;
 pub(crate) mod write_half;

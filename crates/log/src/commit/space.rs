@@ -22,6 +22,7 @@ use esker_disk::{File, Open};
 
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
+use crate::base::shared_reserve::Lent;
 use crate::commit::core::{Need, Reserved, Wanted};
 use crate::commit::preallocator::ReadySegment;
 use crate::commit::space_request::SpaceRequest;
@@ -34,6 +35,10 @@ use crate::store::space_reserve::{RESERVE_LEAST, Reserve};
 
 /// The smallest segment that is created when there is no room for a whole one.
 const LEAST: u32 = 1 << 20;
+/// The part of a shared reserve that one log takes for a segment: as much of what is lent, and no
+/// more bytes, unless one record needs more.
+const PARTS: u64 = 8;
+const PART: u64 = 1 << 20;
 /// The bytes reserved for a segment's footer, after its units. Where records are so small that the
 /// footer takes more, it is omitted if there is no room for it.
 fn footer_room(options: &Options, limit: u32) -> u32 {
@@ -111,7 +116,7 @@ impl WriteHalf {
     /// The bytes that the records which free space may use on a full disk.
     pub(crate) fn room_in_reserve(&self) -> u64 {
         let reserve = self.reserve.lock();
-        let lends = limit_of(&self.options, reserve.lends());
+        let lends = self.lends(&reserve);
         self.lock().core.room_in_reserve(lends)
     }
 
@@ -122,7 +127,13 @@ impl WriteHalf {
         if let Err(error) = reserve.restore(&*self.dir, &self.options) {
             tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
         }
-        reserve.is_low(&self.options)
+        reserve.is_low(&self.options) || self.lender().is_some_and(|lender| lender.is_low())
+    }
+
+    /// The offset at which a segment must end that is made from a reserve.
+    fn lends(&self, reserve: &Reserve) -> u32 {
+        let shared = self.lender().map_or(0, |lender| lender.lends());
+        limit_of(&self.options, reserve.lends().max(shared))
     }
 
     /// Fills the reserve after space was freed.
@@ -131,7 +142,10 @@ impl WriteHalf {
         if let Err(error) = reserve.fill(&*self.dir, &self.options) {
             tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
         }
-        let lends = limit_of(&self.options, reserve.lends());
+        if let Some(lender) = self.lender() {
+            lender.fill();
+        }
+        let lends = self.lends(&reserve);
         self.lock().core.renew_share(lends);
         if let Err(error) = self.record_size(&mut reserve) {
             self.fail(error);
@@ -140,7 +154,7 @@ impl WriteHalf {
 
     /// Keeps the largest size of the reserve in the manifest. Without space for that it is tried
     /// again when the reserve is filled the next time.
-    fn record_size(&self, reserve: &mut Reserve) -> Result<()> {
+    pub(super) fn record_size(&self, reserve: &mut Reserve) -> Result<()> {
         let blocks = reserve.had_blocks();
         if reserve.recorded >= blocks {
             return Ok(());
@@ -170,7 +184,9 @@ impl WriteHalf {
                 Wanted::Extend { segment, from: _, least, best } => {
                     self.extend(segment, least, best)
                 }
-                Wanted::Make { segment, least, best } => self.make_next(segment, least, best),
+                Wanted::Make { segment, least, best } => {
+                    self.make_next(segment, least, best, false)
+                }
             };
             match made {
                 Err(error) if error.is_no_space() => {
@@ -199,14 +215,15 @@ impl WriteHalf {
     fn keep_reserve(&self, reserve: &mut Reserve) -> Result<()> {
         reserve.restore(&*self.dir, &self.options)?;
         self.record_size(reserve)?;
-        if !reserve.is_low(&self.options) {
-            return Ok(());
-        }
-        while self.delete_spare()? {
-            reserve.restore(&*self.dir, &self.options)?;
-            if !reserve.is_low(&self.options) {
+        loop {
+            let shared_is_low = || self.lender().is_some_and(|lender| lender.is_low());
+            if !reserve.is_low(&self.options) && !shared_is_low() {
                 return Ok(());
             }
+            if !self.delete_spare()? {
+                break;
+            }
+            reserve.restore(&*self.dir, &self.options)?;
         }
         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
         let path = self.dir.path_of(RESERVE);
@@ -249,9 +266,10 @@ impl WriteHalf {
     }
 
     /// Creates the file of the next segment, from a spare if there is one.
-    fn make_next(&self, number: u64, least: u32, best: u32) -> Result<()> {
+    fn make_next(&self, number: u64, least: u32, best: u32, internal: bool) -> Result<()> {
         let spare = self.spares.lock().pop();
         if let Some(spare) = spare
+            && !internal
             && self.make_of_spare(spare, number, least, best)?
         {
             return Ok(());
@@ -261,7 +279,7 @@ impl WriteHalf {
         let made = file.set_len(0).map_err(Error::from).and_then(|()| {
             let limit = self.reserve_in(&*file, least, best)?;
             file.sync_data()?;
-            self.enter_next(number, limit, None)
+            self.open_next(number, limit, 0, internal)
         });
         drop(file);
         if made.is_err() {
@@ -302,14 +320,42 @@ impl WriteHalf {
             Wanted::Release => return Err(full),
         };
         let free = self.lock().core.has_no_next(next);
-        if limit < bytes || !free {
+        if !free {
             return Err(full);
+        }
+        if limit < bytes || self.shares_its_reserve() {
+            return self.use_part(reserve, next, bytes, full);
         }
         match reserve.lend(&*self.dir, &paths::segment(next)) {
             Err(error) if error.is_no_space() => return Err(full),
             lent => lent?,
         }
         self.open_next(next, limit, 0, true)
+    }
+
+    /// Continues an internal append in a part of a reserve that several logs share: its own, or
+    /// that of another log.
+    fn use_part(&self, reserve: &mut Reserve, next: u64, bytes: u32, full: Error) -> Result<()> {
+        let lends = match self.lender() {
+            Some(lender) if !self.shares_its_reserve() => lender.lends(),
+            _ => reserve.lends(),
+        };
+        let part = file_len(&self.options, bytes).max((lends / PARTS).min(PART));
+        let best = limit_of(&self.options, part).max(bytes);
+        let mut make = || self.make_next(next, bytes, best, true);
+        let lent = if self.shares_its_reserve() {
+            self.lend_part(reserve, Lent::Bytes(part), &mut make)
+        } else if let Some(lender) = self.lender() {
+            lender.lend(Lent::Bytes(part), &mut make)
+        } else {
+            Ok(false)
+        };
+        match lent {
+            Ok(true) => Ok(()),
+            Ok(false) | Err(Error::Closed) => Err(full),
+            Err(error) if error.is_no_space() => Err(full),
+            Err(error) => Err(error),
+        }
     }
 
     fn enter_next(&self, number: u64, limit: u32, written_to: Option<u32>) -> Result<()> {

@@ -73,6 +73,8 @@ pub(crate) struct WriteHalf {
     pub(crate) receiving: Arc<AtomicBool>,
     /// Held while space is reserved.
     pub(crate) reserve: Mutex<Reserve>,
+    /// Other logs may use the reserve.
+    pub(crate) shares: AtomicBool,
     /// Notified when the committer is back and when an in-flight commit ends.
     pub(crate) committer_idle: Condvar,
     /// As many callers are back as the commit delay waits for.

@@ -11,6 +11,7 @@ use crate::base::error::Result;
 use crate::base::options::{
     Direct, OnCorruption, OpenCheck, Options, Policy, Retention, option_setters,
 };
+use crate::base::shared_reserve::SharedReserve;
 use crate::log::Log;
 use crate::runtime::engine::Engine;
 
@@ -70,6 +71,7 @@ impl LogBuilder {
         segment_records: u64,
         component: Component,
         engine: Engine,
+        shared_reserve: SharedReserve,
         pin: usize,
     }}
 

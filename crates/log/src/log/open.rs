@@ -1,7 +1,7 @@
 //! Opening a log for writing.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
 use esker_disk::Dir;
@@ -10,6 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::base::error::{Error, Result, corruption_at, with_causes};
 use crate::base::options::{Direct, OnCorruption, Options, Policy};
 use crate::base::read_options::ReadOptions;
+use crate::base::shared_reserve::{Lender, Lent, SharedReserve};
 use crate::commit::callbacks::Callbacks;
 use crate::commit::committer::Committer;
 use crate::commit::core::Core;
@@ -70,6 +71,14 @@ impl Log {
         Self::open_with(dir.as_ref(), Options::default())
     }
 
+    /// Returns the reserve of this log, for other logs that use it, too: see
+    /// [`Options::shared_reserve`].
+    pub fn shared_reserve(&self) -> SharedReserve {
+        self.write.shares.store(true, SeqCst);
+        let lender: Weak<dyn Lender> = self.write.weak_self.clone();
+        SharedReserve(lender)
+    }
+
     /// Returns the options that the log was opened with.
     pub fn options(&self) -> &Options {
         &self.write.options
@@ -110,8 +119,15 @@ impl Log {
         };
         let (durable, had) = (scan.durable_bound, space_reserve::size(dir, paths::RESERVE)?);
         let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
-        let finalized =
-            recovery::finalize(dir, &read_options, scan, engine.wall_ms()).map_err(full)?;
+        let finalize = |scan| recovery::finalize(dir, &read_options, scan, engine.wall_ms());
+        let finalized = match finalize(scan) {
+            Err(error) if error.is_no_space() => in_shared_space(&options, error, || {
+                // What failed left a directory that any opening recovers.
+                finalize(recovery::scan_dir(dir, &read_options, manifest, direct)?.intact()?)
+            }),
+            finalized => finalized,
+        };
+        let finalized = finalized.map_err(full)?;
         let mut manifest = finalized.manifest;
         let recorded = manifest.reserve_blocks;
         let mut reserve = Reserve::open(dir, &options, had, recorded).map_err(full)?;
@@ -191,6 +207,7 @@ impl Log {
             watermark_page: Mutex::new(finalized.page),
             segment_set_lock: Mutex::default(),
             reserve: Mutex::new(reserve),
+            shares: AtomicBool::new(false),
             committer_idle: Condvar::new(),
             delay_met: AtomicBool::new(false),
             closed,
@@ -207,6 +224,22 @@ impl Log {
             Owner { write: Arc::clone(&write), read: Arc::clone(&read), recovery, disk_name };
         Ok(Self { write, read, owner: Arc::new(owner) })
     }
+}
+
+/// Recovers a log that the full disk had no room for, in the space of the reserve that it shares.
+fn in_shared_space<T>(
+    options: &Options,
+    full: Error,
+    mut recover: impl FnMut() -> Result<T>,
+) -> Result<T> {
+    let lender = options.shared_reserve.as_ref().and_then(SharedReserve::lender);
+    let Some(lender) = lender else { return Err(full) };
+    let mut recovered = None;
+    lender.lend(Lent::All, &mut || {
+        recovered = Some(recover()?);
+        Ok(())
+    })?;
+    recovered.ok_or(full)
 }
 
 /// Returns the engine to use: the given one, one pinned to a processor, or the shared one.

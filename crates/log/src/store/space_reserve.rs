@@ -113,6 +113,31 @@ impl Reserve {
         Ok(())
     }
 
+    /// Makes the file shorter by this many bytes and two blocks, for a directory entry and the file
+    /// itself. Returns `false` if it lends less.
+    pub(crate) fn release(&mut self, dir: &dyn Dir, bytes: u64) -> Result<bool> {
+        if self.lends() < bytes {
+            return Ok(false);
+        }
+        let bytes = bytes.next_multiple_of(u64::from(BLOCK)) + 2 * u64::from(BLOCK);
+        self.shrink(dir, self.bytes.saturating_sub(bytes)).map(|()| true)
+    }
+
+    /// Makes the file empty. Returns `false` if there is none.
+    pub(crate) fn release_all(&mut self, dir: &dyn Dir) -> Result<bool> {
+        if self.bytes == 0 {
+            return Ok(false);
+        }
+        self.shrink(dir, 0).map(|()| true)
+    }
+
+    fn shrink(&mut self, dir: &dyn Dir, bytes: u64) -> Result<()> {
+        let file = dir.open(RESERVE, Open::write())?;
+        file.set_len(bytes)?;
+        self.bytes = bytes;
+        Ok(file.sync_data()?)
+    }
+
     fn fill_to(&mut self, most: u64, dir: &dyn Dir) -> Result<()> {
         if self.bytes >= most {
             return Ok(());

@@ -6,4 +6,5 @@ mod fixture;
 mod full_disk;
 mod limits;
 mod readers_below_the_trim_point;
+mod shared_reserve;
 mod truncate;

@@ -1,0 +1,70 @@
+//! Many logs on a full disk: they keep one reserve together.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_consensus::{Error, LogManager, Slot, logs_on};
+use esker_disk::sim::SimDisk;
+
+use crate::fixture::LOW;
+use crate::{DIR, committed, key, options, value_of};
+
+const MIB: u64 = 1 << 20;
+const LOGS: u64 = 12;
+
+/// Every log is truncated under a snapshot, and gives its space back, one after the other. Then all
+/// accept again. What they had committed above the floor is there.
+#[test]
+fn every_log_frees_space_in_one_reserve() {
+    let disk = SimDisk::new(1);
+    let (mut options, engine) = options(&disk);
+    options.reserve = Some(MIB);
+    options.mutable_size = MIB;
+    disk.set_capacity(Some(24 * MIB));
+    let manager = LogManager::builder(DIR).options(options).max_open(4).open().unwrap();
+    let write = |number: u64, slot: u64| {
+        let log = manager.get(key(number))?;
+        let value = [value_of(log.key(), slot), vec![7; 4000]].concat();
+        log.learn(Slot(slot), LOW, &value)?.blocking_wait()
+    };
+    let is_full = |error: &Error| matches!(error, Error::Log(cause) if cause.is_no_space());
+    let mut ends = [0; LOGS as usize];
+    let mut refused = 0;
+    while refused < LOGS {
+        refused = 0;
+        for number in 0..LOGS {
+            match write(number, ends[number as usize]) {
+                Ok(()) => ends[number as usize] += 1,
+                Err(error) if is_full(&error) => refused += 1,
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    }
+    assert!(ends.iter().all(|end| *end > 10), "{ends:?}");
+    for log in logs_on(Arc::new(disk.clone()), DIR).unwrap().unwrap() {
+        assert!(disk.contents(&log.dir.join("reserve")).is_err(), "it has one of its own");
+    }
+    // Opening and closing takes nothing of it.
+    for number in 0..5 * LOGS {
+        drop(manager.get(key(number % LOGS)).unwrap());
+    }
+    let reserve = disk.contents(&Path::new(DIR).join("registry/reserve")).unwrap().len() as u64;
+    assert!(reserve >= 15 * MIB / 16, "{reserve}");
+    for number in 0..LOGS {
+        let log = manager.get(key(number)).unwrap();
+        let last = ends[number as usize] - 1;
+        log.truncate_before(Slot(last)).unwrap();
+        log.reclaim().unwrap();
+    }
+    for number in 0..LOGS {
+        write(number, ends[number as usize]).unwrap();
+        let log = manager.get(key(number)).unwrap();
+        for slot in ends[number as usize] - 1..=ends[number as usize] {
+            let value = [value_of(log.key(), slot), vec![7; 4000]].concat();
+            assert_eq!(committed(&log, slot), value);
+        }
+    }
+    manager.close_all().unwrap();
+    engine.stop();
+}
