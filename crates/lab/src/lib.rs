@@ -15,10 +15,10 @@
 //! }
 //! ```
 //!
-//! `log`, `consensus` and `kv` have the programs and the models of the components, also for their
-//! own crash tests. `plan` says where a life ends, `interleaving` which calls come during another,
-//! and `subject` what the driver in `power` needs of a component. With the feature `planted-bugs`,
-//! `selftest` plants bugs that all of this has to find.
+//! `log`, `consensus`, `manager` and `kv` have the programs and the models of the components, also
+//! for their own crash tests. `plan` says where a life ends, `interleaving` which calls come during
+//! another, and `subject` what the driver in `power` needs of a component. With the feature
+//! `planted-bugs`, `selftest` plants bugs that all of this has to find.
 
 #[doc(hidden)]
 pub mod consensus;
@@ -29,6 +29,8 @@ mod kill;
 pub mod kv;
 #[doc(hidden)]
 pub mod log;
+#[doc(hidden)]
+pub mod manager;
 mod outcome;
 #[doc(hidden)]
 pub mod plan;

@@ -7,7 +7,7 @@ use crate::promise::Promise;
 pub struct Setting {
     /// What happens to it, such as `power` or `kill`.
     pub instrument: &'static str,
-    /// `log`, `consensus` or `kv`.
+    /// `log`, `consensus`, `manager` or `kv`.
     pub component: &'static str,
     /// The name of the policy.
     pub policy: &'static str,

@@ -12,6 +12,8 @@ pub enum Face {
     Log,
     /// The consensus log
     Consensus,
+    /// The manager of many consensus logs, with snapshots and backups
+    Manager,
     /// The key-value store
     Kv,
 }
@@ -21,6 +23,7 @@ impl Face {
         match self {
             Face::Log => "log",
             Face::Consensus => "consensus",
+            Face::Manager => "manager",
             Face::Kv => "kv",
         }
     }

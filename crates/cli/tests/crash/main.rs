@@ -42,7 +42,7 @@ const KEYS: [&str; 14] = [
 fn power_goes_through_every_component_and_policy() {
     let ended = crash(&["power", "--runs", "2", "--json"]).ok();
     let rows = rows(&ended);
-    assert_eq!(rows.len(), 12);
+    assert_eq!(rows.len(), 14);
     for row in &rows {
         for key in KEYS {
             assert!(row.get(key).is_some(), "{key} is not in {row}");
@@ -51,8 +51,9 @@ fn power_goes_through_every_component_and_policy() {
         assert_eq!(row["violations"], 0, "{row}");
         assert_eq!(row["instrument"], "power", "a power cut is not a kill");
     }
-    let faces = ["log", "consensus", "kv"];
-    assert!(faces.iter().all(|face| rows.iter().filter(|row| row["face"] == *face).count() == 4));
+    for (face, policies) in [("log", 4), ("consensus", 4), ("manager", 2), ("kv", 4)] {
+        assert_eq!(rows.iter().filter(|row| row["face"] == face).count(), policies, "{face}");
+    }
 }
 
 #[test]

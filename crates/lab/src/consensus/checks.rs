@@ -20,7 +20,7 @@ type Found = BTreeMap<u64, (Ballot, Vec<u8>, bool)>;
 
 impl SimEnv {
     /// Holds what an opening found against what must be there, and learns what it was.
-    pub(super) fn recovered(&mut self, life: &Life) -> Lived {
+    pub(crate) fn recovered(&mut self, life: &Life) -> Lived {
         let start = life.log.floor().map_or(0, |floor| floor.0 + 1);
         let (found, unreadable) = self.found(life, start)?;
         // Counted before it is judged.
@@ -190,7 +190,7 @@ impl SimEnv {
     }
 
     /// Everything that can be seen, against what must be there.
-    pub(super) fn look(&self, life: &Life) -> Lived {
+    pub(crate) fn look(&self, life: &Life) -> Lived {
         let model = &self.model;
         let guard = life.log.pin();
         let mut seen = BTreeMap::new();

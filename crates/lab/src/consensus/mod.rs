@@ -12,7 +12,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod checks;
-mod model;
+pub(crate) mod model;
 mod program;
 mod setup;
 mod steps;
@@ -41,43 +41,57 @@ pub struct SimEnv {
     pub setup: Setup,
     /// Whether everything is looked at after every step, and the records at every opening.
     pub checks: bool,
-    model: Model,
+    pub(crate) model: Model,
     nonce: u64,
     interleaving: Interleaving,
     /// Whether the last life ended with a crash that no opening has looked at.
-    crashed: bool,
+    pub(crate) crashed: bool,
     /// What each crash left. A write is a slot that holds an accepted value.
     pub survivals: Vec<Survival>,
 }
 
 pub struct Life {
     pub log: ConsensusLog,
-    engine: Engine,
+    /// None for a log of a manager, which has the engine.
+    engine: Option<Engine>,
 }
 
 impl Drop for Life {
     fn drop(&mut self) {
-        self.engine.stop();
+        if let Some(engine) = &self.engine {
+            engine.stop();
+        }
+    }
+}
+
+impl Life {
+    /// A log that a manager has open.
+    pub(crate) fn managed(log: ConsensusLog) -> Self {
+        Self { log, engine: None }
     }
 }
 
 impl SimEnv {
     pub fn new(setup: Setup, seed: u64) -> Self {
+        Self::on(SimDisk::new(seed), setup, seed << 20)
+    }
+
+    /// A log that is new on this disk. Its values are made from the numbers after `nonce`.
+    pub(crate) fn on(disk: SimDisk, setup: Setup, nonce: u64) -> Self {
         keep_freed_memory();
-        let disk = SimDisk::new(seed);
         Self {
             disk,
             setup,
             checks: false,
             model: Model::new(),
-            nonce: seed << 20,
+            nonce,
             interleaving: Interleaving::default(),
             crashed: false,
             survivals: Vec::new(),
         }
     }
 
-    fn value(&mut self, len: usize) -> Vec<u8> {
+    pub(crate) fn value(&mut self, len: usize) -> Vec<u8> {
         self.nonce += 1;
         let mut rng = SplitMix64::new(self.nonce);
         let mut value = self.nonce.to_le_bytes().to_vec();
@@ -108,7 +122,7 @@ impl SimEnv {
         }
         match ConsensusLog::builder(DIR).options(options).open() {
             Ok(log) => {
-                let life = Life { log, engine };
+                let life = Life { log, engine: Some(engine) };
                 self.recovered(&life)?;
                 Ok(life)
             }

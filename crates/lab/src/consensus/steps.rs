@@ -13,7 +13,7 @@ use super::{Bid, Life, Lived, SLOTS, SimEnv, Step, broken, ensure};
 use crate::interleaving::On;
 
 impl SimEnv {
-    pub(super) fn step(&mut self, life: &mut Life, step: &Step) -> Lived {
+    pub(crate) fn step(&mut self, life: &mut Life, step: &Step) -> Lived {
         let start = self.model.start;
         match *step {
             Step::Promise { bid, wait } => self.promise(life, self.ballot(bid), wait),
@@ -48,7 +48,7 @@ impl SimEnv {
         }
     }
 
-    fn ballot(&self, bid: Bid) -> Ballot {
+    pub(crate) fn ballot(&self, bid: Bid) -> Ballot {
         bid.over(self.model.promise)
     }
 
@@ -121,7 +121,13 @@ impl SimEnv {
 
     /// Holds an accept's answer against what has to become of it. An error that only a dead disk
     /// can give ends the life.
-    fn judged<T>(&mut self, n: u64, ballot: Ballot, value: &[u8], reported: &Result<T>) -> Lived {
+    pub(crate) fn judged<T>(
+        &mut self,
+        n: u64,
+        ballot: Ballot,
+        value: &[u8],
+        reported: &Result<T>,
+    ) -> Lived {
         let verdict = self.model.judge(n, ballot, value, self.setup.room());
         let said = match reported {
             Ok(_) if verdict == Verdict::Same => Verdict::Same,
@@ -308,7 +314,14 @@ impl SimEnv {
         }
     }
 
-    fn learn(&mut self, life: &Life, n: u64, ballot: Ballot, value: Vec<u8>, wait: bool) -> Lived {
+    pub(crate) fn learn(
+        &mut self,
+        life: &Life,
+        n: u64,
+        ballot: Ballot,
+        value: Vec<u8>,
+        wait: bool,
+    ) -> Lived {
         let slot = self.model.slots.entry(n).or_default();
         slot.attempted.push((ballot, value.clone()));
         match life.log.learn(Slot(n), ballot, &value) {
@@ -367,14 +380,19 @@ impl SimEnv {
         }
     }
 
-    /// Reclaims space, with a few accepts under rising ballots meanwhile.
-    fn reclaim_interleaved(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
-        // Values that are replaced at once fill segments in which little is live.
+    /// Values that are replaced at once fill segments in which little is live.
+    pub(crate) fn fill_with_dead(&mut self, life: &Life) -> Lived {
         for n in 0..8 {
             let ballot = self.ballot(Bid { rise: 1, node: 0 });
             let value = self.value(11_000);
             self.accept(life, self.model.start + n % 2, ballot, value, true)?;
         }
+        Ok(())
+    }
+
+    /// Reclaims space, with a few accepts under rising ballots meanwhile.
+    fn reclaim_interleaved(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
+        self.fill_with_dead(life)?;
         if rng.percent(70) {
             // Otherwise most of what is copied is in memory, and no call comes between.
             self.reopen(life, true)?;
@@ -475,7 +493,7 @@ impl SimEnv {
     }
 
     /// The floor is durable at `to` or above, with the application's state if one was given.
-    fn raised(&mut self, to: u64, app_state: bool) {
+    pub(crate) fn raised(&mut self, to: u64, app_state: bool) {
         let moved = app_state || to > self.model.start;
         self.model.started(to);
         if moved {

@@ -6,13 +6,14 @@ pub(crate) mod runs;
 use crate::setting::settings;
 use crate::simulation::Simulation;
 use crate::subject::Subject;
-use crate::{consensus, kv, log::sim_env};
+use crate::{consensus, kv, log::sim_env, manager};
 
 /// Returns the power cuts of every component under each of its policies. A run has 3 cuts.
 pub fn power_cuts() -> Vec<Simulation> {
     let mut all = Vec::new();
     all.extend(of::<sim_env::SimEnv>("log"));
     all.extend(of::<consensus::SimEnv>("consensus"));
+    all.extend(of::<manager::SimEnv>("manager"));
     all.extend(of::<kv::SimEnv>("kv"));
     all
 }
