@@ -8,6 +8,7 @@
 //! this process opens the directory, and compares what recovery found with what the child said
 //! before it died, value by value.
 
+mod manager;
 mod progress;
 mod writer;
 
@@ -24,6 +25,7 @@ use crate::outcome::{Outcome, Run};
 use crate::promise::Promise;
 use crate::setting::{Setting, settings};
 use crate::survival::Survival;
+use manager::ManagerWriter;
 use progress::{Progress, now};
 use writer::{ConsensusWriter, KvWriter, LogWriter, Writer};
 
@@ -64,6 +66,7 @@ pub fn kills() -> Vec<Kills> {
     let mut all = Vec::new();
     all.extend(of::<LogWriter>("log"));
     all.extend(of::<ConsensusWriter>("consensus"));
+    all.extend(of::<ManagerWriter>("manager"));
     all.extend(of::<KvWriter>("kv"));
     all
 }

@@ -54,7 +54,7 @@ const LOG_POLICIES: Policies<Policy> = &[
     ("os", Policy::OsBuffered, Promise::Age(UNREQUESTED.saturating_add(COMMIT))),
 ];
 
-fn text(error: impl Debug) -> String {
+pub(super) fn text(error: impl Debug) -> String {
     format!("{error:?}")
 }
 
