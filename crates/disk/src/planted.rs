@@ -76,6 +76,30 @@ bugs! {
     TombstoneDroppedTooEarly = "tombstone_dropped_too_early",
     /// An opening uses a checkpoint from before records were dropped.
     StaleCheckpointUsed = "stale_checkpoint_used",
+    /// A snapshot gets its name before its content is synced.
+    SnapshotRenamedBeforeSync = "snapshot_renamed_before_sync",
+    /// The directory is not synced after a snapshot got its name.
+    SnapshotNameNotSynced = "snapshot_name_not_synced",
+    /// A snapshot that is not whole counts as one of those that are kept.
+    CorruptSnapshotCounts = "corrupt_snapshot_counts_as_kept",
+    /// Entries are truncated under a snapshot that is not read back.
+    CoveringSnapshotNotRead = "covering_snapshot_not_read",
+    /// A snapshot that was received is published without a sync, and without being read back.
+    ReceivedSnapshotNotSynced = "received_snapshot_not_synced",
+    /// The log of a key is created before the key is added.
+    KeyAddedAfterItsLog = "key_added_after_its_log",
+    /// The addition of a key is acknowledged before it is durable.
+    KeyNotDurable = "key_acknowledged_before_sync",
+    /// The registry drops its records before those that replace them are durable.
+    RegistryDroppedTooEarly = "registry_dropped_before_copies",
+    /// The files of a log are removed before the removal is announced.
+    RemovalNotAnnounced = "removal_before_announcement",
+    /// A log that is closed to make room forgets what only memory had.
+    MakingRoomForgets = "making_room_forgets_accepts",
+    /// A backup reads the end of one log after the other, with commits in between.
+    BackupOfManyMoments = "backup_of_many_moments",
+    /// The registry of a backup is a manager's before the logs are copied.
+    BackupRegistryTooEarly = "backup_registry_too_early",
 }
 
 #[cfg(feature = "planted-bugs")]

@@ -19,6 +19,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{DirDisk, Disk};
 use esker_log::{Log, ReadOnlyLog, ReadOptions, Seq};
 
@@ -107,6 +108,10 @@ impl LogManager {
 impl Inner {
     fn copy(&self, parts: &[Part], options: &Options, disk: &DirDisk) -> Result<Backup> {
         let registry = registry::begin_copy(disk, options)?;
+        let keys: Vec<_> = parts.iter().map(|part| Arc::clone(&part.key)).collect();
+        if is_planted(Bug::BackupRegistryTooEarly) {
+            registry::finish_copy(&registry, &keys)?;
+        }
         let mut backup = Backup::default();
         let proceed = || self.refuse_if_closed();
         for Part { key, extent } in parts {
@@ -122,8 +127,9 @@ impl Inner {
             let log = copy.run(key, &mut backup)?;
             backup::finish(&log, key)?;
         }
-        let keys: Vec<_> = parts.iter().map(|part| Arc::clone(&part.key)).collect();
-        registry::finish_copy(&registry, &keys)?;
+        if !is_planted(Bug::BackupRegistryTooEarly) {
+            registry::finish_copy(&registry, &keys)?;
+        }
         Ok(backup)
     }
 
@@ -169,7 +175,11 @@ impl Inner {
         let accepted = Log::accepted_at_once(&logs);
         drop(no_opening);
         let mut tickets = Vec::new();
-        for ((part, guard), last) in open.iter().zip(accepted) {
+        for ((part, guard), mut last) in open.iter().zip(accepted) {
+            if is_planted(Bug::BackupOfManyMoments) {
+                last = guard.inner.log.accepted();
+                guard.inner.log.barrier()?.blocking_wait()?;
+            }
             parts[*part].extent.last = last;
             match guard.inner.log.barrier() {
                 Ok(ticket) => tickets.push(ticket),

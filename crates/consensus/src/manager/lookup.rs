@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use esker_disk::planted::{Bug, is_planted};
+
 use crate::manager::guard::{LogGuard, OpenLog};
 use crate::manager::names;
 use crate::manager::open::{Inner, LogManager};
@@ -169,7 +171,9 @@ impl Inner {
             // It failed before; what it left is no log.
             self.complete_removal(&claim.key)?;
         }
-        self.registry.add(&claim.key)?;
+        if !is_planted(Bug::KeyAddedAfterItsLog) {
+            self.registry.add(&claim.key)?;
+        }
         let mut options = self.options.clone();
         options.label = claim.key.to_vec();
         options.must_exist = false;
@@ -177,6 +181,9 @@ impl Inner {
         let mut builder = ConsensusLog::builder(name).options(options);
         builder.shared = self.shared.clone();
         let log = builder.open()?;
+        if is_planted(Bug::KeyAddedAfterItsLog) {
+            self.registry.add(claim.key.as_ref())?;
+        }
         claim.opened(log, || self.refuse_if_closed())
     }
 
@@ -202,6 +209,9 @@ impl Inner {
 /// next opening's way, not in this caller's. Returns `false` for a log with values that only memory
 /// has, and that the full disk has no room for: it stays open, because closing it would lose them.
 fn close_idle(claim: Claim<'_>, open: Arc<OpenLog>) -> bool {
+    if is_planted(Bug::MakingRoomForgets) {
+        let _ = open.log.inner.log.close();
+    }
     match open.log.inner.save_uncommitted() {
         Err(Error::Log(error)) if error.is_no_space() => {
             tracing::warn!(

@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_disk::DirDisk;
+use esker_disk::planted::{Bug, is_planted};
 use esker_log::{Component, Log, LogStream, PriorShutdown, Seq, SharedReserve, Start, Ticket};
 use parking_lot::Mutex;
 
@@ -186,6 +187,10 @@ impl Registry {
             state.replay(ticket.seq(), &record)?;
             ticket
         };
+        if kind == ADDED && is_planted(Bug::KeyNotDurable) {
+            ticket.detach();
+            return Ok(());
+        }
         ticket.blocking_wait().map(drop).map_err(|error| {
             self.state.lock().failed = true;
             Error::Log(error)
@@ -290,6 +295,9 @@ impl Registry {
             if let Some(before) = last.replace(ticket) {
                 before.detach();
             }
+        }
+        if is_planted(Bug::RegistryDroppedTooEarly) {
+            last.take().into_iter().for_each(Ticket::detach);
         }
         if let Some(ticket) = last {
             ticket.blocking_wait().map_err(Error::Log)?;

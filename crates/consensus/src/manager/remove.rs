@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::sync::Arc;
 
+use esker_disk::planted::{Bug, is_planted};
 use esker_log::ReadOptions;
 
 use crate::component::COMPONENT;
@@ -40,6 +41,10 @@ impl LogManager {
                         return Ok(false);
                     }
                     self.inner.refuse_unremovable(key)?;
+                    if is_planted(Bug::RemovalNotAnnounced) {
+                        self.inner.complete_removal(&claim.key)?;
+                        return Ok(true);
+                    }
                     self.inner.registry.begin_removal(key)?;
                     self.inner.complete_removal(&claim.key)?;
                     return Ok(true);

@@ -40,6 +40,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 
+use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at, write_all_at};
 
 use crate::base::error::{Corruption, Error, Result};
@@ -116,12 +117,19 @@ impl Writer {
         Header { kind, salt: self.salt, chunks, note, samples }.encode(&mut block);
         write_all_at(&*self.file, &block, 0)?;
         self.file.set_len(bytes)?;
+        if is_planted(Bug::SnapshotRenamedBeforeSync) && self.names.kind == Kind::Snapshot {
+            return Ok(());
+        }
         Ok(self.file.sync_data()?)
     }
 
     /// Durably gives a sealed file its name, in place of the last file of that name.
     pub(crate) fn publish(mut self) -> Result<()> {
-        sealed_file::publish(&*self.dir, &self.names.temporary, &self.names.name)?;
+        if is_planted(Bug::SnapshotNameNotSynced) && self.names.kind == Kind::Snapshot {
+            self.dir.rename(&self.names.temporary, &self.names.name)?;
+        } else {
+            sealed_file::publish(&*self.dir, &self.names.temporary, &self.names.name)?;
+        }
         self.published = true;
         Ok(())
     }
