@@ -48,6 +48,12 @@ pub trait Dir: Debug + Send + Sync {
     /// Removes a name. The bytes are freed when the last open handle on the file is dropped.
     fn unlink(&self, name: &str) -> Result<()>;
 
+    /// Removes an empty subdirectory.
+    ///
+    /// # Errors
+    /// `DirectoryNotEmpty`, `NotFound`, and `NotADirectory` for anything else of that name.
+    fn remove_dir(&self, name: &str) -> Result<()>;
+
     /// Makes all names in the directory durable.
     fn sync(&self) -> Result<()>;
 

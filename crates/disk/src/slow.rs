@@ -188,6 +188,10 @@ impl Dir for SlowDir {
         self.dir.unlink(name)
     }
 
+    fn remove_dir(&self, name: &str) -> Result<()> {
+        self.dir.remove_dir(name)
+    }
+
     fn sync(&self) -> Result<()> {
         self.device.sync(|| self.dir.sync())
     }

@@ -148,6 +148,10 @@ impl Dir for HookedDir {
         self.forward(call(Op::Unlink, &self.path_of(name)), |dir| dir.unlink(name))
     }
 
+    fn remove_dir(&self, name: &str) -> Result<()> {
+        self.forward(call(Op::Unlink, &self.path_of(name)), |dir| dir.remove_dir(name))
+    }
+
     fn sync(&self) -> Result<()> {
         self.forward(call(Op::SyncDir, self.path()), |dir| dir.sync())
     }

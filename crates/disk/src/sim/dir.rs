@@ -161,6 +161,15 @@ impl Dir for SimDir {
         })
     }
 
+    fn remove_dir(&self, name: &str) -> Result<()> {
+        let entry = self.entry(Op::Unlink, name)?;
+        let path = self.path_of(name);
+        self.shared.operate(self.call(Op::Unlink, &path), |machine| {
+            machine.stats.unlinks += 1;
+            machine.names.remove_dir(entry)
+        })
+    }
+
     fn sync(&self) -> Result<()> {
         let call = self.call(Op::SyncDir, &self.path);
         let (mut machine, call, fate) = self.shared.begin(call, |_, _| {})?;

@@ -33,8 +33,8 @@ enum Node {
 struct Names {
     now: BTreeMap<String, NodeId>,
     durable: BTreeMap<String, NodeId>,
-    /// Another directory took its name. No name can be created in it any more.
-    replaced: bool,
+    /// It was removed, or another directory took its name. No name can be created in it any more.
+    nameless: bool,
 }
 
 /// A pending step from the durable to the current names: one move, or the two of an exchange.
@@ -140,7 +140,7 @@ impl Namespace {
         if self.names(entry.0, false)?.contains_key(&entry.1) {
             return Err(Errno::EXIST);
         }
-        if matches!(self.nodes.get(&entry.0), Some(Node::Dir { names, .. }) if names.replaced) {
+        if matches!(self.nodes.get(&entry.0), Some(Node::Dir { names, .. }) if names.nameless) {
             return Err(Errno::NOENT);
         }
         let node = self.next;
@@ -161,6 +161,18 @@ impl Namespace {
         Ok(())
     }
 
+    pub(super) fn remove_dir(&mut self, entry: Entry) -> Result<(), Errno> {
+        let node = self.child(entry.0, &entry.1)?;
+        match self.nodes.get_mut(&node) {
+            Some(Node::Dir { names, .. }) if names.now.is_empty() => names.nameless = true,
+            Some(Node::Dir { .. }) => return Err(Errno::NOTEMPTY),
+            _ => return Err(Errno::NOTDIR),
+        }
+        self.change(Change(vec![Move { node, removes: Some(entry), adds: None }]));
+        self.reap();
+        Ok(())
+    }
+
     pub(super) fn rename(&mut self, from: Entry, to: Entry) -> Result<(), Errno> {
         let node = self.child(from.0, &from.1)?;
         if let Some(&replaced) = self.names(to.0, false)?.get(&to.1) {
@@ -174,7 +186,7 @@ impl Namespace {
                 _ => {}
             }
             if let Some(Node::Dir { names, .. }) = self.nodes.get_mut(&replaced) {
-                names.replaced = true;
+                names.nameless = true;
             }
         }
         self.change(Change(vec![Move { node, removes: Some(from), adds: Some(to) }]));
@@ -269,7 +281,7 @@ impl Namespace {
         for node in self.nodes.values_mut() {
             if let Node::Dir { names, .. } = node {
                 names.now.clone_from(&names.durable);
-                names.replaced = false;
+                names.nameless = false;
             }
         }
         self.close_all();

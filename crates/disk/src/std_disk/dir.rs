@@ -145,6 +145,12 @@ impl Dir for StdDir {
             .map_err(|errno| self.failed(Op::Unlink, name, errno))
     }
 
+    fn remove_dir(&self, name: &str) -> Result<()> {
+        check_name(Op::Unlink, &self.path, name)?;
+        rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
+            .map_err(|errno| self.failed(Op::Unlink, name, errno))
+    }
+
     fn sync(&self) -> Result<()> {
         system::sync_all(&self.fd).map_err(|errno| failed(Op::SyncDir, &self.path, errno))
     }

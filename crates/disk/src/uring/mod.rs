@@ -151,6 +151,10 @@ impl Dir for UringDir {
         self.dir.unlink(name)
     }
 
+    fn remove_dir(&self, name: &str) -> Result<()> {
+        self.dir.remove_dir(name)
+    }
+
     fn sync(&self) -> Result<()> {
         self.dir.sync()
     }

@@ -136,6 +136,30 @@ fn an_exchange_gives_each_the_other_s_name() {
     });
 }
 
+/// A removed directory has no name, and takes nothing in. One of the same name is another one.
+#[test]
+fn only_an_empty_directory_is_removed() {
+    on_each::disk(|disk, root| {
+        let dir = disk.create_dir(root).unwrap();
+        let gone = dir.create_dir("d").unwrap();
+        put(&*gone, "file", b"a");
+        for (name, kind) in [
+            ("d", ErrorKind::DirectoryNotEmpty),
+            ("none", ErrorKind::NotFound),
+            (".", ErrorKind::InvalidInput),
+        ] {
+            assert_eq!(dir.remove_dir(name).unwrap_err().kind(), kind, "{name}");
+        }
+        assert_eq!(gone.remove_dir("file").unwrap_err().kind(), ErrorKind::NotADirectory);
+        gone.unlink("file").unwrap();
+        dir.remove_dir("d").unwrap();
+        assert_eq!(dir.list().unwrap(), [""; 0]);
+        assert!(gone.open("file", Open::create_new()).is_err());
+        put(&*dir.create_dir("d").unwrap(), "file", b"b");
+        assert_eq!(get(&*dir.open_dir("d").unwrap(), "file"), b"b");
+    });
+}
+
 #[test]
 fn a_directory_is_no_file_and_a_file_no_directory() {
     on_each::disk(|disk, root| {

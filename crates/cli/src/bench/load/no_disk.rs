@@ -84,6 +84,10 @@ impl Dir for NoDir {
         self.dir.unlink(name)
     }
 
+    fn remove_dir(&self, name: &str) -> Result<()> {
+        self.dir.remove_dir(name)
+    }
+
     fn sync(&self) -> Result<()> {
         if self.off.load(Ordering::SeqCst) { Ok(()) } else { self.dir.sync() }
     }
