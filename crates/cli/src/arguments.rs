@@ -37,7 +37,7 @@ pub enum Component {
     /// Append to a log, read it, check and repair it, benchmark it
     #[command(subcommand)]
     Log(LogCommand),
-    /// Inspect a consensus log, or benchmark one
+    /// Inspect or back up consensus logs, or benchmark one
     #[command(subcommand)]
     Consensus(ConsensusCommand),
     /// List, write, print and check the snapshots of a consensus log

@@ -7,8 +7,12 @@ use crate::exit::{Failure, Outcome};
 
 /// Refuses a destination that is the directory to copy, or inside it, by whatever name.
 pub fn refuse_inside(dir: &Path, dest: &Path) -> Outcome {
-    let failure = |error: io::Error| Failure::of_io(dest.display(), &error);
-    if resolved(dest).map_err(failure)?.starts_with(dir.canonicalize().map_err(failure)?) {
+    let failure = |path: &Path| {
+        let name = path.display().to_string();
+        move |error: io::Error| Failure::of_io(name, &error)
+    };
+    let source = dir.canonicalize().map_err(failure(dir))?;
+    if resolved(dest).map_err(failure(dest))?.starts_with(source) {
         return Err(Failure::usage(format!(
             "{} is in the directory to copy, {}; a backup goes to a directory outside it",
             dest.display(),

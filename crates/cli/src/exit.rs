@@ -48,6 +48,11 @@ impl Failure {
         Self { message: format!("{}; {advice}", self.message), ..self }
     }
 
+    /// The failure, in other words.
+    pub fn instead(self, message: String) -> Self {
+        Self { message, ..self }
+    }
+
     /// Creates a failure for a wrong command line.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { status: Status::Usage, message: message.into() }
@@ -69,7 +74,11 @@ impl Failure {
             return Self::failed(foreign(*found, *expected, dir));
         }
         let (status, advice) = match error {
-            Error::Corrupted(_) => (Status::Corrupt, repair_advice(dir)),
+            Error::Corrupted(corruption) => {
+                // One of many logs in the directory.
+                let below = corruption.file.parent().filter(|below| below.starts_with(dir));
+                (Status::Corrupt, repair_advice(below.unwrap_or(dir)))
+            }
             Error::Quarantined { .. } => (Status::Corrupt, String::new()),
             Error::Locked { .. } => (
                 Status::Locked,
@@ -98,7 +107,20 @@ impl Failure {
     pub fn of_consensus(error: &esker_consensus::Error, dir: &Path) -> Self {
         use esker_consensus::Error;
         match error {
+            Error::Log(esker_log::Error::Locked { pid, .. }) => Self {
+                status: Status::Locked,
+                message: locked(
+                    dir,
+                    *pid,
+                    "`esker consensus stat`, `dump` and `verify` and `esker snapshot list`, \
+                     `restore` and `verify` read it meanwhile",
+                ),
+            },
             Error::Log(cause) => Failure::of_log(cause, dir),
+            Error::MissingLog { .. } | Error::CorruptedRegistry { .. } => {
+                Self { status: Status::Corrupt, message: with_causes(error) }
+            }
+            Error::UnfinishedBackup { .. } => Failure::failed(error.to_string()),
             Error::CorruptedEntry { cause, .. } => {
                 let Self { status, message } = Failure::of_log(cause, dir);
                 Self { status, message: format!("{error}: {message}") }
@@ -144,17 +166,14 @@ impl Failure {
     /// Creates a failure from an error of the log of the store in `dir`, in the words of a store.
     fn of_log_of_store(error: &Error, dir: &Path) -> Self {
         match error {
-            Error::Locked { dir, pid } => {
-                let by = pid.map_or_else(String::new, |pid| format!(" by process {pid}"));
-                Self {
-                    status: Status::Locked,
-                    message: format!(
-                        "{} is open for writing{by}; wait until it is closed; `esker kv get`, \
-                         `esker kv scan` and `esker kv export` read it meanwhile",
-                        dir.display()
-                    ),
-                }
-            }
+            Error::Locked { dir, pid } => Self {
+                status: Status::Locked,
+                message: locked(
+                    dir,
+                    *pid,
+                    "`esker kv get`, `esker kv scan` and `esker kv export` read it meanwhile",
+                ),
+            },
             Error::NotALog { dir, found } => Self::failed(format!(
                 "{} is not a key-value store: {found}; is that the right path?",
                 dir.display()
@@ -190,12 +209,20 @@ impl Failure {
     }
 }
 
+/// Message for a directory that another process has open for writing.
+fn locked(dir: &Path, pid: Option<u32>, readers: &str) -> String {
+    let by = pid.map_or_else(String::new, |pid| format!(" by process {pid}"));
+    format!("{} is open for writing{by}; wait until it is closed; {readers}", dir.display())
+}
+
 /// Message for a log in `dir` that belongs to another component. The log was not changed.
 fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) -> String {
     let dir = dir.display();
     let name = |component| match component {
         esker_consensus::COMPONENT => "a consensus log".to_owned(),
         esker_kv::COMPONENT => "a key-value store".to_owned(),
+        esker_consensus::UNFINISHED_BACKUP => "an unfinished backup of consensus logs".to_owned(),
+        esker_consensus::REGISTRY_COMPONENT => "the registry of many consensus logs".to_owned(),
         esker_kv::UNFINISHED_BACKUP => "an unfinished backup of a key-value store".to_owned(),
         other => format!("a log of the component {other}"),
     };

@@ -7,6 +7,7 @@ mod arguments;
 mod bench;
 mod choices;
 mod consensus_cmd;
+mod consensus_dir;
 mod crash_cmd;
 mod destination;
 mod exit;

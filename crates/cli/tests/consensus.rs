@@ -298,3 +298,160 @@ fn a_backup() {
     let done = done.json();
     assert_eq!((&done["snapshots"], &done["skipped"]), (&1.into(), &1.into()));
 }
+
+/// A manager with a value and a snapshot for each key, closed.
+fn many(dir: &Path, keys: &[&str]) {
+    let manager = LogManager::open(dir).unwrap();
+    for key in keys {
+        let log = manager.get(key).unwrap();
+        for slot in 0..5 {
+            log.learn(Slot(slot), LOW, key.as_bytes()).unwrap().blocking_wait().unwrap();
+        }
+        log.create_snapshot(Slot(2), &b"state"[..]).unwrap();
+        log.create_snapshot(Slot(4), &b"later"[..]).unwrap();
+    }
+    manager.close_all().unwrap();
+}
+
+fn dir_of(dir: &Path, key: &str) -> std::path::PathBuf {
+    let stat = lines(&["consensus", "stat", "--key", key], dir);
+    stat[0]["dir"].as_str().unwrap().into()
+}
+
+fn flip(path: &Path, byte: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[byte] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+fn look(words: &[&str], dir: &Path) -> esker::Ended {
+    let mut look = command(words);
+    look.arg(dir);
+    run(look, b"")
+}
+
+/// Each of them is named, and the others are shown.
+#[test]
+fn logs_that_are_missing_or_corrupt_are_named_beside_the_others() {
+    let (_guard, dir) = workdir();
+    many(&dir, &["a", "b", "c", "d"]);
+    let (b, c) = (dir_of(&dir, "b"), dir_of(&dir, "c"));
+    std::fs::remove_dir_all(&b).unwrap();
+    flip(&esker::segments(&c).remove(0), 4096 + 100);
+    let stat = look(&["consensus", "stat", "--json"], &dir).exits(3);
+    assert!(stat.err.contains("the log of \"b\" is missing"), "{}", stat.err);
+    assert!(stat.err.contains(&format!("`esker log repair {}`", c.display())), "{}", stat.err);
+    assert!(stat.err.contains("2 of 4 logs"), "{}", stat.err);
+    let stat: Vec<Value> =
+        stat.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let keys: Vec<_> = stat.iter().map(|line| line["key"].as_str().unwrap()).collect();
+    assert_eq!(keys, ["a", "b", "d"]);
+    assert_eq!(stat[1]["missing"], true);
+    assert_eq!(stat[2]["snapshots"], serde_json::json!([2, 4]));
+    look(&["consensus", "stat", "--key", "b"], &dir).exits(3).says(&["is missing", "put the"]);
+    look(&["consensus", "dump", "--key", "b"], &dir).exits(3).says(&["is missing"]);
+    look(&["consensus", "verify", "--key", "b"], &dir).exits(3).says(&["is missing"]);
+    look(&["snapshot", "list", "--key", "b"], &dir).exits(3).says(&["is missing"]);
+    let verify = look(&["consensus", "verify"], &dir).exits(3);
+    assert_eq!(verify.text().matches("sound: 5 slots").count(), 2, "{}", verify.text());
+    assert!(verify.text().contains("log b\nmissing\n"), "{}", verify.text());
+    // It is no copy of all logs.
+    let mut backup = command(&["consensus", "backup"]);
+    backup.arg(&dir).arg(dir.with_extension("copy"));
+    run(backup, b"").exits(3).says(&["\"b\" is missing"]);
+    assert!(!dir.with_extension("copy").join("registry").exists());
+}
+
+/// The message says what to do, and that works.
+#[test]
+fn a_corrupt_registry_is_moved_away() {
+    let (_guard, dir) = workdir();
+    many(&dir, &["a", "b"]);
+    let registry = dir.join("registry");
+    flip(&esker::segments(&registry).remove(0), 4096 + 100);
+    for words in [&["stat"][..], &["verify"], &["dump", "--key", "a"]] {
+        let refused = look(&[&["consensus"], words].concat(), &dir).exits(3);
+        let advice = format!("move {} to another directory", registry.display());
+        assert!(refused.err.contains(&advice), "{}", refused.err);
+    }
+    let copy = dir.with_extension("copy");
+    let backup = || {
+        let mut backup = command(&["consensus", "backup"]);
+        backup.arg(&dir).arg(&copy);
+        run(backup, b"")
+    };
+    backup().exits(3).says(&["move ", "registry to another directory"]);
+    std::fs::rename(&registry, dir.with_extension("registry")).unwrap();
+    for _ in 0..2 {
+        let verify = lines(&["consensus", "verify"], &dir);
+        let found: Vec<_> = verify.iter().map(|line| (&line["key"], &line["sound"])).collect();
+        assert_eq!(found, [(&"a".into(), &true.into()), (&"b".into(), &true.into())]);
+        assert_eq!(lines(&["consensus", "dump", "--key", "b"], &dir).len(), 5);
+        // The first makes the registry again.
+        if !copy.exists() {
+            backup().ok();
+            assert!(registry.exists());
+        }
+    }
+}
+
+/// What an interrupted backup left is said to be that.
+#[test]
+fn an_unfinished_backup_is_named() {
+    let (_guard, root) = workdir();
+    std::fs::create_dir(&root).unwrap();
+    let (many, one) = (root.join("many"), root.join("one"));
+    for dir in [&many.join("registry"), &one] {
+        let log = esker_log::Log::builder(dir).component(esker_consensus::UNFINISHED_BACKUP);
+        log.open().unwrap().close().unwrap();
+    }
+    for dir in [&many, &one] {
+        let words = format!("{} is an unfinished backup; delete it", dir.display());
+        for verb in ["stat", "dump", "verify"] {
+            look(&["consensus", verb], dir).exits(1).says(&[&words]);
+        }
+        look(&["snapshot", "list"], dir).exits(1).says(&[&words]);
+        for (from, to) in [(dir, &root.join("copy")), (&root.join("none"), dir)] {
+            let mut backup = command(&["consensus", "backup"]);
+            backup.arg(from).arg(to);
+            let words = if from == dir { &words } else { &from.display().to_string() };
+            run(backup, b"").exits(1).says(&[words]);
+        }
+    }
+}
+
+/// Slots that were dropped are in a snapshot, or the state is lost.
+#[test]
+fn verify_reads_snapshots_and_checks_that_one_covers_the_floor() {
+    let (_guard, dir) = workdir();
+    let log = ConsensusLog::open(&dir).unwrap();
+    for slot in 0..10 {
+        log.learn(Slot(slot), LOW, b"value").unwrap().blocking_wait().unwrap();
+    }
+    for slot in [3, 6, 9] {
+        log.create_snapshot(Slot(slot), &b"state"[..]).unwrap();
+    }
+    log.truncate_through(Slot(6)).unwrap();
+    log.close().unwrap();
+    let file = |slot: u64| dir.join(format!("snapshot-{slot:020}"));
+    let sound = &lines(&["consensus", "verify"], &dir)[0];
+    assert_eq!((&sound["sound"], &sound["dir"]), (&true.into(), &dir.to_string_lossy().into()));
+    assert_eq!(sound["snapshots"], serde_json::json!([3, 6, 9]));
+    let refused = || look(&["consensus", "verify", "--json"], &dir).exits(3);
+    flip(&file(9), 4096 + 33);
+    let first = refused();
+    assert!(first.err.contains("slot 9 is not whole") && first.err.contains("at slot 6"));
+    assert_eq!(first.json()["corrupt_snapshots"][0]["slot"], 9);
+    flip(&file(6), 4096 + 33);
+    let second = refused();
+    assert!(second.err.contains("no whole one covers the slots up to 6"), "{}", second.err);
+    for slot in [6, 9] {
+        std::fs::remove_file(file(slot)).unwrap();
+    }
+    refused().says(&["the newest snapshot is at slot 3", "another replica"]);
+    // Its application may keep its state elsewhere.
+    std::fs::remove_file(file(3)).unwrap();
+    look(&["consensus", "verify"], &dir).ok();
+    let beyond = look(&["consensus", "dump", "--from", "10"], &dir).ok();
+    assert!(beyond.err.contains("the highest slot is 9"), "{}", beyond.err);
+}

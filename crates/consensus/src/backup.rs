@@ -18,17 +18,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::Disk;
-use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start};
+use esker_log::{Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start};
 
 use crate::base::slot::Slot;
-use crate::component::{self, COMPONENT};
+use crate::component::{self, COMPONENT, UNFINISHED_BACKUP};
 use crate::durability::metadata::Metadata;
 use crate::options::Options;
 use crate::outcome::{Error, Result};
 use crate::state::inner::ConsensusLog;
-
-/// The component of a backup that is not complete, and of each log in it.
-pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRCNBU");
 
 /// How often, and after which pause, a copy looks whether a record is durable for readers. It is
 /// durable for the writer, who reports that to them at once.
@@ -58,6 +55,12 @@ pub(crate) struct Extent {
     pub(crate) snapshots: Vec<u64>,
 }
 
+impl Extent {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.last == Seq::ZERO && self.snapshots.is_empty()
+    }
+}
+
 /// Copies the consensus log in `dir` to a new one in `dest`, on the disk of the options: everything
 /// that is durable, and its snapshots. A log that another process has open is copied as of a moment
 /// at most a few milliseconds before this call. Any other is opened first, so that what a crash
@@ -79,9 +82,7 @@ pub fn backup_log(
     let (dir, dest) = (dir.as_ref(), dest.as_ref());
     options.validate()?;
     let disk = &*options.disk;
-    if !is_unused(disk, dest, |_| false)? {
-        return Err(Error::NotEmpty { dir: dest.into() });
-    }
+    refuse_used(disk, dest)?;
     let own = Options { must_exist: true, label: Vec::new(), ..options.clone() };
     match ConsensusLog::builder(dir).options(own).open() {
         Ok(log) => log.close()?,
@@ -119,17 +120,14 @@ pub(crate) fn durable(reader: &ReadOnlyLog) -> Result<Seq> {
     }
 }
 
-/// Whether a directory does not exist, or holds nothing but what `ignores` says.
-pub(crate) fn is_unused(
-    disk: &dyn Disk,
-    dir: &Path,
-    ignores: impl Fn(&str) -> bool,
-) -> Result<bool> {
-    let names = match disk.open_dir(dir) {
-        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(true),
-        dir => dir.and_then(|dir| dir.list()).map_err(esker_log::Error::Io)?,
-    };
-    Ok(names.iter().all(|name| ignores(name)))
+/// Refuses a directory that holds something.
+pub(crate) fn refuse_used(disk: &dyn Disk, dest: &Path) -> Result<()> {
+    match disk.open_dir(dest).and_then(|dir| dir.list()) {
+        Ok(names) if names.is_empty() => Ok(()),
+        Ok(_) => Err(Error::NotEmpty { dir: dest.into() }),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(cause) => Err(esker_log::Error::Io(cause).into()),
+    }
 }
 
 /// Removes a copy of a backup that failed.

@@ -15,6 +15,10 @@ use crate::record::Record;
 
 /// The component of consensus logs.
 pub const COMPONENT: Component = Component(*b"ESKRCONS");
+/// The component of a backup that is not complete, and of each log in it.
+pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRCNBU");
+/// The component of the registry of keys of a [`LogManager`](crate::LogManager).
+pub const REGISTRY_COMPONENT: Component = Component(*b"ESKRKEYS");
 
 /// Opens the underlying log. Refuses a plain log, or one of another component, before any change.
 pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<Log> {
@@ -27,7 +31,17 @@ pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<Log> {
             log.put_app_metadata(COMPONENT, &[])?;
             Ok(log)
         }
-        outcome => Ok(outcome?),
+        outcome => outcome.map_err(refined),
+    }
+}
+
+/// The error for the log of another component, in the words of this one.
+fn refined(error: esker_log::Error) -> Error {
+    match error {
+        esker_log::Error::WrongComponent { dir, found: Some(UNFINISHED_BACKUP), .. } => {
+            Error::UnfinishedBackup { dir }
+        }
+        error => error.into(),
     }
 }
 
@@ -42,29 +56,42 @@ pub(crate) fn open_read_only(dir: &Path, options: ReadOptions) -> Result<(ReadOn
     let reader = ReadOnlyLog::builder(dir).options(options).open().map_err(Error::Log)?;
     if found.is_some_and(|found| found != COMPONENT) {
         let (dir, expected) = (dir.into(), Some(COMPONENT));
-        return Err(esker_log::Error::WrongComponent { dir, found, expected }.into());
+        return Err(refined(esker_log::Error::WrongComponent { dir, found, expected }));
     }
     Ok((reader, found.is_some()))
 }
 
+/// As [`open_read_only`], and refuses a log that lost its app metadata and has no record that shows
+/// whose it is, as a plain log without records.
+pub(crate) fn open_known(dir: &Path, options: ReadOptions) -> Result<ReadOnlyLog> {
+    let (reader, is_known) = open_read_only(dir, options)?;
+    match first_is_one(&reader) {
+        Ok(None | Some(false)) if !is_known => Err(plain(dir)),
+        // If the record cannot be read, snapshots still can.
+        _ => Ok(reader),
+    }
+}
+
 /// Whether the first durable record, if there is one, is that of a consensus log.
 fn is_one(dir: &Path, options: &esker_log::Options) -> bool {
-    let first = || -> esker_log::Result<Option<bool>> {
-        let mut stream =
-            ReadOnlyLog::builder(dir).options(options.clone()).open()?.stream(Start::Oldest)?;
-        loop {
-            match stream.try_next() {
-                Ok(batch) => {
-                    let first = batch.as_ref().and_then(|batch| batch.iter().next());
-                    return Ok(first.map(|record| Record::decode(record.payload).is_ok()));
-                }
-                Err(esker_log::Error::Quarantined { .. }) => {}
-                Err(error) => return Err(error),
-            }
-        }
-    };
+    let reader = ReadOnlyLog::builder(dir).options(options.clone()).open();
     // If it cannot be read, opening reports the error.
-    !matches!(first(), Ok(Some(false)))
+    !matches!(reader.and_then(|reader| first_is_one(&reader)), Ok(Some(false)))
+}
+
+/// Whether the first durable record is that of a consensus log; `None` if there is none.
+fn first_is_one(reader: &ReadOnlyLog) -> esker_log::Result<Option<bool>> {
+    let mut stream = reader.stream(Start::Oldest)?;
+    loop {
+        match stream.try_next() {
+            Ok(batch) => {
+                let first = batch.as_ref().and_then(|batch| batch.iter().next());
+                return Ok(first.map(|record| Record::decode(record.payload).is_ok()));
+            }
+            Err(esker_log::Error::Quarantined { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
 }
 
 /// The error for a plain log.

@@ -72,10 +72,10 @@ mod record;
 mod snapshots;
 mod state;
 
-pub use backup::{Backup, UNFINISHED_BACKUP, backup_log};
+pub use backup::{Backup, backup_log};
 pub use base::ballot::Ballot;
 pub use base::slot::{Slot, SnapshotBounds};
-pub use component::COMPONENT;
+pub use component::{COMPONENT, REGISTRY_COMPONENT, UNFINISHED_BACKUP};
 pub use esker_log::reclaim::Reclaimed;
 pub use manager::guard::LogGuard;
 pub use manager::inspect::{ManagedLog, logs_in, logs_on};

@@ -147,7 +147,7 @@ pub enum Error {
         offset: Seq,
     },
     /// Corrupt records of this log were quarantined, and it may have forgotten what it promised. It
-    /// is read-only; its node rejoins under a new number.
+    /// is read-only; its node joins its group as a new member, with another node ID.
     ReadOnly,
     /// The log was created with another label than the one it is opened with: it is another log.
     /// It was not opened.
@@ -156,6 +156,29 @@ pub enum Error {
         found: Vec<u8>,
         /// The label in the options.
         expected: Vec<u8>,
+    },
+    /// The directory of a log that was created is gone, or holds no log any more. What its node
+    /// promised is lost with it, so no empty log takes its place. Put the directory back; or call
+    /// [`LogManager::remove`](crate::LogManager::remove), and let the node join its group as a new
+    /// member.
+    MissingLog {
+        /// The key of the log.
+        key: Vec<u8>,
+        /// Its directory.
+        dir: PathBuf,
+    },
+    /// The registry of keys cannot be read. Move it out of the directory of the manager: opening
+    /// makes it again from the labels of the logs.
+    CorruptedRegistry {
+        /// The directory of the registry.
+        dir: PathBuf,
+        /// Why it cannot be read.
+        cause: Box<Error>,
+    },
+    /// A backup that was interrupted. Delete the directory, and back up again.
+    UnfinishedBackup {
+        /// The directory.
+        dir: PathBuf,
     },
     /// An option is out of its range. Nothing was opened.
     InvalidOption {
@@ -248,7 +271,11 @@ impl fmt::Display for Error {
             }
             Error::NoSnapshot => f.write_str("there is no such snapshot"),
             Error::CorruptedSnapshot { slot, .. } => {
-                write!(f, "the snapshot at slot {slot} is not whole; use an older one")
+                write!(
+                    f,
+                    "the snapshot at slot {slot} is not whole; use an older one, or fetch one from \
+                     another replica"
+                )
             }
             Error::Stream(_) => f.write_str("failed to read or write a stream of the caller"),
             Error::Transfer { what } => write!(f, "failed to transfer a snapshot: {what}"),
@@ -256,8 +283,8 @@ impl fmt::Display for Error {
                 write!(f, "record {offset} is not a durable entry of the log")
             }
             Error::ReadOnly => f.write_str(
-                "the log is read-only: corrupt records were quarantined; its node must rejoin \
-                 under a new number",
+                "the log is read-only: corrupt records were quarantined; its node must join its \
+                 group as a new member, with another node ID",
             ),
             Error::WrongLabel { found, expected } => write!(
                 f,
@@ -265,6 +292,22 @@ impl fmt::Display for Error {
                 found.escape_ascii(),
                 expected.escape_ascii()
             ),
+            Error::MissingLog { key, dir } => write!(
+                f,
+                "the log of \"{}\" is missing: it was created in {}; put the directory back, or \
+                 remove the key",
+                key.escape_ascii(),
+                dir.display()
+            ),
+            Error::CorruptedRegistry { dir, .. } => write!(
+                f,
+                "the registry of keys cannot be read; move {} to another directory, and opening \
+                 makes it again from the logs",
+                dir.display()
+            ),
+            Error::UnfinishedBackup { dir } => {
+                write!(f, "{} is an unfinished backup; delete it and back up again", dir.display())
+            }
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the log is closed"),
             Error::RegistryClosed => f.write_str("the registry of keys is closed"),
@@ -300,6 +343,7 @@ impl std::error::Error for Error {
             }
             Error::Stream(cause) => Some(&**cause),
             Error::BatchFailed { source, .. } => Some(&**source),
+            Error::CorruptedRegistry { cause, .. } => Some(&**cause),
             _ => None,
         }
     }

@@ -20,11 +20,12 @@ Examples:
 
 A directory of many logs is copied as of one moment, with all snapshots. No process may have it open: in the one \
 that has, call `LogManager::backup`. A single log is copied beside its writer, too. DEST is complete when the command \
-ends with exit status 0, or with 3 after it named snapshots that are not whole; until then no command opens it. After \
-an interruption, delete DEST and back up again.
+ends with exit status 0, or with 3 and a note for each snapshot that is corrupt and was left out; until then no command \
+opens it. A command that fails, or that a signal ends (status 130 after SIGINT, 1 after SIGTERM), removes what it \
+copied. After a crash, delete DEST and back up again.
 
-A node that continues with a copy has forgotten what it promised since. It must rejoin under a new number, unless no \
-node has continued since.";
+A node that continues with a copy has forgotten what it promised since. Unless no node has continued since, it must \
+join its group as a new member, with another node ID.";
 
 /// Arguments of `esker consensus backup`.
 #[derive(Debug, Args)]
@@ -70,7 +71,10 @@ pub fn run(arguments: &BackupArguments) -> Outcome {
         return Ok(());
     }
     let count = done.skipped.len();
-    Err(Failure::corrupt(format!("{count} snapshots are not whole, and were not copied")))
+    Err(Failure::corrupt(match count {
+        1 => "the copy is complete but for 1 snapshot, which is not whole".to_owned(),
+        _ => format!("the copy is complete but for {count} snapshots, which are not whole"),
+    }))
 }
 
 fn report(done: &Backup, as_json: bool) -> Outcome {
@@ -79,6 +83,7 @@ fn report(done: &Backup, as_json: bool) -> Outcome {
         complain(&format!("note: {log}{error}"));
     }
     let Backup { logs, records, snapshots, skipped, .. } = done;
+    let many = |count: u64, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     if as_json {
         return output::print_json(&json!({
             "logs": logs,
@@ -87,7 +92,12 @@ fn report(done: &Backup, as_json: bool) -> Outcome {
             "skipped": skipped.len(),
         }));
     }
-    output::print(&format!("copied {logs} logs, {records} records and {snapshots} snapshots\n"))
+    output::print(&format!(
+        "copied {}, {} and {}\n",
+        many(*logs as u64, "log"),
+        many(*records, "record"),
+        many(*snapshots as u64, "snapshot")
+    ))
 }
 
 /// The failure to copy, in the words of what to do.

@@ -8,7 +8,7 @@ use clap::Args;
 use esker_consensus::{Error, Inspection, Slot};
 use serde_json::{Value, json};
 
-use super::inspection::{self, Target};
+use crate::consensus_dir;
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 
@@ -42,19 +42,17 @@ pub struct DumpArguments {
 
 /// Prints the slots.
 pub fn run(arguments: &DumpArguments) -> Outcome {
-    let targets = inspection::targets(&arguments.dir, arguments.key.as_deref())?;
-    let [Target { dir, .. }] = &targets[..] else {
-        return Err(Failure::usage(format!(
-            "{} has {} logs; say which with --key",
-            arguments.dir.display(),
-            targets.len()
-        )));
-    };
-    let found = inspection::read(dir)?;
+    let target = consensus_dir::target(&arguments.dir, arguments.key.as_deref())?;
+    let found = target.read()?;
     if let (Some(from), Some(floor)) = (arguments.from.map(Slot), found.floor)
         && from <= floor
     {
-        return Err(Failure::of_consensus(&Error::Truncated { floor }, &arguments.dir));
+        return Err(Failure::of_consensus(&Error::Truncated { floor }, &target.dir));
+    }
+    if let (Some(from), Some((last, _))) = (arguments.from, found.slots.last_key_value())
+        && Slot(from) > *last
+    {
+        complain(&format!("note: the highest slot is {last}"));
     }
     for range in &found.quarantined {
         complain(&format!(
@@ -68,7 +66,7 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
             continue;
         }
         let value =
-            found.value(*slot).map_err(|error| Failure::of_consensus(&error, &arguments.dir))?;
+            found.value(*slot).map_err(|error| Failure::of_consensus(&error, &target.dir))?;
         let value = value.as_deref().unwrap_or_default();
         let written = if arguments.json {
             let mut line = json!({

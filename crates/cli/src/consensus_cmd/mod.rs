@@ -1,8 +1,7 @@
-//! `esker consensus`: inspecting a consensus log, and benchmarks.
+//! `esker consensus`: inspecting and copying consensus logs, and benchmarks.
 
 mod backup;
 mod dump;
-mod inspection;
 mod stat;
 mod verify;
 

@@ -4,11 +4,11 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_consensus::Slot;
+use esker_consensus::{Slot, Snapshots};
 use serde_json::json;
 
-use super::inspection::{self, Target};
-use crate::exit::Outcome;
+use crate::consensus_dir::{self, Target};
+use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -17,7 +17,9 @@ Examples:
   esker consensus stat ./node-1 --json | jq .frontier
   esker consensus stat ./tables --key users
 
-It runs beside a writer, reads every durable record, and changes nothing.";
+It runs beside a writer, reads every durable record, and changes nothing. `bytes` are those of the values. Of many \
+logs, one whose directory is gone has `missing`; one that cannot be read is named on standard error, and the exit \
+status is that of the first such log. For a log whose key is not text, name its directory instead of --key.";
 
 /// Arguments of `esker consensus stat`.
 #[derive(Debug, Args)]
@@ -35,12 +37,32 @@ pub struct StatArguments {
 
 /// Prints a summary of each log.
 pub fn run(arguments: &StatArguments) -> Outcome {
-    let targets = inspection::targets(&arguments.dir, arguments.key.as_deref())?;
-    targets.iter().try_for_each(|target| summarize(target, arguments.json))
+    let targets = consensus_dir::targets(&arguments.dir, arguments.key.as_deref())?;
+    if let [target] = &targets[..] {
+        return summarize(target, arguments.json);
+    }
+    let mut failed = Vec::new();
+    for target in &targets {
+        if let Err(failure) = summarize(target, arguments.json) {
+            complain(failure.message());
+            failed.push(failure);
+        }
+    }
+    let count = failed.len();
+    failed.into_iter().next().map_or(Ok(()), |first| {
+        let (of, dir) = (targets.len(), arguments.dir.display());
+        Err(first.instead(format!("{count} of {of} logs of {dir} cannot be read")))
+    })
 }
 
 fn summarize(target: &Target, as_json: bool) -> Outcome {
-    let found = inspection::read(&target.dir)?;
+    if let Some(missing) = target.missing() {
+        print_missing(target, as_json)?;
+        return Err(missing);
+    }
+    let found = target.read()?;
+    let snapshots = Snapshots::open(&target.dir).and_then(|snapshots| snapshots.list());
+    let snapshots = snapshots.map_err(|error| Failure::of_consensus(&error, &target.dir))?;
     let committed = || found.slots.iter().filter(|(_, slot)| slot.committed).map(|(n, _)| *n);
     let (lowest, highest) = (committed().next(), committed().next_back());
     let count = committed().count();
@@ -58,8 +80,9 @@ fn summarize(target: &Target, as_json: bool) -> Outcome {
             "lowest": number(lowest),
             "highest": number(highest),
             "uncommitted": uncommitted,
+            "snapshots": snapshots.iter().map(|slot| slot.0).collect::<Vec<_>>(),
             "bytes": bytes,
-            "quarantined": inspection::ranges(&found.quarantined),
+            "quarantined": consensus_dir::ranges(&found.quarantined),
             "records": {
                 "promises": records.promises,
                 "accepts": records.accepts,
@@ -81,7 +104,7 @@ fn summarize(target: &Target, as_json: bool) -> Outcome {
     if let Some(key) = &target.key {
         row("key", &key.escape_ascii());
     }
-    row("directory", &target.dir.display());
+    row("dir", &target.dir.display());
     row("promised", &found.promised.map_or_else(|| "none".to_owned(), |ballot| ballot.to_string()));
     row("floor", &shown(found.floor));
     row("frontier", &shown(found.frontier));
@@ -90,8 +113,25 @@ fn summarize(target: &Target, as_json: bool) -> Outcome {
     row("highest", &shown(highest));
     row("uncommitted", &uncommitted);
     row("bytes", &bytes);
+    let all: Vec<_> = snapshots.iter().map(Slot::to_string).collect();
+    row("snapshots", &if all.is_empty() { "none".to_owned() } else { all.join(" ") });
     for range in &found.quarantined {
         row("quarantined", range);
     }
     output::print(&text)
+}
+
+fn print_missing(target: &Target, as_json: bool) -> Outcome {
+    if as_json {
+        let mut line = json!({ "dir": target.dir.to_string_lossy(), "missing": true });
+        target.add_key(&mut line);
+        return output::print_json(&line);
+    }
+    let key = target.key.as_deref().unwrap_or_default().escape_ascii();
+    output::print(&format!(
+        "{:<12} {key}\n{:<12} {} (missing)\n",
+        "key",
+        "dir",
+        target.dir.display()
+    ))
 }

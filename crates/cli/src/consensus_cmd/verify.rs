@@ -1,12 +1,14 @@
-//! `esker consensus verify`: checks every byte of the underlying log and every consensus record.
+//! `esker consensus verify`: checks every byte of the underlying log and of its snapshots, and each
+//! consensus record.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::ReadOptions;
-use serde_json::json;
+use esker_consensus::{Error, Inspection, InvalidRecord, Slot, Snapshots};
+use esker_log::{ReadOptions, VerifyReport};
+use serde_json::{Value, json};
 
-use super::inspection::{self, Target};
+use crate::consensus_dir::{self, Target};
 use crate::exit::{Failure, Outcome};
 use crate::output;
 
@@ -15,8 +17,8 @@ Examples:
   esker consensus verify ./node-1
   esker consensus verify ./node-1 --json | jq .damage
 
-It takes no lock and changes nothing. Exit status 0 for a log without corruption, 3 when durable bytes are corrupt or \
-a record contradicts another. After `esker log repair` a consensus log is read-only, which this command reports. \
+It takes no lock and changes nothing. Exit status 0 for a log without corruption, 3 when durable bytes are corrupt, a \
+snapshot is not whole or does not cover the slots that were dropped, a record contradicts another, or the directory of one of many logs is gone. After `esker log repair` a consensus log is read-only, which this command reports. \
 With --json, `from` is the last record before a quarantined range, and `to` the last in it.";
 
 /// Arguments of `esker consensus verify`.
@@ -35,7 +37,7 @@ pub struct VerifyArguments {
 
 /// Checks each log, and fails when one is corrupt, after it has checked all.
 pub fn run(arguments: &VerifyArguments) -> Outcome {
-    let targets = inspection::targets(&arguments.dir, arguments.key.as_deref())?;
+    let targets = consensus_dir::targets(&arguments.dir, arguments.key.as_deref())?;
     let mut first = Ok(());
     for target in &targets {
         first = first.and(check(target, arguments.json));
@@ -43,64 +45,171 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     first
 }
 
+/// What was found in a log.
+struct Checked {
+    report: VerifyReport,
+    /// Its records, unless some are corrupt or quarantined.
+    found: Option<Inspection>,
+    snapshots: Checks,
+}
+
+/// What was found in the snapshots of a log.
+#[derive(Default)]
+struct Checks {
+    whole: Vec<Slot>,
+    corrupt: Vec<(Slot, String)>,
+}
+
 fn check(target: &Target, as_json: bool) -> Outcome {
+    if let Some(missing) = target.missing() {
+        let mut line = json!({
+            "dir": target.dir.to_string_lossy(),
+            "sound": false,
+            "missing": true,
+            "damage": [missing.message()],
+        });
+        target.add_key(&mut line);
+        if as_json {
+            output::print_json(&line)?;
+        } else {
+            let key = target.key.as_deref().unwrap_or_default();
+            output::print(&format!("log {}\nmissing\n", key.escape_ascii()))?;
+        }
+        return Err(missing);
+    }
     let dir = &target.dir;
     let report = esker_log::verify(dir, ReadOptions::default())
-        .map_err(|error| Failure::of_log(&error, dir))?;
+        .map_err(|error| Failure::of_consensus(&Error::Log(error), dir))?;
     let valid = report.corruption.is_empty() && report.quarantined.is_empty();
-    let found = if valid { Some(inspection::read(dir)?) } else { None };
-    let invalid = found.as_ref().map_or(&[][..], |found| &found.invalid_records);
+    let found = if valid { Some(target.read()?) } else { None };
+    let snapshots = check_snapshots(dir)?;
+    let checked = Checked { report, found, snapshots };
+    let failure = checked.failure(dir);
     if as_json {
-        let mut checked = json!({
-            "sound": valid && invalid.is_empty(),
+        let mut line = checked.as_json(failure.is_none());
+        line["dir"] = dir.to_string_lossy().into();
+        target.add_key(&mut line);
+        output::print_json(&line)?;
+    } else {
+        let log = target.key.as_ref().map(|key| format!("log {}\n", key.escape_ascii()));
+        output::print(&(log.unwrap_or_default() + &checked.as_text(failure.is_none())))?;
+    }
+    failure.map_or(Ok(()), Err)
+}
+
+/// Reads every byte of the snapshots.
+fn check_snapshots(dir: &Path) -> Outcome<Checks> {
+    let failed = |error: Error| Failure::of_consensus(&error, dir);
+    let snapshots = Snapshots::open(dir).map_err(failed)?;
+    let mut checks = Checks::default();
+    for slot in snapshots.list().map_err(failed)? {
+        match snapshots.verify(slot) {
+            Ok(_) => checks.whole.push(slot),
+            // It was removed since it was listed.
+            Err(Error::NoSnapshot) => {}
+            Err(Error::CorruptedSnapshot { slot, cause }) => {
+                checks.corrupt.push((slot, cause.to_string()));
+            }
+            Err(error) => return Err(failed(error)),
+        }
+    }
+    Ok(checks)
+}
+
+impl Checked {
+    fn invalid(&self) -> &[InvalidRecord] {
+        self.found.as_ref().map_or(&[][..], |found| &found.invalid_records)
+    }
+
+    /// Why the log is not sound.
+    fn failure(&self, dir: &Path) -> Option<Failure> {
+        let name = dir.display();
+        if let Some(first) = self.report.corruption.first() {
+            return Some(Failure::corrupt(format!(
+                "{name} is corrupt, first in {} at byte {}; `esker log repair {name}` quarantines the corruption, \
+                 and makes this log read-only",
+                first.file.display(),
+                first.offset
+            )));
+        }
+        if !self.report.quarantined.is_empty() {
+            return Some(Failure::corrupt(format!(
+                "corrupt records of {name} were quarantined: it is read-only, and its node has to join its group as \
+                 a new member, with another node ID"
+            )));
+        }
+        if let Some(record) = self.invalid().first() {
+            return Some(Failure::corrupt(format!(
+                "{name}: record {}: {}",
+                record.seq, record.what
+            )));
+        }
+        let floor = self.found.as_ref().and_then(|found| found.floor);
+        let (newest, corrupt) = (self.snapshots.whole.last(), self.snapshots.corrupt.last());
+        let uncovered = floor.filter(|floor| newest.is_none_or(|newest| newest < floor));
+        let what = match (corrupt, newest) {
+            (Some((slot, what)), _) => {
+                format!("the snapshot at slot {slot} is not whole: {what}")
+            }
+            (None, Some(newest)) if uncovered.is_some() => {
+                format!("the newest snapshot is at slot {newest}")
+            }
+            // Without snapshots, its application keeps the state elsewhere.
+            _ => return None,
+        };
+        let rest = match (uncovered, newest) {
+            (Some(floor), _) => format!(
+                "no whole one covers the slots up to {floor}, which were dropped: fetch a snapshot from another \
+                 replica"
+            ),
+            (None, Some(newest)) => format!("the newest whole one is at slot {newest}"),
+            (None, None) => "none is, but the log has all slots".to_owned(),
+        };
+        Some(Failure::corrupt(format!("{name}: {what}; {rest}")))
+    }
+
+    fn as_json(&self, sound: bool) -> Value {
+        let Self { report, found, snapshots } = self;
+        json!({
+            "sound": sound,
             "records": report.records,
             "bytes": report.bytes,
             "slots": found.as_ref().map(|found| found.slots.len()),
             "damage": report.corruption.iter().map(ToString::to_string).collect::<Vec<_>>(),
-            "quarantined": inspection::ranges(&report.quarantined),
-            "flaws": invalid
+            "quarantined": consensus_dir::ranges(&report.quarantined),
+            "flaws": self
+                .invalid()
                 .iter()
                 .map(|record| json!({ "record": record.seq.0, "what": record.what }))
                 .collect::<Vec<_>>(),
-        });
-        target.add_key(&mut checked);
-        output::print_json(&checked)?;
-    } else {
-        if let Some(key) = &target.key {
-            output::print(&format!("log {}\n", key.escape_ascii()))?;
-        }
+            "snapshots": snapshots.whole.iter().map(|slot| slot.0).collect::<Vec<_>>(),
+            "corrupt_snapshots": snapshots
+                .corrupt
+                .iter()
+                .map(|(slot, what)| json!({ "slot": slot.0, "damage": what }))
+                .collect::<Vec<_>>(),
+        })
+    }
+
+    fn as_text(&self, sound: bool) -> String {
+        let Self { report, found, snapshots } = self;
         let mut text = format!("checked {} records, {} bytes\n", report.records, report.bytes);
         report.corruption.iter().for_each(|corruption| text += &format!("{corruption}\n"));
         for range in &report.quarantined {
             text += &format!("quarantined: {range}\n");
         }
-        for record in invalid {
+        for record in self.invalid() {
             text += &format!("record {}: {}\n", record.seq, record.what);
         }
-        if let Some(found) = found.as_ref().filter(|found| found.invalid_records.is_empty()) {
+        for slot in &snapshots.whole {
+            text += &format!("snapshot {slot}: whole\n");
+        }
+        for (slot, what) in &snapshots.corrupt {
+            text += &format!("snapshot {slot}: {what}\n");
+        }
+        if let Some(found) = found.as_ref().filter(|_| sound) {
             text += &format!("sound: {} slots\n", found.slots.len());
         }
-        output::print(&text)?;
-    }
-    let dir = dir.display();
-    if let Some(first) = report.corruption.first() {
-        return Err(Failure::corrupt(format!(
-            "{dir} is corrupt, first in {} at byte {}; `esker log repair {dir}` quarantines the corruption, and \
-             makes this log read-only",
-            first.file.display(),
-            first.offset
-        )));
-    }
-    if !report.quarantined.is_empty() {
-        return Err(Failure::corrupt(format!(
-            "corrupt records of {dir} were quarantined: it is read-only, and its node has to rejoin under a \
-             new number"
-        )));
-    }
-    match invalid.first() {
-        Some(record) => {
-            Err(Failure::corrupt(format!("{dir}: record {}: {}", record.seq, record.what)))
-        }
-        None => Ok(()),
+        text
     }
 }

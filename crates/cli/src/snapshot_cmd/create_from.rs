@@ -2,19 +2,23 @@
 
 use std::fs::File;
 use std::io::{self, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_consensus::{ConsensusLog, Slot};
+use esker_consensus::{
+    ConsensusLog, Error, LogGuard, LogManager, SNAPSHOT_NOTE_LIMIT, Slot, SnapshotInfo,
+};
 
 use super::shown::{as_json, as_text};
-use crate::exit::{Failure, Outcome};
+use crate::consensus_dir;
+use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
   esker snapshot create-from ./node-1 --slot 4999 ./state.bin
   my-state-machine --export | esker snapshot create-from ./node-1 --slot 4999
+  esker snapshot create-from ./tables --key users --slot 4999 --keep 2 ./users.bin
 
 The state must be that after every slot up to this one: all of them have to be committed. The snapshot is durable when \
 the command ends.";
@@ -23,10 +27,13 @@ the command ends.";
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct CreateFromArguments {
-    /// The log's directory
+    /// The log's directory, or that of many logs
     dir: PathBuf,
     /// The state [default: standard input]
     file: Option<PathBuf>,
+    /// The one of many logs
+    #[arg(long)]
+    key: Option<String>,
     /// The last slot that the state has
     #[arg(long, value_name = "N")]
     slot: u64,
@@ -36,6 +43,9 @@ pub struct CreateFromArguments {
     /// Afterwards keep this many snapshots that are whole, and remove older ones
     #[arg(long, value_name = "N")]
     keep: Option<usize>,
+    /// Replace a whole snapshot at this slot, and take an empty state
+    #[arg(long)]
+    force: bool,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -43,11 +53,16 @@ pub struct CreateFromArguments {
 
 /// Writes the snapshot.
 pub fn run(arguments: &CreateFromArguments) -> Outcome {
-    let CreateFromArguments { dir, file, slot, note, keep, json } = arguments;
+    let CreateFromArguments { dir, file, key, note, keep, json, .. } = arguments;
     if *keep == Some(0) {
         return Err(Failure::usage("--keep must be at least 1".to_owned()));
     }
-    let failed = |error| Failure::of_consensus(&error, dir);
+    if note.len() > SNAPSHOT_NOTE_LIMIT {
+        let len = note.len();
+        return Err(Failure::usage(format!(
+            "--note has {len} bytes; at most {SNAPSHOT_NOTE_LIMIT} are stored"
+        )));
+    }
     let mut state: Box<dyn Read> = match file {
         Some(path) => Box::new(
             File::open(path)
@@ -55,13 +70,110 @@ pub fn run(arguments: &CreateFromArguments) -> Outcome {
         ),
         None => Box::new(io::stdin().lock()),
     };
-    let log = ConsensusLog::builder(dir).must_exist(true).open().map_err(failed)?;
-    let mut writer = log.snapshot_writer(Slot(*slot)).map_err(failed)?;
-    writer.copy_from(&mut state).map_err(|error| Failure::of_io("copy the state", &error))?;
+    let log = Opened::open(dir, key.as_deref())?;
+    let written = write(log.log(), arguments, &mut state);
+    let closed = log.close().map_err(|error| Failure::of_consensus(&error, dir));
+    let info = written?;
+    closed?;
+    if *json { output::print_json(&as_json(&info)) } else { output::print(&as_text(&info)) }
+}
+
+fn write(
+    log: &ConsensusLog,
+    arguments: &CreateFromArguments,
+    state: &mut dyn Read,
+) -> Outcome<SnapshotInfo> {
+    let CreateFromArguments { dir, file, slot, note, keep, force, .. } = arguments;
+    let failed = |error| Failure::of_consensus(&error, dir);
+    let (slot, snapshots) = (Slot(*slot), log.snapshots());
+    if !force && snapshots.verify(slot).is_ok() {
+        return Err(Failure::failed(format!(
+            "{} has a whole snapshot at slot {slot}; --force replaces it",
+            dir.display()
+        )));
+    }
+    if let Some(keep) = keep {
+        let newer = snapshots.list().map_err(failed)?.into_iter().filter(|at| *at > slot);
+        let newer = newer.filter(|at| snapshots.verify(*at).is_ok()).count();
+        if newer >= *keep {
+            return Err(Failure::failed(format!(
+                "--keep {keep} would remove the snapshot at slot {slot} at once: {newer} newer ones are whole"
+            )));
+        }
+    }
+    let mut writer = log.snapshot_writer(slot).map_err(|error| refused(error, log, slot, dir))?;
+    let name = file.as_ref().map_or("standard input".into(), |path| path.display().to_string());
+    let copied = writer
+        .copy_from(state)
+        .map_err(|error| Failure::of_io(format!("copy {name} to a snapshot"), &error))?;
+    if copied == 0 && !force {
+        return Err(Failure::failed(format!(
+            "{name} is empty: no snapshot was written; --force takes an empty state"
+        )));
+    }
     let info = writer.finish(note.as_bytes()).map_err(failed)?;
     if let Some(count) = keep {
-        log.keep_snapshots(*count).map_err(failed)?;
+        for removed in log.keep_snapshots(*count).map_err(failed)? {
+            complain(&format!("note: removed the snapshot at slot {removed}"));
+        }
     }
-    log.close().map_err(failed)?;
-    if *json { output::print_json(&as_json(&info)) } else { output::print(&as_text(&info)) }
+    Ok(info)
+}
+
+/// The failure to begin a snapshot at a slot.
+fn refused(error: Error, log: &ConsensusLog, slot: Slot, dir: &Path) -> Failure {
+    let (dir_shown, frontier) = (dir.display(), log.frontier());
+    match error {
+        Error::SlotNotFound { .. } | Error::NotCommitted { .. } | Error::Gap { .. } => {
+            Failure::failed(match frontier {
+                Some(last) => format!(
+                    "{dir_shown}: not every slot up to {slot} is committed; the last snapshot possible is at slot {last}"
+                ),
+                None => format!("{dir_shown}: slot 0 is not committed, so there is no state yet"),
+            })
+        }
+        Error::Truncated { floor } => Failure::failed(format!(
+            "{dir_shown}: slots up to {floor} were dropped, so no state machine could continue after slot {slot}"
+        )),
+        error => Failure::of_consensus(&error, dir),
+    }
+}
+
+/// A log that is open for writing, with the manager that it belongs to.
+#[derive(Debug)]
+enum Opened {
+    Single(ConsensusLog),
+    Managed(LogManager, LogGuard),
+}
+
+impl Opened {
+    fn open(dir: &Path, key: Option<&str>) -> Outcome<Self> {
+        let failed = |error: Error| Failure::of_consensus(&error, dir);
+        let target = consensus_dir::target(dir, key)?;
+        let Some(key) = target.key else {
+            let log = ConsensusLog::builder(dir).must_exist(true).open();
+            return Ok(Self::Single(log.map_err(failed)?));
+        };
+        // Its manager has the lock of all logs.
+        let manager = LogManager::builder(dir).must_exist(true).open().map_err(failed)?;
+        let log = manager.get(key).map_err(failed)?;
+        Ok(Self::Managed(manager, log))
+    }
+
+    fn log(&self) -> &ConsensusLog {
+        match self {
+            Self::Single(log) => log,
+            Self::Managed(_, log) => log,
+        }
+    }
+
+    fn close(self) -> Result<(), Error> {
+        match self {
+            Self::Single(log) => log.close(),
+            Self::Managed(manager, log) => {
+                drop(log);
+                manager.close_all()
+            }
+        }
+    }
 }

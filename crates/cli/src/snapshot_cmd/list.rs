@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use serde_json::json;
 
-use super::shown::{as_json, as_text, open};
+use super::shown::{as_json, as_text, damage, open};
+use crate::consensus_dir;
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 
@@ -13,16 +13,20 @@ const EXAMPLES: &str = "\
 Examples:
   esker snapshot list ./node-1
   esker snapshot list ./node-1 --json | jq .slot
+  esker snapshot list ./tables --key users
 
-A line has the slot, the length of the content and the note. Only headers are read: `esker snapshot verify` checks the \
-content. A header that is corrupt is named on standard error, and the exit status is 3.";
+A line has the slot, the length of the state and the note. Only headers are read: `esker snapshot verify` checks the \
+state. A header that is corrupt is named on standard error, and the exit status is 3.";
 
 /// Arguments of `esker snapshot list`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct ListArguments {
-    /// The log's directory
+    /// The log's directory, or that of many logs
     dir: PathBuf,
+    /// The one of many logs
+    #[arg(long)]
+    key: Option<String>,
     /// Print one JSON object per snapshot
     #[arg(long)]
     json: bool,
@@ -30,9 +34,9 @@ pub struct ListArguments {
 
 /// Prints a line for each snapshot, in the order of slots.
 pub fn run(arguments: &ListArguments) -> Outcome {
-    let dir = &arguments.dir;
+    let dir = &consensus_dir::target(&arguments.dir, arguments.key.as_deref())?.dir;
     let snapshots = open(dir)?;
-    let mut corrupt = None;
+    let mut corrupt = 0;
     for slot in snapshots.list().map_err(|error| Failure::of_consensus(&error, dir))? {
         match snapshots.info(slot) {
             Ok(info) if arguments.json => output::print_json(&as_json(&info))?,
@@ -40,17 +44,17 @@ pub fn run(arguments: &ListArguments) -> Outcome {
             // It was removed since.
             Err(esker_consensus::Error::NoSnapshot) => {}
             Err(error) => {
-                let failure = Failure::of_consensus(&error, dir);
-                complain(failure.message());
+                complain(Failure::of_consensus(&error, dir).message());
                 if arguments.json {
-                    output::print_json(&json!({ "slot": slot.0, "damage": failure.message() }))?;
+                    output::print_json(&damage(slot, &error))?;
                 }
-                corrupt.get_or_insert(slot);
+                corrupt += 1;
             }
         }
     }
     match corrupt {
-        Some(slot) => Err(Failure::corrupt(format!("the snapshot at slot {slot} is not whole"))),
-        None => Ok(()),
+        0 => Ok(()),
+        1 => Err(Failure::corrupt("1 header is corrupt".to_owned())),
+        _ => Err(Failure::corrupt(format!("{corrupt} headers are corrupt"))),
     }
 }

@@ -1,4 +1,4 @@
-//! `esker snapshot`: the snapshots of a consensus log.
+//! `esker snapshot`: the snapshots of a consensus log, alone or one of many.
 
 mod create_from;
 mod list;
@@ -17,7 +17,7 @@ pub enum SnapshotCommand {
     List(list::ListArguments),
     /// Write a snapshot from a file or standard input; needs the lock
     CreateFrom(create_from::CreateFromArguments),
-    /// Check a snapshot, and print its content; needs no lock
+    /// Check a snapshot, and print its state; needs no lock
     Restore(restore::RestoreArguments),
     /// Read and check every byte; exit status 3 for a snapshot that is not whole; needs no lock
     Verify(verify::VerifyArguments),

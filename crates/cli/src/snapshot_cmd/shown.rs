@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker_consensus::{SnapshotInfo, Snapshots};
+use esker_consensus::{Error, Slot, SnapshotInfo, Snapshots};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
@@ -11,6 +11,22 @@ use crate::output;
 /// Opens the snapshots of the log in `dir`, beside its writer.
 pub fn open(dir: &Path) -> Outcome<Snapshots> {
     Snapshots::open(dir).map_err(|error| Failure::of_consensus(&error, dir))
+}
+
+/// The failure to use the snapshots of the log in `dir`. `wanted` is what was looked for.
+pub fn failure(error: &Error, dir: &Path, snapshots: &Snapshots, wanted: &str) -> Failure {
+    if !matches!(error, Error::NoSnapshot) {
+        return Failure::of_consensus(error, dir);
+    }
+    let all = snapshots.list().unwrap_or_default();
+    let there = match &all[..] {
+        [] => "it has none".to_owned(),
+        all => {
+            let all: Vec<_> = all.iter().map(Slot::to_string).collect();
+            format!("it has some at the slots {}", all.join(", "))
+        }
+    };
+    Failure::failed(format!("{} has no snapshot{wanted}; {there}", dir.display()))
 }
 
 /// A snapshot as JSON. A note that is not UTF-8 text is base 64.
@@ -34,4 +50,21 @@ pub fn as_text(info: &SnapshotInfo) -> String {
     let SnapshotInfo { slot, len, note, .. } = info;
     let note = if note.is_empty() { String::new() } else { format!(" {}", note.escape_ascii()) };
     format!("{slot} {len} bytes{note}\n")
+}
+
+/// What is wrong with a snapshot, as JSON.
+pub fn damage(slot: Slot, error: &Error) -> Value {
+    let (what, place) = match error {
+        Error::CorruptedSnapshot { cause: esker_log::Error::Corrupted(found), .. } => {
+            (found.to_string(), Some(found))
+        }
+        Error::CorruptedSnapshot { cause, .. } => (cause.to_string(), None),
+        error => (error.to_string(), None),
+    };
+    let mut line = json!({ "slot": slot.0, "sound": false, "damage": what });
+    if let Some(found) = place {
+        line["file"] = found.file.to_string_lossy().into();
+        line["offset"] = found.offset.into();
+    }
+    line
 }

@@ -6,7 +6,8 @@ use clap::Args;
 use esker_consensus::{Error, Slot};
 use serde_json::json;
 
-use super::shown::open;
+use super::shown::{damage, failure, open};
+use crate::consensus_dir;
 use crate::exit::{Failure, Outcome};
 use crate::output;
 
@@ -14,15 +15,20 @@ const EXAMPLES: &str = "\
 Examples:
   esker snapshot verify ./node-1
   esker snapshot verify ./node-1 --slot 4999 --json | jq .sound
+  esker snapshot verify ./tables --key users
 
-Exit status 0 when every snapshot is whole, 3 when one is not.";
+Exit status 0 when every snapshot is whole, 3 when one is not. `esker consensus verify` also checks that a whole one \
+covers the slots that were dropped.";
 
 /// Arguments of `esker snapshot verify`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct VerifyArguments {
-    /// The log's directory
+    /// The log's directory, or that of many logs
     dir: PathBuf,
+    /// The one of many logs
+    #[arg(long)]
+    key: Option<String>,
     /// Check the snapshot at this slot only [default: all]
     #[arg(long, value_name = "N")]
     slot: Option<u64>,
@@ -33,41 +39,45 @@ pub struct VerifyArguments {
 
 /// Checks the snapshots, and fails when one of them is corrupt.
 pub fn run(arguments: &VerifyArguments) -> Outcome {
-    let dir = &arguments.dir;
-    let failed = |error: &Error| Failure::of_consensus(error, dir);
+    let dir = &consensus_dir::target(&arguments.dir, arguments.key.as_deref())?.dir;
     let snapshots = open(dir)?;
+    let failed = |error: &Error, wanted: &str| failure(error, dir, &snapshots, wanted);
     let wanted = match arguments.slot {
         Some(slot) => vec![Slot(slot)],
-        None => snapshots.list().map_err(|error| failed(&error))?,
+        None => snapshots.list().map_err(|error| failed(&error, ""))?,
     };
-    let mut first = None;
+    let (mut corrupt, mut newest) = (Vec::new(), None);
     for slot in wanted {
-        let (sound, line) = match snapshots.verify(slot) {
-            Ok(snapshot) => (None, format!("{slot} sound: {} bytes", snapshot.info().len)),
+        let (line, text) = match snapshots.verify(slot) {
+            Ok(snapshot) => {
+                newest = Some(slot);
+                let len = snapshot.info().len;
+                let line = json!({ "slot": slot.0, "sound": true, "damage": null });
+                (line, format!("{slot} sound: {len} bytes\n"))
+            }
             // It was removed since it was listed.
             Err(Error::NoSnapshot) if arguments.slot.is_none() => continue,
             Err(error @ Error::CorruptedSnapshot { .. }) => {
-                let message = failed(&error).message().to_owned();
-                (Some(message.clone()), format!("{slot} corrupt: {message}"))
+                corrupt.push(slot.to_string());
+                let line = damage(slot, &error);
+                let what = line["damage"].as_str().unwrap_or_default().to_owned();
+                (line, format!("{slot} corrupt: {what}\n"))
             }
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(failed(&error, &format!(" at slot {slot}"))),
         };
-        if arguments.json {
-            output::print_json(
-                &json!({ "slot": slot.0, "sound": sound.is_none(), "damage": sound }),
-            )?;
-        } else {
-            output::print(&(line + "\n"))?;
-        }
-        if sound.is_some() {
-            first.get_or_insert(slot);
-        }
+        if arguments.json { output::print_json(&line)? } else { output::print(&text)? }
     }
-    match first {
-        Some(slot) => Err(Failure::corrupt(format!(
-            "the snapshot at slot {slot} of {} is not whole; an older one is used instead",
-            dir.display()
-        ))),
-        None => Ok(()),
+    if corrupt.is_empty() {
+        return Ok(());
     }
+    let rest = match (newest, arguments.slot) {
+        (Some(newest), _) => format!("the newest whole one is at slot {newest}"),
+        (None, Some(_)) => "without --slot, this command finds one that is".to_owned(),
+        (None, None) => "none is whole: fetch one from another replica".to_owned(),
+    };
+    let dir = dir.display();
+    Err(Failure::corrupt(match &corrupt[..] {
+        [slot] => format!("the snapshot at slot {slot} of {dir} is not whole; {rest}"),
+        all => format!("the snapshots at slots {} of {dir} are not whole; {rest}", all.join(", ")),
+    }))
 }

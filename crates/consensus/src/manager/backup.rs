@@ -19,8 +19,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use esker_disk::DirDisk;
 use esker_disk::planted::{Bug, is_planted};
-use esker_disk::{DirDisk, Disk};
 use esker_log::{Log, ReadOnlyLog, ReadOptions, Seq};
 
 use crate::backup::{self, Backup, Copy, Extent};
@@ -53,7 +53,8 @@ impl LogManager {
     /// [`LogManager::remove`] waits.
     ///
     /// A node that continues with a backup has forgotten what it promised after that moment. It
-    /// must rejoin under a new number, unless no node has continued since.
+    /// must join its group as a new member, with another node ID, unless no node has continued
+    /// since.
     ///
     /// # Durability
     /// Durable when it returns. Until then no manager opens `dest`. After a crash, delete `dest`.
@@ -63,8 +64,7 @@ impl LogManager {
     /// manager is closed meanwhile; what opening a log returns;
     /// [`Corrupted`](esker_log::Error::Corrupted) and
     /// [`Quarantined`](esker_log::Error::Quarantined) for a log with records that cannot be read;
-    /// [`NoSpace`](esker_log::Error::NoSpace). What was copied is removed, except for empty
-    /// directories.
+    /// [`NoSpace`](esker_log::Error::NoSpace); [`Error::MissingLog`]. What was copied is removed.
     ///
     /// # Examples
     /// ```
@@ -88,7 +88,7 @@ impl LogManager {
         let dest = dest.as_ref();
         let _nothing_is_removed = inner.shared.removals.write();
         inner.refuse_if_closed()?;
-        refuse_unless_unused(&*inner.root, dest)?;
+        backup::refuse_used(&*inner.root, dest)?;
         let parts = inner.parts()?;
         let to = inner.root.create_dir(dest).map_err(esker_log::Error::Io)?;
         let disk = DirDisk::new(to);
@@ -96,10 +96,10 @@ impl LogManager {
         options.disk = Arc::new(disk.clone());
         let copied = inner.copy(&parts, &options, &disk);
         if copied.is_err() {
-            for part in &parts {
-                backup::discard(names::directory_of(&part.key).as_ref(), &disk);
+            for name in parts.iter().map(|part| names::directory_of(&part.key)) {
+                discard(&name, &disk);
             }
-            backup::discard(REGISTRY.as_ref(), &disk);
+            discard(REGISTRY, &disk);
         }
         copied
     }
@@ -108,7 +108,8 @@ impl LogManager {
 impl Inner {
     fn copy(&self, parts: &[Part], options: &Options, disk: &DirDisk) -> Result<Backup> {
         let registry = registry::begin_copy(disk, options)?;
-        let keys: Vec<_> = parts.iter().map(|part| Arc::clone(&part.key)).collect();
+        let keys: Vec<_> =
+            parts.iter().map(|part| (Arc::clone(&part.key), !part.extent.is_empty())).collect();
         if is_planted(Bug::BackupRegistryTooEarly) {
             registry::finish_copy(&registry, &keys)?;
         }
@@ -116,7 +117,7 @@ impl Inner {
         let proceed = || self.refuse_if_closed();
         for Part { key, extent } in parts {
             proceed()?;
-            if extent.last == Seq::ZERO && extent.snapshots.is_empty() {
+            if extent.is_empty() {
                 // The first use of the key creates it.
                 backup.logs += 1;
                 continue;
@@ -150,7 +151,7 @@ impl Inner {
                 return Ok(parts);
             }
         }
-        Err(esker_log::Error::Timeout.into())
+        Err(Error::Log(esker_log::Error::Timeout))
     }
 
     /// As [`Inner::parts`]; `None` if a log that is not open was not closed cleanly.
@@ -201,6 +202,9 @@ impl Inner {
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => 0,
             names => names.map_err(esker_log::Error::Io)?.len(),
         };
+        if files == 0 && self.registry.is_created(key) {
+            return Err(self.missing(key));
+        }
         if files == 0 {
             // It was registered, and then a crash came, or creating it failed.
             return Ok(Some(Extent { last: Seq::ZERO, snapshots: Vec::new() }));
@@ -214,15 +218,9 @@ impl Inner {
     }
 }
 
-/// Refuses a directory that holds anything but the empty directories of a backup that failed.
-fn refuse_unless_unused(disk: &dyn Disk, dest: &Path) -> Result<()> {
-    let is_left = |name: &str| {
-        let is_empty = |dir: &Path| backup::is_unused(disk, dir, |_| false).unwrap_or(false);
-        (names::is_log(name) || name == REGISTRY) && is_empty(&dest.join(name))
-    };
-    if backup::is_unused(disk, dest, is_left)? {
-        Ok(())
-    } else {
-        Err(Error::NotEmpty { dir: dest.into() })
-    }
+/// Removes a part of a backup that failed, with its directory.
+fn discard(name: &str, disk: &DirDisk) {
+    backup::discard(name.as_ref(), disk);
+    // It was not created, or something else is in it.
+    let _ = disk.dir().remove_dir(name);
 }

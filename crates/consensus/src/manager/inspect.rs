@@ -6,8 +6,9 @@ use std::sync::Arc;
 use esker_disk::{DirDisk, Disk, StdDisk};
 use esker_log::{ReadOnlyLog, ReadOptions};
 
+use crate::component::REGISTRY_COMPONENT;
 use crate::manager::names::{self, REGISTRY};
-use crate::manager::registry::State;
+use crate::manager::registry::{State, unreadable};
 use crate::outcome::{Error, Result};
 
 /// A log of a manager, from [`logs_in`].
@@ -18,13 +19,16 @@ pub struct ManagedLog {
     pub key: Vec<u8>,
     /// Its directory.
     pub dir: PathBuf,
+    /// Whether the directory is gone although the log was created: see [`Error::MissingLog`].
+    pub missing: bool,
 }
 
 /// The logs of the manager in `dir`, in the order of their keys, as of the last durable change;
-/// `None` if the directory has no registry, and so is no manager's. Needs no lock.
+/// `None` if the directory is no manager's. If its registry was moved away, the keys are those that
+/// the logs have as their labels. Needs no lock.
 ///
 /// # Errors
-/// [`Error::Log`], [`Error::CorruptedRecord`].
+/// [`Error::CorruptedRegistry`], [`Error::UnfinishedBackup`], [`Error::Log`].
 pub fn logs_in(dir: impl AsRef<Path>) -> Result<Option<Vec<ManagedLog>>> {
     logs_on(Arc::new(StdDisk::new()), dir)
 }
@@ -40,17 +44,46 @@ pub fn logs_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Option<Vec<
         base => base.map_err(esker_log::Error::Io)?,
     };
     let names = base.list().map_err(esker_log::Error::Io)?;
-    if !names.iter().any(|name| name == REGISTRY) {
-        return Ok(None);
-    }
     let options = ReadOptions::on(Arc::new(DirDisk::new(base)));
-    let log = ReadOnlyLog::builder(REGISTRY).options(options).open().map_err(Error::Log)?;
-    let state = State::read(log.stream(esker_log::Start::Oldest).map_err(Error::Log)?)?;
-    // One that was only just registered may not be there yet.
-    let logs = state.kept().into_iter().filter_map(|key| {
-        let name = names::directory_of(&key);
-        let dir = names.contains(&name).then(|| dir.join(name))?;
-        Some(ManagedLog { key: key.to_vec(), dir })
+    if !names.iter().any(|name| name == REGISTRY) {
+        return labelled(dir, &names, &options);
+    }
+    let state = registry(&options).map_err(|error| unreadable(&dir.join(REGISTRY), error))?;
+    let logs = state.kept().filter_map(|key| {
+        let name = names::directory_of(key);
+        let missing = !names.contains(&name);
+        // One that was only just added may not be there yet.
+        (!missing || state.is_created(key)).then(|| ManagedLog {
+            key: key.to_vec(),
+            dir: dir.join(name),
+            missing,
+        })
     });
     Ok(Some(logs.collect()))
+}
+
+fn registry(options: &ReadOptions) -> Result<State> {
+    let found = esker_log::component(REGISTRY, options.clone()).map_err(Error::Log)?;
+    if found.is_some_and(|found| found != REGISTRY_COMPONENT) {
+        let (dir, expected) = (REGISTRY.into(), Some(REGISTRY_COMPONENT));
+        return Err(Error::Log(esker_log::Error::WrongComponent { dir, found, expected }));
+    }
+    let log = ReadOnlyLog::builder(REGISTRY).options(options.clone()).open().map_err(Error::Log)?;
+    State::read(log.stream(esker_log::Start::Oldest).map_err(Error::Log)?)
+}
+
+/// The logs of a directory without a registry.
+fn labelled(
+    dir: &Path,
+    names: &[String],
+    options: &ReadOptions,
+) -> Result<Option<Vec<ManagedLog>>> {
+    let mut logs = Vec::new();
+    for name in names.iter().filter(|name| names::is_log(name)) {
+        if let Some(key) = names::label_of(name, options)? {
+            logs.push(ManagedLog { key, dir: dir.join(name), missing: false });
+        }
+    }
+    logs.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    Ok((!logs.is_empty()).then_some(logs))
 }

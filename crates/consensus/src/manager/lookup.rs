@@ -50,7 +50,8 @@ impl LogManager {
     /// [`Error::Closed`] after [`LogManager::close_all`]; [`Error::EntryTooLarge`] for a key above
     /// [`LABEL_LIMIT`]; what opening a log returns, see
     /// [`ConsensusLogBuilder::open`](crate::ConsensusLogBuilder::open): every log has its key as
-    /// its label, so a corrupt file `note` is an error. Other keys are not affected.
+    /// its label, so a corrupt file `note` is an error; [`Error::MissingLog`] for a log whose
+    /// directory was removed by hand. Other keys are not affected.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<LogGuard> {
         let key = key.as_ref();
@@ -176,15 +177,27 @@ impl Inner {
         }
         let mut options = self.options.clone();
         options.label = claim.key.to_vec();
-        options.must_exist = false;
+        // An empty log in place of one that is gone would have forgotten its promises.
+        options.must_exist = self.registry.is_created(&claim.key);
+        let must_exist = options.must_exist;
         let name = names::directory_of(&claim.key);
         let mut builder = ConsensusLog::builder(name).options(options);
         builder.shared = self.shared.clone();
-        let log = builder.open()?;
+        let log = builder.open().map_err(|error| match error {
+            Error::Log(esker_log::Error::NotALog { .. }) if must_exist => self.missing(&claim.key),
+            error => error,
+        })?;
         if is_planted(Bug::KeyAddedAfterItsLog) {
             self.registry.add(claim.key.as_ref())?;
         }
+        self.registry.note_created(&claim.key);
         claim.opened(log, || self.refuse_if_closed())
+    }
+
+    /// The error for the log of a key whose directory has none any more.
+    pub(super) fn missing(&self, key: &[u8]) -> Error {
+        let dir = self.disk.dir().path_of(&names::directory_of(key));
+        Error::MissingLog { key: key.into(), dir }
     }
 
     /// Closes idle logs until no more are open than the limit, or none is idle.

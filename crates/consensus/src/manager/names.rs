@@ -4,7 +4,12 @@
 //! itself is the label of the log, which opening compares: two keys with one name would be an
 //! error, never one log.
 
+use esker_log::ReadOptions;
 use sha2::{Digest, Sha256};
+
+use crate::component::COMPONENT;
+use crate::durability::metadata::Metadata;
+use crate::outcome::{Error, Result};
 
 /// The directory of the registry.
 pub(super) const REGISTRY: &str = "registry";
@@ -20,6 +25,13 @@ pub(super) fn directory_of(key: &[u8]) -> String {
 pub(super) fn is_log(name: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
     name.len() == 2 * BYTES && name.bytes().all(is_digit)
+}
+
+/// The key of the log in the directory of this name, if it says so itself.
+pub(super) fn label_of(name: &str, options: &ReadOptions) -> Result<Option<Vec<u8>>> {
+    let metadata = esker_log::app_metadata(name, COMPONENT, options.clone()).map_err(Error::Log)?;
+    let label = metadata.map(|bytes| Metadata::decode(&bytes).label);
+    Ok(label.filter(|key| directory_of(key) == name))
 }
 
 #[cfg(test)]

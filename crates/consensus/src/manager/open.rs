@@ -8,8 +8,6 @@ use esker_disk::{Dir, DirDisk, Disk};
 use esker_log::{Engine, ReadOptions};
 use parking_lot::RwLock;
 
-use crate::component::COMPONENT;
-use crate::durability::metadata::Metadata;
 use crate::manager::names;
 use crate::manager::open_logs::OpenLogs;
 use crate::manager::registry::Registry;
@@ -165,9 +163,8 @@ impl LogManagerBuilder {
     ///
     /// # Errors
     /// [`Error::InvalidOption`]; [`Error::Log`] when the directory is in use by another manager,
-    /// holds something else, or cannot be read, or the registry is corrupt: with the directory
-    /// `registry` moved away, opening makes it again. [`Error::CorruptedRecord`] for a record that
-    /// is not a registry's.
+    /// holds something else, or cannot be read; [`Error::CorruptedRegistry`],
+    /// [`Error::UnfinishedBackup`].
     pub fn open(self) -> Result<LogManager> {
         let Self { dir, max_open, must_exist, mut options } = self;
         if max_open == 0 {
@@ -209,29 +206,32 @@ impl LogManagerBuilder {
 fn refuse_another(dir: &dyn Dir, must_exist: bool) -> Result<bool> {
     let names = dir.list().map_err(esker_log::Error::Io)?;
     let has_registry = names.iter().any(|name| name == names::REGISTRY);
-    let others = names.iter().any(|name| !names::is_log(name));
-    let found = match (has_registry, others, names.is_empty()) {
-        (false, true, _) => "it holds other files",
-        (false, false, true) if must_exist => "it is empty",
+    let other = names.iter().find(|name| !names::is_log(name));
+    let found = match (has_registry, other) {
+        (false, Some(other)) => format!("it holds something else: {other}"),
+        (false, None) if must_exist && names.is_empty() => "it is empty".into(),
         _ => return Ok(has_registry),
     };
-    Err(Error::Log(esker_log::Error::NotALog { dir: dir.path().into(), found: found.into() }))
+    Err(Error::Log(esker_log::Error::NotALog { dir: dir.path().into(), found }))
 }
 
 /// Adds the label of each log to a registry that is not whole.
 fn collect_labels(disk: &DirDisk, registry: &Registry) -> Result<()> {
     let names = disk.dir().list().map_err(esker_log::Error::Io)?;
+    let options = ReadOptions::on(Arc::new(disk.clone()));
     for name in names.iter().filter(|name| names::is_log(name)) {
-        let options = ReadOptions::on(Arc::new(disk.clone()));
-        let metadata = match esker_log::app_metadata(name, COMPONENT, options) {
-            Err(error @ esker_log::Error::Io(_)) => return Err(error.into()),
+        let label = match names::label_of(name, &options) {
+            Err(error @ Error::Log(esker_log::Error::Io(_))) => return Err(error),
             // Its next use registers it again.
-            metadata => metadata.unwrap_or(None),
+            label => label.unwrap_or(None),
         };
-        match metadata.map(|bytes| Metadata::decode(&bytes).label) {
-            Some(key) if names::directory_of(&key) == *name => registry.add(&key)?,
+        match label {
+            Some(key) => {
+                registry.add(&key)?;
+                registry.note_created(&key);
+            }
             // A crash interrupted the creation, or the removal, of a log.
-            _ => tracing::warn!(name, "a directory has no log with a label, and is passed over"),
+            None => tracing::warn!(name, "a directory has no log with a label, and is passed over"),
         }
     }
     registry.make_whole()

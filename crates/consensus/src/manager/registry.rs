@@ -7,6 +7,9 @@
 //! after a crash every log has its key here, and a removal that began is completed by the next
 //! opening.
 //!
+//! That the log of a key was created is recorded after its files are durable. From then on, a
+//! directory without a log is an error: it was removed, with what the node promised.
+//!
 //! Compaction appends every key again, and then drops the records before these. Replaying both
 //! gives the same keys as either.
 //!
@@ -15,10 +18,12 @@
 //! again, whenever a crash interrupts that.
 //!
 //! ```text
-//! record: kind u8, then the key. 1 added, 2 being removed, 3 removed, 4 whole (no key)
+//! record: kind u8, then the key. 1 added, 2 being removed, 3 removed, 4 whole (no key),
+//!         5 its log was created
 //! ```
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::DirDisk;
@@ -26,19 +31,17 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_log::{Component, Log, LogStream, PriorShutdown, Seq, SharedReserve, Start, Ticket};
 use parking_lot::Mutex;
 
-use crate::backup::UNFINISHED_BACKUP;
+use crate::component::{REGISTRY_COMPONENT, UNFINISHED_BACKUP};
 use crate::manager::glob::Glob;
 use crate::manager::names::REGISTRY;
 use crate::options::{LABEL_LIMIT, Options};
 use crate::outcome::{Error, Result};
 
-/// The component of a registry.
-pub(super) const COMPONENT: Component = Component(*b"ESKRKEYS");
-
 const ADDED: u8 = 1;
 const REMOVING: u8 = 2;
 const REMOVED: u8 = 3;
 const WHOLE: u8 = 4;
+const CREATED: u8 = 5;
 
 const SEGMENT: u32 = 1 << 20;
 const BUFFER: u32 = 64 << 10;
@@ -70,7 +73,10 @@ pub(super) struct State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    Kept,
+    /// Its log may not exist yet.
+    Added,
+    /// Its log was created.
+    Created,
     /// Its removal began.
     Removing,
 }
@@ -88,13 +94,18 @@ impl State {
     }
 
     /// The keys that are not being removed, in order.
-    pub(super) fn kept(&self) -> Vec<Arc<[u8]>> {
-        self.keys_with(Standing::Kept)
+    pub(super) fn kept(&self) -> impl Iterator<Item = &Arc<[u8]>> {
+        let kept = |standing: &Standing| *standing != Standing::Removing;
+        self.keys.iter().filter(move |(_, standing)| kept(standing)).map(|(key, _)| key)
     }
 
-    fn keys_with(&self, wanted: Standing) -> Vec<Arc<[u8]>> {
-        let keys = self.keys.iter().filter(|(_, standing)| **standing == wanted);
-        keys.map(|(key, _)| Arc::clone(key)).collect()
+    fn is_kept(&self, key: &[u8]) -> bool {
+        matches!(self.keys.get(key), Some(Standing::Added | Standing::Created))
+    }
+
+    /// Whether the log of a key was created, and its removal did not begin.
+    pub(super) fn is_created(&self, key: &[u8]) -> bool {
+        self.keys.get(key) == Some(&Standing::Created)
     }
 
     fn replay(&mut self, seq: Seq, record: &[u8]) -> Result<()> {
@@ -105,7 +116,8 @@ impl State {
         }
         self.records += 1;
         match *kind {
-            ADDED => drop(self.keys.insert(key.into(), Standing::Kept)),
+            ADDED => drop(self.keys.insert(key.into(), Standing::Added)),
+            CREATED => drop(self.keys.insert(key.into(), Standing::Created)),
             REMOVING => drop(self.keys.insert(key.into(), Standing::Removing)),
             REMOVED => drop(self.keys.remove(key)),
             WHOLE => self.whole = true,
@@ -127,10 +139,13 @@ impl Registry {
     /// Opens the registry in a manager's directory, and creates it if there is none, unless it has
     /// to be there.
     pub(super) fn open(disk: &DirDisk, options: &Options, must_exist: bool) -> Result<Self> {
-        let mut own = log_options(disk, options, COMPONENT);
+        let mut own = log_options(disk, options, REGISTRY_COMPONENT);
         own.must_exist = must_exist;
-        let log = Log::builder(REGISTRY).options(own).open().map_err(Error::Log)?;
-        let state = State::read(log.stream(Start::Oldest).map_err(Error::Log)?)?;
+        let dir = disk.dir().path_of(REGISTRY);
+        let log = Log::builder(REGISTRY).options(own).open();
+        let log = log.map_err(|error| unreadable(&dir, Error::Log(error)))?;
+        let state = log.stream(Start::Oldest).map_err(Error::Log).and_then(State::read);
+        let state = state.map_err(|error| unreadable(&dir, error))?;
         Ok(Self { log, state: Mutex::new(state) })
     }
 
@@ -153,9 +168,37 @@ impl Registry {
     pub(super) fn add(&self, key: &[u8]) -> Result<()> {
         let is_durable = {
             let state = self.state.lock();
-            state.keys.get(key) == Some(&Standing::Kept) && !state.failed
+            state.is_kept(key) && !state.failed
         };
         if is_durable { Ok(()) } else { self.change(ADDED, key) }
+    }
+
+    /// Records that the log of a key that was added is created and durable. Requests no sync: until
+    /// it is durable, the loss of the log's directory is not noticed, and nothing else depends on
+    /// it.
+    pub(super) fn note_created(&self, key: &[u8]) {
+        let mut state = self.state.lock();
+        if state.closed || state.keys.get(key) != Some(&Standing::Added) {
+            return;
+        }
+        let record = record(CREATED, key);
+        let noted = self.log.append(&*record).map_err(Error::Log).and_then(|ticket| {
+            state.replay(ticket.seq(), &record)?;
+            ticket.detach();
+            Ok(())
+        });
+        if let Err(error) = noted {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                key = %key.escape_ascii(),
+                "failed to record that a log was created"
+            );
+        }
+    }
+
+    /// Whether the log of a key was created, and its removal did not begin.
+    pub(super) fn is_created(&self, key: &[u8]) -> bool {
+        self.state.lock().is_created(key)
     }
 
     /// Announces that a key is removed.
@@ -205,26 +248,28 @@ impl Registry {
 
     /// The keys whose removal began.
     pub(super) fn removing(&self) -> Vec<Arc<[u8]>> {
-        self.state.lock().keys_with(Standing::Removing)
+        let state = self.state.lock();
+        let removing = state.keys.iter().filter(|(_, standing)| **standing == Standing::Removing);
+        removing.map(|(key, _)| Arc::clone(key)).collect()
     }
 
     /// All keys, in order.
     pub(super) fn keys(&self) -> Result<Vec<Arc<[u8]>>> {
         let state = self.state.lock();
         state.refuse_if_closed()?;
-        Ok(state.kept())
+        Ok(state.kept().cloned().collect())
     }
 
     pub(super) fn count(&self) -> Result<usize> {
         let state = self.state.lock();
         state.refuse_if_closed()?;
-        Ok(state.keys.values().filter(|standing| **standing == Standing::Kept).count())
+        Ok(state.kept().count())
     }
 
     pub(super) fn has(&self, key: &[u8]) -> Result<bool> {
         let state = self.state.lock();
         state.refuse_if_closed()?;
-        Ok(state.keys.get(key) == Some(&Standing::Kept))
+        Ok(state.is_kept(key))
     }
 
     /// Whether a key was added, and the end of its removal was not recorded.
@@ -280,7 +325,8 @@ impl Registry {
             .keys
             .iter()
             .map(|(key, standing)| match standing {
-                Standing::Kept => record(ADDED, key),
+                Standing::Added => record(ADDED, key),
+                Standing::Created => record(CREATED, key),
                 Standing::Removing => record(REMOVING, key),
             })
             .collect();
@@ -316,6 +362,27 @@ impl Registry {
     }
 }
 
+/// The error for a registry that cannot be read, in the words of a manager.
+pub(super) fn unreadable(dir: &Path, error: Error) -> Error {
+    use esker_log::Error as Below;
+    match error {
+        Error::Log(Below::WrongComponent { found: Some(UNFINISHED_BACKUP), .. }) => {
+            let dir = dir.parent().unwrap_or(dir);
+            Error::UnfinishedBackup { dir: dir.into() }
+        }
+        Error::Log(
+            Below::Corrupted(_)
+            | Below::Quarantined { .. }
+            | Below::NotALog { .. }
+            | Below::WrongComponent { found: None, .. },
+        )
+        | Error::CorruptedRecord { .. } => {
+            Error::CorruptedRegistry { dir: dir.into(), cause: Box::new(error) }
+        }
+        error => error,
+    }
+}
+
 /// Creates the registry of a backup, which no manager opens before [`finish_copy`].
 pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log> {
     let own = log_options(disk, options, UNFINISHED_BACKUP);
@@ -328,13 +395,20 @@ pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log> {
 }
 
 /// Writes the keys of a backup, and makes it the registry of a manager, durably.
-pub(super) fn finish_copy(log: &Log, keys: &[Arc<[u8]>]) -> Result<()> {
+///
+/// Each key comes with whether its log was copied. Where there was nothing to copy, the first use
+/// of the key creates it.
+pub(super) fn finish_copy(log: &Log, keys: &[(Arc<[u8]>, bool)]) -> Result<()> {
     for keys in keys.chunks(BATCH) {
-        let records: Vec<_> = keys.iter().map(|key| record(ADDED, key)).collect();
+        let of = |(key, copied): &(Arc<[u8]>, bool)| match copied {
+            true => record(CREATED, key),
+            false => record(ADDED, key),
+        };
+        let records: Vec<_> = keys.iter().map(of).collect();
         log.append_batch(&records).map_err(Error::Log)?.detach();
     }
     log.append(record(WHOLE, &[])).map_err(Error::Log)?.blocking_wait().map_err(Error::Log)?;
-    log.set_component(UNFINISHED_BACKUP, COMPONENT).map_err(Error::Log)?;
+    log.set_component(UNFINISHED_BACKUP, REGISTRY_COMPONENT).map_err(Error::Log)?;
     log.close().map_err(Error::Log)
 }
 
@@ -470,7 +544,7 @@ mod tests {
     fn a_record_that_is_no_registrys_is_refused() {
         let mut state = State::default();
         let long = record(ADDED, &[7; LABEL_LIMIT + 1]);
-        for nonsense in [&[][..], &[0], &[5, 7], &long] {
+        for nonsense in [&[][..], &[0], &[6, 7], &long] {
             let refused = state.replay(Seq(9), nonsense);
             assert!(matches!(refused, Err(Error::CorruptedRecord { seq: Seq(9), .. })));
         }

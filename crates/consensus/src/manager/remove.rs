@@ -14,8 +14,8 @@ use crate::outcome::{Error, Result};
 
 impl LogManager {
     /// Removes the log of a key with everything in it, durably: **its promises and votes, too**. Do
-    /// that only when no node will ever use this log again, as after its table was dropped. Its
-    /// directory stays, empty. Returns whether there was a log. Blocks.
+    /// that only when no node will ever use this log again, as after its table was dropped. Returns
+    /// whether there was a log. Blocks.
     ///
     /// Waits while a backup runs. After a crash the log is there as before, or the next opening
     /// completes the removal.
@@ -85,9 +85,12 @@ impl Inner {
         let name = names::directory_of(key);
         let disk = Arc::new(self.disk.clone());
         match esker_log::discard(&name, COMPONENT, &*disk) {
-            // There is no directory: a crash came before its creation.
-            Ok(()) | Err(esker_log::Error::NotALog { .. }) => self.registry.end_removal(key),
-            Err(error) => Err(Error::Log(error)),
+            // There is no directory: a crash came before its creation, or after its removal.
+            Ok(()) | Err(esker_log::Error::NotALog { .. }) => {}
+            Err(error) => return Err(Error::Log(error)),
         }
+        // One that holds something else stays.
+        let _ = self.disk.dir().remove_dir(&name);
+        self.registry.end_removal(key)
     }
 }

@@ -135,7 +135,7 @@ impl Snapshots {
     /// # Errors
     /// As [`Snapshots::open`].
     pub fn open_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Self> {
-        let (reader, _) = component::open_read_only(dir.as_ref(), ReadOptions::on(disk))?;
+        let reader = component::open_known(dir.as_ref(), ReadOptions::on(disk))?;
         Ok(Self(Source::ReadOnly(Arc::new(reader))))
     }
 

@@ -169,6 +169,7 @@ fn a_backup_that_fails_leaves_no_files() {
         managed.disk.set_capacity(None);
         assert_eq!(managed.disk.used(), used, "{room}");
         assert!(copy_of(&managed.disk).is_err());
+        assert_eq!(managed.disk.files(Path::new(COPY)).unwrap_or_default(), [""; 0]);
     }
     let segment = Fault::on(Op::Read, Effect::Io).path(".seg");
     managed.disk.inject(segment);
@@ -187,7 +188,7 @@ fn a_cut_at_any_call_leaves_a_whole_copy_or_none() {
     let base = SimDisk::new(1);
     filled(&base).manager.close_all().unwrap();
     let all = [Persist::Random, Persist::Nothing, Persist::Torn, Persist::Everything];
-    let mut whole = 0;
+    let (mut whole, mut unfinished) = (0, 0);
     for cut in (0..).step_by(3) {
         let disk = base.fork(cut);
         let managed = open(&disk, 2);
@@ -205,7 +206,13 @@ fn a_cut_at_any_call_leaves_a_whole_copy_or_none() {
                 engine.stop();
                 whole += 1;
             }
-            Err(error) => assert!(!done, "cut {cut}: it was durable: {error}"),
+            Err(error) => {
+                assert!(!done, "cut {cut}: it was durable: {error}");
+                let listed = logs_on(Arc::new(disk.clone()), COPY);
+                let is_named = matches!(error, Error::UnfinishedBackup { .. });
+                assert_eq!(is_named, matches!(listed, Err(Error::UnfinishedBackup { .. })));
+                unfinished += u32::from(is_named);
+            }
         }
         let managed = open(&disk, 2);
         check(&managed.manager);
@@ -214,7 +221,7 @@ fn a_cut_at_any_call_leaves_a_whole_copy_or_none() {
             break;
         }
     }
-    assert!(whole > 1, "{whole}");
+    assert!(whole > 1 && unfinished > 20, "{whole} {unfinished}");
 }
 
 /// While a backup runs, no log drops segments or snapshots, and none is removed.

@@ -2,9 +2,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
+use std::sync::Arc;
 
-use esker_consensus::Error;
-use esker_disk::sim::SimDisk;
+use esker_consensus::{Error, logs_on};
+use esker_disk::sim::{Effect, Fault, SimDisk};
+use esker_disk::{Disk, Op};
 
 use crate::{
     DIR, Managed, accept, commit, dir_of_abc, key, manager, open, registry_file, try_open,
@@ -107,12 +109,20 @@ fn a_damaged_registry_is_refused_and_made_again_from_the_logs() {
     let segment = registry_file(&disk, ".seg");
     disk.flip_bit(&segment, (4096 + 100) * 8).unwrap();
     let refused = try_open(&disk, 4).err().unwrap();
-    assert!(matches!(refused, Error::Log(esker_log::Error::Corrupted(_))), "{refused:?}");
-    // The operator moves it away.
-    let registry = Path::new(DIR).join("registry");
-    for name in disk.files(&registry).unwrap() {
-        disk.remove(&registry.join(name)).unwrap();
-    }
+    assert_refused(&refused);
+    let reader: Arc<dyn Disk> = Arc::new(disk.clone());
+    assert_refused(&logs_on(Arc::clone(&reader), DIR).unwrap_err());
+    // Not inside the manager: it might be a log of another key.
+    disk.process().open_dir(Path::new(DIR)).unwrap().rename("registry", "old").unwrap();
+    let refused = try_open(&disk, 4).err().unwrap();
+    assert!(refused.to_string().contains("something else: old"), "{refused}");
+    let dir = disk.process().open_dir(Path::new(DIR)).unwrap();
+    let old = dir.open_dir("old").unwrap();
+    old.list().unwrap().iter().for_each(|name| old.unlink(name).unwrap());
+    dir.remove_dir("old").unwrap();
+    // Without a registry, the logs say their keys.
+    let found = logs_on(reader, DIR).unwrap().unwrap();
+    assert_eq!(found.into_iter().map(|log| log.key).collect::<Vec<_>>(), names);
     let managed = open(&disk, 4);
     assert_eq!(managed.manager.keys().unwrap(), names);
     for number in 0..11 {
@@ -120,6 +130,82 @@ fn a_damaged_registry_is_refused_and_made_again_from_the_logs() {
     }
     managed.manager.close_all().unwrap();
     assert_eq!(open(&disk, 4).manager.keys().unwrap(), names);
+}
+
+fn assert_refused(refused: &Error) {
+    match refused {
+        Error::CorruptedRegistry { dir, .. } => {
+            assert_eq!(*dir, Path::new(DIR).join("registry"));
+            assert!(refused.to_string().contains("move /logs/registry to"), "{refused}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// An empty log in its place would have forgotten what it promised. Bug: the next use of the key
+/// created one, and nothing said so.
+/// Requirements: F-19, F-26.
+#[test]
+fn a_log_whose_directory_was_removed_is_missing() {
+    for emptied in [false, true] {
+        for restarts in 0..3 {
+            let mut managed = manager(4);
+            accept(&managed.manager.get("abc").unwrap(), 0).unwrap();
+            accept(&managed.manager.get("def").unwrap(), 0).unwrap();
+            let disk = managed.disk.clone();
+            managed.manager.close("abc").unwrap();
+            if restarts == 1 {
+                managed.manager.compact_registry().unwrap();
+            }
+            for name in disk.files(&dir_of_abc()).unwrap() {
+                disk.remove(&dir_of_abc().join(name)).unwrap();
+            }
+            if !emptied {
+                let dir = disk.process().open_dir(Path::new(DIR)).unwrap();
+                dir.remove_dir("ba7816bf8f01cfea414140de5dae2223b00361a3").unwrap();
+            }
+            for _ in 0..restarts {
+                managed.manager.close_all().unwrap();
+                managed = open(&disk, 4);
+            }
+            for _ in 0..2 {
+                match managed.manager.get("abc") {
+                    Err(Error::MissingLog { key, dir }) => {
+                        assert_eq!((&*key, dir), (&b"abc"[..], dir_of_abc()));
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+            let refused = managed.manager.backup("/copy");
+            assert!(matches!(&refused, Err(Error::MissingLog { .. })), "{refused:?}");
+            // It is listed, and other keys are not affected.
+            assert_eq!(keys(&managed), ["abc", "def"]);
+            let found = logs_on(Arc::new(disk.clone()), DIR).unwrap().unwrap();
+            let missing: Vec<_> = found.iter().map(|log| log.missing).collect();
+            assert_eq!(missing, [!emptied, false]);
+            commit(&managed.manager.get("def").unwrap(), 0).unwrap();
+            // The operator gives it up.
+            assert!(managed.manager.remove("abc").unwrap());
+            let log = managed.manager.get("abc").unwrap();
+            assert_eq!((log.promised(), log.last_slot()), (None, None));
+        }
+    }
+}
+
+/// A crash between the two steps of a creation is no loss.
+/// Requirements: F-26.
+#[test]
+fn a_key_whose_log_was_never_created_gets_one() {
+    let managed = manager(4);
+    let disk = managed.disk.clone();
+    disk.inject(Fault::on(Op::CreateDir, Effect::Io).path("/ba7816bf").nth(1));
+    assert!(managed.manager.get("abc").is_err());
+    managed.manager.close_all().unwrap();
+    assert!(logs_on(Arc::new(disk.clone()), DIR).unwrap().is_some_and(|logs| logs.is_empty()));
+    let managed = open(&disk, 4);
+    assert_eq!(keys(&managed), ["abc"]);
+    assert_eq!(managed.manager.backup("/copy").unwrap().logs, 1);
+    accept(&managed.manager.get("abc").unwrap(), 0).unwrap();
 }
 
 /// A directory that belongs to another key is refused, and no other key is affected.

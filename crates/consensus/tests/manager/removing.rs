@@ -1,12 +1,14 @@
 //! Removals that fail on the way, and those that are refused.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::path::Path;
+
 use esker_consensus::{Error, Slot};
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
 
 use crate::fixture::LOW;
-use crate::{Managed, accept, commit, dir_of_abc, manager, open};
+use crate::{DIR, Managed, accept, commit, dir_of_abc, manager, open};
 
 /// A manager with the log of "abc", which has a vote.
 fn with_a_vote() -> (Managed, SimDisk) {
@@ -16,8 +18,9 @@ fn with_a_vote() -> (Managed, SimDisk) {
     (managed, disk)
 }
 
+/// The files of the log; none if it has no directory.
 fn files(disk: &SimDisk) -> Vec<String> {
-    disk.files(&dir_of_abc()).unwrap()
+    disk.files(&dir_of_abc()).unwrap_or_default()
 }
 
 /// Runs `then` after removals that failed at the first file, the second, and so on. Each time it
@@ -44,7 +47,7 @@ fn after_each_failure(then: impl Fn(&Managed, u64)) {
 fn a_removal_that_failed_is_completed_by_the_next_one() {
     after_each_failure(|managed, nth| {
         assert!(managed.manager.remove("abc").unwrap(), "{nth}");
-        assert_eq!(files(&managed.disk), Vec::<String>::new());
+        assert_eq!(managed.disk.files(Path::new(DIR)).unwrap(), ["registry"]);
         assert!(!managed.manager.remove("abc").unwrap());
     });
 }
@@ -98,7 +101,7 @@ fn a_log_that_does_not_say_what_it_is_is_refused_and_stays() {
     // With its vote, and with app metadata again.
     commit(&managed.manager.get("abc").unwrap(), 0).unwrap();
     assert!(managed.manager.remove("abc").unwrap());
-    assert_eq!(files(&disk), Vec::<String>::new());
+    assert_eq!(disk.files(Path::new(DIR)).unwrap(), ["registry"]);
 }
 
 /// What `repair` quarantined is the operator's.
@@ -114,4 +117,17 @@ fn a_log_with_quarantined_records_is_not_removed() {
     let log = managed.manager.get("abc").unwrap();
     assert_eq!(log.last_slot(), Some(Slot(0)));
     assert!(matches!(log.accept(Slot(1), LOW, b"x"), Err(Error::ReadOnly)));
+}
+
+/// What else is in its directory is the operator's.
+#[test]
+fn a_directory_with_a_file_of_the_operator_stays() {
+    let (managed, disk) = with_a_vote();
+    let notes = dir_of_abc().join("notes.txt");
+    disk.put(&notes, b"why").unwrap();
+    assert!(managed.manager.remove("abc").unwrap());
+    assert_eq!(files(&disk), ["notes.txt"]);
+    assert!(!managed.manager.has("abc").unwrap());
+    disk.remove(&notes).unwrap();
+    assert_eq!(managed.manager.get("abc").unwrap().last_slot(), None);
 }
