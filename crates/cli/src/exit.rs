@@ -120,6 +120,10 @@ impl Failure {
             Error::MissingLog { .. } | Error::CorruptedRegistry { .. } => {
                 Self { status: Status::Corrupt, message: with_causes(error) }
             }
+            Error::WrongLabel { .. } => Self {
+                status: Status::Corrupt,
+                message: format!("{}: {error}; put it back to its place", dir.display()),
+            },
             Error::UnfinishedBackup { .. } => Failure::failed(error.to_string()),
             Error::CorruptedEntry { cause, .. } => {
                 let Self { status, message } = Failure::of_log(cause, dir);

@@ -455,3 +455,35 @@ fn verify_reads_snapshots_and_checks_that_one_covers_the_floor() {
     let beyond = look(&["consensus", "dump", "--from", "10"], &dir).ok();
     assert!(beyond.err.contains("the highest slot is 9"), "{}", beyond.err);
 }
+
+/// The logs of two keys in each other's directories: no command takes one for the other.
+#[test]
+fn exchanged_directories_are_named() {
+    let (_guard, dir) = workdir();
+    many(&dir, &["a", "b", "c"]);
+    let (a, b, aside) = (dir_of(&dir, "a"), dir_of(&dir, "b"), dir.join("aside"));
+    std::fs::rename(&a, &aside).unwrap();
+    std::fs::rename(&b, &a).unwrap();
+    std::fs::rename(&aside, &b).unwrap();
+    let stat = look(&["consensus", "stat", "--json"], &dir).exits(3);
+    assert!(stat.err.contains(&b.display().to_string()), "{}", stat.err);
+    assert!(stat.err.contains("put it back"), "{}", stat.err);
+    assert!(stat.err.contains("2 of 3 logs"), "{}", stat.err);
+    assert_eq!(stat.text().lines().count(), 1, "{}", stat.text());
+    let verify = look(&["consensus", "verify", "--json"], &dir).exits(3);
+    let sound: Vec<_> = verify
+        .text()
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["sound"] == true)
+        .collect();
+    assert_eq!(sound, [false, false, true]);
+    let verify = look(&["consensus", "verify"], &dir).exits(3);
+    assert!(verify.text().contains("log a\nthe log of another key\n"), "{}", verify.text());
+    for words in [["consensus", "dump"], ["snapshot", "list"]] {
+        look(&[words[0], words[1], "--key", "a"], &dir).exits(3).says(&["put it back"]);
+    }
+    let mut backup = command(&["consensus", "backup"]);
+    backup.arg(&dir).arg(dir.with_extension("copy"));
+    run(backup, b"").exits(3);
+    assert!(!dir.with_extension("copy").join("registry").exists());
+}

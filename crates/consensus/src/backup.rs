@@ -13,7 +13,7 @@
 //! opens it. One durable step then makes it a consensus log.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ use crate::state::inner::ConsensusLog;
 /// durable for the writer, who reports that to them at once.
 const POLLS: u32 = 10_000;
 const PAUSE: Duration = Duration::from_millis(1);
+/// How often snapshots may come or go while the extent of a copy is read.
+const TRIES: u32 = 16;
 
 /// What a backup copied.
 #[derive(Debug, Default)]
@@ -50,6 +52,8 @@ pub struct Backup {
 /// What is copied of a log.
 #[derive(Debug)]
 pub(crate) struct Extent {
+    /// No record from this one on had been dropped.
+    pub(crate) oldest: Seq,
     /// The last record.
     pub(crate) last: Seq,
     pub(crate) snapshots: Vec<u64>,
@@ -90,10 +94,7 @@ pub fn backup_log(
         Err(error) => return Err(error),
     }
     let (reader, _) = component::open_read_only(dir, ReadOptions::on(Arc::clone(&options.disk)))?;
-    // The snapshots first: each is of slots that are committed by now.
-    let snapshots = reader.snapshots()?;
-    reader.refresh()?;
-    let extent = Extent { last: durable(&reader)?, snapshots };
+    let extent = Extent::of(&reader)?;
     let read = ReadOptions::on(Arc::clone(&options.disk));
     let label = match esker_log::app_metadata(dir, COMPONENT, read)? {
         Some(bytes) => Metadata::decode(&bytes).label,
@@ -102,14 +103,38 @@ pub fn backup_log(
     let mut backup = Backup::default();
     // The stream ends when the reader is closed.
     let proceed = || Ok(());
-    let copied = Copy { reader: &reader, extent: &extent, dest, options, proceed: &proceed }
-        .run(&label, &mut backup)
-        .and_then(|log| finish(&log, &label));
+    let copy = Copy { reader: &reader, extent: &extent, dest, options, proceed: &proceed };
+    // From here on the copy is this call's own, and no other backup goes to this directory.
+    let log = copy.begin()?;
+    let copied = copy.run(&log, &label, &mut backup).and_then(|()| finish(&log, &label));
+    drop(log);
     if let Err(error) = copied {
         discard(dest, disk);
         return Err(error);
     }
     Ok(backup)
+}
+
+impl Extent {
+    /// Everything that a reader has, with the snapshots as of then: those that cover what is not in
+    /// the log any more, and none of slots that the log does not have yet.
+    fn of(reader: &ReadOnlyLog) -> Result<Self> {
+        for _ in 0..TRIES {
+            let snapshots = reader.snapshots()?;
+            reader.refresh()?;
+            // What is dropped after this refresh is missed when it is copied.
+            let (oldest, last) = (reader.oldest(), durable(reader)?);
+            if reader.snapshots()? == snapshots {
+                return Ok(Self { oldest, last, snapshots });
+            }
+        }
+        Err(trimmed(reader))
+    }
+}
+
+/// The error for what another process dropped before it was copied.
+fn trimmed(reader: &ReadOnlyLog) -> Error {
+    Error::Log(esker_log::Error::Trimmed { oldest: reader.oldest() })
 }
 
 /// The last record that a reader can read.
@@ -130,13 +155,17 @@ pub(crate) fn refuse_used(disk: &dyn Disk, dest: &Path) -> Result<()> {
     }
 }
 
-/// Removes a copy of a backup that failed.
+/// Removes a copy that this backup began, if it failed.
 pub(crate) fn discard(dest: &Path, disk: &dyn Disk) {
     let removed = match esker_log::discard(dest, UNFINISHED_BACKUP, disk) {
         // This copy was finished before the backup failed.
         Err(esker_log::Error::WrongComponent { .. }) => esker_log::discard(dest, COMPONENT, disk),
         removed => removed,
     };
+    report(removed, dest);
+}
+
+fn report(removed: esker_log::Result<()>, dest: &Path) {
     match removed {
         Ok(()) | Err(esker_log::Error::NotALog { .. }) => {}
         Err(error) => tracing::warn!(
@@ -144,6 +173,28 @@ pub(crate) fn discard(dest: &Path, disk: &dyn Disk) {
             dir = %dest.display(),
             "failed to remove an unfinished backup"
         ),
+    }
+}
+
+/// Creates a log of a backup that is not complete in `dir`, for this backup alone. An error names
+/// `dest`, the directory of the whole backup.
+pub(crate) fn begin(dir: &Path, options: &esker_log::Options, dest: &Path) -> Result<Log> {
+    let used = || Error::NotEmpty { dir: dest.into() };
+    let builder = Log::builder(dir).options(options.clone());
+    match builder.open() {
+        Ok(log) if log.recovery().prior_shutdown == PriorShutdown::New => Ok(log),
+        // Another backup to this directory began, or ended, after it was found empty.
+        Ok(_) => Err(used()),
+        Err(
+            esker_log::Error::Locked { .. }
+            | esker_log::Error::WrongComponent { .. }
+            | esker_log::Error::NotALog { .. },
+        ) => Err(used()),
+        Err(error) => {
+            // What this call created. A copy that is complete is another backup's.
+            report(esker_log::discard(dir, UNFINISHED_BACKUP, &*options.disk), dir);
+            Err(error.into())
+        }
     }
 }
 
@@ -169,8 +220,8 @@ pub(crate) struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// Makes the copy, durably, and counts it. It is not a consensus log yet.
-    pub(crate) fn run(&self, key: &[u8], backup: &mut Backup) -> Result<Log> {
+    /// Creates the log that is copied to. It is not a consensus log yet.
+    pub(crate) fn begin(&self) -> Result<Log> {
         let mut options = self.options.for_log();
         // It is made durable at the end.
         options.policy = Policy::Periodic(Duration::from_secs(1));
@@ -178,15 +229,15 @@ impl Copy<'_> {
         options.must_exist = false;
         // It gets one when it is opened.
         options.reserve = Some(0);
-        let log = Log::builder(self.dest).options(options).open()?;
-        if log.recovery().prior_shutdown != PriorShutdown::New {
-            // Another backup to this directory began after the check.
-            return Err(Error::NotEmpty { dir: PathBuf::from(self.dest) });
-        }
-        backup.records += self.records(&log)?;
+        begin(self.dest, &options, self.dest)
+    }
+
+    /// Makes the copy, durably, and counts it.
+    pub(crate) fn run(&self, log: &Log, key: &[u8], backup: &mut Backup) -> Result<()> {
+        backup.records += self.records(log)?;
         for at in &self.extent.snapshots {
             (self.proceed)()?;
-            match self.snapshot(&log, *at) {
+            match self.snapshot(log, *at) {
                 Ok(()) => backup.snapshots += 1,
                 Err(error @ Error::CorruptedSnapshot { .. }) => {
                     backup.skipped.push((key.to_vec(), error));
@@ -195,7 +246,7 @@ impl Copy<'_> {
             }
         }
         backup.logs += 1;
-        Ok(log)
+        Ok(())
     }
 
     /// Copies the records, and returns their number.
@@ -209,19 +260,20 @@ impl Copy<'_> {
         let (mut copied, mut first, mut count) = (Seq::ZERO, Seq::ZERO, 0);
         while copied < last {
             (self.proceed)()?;
-            let Some(batch) = stream.try_next()? else {
-                // Everything up to the last record was dropped: it is not what it was.
-                return Err(esker_log::Error::NotFound { seq: last }.into());
-            };
+            let Some(batch) = stream.try_next()? else { return Err(trimmed(self.reader)) };
             let records: Vec<_> = batch
                 .iter()
                 .take_while(|record| record.seq <= last)
                 .map(|record| (record.seq, record.payload))
                 .collect();
             let Some(found) = batch.iter().next().filter(|found| found.seq <= last) else {
-                return Err(esker_log::Error::NotFound { seq: last }.into());
+                return Err(trimmed(self.reader));
             };
             if copied == Seq::ZERO {
+                // Cleaning appends again, after the last record, what is alive before this one.
+                if found.prev >= self.extent.oldest {
+                    return Err(trimmed(self.reader));
+                }
                 // The first record of the copy may follow any number.
                 (first, copied) = (found.seq, found.prev);
             }
@@ -253,8 +305,9 @@ impl Copy<'_> {
             }
             cause => cause.into(),
         };
-        let mut source =
-            self.reader.snapshot_reader(at).map_err(corrupt)?.ok_or(Error::NoSnapshot)?;
+        let source = self.reader.snapshot_reader(at).map_err(corrupt)?;
+        // It was removed, because a newer one is whole.
+        let mut source = source.ok_or_else(|| trimmed(self.reader))?;
         // Before the first byte is written: a failure after that is one of the copy.
         source.verify().map_err(corrupt)?;
         let mut writer = log.snapshot_writer(at)?;

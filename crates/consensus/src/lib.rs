@@ -78,7 +78,7 @@ pub use base::slot::{Slot, SnapshotBounds};
 pub use component::{COMPONENT, REGISTRY_COMPONENT, UNFINISHED_BACKUP};
 pub use esker_log::reclaim::Reclaimed;
 pub use manager::guard::LogGuard;
-pub use manager::inspect::{ManagedLog, logs_in, logs_on};
+pub use manager::inspect::{LogState, ManagedLog, logs_in, logs_on};
 pub use manager::lookup::ManagerStats;
 pub use manager::open::{LogManager, LogManagerBuilder};
 pub use memory::entry::Entry;

@@ -25,7 +25,7 @@ fn promise(shared: &(SlotLocks<2>, Log), ballot: Ballot) {
     let mut locks = shared.0.lock_all();
     if ballot >= locks.promise_state().promise {
         shared.1.lock().unwrap().push(ballot);
-        locks.promise(ballot);
+        locks.promise(ballot, true);
     }
 }
 

@@ -38,27 +38,22 @@ pub struct StatArguments {
 /// Prints a summary of each log.
 pub fn run(arguments: &StatArguments) -> Outcome {
     let targets = consensus_dir::targets(&arguments.dir, arguments.key.as_deref())?;
-    if let [target] = &targets[..] {
-        return summarize(target, arguments.json);
+    let failures =
+        consensus_dir::each(&arguments.dir, &targets, |target| summarize(target, arguments.json));
+    let (of, count, dir) = (targets.len(), failures.len(), arguments.dir.display());
+    if of > 1 {
+        failures.iter().for_each(|failure| complain(failure.message()));
     }
-    let mut failed = Vec::new();
-    for target in &targets {
-        if let Err(failure) = summarize(target, arguments.json) {
-            complain(failure.message());
-            failed.push(failure);
-        }
+    match failures.into_iter().next() {
+        None => Ok(()),
+        Some(only) if of == 1 => Err(only),
+        Some(first) => Err(first.instead(format!("{count} of {of} logs of {dir} cannot be read"))),
     }
-    let count = failed.len();
-    failed.into_iter().next().map_or(Ok(()), |first| {
-        let (of, dir) = (targets.len(), arguments.dir.display());
-        Err(first.instead(format!("{count} of {of} logs of {dir} cannot be read")))
-    })
 }
 
 fn summarize(target: &Target, as_json: bool) -> Outcome {
-    if let Some(missing) = target.missing() {
+    if target.is_missing() {
         print_missing(target, as_json)?;
-        return Err(missing);
     }
     let found = target.read()?;
     let snapshots = Snapshots::open(&target.dir).and_then(|snapshots| snapshots.list());

@@ -38,11 +38,8 @@ pub struct VerifyArguments {
 /// Checks each log, and fails when one is corrupt, after it has checked all.
 pub fn run(arguments: &VerifyArguments) -> Outcome {
     let targets = consensus_dir::targets(&arguments.dir, arguments.key.as_deref())?;
-    let mut first = Ok(());
-    for target in &targets {
-        first = first.and(check(target, arguments.json));
-    }
-    first
+    let all = consensus_dir::each(&arguments.dir, &targets, |target| check(target, arguments.json));
+    all.into_iter().next().map_or(Ok(()), Err)
 }
 
 /// What was found in a log.
@@ -61,21 +58,22 @@ struct Checks {
 }
 
 fn check(target: &Target, as_json: bool) -> Outcome {
-    if let Some(missing) = target.missing() {
+    if let Some(failure) = target.displaced() {
         let mut line = json!({
             "dir": target.dir.to_string_lossy(),
             "sound": false,
-            "missing": true,
-            "damage": [missing.message()],
+            "missing": target.is_missing(),
+            "damage": [failure.message()],
         });
         target.add_key(&mut line);
         if as_json {
             output::print_json(&line)?;
         } else {
             let key = target.key.as_deref().unwrap_or_default();
-            output::print(&format!("log {}\nmissing\n", key.escape_ascii()))?;
+            let what = if target.is_missing() { "missing" } else { "the log of another key" };
+            output::print(&format!("log {}\n{what}\n", key.escape_ascii()))?;
         }
-        return Err(missing);
+        return Err(failure);
     }
     let dir = &target.dir;
     let report = esker_log::verify(dir, ReadOptions::default())

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering::SeqCst;
 
 use crate::base::slot::number_of;
 use crate::index::page::State;
+use crate::index::slot_locks::{AllLocks, PromiseState};
 use crate::outcome::{Error, Result};
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
@@ -34,7 +35,7 @@ impl Inner {
             return Err(Error::Closed);
         }
         let last = self.writable(&locks.promise_state()).and_then(|()| {
-            self.write_uncommitted()?;
+            self.write_what_only_memory_has(&mut locks)?;
             self.count_durable(&crossbeam_epoch::pin());
             Ok(self.begin_checkpoint(&locks, 0))
         });
@@ -62,19 +63,25 @@ impl Inner {
         }
     }
 
-    /// Appends the values that only memory has, before a close that does not happen if there is no
-    /// room for them.
+    /// Appends what only memory has, before a close that does not happen if there is no room for
+    /// it, or before a backup.
     pub(crate) fn save_uncommitted(&self) -> Result<()> {
         if !self.is_volatile() {
             return Ok(());
         }
-        let locks = self.locks.lock_all();
+        let mut locks = self.locks.lock_all();
         self.writable(&locks.promise_state())?;
-        self.write_uncommitted()
+        self.write_what_only_memory_has(&mut locks)
     }
 
-    /// Appends the values that only memory has, so that an orderly close loses none.
-    fn write_uncommitted(&self) -> Result<()> {
+    /// Appends the promise and the values that only memory has, so that an orderly close loses
+    /// none. The checkpoint also has the promise, but there may be no room for it.
+    fn write_what_only_memory_has(&self, locks: &mut AllLocks<'_>) -> Result<()> {
+        let PromiseState { promise, is_promised, is_recorded, .. } = locks.promise_state();
+        if is_promised && !is_recorded {
+            drop(self.append_internal(|out| record::promise(out, promise))?);
+            locks.promise(promise, true);
+        }
         let guard = crossbeam_epoch::pin();
         let mut only_here = Vec::new();
         self.each_uncommitted(0, &guard, |slot, resident| only_here.push((slot, resident)));

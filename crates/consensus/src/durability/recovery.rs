@@ -476,7 +476,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         open.sort_unstable();
         load_values(inner, &open, guard)?;
         if let Some(promise) = promise {
-            inner.locks.lock_all().promise(promise);
+            inner.locks.lock_all().promise(promise, true);
         }
         let mut tracker = inner.tracker.lock();
         tracker.recovered(inner.start(), next, range);

@@ -22,6 +22,8 @@ pub(crate) struct PromiseState {
     pub(crate) promise: Ballot,
     /// Whether a promise was given.
     pub(crate) is_promised: bool,
+    /// Whether a record has the promise. In volatile mode an accept may raise it without one.
+    pub(crate) is_recorded: bool,
     pub(crate) closed: bool,
 }
 
@@ -50,8 +52,12 @@ pub(crate) struct AllLocks<'a, const N: usize = LOCKS>([FairMutexGuard<'a, Promi
 
 impl<const N: usize> SlotLocks<N> {
     pub(crate) fn new() -> Self {
-        let promise_state =
-            PromiseState { promise: Ballot::ZERO, is_promised: false, closed: false };
+        let promise_state = PromiseState {
+            promise: Ballot::ZERO,
+            is_promised: false,
+            is_recorded: true,
+            closed: false,
+        };
         Self { locks: std::array::from_fn(|_| Lock(FairMutex::new(promise_state))) }
     }
 
@@ -83,9 +89,11 @@ impl<const N: usize> AllLocks<'_, N> {
         *self.0[0]
     }
 
-    pub(crate) fn promise(&mut self, ballot: Ballot) {
+    /// Raises the promise, which a record has if `is_recorded`.
+    pub(crate) fn promise(&mut self, ballot: Ballot, is_recorded: bool) {
         self.0.iter_mut().for_each(|promise_state| {
             (promise_state.promise, promise_state.is_promised) = (ballot, true);
+            promise_state.is_recorded = is_recorded;
         });
     }
 

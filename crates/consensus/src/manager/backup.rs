@@ -8,7 +8,8 @@
 //!
 //! These records are durable before they are copied. Until the end of the backup no log drops
 //! segments or snapshots. So each copy has all records from the oldest one of that moment on. The
-//! snapshots are listed before that moment, so each is of slots that the copy has as committed.
+//! snapshots are listed before that moment and after it, until both lists are the same: each is of
+//! slots that the copy has as committed, and what was truncated is in one of them.
 //!
 //! # What a crash leaves
 //!
@@ -43,8 +44,9 @@ struct Part {
 
 impl LogManager {
     /// Copies all logs, as of one moment between the call and its return, to a new manager in
-    /// `dest`: what was accepted before that moment, and all snapshots. Opens the logs that were
-    /// not closed cleanly. Blocks; one backup runs at a time.
+    /// `dest`: what was accepted before that moment, and all snapshots. In volatile mode, a value
+    /// that is only accepted is in the copy if it was accepted before the call. Opens the logs that
+    /// were not closed cleanly. Blocks; one backup runs at a time.
     ///
     /// Other operations continue, except that no log is opened or closed while that moment is
     /// looked for, which takes a few reads for each log that is not open. Until the backup ends, no
@@ -64,7 +66,8 @@ impl LogManager {
     /// manager is closed meanwhile; what opening a log returns;
     /// [`Corrupted`](esker_log::Error::Corrupted) and
     /// [`Quarantined`](esker_log::Error::Quarantined) for a log with records that cannot be read;
-    /// [`NoSpace`](esker_log::Error::NoSpace); [`Error::MissingLog`]. What was copied is removed.
+    /// [`NoSpace`](esker_log::Error::NoSpace); [`Error::MissingLog`], [`Error::WrongLabel`]. What
+    /// was copied is removed.
     ///
     /// # Examples
     /// ```
@@ -94,7 +97,13 @@ impl LogManager {
         let disk = DirDisk::new(to);
         let mut options = inner.options.clone();
         options.disk = Arc::new(disk.clone());
-        let copied = inner.copy(&parts, &options, &disk);
+        // From here on the copy is this call's own, and no other backup goes to this directory.
+        let registry = registry::begin_copy(&disk, &options).inspect_err(|_| {
+            // Empty, unless it is another backup's.
+            let _ = disk.dir().remove_dir(REGISTRY);
+        })?;
+        let copied = inner.copy(&parts, &options, &registry);
+        drop(registry);
         if copied.is_err() {
             for name in parts.iter().map(|part| names::directory_of(&part.key)) {
                 discard(&name, &disk);
@@ -106,12 +115,11 @@ impl LogManager {
 }
 
 impl Inner {
-    fn copy(&self, parts: &[Part], options: &Options, disk: &DirDisk) -> Result<Backup> {
-        let registry = registry::begin_copy(disk, options)?;
+    fn copy(&self, parts: &[Part], options: &Options, registry: &Log) -> Result<Backup> {
         let keys: Vec<_> =
             parts.iter().map(|part| (Arc::clone(&part.key), !part.extent.is_empty())).collect();
         if is_planted(Bug::BackupRegistryTooEarly) {
-            registry::finish_copy(&registry, &keys)?;
+            registry::finish_copy(registry, &keys)?;
         }
         let mut backup = Backup::default();
         let proceed = || self.refuse_if_closed();
@@ -125,11 +133,12 @@ impl Inner {
             let (reader, name) = (self.reader(key)?, names::directory_of(key));
             let copy =
                 Copy { reader: &reader, extent, dest: name.as_ref(), options, proceed: &proceed };
-            let log = copy.run(key, &mut backup)?;
+            let log = copy.begin()?;
+            copy.run(&log, key, &mut backup)?;
             backup::finish(&log, key)?;
         }
         if !is_planted(Bug::BackupRegistryTooEarly) {
-            registry::finish_copy(&registry, &keys)?;
+            registry::finish_copy(registry, &keys)?;
         }
         Ok(backup)
     }
@@ -154,16 +163,19 @@ impl Inner {
         Err(Error::Log(esker_log::Error::Timeout))
     }
 
-    /// As [`Inner::parts`]; `None` if a log that is not open was not closed cleanly.
+    /// As [`Inner::parts`]; `None` if a log that is not open was not closed cleanly, or a snapshot
+    /// was published meanwhile.
     fn try_parts(&self) -> Result<Option<Vec<Part>>> {
         let no_opening = self.openings.write();
         let (mut parts, mut open) = (Vec::new(), Vec::<(usize, LogGuard)>::new());
         for key in self.registry.keys()? {
             let extent = match self.logs.open_log(&key) {
                 Some(guard) => {
-                    let snapshots = guard.inner.log.snapshots()?;
+                    guard.inner.save_uncommitted()?;
+                    let log = &guard.inner.log;
+                    let (oldest, snapshots) = (log.oldest(), log.snapshots()?);
                     open.push((parts.len(), guard));
-                    Extent { last: Seq::ZERO, snapshots }
+                    Extent { oldest, last: Seq::ZERO, snapshots }
                 }
                 None => match self.at_rest(&key)? {
                     Some(extent) => extent,
@@ -175,6 +187,13 @@ impl Inner {
         let logs: Vec<&Log> = open.iter().map(|(_, guard)| &guard.inner.log).collect();
         let accepted = Log::accepted_at_once(&logs);
         drop(no_opening);
+        for (part, guard) in &open {
+            // A newer one may cover slots that were truncated at that moment; an older one does
+            // not.
+            if guard.inner.log.snapshots()? != parts[*part].extent.snapshots {
+                return Ok(None);
+            }
+        }
         let mut tickets = Vec::new();
         for ((part, guard), mut last) in open.iter().zip(accepted) {
             if is_planted(Bug::BackupOfManyMoments) {
@@ -207,14 +226,16 @@ impl Inner {
         }
         if files == 0 {
             // It was registered, and then a crash came, or creating it failed.
-            return Ok(Some(Extent { last: Seq::ZERO, snapshots: Vec::new() }));
+            let (oldest, last) = (Seq::ZERO, Seq::ZERO);
+            return Ok(Some(Extent { oldest, last, snapshots: Vec::new() }));
         }
+        self.check_label(key)?;
         let reader = self.reader(key)?;
         if !reader.is_closed_cleanly() {
             return Ok(None);
         }
-        let (last, snapshots) = (backup::durable(&reader)?, reader.snapshots()?);
-        Ok(Some(Extent { last, snapshots }))
+        let (oldest, last) = (reader.oldest(), backup::durable(&reader)?);
+        Ok(Some(Extent { oldest, last, snapshots: reader.snapshots()? }))
     }
 }
 

@@ -19,8 +19,40 @@ pub struct ManagedLog {
     pub key: Vec<u8>,
     /// Its directory.
     pub dir: PathBuf,
-    /// Whether the directory is gone although the log was created: see [`Error::MissingLog`].
-    pub missing: bool,
+    /// What is there.
+    pub state: LogState,
+}
+
+/// What is in the directory of a key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LogState {
+    /// Its log.
+    Present,
+    /// Nothing, although the log was created: see [`Error::MissingLog`].
+    Missing,
+    /// The log of another key: see [`Error::WrongLabel`].
+    Another {
+        /// The label of that log.
+        label: Vec<u8>,
+    },
+}
+
+impl ManagedLog {
+    /// Refuses a directory that does not have the log of this key.
+    ///
+    /// # Errors
+    /// [`Error::MissingLog`], [`Error::WrongLabel`].
+    pub fn check(&self) -> Result<()> {
+        let key = self.key.clone();
+        match &self.state {
+            LogState::Present => Ok(()),
+            LogState::Missing => Err(Error::MissingLog { key, dir: self.dir.clone() }),
+            LogState::Another { label } => {
+                Err(Error::WrongLabel { found: label.clone(), expected: key })
+            }
+        }
+    }
 }
 
 /// The logs of the manager in `dir`, in the order of their keys, as of the last durable change;
@@ -51,13 +83,19 @@ pub fn logs_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Option<Vec<
     let state = registry(&options).map_err(|error| unreadable(&dir.join(REGISTRY), error))?;
     let logs = state.kept().filter_map(|key| {
         let name = names::directory_of(key);
-        let missing = !names.contains(&name);
-        // One that was only just added may not be there yet.
-        (!missing || state.is_created(key)).then(|| ManagedLog {
-            key: key.to_vec(),
-            dir: dir.join(name),
-            missing,
-        })
+        let found = match names.contains(&name) {
+            // Its own reader reports app metadata that cannot be read.
+            true => match names::stored_label(&name, &options) {
+                Ok(Some(label)) if !label.is_empty() && *label != **key => {
+                    LogState::Another { label }
+                }
+                _ => LogState::Present,
+            },
+            false if state.is_created(key) => LogState::Missing,
+            // It was only just added.
+            false => return None,
+        };
+        Some(ManagedLog { key: key.to_vec(), dir: dir.join(name), state: found })
     });
     Ok(Some(logs.collect()))
 }
@@ -81,7 +119,7 @@ fn labelled(
     let mut logs = Vec::new();
     for name in names.iter().filter(|name| names::is_log(name)) {
         if let Some(key) = names::label_of(name, options)? {
-            logs.push(ManagedLog { key, dir: dir.join(name), missing: false });
+            logs.push(ManagedLog { key, dir: dir.join(name), state: LogState::Present });
         }
     }
     logs.sort_unstable_by(|a, b| a.key.cmp(&b.key));

@@ -29,9 +29,13 @@ pub(super) fn is_log(name: &str) -> bool {
 
 /// The key of the log in the directory of this name, if it says so itself.
 pub(super) fn label_of(name: &str, options: &ReadOptions) -> Result<Option<Vec<u8>>> {
+    Ok(stored_label(name, options)?.filter(|key| directory_of(key) == name))
+}
+
+/// The label of the log in the directory of this name, whatever it is.
+pub(super) fn stored_label(name: &str, options: &ReadOptions) -> Result<Option<Vec<u8>>> {
     let metadata = esker_log::app_metadata(name, COMPONENT, options.clone()).map_err(Error::Log)?;
-    let label = metadata.map(|bytes| Metadata::decode(&bytes).label);
-    Ok(label.filter(|key| directory_of(key) == name))
+    Ok(metadata.map(|bytes| Metadata::decode(&bytes).label))
 }
 
 #[cfg(test)]

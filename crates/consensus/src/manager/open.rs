@@ -178,12 +178,10 @@ impl LogManagerBuilder {
         let (disk, root) = (DirDisk::new(dir), Arc::clone(&options.disk));
         options.disk = Arc::new(disk.clone());
         let registry = Registry::open(&disk, &options, must_exist && has_registry)?;
-        if !registry.is_whole() {
-            if has_registry {
-                tracing::warn!("the registry is made again from the labels of the logs");
-            }
-            collect_labels(&disk, &registry)?;
+        if has_registry && !registry.is_whole() {
+            tracing::warn!("the registry is made again from the labels of the logs");
         }
+        collect_labels(&disk, &registry)?;
         let (logs, closed, openings) = (OpenLogs::new(), AtomicBool::new(false), RwLock::new(()));
         let shared = Shared { reserve: Some(registry.shared_reserve()), ..Shared::default() };
         let inner =
@@ -215,11 +213,13 @@ fn refuse_another(dir: &dyn Dir, must_exist: bool) -> Result<bool> {
     Err(Error::Log(esker_log::Error::NotALog { dir: dir.path().into(), found }))
 }
 
-/// Adds the label of each log to a registry that is not whole.
+/// Adds the label of each log that the registry does not know: all of them if it was lost, and some
+/// if an older copy of it was put back.
 fn collect_labels(disk: &DirDisk, registry: &Registry) -> Result<()> {
     let names = disk.dir().list().map_err(esker_log::Error::Io)?;
+    let known = registry.directories();
     let options = ReadOptions::on(Arc::new(disk.clone()));
-    for name in names.iter().filter(|name| names::is_log(name)) {
+    for name in names.iter().filter(|name| names::is_log(name) && !known.contains(*name)) {
         let label = match names::label_of(name, &options) {
             Err(error @ Error::Log(esker_log::Error::Io(_))) => return Err(error),
             // Its next use registers it again.
@@ -234,5 +234,5 @@ fn collect_labels(disk: &DirDisk, registry: &Registry) -> Result<()> {
             None => tracing::warn!(name, "a directory has no log with a label, and is passed over"),
         }
     }
-    registry.make_whole()
+    if registry.is_whole() { Ok(()) } else { registry.make_whole() }
 }

@@ -22,18 +22,19 @@
 //!         5 its log was created
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::DirDisk;
 use esker_disk::planted::{Bug, is_planted};
-use esker_log::{Component, Log, LogStream, PriorShutdown, Seq, SharedReserve, Start, Ticket};
+use esker_log::{Component, Log, LogStream, Seq, SharedReserve, Start, Ticket};
 use parking_lot::Mutex;
 
+use crate::backup;
 use crate::component::{REGISTRY_COMPONENT, UNFINISHED_BACKUP};
 use crate::manager::glob::Glob;
-use crate::manager::names::REGISTRY;
+use crate::manager::names::{REGISTRY, directory_of};
 use crate::options::{LABEL_LIMIT, Options};
 use crate::outcome::{Error, Result};
 
@@ -246,6 +247,11 @@ impl Registry {
         state.keys.get(key) == Some(&Standing::Removing) && !state.failed
     }
 
+    /// The directories of all keys, those that are being removed too.
+    pub(super) fn directories(&self) -> BTreeSet<String> {
+        self.state.lock().keys.keys().map(|key| directory_of(key)).collect()
+    }
+
     /// The keys whose removal began.
     pub(super) fn removing(&self) -> Vec<Arc<[u8]>> {
         let state = self.state.lock();
@@ -386,12 +392,7 @@ pub(super) fn unreadable(dir: &Path, error: Error) -> Error {
 /// Creates the registry of a backup, which no manager opens before [`finish_copy`].
 pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log> {
     let own = log_options(disk, options, UNFINISHED_BACKUP);
-    let log = Log::builder(REGISTRY).options(own).open().map_err(Error::Log)?;
-    if log.recovery().prior_shutdown == PriorShutdown::New {
-        Ok(log)
-    } else {
-        Err(Error::NotEmpty { dir: disk.dir().path_of(REGISTRY) })
-    }
+    backup::begin(REGISTRY.as_ref(), &own, disk.dir().path())
 }
 
 /// Writes the keys of a backup, and makes it the registry of a manager, durably.

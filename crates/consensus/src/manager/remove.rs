@@ -21,15 +21,23 @@ impl LogManager {
     /// completes the removal.
     ///
     /// # Errors
-    /// [`Error::InUse`] while there are references to it; [`Error::ReadOnly`] for a log of which
-    /// corrupt records were quarantined: remove its directory by hand; [`Error::Log`] when its
-    /// files cannot be removed: call it again; [`Error::Log`] with nothing changed when its file
-    /// `note` is corrupt, see [`LogManager::get`], or lost, which `get` mends; [`Error::Closed`].
+    /// [`Error::InUse`] while there are references to it, and
+    /// [`Locked`](esker_log::Error::Locked) while a guard of a manager that was closed has it open;
+    /// [`Error::WrongLabel`] when its directory has the log of another key; [`Error::ReadOnly`] for
+    /// a log of which corrupt records were quarantined: remove its directory by hand;
+    /// [`Error::Log`] when its files cannot be removed: call it again; [`Error::Log`] with nothing
+    /// changed when its file `note` is corrupt, see [`LogManager::get`], or lost, which `get`
+    /// mends; [`Error::Closed`].
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         let _no_backup = self.inner.shared.removals.read();
         loop {
-            self.inner.close_log(key)?;
+            self.inner.refuse_unremovable(key)?;
+            match self.inner.close_log(key) {
+                // What the full disk has no room for is removed anyway.
+                Err(Error::Log(error)) if error.is_no_space() => {}
+                closed => drop(closed?),
+            }
             match self.inner.logs.get_or_claim(key, || self.inner.refuse_if_closed())? {
                 Found::Open(guard) => drop(guard),
                 Found::Busy(busy) => busy.wait(),
@@ -41,6 +49,7 @@ impl LogManager {
                         return Ok(false);
                     }
                     self.inner.refuse_unremovable(key)?;
+                    self.inner.refuse_in_use(key)?;
                     if is_planted(Bug::RemovalNotAnnounced) {
                         self.inner.complete_removal(&claim.key)?;
                         return Ok(true);
@@ -70,13 +79,42 @@ impl Inner {
         }
         let options = ReadOptions::on(Arc::new(self.disk.clone()));
         match esker_log::component(&name, options).map_err(Error::Log)? {
-            Some(COMPONENT) => Ok(()),
+            Some(COMPONENT) => self.check_label(key),
             // A crash interrupted its creation.
             None if !has("manifest") => Ok(()),
             found => {
                 let (dir, expected) = (dir.path().into(), Some(COMPONENT));
                 Err(Error::Log(esker_log::Error::WrongComponent { dir, found, expected }))
             }
+        }
+    }
+
+    /// Refuses a log that is still open, by a guard that outlived its manager or in another
+    /// process, while nothing is announced: its accepts would be acknowledged, and then removed.
+    fn refuse_in_use(&self, key: &[u8]) -> Result<()> {
+        let dir = match self.disk.dir().open_dir(&names::directory_of(key)) {
+            Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
+            dir => dir.map_err(esker_log::Error::Io)?,
+        };
+        match dir.lock() {
+            Ok(_free) => Ok(()),
+            Err(cause) if cause.kind() == ErrorKind::WouldBlock => {
+                let dir = dir.path().into();
+                Err(Error::Log(esker_log::Error::Locked { dir, pid: None }))
+            }
+            Err(cause) => Err(Error::Log(esker_log::Error::Io(cause))),
+        }
+    }
+
+    /// Refuses a directory that has the log of another key. One that has lost its app metadata
+    /// takes the key at its next opening.
+    pub(super) fn check_label(&self, key: &[u8]) -> Result<()> {
+        let options = ReadOptions::on(Arc::new(self.disk.clone()));
+        match names::stored_label(&names::directory_of(key), &options)? {
+            Some(found) if !found.is_empty() && *found != *key => {
+                Err(Error::WrongLabel { found, expected: key.into() })
+            }
+            _ => Ok(()),
         }
     }
 

@@ -224,7 +224,7 @@ impl Inner {
         let promise_state = locks.promise_state();
         let attempt = self.accept_at(&promise_state, slot, ballot, value, &guard)?;
         if let Attempt::Done(_) = attempt {
-            locks.promise(promise_state.promise.max(ballot));
+            locks.promise(promise_state.promise.max(ballot), !self.is_volatile());
         }
         Ok(attempt)
     }

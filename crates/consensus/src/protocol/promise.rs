@@ -82,7 +82,7 @@ impl ConsensusLog {
             return Err(Error::StaleBallot { promised: promise_state.promise });
         }
         let ticket = inner.append(|out| record::promise(out, ballot))?;
-        locks.promise(ballot);
+        locks.promise(ballot, true);
         let seq = ticket.seq().0;
         let ticket = Ticket::new(ticket, inner.failing());
         inner.count_durable(&guard);

@@ -4,10 +4,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_consensus::{Error, LogManager, Slot, logs_on};
+use esker_consensus::{Ballot, Error, LogManager, Mode, Slot, logs_on};
 use esker_disk::sim::SimDisk;
 
-use crate::fixture::LOW;
+use crate::fixture::{HIGHER, LOW};
 use crate::{DIR, committed, key, options, value_of};
 
 const MIB: u64 = 1 << 20;
@@ -67,4 +67,48 @@ fn every_log_frees_space_in_one_reserve() {
     }
     manager.close_all().unwrap();
     engine.stop();
+}
+
+/// A promise that a volatile accept raised is in no record. Bug: where the full disk had no room
+/// for the last checkpoint, a close that succeeded lost it, and a stale accept was admitted.
+#[test]
+fn a_volatile_promise_outlives_a_close_on_a_full_disk() {
+    for evicted in [false, true] {
+        let disk = SimDisk::new(1);
+        let (mut options, engine) = options(&disk);
+        options.mode = Mode::Volatile;
+        let builder = || LogManager::builder(DIR).options(options.clone()).max_open(1);
+        let manager = builder().open().unwrap();
+        let log = manager.get("a").unwrap();
+        log.promise(LOW, Slot(0)).unwrap().blocking_wait().unwrap();
+        log.accept(Slot(0), HIGHER, b"x").unwrap().blocking_wait().unwrap();
+        log.truncate_from(Slot(0)).unwrap();
+        assert_eq!(log.promised(), Some(HIGHER));
+        drop(log);
+        drop(manager.get("b").unwrap());
+        let log = manager.get("a").unwrap();
+        assert_eq!(log.promised(), Some(HIGHER));
+        // Once more, with no room for a checkpoint, not even in what is allocated already.
+        disk.set_capacity(Some(disk.used()));
+        let mut free = Slot(0);
+        for size in [60_000, 1] {
+            let learn = |slot| log.learn(slot, LOW, &vec![7; size])?.blocking_wait();
+            while learn(free).is_ok() {
+                free.0 += 1;
+            }
+        }
+        let higher = Ballot { number: 9, node: 1 };
+        log.accept(free, higher, b"x").unwrap().blocking_wait().unwrap();
+        log.truncate_from(free).unwrap();
+        drop(log);
+        if evicted {
+            // There is no room to create it.
+            drop(manager.get("b"));
+        } else {
+            assert!(manager.close("a").unwrap());
+        }
+        disk.set_capacity(None);
+        assert_eq!(manager.get("a").unwrap().promised(), Some(higher));
+        engine.stop();
+    }
 }

@@ -7,6 +7,7 @@ mod fixture;
 mod backup;
 mod closing;
 mod crashes;
+mod displaced;
 mod full_disk;
 mod initialising;
 mod limit;

@@ -1,0 +1,151 @@
+//! Directories in the place of others, an old registry, and guards that outlive their manager.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_consensus::{Error, LogState, Slot, logs_on};
+use esker_disk::Disk;
+use esker_disk::sim::{CutPoint, Persist};
+
+use crate::{DIR, accept, commit, committed, dir_of_abc, manager, open, try_open, value_of};
+
+const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a3";
+const DEF: &str = "cb8379ac2098aa165029e3938a51da0bcecfc008";
+
+/// Bug: a backup gave each log the other's key, and a removal removed the log of another key.
+#[test]
+fn a_log_in_the_place_of_another_is_neither_copied_nor_removed() {
+    for exchanged in [false, true] {
+        let managed = manager(4);
+        for (key, slot) in [("abc", 1), ("def", 2)] {
+            accept(&managed.manager.get(key).unwrap(), slot).unwrap();
+        }
+        managed.manager.close_all().unwrap();
+        let disk = managed.disk.clone();
+        let dir = disk.process().open_dir(Path::new(DIR)).unwrap();
+        dir.rename(DEF, "aside").unwrap();
+        dir.rename(ABC, DEF).unwrap();
+        let (key, place) = if exchanged { ("abc", ABC) } else { ("ghi", "other") };
+        dir.rename("aside", place).unwrap();
+        if !exchanged {
+            // Out of the way.
+            let aside = dir.open_dir(place).unwrap();
+            aside.list().unwrap().iter().for_each(|name| aside.unlink(name).unwrap());
+            dir.remove_dir(place).unwrap();
+        }
+        let before = disk.files(&Path::new(DIR).join(DEF)).unwrap();
+        let managed = open(&disk, 4);
+        for _ in 0..2 {
+            let refused =
+                [managed.manager.get("def").map(drop), managed.manager.remove("def").map(drop)];
+            for refused in refused {
+                assert!(
+                    matches!(&refused, Err(Error::WrongLabel { found, .. }) if found == b"abc"),
+                    "{refused:?}"
+                );
+            }
+        }
+        let copied = managed.manager.backup("/copy").map(drop);
+        // That of "abc" comes first, and is missing or the other one.
+        let is_named = match &copied {
+            Err(Error::WrongLabel { found, .. }) => exchanged && found == b"def",
+            Err(Error::MissingLog { key, .. }) => !exchanged && key == b"abc",
+            _ => false,
+        };
+        assert!(is_named, "{copied:?}");
+        assert_eq!(disk.files(&Path::new(DIR).join(DEF)).unwrap(), before);
+        let listed = logs_on(Arc::new(disk.clone()), DIR).unwrap().unwrap();
+        let of_def = listed.iter().find(|log| log.key == b"def").unwrap();
+        assert_eq!(of_def.state, LogState::Another { label: b"abc".to_vec() });
+        assert!(matches!(of_def.check(), Err(Error::WrongLabel { .. })));
+        assert!(!managed.manager.has(key).unwrap() || exchanged);
+    }
+}
+
+/// Bug: a key that an old copy of the registry does not have was in no list and in no backup.
+#[test]
+fn a_log_that_an_old_registry_does_not_have_is_found() {
+    let managed = manager(4);
+    accept(&managed.manager.get("old").unwrap(), 0).unwrap();
+    managed.manager.close_all().unwrap();
+    let disk = managed.disk.clone();
+    let registry = Path::new(DIR).join("registry");
+    let names = disk.files(&registry).unwrap();
+    let files: Vec<_> =
+        names.iter().map(|name| disk.contents(&registry.join(name)).unwrap()).collect();
+    let managed = open(&disk, 4);
+    accept(&managed.manager.get("abc").unwrap(), 0).unwrap();
+    managed.manager.close_all().unwrap();
+    for name in disk.files(&registry).unwrap() {
+        disk.remove(&registry.join(name)).unwrap();
+    }
+    for (name, bytes) in names.iter().zip(&files) {
+        disk.put(&registry.join(name), bytes).unwrap();
+    }
+    for _ in 0..2 {
+        let managed = open(&disk, 4);
+        assert_eq!(managed.manager.keys().unwrap(), [&b"abc"[..], b"old"]);
+        managed.manager.close_all().unwrap();
+    }
+    let managed = open(&disk, 4);
+    assert_eq!(managed.manager.backup("/copy").unwrap().logs, 2);
+    commit(&managed.manager.get("abc").unwrap(), 0).unwrap();
+}
+
+/// A registry that was lost, and power cuts while it is made again.
+#[test]
+fn a_registry_that_is_made_again_has_every_key_after_a_cut() {
+    let managed = manager(4);
+    let names: Vec<_> = (0..5).map(crate::key).collect();
+    for key in &names {
+        accept(&managed.manager.get(key).unwrap(), 0).unwrap();
+    }
+    managed.manager.close_all().unwrap();
+    let dir = managed.disk.process().open_dir(Path::new(DIR)).unwrap();
+    let registry = dir.open_dir("registry").unwrap();
+    registry.list().unwrap().iter().for_each(|name| registry.unlink(name).unwrap());
+    dir.remove_dir("registry").unwrap();
+    for cut in 1.. {
+        let disk = managed.disk.fork(cut);
+        let how = [Persist::Random, Persist::Everything][(cut % 2) as usize];
+        disk.cut_power_at(CutPoint::During(disk.operations() + cut), how);
+        let is_over = try_open(&disk, 4).is_ok() && disk.is_on();
+        disk.cancel_cut();
+        disk.power_on();
+        assert_eq!(open(&disk, 4).manager.keys().unwrap(), names, "cut {cut}");
+        if is_over {
+            assert!(cut > 50, "{cut}");
+            break;
+        }
+    }
+}
+
+/// Bug: its accepts were acknowledged, and the next use of the key removed them: the removal that
+/// failed had been announced.
+#[test]
+fn a_log_that_a_guard_has_open_is_not_removed() {
+    let first = manager(4);
+    let guard = first.manager.get("abc").unwrap();
+    let leaked = first.manager.close_all_timeout(Duration::ZERO);
+    assert!(matches!(leaked, Err(Error::LeakedReferences { .. })), "{leaked:?}");
+    let second = open(&first.disk, 4);
+    for _ in 0..2 {
+        let refused = second.manager.remove("abc");
+        assert!(
+            matches!(&refused, Err(Error::Log(esker_log::Error::Locked { .. }))),
+            "{refused:?}"
+        );
+        assert!(second.manager.has("abc").unwrap());
+    }
+    accept(&guard, 7).unwrap();
+    commit(&guard, 7).unwrap();
+    drop(guard);
+    let log = second.manager.get("abc").unwrap();
+    assert_eq!(committed(&log, 7), value_of(b"abc", 7));
+    drop(log);
+    assert!(second.manager.remove("abc").unwrap());
+    assert!(second.disk.files(&dir_of_abc()).is_err());
+    assert_eq!(second.manager.get("abc").unwrap().last_slot(), None::<Slot>);
+}
