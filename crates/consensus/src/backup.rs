@@ -18,10 +18,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::Disk;
-use esker_log::{Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start};
+use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start};
 
 use crate::base::slot::Slot;
-use crate::component::{self, COMPONENT, UNFINISHED_BACKUP};
+use crate::component::{self, COMPONENT, REGISTRY, UNFINISHED_BACKUP};
 use crate::durability::metadata::Metadata;
 use crate::options::Options;
 use crate::outcome::{Error, Result};
@@ -106,10 +106,12 @@ pub fn backup_log(
     let copy = Copy { reader: &reader, extent: &extent, dest, options, proceed: &proceed };
     // From here on the copy is this call's own, and no other backup goes to this directory.
     let log = copy.begin()?;
-    let copied = copy.run(&log, &label, &mut backup).and_then(|()| finish(&log, &label));
+    let copied = refuse_beside_registry(disk, dest)
+        .and_then(|()| copy.run(&log, &label, &mut backup))
+        .and_then(|()| finish(&log, &label));
     drop(log);
     if let Err(error) = copied {
-        discard(dest, disk);
+        discard(dest, COMPONENT, disk);
         return Err(error);
     }
     Ok(backup)
@@ -155,11 +157,21 @@ pub(crate) fn refuse_used(disk: &dyn Disk, dest: &Path) -> Result<()> {
     }
 }
 
-/// Removes a copy that this backup began, if it failed.
-pub(crate) fn discard(dest: &Path, disk: &dyn Disk) {
+/// Refuses a directory where the backup of a manager began after it was found empty.
+fn refuse_beside_registry(disk: &dyn Disk, dest: &Path) -> Result<()> {
+    let names = disk.open_dir(dest).and_then(|dir| dir.list()).map_err(esker_log::Error::Io)?;
+    match names.iter().any(|name| name == REGISTRY) {
+        true => Err(Error::NotEmpty { dir: dest.into() }),
+        false => Ok(()),
+    }
+}
+
+/// Removes a copy that this backup began, if it failed. `finished` is the component of one that is
+/// complete.
+pub(crate) fn discard(dest: &Path, finished: Component, disk: &dyn Disk) {
     let removed = match esker_log::discard(dest, UNFINISHED_BACKUP, disk) {
         // This copy was finished before the backup failed.
-        Err(esker_log::Error::WrongComponent { .. }) => esker_log::discard(dest, COMPONENT, disk),
+        Err(esker_log::Error::WrongComponent { .. }) => esker_log::discard(dest, finished, disk),
         removed => removed,
     };
     report(removed, dest);
@@ -200,11 +212,24 @@ pub(crate) fn begin(dir: &Path, options: &esker_log::Options, dest: &Path) -> Re
 
 /// Makes a copy a consensus log, durably, and closes it.
 pub(crate) fn finish(log: &Log, label: &[u8]) -> Result<()> {
-    log.set_component(UNFINISHED_BACKUP, COMPONENT)?;
-    if !label.is_empty() {
-        log.put_app_metadata(COMPONENT, &Metadata { root: 0, label: label.to_vec() }.encode())?;
+    let content = match label {
+        [] => Vec::new(),
+        label => Metadata { root: 0, label: label.to_vec() }.encode(),
+    };
+    log.set_component(UNFINISHED_BACKUP, COMPONENT, &content)?;
+    close(log);
+    Ok(())
+}
+
+/// Closes a copy that is complete and durable already. Without a clean close its first opening
+/// recovers it.
+pub(crate) fn close(log: &Log) {
+    if let Err(error) = log.close() {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "failed to close a backup, which is complete"
+        );
     }
-    Ok(log.close()?)
 }
 
 /// The copy of one log.

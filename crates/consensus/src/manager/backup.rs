@@ -22,11 +22,12 @@ use std::sync::Arc;
 
 use esker_disk::DirDisk;
 use esker_disk::planted::{Bug, is_planted};
-use esker_log::{Log, ReadOnlyLog, ReadOptions, Seq};
+use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Seq};
 
 use crate::backup::{self, Backup, Copy, Extent};
+use crate::component::{COMPONENT, REGISTRY, REGISTRY_COMPONENT};
 use crate::manager::guard::LogGuard;
-use crate::manager::names::{self, REGISTRY};
+use crate::manager::names;
 use crate::manager::open::{Inner, LogManager};
 use crate::manager::registry;
 use crate::options::Options;
@@ -98,17 +99,27 @@ impl LogManager {
         let mut options = inner.options.clone();
         options.disk = Arc::new(disk.clone());
         // From here on the copy is this call's own, and no other backup goes to this directory.
-        let registry = registry::begin_copy(&disk, &options).inspect_err(|_| {
-            // Empty, unless it is another backup's.
-            let _ = disk.dir().remove_dir(REGISTRY);
+        let registry = registry::begin_copy(&disk, &options).inspect_err(|error| {
+            // The registry of another backup may still be empty.
+            if !matches!(error, Error::NotEmpty { .. }) {
+                let _ = disk.dir().remove_dir(REGISTRY);
+            }
         })?;
-        let copied = inner.copy(&parts, &options, &registry);
+        // Something else may have begun here while the moment was looked for.
+        let alone = match disk.dir().list() {
+            Ok(names) if names == [REGISTRY] => Ok(()),
+            Ok(_) => Err(Error::NotEmpty { dir: dest.into() }),
+            Err(cause) => Err(esker_log::Error::Io(cause).into()),
+        };
+        let is_alone = alone.is_ok();
+        let copied = alone.and_then(|()| inner.copy(&parts, &options, &registry));
         drop(registry);
         if copied.is_err() {
-            for name in parts.iter().map(|part| names::directory_of(&part.key)) {
-                discard(&name, &disk);
+            let names = parts.iter().map(|part| names::directory_of(&part.key));
+            for name in names.filter(|_| is_alone) {
+                discard(&name, COMPONENT, &disk);
             }
-            discard(REGISTRY, &disk);
+            discard(REGISTRY, REGISTRY_COMPONENT, &disk);
         }
         copied
     }
@@ -240,8 +251,8 @@ impl Inner {
 }
 
 /// Removes a part of a backup that failed, with its directory.
-fn discard(name: &str, disk: &DirDisk) {
-    backup::discard(name.as_ref(), disk);
+fn discard(name: &str, finished: Component, disk: &DirDisk) {
+    backup::discard(name.as_ref(), finished, disk);
     // It was not created, or something else is in it.
     let _ = disk.dir().remove_dir(name);
 }

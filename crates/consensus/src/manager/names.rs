@@ -11,8 +11,7 @@ use crate::component::COMPONENT;
 use crate::durability::metadata::Metadata;
 use crate::outcome::{Error, Result};
 
-/// The directory of the registry.
-pub(super) const REGISTRY: &str = "registry";
+pub(super) use crate::component::REGISTRY;
 /// Bytes of the digest in a name.
 const BYTES: usize = 20;
 

@@ -409,8 +409,9 @@ pub(super) fn finish_copy(log: &Log, keys: &[(Arc<[u8]>, bool)]) -> Result<()> {
         log.append_batch(&records).map_err(Error::Log)?.detach();
     }
     log.append(record(WHOLE, &[])).map_err(Error::Log)?.blocking_wait().map_err(Error::Log)?;
-    log.set_component(UNFINISHED_BACKUP, REGISTRY_COMPONENT).map_err(Error::Log)?;
-    log.close().map_err(Error::Log)
+    log.set_component(UNFINISHED_BACKUP, REGISTRY_COMPONENT, &[]).map_err(Error::Log)?;
+    backup::close(log);
+    Ok(())
 }
 
 fn log_options(disk: &DirDisk, options: &Options, component: Component) -> esker_log::Options {

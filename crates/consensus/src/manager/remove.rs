@@ -122,6 +122,11 @@ impl Inner {
     pub(super) fn complete_removal(&self, key: &[u8]) -> Result<()> {
         let name = names::directory_of(key);
         let disk = Arc::new(self.disk.clone());
+        // Its directory may have been replaced by that of another key. Without a label it is what a
+        // removal left.
+        if let Err(error @ Error::WrongLabel { .. }) = self.check_label(key) {
+            return Err(error);
+        }
         match esker_log::discard(&name, COMPONENT, &*disk) {
             // There is no directory: a crash came before its creation, or after its removal.
             Ok(()) | Err(esker_log::Error::NotALog { .. }) => {}

@@ -423,6 +423,86 @@ fn a_backup_that_comes_second_removes_nothing() {
     }
 }
 
+/// One operation below the copy fails, each in turn. Bug: where the last ones did, the logs were
+/// removed, and a registry stayed that named them.
+#[test]
+fn a_backup_that_fails_anywhere_is_no_manager() {
+    let base = SimDisk::new(1);
+    filled(&base).manager.close_all().unwrap();
+    let (mut failed, mut complete) = (0, 0);
+    for op in [Op::Open, Op::Write, Op::Size, Op::Sync, Op::SyncDir, Op::Rename, Op::Exchange] {
+        for nth in 1.. {
+            let disk = base.fork(nth);
+            let managed = open(&disk, 2);
+            let before = disk.stats().faults;
+            disk.inject(Fault::on(op, Effect::NoSpace).path(COPY).nth(nth));
+            let done = managed.manager.backup(COPY);
+            // Whether so many operations were made.
+            let is_over = disk.stats().faults == before;
+            disk.clear_faults();
+            let _ = managed.manager.close_all();
+            match (done, copy_of(&disk)) {
+                (Ok(_), Ok((copy, engine))) => {
+                    check(&copy);
+                    engine.stop();
+                    complete += 1;
+                }
+                (Err(_), Err(_)) => failed += 1,
+                (done, copy) => panic!("{op} {nth}: {done:?}, {:?}", copy.map(drop)),
+            }
+            if is_over {
+                break;
+            }
+        }
+    }
+    assert!(failed > 100 && complete > 10, "{failed} {complete}");
+}
+
+/// A backup that holds an empty registry, and one that ended while the moment was looked for. Bug:
+/// the first one lost its registry, and a log and a manager shared the directory.
+#[test]
+fn a_backup_of_one_log_and_one_of_many_share_no_directory() {
+    for many_first in [false, true] {
+        let disk = SimDisk::new(1);
+        filled(&disk).manager.close_all().unwrap();
+        let (single, engine) = options(&disk);
+        ConsensusLog::builder("/one").options(single.clone()).open().unwrap().close().unwrap();
+        let (first, is_done) = (disk.clone(), Arc::new(AtomicBool::new(false)));
+        let (done, other) = (Arc::clone(&is_done), single.clone());
+        let hook = move |call: &Call<'_>| {
+            let begins = call.op == Op::CreateDir && call.path == Path::new(COPY);
+            if begins && !done.swap(true, SeqCst) {
+                if many_first {
+                    open(&first, 2).manager.backup(COPY).unwrap();
+                } else {
+                    backup_log("/one", COPY, &other).unwrap();
+                }
+            }
+            Ok(())
+        };
+        let mut hooked = single.clone();
+        hooked.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
+        let refused = if many_first {
+            backup_log("/one", COPY, &hooked).map(drop)
+        } else {
+            let manager = LogManager::builder(DIR).options(hooked).max_open(2).open().unwrap();
+            manager.backup(COPY).map(drop)
+        };
+        assert!(is_done.load(SeqCst));
+        assert!(refused.is_err(), "{many_first}");
+        if many_first {
+            let (copy, engine) = copy_of(&disk).unwrap();
+            check(&copy);
+            engine.stop();
+        } else {
+            let log = ConsensusLog::builder(COPY).options(single.clone()).open().unwrap();
+            log.close().unwrap();
+            assert!(!disk.files(Path::new(COPY)).unwrap().contains(&"registry".to_owned()));
+        }
+        engine.stop();
+    }
+}
+
 /// A single log, copied beside a writer that drops records meanwhile and is opened again. Bug: the
 /// copy began after the dropped ones, ended before what was appended again in their place, and was
 /// reported as complete. And one that came second removed the copy of the first.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_consensus::{Error, LogState, Slot, logs_on};
-use esker_disk::Disk;
-use esker_disk::sim::{CutPoint, Persist};
+use esker_disk::sim::{CutPoint, Effect, Fault, Persist};
+use esker_disk::{Disk, Op};
 
 use crate::{DIR, accept, commit, committed, dir_of_abc, manager, open, try_open, value_of};
 
@@ -62,6 +62,36 @@ fn a_log_in_the_place_of_another_is_neither_copied_nor_removed() {
         assert!(matches!(of_def.check(), Err(Error::WrongLabel { .. })));
         assert!(!managed.manager.has(key).unwrap() || exchanged);
     }
+}
+
+/// A removal that was announced, and the directory replaced by that of another key. Bug: opening
+/// the manager removed the other log.
+#[test]
+fn a_removal_is_not_completed_on_the_log_of_another_key() {
+    let managed = manager(4);
+    for key in ["abc", "def"] {
+        accept(&managed.manager.get(key).unwrap(), 0).unwrap();
+    }
+    managed.disk.inject(Fault::on(Op::Unlink, Effect::Io).path(ABC));
+    assert!(managed.manager.remove("abc").is_err());
+    managed.disk.clear_faults();
+    let _ = managed.manager.close_all();
+    let disk = managed.disk.clone();
+    let dir = disk.process().open_dir(Path::new(DIR)).unwrap();
+    let rest = dir.open_dir(ABC).unwrap();
+    rest.list().unwrap().iter().for_each(|name| rest.unlink(name).unwrap());
+    dir.remove_dir(ABC).unwrap();
+    dir.rename(DEF, ABC).unwrap();
+    for _ in 0..2 {
+        let managed = open(&disk, 4);
+        let refused = managed.manager.get("abc").map(drop);
+        assert!(matches!(&refused, Err(Error::WrongLabel { .. })), "{refused:?}");
+        managed.manager.close_all().unwrap();
+    }
+    dir.rename(ABC, DEF).unwrap();
+    let managed = open(&disk, 4);
+    commit(&managed.manager.get("def").unwrap(), 0).unwrap();
+    assert_eq!(managed.manager.get("abc").unwrap().last_slot(), None::<Slot>);
 }
 
 /// Bug: a key that an old copy of the registry does not have was in no list and in no backup.

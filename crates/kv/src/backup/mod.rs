@@ -113,8 +113,11 @@ fn write(source: &mut impl Source, log: &Log) -> Result<Seq> {
     log.barrier()?.blocking_wait()?;
     // Also where nothing was dropped meanwhile: what is before the first record was dropped once.
     log.truncate_before(first)?;
-    log.set_component(UNFINISHED_BACKUP, COMPONENT)?;
-    log.close()?;
+    log.set_component(UNFINISHED_BACKUP, COMPONENT, &[])?;
+    if let Err(error) = log.close() {
+        // Its first opening recovers it.
+        tracing::warn!(%error, "failed to close a backup, which is complete");
+    }
     Ok(last)
 }
 

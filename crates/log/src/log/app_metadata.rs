@@ -32,14 +32,17 @@ impl Log {
         self.replace_app_metadata(component, component, content)
     }
 
-    /// Gives the log to another component, durably, with empty app metadata. Prepare a log under a
-    /// component of its own, and then call this: until it returns, the other component refuses to
-    /// open the log.
+    /// Gives the log to another component, durably and in one step, with these app metadata.
+    /// Prepare a log under a component of its own, and then call this: until it returns, the other
+    /// component refuses to open the log.
     ///
     /// # Errors
     /// As [`Log::put_app_metadata`].
-    pub fn set_component(&self, from: Component, to: Component) -> Result<()> {
-        self.replace_app_metadata(from, to, &[])
+    pub fn set_component(&self, from: Component, to: Component, content: &[u8]) -> Result<()> {
+        if content.len() > LIMIT {
+            return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
+        }
+        self.replace_app_metadata(from, to, content)
     }
 
     fn replace_app_metadata(

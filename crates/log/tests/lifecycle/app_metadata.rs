@@ -175,10 +175,10 @@ fn a_log_is_given_to_another_component() {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
     append(&log, 9);
-    assert!(matches!(log.set_component(OTHER, OURS), Err(Error::WrongComponent { .. })));
+    assert!(matches!(log.set_component(OTHER, OURS, b""), Err(Error::WrongComponent { .. })));
     assert_eq!(component(DIR, of(&disk, None)).unwrap(), Some(OURS));
     log.put_app_metadata(OURS, b"content").unwrap();
-    log.set_component(OURS, OTHER).unwrap();
+    log.set_component(OURS, OTHER, b"").unwrap();
     log.close().unwrap();
     let refused = Log::builder(DIR).options(of(&disk, Some(OURS))).open();
     assert!(matches!(refused, Err(Error::WrongComponent { .. })), "{refused:?}");
