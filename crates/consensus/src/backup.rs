@@ -17,11 +17,11 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_disk::Disk;
+use esker_disk::{Disk, Op};
 use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start};
 
 use crate::base::slot::Slot;
-use crate::component::{self, COMPONENT, REGISTRY, UNFINISHED_BACKUP};
+use crate::component::{self, COMPONENT, UNFINISHED_BACKUP};
 use crate::durability::metadata::Metadata;
 use crate::options::Options;
 use crate::outcome::{Error, Result};
@@ -106,9 +106,7 @@ pub fn backup_log(
     let copy = Copy { reader: &reader, extent: &extent, dest, options, proceed: &proceed };
     // From here on the copy is this call's own, and no other backup goes to this directory.
     let log = copy.begin()?;
-    let copied = refuse_beside_registry(disk, dest)
-        .and_then(|()| copy.run(&log, &label, &mut backup))
-        .and_then(|()| finish(&log, &label));
+    let copied = copy.run(&log, &label, &mut backup).and_then(|()| finish(&log, &label));
     drop(log);
     if let Err(error) = copied {
         discard(dest, COMPONENT, disk);
@@ -148,21 +146,12 @@ pub(crate) fn durable(reader: &ReadOnlyLog) -> Result<Seq> {
 }
 
 /// Refuses a directory that holds something.
-pub(crate) fn refuse_used(disk: &dyn Disk, dest: &Path) -> Result<()> {
+fn refuse_used(disk: &dyn Disk, dest: &Path) -> Result<()> {
     match disk.open_dir(dest).and_then(|dir| dir.list()) {
         Ok(names) if names.is_empty() => Ok(()),
         Ok(_) => Err(Error::NotEmpty { dir: dest.into() }),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(cause) => Err(esker_log::Error::Io(cause).into()),
-    }
-}
-
-/// Refuses a directory where the backup of a manager began after it was found empty.
-fn refuse_beside_registry(disk: &dyn Disk, dest: &Path) -> Result<()> {
-    let names = disk.open_dir(dest).and_then(|dir| dir.list()).map_err(esker_log::Error::Io)?;
-    match names.iter().any(|name| name == REGISTRY) {
-        true => Err(Error::NotEmpty { dir: dest.into() }),
-        false => Ok(()),
     }
 }
 
@@ -195,7 +184,8 @@ pub(crate) fn begin(dir: &Path, options: &esker_log::Options, dest: &Path) -> Re
     let builder = Log::builder(dir).options(options.clone());
     match builder.open() {
         Ok(log) if log.recovery().prior_shutdown == PriorShutdown::New => Ok(log),
-        // Another backup to this directory began, or ended, after it was found empty.
+        // Another backup to this directory began, or ended, after it was found empty: the lock of
+        // the directory is that of the backup.
         Ok(_) => Err(used()),
         Err(
             esker_log::Error::Locked { .. }
@@ -325,8 +315,12 @@ impl Copy<'_> {
 
     fn snapshot(&self, log: &Log, at: u64) -> Result<()> {
         let corrupt = |cause| match cause {
-            cause @ (esker_log::Error::Corrupted(_) | esker_log::Error::Io(_)) => {
+            cause @ esker_log::Error::Corrupted(_) => {
                 Error::CorruptedSnapshot { slot: Slot(at), cause }
+            }
+            // Too many open files, for instance, say nothing about the snapshot.
+            esker_log::Error::Io(cause) if cause.op() == Op::Read => {
+                Error::CorruptedSnapshot { slot: Slot(at), cause: esker_log::Error::Io(cause) }
             }
             cause => cause.into(),
         };

@@ -20,9 +20,6 @@ pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRCNBU");
 /// The component of the registry of keys of a [`LogManager`](crate::LogManager).
 pub const REGISTRY_COMPONENT: Component = Component(*b"ESKRKEYS");
 
-/// The directory of the registry.
-pub(crate) const REGISTRY: &str = "registry";
-
 /// Opens the underlying log. Refuses a plain log, or one of another component, before any change.
 pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<Log> {
     match Log::builder(dir).options(options.clone()).open() {

@@ -17,17 +17,18 @@
 //! manager opens it. One durable step then makes it a registry. Each log has its own: see
 //! [`backup`](crate::backup).
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::DirDisk;
 use esker_disk::planted::{Bug, is_planted};
+use esker_disk::{DirDisk, Lock};
 use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Seq};
 
 use crate::backup::{self, Backup, Copy, Extent};
-use crate::component::{COMPONENT, REGISTRY, REGISTRY_COMPONENT};
+use crate::component::{COMPONENT, REGISTRY_COMPONENT};
 use crate::manager::guard::LogGuard;
-use crate::manager::names;
+use crate::manager::names::{self, REGISTRY};
 use crate::manager::open::{Inner, LogManager};
 use crate::manager::registry;
 use crate::options::Options;
@@ -92,32 +93,18 @@ impl LogManager {
         let dest = dest.as_ref();
         let _nothing_is_removed = inner.shared.removals.write();
         inner.refuse_if_closed()?;
-        backup::refuse_used(&*inner.root, dest)?;
-        let parts = inner.parts()?;
         let to = inner.root.create_dir(dest).map_err(esker_log::Error::Io)?;
         let disk = DirDisk::new(to);
+        // While it has the lock, no other backup goes to this directory.
+        let _lock = claim(&disk)?;
+        let parts = inner.parts()?;
         let mut options = inner.options.clone();
         options.disk = Arc::new(disk.clone());
-        // From here on the copy is this call's own, and no other backup goes to this directory.
-        let registry = registry::begin_copy(&disk, &options).inspect_err(|error| {
-            // The registry of another backup may still be empty.
-            if !matches!(error, Error::NotEmpty { .. }) {
-                let _ = disk.dir().remove_dir(REGISTRY);
-            }
-        })?;
-        // Something else may have begun here while the moment was looked for.
-        let alone = match disk.dir().list() {
-            Ok(names) if names == [REGISTRY] => Ok(()),
-            Ok(_) => Err(Error::NotEmpty { dir: dest.into() }),
-            Err(cause) => Err(esker_log::Error::Io(cause).into()),
-        };
-        let is_alone = alone.is_ok();
-        let copied = alone.and_then(|()| inner.copy(&parts, &options, &registry));
-        drop(registry);
+        let copied = registry::begin_copy(&disk, &options)
+            .and_then(|registry| inner.copy(&parts, &options, &registry));
         if copied.is_err() {
-            let names = parts.iter().map(|part| names::directory_of(&part.key));
-            for name in names.filter(|_| is_alone) {
-                discard(&name, COMPONENT, &disk);
+            for part in &parts {
+                discard(&names::directory_of(&part.key), COMPONENT, &disk);
             }
             discard(REGISTRY, REGISTRY_COMPONENT, &disk);
         }
@@ -247,6 +234,20 @@ impl Inner {
         }
         let (oldest, last) = (reader.oldest(), backup::durable(&reader)?);
         Ok(Some(Extent { oldest, last, snapshots: reader.snapshots()? }))
+    }
+}
+
+/// Takes the lock of a directory for a backup. Refuses one that holds something.
+fn claim(disk: &DirDisk) -> Result<Box<dyn Lock>> {
+    let used = || Error::NotEmpty { dir: disk.dir().path().into() };
+    let lock = disk.dir().lock().map_err(|cause| match cause.kind() {
+        ErrorKind::WouldBlock => used(),
+        _ => esker_log::Error::Io(cause).into(),
+    })?;
+    match disk.dir().list() {
+        Ok(names) if names.is_empty() => Ok(lock),
+        Ok(_) => Err(used()),
+        Err(cause) => Err(esker_log::Error::Io(cause).into()),
     }
 }
 

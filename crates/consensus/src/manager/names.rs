@@ -11,7 +11,8 @@ use crate::component::COMPONENT;
 use crate::durability::metadata::Metadata;
 use crate::outcome::{Error, Result};
 
-pub(super) use crate::component::REGISTRY;
+/// The directory of the registry.
+pub(super) const REGISTRY: &str = "registry";
 /// Bytes of the digest in a name.
 const BYTES: usize = 20;
 

@@ -7,9 +7,10 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_log::ReadOptions;
 
 use crate::component::COMPONENT;
+use crate::manager::guard::OpenLog;
 use crate::manager::names;
 use crate::manager::open::{Inner, LogManager};
-use crate::manager::open_logs::Found;
+use crate::manager::open_logs::{Claim, Found};
 use crate::outcome::{Error, Result};
 
 impl LogManager {
@@ -33,37 +34,51 @@ impl LogManager {
         let _no_backup = self.inner.shared.removals.read();
         loop {
             self.inner.refuse_unremovable(key)?;
-            match self.inner.close_log(key) {
-                // What the full disk has no room for is removed anyway.
-                Err(Error::Log(error)) if error.is_no_space() => {}
-                closed => drop(closed?),
+            match self.inner.logs.claim_idle(key) {
+                Some(Err(references)) => return Err(Error::InUse { references }),
+                Some(Ok((claim, open))) => return self.inner.remove_claimed(claim, Some(open)),
+                None => {}
             }
             match self.inner.logs.get_or_claim(key, || self.inner.refuse_if_closed())? {
                 Found::Open(guard) => drop(guard),
                 Found::Busy(busy) => busy.wait(),
-                // No caller opens it meanwhile.
-                Found::Claimed(claim) => {
-                    // A removal that failed is announced again. After an announcement that may be
-                    // lost, the registry refuses another one.
-                    if !self.inner.registry.is_known(key)? {
-                        return Ok(false);
-                    }
-                    self.inner.refuse_unremovable(key)?;
-                    self.inner.refuse_in_use(key)?;
-                    if is_planted(Bug::RemovalNotAnnounced) {
-                        self.inner.complete_removal(&claim.key)?;
-                        return Ok(true);
-                    }
-                    self.inner.registry.begin_removal(key)?;
-                    self.inner.complete_removal(&claim.key)?;
-                    return Ok(true);
-                }
+                Found::Claimed(claim) => return self.inner.remove_claimed(claim, None),
             }
         }
     }
 }
 
 impl Inner {
+    /// Removes a log that no caller opens meanwhile, and that is closed or idle.
+    fn remove_claimed(&self, claim: Claim<'_>, open: Option<Arc<OpenLog>>) -> Result<bool> {
+        let key = Arc::clone(&claim.key);
+        // A removal that failed is announced again. After an announcement that may be lost, the
+        // registry refuses another one.
+        if !self.registry.is_known(&key)? {
+            return Ok(false);
+        }
+        if open.is_none() {
+            self.refuse_unremovable(&key)?;
+            self.refuse_in_use(&key)?;
+        }
+        if !is_planted(Bug::RemovalNotAnnounced) {
+            match (self.registry.begin_removal(&key), open.clone()) {
+                (Err(Error::Log(error)), Some(open)) if error.is_no_space() => {
+                    // Nothing was announced, and closing might lose what only memory has.
+                    claim.keep_open(open);
+                    return Err(Error::Log(error));
+                }
+                (announced, _) => announced?,
+            }
+        }
+        if let Some(open) = open {
+            // What it has no room for is removed anyway.
+            let _ = open.log.close();
+        }
+        self.complete_removal(&key)?;
+        Ok(true)
+    }
+
     /// Refuses what the removal of files would refuse or leave, while nothing is announced: what
     /// `repair` quarantined, and a log whose app metadata do not say that it is one of this crate.
     fn refuse_unremovable(&self, key: &[u8]) -> Result<()> {

@@ -91,9 +91,7 @@ impl Log {
         let engine = engine_of(&options)?;
         let entered = directory::enter(dir, &options)?;
         let dir = &*entered;
-        let lock = directory::lock(dir)?;
-        // Another process may have created a log since the first check.
-        app_metadata::check(dir, &dir.list()?, &options)?;
+        let lock = directory::lock_entered(dir, &options)?;
         let facts = dir.facts()?;
         let durable_commits = options.policy != Policy::OsBuffered;
         let mode = FileMode {

@@ -53,13 +53,8 @@ pub(crate) fn enter(path: &Path, options: &Options) -> Result<Arc<dyn Dir>> {
         }
         opened => opened.map_err(|cause| no_directory(path, cause))?,
     };
-    let names = dir.list()?;
-    app_metadata::check(&*dir, &names, options)?;
-    if paths::is_a_log(&names) {
+    if is_a_log(&*dir, options)? {
         return Ok(dir);
-    }
-    if names.iter().any(|name| paths::classify(name) == paths::Name::Unknown) {
-        return Err(not_a_log(path, "it holds other files"));
     }
     if options.must_exist {
         return Err(not_a_log(path, "it is empty"));
@@ -68,17 +63,47 @@ pub(crate) fn enter(path: &Path, options: &Options) -> Result<Arc<dyn Dir>> {
     Ok(options.disk.create_dir(path)?)
 }
 
+/// Whether the directory is a log's that these options open. Refuses the log of another component,
+/// and a directory that holds other files.
+fn is_a_log(dir: &dyn Dir, options: &Options) -> Result<bool> {
+    let names = dir.list()?;
+    app_metadata::check(dir, &names, options)?;
+    let is_a_log = paths::is_a_log(&names);
+    if !is_a_log && names.iter().any(|name| paths::classify(name) == paths::Name::Unknown) {
+        return Err(not_a_log(dir.path(), "it holds other files"));
+    }
+    Ok(is_a_log)
+}
+
+/// Takes the exclusive lock of a directory that was entered with these options: see [`lock`].
+/// Another process may have created something there since.
+pub(crate) fn lock_entered(dir: &dyn Dir, options: &Options) -> Result<Box<dyn Lock>> {
+    let held = take_lock(dir)?;
+    is_a_log(dir, options)?;
+    write_pid(dir)?;
+    Ok(held)
+}
+
 /// Takes the exclusive lock of the directory, and writes the process id to the file `lock`.
 ///
 /// The file is for messages only. It is not synced, and a failure to write it (on a full disk, for
 /// instance) does not fail the log. Another kind of file under its name does.
 pub(crate) fn lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
-    let held = dir.lock().map_err(|cause| match cause.kind() {
+    let held = take_lock(dir)?;
+    write_pid(dir)?;
+    Ok(held)
+}
+
+fn take_lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
+    dir.lock().map_err(|cause| match cause.kind() {
         ErrorKind::WouldBlock => Error::Locked { dir: dir.path().into(), pid: holder(dir) },
         _ => cause.into(),
-    })?;
+    })
+}
+
+fn write_pid(dir: &dyn Dir) -> Result<()> {
     let file = match dir.open(LOCK, Open::create()) {
-        Err(cause) if cause.kind() == ErrorKind::StorageFull => return Ok(held),
+        Err(cause) if cause.kind() == ErrorKind::StorageFull => return Ok(()),
         opened => opened?,
     };
     let line = format!("{:<width$}\n", std::process::id(), width = PID - 1);
@@ -90,7 +115,7 @@ pub(crate) fn lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
             "failed to write the process id to the lock file"
         );
     }
-    Ok(held)
+    Ok(())
 }
 
 /// The process that the file `lock` names, if it names one.
