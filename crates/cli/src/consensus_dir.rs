@@ -1,5 +1,6 @@
 //! The directory that a command about consensus logs names: that of one log, or of a manager.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 use crate::exit::{Failure, Outcome};
 use crate::output;
 
-/// How often a log that is being created is looked at again, and after which pause.
+/// How often a log that its manager changes meanwhile is looked at again, and after which pause.
 const TRIES: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -18,15 +19,19 @@ const PAUSE: Duration = Duration::from_millis(20);
 #[derive(Debug)]
 pub struct Target {
     pub dir: PathBuf,
-    /// Its key, if it is one of a manager.
-    pub key: Option<Vec<u8>>,
-    log: Option<ManagedLog>,
+    /// If it is one of a manager.
+    managed: Option<ManagedLog>,
 }
 
 impl Target {
+    /// Its key, if it is one of a manager.
+    pub fn key(&self) -> Option<&[u8]> {
+        self.managed.as_ref().map(|log| &log.key[..])
+    }
+
     /// Adds the key to a JSON object. One that is not UTF-8 text is base 64.
     pub fn add_key(&self, object: &mut Value) {
-        let Some(key) = &self.key else { return };
+        let Some(key) = self.key() else { return };
         match std::str::from_utf8(key) {
             Ok(text) => object["key"] = text.into(),
             Err(_) => object["key_b64"] = output::base64(key).into(),
@@ -35,13 +40,13 @@ impl Target {
 
     /// The failure to look at a log whose directory is gone, or has that of another key.
     pub fn displaced(&self) -> Option<Failure> {
-        let checked = self.log.as_ref().map_or(Ok(()), ManagedLog::check);
+        let checked = self.managed.as_ref().map_or(Ok(()), ManagedLog::check);
         checked.err().map(|error| Failure::of_consensus(&error, &self.dir))
     }
 
     /// Whether its directory is gone.
     pub fn is_missing(&self) -> bool {
-        self.log.as_ref().is_some_and(|log| log.state == LogState::Missing)
+        self.managed.as_ref().is_some_and(|log| log.state == LogState::Missing)
     }
 
     /// Reads its records.
@@ -51,50 +56,70 @@ impl Target {
             None => inspect(&self.dir).map_err(|error| Failure::of_consensus(&error, &self.dir)),
         }
     }
+
+    /// What changes when files of the log are created or removed; `None` without a directory.
+    fn version(&self) -> Option<(u64, i64, i64)> {
+        let found = std::fs::metadata(&self.dir).ok()?;
+        Some((found.ino(), found.mtime(), found.mtime_nsec()))
+    }
 }
 
 impl From<ManagedLog> for Target {
     fn from(log: ManagedLog) -> Self {
-        Self { dir: log.dir.clone(), key: Some(log.key.clone()), log: Some(log) }
+        Self { dir: log.dir.clone(), managed: Some(log) }
     }
 }
 
-/// Looks at each of these logs of `dir`. A failure counts only if the log is still there: its
-/// manager may be creating it, or may have removed it since it was listed.
+/// What was found in a log: what to print, and whether something is wrong.
+pub type Looked = (String, Outcome);
+
+/// Looks at each of these logs of `dir`, and prints what was found. Returns the failures. One
+/// counts only if the log stayed as it was: its manager may have created or removed it meanwhile.
 pub fn each(
     dir: &Path,
-    targets: &[Target],
-    mut look: impl FnMut(&Target) -> Outcome,
-) -> Vec<Failure> {
+    targets: Vec<Target>,
+    mut look: impl FnMut(&Target) -> Looked,
+) -> Outcome<Vec<Failure>> {
     let mut failures = Vec::new();
-    for target in targets {
-        let mut tries = 0;
-        let failure = loop {
-            let Err(failure) = look(target) else { break None };
-            let Some(key) = &target.key else { break Some(failure) };
-            let is_there = || {
-                let logs = logs_in(dir).ok().flatten();
-                logs.is_none_or(|logs| logs.iter().any(|log| log.key == *key))
-            };
-            if target.dir.join("manifest").exists() || target.is_missing() || tries == TRIES {
-                break Some(failure);
+    for mut target in targets {
+        for last_try in (0..TRIES).rev() {
+            let version = target.version();
+            let (text, looked) = look(&target);
+            if let (Err(_), Some(key), true) = (&looked, target.key(), last_try > 0) {
+                std::thread::sleep(PAUSE);
+                match logs_in(dir) {
+                    Ok(Some(logs)) => match logs.into_iter().find(|log| log.key == key) {
+                        // It was removed.
+                        None => break,
+                        Some(now) => {
+                            let now = Target::from(now);
+                            let is_the_same =
+                                now.managed == target.managed && now.version() == version;
+                            // Without a manifest it is being created.
+                            let is_whole = now.is_missing() || now.dir.join("manifest").exists();
+                            if !(is_the_same && is_whole) {
+                                target = now;
+                                continue;
+                            }
+                        }
+                    },
+                    // The failure says what is wrong.
+                    Ok(None) | Err(_) => {}
+                }
             }
-            if !is_there() {
-                break None;
-            }
-            tries += 1;
-            std::thread::sleep(PAUSE);
-        };
-        failures.extend(failure);
+            output::print(&text)?;
+            failures.extend(looked.err());
+            break;
+        }
     }
-    failures
+    Ok(failures)
 }
 
 /// The logs in a directory: the one log that it is, or those of a manager, or the one with a key.
 pub fn targets(dir: &Path, key: Option<&str>) -> Outcome<Vec<Target>> {
     let found = logs_in(dir).map_err(|error| Failure::of_consensus(&error, dir))?;
     match (found, key) {
-        (None, None) => Ok(vec![Target { dir: dir.into(), key: None, log: None }]),
+        (None, None) => Ok(vec![Target { dir: dir.into(), managed: None }]),
         (None, Some(_)) => Err(Failure::failed(format!(
             "{} is not the directory of many logs; leave out --key",
             dir.display()
@@ -139,55 +164,70 @@ mod tests {
 
     use super::*;
 
-    /// Looks at a log of which the manifest is elsewhere, with failure until `change` at the second
-    /// look. Returns how often it looked, and the failures.
-    fn look_twice(manifest_is_there: bool, change: impl Fn(&Path)) -> (u32, usize) {
+    fn change(dir: &Path, change: impl FnOnce(&LogManager)) {
+        let manager = LogManager::open(dir).unwrap();
+        change(&manager);
+        manager.close_all().unwrap();
+    }
+
+    /// Looks at the one log of a manager. `prepare` runs once it was listed, and `meanwhile` during
+    /// the first look. A look fails without a manifest, and the first one in any case. Returns how
+    /// often it looked, and the failures.
+    fn look(prepare: impl Fn(&Path), meanwhile: impl Fn(&Path)) -> (u32, usize) {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path();
-        let manager = LogManager::open(dir).unwrap();
-        drop(manager.get("a").unwrap());
-        manager.close_all().unwrap();
+        change(dir, |manager| drop(manager.get("a").unwrap()));
         let targets = targets(dir, None).unwrap();
-        let manifest = targets[0].dir.join("manifest");
-        if !manifest_is_there {
-            std::fs::rename(&manifest, dir.join("aside")).unwrap();
-        }
+        prepare(&targets[0].dir);
         let mut looks = 0;
-        let failures = each(dir, &targets, |_| {
+        let failures = each(dir, targets, |target| {
             looks += 1;
-            if looks == 2 {
-                change(dir);
+            if looks == 1 {
+                meanwhile(dir);
             }
-            if manifest.exists() && looks > 1 {
-                return Ok(());
-            }
-            Err(Failure::failed("not whole".to_owned()))
+            let sound = looks > 1 && target.dir.join("manifest").exists();
+            let failure = || Err(Failure::failed("not whole".to_owned()));
+            (String::new(), if sound { Ok(()) } else { failure() })
         });
-        (looks, failures.len())
+        (looks, failures.unwrap().len())
+    }
+
+    fn away(log: &Path) {
+        std::fs::rename(log.join("manifest"), log.with_extension("aside")).unwrap();
     }
 
     #[test]
     fn a_log_that_is_being_created_is_looked_at_again() {
         let created = |dir: &Path| {
-            let log = targets(dir, None).unwrap().remove(0);
-            std::fs::rename(dir.join("aside"), log.dir.join("manifest")).unwrap();
+            let log = targets(dir, None).unwrap().remove(0).dir;
+            std::fs::rename(log.with_extension("aside"), log.join("manifest")).unwrap();
         };
-        assert_eq!(look_twice(false, created), (2, 0));
+        assert_eq!(look(away, created), (2, 0));
     }
 
     #[test]
     fn a_log_that_was_removed_meanwhile_is_no_failure() {
-        let removed = |dir: &Path| {
-            let manager = LogManager::open(dir).unwrap();
-            assert!(manager.remove("a").unwrap());
-            manager.close_all().unwrap();
+        let removed = |dir: &Path| change(dir, |manager| assert!(manager.remove("a").unwrap()));
+        assert_eq!(look(|_| (), removed), (1, 0));
+    }
+
+    /// With a manifest before and after. Bug: what was read of the log before was a failure.
+    #[test]
+    fn a_log_that_was_removed_and_created_again_is_looked_at_again() {
+        let again = |dir: &Path| {
+            change(dir, |manager| {
+                assert!(manager.remove("a").unwrap());
+                drop(manager.get("a").unwrap());
+            });
         };
-        assert_eq!(look_twice(false, removed), (2, 0));
+        assert_eq!(look(|_| (), again), (2, 0));
     }
 
     #[test]
     fn other_failures_count_and_the_tries_end() {
-        assert_eq!(look_twice(true, |_| ()), (1, 1));
-        assert_eq!(look_twice(false, |_| ()), (TRIES + 1, 1));
+        assert_eq!(look(|_| (), |_| ()), (1, 1));
+        assert_eq!(look(away, |_| ()), (TRIES, 1));
+        let gone = |log: &Path| std::fs::remove_dir_all(log).unwrap();
+        assert_eq!(look(gone, |_| ()), (2, 1));
     }
 }

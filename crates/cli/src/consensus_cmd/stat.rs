@@ -9,7 +9,6 @@ use serde_json::json;
 
 use crate::consensus_dir::{self, Target};
 use crate::exit::{Failure, Outcome, complain};
-use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,9 +37,16 @@ pub struct StatArguments {
 /// Prints a summary of each log.
 pub fn run(arguments: &StatArguments) -> Outcome {
     let targets = consensus_dir::targets(&arguments.dir, arguments.key.as_deref())?;
+    let of = targets.len();
     let failures =
-        consensus_dir::each(&arguments.dir, &targets, |target| summarize(target, arguments.json));
-    let (of, count, dir) = (targets.len(), failures.len(), arguments.dir.display());
+        consensus_dir::each(&arguments.dir, targets, |target| match target.is_missing() {
+            true => (missing(target, arguments.json), target.read().map(drop)),
+            false => match summary(target, arguments.json) {
+                Ok(text) => (text, Ok(())),
+                Err(failure) => (String::new(), Err(failure)),
+            },
+        })?;
+    let (count, dir) = (failures.len(), arguments.dir.display());
     if of > 1 {
         failures.iter().for_each(|failure| complain(failure.message()));
     }
@@ -51,10 +57,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     }
 }
 
-fn summarize(target: &Target, as_json: bool) -> Outcome {
-    if target.is_missing() {
-        print_missing(target, as_json)?;
-    }
+fn summary(target: &Target, as_json: bool) -> Outcome<String> {
     let found = target.read()?;
     let snapshots = Snapshots::open(&target.dir).and_then(|snapshots| snapshots.list());
     let snapshots = snapshots.map_err(|error| Failure::of_consensus(&error, &target.dir))?;
@@ -88,7 +91,7 @@ fn summarize(target: &Target, as_json: bool) -> Outcome {
             },
         });
         target.add_key(&mut summary);
-        return output::print_json(&summary);
+        return Ok(format!("{summary}\n"));
     }
     let shown =
         |slot: Option<Slot>| slot.map_or_else(|| "none".to_owned(), |slot| slot.to_string());
@@ -96,7 +99,7 @@ fn summarize(target: &Target, as_json: bool) -> Outcome {
     let mut row = |name: &str, value: &dyn std::fmt::Display| {
         let _ = writeln!(text, "{name:<12} {value}");
     };
-    if let Some(key) = &target.key {
+    if let Some(key) = target.key() {
         row("key", &key.escape_ascii());
     }
     row("dir", &target.dir.display());
@@ -113,20 +116,15 @@ fn summarize(target: &Target, as_json: bool) -> Outcome {
     for range in &found.quarantined {
         row("quarantined", range);
     }
-    output::print(&text)
+    Ok(text)
 }
 
-fn print_missing(target: &Target, as_json: bool) -> Outcome {
+fn missing(target: &Target, as_json: bool) -> String {
     if as_json {
         let mut line = json!({ "dir": target.dir.to_string_lossy(), "missing": true });
         target.add_key(&mut line);
-        return output::print_json(&line);
+        return format!("{line}\n");
     }
-    let key = target.key.as_deref().unwrap_or_default().escape_ascii();
-    output::print(&format!(
-        "{:<12} {key}\n{:<12} {} (missing)\n",
-        "key",
-        "dir",
-        target.dir.display()
-    ))
+    let key = target.key().unwrap_or_default().escape_ascii();
+    format!("{:<12} {key}\n{:<12} {} (missing)\n", "key", "dir", target.dir.display())
 }

@@ -8,9 +8,8 @@ use esker_consensus::{Error, Inspection, InvalidRecord, Slot, Snapshots};
 use esker_log::{ReadOptions, VerifyReport};
 use serde_json::{Value, json};
 
-use crate::consensus_dir::{self, Target};
+use crate::consensus_dir::{self, Looked, Target};
 use crate::exit::{Failure, Outcome};
-use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -38,7 +37,9 @@ pub struct VerifyArguments {
 /// Checks each log, and fails when one is corrupt, after it has checked all.
 pub fn run(arguments: &VerifyArguments) -> Outcome {
     let targets = consensus_dir::targets(&arguments.dir, arguments.key.as_deref())?;
-    let all = consensus_dir::each(&arguments.dir, &targets, |target| check(target, arguments.json));
+    let all = consensus_dir::each(&arguments.dir, targets, |target| {
+        check(target, arguments.json).unwrap_or_else(|failure| (String::new(), Err(failure)))
+    })?;
     all.into_iter().next().map_or(Ok(()), Err)
 }
 
@@ -57,7 +58,7 @@ struct Checks {
     corrupt: Vec<(Slot, String)>,
 }
 
-fn check(target: &Target, as_json: bool) -> Outcome {
+fn check(target: &Target, as_json: bool) -> Outcome<Looked> {
     if let Some(failure) = target.displaced() {
         let mut line = json!({
             "dir": target.dir.to_string_lossy(),
@@ -66,14 +67,10 @@ fn check(target: &Target, as_json: bool) -> Outcome {
             "damage": [failure.message()],
         });
         target.add_key(&mut line);
-        if as_json {
-            output::print_json(&line)?;
-        } else {
-            let key = target.key.as_deref().unwrap_or_default();
-            let what = if target.is_missing() { "missing" } else { "the log of another key" };
-            output::print(&format!("log {}\n{what}\n", key.escape_ascii()))?;
-        }
-        return Err(failure);
+        let key = target.key().unwrap_or_default().escape_ascii();
+        let what = if target.is_missing() { "missing" } else { "the log of another key" };
+        let text = if as_json { format!("{line}\n") } else { format!("log {key}\n{what}\n") };
+        return Ok((text, Err(failure)));
     }
     let dir = &target.dir;
     let report = esker_log::verify(dir, ReadOptions::default())
@@ -83,16 +80,16 @@ fn check(target: &Target, as_json: bool) -> Outcome {
     let snapshots = check_snapshots(dir)?;
     let checked = Checked { report, found, snapshots };
     let failure = checked.failure(dir);
-    if as_json {
+    let text = if as_json {
         let mut line = checked.as_json(failure.is_none());
         line["dir"] = dir.to_string_lossy().into();
         target.add_key(&mut line);
-        output::print_json(&line)?;
+        format!("{line}\n")
     } else {
-        let log = target.key.as_ref().map(|key| format!("log {}\n", key.escape_ascii()));
-        output::print(&(log.unwrap_or_default() + &checked.as_text(failure.is_none())))?;
-    }
-    failure.map_or(Ok(()), Err)
+        let log = target.key().map(|key| format!("log {}\n", key.escape_ascii()));
+        log.unwrap_or_default() + &checked.as_text(failure.is_none())
+    };
+    Ok((text, failure.map_or(Ok(()), Err)))
 }
 
 /// Reads every byte of the snapshots.

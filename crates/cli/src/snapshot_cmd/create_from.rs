@@ -150,7 +150,7 @@ impl Opened {
     fn open(dir: &Path, key: Option<&str>) -> Outcome<Self> {
         let failed = |error: Error| Failure::of_consensus(&error, dir);
         let target = consensus_dir::target(dir, key)?;
-        let Some(key) = target.key else {
+        let Some(key) = target.key() else {
             let log = ConsensusLog::builder(dir).must_exist(true).open();
             return Ok(Self::Single(log.map_err(failed)?));
         };

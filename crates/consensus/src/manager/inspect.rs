@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker_disk::{DirDisk, Disk, StdDisk};
 use esker_log::{ReadOnlyLog, ReadOptions};
@@ -10,6 +11,11 @@ use crate::component::REGISTRY_COMPONENT;
 use crate::manager::names::{self, REGISTRY};
 use crate::manager::registry::{State, unreadable};
 use crate::outcome::{Error, Result};
+
+/// How often keys may be added and removed while they are listed, and the pause after which the
+/// registry is read again: what is durable for its writer is so for readers a little later.
+const TRIES: u32 = 16;
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// A log of a manager, from [`logs_in`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,17 +81,34 @@ pub fn logs_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Option<Vec<
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         base => base.map_err(esker_log::Error::Io)?,
     };
-    let names = base.list().map_err(esker_log::Error::Io)?;
-    let options = ReadOptions::on(Arc::new(DirDisk::new(base)));
+    let list = || base.list().map_err(|cause| Error::Log(esker_log::Error::Io(cause)));
+    let names = list()?;
+    let options = ReadOptions::on(Arc::new(DirDisk::new(Arc::clone(&base))));
     if !names.iter().any(|name| name == REGISTRY) {
         return labelled(dir, &names, &options);
     }
-    let state = registry(&options).map_err(|error| unreadable(&dir.join(REGISTRY), error))?;
-    let logs = state.kept().filter_map(|key| {
+    let mut before = None;
+    for last_try in (0..TRIES).rev() {
+        let state = registry(&options).map_err(|error| unreadable(&dir.join(REGISTRY), error))?;
+        // What it has as created was there before, and is there unless it is being removed.
+        let found = found(dir, &state, &list()?, &options);
+        let is_missing = found.iter().any(|log| log.state == LogState::Missing);
+        if !is_missing || last_try == 0 || before == Some(state.last()) {
+            return Ok(Some(found));
+        }
+        before = Some(state.last());
+        std::thread::sleep(PAUSE);
+    }
+    Err(Error::Log(esker_log::Error::Timeout))
+}
+
+/// The logs of the keys of a registry in a directory with these names.
+fn found(dir: &Path, state: &State, names: &[String], options: &ReadOptions) -> Vec<ManagedLog> {
+    let of = |key: &Arc<[u8]>| {
         let name = names::directory_of(key);
         let found = match names.contains(&name) {
             // Its own reader reports app metadata that cannot be read.
-            true => match names::stored_label(&name, &options) {
+            true => match names::stored_label(&name, options) {
                 Ok(Some(label)) if !label.is_empty() && *label != **key => {
                     LogState::Another { label }
                 }
@@ -96,8 +119,8 @@ pub fn logs_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Option<Vec<
             false => return None,
         };
         Some(ManagedLog { key: key.to_vec(), dir: dir.join(name), state: found })
-    });
-    Ok(Some(logs.collect()))
+    };
+    state.kept().filter_map(of).collect()
 }
 
 fn registry(options: &ReadOptions) -> Result<State> {

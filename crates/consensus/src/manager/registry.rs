@@ -64,8 +64,9 @@ pub(super) struct Registry {
 #[derive(Debug, Default)]
 pub(super) struct State {
     keys: BTreeMap<Arc<[u8]>, Standing>,
-    /// Records in the log.
+    /// Records in the log, and the last one.
     records: u64,
+    last: Seq,
     whole: bool,
     closed: bool,
     /// A change may not have become durable. The log refuses every other one.
@@ -100,6 +101,11 @@ impl State {
         self.keys.iter().filter(move |(_, standing)| kept(standing)).map(|(key, _)| key)
     }
 
+    /// The last record.
+    pub(super) fn last(&self) -> Seq {
+        self.last
+    }
+
     fn is_kept(&self, key: &[u8]) -> bool {
         matches!(self.keys.get(key), Some(Standing::Added | Standing::Created))
     }
@@ -116,6 +122,7 @@ impl State {
             return Err(nonsense("a key that is too long"));
         }
         self.records += 1;
+        self.last = seq;
         match *kind {
             ADDED => drop(self.keys.insert(key.into(), Standing::Added)),
             CREATED => drop(self.keys.insert(key.into(), Standing::Created)),

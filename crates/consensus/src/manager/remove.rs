@@ -26,9 +26,9 @@ impl LogManager {
     /// [`Locked`](esker_log::Error::Locked) while a guard of a manager that was closed has it open;
     /// [`Error::WrongLabel`] when its directory has the log of another key; [`Error::ReadOnly`] for
     /// a log of which corrupt records were quarantined: remove its directory by hand;
-    /// [`Error::Log`] when its files cannot be removed: call it again; [`Error::Log`] with nothing
-    /// changed when its file `note` is corrupt, see [`LogManager::get`], or lost, which `get`
-    /// mends; [`Error::Closed`].
+    /// [`NoSpace`](esker_log::Error::NoSpace) with nothing changed; [`Error::Log`] when its files
+    /// cannot be removed: call it again; [`Error::Log`] with nothing changed when its file `note`
+    /// is corrupt, see [`LogManager::get`], or lost, which `get` mends; [`Error::Closed`].
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
         let _no_backup = self.inner.shared.removals.read();

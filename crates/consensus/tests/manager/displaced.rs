@@ -3,11 +3,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use esker_consensus::{Error, LogState, Slot, logs_on};
 use esker_disk::sim::{CutPoint, Effect, Fault, Persist};
 use esker_disk::{Disk, Op};
+use esker_testkit::{Call, HookedDisk};
 
 use crate::{DIR, accept, commit, committed, dir_of_abc, manager, open, try_open, value_of};
 
@@ -148,6 +150,40 @@ fn a_registry_that_is_made_again_has_every_key_after_a_cut() {
         if is_over {
             assert!(cut > 50, "{cut}");
             break;
+        }
+    }
+}
+
+/// Keys that are created and removed while they are listed. Bug: where the directory was listed
+/// before the registry was read, a key that came in between was reported as missing.
+#[test]
+fn keys_that_come_and_go_while_they_are_listed_are_not_missing() {
+    for before_the_registry in [false, true] {
+        for again in [false, true] {
+            let managed = Arc::new(manager(4));
+            accept(&managed.manager.get("abc").unwrap(), 0).unwrap();
+            accept(&managed.manager.get("def").unwrap(), 0).unwrap();
+            let (changed, times) = (Arc::clone(&managed), AtomicU64::new(0));
+            let hook = move |call: &Call<'_>| {
+                let lists = call.op == Op::List && call.path == Path::new(DIR);
+                let reads = call.op == Op::OpenDir && call.path.ends_with("registry");
+                let hit = if before_the_registry { reads } else { lists };
+                let first = u64::from(!before_the_registry);
+                if hit && times.fetch_add(1, SeqCst) == first {
+                    assert!(changed.manager.remove("abc").unwrap());
+                    drop(changed.manager.get("ghi").unwrap());
+                    if again {
+                        drop(changed.manager.get("abc").unwrap());
+                    }
+                }
+                Ok(())
+            };
+            let disk = HookedDisk::new(Arc::new(managed.disk.process()), hook);
+            let found = logs_on(Arc::new(disk), DIR).unwrap().unwrap();
+            let states: Vec<_> = found.iter().map(|log| &log.state).collect();
+            assert!(states.iter().all(|state| **state == LogState::Present), "{found:?}");
+            let has = |key: &[u8]| found.iter().any(|log| log.key == key);
+            assert!(has(b"def") && (again || !has(b"abc")), "{found:?}");
         }
     }
 }

@@ -112,3 +112,33 @@ fn a_volatile_promise_outlives_a_close_on_a_full_disk() {
         engine.stop();
     }
 }
+
+/// A removal that the full disk has no room to announce. Bug: the log was closed before that, and
+/// lost what only memory had: a vote.
+#[test]
+fn a_removal_that_cannot_be_announced_loses_nothing() {
+    let disk = SimDisk::new(1);
+    let (mut options, engine) = options(&disk);
+    (options.mode, options.reserve) = (Mode::Volatile, Some(0));
+    let manager = LogManager::builder(DIR).options(options).open().unwrap();
+    let log = manager.get("a").unwrap();
+    log.accept(Slot(3), HIGHER, b"vote").unwrap().blocking_wait().unwrap();
+    // Not even in what is allocated already.
+    disk.set_capacity(Some(disk.used()));
+    for size in [60_000, 1] {
+        let learn = |slot| log.learn(slot, LOW, &vec![7; size])?.blocking_wait();
+        (100..).find(|slot| learn(Slot(size as u64 + *slot)).is_err());
+    }
+    drop(log);
+    (0..300).for_each(|number| drop(manager.get(key(number))));
+    let refused = manager.remove("a");
+    assert!(matches!(&refused, Err(Error::Log(error)) if error.is_no_space()), "{refused:?}");
+    let log = manager.get("a").unwrap();
+    assert_eq!(log.read(Slot(3), &log.pin()).unwrap().value(), b"vote");
+    assert_eq!(log.promised(), Some(HIGHER));
+    drop(log);
+    disk.set_capacity(None);
+    assert!(manager.remove("a").unwrap());
+    assert!(!manager.has("a").unwrap());
+    engine.stop();
+}
