@@ -58,7 +58,7 @@ impl Target {
     }
 
     /// What changes when files of the log are created or removed; `None` without a directory.
-    fn version(&self) -> Option<(u64, i64, i64)> {
+    fn version(&self) -> Version {
         let found = std::fs::metadata(&self.dir).ok()?;
         Some((found.ino(), found.mtime(), found.mtime_nsec()))
     }
@@ -69,6 +69,9 @@ impl From<ManagedLog> for Target {
         Self { dir: log.dir.clone(), managed: Some(log) }
     }
 }
+
+/// The inode of a directory, and when its names changed last, in seconds and nanoseconds.
+type Version = Option<(u64, i64, i64)>;
 
 /// What was found in a log: what to print, and whether something is wrong.
 pub type Looked = (String, Outcome);
@@ -85,26 +88,15 @@ pub fn each(
         for last_try in (0..TRIES).rev() {
             let version = target.version();
             let (text, looked) = look(&target);
-            if let (Err(_), Some(key), true) = (&looked, target.key(), last_try > 0) {
+            if looked.is_err() && last_try > 0 {
                 std::thread::sleep(PAUSE);
-                match logs_in(dir) {
-                    Ok(Some(logs)) => match logs.into_iter().find(|log| log.key == key) {
-                        // It was removed.
-                        None => break,
-                        Some(now) => {
-                            let now = Target::from(now);
-                            let is_the_same =
-                                now.managed == target.managed && now.version() == version;
-                            // Without a manifest it is being created.
-                            let is_whole = now.is_missing() || now.dir.join("manifest").exists();
-                            if !(is_the_same && is_whole) {
-                                target = now;
-                                continue;
-                            }
-                        }
-                    },
-                    // The failure says what is wrong.
-                    Ok(None) | Err(_) => {}
+                match since(dir, &target, version) {
+                    Since::Same => {}
+                    Since::Changed(now) => {
+                        target = now;
+                        continue;
+                    }
+                    Since::Removed => break,
                 }
             }
             output::print(&text)?;
@@ -113,6 +105,24 @@ pub fn each(
         }
     }
     Ok(failures)
+}
+
+/// What happened to a log.
+enum Since {
+    Same,
+    Changed(Target),
+    Removed,
+}
+
+/// What happened to a log since it had this version.
+fn since(dir: &Path, target: &Target, version: Version) -> Since {
+    let (Some(key), Ok(Some(logs))) = (target.key(), logs_in(dir)) else { return Since::Same };
+    let Some(now) = logs.into_iter().find(|log| log.key == key) else { return Since::Removed };
+    let now = Target::from(now);
+    let is_the_same = now.managed == target.managed && now.version() == version;
+    // Without a manifest it is being created.
+    let is_whole = now.is_missing() || now.dir.join("manifest").exists();
+    if is_the_same && is_whole { Since::Same } else { Since::Changed(now) }
 }
 
 /// The logs in a directory: the one log that it is, or those of a manager, or the one with a key.

@@ -177,10 +177,9 @@ fn report(removed: esker_log::Result<()>, dest: &Path) {
     }
 }
 
-/// Creates a log of a backup that is not complete in `dir`, for this backup alone. An error names
-/// `dest`, the directory of the whole backup.
-pub(crate) fn begin(dir: &Path, options: &esker_log::Options, dest: &Path) -> Result<Log> {
-    let used = || Error::NotEmpty { dir: dest.into() };
+/// Creates a log of a backup that is not complete in `dir`, for this backup alone.
+pub(crate) fn begin(dir: &Path, options: &esker_log::Options) -> Result<Log> {
+    let used = || Error::NotEmpty { dir: dir.into() };
     let builder = Log::builder(dir).options(options.clone());
     match builder.open() {
         Ok(log) if log.recovery().prior_shutdown == PriorShutdown::New => Ok(log),
@@ -244,7 +243,7 @@ impl Copy<'_> {
         options.must_exist = false;
         // It gets one when it is opened.
         options.reserve = Some(0);
-        begin(self.dest, &options, self.dest)
+        begin(self.dest, &options)
     }
 
     /// Makes the copy, durably, and counts it.

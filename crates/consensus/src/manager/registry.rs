@@ -399,7 +399,7 @@ pub(super) fn unreadable(dir: &Path, error: Error) -> Error {
 /// Creates the registry of a backup, which no manager opens before [`finish_copy`].
 pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log> {
     let own = log_options(disk, options, UNFINISHED_BACKUP);
-    backup::begin(REGISTRY.as_ref(), &own, disk.dir().path())
+    backup::begin(REGISTRY.as_ref(), &own)
 }
 
 /// Writes the keys of a backup, and makes it the registry of a manager, durably.

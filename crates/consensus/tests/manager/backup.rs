@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker_consensus::{
-    COMPONENT, ConsensusLog, Error, LogGuard, LogManager, Mode, Reclaimed, Slot, backup_log,
-    logs_on,
+    COMPONENT, ConsensusLog, Error, LogGuard, LogManager, Mode, Reclaimed, Slot, UNFINISHED_BACKUP,
+    backup_log, logs_on,
 };
 use esker_disk::sim::{CutPoint, Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
@@ -430,12 +430,13 @@ fn a_backup_that_fails_anywhere_is_no_manager() {
     let base = SimDisk::new(1);
     filled(&base).manager.close_all().unwrap();
     let (mut failed, mut complete) = (0, 0);
-    for op in [Op::Open, Op::Write, Op::Size, Op::Sync, Op::SyncDir, Op::Rename, Op::Exchange] {
+    let ops = [Op::Open, Op::Write, Op::Size, Op::Sync, Op::SyncDir, Op::Rename, Op::Exchange];
+    for (op, effect) in ops.into_iter().flat_map(|op| [(op, Effect::NoSpace), (op, Effect::Io)]) {
         for nth in 1.. {
             let disk = base.fork(nth);
             let managed = open(&disk, 2);
             let before = disk.stats().faults;
-            disk.inject(Fault::on(op, Effect::NoSpace).path(COPY).nth(nth));
+            disk.inject(Fault::on(op, effect.clone()).path(COPY).nth(nth));
             let done = managed.manager.backup(COPY);
             // Whether so many operations were made.
             let is_over = disk.stats().faults == before;
@@ -468,7 +469,7 @@ fn two_backups_at_once_share_no_directory() {
     let (taken, refused) = (Arc::clone(&second), Arc::new(AtomicBool::new(false)));
     let seen = Arc::clone(&refused);
     let hook = move |call: &Call<'_>| {
-        let begins = call.op == Op::Lock && call.path == Path::new(COPY).join("registry");
+        let begins = call.op == Op::CreateDir && call.path.ends_with("copy/registry");
         if let Some(second) = begins.then(|| taken.lock().unwrap().take()).flatten() {
             let done = second.backup(COPY);
             seen.store(matches!(done, Err(Error::NotEmpty { .. })), SeqCst);
@@ -486,7 +487,8 @@ fn two_backups_at_once_share_no_directory() {
     first.backup(COPY).unwrap();
     assert!(refused.load(SeqCst));
     first.close_all().unwrap();
-    (engine.stop(), first_engine.stop());
+    engine.stop();
+    first_engine.stop();
     let (copy, engine) = copy_of(&disk).unwrap();
     check(&copy);
     engine.stop();
@@ -504,48 +506,90 @@ fn a_snapshot_that_cannot_be_opened_fails_the_backup() {
     assert_eq!(managed.manager.backup(COPY).unwrap().snapshots, 2);
 }
 
-/// A backup of another kind that ended after the directory was found empty. Bug: a log and a
-/// manager shared the directory.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Kind {
+    OneLog,
+    Interrupted,
+    Many,
+}
+
+/// As `base`, with a backup of the log `/one` that the last power cut interrupted which can.
+fn interrupted(base: &SimDisk, to: &str) -> SimDisk {
+    let mut last = None;
+    for cut in 1.. {
+        let disk = base.fork(1);
+        let (options, engine) = options(&disk);
+        let at = CutPoint::During(disk.operations() + cut);
+        disk.cut_power_at(at, Persist::Everything);
+        let done = backup_log("/one", to, &options).is_ok();
+        engine.stop();
+        disk.cancel_cut();
+        disk.power_on();
+        if done {
+            break;
+        }
+        let read = ReadOptions::on(Arc::new(disk.clone()));
+        if esker_log::component(to, read).ok().flatten() == Some(UNFINISHED_BACKUP) {
+            last = Some(disk);
+        }
+    }
+    last.unwrap()
+}
+
+/// A backup that ended after the directory was found empty. Bug: a log and a manager shared it.
 #[test]
-fn a_backup_of_one_log_and_one_of_many_share_no_directory() {
-    for many_first in [false, true] {
-        let disk = SimDisk::new(1);
+fn a_backup_refuses_a_directory_that_filled_meanwhile() {
+    for (first, second) in [
+        (Kind::OneLog, Kind::OneLog),
+        (Kind::Interrupted, Kind::OneLog),
+        (Kind::Many, Kind::OneLog),
+        (Kind::OneLog, Kind::Many),
+        (Kind::Many, Kind::Many),
+    ] {
+        let mut disk = SimDisk::new(1);
         filled(&disk).manager.close_all().unwrap();
-        let (single, engine) = options(&disk);
-        ConsensusLog::builder("/one").options(single.clone()).open().unwrap().close().unwrap();
-        let (first, is_done) = (disk.clone(), Arc::new(AtomicBool::new(false)));
-        let (done, other) = (Arc::clone(&is_done), single.clone());
+        let (mut own, mut engine) = options(&disk);
+        let log = ConsensusLog::builder("/one").options(own.clone()).open().unwrap();
+        (0..100).for_each(|slot| drop(log.learn(Slot(slot), LOW, &[7; 900]).unwrap()));
+        log.close().unwrap();
+        let other = "/other";
+        match first {
+            Kind::OneLog => drop(backup_log("/one", other, &own).unwrap()),
+            Kind::Many => drop(open(&disk, 2).manager.backup(other).unwrap()),
+            Kind::Interrupted => {
+                engine.stop();
+                disk = interrupted(&disk, other);
+                (own, engine) = options(&disk);
+            }
+        }
+        let before = disk.files(Path::new(other)).unwrap();
+        let (source, is_moved) = (disk.clone(), Arc::new(AtomicBool::new(false)));
+        let moved = Arc::clone(&is_moved);
         let hook = move |call: &Call<'_>| {
-            // After the directory was found empty.
-            let begins = call.op == Op::Lock && call.path == Path::new(COPY);
-            if begins && !done.swap(true, SeqCst) {
-                if many_first {
-                    open(&first, 2).manager.backup(COPY).unwrap();
-                } else {
-                    backup_log("/one", COPY, &other).unwrap();
-                }
+            if call.op == Op::CreateDir && call.path == Path::new(COPY) {
+                moved.store(true, SeqCst);
+                let root = source.process().open_dir(Path::new("/")).unwrap();
+                root.rename("other", "copy").unwrap();
             }
             Ok(())
         };
-        let mut hooked = single.clone();
+        let mut hooked = own.clone();
         hooked.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
-        let refused = if many_first {
+        let refused = if second == Kind::OneLog {
             backup_log("/one", COPY, &hooked).map(drop)
         } else {
             let manager = LogManager::builder(DIR).options(hooked).max_open(2).open().unwrap();
             manager.backup(COPY).map(drop)
         };
-        assert!(is_done.load(SeqCst));
-        assert!(refused.is_err(), "{many_first}");
-        if many_first {
-            let (copy, engine) = copy_of(&disk).unwrap();
-            check(&copy);
-            engine.stop();
-        } else {
-            let log = ConsensusLog::builder(COPY).options(single.clone()).open().unwrap();
-            log.close().unwrap();
-            assert!(!disk.files(Path::new(COPY)).unwrap().contains(&"registry".to_owned()));
-        }
+        assert!(is_moved.load(SeqCst));
+        let is_used = matches!(&refused, Err(Error::NotEmpty { .. }));
+        assert!(is_used, "{first:?} {second:?}: {refused:?}");
+        // Nothing was removed; the tail of an interrupted copy was recovered.
+        let after = disk.files(Path::new(COPY)).unwrap();
+        assert!(after == before || first == Kind::Interrupted, "{first:?} {second:?}: {after:?}");
+        let read = || ReadOptions::on(Arc::new(disk.clone()));
+        let of_log = esker_log::component(COPY, read()).unwrap();
+        assert_eq!(of_log == Some(UNFINISHED_BACKUP), first == Kind::Interrupted);
         engine.stop();
     }
 }
