@@ -1,5 +1,6 @@
 //! Looking at a manager's directory without its lock, and without changing it.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -105,22 +106,26 @@ pub fn logs_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Option<Vec<
 /// The logs of the keys of a registry in a directory with these names.
 fn found(dir: &Path, state: &State, names: &[String], options: &ReadOptions) -> Vec<ManagedLog> {
     let of = |key: &Arc<[u8]>| {
-        let name = names::directory_of(key);
-        let found = match names.contains(&name) {
-            // Its own reader reports app metadata that cannot be read.
-            true => match names::stored_label(&name, options) {
-                Ok(Some(label)) if !label.is_empty() && *label != **key => {
-                    LogState::Another { label }
-                }
-                _ => LogState::Present,
-            },
-            false if state.is_created(key) => LogState::Missing,
-            // It was only just added.
-            false => return None,
-        };
-        Some(ManagedLog { key: key.to_vec(), dir: dir.join(name), state: found })
+        let log = managed(dir, key, names, options);
+        // It was only just added.
+        let is_new = log.state == LogState::Missing && !state.is_created(key);
+        (!is_new).then_some(log)
     };
     state.kept().filter_map(of).collect()
+}
+
+/// The log of a key in a directory with these names.
+fn managed(dir: &Path, key: &[u8], names: &[String], options: &ReadOptions) -> ManagedLog {
+    let name = names::directory_of(key);
+    let state = match names.contains(&name) {
+        false => LogState::Missing,
+        // Its own reader reports app metadata that cannot be read.
+        true => match names::label_of(&name, options) {
+            Ok(Some(label)) if label != key => LogState::Another { label },
+            _ => LogState::Present,
+        },
+    };
+    ManagedLog { key: key.to_vec(), dir: dir.join(name), state }
 }
 
 fn registry(options: &ReadOptions) -> Result<State> {
@@ -139,12 +144,10 @@ fn labelled(
     names: &[String],
     options: &ReadOptions,
 ) -> Result<Option<Vec<ManagedLog>>> {
-    let mut logs = Vec::new();
+    let mut keys = BTreeSet::new();
     for name in names.iter().filter(|name| names::is_log(name)) {
-        if let Some(key) = names::label_of(name, options)? {
-            logs.push(ManagedLog { key, dir: dir.join(name), state: LogState::Present });
-        }
+        keys.extend(names::label_of(name, options)?);
     }
-    logs.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    let logs: Vec<_> = keys.iter().map(|key| managed(dir, key, names, options)).collect();
     Ok((!logs.is_empty()).then_some(logs))
 }

@@ -27,15 +27,13 @@ pub(super) fn is_log(name: &str) -> bool {
     name.len() == 2 * BYTES && name.bytes().all(is_digit)
 }
 
-/// The key of the log in the directory of this name, if it says so itself.
+/// The key that the log in the directory of this name has as its label, which may be another than
+/// the one that the name is of: then the directory was put in the place of that one.
 pub(super) fn label_of(name: &str, options: &ReadOptions) -> Result<Option<Vec<u8>>> {
-    Ok(stored_label(name, options)?.filter(|key| directory_of(key) == name))
-}
-
-/// The label of the log in the directory of this name, whatever it is.
-pub(super) fn stored_label(name: &str, options: &ReadOptions) -> Result<Option<Vec<u8>>> {
     let metadata = esker_log::app_metadata(name, COMPONENT, options.clone()).map_err(Error::Log)?;
-    Ok(metadata.map(|bytes| Metadata::decode(&bytes).label))
+    let label = metadata.map(|bytes| Metadata::decode(&bytes).label);
+    // Without a label it may be the log of the empty key.
+    Ok(label.filter(|label| !label.is_empty() || directory_of(label) == name))
 }
 
 #[cfg(test)]

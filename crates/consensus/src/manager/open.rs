@@ -214,7 +214,8 @@ fn refuse_another(dir: &dyn Dir, must_exist: bool) -> Result<bool> {
 }
 
 /// Adds the label of each log that the registry does not know: all of them if it was lost, and some
-/// if an older copy of it was put back.
+/// if an older copy of it was put back. A log in the place of another counts under its own key: an
+/// access to that key is an error then, and creates no empty log.
 fn collect_labels(disk: &DirDisk, registry: &Registry) -> Result<()> {
     let names = disk.dir().list().map_err(esker_log::Error::Io)?;
     let known = registry.directories();

@@ -125,10 +125,8 @@ impl Inner {
     /// takes the key at its next opening.
     pub(super) fn check_label(&self, key: &[u8]) -> Result<()> {
         let options = ReadOptions::on(Arc::new(self.disk.clone()));
-        match names::stored_label(&names::directory_of(key), &options)? {
-            Some(found) if !found.is_empty() && *found != *key => {
-                Err(Error::WrongLabel { found, expected: key.into() })
-            }
+        match names::label_of(&names::directory_of(key), &options)? {
+            Some(found) if *found != *key => Err(Error::WrongLabel { found, expected: key.into() }),
             _ => Ok(()),
         }
     }

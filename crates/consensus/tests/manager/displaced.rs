@@ -66,6 +66,53 @@ fn a_log_in_the_place_of_another_is_neither_copied_nor_removed() {
     }
 }
 
+/// Without a registry the labels say which keys there are. Bug: exchanged logs were passed over,
+/// and a use of their keys created empty ones.
+#[test]
+fn logs_in_each_others_place_are_named_without_a_registry() {
+    for moved in [false, true] {
+        let managed = manager(4);
+        for (key, slot) in [("", 3), ("abc", 1), ("def", 2)] {
+            accept(&managed.manager.get(key).unwrap(), slot).unwrap();
+        }
+        managed.manager.close_all().unwrap();
+        let disk = managed.disk.clone();
+        let dir = disk.process().open_dir(Path::new(DIR)).unwrap();
+        let registry = dir.open_dir("registry").unwrap();
+        registry.list().unwrap().iter().for_each(|name| registry.unlink(name).unwrap());
+        dir.remove_dir("registry").unwrap();
+        dir.rename(DEF, "spare").unwrap();
+        // That of no key in use.
+        let place = if moved { ABC.replace('b', "c") } else { DEF.into() };
+        dir.rename(ABC, &place).unwrap();
+        dir.rename("spare", if moved { DEF } else { ABC }).unwrap();
+
+        let listed = || {
+            let logs = logs_on(Arc::new(disk.clone()), DIR).unwrap().unwrap();
+            let states =
+                logs.into_iter().map(|log| (String::from_utf8(log.key).unwrap(), log.state));
+            states.collect::<Vec<_>>()
+        };
+        let another = |label: &[u8]| LogState::Another { label: label.to_vec() };
+        let (abc, def) = match moved {
+            true => (LogState::Missing, LogState::Present),
+            false => (another(b"def"), another(b"abc")),
+        };
+        let expected =
+            [(String::new(), LogState::Present), ("abc".into(), abc), ("def".into(), def)];
+        assert_eq!(listed(), expected);
+        let managed = open(&disk, 4);
+        let refused = managed.manager.get("abc").map(drop);
+        assert!(
+            matches!(refused, Err(Error::MissingLog { .. } | Error::WrongLabel { .. })),
+            "{refused:?}"
+        );
+        assert_eq!(managed.manager.get("").unwrap().last_slot().map(|slot| slot.0), Some(3));
+        managed.manager.close_all().unwrap();
+        assert_eq!(listed(), expected);
+    }
+}
+
 /// A removal that was announced, and the directory replaced by that of another key. Bug: opening
 /// the manager removed the other log.
 #[test]
