@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::error::{Error, Op, Refusal, Result};
 use crate::file::{Facts, File, Lock, Open};
+use crate::io::Read;
 
 /// An open directory.
 ///
@@ -76,6 +77,13 @@ pub trait Dir: Debug + Send + Sync {
     /// # Errors
     /// `WouldBlock` when another handle holds it, in this process or another.
     fn lock(&self) -> Result<Box<dyn Lock>>;
+
+    /// Reads from several files, each as [`read_full_at`](crate::read_full_at) does. A disk that
+    /// can have several reads in flight does so; the order is then undefined. Returns the results
+    /// in the order of the reads.
+    fn read_each(&self, reads: &mut [Read<'_>]) -> Vec<Result<usize>> {
+        reads.iter_mut().map(Read::run).collect()
+    }
 
     /// Probes which open modes the disk supports for files in the directory.
     fn facts(&self) -> Result<Facts>;

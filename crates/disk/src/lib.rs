@@ -56,6 +56,6 @@ pub use disk::Disk;
 pub use error::{Error, Op, Refusal, Result};
 pub use file::{BLOCK, Facts, File, Lock, Open};
 pub use huge_pages::NoHugePages;
-pub use io::{read_full_at, write_all_at};
+pub use io::{Read, read_full_at, write_all_at};
 pub use slow::{Latency, SlowDisk};
 pub use std_disk::StdDisk;

@@ -12,6 +12,7 @@ use crate::dir::Dir;
 use crate::disk::Disk;
 use crate::error::Result;
 use crate::file::{Facts, File, Lock, Open};
+use crate::io::{Read, read_each};
 
 /// The times of an emulated device.
 ///
@@ -210,6 +211,10 @@ impl Dir for SlowDir {
 
     fn lock(&self) -> Result<Box<dyn Lock>> {
         self.dir.lock()
+    }
+
+    fn read_each(&self, reads: &mut [Read<'_>]) -> Vec<Result<usize>> {
+        read_each(reads)
     }
 
     fn facts(&self) -> Result<Facts> {

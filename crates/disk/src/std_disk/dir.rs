@@ -10,8 +10,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
@@ -23,6 +23,7 @@ use crate::dir::Dir;
 use crate::dir::check_name;
 use crate::error::{Error, Op, Refusal, Result};
 use crate::file::{Facts, File, Lock, Open};
+use crate::io::{Read, read_each};
 
 /// Open flags for directories, by path and by name.
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -34,11 +35,18 @@ pub(crate) struct StdDir {
     path: PathBuf,
     /// Whether this handle has the lock.
     locked: Arc<AtomicBool>,
+    /// The device where a probe found that all open modes work, in this directory, in one that was
+    /// opened through it, or in the one that it was opened through.
+    all_modes_work: Arc<OnceLock<u64>>,
 }
 
 impl StdDir {
     pub(super) fn new(fd: OwnedFd, path: PathBuf) -> Self {
-        Self { fd: Arc::new(fd), path, locked: Arc::default() }
+        Self { fd: Arc::new(fd), path, locked: Arc::default(), all_modes_work: Arc::default() }
+    }
+
+    fn device(&self) -> Option<u64> {
+        rustix::fs::fstat(&self.fd).ok().map(|stat| stat.st_dev)
     }
 
     pub(crate) fn open_file(&self, name: &str, how: Open) -> Result<StdFile> {
@@ -65,7 +73,8 @@ impl StdDir {
         check_name(Op::OpenDir, &self.path, name)?;
         let fd = rustix::fs::openat(&self.fd, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
             .map_err(|errno| self.failed(Op::OpenDir, name, errno))?;
-        Ok(Self::new(fd, self.path_of(name)))
+        let all_modes_work = Arc::clone(&self.all_modes_work);
+        Ok(Self { all_modes_work, ..Self::new(fd, self.path_of(name)) })
     }
 
     pub(crate) fn create_below(&self, name: &str) -> Result<Self> {
@@ -192,9 +201,21 @@ impl Dir for StdDir {
         }
     }
 
+    fn read_each(&self, reads: &mut [Read<'_>]) -> Vec<Result<usize>> {
+        read_each(reads)
+    }
+
     fn facts(&self) -> Result<Facts> {
+        let device = self.device();
+        if device.is_some() && self.all_modes_work.get() == device.as_ref() {
+            return Ok(Facts::new("std", true, true));
+        }
         let direct = probe::works(self, Open::create_new().direct(true));
         let dsync = probe::works(self, Open::create_new().dsync(true));
+        if let (true, true, Some(device)) = (direct, dsync, device) {
+            // "No" may be the answer of a full disk, and is asked again.
+            let _ = self.all_modes_work.set(device);
+        }
         Ok(Facts::new("std", direct, dsync))
     }
 }
@@ -222,6 +243,22 @@ mod tests {
         drop(held);
         drop(other.lock().unwrap());
         dir.lock().unwrap();
+    }
+
+    /// In a directory where neither mode works, what is known of the device decides.
+    #[test]
+    fn what_a_probe_found_is_known_for_the_same_device_only() {
+        let proc = StdDisk::new().open_std_dir("/proc/self".as_ref()).unwrap();
+        let none = Facts::new("std", false, false);
+        assert_eq!(proc.facts().unwrap(), none);
+        assert_eq!(proc.all_modes_work.get(), None, "a full disk gives the same answer");
+        let elsewhere = proc.device().unwrap() + 1;
+        proc.all_modes_work.set(elsewhere).unwrap();
+        assert_eq!(proc.facts().unwrap(), none);
+        let mut below = proc.open_below("task").unwrap();
+        assert_eq!(below.all_modes_work.get(), Some(&elsewhere));
+        below.all_modes_work = Arc::new(OnceLock::from(below.device().unwrap()));
+        assert_eq!(below.facts().unwrap(), Facts::new("std", true, true));
     }
 
     /// Whichever handle has it, and also after the handle that took it was dropped.

@@ -25,6 +25,7 @@ use crate::dir::Dir;
 use crate::disk::Disk;
 use crate::error::Result;
 use crate::file::{Facts, File, Lock, Open};
+use crate::io::{Read, read_each};
 use crate::std_disk::StdDir;
 use crate::std_disk::StdDisk;
 
@@ -173,6 +174,10 @@ impl Dir for UringDir {
 
     fn lock(&self) -> Result<Box<dyn Lock>> {
         self.dir.lock()
+    }
+
+    fn read_each(&self, reads: &mut [Read<'_>]) -> Vec<Result<usize>> {
+        read_each(reads)
     }
 
     fn facts(&self) -> Result<Facts> {

@@ -1,6 +1,6 @@
 //! What is written can be read, where it was written and nowhere else.
 
-use esker_disk::{BLOCK, Open, read_full_at, write_all_at};
+use esker_disk::{BLOCK, Open, Read, read_full_at, write_all_at};
 
 use crate::on_each::{self, ByPath};
 
@@ -18,6 +18,37 @@ fn bytes_come_back_from_where_they_were_put() {
         assert!(buf[5..BLOCK - 3].iter().all(|byte| *byte == 0), "the gap reads as zeros");
         assert_eq!(&buf[BLOCK - 3..BLOCK + 12], b"across a border");
         assert!(buf[BLOCK + 12..].iter().all(|byte| *byte == 9), "nothing past the end");
+    });
+}
+
+/// As many reads as one thread runs, and more; each of another file and length.
+#[test]
+fn each_of_many_reads_has_its_own_result() {
+    on_each::disk(|disk, dir| {
+        for count in [0, 1, 3, 4, 5, 8, 9, 40, 100] {
+            let files: Vec<_> = (0..count)
+                .map(|n| {
+                    let name = dir.join(format!("{count}-{n}"));
+                    let file = disk.open(&name, Open::create_new()).unwrap();
+                    write_all_at(&*file, &vec![n as u8; n], 10).unwrap();
+                    file
+                })
+                .collect();
+            let mut bytes = vec![[200; 60]; count];
+            let mut reads: Vec<_> = files
+                .iter()
+                .zip(&mut bytes)
+                .map(|(file, buf)| Read { file: &**file, buf, offset: 10 })
+                .collect();
+            let results = disk.open_dir(dir).unwrap().read_each(&mut reads);
+            assert_eq!(results.len(), count);
+            for (n, (result, bytes)) in results.into_iter().zip(bytes).enumerate() {
+                let got = n.min(60);
+                assert_eq!(result.unwrap(), got, "{n} of {count}");
+                assert!(bytes[..got].iter().all(|byte| *byte == n as u8), "{n} of {count}");
+                assert!(bytes[got..].iter().all(|byte| *byte == 200), "{n} of {count}");
+            }
+        }
     });
 }
 

@@ -104,7 +104,10 @@ pub enum OnCorruption {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OpenCheck {
-    /// Every segment's header and footer, and every byte that no footer covers.
+    /// Every segment's header and footer, and every byte that no footer covers. After a clean close
+    /// that is the end of the newest segment: the units of its last four times
+    /// [`Options::index_bytes`], 256 KiB by default. A corrupt record before them is found when it
+    /// is read.
     #[default]
     Quick,
     /// Every byte of every segment.

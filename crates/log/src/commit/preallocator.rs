@@ -17,10 +17,10 @@ use crate::format::BLOCK;
 
 /// Commits of this size and above gain nothing from prewritten blocks.
 const LARGE: u64 = 64 << 10;
-/// The least and the most bytes kept prewritten ahead of the log.
-const AHEAD_MIN: u32 = 1 << 20;
+/// The least and the most bytes kept prewritten ahead of the log. Opening prewrites the least.
+const AHEAD_MIN: u32 = 128 << 10;
 const AHEAD_MAX: u32 = 16 << 20;
-/// The size of one prewrite.
+/// The most bytes of one prewrite.
 pub(crate) const CHUNK: u32 = 1 << 20;
 
 /// A segment file that exists under its durable name and has no header yet.
@@ -198,13 +198,14 @@ impl State {
         if self.commit_size >= LARGE {
             return None;
         }
-        let ahead = (self.recent.min(u64::from(AHEAD_MAX)) as u32).max(AHEAD_MIN);
+        let recent = self.recent.min(u64::from(AHEAD_MAX)) as u32;
+        let ahead = recent.next_multiple_of(BLOCK).max(AHEAD_MIN);
         let start = self.written_to.max(self.entered_to);
         let left = start - self.entered_to;
         let from = match is_planted(Bug::DurableBlockOverwritten) {
             true => start.saturating_sub(BLOCK).max(BLOCK),
             false => start,
         };
-        (left < ahead / 2 && start < limit).then(|| from..limit.min(start + CHUNK))
+        (left < ahead / 2 && start < limit).then(|| from..limit.min(start + CHUNK.min(ahead)))
     }
 }

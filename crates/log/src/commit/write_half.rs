@@ -21,7 +21,7 @@ use crate::commit::committer::Committer;
 use crate::commit::core::{Core, Job};
 use crate::commit::preallocator::Preallocator;
 use crate::commit::space_request::SpaceRequests;
-use crate::format::LogId;
+use crate::format::{Footer, LogId, Salt};
 use crate::runtime::counters::Counters;
 use crate::runtime::engine::{Engine, ReadWork};
 use crate::runtime::waiters::Waiters;
@@ -135,10 +135,23 @@ impl WriteHalf {
 
     /// Changes the manifest, durably. If that fails, the manifest in memory stays unchanged.
     pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<()> {
+        self.change_manifest_with(None, change)
+    }
+
+    /// As [`WriteHalf::change_manifest`], and writes the footer of the segment where the log ends.
+    pub(crate) fn change_manifest_with(
+        &self,
+        footer: Option<(&Footer, Salt)>,
+        change: impl FnOnce(&mut Manifest),
+    ) -> Result<()> {
         let mut manifest = self.manifest.lock();
         let mut next = *manifest;
         change(&mut next);
-        next.write(&*self.dir)?;
+        match next.write_with(&*self.dir, footer) {
+            // The footer is optional.
+            Err(error) if error.is_no_space() && footer.is_some() => next.write(&*self.dir)?,
+            written => written?,
+        }
         *manifest = next;
         Ok(())
     }

@@ -69,6 +69,13 @@ const _: () = assert!(size_of::<Raw>() == FOOTER_HEADER && size_of::<RawEntry>()
 impl Footer {
     /// Encodes the footer as whole blocks.
     pub(crate) fn to_bytes(&self, salt: Salt) -> Vec<u8> {
+        let mut bytes = self.encode(salt);
+        bytes.resize(block_up(bytes.len() as u32) as usize, 0);
+        bytes
+    }
+
+    /// Encodes the footer without the zeros at its end.
+    pub(crate) fn encode(&self, salt: Salt) -> Vec<u8> {
         let mut raw = Raw {
             magic: U32::new(MAGIC),
             crc: U32::ZERO,
@@ -95,8 +102,14 @@ impl Footer {
         let sum = salt.bind(self.end, raw.as_bytes()).rotate_left(1) ^ crc(&bytes[FOOTER_HEADER..]);
         raw.crc = U32::new(sum);
         bytes[..FOOTER_HEADER].copy_from_slice(raw.as_bytes());
-        bytes.resize(block_up(bytes.len() as u32) as usize, 0);
         bytes
+    }
+
+    /// Parses what [`Footer::encode`] returned.
+    pub(crate) fn decode(bytes: &[u8], salt: Salt, end: u32) -> Result<Self, DecodeError> {
+        let mut blocks = bytes.to_vec();
+        blocks.resize(block_up(bytes.len() as u32) as usize, 0);
+        Self::parse(&blocks, salt, end)
     }
 
     /// The length of the footer that starts with these bytes, before its checksum is verified.

@@ -48,8 +48,10 @@ impl Log {
     ///
     /// Locks the directory itself, and keeps that lock when the directory is moved. After a crash
     /// this runs recovery: it keeps every durable record, cuts the torn tail, and reports what it
-    /// did in [`Log::recovery`]. It reads the header and footer of each segment and the whole
-    /// newest segment, so its time depends on the number of segments, not on their contents.
+    /// did in [`Log::recovery`]. It reads the header and footer of each segment, and the newest
+    /// segment: after a clean close the end of it, otherwise all of it (see
+    /// [`OpenCheck::Quick`](crate::OpenCheck::Quick)).
+    /// So its time depends on the number of segments, not on their contents.
     ///
     /// # Errors
     /// [`Error::Locked`] when another handle or process has the log open for writing,

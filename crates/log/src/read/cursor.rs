@@ -210,6 +210,10 @@ pub(crate) fn exactly(source: &dyn Source, error: Error) -> Error {
 /// The number of the oldest record, or of the next one in an empty log.
 pub(crate) fn oldest(source: &dyn Source) -> Seq {
     let low = source.low();
+    let first = source.segments().oldest().and_then(|oldest| oldest.first());
+    if let Some(seq) = first.filter(|seq| low.seq < *seq && *seq <= source.limit().1) {
+        return Seq(seq);
+    }
     let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);
     let mut cursor = Cursor { position: start, after: low.seq, skipping: true };
     // Where the oldest records were corrupt, the gaps that `repair` left come first. Each is
@@ -322,7 +326,10 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     if end <= entry.record {
         return Err(corruption(&segment, entry.record, DecodeError::Nonsense));
     }
-    let (buffer, got) = load(&segment, start, end - start)?;
+    let Ok((buffer, got)) = load(&segment, start, end - start) else {
+        // The unreadable bytes may be those of another record.
+        return scan_for(source, seq);
+    };
     let bytes = &buffer[..got.min((end - start) as usize)];
     let bytes = bytes.get((entry.record - start) as usize..).unwrap_or(&[]);
     match find(bytes, entry.record, segment.salt, span, seq.0) {

@@ -5,6 +5,11 @@
 //! manifest says. It has a **torn tail** from a crash: valid units are kept, the rest is cut. It
 //! is **corrupt**: durable bytes are not what was written.
 //!
+//! A log that was closed cleanly has the footer of its newest segment in the manifest. Then only
+//! the last units of that segment are read, and have to end as the manifest says. Without that
+//! footer, or if anything does not match, the segment is read whole. The footer is in the same
+//! sealed file as the clean end, so one cannot outlive the other.
+//!
 //! A durable lower bound separates a torn tail from corruption. A unit records how far the log was
 //! durable when the unit was submitted. So do a footer, a segment header, the watermark page and
 //! the clean end in the manifest. Suppose the valid units end at record *n*. If no valid durable
@@ -45,6 +50,7 @@ mod classify;
 mod copy_tail;
 mod finalize;
 mod findings;
+mod footers;
 mod outcome;
 mod reach;
 pub(crate) mod repair;
@@ -56,6 +62,7 @@ pub(crate) use classify::{
 };
 pub(crate) use copy_tail::room_for;
 pub(crate) use finalize::{create, finalize};
+pub(crate) use footers::read_footed;
 pub use outcome::{PriorShutdown, Recovery, TruncatedTail};
 pub(crate) use rewrite::Rewriter;
-pub(crate) use scan_dir::{density, read_footed, read_segment_header, scan_dir};
+pub(crate) use scan_dir::{density, read_segment_header, scan_dir};

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
+use esker_disk::{AlignedBuf, Dir, File, Open, Read, read_full_at};
 use parking_lot::RwLock;
 
 use super::classify::{Break, MISSING, begins_with, is_front_missing};
@@ -16,15 +16,17 @@ use crate::base::error::{corruption_at, corruption_of};
 use crate::base::options::OpenCheck;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
-use crate::format::footer::FOOTER_HEADER;
 use crate::format::segment::HeaderError;
-use crate::format::{BLOCK, DecodeError, Footer, SEGMENT_MAX, SegmentHeader};
+use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, SegmentHeader};
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
 use crate::store::segment_reader::ReadErrors;
 use crate::store::segment_scan::{Density, From, Scan, scan};
 use crate::store::segment_table::{Segment, State};
 use crate::store::watermark_page::{PageReader, refuse_foreign_page};
+
+/// Segments of which headers or footers are read together.
+pub(super) const TOGETHER: usize = 64;
 
 /// Reads the first block of a segment file.
 pub(crate) fn read_segment_header(
@@ -69,6 +71,7 @@ pub(crate) fn scan_dir(
         cut: None,
         corruption: None,
     };
+    let mut numbers = Vec::new();
     for name in dir.list()? {
         match paths::classify(&name) {
             Name::Segment(number) if number < manifest.trim_segment => {
@@ -77,11 +80,14 @@ pub(crate) fn scan_dir(
                     scan.dead.push(number);
                 }
             }
-            Name::Segment(number) => scanner.open(number)?,
+            Name::Segment(number) => numbers.push(number),
             Name::Spare(number) => scan.spares.push(number),
             Name::Temporary => scan.temporary.push(name),
             Name::Known | Name::Unknown => continue,
         }
+    }
+    for numbers in numbers.chunks(TOGETHER) {
+        scanner.open(numbers)?;
     }
     let reader = PageReader::of_any_log(dir)?;
     // Retry once, then ignore the page: a crash may have torn a slot for good.
@@ -133,28 +139,41 @@ impl DirScanner<'_> {
         }
     }
 
-    fn open(&mut self, number: u64) -> Result<()> {
-        let name = paths::segment(number);
-        let file = self.dir.open(&name, Open::read().direct(self.direct))?;
-        let read = || read_segment_header(&*file, &self.manifest, number);
-        let parsed = match read().or_else(|_| read()) {
-            Ok(parsed) => parsed,
-            Err(Error::Io(cause)) => {
-                self.read_errors.note(0, &cause);
-                Err(HeaderError::Invalid(DecodeError::Unreadable))
+    /// Opens some segments and reads their headers.
+    fn open(&mut self, numbers: &[u64]) -> Result<()> {
+        let how = Open::read().direct(self.direct);
+        let open = |number: &u64| self.dir.open(&paths::segment(*number), how);
+        let files = numbers.iter().map(open).collect::<esker_disk::Result<Vec<_>>>()?;
+        let mut blocks: Vec<_> = files.iter().map(|_| AlignedBuf::new(BLOCK as usize)).collect();
+        let mut reads: Vec<_> = files
+            .iter()
+            .zip(&mut blocks)
+            .map(|(file, buf)| Read { file: &**file, buf, offset: 0 })
+            .collect();
+        let read = self.dir.read_each(&mut reads);
+        for (((number, file), block), read) in numbers.iter().zip(files).zip(blocks).zip(read) {
+            let parse =
+                |got: usize| SegmentHeader::parse(&block[..got], self.manifest.log, *number);
+            let again = || read_segment_header(&*file, &self.manifest, *number);
+            let parsed = match read.map(parse).or_else(|_| again()) {
+                Ok(parsed) => parsed,
+                Err(Error::Io(cause)) => {
+                    self.read_errors.note(0, &cause);
+                    Err(HeaderError::Invalid(DecodeError::Unreadable))
+                }
+                Err(error) => return Err(error),
+            };
+            match parsed {
+                Err(HeaderError::Version(version)) => {
+                    return Err(Error::UnsupportedVersion { file: self.path(*number), version });
+                }
+                Err(HeaderError::Foreign(_)) => {
+                    return Err(Error::ForeignFile { file: self.path(*number) });
+                }
+                _ => {}
             }
-            Err(error) => return Err(error),
-        };
-        match parsed {
-            Err(HeaderError::Version(version)) => {
-                return Err(Error::UnsupportedVersion { file: self.dir.path_of(&name), version });
-            }
-            Err(HeaderError::Foreign(_)) => {
-                return Err(Error::ForeignFile { file: self.dir.path_of(&name) });
-            }
-            _ => {}
+            self.headers.insert(*number, (file, parsed));
         }
-        self.headers.insert(number, (file, parsed));
         Ok(())
     }
 
@@ -251,10 +270,12 @@ impl DirScanner<'_> {
             .first()
             .filter(|(first, _)| is_front_missing(&self.manifest, first.segment, first.prev_seq));
         let front_is_missing = front.is_some();
+        let mut footers = self.footers(&chain).into_iter();
         for (n, (header, header_crc)) in chain.iter().enumerate() {
             scan.durable_bound = scan.durable_bound.max(header.durable_bound);
             let next = chain.get(n + 1).map(|(next, _)| next);
-            let (live, decode_error) = self.live(header, *header_crc, next)?;
+            let footer = footers.next().flatten();
+            let (live, decode_error) = self.live(header, *header_crc, next, footer)?;
             let units = live.units.iter().flatten();
             scan.durable_bound =
                 units.map(|unit| unit.header.durable_bound).fold(scan.durable_bound, u64::max);
@@ -315,6 +336,7 @@ impl DirScanner<'_> {
         header: &SegmentHeader,
         header_crc: u32,
         next: Option<&SegmentHeader>,
+        footed: Option<State>,
     ) -> Result<(Live, Option<DecodeError>)> {
         let number = header.segment;
         let Some((file, _)) = self.headers.get(&number) else {
@@ -322,7 +344,6 @@ impl DirScanner<'_> {
         };
         let file_len = file.len()?;
         let end = next.map(|next| (next.base - header.base) as u32);
-        let footed = next.and_then(|next| footed(file, header, next));
         let matches = footed.is_some();
         let segment = |state: State| {
             Arc::new(Segment {
@@ -333,7 +354,9 @@ impl DirScanner<'_> {
                 state: RwLock::new(state),
             })
         };
-        if let Some(state) = footed.filter(|_| self.options.check == OpenCheck::Quick) {
+        if self.options.check == OpenCheck::Quick
+            && let Some(state) = footed.or_else(|| self.closed(header, file, file_len))
+        {
             return Ok((Live { segment: segment(state), units: None, file_len }, None));
         }
 
@@ -370,44 +393,4 @@ impl DirScanner<'_> {
 
 pub(crate) fn density(options: &ReadOptions) -> Density {
     Density { bytes: options.index_bytes, records: options.index_records }
-}
-
-/// The state from a segment's footer, if there is one and the next segment's header agrees.
-fn footed(file: &Arc<dyn File>, header: &SegmentHeader, next: &SegmentHeader) -> Option<State> {
-    let end = next.base.checked_sub(header.base)?;
-    let footer = read_footer(file, header, end as u32)?;
-    let agrees = footer.last_seq == next.prev_seq
-        && footer.chain == next.chain
-        && footer.prev_seq == header.prev_seq;
-    agrees.then_some(State {
-        end: footer.end,
-        last_seq: footer.last_seq,
-        chain: footer.chain,
-        records: footer.records,
-        time_ms: footer.time_ms,
-        full: true,
-        footed: true,
-        index: footer.index,
-    })
-}
-
-/// As [`footed`], for a segment that is being read.
-pub(crate) fn read_footed(segment: &Segment, next: &SegmentHeader) -> Option<State> {
-    footed(&segment.reader, &segment.header, next)
-}
-
-/// The footer at `end`, if there is a valid one.
-fn read_footer(file: &Arc<dyn File>, header: &SegmentHeader, end: u32) -> Option<Footer> {
-    let mut first = AlignedBuf::new(BLOCK as usize);
-    let got = read_full_at(&**file, &mut first, u64::from(end)).ok()?;
-    if got < FOOTER_HEADER {
-        return None;
-    }
-    let length = Footer::length(&first[..got], end).ok()?;
-    if length <= BLOCK {
-        return Footer::parse(&first[..got], header.salt(), end).ok();
-    }
-    let mut bytes = AlignedBuf::new(length as usize);
-    let got = read_full_at(&**file, &mut bytes, u64::from(end)).ok()?;
-    Footer::parse(&bytes[..got], header.salt(), end).ok()
 }

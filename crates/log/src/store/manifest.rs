@@ -1,4 +1,12 @@
 //! The manifest: the facts about a log that are not in its segments.
+//!
+//! After a clean close it also has the footer of the segment that the log ends in, if the log is
+//! not shorter than what opening checks anyway. The footer leaves the manifest with the clean end,
+//! before the next unit is written.
+//!
+//! ```text
+//! content: 88 bytes as in `Raw`, then the footer without the zeros at its end, or nothing
+//! ```
 
 use esker_disk::Dir;
 use zerocopy::little_endian::{U32, U64};
@@ -6,7 +14,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::Seq;
-use crate::format::{LogId, NUMBER_MAX};
+use crate::format::{Footer, LogId, NUMBER_MAX, Salt};
 use crate::store::directory;
 use crate::store::paths::{self, MANIFEST};
 use crate::store::sealed_file;
@@ -69,6 +77,12 @@ impl Manifest {
     }
 
     pub(crate) fn write(&self, dir: &dyn Dir) -> Result<()> {
+        self.write_with(dir, None)
+    }
+
+    /// Writes the manifest of a log that was closed cleanly, with the footer of the segment where
+    /// it ends.
+    pub(crate) fn write_with(&self, dir: &dyn Dir, footer: Option<(&Footer, Salt)>) -> Result<()> {
         let end = self.clean.unwrap_or(End { segment: 0, offset: 0, seq: 0, chain: 0 });
         let raw = Raw {
             log: self.log.0,
@@ -83,7 +97,25 @@ impl Manifest {
             reserve_blocks: U32::new(self.reserve_blocks),
             durable: U64::new(self.durable),
         };
-        sealed_file::write(dir, MANIFEST, MAGIC, raw.as_bytes())
+        let mut content = raw.as_bytes().to_vec();
+        if let Some((footer, salt)) = footer {
+            content.extend_from_slice(&footer.encode(salt));
+        }
+        sealed_file::write(dir, MANIFEST, MAGIC, &content)
+    }
+
+    /// Reads the footer that was written with this manifest; `None` if there is none, or another
+    /// manifest is there by now.
+    pub(crate) fn footer(&self, dir: &dyn Dir, salt: Salt) -> Option<Footer> {
+        let clean = self.clean?;
+        let content = sealed_file::read(dir, MANIFEST, MAGIC).ok()?;
+        let (_, bytes) = Raw::read_from_prefix(&content).ok()?;
+        if Self::parse(&content) != Ok(*self) {
+            return None;
+        }
+        let footer = Footer::decode(bytes, salt, clean.offset).ok()?;
+        let agrees = footer.last_seq == clean.seq && footer.chain == clean.chain;
+        agrees.then_some(footer)
     }
 
     /// The highest durable lower bound in the manifest. What was dropped was durable before, so the
@@ -105,9 +137,12 @@ impl Manifest {
 
     /// The manifest in the content of its sealed file.
     pub(crate) fn parse(content: &[u8]) -> std::result::Result<Self, &'static str> {
-        let Ok(raw) = Raw::read_from_bytes(content) else {
+        let Ok((raw, footer)) = Raw::read_from_prefix(content) else {
             return Err("the content has the wrong length");
         };
+        if raw.clean.get() != 1 && !footer.is_empty() {
+            return Err("the content has the wrong length");
+        }
         let numbers = [raw.session, raw.trim_segment, raw.segment];
         if numbers.iter().any(|number| number.get() >= NUMBER_MAX) {
             return Err("a number is impossible");
@@ -154,4 +189,57 @@ pub(crate) fn lost(dir: &dyn Dir) -> Error {
 fn corrupt(dir: &dyn Dir, what: &str) -> Error {
     let file = dir.path_of(MANIFEST);
     Error::Corrupted(Corruption { file, offset: 0, after: Seq::ZERO, what: what.into() })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::path::Path;
+
+    use esker_disk::Disk;
+    use esker_disk::sim::SimDisk;
+
+    use super::*;
+    use crate::format::IndexEntry;
+
+    fn closed() -> (Manifest, Footer) {
+        let mut manifest = Manifest::new(LogId([7; 16]));
+        manifest.clean = Some(End { segment: 3, offset: 40 << 10, seq: 90, chain: 5 });
+        let index = vec![IndexEntry { seq: 81, prev_seq: 80, unit: 4096, record: 4160 }; 300];
+        let (session, time_ms, records) = (1, 2, 10);
+        let (end, chain) = (40 << 10, 5);
+        let footer =
+            Footer { end, records, prev_seq: 80, last_seq: 90, session, time_ms, chain, index };
+        (manifest, footer)
+    }
+
+    #[test]
+    fn only_the_footer_of_this_end_is_returned() {
+        let dir = SimDisk::new(1).create_dir(Path::new("/log")).unwrap();
+        let (manifest, footer) = closed();
+        let salt = Salt::new(manifest.log, 3);
+        let kept = |footer: &Footer| {
+            manifest.write_with(&*dir, Some((footer, salt))).unwrap();
+            assert_eq!(Manifest::read(&*dir).unwrap(), Some(manifest));
+            manifest.footer(&*dir, salt)
+        };
+        assert_eq!(kept(&footer), Some(footer.clone()));
+        assert_eq!(manifest.footer(&*dir, Salt::new(manifest.log, 4)), None);
+        let other = Manifest { session: 1, ..manifest };
+        assert_eq!(other.footer(&*dir, salt), None, "it was written with another manifest");
+        assert_eq!(kept(&Footer { chain: 6, ..footer.clone() }), None);
+        assert_eq!(kept(&Footer { last_seq: 89, ..footer.clone() }), None);
+        assert_eq!(kept(&Footer { end: 36 << 10, ..footer.clone() }), None);
+        manifest.write(&*dir).unwrap();
+        assert_eq!(manifest.footer(&*dir, salt), None);
+    }
+
+    #[test]
+    fn a_log_that_goes_on_has_no_footer() {
+        let dir = SimDisk::new(1).create_dir(Path::new("/log")).unwrap();
+        let (mut manifest, footer) = closed();
+        manifest.clean = None;
+        manifest.write_with(&*dir, Some((&footer, Salt::new(manifest.log, 3)))).unwrap();
+        assert!(matches!(Manifest::read(&*dir), Err(Error::Corrupted(_))));
+    }
 }

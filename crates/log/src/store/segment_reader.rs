@@ -65,8 +65,8 @@ impl<'a> SegmentReader<'a> {
     ) -> Result<Self> {
         // No segment is longer; what follows is not part of the log.
         let len = file.len()?.min(u64::from(SEGMENT_MAX));
-        let size = CHUNK.min(len.next_multiple_of(BLOCK as u64) as usize).max(BLOCK);
-        let buffer = AlignedBuf::new(size);
+        // The first read makes a larger one.
+        let buffer = AlignedBuf::new(BLOCK);
         Ok(Self { read_errors, file, len, buffer, loaded: 0..0, unreadable: Vec::new() })
     }
 

@@ -55,6 +55,11 @@ impl Segment {
         self.header.base + u64::from(self.state.read().end)
     }
 
+    /// The number of the first record, if there is one: the index begins with it.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.state.read().index.first().map(|entry| entry.seq)
+    }
+
     /// The last index entry at or before a sequence number. Of the next entry, if there is one, it
     /// also returns the record's offset and the number before it.
     pub(crate) fn seek(&self, seq: u64) -> Option<(IndexEntry, Option<(u32, u64)>)> {

@@ -15,6 +15,7 @@ use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Registered, park, thread_waker};
 use crate::store::manifest::End;
 use crate::store::paths;
+use crate::store::segment_footer::closing_footer;
 
 impl WriteHalf {
     pub(crate) fn close(&self, deadline: Option<Instant>) -> Result<()> {
@@ -142,7 +143,9 @@ impl WriteHalf {
             seq: state.last_seq,
             chain: committer.chain(),
         };
-        self.change_manifest(|manifest| {
+        drop(state);
+        let footer = closing_footer(&newest, self.options.index_bytes);
+        self.change_manifest_with(footer.as_ref().map(|footer| (footer, newest.salt)), |manifest| {
             manifest.durable = end.seq;
             manifest.clean = Some(end);
         })

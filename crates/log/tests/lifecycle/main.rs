@@ -8,6 +8,7 @@ mod close;
 mod engine_stop;
 mod errors;
 mod foreign_files;
+mod kept_footer;
 mod metadata;
 mod moved_directory;
 mod options;

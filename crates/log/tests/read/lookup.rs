@@ -2,6 +2,8 @@
 //! density of the index, which says how much is read for it.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
+use std::path::Path;
+
 use esker_disk::sim::SimDisk;
 use esker_log::{Error, Log, Seq, Start};
 
@@ -44,6 +46,25 @@ fn every_record_is_found_by_its_number() {
         );
     }
     log.close().unwrap();
+}
+
+/// The index has one entry for many units, so that a lookup reads them together.
+#[test]
+fn an_unreadable_unit_hides_no_record_before_it() {
+    let (log, disk, _) = fixture::log();
+    append(&log, 12);
+    log.close().unwrap();
+    let name = disk.files(Path::new(DIR)).unwrap().into_iter().find(|n| n.ends_with(".seg"));
+    let segment = Path::new(DIR).join(name.unwrap());
+    for unit in 1..=12 {
+        let disk = disk.fork(unit);
+        let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+        disk.make_unreadable(&segment, unit * 4096).unwrap();
+        for seq in 1..unit {
+            assert_eq!(log.read(seq).unwrap().payload(), payload(seq), "{seq} before {unit}");
+        }
+        assert!(fixture::is_eio(&log.read(unit).unwrap_err()));
+    }
 }
 
 /// Requirements: W-2b.
