@@ -80,7 +80,7 @@ fn modules(path: &str) -> Option<String> {
 /// The tests of a file, in its module and in the module `tests` below it: which one, only a parser
 /// would know.
 fn names(modules: &str, text: &str) -> Vec<String> {
-    let code = source::code(text);
+    let code = source::code(text).replace("#[tokio::test", "#[test]");
     let mut names = Vec::new();
     for after in code.split("#[test]").skip(1) {
         let Some((_, name)) = after.split_once("fn ") else { continue };
@@ -127,12 +127,17 @@ mod tests {
                 ("crates/log/tests/crash/main.rs", "mod policies;"),
                 ("crates/log/tests/crash/policies.rs", test),
                 ("crates/log/src/format/record.rs", unit),
+                (
+                    "crates/log/tests/task.rs",
+                    "#[tokio::test(flavor = \"a\")]\nasync fn awaited() {}\n",
+                ),
             ];
             check(&Tree::of(&files)).len()
         };
         for selects in [
             "-p esker-log --test close",
             "-p esker-log --test close -- nothing",
+            "-p esker-log --test task -- awaited",
             "-p esker-log --test crash -- policies::nothing",
             "-p esker-log --test crash -- --exact policies::nothing_lost",
             "-p esker-log --lib record::tests::round",
