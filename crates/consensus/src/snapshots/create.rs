@@ -108,6 +108,23 @@ impl ConsensusLog {
             self.read_committed(slot, &self.pin())?;
             return Err(Error::Gap { slot: frontier.map_or(Slot::ZERO, Slot::next) });
         }
+        self.applied_snapshot_writer(slot)
+    }
+
+    /// As [`ConsensusLog::snapshot_writer`], for slots that this log does not know to be committed:
+    /// it does not have them, because the state came from another replica, or their commit markers
+    /// are not durable yet. The caller vouches that they are committed. Floor and frontier stay;
+    /// [`ConsensusLog::install`] moves them.
+    ///
+    /// # Errors
+    /// [`Error::SlotOutOfRange`] for the last two slots there are; [`Error::ReadOnly`],
+    /// [`Error::Closed`], [`Error::Log`].
+    pub fn applied_snapshot_writer(&self, slot: Slot) -> Result<SnapshotWriter> {
+        self.inner.writable(&self.inner.locks.of_slot(0))?;
+        let limit = Slot(u64::MAX - 1);
+        if slot >= limit {
+            return Err(Error::SlotOutOfRange { slot, limit });
+        }
         Ok(SnapshotWriter { slot, writer: self.inner.log.snapshot_writer(slot.0)? })
     }
 }

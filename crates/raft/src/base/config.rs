@@ -1,0 +1,57 @@
+//! The types that the stores are made for.
+
+use openraft::entry::EntryPayload;
+use openraft::impls::leader_id_std::LeaderId;
+use openraft::vote::leader_id_std::CommittedLeaderId;
+use openraft::{Entry, LogId, RaftTypeConfig, Vote};
+
+pub(crate) type Leader = LeaderId<u64, u64>;
+pub(crate) type Committed = CommittedLeaderId<u64>;
+pub(crate) type Id = LogId<Committed>;
+pub(crate) type VoteOf = Vote<Leader>;
+/// What an entry holds.
+pub type PayloadOf<C> = EntryPayload<<C as RaftTypeConfig>::D, u64, <C as RaftTypeConfig>::Node>;
+
+/// The type configurations of openraft that the stores work with. It is implemented for all of
+/// them.
+///
+/// Commands are stored as `postcard` encodes them, and memberships as JSON.
+///
+/// # Examples
+/// ```
+/// use esker_raft::openraft;
+///
+/// openraft::declare_raft_types!(
+///     /// A counter.
+///     pub Counter:
+///         D = u64,
+///         R = u64,
+///         NodeId = u64,
+///         LeaderId = openraft::impls::leader_id_std::LeaderId<Self::Term, Self::NodeId>,
+/// );
+/// fn is_stored<C: esker_raft::StoredConfig>() {}
+/// is_stored::<Counter>();
+/// ```
+pub trait StoredConfig:
+    RaftTypeConfig<
+        NodeId = u64,
+        Term = u64,
+        LeaderId = Leader,
+        Vote = VoteOf,
+        Payload = PayloadOf<Self>,
+        Entry = Entry<Committed, PayloadOf<Self>>,
+    >
+{
+}
+
+impl<C> StoredConfig for C where
+    C: RaftTypeConfig<
+            NodeId = u64,
+            Term = u64,
+            LeaderId = Leader,
+            Vote = VoteOf,
+            Payload = PayloadOf<Self>,
+            Entry = Entry<Committed, PayloadOf<Self>>,
+        >
+{
+}

@@ -1,0 +1,22 @@
+//! Errors as openraft takes them. It stops the node at any of them.
+
+use std::io;
+
+use esker_consensus::Error;
+
+/// The error of the log, with its causes in the message.
+pub(crate) fn failed(error: Error) -> io::Error {
+    let kind = match &error {
+        Error::Log(esker_log::Error::NoSpace { .. }) => io::ErrorKind::StorageFull,
+        Error::Log(esker_log::Error::Timeout) => io::ErrorKind::TimedOut,
+        Error::BufferFull { .. } => io::ErrorKind::OutOfMemory,
+        Error::EntryTooLarge { .. } => io::ErrorKind::InvalidInput,
+        _ => io::ErrorKind::Other,
+    };
+    io::Error::new(kind, error)
+}
+
+/// Stored bytes that this crate did not write.
+pub(crate) fn invalid(what: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}

@@ -1,0 +1,40 @@
+//! Raft on Esker: [openraft]'s log, votes, state machine and snapshots in a consensus log.
+//!
+//! [`LogStore`] is a durable log store for any openraft application whose node ids and terms are
+//! `u64` and that uses openraft's own entries with the standard leader id: one leader in a term.
+//! [`MachineStore`] drives a state machine, and keeps its snapshots beside the log.
+//!
+//! A batch of entries is durable with one sync, and batches are pipelined: an entry is readable
+//! when `append` returns, and openraft is notified when it is durable.
+//!
+//! # How Raft's state is stored
+//!
+//! | Raft | consensus log |
+//! |---|---|
+//! | entry at an index | value in the slot of that number, under the current vote's ballot |
+//! | vote of a term and node | ballot: number `2 * term`, plus 1 if it is committed, and the node |
+//! | commit index | frontier; its markers request no sync |
+//! | last purged log id | application state, in the record that raises the floor |
+//! | snapshot | snapshot at the slot of its last entry |
+//!
+//! Ballots are ordered as votes are, so the log itself refuses a vote that is lower than one that
+//! it gave, and an entry of a deposed leader.
+//!
+//! `examples/counter.rs` is a whole program.
+//!
+//! # Source
+//!
+//! For readers of the source: `base` has the mapping of votes, the encoding of entries, and errors;
+//! `log_store` and `machine` are independent of each other.
+
+mod base;
+mod log_store;
+mod machine;
+mod settings;
+
+pub use base::config::StoredConfig;
+pub use esker_consensus::{ConsensusLog, Snapshot};
+pub use log_store::LogStore;
+pub use machine::{Machine, MachineSnapshot, MachineStore};
+pub use openraft;
+pub use settings::config;

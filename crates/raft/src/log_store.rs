@@ -1,0 +1,212 @@
+//! The log and the vote.
+
+use std::fmt::Debug;
+use std::io;
+use std::marker::PhantomData;
+use std::ops::{Bound, ControlFlow, RangeBounds};
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_consensus::{Ballot, ConsensusLog, IterateOptions, Slot, SnapshotBounds};
+use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
+use openraft::{OptionalSend, RaftLogReader};
+use parking_lot::Mutex;
+
+use crate::base::ballots::{TERM_MAX, ballot_of, vote_of};
+use crate::base::config::{Id, StoredConfig, VoteOf};
+use crate::base::encoding::{decode, decode_id, decode_purged, encode, encode_purged};
+use crate::base::failure::{failed, invalid};
+
+/// Bytes of values that one read for replication returns at most, if it returns more than one.
+const READ: usize = 1 << 20;
+/// A slot above those that have entries: a promise lists none of them.
+const NO_ENTRIES: Slot = Slot(u64::MAX - 1);
+
+/// openraft's log and vote in a consensus log. Clones are handles of one log.
+///
+/// # Durability
+/// A vote is durable when `save_vote` returns, and so are a truncation and a purge. Entries are
+/// durable when openraft's callback is called. A saved commit index requests no sync: a crash may
+/// lose those of the last 10 ms.
+///
+/// # Limits
+/// Uncommitted entries are kept in memory, at most
+/// [`Options::mutable_size`](esker_consensus::Options::mutable_size) bytes of them (64 MiB by
+/// default). An entry above that is an error, at which openraft stops the node: bound the proposals
+/// in flight. Terms go up to 2^63 - 1, and an entry to 64 MiB.
+///
+/// # Blocking
+/// Reading blocks the task while values are read that are not in memory: those above
+/// [`Options::cache_size`](esker_consensus::Options::cache_size). Nothing else blocks.
+#[derive(Debug)]
+pub struct LogStore<C> {
+    log: ConsensusLog,
+    /// The commit index, durable or not.
+    committed: Arc<Mutex<Option<Id>>>,
+    config: PhantomData<fn() -> C>,
+}
+
+impl<C> Clone for LogStore<C> {
+    fn clone(&self) -> Self {
+        let (log, committed) = (self.log.clone(), Arc::clone(&self.committed));
+        Self { log, committed, config: PhantomData }
+    }
+}
+
+impl<C: StoredConfig> LogStore<C> {
+    /// Opens the log in `dir` with the default options, and creates it if there is none.
+    ///
+    /// # Errors
+    /// As [`ConsensusLog::open`], and as [`LogStore::new`].
+    pub fn open(dir: impl AsRef<Path>) -> io::Result<Self> {
+        Self::new(ConsensusLog::open(dir).map_err(failed)?)
+    }
+
+    /// Stores openraft's log in this one, which nothing else may write to.
+    ///
+    /// # Errors
+    /// `InvalidData` when the log has entries that this crate did not write; those of reading.
+    pub fn new(log: ConsensusLog) -> io::Result<Self> {
+        let store = Self { log, committed: Arc::default(), config: PhantomData };
+        // Up to the floor a snapshot says what is committed.
+        let committed = store.log.frontier().filter(|frontier| frontier.0 >= store.first());
+        let committed = committed.map(|slot| store.id_at(slot)).transpose()?;
+        store.purged()?;
+        *store.committed.lock() = committed;
+        Ok(store)
+    }
+
+    /// The consensus log.
+    pub fn log(&self) -> &ConsensusLog {
+        &self.log
+    }
+
+    fn purged(&self) -> io::Result<Option<Id>> {
+        decode_purged(&self.log.app_state())
+    }
+
+    fn id_at(&self, slot: Slot) -> io::Result<Id> {
+        let guard = self.log.pin();
+        decode_id(slot, self.log.read(slot, &guard).map_err(failed)?.value())
+    }
+
+    fn ballot(&self) -> Ballot {
+        self.log.promised().unwrap_or(Ballot::ZERO)
+    }
+
+    /// The entries of a range, from the first that the log has, up to so many bytes of them.
+    fn entries(&self, from: u64, end: Bound<u64>, max_bytes: usize) -> io::Result<Vec<C::Entry>> {
+        let from = from.max(self.first());
+        let mut entries: Vec<C::Entry> = Vec::new();
+        let (mut bytes, mut wrong) = (0, None);
+        let mut visit = |slot: Slot, value: &[u8]| {
+            bytes += value.len();
+            if bytes > max_bytes && !entries.is_empty() {
+                return Ok(ControlFlow::Break(()));
+            }
+            if entries.last().is_some_and(|last| last.log_id.index + 1 != slot.0) {
+                return Err(invalid(format!("the log has no entry before the one at {slot}")));
+            }
+            entries.push(decode::<C>(slot, value)?);
+            Ok(ControlFlow::Continue(()))
+        };
+        let range = (Bound::Included(Slot(from)), end.map(Slot));
+        let options = IterateOptions::default().include_uncommitted(true);
+        let visited = self.log.iterate(range, options, |entry| {
+            visit(entry.slot(), entry.value()).unwrap_or_else(|error| {
+                wrong = Some(error);
+                ControlFlow::Break(())
+            })
+        });
+        visited.map_err(failed)?;
+        wrong.map_or(Ok(entries), Err)
+    }
+
+    /// The index of the first entry that was not purged.
+    fn first(&self) -> u64 {
+        self.log.floor().map_or(0, |floor| floor.0.saturating_add(1))
+    }
+}
+
+impl<C: StoredConfig> RaftLogReader<C> for LogStore<C> {
+    async fn try_get_log_entries<R: RangeBounds<u64> + Clone + Debug + OptionalSend>(
+        &mut self,
+        range: R,
+    ) -> io::Result<Vec<C::Entry>> {
+        let from = match range.start_bound() {
+            Bound::Included(from) => *from,
+            Bound::Excluded(before) => before.saturating_add(1),
+            Bound::Unbounded => 0,
+        };
+        self.entries(from, range.end_bound().cloned(), usize::MAX)
+    }
+
+    async fn limited_get_log_entries(&mut self, from: u64, end: u64) -> io::Result<Vec<C::Entry>> {
+        self.entries(from, Bound::Excluded(end), READ)
+    }
+
+    async fn read_vote(&mut self) -> io::Result<Option<VoteOf>> {
+        Ok(vote_of(self.ballot()))
+    }
+}
+
+impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
+    type LogReader = Self;
+
+    async fn get_log_state(&mut self) -> io::Result<LogState<C>> {
+        let last_purged_log_id = self.purged()?;
+        let last = self.log.last_slot().map(|slot| self.id_at(slot)).transpose()?;
+        Ok(LogState { last_purged_log_id, last_log_id: last.or(last_purged_log_id) })
+    }
+
+    async fn get_log_reader(&mut self) -> Self {
+        self.clone()
+    }
+
+    async fn save_vote(&mut self, vote: &VoteOf) -> io::Result<()> {
+        let ballot =
+            ballot_of(vote).ok_or_else(|| invalid(format!("a term above {TERM_MAX}: {vote}")))?;
+        self.log.promise(ballot, NO_ENTRIES).map_err(failed)?.await.map(drop).map_err(failed)
+    }
+
+    async fn save_committed(&mut self, committed: Option<Id>) -> io::Result<()> {
+        let Some(committed) = committed else { return Ok(()) };
+        self.log.commit_through(Slot(committed.index)).map_err(failed)?.detach();
+        *self.committed.lock() = Some(committed);
+        Ok(())
+    }
+
+    async fn read_committed(&mut self) -> io::Result<Option<Id>> {
+        Ok(*self.committed.lock())
+    }
+
+    async fn append<I>(&mut self, entries: I, callback: IOFlushed<C>) -> io::Result<()>
+    where
+        I: IntoIterator<Item = C::Entry> + OptionalSend,
+        I::IntoIter: OptionalSend,
+    {
+        let mut values = Vec::new();
+        for entry in entries {
+            values.push((Slot(entry.log_id.index), encode::<C>(&entry)?));
+        }
+        let values: Vec<_> = values.iter().map(|(slot, value)| (*slot, &value[..])).collect();
+        let accepted = self.log.accept_batch(self.ballot(), &values).map_err(failed)?;
+        accepted.on_resolved(|outcome| callback.io_completed(outcome.map_err(failed)));
+        Ok(())
+    }
+
+    async fn truncate_after(&mut self, last: Option<Id>) -> io::Result<()> {
+        let from = last.map_or(0, |last| last.index.saturating_add(1)).max(self.first());
+        self.log.truncate_from_async(Slot(from)).await.map_err(failed)
+    }
+
+    async fn purge(&mut self, id: Id) -> io::Result<()> {
+        if self.purged()?.is_some_and(|purged| id.index <= purged.index) {
+            return Ok(());
+        }
+        let floor = Slot(id.index);
+        let frontier = self.log.frontier().map_or(floor, |frontier| frontier.max(floor));
+        let bounds = SnapshotBounds { floor, frontier };
+        self.log.install_with_async(bounds, &encode_purged(&id)).await.map_err(failed)
+    }
+}

@@ -1,0 +1,187 @@
+//! Wrong votes, bytes and snapshots are refused, with the state as it was.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use esker_consensus::{Ballot, Slot};
+use esker_disk::sim::SimDisk;
+use esker_raft::openraft::storage::{RaftLogStorage, RaftSnapshotBuilder, RaftStateMachine};
+use esker_raft::openraft::{RaftLogReader, SnapshotMeta, StoredMembership};
+use esker_raft::{LogStore, MachineStore};
+
+use crate::strings::{Lengths, Strings, append, entry, id, log_on, stores, vote};
+
+/// A node never goes back to an earlier term, and never gives a vote in a term in which it has
+/// followed a leader.
+#[tokio::test]
+async fn a_lower_vote_is_refused() {
+    let (mut log, _machine) = stores(log_on(&SimDisk::new(1)).unwrap());
+    let mut elected = vote(5, 2);
+    elected.committed = true;
+    log.save_vote(&elected).await.unwrap();
+    for (term, node) in [(4, 9), (5, 1), (5, 2), (5, 3)] {
+        assert!(log.save_vote(&vote(term, node)).await.is_err(), "{term} {node}");
+    }
+    let error = log.save_vote(&vote(1 << 63, 1)).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
+    log.save_vote(&elected).await.unwrap();
+    assert_eq!(log.read_vote().await.unwrap(), Some(elected));
+    log.save_vote(&vote(6, 0)).await.unwrap();
+}
+
+/// openraft truncates only what is not committed. If it ever does otherwise, nothing is lost.
+#[tokio::test]
+async fn committed_entries_are_not_truncated() {
+    let (mut log, _machine) = stores(log_on(&SimDisk::new(1)).unwrap());
+    append(&mut log, (0..5).map(|index| entry(1, index)).collect()).await.unwrap().await.unwrap();
+    log.save_committed(Some(id(1, 2))).await.unwrap();
+    assert!(log.truncate_after(Some(id(1, 1))).await.is_err());
+    assert!(log.truncate_after(None).await.is_err());
+    assert_eq!(log.try_get_log_entries(..).await.unwrap().len(), 5);
+    log.truncate_after(Some(id(1, 2))).await.unwrap();
+    assert_eq!(log.try_get_log_entries(..).await.unwrap().len(), 3);
+    // A commit index above the last entry.
+    assert!(log.save_committed(Some(id(1, 3))).await.is_err());
+    assert_eq!(log.read_committed().await.unwrap(), Some(id(1, 2)));
+}
+
+/// An id below the floor would name an entry that was purged before.
+#[tokio::test]
+async fn a_purge_never_goes_back() {
+    let disk = SimDisk::new(1);
+    let (mut log, _machine) = stores(log_on(&disk).unwrap());
+    append(&mut log, (0..9).map(|index| entry(1, index)).collect()).await.unwrap().await.unwrap();
+    for (index, purged) in [(3, 3), (1, 3), (3, 3), (5, 5)] {
+        log.purge(id(1, index)).await.unwrap();
+        let state = log.get_log_state().await.unwrap();
+        assert_eq!(state.last_purged_log_id, Some(id(1, purged)));
+        assert_eq!(state.last_log_id, Some(id(1, 8)));
+        assert_eq!(log.try_get_log_entries(..).await.unwrap()[0], entry(1, purged + 1));
+    }
+    // Above the end, as with a snapshot from another replica.
+    log.purge(id(2, 20)).await.unwrap();
+    let state = log.get_log_state().await.unwrap();
+    assert_eq!((state.last_purged_log_id, state.last_log_id), (Some(id(2, 20)), Some(id(2, 20))));
+    log.log().close().unwrap();
+    let (mut log, _machine) = stores(log_on(&disk).unwrap());
+    assert_eq!(log.get_log_state().await.unwrap(), state);
+}
+
+/// A hole would make openraft take a log for longer than it is.
+#[tokio::test]
+async fn a_hole_in_the_log_is_an_error() {
+    let (mut log, _machine) = stores(log_on(&SimDisk::new(1)).unwrap());
+    append(&mut log, vec![entry(1, 0), entry(1, 1), entry(1, 3)]).await.unwrap().await.unwrap();
+    let error = log.try_get_log_entries(..).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
+    assert_eq!(log.try_get_log_entries(..2).await.unwrap(), [entry(1, 0), entry(1, 1)]);
+}
+
+/// Values of another program, and of a later version of this one.
+#[tokio::test]
+async fn foreign_values_are_refused() {
+    let blank = [1, 0, 7, 0, 0, 0, 0, 0, 0, 0];
+    let cases: [&[u8]; 8] = [
+        b"",
+        &[2, 0, 7, 0, 0, 0, 0, 0, 0, 0],
+        &blank[..9],
+        &[&blank[..], b"?"].concat(),
+        &[1, 3, 7, 0, 0, 0, 0, 0, 0, 0],
+        &[1, 1, 7, 0, 0, 0, 0, 0, 0, 0, 9, b'x'],
+        &[1, 1, 7, 0, 0, 0, 0, 0, 0, 0, 1, b'x', b'y'],
+        &[1, 2, 7, 0, 0, 0, 0, 0, 0, 0, b'{'],
+    ];
+    for value in cases {
+        let log = log_on(&SimDisk::new(1)).unwrap();
+        log.accept(Slot(0), Ballot::ZERO, value).unwrap().blocking_wait().unwrap();
+        let mut store = LogStore::<Strings>::new(log).unwrap();
+        let error = store.try_get_log_entries(..).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData, "{value:?}: {error}");
+    }
+    let log = log_on(&SimDisk::new(1)).unwrap();
+    log.accept(Slot(0), Ballot::ZERO, &blank).unwrap().blocking_wait().unwrap();
+    let mut store = LogStore::<Strings>::new(log).unwrap();
+    assert_eq!(store.get_log_state().await.unwrap().last_log_id, Some(id(7, 0)));
+    for purged in [&b"some state"[..], &[1; 16], &[2; 17]] {
+        let log = log_on(&SimDisk::new(1)).unwrap();
+        log.set_app_state(purged).unwrap().blocking_wait().unwrap();
+        let error = LogStore::<Strings>::new(log).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::InvalidData);
+    }
+}
+
+/// The newest snapshot is damaged, then both are.
+/// Requirements: ET-12.
+#[tokio::test]
+async fn a_damaged_snapshot_is_passed_over() {
+    let disk = SimDisk::new(1);
+    let (mut log, mut machine) = stores(log_on(&disk).unwrap());
+    append(&mut log, (0..9).map(|index| entry(1, index)).collect()).await.unwrap().await.unwrap();
+    let mut lengths = Vec::new();
+    for range in [0..2, 2..4, 4..9] {
+        let entries = log.try_get_log_entries(range).await.unwrap();
+        log.save_committed(Some(entries.last().unwrap().log_id)).await.unwrap();
+        let entries = entries.into_iter().map(|entry| Ok((entry, None)));
+        machine.apply(futures_util::stream::iter(entries)).await.unwrap();
+        machine.get_snapshot_builder().await.build_snapshot().await.unwrap();
+        lengths.push(machine.with(|machine| machine.0));
+    }
+    log.log().close().unwrap();
+    let names = disk.files(Path::new("/raft")).unwrap();
+    let snapshots: Vec<_> = names.iter().filter(|name| name.contains("snapshot")).collect();
+    assert_eq!(snapshots.len(), 2, "the oldest was removed: {names:?}");
+    for (damaged, lengths) in [(1, Some(lengths[1])), (0, None)] {
+        let path = Path::new("/raft").join(snapshots[damaged]);
+        disk.flip_bit(&path, disk.contents(&path).unwrap().len() as u64 * 4).unwrap();
+        let opened = MachineStore::<Strings, _>::new(log_on(&disk).unwrap(), Lengths::default());
+        match lengths {
+            Some(lengths) => {
+                let mut machine = opened.unwrap();
+                assert_eq!(machine.with(|machine| machine.0), lengths);
+                assert_eq!(machine.applied_state().await.unwrap().0, Some(id(1, 3)));
+            }
+            None => assert!(opened.unwrap_err().to_string().contains("snapshot")),
+        }
+    }
+}
+
+/// It is neither taken nor stored. One that is stored already, by another version of the machine,
+/// is passed over when the node starts.
+/// Requirements: ET-12.
+#[tokio::test]
+async fn a_snapshot_that_the_machine_refuses_changes_nothing() {
+    let disk = SimDisk::new(1);
+    let (log, mut machine) = stores(log_on(&disk).unwrap());
+    let other = log_on(&SimDisk::new(2)).unwrap();
+    let membership = r#"{"log_id":null,"membership":{"configs":[],"nodes":{}}}"#;
+    let note = |index| {
+        let id = format!(r#"{{"leader_id":1,"index":{index}}}"#);
+        format!(r#"{{"last_log_id":{id},"last_membership":{membership}}}"#)
+    };
+    for (index, state, is_valid) in [(5, "17", true), (6, "not a number", false)] {
+        let mut writer = other.applied_snapshot_writer(Slot(index)).unwrap();
+        writer.copy_from(state.as_bytes()).unwrap();
+        writer.finish(note(index).as_bytes()).unwrap();
+        let snapshot = other.snapshots().latest().unwrap();
+        let meta = SnapshotMeta {
+            last_log_id: Some(id(1, index)),
+            last_membership: StoredMembership::default(),
+        };
+        let installed = machine.install_snapshot(&meta, snapshot).await;
+        assert_eq!(installed.is_ok(), is_valid, "{installed:?}");
+        assert_eq!(machine.with(|machine| machine.0), 17);
+        assert_eq!(machine.applied_state().await.unwrap().0, Some(id(1, 5)));
+        assert_eq!(
+            machine.get_current_snapshot().await.unwrap().unwrap().meta.last_log_id,
+            Some(id(1, 5))
+        );
+    }
+    for state in ["no number either", "18"] {
+        let mut writer = log.log().applied_snapshot_writer(Slot(7)).unwrap();
+        writer.copy_from(state.as_bytes()).unwrap();
+        writer.finish(note(if state == "18" { 8 } else { 7 }).as_bytes()).unwrap();
+        let machine = MachineStore::<Strings, _>::new(log.log().clone(), Lengths::default());
+        assert_eq!(machine.unwrap().with(|machine| machine.0), 17, "{state}");
+    }
+}
