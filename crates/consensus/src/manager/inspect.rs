@@ -83,14 +83,21 @@ pub fn logs_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Option<Vec<
         base => base.map_err(esker_log::Error::Io)?,
     };
     let list = || base.list().map_err(|cause| Error::Log(esker_log::Error::Io(cause)));
-    let names = list()?;
     let options = ReadOptions::on(Arc::new(DirDisk::new(Arc::clone(&base))));
-    if !names.iter().any(|name| name == REGISTRY) {
-        return labelled(dir, &names, &options);
-    }
     let mut before = None;
     for last_try in (0..TRIES).rev() {
-        let state = registry(&options).map_err(|error| unreadable(&dir.join(REGISTRY), error))?;
+        let names = list()?;
+        if !names.iter().any(|name| name == REGISTRY) {
+            return labelled(dir, &names, &options);
+        }
+        let state = match registry(&options) {
+            // It may be created now, or the manager removed.
+            Err(Error::Log(esker_log::Error::NotALog { .. })) if last_try > 0 => {
+                std::thread::sleep(PAUSE);
+                continue;
+            }
+            state => state.map_err(|error| unreadable(&dir.join(REGISTRY), error))?,
+        };
         // What it has as created was there before, and is there unless it is being removed.
         let found = found(dir, &state, &list()?, &options);
         let is_missing = found.iter().any(|log| log.state == LogState::Missing);

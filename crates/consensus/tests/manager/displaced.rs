@@ -2,12 +2,12 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker_consensus::{Error, LogState, Slot, logs_on};
-use esker_disk::sim::{CutPoint, Effect, Fault, Persist};
+use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op};
 use esker_testkit::{Call, HookedDisk};
 
@@ -233,6 +233,31 @@ fn keys_that_come_and_go_while_they_are_listed_are_not_missing() {
             assert!(has(b"def") && (again || !has(b"abc")), "{found:?}");
         }
     }
+}
+
+/// Bug: a registry without a manifest was reported as corrupt, with the advice to move it away.
+#[test]
+fn a_manager_that_is_being_created_is_not_corrupt() {
+    let disk = SimDisk::new(1);
+    disk.create_dir(Path::new(DIR)).unwrap().create_dir("registry").unwrap();
+    let (created, looks, own) = (Mutex::new(None), AtomicU64::new(0), disk.clone());
+    let hook = move |call: &Call<'_>| {
+        let looks_at_it = call.op == Op::OpenDir && call.path.ends_with("registry");
+        if looks_at_it && looks.fetch_add(1, SeqCst) == 3 {
+            let managed = open(&own, 4);
+            drop(managed.manager.get("abc").unwrap());
+            *created.lock().unwrap() = Some(managed);
+        }
+        Ok(())
+    };
+    let hooked = HookedDisk::new(Arc::new(disk.process()), hook);
+    let found = logs_on(Arc::new(hooked), DIR).unwrap().unwrap();
+    assert!(found.iter().all(|log| log.state == LogState::Present), "{found:?}");
+    // One that stays like that is.
+    let disk = SimDisk::new(1);
+    disk.create_dir(Path::new(DIR)).unwrap().create_dir("registry").unwrap();
+    let error = logs_on(Arc::new(disk), DIR).unwrap_err();
+    assert!(matches!(error, Error::CorruptedRegistry { .. }), "{error}");
 }
 
 /// Bug: its accepts were acknowledged, and the next use of the key removed them: the removal that

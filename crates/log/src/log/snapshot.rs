@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
+use esker_disk::Op;
+
 use crate::base::error::{Error, Result};
 use crate::format::{BLOCK, random_numbers};
 use crate::log::Log;
@@ -190,9 +192,10 @@ impl SnapshotWriter {
     /// Durable when it returns. A crash before that leaves this snapshot, or what was there before.
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for the note; [`Error::NoSpace`], and [`Error::Io`] when the content
-    /// could not be written: the log is not affected. [`Error::Io`] when the name could not be made
-    /// durable: the log is poisoned. [`Error::Closed`].
+    /// [`Error::TooLarge`] for the note; [`Error::NoSpace`], also when the name has no room,
+    /// and [`Error::Io`] when the content could not be written: the log is not affected.
+    /// [`Error::Io`] when the name could not be made durable: the log is poisoned.
+    /// [`Error::Closed`].
     pub fn publish(mut self, note: &[u8]) -> Result<u64> {
         if note.len() > SNAPSHOT_NOTE_MAX {
             let (size, limit) = (note.len() as u64, SNAPSHOT_NOTE_MAX as u64);
@@ -430,13 +433,16 @@ impl Log {
 
     /// Changes the names in the directory, unless the log was closed: then the directory may have
     /// another writer. A failure poisons the log, because nothing may be dropped on the strength of
-    /// a name that is not durable.
+    /// a name that is not durable. A rename that a full directory refuses changes no name.
     fn publish_snapshot(&self, publish: impl FnOnce() -> Result<()>) -> Result<()> {
         let _not_closing = self.write.segment_set_lock.lock();
         self.refuse_if_closed()?;
         let outcome = publish();
-        if let Err(error @ Error::Io(_)) = &outcome {
-            self.write.fail(error.clone());
+        if let Err(Error::Io(cause)) = &outcome {
+            if cause.op() == Op::Rename && cause.is_no_space() {
+                return outcome.map_err(|error| self.of_chunks(error, u64::from(BLOCK)));
+            }
+            self.write.fail(Error::Io(cause.clone()));
         }
         outcome
     }
@@ -446,7 +452,6 @@ impl Log {
 mod tests {
     use std::time::Duration;
 
-    use esker_disk::Op;
     use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 
     use super::*;

@@ -176,6 +176,26 @@ fn a_name_that_is_not_durable_poisons_the_log() {
     assert_eq!(read(&log, 4).unwrap(), Some(b"older".to_vec()));
 }
 
+/// The directory has no room for another name. Bug: that poisoned the log.
+#[test]
+fn a_full_directory_refuses_a_snapshot_and_no_more() {
+    let (log, disk, _engine) = log();
+    write(&log, 4, b"older").unwrap();
+    let full = Fault::on(Op::Rename, Effect::Os(28)).path("snapshot");
+    disk.inject(full);
+    assert!(matches!(write(&log, 5, b"state"), Err(Error::NoSpace { .. })));
+    assert_eq!(log.snapshots().unwrap(), [4]);
+    assert!(!disk.files(Path::new(DIR)).unwrap().iter().any(|name| name.ends_with(".new")));
+    log.append("x").unwrap().blocking_wait().unwrap();
+    disk.clear_faults();
+    write(&log, 5, b"state").unwrap();
+    assert_eq!(read(&log, 5).unwrap(), Some(b"state".to_vec()));
+    // Any other failure to rename may have changed the name.
+    disk.inject(Fault::on(Op::Rename, Effect::Io));
+    assert!(matches!(write(&log, 6, b"state"), Err(Error::Io(_))));
+    assert!(matches!(log.append("x"), Err(Error::Poisoned(_))));
+}
+
 /// Its lock is released, so another process may be using the directory.
 #[test]
 fn a_closed_log_publishes_and_removes_nothing() {
