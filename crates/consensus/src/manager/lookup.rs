@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
 
@@ -10,7 +11,7 @@ use crate::manager::names;
 use crate::manager::open::{Inner, LogManager};
 use crate::manager::open_logs::{Claim, Found};
 use crate::memory::entry::Entry;
-use crate::options::LABEL_LIMIT;
+use crate::options::{LABEL_LIMIT, Options};
 use crate::outcome::{Error, Result};
 use crate::snapshots::restore::Restored;
 use crate::snapshots::stored::Snapshot;
@@ -21,6 +22,10 @@ const LEAK: usize = 10;
 
 /// How often other threads may take the log that was to make room, before the limit gives way.
 const RACES: u32 = 16;
+
+/// How often the lock of a log is tried, and the pauses between: a quarter of a second in all.
+const LOCK_TRIES: u32 = 26;
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// What a manager has open. From [`LogManager::stats`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,10 +185,7 @@ impl Inner {
         // An empty log in place of one that is gone would have forgotten its promises.
         options.must_exist = self.registry.is_created(&claim.key);
         let must_exist = options.must_exist;
-        let name = names::directory_of(&claim.key);
-        let mut builder = ConsensusLog::builder(name).options(options);
-        builder.shared = self.shared.clone();
-        let log = builder.open().map_err(|error| match error {
+        let log = self.open_unlocked(&claim.key, &options).map_err(|error| match error {
             Error::Log(esker_log::Error::NotALog { .. }) if must_exist => self.missing(&claim.key),
             error => error,
         })?;
@@ -192,6 +194,24 @@ impl Inner {
         }
         self.registry.note_created(&claim.key);
         claim.opened(log, || self.refuse_if_closed())
+    }
+
+    /// Opens the log of a key. A process that was killed may keep the lock of a log a little longer
+    /// than that of the registry, which is ours.
+    fn open_unlocked(&self, key: &[u8], options: &Options) -> Result<ConsensusLog> {
+        for _ in 1..LOCK_TRIES {
+            match self.open_log(key, options) {
+                Err(Error::Log(esker_log::Error::Locked { .. })) => std::thread::sleep(LOCK_PAUSE),
+                opened => return opened,
+            }
+        }
+        self.open_log(key, options)
+    }
+
+    fn open_log(&self, key: &[u8], options: &Options) -> Result<ConsensusLog> {
+        let mut builder = ConsensusLog::builder(names::directory_of(key)).options(options.clone());
+        builder.shared = self.shared.clone();
+        builder.open()
     }
 
     /// The error for the log of a key whose directory has none any more.

@@ -287,3 +287,20 @@ fn a_log_that_a_guard_has_open_is_not_removed() {
     assert!(second.disk.files(&dir_of_abc()).is_err());
     assert_eq!(second.manager.get("abc").unwrap().last_slot(), None::<Slot>);
 }
+
+/// Bug: after a kill the next process got `Locked` for a log, because the lock of the registry was
+/// released a moment earlier.
+#[test]
+fn a_lock_that_is_released_late_is_awaited() {
+    let first = manager(4);
+    let guard = first.manager.get("abc").unwrap();
+    let leaked = first.manager.close_all_timeout(Duration::ZERO);
+    assert!(matches!(leaked, Err(Error::LeakedReferences { .. })), "{leaked:?}");
+    let second = open(&first.disk, 4);
+    let release = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(30));
+        drop(guard);
+    });
+    accept(&second.manager.get("abc").unwrap(), 1).unwrap();
+    release.join().unwrap();
+}
