@@ -30,11 +30,20 @@
 mod base;
 mod log_store;
 mod machine;
+mod network;
+mod node;
 mod settings;
 
 pub use base::config::StoredConfig;
 pub use esker_consensus::{ConsensusLog, Snapshot};
 pub use log_store::LogStore;
 pub use machine::{Machine, MachineSnapshot, MachineStore};
+pub use network::greeting::ClusterId;
+pub use network::link::{Link, Network, RaftAddress};
+pub use network::server::Server;
+pub use node::commands::{Command, Commands, Member};
+pub use node::error::NodeError;
+pub use node::start::{Node, NodeOptions};
+pub use node::status::{Role, Status};
 pub use openraft;
 pub use settings::config;

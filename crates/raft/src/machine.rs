@@ -178,6 +178,15 @@ fn snapshot_of<C: StoredConfig>(snapshot: Snapshot) -> io::Result<Built<C>> {
     Ok(Built::<C> { meta: Meta::<C> { last_log_id, last_membership }, snapshot })
 }
 
+/// A snapshot that was received into this log's directory.
+pub(crate) async fn received_snapshot<C: StoredConfig>(
+    log: &ConsensusLog,
+    slot: Slot,
+) -> io::Result<Built<C>> {
+    let snapshots = log.snapshots();
+    snapshot_of::<C>(aside(move || snapshots.verify(slot).map_err(failed)).await?)
+}
+
 /// Runs blocking work on a thread of its own, and waits without blocking.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,

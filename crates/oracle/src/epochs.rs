@@ -1,0 +1,252 @@
+//! The replicated state: the last epoch, and who owns it.
+
+use std::io::{self, Cursor, Read};
+
+use bytes::Bytes;
+use esker_raft::{Command, Commands, Machine};
+
+/// The first byte of a command, and of a state.
+const VERSION: u8 = 1;
+const ADVANCE: u8 = 1;
+/// Bytes of a command, and of a state.
+const COMMAND: usize = 34;
+const STATE: usize = 33;
+
+/// A process that leads in a term. No two are the same: the session is new with every opening of
+/// the node's log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Owner {
+    /// The term in which it leads.
+    pub term: u64,
+    /// The node.
+    pub node: u64,
+    /// The session of the node's log.
+    pub session: u64,
+}
+
+/// The command for a new epoch.
+///
+/// ```text
+/// 0 version (1) | 1 kind (1) | 2 term u64 | 10 node u64 | 18 session u64 | 26 wall clock u64
+/// ```
+///
+/// Numbers are big-endian.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Advance {
+    /// Who owns the epoch.
+    pub owner: Owner,
+    /// The epoch to be, if it is above the last one: the proposer's clock.
+    pub wall: u64,
+}
+
+impl Advance {
+    /// The command's bytes.
+    pub fn encode(&self) -> Command {
+        let Owner { term, node, session } = self.owner;
+        let mut bytes = vec![VERSION, ADVANCE];
+        bytes.extend([term, node, session, self.wall].map(u64::to_be_bytes).concat());
+        Command(bytes.into())
+    }
+
+    fn decode(Command(bytes): &Command) -> Option<Self> {
+        let is_known = bytes.len() == COMMAND && bytes[..2] == [VERSION, ADVANCE];
+        let [term, node, session, wall] = longs(bytes.get(2..)?)?;
+        is_known.then_some(Self { owner: Owner { term, node, session }, wall })
+    }
+
+    /// The epoch in the answer to this command; `None` when it was not understood, or when there is
+    /// no epoch left.
+    pub fn answered(answer: &Bytes) -> Option<u64> {
+        longs::<1>(answer).map(|[epoch]| epoch)
+    }
+}
+
+fn longs<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let mut longs = [0; N];
+    if bytes.len() != 8 * N {
+        return None;
+    }
+    for (long, bytes) in longs.iter_mut().zip(bytes.chunks_exact(8)) {
+        *long = u64::from_be_bytes(*bytes.first_chunk()?);
+    }
+    Some(longs)
+}
+
+/// The last epoch and its owner: all that is replicated.
+///
+/// ```text
+/// state: 0 version (1) | 1 epoch u64 | 9 term u64 | 17 node u64 | 25 session u64
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Epochs {
+    epoch: u64,
+    owner: Owner,
+}
+
+impl Epochs {
+    /// The last epoch; 0 before the first.
+    pub fn last(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Who owns the last epoch.
+    pub fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    /// Takes a new epoch: the wall clock, or one above the last. `None` when there is none left,
+    /// in the year 2554.
+    fn advance(&mut self, advance: Advance) -> Option<u64> {
+        let epoch = self.epoch.checked_add(1)?.max(advance.wall);
+        debug_assert!(epoch > self.epoch, "epochs rise");
+        *self = Self { epoch, owner: advance.owner };
+        Some(epoch)
+    }
+}
+
+/// Nothing that a command says makes this fail, and its clock is the command's: so all replicas
+/// stay the same.
+impl Machine<Commands> for Epochs {
+    fn apply(&mut self, command: Command) -> Bytes {
+        let epoch = Advance::decode(&command).and_then(|advance| self.advance(advance));
+        epoch.map_or_else(Bytes::new, |epoch| Bytes::copy_from_slice(&epoch.to_be_bytes()))
+    }
+
+    fn answer(&self) -> Bytes {
+        Bytes::new()
+    }
+
+    fn state(&self) -> io::Result<Box<dyn Read + Send>> {
+        let Owner { term, node, session } = self.owner;
+        let mut bytes = vec![VERSION];
+        bytes.extend([self.epoch, term, node, session].map(u64::to_be_bytes).concat());
+        Ok(Box::new(Cursor::new(bytes)))
+    }
+
+    fn restore(&mut self, state: &mut dyn Read) -> io::Result<()> {
+        // One more would show that there is more.
+        let mut bytes = Vec::new();
+        state.take(STATE as u64 + 1).read_to_end(&mut bytes)?;
+        let numbers = bytes.split_first().filter(|(version, _)| **version == VERSION);
+        let Some([epoch, term, node, session]) = numbers.and_then(|(_, rest)| longs(rest)) else {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "this is no state of epochs"));
+        };
+        *self = Self { epoch, owner: Owner { term, node, session } };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn owner(term: u64) -> Owner {
+        Owner { term, node: term % 3, session: 7 * term }
+    }
+
+    fn advance(wall: u64) -> Command {
+        Advance { owner: owner(1), wall }.encode()
+    }
+
+    fn state_of(epochs: &Epochs) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        epochs.state().unwrap().read_to_end(&mut bytes).unwrap();
+        bytes
+    }
+
+    /// The seed stopped every replica, for good, when a clock went back.
+    ///
+    /// Requirements: E-15.
+    #[test]
+    fn epochs_rise_whatever_the_clock_does() {
+        let mut epochs = Epochs::default();
+        let mut last = 0;
+        for wall in [100, 50, 0, 101, 102, 102, u64::MAX / 2, 7] {
+            let answer = epochs.apply(advance(wall));
+            let epoch = Advance::answered(&answer).unwrap();
+            assert_eq!(epoch, wall.max(last + 1));
+            assert_eq!((epochs.last(), epochs.owner()), (epoch, owner(1)));
+            last = epoch;
+        }
+    }
+
+    /// Requirements: E-15.
+    #[test]
+    fn after_the_last_epoch_there_is_none() {
+        let mut epochs = Epochs::default();
+        assert_eq!(Advance::answered(&epochs.apply(advance(u64::MAX))), Some(u64::MAX));
+        let before = epochs;
+        for wall in [0, u64::MAX] {
+            assert_eq!(Advance::answered(&epochs.apply(advance(wall))), None);
+            assert_eq!(epochs, before);
+        }
+    }
+
+    /// A command of a later version, or a damaged one, changes nothing on any replica.
+    ///
+    /// Requirements: E-15.
+    #[test]
+    fn a_command_that_is_not_understood_changes_nothing() {
+        let valid = advance(9);
+        let mut epochs = Epochs::default();
+        for len in 0..COMMAND {
+            epochs.apply(Command(valid.0.slice(..len)));
+        }
+        for at in 0..2 {
+            let mut bytes = valid.0.to_vec();
+            bytes[at] ^= 2;
+            assert_eq!(epochs.apply(Command(bytes.into())), Bytes::new());
+        }
+        epochs.apply(Command([&valid.0[..], &[0]].concat().into()));
+        assert_eq!(epochs, Epochs::default());
+        epochs.apply(valid);
+        assert_eq!(epochs.last(), 9);
+    }
+
+    /// Requirements: ET-12.
+    #[test]
+    fn a_damaged_state_is_refused_and_changes_nothing() {
+        let mut epochs = Epochs::default();
+        epochs.apply(advance(9));
+        let bytes = state_of(&epochs);
+        let mut restored = Epochs::default();
+        restored.restore(&mut &bytes[..]).unwrap();
+        assert_eq!(restored, epochs);
+        let mut other_version = bytes.clone();
+        other_version[0] = 2;
+        let cut = (0..STATE).map(|len| bytes[..len].to_vec());
+        let more = [&bytes[..], &[0]].concat();
+        for wrong in cut.chain([other_version, more]) {
+            let mut current = epochs;
+            assert!(current.restore(&mut &wrong[..]).is_err(), "{wrong:?}");
+            assert_eq!(current, epochs);
+        }
+    }
+
+    proptest::proptest! {
+        /// Replicas that get the same commands in other batches, one of them through a snapshot,
+        /// end equal.
+        ///
+        /// Requirements: ET-4.
+        #[test]
+        fn replicas_end_equal(
+            walls in proptest::collection::vec((1_u64..9, proptest::num::u64::ANY), 1..40),
+            at in 0_usize..40,
+        ) {
+            let command = |&(term, wall): &(u64, u64)| Advance { owner: owner(term), wall }.encode();
+            let mut whole = Epochs::default();
+            let answers: Vec<_> = walls.iter().map(|wall| whole.apply(command(wall))).collect();
+            let mut part = Epochs::default();
+            let at = at.min(walls.len());
+            walls[..at].iter().for_each(|wall| drop(part.apply(command(wall))));
+            let mut restored = Epochs::default();
+            restored.restore(&mut &state_of(&part)[..]).unwrap();
+            for (wall, answer) in walls[at..].iter().zip(&answers[at..]) {
+                proptest::prop_assert_eq!(&restored.apply(command(wall)), answer);
+            }
+            proptest::prop_assert_eq!(restored, whole);
+        }
+    }
+}

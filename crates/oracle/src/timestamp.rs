@@ -1,0 +1,129 @@
+//! A timestamp: an epoch, and an index within it.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime};
+
+/// A timestamp. They are ordered as their bytes are: by epoch, then by index.
+///
+/// ```text
+/// 0 epoch u64 | 8 index u64      big-endian
+/// ```
+///
+/// # Examples
+/// ```
+/// use esker_oracle::Timestamp;
+///
+/// let timestamp = Timestamp { epoch: 1_700_000_000_000_000_000, index: 1 };
+/// assert_eq!(timestamp.to_string(), "17979cfe362a00000000000000000001");
+/// assert_eq!("17979cfe362a00000000000000000001".parse(), Ok(timestamp));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp {
+    /// Nanoseconds since the beginning of 1970. It follows the wall clock, and never falls.
+    pub epoch: u64,
+    /// From 1, without gaps within an answer.
+    pub index: u64,
+}
+
+impl Timestamp {
+    /// Bytes of a timestamp.
+    pub const LEN: usize = 16;
+
+    /// Its bytes, whose order is that of the timestamps.
+    pub fn to_bytes(self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&self.epoch.to_be_bytes());
+        bytes[8..].copy_from_slice(&self.index.to_be_bytes());
+        bytes
+    }
+
+    /// The timestamp with these bytes.
+    pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        let both = u128::from_be_bytes(bytes);
+        Self { epoch: (both >> 64) as u64, index: both as u64 }
+    }
+
+    /// When its epoch began, as the leader's clock had it.
+    pub fn time(self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_nanos(self.epoch)
+    }
+}
+
+/// 32 hexadecimal digits.
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{:016x}", self.epoch, self.index)
+    }
+}
+
+/// The text is not a timestamp: not 32 hexadecimal digits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ParseError;
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a timestamp has 32 hexadecimal digits")
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+impl FromStr for Timestamp {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        // `from_str_radix` takes a sign, too.
+        let is_hex = text.len() == 2 * Self::LEN && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let both = u128::from_str_radix(text, 16).ok().filter(|_| is_hex).ok_or(ParseError)?;
+        Ok(Self::from_bytes(both.to_be_bytes()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const CORNERS: [u64; 6] = [0, 1, 255, 256, u64::MAX - 1, u64::MAX];
+
+    #[test]
+    fn bytes_and_text_are_ordered_as_timestamps_are() {
+        let all = CORNERS.map(|epoch| CORNERS.map(|index| Timestamp { epoch, index }));
+        let all = all.concat();
+        for one in &all {
+            assert_eq!(Timestamp::from_bytes(one.to_bytes()), *one);
+            assert_eq!(one.to_string().parse(), Ok(*one));
+            assert_eq!(one.to_string().to_uppercase().parse(), Ok(*one));
+            for other in &all {
+                assert_eq!(one.cmp(other), one.to_bytes().cmp(&other.to_bytes()));
+                assert_eq!(one.cmp(other), one.to_string().cmp(&other.to_string()));
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_timestamp_is_refused() {
+        let digits = "0".repeat(32);
+        let wrong = [
+            String::new(),
+            digits[1..].into(),
+            format!("{digits}0"),
+            digits.replacen('0', "+", 1),
+            digits.replacen('0', "g", 1),
+            digits.replacen("00", "é", 1),
+            format!("0x{}", &digits[2..]),
+        ];
+        for text in wrong {
+            assert_eq!(text.parse::<Timestamp>(), Err(ParseError), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_epoch_is_a_time() {
+        let timestamp = Timestamp { epoch: 1_000_000_001, index: 7 };
+        let since = timestamp.time().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        assert_eq!(since, Duration::from_nanos(1_000_000_001));
+    }
+}

@@ -1,0 +1,116 @@
+//! Nodes of one cluster in one process, on loopback, and 64 tasks that propose 100 bytes each:
+//! `cargo run --release -p esker-raft --example proposers -- NODES SECONDS DIR`.
+//!
+//! Prints one JSON object: how many commands were committed and applied in a second, and how long
+//! one took. Every answer is compared with what the state machine has applied in the end.
+#![allow(clippy::print_stdout)]
+
+use std::error::Error;
+use std::io::{self, Cursor, Read};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use esker_raft::{ClusterId, Command, Commands, ConsensusLog, Machine, Member, Node, NodeOptions};
+
+const PROPOSERS: usize = 64;
+const BYTES: usize = 100;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Counts commands.
+struct Counter(u64);
+
+impl Machine<Commands> for Counter {
+    fn apply(&mut self, _command: Command) -> Bytes {
+        self.0 += 1;
+        Bytes::copy_from_slice(&self.0.to_le_bytes())
+    }
+
+    fn answer(&self) -> Bytes {
+        Bytes::new()
+    }
+
+    fn state(&self) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(Cursor::new(self.0.to_le_bytes())))
+    }
+
+    fn restore(&mut self, state: &mut dyn Read) -> io::Result<()> {
+        let mut bytes = [0; 8];
+        state.read_exact(&mut bytes)?;
+        self.0 = u64::from_le_bytes(bytes);
+        Ok(())
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let [count, seconds, dir] = &arguments[..] else {
+        return Err("usage: proposers NODES SECONDS DIR".into());
+    };
+    let (count, seconds) = (count.parse::<u64>()?, seconds.parse()?);
+    let mut nodes = Vec::new();
+    for id in 1..=count {
+        let log = ConsensusLog::open(std::path::Path::new(dir).join(id.to_string()))?;
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let member = Member { raft: listener.local_addr()?.to_string(), client: String::new() };
+        let (cluster, round_trip) = (ClusterId([1; 16]), Duration::from_millis(10));
+        let options = NodeOptions { node: id, cluster, log, listener, round_trip };
+        nodes.push((Node::start(options, Counter(0))?, member));
+    }
+    let (leader, member) = &nodes[0];
+    leader.found_cluster(member.clone()).await?;
+    leader.wait_for(PATIENCE, |status| status.leads()).await.ok_or("no election")?;
+    for (node, member) in &nodes[1..] {
+        leader.add(node.status().node, member.clone(), PATIENCE).await?;
+    }
+    let before = leader.with(|counter| counter.0);
+
+    let leader = Arc::new(nodes.remove(0).0);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let begun = Instant::now();
+    let mut tasks = Vec::new();
+    for _ in 0..PROPOSERS {
+        let leader = Arc::clone(&leader);
+        tasks.push(tokio::spawn(async move {
+            let command = Command(vec![7; BYTES].into());
+            let (mut latencies, mut highest) = (Vec::new(), 0);
+            while Instant::now() < end {
+                let sent = Instant::now();
+                let answer = leader.propose(command.clone(), PATIENCE).await?;
+                latencies.push(sent.elapsed());
+                let counted = answer.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+                assert!(counted > highest, "answers of one proposer rise");
+                highest = counted;
+            }
+            Ok::<_, esker_raft::NodeError>(latencies)
+        }));
+    }
+    let mut latencies = Vec::new();
+    for task in tasks {
+        latencies.extend(task.await??);
+    }
+    let took = begun.elapsed().as_secs_f64();
+    let applied = leader.with(|counter| counter.0) - before;
+    latencies.sort_unstable();
+    let at = |percent: usize| {
+        let place = (latencies.len() * percent / 100).min(latencies.len().saturating_sub(1));
+        latencies.get(place).map_or(0, Duration::as_micros)
+    };
+    println!(
+        "{{\"bench\":\"raft/propose\",\"params\":{{\"nodes\":{count},\"proposers\":{PROPOSERS},\
+         \"bytes\":{BYTES}}},\"ops\":{},\"seconds\":{took:.3},\"ops_per_s\":{:.0},\"p50_us\":{},\
+         \"p99_us\":{},\"verified\":{}}}",
+        latencies.len(),
+        latencies.len() as f64 / took,
+        at(50),
+        at(99),
+        applied == latencies.len() as u64,
+    );
+    for (node, _) in nodes {
+        node.stop()?;
+    }
+    Arc::into_inner(leader).ok_or("a proposer is left")?.stop()?;
+    Ok(())
+}

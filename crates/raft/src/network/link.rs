@@ -1,0 +1,270 @@
+//! openraft's side of the connections.
+
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::stream::{self, BoxStream};
+use futures_util::{SinkExt, StreamExt};
+use openraft::error::{RPCError, ReplicationClosed, StreamingError, Unreachable};
+use openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendResult,
+    TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use openraft::type_config::alias::SnapshotOf;
+use openraft::{BasicNode, OptionalSend};
+use parking_lot::Mutex;
+use tokio_util::codec::Framed;
+
+use crate::base::config::{Id, StoredConfig, VoteOf};
+use crate::network::frame::{Frame, Frames};
+use crate::network::greeting::{ClusterId, Greeting, Purpose, VERSION};
+use crate::network::message::{Answer, Request};
+use crate::network::peer::{Peer, connect};
+use esker_consensus::Snapshot;
+
+/// Requests for entries that are on their way to one node: 1 MiB each, unless one entry is longer.
+const PIPELINE: usize = 16;
+/// How long a call about an election may take, at least: a vote waits for a sync.
+const VOTE: Duration = Duration::from_secs(1);
+
+/// A node that says where the others reach it.
+pub trait RaftAddress {
+    /// Host and port of its [`Server`](crate::Server).
+    fn raft_address(&self) -> &str;
+}
+
+impl RaftAddress for BasicNode {
+    fn raft_address(&self) -> &str {
+        &self.addr
+    }
+}
+
+/// Votes, heartbeats and transfers do not wait behind entries: each has its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Lane {
+    Control,
+    Entries,
+}
+
+/// The connection to each node, and the address that it is for.
+type Peers = Arc<Mutex<HashMap<(u64, Lane), (String, Peer)>>>;
+
+/// The connections of a node to the others: openraft's network, over TCP.
+///
+/// Give it to [`openraft::Raft::new`]; a [`Server`](crate::Server) is for the other direction. Both
+/// need a tokio runtime with I/O and time.
+#[derive(Debug, Clone)]
+pub struct Network {
+    cluster: ClusterId,
+    node: u64,
+    peers: Peers,
+}
+
+impl Network {
+    /// The connections of this node of this cluster.
+    pub fn new(cluster: ClusterId, node: u64) -> Self {
+        Self { cluster, node, peers: Arc::default() }
+    }
+
+    fn greeting(&self, to: u64, purpose: Purpose) -> Greeting {
+        Greeting { version: VERSION, purpose, cluster: self.cluster, from: self.node, to }
+    }
+
+    fn link(&self, target: u64, address: &str, appends: Lane) -> Link {
+        Link {
+            address: address.to_owned(),
+            greeting: self.greeting(target, Purpose::Snapshot),
+            control: self.peer(target, address, Lane::Control),
+            appends: self.peer(target, address, appends),
+        }
+    }
+
+    fn peer(&self, node: u64, address: &str, lane: Lane) -> Peer {
+        let mut peers = self.peers.lock();
+        match peers.get(&(node, lane)) {
+            Some((known, peer)) if known == address => peer.clone(),
+            _ => {
+                let peer = Peer::new(address.to_owned(), self.greeting(node, Purpose::Calls));
+                peers.insert((node, lane), (address.to_owned(), peer.clone()));
+                peer
+            }
+        }
+    }
+}
+
+impl<C: StoredConfig<Node: RaftAddress>> RaftNetworkFactory<C> for Network {
+    type Network = Link;
+
+    async fn new_client(&mut self, target: u64, node: &C::Node) -> Link {
+        self.link(target, node.raft_address(), Lane::Entries)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: u64, node: &C::Node) -> Link {
+        self.link(target, node.raft_address(), Lane::Control)
+    }
+}
+
+/// The way to one node. From [`Network`].
+#[derive(Debug, Clone)]
+pub struct Link {
+    address: String,
+    greeting: Greeting,
+    control: Peer,
+    /// All of them over one connection, also those without entries: the node has to get them in
+    /// the order in which they are sent.
+    appends: Peer,
+}
+
+fn unreachable<C: StoredConfig>(error: io::Error) -> RPCError<C> {
+    RPCError::Unreachable(Unreachable::new(&error))
+}
+
+impl Link {
+    async fn control(&self, request: &Request, option: &RPCOption) -> io::Result<Answer> {
+        self.control.call(request, option.soft_ttl().max(VOTE)).await
+    }
+
+    /// Sends a request, and returns what waits for the answer.
+    async fn begin_append<C: StoredConfig>(
+        &self,
+        request: AppendEntriesRequest<C>,
+    ) -> io::Result<impl Future<Output = io::Result<Appended<C>>> + use<C>> {
+        let last = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
+        let previous = request.prev_log_id;
+        let pending = self.appends.send(&Request::append(&request)?).await?;
+        Ok(async move {
+            let answer = pending.answer().await?.into_appended::<C>(previous, last)?;
+            Ok(Appended { answer, previous, last })
+        })
+    }
+
+    async fn send_snapshot(&self, vote: VoteOf, snapshot: Snapshot) -> io::Result<VoteOf> {
+        let stream = connect(&self.address, &self.greeting).await?;
+        let mut frames = Framed::new(stream, Frames::default());
+        frames.send(Frame::new(0, &Request::Snapshot { vote: vote.into() })?).await?;
+        let theirs = read_answer(&mut frames).await?.into_snapshot()?;
+        if theirs > vote {
+            return Ok(theirs);
+        }
+        snapshot.send(frames.get_mut()).await.map_err(io::Error::other)?;
+        read_answer(&mut frames).await?.into_snapshot()
+    }
+}
+
+async fn read_answer(frames: &mut Framed<tokio::net::TcpStream, Frames>) -> io::Result<Answer> {
+    let frame = frames.next().await.transpose()?;
+    frame.ok_or(io::ErrorKind::UnexpectedEof)?.message()
+}
+
+/// An answer, and the entries that it is about.
+struct Appended<C: StoredConfig> {
+    answer: AppendEntriesResponse<C>,
+    previous: Option<Id>,
+    last: Option<Id>,
+}
+
+impl<C: StoredConfig> Appended<C> {
+    /// The result, and whether what was sent after it counts.
+    fn into_result(self) -> (StreamAppendResult<C>, bool) {
+        let Self { answer, previous, last } = self;
+        let is_whole = match &answer {
+            AppendEntriesResponse::PartialSuccess(through) => *through == last,
+            answer => answer.is_success(),
+        };
+        (answer.into_stream_result(previous, last), is_whole)
+    }
+}
+
+type Answers<'s, C> = BoxStream<'s, Result<StreamAppendResult<C>, RPCError<C>>>;
+
+impl<C: StoredConfig> RaftNetworkV2<C> for Link {
+    type SnapshotData = Snapshot;
+
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<C>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<C>, RPCError<C>> {
+        let appended = async { self.begin_append::<C>(request).await?.await };
+        match tokio::time::timeout(option.soft_ttl(), appended).await {
+            Ok(appended) => appended.map(|appended| appended.answer).map_err(unreachable),
+            Err(_) => Err(unreachable(io::ErrorKind::TimedOut.into())),
+        }
+    }
+
+    /// Requests are sent without waiting for the answers to those before.
+    fn stream_append<'s, S>(
+        &'s mut self,
+        input: S,
+        _option: RPCOption,
+    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Answers<'s, C>, RPCError<C>>> + Send + 's>>
+    where
+        S: futures_util::Stream<Item = AppendEntriesRequest<C>> + OptionalSend + Unpin + 'static,
+    {
+        let sent = input.then(move |request| {
+            let link = self.clone();
+            async move { link.begin_append::<C>(request).await }
+        });
+        let answers = sent.map(|sent| async move { sent?.await }).buffered(PIPELINE);
+        let answers = stream::unfold(Some(Box::pin(answers)), |answers| async move {
+            let mut answers = answers?;
+            match answers.next().await? {
+                Ok(appended) => {
+                    let (result, is_whole) = appended.into_result();
+                    Some((Ok(result), is_whole.then_some(answers)))
+                }
+                Err(error) => Some((Err(unreachable(error)), None)),
+            }
+        });
+        let answers: Answers<'s, C> = answers.boxed();
+        Box::pin(std::future::ready(Ok(answers)))
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<C>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<C>, RPCError<C>> {
+        let answer = self.control(&Request::vote(&request), &option).await;
+        answer.and_then(Answer::into_voted).map_err(unreachable)
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<C>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<C>, RPCError<C>> {
+        let answer = self.control(&Request::pre_vote(&request), &option).await;
+        answer.and_then(Answer::into_voted).map_err(unreachable)
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: VoteOf,
+        snapshot: SnapshotOf<C, Snapshot>,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<C>, StreamingError<C>> {
+        tokio::select! {
+            closed = cancel => Err(StreamingError::Closed(closed)),
+            sent = self.send_snapshot(vote, snapshot.snapshot) => match sent {
+                Ok(vote) => Ok(SnapshotResponse::new(vote)),
+                Err(error) => Err(StreamingError::Unreachable(Unreachable::new(&error))),
+            },
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<C>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<C>, RPCError<C>> {
+        let answer = self.control(&Request::transfer(&request), &option).await;
+        answer.and_then(|answer| answer.into_transferred(&request)).map_err(unreachable)
+    }
+}

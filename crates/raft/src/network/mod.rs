@@ -1,0 +1,35 @@
+//! The network between nodes: TCP, one connection for the calls of one node to another, and one
+//! for each snapshot.
+//!
+//! # On the wire
+//!
+//! Numbers are little-endian. A connection begins with a greeting of each side; the node that
+//! opened it calls, and the other answers.
+//!
+//! ```text
+//! greeting  0 magic "ESKRAFT1" (8) | 8 version u16 | 10 purpose or answer u8 | 11 zero (1)
+//!           12 cluster (16) | 28 node that greets u64 | 36 node that is greeted u64
+//!           44 crc32c of what precedes u32
+//! frame     0 length of what follows u32 | 4 crc32c of what follows u32 | 8 call u64 | 16 content
+//! ```
+//!
+//! The content is a `Request` or an `Answer`, as postcard encodes them. Calls are answered in any
+//! order. A frame that cannot be read ends the connection: nothing after it can be trusted.
+//!
+//! # Bounds
+//!
+//! A frame has 65 MiB at most, a connection 256 calls without an answer, and a server 64
+//! connections. Above that, it is not read from a connection, so that the sender waits.
+//!
+//! # Trust
+//!
+//! Peers are not authenticated. The id of the cluster keeps apart clusters that were mixed up; it
+//! is no secret. Keep the port inside a network that you trust.
+
+mod appends;
+pub(crate) mod frame;
+pub(crate) mod greeting;
+pub(crate) mod link;
+pub(crate) mod message;
+pub(crate) mod peer;
+pub(crate) mod server;

@@ -1,0 +1,175 @@
+//! A connection to another node, over which calls go and answers come back in any order.
+
+use std::collections::HashMap;
+use std::io;
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use tokio::net::TcpStream;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::codec::Framed;
+
+use crate::network::frame::{Frame, Frames};
+use crate::network::greeting::Greeting;
+use crate::network::message::{Answer, Request};
+
+/// Calls without an answer on one connection.
+pub(crate) const CALLS_MAX: usize = 256;
+/// How long opening a connection may take.
+const CONNECT: Duration = Duration::from_millis(500);
+/// How long a node may be silent while calls wait for it. A connection that a network dropped
+/// silently is given up after that.
+const SILENCE: Duration = Duration::from_secs(1);
+
+#[derive(Debug)]
+struct Call {
+    request: Frame,
+    answer: oneshot::Sender<io::Result<Answer>>,
+}
+
+/// Calls to one node. The connection is opened by the first call, and again by the first after it
+/// failed. Dropping all clones closes it.
+#[derive(Debug, Clone)]
+pub(crate) struct Peer {
+    calls: mpsc::Sender<Call>,
+}
+
+/// A call that was sent, or waits to be.
+#[derive(Debug)]
+pub(crate) struct Pending(oneshot::Receiver<io::Result<Answer>>);
+
+impl Pending {
+    /// Waits for the answer. The caller has a deadline of its own, or the connection's silence.
+    pub(crate) async fn answer(self) -> io::Result<Answer> {
+        self.0.await.unwrap_or_else(|_| Err(ended()))
+    }
+}
+
+fn ended() -> io::Error {
+    io::Error::new(io::ErrorKind::ConnectionAborted, "the connection ended")
+}
+
+impl Peer {
+    /// Calls to the node at this address, on the runtime that this is called from.
+    pub(crate) fn new(address: String, greeting: Greeting) -> Self {
+        let (calls, waiting) = mpsc::channel(CALLS_MAX);
+        tokio::spawn(connections(address, greeting, waiting));
+        Self { calls }
+    }
+
+    /// Sends a call after those that were sent before it. Waits while too many are not answered.
+    pub(crate) async fn send(&self, request: &Request) -> io::Result<Pending> {
+        let (answer, pending) = oneshot::channel();
+        let call = Call { request: Frame::new(0, request)?, answer };
+        self.calls.send(call).await.map_err(|_| ended())?;
+        Ok(Pending(pending))
+    }
+
+    /// Sends a call, and waits for the answer for so long.
+    pub(crate) async fn call(&self, request: &Request, patience: Duration) -> io::Result<Answer> {
+        let answered = timeout(patience, async { self.send(request).await?.answer().await });
+        answered.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+/// Opens a connection, which the other side has to take.
+pub(crate) async fn connect(address: &str, greeting: &Greeting) -> io::Result<TcpStream> {
+    let opened = timeout(CONNECT, async {
+        let mut stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        greeting.write(&mut stream).await?;
+        let answer = Greeting::read(&mut stream).await?;
+        answer.refusal()?;
+        if (answer.from, answer.to, answer.cluster)
+            != (greeting.to, greeting.from, greeting.cluster)
+        {
+            return Err(io::Error::other("its greeting is for another connection"));
+        }
+        Ok(stream)
+    });
+    opened.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+/// One connection after the other, each from the first call after the last one ended.
+async fn connections(address: String, greeting: Greeting, mut calls: mpsc::Receiver<Call>) {
+    let mut is_known_down = false;
+    while let Some(first) = calls.recv().await {
+        // Its caller may have given up.
+        if first.answer.is_closed() {
+            continue;
+        }
+        let node = greeting.to;
+        let ended = match connect(&address, &greeting).await {
+            Ok(stream) => {
+                tracing::info!(node, address, "connected to a node");
+                is_known_down = false;
+                converse(stream, first, &mut calls).await
+            }
+            Err(error) => {
+                let said = Err(io::Error::new(error.kind(), error.to_string()));
+                drop(first.answer.send(said));
+                Err(error)
+            }
+        };
+        if let Err(error) = ended {
+            if !is_known_down {
+                tracing::warn!(node, address, %error, "a node cannot be reached");
+            }
+            is_known_down = true;
+        }
+    }
+}
+
+/// Sends calls and hands out answers, until the connection fails or there are no more callers.
+async fn converse(
+    stream: TcpStream,
+    first: Call,
+    calls: &mut mpsc::Receiver<Call>,
+) -> io::Result<()> {
+    let mut frames = Framed::new(stream, Frames::default());
+    let mut waiting = HashMap::new();
+    let (mut next, mut heard, mut to_send) = (0_u64, Instant::now(), Some(first));
+    loop {
+        if let Some(call) = to_send.take() {
+            let mut call = Some(call);
+            // Those that are there already go out together.
+            while let Some(Call { request, answer }) = call {
+                if waiting.is_empty() {
+                    heard = Instant::now();
+                }
+                waiting.insert(next, answer);
+                let frame = Frame { call: next, ..request };
+                next += 1;
+                patiently(frames.feed(frame)).await?;
+                let has_room = waiting.len() < CALLS_MAX;
+                call = if has_room { calls.try_recv().ok() } else { None };
+            }
+            patiently(frames.flush()).await?;
+        }
+        if waiting.len() >= CALLS_MAX {
+            waiting.retain(|_, answer| !answer.is_closed());
+        }
+        let (is_waiting, has_room) = (!waiting.is_empty(), waiting.len() < CALLS_MAX);
+        tokio::select! {
+            frame = frames.next() => {
+                let Some(frame) = frame.transpose()? else { return Ok(()) };
+                heard = Instant::now();
+                if let Some(answer) = waiting.remove(&frame.call) {
+                    drop(answer.send(frame.message()));
+                }
+            }
+            call = calls.recv(), if has_room => match call {
+                Some(call) => to_send = Some(call),
+                None => return Ok(()),
+            },
+            () = sleep_until(heard + SILENCE), if is_waiting => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "the node is silent"));
+            }
+        }
+    }
+}
+
+async fn patiently(sent: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    timeout(SILENCE, sent).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}

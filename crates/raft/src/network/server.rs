@@ -1,0 +1,255 @@
+//! The side that is called.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use esker_consensus::ConsensusLog;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{SinkExt, StreamExt};
+use openraft::Raft;
+use openraft::async_runtime::watch::WatchReceiver;
+use parking_lot::Mutex;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::oneshot;
+use tokio::time::{Instant, timeout};
+use tokio_util::codec::Framed;
+
+use crate::base::config::{StoredConfig, VoteOf};
+use crate::machine::{Machine, MachineStore, received_snapshot};
+use crate::network::appends::Appends;
+use crate::network::frame::{FRAME_MAX, Frame, Frames};
+use crate::network::greeting::{ClusterId, Greeting, Purpose};
+use crate::network::message::{
+    Answer, Request, checked_append, checked_leader, checked_transfer, checked_vote,
+};
+use crate::network::peer::CALLS_MAX;
+
+/// Connections at a time, from all nodes.
+const CONNECTIONS_MAX: usize = 64;
+/// How long a caller may take to greet, and then may send nothing.
+const GREETING: Duration = Duration::from_secs(1);
+const IDLE: Duration = Duration::from_secs(60);
+/// The pause after a connection could not be accepted: there are no file descriptors left.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// Answers the calls of other nodes. Clones answer for one node.
+pub struct Server<C: StoredConfig, M: Machine<C>> {
+    inner: Arc<Inner<C, M>>,
+}
+
+impl<C: StoredConfig, M: Machine<C>> Clone for Server<C, M> {
+    fn clone(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+}
+
+impl<C: StoredConfig, M: Machine<C>> fmt::Debug for Server<C, M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server").field("node", self.inner.raft.node_id()).finish_non_exhaustive()
+    }
+}
+
+struct Inner<C: StoredConfig, M: Machine<C>> {
+    cluster: ClusterId,
+    raft: Raft<C, MachineStore<C, M>>,
+    log: ConsensusLog,
+    /// Until then no vote is given: before this node restarted, it may have acknowledged a
+    /// heartbeat, and the leader may count on it for one lease.
+    votes_from: Instant,
+    connections: AtomicUsize,
+    /// Dropped when another snapshot arrives: the transfer before it ends.
+    receiving: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+async fn patiently(sent: impl Future<Output = io::Result<()>>) -> io::Result<()> {
+    timeout(IDLE, sent).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+}
+
+type Pending = Pin<Box<dyn Future<Output = (u64, usize, Answer)> + Send>>;
+
+impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
+    /// Answers for this node, whose log this is.
+    ///
+    /// If the node has taken part in the cluster before, votes are refused for one lease, which is
+    /// openraft's longest election timeout: a leader may count on what this node acknowledged
+    /// before it restarted, and openraft does not remember that. Keep elections of the node itself
+    /// off for as long: start it with `enable_elect: false`, and wait for [`Server::votes_from`].
+    pub fn new(cluster: ClusterId, raft: Raft<C, MachineStore<C, M>>, log: ConsensusLog) -> Self {
+        let lease = Duration::from_millis(raft.config().election_timeout_max);
+        let is_new = log.promised().is_none() && log.last_slot().is_none();
+        let votes_from = Instant::now() + if is_new { Duration::ZERO } else { lease };
+        let (connections, receiving) = (AtomicUsize::new(0), Mutex::new(None));
+        Self { inner: Arc::new(Inner { cluster, raft, log, votes_from, connections, receiving }) }
+    }
+
+    /// When the first vote may be given.
+    pub fn votes_from(&self) -> Instant {
+        self.inner.votes_from
+    }
+
+    /// Accepts connections and answers, until the future is dropped. Drop it before the runtime.
+    pub async fn serve(self, listener: TcpListener) {
+        let mut tasks = tokio::task::JoinSet::new();
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                Some(_) = tasks.join_next() => continue,
+            };
+            let stream = match accepted {
+                Ok((stream, _)) => stream,
+                Err(error) => {
+                    tracing::warn!(%error, "a connection cannot be accepted");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            let server = Self { inner: Arc::clone(&self.inner) };
+            tasks.spawn(async move {
+                let peer = stream.peer_addr().ok();
+                server.inner.connections.fetch_add(1, Relaxed);
+                if let Err(error) = server.connection(stream).await {
+                    tracing::warn!(?peer, %error, "the connection of a node ended");
+                }
+                server.inner.connections.fetch_sub(1, Relaxed);
+            });
+        }
+    }
+
+    async fn connection(&self, mut stream: TcpStream) -> io::Result<()> {
+        stream.set_nodelay(true)?;
+        let greeting = timeout(GREETING, Greeting::read(&mut stream)).await;
+        let greeting = greeting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
+        let mut answer = greeting.answer(self.inner.cluster, *self.inner.raft.node_id());
+        if self.inner.connections.load(Relaxed) > CONNECTIONS_MAX {
+            answer.purpose = Purpose::TooMany;
+        }
+        answer.write(&mut stream).await?;
+        if let Err(why) = answer.refusal() {
+            let Greeting { version, cluster, from, to, .. } = greeting;
+            let what = format!(
+                "refused node {from} of the cluster {cluster}, which speaks version \
+                 {version} and wants node {to}: here {why}"
+            );
+            return Err(io::Error::other(what));
+        }
+        let frames = Framed::new(stream, Frames::default());
+        match greeting.purpose {
+            Purpose::Snapshot => self.snapshot(greeting.from, frames).await,
+            _ => self.calls(greeting.from, frames).await,
+        }
+    }
+
+    async fn calls(&self, caller: u64, mut frames: Framed<TcpStream, Frames>) -> io::Result<()> {
+        let mut pending = FuturesUnordered::<Pending>::new();
+        let mut appends = Appends::new(&self.inner.raft);
+        let mut bytes = 0;
+        loop {
+            let has_room = pending.len() + appends.len() < CALLS_MAX && bytes < FRAME_MAX;
+            tokio::select! {
+                frame = timeout(IDLE, frames.next()), if has_room => {
+                    let Ok(Some(frame)) = frame else { return Ok(()) };
+                    let frame = frame?;
+                    let (call, len) = (frame.call, frame.content.len());
+                    bytes += len;
+                    match frame.message()? {
+                        Request::Append { vote, previous, commit, entries } => {
+                            let checked = checked_append(caller, vote, previous, commit, &entries);
+                            appends.push(call, len, checked);
+                        }
+                        request => {
+                            let server = self.clone();
+                            pending.push(Box::pin(async move {
+                                (call, len, server.answer(caller, request).await)
+                            }));
+                        }
+                    }
+                }
+                Some((call, len, answer)) = pending.next(), if !pending.is_empty() => {
+                    bytes -= len;
+                    patiently(frames.send(Frame::new(call, &answer)?)).await?;
+                }
+                () = appends.ready(), if appends.len() > 0 => {
+                    while let Some((call, len, answer)) = appends.pop() {
+                        bytes -= len;
+                        patiently(frames.feed(Frame::new(call, &answer)?)).await?;
+                    }
+                    patiently(frames.flush()).await?;
+                }
+            }
+        }
+    }
+
+    async fn answer(&self, caller: u64, request: Request) -> Answer {
+        let answer = self.try_answer(caller, request).await;
+        answer.unwrap_or_else(|error| Answer::Refused(error.to_string()))
+    }
+
+    async fn try_answer(&self, caller: u64, request: Request) -> io::Result<Answer> {
+        let raft = &self.inner.raft;
+        match request {
+            Request::Vote { vote, last, is_transfer } => {
+                let request = checked_vote::<C>(caller, vote, last, is_transfer)?;
+                if !is_transfer {
+                    self.refuse_early()?;
+                }
+                let voted = raft.vote(request).await.map_err(io::Error::other)?;
+                Ok(Answer::voted::<C>(&voted))
+            }
+            Request::PreVote { vote, last } => {
+                let request = checked_vote::<C>(caller, vote, last, false)?;
+                self.refuse_early()?;
+                let voted = raft.pre_vote(request).await.map_err(io::Error::other)?;
+                Ok(Answer::voted::<C>(&voted))
+            }
+            Request::Transfer { vote, to, last } => {
+                let request = checked_transfer::<C>(caller, vote, to, last)?;
+                let transferred = raft.handle_transfer_leader(request).await;
+                transferred.map(Answer::transferred::<C>).map_err(io::Error::other)
+            }
+            Request::Append { .. } | Request::Snapshot { .. } => {
+                Err(io::Error::other("a call that has a way of its own"))
+            }
+        }
+    }
+
+    fn refuse_early(&self) -> io::Result<()> {
+        match Instant::now() < self.inner.votes_from {
+            true => Err(io::Error::other("it restarted within a lease, and gives no vote yet")),
+            false => Ok(()),
+        }
+    }
+
+    /// The vote of this node.
+    fn own_vote(&self) -> VoteOf {
+        self.inner.raft.metrics().borrow_watched().vote
+    }
+
+    async fn snapshot(&self, caller: u64, mut frames: Framed<TcpStream, Frames>) -> io::Result<()> {
+        let first = timeout(GREETING, frames.next()).await;
+        let Ok(Some(frame)) = first else { return Ok(()) };
+        let Request::Snapshot { vote } = frame?.message()? else {
+            return Err(io::Error::other("a connection for a snapshot began with another call"));
+        };
+        let vote = checked_leader(caller, vote)?;
+        let ours = self.own_vote();
+        frames.send(Frame::new(0, &Answer::Snapshot(ours.into()))?).await?;
+        if ours > vote {
+            return Ok(());
+        }
+        let (sender, replaced) = oneshot::channel();
+        *self.inner.receiving.lock() = Some(sender);
+        let received = tokio::select! {
+            received = self.inner.log.receive_snapshot(frames.get_mut()) => received,
+            _ = replaced => return Err(io::Error::other("another snapshot came")),
+        };
+        let slot = received.map_err(io::Error::other)?.slot;
+        let snapshot = received_snapshot::<C>(&self.inner.log, slot).await?;
+        let installed = self.inner.raft.install_full_snapshot(vote, snapshot).await;
+        let vote = installed.map_err(io::Error::other)?.vote;
+        frames.send(Frame::new(0, &Answer::Snapshot(vote.into()))?).await
+    }
+}

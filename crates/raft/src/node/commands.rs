@@ -1,0 +1,49 @@
+//! The types of a node: commands and answers are bytes.
+
+use std::fmt;
+
+use bytes::Bytes;
+use openraft::impls::leader_id_std::LeaderId;
+use serde::{Deserialize, Serialize};
+
+use crate::network::link::RaftAddress;
+
+/// A command of the replicated state machine, at most [`Command::MAX`] bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Command(pub Bytes);
+
+impl Command {
+    /// The longest command, in bytes.
+    pub const MAX: usize = 1 << 20;
+}
+
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.0.len())
+    }
+}
+
+/// Where a node of the cluster is reached.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Host and port for the other nodes.
+    pub raft: String,
+    /// Host and port for clients.
+    pub client: String,
+}
+
+impl RaftAddress for Member {
+    fn raft_address(&self) -> &str {
+        &self.raft
+    }
+}
+
+openraft::declare_raft_types!(
+    /// The types of a [`Node`](crate::Node).
+    pub Commands:
+        D = Command,
+        R = Bytes,
+        NodeId = u64,
+        Node = Member,
+        LeaderId = LeaderId<Self::Term, Self::NodeId>,
+);

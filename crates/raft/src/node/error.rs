@@ -1,0 +1,92 @@
+//! Why a node did not do what it was asked for.
+
+use openraft::error::{
+    ClientWriteError, Fatal, ForwardReason, ForwardToLeader, LinearizableReadError, RaftError,
+};
+
+use crate::node::commands::{Commands, Member};
+
+/// Why a node did not do what it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NodeError {
+    /// Another node leads, or none does. Nothing was proposed.
+    NotLeader {
+        /// The node that leads, as far as this one knows.
+        leader: Option<(u64, Member)>,
+    },
+    /// This node leads, and has not heard from a quorum for a lease. Nothing was proposed.
+    NoQuorum,
+    /// This node led, and gives up its leadership. Nothing was proposed.
+    Leaving,
+    /// The command is above [`Command::MAX`](crate::Command::MAX) bytes.
+    TooLong {
+        /// Bytes of the command.
+        len: usize,
+    },
+    /// It was proposed, and may be committed, now or later.
+    Unknown,
+    /// No answer within the time given. A proposal may be committed, now or later.
+    TimedOut,
+    /// A change of the members that cannot be made, and why.
+    Membership(String),
+    /// This node has stopped, and why.
+    Stopped(String),
+}
+
+impl std::fmt::Display for NodeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NotLeader { leader: Some((node, _)) } => {
+                write!(f, "this node does not lead; node {node} does")
+            }
+            Self::NotLeader { leader: None } => f.write_str("no node leads"),
+            Self::NoQuorum => f.write_str("no quorum answers this leader"),
+            Self::Leaving => f.write_str("this leader gives up its leadership"),
+            Self::TooLong { len } => write!(f, "a command of {len} bytes is too long"),
+            Self::Unknown => f.write_str("the leader changed; the command may be committed"),
+            Self::TimedOut => f.write_str("there was no answer in time"),
+            Self::Membership(why) => write!(f, "the members cannot be changed: {why}"),
+            Self::Stopped(why) => write!(f, "the node has stopped: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for NodeError {}
+
+impl From<Fatal<Commands>> for NodeError {
+    fn from(error: Fatal<Commands>) -> Self {
+        Self::Stopped(error.to_string())
+    }
+}
+
+impl From<ForwardToLeader<Commands>> for NodeError {
+    fn from(forward: ForwardToLeader<Commands>) -> Self {
+        match forward.reason {
+            ForwardReason::LeaseExpired => Self::NoQuorum,
+            ForwardReason::LeadershipTransfer => Self::Leaving,
+            _ => Self::NotLeader { leader: forward.leader_id.zip(forward.leader_node) },
+        }
+    }
+}
+
+impl From<RaftError<Commands, LinearizableReadError<Commands>>> for NodeError {
+    fn from(error: RaftError<Commands, LinearizableReadError<Commands>>) -> Self {
+        match error {
+            RaftError::APIError(LinearizableReadError::ForwardToLeader(forward)) => forward.into(),
+            RaftError::APIError(LinearizableReadError::QuorumNotEnough(_)) => Self::NoQuorum,
+            RaftError::Fatal(fatal) => fatal.into(),
+        }
+    }
+}
+
+impl From<RaftError<Commands, ClientWriteError<Commands>>> for NodeError {
+    fn from(error: RaftError<Commands, ClientWriteError<Commands>>) -> Self {
+        match error {
+            RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => forward.into(),
+            RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) => Self::Unknown,
+            RaftError::APIError(error) => Self::Membership(error.to_string()),
+            RaftError::Fatal(fatal) => fatal.into(),
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! What only a leader does: proposing commands, and proving that it leads.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::SeqCst;
+use std::time::Duration;
+
+use bytes::Bytes;
+use openraft::ReadPolicy;
+
+use crate::machine::Machine;
+use crate::node::commands::{Command, Commands};
+use crate::node::error::NodeError;
+use crate::node::start::Node;
+
+/// Bytes that a proposal takes beside its command.
+const OVERHEAD: usize = 64;
+
+impl<M: Machine<Commands>> Node<M> {
+    /// Replicates a command, and returns the state machine's answer to it. While 4,096 proposals or
+    /// 4 MiB of them are not resolved, waits for room.
+    ///
+    /// # Durability
+    /// When this returns, a quorum has the command durable, and this node has applied it.
+    ///
+    /// # Cancel safety
+    /// A command that was proposed stays so when the future is dropped.
+    ///
+    /// # Errors
+    /// [`NodeError::TimedOut`] after `patience`, and [`NodeError::Unknown`], say nothing about the
+    /// command. At any other error it was not proposed.
+    pub async fn propose(&self, command: Command, patience: Duration) -> Result<Bytes, NodeError> {
+        let len = command.0.len();
+        if len > Command::MAX {
+            return Err(NodeError::TooLong { len });
+        }
+        let proposed = async {
+            // Again below: a transfer may begin while this waits for its permits.
+            self.refuse_left(self.status().term)?;
+            let stopped = |_| NodeError::Stopped("its runtime is gone".into());
+            let one = Arc::clone(&self.proposals).acquire_owned().await.map_err(stopped)?;
+            let bytes = u32::try_from(len + OVERHEAD).unwrap_or(u32::MAX);
+            let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.map_err(stopped)?;
+            self.refuse_left(self.status().term)?;
+            let raft = self.raft.clone();
+            // A caller that gives up leaves its permits to the command.
+            let written = tokio::spawn(async move {
+                let written = raft.client_write(command).await;
+                drop((one, bytes));
+                written
+            });
+            let written = written.await.map_err(|_| NodeError::Unknown)?;
+            Ok(written.map_err(NodeError::from)?.data)
+        };
+        tokio::time::timeout(patience, proposed).await.unwrap_or(Err(NodeError::TimedOut))
+    }
+
+    /// Proves that this node led after this call began: a quorum acknowledged it since. Returns the
+    /// term, in which it may act for what it was asked before the call.
+    ///
+    /// One message to each node, whatever the number of requests that wait for the proof.
+    ///
+    /// # Errors
+    /// [`NodeError::TimedOut`] after `patience`; [`NodeError::Leaving`] from the moment at which a
+    /// transfer begins, for the rest of the term.
+    pub async fn prove_leadership(&self, patience: Duration) -> Result<u64, NodeError> {
+        let before = self.status();
+        if !before.leads() {
+            let leader = before.leader.filter(|leader| *leader != before.node);
+            let leader = leader.and_then(|id| Some((id, before.members.get(&id)?.clone())));
+            return Err(NodeError::NotLeader { leader });
+        }
+        let proof = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
+        match tokio::time::timeout(patience, proof).await {
+            Ok(proof) => drop(proof?),
+            Err(_) => return Err(NodeError::TimedOut),
+        }
+        self.refuse_left(before.term)?;
+        let after = self.status();
+        if !after.leads() || after.term != before.term {
+            return Err(NodeError::NotLeader { leader: None });
+        }
+        Ok(before.term)
+    }
+
+    /// Fails in a term in which leadership was given up.
+    pub(crate) fn refuse_left(&self, term: u64) -> Result<(), NodeError> {
+        match self.left.load(SeqCst) >= term.saturating_add(1) {
+            true => Err(NodeError::Leaving),
+            false => Ok(()),
+        }
+    }
+}

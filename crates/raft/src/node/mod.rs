@@ -1,0 +1,11 @@
+//! A whole Raft node: stores, network and openraft, on a thread of its own. Its interface does not
+//! name openraft, so that a program above it does not change when openraft does.
+
+mod bounds;
+pub(crate) mod commands;
+pub(crate) mod error;
+pub(crate) mod lead;
+pub(crate) mod members;
+pub(crate) mod start;
+pub(crate) mod status;
+pub(crate) mod transfer;

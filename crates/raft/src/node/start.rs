@@ -1,0 +1,178 @@
+//! Starting and stopping a node.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use esker_consensus::ConsensusLog;
+use openraft::Raft;
+use openraft::error::{InitializeError, RaftError};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+
+use crate::base::failure::failed;
+use crate::log_store::LogStore;
+use crate::machine::{Machine, MachineStore};
+use crate::network::greeting::ClusterId;
+use crate::network::link::Network;
+use crate::network::server::Server;
+use crate::node::bounds::{PROPOSALS, PROPOSED_BYTES};
+use crate::node::commands::{Commands, Member};
+use crate::node::error::NodeError;
+use crate::settings::config;
+
+pub(crate) type Core<M> = Raft<Commands, MachineStore<Commands, M>>;
+
+/// What a node is started with.
+#[derive(Debug)]
+pub struct NodeOptions {
+    /// Its number, which no other node of the cluster has or had.
+    pub node: u64,
+    /// Its cluster.
+    pub cluster: ClusterId,
+    /// Where Raft's state is. Nothing else writes to this log.
+    pub log: ConsensusLog,
+    /// Where the other nodes reach it.
+    pub listener: TcpListener,
+    /// The round-trip time between nodes, from which all timeouts follow: see
+    /// [`config`](crate::config).
+    pub round_trip: Duration,
+}
+
+/// A node of a replicated state machine: openraft with its stores and network, on a thread of its
+/// own. Its methods may be called from any tokio runtime.
+///
+/// # Elections after a restart
+/// For one lease (eight round trips) a node that restarts gives no vote, and does not campaign: a
+/// leader may count on a heartbeat that it acknowledged before.
+pub struct Node<M: Machine<Commands>> {
+    pub(crate) raft: Core<M>,
+    pub(crate) machine: MachineStore<Commands, M>,
+    pub(crate) log: ConsensusLog,
+    /// One above the last term in which this node gave its leadership up; 0 for none.
+    pub(crate) left: Arc<AtomicU64>,
+    /// Permits for proposals, and for their bytes.
+    pub(crate) proposals: Arc<Semaphore>,
+    pub(crate) bytes: Arc<Semaphore>,
+    runtime: Option<Runtime>,
+}
+
+impl<M: Machine<Commands>> fmt::Debug for Node<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Node").field("status", &self.status()).finish_non_exhaustive()
+    }
+}
+
+impl<M: Machine<Commands>> Node<M> {
+    /// Starts a node with what its log has. A new one waits until a cluster adds it, or
+    /// [`Node::found_cluster`] is called. Blocks while the state is restored.
+    ///
+    /// # Errors
+    /// As [`LogStore::new`] and [`MachineStore::new`]; those of the operating system.
+    pub fn start(options: NodeOptions, machine: M) -> io::Result<Self> {
+        let NodeOptions { node, cluster, log, listener, round_trip } = options;
+        let machine = MachineStore::new(log.clone(), machine)?;
+        let store = LogStore::new(log.clone())?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("esker-raft")
+            .enable_all()
+            .build()?;
+        let mut config = config(round_trip);
+        config.enable_elect = false;
+        let config = Arc::new(config.validate().map_err(io::Error::other)?);
+        let network = Network::new(cluster, node);
+        let state = machine.clone();
+        // Not from inside of a runtime, which may be the caller's.
+        let started = std::thread::scope(|scope| {
+            let start = || runtime.block_on(Core::<M>::new(node, config, network, store, state));
+            scope.spawn(start).join()
+        });
+        let started = started.map_err(|_| io::Error::other("openraft panicked at its start"))?;
+        let raft = started.map_err(io::Error::other)?;
+        let server = Server::new(cluster, raft.clone(), log.clone());
+        listener.set_nonblocking(true)?;
+        let (votes_from, elector) = (server.votes_from(), raft.clone());
+        runtime.spawn(async move {
+            tokio::time::sleep_until(votes_from).await;
+            elector.runtime_config().elect(true);
+        });
+        let listener = {
+            let _in_runtime = runtime.enter();
+            tokio::net::TcpListener::from_std(listener)?
+        };
+        runtime.spawn(server.serve(listener));
+        Ok(Self {
+            raft,
+            machine,
+            log,
+            left: Arc::default(),
+            proposals: Arc::new(Semaphore::new(PROPOSALS)),
+            bytes: Arc::new(Semaphore::new(PROPOSED_BYTES)),
+            runtime: Some(runtime),
+        })
+    }
+
+    /// Whether the node belongs to a cluster: it has an entry or a vote.
+    ///
+    /// # Errors
+    /// [`NodeError::Stopped`].
+    pub async fn has_cluster(&self) -> Result<bool, NodeError> {
+        Ok(self.raft.is_initialized().await?)
+    }
+
+    /// Makes this node the first of a cluster, its only voter. Does nothing if it belongs to one.
+    ///
+    /// # Errors
+    /// [`NodeError::Stopped`].
+    pub async fn found_cluster(&self, member: Member) -> Result<(), NodeError> {
+        let members = BTreeMap::from([(*self.raft.node_id(), member)]);
+        match self.raft.initialize(members).await {
+            Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),
+            Err(RaftError::APIError(error)) => Err(NodeError::Membership(error.to_string())),
+            Err(RaftError::Fatal(fatal)) => Err(fatal.into()),
+        }
+    }
+
+    /// Calls `look` with the state machine, between two commands.
+    pub fn with<T>(&self, look: impl FnOnce(&M) -> T) -> T {
+        self.machine.with(look)
+    }
+
+    /// The node's log.
+    pub fn log(&self) -> &ConsensusLog {
+        &self.log
+    }
+
+    /// Stops the node, and closes its log. Blocks until what was proposed is durable or refused.
+    ///
+    /// # Errors
+    /// Those of [`ConsensusLog::close`].
+    pub fn stop(mut self) -> io::Result<()> {
+        let Some(runtime) = self.runtime.take() else { return Ok(()) };
+        let raft = self.raft.clone();
+        let stopped = std::thread::scope(|scope| {
+            let stop = || runtime.block_on(raft.shutdown());
+            scope.spawn(stop).join()
+        });
+        if !matches!(stopped, Ok(Ok(()))) {
+            tracing::warn!("a task of openraft panicked");
+        }
+        // Connections have handles of the log.
+        runtime.shutdown_background();
+        self.log.clone().close().map_err(failed)
+    }
+}
+
+impl<M: Machine<Commands>> Drop for Node<M> {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            // Waiting here would block the caller's runtime.
+            runtime.shutdown_background();
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a node knows of itself and of its cluster.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use openraft::async_runtime::instant::Instant;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{RaftMetrics, ServerState};
+
+use crate::machine::Machine;
+use crate::node::commands::{Commands, Member};
+use crate::node::start::Node;
+
+/// What a node is at the moment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It gets entries and has no vote.
+    Learner,
+    /// It follows a leader, or waits for one.
+    Follower,
+    /// It asks for votes.
+    Candidate,
+    /// It leads. Whether it still does has to be proven: see [`Node::prove_leadership`].
+    Leader,
+    /// It has stopped.
+    Stopped,
+}
+
+/// What a node knows of itself and of its cluster.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Status {
+    /// The number of the node.
+    pub node: u64,
+    /// What it is.
+    pub role: Role,
+    /// The highest term that it knows.
+    pub term: u64,
+    /// The node that leads, as far as this one knows.
+    pub leader: Option<u64>,
+    /// All nodes of the cluster.
+    pub members: BTreeMap<u64, Member>,
+    /// Those that vote.
+    pub voters: Vec<u64>,
+    /// The index of the last entry in the log.
+    pub last: Option<u64>,
+    /// The index of the last entry that was applied.
+    pub applied: Option<u64>,
+    /// Of a leader: how long ago a quorum acknowledged it.
+    pub quorum_age: Option<Duration>,
+    /// Of a leader: the index of the last entry that each node is known to have.
+    pub matched: BTreeMap<u64, Option<u64>>,
+    /// Why the node has stopped by itself.
+    pub failure: Option<String>,
+}
+
+impl Status {
+    pub(crate) fn of(metrics: &RaftMetrics<Commands>) -> Self {
+        let membership = &metrics.membership_config;
+        let matched = metrics.replication.iter().flatten();
+        Self {
+            node: metrics.id,
+            role: match metrics.state {
+                ServerState::Learner => Role::Learner,
+                ServerState::Follower => Role::Follower,
+                ServerState::Candidate => Role::Candidate,
+                ServerState::Leader => Role::Leader,
+                ServerState::Shutdown => Role::Stopped,
+            },
+            term: metrics.current_term,
+            leader: metrics.current_leader,
+            members: membership.nodes().map(|(id, member)| (*id, member.clone())).collect(),
+            voters: membership.voter_ids().collect(),
+            last: metrics.last_log_index,
+            applied: metrics.last_applied.map(|id| id.index),
+            quorum_age: metrics.last_quorum_acked.map(|acked| acked.into_inner().elapsed()),
+            matched: matched.map(|(id, last)| (*id, last.map(|last| last.index))).collect(),
+            failure: metrics.running_state.as_ref().err().map(ToString::to_string),
+        }
+    }
+
+    /// Whether the node leads, as far as it knows.
+    pub fn leads(&self) -> bool {
+        self.role == Role::Leader
+    }
+}
+
+impl<M: Machine<Commands>> Node<M> {
+    /// What the node knows now. Does not wait.
+    pub fn status(&self) -> Status {
+        Status::of(&self.raft.metrics().borrow_watched())
+    }
+
+    /// Waits until the node's knowledge is as wanted, and returns it; `None` after that time.
+    pub async fn wait_for(
+        &self,
+        patience: Duration,
+        is_wanted: impl Fn(&Status) -> bool + Send,
+    ) -> Option<Status> {
+        let mut metrics = self.raft.metrics();
+        let wanted = async move {
+            loop {
+                let status = Status::of(&metrics.borrow_watched());
+                if is_wanted(&status) {
+                    return Some(status);
+                }
+                metrics.changed().await.ok()?;
+            }
+        };
+        tokio::time::timeout(patience, wanted).await.ok().flatten()
+    }
+}

@@ -1,0 +1,163 @@
+//! Who may lead, and when: after restarts, partitions, transfers and lost quorums.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+
+use esker_disk::sim::SimDisk;
+use esker_raft::{Member, NodeError};
+
+use crate::group::{Group, LONG, SHORT, command, start_on};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_survives_power_cuts_of_its_leaders_and_of_all() {
+    let mut group = Group::of_three().await;
+    group.write(20).await;
+    group.check().await;
+    for _ in 0..3 {
+        let leader = group.leader().await;
+        group.cut_power(leader);
+        group.write(10).await;
+        group.start(leader).await;
+        group.check().await;
+    }
+    for id in 1..=3 {
+        group.cut_power(id);
+    }
+    for id in 1..=3 {
+        group.start(id).await;
+    }
+    group.check().await;
+}
+
+/// A leader that restarts has entries that it sent and did not store: it may not lead in its term.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_leader_begins_a_new_term() {
+    let disk = SimDisk::new(1);
+    let (node, address) = start_on(&disk, 1, Duration::from_millis(10));
+    let member = Member { raft: address.to_string(), client: String::new() };
+    assert!(!node.has_cluster().await.unwrap());
+    node.found_cluster(member).await.unwrap();
+    let mut term = 0;
+    let mut node = node;
+    for life in 1..4 {
+        let leads = node.wait_for(LONG, |status| status.leads()).await.unwrap();
+        assert!(leads.term > term, "life {life}: {leads:?}");
+        term = leads.term;
+        let answer = node.propose(command("word"), LONG).await.unwrap();
+        assert_eq!(answer, life.to_string());
+        node.stop().unwrap();
+        node = start_on(&disk, 1, Duration::from_millis(10)).0;
+        assert!(node.has_cluster().await.unwrap());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_cut_off_proves_nothing() {
+    let mut group = Group::of_three().await;
+    group.write(3).await;
+    let old = group.leader().await;
+    group.cut_off(old);
+    let refused = group.nodes[&old].prove_leadership(SHORT).await;
+    assert!(refused.is_err(), "{refused:?}");
+    let refused = group.nodes[&old].propose(command("lost"), SHORT).await;
+    assert!(refused.is_err(), "{refused:?}");
+    // Its lease is over, and it still takes itself for the leader.
+    let refused = group.nodes[&old].propose(command("lost"), SHORT).await;
+    assert_eq!(refused, Err(NodeError::NoQuorum));
+    group.write(10).await;
+    assert_ne!(group.leader().await, old);
+    group.connect();
+    group.check().await;
+}
+
+/// With pre-vote a node that was cut off deposes no leader: the term stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_that_was_cut_off_deposes_no_leader() {
+    let mut group = Group::of_three().await;
+    let leader = group.leader().await;
+    let away = (1..=3).find(|id| *id != leader).unwrap();
+    let term = group.nodes[&leader].status().term;
+    group.cut_off(away);
+    // It misses many election timeouts.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(group.nodes[&away].status().term, term);
+    group.connect();
+    group.check().await;
+    tokio::time::sleep(SHORT).await;
+    assert_eq!(group.leader().await, leader);
+    assert_eq!(group.nodes[&leader].status().term, term);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leadership_goes_to_another_node_and_back() {
+    let mut group = Group::of_three().await;
+    group.write(3).await;
+    let first = group.leader().await;
+    let second = (1..=3).find(|id| *id != first).unwrap();
+    for (from, to) in [(first, second), (second, first), (first, second)] {
+        let term = group.nodes[&from].status().term;
+        group.nodes[&from].transfer(to, LONG).await.unwrap();
+        assert_eq!(group.leader().await, to);
+        assert_eq!(group.nodes[&to].status().term, term + 1);
+        let refused = group.nodes[&from].propose(command("late"), SHORT).await;
+        let leader = Some((to, group.member(to)));
+        assert_eq!(refused, Err(NodeError::NotLeader { leader }));
+        group.write(5).await;
+    }
+    group.check().await;
+    let leader = group.leader().await;
+    for target in [leader, 9] {
+        let refused = group.nodes[&leader].transfer(target, LONG).await;
+        assert!(matches!(refused, Err(NodeError::Membership(_))), "{refused:?}");
+    }
+    let refused = group.nodes[&first].transfer(leader, LONG).await;
+    assert!(matches!(refused, Err(NodeError::NotLeader { .. })), "{refused:?}");
+}
+
+/// A target that does not answer is not asked, and the leader stays.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leadership_does_not_go_to_a_node_that_lags() {
+    let mut group = Group::of_three().await;
+    let leader = group.leader().await;
+    let away = (1..=3).find(|id| *id != leader).unwrap();
+    group.cut_off(away);
+    group.write(100).await;
+    let term = group.nodes[&leader].status().term;
+    let refused = group.nodes[&leader].transfer(away, SHORT).await;
+    assert_eq!(refused, Err(NodeError::TimedOut));
+    // Few entries: the leader takes no proposals while it waits for the last of them.
+    group.connect();
+    group.check().await;
+    group.cut_off(away);
+    group.write(3).await;
+    let node = &group.nodes[&leader];
+    let (refused, meanwhile) = tokio::join!(node.transfer(away, SHORT), async {
+        tokio::time::sleep(SHORT / 4).await;
+        (node.prove_leadership(SHORT).await, node.propose(command("late"), SHORT).await)
+    });
+    assert_eq!(refused, Err(NodeError::TimedOut));
+    assert_eq!(meanwhile, (Err(NodeError::Leaving), Err(NodeError::Leaving)));
+    group.write(3).await;
+    assert_eq!((group.leader().await, group.nodes[&leader].status().term), (leader, term));
+    group.connect();
+    group.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cluster_goes_on_after_its_quorum_was_gone() {
+    let mut group = Group::of_three().await;
+    group.write(3).await;
+    let leader = group.leader().await;
+    for id in (1..=3).filter(|id| *id != leader) {
+        group.cut_off(id);
+    }
+    let node = &group.nodes[&leader];
+    let pending = node.propose(command("pending"), SHORT).await;
+    assert!(pending.is_err(), "{pending:?}");
+    for _ in 0..3 {
+        assert_eq!(node.propose(command("lost"), SHORT).await, Err(NodeError::NoQuorum));
+        assert!(node.prove_leadership(SHORT).await.is_err());
+    }
+    group.connect();
+    group.check().await;
+}

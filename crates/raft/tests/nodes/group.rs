@@ -1,0 +1,184 @@
+//! A cluster of nodes on simulated disks and real connections.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Cursor, Read};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use esker_disk::sim::{Persist, SimDisk};
+use esker_raft::{
+    ClusterId, Command, Commands, ConsensusLog, Machine, Member, Node, NodeError, NodeOptions,
+};
+use tokio::sync::watch;
+
+use crate::proxy::Proxy;
+
+pub const CLUSTER: ClusterId = ClusterId([3; 16]);
+/// Longer than anything here takes.
+pub const LONG: Duration = Duration::from_secs(30);
+/// A wait that is expected to end without success.
+pub const SHORT: Duration = Duration::from_millis(400);
+
+/// Everything that was applied, in order.
+#[derive(Default)]
+pub struct Words(pub Vec<String>);
+
+impl Machine<Commands> for Words {
+    fn apply(&mut self, command: Command) -> Bytes {
+        self.0.push(String::from_utf8(command.0.to_vec()).unwrap());
+        self.0.len().to_string().into()
+    }
+
+    fn answer(&self) -> Bytes {
+        Bytes::new()
+    }
+
+    fn state(&self) -> io::Result<Box<dyn Read + Send>> {
+        Ok(Box::new(Cursor::new(self.0.join("\n").into_bytes())))
+    }
+
+    fn restore(&mut self, state: &mut dyn Read) -> io::Result<()> {
+        self.0 = io::read_to_string(state)?.lines().map(str::to_owned).collect();
+        Ok(())
+    }
+}
+
+pub fn command(text: impl Into<String>) -> Command {
+    Command(Bytes::from(text.into()))
+}
+
+/// Starts a node, and returns it with its address.
+pub fn start_on(
+    disk: &SimDisk,
+    id: u64,
+    round_trip: Duration,
+) -> (Node<Words>, std::net::SocketAddr) {
+    let log = ConsensusLog::builder("/raft").disk(Arc::new(disk.clone())).open().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let options = NodeOptions { node: id, cluster: CLUSTER, log, listener, round_trip };
+    (Node::start(options, Words::default()).unwrap(), address)
+}
+
+pub struct Group {
+    pub nodes: BTreeMap<u64, Node<Words>>,
+    disks: BTreeMap<u64, SimDisk>,
+    proxies: BTreeMap<u64, Proxy>,
+    cuts: watch::Sender<BTreeSet<(u64, u64)>>,
+    /// What was acknowledged, in order.
+    written: Vec<String>,
+    attempts: u64,
+}
+
+impl Group {
+    pub fn new() -> Self {
+        Self {
+            nodes: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            proxies: BTreeMap::new(),
+            cuts: watch::Sender::default(),
+            written: Vec::new(),
+            attempts: 0,
+        }
+    }
+
+    /// Three nodes, of which the first leads.
+    pub async fn of_three() -> Self {
+        let mut group = Self::new();
+        group.start(1).await;
+        let member = group.member(1);
+        group.nodes[&1].found_cluster(member).await.unwrap();
+        for id in [2, 3] {
+            group.leader().await;
+            group.start(id).await;
+            group.nodes[&1].add(id, group.member(id), LONG).await.unwrap();
+        }
+        group
+    }
+
+    pub fn member(&self, id: u64) -> Member {
+        Member { raft: self.proxies[&id].address.to_string(), client: format!("client-{id}") }
+    }
+
+    /// Starts a node, with what is on its disk.
+    pub async fn start(&mut self, id: u64) {
+        let disk = self.disks.entry(id).or_insert_with(|| SimDisk::new(id)).clone();
+        if !self.proxies.contains_key(&id) {
+            self.proxies.insert(id, Proxy::new(id, self.cuts.subscribe()).await);
+        }
+        let (node, address) = start_on(&disk, id, Duration::from_millis(10));
+        self.proxies[&id].leads_to(Some(address));
+        self.nodes.insert(id, node);
+    }
+
+    /// Cuts the power of a node.
+    pub fn cut_power(&mut self, id: u64) {
+        let node = self.nodes.remove(&id).unwrap();
+        self.proxies[&id].leads_to(None);
+        self.disks[&id].power_cut(Persist::Random);
+        drop(node.stop());
+        self.disks[&id].power_on();
+    }
+
+    /// No node reaches this one, and it reaches none.
+    pub fn cut_off(&self, id: u64) {
+        self.cuts.send_modify(|cuts| {
+            cuts.extend((1..=9).flat_map(|other| [(id, other), (other, id)]));
+        });
+    }
+
+    pub fn connect(&self) {
+        self.cuts.send_modify(BTreeSet::clear);
+    }
+
+    /// The node that can prove that it leads.
+    pub async fn leader(&self) -> u64 {
+        let deadline = Instant::now() + LONG;
+        loop {
+            for (id, node) in &self.nodes {
+                if node.prove_leadership(SHORT).await.is_ok() {
+                    return *id;
+                }
+            }
+            assert!(Instant::now() < deadline, "no node leads: {:?}", self.nodes);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    /// Writes until so many more are acknowledged. One that is not acknowledged may appear, so the
+    /// next has another text.
+    pub async fn write(&mut self, count: usize) {
+        let end = self.written.len() + count;
+        while self.written.len() < end {
+            let leader = &self.nodes[&self.leader().await];
+            let text = format!("word-{}", self.attempts);
+            self.attempts += 1;
+            match leader.propose(command(text.clone()), LONG).await {
+                Ok(_) => self.written.push(text),
+                Err(NodeError::Stopped(why)) => panic!("a node has stopped: {why}"),
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Waits until all nodes have applied the same, and compares it with what was acknowledged.
+    pub async fn check(&mut self) {
+        self.write(1).await;
+        let applied = self.nodes[&self.leader().await].status().applied;
+        let mut words = Vec::new();
+        for (id, node) in &self.nodes {
+            let caught_up = node.wait_for(LONG, |status| status.applied >= applied).await;
+            assert!(caught_up.is_some(), "node {id} lags: {node:?}");
+            words.push(node.with(|words| words.0.clone()));
+        }
+        assert!(words.iter().all(|some| *some == words[0]), "{words:?}");
+        // In the same order; what was not acknowledged may be in between.
+        let mut applied = words[0].iter();
+        for text in &self.written {
+            assert!(applied.any(|word| word == text), "{text} is lost: {:?}", words[0]);
+        }
+    }
+}

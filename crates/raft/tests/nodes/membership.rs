@@ -1,0 +1,74 @@
+//! Nodes that come and go.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use esker_raft::{Command, NodeError};
+
+use crate::group::{Group, LONG, SHORT, command};
+
+/// More entries than there are between two snapshots: a new node gets a snapshot, and what is after
+/// it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_node_gets_the_snapshot() {
+    let mut group = Group::new();
+    group.start(1).await;
+    group.nodes[&1].found_cluster(group.member(1)).await.unwrap();
+    group.leader().await;
+    let node = &group.nodes[&1];
+    let proposals = (0..12_000).map(|n| node.propose(command(format!("early-{n}")), LONG));
+    for answer in futures_util::future::join_all(proposals).await {
+        answer.unwrap();
+    }
+    group.start(2).await;
+    group.nodes[&1].add(2, group.member(2), LONG).await.unwrap();
+    group.check().await;
+    let second = group.nodes[&2].log();
+    assert!(second.floor().is_some(), "it got all entries, and no snapshot");
+    // What it has outlives a power cut.
+    group.cut_power(2);
+    group.start(2).await;
+    group.check().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_are_added_and_removed() {
+    let mut group = Group::of_three().await;
+    let leader = group.leader().await;
+    let gone = (1..=3).find(|id| *id != leader).unwrap();
+    let node = &group.nodes[&leader];
+    node.remove(gone, LONG).await.unwrap();
+    let status = node.status();
+    assert!(!status.members.contains_key(&gone) && status.voters.len() == 2, "{status:?}");
+    for id in [leader, gone, 9] {
+        let refused = node.remove(id, LONG).await;
+        assert!(matches!(refused, Err(NodeError::Membership(_))), "{id}: {refused:?}");
+    }
+    let other = (1..=3).find(|id| ![leader, gone].contains(id)).unwrap();
+    let refused = group.nodes[&other].add(gone, group.member(gone), SHORT).await;
+    assert!(matches!(refused, Err(NodeError::NotLeader { .. })), "{refused:?}");
+    group.cut_power(gone);
+    group.check().await;
+    // Under a new number.
+    group.start(4).await;
+    group.nodes[&leader].add(4, group.member(4), LONG).await.unwrap();
+    group.check().await;
+    assert_eq!(group.nodes[&4].status().members[&4], group.member(4));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_command_is_bounded() {
+    let mut group = Group::of_three().await;
+    let leader = group.leader().await;
+    let node = &group.nodes[&leader];
+    let longest = Command(vec![b'a'; Command::MAX].into());
+    node.propose(longest.clone(), LONG).await.unwrap();
+    let len = Command::MAX + 1;
+    let refused = node.propose(Command(vec![b'a'; len].into()), LONG).await;
+    assert_eq!(refused, Err(NodeError::TooLong { len }));
+    // More than fits in the log's memory at a time.
+    let many = (0..100).map(|_| node.propose(longest.clone(), LONG));
+    for answer in futures_util::future::join_all(many).await {
+        // A quorum may be slower than a lease under this load.
+        assert!(matches!(answer, Ok(_) | Err(NodeError::NoQuorum)), "{answer:?}");
+    }
+    group.check().await;
+}

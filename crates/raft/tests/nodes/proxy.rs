@@ -1,0 +1,95 @@
+//! The way to a node, which can be cut for one caller or for all: what is sent is then held up, as
+//! by a network that drops packets.
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+/// Bytes of a greeting, and where it names the node that greets.
+const GREETING: usize = 48;
+const FROM: usize = 28;
+
+/// Pairs of nodes of which the first does not reach the second, nor is answered.
+pub type Cuts = watch::Receiver<BTreeSet<(u64, u64)>>;
+
+pub struct Proxy {
+    pub address: SocketAddr,
+    node: Arc<Mutex<Option<SocketAddr>>>,
+}
+
+impl Proxy {
+    pub async fn new(to: u64, cuts: Cuts) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let node: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
+        let upstream = Arc::clone(&node);
+        tokio::spawn(async move {
+            loop {
+                let (caller, _) = listener.accept().await.unwrap();
+                let (upstream, cuts) = (Arc::clone(&upstream), cuts.clone());
+                tokio::spawn(async move {
+                    let address = *upstream.lock().unwrap();
+                    if let Some(address) = address {
+                        drop(connect(caller, address, to, cuts).await);
+                    }
+                });
+            }
+        });
+        Self { address, node }
+    }
+
+    /// Where the node is now; `None` while it is down.
+    pub fn leads_to(&self, node: Option<SocketAddr>) {
+        *self.node.lock().unwrap() = node;
+    }
+}
+
+async fn connect(
+    mut caller: TcpStream,
+    node: SocketAddr,
+    to: u64,
+    cuts: Cuts,
+) -> std::io::Result<()> {
+    let mut greeting = [0; GREETING];
+    caller.read_exact(&mut greeting).await?;
+    let from = u64::from_le_bytes(greeting[FROM..FROM + 8].try_into().unwrap());
+    let mut node = TcpStream::connect(node).await?;
+    for stream in [&caller, &node] {
+        stream.set_nodelay(true)?;
+    }
+    wait(&cuts, (from, to)).await;
+    node.write_all(&greeting).await?;
+    let (from_caller, to_caller) = caller.split();
+    let (from_node, to_node) = node.split();
+    tokio::select! {
+        copied = relay(from_caller, to_node, (from, to), &cuts) => copied,
+        copied = relay(from_node, to_caller, (from, to), &cuts) => copied,
+    }
+}
+
+async fn relay(
+    mut source: impl AsyncRead + Unpin,
+    mut target: impl AsyncWrite + Unpin,
+    pair: (u64, u64),
+    cuts: &Cuts,
+) -> std::io::Result<()> {
+    let mut bytes = vec![0; 64 << 10];
+    loop {
+        let len = source.read(&mut bytes).await?;
+        if len == 0 {
+            return Ok(());
+        }
+        wait(cuts, pair).await;
+        target.write_all(&bytes[..len]).await?;
+    }
+}
+
+/// Until the pair is not cut off.
+async fn wait(cuts: &Cuts, pair: (u64, u64)) {
+    drop(cuts.clone().wait_for(|cuts| !cuts.contains(&pair)).await);
+}

@@ -1,0 +1,213 @@
+//! Callers that are no nodes of this cluster, and votes that come too early.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use esker_disk::sim::SimDisk;
+use esker_raft::openraft::impls::leader_id_std::LeaderId;
+use esker_raft::openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
+use esker_raft::openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse,
+};
+use esker_raft::openraft::{LogId, Vote};
+use esker_raft::{ClusterId, Commands, Link, Member, Network, Node};
+use esker_testkit::Rng;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::group::{CLUSTER, LONG, Words, command, start_on};
+
+type LeaderVote = Vote<LeaderId<u64, u64>>;
+
+fn vote(term: u64, node: u64, committed: bool) -> LeaderVote {
+    LeaderVote { leader_id: LeaderId { term, voted_for: node }, committed }
+}
+
+/// A caller that says it is node `from`, and calls node `to` at this address.
+async fn link(cluster: ClusterId, from: u64, to: u64, address: SocketAddr) -> Link {
+    let member = Member { raft: address.to_string(), client: String::new() };
+    RaftNetworkFactory::<Commands>::new_client(&mut Network::new(cluster, from), to, &member).await
+}
+
+fn option() -> RPCOption {
+    RPCOption::new(LONG)
+}
+
+async fn ask(link: &mut Link, vote: LeaderVote) -> Option<VoteResponse<Commands>> {
+    let request = VoteRequest::<Commands>::new(vote, Some(id(vote.leader_id.term, 1 << 40)));
+    RaftNetworkV2::<Commands>::vote(link, request, option()).await.ok()
+}
+
+fn id(
+    term: u64,
+    index: u64,
+) -> LogId<<LeaderId<u64, u64> as esker_raft::openraft::vote::RaftLeaderId>::Committed> {
+    LogId {
+        leader_id: esker_raft::openraft::vote::leader_id_std::CommittedLeaderId::new(term),
+        index,
+    }
+}
+
+/// A node that leads a cluster of itself, with a lease of two seconds.
+async fn leading(disk: &SimDisk) -> (Node<Words>, SocketAddr) {
+    let (node, address) = start_on(disk, 1, Duration::from_millis(250));
+    let member = Member { raft: address.to_string(), client: String::new() };
+    node.found_cluster(member).await.unwrap();
+    node.wait_for(LONG, |status| status.leads()).await.unwrap();
+    (node, address)
+}
+
+/// A leader may count on what this node acknowledged before it restarted, for one lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_vote_is_given_within_a_lease_of_a_restart() {
+    let disk = SimDisk::new(1);
+    let (node, address) = start_on(&disk, 1, Duration::from_millis(250));
+    // A new node has acknowledged nothing.
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    assert!(ask(&mut caller, vote(3, 2, false)).await.unwrap().vote_granted);
+    node.stop().unwrap();
+    let begun = std::time::Instant::now();
+    let (_node, address) = start_on(&disk, 1, Duration::from_millis(250));
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    let request = || VoteRequest::<Commands>::new(vote(4, 2, false), Some(id(3, 9)));
+    let asked = RaftNetworkV2::<Commands>::pre_vote(&mut caller, request(), option()).await;
+    assert!(asked.is_err(), "{asked:?}");
+    assert_eq!(ask(&mut caller, vote(4, 2, false)).await, None);
+    // The leader itself asked for this one.
+    let asked = VoteRequest { leadership_transfer: true, ..request() };
+    let voted = RaftNetworkV2::<Commands>::vote(&mut caller, asked, option()).await.unwrap();
+    assert!(begun.elapsed() < Duration::from_secs(2), "this machine is too slow for the test");
+    assert!(voted.vote_granted, "{voted}");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let asked = RaftNetworkV2::<Commands>::pre_vote(&mut caller, request(), option()).await;
+    assert!(asked.is_ok(), "{asked:?}");
+    assert!(ask(&mut caller, vote(5, 2, false)).await.unwrap().vote_granted);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_node_campaigns_within_a_lease_of_its_restart() {
+    let disk = SimDisk::new(1);
+    let (node, _) = leading(&disk).await;
+    node.stop().unwrap();
+    let begun = std::time::Instant::now();
+    let (node, _) = start_on(&disk, 1, Duration::from_millis(250));
+    node.wait_for(LONG, |status| status.leads()).await.unwrap();
+    assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_cluster_and_another_node_are_refused() {
+    let (node, address) = leading(&SimDisk::new(1)).await;
+    let term = node.status().term;
+    let candidate = vote(term + 5, 2, false);
+    for (cluster, from, to) in [(ClusterId([4; 16]), 2, 1), (CLUSTER, 2, 3), (CLUSTER, 1, 1)] {
+        let mut caller = link(cluster, from, to, address).await;
+        assert_eq!(ask(&mut caller, candidate).await, None, "{cluster} {from} {to}");
+    }
+    // A vote for another node than the one that calls; one that no candidate has; a term that has
+    // no ballot, at which the log would stop the node.
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    for wrong in [vote(term + 5, 3, false), vote(term + 5, 2, true), vote(1 << 63, 2, false)] {
+        assert_eq!(ask(&mut caller, wrong).await, None, "{wrong}");
+    }
+    assert_eq!(node.status().term, term);
+    assert_eq!(node.propose(command("word"), LONG).await.unwrap(), "1");
+    assert!(ask(&mut caller, candidate).await.is_some());
+}
+
+/// What openraft takes for granted.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_that_no_leader_sends_are_refused() {
+    use esker_raft::openraft::Entry;
+    use esker_raft::openraft::entry::EntryPayload;
+    let (node, address) = start_on(&SimDisk::new(1), 1, Duration::from_millis(250));
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    let entry = |term, index| Entry { log_id: id(term, index), payload: EntryPayload::Blank };
+    let append = |vote, previous, entries| AppendEntriesRequest::<Commands> {
+        vote,
+        prev_log_id: previous,
+        entries,
+        leader_commit: None,
+    };
+    let leader = vote(3, 2, true);
+    let wrong = [
+        // Terms that fall, or that are above that of the vote.
+        append(leader, None, vec![entry(2, 0), entry(1, 1)]),
+        append(leader, Some(id(2, 0)), vec![entry(1, 1)]),
+        append(leader, None, vec![entry(4, 0)]),
+        // A vote that no quorum gave, and one of another node.
+        append(vote(3, 2, false), None, vec![entry(1, 0)]),
+        append(vote(3, 4, true), None, vec![entry(1, 0)]),
+        append(leader, Some(id(1, u64::MAX)), vec![entry(1, 0)]),
+    ];
+    for request in wrong {
+        let text = format!("{request:?}");
+        let answer =
+            RaftNetworkV2::<Commands>::append_entries(&mut caller, request, option()).await;
+        assert!(answer.is_err(), "{text}: {answer:?}");
+    }
+    assert_eq!((node.status().last, node.status().failure), (None, None));
+    let request = append(leader, None, vec![entry(1, 0), entry(3, 1)]);
+    let answer = RaftNetworkV2::<Commands>::append_entries(&mut caller, request, option()).await;
+    assert_eq!(answer.unwrap(), AppendEntriesResponse::Success);
+    assert_eq!(node.status().last, Some(1));
+}
+
+/// Requests are sent while those before them are not answered, and the answers are in order. After
+/// a conflict there are no more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn entries_are_pipelined() {
+    use esker_raft::openraft::Entry;
+    use esker_raft::openraft::entry::EntryPayload;
+    use futures_util::{StreamExt, stream};
+    let (_node, address) = start_on(&SimDisk::new(1), 1, Duration::from_millis(250));
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    let request = |index: u64| AppendEntriesRequest::<Commands> {
+        vote: vote(1, 2, true),
+        prev_log_id: index.checked_sub(1).map(|previous| id(1, previous)),
+        entries: vec![Entry { log_id: id(1, index), payload: EntryPayload::Blank }],
+        leader_commit: None,
+    };
+    let requests = (0..200).chain([300, 200]).map(request).collect::<Vec<_>>();
+    let sent =
+        RaftNetworkV2::<Commands>::stream_append(&mut caller, stream::iter(requests), option());
+    let answers: Vec<_> = sent.await.unwrap().map(|answer| answer.unwrap()).collect().await;
+    assert_eq!(answers.len(), 201);
+    for (index, answer) in (0..200).zip(&answers) {
+        assert_eq!(*answer, Ok(Some(id(1, index))));
+    }
+    assert!(answers[200].is_err(), "{:?}", answers[200]);
+}
+
+/// Garbage, at the beginning and after a greeting, ends that connection and nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_ends_its_connection() {
+    let (node, address) = leading(&SimDisk::new(1)).await;
+    let mut rng = Rng::new(7, 0);
+    let mut greeting = b"ESKRAFT1\x01\0\x01\0".to_vec();
+    greeting.extend(CLUSTER.0);
+    greeting.extend([2_u64, 1].map(u64::to_le_bytes).concat());
+    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &greeting) as u32;
+    greeting.extend(crc.to_le_bytes());
+    for round in 0..40 {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        if round % 2 == 1 {
+            stream.write_all(&greeting).await.unwrap();
+            let mut answer = [0; 48];
+            stream.read_exact(&mut answer).await.unwrap();
+            assert_eq!(answer[10], 3, "it is not welcome: {answer:?}");
+        }
+        let garbage: Vec<u8> = (0..rng.below(300)).map(|_| rng.next() as u8).collect();
+        stream.write_all(&garbage).await.unwrap();
+        if round % 4 < 2 {
+            stream.shutdown().await.unwrap();
+        }
+        drop(stream);
+    }
+    // A greeting that does not come does not keep its place.
+    let mut silent = TcpStream::connect(address).await.unwrap();
+    let ended = tokio::time::timeout(LONG, silent.read(&mut [0; 1])).await;
+    assert_eq!(ended.unwrap().unwrap_or(0), 0);
+    assert_eq!(node.propose(command("word"), LONG).await.unwrap(), "1");
+}
