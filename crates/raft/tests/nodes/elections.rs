@@ -128,6 +128,8 @@ async fn leadership_does_not_go_to_a_node_that_lags() {
     // Few entries: the leader takes no proposals while it waits for the last of them.
     group.connect();
     group.check().await;
+    let knows = |status: &esker_raft::Status| status.matched[&away] == status.last;
+    group.nodes[&leader].wait_for(LONG, knows).await.unwrap();
     group.cut_off(away);
     group.write(3).await;
     let node = &group.nodes[&leader];
