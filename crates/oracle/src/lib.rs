@@ -19,15 +19,19 @@
 //!
 //! # Source
 //!
-//! For readers of the source: everything here is without I/O, threads and clocks. `timestamp` is
-//! the bottom; `epochs` is the replicated state; `allotment` and `clock` are what its owner does.
+//! For readers of the source: `timestamp` is the bottom; `epochs` is the replicated state;
+//! `allotment` and `clock` are what its owner does. These are without I/O, threads and clocks.
+//! `service` runs them on a node. `history` checks what clients got.
 
 mod allotment;
 mod clock;
 mod epochs;
+pub mod history;
+mod service;
 mod timestamp;
 
 pub use allotment::{Allotment, Range};
 pub use clock::{Followed, Reference, Step, follow};
 pub use epochs::{Advance, Epochs, Owner};
+pub use service::{COUNT_MAX, Oracle, OracleError, OracleOptions, WallClock};
 pub use timestamp::{ParseError, Timestamp};

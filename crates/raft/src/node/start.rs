@@ -25,6 +25,9 @@ use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
 use crate::settings::config;
 
+/// How long stopping waits for tasks that are in the middle of something.
+const STOP: Duration = Duration::from_secs(1);
+
 pub(crate) type Core<M> = Raft<Commands, MachineStore<Commands, M>>;
 
 /// What a node is started with.
@@ -155,15 +158,19 @@ impl<M: Machine<Commands>> Node<M> {
     pub fn stop(mut self) -> io::Result<()> {
         let Some(runtime) = self.runtime.take() else { return Ok(()) };
         let raft = self.raft.clone();
+        // Not from inside of a runtime, which may be the caller's. Connections have handles of the
+        // log, and the listener has the port.
         let stopped = std::thread::scope(|scope| {
-            let stop = || runtime.block_on(raft.shutdown());
+            let stop = || {
+                let stopped = runtime.block_on(raft.shutdown());
+                runtime.shutdown_timeout(STOP);
+                stopped
+            };
             scope.spawn(stop).join()
         });
         if !matches!(stopped, Ok(Ok(()))) {
             tracing::warn!("a task of openraft panicked");
         }
-        // Connections have handles of the log.
-        runtime.shutdown_background();
         self.log.clone().close().map_err(failed)
     }
 }

@@ -163,3 +163,13 @@ async fn a_cluster_goes_on_after_its_quorum_was_gone() {
     group.connect();
     group.check().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_node_has_released_its_port_and_its_log() {
+    let disk = SimDisk::new(1);
+    for _ in 0..5 {
+        let (node, address) = start_on(&disk, 1, Duration::from_millis(10));
+        node.stop().unwrap();
+        std::net::TcpListener::bind(address).unwrap();
+    }
+}

@@ -1,0 +1,190 @@
+//! A cluster of oracles on simulated disks and real connections, and its clients.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use esker_disk::sim::{Persist, SimDisk};
+use esker_oracle::history::{Call, check};
+use esker_oracle::{Epochs, Oracle, OracleOptions};
+use esker_raft::{ClusterId, ConsensusLog, Member, Node, NodeOptions};
+use tokio::sync::watch;
+
+use crate::proxy::Proxy;
+
+pub const LONG: Duration = Duration::from_secs(30);
+/// Tasks that ask, each for one timestamp after the other.
+const CLIENTS: usize = 24;
+
+pub struct Peer {
+    pub node: Arc<Node<Epochs>>,
+    pub oracle: Oracle,
+}
+
+pub struct Cluster {
+    peers: Arc<Mutex<BTreeMap<u64, Peer>>>,
+    disks: BTreeMap<u64, SimDisk>,
+    proxies: BTreeMap<u64, Proxy>,
+    cuts: watch::Sender<BTreeSet<(u64, u64)>>,
+    /// What the clock of each node is ahead, in seconds.
+    pub ahead: BTreeMap<u64, Arc<AtomicI64>>,
+    options: OracleOptions,
+}
+
+impl Cluster {
+    /// Nodes 1 and above, of which the first leads.
+    pub async fn of(count: u64, options: OracleOptions) -> Self {
+        let ids = 1..=count;
+        let (cuts, mut proxies) = (watch::Sender::default(), BTreeMap::new());
+        for id in ids.clone() {
+            proxies.insert(id, Proxy::new(id, cuts.subscribe()).await);
+        }
+        let mut cluster = Self {
+            peers: Arc::default(),
+            disks: ids.clone().map(|id| (id, SimDisk::new(id))).collect(),
+            proxies,
+            cuts,
+            ahead: ids.clone().map(|id| (id, Arc::default())).collect(),
+            options,
+        };
+        cluster.start(1);
+        let first = cluster.node(1);
+        first.found_cluster(cluster.member(1)).await.unwrap();
+        first.wait_for(LONG, |status| status.leads()).await.unwrap();
+        for id in ids.skip(1) {
+            cluster.start(id);
+            first.add(id, cluster.member(id), LONG).await.unwrap();
+        }
+        cluster
+    }
+
+    fn member(&self, id: u64) -> Member {
+        Member { raft: self.proxies[&id].address.to_string(), client: String::new() }
+    }
+
+    /// No node reaches this one, and it reaches none. Its clients still reach it.
+    pub fn cut_off(&self, id: u64) {
+        let others = self.disks.keys().flat_map(|other| [(id, *other), (*other, id)]);
+        self.cuts.send_modify(|cuts| cuts.extend(others));
+    }
+
+    pub fn connect(&self) {
+        self.cuts.send_modify(BTreeSet::clear);
+    }
+
+    pub fn start(&mut self, id: u64) {
+        let disk = Arc::new(self.disks[&id].clone());
+        let log = ConsensusLog::builder("/raft").disk(disk).open().unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        self.proxies[&id].leads_to(Some(listener.local_addr().unwrap()));
+        let (cluster, round_trip) = (ClusterId([5; 16]), Duration::from_millis(10));
+        let options = NodeOptions { node: id, cluster, log, listener, round_trip };
+        let node = Arc::new(Node::start(options, Epochs::default()).unwrap());
+        let ahead = Arc::clone(&self.ahead[&id]);
+        let mut options = self.options.clone();
+        options.clock = Arc::new(move || {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+            (now.as_nanos() as u64).saturating_add_signed(ahead.load(SeqCst) * 1_000_000_000)
+        });
+        let oracle = Oracle::start(Arc::clone(&node), options);
+        self.peers.lock().unwrap().insert(id, Peer { node, oracle });
+    }
+
+    pub fn node(&self, id: u64) -> Arc<Node<Epochs>> {
+        Arc::clone(&self.peers.lock().unwrap()[&id].node)
+    }
+
+    pub fn oracle(&self, id: u64) -> Oracle {
+        self.peers.lock().unwrap()[&id].oracle.clone()
+    }
+
+    pub async fn leader(&self) -> u64 {
+        let deadline = Instant::now() + LONG;
+        loop {
+            for id in self.disks.keys() {
+                let node = self.peers.lock().unwrap().get(id).map(|peer| Arc::clone(&peer.node));
+                if let Some(node) = node
+                    && node.prove_leadership(Duration::from_millis(300)).await.is_ok()
+                {
+                    return *id;
+                }
+            }
+            assert!(Instant::now() < deadline, "no node leads");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Cuts the power of a node.
+    pub async fn cut_power(&mut self, id: u64) {
+        let Peer { node, oracle } = self.peers.lock().unwrap().remove(&id).unwrap();
+        self.proxies[&id].leads_to(None);
+        self.disks[&id].power_cut(Persist::Random);
+        drop(oracle);
+        // Calls of clients have it for a moment.
+        let mut node = node;
+        let node = loop {
+            match Arc::try_unwrap(node) {
+                Ok(node) => break node,
+                Err(shared) => node = shared,
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        };
+        drop(node.stop());
+        self.disks[&id].power_on();
+    }
+
+    /// Clients that ask until they are stopped.
+    pub fn clients(&self) -> Clients {
+        let stop = Arc::new(AtomicBool::new(false));
+        let begun = Instant::now();
+        let tasks = (0..CLIENTS).map(|number| {
+            let (peers, stop) = (Arc::clone(&self.peers), Arc::clone(&stop));
+            tokio::spawn(async move {
+                let mut calls = Vec::new();
+                let mut node = 1 + number as u64 % 3;
+                let now = || begun.elapsed().as_nanos() as u64;
+                while !stop.load(SeqCst) {
+                    let oracle = peers.lock().unwrap().get(&node).map(|peer| peer.oracle.clone());
+                    let count = if number % 4 == 0 { 100 } else { 1 };
+                    let called = now();
+                    match oracle {
+                        Some(oracle) => match oracle.timestamps(count).await {
+                            Ok(range) => calls.push(Call { called, returned: now(), range }),
+                            Err(_) => node = node % 3 + 1,
+                        },
+                        None => node = node % 3 + 1,
+                    }
+                    // Half of them ask all nodes in turn, and so both sides of a partition.
+                    if number % 2 == 1 {
+                        node = node % 3 + 1;
+                    }
+                    tokio::time::sleep(Duration::from_micros(200)).await;
+                }
+                calls
+            })
+        });
+        let tasks = tasks.collect();
+        Clients { stop, tasks }
+    }
+}
+
+pub struct Clients {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<tokio::task::JoinHandle<Vec<Call>>>,
+}
+
+impl Clients {
+    /// Stops them, checks what they got, and returns how many calls were answered.
+    pub async fn check(self) -> usize {
+        self.stop.store(true, SeqCst);
+        let mut calls = Vec::new();
+        for task in self.tasks {
+            calls.extend(tokio::time::timeout(LONG, task).await.unwrap().unwrap());
+        }
+        check(&calls).unwrap_or_else(|violation| panic!("{violation}"));
+        calls.len()
+    }
+}

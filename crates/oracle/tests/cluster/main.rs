@@ -1,0 +1,8 @@
+//! Oracles of one cluster, with clients that ask all the time: what they get is unique and in
+//! order, through restarts, transfers and clocks that step.
+
+mod clients;
+mod faults;
+#[path = "../../../raft/tests/nodes/proxy.rs"]
+mod proxy;
+mod requests;

@@ -1,0 +1,89 @@
+//! What an oracle answers.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::Duration;
+
+use esker_oracle::{COUNT_MAX, OracleError, OracleOptions};
+
+use crate::clients::{Cluster, LONG};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_count_is_bounded() {
+    let cluster = Cluster::of(1, OracleOptions::default()).await;
+    let oracle = cluster.oracle(1);
+    for count in [0, COUNT_MAX + 1, u32::MAX] {
+        assert_eq!(oracle.timestamps(count).await, Err(OracleError::Count(count)));
+    }
+    let first = oracle.timestamps(COUNT_MAX).await.unwrap();
+    assert_eq!(first.count, COUNT_MAX);
+    let next = oracle.timestamps(1).await.unwrap();
+    assert!(next.first > first.timestamps().last().unwrap());
+}
+
+/// Above the buffer requests are refused at once, and those in it are answered in their order.
+#[tokio::test]
+async fn a_full_buffer_refuses() {
+    let mut options = OracleOptions::default();
+    options.buffer = 8;
+    let cluster = Cluster::of(1, options).await;
+    let oracle = cluster.oracle(1);
+    oracle.timestamps(1).await.unwrap();
+    // On one thread, none of them is taken before all were sent.
+    let asked = futures_util::future::join_all((0..20).map(|_| oracle.timestamps(1))).await;
+    let refused = asked.iter().filter(|answer| **answer == Err(OracleError::Busy)).count();
+    let ranges: Vec<_> = asked.into_iter().flatten().collect();
+    assert_eq!((refused, ranges.len()), (12, 8));
+    assert!(ranges.windows(2).all(|pair| pair[0].first < pair[1].first));
+    oracle.timestamps(1).await.unwrap();
+}
+
+/// A follower names the leader; without a quorum there is an error in time, and then an answer.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn followers_and_lost_quorums_answer_in_time() {
+    let mut cluster = Cluster::of(3, OracleOptions::default()).await;
+    let leader = cluster.leader().await;
+    let follower = leader % 3 + 1;
+    let refused = cluster.oracle(follower).timestamps(1).await;
+    let Err(OracleError::NotLeader { leader: Some((named, _)) }) = refused else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(named, leader);
+    let before = cluster.oracle(leader).timestamps(1).await.unwrap();
+    let others: Vec<_> = (1..=3).filter(|id| *id != leader).collect();
+    for id in &others {
+        cluster.cut_power(*id).await;
+    }
+    for _ in 0..3 {
+        let oracle = cluster.oracle(leader);
+        let refused =
+            tokio::time::timeout(Duration::from_secs(4), oracle.timestamps(1)).await.unwrap();
+        assert!(refused.is_err(), "{refused:?}");
+    }
+    for id in others {
+        cluster.start(id);
+    }
+    let leader = cluster.leader().await;
+    let deadline = std::time::Instant::now() + LONG;
+    let after = loop {
+        match cluster.oracle(leader).timestamps(1).await {
+            Ok(range) => break range,
+            Err(error) => assert!(std::time::Instant::now() < deadline, "{error}"),
+        }
+    };
+    assert!(after.first > before.first);
+}
+
+/// Without requests no epoch is proposed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_oracle_proposes_nothing() {
+    let cluster = Cluster::of(1, OracleOptions::default()).await;
+    cluster.oracle(1).timestamps(1).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let before = cluster.node(1).status().last;
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    assert_eq!(cluster.node(1).status().last, before);
+    // The first request after that waits for one advance.
+    let first = cluster.oracle(1).timestamps(1).await.unwrap();
+    assert_eq!(first.first.index, 1);
+    assert_eq!(cluster.node(1).status().last, before.map(|last| last + 1));
+}
