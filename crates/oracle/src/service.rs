@@ -22,7 +22,8 @@ pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct OracleOptions {
-    /// Requests that wait at a time; above that, [`OracleError::Busy`]. 10,000.
+    /// Requests that wait at a time, beside as many that are being answered; above that,
+    /// [`OracleError::Busy`]. 10,000.
     pub buffer: usize,
     /// How old an epoch gets while requests come. 100 ms.
     pub epoch_interval: Duration,
@@ -183,12 +184,8 @@ struct Server {
 
 impl Server {
     async fn serve(mut self, mut requests: mpsc::Receiver<Request>) {
-        let mut batch = Vec::new();
-        while let Some(first) = requests.recv().await {
-            batch.push(first);
-            while let Ok(next) = requests.try_recv() {
-                batch.push(next);
-            }
+        let (mut batch, limit) = (Vec::new(), self.options.buffer.max(1));
+        while requests.recv_many(&mut batch, limit).await > 0 {
             // All of the batch came before the proof begins.
             let answered = self.answer(&mut batch).await;
             for Request { answer, .. } in batch.drain(..) {
@@ -203,7 +200,7 @@ impl Server {
     /// requests came: what that leader issued before these are answered may be higher.
     async fn answer(&mut self, batch: &mut Vec<Request>) -> Result<(), OracleError> {
         let term = self.node.prove_leadership(self.options.patience).await?;
-        let owner = Owner { term, node: self.node.status().node, session: self.session };
+        let owner = Owner { term, node: self.node.id(), session: self.session };
         self.keep_epoch(owner).await?;
         let mut rest = std::mem::take(batch).into_iter();
         while let Some(Request { count, answer }) = rest.next() {
@@ -240,7 +237,7 @@ impl Server {
         }
         let age = self.allotment.as_ref().filter(|(allotment, _)| allotment.owner() == owner);
         let age = age.map_or(Duration::MAX, |(_, since)| since.elapsed());
-        if age > self.options.epoch_interval * 2 {
+        if age > self.options.epoch_interval.saturating_mul(2) {
             return self.advance(owner).await;
         }
         if age > self.options.epoch_interval && self.advancing.is_none() {

@@ -87,3 +87,15 @@ async fn an_idle_oracle_proposes_nothing() {
     assert_eq!(first.first.index, 1);
     assert_eq!(cluster.node(1).status().last, before.map(|last| last + 1));
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn any_interval_is_one() {
+    for interval in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
+        let mut options = OracleOptions::default();
+        options.epoch_interval = interval;
+        let cluster = Cluster::of(1, options).await;
+        let clients = cluster.clients();
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(clients.check().await > 0, "{interval:?}");
+    }
+}

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use bytes::Bytes;
-use openraft::ReadPolicy;
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{ReadPolicy, ServerState};
 
 use crate::machine::Machine;
 use crate::node::commands::{Command, Commands};
@@ -35,12 +36,12 @@ impl<M: Machine<Commands>> Node<M> {
         }
         let proposed = async {
             // Again below: a transfer may begin while this waits for its permits.
-            self.refuse_left(self.status().term)?;
+            self.refuse_resigned()?;
             let stopped = |_| NodeError::Stopped("its runtime is gone".into());
             let one = Arc::clone(&self.proposals).acquire_owned().await.map_err(stopped)?;
             let bytes = u32::try_from(len + OVERHEAD).unwrap_or(u32::MAX);
             let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.map_err(stopped)?;
-            self.refuse_left(self.status().term)?;
+            self.refuse_resigned()?;
             let raft = self.raft.clone();
             // A caller that gives up leaves its permits to the command.
             let written = tokio::spawn(async move {
@@ -63,28 +64,37 @@ impl<M: Machine<Commands>> Node<M> {
     /// [`NodeError::TimedOut`] after `patience`; [`NodeError::Leaving`] from the moment at which a
     /// transfer begins, for the rest of the term.
     pub async fn prove_leadership(&self, patience: Duration) -> Result<u64, NodeError> {
-        let before = self.status();
-        if !before.leads() {
-            let leader = before.leader.filter(|leader| *leader != before.node);
-            let leader = leader.and_then(|id| Some((id, before.members.get(&id)?.clone())));
-            return Err(NodeError::NotLeader { leader });
-        }
+        let Some(term) = self.leads_in() else { return Err(self.not_leader()) };
         let proof = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
         match tokio::time::timeout(patience, proof).await {
             Ok(proof) => drop(proof?),
             Err(_) => return Err(NodeError::TimedOut),
         }
-        self.refuse_left(before.term)?;
-        let after = self.status();
-        if !after.leads() || after.term != before.term {
-            return Err(NodeError::NotLeader { leader: None });
+        self.refuse_resigned()?;
+        match self.leads_in() {
+            Some(now) if now == term => Ok(term),
+            _ => Err(NodeError::NotLeader { leader: None }),
         }
-        Ok(before.term)
     }
 
-    /// Fails in a term in which leadership was given up.
-    pub(crate) fn refuse_left(&self, term: u64) -> Result<(), NodeError> {
-        match self.left.load(SeqCst) >= term.saturating_add(1) {
+    /// The term in which this node leads, as far as it knows.
+    pub(crate) fn leads_in(&self) -> Option<u64> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        (metrics.state == ServerState::Leader).then_some(metrics.current_term)
+    }
+
+    fn not_leader(&self) -> NodeError {
+        let status = self.status();
+        let leader = status.leader.filter(|leader| *leader != status.node);
+        let leader = leader.and_then(|id| Some((id, status.members.get(&id)?.clone())));
+        NodeError::NotLeader { leader }
+    }
+
+    /// Fails in a term in which this node gives its leadership up.
+    fn refuse_resigned(&self) -> Result<(), NodeError> {
+        let resigned = self.resigned.load(SeqCst);
+        match self.leads_in().is_some_and(|term| term < resigned) {
             true => Err(NodeError::Leaving),
             false => Ok(()),
         }

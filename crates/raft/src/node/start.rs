@@ -12,7 +12,7 @@ use esker_consensus::ConsensusLog;
 use openraft::Raft;
 use openraft::error::{InitializeError, RaftError};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::base::failure::failed;
 use crate::log_store::LogStore;
@@ -57,7 +57,9 @@ pub struct Node<M: Machine<Commands>> {
     pub(crate) machine: MachineStore<Commands, M>,
     pub(crate) log: ConsensusLog,
     /// One above the last term in which this node gave its leadership up; 0 for none.
-    pub(crate) left: Arc<AtomicU64>,
+    pub(crate) resigned: AtomicU64,
+    /// Held by the transfer that is made.
+    pub(crate) transfers: Mutex<()>,
     /// Permits for proposals, and for their bytes.
     pub(crate) proposals: Arc<Semaphore>,
     pub(crate) bytes: Arc<Semaphore>,
@@ -113,7 +115,8 @@ impl<M: Machine<Commands>> Node<M> {
             raft,
             machine,
             log,
-            left: Arc::default(),
+            resigned: AtomicU64::new(0),
+            transfers: Mutex::new(()),
             proposals: Arc::new(Semaphore::new(PROPOSALS)),
             bytes: Arc::new(Semaphore::new(PROPOSED_BYTES)),
             runtime: Some(runtime),

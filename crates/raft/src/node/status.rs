@@ -86,7 +86,12 @@ impl Status {
 }
 
 impl<M: Machine<Commands>> Node<M> {
-    /// What the node knows now. Does not wait.
+    /// The number of the node.
+    pub fn id(&self) -> u64 {
+        *self.raft.node_id()
+    }
+
+    /// What the node knows now. Does not wait; copies the members.
     pub fn status(&self) -> Status {
         Status::of(&self.raft.metrics().borrow_watched())
     }

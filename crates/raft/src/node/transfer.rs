@@ -1,7 +1,9 @@
 //! Giving leadership to another node.
 
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use crate::machine::Machine;
 use crate::node::bounds::PROPOSALS;
@@ -12,48 +14,67 @@ use crate::node::start::Node;
 /// Entries that the target may lack while this leader still takes proposals.
 const LAG: u64 = 64;
 
+/// While this is there, the node takes no proposals and proves no leadership. It gives both back,
+/// unless the target was asked to lead.
+struct Resignation<'a> {
+    resigned: &'a AtomicU64,
+    before: u64,
+    is_final: bool,
+}
+
+impl<'a> Resignation<'a> {
+    fn begin(resigned: &'a AtomicU64, term: u64) -> Self {
+        let before = resigned.swap(term.saturating_add(1), SeqCst);
+        Self { resigned, before, is_final: false }
+    }
+}
+
+impl Drop for Resignation<'_> {
+    fn drop(&mut self) {
+        if !self.is_final {
+            self.resigned.store(self.before, SeqCst);
+        }
+    }
+}
+
 impl<M: Machine<Commands>> Node<M> {
-    /// Gives leadership to a voter, and returns when that leads.
+    /// Gives leadership to a voter, and returns when that leads. Transfers take turns.
     ///
     /// Waits first until the target has almost all entries. Then this node takes no proposal and
     /// proves no leadership for the rest of its term, and waits until the target has all of them:
     /// one that lacks an entry ignores the request.
     ///
+    /// # Cancel safety
+    /// A future that is dropped before the target was asked changes nothing. After that this node
+    /// does not lead again in its term; if the target was not elected, the cluster elects a leader
+    /// after an election timeout.
+    ///
     /// # Errors
     /// [`NodeError::NotLeader`]; [`NodeError::Membership`] for a target that is no other voter;
-    /// [`NodeError::TimedOut`] after `patience`. Unless the target got the request, this node
-    /// leads on.
-    ///
-    /// # Cancel safety
-    /// A future that is dropped may leave this node without a leadership that it can use. The
-    /// cluster elects a leader after an election timeout.
+    /// [`NodeError::TimedOut`] after `patience`. Unless the target was asked, this node stays the
+    /// leader.
     pub async fn transfer(&self, target: u64, patience: Duration) -> Result<(), NodeError> {
-        let deadline = tokio::time::Instant::now() + patience;
-        let left = || deadline.saturating_duration_since(tokio::time::Instant::now());
-        let status = self.status();
-        if !status.leads() {
+        let deadline = Instant::now() + patience;
+        let remaining = || deadline.saturating_duration_since(Instant::now());
+        let turn = tokio::time::timeout(remaining(), self.transfers.lock()).await;
+        let _turn = turn.map_err(|_| NodeError::TimedOut)?;
+        let Some(term) = self.leads_in() else {
             return Err(NodeError::NotLeader { leader: None });
-        }
+        };
+        let status = self.status();
         if target == status.node || !status.voters.contains(&target) {
             return Err(NodeError::Membership(format!("node {target} is no other voter")));
         }
-        let term = status.term;
-        self.catch_up(target, term, LAG, left()).await?;
-        let before = self.left.swap(term.saturating_add(1), SeqCst);
+        self.catch_up(target, term, LAG, remaining()).await?;
+        let mut resignation = Resignation::begin(&self.resigned, term);
         // All permits: what was proposed before is resolved, and what comes is refused.
         let all = u32::try_from(PROPOSALS).unwrap_or(u32::MAX);
-        let resolved = tokio::time::timeout(left(), self.proposals.acquire_many(all)).await;
-        let matched = match &resolved {
-            Ok(_) => self.catch_up(target, term, 0, left()).await,
-            Err(_) => Err(NodeError::TimedOut),
-        };
-        if let Err(error) = matched {
-            // The target was not asked: this leader stays.
-            self.left.store(before, SeqCst);
-            return Err(error);
-        }
+        let resolved = tokio::time::timeout(remaining(), self.proposals.acquire_many(all)).await;
+        let _all = resolved.map_err(|_| NodeError::TimedOut)?;
+        self.catch_up(target, term, 0, remaining()).await?;
+        resignation.is_final = true;
         self.raft.trigger().transfer_leader(target).await?;
-        let led = self.wait_for(left(), |status| {
+        let led = self.wait_for(remaining(), |status| {
             status.term > term && status.leader.is_some_and(|leader| leader != status.node)
         });
         match led.await {

@@ -140,6 +140,12 @@ async fn leadership_does_not_go_to_a_node_that_lags() {
     assert_eq!(refused, Err(NodeError::TimedOut));
     assert_eq!(meanwhile, (Err(NodeError::Leaving), Err(NodeError::Leaving)));
     group.write(3).await;
+    // One whose caller gives up, and two at a time, leave the leader as it was, too.
+    let node = &group.nodes[&leader];
+    assert!(tokio::time::timeout(SHORT / 4, node.transfer(away, LONG)).await.is_err());
+    let both = tokio::join!(node.transfer(away, SHORT), node.transfer(away, 2 * SHORT));
+    assert_eq!(both, (Err(NodeError::TimedOut), Err(NodeError::TimedOut)));
+    group.write(3).await;
     assert_eq!((group.leader().await, group.nodes[&leader].status().term), (leader, term));
     group.connect();
     group.check().await;
