@@ -1,8 +1,7 @@
 //! A counter that one node keeps in a Raft log: `cargo run -p esker-raft --example counter DIR`.
 //! Run it several times with the same directory; it continues where it stopped, also after a kill.
 //!
-//! A cluster needs one more thing: a network. See openraft's `RaftNetworkV2`, and this crate's
-//! `tests/cluster`.
+//! It uses openraft itself. `examples/proposers.rs` has a cluster of [`esker_raft::Node`]s.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeMap;

@@ -60,7 +60,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         nodes.push((Node::start(options, Counter(0))?, member));
     }
     let (leader, member) = &nodes[0];
-    leader.found_cluster(member.clone()).await?;
+    leader.bootstrap(member.clone()).await?;
     leader.wait_for(PATIENCE, |status| status.leads()).await.ok_or("no election")?;
     for (node, member) in &nodes[1..] {
         leader.add(node.status().node, member.clone(), PATIENCE).await?;

@@ -20,12 +20,19 @@
 //! Ballots are ordered as votes are, so the log itself refuses a vote that is lower than one that
 //! it gave, and an entry of a deposed leader.
 //!
-//! `examples/counter.rs` is a whole program.
+//! # A whole node
+//!
+//! [`Network`] and [`Server`] connect nodes over TCP. [`Node`] puts stores, network and openraft
+//! together, on a thread of its own: a replicated state machine of byte commands, whose interface
+//! does not name openraft.
+//!
+//! `examples/counter.rs` uses the stores with openraft, and `examples/proposers.rs` nodes.
 //!
 //! # Source
 //!
 //! For readers of the source: `base` has the mapping of votes, the encoding of entries, and errors;
-//! `log_store` and `machine` are independent of each other.
+//! `log_store` and `machine` are independent of each other. `network` is the connections between
+//! nodes: `link` calls, `server` answers. `node` is on top.
 
 mod base;
 mod log_store;
@@ -38,7 +45,7 @@ pub use base::config::StoredConfig;
 pub use esker_consensus::{ConsensusLog, Snapshot};
 pub use log_store::LogStore;
 pub use machine::{Machine, MachineSnapshot, MachineStore};
-pub use network::greeting::ClusterId;
+pub use network::handshake::ClusterId;
 pub use network::link::{Link, Network, RaftAddress};
 pub use network::server::Server;
 pub use node::commands::{Command, Commands, Member};

@@ -185,7 +185,7 @@ impl Inner {
         // An empty log in place of one that is gone would have forgotten its promises.
         options.must_exist = self.registry.is_created(&claim.key);
         let must_exist = options.must_exist;
-        let log = self.open_unlocked(&claim.key, &options).map_err(|error| match error {
+        let log = self.open_after_lock(&claim.key, &options).map_err(|error| match error {
             Error::Log(esker_log::Error::NotALog { .. }) if must_exist => self.missing(&claim.key),
             error => error,
         })?;
@@ -198,7 +198,7 @@ impl Inner {
 
     /// Opens the log of a key. A process that was killed may keep the lock of a log a little longer
     /// than that of the registry, which is ours.
-    fn open_unlocked(&self, key: &[u8], options: &Options) -> Result<ConsensusLog> {
+    fn open_after_lock(&self, key: &[u8], options: &Options) -> Result<ConsensusLog> {
         for _ in 1..LOCK_TRIES {
             match self.open_log(key, options) {
                 Err(Error::Log(esker_log::Error::Locked { .. })) => std::thread::sleep(LOCK_PAUSE),

@@ -52,7 +52,7 @@ impl Cluster {
         };
         cluster.start(1);
         let first = cluster.node(1);
-        first.found_cluster(cluster.member(1)).await.unwrap();
+        first.bootstrap(cluster.member(1)).await.unwrap();
         first.wait_for(LONG, |status| status.leads()).await.unwrap();
         for id in ids.skip(1) {
             cluster.start(id);

@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use tokio_util::codec::{Decoder, Encoder, LengthDelimitedCodec};
 
 use crate::base::failure::invalid;
-use crate::network::greeting::checksum;
+use crate::network::handshake::checksum;
 
 /// The longest frame: an entry of 64 MiB, and what is around it.
 pub(crate) const FRAME_MAX: usize = 65 << 20;

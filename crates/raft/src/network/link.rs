@@ -7,6 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use esker_consensus::Snapshot;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{SinkExt, StreamExt};
 use openraft::error::{RPCError, ReplicationClosed, StreamingError, Unreachable};
@@ -21,16 +22,21 @@ use parking_lot::Mutex;
 use tokio_util::codec::Framed;
 
 use crate::base::config::{Id, StoredConfig, VoteOf};
+use crate::network::deadline::{Guarded, guarded, within};
 use crate::network::frame::{Frame, Frames};
-use crate::network::greeting::{ClusterId, Greeting, Purpose, VERSION};
+use crate::network::handshake::{ClusterId, Handshake, Purpose, VERSION};
 use crate::network::message::{Answer, Request};
 use crate::network::peer::{Peer, connect};
-use esker_consensus::Snapshot;
 
 /// Requests for entries that are on their way to one node: 1 MiB each, unless one entry is longer.
 const PIPELINE: usize = 16;
 /// How long a call about an election may take, at least: a vote waits for a sync.
 const VOTE: Duration = Duration::from_secs(1);
+
+/// How long a receiver of a snapshot may take nothing, and how long it may take to make it its
+/// state, or to find out what it has of it.
+const STALL: Duration = Duration::from_secs(5);
+const INSTALL: Duration = Duration::from_secs(300);
 
 /// A node that says where the others reach it.
 pub trait RaftAddress {
@@ -71,14 +77,14 @@ impl Network {
         Self { cluster, node, peers: Arc::default() }
     }
 
-    fn greeting(&self, to: u64, purpose: Purpose) -> Greeting {
-        Greeting { version: VERSION, purpose, cluster: self.cluster, from: self.node, to }
+    fn handshake(&self, to: u64, purpose: Purpose) -> Handshake {
+        Handshake { version: VERSION, purpose, cluster: self.cluster, from: self.node, to }
     }
 
     fn link(&self, target: u64, address: &str, appends: Lane) -> Link {
         Link {
             address: address.to_owned(),
-            greeting: self.greeting(target, Purpose::Snapshot),
+            handshake: self.handshake(target, Purpose::Snapshot),
             control: self.peer(target, address, Lane::Control),
             appends: self.peer(target, address, appends),
         }
@@ -89,7 +95,7 @@ impl Network {
         match peers.get(&(node, lane)) {
             Some((known, peer)) if known == address => peer.clone(),
             _ => {
-                let peer = Peer::new(address.to_owned(), self.greeting(node, Purpose::Calls));
+                let peer = Peer::new(address.to_owned(), self.handshake(node, Purpose::Calls));
                 peers.insert((node, lane), (address.to_owned(), peer.clone()));
                 peer
             }
@@ -113,7 +119,7 @@ impl<C: StoredConfig<Node: RaftAddress>> RaftNetworkFactory<C> for Network {
 #[derive(Debug, Clone)]
 pub struct Link {
     address: String,
-    greeting: Greeting,
+    handshake: Handshake,
     control: Peer,
     /// All of them over one connection, also those without entries: the node has to get them in
     /// the order in which they are sent.
@@ -144,10 +150,10 @@ impl Link {
     }
 
     async fn send_snapshot(&self, vote: VoteOf, snapshot: Snapshot) -> io::Result<VoteOf> {
-        let stream = connect(&self.address, &self.greeting).await?;
+        let stream = guarded(connect(&self.address, &self.handshake).await?, INSTALL, STALL);
         let mut frames = Framed::new(stream, Frames::default());
         frames.send(Frame::new(0, &Request::Snapshot { vote: vote.into() })?).await?;
-        let theirs = read_answer(&mut frames).await?.into_snapshot()?;
+        let theirs = within(STALL, read_answer(&mut frames)).await?.into_snapshot()?;
         if theirs > vote {
             return Ok(theirs);
         }
@@ -156,7 +162,7 @@ impl Link {
     }
 }
 
-async fn read_answer(frames: &mut Framed<tokio::net::TcpStream, Frames>) -> io::Result<Answer> {
+async fn read_answer(frames: &mut Framed<Guarded, Frames>) -> io::Result<Answer> {
     let frame = frames.next().await.transpose()?;
     frame.ok_or(io::ErrorKind::UnexpectedEof)?.message()
 }
@@ -191,10 +197,8 @@ impl<C: StoredConfig> RaftNetworkV2<C> for Link {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<C>, RPCError<C>> {
         let appended = async { self.begin_append::<C>(request).await?.await };
-        match tokio::time::timeout(option.soft_ttl(), appended).await {
-            Ok(appended) => appended.map(|appended| appended.answer).map_err(unreachable),
-            Err(_) => Err(unreachable(io::ErrorKind::TimedOut.into())),
-        }
+        let appended = within(option.soft_ttl(), appended).await;
+        appended.map(|appended| appended.answer).map_err(unreachable)
     }
 
     /// Requests are sent without waiting for the answers to those before.

@@ -62,10 +62,16 @@ impl From<Id> for WireId {
     }
 }
 
-impl From<WireId> for Id {
-    fn from(WireId(term, index): WireId) -> Self {
-        LogId { leader_id: Committed::new(term), index }
-    }
+/// The highest index that is taken from a peer: openraft adds to indexes.
+const INDEX_MAX: u64 = u64::MAX / 2;
+
+/// The id that a peer sent.
+fn checked(id: Option<WireId>) -> io::Result<Option<Id>> {
+    let checked = |WireId(term, index)| match term <= TERM_MAX && index <= INDEX_MAX {
+        true => Ok(LogId { leader_id: Committed::new(term), index }),
+        false => Err(invalid(format!("the id {term}.{index} is above {TERM_MAX}.{INDEX_MAX}"))),
+    };
+    id.map(checked).transpose()
 }
 
 fn wire(id: Option<Id>) -> Option<WireId> {
@@ -159,16 +165,10 @@ pub(crate) fn checked_append<C: StoredConfig>(
     entries: &[Bytes],
 ) -> io::Result<AppendEntriesRequest<C>> {
     let vote = vote.of_caller(caller, true)?;
-    let prev_log_id = previous.map(Id::from);
+    let prev_log_id = checked(previous)?;
     let mut term = prev_log_id.map_or(0, |id| id.leader_id.term);
-    let first = match prev_log_id {
-        Some(id) => id.index.checked_add(1),
-        None => Some(0),
-    };
-    let end = first.and_then(|first| first.checked_add(entries.len() as u64));
-    let (Some(first), Some(_)) = (first, end) else {
-        return Err(invalid("an index above the last one".into()));
-    };
+    // There are far fewer entries in a frame than indexes above the highest.
+    let first = prev_log_id.map_or(0, |id| id.index + 1);
     let mut decoded = Vec::with_capacity(entries.len());
     for (index, bytes) in (first..).zip(entries) {
         let entry = decode::<C>(Slot(index), bytes)?;
@@ -181,7 +181,7 @@ pub(crate) fn checked_append<C: StoredConfig>(
     if term > vote.leader_id.term {
         return Err(invalid(format!("an entry of term {term} under the vote {vote}")));
     }
-    let leader_commit = commit.map(Id::from);
+    let leader_commit = checked(commit)?;
     Ok(AppendEntriesRequest { vote, prev_log_id, entries: decoded, leader_commit })
 }
 
@@ -192,7 +192,7 @@ pub(crate) fn checked_vote<C: StoredConfig>(
     last: Option<WireId>,
     is_transfer: bool,
 ) -> io::Result<VoteRequest<C>> {
-    let mut request = VoteRequest::new(vote.of_caller(caller, false)?, last.map(Id::from));
+    let mut request = VoteRequest::new(vote.of_caller(caller, false)?, checked(last)?);
     request.leadership_transfer = is_transfer;
     Ok(request)
 }
@@ -203,7 +203,7 @@ pub(crate) fn checked_transfer<C: StoredConfig>(
     to: u64,
     last: Option<WireId>,
 ) -> io::Result<TransferLeaderRequest<C>> {
-    Ok(TransferLeaderRequest::new(vote.of_caller(caller, true)?, to, last.map(Id::from)))
+    Ok(TransferLeaderRequest::new(vote.of_caller(caller, true)?, to, checked(last)?))
 }
 
 pub(crate) fn checked_leader(caller: u64, vote: WireVote) -> io::Result<VoteOf> {
@@ -225,7 +225,7 @@ impl Answer {
         match self {
             Self::Appended => Ok(AppendEntriesResponse::Success),
             Self::AppendedThrough(through) => {
-                let through = through.map(Id::from);
+                let through = checked(through)?;
                 if through < previous || through > last {
                     return Err(invalid("it answered for entries that were not sent".into()));
                 }
@@ -246,7 +246,7 @@ impl Answer {
     pub(crate) fn into_voted<C: StoredConfig>(self) -> io::Result<VoteResponse<C>> {
         match self {
             Self::Voted { vote, granted, last } => {
-                Ok(VoteResponse::new(vote.checked()?, last.map(Id::from), granted))
+                Ok(VoteResponse::new(vote.checked()?, checked(last)?, granted))
             }
             other => Err(other.unexpected()),
         }
@@ -276,7 +276,7 @@ impl Answer {
             }),
             Self::TransferBehind(actual) => Err(TransferLeaderError::LogNotFlushed {
                 expected: request.last_log_id().copied(),
-                actual: actual.map(Id::from),
+                actual: checked(actual)?,
             }),
             other => return Err(other.unexpected()),
         })

@@ -3,12 +3,12 @@
 //!
 //! # On the wire
 //!
-//! Numbers are little-endian. A connection begins with a greeting of each side; the node that
+//! Numbers are little-endian. A connection begins with a handshake of each side; the node that
 //! opened it calls, and the other answers.
 //!
 //! ```text
-//! greeting  0 magic "ESKRAFT1" (8) | 8 version u16 | 10 purpose or answer u8 | 11 zero (1)
-//!           12 cluster (16) | 28 node that greets u64 | 36 node that is greeted u64
+//! handshake  0 magic "ESKRAFT1" (8) | 8 version u16 | 10 purpose or answer u8 | 11 zero (1)
+//!           12 cluster (16) | 28 node that connects u64 | 36 node that is connected to u64
 //!           44 crc32c of what precedes u32
 //! frame     0 length of what follows u32 | 4 crc32c of what follows u32 | 8 call u64 | 16 content
 //! ```
@@ -27,8 +27,9 @@
 //! is no secret. Keep the port inside a network that you trust.
 
 mod appends;
+mod deadline;
 pub(crate) mod frame;
-pub(crate) mod greeting;
+pub(crate) mod handshake;
 pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod peer;

@@ -7,11 +7,12 @@ use std::time::Duration;
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until};
 use tokio_util::codec::Framed;
 
+use crate::network::deadline::within;
 use crate::network::frame::{Frame, Frames};
-use crate::network::greeting::Greeting;
+use crate::network::handshake::Handshake;
 use crate::network::message::{Answer, Request};
 
 /// Calls without an answer on one connection.
@@ -52,9 +53,9 @@ fn ended() -> io::Error {
 
 impl Peer {
     /// Calls to the node at this address, on the runtime that this is called from.
-    pub(crate) fn new(address: String, greeting: Greeting) -> Self {
+    pub(crate) fn new(address: String, handshake: Handshake) -> Self {
         let (calls, waiting) = mpsc::channel(CALLS_MAX);
-        tokio::spawn(connections(address, greeting, waiting));
+        tokio::spawn(connections(address, handshake, waiting));
         Self { calls }
     }
 
@@ -68,39 +69,38 @@ impl Peer {
 
     /// Sends a call, and waits for the answer for so long.
     pub(crate) async fn call(&self, request: &Request, patience: Duration) -> io::Result<Answer> {
-        let answered = timeout(patience, async { self.send(request).await?.answer().await });
-        answered.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+        within(patience, async { self.send(request).await?.answer().await }).await
     }
 }
 
 /// Opens a connection, which the other side has to take.
-pub(crate) async fn connect(address: &str, greeting: &Greeting) -> io::Result<TcpStream> {
-    let opened = timeout(CONNECT, async {
+pub(crate) async fn connect(address: &str, handshake: &Handshake) -> io::Result<TcpStream> {
+    within(CONNECT, async {
         let mut stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
-        greeting.write(&mut stream).await?;
-        let answer = Greeting::read(&mut stream).await?;
+        handshake.write(&mut stream).await?;
+        let answer = Handshake::read(&mut stream).await?;
         answer.refusal()?;
         if (answer.from, answer.to, answer.cluster)
-            != (greeting.to, greeting.from, greeting.cluster)
+            != (handshake.to, handshake.from, handshake.cluster)
         {
-            return Err(io::Error::other("its greeting is for another connection"));
+            return Err(io::Error::other("its handshake is for another connection"));
         }
         Ok(stream)
-    });
-    opened.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    })
+    .await
 }
 
 /// One connection after the other, each from the first call after the last one ended.
-async fn connections(address: String, greeting: Greeting, mut calls: mpsc::Receiver<Call>) {
+async fn connections(address: String, handshake: Handshake, mut calls: mpsc::Receiver<Call>) {
     let mut is_known_down = false;
     while let Some(first) = calls.recv().await {
         // Its caller may have given up.
         if first.answer.is_closed() {
             continue;
         }
-        let node = greeting.to;
-        let ended = match connect(&address, &greeting).await {
+        let node = handshake.to;
+        let ended = match connect(&address, &handshake).await {
             Ok(stream) => {
                 tracing::info!(node, address, "connected to a node");
                 is_known_down = false;
@@ -141,11 +141,11 @@ async fn converse(
                 waiting.insert(next, answer);
                 let frame = Frame { call: next, ..request };
                 next += 1;
-                patiently(frames.feed(frame)).await?;
+                within(SILENCE, frames.feed(frame)).await?;
                 let has_room = waiting.len() < CALLS_MAX;
                 call = if has_room { calls.try_recv().ok() } else { None };
             }
-            patiently(frames.flush()).await?;
+            within(SILENCE, frames.flush()).await?;
         }
         if waiting.len() >= CALLS_MAX {
             waiting.retain(|_, answer| !answer.is_closed());
@@ -168,8 +168,4 @@ async fn converse(
             }
         }
     }
-}
-
-async fn patiently(sent: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    timeout(SILENCE, sent).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -21,8 +21,9 @@ use tokio_util::codec::Framed;
 use crate::base::config::{StoredConfig, VoteOf};
 use crate::machine::{Machine, MachineStore, received_snapshot};
 use crate::network::appends::Appends;
+use crate::network::deadline::{Guarded, guarded, within};
 use crate::network::frame::{FRAME_MAX, Frame, Frames};
-use crate::network::greeting::{ClusterId, Greeting, Purpose};
+use crate::network::handshake::{ClusterId, Handshake, Purpose};
 use crate::network::message::{
     Answer, Request, checked_append, checked_leader, checked_transfer, checked_vote,
 };
@@ -30,9 +31,11 @@ use crate::network::peer::CALLS_MAX;
 
 /// Connections at a time, from all nodes.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a caller may take to greet, and then may send nothing.
-const GREETING: Duration = Duration::from_secs(1);
+/// How long a caller may take for its handshake, and then may send nothing.
+const HANDSHAKE: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
+/// How long a sender of a snapshot may stall.
+const STALL: Duration = Duration::from_secs(5);
 /// The pause after a connection could not be accepted: there are no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -63,10 +66,6 @@ struct Inner<C: StoredConfig, M: Machine<C>> {
     connections: AtomicUsize,
     /// Dropped when another snapshot arrives: the transfer before it ends.
     receiving: Mutex<Option<oneshot::Sender<()>>>,
-}
-
-async fn patiently(sent: impl Future<Output = io::Result<()>>) -> io::Result<()> {
-    timeout(IDLE, sent).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }
 
 type Pending = Pin<Box<dyn Future<Output = (u64, usize, Answer)> + Send>>;
@@ -121,25 +120,26 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
 
     async fn connection(&self, mut stream: TcpStream) -> io::Result<()> {
         stream.set_nodelay(true)?;
-        let greeting = timeout(GREETING, Greeting::read(&mut stream)).await;
-        let greeting = greeting.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))?;
-        let mut answer = greeting.answer(self.inner.cluster, *self.inner.raft.node_id());
+        let handshake = within(HANDSHAKE, Handshake::read(&mut stream)).await?;
+        let mut answer = handshake.answer(self.inner.cluster, *self.inner.raft.node_id());
         if self.inner.connections.load(Relaxed) > CONNECTIONS_MAX {
             answer.purpose = Purpose::TooMany;
         }
         answer.write(&mut stream).await?;
         if let Err(why) = answer.refusal() {
-            let Greeting { version, cluster, from, to, .. } = greeting;
+            let Handshake { version, cluster, from, to, .. } = handshake;
             let what = format!(
                 "refused node {from} of the cluster {cluster}, which speaks version \
                  {version} and wants node {to}: here {why}"
             );
             return Err(io::Error::other(what));
         }
-        let frames = Framed::new(stream, Frames::default());
-        match greeting.purpose {
-            Purpose::Snapshot => self.snapshot(greeting.from, frames).await,
-            _ => self.calls(greeting.from, frames).await,
+        match handshake.purpose {
+            Purpose::Snapshot => {
+                let stream = guarded(stream, STALL, STALL);
+                self.snapshot(handshake.from, Framed::new(stream, Frames::default())).await
+            }
+            _ => self.calls(handshake.from, Framed::new(stream, Frames::default())).await,
         }
     }
 
@@ -170,14 +170,14 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                 }
                 Some((call, len, answer)) = pending.next(), if !pending.is_empty() => {
                     bytes -= len;
-                    patiently(frames.send(Frame::new(call, &answer)?)).await?;
+                    within(IDLE, frames.send(Frame::new(call, &answer)?)).await?;
                 }
                 () = appends.ready(), if appends.len() > 0 => {
                     while let Some((call, len, answer)) = appends.pop() {
                         bytes -= len;
-                        patiently(frames.feed(Frame::new(call, &answer)?)).await?;
+                        within(IDLE, frames.feed(Frame::new(call, &answer)?)).await?;
                     }
-                    patiently(frames.flush()).await?;
+                    within(IDLE, frames.flush()).await?;
                 }
             }
         }
@@ -228,10 +228,9 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         self.inner.raft.metrics().borrow_watched().vote
     }
 
-    async fn snapshot(&self, caller: u64, mut frames: Framed<TcpStream, Frames>) -> io::Result<()> {
-        let first = timeout(GREETING, frames.next()).await;
-        let Ok(Some(frame)) = first else { return Ok(()) };
-        let Request::Snapshot { vote } = frame?.message()? else {
+    async fn snapshot(&self, caller: u64, mut frames: Framed<Guarded, Frames>) -> io::Result<()> {
+        let Some(frame) = frames.next().await.transpose()? else { return Ok(()) };
+        let Request::Snapshot { vote } = frame.message()? else {
             return Err(io::Error::other("a connection for a snapshot began with another call"));
         };
         let vote = checked_leader(caller, vote)?;

@@ -18,7 +18,7 @@ pub enum NodeError {
     /// This node leads, and has not heard from a quorum for a lease. Nothing was proposed.
     NoQuorum,
     /// This node led, and gives up its leadership. Nothing was proposed.
-    Leaving,
+    LeadershipTransfer,
     /// The command is above [`Command::MAX`](crate::Command::MAX) bytes.
     TooLong {
         /// Bytes of the command.
@@ -42,7 +42,7 @@ impl std::fmt::Display for NodeError {
             }
             Self::NotLeader { leader: None } => f.write_str("no node leads"),
             Self::NoQuorum => f.write_str("no quorum answers this leader"),
-            Self::Leaving => f.write_str("this leader gives up its leadership"),
+            Self::LeadershipTransfer => f.write_str("this leader gives up its leadership"),
             Self::TooLong { len } => write!(f, "a command of {len} bytes is too long"),
             Self::Unknown => f.write_str("the leader changed; the command may be committed"),
             Self::TimedOut => f.write_str("there was no answer in time"),
@@ -64,7 +64,7 @@ impl From<ForwardToLeader<Commands>> for NodeError {
     fn from(forward: ForwardToLeader<Commands>) -> Self {
         match forward.reason {
             ForwardReason::LeaseExpired => Self::NoQuorum,
-            ForwardReason::LeadershipTransfer => Self::Leaving,
+            ForwardReason::LeadershipTransfer => Self::LeadershipTransfer,
             _ => Self::NotLeader { leader: forward.leader_id.zip(forward.leader_node) },
         }
     }

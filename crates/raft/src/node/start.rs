@@ -17,7 +17,7 @@ use tokio::sync::{Mutex, Semaphore};
 use crate::base::failure::failed;
 use crate::log_store::LogStore;
 use crate::machine::{Machine, MachineStore};
-use crate::network::greeting::ClusterId;
+use crate::network::handshake::ClusterId;
 use crate::network::link::Network;
 use crate::network::server::Server;
 use crate::node::bounds::{PROPOSALS, PROPOSED_BYTES};
@@ -74,7 +74,7 @@ impl<M: Machine<Commands>> fmt::Debug for Node<M> {
 
 impl<M: Machine<Commands>> Node<M> {
     /// Starts a node with what its log has. A new one waits until a cluster adds it, or
-    /// [`Node::found_cluster`] is called. Blocks while the state is restored.
+    /// [`Node::bootstrap`] is called. Blocks while the state is restored.
     ///
     /// # Errors
     /// As [`LogStore::new`] and [`MachineStore::new`]; those of the operating system.
@@ -127,7 +127,7 @@ impl<M: Machine<Commands>> Node<M> {
     ///
     /// # Errors
     /// [`NodeError::Stopped`].
-    pub async fn has_cluster(&self) -> Result<bool, NodeError> {
+    pub async fn is_initialized(&self) -> Result<bool, NodeError> {
         Ok(self.raft.is_initialized().await?)
     }
 
@@ -135,7 +135,7 @@ impl<M: Machine<Commands>> Node<M> {
     ///
     /// # Errors
     /// [`NodeError::Stopped`].
-    pub async fn found_cluster(&self, member: Member) -> Result<(), NodeError> {
+    pub async fn bootstrap(&self, member: Member) -> Result<(), NodeError> {
         let members = BTreeMap::from([(*self.raft.node_id(), member)]);
         match self.raft.initialize(members).await {
             Ok(()) | Err(RaftError::APIError(InitializeError::NotAllowed(_))) => Ok(()),

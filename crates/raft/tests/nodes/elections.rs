@@ -35,8 +35,8 @@ async fn a_restarted_leader_begins_a_new_term() {
     let disk = SimDisk::new(1);
     let (node, address) = start_on(&disk, 1, Duration::from_millis(10));
     let member = Member { raft: address.to_string(), client: String::new() };
-    assert!(!node.has_cluster().await.unwrap());
-    node.found_cluster(member).await.unwrap();
+    assert!(!node.is_initialized().await.unwrap());
+    node.bootstrap(member).await.unwrap();
     let mut term = 0;
     let mut node = node;
     for life in 1..4 {
@@ -47,7 +47,7 @@ async fn a_restarted_leader_begins_a_new_term() {
         assert_eq!(answer, life.to_string());
         node.stop().unwrap();
         node = start_on(&disk, 1, Duration::from_millis(10)).0;
-        assert!(node.has_cluster().await.unwrap());
+        assert!(node.is_initialized().await.unwrap());
     }
 }
 
@@ -138,7 +138,7 @@ async fn leadership_does_not_go_to_a_node_that_lags() {
         (node.prove_leadership(SHORT).await, node.propose(command("late"), SHORT).await)
     });
     assert_eq!(refused, Err(NodeError::TimedOut));
-    assert_eq!(meanwhile, (Err(NodeError::Leaving), Err(NodeError::Leaving)));
+    assert_eq!(meanwhile, (Err(NodeError::LeadershipTransfer), Err(NodeError::LeadershipTransfer)));
     group.write(3).await;
     // One whose caller gives up, and two at a time, leave the leader as it was, too.
     let node = &group.nodes[&leader];

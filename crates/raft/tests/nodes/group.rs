@@ -90,7 +90,7 @@ impl Group {
         let mut group = Self::new();
         group.start(1).await;
         let member = group.member(1);
-        group.nodes[&1].found_cluster(member).await.unwrap();
+        group.nodes[&1].bootstrap(member).await.unwrap();
         for id in [2, 3] {
             group.leader().await;
             group.start(id).await;

@@ -11,7 +11,7 @@ use crate::group::{Group, LONG, SHORT, command};
 async fn a_new_node_gets_the_snapshot() {
     let mut group = Group::new();
     group.start(1).await;
-    group.nodes[&1].found_cluster(group.member(1)).await.unwrap();
+    group.nodes[&1].bootstrap(group.member(1)).await.unwrap();
     group.leader().await;
     let node = &group.nodes[&1];
     let proposals = (0..12_000).map(|n| node.propose(command(format!("early-{n}")), LONG));

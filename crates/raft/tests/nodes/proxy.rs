@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Bytes of a greeting, and where it names the node that greets.
-const GREETING: usize = 48;
+/// Bytes of a handshake, and where it names the node that greets.
+const HANDSHAKE: usize = 48;
 const FROM: usize = 28;
 
 /// Pairs of nodes of which the first does not reach the second, nor is answered.
@@ -55,15 +55,15 @@ async fn connect(
     to: u64,
     cuts: Cuts,
 ) -> std::io::Result<()> {
-    let mut greeting = [0; GREETING];
-    caller.read_exact(&mut greeting).await?;
-    let from = u64::from_le_bytes(greeting[FROM..FROM + 8].try_into().unwrap());
+    let mut handshake = [0; HANDSHAKE];
+    caller.read_exact(&mut handshake).await?;
+    let from = u64::from_le_bytes(handshake[FROM..FROM + 8].try_into().unwrap());
     let mut node = TcpStream::connect(node).await?;
     for stream in [&caller, &node] {
         stream.set_nodelay(true)?;
     }
     wait(&cuts, (from, to)).await;
-    node.write_all(&greeting).await?;
+    node.write_all(&handshake).await?;
     let (from_caller, to_caller) = caller.split();
     let (from_node, to_node) = node.split();
     tokio::select! {

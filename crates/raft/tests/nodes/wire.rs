@@ -53,7 +53,7 @@ fn id(
 async fn leading(disk: &SimDisk) -> (Node<Words>, SocketAddr) {
     let (node, address) = start_on(disk, 1, Duration::from_millis(250));
     let member = Member { raft: address.to_string(), client: String::new() };
-    node.found_cluster(member).await.unwrap();
+    node.bootstrap(member).await.unwrap();
     node.wait_for(LONG, |status| status.leads()).await.unwrap();
     (node, address)
 }
@@ -139,7 +139,13 @@ async fn entries_that_no_leader_sends_are_refused() {
         // A vote that no quorum gave, and one of another node.
         append(vote(3, 2, false), None, vec![entry(1, 0)]),
         append(vote(3, 4, true), None, vec![entry(1, 0)]),
+        // Indexes to which openraft could not add.
         append(leader, Some(id(1, u64::MAX)), vec![entry(1, 0)]),
+        append(leader, Some(id(1, u64::MAX - 1)), vec![]),
+        AppendEntriesRequest {
+            leader_commit: Some(id(1, u64::MAX)),
+            ..append(leader, None, vec![])
+        },
     ];
     for request in wrong {
         let text = format!("{request:?}");
@@ -180,20 +186,54 @@ async fn entries_are_pipelined() {
     assert!(answers[200].is_err(), "{:?}", answers[200]);
 }
 
-/// Garbage, at the beginning and after a greeting, ends that connection and nothing else.
+/// The first bytes of node 2 that connects to node 1: for calls (1), or for a snapshot (2).
+fn handshake(purpose: u8) -> Vec<u8> {
+    let mut bytes = b"ESKRAFT1\x01\0".to_vec();
+    bytes.extend([purpose, 0]);
+    bytes.extend(CLUSTER.0);
+    bytes.extend([2_u64, 1].map(u64::to_le_bytes).concat());
+    bytes.extend(checksum(&bytes).to_le_bytes());
+    bytes
+}
+
+fn checksum(bytes: &[u8]) -> u32 {
+    crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes) as u32
+}
+
+/// A sender of a snapshot that stalls, before the snapshot or in it, does not keep its connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_that_stalls_is_given_up() {
+    let (_node, address) = start_on(&SimDisk::new(1), 1, Duration::from_millis(250));
+    // The call for a snapshot under the vote of term 3, as postcard encodes it.
+    let call = [&0_u64.to_le_bytes()[..], &[4, 3, 2, 1]].concat();
+    let frame = [&16_u32.to_le_bytes()[..], &checksum(&call).to_le_bytes(), &call].concat();
+    let stalled = [0, 5, frame.len()].map(|sent| {
+        let frame = &frame;
+        async move {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            stream.write_all(&handshake(2)).await.unwrap();
+            stream.write_all(&frame[..sent]).await.unwrap();
+            let mut answers = Vec::new();
+            let ended = tokio::time::timeout(LONG, stream.read_to_end(&mut answers)).await;
+            assert!(ended.is_ok(), "{sent} bytes");
+            assert_eq!(answers[10], 3, "it is not welcome: {answers:?}");
+            // Only the whole call was answered.
+            assert_eq!(answers.len() > 48, sent == frame.len(), "{answers:?}");
+        }
+    });
+    futures_util::future::join_all(stalled).await;
+}
+
+/// Garbage, at the beginning and after a handshake, ends that connection and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_ends_its_connection() {
     let (node, address) = leading(&SimDisk::new(1)).await;
     let mut rng = Rng::new(7, 0);
-    let mut greeting = b"ESKRAFT1\x01\0\x01\0".to_vec();
-    greeting.extend(CLUSTER.0);
-    greeting.extend([2_u64, 1].map(u64::to_le_bytes).concat());
-    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, &greeting) as u32;
-    greeting.extend(crc.to_le_bytes());
+    let handshake = handshake(1);
     for round in 0..40 {
         let mut stream = TcpStream::connect(address).await.unwrap();
         if round % 2 == 1 {
-            stream.write_all(&greeting).await.unwrap();
+            stream.write_all(&handshake).await.unwrap();
             let mut answer = [0; 48];
             stream.read_exact(&mut answer).await.unwrap();
             assert_eq!(answer[10], 3, "it is not welcome: {answer:?}");
@@ -205,7 +245,7 @@ async fn garbage_ends_its_connection() {
         }
         drop(stream);
     }
-    // A greeting that does not come does not keep its place.
+    // A handshake that does not come does not keep its place.
     let mut silent = TcpStream::connect(address).await.unwrap();
     let ended = tokio::time::timeout(LONG, silent.read(&mut [0; 1])).await;
     assert_eq!(ended.unwrap().unwrap_or(0), 0);

@@ -1,4 +1,4 @@
-//! The greeting that begins a connection.
+//! The handshake that begins a connection.
 
 use std::fmt;
 use std::io;
@@ -60,7 +60,7 @@ impl Purpose {
 
 /// The first bytes of each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Greeting {
+pub(crate) struct Handshake {
     pub(crate) version: u16,
     pub(crate) purpose: Purpose,
     pub(crate) cluster: ClusterId,
@@ -68,7 +68,7 @@ pub(crate) struct Greeting {
     pub(crate) to: u64,
 }
 
-impl Greeting {
+impl Handshake {
     fn encode(&self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         bytes[..8].copy_from_slice(&MAGIC);
@@ -103,7 +103,7 @@ impl Greeting {
                 from: long(28),
                 to: long(36),
             }),
-            _ => Err(invalid("its greeting is damaged".into())),
+            _ => Err(invalid("its handshake is damaged".into())),
         }
     }
 
@@ -166,19 +166,19 @@ mod tests {
 
     const HERE: ClusterId = ClusterId([7; 16]);
 
-    fn greeting() -> Greeting {
-        Greeting { version: VERSION, purpose: Purpose::Calls, cluster: HERE, from: 1, to: 2 }
+    fn handshake() -> Handshake {
+        Handshake { version: VERSION, purpose: Purpose::Calls, cluster: HERE, from: 1, to: 2 }
     }
 
     #[test]
-    fn a_greeting_comes_back_and_no_changed_byte_passes() {
-        let greeting = greeting();
-        let bytes = greeting.encode();
-        assert_eq!(Greeting::decode(&bytes).unwrap(), greeting);
+    fn a_handshake_comes_back_and_no_changed_byte_passes() {
+        let handshake = handshake();
+        let bytes = handshake.encode();
+        assert_eq!(Handshake::decode(&bytes).unwrap(), handshake);
         for at in 0..LEN {
             let mut changed = bytes;
             changed[at] ^= 1;
-            let decoded = Greeting::decode(&changed);
+            let decoded = Handshake::decode(&changed);
             let is_refused = decoded.is_err()
                 || decoded.unwrap().answer(HERE, 2).purpose == Purpose::OtherVersion;
             assert!(is_refused, "byte {at}");
@@ -187,17 +187,20 @@ mod tests {
 
     #[test]
     fn each_mismatch_is_named() {
-        let ours = greeting();
-        let answer = |greeting: Greeting| greeting.answer(HERE, 2).purpose;
+        let ours = handshake();
+        let answer = |handshake: Handshake| handshake.answer(HERE, 2).purpose;
         assert_eq!(answer(ours), Purpose::Welcome);
-        assert_eq!(answer(Greeting { version: 9, ..ours }), Purpose::OtherVersion);
-        assert_eq!(answer(Greeting { cluster: ClusterId([8; 16]), ..ours }), Purpose::OtherCluster);
-        assert_eq!(answer(Greeting { to: 3, ..ours }), Purpose::OtherNode);
+        assert_eq!(answer(Handshake { version: 9, ..ours }), Purpose::OtherVersion);
+        assert_eq!(
+            answer(Handshake { cluster: ClusterId([8; 16]), ..ours }),
+            Purpose::OtherCluster
+        );
+        assert_eq!(answer(Handshake { to: 3, ..ours }), Purpose::OtherNode);
         // A node does not call itself.
-        assert_eq!(answer(Greeting { from: 2, ..ours }), Purpose::OtherNode);
-        assert_eq!(answer(Greeting { purpose: Purpose::Welcome, ..ours }), Purpose::OtherVersion);
+        assert_eq!(answer(Handshake { from: 2, ..ours }), Purpose::OtherNode);
+        assert_eq!(answer(Handshake { purpose: Purpose::Welcome, ..ours }), Purpose::OtherVersion);
         for purpose in Purpose::ALL {
-            let answer = Greeting { purpose, ..ours };
+            let answer = Handshake { purpose, ..ours };
             assert_eq!(answer.refusal().is_ok(), purpose == Purpose::Welcome, "{purpose:?}");
         }
     }
