@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_consensus::{COMPONENT, Error, LogManager, Slot};
+use esker_consensus::{COMPONENT, Error, LogManager, Slot, logs_on};
 use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::ReadOptions;
@@ -47,23 +47,27 @@ fn program(manager: &LogManager, model: &mut Model) -> Result<(), Error> {
     Ok(())
 }
 
-/// The labels of the logs in the directory.
-fn labels(disk: &SimDisk) -> BTreeSet<Vec<u8>> {
+/// The directories that hold a log of no key. A log that was only just created has no label yet, so
+/// that the directories are compared.
+fn logs_of_no_key(disk: &SimDisk) -> Vec<String> {
     let base = disk.open_dir(DIR.as_ref()).unwrap();
-    let names = base.list().unwrap().into_iter().filter(|name| name != "registry");
-    let metadata = names.filter_map(|name| {
-        let path = Path::new(DIR).join(name);
-        esker_log::app_metadata(path, COMPONENT, ReadOptions::on(Arc::new(disk.clone()))).unwrap()
+    let kept = logs_on(Arc::new(disk.clone()), DIR).unwrap().unwrap_or_default();
+    let mut names = base.list().unwrap();
+    names.retain(|name| {
+        let options = ReadOptions::on(Arc::new(disk.clone()));
+        let metadata = esker_log::app_metadata(Path::new(DIR).join(name), COMPONENT, options);
+        name != "registry"
+            && metadata.unwrap().is_some()
+            && !kept.iter().any(|log| log.dir.ends_with(name))
     });
-    // A number comes before the label.
-    metadata.filter_map(|bytes| Some(bytes.get(8..)?.to_vec())).collect()
+    names
 }
 
 /// Checks what a crash left against what was acknowledged, and returns it.
 fn check(managed: &Managed, model: &Model, cut: u64) -> Model {
     let manager = &managed.manager;
     let found: BTreeSet<_> = manager.keys().unwrap().into_iter().collect();
-    let unlisted: Vec<_> = labels(&managed.disk).difference(&found).cloned().collect();
+    let unlisted = logs_of_no_key(&managed.disk);
     assert!(unlisted.is_empty(), "cut {cut}: logs of no key: {unlisted:?}");
     for key in model.keys.keys().filter(|key| !model.uncertain.contains(*key)) {
         assert!(found.contains(key), "cut {cut}: {} is lost", key.escape_ascii());

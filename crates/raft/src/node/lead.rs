@@ -61,8 +61,8 @@ impl<M: Machine<Commands>> Node<M> {
     /// One message to each node, whatever the number of requests that wait for the proof.
     ///
     /// # Errors
-    /// [`NodeError::TimedOut`] after `patience`; [`NodeError::LeadershipTransfer`] from the moment at
-    /// which a transfer begins, for the rest of the term.
+    /// [`NodeError::TimedOut`] after `patience`; [`NodeError::LeadershipTransfer`] from the moment
+    /// at which a transfer begins, for the rest of the term.
     pub async fn prove_leadership(&self, patience: Duration) -> Result<u64, NodeError> {
         let Some(term) = self.leads_in() else { return Err(self.not_leader()) };
         let proof = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
