@@ -42,7 +42,6 @@ struct Work {
     batch: u32,
     waits: bool,
     timed_every: u64,
-    until: Until,
 }
 
 /// One caller.
@@ -79,15 +78,17 @@ pub fn run(
         batch: arguments.batch,
         waits,
         timed_every: if every_one { 1 } else { TIMED_EVERY },
-        until: Until::of(arguments, policy, store, puts),
     };
     let callers: Vec<_> =
         (0..arguments.writers).map(|n| Caller::new(&work, n, arguments.writers)).collect();
     resources::reset_peak();
     let syncs = store.stats().log.syncs;
     let snapshot = Snapshot::now();
+    // The deadline counts from the same moment as the time that is reported.
     let begin = Instant::now();
-    let ended = if arguments.has_threads(what) { threads(callers)? } else { tasks(callers)? };
+    let until = Until::of(arguments, policy, store, puts, begin);
+    let has_threads = arguments.has_threads(what);
+    let ended = if has_threads { threads(callers, until)? } else { tasks(callers, until)? };
     let before_last_sync = begin.elapsed();
     if puts || what == What::Mixed {
         store.sync().map_err(failure)?;
@@ -124,12 +125,12 @@ fn warm_up(arguments: &KvBenchArguments, store: &Store, waits: bool) -> Result<(
 
 type Ended = Result<(Latencies, u64)>;
 
-fn threads(callers: Vec<Caller>) -> Outcome<Vec<Ended>> {
+fn threads(callers: Vec<Caller>, until: Until) -> Outcome<Vec<Ended>> {
     std::thread::scope(|scope| {
         let mut running = Vec::with_capacity(callers.len());
         for caller in callers {
             let thread = std::thread::Builder::new().stack_size(256 << 10);
-            let spawned = thread.spawn_scoped(scope, move || caller.run());
+            let spawned = thread.spawn_scoped(scope, move || caller.run(until));
             running.push(spawned.map_err(|error| {
                 Failure::failed(format!("start a thread: {error}; use fewer --writers"))
             })?);
@@ -141,7 +142,7 @@ fn threads(callers: Vec<Caller>) -> Outcome<Vec<Ended>> {
     })
 }
 
-fn tasks(callers: Vec<Caller>) -> Outcome<Vec<Ended>> {
+fn tasks(callers: Vec<Caller>, until: Until) -> Outcome<Vec<Ended>> {
     let runtime = Builder::new_multi_thread()
         .worker_threads(WORKERS)
         .build()
@@ -149,7 +150,7 @@ fn tasks(callers: Vec<Caller>) -> Outcome<Vec<Ended>> {
     let runtime = Arc::new(runtime);
     Ok(runtime.block_on(async {
         let running: Vec<_> =
-            callers.into_iter().map(|caller| runtime.spawn(caller.run_async())).collect();
+            callers.into_iter().map(|caller| runtime.spawn(caller.run_async(until))).collect();
         let mut ended = Vec::with_capacity(running.len());
         for task in running {
             ended.push(task.await.unwrap_or_else(|error| {
@@ -212,7 +213,7 @@ impl Caller {
     }
 
     /// Counts a call. Returns whether it was the last.
-    fn is_over(&mut self) -> bool {
+    fn is_over(&mut self, until: Until) -> bool {
         let every = self.work.timed_every;
         self.done += 1;
         let phase = self.done % every;
@@ -223,7 +224,7 @@ impl Caller {
             }
             self.last = now;
         }
-        self.work.until.is_over(&self.work.store, self.done, now)
+        until.is_over(&self.work.store, self.done, now)
     }
 
     fn ended(self) -> Ended {
@@ -231,7 +232,7 @@ impl Caller {
         Ok((self.latencies, self.done * each))
     }
 
-    fn run(mut self) -> Ended {
+    fn run(mut self, until: Until) -> Ended {
         self.last = Instant::now();
         loop {
             if self.writes() {
@@ -248,13 +249,13 @@ impl Caller {
             } else {
                 self.get()?;
             }
-            if self.is_over() {
+            if self.is_over(until) {
                 return self.ended();
             }
         }
     }
 
-    async fn run_async(mut self) -> Ended {
+    async fn run_async(mut self, until: Until) -> Ended {
         self.last = Instant::now();
         loop {
             if self.writes() {
@@ -271,7 +272,7 @@ impl Caller {
             } else {
                 self.get()?;
             }
-            if self.is_over() {
+            if self.is_over(until) {
                 return self.ended();
             }
             if !self.work.waits && self.done.is_multiple_of(YIELD_EVERY) {

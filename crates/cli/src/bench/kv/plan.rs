@@ -33,8 +33,14 @@ pub enum Until {
 }
 
 impl Until {
-    /// The timed part that begins now.
-    pub fn of(arguments: &KvBenchArguments, policy: Policy, store: &Store, puts: bool) -> Self {
+    /// The timed part that begins at `begin`.
+    pub fn of(
+        arguments: &KvBenchArguments,
+        policy: Policy,
+        store: &Store,
+        puts: bool,
+        begin: Instant,
+    ) -> Self {
         let each = u64::from(arguments.writers) * u64::from(arguments.batch);
         if let Some(count) = arguments.count {
             return Self::Calls((count / each).max(1));
@@ -47,12 +53,12 @@ impl Until {
             let syncs = if policy == Policy::OsBuffered { 0 } else { SYNCS };
             return Self::Enough {
                 calls: PUTS.div_ceil(each),
-                deadline: Instant::now() + periods.max(TIME),
+                deadline: begin + periods.max(TIME),
                 syncs: store.stats().log.syncs + syncs,
             };
         }
         let seconds = arguments.seconds.unwrap_or(SECONDS);
-        Self::Deadline(Instant::now() + Duration::from_secs_f64(seconds))
+        Self::Deadline(begin + Duration::from_secs_f64(seconds))
     }
 
     /// Whether a caller ends after so many calls. `now` is known where the call was timed.
