@@ -36,12 +36,12 @@ impl<M: Machine<Commands>> Node<M> {
         }
         let proposed = async {
             // Again below: a transfer may begin while this waits for its permits.
-            self.refuse_resigned()?;
+            self.leads_in().map_or(Ok(()), |term| self.refuse_resigned(term))?;
             let stopped = |_| NodeError::Stopped("its runtime is gone".into());
             let one = Arc::clone(&self.proposals).acquire_owned().await.map_err(stopped)?;
             let bytes = u32::try_from(len + OVERHEAD).unwrap_or(u32::MAX);
             let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.map_err(stopped)?;
-            self.refuse_resigned()?;
+            self.leads_in().map_or(Ok(()), |term| self.refuse_resigned(term))?;
             let raft = self.raft.clone();
             // A caller that gives up leaves its permits to the command.
             let written = tokio::spawn(async move {
@@ -64,17 +64,16 @@ impl<M: Machine<Commands>> Node<M> {
     /// [`NodeError::TimedOut`] after `patience`; [`NodeError::LeadershipTransfer`] from the moment
     /// at which a transfer begins, for the rest of the term.
     pub async fn prove_leadership(&self, patience: Duration) -> Result<u64, NodeError> {
-        let Some(term) = self.leads_in() else { return Err(self.not_leader()) };
+        if self.leads_in().is_none() {
+            return Err(self.not_leader());
+        }
         let proof = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
-        match tokio::time::timeout(patience, proof).await {
-            Ok(proof) => drop(proof?),
-            Err(_) => return Err(NodeError::TimedOut),
-        }
-        self.refuse_resigned()?;
-        match self.leads_in() {
-            Some(now) if now == term => Ok(term),
-            _ => Err(NodeError::NotLeader { leader: None }),
-        }
+        let read = tokio::time::timeout(patience, proof).await;
+        let read = read.map_err(|_| NodeError::TimedOut)??;
+        // The term that was proven. What the node knows of itself may be that of a term before.
+        let term = read.log_id().leader_id.term;
+        self.refuse_resigned(term)?;
+        Ok(term)
     }
 
     /// The term in which this node leads, as far as it knows.
@@ -92,9 +91,8 @@ impl<M: Machine<Commands>> Node<M> {
     }
 
     /// Fails in a term in which this node gives its leadership up.
-    fn refuse_resigned(&self) -> Result<(), NodeError> {
-        let resigned = self.resigned.load(SeqCst);
-        match self.leads_in().is_some_and(|term| term < resigned) {
+    fn refuse_resigned(&self, term: u64) -> Result<(), NodeError> {
+        match term < self.resigned.load(SeqCst) {
             true => Err(NodeError::LeadershipTransfer),
             false => Ok(()),
         }

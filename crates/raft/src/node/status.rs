@@ -91,7 +91,8 @@ impl<M: Machine<Commands>> Node<M> {
         *self.raft.node_id()
     }
 
-    /// What the node knows now. Does not wait; copies the members.
+    /// What the node knows now; it may lag behind an answer that it gave. Does not wait; copies the
+    /// members.
     pub fn status(&self) -> Status {
         Status::of(&self.raft.metrics().borrow_watched())
     }

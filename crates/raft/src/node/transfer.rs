@@ -50,7 +50,7 @@ impl<M: Machine<Commands>> Node<M> {
     /// after an election timeout.
     ///
     /// # Errors
-    /// [`NodeError::NotLeader`]; [`NodeError::Membership`] for a target that is no other voter;
+    /// Those of [`Node::prove_leadership`]; [`NodeError::Membership`] for a target that is no other voter;
     /// [`NodeError::TimedOut`] after `patience`. Unless the target was asked, this node stays the
     /// leader.
     pub async fn transfer(&self, target: u64, patience: Duration) -> Result<(), NodeError> {
@@ -58,9 +58,7 @@ impl<M: Machine<Commands>> Node<M> {
         let remaining = || deadline.saturating_duration_since(Instant::now());
         let turn = tokio::time::timeout(remaining(), self.transfers.lock()).await;
         let _turn = turn.map_err(|_| NodeError::TimedOut)?;
-        let Some(term) = self.leads_in() else {
-            return Err(NodeError::NotLeader { leader: None });
-        };
+        let term = self.prove_leadership(remaining()).await?;
         let status = self.status();
         if target == status.node || !status.voters.contains(&target) {
             return Err(NodeError::Membership(format!("node {target} is no other voter")));
