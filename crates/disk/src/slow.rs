@@ -5,7 +5,7 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::dir::Dir;
@@ -41,6 +41,14 @@ pub struct Latency {
 }
 
 impl Latency {
+    /// No delay: for a device that can [stall](SlowDisk::stall).
+    pub const NONE: Self = Self {
+        access: Duration::ZERO,
+        sync: Duration::ZERO,
+        bytes_per_s: u64::MAX,
+        one_at_a_time: false,
+    };
+
     /// A hard disk of 7,200 rotations a minute: 8 ms to reach a block and for a sync, 150 MB/s, one
     /// thing at a time.
     pub const HDD: Self = Self {
@@ -79,6 +87,8 @@ struct Device {
     latency: Latency,
     state: Mutex<State>,
     next_file: AtomicU64,
+    stalled: Mutex<bool>,
+    resumed: Condvar,
 }
 
 #[derive(Debug)]
@@ -108,8 +118,21 @@ impl SlowDisk {
     /// Emulates a device in front of `disk`.
     pub fn new(disk: Arc<dyn Disk>, latency: Latency) -> Self {
         let state = State { free_at: Instant::now(), head: (0, 0) };
-        let device = Device { latency, state: Mutex::new(state), next_file: AtomicU64::new(1) };
+        let device = Device {
+            latency,
+            state: Mutex::new(state),
+            next_file: AtomicU64::new(1),
+            stalled: Mutex::new(false),
+            resumed: Condvar::new(),
+        };
         Self { disk, device: Arc::new(device) }
+    }
+
+    /// Stalls the device, or ends its stall: until then no operation returns that the emulated
+    /// device would take time for. What they did may be durable.
+    pub fn stall(&self, stalled: bool) {
+        *self.device.stalled.lock().unwrap_or_else(PoisonError::into_inner) = stalled;
+        self.device.resumed.notify_all();
     }
 
     fn dir(&self, dir: Arc<dyn Dir>) -> Arc<dyn Dir> {
@@ -141,6 +164,8 @@ impl Device {
         let end = self.begin(latency, bytes);
         let outcome = run();
         std::thread::sleep(end.saturating_duration_since(Instant::now()));
+        let stalled = self.stalled.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.resumed.wait_while(stalled, |stalled| *stalled));
         outcome
     }
 
@@ -320,6 +345,22 @@ mod tests {
             let took = ends[3] - begin;
             assert!(took >= SLOW.sync * last && took <= SLOW.sync * last + slack, "{took:?}");
         }
+    }
+
+    #[test]
+    fn a_device_that_stalls_ends_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk =
+            SlowDisk::new(Arc::new(StdDisk::new()), Latency { access: Duration::ZERO, ..SLOW });
+        let dir = disk.open_dir(dir.path()).unwrap();
+        disk.stall(true);
+        let (ended, end) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || ended.send(dir.sync().is_ok()).unwrap());
+            assert!(end.recv_timeout(SLOW.sync * 4).is_err());
+            disk.stall(false);
+            assert!(end.recv().unwrap());
+        });
     }
 
     #[test]

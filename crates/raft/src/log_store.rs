@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker_consensus::{Ballot, ConsensusLog, IterateOptions, Slot, SnapshotBounds};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
@@ -16,6 +17,7 @@ use crate::base::ballots::{TERM_MAX, ballot_of, vote_of};
 use crate::base::config::{Id, StoredConfig, VoteOf};
 use crate::base::encoding::{decode, decode_id, decode_purged, encode, encode_purged};
 use crate::base::failure::{failed, invalid};
+use crate::base::unresolved::Unresolved;
 
 /// Bytes of values that one read for replication returns at most, if it returns more than one.
 const READ: usize = 1 << 20;
@@ -43,13 +45,14 @@ pub struct LogStore<C> {
     log: ConsensusLog,
     /// The commit index, durable or not.
     committed: Arc<Mutex<Option<Id>>>,
+    unresolved: Unresolved,
     config: PhantomData<fn() -> C>,
 }
 
 impl<C> Clone for LogStore<C> {
     fn clone(&self) -> Self {
         let (log, committed) = (self.log.clone(), Arc::clone(&self.committed));
-        Self { log, committed, config: PhantomData }
+        Self { log, committed, unresolved: self.unresolved.clone(), config: PhantomData }
     }
 }
 
@@ -67,7 +70,8 @@ impl<C: StoredConfig> LogStore<C> {
     /// # Errors
     /// `InvalidData` when the log has entries that this crate did not write; those of reading.
     pub fn new(log: ConsensusLog) -> io::Result<Self> {
-        let store = Self { log, committed: Arc::default(), config: PhantomData };
+        let (committed, unresolved) = (Arc::default(), Unresolved::default());
+        let store = Self { log, committed, unresolved, config: PhantomData };
         // Up to the floor a snapshot says what is committed.
         let committed = store.log.frontier().filter(|frontier| frontier.0 >= store.first());
         let committed = committed.map(|slot| store.id_at(slot)).transpose()?;
@@ -79,6 +83,11 @@ impl<C: StoredConfig> LogStore<C> {
     /// The consensus log.
     pub fn log(&self) -> &ConsensusLog {
         &self.log
+    }
+
+    /// How long the oldest append has waited for the disk; `None` while none waits.
+    pub fn oldest_unresolved(&self) -> Option<Duration> {
+        self.unresolved.oldest()
     }
 
     fn purged(&self) -> io::Result<Option<Id>> {
@@ -191,7 +200,11 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
         }
         let values: Vec<_> = values.iter().map(|(slot, value)| (*slot, &value[..])).collect();
         let accepted = self.log.accept_batch(self.ballot(), &values).map_err(failed)?;
-        accepted.on_resolved(|outcome| callback.io_completed(outcome.map_err(failed)));
+        let unresolved = self.unresolved.begin();
+        accepted.on_resolved(move |outcome| {
+            unresolved.end();
+            callback.io_completed(outcome.map_err(failed));
+        });
         Ok(())
     }
 

@@ -4,3 +4,4 @@ pub(crate) mod ballots;
 pub(crate) mod config;
 pub(crate) mod encoding;
 pub(crate) mod failure;
+pub(crate) mod unresolved;

@@ -30,6 +30,9 @@ pub struct Member {
     pub raft: String,
     /// Host and port for clients.
     pub client: String,
+    /// The id of the node's log, random, which no other node has. A node that lost its log has
+    /// another one, and may not come back under its number: it forgot its votes.
+    pub store: u128,
 }
 
 impl RaftAddress for Member {

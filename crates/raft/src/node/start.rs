@@ -56,14 +56,17 @@ pub struct Node<M: Machine<Commands>> {
     pub(crate) raft: Core<M>,
     pub(crate) machine: MachineStore<Commands, M>,
     pub(crate) log: ConsensusLog,
+    pub(crate) entries: LogStore<Commands>,
     /// One above the last term in which this node gave its leadership up; 0 for none.
     pub(crate) resigned: AtomicU64,
     /// Held by the transfer that is made.
     pub(crate) transfers: Mutex<()>,
+    /// Held by the addition of a member that is made.
+    pub(crate) changes: Mutex<()>,
     /// Permits for proposals, and for their bytes.
     pub(crate) proposals: Arc<Semaphore>,
     pub(crate) bytes: Arc<Semaphore>,
-    runtime: Option<Runtime>,
+    runtime: parking_lot::Mutex<Option<Runtime>>,
 }
 
 impl<M: Machine<Commands>> fmt::Debug for Node<M> {
@@ -91,7 +94,7 @@ impl<M: Machine<Commands>> Node<M> {
         config.enable_elect = false;
         let config = Arc::new(config.validate().map_err(io::Error::other)?);
         let network = Network::new(cluster, node);
-        let state = machine.clone();
+        let (state, entries) = (machine.clone(), store.clone());
         // Not from inside of a runtime, which may be the caller's.
         let started = std::thread::scope(|scope| {
             let start = || runtime.block_on(Core::<M>::new(node, config, network, store, state));
@@ -115,11 +118,13 @@ impl<M: Machine<Commands>> Node<M> {
             raft,
             machine,
             log,
+            entries,
             resigned: AtomicU64::new(0),
             transfers: Mutex::new(()),
+            changes: Mutex::new(()),
             proposals: Arc::new(Semaphore::new(PROPOSALS)),
             bytes: Arc::new(Semaphore::new(PROPOSED_BYTES)),
-            runtime: Some(runtime),
+            runtime: parking_lot::Mutex::new(Some(runtime)),
         })
     }
 
@@ -155,11 +160,12 @@ impl<M: Machine<Commands>> Node<M> {
     }
 
     /// Stops the node, and closes its log. Blocks until what was proposed is durable or refused.
+    /// Every later call fails with [`NodeError::Stopped`]; stopping again does nothing.
     ///
     /// # Errors
     /// Those of [`ConsensusLog::close`].
-    pub fn stop(mut self) -> io::Result<()> {
-        let Some(runtime) = self.runtime.take() else { return Ok(()) };
+    pub fn stop(&self) -> io::Result<()> {
+        let Some(runtime) = self.runtime.lock().take() else { return Ok(()) };
         let raft = self.raft.clone();
         // Not from inside of a runtime, which may be the caller's. Connections have handles of the
         // log, and the listener has the port.
@@ -180,7 +186,7 @@ impl<M: Machine<Commands>> Node<M> {
 
 impl<M: Machine<Commands>> Drop for Node<M> {
     fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
+        if let Some(runtime) = self.runtime.get_mut().take() {
             // Waiting here would block the caller's runtime.
             runtime.shutdown_background();
         }

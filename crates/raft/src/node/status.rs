@@ -97,6 +97,12 @@ impl<M: Machine<Commands>> Node<M> {
         Status::of(&self.raft.metrics().borrow_watched())
     }
 
+    /// How long the oldest entry has waited for this node's disk; `None` while none waits. Heartbeats
+    /// do not need the disk: a leader whose disk stalls stays the leader.
+    pub fn disk_wait(&self) -> Option<Duration> {
+        self.entries.oldest_unresolved()
+    }
+
     /// Waits until the node's knowledge is as wanted, and returns it; `None` after that time.
     pub async fn wait_for(
         &self,

@@ -11,8 +11,9 @@ use crate::node::commands::Commands;
 use crate::node::error::NodeError;
 use crate::node::start::Node;
 
-/// Entries that the target may lack while this leader still takes proposals.
-const LAG: u64 = 64;
+/// Entries that the target of a transfer may lack while this leader still takes proposals, and a node
+/// that gets a vote.
+pub(crate) const LAG: u64 = 64;
 
 /// While this is there, the node takes no proposals and proves no leadership. It gives both back,
 /// unless the target was asked to lead.
@@ -50,9 +51,9 @@ impl<M: Machine<Commands>> Node<M> {
     /// after an election timeout.
     ///
     /// # Errors
-    /// Those of [`Node::prove_leadership`]; [`NodeError::Membership`] for a target that is no other voter;
-    /// [`NodeError::TimedOut`] after `patience`. Unless the target was asked, this node stays the
-    /// leader.
+    /// Those of [`Node::prove_leadership`]; [`NodeError::Membership`] for a target that is no other
+    /// voter; [`NodeError::TimedOut`] after `patience`. Unless the target was asked, this node stays
+    /// the leader.
     pub async fn transfer(&self, target: u64, patience: Duration) -> Result<(), NodeError> {
         let deadline = Instant::now() + patience;
         let remaining = || deadline.saturating_duration_since(Instant::now());
@@ -82,8 +83,22 @@ impl<M: Machine<Commands>> Node<M> {
         }
     }
 
+    /// Gives leadership to the voter that has most entries: see [`Node::transfer`].
+    ///
+    /// # Errors
+    /// Those of [`Node::transfer`]; [`NodeError::Membership`] without another voter.
+    pub async fn resign(&self, patience: Duration) -> Result<(), NodeError> {
+        let status = self.status();
+        let others = status.voters.iter().copied().filter(|voter| *voter != status.node);
+        let target = others.max_by_key(|voter| status.matched.get(voter).copied().flatten());
+        let Some(target) = target else {
+            return Err(NodeError::Membership("there is no other voter".into()));
+        };
+        self.transfer(target, patience).await
+    }
+
     /// Waits until the target lacks so many entries at most.
-    async fn catch_up(
+    pub(crate) async fn catch_up(
         &self,
         target: u64,
         term: u64,

@@ -100,7 +100,11 @@ impl Group {
     }
 
     pub fn member(&self, id: u64) -> Member {
-        Member { raft: self.proxies[&id].address.to_string(), client: format!("client-{id}") }
+        Member {
+            raft: self.proxies[&id].address.to_string(),
+            client: format!("client-{id}"),
+            store: id.into(),
+        }
     }
 
     /// Starts a node, with what is on its disk.

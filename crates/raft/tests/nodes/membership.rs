@@ -1,7 +1,7 @@
 //! Nodes that come and go.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_raft::{Command, NodeError};
+use esker_raft::{Command, Member, NodeError};
 
 use crate::group::{Group, LONG, SHORT, command};
 
@@ -47,6 +47,15 @@ async fn nodes_are_added_and_removed() {
     assert!(matches!(refused, Err(NodeError::NotLeader { .. })), "{refused:?}");
     group.cut_power(gone);
     group.check().await;
+    // A number has one owner: it may move, and no other may take it.
+    let node = &group.nodes[&leader];
+    let taken = Member { store: 99, ..group.member(other) };
+    let refused = node.add(other, taken, LONG).await;
+    assert!(matches!(&refused, Err(NodeError::Membership(why)) if why.contains("another node")));
+    let moved = Member { client: "moved".into(), ..group.member(other) };
+    node.add(other, moved.clone(), LONG).await.unwrap();
+    assert_eq!(node.member(other, LONG).await, Ok(Some(moved)));
+    assert_eq!(node.member(gone, LONG).await, Ok(None));
     // Under a new number.
     group.start(4).await;
     group.nodes[&leader].add(4, group.member(4), LONG).await.unwrap();
