@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use esker_disk::sim::{Persist, SimDisk};
+use esker_disk::{Latency, SlowDisk};
 use esker_oracle::history::{Call, check};
 use esker_oracle::{Epochs, Oracle, OracleOptions};
 use esker_raft::{ClusterId, ConsensusLog, Member, Node, NodeOptions};
@@ -27,6 +28,8 @@ pub struct Peer {
 pub struct Cluster {
     peers: Arc<Mutex<BTreeMap<u64, Peer>>>,
     disks: BTreeMap<u64, SimDisk>,
+    /// The disks as the nodes see them: they can stall.
+    devices: BTreeMap<u64, SlowDisk>,
     proxies: BTreeMap<u64, Proxy>,
     cuts: watch::Sender<BTreeSet<(u64, u64)>>,
     /// What the clock of each node is ahead, in seconds.
@@ -42,9 +45,12 @@ impl Cluster {
         for id in ids.clone() {
             proxies.insert(id, Proxy::new(id, cuts.subscribe()).await);
         }
+        let disks: BTreeMap<_, _> = ids.clone().map(|id| (id, SimDisk::new(id))).collect();
+        let device = |disk: &SimDisk| SlowDisk::new(Arc::new(disk.clone()), Latency::NONE);
         let mut cluster = Self {
             peers: Arc::default(),
-            disks: ids.clone().map(|id| (id, SimDisk::new(id))).collect(),
+            devices: disks.iter().map(|(id, disk)| (*id, device(disk))).collect(),
+            disks,
             proxies,
             cuts,
             ahead: ids.clone().map(|id| (id, Arc::default())).collect(),
@@ -62,7 +68,7 @@ impl Cluster {
     }
 
     fn member(&self, id: u64) -> Member {
-        Member { raft: self.proxies[&id].address.to_string(), client: String::new() }
+        Member { raft: self.proxies[&id].address.to_string(), client: String::new(), store: 0 }
     }
 
     /// No node reaches this one, and it reaches none. Its clients still reach it.
@@ -71,12 +77,17 @@ impl Cluster {
         self.cuts.send_modify(|cuts| cuts.extend(others));
     }
 
+    /// Stalls the disk of a node, or ends that.
+    pub fn stall(&self, id: u64, stalled: bool) {
+        self.devices[&id].stall(stalled);
+    }
+
     pub fn connect(&self) {
         self.cuts.send_modify(BTreeSet::clear);
     }
 
     pub fn start(&mut self, id: u64) {
-        let disk = Arc::new(self.disks[&id].clone());
+        let disk = Arc::new(self.devices[&id].clone());
         let log = ConsensusLog::builder("/raft").disk(disk).open().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         self.proxies[&id].leads_to(Some(listener.local_addr().unwrap()));

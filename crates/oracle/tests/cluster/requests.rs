@@ -99,3 +99,52 @@ async fn any_interval_is_one() {
         assert!(clients.check().await > 0, "{interval:?}");
     }
 }
+
+/// Without a quorum each request gets its answer in time, those that came while another waited, too.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_request_waits_for_longer_than_it_may() {
+    let mut options = OracleOptions::default();
+    options.patience = Duration::from_millis(300);
+    let mut cluster = Cluster::of(3, options).await;
+    let leader = cluster.leader().await;
+    cluster.oracle(leader).timestamps(1).await.unwrap();
+    for id in (1..=3).filter(|id| *id != leader) {
+        cluster.cut_power(id).await;
+    }
+    let oracle = cluster.oracle(leader);
+    let asked = (0..20).map(|n| {
+        let oracle = oracle.clone();
+        async move {
+            tokio::time::sleep(Duration::from_millis(50 * n)).await;
+            let answer = tokio::time::timeout(Duration::from_secs(2), oracle.timestamps(1)).await;
+            answer.unwrap().unwrap_err();
+        }
+    });
+    futures_util::future::join_all(asked).await;
+}
+
+/// Advances that miss their deadline are counted until one does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_oracle_that_cannot_advance_gives_up() {
+    let mut options = OracleOptions::default();
+    options.patience = Duration::from_millis(50);
+    options.failed_advances = 2;
+    let cluster = Cluster::of(1, options).await;
+    let (oracle, node) = (cluster.oracle(1), cluster.node(1));
+    oracle.timestamps(1).await.unwrap();
+    cluster.stall(1, true);
+    let asked = async {
+        loop {
+            drop(oracle.timestamps(1).await);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let gave_up = async {
+        tokio::select! { () = oracle.gave_up() => {}, () = asked => {} }
+    };
+    tokio::time::timeout(LONG, gave_up).await.unwrap();
+    assert!(node.disk_wait() > Some(Duration::from_millis(50)));
+    assert!(oracle.stats().failed_advances >= 2);
+    cluster.stall(1, false);
+    while oracle.timestamps(1).await.is_err() {}
+}

@@ -1,0 +1,160 @@
+//! The owner of an epoch at work: proves that it leads, and advances the epoch.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use esker_raft::{Node, NodeError};
+use tokio::task::JoinHandle;
+
+use crate::allotment::{Allotment, Range};
+use crate::clock::{Reference, Step, follow};
+use crate::epochs::{Advance, Epochs, Owner};
+use crate::service::counters::{Counters, count};
+use crate::service::error::OracleError;
+use crate::service::options::OracleOptions;
+
+pub(crate) struct Issuer {
+    node: Arc<Node<Epochs>>,
+    options: OracleOptions,
+    counters: Arc<Counters>,
+    session: u64,
+    /// What this process hands out, and since when it is known.
+    allotment: Option<(Allotment, Instant)>,
+    /// The last epoch of this process, and when it was applied. Of those of other processes it is
+    /// not known when that was: the log is applied again after a restart.
+    reference: Option<(u64, Instant)>,
+    advancing: Option<JoinHandle<Result<(), NodeError>>>,
+    /// Advances in a row that missed their deadline.
+    missed: u32,
+    /// What the clock did when it was last read: a step is reported once.
+    step: Step,
+}
+
+impl Issuer {
+    pub(crate) fn new(
+        node: Arc<Node<Epochs>>,
+        options: OracleOptions,
+        counters: Arc<Counters>,
+    ) -> Self {
+        let session = node.log().recovery().session;
+        let (allotment, reference, advancing) = (None, None, None);
+        let (missed, step) = (0, Step::None);
+        Self { node, options, counters, session, allotment, reference, advancing, missed, step }
+    }
+
+    /// Proves that this node leads, and has an epoch of its own that is young enough. Cancel safe.
+    pub(crate) async fn prepare(&mut self, patience: Duration) -> Result<Owner, OracleError> {
+        let began = Instant::now();
+        let term = self.node.prove_leadership(patience).await?;
+        let owner = Owner { term, node: self.node.id(), session: self.session };
+        if self.advancing.as_ref().is_some_and(JoinHandle::is_finished) {
+            drop(self.advanced(owner, patience).await);
+        }
+        let age = self.allotment.as_ref().filter(|(allotment, _)| allotment.owner() == owner);
+        let age = age.map_or(Duration::MAX, |(_, since)| since.elapsed());
+        if age > self.options.epoch_interval.saturating_mul(2) {
+            self.advance(owner, patience.saturating_sub(began.elapsed())).await?;
+        } else if age > self.options.epoch_interval && self.advancing.is_none() {
+            self.begin_advance(owner);
+        }
+        Ok(owner)
+    }
+
+    /// Hands out so many timestamps of this owner's epoch, if it has as many.
+    pub(crate) fn take(&mut self, owner: Owner, count: u32) -> Option<Range> {
+        let (allotment, _) = self.allotment.as_mut()?;
+        (allotment.owner() == owner).then(|| allotment.take(count)).flatten()
+    }
+
+    /// Has a new epoch of this owner. Cancel safe.
+    pub(crate) async fn advance(
+        &mut self,
+        owner: Owner,
+        patience: Duration,
+    ) -> Result<(), OracleError> {
+        let began = Instant::now();
+        let before = self.allotment.as_ref().map(|(ours, _)| ours.epoch());
+        // One that began before may be of another term.
+        for _ in 0..2 {
+            if self.advancing.is_none() {
+                self.begin_advance(owner);
+            }
+            let advanced = self.advanced(owner, patience.saturating_sub(began.elapsed())).await;
+            let ours = self.allotment.as_ref().map(|(ours, _)| ours);
+            let is_ours =
+                ours.is_some_and(|ours| ours.owner() == owner && Some(ours.epoch()) > before);
+            if is_ours {
+                return Ok(());
+            }
+            advanced?;
+        }
+        Err(OracleError::Unavailable(NodeError::Unknown))
+    }
+
+    fn begin_advance(&mut self, owner: Owner) {
+        let reference =
+            self.reference.map(|(epoch, since)| Reference { epoch, age: since.elapsed() });
+        let followed = follow((self.options.clock)(), reference, self.options.max_clock_step);
+        self.report(followed.step);
+        let command = Advance { owner, wall: followed.wall }.encode();
+        let (node, patience) = (Arc::clone(&self.node), self.options.patience);
+        self.advancing =
+            Some(tokio::spawn(async move { node.propose(command, patience).await.map(drop) }));
+    }
+
+    fn report(&mut self, step: Step) {
+        let (before, now) = (std::mem::discriminant(&self.step), std::mem::discriminant(&step));
+        self.step = step;
+        if before == now {
+            return;
+        }
+        match step {
+            Step::None => tracing::info!("epochs follow the clock again"),
+            Step::Backward(by) => {
+                count(&self.counters.backward_steps, 1);
+                tracing::warn!(?by, "the clock is behind the last epoch");
+            }
+            Step::Forward(by) => {
+                count(&self.counters.forward_steps, 1);
+                tracing::warn!(?by, "the clock is further ahead than is believed");
+            }
+        }
+    }
+
+    /// Waits for the advance that is under way, and takes the last epoch up.
+    async fn advanced(&mut self, owner: Owner, patience: Duration) -> Result<(), NodeError> {
+        let Some(advancing) = self.advancing.as_mut() else { return Ok(()) };
+        let Ok(advanced) = tokio::time::timeout(patience, advancing).await else {
+            return Err(NodeError::TimedOut);
+        };
+        self.advancing = None;
+        self.take_up(owner);
+        let advanced = advanced.unwrap_or(Err(NodeError::Unknown));
+        self.missed = match &advanced {
+            Err(NodeError::TimedOut) => self.missed.saturating_add(1),
+            _ => 0,
+        };
+        match &advanced {
+            Ok(()) => count(&self.counters.advances, 1),
+            Err(error) => {
+                count(&self.counters.failed_advances, 1);
+                tracing::warn!(%error, in_a_row = self.missed, "the epoch did not advance");
+            }
+        }
+        if self.missed >= self.options.failed_advances {
+            self.counters.gave_up.send_replace(true);
+        }
+        advanced
+    }
+
+    /// Hands out of the last epoch from now on, if it is this owner's and was not before.
+    fn take_up(&mut self, owner: Owner) {
+        let epochs = self.node.with(|epochs| *epochs);
+        let current = self.allotment.as_ref().map(|(allotment, _)| allotment);
+        if let Some(allotment) = Allotment::of(&epochs, owner, current) {
+            let now = Instant::now();
+            self.reference = Some((allotment.epoch(), now));
+            self.allotment = Some((allotment, now));
+        }
+    }
+}
