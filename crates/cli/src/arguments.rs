@@ -3,10 +3,12 @@
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchCommand;
+use crate::cluster_cmd::ClusterCommand;
 use crate::consensus_cmd::ConsensusCommand;
 use crate::crash_cmd::CrashCommand;
 use crate::kv_cmd::KvCommand;
 use crate::log_cmd::LogCommand;
+use crate::serve_cmd::ServeArguments;
 use crate::snapshot_cmd::SnapshotCommand;
 
 const EXAMPLES: &str = "\
@@ -46,6 +48,11 @@ pub enum Component {
     /// Put, get and scan keys in a store
     #[command(subcommand)]
     Kv(KvCommand),
+    /// Start a node of the timestamp service
+    Serve(Box<ServeArguments>),
+    /// Look at a cluster of the timestamp service, and change it
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
     /// Cut the power under each component, and check what is recovered
     #[command(subcommand)]
     Crash(CrashCommand),

@@ -6,6 +6,7 @@
 mod arguments;
 mod bench;
 mod choices;
+mod cluster_cmd;
 mod consensus_cmd;
 mod consensus_dir;
 mod crash_cmd;
@@ -20,6 +21,7 @@ mod option_flags;
 mod output;
 mod progress;
 mod quantity;
+mod serve_cmd;
 mod signals;
 mod snapshot_cmd;
 
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
         Component::Consensus(command) => consensus_cmd::run(command),
         Component::Snapshot(command) => snapshot_cmd::run(command),
         Component::Kv(command) => kv_cmd::run(command),
+        Component::Serve(arguments) => serve_cmd::run(&arguments),
+        Component::Cluster(command) => cluster_cmd::run(command),
         Component::Crash(command) => crash_cmd::run(command),
         Component::Bench(command) => bench::run(command),
     };

@@ -18,8 +18,8 @@ pub struct OracleOptions {
     pub epoch_interval: Duration,
     /// How far the clock may step forward and be followed at once. 10 s.
     pub max_clock_step: Duration,
-    /// How long a request waits for its answer, a proof of leadership for a quorum, and an advance of
-    /// the epoch for its commit. 1 s.
+    /// How long a request waits for its answer, a proof of leadership for a quorum, and an
+    /// advance of the epoch for its commit. 1 s.
     pub patience: Duration,
     /// Advances of the epoch in a row that miss their deadline until the oracle gives up: see
     /// [`Oracle::gave_up`](crate::Oracle::gave_up). 100.

@@ -100,7 +100,8 @@ async fn any_interval_is_one() {
     }
 }
 
-/// Without a quorum each request gets its answer in time, those that came while another waited, too.
+/// Without a quorum each request gets its answer in time, those that came while another waited,
+/// too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_request_waits_for_longer_than_it_may() {
     let mut options = OracleOptions::default();

@@ -97,8 +97,13 @@ impl<M: Machine<Commands>> Node<M> {
         Status::of(&self.raft.metrics().borrow_watched())
     }
 
-    /// How long the oldest entry has waited for this node's disk; `None` while none waits. Heartbeats
-    /// do not need the disk: a leader whose disk stalls stays the leader.
+    /// Whether this node leads, as far as it knows. Does not wait.
+    pub fn leads(&self) -> bool {
+        self.leads_in().is_some()
+    }
+
+    /// How long the oldest entry has waited for this node's disk; `None` while none waits.
+    /// Heartbeats do not need the disk: a leader whose disk stalls stays the leader.
     pub fn disk_wait(&self) -> Option<Duration> {
         self.entries.oldest_unresolved()
     }

@@ -11,8 +11,8 @@ use crate::node::commands::Commands;
 use crate::node::error::NodeError;
 use crate::node::start::Node;
 
-/// Entries that the target of a transfer may lack while this leader still takes proposals, and a node
-/// that gets a vote.
+/// Entries that the target of a transfer may lack while this leader still takes proposals, and a
+/// node that gets a vote.
 pub(crate) const LAG: u64 = 64;
 
 /// While this is there, the node takes no proposals and proves no leadership. It gives both back,
@@ -52,8 +52,8 @@ impl<M: Machine<Commands>> Node<M> {
     ///
     /// # Errors
     /// Those of [`Node::prove_leadership`]; [`NodeError::Membership`] for a target that is no other
-    /// voter; [`NodeError::TimedOut`] after `patience`. Unless the target was asked, this node stays
-    /// the leader.
+    /// voter; [`NodeError::TimedOut`] after `patience`. Unless the target was asked, this node
+    /// stays the leader.
     pub async fn transfer(&self, target: u64, patience: Duration) -> Result<(), NodeError> {
         let deadline = Instant::now() + patience;
         let remaining = || deadline.saturating_duration_since(Instant::now());

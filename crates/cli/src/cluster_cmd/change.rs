@@ -1,0 +1,130 @@
+//! `esker cluster transfer`, `add` and `remove`.
+
+use std::time::Duration;
+
+use clap::Args;
+use esker_server::{AddNode, Members, Named, RemoveNode, TransferTo, ask_leader};
+use serde::Serialize;
+
+use crate::cluster_cmd::endpoints::Endpoints;
+use crate::exit::{Failure, Outcome};
+use crate::output::print;
+
+/// How long a change may take.
+const CHANGE: Duration = Duration::from_secs(15);
+
+const TRANSFER: &str = "\
+Examples:
+  # To the node that has most of the log
+  esker cluster transfer
+
+  # To node 2
+  esker cluster transfer --to 2";
+
+/// Give leadership to another node
+#[derive(Debug, Args)]
+#[command(after_help = TRANSFER)]
+pub struct TransferArguments {
+    #[command(flatten)]
+    endpoints: Endpoints,
+    /// The number of the node [default: the voter that has most of the log]
+    #[arg(long, value_name = "N")]
+    to: Option<u64>,
+}
+
+const ADD: &str = "\
+Example:
+  # Node 3 has another address now
+  esker cluster add --node-id 3 --addr 10.0.0.9:8080 --raft-addr 10.0.0.9:8081
+
+A new node joins by itself: `esker serve --node-id N --join ADDR`. A member that starts under other addresses
+tells the cluster by itself, too; this is for one that cannot.";
+
+/// Tell the cluster where a member is
+#[derive(Debug, Args)]
+#[command(after_help = ADD)]
+pub struct AddArguments {
+    #[command(flatten)]
+    endpoints: Endpoints,
+    /// The number of the node
+    #[arg(long, value_name = "N")]
+    node_id: u64,
+    /// Where clients connect to it, host and port [default: as it is]
+    #[arg(long, value_name = "ADDR")]
+    addr: Option<String>,
+    /// Where the other nodes connect to it, host and port [default: as it is]
+    #[arg(long, value_name = "ADDR")]
+    raft_addr: Option<String>,
+}
+
+const REMOVE: &str = "\
+Example:
+  esker cluster remove --node-id 3
+
+The leader is not removed: transfer its leadership first. A node that was removed does not come back under its
+number with its old data: stop it, and give a new one a new number.";
+
+/// Remove a node
+#[derive(Debug, Args)]
+#[command(after_help = REMOVE)]
+pub struct RemoveArguments {
+    #[command(flatten)]
+    endpoints: Endpoints,
+    /// The number of the node
+    #[arg(long, value_name = "N")]
+    node_id: u64,
+}
+
+pub async fn transfer(arguments: &TransferArguments) -> Outcome {
+    let members = arguments.endpoints.members().await?;
+    let wanted = TransferTo { cluster: members.cluster.clone(), node: arguments.to };
+    change(&arguments.endpoints, &members, "/cluster/transfer", &wanted).await?;
+    let leader = arguments.endpoints.members().await?.leader;
+    print(&match leader {
+        Some(leader) => format!("node {} leads\n", leader.node),
+        None => "leadership was given away\n".into(),
+    })
+}
+
+pub async fn add(arguments: &AddArguments) -> Outcome {
+    let members = arguments.endpoints.members().await?;
+    let node = arguments.node_id;
+    let known: Option<&Named> = members.members.iter().find(|member| member.node == node);
+    let Some(known) = known else {
+        return Err(Failure::failed(format!(
+            "node {node} is no member; a new node joins by itself: \
+             `esker serve --node-id {node} --join ADDR`"
+        )));
+    };
+    let wanted = AddNode {
+        cluster: members.cluster.clone(),
+        node,
+        addr: arguments.addr.clone().unwrap_or_else(|| known.addr.clone()),
+        raft: arguments.raft_addr.clone().unwrap_or_else(|| known.raft.clone()),
+        store: None,
+    };
+    change(&arguments.endpoints, &members, "/cluster/add", &wanted).await?;
+    print(&format!("node {node} is a member at {}, raft {}\n", wanted.addr, wanted.raft))
+}
+
+pub async fn remove(arguments: &RemoveArguments) -> Outcome {
+    let members = arguments.endpoints.members().await?;
+    let wanted = RemoveNode { cluster: members.cluster.clone(), node: arguments.node_id };
+    change(&arguments.endpoints, &members, "/cluster/remove", &wanted).await?;
+    print(&format!("node {} is no member any more\n", arguments.node_id))
+}
+
+async fn change(
+    endpoints: &Endpoints,
+    members: &Members,
+    path: &str,
+    wanted: &impl Serialize,
+) -> Outcome {
+    let body = serde_json::to_vec(wanted).map_err(|error| Failure::failed(error.to_string()))?;
+    let answer = ask_leader(&endpoints.all(members), path, &body, CHANGE).await;
+    let answer = answer.map_err(|error| Failure::failed(error.to_string()))?;
+    match answer.status.is_success() {
+        true => Ok(()),
+        false => Err(Failure::failed(answer.text())),
+    }
+}

@@ -1,0 +1,40 @@
+//! `esker cluster`: looking at a cluster, and changing it.
+
+mod change;
+mod endpoints;
+mod local;
+mod status;
+
+use clap::Subcommand;
+
+use crate::exit::{Failure, Outcome};
+
+/// The commands of `esker cluster`.
+#[derive(Debug, Subcommand)]
+pub enum ClusterCommand {
+    /// Show the nodes of a cluster, as each of them sees itself
+    Status(status::StatusArguments),
+    /// Give leadership to another node
+    Transfer(change::TransferArguments),
+    /// Tell the cluster where a member is; a new node joins with `esker serve --join`
+    Add(change::AddArguments),
+    /// Remove a node, for good: it comes back only under a new number, with new data
+    Remove(change::RemoveArguments),
+    /// Run three nodes in one folder until it is interrupted, for trying out
+    Local(local::LocalArguments),
+}
+
+/// Runs a command of `esker cluster`.
+pub fn run(command: ClusterCommand) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
+    runtime.block_on(async {
+        match command {
+            ClusterCommand::Status(arguments) => status::run(&arguments).await,
+            ClusterCommand::Transfer(arguments) => change::transfer(&arguments).await,
+            ClusterCommand::Add(arguments) => change::add(&arguments).await,
+            ClusterCommand::Remove(arguments) => change::remove(&arguments).await,
+            ClusterCommand::Local(arguments) => local::run(&arguments).await,
+        }
+    })
+}

@@ -1,0 +1,80 @@
+//! `esker cluster status`.
+
+use std::time::Duration;
+
+use clap::Args;
+use esker_server::{Members, Named, NodeStatus, ask};
+use serde_json::json;
+
+use crate::cluster_cmd::endpoints::Endpoints;
+use crate::exit::Outcome;
+use crate::output::{escaped, print, print_json};
+
+const ASK: Duration = Duration::from_secs(2);
+
+const EXAMPLES: &str = "\
+Examples:
+  esker cluster status
+  esker cluster status --endpoint http://10.0.0.2:8080 --json | jq .";
+
+/// Show the nodes of a cluster
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct StatusArguments {
+    #[command(flatten)]
+    endpoints: Endpoints,
+    /// Print one JSON object for each node
+    #[arg(long)]
+    json: bool,
+}
+
+pub async fn run(arguments: &StatusArguments) -> Outcome {
+    let Members { leader, members, cluster } = arguments.endpoints.members().await?;
+    if !arguments.json {
+        let leader =
+            leader.as_ref().map_or("none is known".into(), |leader| leader.node.to_string());
+        print(&format!("cluster {}, leader {leader}\n", escaped(&cluster)))?;
+        print(
+            "node  role       term  applied  epoch                clients                raft\n",
+        )?;
+    }
+    for member in &members {
+        let status = status(member).await;
+        if arguments.json {
+            print_json(&json!({
+                "cluster": cluster,
+                "nodeID": member.node,
+                "addr": member.addr,
+                "raftAddr": member.raft,
+                "voter": member.voter,
+                "leads": leader.as_ref().is_some_and(|leader| leader.node == member.node),
+                "status": status.as_ref().ok(),
+                "error": status.as_ref().err(),
+            }))?;
+        } else {
+            print(&line(member, &status))?;
+        }
+    }
+    Ok(())
+}
+
+async fn status(member: &Named) -> Result<NodeStatus, String> {
+    let answer = ask(&member.addr, "/status", None, ASK).await.map_err(|error| error.why)?;
+    serde_json::from_slice(&answer.body).map_err(|_| format!("it answered {}", answer.status))
+}
+
+fn line(member: &Named, status: &Result<NodeStatus, String>) -> String {
+    let Named { node, addr, raft, .. } = member;
+    let (addr, raft) = (escaped(addr), escaped(raft));
+    match status {
+        Ok(status) => {
+            let NodeStatus { role, term, applied, epoch, .. } = status;
+            let applied = applied.map_or("-".into(), |applied| applied.to_string());
+            let role = escaped(role);
+            format!(
+                "{node:<4}  {role:<9}  {term:<4}  {applied:<7}  {epoch:<19}  {addr:<21}  {raft}\n"
+            )
+        }
+        Err(why) => format!("{node:<4}  does not answer: {}  {addr}  {raft}\n", escaped(why)),
+    }
+}

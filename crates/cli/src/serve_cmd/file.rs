@@ -1,0 +1,43 @@
+//! The configuration file, TOML. Its keys are those of the flags, with `_` for `-`.
+
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::exit::{Failure, Outcome};
+
+/// What the file may say. A key that is not here is an error.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigFile {
+    pub data: Option<PathBuf>,
+    pub listen: Option<String>,
+    pub raft_listen: Option<String>,
+    pub advertise: Option<String>,
+    pub raft_advertise: Option<String>,
+    pub node_id: Option<u64>,
+    pub join: Option<String>,
+    pub max_clock_step: Option<String>,
+    pub timestamp_request_buffer: Option<usize>,
+    pub epoch_interval_ms: Option<u64>,
+    pub epoch_deadline_limit: Option<u32>,
+    pub rtt_ms: Option<u64>,
+    pub connections: Option<usize>,
+    pub debug: Option<bool>,
+    pub trace: Option<bool>,
+    pub pretty: Option<bool>,
+    pub log_time_ms: Option<bool>,
+    pub log_level_key: Option<String>,
+}
+
+/// Reads the file, if one is given.
+pub fn read(path: Option<&Path>) -> Outcome<ConfigFile> {
+    let Some(path) = path else { return Ok(ConfigFile::default()) };
+    let shown = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    toml::from_str(&text).map_err(|error| {
+        let place = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+        Failure::usage(format!("{shown}, line {place}: {}", error.message()))
+    })
+}

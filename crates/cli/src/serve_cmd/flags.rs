@@ -1,0 +1,242 @@
+//! The flags of `esker serve`, and what they come to.
+//!
+//! A flag comes before the environment variable, that before the file, and that before the default.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+use esker_server::ServerOptions;
+
+use crate::exit::{Failure, Outcome};
+use crate::quantity::time;
+use crate::serve_cmd::file::ConfigFile;
+use crate::serve_cmd::logging::{Level, LogOptions};
+
+const EXAMPLES: &str = "\
+Examples:
+  # A node that works alone, and a timestamp
+  esker serve
+  curl -s http://127.0.0.1:8080/timestamp | xxd -p
+
+  # Three nodes
+  esker serve --data ./one
+  esker serve --data ./two --node-id 2 --listen 127.0.0.1:8180 --raft-listen 127.0.0.1:8181 --join 127.0.0.1:8080
+  esker serve --data ./three --node-id 3 --listen 127.0.0.1:8280 --raft-listen 127.0.0.1:8281 --join 127.0.0.1:8080
+
+Never delete the data of a node while it is a member: it holds its votes. A node that lost its data joins
+under a new number, after `esker cluster remove` of the old one.
+
+A flag comes before its environment variable, that before the file of --config, and that before the default.";
+
+/// Start a node of the timestamp service
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct ServeArguments {
+    /// The folder of the node's data; created where there is none
+    #[arg(long, env = "ESKER_DATA", value_name = "DIR")]
+    data: Option<PathBuf>,
+    /// Where clients connect, host and port [default: 127.0.0.1:8080]
+    #[arg(long, env = "ESKER_LISTEN", value_name = "ADDR")]
+    listen: Option<String>,
+    /// The port of --listen
+    #[arg(long, env = "HTTP_PORT", value_name = "PORT")]
+    http_port: Option<u16>,
+    /// Where the other nodes connect [default: the port above that of --listen, on loopback]
+    #[arg(long, visible_alias = "raft-addr", env = "RAFT_ADDR", value_name = "ADDR")]
+    raft_listen: Option<String>,
+    /// The address that clients get, if it is not that of --listen
+    #[arg(long, env = "ESKER_ADVERTISE", value_name = "ADDR")]
+    advertise: Option<String>,
+    /// The address that the other nodes get, if it is not that of --raft-listen
+    #[arg(long, env = "ESKER_RAFT_ADVERTISE", value_name = "ADDR")]
+    raft_advertise: Option<String>,
+    /// The number of the node, which no other node has or had [default: that of the data, or 1]
+    #[arg(long, env = "NODE_ID", value_name = "N")]
+    node_id: Option<u64>,
+    /// The client address of any member of the cluster to join
+    #[arg(long, env = "ESKER_JOIN", value_name = "ADDR")]
+    join: Option<String>,
+    /// A file with these settings, TOML
+    #[arg(long, env = "ESKER_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// How far the clock may step forward and be followed at once [default: 10s]
+    #[arg(long, env = "ESKER_MAX_CLOCK_STEP", value_name = "DURATION", value_parser = time)]
+    max_clock_step: Option<Duration>,
+    /// Requests that wait for a timestamp; more are answered 503 [default: 10000]
+    #[arg(long, env = "TIMESTAMP_REQUEST_BUFFER", value_name = "N")]
+    timestamp_request_buffer: Option<usize>,
+    /// How old an epoch gets while requests come, in milliseconds [default: 100]
+    #[arg(long, env = "EPOCH_INTERVAL_MS", value_name = "MS")]
+    epoch_interval_ms: Option<u64>,
+    /// Advances of the epoch in a row that miss their deadline until the node stops [default: 100]
+    #[arg(long, env = "EPOCH_DEADLINE_LIMIT", value_name = "N")]
+    epoch_deadline_limit: Option<u32>,
+    /// The round-trip time between nodes, in milliseconds: elections follow from it [default: 10]
+    #[arg(long, env = "RTT_MS", value_name = "MS")]
+    rtt_ms: Option<u64>,
+    /// Connections of clients at a time [default: 10000]
+    #[arg(long, env = "ESKER_CONNECTIONS", value_name = "N")]
+    connections: Option<usize>,
+    /// Log what each request does
+    #[arg(long, env = "DEBUG", value_name = "0|1", num_args = 0..=1, default_missing_value = "1", value_parser = switch, action = ArgAction::Set)]
+    debug: Option<bool>,
+    /// Log everything
+    #[arg(long, env = "TRACE", value_name = "0|1", num_args = 0..=1, default_missing_value = "1", value_parser = switch, action = ArgAction::Set)]
+    trace: Option<bool>,
+    /// Log lines for people, on standard error; otherwise JSON on standard output
+    #[arg(long, env = "PRETTY", value_name = "0|1", num_args = 0..=1, default_missing_value = "1", value_parser = switch, action = ArgAction::Set)]
+    pretty: Option<bool>,
+    /// Log times in Unix milliseconds; otherwise RFC 3339
+    #[arg(long, env = "LOG_TIME_MS", value_name = "0|1", num_args = 0..=1, default_missing_value = "1", value_parser = switch, action = ArgAction::Set)]
+    log_time_ms: Option<bool>,
+    /// The name of the level in log lines [default: level]
+    #[arg(long, env = "LOG_LEVEL_KEY", value_name = "NAME")]
+    log_level_key: Option<String>,
+}
+
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "true" => Ok(true),
+        "0" | "false" | "" => Ok(false),
+        _ => Err("0 or 1".into()),
+    }
+}
+
+/// A socket address, or a host and a port.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let mut found = text.to_socket_addrs().map_err(|error| error.to_string())?;
+    found.next().ok_or_else(|| "no such host".into())
+}
+
+impl ServeArguments {
+    pub fn log_options(&self, file: &ConfigFile) -> Outcome<LogOptions> {
+        let on = |flag: Option<bool>, filed: Option<bool>| flag.or(filed).unwrap_or(false);
+        let level = match (on(self.trace, file.trace), on(self.debug, file.debug)) {
+            (true, _) => Level::Trace,
+            (_, true) => Level::Debug,
+            _ => Level::Info,
+        };
+        let key = self.log_level_key.clone().or_else(|| file.log_level_key.clone());
+        let level_key = key.unwrap_or_else(|| "level".into());
+        if level_key.is_empty() || ["time", "message", "target"].contains(&&*level_key) {
+            return Err(Failure::usage("the name of the level is one of its own (LOG_LEVEL_KEY)"));
+        }
+        Ok(LogOptions {
+            level,
+            is_pretty: on(self.pretty, file.pretty),
+            in_ms: on(self.log_time_ms, file.log_time_ms),
+            level_key,
+        })
+    }
+
+    /// The options of the node.
+    pub fn options(&self, file: &ConfigFile) -> Outcome<ServerOptions> {
+        let data = self.data.clone().or_else(|| file.data.clone());
+        let mut options = ServerOptions::new(data.unwrap_or_else(|| "./esker-data".into()));
+        let text = |flag: &Option<String>, filed: &Option<String>| {
+            flag.as_ref().or(filed.as_ref()).cloned()
+        };
+        if let Some(listen) = text(&self.listen, &file.listen) {
+            options.listen = address("--listen", &listen)?;
+        }
+        if let Some(port) = self.http_port {
+            options.listen.set_port(port);
+        }
+        options.raft_listen = match text(&self.raft_listen, &file.raft_listen) {
+            Some(listen) => address("--raft-listen (RAFT_ADDR)", &listen)?,
+            None => beside(options.listen)?,
+        };
+        options.advertise = text(&self.advertise, &file.advertise);
+        options.raft_advertise = text(&self.raft_advertise, &file.raft_advertise);
+        for (flag, advertised, listen) in [
+            ("--advertise", &options.advertise, options.listen),
+            ("--raft-advertise", &options.raft_advertise, options.raft_listen),
+        ] {
+            match advertised {
+                Some(advertised) if !is_host_and_port(advertised) => {
+                    return Err(Failure::usage(format!("{flag} {advertised}: not host:port")));
+                }
+                None if listen.ip().is_unspecified() => {
+                    return Err(Failure::usage(format!(
+                        "{listen} is every address of this host; say with {flag} which one others \
+                         connect to"
+                    )));
+                }
+                _ => {}
+            }
+        }
+        options.node = self.node_id.or(file.node_id);
+        if options.node == Some(0) {
+            return Err(Failure::usage("a node's number is 1 or more: --node-id (NODE_ID)"));
+        }
+        options.join = text(&self.join, &file.join);
+        if let Some(join) = &options.join {
+            // As the address of a member is often given.
+            let bare = join.strip_prefix("http://").unwrap_or(join).trim_end_matches('/');
+            if !is_host_and_port(bare) {
+                return Err(Failure::usage(format!("--join {join}: not host:port")));
+            }
+            options.join = Some(bare.to_owned());
+        }
+        self.timing(file, options)
+    }
+
+    fn timing(&self, file: &ConfigFile, mut options: ServerOptions) -> Outcome<ServerOptions> {
+        let filed = file.max_clock_step.as_deref().map(time).transpose();
+        let filed = filed.map_err(|why| Failure::usage(format!("max_clock_step: {why}")))?;
+        if let Some(step) = self.max_clock_step.or(filed) {
+            options.oracle.max_clock_step = step;
+        }
+        let buffer = self.timestamp_request_buffer.or(file.timestamp_request_buffer);
+        if let Some(buffer) = buffer {
+            in_bounds("TIMESTAMP_REQUEST_BUFFER", buffer as u64, 1, 10_000_000)?;
+            options.oracle.buffer = buffer;
+        }
+        if let Some(interval) = self.epoch_interval_ms.or(file.epoch_interval_ms) {
+            in_bounds("EPOCH_INTERVAL_MS", interval, 1, 86_400_000)?;
+            options.oracle.epoch_interval = Duration::from_millis(interval);
+        }
+        if let Some(limit) = self.epoch_deadline_limit.or(file.epoch_deadline_limit) {
+            in_bounds("EPOCH_DEADLINE_LIMIT", limit.into(), 1, u32::MAX.into())?;
+            options.oracle.failed_advances = limit;
+        }
+        if let Some(rtt) = self.rtt_ms.or(file.rtt_ms) {
+            in_bounds("RTT_MS", rtt, 1, 10_000)?;
+            options.round_trip = Duration::from_millis(rtt);
+        }
+        if let Some(connections) = self.connections.or(file.connections) {
+            in_bounds("--connections", connections as u64, 1, 1_000_000)?;
+            options.connections = connections;
+        }
+        Ok(options)
+    }
+}
+
+fn in_bounds(name: &str, value: u64, least: u64, most: u64) -> Outcome {
+    match (least..=most).contains(&value) {
+        true => Ok(()),
+        false => Err(Failure::usage(format!("{name} is {value}: {least} to {most}"))),
+    }
+}
+
+fn address(flag: &str, text: &str) -> Outcome<SocketAddr> {
+    parse_address(text).map_err(|why| Failure::usage(format!("{flag} {text}: {why}")))
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+    port.is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
+/// On loopback, so that no other host reaches it unless the operator says so.
+fn beside(listen: SocketAddr) -> Outcome<SocketAddr> {
+    let port = match listen.port() {
+        0 => 0,
+        port => port.checked_add(1).ok_or_else(|| {
+            Failure::usage("there is no port above that of --listen: give --raft-listen")
+        })?,
+    };
+    Ok(SocketAddr::from(([127, 0, 0, 1], port)))
+}

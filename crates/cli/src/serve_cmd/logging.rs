@@ -1,0 +1,61 @@
+//! Where log lines go.
+
+use std::io::{stderr, stdout};
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, fmt};
+
+use crate::exit::{Failure, Outcome};
+use crate::serve_cmd::log_lines::{Json, Pretty};
+
+/// How much is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Level {
+    Info,
+    Debug,
+    Trace,
+}
+
+/// How log lines look.
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    pub level: Level,
+    /// For people, on standard error.
+    pub is_pretty: bool,
+    /// Times are Unix milliseconds.
+    pub in_ms: bool,
+    /// The name of the level.
+    pub level_key: String,
+}
+
+/// Starts logging: JSON lines on standard output, or lines for people on standard error.
+pub fn start(options: &LogOptions) -> Outcome {
+    let level = match options.level {
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    // openraft reports each election and each refused vote as an error of its own.
+    let raft = match options.level {
+        Level::Info => LevelFilter::OFF,
+        Level::Debug => LevelFilter::INFO,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    let filter = tracing_subscriber::filter::Targets::new()
+        .with_default(level)
+        .with_target("openraft", raft)
+        .with_target("hyper", raft)
+        .with_target("h2", raft);
+    let in_ms = options.in_ms;
+    let lines = match options.is_pretty {
+        true => fmt::layer().with_writer(stderr).event_format(Pretty { in_ms }).boxed(),
+        false => {
+            let level_key = options.level_key.clone();
+            fmt::layer().with_writer(stdout).event_format(Json { in_ms, level_key }).boxed()
+        }
+    };
+    let started = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
+    started.map_err(|error| Failure::failed(error.to_string()))
+}

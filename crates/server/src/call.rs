@@ -1,0 +1,157 @@
+//! Asking a member over HTTP.
+
+use std::fmt;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::header::{CONTENT_TYPE, HOST};
+use hyper::{HeaderMap, Method, Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::Instant;
+
+/// The most bytes of an answer.
+const BODY_MAX: usize = 4 << 20;
+/// How long a call waits before it tries again.
+const AGAIN: Duration = Duration::from_millis(20);
+const AGAIN_MAX: Duration = Duration::from_millis(300);
+
+/// The header in which a node that does not lead names the address of the one that does.
+pub(crate) const LEADER: &str = "esker-leader";
+
+/// What a member answered.
+#[derive(Debug, Clone)]
+pub struct Answer {
+    /// The status.
+    pub status: StatusCode,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body, at most 4 MiB.
+    pub body: Bytes,
+}
+
+impl Answer {
+    /// The body as text, for messages.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).trim().to_owned()
+    }
+
+    /// The address of the leader, of a node that does not lead.
+    pub fn leader(&self) -> Option<&str> {
+        self.headers.get(LEADER)?.to_str().ok()
+    }
+}
+
+/// Why a call has no answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CallError {
+    /// Who was asked: host and port.
+    pub address: String,
+    /// What went wrong.
+    pub why: String,
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.address, self.why)
+    }
+}
+
+impl std::error::Error for CallError {}
+
+/// Asks the member at this address, host and port, over a connection of its own. With a body, of
+/// JSON, it is a POST.
+///
+/// # Cancel safety
+/// The member may do what it was asked, whether the future is dropped or not.
+///
+/// # Errors
+/// Without an answer within `patience`.
+pub async fn ask(
+    address: &str,
+    path: &str,
+    body: Option<&[u8]>,
+    patience: Duration,
+) -> Result<Answer, CallError> {
+    let failed = |why: String| CallError { address: address.to_owned(), why };
+    match tokio::time::timeout(patience, exchange(address, path, body)).await {
+        Ok(answer) => answer.map_err(|error| failed(error.to_string())),
+        Err(_) => Err(failed(format!("no answer within {patience:?}"))),
+    }
+}
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answer, AnyError> {
+    let stream = TcpStream::connect(address).await?;
+    let (mut sender, connection) =
+        hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
+    let request = Request::builder().uri(path).header(HOST, address);
+    let request = match body {
+        None => request.method(Method::GET),
+        Some(_) => request.method(Method::POST).header(CONTENT_TYPE, "application/json"),
+    };
+    let body = Full::new(body.map_or_else(Bytes::new, Bytes::copy_from_slice));
+    let request = request.body(body)?;
+    let exchanged = async {
+        let answer = sender.send_request(request).await?;
+        let (head, body) = answer.into_parts();
+        let body = Limited::new(body, BODY_MAX).collect().await?.to_bytes();
+        Ok(Answer { status: head.status, headers: head.headers, body })
+    };
+    // The connection ends with the exchange.
+    tokio::select! {
+        biased;
+        exchanged = exchanged => exchanged,
+        ended = connection => match ended {
+            Ok(()) => Err("the connection ended".into()),
+            Err(error) => Err(error.into()),
+        },
+    }
+}
+
+/// Asks the leader, which any of these members names, until one answers as leader. A member that
+/// cannot be reached, or has no leader, is asked again.
+///
+/// # Errors
+/// The last failure, after `patience`.
+pub async fn ask_leader(
+    members: &[String],
+    path: &str,
+    body: &[u8],
+    patience: Duration,
+) -> Result<Answer, CallError> {
+    let deadline = Instant::now() + patience;
+    let mut again = AGAIN;
+    let mut named: Option<String> = None;
+    let mut turn = 0;
+    loop {
+        let address =
+            match named.take().or_else(|| members.get(turn % members.len().max(1)).cloned()) {
+                Some(address) => address,
+                None => {
+                    let why = "no member is known".to_owned();
+                    return Err(CallError { address: String::new(), why });
+                }
+            };
+        turn += 1;
+        let left = deadline.saturating_duration_since(Instant::now());
+        let failed = match ask(&address, path, Some(body), left).await {
+            Ok(answer) if answer.status == StatusCode::CONFLICT && answer.leader().is_some() => {
+                named = answer.leader().map(ToOwned::to_owned);
+                CallError { address, why: answer.text() }
+            }
+            Ok(answer) if answer.status.is_server_error() => {
+                CallError { address, why: format!("{}: {}", answer.status, answer.text()) }
+            }
+            Ok(answer) => return Ok(answer),
+            Err(error) => error,
+        };
+        if Instant::now() + again >= deadline {
+            return Err(failed);
+        }
+        tokio::time::sleep(again).await;
+        again = (again * 2).min(AGAIN_MAX);
+    }
+}

@@ -1,0 +1,50 @@
+//! Why a node does not start, or stopped.
+
+use std::fmt;
+use std::io;
+
+/// Why a node does not start, or stopped.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ServerError {
+    /// An option that cannot be, and why.
+    Option(String),
+    /// The node's log.
+    Log(esker_consensus::Error),
+    /// The operating system, and what was asked of it.
+    Io(String, io::Error),
+    /// The data belongs to another node or cluster, or to none.
+    OtherData(String),
+    /// The cluster does not take this node, or was not reached.
+    Join(String),
+    /// The node stopped by itself, and why.
+    Stopped(String),
+}
+
+impl fmt::Display for ServerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Option(why) | Self::OtherData(why) => f.write_str(why),
+            Self::Log(_) => f.write_str("the log of the node cannot be opened"),
+            Self::Io(what, _) => f.write_str(what),
+            Self::Join(why) => write!(f, "this node cannot join: {why}"),
+            Self::Stopped(why) => write!(f, "the node stopped: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for ServerError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Log(error) => Some(error),
+            Self::Io(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<esker_consensus::Error> for ServerError {
+    fn from(error: esker_consensus::Error) -> Self {
+        Self::Log(error)
+    }
+}

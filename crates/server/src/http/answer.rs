@@ -1,0 +1,55 @@
+//! How answers look.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde::Serialize;
+
+pub(crate) type Answer = Response<Full<Bytes>>;
+
+pub(crate) const LEADER: HeaderName = HeaderName::from_static(crate::call::LEADER);
+/// Says nothing of what went wrong: that is in the log.
+pub(crate) const NEUTRAL: &str = "Something went wrong internally, an error has been logged";
+
+const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+
+fn of(status: StatusCode, kind: HeaderValue, body: Bytes) -> Answer {
+    let mut answer = Response::new(Full::new(body));
+    *answer.status_mut() = status;
+    answer.headers_mut().insert(CONTENT_TYPE, kind);
+    answer
+}
+
+pub(crate) fn bytes(body: Bytes) -> Answer {
+    of(StatusCode::OK, BYTES, body)
+}
+
+pub(crate) fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
+    of(status, TEXT, body.into())
+}
+
+pub(crate) fn json(value: &impl Serialize) -> Answer {
+    match serde_json::to_vec(value) {
+        Ok(body) => of(StatusCode::OK, JSON, body.into()),
+        Err(error) => failed(&error),
+    }
+}
+
+/// An error that is not the client's.
+pub(crate) fn failed(error: &(dyn std::error::Error + 'static)) -> Answer {
+    tracing::error!(error, "a request failed");
+    text(StatusCode::INTERNAL_SERVER_ERROR, NEUTRAL)
+}
+
+/// Another node leads.
+pub(crate) fn not_leader(node: u64, leader: u64, address: &str) -> Answer {
+    let why = format!("node ({node}) is not the leader ({leader})");
+    let mut answer = text(StatusCode::CONFLICT, why);
+    if let Ok(address) = HeaderValue::from_str(address) {
+        answer.headers_mut().insert(LEADER, address);
+    }
+    answer
+}

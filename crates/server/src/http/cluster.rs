@@ -1,0 +1,170 @@
+//! `POST /cluster/...`: what changes the cluster. Only the leader does it.
+//!
+//! Each request names the cluster, so that none changes another one. A browser cannot send one for
+//! a page of another origin: such requests have an `Origin`, or no JSON.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use esker_raft::{Member, NodeError};
+use http_body_util::{BodyExt, Limited};
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_TYPE, HeaderMap, ORIGIN};
+use hyper::{Request, StatusCode};
+use serde::de::DeserializeOwned;
+
+use crate::http::answer::{self, Answer};
+use crate::protocol::{AddNode, RemoveNode, TransferTo};
+use crate::shared::{CHANGE, Shared};
+
+const BODY_MAX: usize = 64 << 10;
+/// How long the body of a request may take.
+const BODY_TIME: Duration = Duration::from_secs(5);
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// Whether a new node may have this number.
+    Admit,
+    Add,
+    Remove,
+    Transfer,
+}
+
+/// Why it was not done.
+enum Refusal {
+    Status(StatusCode, String),
+    NotLeader { leader: u64, address: String },
+}
+
+type Done<T = ()> = Result<T, Refusal>;
+
+impl From<NodeError> for Refusal {
+    fn from(error: NodeError) -> Self {
+        match error {
+            NodeError::NotLeader { leader: Some((leader, Member { client, .. })) } => {
+                Self::NotLeader { leader, address: client }
+            }
+            NodeError::Membership(why) => refused(why),
+            error => Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    }
+}
+
+fn refused(why: impl Into<String>) -> Refusal {
+    Refusal::Status(StatusCode::UNPROCESSABLE_ENTITY, why.into())
+}
+
+pub(crate) async fn change(shared: &Shared, change: Change, request: Request<Incoming>) -> Answer {
+    match tried(shared, change, request).await {
+        Ok(()) => answer::json(&serde_json::json!({})),
+        Err(Refusal::Status(status, why)) => answer::text(status, why),
+        Err(Refusal::NotLeader { leader, address }) => {
+            answer::not_leader(shared.node.id(), leader, &address)
+        }
+    }
+}
+
+async fn tried(shared: &Shared, change: Change, request: Request<Incoming>) -> Done {
+    check(request.headers())?;
+    let body = Limited::new(request.into_body(), BODY_MAX).collect();
+    let body = match tokio::time::timeout(BODY_TIME, body).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) => {
+            return Err(Refusal::Status(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()));
+        }
+        Err(_) => {
+            let why = "the body did not come in time".into();
+            return Err(Refusal::Status(StatusCode::REQUEST_TIMEOUT, why));
+        }
+    };
+    match change {
+        Change::Admit => admit(shared, &body).await,
+        Change::Add => add(shared, &body).await,
+        Change::Remove => remove(shared, &body).await,
+        Change::Transfer => transfer(shared, &body).await,
+    }
+}
+
+fn check(headers: &HeaderMap) -> Done {
+    if headers.contains_key(ORIGIN) {
+        let why = "a page of a browser may not change the cluster".into();
+        return Err(Refusal::Status(StatusCode::FORBIDDEN, why));
+    }
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
+    match kind.is_some_and(|kind| kind.starts_with("application/json")) {
+        true => Ok(()),
+        false => {
+            let why = "the body is JSON: Content-Type: application/json".into();
+            Err(Refusal::Status(StatusCode::UNSUPPORTED_MEDIA_TYPE, why))
+        }
+    }
+}
+
+fn parse<T: DeserializeOwned>(body: &Bytes) -> Done<T> {
+    serde_json::from_slice(body)
+        .map_err(|error| Refusal::Status(StatusCode::BAD_REQUEST, error.to_string()))
+}
+
+fn of_this_cluster(shared: &Shared, cluster: &str) -> Done {
+    let ours = shared.identity.cluster.to_string();
+    match cluster == ours {
+        true => Ok(()),
+        false => Err(refused(format!("this is the cluster {ours}, not {cluster}"))),
+    }
+}
+
+async fn admit(shared: &Shared, body: &Bytes) -> Done {
+    let RemoveNode { cluster, node } = parse(body)?;
+    of_this_cluster(shared, &cluster)?;
+    match shared.node.member(node, CHANGE).await? {
+        None => Ok(()),
+        Some(_) => Err(refused(format!(
+            "the cluster has a node {node}; a node that lost its data needs a new number"
+        ))),
+    }
+}
+
+async fn add(shared: &Shared, body: &Bytes) -> Done {
+    let AddNode { cluster, node, addr, raft, store } = parse(body)?;
+    of_this_cluster(shared, &cluster)?;
+    let wrong = |why: &str| Refusal::Status(StatusCode::BAD_REQUEST, why.into());
+    if node == 0 {
+        return Err(wrong("a node's number is 1 or more"));
+    }
+    let store = match store {
+        Some(store) => u128::from_str_radix(&store, 16)
+            .map_err(|_| wrong("the store has 32 hexadecimal digits"))?,
+        None => match shared.node.member(node, CHANGE).await? {
+            Some(member) => member.store,
+            None => {
+                return Err(refused(format!(
+                    "node {node} is no member; start it with --join, and it joins by itself"
+                )));
+            }
+        },
+    };
+    let member = Member { raft, client: addr, store };
+    tracing::info!(node, ?member, "adds a node");
+    Ok(shared.node.add(node, member, CHANGE).await?)
+}
+
+async fn remove(shared: &Shared, body: &Bytes) -> Done {
+    let RemoveNode { cluster, node } = parse(body)?;
+    of_this_cluster(shared, &cluster)?;
+    tracing::info!(node, "removes a node");
+    Ok(shared.node.remove(node, CHANGE).await?)
+}
+
+async fn transfer(shared: &Shared, body: &Bytes) -> Done {
+    let TransferTo { cluster, node } = parse(body)?;
+    of_this_cluster(shared, &cluster)?;
+    tracing::info!(node, "gives leadership away");
+    match node {
+        // The leader is asked, and leads already.
+        Some(node) if node == shared.node.id() => drop(shared.node.prove_leadership(CHANGE).await?),
+        Some(node) => shared.node.transfer(node, CHANGE).await?,
+        None => shared.node.resign(CHANGE).await?,
+    }
+    Ok(())
+}

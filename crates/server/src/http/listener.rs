@@ -1,0 +1,118 @@
+//! Connections of clients.
+
+use std::convert::Infallible;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto::Builder;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::time::Instant;
+
+use crate::http::route;
+use crate::shared::Shared;
+
+const STREAMS: u32 = 256;
+const HEADER_MAX: u32 = 16 << 10;
+/// A connection without a request for so long is closed: also one that sends half of one.
+const IDLE: Duration = Duration::from_secs(75);
+/// After a failure to accept: no file descriptors, mostly.
+const AGAIN: Duration = Duration::from_millis(50);
+
+/// Serves connections until `stop`, and then until all of them have ended.
+pub(crate) async fn serve(
+    listener: TcpListener,
+    shared: Arc<Shared>,
+    connections: usize,
+    mut stop: watch::Receiver<bool>,
+) {
+    let slots = connections.clamp(1, Semaphore::MAX_PERMITS);
+    let places = Arc::new(Semaphore::new(slots));
+    let mut builder = Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).half_close(false);
+    builder.http1().max_buf_size(HEADER_MAX as usize).pipeline_flush(true);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
+    builder.http2().max_header_list_size(HEADER_MAX);
+    let builder = Arc::new(builder);
+    loop {
+        let accepted = async {
+            let place = Arc::clone(&places).acquire_owned().await;
+            (place, listener.accept().await)
+        };
+        let (place, accepted) = tokio::select! {
+            accepted = accepted => accepted,
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        match (place, accepted) {
+            (Ok(place), Ok((stream, from))) => {
+                let connection = Connection { shared: Arc::clone(&shared), from, _place: place };
+                tokio::spawn(connection.serve(stream, Arc::clone(&builder), stop.clone()));
+            }
+            (_, Err(error)) => {
+                tracing::warn!(%error, "a connection was not accepted");
+                tokio::time::sleep(AGAIN).await;
+            }
+            (Err(_), _) => break,
+        }
+    }
+    drop(listener);
+    drop(places.acquire_many(u32::try_from(slots).unwrap_or(u32::MAX)).await);
+}
+
+struct Connection {
+    shared: Arc<Shared>,
+    from: SocketAddr,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Connection {
+    async fn serve(
+        self,
+        stream: TcpStream,
+        builder: Arc<Builder<TokioExecutor>>,
+        mut stop: watch::Receiver<bool>,
+    ) {
+        // Answers are small, and each is a write of its own.
+        drop(stream.set_nodelay(true));
+        self.shared.counters.connected(1);
+        let requests = Arc::new(AtomicU64::new(0));
+        let answer = service_fn(|request| {
+            requests.fetch_add(1, Relaxed);
+            let (shared, from) = (Arc::clone(&self.shared), self.from);
+            async move { Ok::<_, Infallible>(route::answer(&shared, from, request).await) }
+        });
+        let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
+        let mut seen = 0;
+        let mut stopping = false;
+        let mut idle = pin!(tokio::time::sleep(IDLE));
+        loop {
+            tokio::select! {
+                ended = &mut connection => {
+                    if let Err(error) = ended {
+                        tracing::debug!(%error, address = %self.from, "a connection failed");
+                    }
+                    break;
+                }
+                // Stopped, or forgotten: both end it.
+                _ = stop.wait_for(|stop| *stop), if !stopping => {
+                    stopping = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = &mut idle => {
+                    let now = requests.load(Relaxed);
+                    if now == seen {
+                        break;
+                    }
+                    seen = now;
+                    idle.as_mut().reset(Instant::now() + IDLE);
+                }
+            }
+        }
+        self.shared.counters.connected(-1);
+    }
+}

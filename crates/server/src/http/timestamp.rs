@@ -1,0 +1,148 @@
+//! `GET /timestamp`.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use esker_oracle::{COUNT_MAX, OracleError, Range, Timestamp};
+use esker_raft::NodeError;
+use hyper::StatusCode;
+use hyper::header::{HeaderValue, RETRY_AFTER};
+
+use crate::http::answer::{self, Answer};
+use crate::shared::Shared;
+
+const LEN: usize = 16;
+
+/// What a client asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Wanted {
+    count: u32,
+    is_range: bool,
+}
+
+/// Answers with as many timestamps as the query says, 1 without a number.
+pub(crate) async fn issue(shared: &Shared, query: Option<&str>) -> Answer {
+    let issued = match wanted(query.unwrap_or_default()) {
+        Some(wanted) => shared.oracle.timestamps(wanted.count).await.map(|range| (range, wanted)),
+        None => Err(refused(shared).unwrap_or(OracleError::Count(0))),
+    };
+    match issued {
+        Ok((range, Wanted { is_range: true, .. })) => answer::bytes(short(range)),
+        Ok((range, _)) => answer::bytes(whole(range)),
+        Err(error) => of_error(shared, &error),
+    }
+}
+
+/// `None` for what no number of timestamps is, and for what this query does not know.
+fn wanted(query: &str) -> Option<Wanted> {
+    let mut wanted = Wanted { count: 1, is_range: false };
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        match pair.split_once('=')? {
+            ("n", count) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
+                wanted.count = count.parse().ok().filter(|n| (1..=COUNT_MAX).contains(n))?;
+            }
+            ("n", _) => return None,
+            ("format", "range") => wanted.is_range = true,
+            ("format", "list") => wanted.is_range = false,
+            ("format", _) => return None,
+            _ => {}
+        }
+    }
+    Some(wanted)
+}
+
+/// What comes before a wrong number: whether this node leads, as far as it knows.
+fn refused(shared: &Shared) -> Option<OracleError> {
+    let status = shared.node.status();
+    match status.leader {
+        Some(leader) if leader == status.node => None,
+        leader => {
+            let known = leader.and_then(|id| Some((id, status.members.get(&id)?.clone())));
+            Some(OracleError::NotLeader { leader: known })
+        }
+    }
+}
+
+fn of_error(shared: &Shared, error: &OracleError) -> Answer {
+    match error {
+        OracleError::NotLeader { leader: Some((leader, member)) } => {
+            answer::not_leader(shared.node.id(), *leader, &member.client)
+        }
+        OracleError::NotLeader { leader: None } => {
+            answer::text(StatusCode::INTERNAL_SERVER_ERROR, "no node leads")
+        }
+        OracleError::Count(_) => answer::text(
+            StatusCode::BAD_REQUEST,
+            format!("invalid n param, must be a number >= 1 and <= {COUNT_MAX} if provided"),
+        ),
+        OracleError::Busy => {
+            let busy = "too many requests are waiting";
+            let mut answer = answer::text(StatusCode::SERVICE_UNAVAILABLE, busy);
+            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
+            answer
+        }
+        OracleError::TimedOut | OracleError::Unavailable(NodeError::TimedOut) => {
+            answer::text(StatusCode::INTERNAL_SERVER_ERROR, "no answer in time")
+        }
+        error => {
+            // Elections, transfers and lost quorums: not one line for each request.
+            tracing::debug!(error = error as &dyn std::error::Error, "no timestamp");
+            answer::text(StatusCode::INTERNAL_SERVER_ERROR, answer::NEUTRAL)
+        }
+    }
+}
+
+/// All timestamps, one after the other.
+fn whole(range: Range) -> Bytes {
+    let mut body = BytesMut::with_capacity(LEN * range.count as usize);
+    for Timestamp { epoch, index } in range.timestamps() {
+        body.put_u64(epoch);
+        body.put_u64(index);
+    }
+    body.freeze()
+}
+
+/// The first timestamp, and how many there are.
+fn short(range: Range) -> Bytes {
+    let mut body = BytesMut::with_capacity(LEN + 8);
+    body.put_u64(range.first.epoch);
+    body.put_u64(range.first.index);
+    body.put_u64(u64::from(range.count));
+    body.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(query: &str) -> Option<u32> {
+        wanted(query).map(|wanted| wanted.count)
+    }
+
+    #[test]
+    fn a_count_is_a_number_in_bounds() {
+        for (query, expected) in [("", 1), ("n=1", 1), ("n=65536", COUNT_MAX), ("x=y&n=007&", 7)] {
+            assert_eq!(count(query), Some(expected), "{query}");
+        }
+        let wrong = ["n=0", "n=-1", "n=+1", "n=abc", "n=", "n", "n=1.5", "n=%31", "n= 1"];
+        let huge = ["n=65537", "n=9223372036854775808", "n=99999999999999999999999999"];
+        for query in wrong.into_iter().chain(huge) {
+            assert_eq!(count(query), None, "{query}");
+        }
+        assert_eq!(wanted("n=2&format=range"), Some(Wanted { count: 2, is_range: true }));
+        assert_eq!(wanted("format=list"), Some(Wanted { count: 1, is_range: false }));
+        assert_eq!(wanted("format=json"), None);
+    }
+
+    #[test]
+    fn a_body_is_in_the_order_of_time() {
+        let first = Timestamp { epoch: 0x0102_0304_0506_0708, index: u64::from(u32::MAX) };
+        let range = Range { first, count: 3 };
+        let body = whole(range);
+        assert_eq!(body.len(), 48);
+        assert_eq!(body[..8], [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert!(body.chunks(16).is_sorted());
+        assert_eq!(body[24..32], (u64::from(u32::MAX) + 1).to_be_bytes());
+        let body = short(range);
+        assert_eq!((body.len(), &body[..16]), (24, &whole(range)[..16]));
+        assert_eq!(body[16..], 3_u64.to_be_bytes());
+    }
+}

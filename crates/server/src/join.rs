@@ -1,0 +1,100 @@
+//! Joining a cluster, and telling it where this node is.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_raft::{ClusterId, Member};
+use hyper::StatusCode;
+
+use crate::call::{ask, ask_leader};
+use crate::error::ServerError;
+use crate::identity::Identity;
+use crate::protocol::{AddNode, Members, RemoveNode};
+use crate::shared::{CHANGE, Shared};
+
+const ASK: Duration = Duration::from_secs(5);
+/// How long a node waits before it tells the cluster again.
+const AGAIN: Duration = Duration::from_millis(50);
+const AGAIN_MAX: Duration = Duration::from_secs(2);
+
+/// Asks for a number in the cluster of this member, and returns the cluster's id.
+///
+/// Only the leader knows that the number is free. A member that lags would let a node in again that
+/// lost its data, and with it its votes.
+pub(crate) async fn admit(member: &str, node: u64) -> Result<ClusterId, ServerError> {
+    let refused = |why: String| ServerError::Join(why);
+    let members = members(member).await.map_err(refused)?;
+    let mut addresses = vec![member.to_owned()];
+    addresses.extend(members.members.iter().map(|member| member.addr.clone()));
+    let body = RemoveNode { cluster: members.cluster.clone(), node };
+    let body = serde_json::to_vec(&body).map_err(|error| refused(error.to_string()))?;
+    let answer = ask_leader(&addresses, "/cluster/admit", &body, CHANGE).await;
+    let answer = answer.map_err(|error| refused(error.to_string()))?;
+    if answer.status != StatusCode::OK {
+        return Err(refused(answer.text()));
+    }
+    let id = u128::from_str_radix(&members.cluster, 16);
+    let id = id.map_err(|_| refused(format!("{member} names no cluster")))?;
+    Ok(ClusterId(id.to_be_bytes()))
+}
+
+async fn members(member: &str) -> Result<Members, String> {
+    let answer = ask(member, "/members", None, ASK).await.map_err(|error| error.to_string())?;
+    let wrong =
+        |_| format!("{member} is no node of a cluster: {} {}", answer.status, answer.text());
+    serde_json::from_slice(&answer.body).map_err(wrong)
+}
+
+/// Tells the cluster where this node is, until it votes under these addresses: after it joined, and
+/// after it moved.
+pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<String>) {
+    let (mut reported, mut again) = (String::new(), AGAIN);
+    loop {
+        let status = shared.node.status();
+        let known = status.members.get(&status.node);
+        if known == Some(&own) && status.voters.contains(&status.node) {
+            return;
+        }
+        let reached = if status.leads() {
+            let reached = shared.node.add(status.node, own.clone(), CHANGE).await;
+            reached.map_err(|error| error.to_string())
+        } else {
+            let others = status.members.iter().filter(|(id, _)| **id != status.node);
+            let mut addresses: Vec<_> = join.iter().cloned().collect();
+            addresses.extend(others.map(|(_, member)| member.client.clone()));
+            if addresses.is_empty() {
+                // Not elected yet, or to be added.
+                tokio::time::sleep(again).await;
+                continue;
+            }
+            tell(&addresses, &shared.identity, &own).await
+        };
+        match reached {
+            Ok(()) => tracing::info!(node = status.node, "the cluster knows this node"),
+            Err(why) if why != reported => {
+                tracing::warn!(%why, "the cluster does not know this node");
+                reported = why;
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(again).await;
+        again = (again * 2).min(AGAIN_MAX);
+    }
+}
+
+async fn tell(addresses: &[String], identity: &Identity, own: &Member) -> Result<(), String> {
+    let body = AddNode {
+        cluster: identity.cluster.to_string(),
+        node: identity.node,
+        addr: own.client.clone(),
+        raft: own.raft.clone(),
+        store: Some(format!("{:032x}", own.store)),
+    };
+    let body = serde_json::to_vec(&body).map_err(|error| error.to_string())?;
+    let answer = ask_leader(addresses, "/cluster/add", &body, CHANGE + ASK).await;
+    let answer = answer.map_err(|error| error.to_string())?;
+    match answer.status {
+        StatusCode::OK => Ok(()),
+        _ => Err(answer.text()),
+    }
+}

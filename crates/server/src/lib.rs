@@ -1,0 +1,41 @@
+//! A node of the timestamp service, as `esker serve` runs it: a Raft node with an oracle, its HTTP
+//! interface over HTTP/1.1 and cleartext HTTP/2 on one port, metrics, and membership.
+//!
+//! # Limits
+//!
+//! | what | limit | beyond it |
+//! |---|---|---|
+//! | connections | [`ServerOptions::connections`] | wait in the backlog of the listener |
+//! | requests that wait for a timestamp | [`OracleOptions::buffer`] | 503 with `Retry-After` |
+//! | time of a request for timestamps | [`OracleOptions::patience`] | 500 |
+//! | streams of an HTTP/2 connection | 256 | wait in the client |
+//! | header of a request | 16 KiB | 431, or the connection ends |
+//! | body of a request | 64 KiB | 413 |
+//! | a connection without a request | 75 s | it is closed |
+//!
+//! [`OracleOptions::buffer`]: esker_oracle::OracleOptions::buffer
+//! [`OracleOptions::patience`]: esker_oracle::OracleOptions::patience
+//!
+//! # Source
+//!
+//! For readers of the source: `identity` is what a data folder says of its node; `call` asks other
+//! members over HTTP, and `protocol` is what they are asked; `shared` is what all requests use;
+//! `http` answers; `join` and `stall` run beside it; `server` puts everything together.
+
+mod call;
+mod counters;
+mod error;
+mod http;
+mod identity;
+mod join;
+mod options;
+mod protocol;
+mod server;
+mod shared;
+mod stall;
+
+pub use call::{Answer, CallError, ask, ask_leader};
+pub use error::ServerError;
+pub use options::ServerOptions;
+pub use protocol::{AddNode, Members, Named, NodeStatus, RemoveNode, TransferTo};
+pub use server::Server;

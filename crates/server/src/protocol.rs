@@ -1,0 +1,98 @@
+//! What members and clients are asked over HTTP, and what they answer: JSON.
+
+use serde::{Deserialize, Serialize};
+
+/// A node, and where clients connect to it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Named {
+    /// The number of the node.
+    #[serde(rename = "nodeID")]
+    pub node: u64,
+    /// Host and port for clients.
+    pub addr: String,
+    /// Host and port for the other nodes.
+    #[serde(rename = "raftAddr", default)]
+    pub raft: String,
+    /// Whether it votes: a new node gets the state first.
+    #[serde(default)]
+    pub voter: bool,
+}
+
+/// The answer of `GET /members`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Members {
+    /// The node that leads, as far as the one that answers knows.
+    pub leader: Option<Named>,
+    /// All of them, by their number.
+    pub members: Vec<Named>,
+    /// The id of the cluster, 32 hexadecimal digits.
+    #[serde(default)]
+    pub cluster: String,
+}
+
+/// The answer of `GET /status`: what a node knows of itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// The number of the node.
+    #[serde(rename = "nodeID")]
+    pub node: u64,
+    /// The id of the cluster, 32 hexadecimal digits.
+    pub cluster: String,
+    /// `leader`, `follower`, `candidate`, `learner` or `stopped`.
+    pub role: String,
+    /// The highest term that it knows.
+    pub term: u64,
+    /// The node that leads, as far as it knows.
+    pub leader: Option<u64>,
+    /// The index of its last entry.
+    pub last: Option<u64>,
+    /// The index of the last entry that it applied.
+    pub applied: Option<u64>,
+    /// The last epoch that it applied, in nanoseconds of Unix time.
+    pub epoch: u64,
+    /// Milliseconds for which its oldest entry has waited for the disk.
+    pub disk_wait_ms: u64,
+    /// The version of its program.
+    pub version: String,
+}
+
+/// Adds a node, or tells the cluster where it is: `POST /cluster/add`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddNode {
+    /// The id of the cluster.
+    pub cluster: String,
+    /// The number of the node.
+    #[serde(rename = "nodeID")]
+    pub node: u64,
+    /// Host and port for clients.
+    pub addr: String,
+    /// Host and port for the other nodes.
+    #[serde(rename = "raftAddr")]
+    pub raft: String,
+    /// The id of the node's log, 32 hexadecimal digits. Without it, the member keeps its own.
+    #[serde(default)]
+    pub store: Option<String>,
+}
+
+/// Removes a node: `POST /cluster/remove`. Asks for a number: `POST /cluster/admit`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveNode {
+    /// The id of the cluster.
+    pub cluster: String,
+    /// The number of the node.
+    #[serde(rename = "nodeID")]
+    pub node: u64,
+}
+
+/// Gives leadership to another node: `POST /cluster/transfer`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TransferTo {
+    /// The id of the cluster.
+    pub cluster: String,
+    /// The number of the node; without it, the voter that has most entries.
+    #[serde(rename = "nodeID", default)]
+    pub node: Option<u64>,
+}

@@ -1,0 +1,205 @@
+//! A node from its start to its end.
+
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_consensus::ConsensusLog;
+use esker_oracle::{Epochs, Oracle};
+use esker_raft::{Member, Node, NodeOptions};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::sync::watch;
+use tokio::task::{JoinHandle, JoinSet};
+
+use crate::counters::Counters;
+use crate::error::ServerError;
+use crate::http::listener;
+use crate::identity::{Identity, Store};
+use crate::join::{admit, announce};
+use crate::options::ServerOptions;
+use crate::shared::Shared;
+use crate::stall;
+
+/// How long requests may take to end when the node stops.
+const STOP: Duration = Duration::from_secs(10);
+/// Files that are no connections of clients.
+const OTHER_FILES: u64 = 200;
+/// How often a node that runs is looked at.
+const LOOK: Duration = Duration::from_millis(200);
+
+/// A node that runs.
+#[derive(Debug)]
+pub struct Server {
+    address: SocketAddr,
+    raft_address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: watch::Sender<bool>,
+    listener: JoinHandle<()>,
+    /// What runs beside the requests, and ends with the node.
+    tasks: JoinSet<()>,
+}
+
+impl Server {
+    /// Starts a node, on the tokio runtime that this is called from. It answers when this returns;
+    /// it is ready when it has, or knows, a leader: see `GET /ready`.
+    ///
+    /// Blocks while the node's state is restored.
+    ///
+    /// # Errors
+    /// [`ServerError`]. A node that failed to start is not a member, unless it was one before.
+    pub async fn start(options: ServerOptions) -> Result<Self, ServerError> {
+        if options.node == Some(0) {
+            return Err(ServerError::Option("a node's number is 1 or more".into()));
+        }
+        // Before the data is touched.
+        let clients = bind(options.listen, "--listen")?;
+        let peers = bind(options.raft_listen, "--raft-listen")?;
+        let (address, raft_address) = (local(&clients)?, local(&peers)?);
+        let (log, identity) = open(&options).await?;
+        let own = Member {
+            raft: options.raft_advertise.clone().unwrap_or_else(|| raft_address.to_string()),
+            client: options.advertise.clone().unwrap_or_else(|| address.to_string()),
+            store: identity.store,
+        };
+        let node = NodeOptions {
+            node: identity.node,
+            cluster: identity.cluster,
+            log,
+            listener: peers,
+            round_trip: options.round_trip,
+        };
+        let node = Node::start(node, Epochs::default());
+        let node = Arc::new(node.map_err(|error| ServerError::Io("no Raft node".into(), error))?);
+        if identity.founds {
+            // Does nothing if the cluster is there.
+            let founded = node.bootstrap(own.clone()).await;
+            founded.map_err(|error| ServerError::Stopped(error.to_string()))?;
+        }
+        let oracle = Oracle::start(Arc::clone(&node), options.oracle.clone());
+        let counters = Counters::new();
+        let lease = options.round_trip * 8;
+        let shared = Arc::new(Shared { identity, node, oracle, counters, lease });
+        let (stop, stopping) = watch::channel(false);
+        let clients = tokio::net::TcpListener::from_std(clients)
+            .map_err(|error| ServerError::Io("no listener for clients".into(), error))?;
+        let connections = options.connections.min(files_for_connections());
+        let serving = listener::serve(clients, Arc::clone(&shared), connections, stopping);
+        let listener = tokio::spawn(serving);
+        let mut tasks = JoinSet::new();
+        tasks.spawn(stall::watch(Arc::clone(&shared), options.disk_stall));
+        tasks.spawn(announce(Arc::clone(&shared), own, options.join.clone()));
+        tracing::info!(
+            node = identity.node,
+            cluster = %identity.cluster,
+            clients = %address,
+            raft = %raft_address,
+            data = %options.data.display(),
+            "the node answers"
+        );
+        Ok(Self { address, raft_address, shared, stop, listener, tasks })
+    }
+
+    /// Where clients connect.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the other nodes connect.
+    pub fn raft_address(&self) -> SocketAddr {
+        self.raft_address
+    }
+
+    /// Waits until the node cannot work any more: its log failed, or the epoch did not advance for
+    /// too many times.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn failed(&self) -> ServerError {
+        let failure = async {
+            loop {
+                if let Some(why) = self.shared.node.status().failure {
+                    return ServerError::Stopped(why);
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            failure = failure => failure,
+            () = self.shared.oracle.gave_up() => ServerError::Stopped(
+                "the epoch missed its deadline too many times in a row (EPOCH_DEADLINE_LIMIT)".into(),
+            ),
+        }
+    }
+
+    /// Stops the node: accepts no more, ends the requests that it has, within 10 s, and closes its
+    /// log.
+    ///
+    /// # Errors
+    /// The log's, when it cannot be closed.
+    pub async fn stop(mut self) -> Result<(), ServerError> {
+        self.stop.send_replace(true);
+        if tokio::time::timeout(STOP, &mut self.listener).await.is_err() {
+            tracing::warn!("requests did not end in time");
+            self.listener.abort();
+        }
+        self.tasks.shutdown().await;
+        let node = Arc::clone(&self.shared.node);
+        // It blocks.
+        let stopped = tokio::task::spawn_blocking(move || node.stop()).await;
+        match stopped {
+            Ok(stopped) => {
+                stopped.map_err(|error| ServerError::Io("the log was not closed".into(), error))
+            }
+            Err(error) => Err(ServerError::Stopped(error.to_string())),
+        }
+    }
+}
+
+/// The node's log: that of its data, or a new one.
+async fn open(options: &ServerOptions) -> Result<(ConsensusLog, Identity), ServerError> {
+    let store = Store::new(Arc::clone(&options.disk), &options.data);
+    if let Some((log, identity)) = store.open()? {
+        return match options.node {
+            Some(node) if node != identity.node => Err(ServerError::OtherData(format!(
+                "{} belongs to node {}, not to node {node}",
+                options.data.display(),
+                identity.node
+            ))),
+            _ => Ok((log, identity)),
+        };
+    }
+    let identity = match (&options.join, options.node) {
+        (None, node) => Identity::founder(node.unwrap_or(1))?,
+        (Some(member), Some(node)) => Identity::joining(admit(member, node).await?, node)?,
+        (Some(_), None) => {
+            return Err(ServerError::Option("a node that joins needs a number: --node-id".into()));
+        }
+    };
+    Ok((store.create(&identity)?, identity))
+}
+
+fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, ServerError> {
+    let bound = TcpListener::bind(address).and_then(|listener| {
+        listener.set_nonblocking(true)?;
+        Ok(listener)
+    });
+    bound.map_err(|error| ServerError::Io(format!("cannot listen on {address} ({flag})"), error))
+}
+
+fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
+    listener
+        .local_addr()
+        .map_err(|error| ServerError::Io("a listener has no address".into(), error))
+}
+
+/// Raises the limit of open files as far as it goes, and returns what of it connections may use.
+fn files_for_connections() -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let current = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    let connections = current.unwrap_or(u64::MAX).saturating_sub(OTHER_FILES).max(16);
+    usize::try_from(connections).unwrap_or(usize::MAX)
+}

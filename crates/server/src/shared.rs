@@ -1,0 +1,67 @@
+//! What all requests use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_oracle::{Epochs, Oracle};
+use esker_raft::{Member, Node, Role, Status};
+
+use crate::counters::Counters;
+use crate::identity::Identity;
+use crate::protocol::{Members, Named, NodeStatus};
+
+/// How long a change of the members, or of the leader, may take.
+pub(crate) const CHANGE: Duration = Duration::from_secs(10);
+
+/// A node and what belongs to it.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) identity: Identity,
+    pub(crate) node: Arc<Node<Epochs>>,
+    pub(crate) oracle: Oracle,
+    pub(crate) counters: Counters,
+    /// A leader that no quorum answered for so long is none.
+    pub(crate) lease: Duration,
+}
+
+impl Shared {
+    pub(crate) fn named(id: u64, member: &Member, voter: bool) -> Named {
+        Named { node: id, addr: member.client.clone(), raft: member.raft.clone(), voter }
+    }
+
+    /// The members, from what this node knows: it answers without a quorum.
+    pub(crate) fn members(&self) -> Members {
+        let status = self.node.status();
+        let named = |id: &u64, member| Self::named(*id, member, status.voters.contains(id));
+        let leader = status.leader.and_then(|id| Some(named(&id, status.members.get(&id)?)));
+        let members = status.members.iter().map(|(id, member)| named(id, member)).collect();
+        Members { leader, members, cluster: self.identity.cluster.to_string() }
+    }
+
+    pub(crate) fn status(&self) -> NodeStatus {
+        let status = self.node.status();
+        let disk_wait = self.node.disk_wait().unwrap_or_default();
+        NodeStatus {
+            node: status.node,
+            cluster: self.identity.cluster.to_string(),
+            role: role(&status).to_owned(),
+            term: status.term,
+            leader: status.leader,
+            last: status.last,
+            applied: status.applied,
+            epoch: self.node.with(|epochs| epochs.last()),
+            disk_wait_ms: u64::try_from(disk_wait.as_millis()).unwrap_or(u64::MAX),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        }
+    }
+}
+
+fn role(status: &Status) -> &'static str {
+    match status.role {
+        Role::Learner => "learner",
+        Role::Follower => "follower",
+        Role::Candidate => "candidate",
+        Role::Leader => "leader",
+        Role::Stopped => "stopped",
+    }
+}

@@ -1,0 +1,38 @@
+//! A leader whose disk stalls gives its leadership away: heartbeats do not need the disk, so no
+//! election would.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use tokio::time::MissedTickBehavior;
+
+use crate::shared::Shared;
+
+/// How often the disk's oldest entry is looked at.
+const TICK: Duration = Duration::from_millis(50);
+/// How long a transfer may take.
+const TRANSFER: Duration = Duration::from_secs(1);
+
+/// Looks at the disk, for ever.
+pub(crate) async fn watch(shared: Arc<Shared>, stall: Duration) {
+    let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut is_known = false;
+    loop {
+        ticks.tick().await;
+        let wait = shared.node.disk_wait().filter(|wait| *wait > stall);
+        let Some(wait) = wait.filter(|_| shared.node.leads()) else {
+            is_known = false;
+            continue;
+        };
+        if !is_known {
+            is_known = true;
+            shared.counters.disk_stalls.fetch_add(1, Relaxed);
+            tracing::error!(?wait, "the disk stalls; this leader gives its leadership away");
+        }
+        if let Err(error) = shared.node.resign(TRANSFER).await {
+            tracing::warn!(%error, "leadership stays at a node whose disk stalls");
+        }
+    }
+}
