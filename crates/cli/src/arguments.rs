@@ -10,6 +10,7 @@ use crate::kv_cmd::KvCommand;
 use crate::log_cmd::LogCommand;
 use crate::serve_cmd::ServeArguments;
 use crate::snapshot_cmd::SnapshotCommand;
+use crate::ts_cmd::TsArguments;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -50,6 +51,8 @@ pub enum Component {
     Kv(KvCommand),
     /// Start a node of the timestamp service
     Serve(Box<ServeArguments>),
+    /// Ask for timestamps, decode one, benchmark a cluster
+    Ts(Box<TsArguments>),
     /// Look at a cluster of the timestamp service, and change it
     #[command(subcommand)]
     Cluster(ClusterCommand),

@@ -11,10 +11,12 @@ mod consensus_cmd;
 mod consensus_dir;
 mod crash_cmd;
 mod destination;
+mod endpoints;
 mod exit;
 mod framing;
 mod input;
 mod kv_cmd;
+mod local_nodes;
 mod log_cmd;
 mod log_options;
 mod option_flags;
@@ -24,6 +26,7 @@ mod quantity;
 mod serve_cmd;
 mod signals;
 mod snapshot_cmd;
+mod ts_cmd;
 
 use std::process::ExitCode;
 
@@ -41,6 +44,7 @@ fn main() -> ExitCode {
         Component::Snapshot(command) => snapshot_cmd::run(command),
         Component::Kv(command) => kv_cmd::run(command),
         Component::Serve(arguments) => serve_cmd::run(&arguments),
+        Component::Ts(arguments) => ts_cmd::run(&arguments),
         Component::Cluster(command) => cluster_cmd::run(command),
         Component::Crash(command) => crash_cmd::run(command),
         Component::Bench(command) => bench::run(command),

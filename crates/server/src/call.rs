@@ -119,7 +119,7 @@ async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answ
 pub async fn ask_leader(
     members: &[String],
     path: &str,
-    body: &[u8],
+    body: Option<&[u8]>,
     patience: Duration,
 ) -> Result<Answer, CallError> {
     let deadline = Instant::now() + patience;
@@ -137,7 +137,7 @@ pub async fn ask_leader(
             };
         turn += 1;
         let left = deadline.saturating_duration_since(Instant::now());
-        let failed = match ask(&address, path, Some(body), left).await {
+        let failed = match ask(&address, path, body, left).await {
             Ok(answer) if answer.status == StatusCode::CONFLICT && answer.leader().is_some() => {
                 named = answer.leader().map(ToOwned::to_owned);
                 CallError { address, why: answer.text() }

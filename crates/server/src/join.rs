@@ -28,7 +28,7 @@ pub(crate) async fn admit(member: &str, node: u64) -> Result<ClusterId, ServerEr
     addresses.extend(members.members.iter().map(|member| member.addr.clone()));
     let body = RemoveNode { cluster: members.cluster.clone(), node };
     let body = serde_json::to_vec(&body).map_err(|error| refused(error.to_string()))?;
-    let answer = ask_leader(&addresses, "/cluster/admit", &body, CHANGE).await;
+    let answer = ask_leader(&addresses, "/cluster/admit", Some(&body), CHANGE).await;
     let answer = answer.map_err(|error| refused(error.to_string()))?;
     if answer.status != StatusCode::OK {
         return Err(refused(answer.text()));
@@ -91,7 +91,7 @@ async fn tell(addresses: &[String], identity: &Identity, own: &Member) -> Result
         store: Some(format!("{:032x}", own.store)),
     };
     let body = serde_json::to_vec(&body).map_err(|error| error.to_string())?;
-    let answer = ask_leader(addresses, "/cluster/add", &body, CHANGE + ASK).await;
+    let answer = ask_leader(addresses, "/cluster/add", Some(&body), CHANGE + ASK).await;
     let answer = answer.map_err(|error| error.to_string())?;
     match answer.status {
         StatusCode::OK => Ok(()),

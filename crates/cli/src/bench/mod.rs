@@ -4,7 +4,7 @@
 //! `machine` measures the bare disk, `load` has the concurrent callers and readers, `records`
 //! derives every record from its writer and number and compares what is read, `measure` counts and
 //! prints, `runs` are the benchmarks of the log, `consensus` those of the consensus log, `kv` those
-//! of the key-value store.
+//! of the key-value store, `timestamp` those of the timestamp service.
 
 mod arguments;
 mod consensus;
@@ -15,6 +15,7 @@ mod measure;
 mod page_cache;
 mod records;
 mod runs;
+mod timestamp;
 mod workdir;
 
 use clap::Subcommand;
@@ -30,6 +31,7 @@ pub use kv::{KvBenchArguments, run as run_kv};
 pub use load::follow::{FollowArguments, run as run_follow};
 pub use measure::allocations::CountingAllocator;
 pub use runs::build::{BuildArguments, run as run_build};
+pub use timestamp::{TsBenchArguments, TsFloorArguments, run as run_ts, run_floor as run_ts_floor};
 
 /// The commands of `esker bench`.
 #[derive(Debug, Subcommand)]

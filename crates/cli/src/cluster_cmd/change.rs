@@ -6,7 +6,7 @@ use clap::Args;
 use esker_server::{AddNode, Members, Named, RemoveNode, TransferTo, ask_leader};
 use serde::Serialize;
 
-use crate::cluster_cmd::endpoints::Endpoints;
+use crate::endpoints::Endpoints;
 use crate::exit::{Failure, Outcome};
 use crate::output::print;
 
@@ -121,7 +121,7 @@ async fn change(
     wanted: &impl Serialize,
 ) -> Outcome {
     let body = serde_json::to_vec(wanted).map_err(|error| Failure::failed(error.to_string()))?;
-    let answer = ask_leader(&endpoints.all(members), path, &body, CHANGE).await;
+    let answer = ask_leader(&endpoints.all(members), path, Some(&body), CHANGE).await;
     let answer = answer.map_err(|error| Failure::failed(error.to_string()))?;
     match answer.status.is_success() {
         true => Ok(()),

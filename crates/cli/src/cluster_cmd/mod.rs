@@ -1,7 +1,6 @@
 //! `esker cluster`: looking at a cluster, and changing it.
 
 mod change;
-mod endpoints;
 mod local;
 mod status;
 

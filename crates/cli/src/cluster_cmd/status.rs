@@ -6,7 +6,7 @@ use clap::Args;
 use esker_server::{Members, Named, NodeStatus, ask};
 use serde_json::json;
 
-use crate::cluster_cmd::endpoints::Endpoints;
+use crate::endpoints::Endpoints;
 use crate::exit::Outcome;
 use crate::output::{escaped, print, print_json};
 

@@ -202,6 +202,7 @@ impl Floor {
             memcpy_gb_per_s: median(|s| s.memcpy_gb),
             samples: self.samples.len(),
             random_read_per_s: None,
+            http_rps: None,
         }
     }
 }

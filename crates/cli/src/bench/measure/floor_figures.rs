@@ -14,4 +14,7 @@ pub struct FloorFigures {
     /// Random reads of the size of a record, by as many threads as there are callers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub random_read_per_s: Option<f64>,
+    /// Requests a second of the HTTP server without a cluster behind it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub http_rps: Option<f64>,
 }

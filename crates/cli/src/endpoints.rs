@@ -29,6 +29,11 @@ fn host(text: &str) -> Result<String, String> {
 }
 
 impl Endpoints {
+    /// Host and port of each.
+    pub fn given(&self) -> &[String] {
+        &self.endpoints
+    }
+
     /// The members, from the first that answers.
     pub async fn members(&self) -> Outcome<Members> {
         let mut failures = Vec::new();

@@ -1,0 +1,138 @@
+//! The flags of `esker ts bench`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+
+use crate::endpoints::Endpoints;
+use crate::exit::{Failure, Outcome};
+use crate::quantity::{seconds, time};
+
+const EXAMPLES: &str = "\
+Examples:
+  # One request at a time on each of 100 connections
+  esker ts bench --connections 100
+
+  # HTTP/2: 16 connections, 32 requests at a time on each
+  esker ts bench --protocol h2c --connections 16 --streams 32 --json
+
+  # How long a cluster of three is without timestamps when its leader is killed
+  esker ts bench --failover 100";
+
+/// A protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// HTTP/1.1
+    H1,
+    /// HTTP/2 without TLS
+    H2c,
+    /// HTTP/3: of a later part
+    H3,
+    /// gRPC: of a later part
+    Grpc,
+}
+
+impl Protocol {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::H1 => "h1",
+            Self::H2c => "h2c",
+            Self::H3 => "h3",
+            Self::Grpc => "grpc",
+        }
+    }
+}
+
+/// What an answer looks like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// All timestamps
+    List,
+    /// The first, and how many
+    Range,
+}
+
+/// Benchmark a cluster of the timestamp service
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TsBenchArguments {
+    #[command(flatten)]
+    endpoints: Endpoints,
+    /// The protocol
+    #[arg(long, value_name = "PROTOCOL", default_value = "h1")]
+    pub protocol: Protocol,
+    /// Connections
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub connections: u32,
+    /// Requests at a time on each HTTP/2 connection
+    #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=250))]
+    pub streams: u32,
+    /// Timestamps of a request
+    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    pub n: u32,
+    /// What an answer looks like
+    #[arg(long, value_name = "FORMAT", default_value = "list")]
+    format: Format,
+    /// Callers that share one client of the Rust crate: of a later part
+    #[arg(long, value_name = "N")]
+    callers: Option<u32>,
+    /// Requests a second, in all, at their times; otherwise each follows the answer of the last
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
+    pub rate: Option<u32>,
+    /// How long to measure
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub seconds: f64,
+    /// Start three nodes, and kill the leader in each of so many rounds
+    #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub failover: Option<u32>,
+    /// The folder of the nodes of --failover [default: one in the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+    /// Keep the folder
+    #[arg(long)]
+    pub keep: bool,
+    /// The first port of the nodes of --failover
+    #[arg(long, value_name = "PORT", default_value_t = 18_080, value_parser = clap::value_parser!(u16).range(1..=65_000))]
+    pub port: u16,
+    /// How long to look for a leader
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    pub timeout: Duration,
+    /// Print a JSON object
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl TsBenchArguments {
+    pub fn check(&self) -> Outcome {
+        let later = matches!(self.protocol, Protocol::H3 | Protocol::Grpc);
+        if later || self.callers.is_some() {
+            return Err(Failure::usage(
+                "this version measures --protocol h1 and h2c; h3, grpc and --callers are not there yet",
+            ));
+        }
+        Ok(())
+    }
+
+    pub fn endpoints(&self) -> &[String] {
+        self.endpoints.given()
+    }
+
+    pub fn is_range(&self) -> bool {
+        self.format == Format::Range
+    }
+
+    /// The path of a request.
+    pub fn path(&self) -> String {
+        match (self.n, self.is_range()) {
+            (1, false) => "/timestamp".into(),
+            (n, false) => format!("/timestamp?n={n}"),
+            (n, true) => format!("/timestamp?n={n}&format=range"),
+        }
+    }
+
+    /// Bytes of an answer.
+    pub fn body_len(&self) -> usize {
+        if self.is_range() { 24 } else { 16 * self.n as usize }
+    }
+}

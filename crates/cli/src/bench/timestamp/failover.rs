@@ -1,0 +1,125 @@
+//! How long a cluster is without timestamps after its leader was killed.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use esker_server::{NodeStatus, ask};
+use serde_json::json;
+
+use crate::bench::measure::latency::Latencies;
+use crate::bench::timestamp::arguments::{Protocol, TsBenchArguments};
+use crate::bench::timestamp::load::{Load, find_leader};
+use crate::bench::timestamp::print_failover;
+use crate::bench::timestamp::tally::Tally;
+use crate::bench::workdir::Workdir;
+use crate::exit::{Failure, Outcome};
+use crate::local_nodes::LocalNodes;
+
+const NODES: u16 = 3;
+/// Requests a second, and the connections that send them.
+const RATE: u32 = 1000;
+const CALLERS: u32 = 50;
+/// A cluster that has not answered after so long has failed.
+const ROUND: Duration = Duration::from_secs(5);
+/// After a round the node that comes back has time to catch up, and its leader to be sure of it.
+const REST: Duration = Duration::from_millis(300);
+
+pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
+    if arguments.protocol != Protocol::H1 {
+        return Err(Failure::usage("--failover asks over HTTP/1.1: leave --protocol out"));
+    }
+    let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
+    let mut nodes = LocalNodes::start(&workdir.log(), arguments.port, NODES).await?;
+    let members: Vec<_> = (1..=NODES).map(|number| nodes.address(number)).collect();
+    let begun = Instant::now();
+    let (mut times, mut failed) = (Latencies::new(), 0_u32);
+    let mut all = Tally::one_of(1);
+    for _ in 0..rounds {
+        let leader = settled(&mut nodes, &members).await?;
+        let paced = Paced { rate: arguments.rate.unwrap_or(RATE), begun };
+        let (time, tally) = round(&mut nodes, &members, leader, &paced).await?;
+        match time {
+            Some(time) => times.add(time),
+            None => failed += 1,
+        }
+        all.merge(tally);
+        nodes.run(leader)?;
+        nodes.wait_until_member(leader).await?;
+        tokio::time::sleep(REST).await;
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let verified = all.check()?;
+    nodes.stop().await;
+    print_failover(
+        &json!({
+            "bench": "oracle/failover",
+            "params": { "rounds": rounds, "nodes": NODES, "rate": arguments.rate.unwrap_or(RATE) },
+            "ops": rounds,
+            "seconds": (seconds * 1e3).round() / 1e3,
+            "p50_us": times.quantile_us(0.5),
+            "p99_us": times.quantile_us(0.99),
+            "p999_us": times.quantile_us(0.999),
+            "max_us": times.max_us(),
+            "failed_rounds": failed,
+            "requests": all.latencies.count(),
+            "failed": all.failed,
+            "verified": verified,
+        }),
+        arguments.json,
+    )
+}
+
+/// The pace of the requests, and the clock of the whole history.
+struct Paced {
+    rate: u32,
+    begun: Instant,
+}
+
+/// Kills the leader under load, and returns how long it took until the next timestamp.
+async fn round(
+    nodes: &mut LocalNodes,
+    members: &[String],
+    leader: u16,
+    paced: &Paced,
+) -> Outcome<(Option<Duration>, Tally)> {
+    let address = nodes.address(leader);
+    let load = Load::paced(members.to_vec(), address, CALLERS, paced.rate, paced.begun);
+    let load = Arc::new(load);
+    let tasks = Load::start(&load);
+    tokio::time::sleep(REST).await;
+    let killed = Instant::now();
+    nodes.kill(leader);
+    let answered = load.answered_since(killed, ROUND).await;
+    // What clients get after it is checked, too.
+    tokio::time::sleep(REST).await;
+    let tally = load.end(tasks).await?;
+    let time = answered.then(|| tally.first_after(paced.begun, killed)).flatten();
+    Ok((time, tally))
+}
+
+/// Waits until all nodes follow one leader and have what it has; its number.
+async fn settled(nodes: &mut LocalNodes, members: &[String]) -> Outcome<u16> {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        nodes.check()?;
+        find_leader(members, ROUND).await?;
+        let mut all = Vec::new();
+        for member in members {
+            if let Ok(answer) = ask(member, "/status", None, ROUND).await
+                && let Ok(status) = serde_json::from_slice::<NodeStatus>(&answer.body)
+            {
+                all.push((status.leader, status.term, status.last));
+            }
+        }
+        all.dedup();
+        if let [(Some(leader), ..)] = all[..]
+            && let Ok(leader) = u16::try_from(leader)
+        {
+            return Ok(leader);
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::failed(format!("the nodes do not agree: {all:?}")));
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

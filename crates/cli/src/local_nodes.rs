@@ -1,0 +1,154 @@
+//! Nodes of a cluster on this machine, each a process of its own.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use esker_server::{Members, ask};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::exit::{Failure, Outcome};
+
+/// How long a node may take until it votes.
+const START: Duration = Duration::from_secs(30);
+/// How long nodes may take to end.
+const STOP: Duration = Duration::from_secs(12);
+const LOOK: Duration = Duration::from_millis(20);
+const ASK: Duration = Duration::from_secs(1);
+
+/// Nodes 1 and above, on loopback: clients on a port and every tenth above it, and Raft one above
+/// each. They end with this.
+#[derive(Debug)]
+pub struct LocalNodes {
+    dir: PathBuf,
+    port: u16,
+    nodes: Vec<Option<Child>>,
+}
+
+impl Drop for LocalNodes {
+    fn drop(&mut self) {
+        for number in 1..=self.count() {
+            self.kill(number);
+        }
+    }
+}
+
+impl LocalNodes {
+    /// Starts so many nodes, one after the other, so that the first has the others join.
+    pub async fn start(dir: &Path, port: u16, count: u16) -> Outcome<Self> {
+        fs::create_dir_all(dir).map_err(|error| Failure::of_io(dir.display(), &error))?;
+        let mut nodes = Self { dir: dir.to_path_buf(), port, nodes: Vec::new() };
+        for number in 1..=count {
+            nodes.nodes.push(None);
+            nodes.run(number)?;
+            nodes.wait_until_member(number).await?;
+        }
+        Ok(nodes)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u16 {
+        u16::try_from(self.nodes.len()).unwrap_or(u16::MAX)
+    }
+
+    /// Where clients of a node connect.
+    pub fn address(&self, number: u16) -> String {
+        self.at(number, 0)
+    }
+
+    fn at(&self, number: u16, above: u16) -> String {
+        format!("127.0.0.1:{}", self.port + 10 * (number - 1) + above)
+    }
+
+    fn log(&self, number: u16) -> PathBuf {
+        self.dir.join(format!("node{number}.log"))
+    }
+
+    /// Starts a node that does not run.
+    pub fn run(&mut self, number: u16) -> Outcome {
+        let program =
+            std::env::current_exe().map_err(|error| Failure::of_io("find esker", &error))?;
+        let path = self.log(number);
+        let of_file = |error| Failure::of_io(path.display(), &error);
+        let out = File::options().create(true).append(true).open(&path).map_err(of_file)?;
+        let errors = out.try_clone().map_err(of_file)?;
+        let mut command = Command::new(program);
+        command.arg("serve").arg("--data").arg(self.dir.join(format!("node{number}")));
+        command.args(["--node-id", &number.to_string()]);
+        command.args(["--listen", &self.at(number, 0), "--raft-listen", &self.at(number, 1)]);
+        if number > 1 {
+            command.args(["--join", &self.at(1, 0)]);
+        }
+        command.stdin(Stdio::null()).stdout(out).stderr(errors);
+        let node = command.spawn().map_err(|error| Failure::of_io("start a node", &error))?;
+        if let Some(slot) = self.nodes.get_mut(usize::from(number) - 1) {
+            *slot = Some(node);
+        }
+        Ok(())
+    }
+
+    /// Kills a node, as `kill -9` does.
+    pub fn kill(&mut self, number: u16) {
+        let node = self.nodes.get_mut(usize::from(number) - 1).and_then(Option::take);
+        if let Some(mut node) = node {
+            drop(node.kill());
+            drop(node.wait());
+        }
+    }
+
+    /// Waits until a node votes and, if others could elect it or be elected, has a leader.
+    pub async fn wait_until_member(&mut self, number: u16) -> Outcome {
+        let deadline = Instant::now() + START;
+        while Instant::now() < deadline {
+            self.check()?;
+            if let Ok(answer) = ask(&self.address(number), "/members", None, ASK).await
+                && let Ok(members) = serde_json::from_slice::<Members>(&answer.body)
+            {
+                let own = u64::from(number);
+                let votes = members.members.iter().any(|one| one.node == own && one.voter);
+                // The first of three that start again waits for the second.
+                let needs_leader = members.members.len() < 2 || number > 1;
+                if votes && (members.leader.is_some() || !needs_leader) {
+                    return Ok(());
+                }
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        let log = self.log(number);
+        Err(Failure::failed(format!("node {number} did not join in time; see {}", log.display())))
+    }
+
+    /// Fails if a node ended by itself.
+    pub fn check(&mut self) -> Outcome {
+        for (number, node) in (1..).zip(&mut self.nodes) {
+            if let Some(node) = node
+                && let Ok(Some(status)) = node.try_wait()
+            {
+                let log = self.dir.join(format!("node{number}.log"));
+                let lines = fs::read_to_string(&log).unwrap_or_default();
+                let why = lines.lines().last().unwrap_or_default().to_owned();
+                return Err(Failure::failed(format!(
+                    "node {number} ended ({status}): {why}; see {}",
+                    log.display()
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the nodes as an operator does, and waits until they have.
+    pub async fn stop(mut self) {
+        for node in self.nodes.iter().flatten() {
+            if let Some(pid) = Pid::from_raw(node.id().cast_signed()) {
+                // It may have ended by itself.
+                let _ = kill_process(pid, Signal::TERM);
+            }
+        }
+        let deadline = Instant::now() + STOP;
+        let runs = |node: &mut Child| matches!(node.try_wait(), Ok(None));
+        while Instant::now() < deadline && self.nodes.iter_mut().flatten().any(runs) {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! `esker ts decode`.
+
+use clap::Args;
+use esker_oracle::Timestamp;
+
+use crate::exit::{Failure, Outcome};
+use crate::ts_cmd::shown::show;
+
+const EXAMPLES: &str = "\
+Examples:
+  esker ts decode 18eb02db3097e5170000000000000001
+  curl -s http://127.0.0.1:8080/timestamp | xxd -p | xargs esker ts decode --json";
+
+/// Show what a timestamp says
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct DecodeArguments {
+    /// 32 hexadecimal digits: the epoch in nanoseconds of Unix time, and the index in it
+    #[arg(value_name = "HEX")]
+    timestamp: String,
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+pub fn run(arguments: &DecodeArguments) -> Outcome {
+    let timestamp: Timestamp = arguments.timestamp.parse().map_err(|error| {
+        Failure::usage(format!("{}: {error}", arguments.timestamp.escape_debug()))
+    })?;
+    show(timestamp, arguments.json)
+}

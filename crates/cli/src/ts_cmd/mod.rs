@@ -1,0 +1,55 @@
+//! `esker ts`: timestamps from the service, and what they mean.
+
+mod decode;
+mod shown;
+mod take;
+
+use clap::{Args, Subcommand};
+
+use crate::bench;
+use crate::exit::Outcome;
+
+const EXAMPLES: &str = "\
+Examples:
+  # Three timestamps
+  esker ts --n 3
+
+  # From a cluster: any node, the leader is found
+  esker ts --endpoint http://10.0.0.1:8080 --endpoint http://10.0.0.2:8080
+
+  # What a timestamp says
+  esker ts decode 18eb02db3097e5170000000000000001
+
+  # How many there are in a second
+  esker ts bench --endpoint http://127.0.0.1:8080 --connections 100";
+
+/// Ask for timestamps
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
+pub struct TsArguments {
+    #[command(flatten)]
+    take: take::TakeArguments,
+    #[command(subcommand)]
+    command: Option<TsCommand>,
+}
+
+#[derive(Debug, Subcommand)]
+enum TsCommand {
+    /// Show what a timestamp says
+    Decode(decode::DecodeArguments),
+    /// Benchmark a cluster, next to the same HTTP server without one
+    Bench(Box<bench::TsBenchArguments>),
+    /// The HTTP server that the benchmark compares with
+    #[command(hide = true)]
+    FloorServer(bench::TsFloorArguments),
+}
+
+/// Runs `esker ts` or one of its commands.
+pub fn run(arguments: &TsArguments) -> Outcome {
+    match &arguments.command {
+        None => take::run(&arguments.take),
+        Some(TsCommand::Decode(arguments)) => decode::run(arguments),
+        Some(TsCommand::Bench(arguments)) => bench::run_ts(arguments),
+        Some(TsCommand::FloorServer(arguments)) => bench::run_ts_floor(arguments),
+    }
+}
