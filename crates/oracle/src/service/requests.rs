@@ -102,6 +102,7 @@ impl Server {
     async fn serve(mut self, mut requests: mpsc::Receiver<Request>) {
         let mut batch = Vec::new();
         while requests.recv_many(&mut batch, self.limit).await > 0 {
+            self.gather(&mut batch, &mut requests).await;
             count(&self.counters.batches, 1);
             // All of the batch came before the proof begins.
             let mut waiting = VecDeque::from(batch);
@@ -112,6 +113,22 @@ impl Server {
             }
             // Its memory is used again.
             batch = Vec::from(waiting);
+        }
+    }
+
+    /// Lets the tasks that are ready send their requests, as long as any does: a proof costs more
+    /// than all that it serves. No request waits for one that is not there.
+    async fn gather(&self, batch: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
+        let mut empty = 0;
+        while empty < 3 {
+            tokio::task::yield_now().await;
+            let before = batch.len();
+            while batch.len() < self.limit
+                && let Ok(request) = requests.try_recv()
+            {
+                batch.push(request);
+            }
+            empty = if batch.len() == before { empty + 1 } else { 0 };
         }
     }
 

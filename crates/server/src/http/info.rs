@@ -15,7 +15,7 @@ pub(crate) fn up() -> Answer {
 /// `GET /ready`: the node could serve now, or say who does.
 pub(crate) fn ready(shared: &Shared) -> Answer {
     let status = shared.node.status();
-    // A leader that no quorum answers is none. One that votes alone asks nobody.
+    // A leader that no quorum answers is none. One that votes alone asks no other node.
     let asks = status.leads() && status.voters.len() > 1;
     let is_stale = asks && status.quorum_age.is_none_or(|age| age > shared.lease);
     match status.leader.filter(|_| !is_stale) {

@@ -92,6 +92,7 @@ impl Connection {
         let mut idle = pin!(tokio::time::sleep(IDLE));
         loop {
             tokio::select! {
+                biased;
                 ended = &mut connection => {
                     if let Err(error) = ended {
                         tracing::debug!(%error, address = %self.from, "a connection failed");

@@ -119,7 +119,8 @@ async fn dispatch(shared: &Shared, path: Option<Path>, request: Request<Incoming
         Path::Members => info::members(shared),
         Path::Status => info::status(shared),
         Path::Metrics => info::metrics(shared),
-        Path::Cluster(change) => cluster::change(shared, change, request).await,
+        // Apart, so that the futures of all other requests stay small: they are copied.
+        Path::Cluster(change) => Box::pin(cluster::change(shared, change, request)).await,
     }
 }
 

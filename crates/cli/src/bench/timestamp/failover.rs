@@ -9,11 +9,11 @@ use serde_json::json;
 use crate::bench::measure::latency::Latencies;
 use crate::bench::timestamp::arguments::{Protocol, TsBenchArguments};
 use crate::bench::timestamp::load::{Load, find_leader};
-use crate::bench::timestamp::print_failover;
 use crate::bench::timestamp::tally::Tally;
 use crate::bench::workdir::Workdir;
 use crate::exit::{Failure, Outcome};
 use crate::local_nodes::LocalNodes;
+use crate::output::{print, print_json};
 
 const NODES: u16 = 3;
 /// Requests a second, and the connections that send them.
@@ -35,7 +35,7 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
     let (mut times, mut failed) = (Latencies::new(), 0_u32);
     let mut all = Tally::one_of(1);
     for _ in 0..rounds {
-        let leader = settled(&mut nodes, &members).await?;
+        let leader = agreed_leader(&mut nodes, &members).await?;
         let paced = Paced { rate: arguments.rate.unwrap_or(RATE), begun };
         let (time, tally) = round(&mut nodes, &members, leader, &paced).await?;
         match time {
@@ -50,8 +50,7 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
     let seconds = begun.elapsed().as_secs_f64();
     let verified = all.check()?;
     nodes.stop().await;
-    print_failover(
-        &json!({
+    let figure = json!({
             "bench": "oracle/failover",
             "params": { "rounds": rounds, "nodes": NODES, "rate": arguments.rate.unwrap_or(RATE) },
             "ops": rounds,
@@ -64,9 +63,11 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
             "requests": all.latencies.count(),
             "failed": all.failed,
             "verified": verified,
-        }),
-        arguments.json,
-    )
+    });
+    match arguments.json {
+        true => print_json(&figure),
+        false => print(&format!("{figure:#}\n")),
+    }
 }
 
 /// The pace of the requests, and the clock of the whole history.
@@ -98,7 +99,7 @@ async fn round(
 }
 
 /// Waits until all nodes follow one leader and have what it has; its number.
-async fn settled(nodes: &mut LocalNodes, members: &[String]) -> Outcome<u16> {
+async fn agreed_leader(nodes: &mut LocalNodes, members: &[String]) -> Outcome<u16> {
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         nodes.check()?;

@@ -19,7 +19,7 @@ use serde_json::json;
 use crate::bench::measure::figure::{Figure, Shape};
 use crate::bench::measure::resources::{self, Snapshot};
 use crate::exit::{Failure, Outcome};
-use crate::output::{print, print_json};
+use crate::output::print;
 
 pub use arguments::TsBenchArguments;
 pub use floor::{TsFloorArguments, run as run_floor};
@@ -89,12 +89,4 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
         print(&format!("{count} failed: {class}\n"))?;
     }
     print(if figure.verified { "unique and in order\n" } else { "the order was not checked\n" })
-}
-
-/// Prints a figure that has no floor.
-fn print_failover(figure: &serde_json::Value, as_json: bool) -> Outcome {
-    if as_json {
-        return print_json(figure);
-    }
-    print(&format!("{figure:#}\n"))
 }
