@@ -7,6 +7,7 @@ use esker_oracle::{COUNT_MAX, OracleError, OracleOptions};
 
 use crate::clients::{Cluster, LONG};
 
+/// Requirements: E-17, ET-8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_count_is_bounded() {
     let cluster = Cluster::of(1, OracleOptions::default()).await;

@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use tokio_util::codec::Framed;
 
 use crate::base::config::{Id, StoredConfig, VoteOf};
+use crate::network::address::Address;
 use crate::network::deadline::{Guarded, guarded, within};
 use crate::network::frame::{Frame, Frames};
 use crate::network::handshake::{ClusterId, Handshake, Purpose, VERSION};
@@ -57,8 +58,12 @@ enum Lane {
     Entries,
 }
 
-/// The connection to each node, and the address that it is for.
-type Peers = Arc<Mutex<HashMap<(u64, Lane), (String, Peer)>>>;
+/// Where each node is, and the connections to it.
+#[derive(Debug, Default)]
+struct Known {
+    addresses: HashMap<u64, Address>,
+    peers: HashMap<(u64, Lane), Peer>,
+}
 
 /// The connections of a node to the others: openraft's network, over TCP.
 ///
@@ -68,13 +73,13 @@ type Peers = Arc<Mutex<HashMap<(u64, Lane), (String, Peer)>>>;
 pub struct Network {
     cluster: ClusterId,
     node: u64,
-    peers: Peers,
+    known: Arc<Mutex<Known>>,
 }
 
 impl Network {
     /// The connections of this node of this cluster.
     pub fn new(cluster: ClusterId, node: u64) -> Self {
-        Self { cluster, node, peers: Arc::default() }
+        Self { cluster, node, known: Arc::default() }
     }
 
     fn handshake(&self, to: u64, purpose: Purpose) -> Handshake {
@@ -83,23 +88,27 @@ impl Network {
 
     fn link(&self, target: u64, address: &str, appends: Lane) -> Link {
         Link {
-            address: address.to_owned(),
+            address: self.moved(target, address),
             handshake: self.handshake(target, Purpose::Snapshot),
             control: self.peer(target, address, Lane::Control),
             appends: self.peer(target, address, appends),
         }
     }
 
+    /// The node is reached there from its next connection on. openraft keeps the links to a node
+    /// whose address changes.
+    pub(crate) fn moved(&self, node: u64, address: &str) -> Address {
+        let mut known = self.known.lock();
+        let known = known.addresses.entry(node).or_insert_with(|| Address::new(address));
+        known.set(address);
+        known.clone()
+    }
+
     fn peer(&self, node: u64, address: &str, lane: Lane) -> Peer {
-        let mut peers = self.peers.lock();
-        match peers.get(&(node, lane)) {
-            Some((known, peer)) if known == address => peer.clone(),
-            _ => {
-                let peer = Peer::new(address.to_owned(), self.handshake(node, Purpose::Calls));
-                peers.insert((node, lane), (address.to_owned(), peer.clone()));
-                peer
-            }
-        }
+        let address = self.moved(node, address);
+        let handshake = self.handshake(node, Purpose::Calls);
+        let mut known = self.known.lock();
+        known.peers.entry((node, lane)).or_insert_with(|| Peer::new(address, handshake)).clone()
     }
 }
 
@@ -118,7 +127,7 @@ impl<C: StoredConfig<Node: RaftAddress>> RaftNetworkFactory<C> for Network {
 /// The way to one node. From [`Network`].
 #[derive(Debug, Clone)]
 pub struct Link {
-    address: String,
+    address: Address,
     handshake: Handshake,
     control: Peer,
     /// All of them over one connection, also those without entries: the node has to get them in
@@ -150,7 +159,7 @@ impl Link {
     }
 
     async fn send_snapshot(&self, vote: VoteOf, snapshot: Snapshot) -> io::Result<VoteOf> {
-        let stream = guarded(connect(&self.address, &self.handshake).await?, INSTALL, STALL);
+        let stream = guarded(connect(&self.address.get(), &self.handshake).await?, INSTALL, STALL);
         let mut frames = Framed::new(stream, Frames::default());
         frames.send(Frame::new(0, &Request::Snapshot { vote: vote.into() })?).await?;
         let theirs = within(STALL, read_answer(&mut frames)).await?.into_snapshot()?;

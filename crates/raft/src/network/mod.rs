@@ -26,10 +26,12 @@
 //! Peers are not authenticated. The id of the cluster keeps apart clusters that were mixed up; it
 //! is no secret. Keep the port inside a network that you trust.
 
+mod address;
 mod appends;
 mod deadline;
 pub(crate) mod frame;
 pub(crate) mod handshake;
+pub(crate) mod heard;
 pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod peer;

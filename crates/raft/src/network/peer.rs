@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::codec::Framed;
 
+use crate::network::address::Address;
 use crate::network::deadline::within;
 use crate::network::frame::{Frame, Frames};
 use crate::network::handshake::Handshake;
@@ -53,7 +54,7 @@ fn ended() -> io::Error {
 
 impl Peer {
     /// Calls to the node at this address, on the runtime that this is called from.
-    pub(crate) fn new(address: String, handshake: Handshake) -> Self {
+    pub(crate) fn new(address: Address, handshake: Handshake) -> Self {
         let (calls, waiting) = mpsc::channel(CALLS_MAX);
         tokio::spawn(connections(address, handshake, waiting));
         Self { calls }
@@ -92,15 +93,15 @@ pub(crate) async fn connect(address: &str, handshake: &Handshake) -> io::Result<
 }
 
 /// One connection after the other, each from the first call after the last one ended.
-async fn connections(address: String, handshake: Handshake, mut calls: mpsc::Receiver<Call>) {
+async fn connections(address: Address, handshake: Handshake, mut calls: mpsc::Receiver<Call>) {
     let mut is_known_down = false;
     while let Some(first) = calls.recv().await {
         // Its caller may have given up.
         if first.answer.is_closed() {
             continue;
         }
-        let node = handshake.to;
-        let ended = match connect(&address, &handshake).await {
+        let (node, address) = (handshake.to, &*address.get());
+        let ended = match connect(address, &handshake).await {
             Ok(stream) => {
                 tracing::info!(node, address, "connected to a node");
                 is_known_down = false;

@@ -24,6 +24,7 @@ use crate::network::appends::Appends;
 use crate::network::deadline::{Guarded, guarded, within};
 use crate::network::frame::{FRAME_MAX, Frame, Frames};
 use crate::network::handshake::{ClusterId, Handshake, Purpose};
+use crate::network::heard::Heard;
 use crate::network::message::{
     Answer, Request, checked_append, checked_leader, checked_transfer, checked_vote,
 };
@@ -64,6 +65,7 @@ struct Inner<C: StoredConfig, M: Machine<C>> {
     /// heartbeat, and the leader may count on it for one lease.
     votes_from: Instant,
     connections: AtomicUsize,
+    heard: Heard,
     /// Dropped when another snapshot arrives: the transfer before it ends.
     receiving: Mutex<Option<oneshot::Sender<()>>>,
 }
@@ -81,8 +83,20 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         let lease = Duration::from_millis(raft.config().election_timeout_max);
         let is_new = log.promised().is_none() && log.last_slot().is_none();
         let votes_from = Instant::now() + if is_new { Duration::ZERO } else { lease };
-        let (connections, receiving) = (AtomicUsize::new(0), Mutex::new(None));
-        Self { inner: Arc::new(Inner { cluster, raft, log, votes_from, connections, receiving }) }
+        let inner = Inner {
+            cluster,
+            raft,
+            log,
+            votes_from,
+            connections: AtomicUsize::new(0),
+            heard: Heard::default(),
+            receiving: Mutex::new(None),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn heard(&self) -> Heard {
+        self.inner.heard.clone()
     }
 
     /// When the first vote may be given.
@@ -157,6 +171,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                     bytes += len;
                     match frame.message()? {
                         Request::Append { vote, previous, commit, entries } => {
+                            self.inner.heard.from(caller);
                             let checked = checked_append(caller, vote, previous, commit, &entries);
                             appends.push(call, len, checked);
                         }

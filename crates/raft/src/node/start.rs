@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use esker_consensus::ConsensusLog;
 use openraft::Raft;
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::error::{InitializeError, RaftError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex, Semaphore};
@@ -18,6 +19,7 @@ use crate::base::failure::failed;
 use crate::log_store::LogStore;
 use crate::machine::{Machine, MachineStore};
 use crate::network::handshake::ClusterId;
+use crate::network::heard::Heard;
 use crate::network::link::Network;
 use crate::network::server::Server;
 use crate::node::bounds::{PROPOSALS, PROPOSED_BYTES};
@@ -57,6 +59,7 @@ pub struct Node<M: Machine<Commands>> {
     pub(crate) machine: MachineStore<Commands, M>,
     pub(crate) log: ConsensusLog,
     pub(crate) entries: LogStore<Commands>,
+    pub(crate) heard: Heard,
     /// One above the last term in which this node gave its leadership up; 0 for none.
     pub(crate) resigned: AtomicU64,
     /// Held by the transfer that is made.
@@ -94,6 +97,7 @@ impl<M: Machine<Commands>> Node<M> {
         config.enable_elect = false;
         let config = Arc::new(config.validate().map_err(io::Error::other)?);
         let network = Network::new(cluster, node);
+        let addresses = network.clone();
         let (state, entries) = (machine.clone(), store.clone());
         // Not from inside of a runtime, which may be the caller's.
         let started = std::thread::scope(|scope| {
@@ -103,6 +107,8 @@ impl<M: Machine<Commands>> Node<M> {
         let started = started.map_err(|_| io::Error::other("openraft panicked at its start"))?;
         let raft = started.map_err(io::Error::other)?;
         let server = Server::new(cluster, raft.clone(), log.clone());
+        let heard = server.heard();
+        runtime.spawn(follow_addresses(raft.clone(), addresses));
         listener.set_nonblocking(true)?;
         let (votes_from, elector) = (server.votes_from(), raft.clone());
         runtime.spawn(async move {
@@ -119,6 +125,7 @@ impl<M: Machine<Commands>> Node<M> {
             machine,
             log,
             entries,
+            heard,
             resigned: AtomicU64::new(0),
             transfers: Mutex::new(()),
             changes: Mutex::new(()),
@@ -181,6 +188,24 @@ impl<M: Machine<Commands>> Node<M> {
             tracing::warn!("a task of openraft panicked");
         }
         self.log.clone().close().map_err(failed)
+    }
+}
+
+/// Nodes that move are reached where the members say, committed or not.
+async fn follow_addresses<M: Machine<Commands>>(raft: Core<M>, network: Network) {
+    let mut metrics = raft.metrics();
+    let mut seen = None;
+    loop {
+        let membership = metrics.borrow_watched().membership_config.clone();
+        if seen.as_ref() != Some(membership.log_id()) {
+            for (node, member) in membership.nodes() {
+                network.moved(*node, &member.raft);
+            }
+            seen = Some(*membership.log_id());
+        }
+        if metrics.changed().await.is_err() {
+            return;
+        }
     }
 }
 

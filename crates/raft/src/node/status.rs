@@ -36,7 +36,8 @@ pub struct Status {
     pub role: Role,
     /// The highest term that it knows.
     pub term: u64,
-    /// The node that leads, as far as this one knows.
+    /// The node that leads, as far as this one knows. [`Node::status`] leaves out one that was not
+    /// heard of for two leases.
     pub leader: Option<u64>,
     /// All nodes of the cluster.
     pub members: BTreeMap<u64, Member>,
@@ -94,7 +95,11 @@ impl<M: Machine<Commands>> Node<M> {
     /// What the node knows now; it may lag behind an answer that it gave. Does not wait; copies the
     /// members.
     pub fn status(&self) -> Status {
-        Status::of(&self.raft.metrics().borrow_watched())
+        let mut status = Status::of(&self.raft.metrics().borrow_watched());
+        let lease = Duration::from_millis(self.raft.config().election_timeout_max);
+        let is_there = |node: &u64| *node == status.node || self.heard.is_recent(*node, lease * 2);
+        status.leader = status.leader.filter(is_there);
+        status
     }
 
     /// Whether this node leads, as far as it knows. Does not wait.

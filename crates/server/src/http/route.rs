@@ -77,7 +77,11 @@ pub(crate) async fn answer(
         (request.method().clone(), request.uri().clone(), request.version(), bytes_in)
     });
     let path = Path::of(request.uri().path());
+    let is_head = request.method() == Method::HEAD;
     let mut answer = dispatch(shared, path, request).await;
+    if is_head {
+        *answer.body_mut() = Full::default();
+    }
     let headers = answer.headers_mut();
     if !matches!(path, Some(Path::Cluster(_))) {
         headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));

@@ -1,0 +1,80 @@
+//! A client that shows all of an answer, over both protocols.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
+use hyper::{HeaderMap, Request};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Protocol {
+    Http1,
+    Http2,
+}
+
+pub const BOTH: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
+
+#[derive(Debug)]
+pub struct Seen {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+}
+
+impl Seen {
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+
+    pub fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).unwrap()
+    }
+}
+
+/// Sends a request with these headers.
+pub async fn send(
+    protocol: Protocol,
+    address: &str,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &[u8],
+) -> Seen {
+    let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+    let uri = format!("http://{address}{path}");
+    let mut request = Request::builder().method(method).uri(uri);
+    if protocol == Protocol::Http1 {
+        request = request.header("host", address);
+    }
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Full::new(Bytes::copy_from_slice(body))).unwrap();
+    let answer = match protocol {
+        Protocol::Http1 => {
+            let (mut sender, connection) =
+                hyper::client::conn::http1::handshake(stream).await.unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request).await.unwrap()
+        }
+        Protocol::Http2 => {
+            let handshake = hyper::client::conn::http2::handshake(TokioExecutor::new(), stream);
+            let (mut sender, connection) = handshake.await.unwrap();
+            tokio::spawn(connection);
+            sender.send_request(request).await.unwrap()
+        }
+    };
+    let (head, body) = answer.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
+    Seen { status: head.status.as_u16(), headers: head.headers, body }
+}
+
+pub async fn get(protocol: Protocol, address: &str, path: &str) -> Seen {
+    send(protocol, address, "GET", path, &[], b"").await
+}
+
+pub async fn post(address: &str, path: &str, body: &str) -> Seen {
+    let json = [("content-type", "application/json")];
+    send(Protocol::Http1, address, "POST", path, &json, body.as_bytes()).await
+}

@@ -1,0 +1,127 @@
+//! Each endpoint on a leader, on a follower, and on a node without a leader.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::{Duration, Instant};
+
+use crate::client::{BOTH, get, send};
+use crate::nodes::{LONG, Nodes};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_answers() {
+    let nodes = Nodes::of(1).await;
+    let address = nodes.address(1);
+    nodes.timestamp(1).await;
+    for protocol in BOTH {
+        let up = get(protocol, &address, "/up").await;
+        assert_eq!((up.status, up.text()), (200, "ok"));
+        let ready = get(protocol, &address, "/ready").await;
+        let expected = "leader=1 nodeID=1 raftAvailable=true\n";
+        assert_eq!((ready.status, ready.text()), (200, expected));
+        for path in ["/members", "/membership"] {
+            let members = get(protocol, &address, path).await;
+            let members: serde_json::Value = serde_json::from_slice(&members.body).unwrap();
+            assert_eq!(members["leader"]["nodeID"], 1, "{members}");
+            assert_eq!(members["leader"]["addr"], address.as_str());
+            assert_eq!(members["members"][0]["nodeID"], 1);
+        }
+        let first = get(protocol, &address, "/timestamp").await;
+        assert_eq!((first.status, first.body.len()), (200, 16));
+        assert_eq!(first.header("content-type"), Some("application/octet-stream"));
+        let next = get(protocol, &address, "/timestamp?n=3").await;
+        assert_eq!((next.status, next.body.len()), (200, 48));
+        assert!(next.body[..16] > first.body[..], "{first:?} {next:?}");
+        assert!(next.body.chunks(16).is_sorted());
+        let range = get(protocol, &address, "/timestamp?n=65536&format=range").await;
+        assert_eq!((range.status, range.body.len()), (200, 24));
+        assert_eq!(range.body[16..], 65_536_u64.to_be_bytes());
+        let metrics = get(protocol, &address, "/metrics").await;
+        assert!(metrics.text().contains("esker_leader 1.0"), "{}", metrics.text());
+        assert!(metrics.text().contains("esker_timestamp_latency_seconds_count"));
+        assert!(metrics.text().ends_with("# EOF\n"));
+        let status = get(protocol, &address, "/status").await;
+        assert!(status.text().contains(r#""role":"leader""#), "{}", status.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn paths_and_methods_that_are_not_there() {
+    let nodes = Nodes::of(1).await;
+    let address = nodes.address(1);
+    for protocol in BOTH {
+        for path in ["/", "/timestamps", "/timestamp/", "/UP", "/cluster"] {
+            assert_eq!(get(protocol, &address, path).await.status, 404, "{path}");
+        }
+        for method in ["POST", "PUT", "DELETE", "PATCH", "HEAD"] {
+            let refused = send(protocol, &address, method, "/timestamp", &[], b"").await;
+            assert_eq!(refused.status, 405, "{method}");
+            assert_eq!(refused.header("allow"), Some("GET, OPTIONS"));
+        }
+        assert_eq!(get(protocol, &address, "/cluster/add").await.status, 405);
+        let head = send(protocol, &address, "HEAD", "/up", &[], b"").await;
+        assert_eq!((head.status, head.body.len()), (200, 0));
+        // A page of another origin may read, and may not change.
+        for path in ["/timestamp", "/up", "/members", "/nothing"] {
+            let seen = get(protocol, &address, path).await;
+            assert_eq!(seen.header("access-control-allow-origin"), Some("*"), "{path}");
+            assert!(seen.header("x-request-id").unwrap().parse::<u64>().is_ok());
+        }
+        let preflight = send(protocol, &address, "OPTIONS", "/timestamp", &[], b"").await;
+        assert_eq!(preflight.status, 204);
+        assert_eq!(preflight.header("access-control-allow-methods"), Some("GET, OPTIONS"));
+        let preflight = send(protocol, &address, "OPTIONS", "/cluster/remove", &[], b"").await;
+        assert_eq!(preflight.status, 405);
+        assert_eq!(preflight.header("access-control-allow-origin"), None);
+    }
+}
+
+/// A count is checked after the leader is known: 500, 409, 400.
+///
+/// Requirements: E-3, ET-10.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_names_the_leader_and_a_node_without_one_says_so() {
+    let mut nodes = Nodes::of(3).await;
+    let leader = nodes.leader().await;
+    let follower = leader % 3 + 1;
+    let address = nodes.address(follower);
+    for protocol in BOTH {
+        for path in ["/timestamp", "/timestamp?n=0"] {
+            let refused = get(protocol, &address, path).await;
+            assert_eq!(refused.status, 409, "{refused:?}");
+            let expected = format!("node ({follower}) is not the leader ({leader})");
+            assert_eq!(refused.text(), expected);
+            assert_eq!(refused.header("esker-leader"), Some(&*nodes.address(leader)));
+        }
+        let wrong = get(protocol, &nodes.address(leader), "/timestamp?n=0").await;
+        assert_eq!(wrong.status, 400);
+        assert!(wrong.text().starts_with("invalid n param, must be a number >= 1"));
+        let ready = get(protocol, &address, "/ready").await;
+        let expected = format!("leader={leader} nodeID={follower} raftAvailable=true\n");
+        assert_eq!(ready.text(), expected);
+    }
+    let other = follower % 3 + 1;
+    let before = nodes.timestamp(leader).await;
+    for gone in [leader, other] {
+        nodes.stop(gone).await;
+    }
+    // It notices when it is not elected.
+    for protocol in BOTH {
+        let deadline = Instant::now() + LONG;
+        while get(protocol, &address, "/ready").await.status != 500 {
+            assert!(Instant::now() < deadline);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let ready = get(protocol, &address, "/ready").await;
+        assert_eq!(ready.text(), "raft leadership not ready");
+        for path in ["/timestamp", "/timestamp?n=0"] {
+            assert_eq!(get(protocol, &address, path).await.status, 500, "{path}");
+        }
+        assert_eq!(get(protocol, &address, "/up").await.status, 200);
+        // What it knows needs no quorum.
+        assert_eq!(nodes.members(follower).await.members.len(), 3);
+    }
+    for back in [leader, other] {
+        nodes.start(back).await.unwrap();
+    }
+    let leader = nodes.wait_for_voters(3).await;
+    assert!(nodes.timestamp(leader).await > before);
+}

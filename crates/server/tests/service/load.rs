@@ -1,0 +1,119 @@
+//! More requests than a node takes, and many at a time.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use esker_oracle::history::{Call, check};
+use esker_oracle::{Range, Timestamp};
+use http_body_util::{BodyExt, Empty};
+use hyper::Request;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::net::TcpStream;
+
+use crate::client::{Protocol, get};
+use crate::nodes::Nodes;
+
+/// Requirements: E-6.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_flood_is_refused_at_once_and_the_node_recovers() {
+    let nodes = Nodes::with(3, |options| options.oracle.buffer = 4).await;
+    let leader = nodes.leader().await;
+    let address: Arc<str> = nodes.address(leader).into();
+    nodes.timestamp(leader).await;
+    let mut asked = Vec::new();
+    for _ in 0..400 {
+        let address = Arc::clone(&address);
+        let asks = async move { get(Protocol::Http1, &address, "/timestamp").await };
+        asked.push(tokio::spawn(asks));
+    }
+    let (mut issued, mut refused) = (Vec::new(), 0);
+    for asked in asked {
+        let seen = asked.await.unwrap();
+        match seen.status {
+            200 => issued.push(seen.body),
+            503 => {
+                assert_eq!(seen.header("retry-after"), Some("1"));
+                refused += 1;
+            }
+            status => panic!("{status}: {seen:?}"),
+        }
+    }
+    issued.sort_unstable();
+    issued.windows(2).for_each(|pair| assert_ne!(pair[0], pair[1]));
+    assert!(refused > 0 && !issued.is_empty(), "{refused} refused, {} issued", issued.len());
+    for _ in 0..20 {
+        assert_eq!(get(Protocol::Http1, &address, "/timestamp").await.status, 200);
+    }
+}
+
+/// 100 connections of 100 streams: each is answered, and all in order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_streams_are_answered() {
+    let nodes = Nodes::of(1).await;
+    let address = nodes.address(1);
+    nodes.timestamp(1).await;
+    let begun = std::time::Instant::now();
+    let mut connections = Vec::new();
+    for _ in 0..100 {
+        let address = address.clone();
+        connections.push(tokio::spawn(async move {
+            let stream = TokioIo::new(TcpStream::connect(&address).await.unwrap());
+            let (sender, connection) =
+                hyper::client::conn::http2::handshake(TokioExecutor::new(), stream).await.unwrap();
+            tokio::spawn(connection);
+            let mut streams = tokio::task::JoinSet::new();
+            for _ in 0..100 {
+                let (mut sender, uri) = (sender.clone(), format!("http://{address}/timestamp"));
+                streams.spawn(async move {
+                    let request = Request::get(uri).body(Empty::<Bytes>::new()).unwrap();
+                    let called = begun.elapsed().as_nanos() as u64;
+                    sender.ready().await.unwrap();
+                    let answer = sender.send_request(request).await.unwrap();
+                    let status = answer.status().as_u16();
+                    let body = answer.into_body().collect().await.unwrap().to_bytes();
+                    let returned = begun.elapsed().as_nanos() as u64;
+                    (status, body, called, returned)
+                });
+            }
+            streams.join_all().await
+        }));
+    }
+    let mut calls = Vec::new();
+    for connection in connections {
+        for (status, body, called, returned) in connection.await.unwrap() {
+            assert_eq!(status, 200);
+            let first = Timestamp::from_bytes(body[..].try_into().unwrap());
+            calls.push(Call { called, returned, range: Range { first, count: 1 } });
+        }
+    }
+    assert_eq!(calls.len(), 10_000);
+    check(&calls).unwrap_or_else(|violation| panic!("{violation}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_quorum_each_request_is_answered_in_time() {
+    let mut nodes = Nodes::of(3).await;
+    let leader = nodes.leader().await;
+    nodes.timestamp(leader).await;
+    for node in (1..=3).filter(|node| *node != leader) {
+        nodes.stop(node).await;
+    }
+    let address = nodes.address(leader);
+    let asked = (0..30).map(|n| {
+        let address = address.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_millis(100 * n)).await;
+            let asks = get(Protocol::Http1, &address, "/timestamp");
+            tokio::time::timeout(Duration::from_secs(4), asks).await.unwrap().status
+        })
+    });
+    for asked in asked.collect::<Vec<_>>() {
+        let status = asked.await.unwrap();
+        assert_eq!(status, 500);
+    }
+    nodes.start(leader % 3 + 1).await.unwrap();
+    let leader = nodes.leader().await;
+    nodes.timestamp(leader).await;
+}

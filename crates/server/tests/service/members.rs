@@ -1,0 +1,176 @@
+//! Who belongs to a cluster.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::time::{Duration, Instant};
+
+use esker_consensus::ConsensusLog;
+use esker_server::{Members, Server, ServerError, ask};
+
+use crate::client::{Protocol, post, send};
+use crate::nodes::{LONG, Nodes};
+
+/// Requirements: E-19.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_works_alone_comes_back() {
+    let mut nodes = Nodes::of(1).await;
+    let (cluster, before) = (nodes.members(1).await.cluster, nodes.timestamp(1).await);
+    for _ in 0..3 {
+        nodes.stop(1).await;
+        nodes.start(1).await.unwrap();
+        assert!(nodes.timestamp(1).await > before);
+        assert_eq!(nodes.members(1).await.cluster, cluster);
+    }
+    // Its number is in its data.
+    nodes.stop(1).await;
+    let mut options = nodes.options(1);
+    options.node = None;
+    nodes.start_with(1, options.clone()).await.unwrap();
+    nodes.timestamp(1).await;
+    nodes.stop(1).await;
+    options.node = Some(2);
+    let refused = Server::start(options).await;
+    assert!(matches!(&refused, Err(ServerError::OtherData(why)) if why.contains("node 1")));
+}
+
+/// Requirements: ET-10.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_has_one_owner() {
+    let mut nodes = Nodes::of(2).await;
+    for (node, join) in [(Some(0), false), (Some(0), true), (None, true)] {
+        let mut options = nodes.options(3);
+        options.node = node;
+        options.join = options.join.filter(|_| join);
+        let refused = Server::start(options).await;
+        assert!(matches!(refused, Err(ServerError::Option(_))), "{refused:?}");
+    }
+    // It lost its data, and with it its votes.
+    nodes.stop(2).await;
+    std::fs::remove_dir_all(nodes.data(2)).unwrap();
+    // The quorum is gone, too, so the leader cannot know.
+    let refused = nodes.start(2).await;
+    assert!(matches!(refused, Err(ServerError::Join(_))), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_lost_its_data_needs_a_new_number() {
+    let mut nodes = Nodes::of(3).await;
+    nodes.stop(3).await;
+    std::fs::remove_dir_all(nodes.data(3)).unwrap();
+    let refused = nodes.start(3).await;
+    assert!(
+        matches!(&refused, Err(ServerError::Join(why)) if why.contains("new number")),
+        "{refused:?}"
+    );
+    let leader = nodes.wait_for_voters(3).await;
+    let cluster = nodes.members(leader).await.cluster;
+    let body = format!(r#"{{"cluster":"{cluster}","nodeID":3}}"#);
+    let removed = post(&nodes.address(leader), "/cluster/remove", &body).await;
+    assert_eq!(removed.status, 200, "{removed:?}");
+    nodes.start(4).await.unwrap();
+    nodes.wait_for_voters(3).await;
+}
+
+/// Only the first node founds a cluster: a node that joined has the id of another one's.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_joined_founds_no_cluster() {
+    let mut nodes = Nodes::of(2).await;
+    nodes.stop(1).await;
+    nodes.stop(2).await;
+    // Its log is new, and it has its identity, as after a crash before the cluster had it.
+    let log = ConsensusLog::open(nodes.data(2).join("raft")).unwrap();
+    let label = log.label().to_vec();
+    log.close().unwrap();
+    std::fs::remove_dir_all(nodes.data(2)).unwrap();
+    let log = ConsensusLog::builder(nodes.data(2).join("raft")).label(label.clone()).open();
+    log.unwrap().close().unwrap();
+    let mut alone = nodes.options(2);
+    alone.join = None;
+    let server = Server::start(alone).await.unwrap();
+    for _ in 0..50 {
+        let address = server.address().to_string();
+        let status = ask(&address, "/status", None, LONG).await.unwrap().text();
+        assert!(status.contains(r#""role":"learner""#), "{status}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    server.stop().await.unwrap();
+    // The same of the first node: it founds its cluster then, with the id that it has.
+    std::fs::remove_dir_all(nodes.data(1)).unwrap();
+    let mut first = label;
+    first[24] = 1;
+    *first.last_mut().unwrap() = 1;
+    let log = ConsensusLog::builder(nodes.data(1).join("raft")).label(first).open();
+    log.unwrap().close().unwrap();
+    nodes.start(1).await.unwrap();
+    nodes.timestamp(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_moved_is_found_again() {
+    let mut nodes = Nodes::of(3).await;
+    let leader = nodes.leader().await;
+    let moved = leader % 3 + 1;
+    nodes.stop(moved).await;
+    let before = nodes.address(moved);
+    nodes.forget_addresses(moved);
+    let mut options = nodes.options(moved);
+    // It knows the members from its log.
+    options.join = None;
+    nodes.start_with(moved, options).await.unwrap();
+    let now = nodes.address(moved);
+    assert_ne!(before, now);
+    let known = |members: Members| {
+        members.members.iter().any(|member| member.node == moved && member.addr == now)
+    };
+    let deadline = Instant::now() + LONG;
+    while !known(nodes.members(leader).await) || !known(nodes.members(moved).await) {
+        assert!(Instant::now() < deadline, "{:?}", nodes.members(moved).await);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // It takes part: with the third gone, two have to agree.
+    nodes.stop(moved % 3 + 1).await;
+    let leader = loop {
+        let leads = nodes.members(moved).await.leader.map(|leader| leader.node);
+        if let Some(leader) = leads.filter(|leader| nodes.servers.contains_key(leader)) {
+            break leader;
+        }
+        assert!(Instant::now() < deadline, "no leader");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    };
+    nodes.timestamp(leader).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_change_is_for_its_cluster_and_not_from_a_page() {
+    let nodes = Nodes::of(1).await;
+    let (address, cluster) = (nodes.address(1), nodes.members(1).await.cluster);
+    let body = format!(r#"{{"cluster":"{cluster}","nodeID":1}}"#);
+    let other = format!(r#"{{"cluster":"{}","nodeID":1}}"#, "0".repeat(32));
+    let cases = [
+        ("/cluster/transfer", body.as_str(), 200),
+        ("/cluster/transfer", &other, 422),
+        ("/cluster/remove", &other, 422),
+        // It leads, and is the last.
+        ("/cluster/remove", &body, 422),
+        ("/cluster/admit", &body, 422),
+        ("/cluster/admit", &other, 422),
+        ("/cluster/add", r#"{"cluster":"","nodeID":1,"addr":"a:1","raftAddr":"b:1"}"#, 422),
+        ("/cluster/transfer", "{", 400),
+        ("/cluster/transfer", r#"{"cluster":"x","nodeID":1,"more":1}"#, 400),
+        ("/cluster/transfer", r#"{"cluster":"x","nodeID":-1}"#, 400),
+    ];
+    for (path, body, status) in cases {
+        let seen = post(&address, path, body).await;
+        assert_eq!(seen.status, status, "{path} {body}: {seen:?}");
+    }
+    let json = ("content-type", "application/json");
+    let path = "/cluster/transfer";
+    let page = [json, ("origin", "http://example.com")];
+    let refused = send(Protocol::Http1, &address, "POST", path, &page, body.as_bytes()).await;
+    assert_eq!(refused.status, 403);
+    let form = [("content-type", "text/plain")];
+    let refused = send(Protocol::Http1, &address, "POST", path, &form, body.as_bytes()).await;
+    assert_eq!(refused.status, 415);
+    let long = vec![b' '; (64 << 10) + 1];
+    let refused = send(Protocol::Http1, &address, "POST", path, &[json], &long).await;
+    assert_eq!(refused.status, 413);
+}

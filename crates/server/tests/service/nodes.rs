@@ -1,0 +1,138 @@
+//! Nodes, each with a folder and addresses of its own.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use esker_disk::{Latency, SlowDisk, StdDisk};
+use esker_server::{Members, Server, ServerError, ServerOptions, ask};
+
+pub const LONG: Duration = Duration::from_secs(30);
+
+pub struct Nodes {
+    dir: tempfile::TempDir,
+    pub servers: BTreeMap<u64, Server>,
+    addresses: BTreeMap<u64, (SocketAddr, SocketAddr)>,
+    pub disks: BTreeMap<u64, SlowDisk>,
+    /// Applied to the options of each node.
+    pub change: fn(&mut ServerOptions),
+}
+
+impl Nodes {
+    pub fn none() -> Self {
+        Self {
+            dir: tempfile::tempdir().unwrap(),
+            servers: BTreeMap::new(),
+            addresses: BTreeMap::new(),
+            disks: BTreeMap::new(),
+            change: |_| {},
+        }
+    }
+
+    pub async fn of(count: u64) -> Self {
+        Self::with(count, |_| {}).await
+    }
+
+    pub async fn with(count: u64, change: fn(&mut ServerOptions)) -> Self {
+        let mut nodes = Self { change, ..Self::none() };
+        for node in 1..=count {
+            nodes.start(node).await.unwrap();
+        }
+        nodes.wait_for_voters(count as usize).await;
+        nodes
+    }
+
+    pub fn data(&self, node: u64) -> PathBuf {
+        self.dir.path().join(format!("node{node}"))
+    }
+
+    /// The options of a node: at its addresses, and joining the first if it is not the first.
+    pub fn options(&mut self, node: u64) -> ServerOptions {
+        let mut options = ServerOptions::new(self.data(node));
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        (options.listen, options.raft_listen) =
+            self.addresses.get(&node).copied().unwrap_or((any, any));
+        options.node = Some(node);
+        options.join = (node > 1).then(|| self.addresses.get(&1).unwrap().0.to_string());
+        let disk = || SlowDisk::new(Arc::new(StdDisk::new()), Latency::NONE);
+        options.disk = Arc::new(self.disks.entry(node).or_insert_with(disk).clone());
+        (self.change)(&mut options);
+        options
+    }
+
+    pub async fn start(&mut self, node: u64) -> Result<(), ServerError> {
+        let options = self.options(node);
+        self.start_with(node, options).await
+    }
+
+    pub async fn start_with(
+        &mut self,
+        node: u64,
+        options: ServerOptions,
+    ) -> Result<(), ServerError> {
+        let server = Server::start(options).await?;
+        self.addresses.insert(node, (server.address(), server.raft_address()));
+        self.servers.insert(node, server);
+        Ok(())
+    }
+
+    /// The node has other addresses at its next start.
+    pub fn forget_addresses(&mut self, node: u64) {
+        self.addresses.remove(&node);
+    }
+
+    pub async fn stop(&mut self, node: u64) {
+        self.servers.remove(&node).unwrap().stop().await.unwrap();
+    }
+
+    pub fn address(&self, node: u64) -> String {
+        self.addresses[&node].0.to_string()
+    }
+
+    pub async fn members(&self, node: u64) -> Members {
+        let answer = ask(&self.address(node), "/members", None, LONG).await.unwrap();
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    /// Waits until every running node knows one leader and so many voters, and returns the leader.
+    pub async fn wait_for_voters(&self, count: usize) -> u64 {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let mut leaders = Vec::new();
+            for node in self.servers.keys() {
+                let Members { leader, members, .. } = self.members(*node).await;
+                let voters = members.iter().filter(|member| member.voter).count();
+                leaders.push(leader.map(|leader| leader.node).filter(|_| voters == count));
+            }
+            leaders.dedup();
+            if let [Some(leader)] = leaders[..]
+                && self.servers.contains_key(&leader)
+            {
+                return leader;
+            }
+            assert!(Instant::now() < deadline, "{leaders:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub async fn leader(&self) -> u64 {
+        self.wait_for_voters(self.members(*self.servers.keys().next().unwrap()).await.members.len())
+            .await
+    }
+
+    /// A timestamp from this node, as soon as it leads.
+    pub async fn timestamp(&self, node: u64) -> Vec<u8> {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let answer = ask(&self.address(node), "/timestamp", None, LONG).await.unwrap();
+            if answer.status == 200 {
+                return answer.body.to_vec();
+            }
+            assert!(Instant::now() < deadline, "{answer:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
