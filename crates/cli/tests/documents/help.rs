@@ -24,6 +24,12 @@ fn every_command_has_examples() {
         &["kv", "keyspaces"],
         &["kv", "bench"],
         &["bench", "floor"],
+        &["serve"],
+        &["ts"],
+        &["ts", "decode"],
+        &["ts", "bench"],
+        &["cluster", "status"],
+        &["cluster", "transfer"],
     ] {
         let mut help = command(words);
         help.arg("--help");

@@ -102,7 +102,7 @@ impl Server {
     async fn serve(mut self, mut requests: mpsc::Receiver<Request>) {
         let mut batch = Vec::new();
         while requests.recv_many(&mut batch, self.limit).await > 0 {
-            self.gather(&mut batch, &mut requests).await;
+            self.fill(&mut batch, &mut requests).await;
             count(&self.counters.batches, 1);
             // All of the batch came before the proof begins.
             let mut waiting = VecDeque::from(batch);
@@ -118,7 +118,7 @@ impl Server {
 
     /// Lets the tasks that are ready send their requests, as long as any does: a proof costs more
     /// than all that it serves. No request waits for one that is not there.
-    async fn gather(&self, batch: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
+    async fn fill(&self, batch: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
         let mut empty = 0;
         while empty < 3 {
             tokio::task::yield_now().await;

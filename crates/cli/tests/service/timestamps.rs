@@ -1,0 +1,103 @@
+//! `esker ts` and `esker cluster`.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::process::Command;
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::esker::{command, run};
+use crate::nodes::{Nodes, free_port};
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn timestamps_come_from_any_node() {
+    let mut nodes = Nodes::of(3).await;
+    let mut last = String::new();
+    for node in 1..=3 {
+        let endpoint = format!("http://{}", nodes.address(node));
+        let taken = run(command(&["ts", "--endpoint", &endpoint, "--n", "3", "--json"]), b"").ok();
+        let taken = lines(taken.text());
+        assert_eq!(taken.len(), 3);
+        for timestamp in taken {
+            let hex = timestamp["timestamp"].as_str().unwrap().to_owned();
+            assert!(hex > last, "{hex} {last}");
+            let decoded = run(command(&["ts", "decode", &hex, "--json"]), b"").ok().json();
+            assert_eq!(decoded, timestamp);
+            last = hex;
+        }
+        let status = run(command(&["cluster", "status", "--endpoint", &endpoint, "--json"]), b"");
+        let status = lines(status.ok().text());
+        let leads = status.iter().filter(|node| node["leads"] == true).count();
+        assert_eq!((status.len(), leads), (3, 1));
+        assert!(status.iter().all(|node| node["status"]["role"].is_string()), "{status:?}");
+    }
+    let leader = nodes.agreed().await;
+    let endpoint = format!("http://{}", nodes.address(leader));
+    let refused = ["cluster", "remove", "--node-id", &leader.to_string(), "--endpoint", &endpoint];
+    run(command(&refused), b"").exits(1).says(&["transfer"]);
+    let gone = leader % 3 + 1;
+    let remove = ["cluster", "remove", "--node-id", &gone.to_string(), "--endpoint", &endpoint];
+    run(command(&remove), b"").ok();
+    assert_eq!(nodes.members(leader).await.unwrap().members.len(), 2);
+    nodes.signal(gone, Signal::TERM);
+    assert_eq!(nodes.ended(gone), Some(0));
+    run(command(&["ts", "--endpoint", &endpoint]), b"").ok();
+}
+
+#[test]
+fn what_is_no_timestamp_and_no_service() {
+    for wrong in ["", "zz", "0123", &"0".repeat(33), &"g".repeat(32)] {
+        run(command(&["ts", "decode", wrong]), b"").exits(2);
+    }
+    for wrong in [&["--n", "0"][..], &["--n", "65537"], &["--endpoint", "ftp://a"]] {
+        let mut ts = command(&["ts"]);
+        ts.args(wrong);
+        run(ts, b"").exits(2);
+    }
+    let endpoint = format!("http://127.0.0.1:{}", free_port());
+    let words = ["ts", "--timeout", "200ms", "--endpoint", &endpoint];
+    run(command(&words), b"").exits(1).says(&["127.0.0.1"]);
+    run(command(&["ts", "bench", "--protocol", "h3"]), b"").exits(2);
+}
+
+/// Every figure that a script reads, and the check of the whole history.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_benchmark_checks_what_it_got() {
+    let nodes = Nodes::of(1).await;
+    let endpoint = format!("http://{}", nodes.address(1));
+    for flags in [&["--protocol", "h1"][..], &["--protocol", "h2c", "--streams", "4", "--n", "10"]]
+    {
+        let mut bench =
+            command(&["ts", "bench", "--json", "--seconds", "0.2", "--connections", "4"]);
+        bench.args(flags).args(["--endpoint", &endpoint]);
+        let figure = tokio::task::spawn_blocking(|| run(bench, b"").ok().json()).await.unwrap();
+        assert_eq!(figure["bench"], "oracle/timestamp");
+        assert_eq!(figure["verified"], true, "{figure}");
+        for key in ["ops", "ops_per_s", "p50_us", "p999_us", "max_us", "timestamps_per_s"] {
+            assert!(figure[key].as_f64().unwrap() > 0.0, "{key}: {figure}");
+        }
+        assert!(figure["floor"]["http_rps"].as_f64().unwrap() > 0.0, "{figure}");
+        assert_eq!(figure["failed"], serde_json::json!({}));
+    }
+}
+
+/// Through curl, where there is one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn curl_gets_timestamps_over_both_protocols() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        println!("SKIPPED: there is no curl");
+        return;
+    }
+    let nodes = Nodes::of(1).await;
+    for protocol in ["--http1.1", "--http2-prior-knowledge"] {
+        let url = format!("http://{}/timestamp?n=2", nodes.address(1));
+        let mut curl = Command::new("curl");
+        curl.args(["--silent", "--show-error", "--fail", protocol, &url]);
+        let ended = tokio::task::spawn_blocking(move || curl.output().unwrap()).await.unwrap();
+        assert_eq!((ended.status.code(), ended.stdout.len()), (Some(0), 32), "{ended:?}");
+    }
+}
