@@ -9,7 +9,7 @@
 //! The label, 49 bytes, integers little-endian: magic number (8), cluster id (16), number of the
 //! node (8), random id of the log (16), 1 if the node founds the cluster and 0 otherwise (1).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use esker_consensus::ConsensusLog;
@@ -20,9 +20,6 @@ use crate::error::ServerError;
 
 const MAGIC: [u8; 8] = *b"ESKNODE1";
 const LEN: usize = 49;
-
-/// The folder of the log in that of the node.
-const LOG: &str = "raft";
 
 /// Which node it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,8 +85,8 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn new(disk: Arc<dyn Disk>, data: &Path) -> Self {
-        Self { disk, dir: data.join(LOG) }
+    pub(crate) fn new(disk: Arc<dyn Disk>, dir: PathBuf) -> Self {
+        Self { disk, dir }
     }
 
     /// The log of a node that was here before; `None` where none was, or its creation was

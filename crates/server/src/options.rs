@@ -57,4 +57,9 @@ impl ServerOptions {
             disk: Arc::new(StdDisk::new()),
         }
     }
+
+    /// The folder of the node's log, in that of its data.
+    pub fn log_dir(&self) -> PathBuf {
+        self.data.join("raft")
+    }
 }

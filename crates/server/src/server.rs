@@ -157,7 +157,7 @@ impl Server {
 
 /// The node's log: that of its data, or a new one.
 async fn open(options: &ServerOptions) -> Result<(ConsensusLog, Identity), ServerError> {
-    let store = Store::new(Arc::clone(&options.disk), &options.data);
+    let store = Store::new(Arc::clone(&options.disk), options.log_dir());
     if let Some((log, identity)) = store.open()? {
         return match options.node {
             Some(node) if node != identity.node => Err(ServerError::OtherData(format!(

@@ -17,10 +17,10 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     let file = file::read(arguments.config.as_deref())?;
     logging::start(&arguments.log_options(&file)?)?;
     let options = arguments.options(&file)?;
-    let data = options.data.clone();
+    let log = options.log_dir();
     let of_server = |error: ServerError| match error {
         ServerError::Option(why) => Failure::usage(why),
-        ServerError::Log(error) => Failure::of_consensus(&error, &data),
+        ServerError::Log(error) => Failure::of_consensus(&error, &log),
         ServerError::Io(what, error) => Failure::of_io(&what, &error),
         error => Failure::failed(error.to_string()),
     };

@@ -22,8 +22,8 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// Half of them follow the leader, the others ask all nodes in turn: after a partition, or while
-    /// a leader is stopped, they are on both sides.
+    /// Half of them follow the leader, the others ask all nodes in turn: while a leader is stopped,
+    /// they are on both sides.
     pub fn of(addresses: &[String]) -> Self {
         let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let begun = Instant::now();

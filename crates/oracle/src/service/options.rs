@@ -7,12 +7,12 @@ use std::time::{Duration, SystemTime};
 /// The time, in nanoseconds since the beginning of 1970.
 pub type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// How an [`Oracle`] works.
+/// How an [`Oracle`](crate::Oracle) works.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct OracleOptions {
     /// Requests that wait at a time, beside as many that are being answered; above that,
-    /// [`OracleError::Busy`]. 10,000.
+    /// [`OracleError::Busy`](crate::OracleError::Busy). 10,000.
     pub buffer: usize,
     /// How old an epoch gets while requests come. 100 ms.
     pub epoch_interval: Duration,
