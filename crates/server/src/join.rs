@@ -67,7 +67,9 @@ pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<Stri
                 tokio::time::sleep(again).await;
                 continue;
             }
-            tell(&addresses, &shared.identity, &own).await
+            // What was removed knows members, itself or others.
+            let joins = status.members.is_empty();
+            tell(&addresses, &shared.identity, &own, joins).await
         };
         match reached {
             Ok(()) => tracing::info!(node = status.node, "the cluster knows this node"),
@@ -82,13 +84,19 @@ pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<Stri
     }
 }
 
-async fn tell(addresses: &[String], identity: &Identity, own: &Member) -> Result<(), String> {
+async fn tell(
+    addresses: &[String],
+    identity: &Identity,
+    own: &Member,
+    joins: bool,
+) -> Result<(), String> {
     let body = AddNode {
         cluster: identity.cluster.to_string(),
         node: identity.node,
         addr: own.client.clone(),
         raft: own.raft.clone(),
         store: Some(format!("{:032x}", own.store)),
+        joins,
     };
     let body = serde_json::to_vec(&body).map_err(|error| error.to_string())?;
     let answer = ask_leader(addresses, "/cluster/add", Some(&body), CHANGE + ASK).await;

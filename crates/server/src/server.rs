@@ -8,7 +8,7 @@ use esker_consensus::ConsensusLog;
 use esker_oracle::{Epochs, Oracle};
 use esker_raft::{Member, Node, NodeOptions};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::counters::Counters;
@@ -17,7 +17,7 @@ use crate::http::listener;
 use crate::identity::{Identity, Store};
 use crate::join::{admit, announce};
 use crate::options::ServerOptions;
-use crate::shared::Shared;
+use crate::shared::{ANSWERS, Shared};
 use crate::stall;
 
 /// How long requests may take to end when the node stops.
@@ -78,7 +78,8 @@ impl Server {
         let oracle = Oracle::start(Arc::clone(&node), options.oracle.clone());
         let counters = Counters::new();
         let lease = options.round_trip * 8;
-        let shared = Arc::new(Shared { identity, node, oracle, counters, lease });
+        let answers = Arc::new(Semaphore::new(ANSWERS));
+        let shared = Arc::new(Shared { identity, node, oracle, counters, answers, lease });
         let (stop, stopping) = watch::channel(false);
         let clients = tokio::net::TcpListener::from_std(clients)
             .map_err(|error| ServerError::Io("no listener for clients".into(), error))?;

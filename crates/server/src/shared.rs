@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use esker_oracle::{Epochs, Oracle};
 use esker_raft::{Member, Node, Role, Status};
+use tokio::sync::Semaphore;
 
 use crate::counters::Counters;
 use crate::identity::Identity;
@@ -13,6 +14,9 @@ use crate::protocol::{Members, Named, NodeStatus};
 /// How long a change of the members, or of the leader, may take.
 pub(crate) const CHANGE: Duration = Duration::from_secs(10);
 
+/// Bytes of long answers on their way.
+pub(crate) const ANSWERS: usize = 256 << 20;
+
 /// A node and what belongs to it.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -20,6 +24,8 @@ pub(crate) struct Shared {
     pub(crate) node: Arc<Node<Epochs>>,
     pub(crate) oracle: Oracle,
     pub(crate) counters: Counters,
+    /// Bytes that long answers may take together until they are sent.
+    pub(crate) answers: Arc<Semaphore>,
     /// A leader that no quorum answered for so long is none.
     pub(crate) lease: Duration,
 }

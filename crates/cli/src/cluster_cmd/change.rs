@@ -102,6 +102,7 @@ pub async fn add(arguments: &AddArguments) -> Outcome {
         addr: arguments.addr.clone().unwrap_or_else(|| known.addr.clone()),
         raft: arguments.raft_addr.clone().unwrap_or_else(|| known.raft.clone()),
         store: None,
+        joins: false,
     };
     change(&arguments.endpoints, &members, "/cluster/add", &wanted).await?;
     print(&format!("node {node} is a member at {}, raft {}\n", wanted.addr, wanted.raft))

@@ -126,23 +126,25 @@ async fn admit(shared: &Shared, body: &Bytes) -> Done {
 }
 
 async fn add(shared: &Shared, body: &Bytes) -> Done {
-    let AddNode { cluster, node, addr, raft, store } = parse(body)?;
+    let AddNode { cluster, node, addr, raft, store, joins } = parse(body)?;
     of_this_cluster(shared, &cluster)?;
     let wrong = |why: &str| Refusal::Status(StatusCode::BAD_REQUEST, why.into());
     if node == 0 {
         return Err(wrong("a node's number is 1 or more"));
     }
-    let store = match store {
-        Some(store) => u128::from_str_radix(&store, 16)
-            .map_err(|_| wrong("the store has 32 hexadecimal digits"))?,
-        None => match shared.node.member(node, CHANGE).await? {
-            Some(member) => member.store,
-            None => {
-                return Err(refused(format!(
-                    "node {node} is no member; start it with --join, and it joins by itself"
-                )));
-            }
-        },
+    let known = shared.node.member(node, CHANGE).await?;
+    let store = store.map(|store| u128::from_str_radix(&store, 16)).transpose();
+    let store = store.map_err(|_| wrong("the store has 32 hexadecimal digits"))?;
+    let store = match (known, store) {
+        (None, Some(store)) if joins => store,
+        (None, _) => {
+            return Err(refused(format!(
+                "node {node} is no member, or no longer: a new one joins with --join, and a number \
+                 that was removed is not used again"
+            )));
+        }
+        (Some(_), Some(store)) => store,
+        (Some(known), None) => known.store,
     };
     let member = Member { raft, client: addr, store };
     tracing::info!(node, ?member, "adds a node");

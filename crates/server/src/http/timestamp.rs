@@ -1,15 +1,20 @@
 //! `GET /timestamp`.
 
+use std::sync::Arc;
+
 use bytes::{BufMut, Bytes, BytesMut};
 use esker_oracle::{COUNT_MAX, OracleError, Range, Timestamp};
 use esker_raft::NodeError;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
+use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 
 use crate::http::answer::{self, Answer};
 use crate::shared::Shared;
 
 const LEN: usize = 16;
+/// The most timestamps of an answer that needs no room of its own.
+const SHORT: u32 = 256;
 
 /// What a client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,15 +25,44 @@ struct Wanted {
 
 /// Answers with as many timestamps as the query says, 1 without a number.
 pub(crate) async fn issue(shared: &Shared, query: Option<&str>) -> Answer {
-    let issued = match wanted(query.unwrap_or_default()) {
-        Some(wanted) => shared.oracle.timestamps(wanted.count).await.map(|range| (range, wanted)),
-        None => Err(refused(shared).unwrap_or(OracleError::Count(0))),
+    let Some(wanted) = wanted(query.unwrap_or_default()) else {
+        return of_error(shared, &refused(shared).unwrap_or(OracleError::Count(0)));
     };
-    match issued {
-        Ok((range, Wanted { is_range: true, .. })) => answer::bytes(short(range)),
-        Ok((range, _)) => answer::bytes(whole(range)),
+    let Ok(room) = room(shared, wanted) else { return of_error(shared, &OracleError::Busy) };
+    match shared.oracle.timestamps(wanted.count).await {
+        Ok(range) if wanted.is_range => answer::bytes(short(range)),
+        Ok(range) => match room {
+            Some(room) => {
+                answer::bytes(Bytes::from_owner(Long { bytes: whole(range), _room: room }))
+            }
+            None => answer::bytes(whole(range)),
+        },
         Err(error) => of_error(shared, &error),
     }
+}
+
+/// A long answer, and its part of what all of them may take, until it is sent.
+struct Long {
+    bytes: Bytes,
+    _room: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Long {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+/// Room for an answer, if it is long. Clients that read slowly keep theirs.
+fn room(
+    shared: &Shared,
+    Wanted { count, is_range }: Wanted,
+) -> Result<Option<OwnedSemaphorePermit>, TryAcquireError> {
+    if is_range || count <= SHORT {
+        return Ok(None);
+    }
+    let bytes = count.saturating_mul(LEN as u32);
+    Arc::clone(&shared.answers).try_acquire_many_owned(bytes).map(Some)
 }
 
 /// `None` for what no number of timestamps is, and for what this query does not know.

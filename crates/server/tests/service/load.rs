@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use esker_oracle::history::{Call, check};
@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
 use crate::client::{Protocol, get};
-use crate::nodes::Nodes;
+use crate::nodes::{LONG, Nodes};
 
 /// Requirements: E-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -48,13 +48,51 @@ async fn a_flood_is_refused_at_once_and_the_node_recovers() {
     }
 }
 
+/// Clients that ask for long answers and read none of them. HTTP/2, because its windows keep the
+/// answers in the node; over HTTP/1.1 the kernel takes some of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_that_are_not_read_take_bounded_memory() {
+    let nodes = Nodes::of(1).await;
+    let address = nodes.address(1);
+    nodes.timestamp(1).await;
+    let (mut refused, mut silent) = (0, Vec::new());
+    for _ in 0..3 {
+        let stream = TokioIo::new(TcpStream::connect(&address).await.unwrap());
+        let (mut sender, connection) =
+            hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+                .initial_stream_window_size(1024)
+                .handshake(stream)
+                .await
+                .unwrap();
+        tokio::spawn(connection);
+        for _ in 0..100 {
+            let uri = format!("http://{address}/timestamp?n=65536");
+            let request = Request::get(uri).body(Empty::<Bytes>::new()).unwrap();
+            let answer = sender.send_request(request).await.unwrap();
+            match answer.status().as_u16() {
+                200 => silent.push(answer),
+                503 => refused += 1,
+                other => panic!("{other}"),
+            }
+        }
+    }
+    assert_eq!((silent.len(), refused), (256, 44));
+    // Short ones need no room, and the room comes back.
+    assert_eq!(get(Protocol::Http1, &address, "/timestamp?n=256").await.status, 200);
+    drop(silent);
+    let deadline = Instant::now() + LONG;
+    while get(Protocol::Http1, &address, "/timestamp?n=65536").await.status != 200 {
+        assert!(Instant::now() < deadline, "the room did not come back");
+    }
+}
+
 /// 100 connections of 100 streams: each is answered, and all in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_streams_are_answered() {
     let nodes = Nodes::of(1).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
-    let begun = std::time::Instant::now();
+    let begun = Instant::now();
     let mut connections = Vec::new();
     for _ in 0..100 {
         let address = address.clone();

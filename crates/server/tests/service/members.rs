@@ -70,6 +70,33 @@ async fn a_node_that_lost_its_data_needs_a_new_number() {
     nodes.wait_for_voters(3).await;
 }
 
+/// A node that was removed does not come back by itself, with --join or without. It starts under
+/// other addresses, which it reports to the cluster.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_was_removed_stays_away() {
+    let mut nodes = Nodes::of(3).await;
+    let leader = nodes.leader().await;
+    let gone = leader % 3 + 1;
+    let cluster = nodes.members(leader).await.cluster;
+    nodes.stop(gone).await;
+    let body = format!(r#"{{"cluster":"{cluster}","nodeID":{gone}}}"#);
+    let removed = post(&nodes.address(leader), "/cluster/remove", &body).await;
+    assert_eq!(removed.status, 200, "{removed:?}");
+    for join in [false, true] {
+        nodes.forget_addresses(gone);
+        let mut options = nodes.options(gone);
+        options.join = Some(nodes.address(leader)).filter(|_| join);
+        nodes.start_with(gone, options).await.unwrap();
+        for _ in 0..60 {
+            let known = nodes.members(leader).await.members;
+            assert!(known.iter().all(|member| member.node != gone), "{known:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        nodes.stop(gone).await;
+    }
+    assert_eq!(nodes.leader().await, leader);
+}
+
 /// Only the first node founds a cluster: a node that joined has the id of another one's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_joined_founds_no_cluster() {
