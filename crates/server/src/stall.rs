@@ -27,12 +27,16 @@ pub(crate) async fn watch(shared: Arc<Shared>, stall: Duration) {
             continue;
         };
         if !is_known {
-            is_known = true;
             shared.counters.disk_stalls.fetch_add(1, Relaxed);
             tracing::error!(?wait, "the disk stalls; this leader gives its leadership away");
         }
-        if let Err(error) = shared.node.resign(TRANSFER).await {
+        let resigned = shared.node.resign(TRANSFER).await;
+        // It tries again at the next tick, and says so once.
+        if let Err(error) = resigned.as_ref()
+            && !is_known
+        {
             tracing::warn!(%error, "leadership stays at a node whose disk stalls");
         }
+        is_known = true;
     }
 }
