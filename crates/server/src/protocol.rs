@@ -73,8 +73,8 @@ pub struct AddNode {
     /// The id of the node's log, 32 hexadecimal digits. Without it, the member keeps its own.
     #[serde(default)]
     pub store: Option<String>,
-    /// Whether the node has never been a member. Otherwise it has to be one: a node that was removed
-    /// does not come back by itself.
+    /// Whether the node has never been a member. Otherwise it has to be one: a node that was
+    /// removed does not come back by itself.
     #[serde(default)]
     pub joins: bool,
 }
