@@ -3,8 +3,6 @@
 #[path = "../kit/esker.rs"]
 mod esker;
 
-mod faults;
-mod history;
 mod nodes;
 mod settings;
 mod timestamps;

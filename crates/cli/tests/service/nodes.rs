@@ -52,10 +52,6 @@ impl Nodes {
         format!("127.0.0.1:{}", self.ports[node - 1].0)
     }
 
-    pub fn addresses(&self) -> Vec<String> {
-        (1..=self.ports.len()).map(|node| self.address(node)).collect()
-    }
-
     pub fn serve(&self, node: usize) -> Command {
         let mut serve = command(&["serve", "--pretty", "--node-id", &node.to_string()]);
         serve.arg("--data").arg(self.data(node));

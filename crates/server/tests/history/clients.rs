@@ -1,0 +1,170 @@
+//! Clients that record every call, and the check of what they got.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use esker_oracle::history::{Call, check};
+use esker_oracle::{Range, Timestamp};
+use http_body_util::{BodyExt, Empty};
+use hyper::Request;
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use crate::nodes::LONG;
+
+const CLIENTS: usize = 200;
+const PATIENCE: Duration = Duration::from_secs(2);
+const PAUSE: Duration = Duration::from_millis(20);
+/// No epoch is further ahead of the right time: less than a clock that is wrong.
+const AHEAD: Duration = Duration::from_secs(1800);
+
+pub struct Clients {
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicU64>,
+    tasks: Vec<JoinHandle<Vec<Call>>>,
+}
+
+struct Client {
+    /// Of all nodes.
+    addresses: Vec<String>,
+    /// Those of even numbers follow the leader, the others ask all nodes in turn: while a leader is
+    /// stopped or cut off, they are on both sides.
+    number: usize,
+    turn: usize,
+    /// Where it asks, and the connection if there is one.
+    address: String,
+    connection: Option<SendRequest<Empty<Bytes>>>,
+}
+
+/// What a node answered.
+enum Outcome {
+    Timestamps(Bytes),
+    /// No timestamps, and the leader if it named one.
+    Not(Option<String>),
+}
+
+impl Client {
+    fn new(addresses: &[String], number: usize) -> Self {
+        let address = addresses[number % addresses.len()].clone();
+        let addresses = addresses.to_vec();
+        Self { addresses, number, turn: number, address, connection: None }
+    }
+
+    async fn ask(
+        &mut self,
+        count: u32,
+    ) -> Result<Outcome, Box<dyn std::error::Error + Send + Sync>> {
+        let mut sender = match self.connection.take() {
+            Some(sender) => sender,
+            None => {
+                let stream = TcpStream::connect(&self.address).await?;
+                stream.set_nodelay(true)?;
+                let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+                tokio::spawn(connection);
+                sender
+            }
+        };
+        let request = Request::get(format!("/timestamp?n={count}")).header("host", "esker");
+        sender.ready().await?;
+        let answer = sender.send_request(request.body(Empty::new())?).await?;
+        let (head, body) = answer.into_parts();
+        let body = body.collect().await?.to_bytes();
+        self.connection = Some(sender);
+        if head.status == 200 {
+            return Ok(Outcome::Timestamps(body));
+        }
+        let leader = head.headers.get("esker-leader");
+        Ok(Outcome::Not(leader.map(|leader| leader.to_str().unwrap().to_owned())))
+    }
+
+    fn go_to(&mut self, address: String) {
+        if address != self.address {
+            (self.address, self.connection) = (address, None);
+        }
+    }
+
+    /// Calls until it shall stop, and returns the calls that were answered with timestamps.
+    async fn run(mut self, begun: Instant, stop: &AtomicBool, answered: &AtomicU64) -> Vec<Call> {
+        let mut calls = Vec::new();
+        let now = || begun.elapsed().as_nanos() as u64;
+        let count = if self.number.is_multiple_of(4) { 100 } else { 1 };
+        while !stop.load(SeqCst) {
+            let called = now();
+            let outcome = tokio::time::timeout(PATIENCE, self.ask(count)).await;
+            let returned = now();
+            self.turn += 1;
+            let next = self.addresses[self.turn % self.addresses.len()].clone();
+            match outcome {
+                Ok(Ok(Outcome::Timestamps(body))) => {
+                    let range = range(&body, count);
+                    calls.push(Call { called, returned, range });
+                    answered.fetch_add(1, SeqCst);
+                    if self.number % 2 == 1 {
+                        self.go_to(next);
+                    }
+                }
+                Ok(Ok(Outcome::Not(leader))) => {
+                    self.go_to(leader.filter(|_| self.number.is_multiple_of(2)).unwrap_or(next));
+                }
+                Ok(Err(_)) | Err(_) => {
+                    self.connection = None;
+                    self.go_to(next);
+                }
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        calls
+    }
+}
+
+impl Clients {
+    pub fn of(addresses: &[String]) -> Self {
+        let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let begun = Instant::now();
+        let tasks = (0..CLIENTS).map(|number| {
+            let (stop, answered) = (Arc::clone(&stop), Arc::clone(&answered));
+            let client = Client::new(addresses, number);
+            tokio::spawn(async move { client.run(begun, &stop, &answered).await })
+        });
+        let tasks = tasks.collect();
+        Self { stop, answered, tasks }
+    }
+
+    /// Waits until so many more calls were answered.
+    pub async fn progress(&self, more: u64) {
+        let (deadline, end) = (Instant::now() + LONG, self.answered.load(SeqCst) + more);
+        while self.answered.load(SeqCst) < end {
+            assert!(Instant::now() < deadline, "no timestamps");
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// Stops them, checks what they got, and returns how many calls that are.
+    pub async fn check(self) -> usize {
+        self.stop.store(true, SeqCst);
+        let mut calls = Vec::new();
+        for task in self.tasks {
+            calls.extend(task.await.unwrap());
+        }
+        check(&calls).unwrap_or_else(|violation| panic!("{violation}"));
+        let latest = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + AHEAD;
+        let ahead =
+            calls.iter().find(|call| u128::from(call.range.first.epoch) > latest.as_nanos());
+        assert_eq!(ahead, None, "a wrong clock was followed");
+        calls.len()
+    }
+}
+
+/// All timestamps of an answer: of one epoch, with consecutive indexes.
+fn range(body: &[u8], count: u32) -> Range {
+    let at = |chunk: &[u8]| Timestamp::from_bytes(chunk.try_into().unwrap());
+    let range = Range { first: at(&body[..16]), count };
+    let all: Vec<_> = body.chunks(16).map(at).collect();
+    assert!(all.iter().copied().eq(range.timestamps()), "{all:?}");
+    range
+}

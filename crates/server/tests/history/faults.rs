@@ -1,0 +1,167 @@
+//! The faults, one at a time, under clients that never stop.
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
+use std::time::{Duration, Instant};
+
+use esker_testkit::number_from_env;
+use rustix::process::Signal;
+
+use crate::child::{Command, Disk};
+use crate::clients::Clients;
+use crate::nodes::{NODES, Nodes};
+
+/// Longer than an election takes.
+const ELECTION: Duration = Duration::from_millis(600);
+const HOUR: i64 = 3600;
+/// Calls that show that timestamps are issued: some of each client.
+const SOME: u64 = 400;
+
+#[derive(Debug, Clone, Copy)]
+enum Fault {
+    /// The leader is killed, and comes back after another has served.
+    LeaderKilled,
+    /// The leader is killed, and comes back within an epoch.
+    LeaderRestarts,
+    /// All are killed, and come back within an epoch.
+    AllRestart,
+    /// All are stopped as an operator stops them, and come back.
+    OrderlyRestart,
+    /// The leader is stopped for longer than an election, with clients that wait for it.
+    LeaderStopped,
+    /// The leader is cut off from the others, but not from clients.
+    LeaderCutOff,
+    /// Leadership goes to another node and back, within an epoch.
+    ThereAndBack,
+    /// Two nodes are killed, and come back.
+    QuorumLost,
+    /// The clock of the leader goes forward by an hour, and back.
+    ClockAhead,
+    /// The clock of the leader goes back by an hour, and forward.
+    ClockBehind,
+    /// The disk of the leader stalls, until it ends.
+    DiskStalls,
+    /// The disk of the leader is full, until it has space again.
+    DiskFull,
+    /// The disk of the leader fails.
+    DiskFails,
+}
+
+async fn inflict(fault: Fault, nodes: &mut Nodes, clients: &Clients) {
+    let leader = nodes.leader().await;
+    let other = leader % NODES + 1;
+    let all = 1..=NODES;
+    match fault {
+        Fault::LeaderKilled => {
+            nodes.kill(leader);
+            clients.progress(SOME).await;
+            nodes.start(leader);
+        }
+        Fault::LeaderRestarts => {
+            nodes.kill(leader);
+            nodes.start(leader);
+        }
+        Fault::AllRestart => {
+            all.clone().for_each(|node| nodes.kill(node));
+            all.for_each(|node| nodes.start(node));
+        }
+        Fault::OrderlyRestart => {
+            all.clone().for_each(|node| nodes.tell(node, Command::Stop));
+            for node in all.clone() {
+                assert_eq!(nodes.ended(node).await, Some(0));
+            }
+            all.for_each(|node| nodes.start(node));
+        }
+        Fault::LeaderStopped => {
+            nodes.signal(leader, Signal::STOP);
+            clients.progress(SOME).await;
+            tokio::time::sleep(ELECTION).await;
+            nodes.signal(leader, Signal::CONT);
+        }
+        Fault::LeaderCutOff => {
+            nodes.cut_off(Some(leader));
+            nodes.leader_after(other, leader).await;
+            clients.progress(SOME).await;
+            nodes.cut_off(None);
+        }
+        Fault::ThereAndBack => {
+            nodes.transfer(other).await;
+            nodes.transfer(leader).await;
+        }
+        Fault::QuorumLost => {
+            let gone = all.filter(|node| *node != leader);
+            gone.clone().for_each(|node| nodes.kill(node));
+            tokio::time::sleep(ELECTION).await;
+            gone.for_each(|node| nodes.start(node));
+        }
+        Fault::ClockAhead | Fault::ClockBehind => {
+            let hour = if matches!(fault, Fault::ClockAhead) { HOUR } else { -HOUR };
+            nodes.tell(leader, Command::Clock(hour));
+            epochs_pass(clients).await;
+            // The next leader has to go on from there.
+            nodes.transfer(other).await;
+            clients.progress(SOME).await;
+            nodes.transfer(leader).await;
+            epochs_pass(clients).await;
+            nodes.tell(leader, Command::Clock(0));
+        }
+        Fault::DiskStalls => {
+            nodes.tell(leader, Command::Disk(Disk::Stalled));
+            nodes.leader_after(other, leader).await;
+            clients.progress(SOME).await;
+            nodes.tell(leader, Command::Disk(Disk::Well));
+        }
+        Fault::DiskFull | Fault::DiskFails => {
+            let disk = if matches!(fault, Fault::DiskFull) { Disk::Full } else { Disk::Failing };
+            nodes.tell(leader, Command::Disk(disk));
+            nodes.leader_after(other, leader).await;
+            clients.progress(SOME).await;
+            assert_eq!(nodes.ended(leader).await, Some(1));
+            nodes.start(leader);
+        }
+    }
+    clients.progress(SOME).await;
+}
+
+/// Waits until the epoch has advanced twice under the clock as it is.
+async fn epochs_pass(clients: &Clients) {
+    tokio::time::sleep(Duration::from_millis(2200)).await;
+    clients.progress(SOME).await;
+}
+
+/// Two rounds of each fault, or as many as the environment says.
+async fn go_through(faults: &[Fault]) {
+    let mut nodes = Nodes::start_all().await;
+    let clients = Clients::of(&nodes.addresses());
+    clients.progress(SOME).await;
+    let (begun, rounds) = (Instant::now(), number_from_env("ESKER_SOAK", 2));
+    for round in 1..=rounds {
+        for fault in faults {
+            inflict(*fault, &mut nodes, &clients).await;
+            eprintln!("{:?}: round {round}, {fault:?}", begun.elapsed());
+        }
+    }
+    let calls = clients.check().await;
+    eprintln!("{:?}: {calls} calls, in order", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn processes_that_are_killed_and_restart() {
+    use Fault::*;
+    go_through(&[LeaderKilled, LeaderRestarts, AllRestart, OrderlyRestart, QuorumLost]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaders_that_are_stopped_cut_off_and_changed() {
+    use Fault::*;
+    go_through(&[LeaderStopped, LeaderCutOff, ThereAndBack]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_are_wrong() {
+    go_through(&[Fault::ClockAhead, Fault::ClockBehind]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn disks_that_stall_are_full_and_fail() {
+    go_through(&[Fault::DiskStalls, Fault::DiskFull, Fault::DiskFails]).await;
+}

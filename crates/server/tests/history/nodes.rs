@@ -1,0 +1,201 @@
+//! Three nodes as processes, behind a network that can be cut.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)]
+
+use std::fs::File;
+use std::io::Write;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::process::{Child, Command as Program, Stdio};
+use std::time::{Duration, Instant};
+
+use esker_server::{Members, ask, ask_leader};
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::child::{Command, NODE, Settings};
+use crate::network::Network;
+
+pub const NODES: u64 = 3;
+pub const LONG: Duration = Duration::from_secs(30);
+const MOMENT: Duration = Duration::from_millis(5);
+
+pub struct Nodes {
+    dir: tempfile::TempDir,
+    network: Network,
+    settings: Vec<Settings>,
+    processes: Vec<Option<Child>>,
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for node in 1..=NODES {
+            self.kill(node);
+        }
+        if std::thread::panicking() {
+            for node in 1..=NODES {
+                let said = std::fs::read_to_string(self.dir.path().join(format!("{node}.log")));
+                eprintln!("node {node} said: {}", said.unwrap_or_default());
+            }
+        }
+    }
+}
+
+fn free_port() -> SocketAddr {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+}
+
+fn at(node: u64) -> usize {
+    usize::try_from(node).unwrap() - 1
+}
+
+impl Nodes {
+    pub async fn start_all() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let network = Network::new();
+        let mut settings: Vec<Settings> = Vec::new();
+        for node in 1..=NODES {
+            let raft_listen = free_port();
+            settings.push(Settings {
+                node,
+                data: dir.path().join(format!("node{node}")),
+                listen: free_port(),
+                raft_listen,
+                raft_advertise: network.in_front_of(node, raft_listen).await,
+                join: settings.first().map(|first| first.listen),
+            });
+        }
+        let processes = (1..=NODES).map(|_| None).collect();
+        let mut nodes = Self { dir, network, settings, processes };
+        for node in 1..=NODES {
+            nodes.start(node);
+            nodes.ready(node).await;
+        }
+        nodes.leader().await;
+        nodes
+    }
+
+    pub fn address(&self, node: u64) -> String {
+        self.settings[at(node)].listen.to_string()
+    }
+
+    pub fn addresses(&self) -> Vec<String> {
+        (1..=NODES).map(|node| self.address(node)).collect()
+    }
+
+    pub fn start(&mut self, node: u64) {
+        let said = self.dir.path().join(format!("{node}.log"));
+        let said = File::options().create(true).append(true).open(said).unwrap();
+        let process = Program::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child::node", "--nocapture", "--quiet"])
+            .env(NODE, serde_json::to_string(&self.settings[at(node)]).unwrap())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(said)
+            .spawn()
+            .unwrap();
+        assert!(self.processes[at(node)].replace(process).is_none());
+    }
+
+    pub fn tell(&mut self, node: u64, command: Command) {
+        let process = self.processes[at(node)].as_mut().unwrap();
+        let mut line = serde_json::to_vec(&command).unwrap();
+        line.push(b'\n');
+        // A node that has failed hears nothing.
+        drop(process.stdin.as_mut().unwrap().write_all(&line));
+    }
+
+    pub fn signal(&self, node: u64, signal: Signal) {
+        let process = self.processes[at(node)].as_ref().unwrap();
+        kill_process(Pid::from_child(process), signal).unwrap();
+    }
+
+    /// As `kill -9` does.
+    pub fn kill(&mut self, node: u64) {
+        if let Some(mut process) = self.processes[at(node)].take() {
+            process.kill().unwrap();
+            process.wait().unwrap();
+        }
+    }
+
+    /// Waits for its end, and returns its exit status.
+    pub async fn ended(&mut self, node: u64) -> Option<i32> {
+        let mut process = self.processes[at(node)].take().unwrap();
+        let deadline = Instant::now() + LONG;
+        loop {
+            if let Some(status) = process.try_wait().unwrap() {
+                return status.code();
+            }
+            assert!(Instant::now() < deadline, "node {node} did not end");
+            tokio::time::sleep(MOMENT).await;
+        }
+    }
+
+    /// From now on nothing passes between this node and the others, but clients reach all.
+    pub fn cut_off(&self, node: Option<u64>) {
+        self.network.cut_off(node);
+    }
+
+    pub async fn transfer(&self, to: u64) {
+        let cluster = self.members(to).await.unwrap().cluster;
+        let body = format!(r#"{{"cluster":"{cluster}","nodeID":{to}}}"#);
+        let deadline = Instant::now() + LONG;
+        loop {
+            let addresses = self.addresses();
+            let asked = ask_leader(&addresses, "/cluster/transfer", Some(body.as_bytes()), LONG);
+            let answer = asked.await.unwrap();
+            if answer.status == 200 {
+                return;
+            }
+            assert!(Instant::now() < deadline, "no transfer to {to}: {}", answer.text());
+            tokio::time::sleep(MOMENT).await;
+        }
+    }
+
+    pub async fn ready(&self, node: u64) {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let answer = ask(&self.address(node), "/ready", None, LONG).await;
+            if answer.as_ref().is_ok_and(|answer| answer.status == 200) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "node {node}: {answer:?}");
+            tokio::time::sleep(MOMENT).await;
+        }
+    }
+
+    pub async fn members(&self, node: u64) -> Option<Members> {
+        let answer = ask(&self.address(node), "/members", None, Duration::from_secs(1)).await;
+        serde_json::from_slice(&answer.ok()?.body).ok()
+    }
+
+    /// Waits until all nodes vote and follow one leader, and returns it.
+    pub async fn leader(&self) -> u64 {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let mut leaders = Vec::new();
+            for node in 1..=NODES {
+                let members = self.members(node).await;
+                let all =
+                    members.filter(|all| all.members.iter().filter(|one| one.voter).count() == 3);
+                leaders.push(all.and_then(|all| all.leader).map(|leader| leader.node));
+            }
+            leaders.dedup();
+            if let [Some(leader)] = leaders[..] {
+                return leader;
+            }
+            assert!(Instant::now() < deadline, "{leaders:?}");
+            tokio::time::sleep(MOMENT).await;
+        }
+    }
+
+    /// Waits until this node knows another leader than this one, and returns it.
+    pub async fn leader_after(&self, node: u64, former: u64) -> u64 {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let leader = self.members(node).await.and_then(|members| members.leader);
+            match leader.map(|leader| leader.node) {
+                Some(leader) if leader != former => return leader,
+                leader => assert!(Instant::now() < deadline, "{leader:?} of {node}"),
+            }
+            tokio::time::sleep(MOMENT).await;
+        }
+    }
+}
