@@ -38,7 +38,7 @@ enum Fault {
     ClockAhead,
     /// The clock of the leader goes back by an hour, and forward.
     ClockBehind,
-    /// The disk of the leader stalls, until it ends.
+    /// The disk of the leader stalls for a while.
     DiskStalls,
     /// The disk of the leader is full, until it has space again.
     DiskFull,
