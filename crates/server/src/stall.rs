@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 use crate::shared::Shared;
 
 /// How often the disk's oldest entry is looked at.
-const TICK: Duration = Duration::from_millis(50);
+const TICK: Duration = Duration::from_millis(100);
 /// How long a transfer may take.
 const TRANSFER: Duration = Duration::from_secs(1);
 

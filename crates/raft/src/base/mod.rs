@@ -4,4 +4,5 @@ pub(crate) mod ballots;
 pub(crate) mod config;
 pub(crate) mod encoding;
 pub(crate) mod failure;
+pub(crate) mod runtime;
 pub(crate) mod unresolved;

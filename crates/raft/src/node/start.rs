@@ -16,6 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::base::failure::failed;
+use crate::base::runtime::FewerTicks;
 use crate::log_store::LogStore;
 use crate::machine::{Machine, MachineStore};
 use crate::network::handshake::ClusterId;
@@ -91,6 +92,7 @@ impl<M: Machine<Commands>> Node<M> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("esker-raft")
+            .on_thread_start(move || FewerTicks::on_this_thread(round_trip))
             .enable_all()
             .build()?;
         let mut config = config(round_trip);
