@@ -144,18 +144,21 @@ async fn go_through(faults: &[Fault]) {
     eprintln!("{:?}: {calls} calls, in order", begun.elapsed());
 }
 
+/// Requirements: ET-1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_are_killed_and_restart() {
     use Fault::*;
     go_through(&[LeaderKilled, LeaderRestarts, AllRestart, OrderlyRestart, QuorumLost]).await;
 }
 
+/// Requirements: ET-1, ET-2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaders_that_are_stopped_cut_off_and_changed() {
     use Fault::*;
     go_through(&[LeaderStopped, LeaderCutOff, ThereAndBack]).await;
 }
 
+/// Requirements: ET-3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clocks_that_are_wrong() {
     go_through(&[Fault::ClockAhead, Fault::ClockBehind]).await;
