@@ -8,10 +8,15 @@ use rustix::process::Signal;
 
 use crate::child::{Command, Disk};
 use crate::clients::Clients;
+use crate::namespaces::Namespaces;
+use crate::network::Network;
 use crate::nodes::{NODES, Nodes};
+use crate::proxies::Proxies;
 
 /// Longer than an election takes.
 const ELECTION: Duration = Duration::from_millis(600);
+/// Longer than a node waits for another before it gives a connection up.
+const CONNECTION: Duration = Duration::from_millis(1300);
 const HOUR: i64 = 3600;
 /// Calls that show that timestamps are issued: some of each client.
 const SOME: u64 = 400;
@@ -81,6 +86,7 @@ async fn inflict(fault: Fault, nodes: &mut Nodes, clients: &Clients) {
             nodes.cut_off(Some(leader));
             nodes.leader_after(other, leader).await;
             clients.progress(SOME).await;
+            tokio::time::sleep(CONNECTION).await;
             nodes.cut_off(None);
         }
         Fault::ThereAndBack => {
@@ -130,7 +136,11 @@ async fn epochs_pass(clients: &Clients) {
 
 /// Two rounds of each fault, or as many as the environment says.
 async fn go_through(faults: &[Fault]) {
-    let mut nodes = Nodes::start_all().await;
+    go_through_in(Network::Proxies(Proxies::new()), faults).await;
+}
+
+async fn go_through_in(network: Network, faults: &[Fault]) {
+    let mut nodes = Nodes::start_all(network).await;
     let clients = Clients::of(&nodes.addresses());
     clients.progress(SOME).await;
     let (begun, rounds) = (Instant::now(), number_from_env("ESKER_SOAK", 2));
@@ -156,6 +166,15 @@ async fn processes_that_are_killed_and_restart() {
 async fn leaders_that_are_stopped_cut_off_and_changed() {
     use Fault::*;
     go_through(&[LeaderStopped, LeaderCutOff, ThereAndBack]).await;
+}
+
+/// As above, and what the kernel does to connections whose packets are lost.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaders_whose_cable_is_pulled() {
+    match Namespaces::new() {
+        Ok(spaces) => go_through_in(Network::Namespaces(spaces), &[Fault::LeaderCutOff]).await,
+        Err(why) => eprintln!("SKIPPED: no network namespaces: {why}"),
+    }
 }
 
 /// Requirements: ET-3.

@@ -6,5 +6,7 @@
 mod child;
 mod clients;
 mod faults;
+mod namespaces;
 mod network;
 mod nodes;
+mod proxies;

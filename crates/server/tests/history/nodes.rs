@@ -3,15 +3,14 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::process::{Child, Command as Program, Stdio};
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use esker_server::{Members, ask, ask_leader};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::child::{Command, NODE, Settings};
-use crate::network::Network;
+use crate::network::{Addresses, Network};
 
 pub const NODES: u64 = 3;
 pub const LONG: Duration = Duration::from_secs(30);
@@ -38,27 +37,22 @@ impl Drop for Nodes {
     }
 }
 
-fn free_port() -> SocketAddr {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
-}
-
 fn at(node: u64) -> usize {
     usize::try_from(node).unwrap() - 1
 }
 
 impl Nodes {
-    pub async fn start_all() -> Self {
+    pub async fn start_all(network: Network) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let network = Network::new();
         let mut settings: Vec<Settings> = Vec::new();
         for node in 1..=NODES {
-            let raft_listen = free_port();
+            let Addresses { listen, raft_listen, raft_advertise } = network.addresses(node).await;
             settings.push(Settings {
                 node,
                 data: dir.path().join(format!("node{node}")),
-                listen: free_port(),
+                listen,
                 raft_listen,
-                raft_advertise: network.in_front_of(node, raft_listen).await,
+                raft_advertise,
                 join: settings.first().map(|first| first.listen),
             });
         }
@@ -83,7 +77,9 @@ impl Nodes {
     pub fn start(&mut self, node: u64) {
         let said = self.dir.path().join(format!("{node}.log"));
         let said = File::options().create(true).append(true).open(said).unwrap();
-        let process = Program::new(std::env::current_exe().unwrap())
+        let process = self
+            .network
+            .program(node)
             .args(["--exact", "child::node", "--nocapture", "--quiet"])
             .env(NODE, serde_json::to_string(&self.settings[at(node)]).unwrap())
             .stdin(Stdio::piped())
