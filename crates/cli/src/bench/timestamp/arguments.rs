@@ -18,7 +18,10 @@ Examples:
   esker ts bench --protocol h2c --connections 16 --streams 32 --json
 
   # How long a cluster of three is without timestamps when its leader is killed
-  esker ts bench --failover 100";
+  esker ts bench --failover 100
+
+  # And when it gives its leadership away
+  esker ts bench --failover 100 --planned";
 
 /// A protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -86,6 +89,9 @@ pub struct TsBenchArguments {
     /// Start three nodes, and kill the leader in each of so many rounds
     #[arg(long, value_name = "ROUNDS", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub failover: Option<u32>,
+    /// Transfer leadership in these rounds, instead of killing the leader
+    #[arg(long, requires = "failover")]
+    pub planned: bool,
     /// The folder of the nodes of --failover [default: one in the current directory]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,

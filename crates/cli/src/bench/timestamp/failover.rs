@@ -1,9 +1,10 @@
-//! How long a cluster is without timestamps after its leader was killed.
+//! How long a cluster is without timestamps after its leader was killed, or gave its leadership
+//! away.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker_server::{NodeStatus, ask};
+use esker_server::{CallError, Members, NodeStatus, ask};
 use serde_json::json;
 
 use crate::bench::measure::latency::Latencies;
@@ -36,15 +37,21 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
     let mut all = Tally::one_of(1);
     for _ in 0..rounds {
         let leader = agreed_leader(&mut nodes, &members).await?;
-        let paced = Paced { rate: arguments.rate.unwrap_or(RATE), begun };
-        let (time, tally) = round(&mut nodes, &members, leader, &paced).await?;
+        let rate = arguments.rate.unwrap_or(RATE);
+        let load = Load::paced(members.clone(), nodes.address(leader), CALLERS, rate, begun);
+        let (time, tally) = match arguments.planned {
+            true => transfer(&nodes, leader, load, begun).await?,
+            false => kill(&mut nodes, leader, load, begun).await?,
+        };
         match time {
             Some(time) => times.add(time),
             None => failed += 1,
         }
         all.merge(tally);
-        nodes.run(leader)?;
-        nodes.wait_until_member(leader).await?;
+        if !arguments.planned {
+            nodes.run(leader)?;
+            nodes.wait_until_member(leader).await?;
+        }
         tokio::time::sleep(REST).await;
     }
     let seconds = begun.elapsed().as_secs_f64();
@@ -52,7 +59,7 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
     nodes.stop().await;
     let figure = json!({
             "bench": "oracle/failover",
-            "params": { "rounds": rounds, "nodes": NODES, "rate": arguments.rate.unwrap_or(RATE) },
+            "params": { "rounds": rounds, "nodes": NODES, "rate": arguments.rate.unwrap_or(RATE), "planned": arguments.planned },
             "ops": rounds,
             "seconds": (seconds * 1e3).round() / 1e3,
             "p50_us": times.quantile_us(0.5),
@@ -70,21 +77,13 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
     }
 }
 
-/// The pace of the requests, and the clock of the whole history.
-struct Paced {
-    rate: u32,
-    begun: Instant,
-}
-
 /// Kills the leader under load, and returns how long it took until the next timestamp.
-async fn round(
+async fn kill(
     nodes: &mut LocalNodes,
-    members: &[String],
     leader: u16,
-    paced: &Paced,
+    load: Load,
+    begun: Instant,
 ) -> Outcome<(Option<Duration>, Tally)> {
-    let address = nodes.address(leader);
-    let load = Load::paced(members.to_vec(), address, CALLERS, paced.rate, paced.begun);
     let load = Arc::new(load);
     let tasks = Load::start(&load);
     tokio::time::sleep(REST).await;
@@ -94,8 +93,35 @@ async fn round(
     // What clients get after it is checked, too.
     tokio::time::sleep(REST).await;
     let tally = load.end(tasks).await?;
-    let time = answered.then(|| tally.first_after(paced.begun, killed)).flatten();
+    let time = answered.then(|| tally.first_after(begun, killed)).flatten();
     Ok((time, tally))
+}
+
+/// Has the leader give its leadership away under load, and returns the longest time without a
+/// timestamp from then on.
+async fn transfer(
+    nodes: &LocalNodes,
+    leader: u16,
+    load: Load,
+    begun: Instant,
+) -> Outcome<(Option<Duration>, Tally)> {
+    let address = nodes.address(leader);
+    let failed = |error: CallError| Failure::failed(error.to_string());
+    let members = ask(&address, "/members", None, ROUND).await.map_err(failed)?;
+    let members: Members = serde_json::from_slice(&members.body)
+        .map_err(|error| Failure::failed(format!("{address}: {error}")))?;
+    let body = json!({ "cluster": members.cluster }).to_string();
+    let load = Arc::new(load);
+    let tasks = Load::start(&load);
+    tokio::time::sleep(REST).await;
+    let from = Instant::now();
+    let body = Some(body.as_bytes());
+    let answer = ask(&address, "/cluster/transfer", body, ROUND).await.map_err(failed)?;
+    let answered = load.answered_since(Instant::now(), ROUND).await;
+    tokio::time::sleep(REST).await;
+    let tally = load.end(tasks).await?;
+    let is_done = answered && answer.status == 200;
+    Ok((is_done.then(|| tally.longest_gap(begun, from)).flatten(), tally))
 }
 
 /// Waits until all nodes follow one leader and have what it has; its number.

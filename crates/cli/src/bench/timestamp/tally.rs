@@ -81,6 +81,17 @@ impl Tally {
         let after = self.calls.iter().filter(|call| call.called >= from);
         after.map(|call| Duration::from_nanos(call.returned - from)).min()
     }
+
+    /// The longest time after `from` without an answer.
+    pub fn longest_gap(&self, begun: Instant, from: Instant) -> Option<Duration> {
+        let from = from.saturating_duration_since(begun).as_nanos() as u64;
+        let mut returns: Vec<_> = self.calls.iter().map(|call| call.returned).collect();
+        returns.retain(|returned| *returned >= from);
+        returns.push(from);
+        returns.sort_unstable();
+        let gaps = returns.windows(2).map(|pair| pair[1] - pair[0]);
+        gaps.max().map(Duration::from_nanos)
+    }
 }
 
 /// When a request was due, sent and answered.
@@ -151,6 +162,9 @@ mod tests {
         assert!(tally.check().unwrap());
         assert_eq!(tally.first_after(begun, at(5)), Some(Duration::from_millis(3)));
         assert_eq!(tally.first_after(begun, at(7)), None);
+        assert_eq!(tally.longest_gap(begun, at(2)), Some(Duration::from_millis(6)));
+        assert_eq!(tally.longest_gap(begun, at(9)), Some(Duration::ZERO));
+        assert_eq!(tally.longest_gap(begun, at(10)), None);
         tally.add(times(10, 11), of(3));
         assert!(tally.check().is_err());
     }
