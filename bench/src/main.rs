@@ -1,4 +1,5 @@
-//! Runs the same work on Esker and on its peers, and writes down what came out.
+//! Runs the same work on Esker and on its peers, and writes down what came out. Also runs the load
+//! scenarios of the timestamp service.
 
 mod callers;
 mod chart;
@@ -18,7 +19,10 @@ mod report;
 mod run;
 mod slots;
 mod systems;
+mod users;
 mod work;
+
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -36,16 +40,18 @@ enum Command {
     /// Does one job on one system of this program, and prints one line of JSON
     #[command(hide = true)]
     Child(job::Job),
+    Users(users::Choice),
 }
 
-fn main() -> anyhow::Result<()> {
+fn main() -> anyhow::Result<ExitCode> {
     let arguments = Arguments::parse();
     match arguments.command {
-        Some(Command::Child(job)) if job.shape == job::Shape::Leave => slots::leave(&job),
+        Some(Command::Child(job)) if job.shape == job::Shape::Leave => slots::leave(&job)?,
         Some(Command::Child(job)) => {
             println!("{}", serde_json::to_string(&harness::run(&job)?)?);
-            Ok(())
         }
-        None => run::run(&arguments.choice),
+        Some(Command::Users(choice)) => return users::run(&choice),
+        None => run::run(&arguments.choice)?,
     }
+    Ok(ExitCode::SUCCESS)
 }

@@ -275,10 +275,11 @@ fn report(choice: &Choice, all: &[Results], circumstances: &str) -> Result<()> {
 }
 
 /// The directory that everything happens in; gone at the end.
-struct Place(PathBuf);
+pub struct Place(pub PathBuf);
 
 impl Place {
-    fn make(dir: Option<&Path>) -> Result<Self> {
+    /// Makes it: `dir`, which must not be there, or one in `./target`.
+    pub fn make(dir: Option<&Path>) -> Result<Self> {
         let dir = match dir {
             Some(dir) => std::path::absolute(dir)?,
             None => std::env::current_dir()?
