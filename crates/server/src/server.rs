@@ -20,6 +20,8 @@ use crate::options::ServerOptions;
 use crate::shared::{ANSWERS, Shared};
 use crate::stall;
 
+/// Connections that wait to be accepted, as far as the system allows.
+const BACKLOG: i32 = 4096;
 /// How long requests may take to end when the node stops.
 const STOP: Duration = Duration::from_secs(10);
 /// Files that are no connections of clients.
@@ -181,6 +183,8 @@ async fn open(options: &ServerOptions) -> Result<(ConsensusLog, Identity), Serve
 
 fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, ServerError> {
     let bound = TcpListener::bind(address).and_then(|listener| {
+        // The standard library's 128 are too few for clients that come all at once.
+        rustix::net::listen(&listener, BACKLOG)?;
         listener.set_nonblocking(true)?;
         Ok(listener)
     });
