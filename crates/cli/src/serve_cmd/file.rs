@@ -19,6 +19,7 @@ pub struct ConfigFile {
     pub join: Option<String>,
     pub max_clock_step: Option<String>,
     pub timestamp_request_buffer: Option<usize>,
+    pub max_timestamps: Option<u32>,
     pub epoch_interval_ms: Option<u64>,
     pub epoch_deadline_limit: Option<u32>,
     pub rtt_ms: Option<u64>,

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
+use esker_oracle::COUNT_MAX;
 use esker_server::ServerOptions;
 
 use crate::exit::{Failure, Outcome};
@@ -67,6 +68,9 @@ pub struct ServeArguments {
     /// Requests that wait for a timestamp; more are answered 503 [default: 10000]
     #[arg(long, env = "TIMESTAMP_REQUEST_BUFFER", value_name = "N")]
     timestamp_request_buffer: Option<usize>,
+    /// The most timestamps of one request; more are answered 400 [default: 65536]
+    #[arg(long, env = "MAX_TIMESTAMPS", value_name = "N")]
+    max_timestamps: Option<u32>,
     /// How old an epoch gets while requests come, in milliseconds [default: 100]
     #[arg(long, env = "EPOCH_INTERVAL_MS", value_name = "MS")]
     epoch_interval_ms: Option<u64>,
@@ -193,6 +197,10 @@ impl ServeArguments {
         if let Some(buffer) = buffer {
             in_bounds("TIMESTAMP_REQUEST_BUFFER", buffer as u64, 1, 10_000_000)?;
             options.oracle.buffer = buffer;
+        }
+        if let Some(most) = self.max_timestamps.or(file.max_timestamps) {
+            in_bounds("MAX_TIMESTAMPS", most.into(), 1, COUNT_MAX.into())?;
+            options.oracle.max_timestamps = most;
         }
         if let Some(interval) = self.epoch_interval_ms.or(file.epoch_interval_ms) {
             in_bounds("EPOCH_INTERVAL_MS", interval, 1, 86_400_000)?;

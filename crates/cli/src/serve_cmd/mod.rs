@@ -7,16 +7,28 @@ mod logging;
 
 pub use flags::ServeArguments;
 
-use esker_server::{Server, ServerError};
+use esker_server::{Server, ServerError, ServerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{Failure, Outcome};
 
 /// Runs `esker serve`, until a signal or a failure ends it.
 pub fn run(arguments: &ServeArguments) -> Outcome {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
+    // First: a signal while the node starts stops it as one after it does.
+    let (mut terminate, mut interrupt) = {
+        let _entered = runtime.enter();
+        let failed = |error| Failure::of_io("catch signals", &error);
+        (
+            signal(SignalKind::terminate()).map_err(failed)?,
+            signal(SignalKind::interrupt()).map_err(failed)?,
+        )
+    };
     let file = file::read(arguments.config.as_deref())?;
     logging::start(&arguments.log_options(&file)?)?;
     let options = arguments.options(&file)?;
+    report(&options);
     let log = options.log_dir();
     let of_server = |error: ServerError| match error {
         ServerError::Option(why) => Failure::usage(why),
@@ -24,13 +36,7 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
         ServerError::Io(what, error) => Failure::of_io(&what, &error),
         error => Failure::failed(error.to_string()),
     };
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
     runtime.block_on(async {
-        // Before the node starts: a signal in between stops it as one after it does.
-        let failed = |error| Failure::of_io("catch signals", &error);
-        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut signals = async || {
             tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
@@ -50,7 +56,31 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
                 Ok(())
             }
         };
+        // A second signal changes nothing: an interrupt of a terminal reaches all processes, and their
+        // parent may send one of its own.
         let stopped = server.stop().await;
         failure.and(stopped).map_err(of_server)
     })
+}
+
+/// Logs what the node is started with, wherever it comes from, under the names of the flags.
+fn report(options: &ServerOptions) {
+    let oracle = &options.oracle;
+    tracing::info!(
+        data = %options.data.display(),
+        listen = %options.listen,
+        raft_listen = %options.raft_listen,
+        advertise = options.advertise,
+        raft_advertise = options.raft_advertise,
+        node_id = options.node,
+        join = options.join,
+        max_clock_step = ?oracle.max_clock_step,
+        timestamp_request_buffer = oracle.buffer,
+        max_timestamps = oracle.max_timestamps,
+        epoch_interval_ms = oracle.epoch_interval.as_millis() as u64,
+        epoch_deadline_limit = oracle.failed_advances,
+        rtt_ms = options.round_trip.as_millis() as u64,
+        connections = options.connections,
+        "starts a node with these settings"
+    );
 }

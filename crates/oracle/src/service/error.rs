@@ -4,7 +4,8 @@ use std::fmt;
 
 use esker_raft::{Member, NodeError};
 
-/// The most timestamps of one request.
+/// The most timestamps of one request, with any
+/// [`OracleOptions::max_timestamps`](crate::OracleOptions::max_timestamps).
 pub const COUNT_MAX: u32 = 65_536;
 
 /// Why there is no timestamp.
@@ -13,7 +14,7 @@ pub const COUNT_MAX: u32 = 65_536;
 pub enum OracleError {
     /// Too many requests wait.
     Busy,
-    /// 0, or more than [`COUNT_MAX`].
+    /// 0, or more than [`OracleOptions::max_timestamps`](crate::OracleOptions::max_timestamps).
     Count(u32),
     /// Another node leads, or none does.
     NotLeader {
@@ -32,7 +33,9 @@ impl fmt::Display for OracleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Busy => f.write_str("too many requests are waiting"),
-            Self::Count(count) => write!(f, "{count} timestamps: ask for 1 to {COUNT_MAX}"),
+            Self::Count(count) => {
+                write!(f, "{count} timestamps: none, or more than a request may ask for")
+            }
             Self::NotLeader { leader: Some((node, _)) } => {
                 write!(f, "this node does not lead; node {node} does")
             }

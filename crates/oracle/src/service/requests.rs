@@ -33,6 +33,7 @@ struct Request {
 pub struct Oracle {
     requests: mpsc::Sender<Request>,
     counters: Arc<Counters>,
+    max_timestamps: u32,
 }
 
 impl Oracle {
@@ -42,10 +43,11 @@ impl Oracle {
         let (requests, waiting) = mpsc::channel(limit);
         let counters = Arc::new(Counters::new());
         let patience = options.patience;
+        let max_timestamps = options.max_timestamps.clamp(1, COUNT_MAX);
         let issuer = Issuer::new(node, options, Arc::clone(&counters));
         let server = Server { issuer, counters: Arc::clone(&counters), patience, limit };
         tokio::spawn(server.serve(waiting));
-        Self { requests, counters }
+        Self { requests, counters, max_timestamps }
     }
 
     /// So many timestamps: of one epoch, with consecutive indexes, above all that any call returned
@@ -57,7 +59,7 @@ impl Oracle {
     /// # Errors
     /// Those of [`OracleError`], within [`OracleOptions::patience`] or soon after.
     pub async fn timestamps(&self, count: u32) -> Result<Range, OracleError> {
-        if !(1..=COUNT_MAX).contains(&count) {
+        if !(1..=self.max_timestamps).contains(&count) {
             return Err(OracleError::Count(count));
         }
         let (answer, answered) = oneshot::channel();
@@ -67,6 +69,11 @@ impl Oracle {
             mpsc::error::TrySendError::Closed(_) => OracleError::Stopped,
         })?;
         answered.await.unwrap_or(Err(OracleError::Stopped))
+    }
+
+    /// The most timestamps of one request.
+    pub fn max_timestamps(&self) -> u32 {
+        self.max_timestamps
     }
 
     /// What it did.
@@ -138,6 +145,7 @@ impl Server {
     /// requests came: what that leader issued before these are answered may be higher.
     async fn answer(&mut self, waiting: &mut VecDeque<Request>) -> Result<(), OracleError> {
         let Self { issuer, counters, patience, .. } = self;
+        let began = Instant::now();
         let late = Late { counters, patience: *patience };
         let owner = late.refuse_while(waiting, issuer.prepare(*patience)).await?;
         let (mut requests, mut timestamps) = (0, 0);
@@ -153,6 +161,8 @@ impl Server {
         }
         count(&counters.requests, requests);
         count(&counters.timestamps, timestamps);
+        let latency_ns = began.elapsed().as_nanos() as u64;
+        tracing::debug!(requests, timestamps, latency_ns, "answered a batch");
         Ok(())
     }
 }

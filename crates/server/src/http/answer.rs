@@ -31,16 +31,16 @@ pub(crate) fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
     of(status, TEXT, body.into())
 }
 
-pub(crate) fn json(value: &impl Serialize) -> Answer {
+pub(crate) fn json(id: u64, value: &impl Serialize) -> Answer {
     match serde_json::to_vec(value) {
         Ok(body) => of(StatusCode::OK, JSON, body.into()),
-        Err(error) => failed(&error),
+        Err(error) => failed(id, &error),
     }
 }
 
-/// An error that is not the client's.
-pub(crate) fn failed(error: &(dyn std::error::Error + 'static)) -> Answer {
-    tracing::error!(error, "a request failed");
+/// An error that is not the client's, of the request with this id.
+pub(crate) fn failed(id: u64, error: &(dyn std::error::Error + 'static)) -> Answer {
+    tracing::error!(id, error, "a request failed");
     text(StatusCode::INTERNAL_SERVER_ERROR, NEUTRAL)
 }
 

@@ -55,9 +55,14 @@ fn refused(why: impl Into<String>) -> Refusal {
     Refusal::Status(StatusCode::UNPROCESSABLE_ENTITY, why.into())
 }
 
-pub(crate) async fn change(shared: &Shared, change: Change, request: Request<Incoming>) -> Answer {
-    match tried(shared, change, request).await {
-        Ok(()) => answer::json(&serde_json::json!({})),
+pub(crate) async fn change(
+    shared: &Shared,
+    id: u64,
+    change: Change,
+    request: Request<Incoming>,
+) -> Answer {
+    match tried(shared, id, change, request).await {
+        Ok(()) => answer::json(id, &serde_json::json!({})),
         Err(Refusal::Status(status, why)) => answer::text(status, why),
         Err(Refusal::NotLeader { leader, address }) => {
             answer::not_leader(shared.node.id(), leader, &address)
@@ -65,7 +70,7 @@ pub(crate) async fn change(shared: &Shared, change: Change, request: Request<Inc
     }
 }
 
-async fn tried(shared: &Shared, change: Change, request: Request<Incoming>) -> Done {
+async fn tried(shared: &Shared, id: u64, change: Change, request: Request<Incoming>) -> Done {
     check(request.headers())?;
     let body = Limited::new(request.into_body(), BODY_MAX).collect();
     let body = match tokio::time::timeout(BODY_TIME, body).await {
@@ -80,9 +85,9 @@ async fn tried(shared: &Shared, change: Change, request: Request<Incoming>) -> D
     };
     match change {
         Change::Admit => admit(shared, &body).await,
-        Change::Add => add(shared, &body).await,
-        Change::Remove => remove(shared, &body).await,
-        Change::Transfer => transfer(shared, &body).await,
+        Change::Add => add(shared, id, &body).await,
+        Change::Remove => remove(shared, id, &body).await,
+        Change::Transfer => transfer(shared, id, &body).await,
     }
 }
 
@@ -125,7 +130,7 @@ async fn admit(shared: &Shared, body: &Bytes) -> Done {
     }
 }
 
-async fn add(shared: &Shared, body: &Bytes) -> Done {
+async fn add(shared: &Shared, id: u64, body: &Bytes) -> Done {
     let AddNode { cluster, node, addr, raft, store, joins } = parse(body)?;
     of_this_cluster(shared, &cluster)?;
     let wrong = |why: &str| Refusal::Status(StatusCode::BAD_REQUEST, why.into());
@@ -147,21 +152,21 @@ async fn add(shared: &Shared, body: &Bytes) -> Done {
         (Some(known), None) => known.store,
     };
     let member = Member { raft, client: addr, store };
-    tracing::info!(node, ?member, "adds a node");
+    tracing::info!(id, node, ?member, "adds a node");
     Ok(shared.node.add(node, member, CHANGE).await?)
 }
 
-async fn remove(shared: &Shared, body: &Bytes) -> Done {
+async fn remove(shared: &Shared, id: u64, body: &Bytes) -> Done {
     let RemoveNode { cluster, node } = parse(body)?;
     of_this_cluster(shared, &cluster)?;
-    tracing::info!(node, "removes a node");
+    tracing::info!(id, node, "removes a node");
     Ok(shared.node.remove(node, CHANGE).await?)
 }
 
-async fn transfer(shared: &Shared, body: &Bytes) -> Done {
+async fn transfer(shared: &Shared, id: u64, body: &Bytes) -> Done {
     let TransferTo { cluster, node } = parse(body)?;
     of_this_cluster(shared, &cluster)?;
-    tracing::info!(node, "gives leadership away");
+    tracing::info!(id, node, "gives leadership away");
     match node {
         // The leader is asked, and leads already.
         Some(node) if node == shared.node.id() => drop(shared.node.prove_leadership(CHANGE).await?),

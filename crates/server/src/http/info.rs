@@ -29,17 +29,17 @@ pub(crate) fn ready(shared: &Shared) -> Answer {
 }
 
 /// `GET /members` and `/membership`.
-pub(crate) fn members(shared: &Shared) -> Answer {
-    answer::json(&shared.members())
+pub(crate) fn members(shared: &Shared, id: u64) -> Answer {
+    answer::json(id, &shared.members())
 }
 
 /// `GET /status`.
-pub(crate) fn status(shared: &Shared) -> Answer {
-    answer::json(&shared.status())
+pub(crate) fn status(shared: &Shared, id: u64) -> Answer {
+    answer::json(id, &shared.status())
 }
 
 /// `GET /metrics`, for Prometheus.
-pub(crate) fn metrics(shared: &Shared) -> Answer {
+pub(crate) fn metrics(shared: &Shared, id: u64) -> Answer {
     const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     match exposition::encode(shared) {
         Ok(body) => {
@@ -47,6 +47,6 @@ pub(crate) fn metrics(shared: &Shared) -> Answer {
             answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
             answer
         }
-        Err(error) => answer::failed(&error),
+        Err(error) => answer::failed(id, &error),
     }
 }

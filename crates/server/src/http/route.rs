@@ -78,7 +78,7 @@ pub(crate) async fn answer(
     });
     let path = Path::of(request.uri().path());
     let is_head = request.method() == Method::HEAD;
-    let mut answer = dispatch(shared, path, request).await;
+    let mut answer = dispatch(shared, id, path, request).await;
     if is_head {
         *answer.body_mut() = Full::default();
     }
@@ -106,7 +106,12 @@ pub(crate) async fn answer(
     answer
 }
 
-async fn dispatch(shared: &Shared, path: Option<Path>, request: Request<Incoming>) -> Answer {
+async fn dispatch(
+    shared: &Shared,
+    id: u64,
+    path: Option<Path>,
+    request: Request<Incoming>,
+) -> Answer {
     let Some(path) = path else { return answer::text(StatusCode::NOT_FOUND, "not found") };
     if !path.takes(request.method()) {
         let mut answer = answer::text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
@@ -117,14 +122,14 @@ async fn dispatch(shared: &Shared, path: Option<Path>, request: Request<Incoming
         return preflight(path);
     }
     match path {
-        Path::Timestamp => timestamp::issue(shared, request.uri().query()).await,
+        Path::Timestamp => timestamp::issue(shared, id, request.uri().query()).await,
         Path::Up => info::up(),
         Path::Ready => info::ready(shared),
-        Path::Members => info::members(shared),
-        Path::Status => info::status(shared),
-        Path::Metrics => info::metrics(shared),
+        Path::Members => info::members(shared, id),
+        Path::Status => info::status(shared, id),
+        Path::Metrics => info::metrics(shared, id),
         // Apart, so that the futures of all other requests stay small: they are copied.
-        Path::Cluster(change) => Box::pin(cluster::change(shared, change, request)).await,
+        Path::Cluster(change) => Box::pin(cluster::change(shared, id, change, request)).await,
     }
 }
 

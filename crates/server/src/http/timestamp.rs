@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use esker_oracle::{COUNT_MAX, OracleError, Range, Timestamp};
+use esker_oracle::{OracleError, Range, Timestamp};
 use esker_raft::NodeError;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
@@ -24,11 +24,12 @@ struct Wanted {
 }
 
 /// Answers with as many timestamps as the query says, 1 without a number.
-pub(crate) async fn issue(shared: &Shared, query: Option<&str>) -> Answer {
-    let Some(wanted) = wanted(query.unwrap_or_default()) else {
-        return of_error(shared, &refused(shared).unwrap_or(OracleError::Count(0)));
+pub(crate) async fn issue(shared: &Shared, id: u64, query: Option<&str>) -> Answer {
+    let most = shared.oracle.max_timestamps();
+    let Some(wanted) = wanted(query.unwrap_or_default(), most) else {
+        return of_error(shared, id, &refused(shared).unwrap_or(OracleError::Count(0)));
     };
-    let Ok(room) = room(shared, wanted) else { return of_error(shared, &OracleError::Busy) };
+    let Ok(room) = room(shared, wanted) else { return of_error(shared, id, &OracleError::Busy) };
     match shared.oracle.timestamps(wanted.count).await {
         Ok(range) if wanted.is_range => answer::bytes(short(range)),
         Ok(range) => match room {
@@ -37,7 +38,7 @@ pub(crate) async fn issue(shared: &Shared, query: Option<&str>) -> Answer {
             }
             None => answer::bytes(whole(range)),
         },
-        Err(error) => of_error(shared, &error),
+        Err(error) => of_error(shared, id, &error),
     }
 }
 
@@ -66,12 +67,12 @@ fn room(
 }
 
 /// `None` for what no number of timestamps is, and for what this query does not know.
-fn wanted(query: &str) -> Option<Wanted> {
+fn wanted(query: &str, most: u32) -> Option<Wanted> {
     let mut wanted = Wanted { count: 1, is_range: false };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=')? {
             ("n", count) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
-                wanted.count = count.parse().ok().filter(|n| (1..=COUNT_MAX).contains(n))?;
+                wanted.count = count.parse().ok().filter(|n| (1..=most).contains(n))?;
             }
             ("n", _) => return None,
             ("format", "range") => wanted.is_range = true,
@@ -95,7 +96,7 @@ fn refused(shared: &Shared) -> Option<OracleError> {
     }
 }
 
-fn of_error(shared: &Shared, error: &OracleError) -> Answer {
+fn of_error(shared: &Shared, id: u64, error: &OracleError) -> Answer {
     match error {
         OracleError::NotLeader { leader: Some((leader, member)) } => {
             answer::not_leader(shared.node.id(), *leader, &member.client)
@@ -103,10 +104,11 @@ fn of_error(shared: &Shared, error: &OracleError) -> Answer {
         OracleError::NotLeader { leader: None } => {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, "no node leads")
         }
-        OracleError::Count(_) => answer::text(
-            StatusCode::BAD_REQUEST,
-            format!("invalid n param, must be a number >= 1 and <= {COUNT_MAX} if provided"),
-        ),
+        OracleError::Count(_) => {
+            let most = shared.oracle.max_timestamps();
+            let why = format!("invalid n param, must be a number >= 1 and <= {most} if provided");
+            answer::text(StatusCode::BAD_REQUEST, why)
+        }
         OracleError::Busy => {
             let busy = "too many requests are waiting";
             let mut answer = answer::text(StatusCode::SERVICE_UNAVAILABLE, busy);
@@ -118,7 +120,7 @@ fn of_error(shared: &Shared, error: &OracleError) -> Answer {
         }
         error => {
             // Elections, transfers and lost quorums: not one line for each request.
-            tracing::debug!(error = error as &dyn std::error::Error, "no timestamp");
+            tracing::debug!(id, error = error as &dyn std::error::Error, "no timestamp");
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, answer::NEUTRAL)
         }
     }
@@ -145,10 +147,12 @@ fn short(range: Range) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use esker_oracle::COUNT_MAX;
+
     use super::*;
 
     fn count(query: &str) -> Option<u32> {
-        wanted(query).map(|wanted| wanted.count)
+        wanted(query, COUNT_MAX).map(|wanted| wanted.count)
     }
 
     #[test]
@@ -161,9 +165,10 @@ mod tests {
         for query in wrong.into_iter().chain(huge) {
             assert_eq!(count(query), None, "{query}");
         }
-        assert_eq!(wanted("n=2&format=range"), Some(Wanted { count: 2, is_range: true }));
-        assert_eq!(wanted("format=list"), Some(Wanted { count: 1, is_range: false }));
-        assert_eq!(wanted("format=json"), None);
+        assert_eq!(wanted("n=2&format=range", 2), Some(Wanted { count: 2, is_range: true }));
+        assert_eq!(wanted("format=list", 1), Some(Wanted { count: 1, is_range: false }));
+        assert_eq!(wanted("format=json", 1), None);
+        assert_eq!(wanted("n=3", 2), None);
     }
 
     #[test]
