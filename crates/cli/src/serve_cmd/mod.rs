@@ -56,8 +56,8 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
                 Ok(())
             }
         };
-        // A second signal changes nothing: an interrupt of a terminal reaches all processes, and their
-        // parent may send one of its own.
+        // A second signal changes nothing: an interrupt of a terminal reaches all processes, and
+        // their parent may send one of its own.
         let stopped = server.stop().await;
         failure.and(stopped).map_err(of_server)
     })
