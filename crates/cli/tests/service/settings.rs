@@ -2,14 +2,16 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{BufRead, BufReader};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::esker::{command, run, spawn};
+use crate::lines::{Logged, serve};
 use crate::nodes::free_port;
 
+/// Requirements: E-5, EB-8, ET-10.
 #[test]
 fn wrong_settings_are_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -20,10 +22,23 @@ fn wrong_settings_are_named() {
         (&["--listen", "0.0.0.0:8080"], "--advertise"),
         (&["--raft-listen", "127.0.0.1"], "--raft-listen"),
         (&["--join", "127.0.0.1"], "--join"),
-        (&["--join", "127.0.0.1:1"], "--node-id"),
+        // Its data may have the number: it is read after the ports are taken.
+        (&["--join", "127.0.0.1:1", "--listen", "127.0.0.1:0"], "--node-id"),
         (&["--max-clock-step", "soon"], "--max-clock-step"),
         (&["--epoch-interval-ms", "0"], "EPOCH_INTERVAL_MS"),
         (&["--timestamp-request-buffer", "0"], "TIMESTAMP_REQUEST_BUFFER"),
+        (&["--timestamp-request-buffer", "10000001"], "TIMESTAMP_REQUEST_BUFFER"),
+        (&["--max-timestamps", "0"], "MAX_TIMESTAMPS"),
+        (&["--max-timestamps", "65537"], "MAX_TIMESTAMPS"),
+        (&["--epoch-deadline-limit=-1"], "--epoch-deadline-limit"),
+        (&["--rtt-ms", "10001"], "RTT_MS"),
+        (&["--connections", "0"], "--connections"),
+        (&["--http-port=-1"], "--http-port"),
+        (&["--raft-addr", "127.0.0.1"], "--raft-listen"),
+        (&["--debug=2"], "--debug"),
+        (&["--trace=on"], "--trace"),
+        (&["--pretty=no"], "--pretty"),
+        (&["--log-time-ms=x"], "--log-time-ms"),
         (&["--config", "/nowhere/esker.toml"], "/nowhere/esker.toml"),
         (&["--log-level-key", "time"], "LOG_LEVEL_KEY"),
     ];
@@ -40,9 +55,22 @@ fn wrong_settings_are_named() {
         ("HTTP_PORT", "http"),
         ("RAFT_ADDR", "8081"),
         ("TIMESTAMP_REQUEST_BUFFER", "many"),
+        ("MAX_TIMESTAMPS", "0x10"),
+        ("MAX_TIMESTAMPS", "4294967296"),
         ("EPOCH_INTERVAL_MS", "0.1"),
         ("EPOCH_DEADLINE_LIMIT", "0"),
+        ("EPOCH_DEADLINE_LIMIT", "1e2"),
         ("RTT_MS", "0"),
+        ("RTT_MS", "ten"),
+        ("LOG_LEVEL_KEY", "message"),
+        ("LOG_LEVEL_KEY", ""),
+        ("ESKER_CONNECTIONS", "all"),
+        ("ESKER_MAX_CLOCK_STEP", "1 day or two"),
+        ("ESKER_JOIN", "127.0.0.1"),
+        ("ESKER_LISTEN", "127.0.0.1"),
+        ("ESKER_ADVERTISE", "host"),
+        ("ESKER_RAFT_ADVERTISE", "host:0"),
+        ("ESKER_CONFIG", "/nowhere/esker.toml"),
         ("DEBUG", "yes"),
         ("PRETTY", "2"),
         ("LOG_TIME_MS", "x"),
@@ -58,6 +86,8 @@ fn wrong_settings_are_named() {
 }
 
 /// A flag comes before the variable, that before the file, and that before the default.
+///
+/// Requirements: E-5, EB-8.
 #[test]
 fn settings_have_an_order() {
     let dir = tempfile::tempdir().unwrap();
@@ -128,4 +158,77 @@ fn a_folder_has_one_node() {
     run(append, b"one").ok();
     let ended = run(serve(&dir.path().join("other")), b"").exits(1);
     assert!(ended.err.contains("raft"), "{}", ended.err);
+}
+
+/// Each setting has its default, and is set by its variable, its flag and its key in the file.
+///
+/// Requirements: E-5, E-17, EB-8.
+#[test]
+fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
+    let dir = tempfile::tempdir().unwrap();
+    let starts = |command: &mut Command| {
+        let mut node = Logged::start(command.current_dir(&dir));
+        let settings = node.says("starts a node with these settings");
+        node.signal(Signal::TERM);
+        let (status, errors) = node.end();
+        // Another program may use the default port.
+        assert!(status == Some(0) || errors.contains("cannot listen"), "{errors}");
+        settings
+    };
+    let settings = starts(&mut serve(&[]));
+    for (name, value) in [
+        ("data", json!("./esker-data")),
+        ("listen", json!("127.0.0.1:8080")),
+        ("raft_listen", json!("127.0.0.1:8081")),
+        ("max_clock_step", json!("10s")),
+        ("timestamp_request_buffer", json!(10_000)),
+        ("max_timestamps", json!(65_536)),
+        ("epoch_interval_ms", json!(100)),
+        ("epoch_deadline_limit", json!(100)),
+        ("rtt_ms", json!(10)),
+        ("connections", json!(10_000)),
+    ] {
+        assert_eq!(settings[name], value, "{name}");
+    }
+    for absent in ["advertise", "raft_advertise", "node_id", "join"] {
+        assert_eq!(settings.get(absent), None, "{settings}");
+    }
+    let (port, raft) = (free_port(), format!("127.0.0.1:{}", free_port()));
+    let listen = format!("127.0.0.1:{port}");
+    // The variable, the field of the log line, and the value.
+    let all = [
+        ("ESKER_DATA", "data", json!("other")),
+        ("ESKER_LISTEN", "listen", json!(listen)),
+        ("RAFT_ADDR", "raft_listen", json!(raft)),
+        ("ESKER_ADVERTISE", "advertise", json!("host.example:1")),
+        ("ESKER_RAFT_ADVERTISE", "raft_advertise", json!("host.example:2")),
+        ("NODE_ID", "node_id", json!(7)),
+        ("ESKER_MAX_CLOCK_STEP", "max_clock_step", json!("3s")),
+        ("TIMESTAMP_REQUEST_BUFFER", "timestamp_request_buffer", json!(50)),
+        ("MAX_TIMESTAMPS", "max_timestamps", json!(100)),
+        ("EPOCH_INTERVAL_MS", "epoch_interval_ms", json!(250)),
+        ("EPOCH_DEADLINE_LIMIT", "epoch_deadline_limit", json!(9)),
+        ("RTT_MS", "rtt_ms", json!(20)),
+        ("ESKER_CONNECTIONS", "connections", json!(77)),
+    ];
+    let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let (mut by_variable, mut by_flag, mut file) = (serve(&[]), serve(&[]), String::new());
+    for (variable, name, value) in &all {
+        by_variable.env(variable, plain(value));
+        by_flag.arg(format!("--{}", name.replace('_', "-"))).arg(plain(value));
+        file.push_str(&format!("{name} = {value}\n"));
+    }
+    std::fs::write(dir.path().join("esker.toml"), file).unwrap();
+    for mut command in [by_variable, by_flag, serve(&["--config", "esker.toml"])] {
+        let settings = starts(&mut command);
+        for (variable, name, value) in &all {
+            assert_eq!(settings[name], *value, "{variable}");
+        }
+    }
+    let port = free_port();
+    let variable =
+        starts(serve(&["--raft-addr", "127.0.0.1:0"]).env("HTTP_PORT", port.to_string()));
+    assert_eq!(variable["listen"], format!("127.0.0.1:{port}"));
+    let flag = starts(&mut serve(&["--http-port", &port.to_string()]));
+    assert_eq!(flag["raft_listen"], format!("127.0.0.1:{}", port + 1));
 }

@@ -13,6 +13,9 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
+/// Each node names the leader and all members. One that is removed is none of them any longer.
+///
+/// Requirements: E-7a, EB-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timestamps_come_from_any_node() {
     let mut nodes = Nodes::of(3).await;

@@ -74,6 +74,8 @@ async fn leaders_lose_their_power() {
 }
 
 /// The leader that was cut off has an epoch of its own, and clients that ask it.
+///
+/// Requirements: ET-2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_cut_off_serves_nothing() {
     let cluster = Cluster::of(3, long_epochs()).await;
@@ -92,6 +94,8 @@ async fn a_leader_that_is_cut_off_serves_nothing() {
 }
 
 /// An hour back and forth, on the leader and on the node that leads next.
+///
+/// Requirements: ET-3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clocks_step() {
     let cluster = Cluster::of(3, OracleOptions::default()).await;

@@ -19,9 +19,22 @@ async fn a_count_is_bounded() {
     assert_eq!(first.count, COUNT_MAX);
     let next = oracle.timestamps(1).await.unwrap();
     assert!(next.first > first.timestamps().last().unwrap());
+    for (most, issued) in [(3, 3), (0, 1), (u32::MAX, COUNT_MAX)] {
+        let mut options = OracleOptions::default();
+        options.max_timestamps = most;
+        let cluster = Cluster::of(1, options).await;
+        let oracle = cluster.oracle(1);
+        assert_eq!(oracle.max_timestamps(), issued);
+        assert_eq!(oracle.timestamps(issued).await.unwrap().count, issued);
+        let refused = oracle.timestamps(issued + 1).await;
+        assert_eq!(refused, Err(OracleError::Count(issued + 1)));
+    }
 }
 
-/// Above the buffer requests are refused at once, and those in it are answered in their order.
+/// Above the buffer requests are refused at once, and those in it are answered in their order, with
+/// one proof of leadership.
+///
+/// Requirements: E-18, EB-7.
 #[tokio::test]
 async fn a_full_buffer_refuses() {
     let mut options = OracleOptions::default();
@@ -29,11 +42,13 @@ async fn a_full_buffer_refuses() {
     let cluster = Cluster::of(1, options).await;
     let oracle = cluster.oracle(1);
     oracle.timestamps(1).await.unwrap();
+    let batches = oracle.stats().batches;
     // On one thread, none of them is taken before all were sent.
     let asked = futures_util::future::join_all((0..20).map(|_| oracle.timestamps(1))).await;
     let refused = asked.iter().filter(|answer| **answer == Err(OracleError::Busy)).count();
     let ranges: Vec<_> = asked.into_iter().flatten().collect();
     assert_eq!((refused, ranges.len()), (12, 8));
+    assert_eq!(oracle.stats().batches, batches + 1);
     assert!(ranges.windows(2).all(|pair| pair[0].first < pair[1].first));
     oracle.timestamps(1).await.unwrap();
 }
@@ -75,6 +90,8 @@ async fn followers_and_lost_quorums_answer_in_time() {
 }
 
 /// Without requests no epoch is proposed.
+///
+/// Requirements: E-2a, ET-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_oracle_proposes_nothing() {
     let cluster = Cluster::of(1, OracleOptions::default()).await;
@@ -125,7 +142,88 @@ async fn no_request_waits_for_longer_than_it_may() {
     futures_util::future::join_all(asked).await;
 }
 
+/// While requests come, the epoch advances each interval, and each epoch begins at index 1.
+///
+/// Requirements: E-2a.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn epochs_advance_under_requests() {
+    let mut options = OracleOptions::default();
+    options.epoch_interval = Duration::from_millis(20);
+    let cluster = Cluster::of(1, options).await;
+    let mut last = cluster.oracle(1).timestamps(1).await.unwrap().first;
+    let (mut epochs, deadline) = (0, std::time::Instant::now() + LONG);
+    while epochs < 10 {
+        assert!(std::time::Instant::now() < deadline, "{epochs} epochs");
+        let next = cluster.oracle(1).timestamps(1).await.unwrap().first;
+        assert!(next > last);
+        if next.epoch != last.epoch {
+            assert_eq!(next.index, 1);
+            epochs += 1;
+        }
+        last = next;
+    }
+}
+
+/// Also one that led before, within an epoch.
+///
+/// Requirements: E-2a.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_leader_advances_the_epoch_first() {
+    let mut options = OracleOptions::default();
+    options.epoch_interval = Duration::from_secs(60);
+    let cluster = Cluster::of(3, options).await;
+    let mut leader = cluster.leader().await;
+    let mut last = cluster.oracle(leader).timestamps(1).await.unwrap().first;
+    for _ in 0..4 {
+        let other = leader % 3 + 1;
+        cluster.node(leader).transfer(other, LONG).await.unwrap();
+        leader = cluster.leader().await;
+        let deadline = std::time::Instant::now() + LONG;
+        let next = loop {
+            match cluster.oracle(leader).timestamps(1).await {
+                Ok(range) => break range.first,
+                Err(error) => assert!(std::time::Instant::now() < deadline, "{error}"),
+            }
+            leader = cluster.leader().await;
+        };
+        assert!(next.epoch > last.epoch && next.index == 1, "{next:?} after {last:?}");
+        last = next;
+    }
+}
+
+/// An advance that succeeds ends the count of those that missed their deadline.
+///
+/// Requirements: ET-5.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_advance_that_succeeds_resets_the_count_of_missed_ones() {
+    let mut options = OracleOptions::default();
+    options.patience = Duration::from_millis(50);
+    options.epoch_interval = Duration::from_millis(1);
+    options.failed_advances = 5;
+    let cluster = Cluster::of(1, options).await;
+    let oracle = cluster.oracle(1);
+    oracle.timestamps(1).await.unwrap();
+    // Two of each round are seen, and a third may be under way.
+    for _ in 0..3 {
+        cluster.stall(1, true);
+        let failed = oracle.stats().failed_advances;
+        while oracle.stats().failed_advances < failed + 2 {
+            drop(oracle.timestamps(1).await);
+        }
+        cluster.stall(1, false);
+        let advanced = oracle.stats().advances;
+        while oracle.stats().advances == advanced {
+            drop(oracle.timestamps(1).await);
+        }
+    }
+    assert!(oracle.stats().failed_advances > 5);
+    let gave_up = tokio::time::timeout(Duration::from_millis(1), oracle.gave_up()).await;
+    assert!(gave_up.is_err());
+}
+
 /// Advances that miss their deadline are counted until one does not.
+///
+/// Requirements: ET-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_oracle_that_cannot_advance_gives_up() {
     let mut options = OracleOptions::default();

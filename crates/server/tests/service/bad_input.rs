@@ -20,6 +20,7 @@ async fn raw(address: &str, bytes: &[u8]) -> Vec<u8> {
     seen
 }
 
+/// Requirements: E-17, EB-3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_count_that_is_none_is_refused() {
     let nodes = Nodes::of(1).await;
@@ -30,15 +31,29 @@ async fn a_count_that_is_none_is_refused() {
             let refused = get(protocol, &address, &format!("/timestamp?n={n}")).await;
             assert_eq!(refused.status, 400, "{n}");
         }
-        let most = get(protocol, &address, "/timestamp?n=65536").await;
-        assert_eq!((most.status, most.body.len()), (200, 16 * 65_536));
-        let first = &most.body[..8];
-        for (index, timestamp) in (0_u64..).zip(most.body.chunks(16)) {
-            let begin = u64::from_be_bytes(most.body[8..16].try_into().unwrap());
-            assert_eq!(timestamp[..8], *first);
-            assert_eq!(timestamp[8..], (begin + index).to_be_bytes());
+        for (query, count) in [("", 1), ("?n=1", 1), ("?n=2", 2), ("?n=65536", 65_536)] {
+            let issued = get(protocol, &address, &format!("/timestamp{query}")).await;
+            assert_eq!((issued.status, issued.body.len()), (200, 16 * count), "{query}");
+            let (epoch, begin) = (&issued.body[..8], &issued.body[8..16]);
+            let begin = u64::from_be_bytes(begin.try_into().unwrap());
+            for (index, timestamp) in (0_u64..).zip(issued.body.chunks(16)) {
+                assert_eq!(timestamp[..8], *epoch);
+                assert_eq!(timestamp[8..], (begin + index).to_be_bytes());
+            }
         }
     }
+}
+
+/// Requirements: E-17.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_most_timestamps_of_a_request_are_a_setting() {
+    let nodes = Nodes::with(1, |options| options.oracle.max_timestamps = 3).await;
+    let address = nodes.address(1);
+    nodes.timestamp(1).await;
+    assert_eq!(get(Protocol::Http1, &address, "/timestamp?n=3").await.body.len(), 48);
+    let refused = get(Protocol::Http1, &address, "/timestamp?n=4").await;
+    let expected = "invalid n param, must be a number >= 1 and <= 3 if provided";
+    assert_eq!((refused.status, refused.text()), (400, expected));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,4 +1,5 @@
 //! A client that shows all of an answer, over both protocols.
+#![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use bytes::Bytes;

@@ -3,9 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::{BOTH, get, send};
+use crate::client::{BOTH, Protocol, get, send};
 use crate::nodes::{LONG, Nodes};
 
+/// Requirements: EB-2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_answers() {
     let nodes = Nodes::of(1).await;
@@ -43,6 +44,7 @@ async fn a_leader_answers() {
     }
 }
 
+/// Requirements: EB-2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paths_and_methods_that_are_not_there() {
     let nodes = Nodes::of(1).await;
@@ -76,7 +78,7 @@ async fn paths_and_methods_that_are_not_there() {
 
 /// A count is checked after the leader is known: 500, 409, 400.
 ///
-/// Requirements: E-3, ET-10.
+/// Requirements: E-3, ET-10, EB-2, EB-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_names_the_leader_and_a_node_without_one_says_so() {
     let mut nodes = Nodes::of(3).await;
@@ -97,6 +99,9 @@ async fn a_follower_names_the_leader_and_a_node_without_one_says_so() {
         let ready = get(protocol, &address, "/ready").await;
         let expected = format!("leader={leader} nodeID={follower} raftAvailable=true\n");
         assert_eq!(ready.text(), expected);
+        for node in 1..=3 {
+            answers_what_needs_no_leader(protocol, &nodes.address(node), Some(leader)).await;
+        }
     }
     let other = follower % 3 + 1;
     let before = nodes.timestamp(leader).await;
@@ -115,13 +120,42 @@ async fn a_follower_names_the_leader_and_a_node_without_one_says_so() {
         for path in ["/timestamp", "/timestamp?n=0"] {
             assert_eq!(get(protocol, &address, path).await.status, 500, "{path}");
         }
-        assert_eq!(get(protocol, &address, "/up").await.status, 200);
         // What it knows needs no quorum.
-        assert_eq!(nodes.members(follower).await.members.len(), 3);
+        answers_what_needs_no_leader(protocol, &address, None).await;
     }
     for back in [leader, other] {
         nodes.start(back).await.unwrap();
     }
     let leader = nodes.wait_for_voters(3).await;
     assert!(nodes.timestamp(leader).await > before);
+}
+
+/// What every node answers, whether it leads, follows or knows no leader.
+async fn answers_what_needs_no_leader(protocol: Protocol, address: &str, leader: Option<u64>) {
+    let up = get(protocol, address, "/up").await;
+    assert_eq!((up.status, up.text()), (200, "ok"));
+    for path in ["/members", "/membership"] {
+        let members = get(protocol, address, path).await;
+        assert_eq!(members.status, 200);
+        assert_eq!(members.header("access-control-allow-origin"), Some("*"));
+        let members: serde_json::Value = serde_json::from_slice(&members.body).unwrap();
+        assert_eq!(members["leader"]["nodeID"].as_u64(), leader, "{members}");
+        let all = members["members"].as_array().unwrap();
+        let ids: Vec<_> = all.iter().map(|member| member["nodeID"].as_u64().unwrap()).collect();
+        assert_eq!(ids, [1, 2, 3]);
+        let is_address = |member: &serde_json::Value| {
+            member["addr"].as_str().is_some_and(|addr| addr.starts_with("127.0.0.1:"))
+        };
+        assert!(all.iter().all(is_address), "{members}");
+        let own = all.iter().filter(|member| member["addr"] == address).count();
+        assert_eq!(own, 1, "{members}");
+    }
+    for path in ["/status", "/metrics"] {
+        assert_eq!(get(protocol, address, path).await.status, 200, "{path}");
+    }
+    assert_eq!(get(protocol, address, "/nothing").await.status, 404);
+    let refused = send(protocol, address, "PUT", "/timestamp", &[], b"").await;
+    assert_eq!((refused.status, refused.header("allow")), (405, Some("GET, OPTIONS")));
+    let preflight = send(protocol, address, "OPTIONS", "/timestamp", &[], b"").await;
+    assert_eq!(preflight.status, 204);
 }

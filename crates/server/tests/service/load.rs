@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use crate::client::{Protocol, get};
 use crate::nodes::{LONG, Nodes};
 
-/// Requirements: E-6.
+/// Requirements: E-6, EB-7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_is_refused_at_once_and_the_node_recovers() {
     let nodes = Nodes::with(3, |options| options.oracle.buffer = 4).await;
@@ -25,8 +25,10 @@ async fn a_flood_is_refused_at_once_and_the_node_recovers() {
     let mut asked = Vec::new();
     for _ in 0..400 {
         let address = Arc::clone(&address);
-        let asks = async move { get(Protocol::Http1, &address, "/timestamp").await };
-        asked.push(tokio::spawn(asks));
+        asked.push(tokio::spawn(async move {
+            let asks = get(Protocol::Http1, &address, "/timestamp");
+            tokio::time::timeout(LONG, asks).await.unwrap()
+        }));
     }
     let (mut issued, mut refused) = (Vec::new(), 0);
     for asked in asked {
@@ -130,6 +132,9 @@ async fn ten_thousand_streams_are_answered() {
     check(&calls).unwrap_or_else(|violation| panic!("{violation}"));
 }
 
+/// For longer than a request waits: all nodes stay, and serve again.
+///
+/// Requirements: ET-5, EB-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_quorum_each_request_is_answered_in_time() {
     let mut nodes = Nodes::of(3).await;
@@ -151,7 +156,29 @@ async fn without_a_quorum_each_request_is_answered_in_time() {
         let status = asked.await.unwrap();
         assert_eq!(status, 500);
     }
+    // The same process answers again. It knows all members in between.
+    assert_eq!(nodes.members(leader).await.members.len(), 3);
     nodes.start(leader % 3 + 1).await.unwrap();
     let leader = nodes.leader().await;
     nodes.timestamp(leader).await;
+}
+
+/// Requests that come one at a time to an idle leader, at any moment of its timers: none waits for
+/// another one, or for a deadline.
+///
+/// Requirements: ET-6, EB-7.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_is_alone_waits_for_no_other() {
+    let nodes = Nodes::of(3).await;
+    let leader = nodes.leader().await;
+    let address = nodes.address(leader);
+    nodes.timestamp(leader).await;
+    for n in 0..300 {
+        tokio::time::sleep(Duration::from_micros(n * 37 % 11_000)).await;
+        let asks = get(Protocol::Http1, &address, "/timestamp");
+        let seen = tokio::time::timeout(Duration::from_secs(5), asks).await;
+        assert_eq!(seen.map(|seen| seen.status).ok(), Some(200), "request {n}");
+    }
+    let metrics = get(Protocol::Http1, &address, "/metrics").await;
+    assert!(metrics.text().contains("esker_requests_late_total 0\n"), "{}", metrics.text());
 }

@@ -3,7 +3,9 @@
 mod bad_input;
 mod client;
 mod endpoints;
+mod idle;
 mod load;
 mod members;
+mod metrics;
 mod nodes;
 mod stall;

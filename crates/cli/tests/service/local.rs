@@ -1,0 +1,70 @@
+//! `esker cluster local`.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::{BufRead, BufReader};
+use std::net::TcpListener;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+use crate::client::{Protocol, get};
+use crate::esker::{command, run, spawn};
+use crate::nodes::LONG;
+
+/// A port with the others that three nodes use, all free.
+fn free_ports() -> u16 {
+    let base = (0..500).map(|at| 20_000 + (std::process::id() as u16 % 400 + at) * 40);
+    let is_free = |port: &u16| {
+        let ports = [0, 1, 10, 11, 20, 21].map(|above| port + above);
+        ports.iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+    };
+    base.into_iter().find(is_free).unwrap()
+}
+
+/// One command: three members, which are the same after a restart.
+///
+/// Requirements: E-7a.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_command_runs_three_nodes() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_ports();
+    let endpoint = format!("http://127.0.0.1:{port}");
+    let (mut cluster, mut last) = (Value::Null, String::new());
+    for round in 0..2 {
+        let mut local = command(&["cluster", "local", "three", "--port", &port.to_string()]);
+        let mut local = spawn(local.current_dir(&dir), Stdio::null());
+        let mut lines = BufReader::new(local.stdout.take().unwrap()).lines();
+        for node in 1..=3 {
+            let expected = format!("node {node}: http://127.0.0.1:{}", port + 10 * (node - 1));
+            assert!(lines.any(|line| line.unwrap() == expected), "{expected}");
+        }
+        for node in 0..3 {
+            let address = format!("127.0.0.1:{}", port + 10 * node);
+            let members = get(Protocol::Http1, &address, "/members").await;
+            let members: Value = serde_json::from_slice(&members.body).unwrap();
+            let all = members["members"].as_array().unwrap();
+            let id = &members["cluster"];
+            assert!(cluster.is_null() || cluster == *id, "{members}");
+            cluster = id.clone();
+            assert!(all.len() == 3 && all.iter().all(|node| node["voter"] == true), "{members}");
+        }
+        let taken = run(command(&["ts", "--endpoint", &endpoint, "--json"]), b"").ok().json();
+        let taken = taken["timestamp"].as_str().unwrap().to_owned();
+        assert!(taken > last);
+        last = taken;
+        kill_process(Pid::from_child(&local), if round == 0 { Signal::INT } else { Signal::TERM })
+            .unwrap();
+        lines.for_each(drop);
+        assert_eq!(local.wait().unwrap().code(), Some(0));
+        // No node stays.
+        let deadline = Instant::now() + LONG;
+        for node in 0..3 {
+            while TcpListener::bind(("127.0.0.1", port + 10 * node)).is_err() {
+                assert!(Instant::now() < deadline, "node {} runs", node + 1);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! What a node logs.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::Read;
+use std::process::Stdio;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+
+use crate::client::{Protocol, get, post, send};
+use crate::esker::{command, read_lines, run, spawn};
+use crate::lines::{ANY_PORT, Logged, serve};
+
+/// A line for each request and each batch, and the id of a request in all of its lines.
+///
+/// Requirements: E-9.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn requests_are_logged_at_debug_level() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut node = Logged::start(serve(&ANY_PORT).current_dir(&dir).env("DEBUG", "1"));
+    let address = node.answers();
+    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    let members: Value =
+        serde_json::from_slice(&get(Protocol::Http1, &address, "/members").await.body).unwrap();
+    let body = json!({"cluster": members["cluster"], "nodeID": 1}).to_string();
+    let requests = [
+        (Protocol::Http1, "GET", "/timestamp?n=2", "", 200, 32),
+        (Protocol::Http2, "GET", "/timestamp?n=0", "", 400, 63),
+        (Protocol::Http2, "PUT", "/timestamp", "four", 405, 18),
+        (Protocol::Http1, "GET", "/nothing", "", 404, 9),
+        (Protocol::Http2, "POST", "/cluster/transfer", &body, 200, 2),
+    ];
+    for (protocol, method, path, body, status, bytes_out) in requests {
+        let headers = [("content-type", "application/json")];
+        let sent = send(protocol, &address, method, path, &headers, body.as_bytes());
+        let seen = sent.await;
+        assert_eq!(seen.status, status, "{path}");
+        let id: u64 = seen.header("x-request-id").unwrap().parse().unwrap();
+        let line = node.next(|line| line["message"] == "answered a request" && line["id"] == id);
+        let path = path.split('?').next().unwrap();
+        let version = if protocol == Protocol::Http1 { "HTTP/1.1" } else { "HTTP/2.0" };
+        assert_eq!((&line["method"], &line["path"]), (&json!(method), &json!(path)));
+        assert_eq!((&line["status"], &line["protocol"]), (&json!(status), &json!(version)));
+        assert_eq!(
+            (&line["bytes_in"], &line["bytes_out"]),
+            (&json!(body.len()), &json!(bytes_out))
+        );
+        assert!(line["address"].as_str().unwrap().starts_with("127.0.0.1:"), "{line}");
+        assert!(line["latency_ns"].as_u64().unwrap() > 0 && line["level"] == "debug", "{line}");
+        let of_batch = node.seen.iter().rev().find(|line| line["message"] == "answered a batch");
+        let batch = of_batch.unwrap();
+        assert!(batch["requests"] == 1 && batch["latency_ns"].as_u64().unwrap() > 0, "{batch}");
+        if path == "/timestamp" && status == 200 {
+            assert_eq!(batch["timestamps"], 2);
+        }
+        if path == "/cluster/transfer" {
+            let of_request = |line: &&Value| line["message"] == "gives leadership away";
+            assert_eq!(node.seen.iter().find(of_request).unwrap()["id"], id);
+        }
+    }
+    node.stop();
+}
+
+/// JSON on standard output, or lines for people on standard error; no line of a request unless it
+/// is asked for.
+///
+/// Requirements: E-5, EB-8.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn log_lines_have_the_form_that_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    for level in ["", "DEBUG", "TRACE"] {
+        let mut serve = serve(&ANY_PORT);
+        let mut node = Logged::start(match level {
+            "" => serve.current_dir(&dir),
+            level => serve.current_dir(&dir).env(level, "1"),
+        });
+        let address = node.answers();
+        get(Protocol::Http2, &address, "/up").await;
+        post(&address, "/cluster/transfer", "{}").await;
+        let lines = node.stop();
+        for line in &lines {
+            let time = line["time"].as_str().unwrap();
+            assert!(time.len() == 30 && time.ends_with('Z'), "{line}");
+            assert!(line["level"].is_string() && line["target"].is_string(), "{line}");
+        }
+        let has = |level: &str| lines.iter().any(|line| line["level"] == level);
+        assert!(has("info"));
+        assert_eq!((has("debug"), has("trace")), (!level.is_empty(), level == "TRACE"));
+    }
+    for (variables, of_time) in [(&["PRETTY"][..], 'Z'), (&["PRETTY", "LOG_TIME_MS"], '0')] {
+        let mut serve = serve(&ANY_PORT);
+        serve.current_dir(&dir).envs(variables.iter().map(|name| (name, "1")));
+        let mut node = spawn(&mut serve, Stdio::null());
+        let mut errors = node.stderr.take().unwrap();
+        let mut read = read_lines(&mut errors, 2);
+        kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
+        errors.read_to_string(&mut read).unwrap();
+        node.stderr = None;
+        let out = node.wait_with_output().unwrap();
+        assert_eq!((out.status.code(), out.stdout.len()), (Some(0), 0));
+        assert!(read.contains(" info  the node answers "), "{read}");
+        for line in read.lines() {
+            let time = line.split(' ').next().unwrap();
+            let in_ms = time.len() == 13 && time.bytes().all(|byte| byte.is_ascii_digit());
+            assert_eq!((time.ends_with('Z'), in_ms), (of_time == 'Z', of_time != 'Z'), "{line}");
+        }
+    }
+}
+
+/// Resident memory of a process, in KiB.
+fn resident(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+/// Under load, a node logs nothing for a timestamp, and its memory does not grow.
+///
+/// Requirements: ET-7.
+#[test]
+fn timestamps_take_neither_output_nor_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut node = Logged::start(serve(&ANY_PORT).current_dir(&dir));
+    let endpoint = format!("http://{}", node.answers());
+    let load = |seconds: &str| {
+        let words = ["ts", "bench", "--json", "--protocol", "h2c", "--connections", "4"];
+        let mut bench = command(&words);
+        bench.args(["--streams", "32", "--n", "16", "--seconds", seconds, "--endpoint", &endpoint]);
+        let figure = run(bench, b"").ok().json();
+        assert_eq!(figure["verified"], true, "{figure}");
+        figure["ops"].as_u64().unwrap()
+    };
+    load("0.5");
+    let before = resident(node.process.id());
+    let requests = load("2");
+    let grown = resident(node.process.id()).saturating_sub(before);
+    assert!(requests > 2000, "{requests} requests");
+    assert!(grown < 16 << 10, "{grown} KiB more after {requests} requests");
+    let lines = node.stop();
+    assert!(lines.len() < 10, "{lines:#?}");
+}

@@ -1,0 +1,133 @@
+//! What `GET /metrics` says, and a node that stops by itself.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use crate::client::{Protocol, get};
+use crate::nodes::{LONG, Nodes};
+
+/// The value of this metric, with its labels.
+async fn metric(address: &str, name: &str) -> f64 {
+    let metrics = get(Protocol::Http1, address, "/metrics").await;
+    let line = metrics.text().lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.unwrap_or_else(|| panic!("no {name} in {}", metrics.text())).parse().unwrap()
+}
+
+const HOUR: u64 = 3_600_000_000_000;
+
+/// Requirements: E-11.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_say_what_happened() {
+    let mut nodes = Nodes::none();
+    let (clock, begun) = (Arc::new(AtomicU64::new(1000 * HOUR)), Instant::now());
+    let mut options = nodes.options(1);
+    let now = Arc::clone(&clock);
+    options.oracle.clock = Arc::new(move || now.load(SeqCst) + begun.elapsed().as_nanos() as u64);
+    options.oracle.epoch_interval = Duration::from_millis(1);
+    nodes.start_with(1, options).await.unwrap();
+    nodes.timestamp(1).await;
+    let address = nodes.address(1);
+    let all = [
+        "esker_requests_total",
+        "esker_timestamps_total",
+        "esker_batches_total",
+        "esker_timestamp_latency_seconds_count",
+        "esker_http_answers_total{status=\"200\"}",
+        "esker_http_answers_total{status=\"400\"}",
+        "esker_http_answers_total{status=\"404\"}",
+        "esker_http_answers_total{status=\"405\"}",
+        "esker_http_connections_accepted_total",
+    ];
+    let mut before = Vec::new();
+    for name in all {
+        before.push(metric(&address, name).await);
+    }
+    for (path, status) in [
+        ("/timestamp", 200),
+        ("/timestamp?n=10", 200),
+        ("/timestamp?n=0", 400),
+        ("/nothing", 404),
+        ("/cluster/add", 405),
+        ("/cluster/remove", 405),
+    ] {
+        assert_eq!(get(Protocol::Http2, &address, path).await.status, status, "{path}");
+    }
+    let own = all.len() as f64;
+    // Reading a metric is an answer and a connection of its own.
+    let grown = [2.0, 11.0, 2.0, 2.0, 2.0 + own, 1.0, 1.0, 2.0, 6.0 + own];
+    for ((name, before), grown) in all.iter().zip(before).zip(grown) {
+        assert_eq!(metric(&address, name).await - before, grown, "{name}");
+    }
+    for (name, value) in [
+        ("esker_leader", 1.0),
+        ("esker_leader_id", 1.0),
+        ("esker_members", 1.0),
+        ("esker_requests_waiting", 0.0),
+        ("esker_requests_late_total", 0.0),
+        ("esker_disk_stalls_total", 0.0),
+        ("esker_clock_steps_total{direction=\"backward\"}", 0.0),
+        ("esker_clock_steps_total{direction=\"forward\"}", 0.0),
+    ] {
+        assert_eq!(metric(&address, name).await, value, "{name}");
+    }
+    assert!(metric(&address, "esker_http_connections").await >= 1.0);
+    assert!(metric(&address, "esker_term").await >= 1.0);
+    assert!(metric(&address, "esker_epoch_advances_total").await >= 1.0);
+    let last = metric(&address, "esker_log_last_index").await;
+    assert_eq!(metric(&address, "esker_log_applied_index").await, last);
+    // The epoch is of the oracle's clock, which is in 1970.
+    assert!(metric(&address, "esker_epoch_age_seconds").await > 1e9);
+    // Back, and there for some epochs: one step. Then forward.
+    for (hours, backward, forward) in [(999, 1.0, 0.0), (1001, 1.0, 1.0)] {
+        clock.store(hours * HOUR, SeqCst);
+        let advances = metric(&address, "esker_epoch_advances_total").await;
+        while metric(&address, "esker_epoch_advances_total").await < advances + 3.0 {
+            nodes.timestamp(1).await;
+        }
+        for (direction, steps) in [("backward", backward), ("forward", forward)] {
+            let name = format!("esker_clock_steps_total{{direction=\"{direction}\"}}");
+            assert_eq!(metric(&address, &name).await, steps, "{name} at {hours}");
+        }
+    }
+    nodes.stop(1).await;
+    // An election.
+    let term = {
+        nodes.start(1).await.unwrap();
+        nodes.timestamp(1).await;
+        metric(&address, "esker_term").await
+    };
+    nodes.stop(1).await;
+    nodes.start(1).await.unwrap();
+    nodes.timestamp(1).await;
+    assert!(metric(&address, "esker_term").await > term);
+}
+
+/// A node whose epoch does not advance stops, and says why.
+///
+/// Requirements: ET-5.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_epoch_does_not_advance_stops() {
+    let nodes = Nodes::with(1, |options| {
+        options.oracle.patience = Duration::from_millis(50);
+        options.oracle.failed_advances = 3;
+    })
+    .await;
+    nodes.timestamp(1).await;
+    nodes.disks[&1].stall(true);
+    let address = nodes.address(1);
+    let asked = async {
+        loop {
+            get(Protocol::Http1, &address, "/timestamp").await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let failed = async {
+        tokio::select! { why = nodes.servers[&1].failed() => why, () = asked => panic!() }
+    };
+    let why = tokio::time::timeout(LONG, failed).await.unwrap();
+    assert!(why.to_string().contains("EPOCH_DEADLINE_LIMIT"), "{why}");
+    assert!(metric(&address, "esker_epoch_advances_failed_total").await >= 3.0);
+    nodes.disks[&1].stall(false);
+}
