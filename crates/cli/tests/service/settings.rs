@@ -3,13 +3,27 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::esker::{command, run, spawn};
+use crate::esker::{Ended, command, end, run, spawn};
 use crate::lines::{Logged, serve};
-use crate::nodes::free_port;
+use crate::nodes::{LONG, free_port};
+
+/// What a node that does not start says. One that starts is stopped.
+fn ended(serve: &mut Command) -> Ended {
+    let mut node = spawn(serve, Stdio::null());
+    let deadline = Instant::now() + LONG;
+    while node.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            node.kill().unwrap();
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    end(node)
+}
 
 /// Requirements: E-5, EB-8, ET-10.
 #[test]
@@ -45,7 +59,7 @@ fn wrong_settings_are_named() {
     for (words, named) in flags {
         let mut serve = command(&["serve", "--data"]);
         serve.arg(dir.path().join("data")).args(words);
-        let ended = run(serve, b"").exits(2);
+        let ended = ended(&mut serve).exits(2);
         assert!(ended.err.contains(named), "{words:?}: {}", ended.err);
     }
     let variables = [
@@ -79,7 +93,7 @@ fn wrong_settings_are_named() {
     for (name, value) in variables {
         let mut serve = command(&["serve", "--data"]);
         serve.arg(dir.path().join("data")).env(name, value);
-        let ended = run(serve, b"").exits(2);
+        let ended = ended(&mut serve).exits(2);
         assert!(ended.err.contains(value) || ended.err.contains(name), "{name}: {}", ended.err);
     }
     assert!(!dir.path().join("data").exists());

@@ -117,6 +117,9 @@ async fn a_node_that_stops_answers_what_it_has() {
         for more in [Signal::TERM, Signal::INT, Signal::TERM] {
             node.signal(more);
         }
+        // It waits for the other half.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        assert!(node.process.try_wait().unwrap().is_none(), "it ended before its request");
         stream.write_all(b"}").await.unwrap();
         let mut answer = String::new();
         stream.read_to_string(&mut answer).await.unwrap();
