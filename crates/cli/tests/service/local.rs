@@ -3,7 +3,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -23,6 +23,19 @@ fn free_ports() -> u16 {
     base.into_iter().find(is_free).unwrap()
 }
 
+/// A cluster, which ends with this.
+struct Local(Child);
+
+impl Drop for Local {
+    fn drop(&mut self) {
+        if matches!(self.0.try_wait(), Ok(None)) {
+            // It may have ended by itself.
+            let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
+        }
+        drop(self.0.wait());
+    }
+}
+
 /// One command: three members, which are the same after a restart.
 ///
 /// Requirements: E-7a.
@@ -34,8 +47,8 @@ async fn one_command_runs_three_nodes() {
     let (mut cluster, mut last) = (Value::Null, String::new());
     for round in 0..2 {
         let mut local = command(&["cluster", "local", "three", "--port", &port.to_string()]);
-        let mut local = spawn(local.current_dir(&dir), Stdio::null());
-        let mut lines = BufReader::new(local.stdout.take().unwrap()).lines();
+        let mut local = Local(spawn(local.current_dir(&dir), Stdio::null()));
+        let mut lines = BufReader::new(local.0.stdout.take().unwrap()).lines();
         for node in 1..=3 {
             let expected = format!("node {node}: http://127.0.0.1:{}", port + 10 * (node - 1));
             assert!(lines.any(|line| line.unwrap() == expected), "{expected}");
@@ -54,10 +67,10 @@ async fn one_command_runs_three_nodes() {
         let taken = taken["timestamp"].as_str().unwrap().to_owned();
         assert!(taken > last);
         last = taken;
-        kill_process(Pid::from_child(&local), if round == 0 { Signal::INT } else { Signal::TERM })
-            .unwrap();
+        let signal = if round == 0 { Signal::INT } else { Signal::TERM };
+        kill_process(Pid::from_child(&local.0), signal).unwrap();
         lines.for_each(drop);
-        assert_eq!(local.wait().unwrap().code(), Some(0));
+        assert_eq!(local.0.wait().unwrap().code(), Some(0));
         // No node stays.
         let deadline = Instant::now() + LONG;
         for node in 0..3 {
