@@ -54,8 +54,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for id in 1..=count {
         let log = ConsensusLog::open(std::path::Path::new(dir).join(id.to_string()))?;
         let listener = TcpListener::bind("127.0.0.1:0")?;
-        let member =
-            Member { raft: listener.local_addr()?.to_string(), client: String::new(), store: 0 };
+        let member = Member {
+            raft: listener.local_addr()?.to_string(),
+            client: String::new(),
+            ..Member::default()
+        };
         let (cluster, round_trip) = (ClusterId([1; 16]), Duration::from_millis(10));
         let options = NodeOptions { node: id, cluster, log, listener, round_trip };
         nodes.push((Node::start(options, Counter(0))?, member));

@@ -68,7 +68,11 @@ impl Cluster {
     }
 
     fn member(&self, id: u64) -> Member {
-        Member { raft: self.proxies[&id].address.to_string(), client: String::new(), store: 0 }
+        Member {
+            raft: self.proxies[&id].address.to_string(),
+            client: String::new(),
+            ..Member::default()
+        }
     }
 
     /// No node reaches this one, and it reaches none. Its clients still reach it.

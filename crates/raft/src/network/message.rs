@@ -1,6 +1,7 @@
 //! What nodes ask each other, and the answers, checked before openraft sees them: it takes for
 //! granted that a peer is another openraft.
 
+use std::fmt;
 use std::io;
 
 use bytes::Bytes;
@@ -11,7 +12,8 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderError, TransferLeaderRequest,
     VoteRequest, VoteResponse,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::ballots::TERM_MAX;
 use crate::base::config::{Committed, Id, StoredConfig, VoteOf};
@@ -62,6 +64,36 @@ impl From<Id> for WireId {
     }
 }
 
+/// The most entries of a request. In memory each takes more than a byte on the wire.
+const ENTRIES_MAX: usize = 16_384;
+/// How far the term of a peer may be above that of this node. No cluster holds so many elections,
+/// and above the highest term there is none.
+const TERMS_AHEAD: u64 = 1 << 32;
+
+/// A list that ends with an error where it gets too long, before it takes memory.
+fn some_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Bytes>, D::Error> {
+    struct Entries;
+    impl<'de> Visitor<'de> for Entries {
+        type Value = Vec<Bytes>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "at most {ENTRIES_MAX} entries")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut entries: A) -> Result<Vec<Bytes>, A::Error> {
+            let mut some = Vec::new();
+            while let Some(entry) = entries.next_element()? {
+                if some.len() == ENTRIES_MAX {
+                    return Err(A::Error::invalid_length(ENTRIES_MAX + 1, &self));
+                }
+                some.push(entry);
+            }
+            Ok(some)
+        }
+    }
+    deserializer.deserialize_seq(Entries)
+}
+
 /// The highest index that is taken from a peer: openraft adds to indexes.
 const INDEX_MAX: u64 = u64::MAX / 2;
 
@@ -85,6 +117,7 @@ pub(crate) enum Request {
         vote: WireVote,
         previous: Option<WireId>,
         commit: Option<WireId>,
+        #[serde(deserialize_with = "some_entries")]
         entries: Vec<Bytes>,
     },
     Vote {
@@ -130,6 +163,21 @@ pub(crate) enum Answer {
 }
 
 impl Request {
+    /// Refuses a term that is too far above that of this node.
+    pub(crate) fn refuse_far_term(&self, own: u64) -> io::Result<()> {
+        let term = match self {
+            Self::Append { vote, .. }
+            | Self::Vote { vote, .. }
+            | Self::PreVote { vote, .. }
+            | Self::Transfer { vote, .. }
+            | Self::Snapshot { vote } => vote.term,
+        };
+        match term <= own.saturating_add(TERMS_AHEAD) {
+            true => Ok(()),
+            false => Err(invalid(format!("the term {term} is too far above {own}"))),
+        }
+    }
+
     pub(crate) fn append<C: StoredConfig>(request: &AppendEntriesRequest<C>) -> io::Result<Self> {
         let entries = request.entries.iter().map(|entry| encode::<C>(entry).map(Bytes::from));
         Ok(Self::Append {
@@ -294,5 +342,32 @@ impl Answer {
             Self::Refused(why) => io::Error::new(io::ErrorKind::ConnectionRefused, why),
             other => invalid(format!("an answer to another question: {other:?}")),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn append(term: u64, entries: usize) -> Request {
+        let vote = WireVote { term, node: 1, committed: true };
+        let entries = vec![Bytes::new(); entries];
+        Request::Append { vote, previous: None, commit: None, entries }
+    }
+
+    #[test]
+    fn a_request_has_a_bounded_number_of_entries() {
+        let sent = |entries| postcard::to_allocvec(&append(1, entries)).unwrap();
+        assert!(postcard::from_bytes::<Request>(&sent(ENTRIES_MAX)).is_ok());
+        assert!(postcard::from_bytes::<Request>(&sent(ENTRIES_MAX + 1)).is_err());
+    }
+
+    #[test]
+    fn a_term_from_far_above_is_refused() {
+        append(5 + TERMS_AHEAD, 0).refuse_far_term(5).unwrap();
+        append(6 + TERMS_AHEAD, 0).refuse_far_term(5).unwrap_err();
+        append(3, 0).refuse_far_term(5).unwrap();
     }
 }

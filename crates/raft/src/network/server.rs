@@ -120,10 +120,14 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                     continue;
                 }
             };
+            // Those above the limit learn so from their handshake, as long as they are few.
+            if self.inner.connections.load(Relaxed) >= 2 * CONNECTIONS_MAX {
+                continue;
+            }
+            self.inner.connections.fetch_add(1, Relaxed);
             let server = Self { inner: Arc::clone(&self.inner) };
             tasks.spawn(async move {
                 let peer = stream.peer_addr().ok();
-                server.inner.connections.fetch_add(1, Relaxed);
                 if let Err(error) = server.connection(stream).await {
                     tracing::warn!(?peer, %error, "the connection of a node ended");
                 }
@@ -169,7 +173,9 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                     let frame = frame?;
                     let (call, len) = (frame.call, frame.content.len());
                     bytes += len;
-                    match frame.message()? {
+                    let request: Request = frame.message()?;
+                    request.refuse_far_term(self.own_vote().leader_id.term)?;
+                    match request {
                         Request::Append { vote, previous, commit, entries } => {
                             self.inner.heard.from(caller);
                             let checked = checked_append(caller, vote, previous, commit, &entries);
@@ -245,7 +251,9 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
 
     async fn snapshot(&self, caller: u64, mut frames: Framed<Guarded, Frames>) -> io::Result<()> {
         let Some(frame) = frames.next().await.transpose()? else { return Ok(()) };
-        let Request::Snapshot { vote } = frame.message()? else {
+        let request: Request = frame.message()?;
+        request.refuse_far_term(self.own_vote().leader_id.term)?;
+        let Request::Snapshot { vote } = request else {
             return Err(io::Error::other("a connection for a snapshot began with another call"));
         };
         let vote = checked_leader(caller, vote)?;

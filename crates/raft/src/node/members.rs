@@ -10,7 +10,11 @@ use crate::machine::Machine;
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
 use crate::node::start::{Core, Node};
+use crate::node::status::Status;
 use crate::node::transfer::LAG;
+
+/// The most numbers that are kept of nodes that were removed.
+const REMOVED_MAX: usize = 4096;
 
 impl<M: Machine<Commands>> Node<M> {
     /// Adds a node, which gets the state first, and then a vote. Only on the leader. Adding a voter
@@ -18,7 +22,8 @@ impl<M: Machine<Commands>> Node<M> {
     ///
     /// # Errors
     /// Those of [`Node::propose`]; [`NodeError::Membership`] while another change is not committed,
-    /// and for a number that another node has: one with another [`store`](Member::store).
+    /// for a number that another node has, one with another [`store`](Member::store), and for one
+    /// that was removed.
     pub async fn add(&self, id: u64, member: Member, patience: Duration) -> Result<(), NodeError> {
         let deadline = Instant::now() + patience;
         let remaining = || deadline.saturating_duration_since(Instant::now());
@@ -51,12 +56,20 @@ impl<M: Machine<Commands>> Node<M> {
                 let why = "another node has it; a node that lost its data needs a new number";
                 return Err(NodeError::Membership(format!("the number {id}: {why}")));
             }
-            Some((known, _)) if *known == member => {}
-            Some(_) => {
+            Some((known, _)) if known.is_at(&member) => {}
+            Some((known, _)) => {
+                let member = Member { removed: known.removed.clone(), ..member };
                 let moved = ChangeMembers::SetNodes(BTreeMap::from([(id, member)]));
                 drop(self.raft.change_membership(moved, true).await?);
             }
-            None => drop(self.raft.add_learner(id, member, false).await?),
+            None if removed(&self.raft).await?.contains(&id) => {
+                let why = "was removed, and is not given again: its node has forgotten its votes";
+                return Err(NodeError::Membership(format!("the number {id} {why}")));
+            }
+            None => {
+                let member = Member { removed: Vec::new(), ..member };
+                drop(self.raft.add_learner(id, member, false).await?);
+            }
         }
         Ok(known)
     }
@@ -70,11 +83,26 @@ impl<M: Machine<Commands>> Node<M> {
         Ok(known(&self.raft, id).await?.map(|(member, _)| member))
     }
 
-    /// Removes a node. Only on the leader, which may not remove itself: transfer leadership first.
+    /// Whether a node of this number was removed, as this leader, proven, knows.
     ///
     /// # Errors
-    /// As [`Node::add`]; [`NodeError::Membership`] for the leader itself, for the last voter, and
-    /// for a number that is none of the cluster's.
+    /// Those of [`Node::prove_leadership`].
+    pub async fn was_removed(&self, id: u64, patience: Duration) -> Result<bool, NodeError> {
+        self.prove_leadership(patience).await?;
+        Ok(removed(&self.raft).await?.contains(&id))
+    }
+
+    /// Removes a node for good. Only on the leader, which may not remove itself: transfer leadership
+    /// first.
+    ///
+    /// Its number is not given again. A member that lags may still count on the vote of that number:
+    /// a node that has it and an empty log would elect a leader without the newest entries. So the
+    /// leader's own member keeps the number, before the node is removed.
+    ///
+    /// # Errors
+    /// As [`Node::add`]; [`NodeError::Membership`] for the leader itself, for the last voter, for a
+    /// number that is none of the cluster's, if too few of the other voters answer, and after 4,096
+    /// removals.
     pub async fn remove(&self, id: u64, patience: Duration) -> Result<(), NodeError> {
         let status = self.status();
         let refused = |why: &str| Err(NodeError::Membership(format!("node {id} {why}")));
@@ -84,7 +112,10 @@ impl<M: Machine<Commands>> Node<M> {
         if status.leads() && status.node == id {
             return refused("leads; transfer its leadership first");
         }
+        let began = Instant::now();
         self.prove_leadership(patience).await?;
+        self.refuse_to_lose_the_quorum(id).await?;
+        within(patience.saturating_sub(began.elapsed()), self.keep_number(id)).await?;
         let (raft, is_voter) = (self.raft.clone(), status.voters.contains(&id));
         let removed = async move {
             let ids = BTreeSet::from([id]);
@@ -97,6 +128,57 @@ impl<M: Machine<Commands>> Node<M> {
         };
         changed(removed, patience).await
     }
+
+    /// Without this node, most voters have to be there: otherwise nothing could be committed any
+    /// more, not even the return of the node.
+    async fn refuse_to_lose_the_quorum(&self, id: u64) -> Result<(), NodeError> {
+        let since = Instant::now();
+        let silent = |status: &Status| -> Vec<u64> {
+            let others = status.voters.iter().copied().filter(|voter| *voter != id);
+            others.filter(|voter| !status.has_heard(*voter, since.elapsed())).collect()
+        };
+        let has_quorum = |status: &Status| {
+            let others = status.voters.iter().filter(|voter| **voter != id).count();
+            silent(status).len() * 2 < others
+        };
+        if self.wait_for(self.lately(), has_quorum).await.is_some() {
+            return Ok(());
+        }
+        let silent = silent(&self.status());
+        let why = format!("without node {id} there is no quorum: {silent:?} do not answer");
+        Err(NodeError::Membership(why))
+    }
+
+    /// Keeps the number of a node that is about to be removed, and those that it keeps.
+    async fn keep_number(&self, id: u64) -> Result<(), NodeError> {
+        let _turn = self.changes.lock().await;
+        let mut numbers = removed(&self.raft).await?;
+        numbers.insert(id);
+        if numbers.len() > REMOVED_MAX {
+            let why = format!("{REMOVED_MAX} nodes were removed; no more can be");
+            return Err(NodeError::Membership(why));
+        }
+        let own = self.id();
+        let Some((mut member, _)) = known(&self.raft, own).await? else {
+            return Err(NodeError::Membership(format!("node {own} is no member")));
+        };
+        let numbers: Vec<_> = numbers.into_iter().collect();
+        if member.removed != numbers {
+            member.removed = numbers;
+            let kept = ChangeMembers::SetNodes(BTreeMap::from([(own, member)]));
+            drop(self.raft.change_membership(kept, true).await?);
+        }
+        Ok(())
+    }
+}
+
+/// The numbers that any member keeps.
+async fn removed<M: Machine<Commands>>(raft: &Core<M>) -> Result<BTreeSet<u64>, NodeError> {
+    let numbers = raft.with_raft_state(|state| {
+        let members = state.membership_state.effective();
+        members.nodes().flat_map(|(_, member)| member.removed.iter().copied()).collect()
+    });
+    Ok(numbers.await?)
 }
 
 /// The member of this number, and whether it votes: what the leader has last, committed or not.

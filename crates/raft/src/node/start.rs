@@ -70,7 +70,19 @@ pub struct Node<M: Machine<Commands>> {
     /// Permits for proposals, and for their bytes.
     pub(crate) proposals: Arc<Semaphore>,
     pub(crate) bytes: Arc<Semaphore>,
-    runtime: parking_lot::Mutex<Option<Runtime>>,
+    runtime: parking_lot::Mutex<OwnThread>,
+}
+
+/// The runtime of a node. Dropped inside of another one, it does not wait for its tasks: that would
+/// block the other.
+struct OwnThread(Option<Runtime>);
+
+impl Drop for OwnThread {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl<M: Machine<Commands>> fmt::Debug for Node<M> {
@@ -95,6 +107,8 @@ impl<M: Machine<Commands>> Node<M> {
             .on_thread_start(move || FewerTicks::on_this_thread(round_trip))
             .enable_all()
             .build()?;
+        let own = OwnThread(Some(runtime));
+        let Some(runtime) = &own.0 else { return Err(io::ErrorKind::Other.into()) };
         let mut config = config(round_trip);
         config.enable_elect = false;
         let config = Arc::new(config.validate().map_err(io::Error::other)?);
@@ -133,7 +147,7 @@ impl<M: Machine<Commands>> Node<M> {
             changes: Mutex::new(()),
             proposals: Arc::new(Semaphore::new(PROPOSALS)),
             bytes: Arc::new(Semaphore::new(PROPOSED_BYTES)),
-            runtime: parking_lot::Mutex::new(Some(runtime)),
+            runtime: parking_lot::Mutex::new(own),
         })
     }
 
@@ -174,7 +188,7 @@ impl<M: Machine<Commands>> Node<M> {
     /// # Errors
     /// Those of [`ConsensusLog::close`].
     pub fn stop(&self) -> io::Result<()> {
-        let Some(runtime) = self.runtime.lock().take() else { return Ok(()) };
+        let Some(runtime) = self.runtime.lock().0.take() else { return Ok(()) };
         let raft = self.raft.clone();
         // Not from inside of a runtime, which may be the caller's. Connections have handles of the
         // log, and the listener has the port.
@@ -207,15 +221,6 @@ async fn follow_addresses<M: Machine<Commands>>(raft: Core<M>, network: Network)
         }
         if metrics.changed().await.is_err() {
             return;
-        }
-    }
-}
-
-impl<M: Machine<Commands>> Drop for Node<M> {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.get_mut().take() {
-            // Waiting here would block the caller's runtime.
-            runtime.shutdown_background();
         }
     }
 }

@@ -51,6 +51,8 @@ pub struct Status {
     pub quorum_age: Option<Duration>,
     /// Of a leader: the index of the last entry that each node is known to have.
     pub matched: BTreeMap<u64, Option<u64>>,
+    /// Of a leader: how long ago each other node acknowledged it.
+    pub acknowledged: BTreeMap<u64, Duration>,
     /// Why the node has stopped by itself.
     pub failure: Option<String>,
 }
@@ -59,6 +61,8 @@ impl Status {
     pub(crate) fn of(metrics: &RaftMetrics<Commands>) -> Self {
         let membership = &metrics.membership_config;
         let matched = metrics.replication.iter().flatten();
+        let acknowledged = metrics.heartbeat.iter().flatten();
+        let acknowledged = acknowledged.filter_map(|(id, at)| Some((*id, at.as_ref()?.elapsed())));
         Self {
             node: metrics.id,
             role: match metrics.state {
@@ -76,8 +80,14 @@ impl Status {
             applied: metrics.last_applied.map(|id| id.index),
             quorum_age: metrics.last_quorum_acked.map(|acked| acked.into_inner().elapsed()),
             matched: matched.map(|(id, last)| (*id, last.map(|last| last.index))).collect(),
+            acknowledged: acknowledged.collect(),
             failure: metrics.running_state.as_ref().err().map(ToString::to_string),
         }
+    }
+
+    /// Whether this leader has heard from that node for less than `lately`. From itself it has.
+    pub(crate) fn has_heard(&self, node: u64, lately: Duration) -> bool {
+        node == self.node || self.acknowledged.get(&node).is_some_and(|ago| *ago < lately)
     }
 
     /// Whether the node leads, as far as it knows.

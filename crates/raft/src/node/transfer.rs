@@ -15,6 +15,9 @@ use crate::node::start::Node;
 /// node that gets a vote.
 pub(crate) const LAG: u64 = 64;
 
+/// A node that was silent for so long is not asked to lead.
+const SILENT: Duration = Duration::from_secs(2);
+
 /// While this is there, the node takes no proposals and proves no leadership. It gives both back,
 /// unless the target was asked to lead.
 struct Resignation<'a> {
@@ -53,7 +56,7 @@ impl<M: Machine<Commands>> Node<M> {
     /// # Errors
     /// Those of [`Node::prove_leadership`]; [`NodeError::Membership`] for a target that is no other
     /// voter; [`NodeError::TimedOut`] after `patience`. Unless the target was asked, this node
-    /// stays the leader.
+    /// stays the leader, and serves again after three leases at most.
     pub async fn transfer(&self, target: u64, patience: Duration) -> Result<(), NodeError> {
         let deadline = Instant::now() + patience;
         let remaining = || deadline.saturating_duration_since(Instant::now());
@@ -65,6 +68,13 @@ impl<M: Machine<Commands>> Node<M> {
             return Err(NodeError::Membership(format!("node {target} is no other voter")));
         }
         self.catch_up(target, term, LAG, remaining()).await?;
+        // What it has may be known from before it stopped.
+        if !self.status().has_heard(target, SILENT) {
+            return Err(NodeError::Membership(format!("node {target} does not answer")));
+        }
+        // From here on nothing is served. A target that stops now does not keep it so.
+        let (given_up, deadline) = (deadline, deadline.min(Instant::now() + self.lately()));
+        let remaining = || deadline.saturating_duration_since(Instant::now());
         let mut resignation = Resignation::begin(&self.resigned, term);
         // All permits: what was proposed before is resolved, and what comes is refused.
         let all = u32::try_from(PROPOSALS).unwrap_or(u32::MAX);
@@ -73,7 +83,7 @@ impl<M: Machine<Commands>> Node<M> {
         self.catch_up(target, term, 0, remaining()).await?;
         resignation.is_final = true;
         self.raft.trigger().transfer_leader(target).await?;
-        let led = self.wait_for(remaining(), |status| {
+        let led = self.wait_for(given_up.saturating_duration_since(Instant::now()), |status| {
             status.term > term && status.leader.is_some_and(|leader| leader != status.node)
         });
         match led.await {
@@ -86,15 +96,21 @@ impl<M: Machine<Commands>> Node<M> {
     /// Gives leadership to the voter that has most entries: see [`Node::transfer`].
     ///
     /// # Errors
-    /// Those of [`Node::transfer`]; [`NodeError::Membership`] without another voter.
+    /// Those of [`Node::transfer`]; [`NodeError::Membership`] if no other voter answers.
     pub async fn resign(&self, patience: Duration) -> Result<(), NodeError> {
         let status = self.status();
         let others = status.voters.iter().copied().filter(|voter| *voter != status.node);
+        let others = others.filter(|voter| status.has_heard(*voter, SILENT));
         let target = others.max_by_key(|voter| status.matched.get(voter).copied().flatten());
         let Some(target) = target else {
-            return Err(NodeError::Membership("there is no other voter".into()));
+            return Err(NodeError::Membership("no other voter answers".into()));
         };
         self.transfer(target, patience).await
+    }
+
+    /// For how long a node that is there may be silent: three leases.
+    pub(crate) fn lately(&self) -> Duration {
+        Duration::from_millis(self.raft.config().election_timeout_max) * 3
     }
 
     /// Waits until the target lacks so many entries at most.

@@ -34,7 +34,7 @@ async fn a_cluster_survives_power_cuts_of_its_leaders_and_of_all() {
 async fn a_restarted_leader_begins_a_new_term() {
     let disk = SimDisk::new(1);
     let (node, address) = start_on(&disk, 1, Duration::from_millis(10));
-    let member = Member { raft: address.to_string(), client: String::new(), store: 0 };
+    let member = Member { raft: address.to_string(), client: String::new(), ..Member::default() };
     assert!(!node.is_initialized().await.unwrap());
     node.bootstrap(member).await.unwrap();
     let mut term = 0;

@@ -104,6 +104,7 @@ impl Group {
             raft: self.proxies[&id].address.to_string(),
             client: format!("client-{id}"),
             store: id.into(),
+            removed: Vec::new(),
         }
     }
 

@@ -57,10 +57,39 @@ async fn nodes_are_added_and_removed() {
     assert_eq!(node.member(other, LONG).await, Ok(Some(moved)));
     assert_eq!(node.member(gone, LONG).await, Ok(None));
     // Under a new number.
+    let refused = node.add(gone, group.member(gone), LONG).await;
+    assert!(matches!(&refused, Err(NodeError::Membership(why)) if why.contains("was removed")));
     group.start(4).await;
     group.nodes[&leader].add(4, group.member(4), LONG).await.unwrap();
+    // The next leader knows it, too.
+    group.nodes[&leader].transfer(4, LONG).await.unwrap();
+    let refused = group.nodes[&4].add(gone, group.member(gone), LONG).await;
+    assert!(matches!(&refused, Err(NodeError::Membership(why)) if why.contains("was removed")));
+    assert_eq!(group.nodes[&4].was_removed(gone, LONG).await, Ok(true));
+    assert_eq!(group.nodes[&4].was_removed(9, LONG).await, Ok(false));
     group.check().await;
     assert_eq!(group.nodes[&4].status().members[&4], group.member(4));
+}
+
+/// A node that does not answer is neither led to nor counted on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_down_takes_no_quorum_with_it() {
+    let mut group = Group::of_three().await;
+    let leader = group.leader().await;
+    let (down, up) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    group.cut_power(down);
+    let node = &group.nodes[&leader];
+    let refused = node.remove(up, LONG).await;
+    assert!(matches!(&refused, Err(NodeError::Membership(why)) if why.contains("no quorum")));
+    // Refused, or answered by an election: not after LONG.
+    let refused = tokio::time::timeout(LONG / 2, node.transfer(down, LONG)).await;
+    assert!(matches!(refused, Ok(Err(_))), "{refused:?}");
+    group.write(3).await;
+    let leader = group.leader().await;
+    let node = &group.nodes[&leader];
+    node.remove(down, LONG).await.unwrap();
+    node.propose(Command(vec![2].into()), SHORT).await.unwrap();
+    group.check().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -26,7 +26,7 @@ fn vote(term: u64, node: u64, committed: bool) -> LeaderVote {
 
 /// A caller that says it is node `from`, and calls node `to` at this address.
 async fn link(cluster: ClusterId, from: u64, to: u64, address: SocketAddr) -> Link {
-    let member = Member { raft: address.to_string(), client: String::new(), store: 0 };
+    let member = Member { raft: address.to_string(), client: String::new(), ..Member::default() };
     RaftNetworkFactory::<Commands>::new_client(&mut Network::new(cluster, from), to, &member).await
 }
 
@@ -52,7 +52,7 @@ fn id(
 /// A node that leads a cluster of itself, with a lease of two seconds.
 async fn leading(disk: &SimDisk) -> (Node<Words>, SocketAddr) {
     let (node, address) = start_on(disk, 1, Duration::from_millis(250));
-    let member = Member { raft: address.to_string(), client: String::new(), store: 0 };
+    let member = Member { raft: address.to_string(), client: String::new(), ..Member::default() };
     node.bootstrap(member).await.unwrap();
     node.wait_for(LONG, |status| status.leads()).await.unwrap();
     (node, address)
