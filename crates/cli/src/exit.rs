@@ -103,6 +103,23 @@ impl Failure {
         Self { status, message: format!("{}{advice}", with_causes(error)) }
     }
 
+    /// As [`Failure::of_consensus`], for the log of a node: repaired, it opens, and may lack votes
+    /// that the node has given.
+    pub fn of_node(error: &esker_consensus::Error, dir: &Path) -> Self {
+        let failure = Self::of_consensus(error, dir);
+        match failure.status {
+            Status::Corrupt => Self {
+                message: format!(
+                    "{}; do not repair the log of a node, which may lose its votes: remove the \
+                     node from its cluster, and let one join under a new number",
+                    with_causes(error)
+                ),
+                ..failure
+            },
+            _ => failure,
+        }
+    }
+
     /// Creates a failure from an error of the consensus log in `dir`.
     pub fn of_consensus(error: &esker_consensus::Error, dir: &Path) -> Self {
         use esker_consensus::Error;

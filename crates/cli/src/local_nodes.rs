@@ -11,6 +11,17 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::exit::{Failure, Outcome};
 
 /// How long a node may take until it votes.
+const OF_ONE_NODE: [&str; 9] = [
+    "ESKER_ADVERTISE",
+    "ESKER_CONFIG",
+    "ESKER_DATA",
+    "ESKER_JOIN",
+    "ESKER_LISTEN",
+    "ESKER_RAFT_ADVERTISE",
+    "HTTP_PORT",
+    "NODE_ID",
+    "RAFT_ADDR",
+];
 const START: Duration = Duration::from_secs(30);
 /// How long nodes may take to end.
 const STOP: Duration = Duration::from_secs(12);
@@ -79,6 +90,10 @@ impl LocalNodes {
         command.args(["--listen", &self.at(number, 0), "--raft-listen", &self.at(number, 1)]);
         if number > 1 {
             command.args(["--join", &self.at(1, 0)]);
+        }
+        // These are for one node.
+        for name in OF_ONE_NODE {
+            command.env_remove(name);
         }
         command.stdin(Stdio::null()).stdout(out).stderr(errors);
         let node = command.spawn().map_err(|error| Failure::of_io("start a node", &error))?;

@@ -1,6 +1,7 @@
 //! Asking a member over HTTP.
 
 use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,6 +12,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
+/// The longest name of a host, and a port.
+const ADDRESS_MAX: usize = 253 + 6;
 /// The most bytes of an answer.
 const BODY_MAX: usize = 4 << 20;
 /// How long a call waits before it tries again.
@@ -19,6 +22,21 @@ const AGAIN_MAX: Duration = Duration::from_millis(300);
 
 /// The header in which a node that does not lead names the address of the one that does.
 pub(crate) const LEADER: &str = "esker-leader";
+
+/// Whether this is where one host is reached: a name or an address, and a port.
+pub fn is_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+    let is_host = match host.parse::<Ipv4Addr>() {
+        Ok(ip) => !ip.is_unspecified(),
+        Err(_) => match host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
+            Some(ip) => ip.parse::<Ipv6Addr>().is_ok_and(|ip| !ip.is_unspecified()),
+            // With digits and dots alone it is no name.
+            None => host.bytes().all(named) && host.bytes().any(|byte| byte.is_ascii_alphabetic()),
+        },
+    };
+    is_host && text.len() <= ADDRESS_MAX && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
 
 /// What a member answered.
 #[derive(Debug, Clone)]
@@ -153,5 +171,36 @@ pub async fn ask_leader(
         }
         tokio::time::sleep(again).await;
         again = (again * 2).min(AGAIN_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_address;
+
+    #[test]
+    fn an_address_is_that_of_one_host() {
+        for right in ["127.0.0.1:8080", "node-1.example:1", "[::1]:65535", "esker_1:80"] {
+            assert!(is_address(right), "{right}");
+        }
+        let wrong = [
+            "http://127.0.0.1:8080",
+            "0.0.0.0:8090",
+            "[::]:80",
+            "256.1.1.1:80",
+            "a",
+            "a:",
+            ":80",
+            "a:0",
+            "a:65536",
+            "a b:80",
+            "::1:80",
+            "\u{100}bad:1",
+            "a/b:80",
+            "",
+        ];
+        for wrong in wrong {
+            assert!(!is_address(wrong), "{wrong}");
+        }
     }
 }

@@ -46,13 +46,13 @@ async fn members(member: &str) -> Result<Members, String> {
 }
 
 /// Tells the cluster where this node is, until it votes under these addresses: after it joined, and
-/// after it moved.
-pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<String>) {
+/// after it moved. Only a node that `is_new` joins.
+pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<String>, is_new: bool) {
     let (mut reported, mut again) = (String::new(), AGAIN);
     loop {
         let status = shared.node.status();
         let known = status.members.get(&status.node);
-        if known == Some(&own) && status.voters.contains(&status.node) {
+        if known.is_some_and(|known| known.is_at(&own)) && status.voters.contains(&status.node) {
             return;
         }
         let reached = if status.leads() {
@@ -67,9 +67,8 @@ pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<Stri
                 tokio::time::sleep(again).await;
                 continue;
             }
-            // What was removed knows members, itself or others.
-            let joins = status.members.is_empty();
-            tell(&addresses, &shared.identity, &own, joins).await
+            // What was removed has entries.
+            tell(&addresses, &shared.identity, &own, is_new).await
         };
         match reached {
             Ok(()) => tracing::info!(node = status.node, "the cluster knows this node"),

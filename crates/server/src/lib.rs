@@ -8,8 +8,8 @@
 //! | connections | [`ServerOptions::connections`] | wait in the backlog of the listener |
 //! | requests that wait for a timestamp | [`OracleOptions::buffer`] | 503 with `Retry-After` |
 //! | time of a request for timestamps | [`OracleOptions::patience`] | 500 |
-//! | answers of more than 256 timestamps on their way | 256 MiB together | 503 with `Retry-After` |
-//! | streams of an HTTP/2 connection | 256 | wait in the client |
+//! | answers of more than 16 timestamps on their way | 256 MiB together | 503 with `Retry-After` |
+//! | streams of an HTTP/2 connection | 128 | wait in the client |
 //! | header of a request | 16 KiB | 431, or the connection ends |
 //! | body of a request | 64 KiB | 413 |
 //! | a connection without a request | 75 s | it is closed |
@@ -35,7 +35,7 @@ mod server;
 mod shared;
 mod stall;
 
-pub use call::{Answer, CallError, ask, ask_leader};
+pub use call::{Answer, CallError, ask, ask_leader, is_address};
 pub use error::ServerError;
 pub use options::ServerOptions;
 pub use protocol::{AddNode, Members, Named, NodeStatus, RemoveNode, TransferTo};

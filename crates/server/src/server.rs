@@ -62,6 +62,7 @@ impl Server {
             raft: options.raft_advertise.clone().unwrap_or_else(|| raft_address.to_string()),
             client: options.advertise.clone().unwrap_or_else(|| address.to_string()),
             store: identity.store,
+            removed: Vec::new(),
         };
         let node = NodeOptions {
             node: identity.node,
@@ -72,6 +73,11 @@ impl Server {
         };
         let node = Node::start(node, Epochs::default());
         let node = Arc::new(node.map_err(|error| ServerError::Io("no Raft node".into(), error))?);
+        // Of its log, not of what it has read so far.
+        let is_new = !node
+            .is_initialized()
+            .await
+            .map_err(|error| ServerError::Stopped(error.to_string()))?;
         if identity.founds {
             // Does nothing if the cluster is there.
             let founded = node.bootstrap(own.clone()).await;
@@ -90,7 +96,7 @@ impl Server {
         let listener = tokio::spawn(serving);
         let mut tasks = JoinSet::new();
         tasks.spawn(stall::watch(Arc::clone(&shared), options.disk_stall));
-        tasks.spawn(announce(Arc::clone(&shared), own, options.join.clone()));
+        tasks.spawn(announce(Arc::clone(&shared), own, options.join.clone(), is_new));
         tracing::info!(
             node = identity.node,
             cluster = %identity.cluster,

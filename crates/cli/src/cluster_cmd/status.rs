@@ -39,7 +39,7 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
         )?;
     }
     for member in &members {
-        let status = status(member).await;
+        let status = status(member, &cluster).await;
         if arguments.json {
             print_json(&json!({
                 "cluster": cluster,
@@ -58,9 +58,18 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
     Ok(())
 }
 
-async fn status(member: &Named) -> Result<NodeStatus, String> {
-    let answer = ask(&member.addr, "/status", None, ASK).await.map_err(|error| error.why)?;
-    serde_json::from_slice(&answer.body).map_err(|_| format!("it answered {}", answer.status))
+/// What answers at the address of a member may be another node, or of another cluster.
+async fn status(member: &Named, cluster: &str) -> Result<NodeStatus, String> {
+    let failed = |why: String| format!("does not answer: {why}");
+    let answer =
+        ask(&member.addr, "/status", None, ASK).await.map_err(|error| failed(error.why))?;
+    let status: NodeStatus = serde_json::from_slice(&answer.body)
+        .map_err(|_| failed(format!("it answered {}", answer.status)))?;
+    match (status.cluster == cluster, status.node == member.node) {
+        (true, true) => Ok(status),
+        (false, _) => Err(format!("another cluster is there: {}", status.cluster)),
+        (_, false) => Err(format!("node {} is there", status.node)),
+    }
 }
 
 fn line(member: &Named, status: &Result<NodeStatus, String>) -> String {
@@ -75,6 +84,6 @@ fn line(member: &Named, status: &Result<NodeStatus, String>) -> String {
                 "{node:<4}  {role:<9}  {term:<4}  {applied:<7}  {epoch:<19}  {addr:<21}  {raft}\n"
             )
         }
-        Err(why) => format!("{node:<4}  does not answer: {}  {addr}  {raft}\n", escaped(why)),
+        Err(why) => format!("{node:<4}  {}  {addr}  {raft}\n", escaped(why)),
     }
 }

@@ -2,13 +2,13 @@
 //!
 //! A flag comes before the environment variable, that before the file, and that before the default.
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use esker_oracle::COUNT_MAX;
-use esker_server::ServerOptions;
+use esker_server::{ServerOptions, is_address};
 
 use crate::exit::{Failure, Outcome};
 use crate::quantity::time;
@@ -145,7 +145,11 @@ impl ServeArguments {
         if let Some(listen) = text(&self.listen, &file.listen) {
             options.listen = address("--listen", &listen)?;
         }
-        if let Some(port) = self.http_port {
+        // A flag comes before a variable, also one for the same thing under another name.
+        let is_of_env = |name: &str| std::env::var_os(name).is_some();
+        let is_overruled =
+            is_of_env("HTTP_PORT") && self.listen.is_some() && !is_of_env("ESKER_LISTEN");
+        if let Some(port) = self.http_port.filter(|_| !is_overruled) {
             options.listen.set_port(port);
         }
         options.raft_listen = match text(&self.raft_listen, &file.raft_listen) {
@@ -159,8 +163,10 @@ impl ServeArguments {
             ("--raft-advertise", &options.raft_advertise, options.raft_listen),
         ] {
             match advertised {
-                Some(advertised) if !is_host_and_port(advertised) => {
-                    return Err(Failure::usage(format!("{flag} {advertised}: not host:port")));
+                Some(advertised) if !is_address(advertised) => {
+                    return Err(Failure::usage(format!(
+                        "{flag} {advertised}: not the host:port of one host"
+                    )));
                 }
                 None if listen.ip().is_unspecified() => {
                     return Err(Failure::usage(format!(
@@ -179,8 +185,24 @@ impl ServeArguments {
         if let Some(join) = &options.join {
             // As the address of a member is often given.
             let bare = join.strip_prefix("http://").unwrap_or(join).trim_end_matches('/');
-            if !is_host_and_port(bare) {
-                return Err(Failure::usage(format!("--join {join}: not host:port")));
+            if !is_address(bare) {
+                return Err(Failure::usage(format!(
+                    "--join {join}: not the host:port of one host"
+                )));
+            }
+            let is_elsewhere =
+                |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| !ip.is_loopback());
+            let host =
+                bare.rsplit_once(':').map_or(bare, |(host, _)| host.trim_matches(['[', ']']));
+            if is_elsewhere(host)
+                && options.raft_advertise.is_none()
+                && options.raft_listen.ip().is_loopback()
+            {
+                return Err(Failure::usage(format!(
+                    "--join {bare} is on another host, and the other nodes would look for this one at \
+                     {}: give --raft-listen",
+                    options.raft_listen
+                )));
             }
             options.join = Some(bare.to_owned());
         }
@@ -231,11 +253,6 @@ fn in_bounds(name: &str, value: u64, least: u64, most: u64) -> Outcome {
 
 fn address(flag: &str, text: &str) -> Outcome<SocketAddr> {
     parse_address(text).map_err(|why| Failure::usage(format!("{flag} {text}: {why}")))
-}
-
-fn is_host_and_port(text: &str) -> bool {
-    let port = text.rsplit_once(':').filter(|(host, _)| !host.is_empty());
-    port.is_some_and(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0))
 }
 
 /// On loopback, so that no other host reaches it unless the operator says so.

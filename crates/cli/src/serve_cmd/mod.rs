@@ -32,7 +32,7 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     let log = options.log_dir();
     let of_server = |error: ServerError| match error {
         ServerError::Option(why) => Failure::usage(why),
-        ServerError::Log(error) => Failure::of_consensus(&error, &log),
+        ServerError::Log(error) => Failure::of_node(&error, &log),
         ServerError::Io(what, error) => Failure::of_io(&what, &error),
         error => Failure::failed(error.to_string()),
     };

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::esker::{Ended, command, end, run, spawn};
 use crate::lines::{Logged, serve};
-use crate::nodes::{LONG, free_port};
+use crate::nodes::{LONG, Nodes, free_port};
 
 /// What a node that does not start says. One that starts is stopped.
 fn ended(serve: &mut Command) -> Ended {
@@ -245,4 +245,37 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
     assert_eq!(variable["listen"], format!("127.0.0.1:{port}"));
     let flag = starts(&mut serve(&["--http-port", &port.to_string()]));
     assert_eq!(flag["raft_listen"], format!("127.0.0.1:{}", port + 1));
+}
+
+/// A repaired log may lack votes: nothing advises to repair it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_log_of_a_node_is_not_to_be_repaired() {
+    let mut nodes = Nodes::of(1).await;
+    nodes.kill(1);
+    let log = nodes.data(1).join("raft");
+    let mut files: Vec<_> =
+        std::fs::read_dir(log).unwrap().map(|one| one.unwrap().path()).collect();
+    files.retain(|file| file.extension().is_some_and(|kind| kind == "seg"));
+    for file in files {
+        // The header, and the first entries.
+        let mut bytes = std::fs::read(&file).unwrap();
+        bytes[..16_384].fill(0x55);
+        std::fs::write(file, bytes).unwrap();
+    }
+    let ended = nodes.serve(1).stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8(ended.stderr).unwrap();
+    assert_eq!(ended.status.code(), Some(3), "{said}");
+    assert!(said.contains("do not repair") && !said.contains("esker log repair"), "{said}");
+}
+
+/// A flag comes before a variable, also one of another name for the same thing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_port_of_a_flag_comes_before_that_of_a_variable() {
+    let mut nodes = Nodes::of(1).await;
+    nodes.kill(1);
+    let mut serve = nodes.serve(1);
+    let mut process = serve.env("HTTP_PORT", "1").spawn().unwrap();
+    nodes.ready(1).await;
+    process.kill().unwrap();
+    process.wait().unwrap();
 }

@@ -92,12 +92,12 @@ impl<M: Machine<Commands>> Node<M> {
         Ok(removed(&self.raft).await?.contains(&id))
     }
 
-    /// Removes a node for good. Only on the leader, which may not remove itself: transfer leadership
-    /// first.
+    /// Removes a node for good. Only on the leader, which may not remove itself: transfer
+    /// leadership first.
     ///
-    /// Its number is not given again. A member that lags may still count on the vote of that number:
-    /// a node that has it and an empty log would elect a leader without the newest entries. So the
-    /// leader's own member keeps the number, before the node is removed.
+    /// Its number is not given again. A member that lags may still count on the vote of that
+    /// number: a node that has it and an empty log would elect a leader without the newest entries.
+    /// So the leader's own member keeps the number, before the node is removed.
     ///
     /// # Errors
     /// As [`Node::add`]; [`NodeError::Membership`] for the leader itself, for the last voter, for a

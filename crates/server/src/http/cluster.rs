@@ -13,6 +13,7 @@ use hyper::header::{CONTENT_TYPE, HeaderMap, ORIGIN};
 use hyper::{Request, StatusCode};
 use serde::de::DeserializeOwned;
 
+use crate::call::is_address;
 use crate::http::answer::{self, Answer};
 use crate::protocol::{AddNode, RemoveNode, TransferTo};
 use crate::shared::{CHANGE, Shared};
@@ -123,6 +124,9 @@ async fn admit(shared: &Shared, body: &Bytes) -> Done {
     let RemoveNode { cluster, node } = parse(body)?;
     of_this_cluster(shared, &cluster)?;
     match shared.node.member(node, CHANGE).await? {
+        None if shared.node.was_removed(node, CHANGE).await? => Err(refused(format!(
+            "a node {node} was removed, and its number is not given again: take another one"
+        ))),
         None => Ok(()),
         Some(_) => Err(refused(format!(
             "the cluster has a node {node}; a node that lost its data needs a new number"
@@ -136,6 +140,17 @@ async fn add(shared: &Shared, id: u64, body: &Bytes) -> Done {
     let wrong = |why: &str| Refusal::Status(StatusCode::BAD_REQUEST, why.into());
     if node == 0 {
         return Err(wrong("a node's number is 1 or more"));
+    }
+    for address in [&addr, &raft] {
+        if !is_address(address) {
+            return Err(wrong(&format!("{address:?} is not the host:port of one host")));
+        }
+    }
+    let others = shared.node.status().members;
+    let mut others = others.iter().filter(|(other, _)| **other != node);
+    let taken = others.find(|(_, other)| other.client == addr || other.raft == raft);
+    if let Some((other, _)) = taken {
+        return Err(refused(format!("node {other} is at this address")));
     }
     let known = shared.node.member(node, CHANGE).await?;
     let store = store.map(|store| u128::from_str_radix(&store, 16)).transpose();
@@ -151,7 +166,7 @@ async fn add(shared: &Shared, id: u64, body: &Bytes) -> Done {
         (Some(_), Some(store)) => store,
         (Some(known), None) => known.store,
     };
-    let member = Member { raft, client: addr, store };
+    let member = Member { raft, client: addr, store, removed: Vec::new() };
     tracing::info!(id, node, ?member, "adds a node");
     Ok(shared.node.add(node, member, CHANGE).await?)
 }

@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use crate::http::route;
 use crate::shared::Shared;
 
-const STREAMS: u32 = 256;
+const STREAMS: u32 = 128;
 const HEADER_MAX: u32 = 16 << 10;
 /// A connection without a request for so long is closed: also one that sends half of one.
 const IDLE: Duration = Duration::from_secs(75);
@@ -35,7 +35,7 @@ pub(crate) async fn serve(
     let places = Arc::new(Semaphore::new(slots));
     let mut builder = Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).half_close(false);
-    builder.http1().max_buf_size(HEADER_MAX as usize).pipeline_flush(true);
+    builder.http1().max_buf_size(HEADER_MAX as usize);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
     builder.http2().max_header_list_size(HEADER_MAX);
     let builder = Arc::new(builder);

@@ -14,7 +14,7 @@ use crate::shared::Shared;
 
 const LEN: usize = 16;
 /// The most timestamps of an answer that needs no room of its own.
-const SHORT: u32 = 256;
+const SHORT: u32 = 16;
 
 /// What a client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,6 +10,7 @@ use esker_oracle::{Range, Timestamp};
 use http_body_util::{BodyExt, Empty};
 use hyper::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::client::{Protocol, get};
@@ -80,12 +81,30 @@ async fn answers_that_are_not_read_take_bounded_memory() {
     }
     assert_eq!((silent.len(), refused), (256, 44));
     // Short ones need no room, and the room comes back.
-    assert_eq!(get(Protocol::Http1, &address, "/timestamp?n=256").await.status, 200);
+    assert_eq!(get(Protocol::Http1, &address, "/timestamp?n=16").await.status, 200);
     drop(silent);
     let deadline = Instant::now() + LONG;
     while get(Protocol::Http1, &address, "/timestamp?n=65536").await.status != 200 {
         assert!(Instant::now() < deadline, "the room did not come back");
     }
+}
+
+/// A client that sends requests without a pause gets answers meanwhile: they are not kept.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_never_stops_sending_gets_answers() {
+    let nodes = Nodes::of(1).await;
+    let address = nodes.address(1);
+    nodes.timestamp(1).await;
+    let (mut reader, mut writer) = TcpStream::connect(&address).await.unwrap().into_split();
+    let sender = tokio::spawn(async move {
+        let requests = b"GET /timestamp?n=16 HTTP/1.1\r\nhost: a\r\n\r\n".repeat(100);
+        while writer.write_all(&requests).await.is_ok() {}
+    });
+    let mut answers = vec![0; 100_000];
+    let read = tokio::time::timeout(LONG, reader.read_exact(&mut answers)).await;
+    assert!(read.is_ok_and(|read| read.is_ok()) && answers.starts_with(b"HTTP/1.1 200 OK"));
+    drop(reader);
+    sender.abort();
 }
 
 /// 100 connections of 100 streams: each is answered, and all in order.
