@@ -154,14 +154,14 @@ async fn go_through_in(network: Network, faults: &[Fault]) {
     eprintln!("{:?}: {calls} calls, in order", begun.elapsed());
 }
 
-/// Requirements: ET-1.
+/// Requirements: EB-5, ET-1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_are_killed_and_restart() {
     use Fault::*;
     go_through(&[LeaderKilled, LeaderRestarts, AllRestart, OrderlyRestart, QuorumLost]).await;
 }
 
-/// Requirements: ET-1, ET-2.
+/// Requirements: EB-4, EB-5, ET-1, ET-2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaders_that_are_stopped_cut_off_and_changed() {
     use Fault::*;
@@ -177,7 +177,7 @@ async fn leaders_whose_cable_is_pulled() {
     }
 }
 
-/// Requirements: ET-3.
+/// Requirements: EB-5, ET-3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clocks_that_are_wrong() {
     go_through(&[Fault::ClockAhead, Fault::ClockBehind]).await;
