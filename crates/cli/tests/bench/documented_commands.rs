@@ -18,7 +18,9 @@ fn commands() -> Vec<Vec<&'static str>> {
 
 /// The same command, for a moment.
 fn shorter(mut words: Vec<&'static str>) -> Vec<&'static str> {
-    for (long, short) in [("--count", "2000"), ("--bytes", "2000000"), ("--file-size", "64M")] {
+    for (long, short) in
+        [("--count", "2000"), ("--bytes", "2000000"), ("--file-size", "64M"), ("--keys", "20000")]
+    {
         if let Some(at) = words.iter().position(|word| *word == long) {
             words[at + 1] = short;
         }
