@@ -12,7 +12,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use esker_raft::{ClusterId, Command, Commands, ConsensusLog, Machine, Member, Node, NodeOptions};
+use esker_raft::{
+    ClusterId, Command, Commands, ConsensusLog, Machine, Member, Node, NodeOptions, Replica,
+};
 
 const PROPOSERS: usize = 64;
 const BYTES: usize = 100;
@@ -61,17 +63,18 @@ async fn main() -> Result<(), Box<dyn Error>> {
         };
         let (cluster, round_trip) = (ClusterId([1; 16]), Duration::from_millis(10));
         let options = NodeOptions { node: id, cluster, log, listener, round_trip };
-        nodes.push((Node::start(options, Counter(0))?, member));
+        let counter = Replica::new(Counter(0));
+        nodes.push((Node::start(options, &counter)?, member, counter));
     }
-    let (leader, member) = &nodes[0];
+    let (leader, member, _) = &nodes[0];
     leader.bootstrap(member.clone()).await?;
     leader.wait_for(PATIENCE, |status| status.leads()).await.ok_or("no election")?;
-    for (node, member) in &nodes[1..] {
+    for (node, member, _) in &nodes[1..] {
         leader.add(node.status().node, member.clone(), PATIENCE).await?;
     }
-    let before = leader.with(|counter| counter.0);
-
-    let leader = Arc::new(nodes.remove(0).0);
+    let (leader, _, counter) = nodes.remove(0);
+    let leader = Arc::new(leader);
+    let before = counter.with(|counter| counter.0);
     let end = Instant::now() + Duration::from_secs(seconds);
     let begun = Instant::now();
     let mut tasks = Vec::new();
@@ -96,7 +99,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         latencies.extend(task.await??);
     }
     let took = begun.elapsed().as_secs_f64();
-    let applied = leader.with(|counter| counter.0) - before;
+    let applied = counter.with(|counter| counter.0) - before;
     latencies.sort_unstable();
     let at = |percent: usize| {
         let place = (latencies.len() * percent / 100).min(latencies.len().saturating_sub(1));
@@ -112,7 +115,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         at(99),
         applied == latencies.len() as u64,
     );
-    for (node, _) in nodes {
+    for (node, ..) in nodes {
         node.stop()?;
     }
     Arc::into_inner(leader).ok_or("a proposer is left")?.stop()?;

@@ -50,6 +50,8 @@ pub use network::link::{Link, Network, RaftAddress};
 pub use network::server::Server;
 pub use node::commands::{Command, Commands, Member};
 pub use node::error::NodeError;
+pub use node::prover::Prover;
+pub use node::replica::Replica;
 pub use node::start::{Node, NodeOptions};
 pub use node::status::{Role, Status};
 pub use openraft;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use esker_consensus::ConsensusLog;
 use esker_oracle::{Epochs, Oracle};
-use esker_raft::{Member, Node, NodeOptions};
+use esker_raft::{Member, Node, NodeOptions, Replica};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -71,7 +71,8 @@ impl Server {
             listener: peers,
             round_trip: options.round_trip,
         };
-        let node = Node::start(node, Epochs::default());
+        let epochs = Replica::new(Epochs::default());
+        let node = Node::start(node, &epochs);
         let node = Arc::new(node.map_err(|error| ServerError::Io("no Raft node".into(), error))?);
         // Of its log, not of what it has read so far.
         let is_new = !node
@@ -83,11 +84,11 @@ impl Server {
             let founded = node.bootstrap(own.clone()).await;
             founded.map_err(|error| ServerError::Stopped(error.to_string()))?;
         }
-        let oracle = Oracle::start(Arc::clone(&node), options.oracle.clone());
+        let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options.oracle.clone());
         let counters = Counters::new();
         let lease = options.round_trip * 8;
         let answers = Arc::new(Semaphore::new(ANSWERS));
-        let shared = Arc::new(Shared { identity, node, oracle, counters, answers, lease });
+        let shared = Arc::new(Shared { identity, node, epochs, oracle, counters, answers, lease });
         let (stop, stopping) = watch::channel(false);
         let clients = tokio::net::TcpListener::from_std(clients)
             .map_err(|error| ServerError::Io("no listener for clients".into(), error))?;

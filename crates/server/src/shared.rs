@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_oracle::{Epochs, Oracle};
-use esker_raft::{Member, Node, Role, Status};
+use esker_raft::{Member, Node, Replica, Role, Status};
 use tokio::sync::Semaphore;
 
 use crate::counters::Counters;
@@ -21,7 +21,8 @@ pub(crate) const ANSWERS: usize = 256 << 20;
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) identity: Identity,
-    pub(crate) node: Arc<Node<Epochs>>,
+    pub(crate) node: Arc<Node>,
+    pub(crate) epochs: Replica<Epochs>,
     pub(crate) oracle: Oracle,
     pub(crate) counters: Counters,
     /// Bytes that long answers may take together until they are sent.
@@ -55,7 +56,7 @@ impl Shared {
             leader: status.leader,
             last: status.last,
             applied: status.applied,
-            epoch: self.node.with(|epochs| epochs.last()),
+            epoch: self.epochs.with(|epochs| epochs.last()),
             disk_wait_ms: u64::try_from(disk_wait.as_millis()).unwrap_or(u64::MAX),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker_raft::{Node, NodeError};
+use esker_raft::{Node, NodeError, Prover, Replica};
 use tokio::task::JoinHandle;
 
 use crate::allotment::{Allotment, Range};
@@ -14,7 +14,9 @@ use crate::service::error::OracleError;
 use crate::service::options::OracleOptions;
 
 pub(crate) struct Issuer {
-    node: Arc<Node<Epochs>>,
+    node: Arc<Node>,
+    epochs: Replica<Epochs>,
+    prover: Prover,
     options: OracleOptions,
     counters: Arc<Counters>,
     session: u64,
@@ -32,20 +34,33 @@ pub(crate) struct Issuer {
 
 impl Issuer {
     pub(crate) fn new(
-        node: Arc<Node<Epochs>>,
+        node: Arc<Node>,
+        epochs: Replica<Epochs>,
         options: OracleOptions,
         counters: Arc<Counters>,
     ) -> Self {
         let session = node.log().recovery().session;
-        let (allotment, reference, advancing) = (None, None, None);
-        let (missed, step) = (0, Step::None);
-        Self { node, options, counters, session, allotment, reference, advancing, missed, step }
+        let prover = Prover::new(Arc::clone(&node));
+        Self {
+            node,
+            epochs,
+            prover,
+            options,
+            counters,
+            session,
+            allotment: None,
+            reference: None,
+            advancing: None,
+            missed: 0,
+            step: Step::None,
+        }
     }
 
     /// Proves that this node leads, and has an epoch of its own that is young enough. Cancel safe.
+    ///
+    /// Waits for as long as a quorum may still answer, and then for the advance for so long.
     pub(crate) async fn prepare(&mut self, patience: Duration) -> Result<Owner, OracleError> {
-        let began = Instant::now();
-        let term = self.node.prove_leadership(patience).await?;
+        let term = self.prover.prove().await?;
         let owner = Owner { term, node: self.node.id(), session: self.session };
         if self.advancing.as_ref().is_some_and(JoinHandle::is_finished) {
             drop(self.advanced(owner, patience).await);
@@ -53,7 +68,7 @@ impl Issuer {
         let age = self.allotment.as_ref().filter(|(allotment, _)| allotment.owner() == owner);
         let age = age.map_or(Duration::MAX, |(_, since)| since.elapsed());
         if age > self.options.epoch_interval.saturating_mul(2) {
-            self.advance(owner, patience.saturating_sub(began.elapsed())).await?;
+            self.advance(owner, patience).await?;
         } else if age > self.options.epoch_interval && self.advancing.is_none() {
             self.begin_advance(owner);
         }
@@ -149,7 +164,7 @@ impl Issuer {
 
     /// Hands out of the last epoch from now on, if it is this owner's and was not before.
     fn take_up(&mut self, owner: Owner) {
-        let epochs = self.node.with(|epochs| *epochs);
+        let epochs = self.epochs.with(|epochs| *epochs);
         let current = self.allotment.as_ref().map(|(allotment, _)| allotment);
         if let Some(allotment) = Allotment::of(&epochs, owner, current) {
             let now = Instant::now();

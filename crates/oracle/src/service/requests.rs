@@ -1,13 +1,13 @@
 //! Requests: their queue, their order, and their deadlines.
 
 use std::collections::VecDeque;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_raft::Node;
+use esker_raft::{Node, Replica};
 use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::allotment::Range;
 use crate::epochs::Epochs;
@@ -37,15 +37,16 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Starts an oracle on this node, on the tokio runtime that this is called from.
-    pub fn start(node: Arc<Node<Epochs>>, options: OracleOptions) -> Self {
+    /// Starts an oracle on this node, which replicates these epochs, on the tokio runtime that this is called from.
+    pub fn start(node: Arc<Node>, epochs: Replica<Epochs>, options: OracleOptions) -> Self {
         let limit = options.buffer.max(1);
         let (requests, waiting) = mpsc::channel(limit);
         let counters = Arc::new(Counters::new());
         let patience = options.patience;
         let max_timestamps = options.max_timestamps.clamp(1, COUNT_MAX);
-        let issuer = Issuer::new(node, options, Arc::clone(&counters));
-        let server = Server { issuer, counters: Arc::clone(&counters), patience, limit };
+        let issuer = Issuer::new(node, epochs, options, Arc::clone(&counters));
+        let alarm = Alarm::new();
+        let server = Server { issuer, counters: Arc::clone(&counters), patience, limit, alarm };
         tokio::spawn(server.serve(waiting));
         Self { requests, counters, max_timestamps }
     }
@@ -103,6 +104,7 @@ struct Server {
     patience: Duration,
     /// The most requests of a batch.
     limit: usize,
+    alarm: Alarm,
 }
 
 impl Server {
@@ -144,9 +146,9 @@ impl Server {
     /// A node that leads in a later term was elected after the proof began, and so after the
     /// requests came: what that leader issued before these are answered may be higher.
     async fn answer(&mut self, waiting: &mut VecDeque<Request>) -> Result<(), OracleError> {
-        let Self { issuer, counters, patience, .. } = self;
+        let Self { issuer, counters, patience, alarm, .. } = self;
         let began = Instant::now();
-        let late = Late { counters, patience: *patience };
+        let mut late = Late { counters, patience: *patience, alarm };
         let owner = late.refuse_while(waiting, issuer.prepare(*patience)).await?;
         let (mut requests, mut timestamps) = (0, 0);
         while let Some(request) = waiting.front() {
@@ -171,23 +173,23 @@ impl Server {
 struct Late<'a> {
     counters: &'a Counters,
     patience: Duration,
+    alarm: &'a mut Alarm,
 }
 
 impl Late<'_> {
-    /// Waits for the work. It is not given up for a request that does not wait for it any longer:
-    /// others do.
+    /// Waits for the work, for as long as a request waits for it. It is not given up for one that
+    /// does not wait any longer while others do.
     async fn refuse_while<T>(
-        &self,
+        &mut self,
         waiting: &mut VecDeque<Request>,
-        work: impl Future<Output = T>,
-    ) -> T {
+        work: impl Future<Output = Result<T, OracleError>>,
+    ) -> Result<T, OracleError> {
         let mut work = pin!(work);
-        loop {
-            let Some(oldest) = waiting.front() else { return work.await };
+        while let Some(oldest) = waiting.front() {
             tokio::select! {
                 biased;
                 done = &mut work => return done,
-                () = tokio::time::sleep_until(oldest.since + self.patience) => {}
+                () = self.alarm.wait_until(oldest.since + self.patience) => {}
             }
             let is_late = |request: &Request| request.since.elapsed() >= self.patience;
             while waiting.front().is_some_and(is_late) {
@@ -195,6 +197,26 @@ impl Late<'_> {
                 count(&self.counters.timed_out, 1);
                 drop(late.answer.send(Err(OracleError::TimedOut)));
             }
+        }
+        Err(OracleError::TimedOut)
+    }
+}
+
+/// A timer that is set again only after it has fired, once for many deadlines that rise: tokio
+/// wakes its driver for a timer that is earlier than all others.
+struct Alarm(Pin<Box<Sleep>>);
+
+impl Alarm {
+    fn new() -> Self {
+        Self(Box::pin(sleep_until(Instant::now())))
+    }
+
+    async fn wait_until(&mut self, deadline: Instant) {
+        while Instant::now() < deadline {
+            if self.0.is_elapsed() || self.0.deadline() > deadline {
+                self.0.as_mut().reset(deadline);
+            }
+            self.0.as_mut().await;
         }
     }
 }

@@ -11,7 +11,7 @@ use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Latency, SlowDisk};
 use esker_oracle::history::{Call, check};
 use esker_oracle::{Epochs, Oracle, OracleOptions};
-use esker_raft::{ClusterId, ConsensusLog, Member, Node, NodeOptions};
+use esker_raft::{ClusterId, ConsensusLog, Member, Node, NodeOptions, Replica};
 use tokio::sync::watch;
 
 use crate::proxy::Proxy;
@@ -21,7 +21,7 @@ pub const LONG: Duration = Duration::from_secs(30);
 const CLIENTS: usize = 24;
 
 pub struct Peer {
-    pub node: Arc<Node<Epochs>>,
+    pub node: Arc<Node>,
     pub oracle: Oracle,
 }
 
@@ -97,18 +97,19 @@ impl Cluster {
         self.proxies[&id].leads_to(Some(listener.local_addr().unwrap()));
         let (cluster, round_trip) = (ClusterId([5; 16]), Duration::from_millis(10));
         let options = NodeOptions { node: id, cluster, log, listener, round_trip };
-        let node = Arc::new(Node::start(options, Epochs::default()).unwrap());
+        let epochs = Replica::new(Epochs::default());
+        let node = Arc::new(Node::start(options, &epochs).unwrap());
         let ahead = Arc::clone(&self.ahead[&id]);
         let mut options = self.options.clone();
         options.clock = Arc::new(move || {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
             (now.as_nanos() as u64).saturating_add_signed(ahead.load(SeqCst) * 1_000_000_000)
         });
-        let oracle = Oracle::start(Arc::clone(&node), options);
+        let oracle = Oracle::start(Arc::clone(&node), epochs, options);
         self.peers.lock().unwrap().insert(id, Peer { node, oracle });
     }
 
-    pub fn node(&self, id: u64) -> Arc<Node<Epochs>> {
+    pub fn node(&self, id: u64) -> Arc<Node> {
         Arc::clone(&self.peers.lock().unwrap()[&id].node)
     }
 

@@ -15,9 +15,14 @@ pub(crate) fn ballot_of(vote: &VoteOf) -> Option<Ballot> {
     Some(Ballot { number, node: voted_for })
 }
 
+/// The term of a ballot's vote; 0 for that of a log without one.
+pub(crate) fn term_of(ballot: Ballot) -> u64 {
+    ballot.number / 2
+}
+
 /// The vote of a ballot; `None` for that of a log without a vote.
 pub(crate) fn vote_of(ballot: Ballot) -> Option<VoteOf> {
-    let leader_id = LeaderId { term: ballot.number / 2, voted_for: ballot.node };
+    let leader_id = LeaderId { term: term_of(ballot), voted_for: ballot.node };
     (ballot > Ballot::ZERO).then_some(VoteOf { leader_id, committed: ballot.number % 2 == 1 })
 }
 
@@ -39,6 +44,7 @@ mod tests {
     fn every_vote_comes_back() {
         for vote in votes() {
             assert_eq!(ballot_of(&vote).and_then(vote_of), Some(vote), "{vote}");
+            assert_eq!(ballot_of(&vote).map(term_of), Some(vote.leader_id.term));
         }
         assert_eq!(vote_of(Ballot::ZERO), None);
         let leader_id = LeaderId { term: TERM_MAX + 1, voted_for: 1 };

@@ -44,10 +44,12 @@ pub(crate) enum Purpose {
     OtherCluster = 5,
     OtherNode = 6,
     TooMany = 7,
+    /// Queries for proofs of leadership.
+    Proofs = 8,
 }
 
 impl Purpose {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Calls,
         Self::Snapshot,
         Self::Welcome,
@@ -55,6 +57,7 @@ impl Purpose {
         Self::OtherCluster,
         Self::OtherNode,
         Self::TooMany,
+        Self::Proofs,
     ];
 }
 
@@ -124,7 +127,9 @@ impl Handshake {
             Self { version, .. } if *version != VERSION => Purpose::OtherVersion,
             Self { cluster: theirs, .. } if *theirs != cluster => Purpose::OtherCluster,
             Self { to, from, .. } if *to != node || *from == node => Purpose::OtherNode,
-            Self { purpose: Purpose::Calls | Purpose::Snapshot, .. } => Purpose::Welcome,
+            Self { purpose: Purpose::Calls | Purpose::Snapshot | Purpose::Proofs, .. } => {
+                Purpose::Welcome
+            }
             _ => Purpose::OtherVersion,
         };
         Self { version: VERSION, purpose, cluster, from: node, to: self.from }
@@ -141,7 +146,9 @@ impl Handshake {
             Purpose::OtherCluster => format!("it belongs to the cluster {cluster}"),
             Purpose::OtherNode => format!("it is node {from}"),
             Purpose::TooMany => "it has too many connections".into(),
-            Purpose::Calls | Purpose::Snapshot => "it answered with a request".into(),
+            Purpose::Calls | Purpose::Snapshot | Purpose::Proofs => {
+                "it answered with a request".into()
+            }
         };
         Err(io::Error::new(io::ErrorKind::ConnectionRefused, why))
     }

@@ -28,6 +28,7 @@ use crate::network::frame::{Frame, Frames};
 use crate::network::handshake::{ClusterId, Handshake, Purpose, VERSION};
 use crate::network::message::{Answer, Request};
 use crate::network::peer::{Peer, connect};
+use crate::network::proof_link::ProofLink;
 
 /// Requests for entries that are on their way to one node: 1 MiB each, unless one entry is longer.
 const PIPELINE: usize = 16;
@@ -102,6 +103,11 @@ impl Network {
         let known = known.addresses.entry(node).or_insert_with(|| Address::new(address));
         known.set(address);
         known.clone()
+    }
+
+    /// A connection to the node at this address, for proofs.
+    pub(crate) fn proofs(&self, node: u64, address: &str) -> ProofLink {
+        ProofLink::new(self.moved(node, address), self.handshake(node, Purpose::Proofs))
     }
 
     fn peer(&self, node: u64, address: &str, lane: Lane) -> Peer {

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! The content is a `Request` or an `Answer`, as postcard encodes them. Calls are answered in any
-//! order. A frame that cannot be read ends the connection: nothing after it can be trusted.
+//! order. A frame that cannot be read ends the connection: nothing after it can be trusted. A
+//! connection for proofs of leadership has no frames: see `proof`.
 //!
 //! # Bounds
 //!
@@ -35,4 +36,6 @@ pub(crate) mod heard;
 pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod peer;
+pub(crate) mod proof;
+pub(crate) mod proof_link;
 pub(crate) mod server;

@@ -29,6 +29,7 @@ use crate::network::message::{
     Answer, Request, checked_append, checked_leader, checked_transfer, checked_vote,
 };
 use crate::network::peer::CALLS_MAX;
+use crate::network::proof;
 
 /// Connections at a time, from all nodes.
 const CONNECTIONS_MAX: usize = 64;
@@ -157,6 +158,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                 let stream = guarded(stream, STALL, STALL);
                 self.snapshot(handshake.from, Framed::new(stream, Frames::default())).await
             }
+            Purpose::Proofs => proof::answer(stream, &self.inner.log).await,
             _ => self.calls(handshake.from, Framed::new(stream, Frames::default())).await,
         }
     }

@@ -8,15 +8,14 @@ use bytes::Bytes;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{ReadPolicy, ServerState};
 
-use crate::machine::Machine;
-use crate::node::commands::{Command, Commands};
+use crate::node::commands::Command;
 use crate::node::error::NodeError;
 use crate::node::start::Node;
 
 /// Bytes that a proposal takes beside its command.
 const OVERHEAD: usize = 64;
 
-impl<M: Machine<Commands>> Node<M> {
+impl Node {
     /// Replicates a command, and returns the state machine's answer to it. While 4,096 proposals or
     /// 4 MiB of them are not resolved, waits for room.
     ///
@@ -83,7 +82,7 @@ impl<M: Machine<Commands>> Node<M> {
         (metrics.state == ServerState::Leader).then_some(metrics.current_term)
     }
 
-    fn not_leader(&self) -> NodeError {
+    pub(crate) fn not_leader(&self) -> NodeError {
         let status = self.status();
         let leader = status.leader.filter(|leader| *leader != status.node);
         let leader = leader.and_then(|id| Some((id, status.members.get(&id)?.clone())));
@@ -91,7 +90,7 @@ impl<M: Machine<Commands>> Node<M> {
     }
 
     /// Fails in a term in which this node gives its leadership up.
-    fn refuse_resigned(&self, term: u64) -> Result<(), NodeError> {
+    pub(crate) fn refuse_resigned(&self, term: u64) -> Result<(), NodeError> {
         match term < self.resigned.load(SeqCst) {
             true => Err(NodeError::LeadershipTransfer),
             false => Ok(()),

@@ -6,8 +6,7 @@ use std::time::Duration;
 use openraft::ChangeMembers;
 use tokio::time::Instant;
 
-use crate::machine::Machine;
-use crate::node::commands::{Commands, Member};
+use crate::node::commands::Member;
 use crate::node::error::NodeError;
 use crate::node::start::{Core, Node};
 use crate::node::status::Status;
@@ -16,7 +15,7 @@ use crate::node::transfer::LAG;
 /// The most numbers that are kept of nodes that were removed.
 const REMOVED_MAX: usize = 4096;
 
-impl<M: Machine<Commands>> Node<M> {
+impl Node {
     /// Adds a node, which gets the state first, and then a vote. Only on the leader. Adding a voter
     /// again changes its addresses.
     ///
@@ -173,7 +172,7 @@ impl<M: Machine<Commands>> Node<M> {
 }
 
 /// The numbers that any member keeps.
-async fn removed<M: Machine<Commands>>(raft: &Core<M>) -> Result<BTreeSet<u64>, NodeError> {
+async fn removed(raft: &Core) -> Result<BTreeSet<u64>, NodeError> {
     let numbers = raft.with_raft_state(|state| {
         let members = state.membership_state.effective();
         members.nodes().flat_map(|(_, member)| member.removed.iter().copied()).collect()
@@ -182,10 +181,7 @@ async fn removed<M: Machine<Commands>>(raft: &Core<M>) -> Result<BTreeSet<u64>, 
 }
 
 /// The member of this number, and whether it votes: what the leader has last, committed or not.
-async fn known<M: Machine<Commands>>(
-    raft: &Core<M>,
-    id: u64,
-) -> Result<Option<(Member, bool)>, NodeError> {
+async fn known(raft: &Core, id: u64) -> Result<Option<(Member, bool)>, NodeError> {
     let known = raft.with_raft_state(move |state| {
         let members = state.membership_state.effective();
         let votes = members.voter_ids().any(|voter| voter == id);

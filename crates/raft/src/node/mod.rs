@@ -6,6 +6,8 @@ pub(crate) mod commands;
 pub(crate) mod error;
 pub(crate) mod lead;
 pub(crate) mod members;
+pub(crate) mod prover;
+pub(crate) mod replica;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod transfer;

@@ -26,12 +26,13 @@ use crate::network::server::Server;
 use crate::node::bounds::{PROPOSALS, PROPOSED_BYTES};
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
+use crate::node::replica::{AnyMachine, Replica};
 use crate::settings::config;
 
 /// How long stopping waits for tasks that are in the middle of something.
 const STOP: Duration = Duration::from_secs(1);
 
-pub(crate) type Core<M> = Raft<Commands, MachineStore<Commands, M>>;
+pub(crate) type Core = Raft<Commands, MachineStore<Commands, AnyMachine>>;
 
 /// What a node is started with.
 #[derive(Debug)]
@@ -55,12 +56,12 @@ pub struct NodeOptions {
 /// # Elections after a restart
 /// For one lease (eight round trips) a node that restarts gives no vote, and does not campaign: a
 /// leader may count on a heartbeat that it acknowledged before.
-pub struct Node<M: Machine<Commands>> {
-    pub(crate) raft: Core<M>,
-    pub(crate) machine: MachineStore<Commands, M>,
+pub struct Node {
+    pub(crate) raft: Core,
     pub(crate) log: ConsensusLog,
     pub(crate) entries: LogStore<Commands>,
     pub(crate) heard: Heard,
+    pub(crate) network: Network,
     /// One above the last term in which this node gave its leadership up; 0 for none.
     pub(crate) resigned: AtomicU64,
     /// Held by the transfer that is made.
@@ -85,19 +86,26 @@ impl Drop for OwnThread {
     }
 }
 
-impl<M: Machine<Commands>> fmt::Debug for Node<M> {
+impl fmt::Debug for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Node").field("status", &self.status()).finish_non_exhaustive()
     }
 }
 
-impl<M: Machine<Commands>> Node<M> {
+impl Node {
     /// Starts a node with what its log has. A new one waits until a cluster adds it, or
     /// [`Node::bootstrap`] is called. Blocks while the state is restored.
     ///
     /// # Errors
     /// As [`LogStore::new`] and [`MachineStore::new`]; those of the operating system.
-    pub fn start(options: NodeOptions, machine: M) -> io::Result<Self> {
+    pub fn start<M: Machine<Commands>>(
+        options: NodeOptions,
+        machine: &Replica<M>,
+    ) -> io::Result<Self> {
+        Self::start_erased(options, machine.erased())
+    }
+
+    fn start_erased(options: NodeOptions, machine: AnyMachine) -> io::Result<Self> {
         let NodeOptions { node, cluster, log, listener, round_trip } = options;
         let machine = MachineStore::new(log.clone(), machine)?;
         let store = LogStore::new(log.clone())?;
@@ -113,11 +121,11 @@ impl<M: Machine<Commands>> Node<M> {
         config.enable_elect = false;
         let config = Arc::new(config.validate().map_err(io::Error::other)?);
         let network = Network::new(cluster, node);
-        let addresses = network.clone();
-        let (state, entries) = (machine.clone(), store.clone());
+        let (addresses, proofs) = (network.clone(), network.clone());
+        let entries = store.clone();
         // Not from inside of a runtime, which may be the caller's.
         let started = std::thread::scope(|scope| {
-            let start = || runtime.block_on(Core::<M>::new(node, config, network, store, state));
+            let start = || runtime.block_on(Core::new(node, config, network, store, machine));
             scope.spawn(start).join()
         });
         let started = started.map_err(|_| io::Error::other("openraft panicked at its start"))?;
@@ -138,10 +146,10 @@ impl<M: Machine<Commands>> Node<M> {
         runtime.spawn(server.serve(listener));
         Ok(Self {
             raft,
-            machine,
             log,
             entries,
             heard,
+            network: proofs,
             resigned: AtomicU64::new(0),
             transfers: Mutex::new(()),
             changes: Mutex::new(()),
@@ -170,11 +178,6 @@ impl<M: Machine<Commands>> Node<M> {
             Err(RaftError::APIError(error)) => Err(NodeError::Membership(error.to_string())),
             Err(RaftError::Fatal(fatal)) => Err(fatal.into()),
         }
-    }
-
-    /// Calls `look` with the state machine, between two commands.
-    pub fn with<T>(&self, look: impl FnOnce(&M) -> T) -> T {
-        self.machine.with(look)
     }
 
     /// The node's log.
@@ -208,7 +211,7 @@ impl<M: Machine<Commands>> Node<M> {
 }
 
 /// Nodes that move are reached where the members say, committed or not.
-async fn follow_addresses<M: Machine<Commands>>(raft: Core<M>, network: Network) {
+async fn follow_addresses(raft: Core, network: Network) {
     let mut metrics = raft.metrics();
     let mut seen = None;
     loop {

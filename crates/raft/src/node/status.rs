@@ -7,7 +7,6 @@ use openraft::async_runtime::instant::Instant;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{RaftMetrics, ServerState};
 
-use crate::machine::Machine;
 use crate::node::commands::{Commands, Member};
 use crate::node::start::Node;
 
@@ -96,7 +95,7 @@ impl Status {
     }
 }
 
-impl<M: Machine<Commands>> Node<M> {
+impl Node {
     /// The number of the node.
     pub fn id(&self) -> u64 {
         *self.raft.node_id()

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::machine::Machine;
 use crate::node::bounds::PROPOSALS;
-use crate::node::commands::Commands;
 use crate::node::error::NodeError;
 use crate::node::start::Node;
 
@@ -41,7 +39,7 @@ impl Drop for Resignation<'_> {
     }
 }
 
-impl<M: Machine<Commands>> Node<M> {
+impl Node {
     /// Gives leadership to a voter, and returns when that leads. Transfers take turns.
     ///
     /// Waits first until the target has almost all entries. Then this node takes no proposal and

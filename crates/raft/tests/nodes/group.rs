@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Cursor, Read};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,11 @@ use bytes::Bytes;
 use esker_disk::sim::{Persist, SimDisk};
 use esker_raft::{
     ClusterId, Command, Commands, ConsensusLog, Machine, Member, Node, NodeError, NodeOptions,
+    Prover, Replica,
 };
 use tokio::sync::watch;
 
-use crate::proxy::Proxy;
+use crate::proxy::{FOR_PROOFS, Proxy};
 
 pub const CLUSTER: ClusterId = ClusterId([3; 16]);
 /// Longer than anything here takes.
@@ -51,20 +52,26 @@ pub fn command(text: impl Into<String>) -> Command {
 }
 
 /// Starts a node, and returns it with its address.
-pub fn start_on(
+pub fn start_on(disk: &SimDisk, id: u64, round_trip: Duration) -> (Node, SocketAddr) {
+    start_with(disk, id, round_trip, &Replica::new(Words::default()))
+}
+
+fn start_with(
     disk: &SimDisk,
     id: u64,
     round_trip: Duration,
-) -> (Node<Words>, std::net::SocketAddr) {
+    words: &Replica<Words>,
+) -> (Node, SocketAddr) {
     let log = ConsensusLog::builder("/raft").disk(Arc::new(disk.clone())).open().unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let options = NodeOptions { node: id, cluster: CLUSTER, log, listener, round_trip };
-    (Node::start(options, Words::default()).unwrap(), address)
+    (Node::start(options, words).unwrap(), address)
 }
 
 pub struct Group {
-    pub nodes: BTreeMap<u64, Node<Words>>,
+    pub nodes: BTreeMap<u64, Arc<Node>>,
+    words: BTreeMap<u64, Replica<Words>>,
     disks: BTreeMap<u64, SimDisk>,
     proxies: BTreeMap<u64, Proxy>,
     cuts: watch::Sender<BTreeSet<(u64, u64)>>,
@@ -77,6 +84,7 @@ impl Group {
     pub fn new() -> Self {
         Self {
             nodes: BTreeMap::new(),
+            words: BTreeMap::new(),
             disks: BTreeMap::new(),
             proxies: BTreeMap::new(),
             cuts: watch::Sender::default(),
@@ -114,9 +122,15 @@ impl Group {
         if !self.proxies.contains_key(&id) {
             self.proxies.insert(id, Proxy::new(id, self.cuts.subscribe()).await);
         }
-        let (node, address) = start_on(&disk, id, Duration::from_millis(10));
+        let words = Replica::new(Words::default());
+        let (node, address) = start_with(&disk, id, Duration::from_millis(10), &words);
         self.proxies[&id].leads_to(Some(address));
-        self.nodes.insert(id, node);
+        self.nodes.insert(id, Arc::new(node));
+        self.words.insert(id, words);
+    }
+
+    pub fn prover(&self, id: u64) -> Prover {
+        Prover::new(Arc::clone(&self.nodes[&id]))
     }
 
     /// Cuts the power of a node.
@@ -130,9 +144,16 @@ impl Group {
 
     /// No node reaches this one, and it reaches none.
     pub fn cut_off(&self, id: u64) {
-        self.cuts.send_modify(|cuts| {
-            cuts.extend((1..=9).flat_map(|other| [(id, other), (other, id)]));
-        });
+        self.cut_off_but_for_proofs(id);
+        let pairs = (1..=9).flat_map(|other| [(id, other), (other, id)]);
+        let pairs = pairs.map(|(from, to)| (from + FOR_PROOFS, to));
+        self.cuts.send_modify(|cuts| cuts.extend(pairs));
+    }
+
+    /// Only the queries and answers of proofs reach it, and come from it.
+    pub fn cut_off_but_for_proofs(&self, id: u64) {
+        let pairs = (1..=9).flat_map(|other| [(id, other), (other, id)]);
+        self.cuts.send_modify(|cuts| cuts.extend(pairs));
     }
 
     pub fn connect(&self) {
@@ -173,15 +194,15 @@ impl Group {
     pub async fn check(&mut self) {
         self.write(1).await;
         // The status may lag behind the answer; the state machine of the leader does not.
-        let all = self.nodes[&self.leader().await].with(|words| words.0.len());
+        let all = self.words[&self.leader().await].with(|words| words.0.len());
         let deadline = Instant::now() + LONG;
         let mut words = Vec::new();
         for (id, node) in &self.nodes {
-            while node.with(|words| words.0.len()) < all {
+            while self.words[id].with(|words| words.0.len()) < all {
                 assert!(Instant::now() < deadline, "node {id} lags: {node:?}");
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
-            words.push(node.with(|words| words.0.clone()));
+            words.push(self.words[id].with(|words| words.0.clone()));
         }
         assert!(words.iter().all(|some| *some == words[0]), "{words:?}");
         // In the same order; what was not acknowledged may be in between.

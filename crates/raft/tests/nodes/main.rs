@@ -3,5 +3,6 @@
 mod elections;
 mod group;
 mod membership;
+mod proofs;
 mod proxy;
 mod wire;

@@ -10,9 +10,14 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
-/// Bytes of a handshake, and where it names the node that greets.
+/// Bytes of a handshake, where it says what the connection is for, and where it names the caller.
 const HANDSHAKE: usize = 48;
+const PURPOSE: usize = 10;
 const FROM: usize = 28;
+/// The purpose of a connection for proofs of leadership.
+const PROOFS: u8 = 8;
+/// Added to the number of a caller whose connection is for proofs, so that it is cut by itself.
+pub const FOR_PROOFS: u64 = 100;
 
 /// Pairs of nodes of which the first does not reach the second, nor is answered.
 pub type Cuts = watch::Receiver<BTreeSet<(u64, u64)>>;
@@ -58,6 +63,7 @@ async fn connect(
     let mut handshake = [0; HANDSHAKE];
     caller.read_exact(&mut handshake).await?;
     let from = u64::from_le_bytes(handshake[FROM..FROM + 8].try_into().unwrap());
+    let from = if handshake[PURPOSE] == PROOFS { from + FOR_PROOFS } else { from };
     let mut node = TcpStream::connect(node).await?;
     for stream in [&caller, &node] {
         stream.set_nodelay(true)?;

@@ -16,7 +16,7 @@ use esker_testkit::Rng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::group::{CLUSTER, LONG, Words, command, start_on};
+use crate::group::{CLUSTER, LONG, command, start_on};
 
 type LeaderVote = Vote<LeaderId<u64, u64>>;
 
@@ -50,7 +50,7 @@ fn id(
 }
 
 /// A node that leads a cluster of itself, with a lease of two seconds.
-async fn leading(disk: &SimDisk) -> (Node<Words>, SocketAddr) {
+async fn leading(disk: &SimDisk) -> (Node, SocketAddr) {
     let (node, address) = start_on(disk, 1, Duration::from_millis(250));
     let member = Member { raft: address.to_string(), client: String::new(), ..Member::default() };
     node.bootstrap(member).await.unwrap();

@@ -71,7 +71,7 @@ fn oracle(registry: &mut Registry, shared: &Shared) {
     steps.get_or_create(&[("direction", "forward")]).inc_by(stats.forward_steps);
     registry.register("clock_steps", "Steps of the clock that were not followed", steps);
     gauge(registry, "requests_waiting", "Requests that wait", shared.oracle.waiting() as f64);
-    let epoch = Duration::from_nanos(shared.node.with(|epochs| epochs.last()));
+    let epoch = Duration::from_nanos(shared.epochs.with(|epochs| epochs.last()));
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let age = now.as_secs_f64() - epoch.as_secs_f64();
     gauge(registry, "epoch_age_seconds", "The clock, less the last epoch", age);

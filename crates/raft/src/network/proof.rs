@@ -1,0 +1,134 @@
+//! Proofs of leadership on the wire: a leader asks for the highest term in which a node gave a
+//! vote.
+//!
+//! ```text
+//! query    0 number u64 | 8 crc32c of what precedes u32
+//! answer   0 number u64 | 8 highest term of a vote u64 | 16 crc32c of what precedes u32
+//! ```
+//!
+//! Numbers are little-endian, and rise. A leader waits for the answer to its newest query alone, so
+//! of several queries that have arrived only the last is answered.
+
+use std::io;
+use std::time::Duration;
+
+use esker_consensus::{Ballot, ConsensusLog};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::base::ballots::term_of;
+use crate::base::failure::invalid;
+use crate::network::deadline::guarded;
+use crate::network::handshake::checksum;
+
+pub(crate) const QUERY: usize = 12;
+pub(crate) const ANSWER: usize = 20;
+/// How long a leader may ask nothing, and how long it may take no answer.
+const IDLE: Duration = Duration::from_secs(60);
+const STALL: Duration = Duration::from_secs(5);
+
+/// What a node says of its votes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Voted {
+    /// The number of the query that this answers.
+    pub(crate) number: u64,
+    /// The highest term in which the node gave a vote; 0 before its first.
+    pub(crate) term: u64,
+}
+
+pub(crate) fn encode_query(number: u64) -> [u8; QUERY] {
+    sealed(&number.to_le_bytes())
+}
+
+fn decode_query(bytes: &[u8; QUERY]) -> io::Result<u64> {
+    let content = opened(bytes, "a query for a proof")?;
+    content.first_chunk().map(|number| u64::from_le_bytes(*number)).ok_or_else(cut)
+}
+
+impl Voted {
+    pub(crate) fn encode(self) -> [u8; ANSWER] {
+        let mut content = [0; ANSWER - 4];
+        content[..8].copy_from_slice(&self.number.to_le_bytes());
+        content[8..].copy_from_slice(&self.term.to_le_bytes());
+        sealed(&content)
+    }
+
+    pub(crate) fn decode(bytes: &[u8; ANSWER]) -> io::Result<Self> {
+        let content = opened(bytes, "an answer to a proof")?;
+        let (number, rest) = content.split_first_chunk().ok_or_else(cut)?;
+        let term = rest.first_chunk().ok_or_else(cut)?;
+        Ok(Self { number: u64::from_le_bytes(*number), term: u64::from_le_bytes(*term) })
+    }
+}
+
+/// The content, and its checksum after it.
+fn sealed<const N: usize>(content: &[u8]) -> [u8; N] {
+    let mut bytes = [0; N];
+    let (before, crc) = bytes.split_at_mut(N - 4);
+    before.copy_from_slice(content);
+    crc.copy_from_slice(&checksum(content).to_le_bytes());
+    bytes
+}
+
+/// What is before the checksum, if that is right.
+fn opened<'a>(bytes: &'a [u8], what: &str) -> io::Result<&'a [u8]> {
+    let (content, crc) = bytes.split_last_chunk().ok_or_else(cut)?;
+    match u32::from_le_bytes(*crc) == checksum(content) {
+        true => Ok(content),
+        false => Err(invalid(format!("the checksum of {what} is wrong"))),
+    }
+}
+
+fn cut() -> io::Error {
+    io::ErrorKind::UnexpectedEof.into()
+}
+
+/// Answers queries from this log until the connection ends.
+pub(super) async fn answer(stream: TcpStream, log: &ConsensusLog) -> io::Result<()> {
+    let mut stream = guarded(stream, IDLE, STALL);
+    let mut bytes = [0; 64 * QUERY];
+    let mut filled = 0;
+    loop {
+        match stream.read(&mut bytes[filled..]).await {
+            Ok(0) => return Ok(()),
+            Ok(read) => filled += read,
+            Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        let (queries, rest) = bytes[..filled].as_chunks::<QUERY>();
+        let Some(newest) = queries.last() else { continue };
+        let number = decode_query(newest)?;
+        // Read after the query: a vote from before it is in the answer. A vote is sent when it is
+        // durable, and is in the log's promise before that.
+        let term = term_of(log.promised().unwrap_or(Ballot::ZERO));
+        let rest = filled - rest.len()..filled;
+        filled = rest.len();
+        bytes.copy_within(rest, 0);
+        stream.write_all(&Voted { number, term }.encode()).await?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn no_changed_byte_passes() {
+        let query = encode_query(u64::MAX - 3);
+        assert_eq!(decode_query(&query).unwrap(), u64::MAX - 3);
+        for at in 0..QUERY {
+            let mut changed = query;
+            changed[at] ^= 0x10;
+            assert!(decode_query(&changed).is_err(), "byte {at} of a query");
+        }
+        let voted = Voted { number: 7, term: 1 << 40 };
+        assert_eq!(Voted::decode(&voted.encode()).unwrap(), voted);
+        for at in 0..ANSWER {
+            let mut changed = voted.encode();
+            changed[at] ^= 0x10;
+            assert!(Voted::decode(&changed).is_err(), "byte {at} of an answer");
+        }
+    }
+}

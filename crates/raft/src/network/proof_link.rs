@@ -1,0 +1,286 @@
+//! The leader's side of a connection for proofs.
+
+use std::io;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use tokio::io::ReadBuf;
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+
+use crate::base::failure::invalid;
+use crate::network::address::Address;
+use crate::network::handshake::Handshake;
+use crate::network::peer::connect;
+use crate::network::proof::{ANSWER, Voted, encode_query};
+
+/// How long a node may be silent while a query waits for it: a network that drops packets does not
+/// close connections.
+const SILENCE: Duration = Duration::from_secs(1);
+/// How long a node that cannot be reached is left alone, while others are enough.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// A connection to one node, opened by a query, and again by one after it failed. A connection
+/// that was opened for an older query, and failed, is opened again for the newest, once.
+///
+/// Dropping it closes the connection. It belongs to the runtime that the first query is made on.
+#[derive(Debug)]
+pub(crate) struct ProofLink {
+    address: Address,
+    handshake: Handshake,
+    state: State,
+    /// The query for which the connection was opened.
+    opened_for: u64,
+    is_known_down: bool,
+}
+
+#[derive(Debug)]
+enum State {
+    Down { until: Option<Instant> },
+    Opening(JoinHandle<io::Result<TcpStream>>),
+    Up(Open),
+}
+
+#[derive(Debug)]
+struct Open {
+    stream: TcpStream,
+    answer: [u8; ANSWER],
+    filled: usize,
+    /// When the oldest query was sent that has no answer.
+    waits_since: Option<Instant>,
+}
+
+impl ProofLink {
+    pub(crate) fn new(address: Address, handshake: Handshake) -> Self {
+        let state = State::Down { until: None };
+        Self { address, handshake, state, opened_for: 0, is_known_down: false }
+    }
+
+    /// Sends a query, or begins to open the connection, over which it is sent then. Does not wait.
+    pub(crate) fn ask(&mut self, number: u64) {
+        match &mut self.state {
+            State::Up(open) => {
+                if let Err(error) = open.ask(number) {
+                    self.fail(number, &error);
+                }
+            }
+            State::Down { until: Some(until) } if Instant::now() < *until => {}
+            State::Down { .. } => self.open(number),
+            State::Opening(_) => {}
+        }
+    }
+
+    /// Whether nothing is to be expected of it.
+    pub(crate) fn is_down(&self) -> bool {
+        matches!(self.state, State::Down { .. })
+    }
+
+    /// Opens the connection of a node that was left alone. Returns whether it did: for each query
+    /// once.
+    pub(crate) fn retry(&mut self, number: u64) -> bool {
+        let retries = self.is_down() && self.opened_for < number;
+        if retries {
+            self.open(number);
+        }
+        retries
+    }
+
+    fn open(&mut self, number: u64) {
+        let (address, handshake) = (self.address.clone(), self.handshake);
+        self.opened_for = number;
+        self.state = State::Opening(tokio::spawn(async move {
+            let address = address.get();
+            connect(&address, &handshake).await
+        }));
+    }
+
+    /// The answer to this query, the newest. `None` if there is no connection for it.
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>, number: u64) -> Poll<Option<u64>> {
+        loop {
+            let failed = match &mut self.state {
+                State::Down { .. } => return Poll::Ready(None),
+                State::Opening(opening) => {
+                    let opened = ready!(std::pin::Pin::new(opening).poll(context));
+                    match opened.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())) {
+                        Ok(stream) => {
+                            let mut open = Open::new(stream);
+                            let asked = open.ask(number);
+                            self.state = State::Up(open);
+                            self.is_known_down = false;
+                            asked.err()
+                        }
+                        Err(error) => Some(error),
+                    }
+                }
+                State::Up(open) => match ready!(open.poll(context)) {
+                    Ok(Voted { number: answered, term }) if answered == number => {
+                        return Poll::Ready(Some(term));
+                    }
+                    // To a query that is not waited for any more.
+                    Ok(Voted { number: answered, .. }) if answered < number => None,
+                    Ok(_) => Some(invalid("it answered a query that was not sent".into())),
+                    Err(error) => Some(error),
+                },
+            };
+            if let Some(error) = failed {
+                self.fail(number, &error);
+            }
+        }
+    }
+
+    fn fail(&mut self, number: u64, error: &io::Error) {
+        if self.opened_for < number {
+            return self.open(number);
+        }
+        if !self.is_known_down {
+            tracing::warn!(node = self.handshake.to, %error, "no connection for proofs of leadership");
+        }
+        self.is_known_down = true;
+        self.state = State::Down { until: Some(Instant::now() + PAUSE) };
+    }
+}
+
+impl Drop for ProofLink {
+    fn drop(&mut self) {
+        if let State::Opening(opening) = &self.state {
+            opening.abort();
+        }
+    }
+}
+
+impl Open {
+    fn new(stream: TcpStream) -> Self {
+        Self { stream, answer: [0; ANSWER], filled: 0, waits_since: None }
+    }
+
+    fn ask(&mut self, number: u64) -> io::Result<()> {
+        if self.waits_since.is_some_and(|since| since.elapsed() > SILENCE) {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the node is silent"));
+        }
+        let query = encode_query(number);
+        // A few bytes: they fit, unless thousands of queries were not read.
+        if self.stream.try_write(&query)? < query.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        self.waits_since.get_or_insert_with(Instant::now);
+        Ok(())
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Voted>> {
+        while self.filled < ANSWER {
+            let mut into = ReadBuf::new(&mut self.answer[self.filled..]);
+            let read = std::pin::Pin::new(&mut self.stream);
+            ready!(tokio::io::AsyncRead::poll_read(read, context, &mut into))?;
+            match into.filled().len() {
+                0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                read => self.filled += read,
+            }
+        }
+        self.filled = 0;
+        self.waits_since = None;
+        Poll::Ready(Voted::decode(&self.answer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::future::poll_fn;
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::network::handshake::{ClusterId, Purpose, VERSION};
+
+    const CLUSTER: ClusterId = ClusterId([1; 16]);
+
+    /// A connection to a node that this test plays.
+    async fn link() -> (ProofLink, TcpListener) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = Address::new(&listener.local_addr().unwrap().to_string());
+        let purpose = Purpose::Proofs;
+        let handshake = Handshake { version: VERSION, purpose, cluster: CLUSTER, from: 1, to: 2 };
+        (ProofLink::new(address, handshake), listener)
+    }
+
+    async fn accepted(listener: &TcpListener) -> TcpStream {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let handshake = Handshake::read(&mut stream).await.unwrap();
+        handshake.answer(CLUSTER, 2).write(&mut stream).await.unwrap();
+        stream
+    }
+
+    async fn answered(link: &mut ProofLink, number: u64) -> Option<u64> {
+        poll_fn(|context| link.poll(context, number)).await
+    }
+
+    async fn is_pending(link: &mut ProofLink, number: u64) -> bool {
+        let moment = Duration::from_millis(50);
+        tokio::time::timeout(moment, answered(link, number)).await.is_err()
+    }
+
+    /// A late answer is from before the requests that wait for the newest query.
+    #[tokio::test]
+    async fn an_answer_to_an_older_query_does_not_count() {
+        let (mut link, listener) = link().await;
+        link.ask(1);
+        let (mut node, pending) = tokio::join!(accepted(&listener), is_pending(&mut link, 1));
+        assert!(pending);
+        link.ask(2);
+        node.write_all(&Voted { number: 1, term: 5 }.encode()).await.unwrap();
+        assert!(is_pending(&mut link, 2).await);
+        node.write_all(&Voted { number: 2, term: 6 }.encode()).await.unwrap();
+        assert_eq!(answered(&mut link, 2).await, Some(6));
+        let mut queries = [0; 24];
+        node.read_exact(&mut queries).await.unwrap();
+        assert_eq!(queries[..12], encode_query(1));
+        assert_eq!(queries[12..], encode_query(2));
+    }
+
+    #[tokio::test]
+    async fn an_answer_to_a_query_that_was_not_sent_ends_the_connection() {
+        let (mut link, listener) = link().await;
+        link.ask(1);
+        let (mut node, _) = tokio::join!(accepted(&listener), is_pending(&mut link, 1));
+        node.write_all(&Voted { number: 2, term: 5 }.encode()).await.unwrap();
+        assert_eq!(answered(&mut link, 1).await, None);
+        // The next query is sent over another connection.
+        tokio::time::sleep(PAUSE).await;
+        link.ask(2);
+        let (mut node, _) = tokio::join!(accepted(&listener), is_pending(&mut link, 2));
+        node.write_all(b"this is no answer...").await.unwrap();
+        assert_eq!(answered(&mut link, 2).await, None);
+    }
+
+    /// A node ends connections over which nothing is asked, and a try may be old.
+    #[tokio::test]
+    async fn a_connection_that_ended_is_opened_again_for_the_same_query() {
+        let (mut link, listener) = link().await;
+        link.ask(1);
+        let node = async {
+            let mut node = accepted(&listener).await;
+            node.write_all(&Voted { number: 1, term: 3 }.encode()).await.unwrap();
+        };
+        let ((), answer) = tokio::join!(node, answered(&mut link, 1));
+        assert_eq!(answer, Some(3));
+        link.ask(2);
+        let node = async {
+            let mut node = accepted(&listener).await;
+            node.write_all(&Voted { number: 2, term: 4 }.encode()).await.unwrap();
+        };
+        let ((), answer) = tokio::join!(node, answered(&mut link, 2));
+        assert_eq!(answer, Some(4));
+    }
+
+    #[tokio::test]
+    async fn a_node_that_cannot_be_reached_answers_nothing() {
+        let (mut link, listener) = link().await;
+        drop(listener);
+        for number in 1..10 {
+            link.ask(number);
+            assert_eq!(answered(&mut link, number).await, None);
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Proofs of leadership that ask the voters.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_raft::{NodeError, Prover};
+
+use crate::group::{Group, LONG, SHORT};
+
+/// What the prover says within a time in which a quorum that is there answers.
+async fn proven(prover: &mut Prover) -> Result<u64, NodeError> {
+    let proof = tokio::time::timeout(SHORT, prover.prove()).await;
+    proof.unwrap_or(Err(NodeError::TimedOut))
+}
+
+/// Requirements: E-16.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_leader_with_a_quorum_proves_that_it_leads() {
+    let mut group = Group::of_three().await;
+    group.write(3).await;
+    let old = group.leader().await;
+    let other = (1..=3).find(|id| *id != old).unwrap();
+    let term = group.nodes[&old].status().term;
+    let mut prover = group.prover(old);
+    assert_eq!(proven(&mut prover).await, Ok(term));
+    let refused = proven(&mut group.prover(other)).await;
+    let leader = Some((old, group.member(old)));
+    assert_eq!(refused, Err(NodeError::NotLeader { leader }));
+    // One of two followers is a quorum.
+    group.cut_off(other);
+    assert_eq!(proven(&mut prover).await, Ok(term));
+    group.connect();
+    group.cut_off(old);
+    for _ in 0..3 {
+        let refused = proven(&mut prover).await;
+        assert!(refused.is_err(), "{refused:?}");
+    }
+    while group.leader().await == old {}
+    group.connect();
+    group.check().await;
+}
+
+/// It does not know of the later term, and its voters answer.
+///
+/// Requirements: E-16.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vote_in_a_later_term_denies_a_proof() {
+    let mut group = Group::of_three().await;
+    group.write(3).await;
+    let old = group.leader().await;
+    let mut prover = group.prover(old);
+    group.cut_off_but_for_proofs(old);
+    let status = group.nodes[&old].status();
+    assert_eq!(proven(&mut prover).await, Ok(status.term));
+    let elected = async { while group.leader().await == old {} };
+    tokio::time::timeout(LONG, elected).await.unwrap();
+    assert!(group.nodes[&old].leads());
+    assert_eq!(proven(&mut prover).await, Err(NodeError::NoQuorum));
+    group.connect();
+    group.check().await;
+}
+
+/// The voters that count are those of the cluster as it is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proof_follows_the_members() {
+    let mut group = Group::new();
+    group.start(1).await;
+    let member = group.member(1);
+    group.nodes[&1].bootstrap(member).await.unwrap();
+    group.leader().await;
+    let mut prover = group.prover(1);
+    assert!(proven(&mut prover).await.is_ok());
+    for id in [2, 3] {
+        group.start(id).await;
+        group.nodes[&1].add(id, group.member(id), LONG).await.unwrap();
+        assert!(proven(&mut prover).await.is_ok());
+    }
+    group.cut_off(1);
+    assert!(proven(&mut prover).await.is_err());
+    group.connect();
+    group.leader().await;
+}
+
+/// Nothing is served after a transfer has begun, also when the target never leads.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_gives_leadership_away_proves_nothing() {
+    let mut group = Group::of_three().await;
+    group.write(3).await;
+    let leader = group.leader().await;
+    let away = (1..=3).find(|id| *id != leader).unwrap();
+    let mut prover = group.prover(leader);
+    group.cut_off(away);
+    group.write(1).await;
+    let node = Arc::clone(&group.nodes[&leader]);
+    let transfer = tokio::spawn(async move { node.transfer(away, SHORT).await });
+    tokio::time::sleep(SHORT / 4).await;
+    assert_eq!(proven(&mut prover).await, Err(NodeError::LeadershipTransfer));
+    assert_eq!(transfer.await.unwrap(), Err(NodeError::TimedOut));
+    assert!(proven(&mut prover).await.is_ok());
+    group.connect();
+    group.check().await;
+    let to = group.nodes[&leader].transfer(away, LONG).await;
+    to.unwrap();
+    let refused = proven(&mut prover).await;
+    let is_refused = matches!(refused, Err(NodeError::NotLeader { .. }));
+    assert!(is_refused, "{refused:?}");
+    group.write(1).await;
+}
+
+/// A voter that stops for a while holds no proof up, and is asked again when it is back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_voter_that_restarts_is_asked_again() {
+    let mut group = Group::of_three().await;
+    group.write(1).await;
+    let leader = group.leader().await;
+    let mut prover = group.prover(leader);
+    let others: Vec<_> = (1..=3).filter(|id| *id != leader).collect();
+    for _ in 0..2 {
+        for id in &others {
+            group.cut_power(*id);
+            let proof = proven(&mut prover).await;
+            assert!(proof.is_ok(), "{proof:?}");
+            group.start(*id).await;
+            // The other one cannot be asked.
+            let deadline = tokio::time::Instant::now() + LONG;
+            group.check().await;
+            while proven(&mut prover).await.is_err() {
+                assert!(tokio::time::Instant::now() < deadline);
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+    group.check().await;
+}
