@@ -4,5 +4,7 @@ pub(crate) mod ballots;
 pub(crate) mod config;
 pub(crate) mod encoding;
 pub(crate) mod failure;
+pub(crate) mod instant;
 pub(crate) mod runtime;
+pub(crate) mod ticks;
 pub(crate) mod unresolved;

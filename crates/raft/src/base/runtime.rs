@@ -1,41 +1,29 @@
-//! tokio with fewer ticks.
+//! tokio as openraft's runtime, with timers that fire at ticks, and a clock that is never suspended.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::time::Duration;
 
 use openraft::{AsyncRuntime, OptionalSend};
 use openraft_rt_tokio::TokioRuntime;
 
-thread_local! {
-    /// How much later a tick comes on this thread.
-    static LATER: Cell<Duration> = const { Cell::new(Duration::ZERO) };
-}
+use crate::base::instant::BootInstant;
+use crate::base::ticks::{Elapsed, Sleep, Timeout};
 
-/// tokio as openraft's runtime, on threads that [`FewerTicks::on_this_thread`] was called on.
+/// tokio, with timers that fire at [`Ticks`](crate::base::ticks::Ticks) on the threads of a node.
 ///
-/// openraft looks at its deadlines five times in a heartbeat interval, which is most of what an
-/// idle node does. It sleeps until an instant for these ticks alone, or for less than a
-/// microsecond: here such a sleep ends later. The deadlines of heartbeats and elections stay as
-/// they are, and are noticed later by that much at most.
+/// openraft looks at its deadlines five times in a heartbeat interval, and gives each heartbeat a
+/// deadline: that is most of what an idle node does. The deadlines stay as they are, and are
+/// noticed at the next tick.
 #[derive(Debug)]
-pub struct FewerTicks(TokioRuntime);
+pub struct NodeRuntime(TokioRuntime);
 
-impl FewerTicks {
-    /// One tick of three: the other two are four tenths of a round trip each.
-    pub(crate) fn on_this_thread(round_trip: Duration) {
-        LATER.set(round_trip * 4 / 5);
-    }
-}
-
-impl AsyncRuntime for FewerTicks {
+impl AsyncRuntime for NodeRuntime {
     type JoinError = <TokioRuntime as AsyncRuntime>::JoinError;
     type JoinHandle<T: OptionalSend + 'static> = <TokioRuntime as AsyncRuntime>::JoinHandle<T>;
-    type Sleep = <TokioRuntime as AsyncRuntime>::Sleep;
-    type Instant = <TokioRuntime as AsyncRuntime>::Instant;
-    type TimeoutError = <TokioRuntime as AsyncRuntime>::TimeoutError;
-    type Timeout<R, T: Future<Output = R> + OptionalSend> =
-        <TokioRuntime as AsyncRuntime>::Timeout<R, T>;
+    type Sleep = Sleep;
+    type Instant = BootInstant;
+    type TimeoutError = Elapsed;
+    type Timeout<R, T: Future<Output = R> + OptionalSend> = Timeout<T>;
     type ThreadLocalRng = <TokioRuntime as AsyncRuntime>::ThreadLocalRng;
     type Mpsc = <TokioRuntime as AsyncRuntime>::Mpsc;
     type Watch = <TokioRuntime as AsyncRuntime>::Watch;
@@ -51,25 +39,25 @@ impl AsyncRuntime for FewerTicks {
     }
 
     fn sleep(duration: Duration) -> Self::Sleep {
-        TokioRuntime::sleep(duration)
+        Sleep::until(tokio::time::Instant::now() + duration)
     }
 
     fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
-        TokioRuntime::sleep_until(deadline + LATER.get())
+        Sleep::until(deadline.in_tokio())
     }
 
     fn timeout<R, F: Future<Output = R> + OptionalSend>(
         duration: Duration,
         future: F,
     ) -> Self::Timeout<R, F> {
-        TokioRuntime::timeout(duration, future)
+        Timeout::at(tokio::time::Instant::now() + duration, future)
     }
 
     fn timeout_at<R, F: Future<Output = R> + OptionalSend>(
         deadline: Self::Instant,
         future: F,
     ) -> Self::Timeout<R, F> {
-        TokioRuntime::timeout_at(deadline, future)
+        Timeout::at(deadline.in_tokio(), future)
     }
 
     fn is_panic(join_error: &Self::JoinError) -> bool {
@@ -89,30 +77,5 @@ impl AsyncRuntime for FewerTicks {
         F: Future<Output = T>,
     {
         self.0.block_on(future)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use std::time::Instant;
-
-    use super::*;
-
-    #[test]
-    fn a_tick_is_later_on_the_threads_of_a_node_alone() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let sleep = || {
-            let begun = Instant::now();
-            runtime.block_on(async {
-                FewerTicks::sleep_until(openraft::Instant::now()).await;
-            });
-            begun.elapsed()
-        };
-        assert_eq!(LATER.get(), Duration::ZERO);
-        sleep();
-        FewerTicks::on_this_thread(Duration::from_millis(50));
-        assert!(sleep() >= Duration::from_millis(40));
     }
 }

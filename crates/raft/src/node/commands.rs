@@ -6,7 +6,7 @@ use bytes::Bytes;
 use openraft::impls::leader_id_std::LeaderId;
 use serde::{Deserialize, Serialize};
 
-use crate::base::runtime::FewerTicks;
+use crate::base::runtime::NodeRuntime;
 use crate::network::link::RaftAddress;
 
 /// A command of the replicated state machine, at most [`Command::MAX`] bytes.
@@ -61,5 +61,5 @@ openraft::declare_raft_types!(
         NodeId = u64,
         Node = Member,
         LeaderId = LeaderId<Self::Term, Self::NodeId>,
-        AsyncRuntime = FewerTicks,
+        AsyncRuntime = NodeRuntime,
 );

@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::base::failure::failed;
-use crate::base::runtime::FewerTicks;
+use crate::base::ticks::Ticks;
 use crate::log_store::LogStore;
 use crate::machine::{Machine, MachineStore};
 use crate::network::handshake::ClusterId;
@@ -29,6 +29,11 @@ use crate::node::error::NodeError;
 use crate::node::replica::{AnyMachine, Replica};
 use crate::settings::config;
 
+/// How often openraft looks at its deadlines, in round trips: a heartbeat is due every two, and sent
+/// every 2.4.
+const TICK: (u32, u32) = (12, 10);
+/// The longest round-trip time that is taken: see [`config`].
+const LONGEST: Duration = Duration::from_secs(60);
 /// How long stopping waits for tasks that are in the middle of something.
 const STOP: Duration = Duration::from_secs(1);
 
@@ -109,14 +114,17 @@ impl Node {
         let NodeOptions { node, cluster, log, listener, round_trip } = options;
         let machine = MachineStore::new(log.clone(), machine)?;
         let store = LogStore::new(log.clone())?;
+        let ticks = Ticks::new(round_trip.min(LONGEST) * TICK.0 / TICK.1);
+        let for_threads = Arc::clone(&ticks);
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("esker-raft")
-            .on_thread_start(move || FewerTicks::on_this_thread(round_trip))
+            .on_thread_start(move || for_threads.on_this_thread())
             .enable_all()
             .build()?;
         let own = OwnThread(Some(runtime));
         let Some(runtime) = &own.0 else { return Err(io::ErrorKind::Other.into()) };
+        runtime.spawn(ticks.run());
         let mut config = config(round_trip);
         config.enable_elect = false;
         let config = Arc::new(config.validate().map_err(io::Error::other)?);

@@ -1,0 +1,91 @@
+//! A clock that runs while the system is suspended.
+
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The time since the system started, suspended or not.
+///
+/// A leader that counts on a lease must not take a time in which its system was suspended for none.
+/// Arithmetic saturates.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BootInstant(Duration);
+
+#[cfg(target_os = "linux")]
+const CLOCK: ClockId = ClockId::Boottime;
+/// Elsewhere it may stop while the system is suspended: see the guarantees.
+#[cfg(not(target_os = "linux"))]
+const CLOCK: ClockId = ClockId::Monotonic;
+
+impl BootInstant {
+    /// When it is this time, by tokio's clock, which is not later.
+    pub(crate) fn in_tokio(self) -> tokio::time::Instant {
+        let now = tokio::time::Instant::now();
+        let until = self - <Self as openraft::Instant>::now();
+        now.checked_add(until).unwrap_or(now + Duration::from_secs(1 << 30))
+    }
+}
+
+impl openraft::Instant for BootInstant {
+    fn now() -> Self {
+        let now = clock_gettime(CLOCK);
+        let (seconds, nanoseconds) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
+        Self(Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds))
+    }
+}
+
+impl Add<Duration> for BootInstant {
+    type Output = Self;
+
+    fn add(self, more: Duration) -> Self {
+        Self(self.0.saturating_add(more))
+    }
+}
+
+impl AddAssign<Duration> for BootInstant {
+    fn add_assign(&mut self, more: Duration) {
+        *self = *self + more;
+    }
+}
+
+impl Sub<Duration> for BootInstant {
+    type Output = Self;
+
+    fn sub(self, less: Duration) -> Self {
+        Self(self.0.saturating_sub(less))
+    }
+}
+
+impl SubAssign<Duration> for BootInstant {
+    fn sub_assign(&mut self, less: Duration) {
+        *self = *self - less;
+    }
+}
+
+impl Sub for BootInstant {
+    type Output = Duration;
+
+    fn sub(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use openraft::Instant;
+
+    use super::*;
+
+    #[test]
+    fn arithmetic_has_no_end() {
+        let now = BootInstant::now();
+        assert!(BootInstant::now() >= now);
+        assert_eq!((now + Duration::from_secs(2)) - now, Duration::from_secs(2));
+        assert_eq!(now - (now + Duration::from_secs(2)), Duration::ZERO);
+        assert_eq!(now - Duration::MAX, BootInstant(Duration::ZERO));
+        assert!((now + Duration::MAX).in_tokio() > tokio::time::Instant::now());
+        let soon = (now + Duration::from_secs(9)).in_tokio() - tokio::time::Instant::now();
+        assert!(soon <= Duration::from_secs(9) && soon > Duration::from_secs(8), "{soon:?}");
+    }
+}

@@ -1,0 +1,248 @@
+//! Timers of openraft that fire at ticks of one clock.
+//!
+//! tokio wakes its own thread, by a write to a file descriptor, for each timer that is earlier than
+//! all others. An idle node sets such timers a hundred times a second: for openraft's ticks, and
+//! for the deadline of each heartbeat. Here they wait in a list, and one task looks at it at each
+//! tick. That task has the timer of the tick after the next one registered when it fires, so its
+//! own timers are never the earliest.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, sleep_until};
+
+thread_local! {
+    static TICKS: RefCell<Option<Arc<Ticks>>> = const { RefCell::new(None) };
+}
+
+/// The clock, and what waits for it.
+#[derive(Debug)]
+pub(crate) struct Ticks {
+    period: Duration,
+    waiting: Mutex<Waiting>,
+}
+
+/// openraft has a few timers at a time: two for each other node.
+#[derive(Debug, Default)]
+struct Waiting {
+    next_id: u64,
+    timers: Vec<Timer>,
+}
+
+#[derive(Debug)]
+struct Timer {
+    id: u64,
+    deadline: Instant,
+    waker: Waker,
+}
+
+impl Ticks {
+    pub(crate) fn new(period: Duration) -> Arc<Self> {
+        Arc::new(Self { period, waiting: Mutex::default() })
+    }
+
+    /// Timers that are made on this thread wait for these ticks.
+    pub(crate) fn on_this_thread(self: &Arc<Self>) {
+        TICKS.set(Some(Arc::clone(self)));
+    }
+
+    /// Ticks, until it is dropped.
+    pub(crate) async fn run(self: Arc<Self>) {
+        let begun = Instant::now();
+        let mut next = Box::pin(sleep_until(begun + self.period));
+        let mut after = Box::pin(sleep_until(begun + 2 * self.period));
+        loop {
+            poll_fn(|context| {
+                // Registered, if it is not yet.
+                let _ = after.as_mut().poll(context);
+                next.as_mut().poll(context)
+            })
+            .await;
+            let now = Instant::now();
+            let later = now.max(after.deadline()) + self.period;
+            next.as_mut().reset(later);
+            std::mem::swap(&mut next, &mut after);
+            for waker in self.due(now) {
+                waker.wake();
+            }
+        }
+    }
+
+    fn due(&self, now: Instant) -> Vec<Waker> {
+        let mut waiting = self.waiting.lock();
+        let due = waiting.timers.extract_if(.., |timer| timer.deadline <= now);
+        due.map(|timer| timer.waker).collect()
+    }
+}
+
+/// Waits for a deadline: at a tick, on a thread of a node, and elsewhere as tokio does.
+#[derive(Debug)]
+pub struct Sleep(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    AtTick { ticks: Arc<Ticks>, deadline: Instant, id: Option<u64> },
+    Precise(Pin<Box<tokio::time::Sleep>>),
+}
+
+impl Sleep {
+    pub(crate) fn until(deadline: Instant) -> Self {
+        Self(match TICKS.with_borrow(Clone::clone) {
+            Some(ticks) => Kind::AtTick { ticks, deadline, id: None },
+            None => Kind::Precise(Box::pin(sleep_until(deadline))),
+        })
+    }
+}
+
+impl Future for Sleep {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let (ticks, deadline, id) = match &mut self.0 {
+            Kind::Precise(sleep) => return sleep.as_mut().poll(context),
+            Kind::AtTick { ticks, deadline, id } => (ticks, *deadline, id),
+        };
+        if Instant::now() >= deadline {
+            return Poll::Ready(());
+        }
+        let mut waiting = ticks.waiting.lock();
+        let known = waiting.timers.iter_mut().find(|timer| Some(timer.id) == *id);
+        match known {
+            Some(timer) => timer.waker.clone_from(context.waker()),
+            None => {
+                let new = waiting.next_id;
+                waiting.next_id += 1;
+                waiting.timers.push(Timer { id: new, deadline, waker: context.waker().clone() });
+                *id = Some(new);
+            }
+        }
+        Poll::Pending
+    }
+}
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        if let Kind::AtTick { ticks, id: Some(id), .. } = &self.0 {
+            ticks.waiting.lock().timers.retain(|timer| timer.id != *id);
+        }
+    }
+}
+
+pin_project! {
+    /// A future that has until a deadline.
+    #[derive(Debug)]
+    pub struct Timeout<F> {
+        #[pin]
+        future: F,
+        sleep: Sleep,
+    }
+}
+
+impl<F> Timeout<F> {
+    pub(crate) fn at(deadline: Instant, future: F) -> Self {
+        Self { future, sleep: Sleep::until(deadline) }
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.future.poll(context) {
+            return Poll::Ready(Ok(output));
+        }
+        pin!(this.sleep).poll(context).map(|()| Err(Elapsed))
+    }
+}
+
+/// The deadline of a [`Timeout`] has passed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the deadline has passed")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    const PERIOD: Duration = Duration::from_millis(12);
+
+    fn runtime() -> (tokio::runtime::Runtime, Arc<Ticks>) {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        (builder.enable_time().start_paused(true).build().unwrap(), Ticks::new(PERIOD))
+    }
+
+    /// The time that a sleep took, in ticks and parts of one.
+    async fn slept(wanted: Duration) -> f64 {
+        let begun = Instant::now();
+        Sleep::until(begun + wanted).await;
+        begun.elapsed().as_secs_f64() / PERIOD.as_secs_f64()
+    }
+
+    #[test]
+    fn a_sleep_ends_at_the_first_tick_after_its_deadline() {
+        let (runtime, ticks) = runtime();
+        runtime.block_on(async {
+            assert!((slept(PERIOD * 2 / 3).await - 2.0 / 3.0).abs() < 0.1, "as tokio does");
+            ticks.on_this_thread();
+            tokio::spawn(Arc::clone(&ticks).run());
+            tokio::task::yield_now().await;
+            for (wanted, ticks) in [(2, 1.0), (3, 1.0), (4, 2.0), (6, 2.0), (31, 11.0)] {
+                let took = slept(PERIOD * wanted / 3).await;
+                assert!((took - ticks).abs() < 0.2, "{wanted}: {took}");
+            }
+        });
+        TICKS.set(None);
+    }
+
+    #[test]
+    fn ticks_go_on_after_a_pause_of_the_thread() {
+        let (runtime, ticks) = runtime();
+        runtime.block_on(async {
+            ticks.on_this_thread();
+            tokio::spawn(Arc::clone(&ticks).run());
+            slept(PERIOD).await;
+            tokio::time::advance(PERIOD * 100).await;
+            for _ in 0..3 {
+                assert!(slept(PERIOD).await < 2.2);
+            }
+        });
+        TICKS.set(None);
+    }
+
+    #[test]
+    fn timers_that_are_dropped_are_forgotten() {
+        let (runtime, ticks) = runtime();
+        runtime.block_on(async {
+            ticks.on_this_thread();
+            tokio::spawn(Arc::clone(&ticks).run());
+            let never = std::future::pending::<()>();
+            let long = Timeout::at(Instant::now() + PERIOD * 50, never);
+            assert!(timeout(PERIOD * 3, long).await.is_err());
+            assert!(ticks.waiting.lock().timers.is_empty());
+            let never = std::future::pending::<()>();
+            assert_eq!(Timeout::at(Instant::now() + PERIOD, never).await, Err(Elapsed));
+            assert_eq!(Timeout::at(Instant::now() + PERIOD, async { 7 }).await, Ok(7));
+            assert!(ticks.waiting.lock().timers.is_empty());
+        });
+        TICKS.set(None);
+    }
+}
