@@ -14,7 +14,7 @@ use esker_raft::{
 };
 use tokio::sync::watch;
 
-use crate::proxy::Proxy;
+use crate::proxy::{OF_LONG, Proxy};
 
 pub const CLUSTER: ClusterId = ClusterId([3; 16]);
 /// Longer than anything here takes.
@@ -133,6 +133,11 @@ impl Group {
         self.cuts.send_modify(|cuts| {
             cuts.extend((1..=9).flat_map(|other| [(id, other), (other, id)]));
         });
+    }
+
+    /// The node gets no long entries any more, and heartbeats as before.
+    pub fn hold_long_entries(&self, id: u64) {
+        self.cuts.send_modify(|cuts| cuts.extend((1..=9).map(|other| (other, id + OF_LONG))));
     }
 
     pub fn connect(&self) {

@@ -14,6 +14,11 @@ use tokio::sync::watch;
 const HANDSHAKE: usize = 48;
 const FROM: usize = 28;
 
+/// What has so many bytes is held up for a pair whose second number is that much higher: an entry
+/// that is long, and no heartbeat.
+pub const OF_LONG: u64 = 100;
+const LONG: usize = 1000;
+
 /// Pairs of nodes of which the first does not reach the second, nor is answered.
 pub type Cuts = watch::Receiver<BTreeSet<(u64, u64)>>;
 
@@ -85,6 +90,9 @@ async fn relay(
             return Ok(());
         }
         wait(cuts, pair).await;
+        if len >= LONG {
+            wait(cuts, (pair.0, pair.1 + OF_LONG)).await;
+        }
         target.write_all(&bytes[..len]).await?;
     }
 }
