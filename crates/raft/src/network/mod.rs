@@ -35,4 +35,5 @@ pub(crate) mod heard;
 pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod peer;
+mod refusals;
 pub(crate) mod server;

@@ -6,6 +6,7 @@ pub(crate) mod commands;
 pub(crate) mod error;
 pub(crate) mod lead;
 pub(crate) mod members;
+mod report;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod transfer;

@@ -26,6 +26,7 @@ use crate::network::server::Server;
 use crate::node::bounds::{PROPOSALS, PROPOSED_BYTES};
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
+use crate::node::report::report_leadership;
 use crate::settings::config;
 
 /// How long stopping waits for tasks that are in the middle of something.
@@ -125,6 +126,7 @@ impl<M: Machine<Commands>> Node<M> {
         let server = Server::new(cluster, raft.clone(), log.clone());
         let heard = server.heard();
         runtime.spawn(follow_addresses(raft.clone(), addresses));
+        runtime.spawn(report_leadership(raft.clone()));
         listener.set_nonblocking(true)?;
         let (votes_from, elector) = (server.votes_from(), raft.clone());
         runtime.spawn(async move {
