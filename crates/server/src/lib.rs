@@ -8,7 +8,7 @@
 //! | connections | [`ServerOptions::connections`] | wait in the backlog of the listener |
 //! | requests that wait for a timestamp | [`OracleOptions::buffer`] | 503 with `Retry-After` |
 //! | time of a request for timestamps | [`OracleOptions::patience`] | 500 |
-//! | answers of more than 16 timestamps on their way | 256 MiB together, 64 MiB of one connection | 503 with `Retry-After` |
+//! | answers of more than 16 timestamps on their way | 256 MiB, 64 of one connection | 503 with `Retry-After` |
 //! | a connection that takes no such answer | 20 s | it is closed |
 //! | shorter answers on their way | one for each stream of all connections | wait in the client |
 //! | streams of an HTTP/2 connection | 128 | wait in the client |

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader, Lines};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -16,7 +17,10 @@ use crate::nodes::LONG;
 
 /// A port with the others that three nodes use, all free.
 fn free_ports() -> u16 {
-    let base = (0..500).map(|at| 20_000 + (std::process::id() as u16 % 400 + at) * 40);
+    // Tests run at a time, and none has bound its ports yet.
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let from = std::process::id() as u16 % 300 + 100 * NEXT.fetch_add(1, SeqCst);
+    let base = (0..300).map(|at| 20_000 + (from + at) * 40);
     let is_free = |port: &u16| {
         let ports = [0, 1, 10, 11, 20, 21].map(|above| port + above);
         ports.iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
@@ -70,7 +74,7 @@ async fn nodes_end_with_their_command_and_not_with_each_other() {
     assert_eq!(local.0.wait().unwrap().code(), Some(1));
     assert!(errors.next().is_none());
 
-    let other = free_ports().max(port + 40);
+    let other = free_ports();
     let mut moved = command(&["cluster", "local", "three", "--port", &other.to_string()]);
     moved.current_dir(&dir);
     let old = format!("127.0.0.1:{}", port + 10);

@@ -53,8 +53,8 @@ impl<M: Machine<Commands>> Node<M> {
     ///
     /// # Errors
     /// Those of [`Node::prove_leadership`]; [`NodeError::Membership`] for a target that is no other
-    /// voter, or does not answer; [`NodeError::TimedOut`] after `patience`. Unless the target was asked, this node
-    /// stays the leader, and serves again after three leases at most.
+    /// voter, or does not answer; [`NodeError::TimedOut`] after `patience`. Unless the target was
+    /// asked, this node stays the leader, and serves again after three leases at most.
     pub async fn transfer(&self, target: u64, patience: Duration) -> Result<(), NodeError> {
         let deadline = Instant::now() + patience;
         let remaining = || deadline.saturating_duration_since(Instant::now());

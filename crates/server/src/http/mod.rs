@@ -1,7 +1,7 @@
 //! The HTTP interface.
 //!
-//! `listener` has the connections, `client` is what each of them may hold, `route` finds what a request is for, `timestamp`, `info` and
-//! `cluster` answer it, `answer` is how answers look.
+//! `listener` has the connections, `client` is what each of them may hold, `route` finds what a
+//! request is for, `timestamp`, `info` and `cluster` answer it, `answer` is how answers look.
 
 mod answer;
 mod client;
