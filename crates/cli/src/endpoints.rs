@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use clap::Args;
-use esker_server::{Members, ask};
+use esker_server::{Answer, CallError, Members, ask};
+use tokio::task::JoinSet;
 
 use crate::exit::{Failure, Outcome};
+use crate::output::escaped;
 
 /// How long one member is asked.
 const ASK: Duration = Duration::from_secs(5);
+/// How long each of several is asked.
+const ASK_EACH: Duration = Duration::from_secs(2);
 
 /// Members of the cluster.
 #[derive(Debug, Args)]
@@ -35,18 +39,66 @@ impl Endpoints {
     }
 
     /// The members, from the first that answers.
+    ///
+    /// # Errors
+    /// If none answers; if two that answer are of different clusters.
     pub async fn members(&self) -> Outcome<Members> {
+        let known = self.known().await?;
+        known.map_err(|failures| Failure::failed(failures.join("; ")))
+    }
+
+    /// Fails if two of several that answer are of different clusters.
+    pub async fn of_one_cluster(&self) -> Outcome {
+        if self.endpoints.len() > 1 {
+            // One that does not answer is asked again.
+            drop(self.known().await?);
+        }
+        Ok(())
+    }
+
+    /// The members, from the first that answers, or why none does.
+    async fn known(&self) -> Outcome<Result<Members, Vec<String>>> {
         let mut failures = Vec::new();
-        for endpoint in &self.endpoints {
-            match ask(endpoint, "/members", None, ASK).await {
-                Ok(answer) => match serde_json::from_slice::<Members>(&answer.body) {
-                    Ok(members) => return Ok(members),
-                    Err(_) => failures.push(format!("{endpoint}: it is no node of a cluster")),
-                },
-                Err(error) => failures.push(error.to_string()),
+        let mut found: Option<(&String, Members)> = None;
+        for (endpoint, answer) in self.asked().await {
+            let members = match answer.map(|answer| serde_json::from_slice::<Members>(&answer.body))
+            {
+                Ok(Ok(members)) => members,
+                Ok(Err(_)) => {
+                    failures.push(format!("{endpoint}: it is no node of a cluster"));
+                    continue;
+                }
+                Err(error) => {
+                    failures.push(error.to_string());
+                    continue;
+                }
+            };
+            match &found {
+                Some((other, known)) if known.cluster != members.cluster => {
+                    return Err(Failure::failed(format!(
+                        "{other} is of the cluster {}, and {endpoint} is of the cluster {}: their \
+                         timestamps have no order",
+                        escaped(&known.cluster),
+                        escaped(&members.cluster)
+                    )));
+                }
+                Some(_) => {}
+                None => found = Some((endpoint, members)),
             }
         }
-        Err(Failure::failed(failures.join("; ")))
+        Ok(found.map(|(_, members)| members).ok_or(failures))
+    }
+
+    /// What each of them answers, asked all at once: one that is not there delays none.
+    async fn asked(&self) -> Vec<(&String, Result<Answer, CallError>)> {
+        let patience = if self.endpoints.len() > 1 { ASK_EACH } else { ASK };
+        let mut asked = JoinSet::new();
+        for (at, endpoint) in self.endpoints.iter().cloned().enumerate() {
+            asked.spawn(async move { (at, ask(&endpoint, "/members", None, patience).await) });
+        }
+        let mut answers = asked.join_all().await;
+        answers.sort_by_key(|(at, _)| *at);
+        self.endpoints.iter().zip(answers.into_iter().map(|(_, answer)| answer)).collect()
     }
 
     /// The addresses that may lead: those that were given, and those of the members.

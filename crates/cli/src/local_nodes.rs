@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use esker_server::{Members, ask};
+use esker_server::{Members, Named, ask};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::exit::{Failure, Outcome};
@@ -54,6 +54,9 @@ impl LocalNodes {
             nodes.nodes.push(None);
             nodes.run(number)?;
             nodes.wait_until_member(number).await?;
+            if number == 1 {
+                nodes.refuse_other_ports().await?;
+            }
         }
         Ok(nodes)
     }
@@ -95,6 +98,8 @@ impl LocalNodes {
         for name in OF_ONE_NODE {
             command.env_remove(name);
         }
+        // Also when this process is killed.
+        command.args(["--parent", &std::process::id().to_string()]);
         command.stdin(Stdio::null()).stdout(out).stderr(errors);
         let node = command.spawn().map_err(|error| Failure::of_io("start a node", &error))?;
         if let Some(slot) = self.nodes.get_mut(usize::from(number) - 1) {
@@ -134,12 +139,34 @@ impl LocalNodes {
         Err(Failure::failed(format!("node {number} did not join in time; see {}", log.display())))
     }
 
-    /// Fails if a node ended by itself.
+    /// Fails if the data is that of nodes at other ports: all of them moved would not find each
+    /// other.
+    async fn refuse_other_ports(&self) -> Outcome {
+        let answer = ask(&self.address(1), "/members", None, ASK).await;
+        let members = answer.ok().and_then(|answer| serde_json::from_slice(&answer.body).ok());
+        let Some(Members { members, .. }) = members else { return Ok(()) };
+        // One that works alone moves by itself.
+        let mut others = members.iter().filter(|member| member.node > 1);
+        let is_moved = |member: &&Named| {
+            u16::try_from(member.node).is_ok_and(|number| member.addr != self.address(number))
+        };
+        match others.find(is_moved) {
+            None => Ok(()),
+            Some(Named { node, addr, .. }) => Err(Failure::usage(format!(
+                "the nodes in {} are at other ports: node {node} is at {addr}; start them with the \
+                 --port that they had, or in another folder",
+                self.dir.display()
+            ))),
+        }
+    }
+
+    /// Fails if a node ended by itself, once for each.
     pub fn check(&mut self) -> Outcome {
-        for (number, node) in (1..).zip(&mut self.nodes) {
-            if let Some(node) = node
+        for (number, slot) in (1..).zip(&mut self.nodes) {
+            if let Some(node) = slot
                 && let Ok(Some(status)) = node.try_wait()
             {
+                *slot = None;
                 let log = self.dir.join(format!("node{number}.log"));
                 let lines = fs::read_to_string(&log).unwrap_or_default();
                 let why = lines.lines().last().unwrap_or_default().to_owned();
@@ -150,6 +177,11 @@ impl LocalNodes {
             }
         }
         Ok(())
+    }
+
+    /// How many run, as far as is known.
+    pub fn running(&self) -> usize {
+        self.nodes.iter().flatten().count()
     }
 
     /// Ends the nodes as an operator does, and waits until they have.

@@ -18,9 +18,13 @@ pub fn buffered() -> io::Result<BufWriter<File>> {
 
 /// Writes text to standard output. A pipe that its reader closed, as `head` does, is not an error.
 pub fn print(text: &str) -> Outcome {
+    print_while_open(text).map(drop)
+}
+
+/// As [`print`], and returns whether standard output is still open for reading.
+pub fn print_while_open(text: &str) -> Outcome<bool> {
     let mut out = io::stdout().lock();
-    unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))?;
-    Ok(())
+    unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
 }
 
 /// Writes one JSON object and a newline to standard output.

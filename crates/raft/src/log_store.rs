@@ -68,8 +68,14 @@ impl<C: StoredConfig> LogStore<C> {
     /// Stores openraft's log in this one, which nothing else may write to.
     ///
     /// # Errors
-    /// `InvalidData` when the log has entries that this crate did not write; those of reading.
+    /// `InvalidData` when the log has entries that this crate did not write, and when it was
+    /// repaired: it may lack votes that were given. Those of reading.
     pub fn new(log: ConsensusLog) -> io::Result<Self> {
+        if log.stats().read_only {
+            let why = "the log was repaired, and may lack votes and entries: its node is removed, \
+                       and joins under a new number with a new log";
+            return Err(invalid(why.into()));
+        }
         let (committed, unresolved) = (Arc::default(), Unresolved::default());
         let store = Self { log, committed, unresolved, config: PhantomData };
         // Up to the floor a snapshot says what is committed.

@@ -99,6 +99,9 @@ pub async fn ask(
     }
 }
 
+const NO_HTTP: &str = "the connection ended without an answer; is it the address for clients of an \
+                       Esker node?";
+
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answer, AnyError> {
@@ -113,7 +116,11 @@ async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answ
     let body = Full::new(body.map_or_else(Bytes::new, Bytes::copy_from_slice));
     let request = request.body(body)?;
     let exchanged = async {
-        let answer = sender.send_request(request).await?;
+        let answer = sender.send_request(request).await;
+        let answer = answer.map_err(|error| match error.is_user() {
+            true => AnyError::from(error),
+            false => NO_HTTP.into(),
+        })?;
         let (head, body) = answer.into_parts();
         let body = Limited::new(body, BODY_MAX).collect().await?.to_bytes();
         Ok(Answer { status: head.status, headers: head.headers, body })
@@ -123,7 +130,8 @@ async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answ
         biased;
         exchanged = exchanged => exchanged,
         ended = connection => match ended {
-            Ok(()) => Err("the connection ended".into()),
+            Ok(()) => Err(NO_HTTP.into()),
+            Err(error) if error.is_parse() || error.is_incomplete_message() => Err(NO_HTTP.into()),
             Err(error) => Err(error.into()),
         },
     }
@@ -133,7 +141,7 @@ async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answ
 /// cannot be reached, or has no leader, is asked again.
 ///
 /// # Errors
-/// The last failure, after `patience`.
+/// After `patience`, what a member answered last, or else why none did.
 pub async fn ask_leader(
     members: &[String],
     path: &str,
@@ -143,6 +151,8 @@ pub async fn ask_leader(
     let deadline = Instant::now() + patience;
     let mut again = AGAIN;
     let mut named: Option<String> = None;
+    // What a member says tells more than that another is not there.
+    let mut said = None;
     let mut turn = 0;
     loop {
         let address =
@@ -161,13 +171,15 @@ pub async fn ask_leader(
                 CallError { address, why: answer.text() }
             }
             Ok(answer) if answer.status.is_server_error() => {
-                CallError { address, why: format!("{}: {}", answer.status, answer.text()) }
+                let why = format!("{}: {}", answer.status, answer.text());
+                said = Some(CallError { address: address.clone(), why: why.clone() });
+                CallError { address, why }
             }
             Ok(answer) => return Ok(answer),
             Err(error) => error,
         };
         if Instant::now() + again >= deadline {
-            return Err(failed);
+            return Err(said.unwrap_or(failed));
         }
         tokio::time::sleep(again).await;
         again = (again * 2).min(AGAIN_MAX);

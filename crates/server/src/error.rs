@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 /// Why a node does not start, or stopped.
 #[derive(Debug)]
@@ -11,6 +12,12 @@ pub enum ServerError {
     Option(String),
     /// The node's log.
     Log(esker_consensus::Error),
+    /// The node's log was repaired: it may lack votes that the node gave, and entries that it
+    /// acknowledged.
+    Repaired {
+        /// The folder of the log.
+        dir: PathBuf,
+    },
     /// The operating system, and what was asked of it.
     Io(String, io::Error),
     /// The data belongs to another node or cluster, or to none.
@@ -26,6 +33,12 @@ impl fmt::Display for ServerError {
         match self {
             Self::Option(why) | Self::OtherData(why) => f.write_str(why),
             Self::Log(_) => f.write_str("the log of the node cannot be opened"),
+            Self::Repaired { dir } => write!(
+                f,
+                "the log in {} was repaired, and may lack votes and entries of this node: remove \
+                 the node from its cluster, and let one join under a new number with new data",
+                dir.display()
+            ),
             Self::Io(what, _) => f.write_str(what),
             Self::Join(why) => write!(f, "this node cannot join: {why}"),
             Self::Stopped(why) => write!(f, "the node stopped: {why}"),

@@ -67,7 +67,8 @@ impl Identity {
     }
 }
 
-fn random() -> Result<[u8; 16], ServerError> {
+/// Random bytes, of which no two are the same.
+pub(crate) fn random() -> Result<[u8; 16], ServerError> {
     let mut bytes = [0; 16];
     let filled = rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty());
     match filled {
@@ -98,6 +99,10 @@ impl Store {
             Err(esker_consensus::Error::Log(esker_log::Error::NotALog { .. })) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
+        // First: what is missing may be its identity.
+        if log.stats().read_only {
+            return Err(ServerError::Repaired { dir: self.dir.clone() });
+        }
         if let Some(identity) = Identity::decode(log.label()) {
             return Ok(Some((log, identity)));
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use esker_raft::{ClusterId, Member};
 use hyper::StatusCode;
+use tokio::time::Instant;
 
 use crate::call::{ask, ask_leader};
 use crate::error::ServerError;
@@ -13,6 +14,8 @@ use crate::protocol::{AddNode, Members, RemoveNode};
 use crate::shared::{CHANGE, Shared};
 
 const ASK: Duration = Duration::from_secs(5);
+/// How long a node that joins waits for the first answer of the member: both may start together.
+const FIRST: Duration = Duration::from_secs(30);
 /// How long a node waits before it tells the cluster again.
 const AGAIN: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(2);
@@ -38,8 +41,23 @@ pub(crate) async fn admit(member: &str, node: u64) -> Result<ClusterId, ServerEr
     Ok(ClusterId(id.to_be_bytes()))
 }
 
+/// The members, as this one names them: as soon as it answers, if it does in time.
 async fn members(member: &str) -> Result<Members, String> {
-    let answer = ask(member, "/members", None, ASK).await.map_err(|error| error.to_string())?;
+    let (deadline, mut is_reported) = (Instant::now() + FIRST, false);
+    let answer = loop {
+        let why = match ask(member, "/members", None, ASK).await {
+            Ok(answer) => break answer,
+            Err(error) => error.to_string(),
+        };
+        if Instant::now() + AGAIN_MAX >= deadline {
+            return Err(why);
+        }
+        if !is_reported {
+            tracing::warn!(member, why, "the member to join does not answer; asking again");
+            is_reported = true;
+        }
+        tokio::time::sleep(AGAIN * 4).await;
+    };
     let wrong =
         |_| format!("{member} is no node of a cluster: {} {}", answer.status, answer.text());
     serde_json::from_slice(&answer.body).map_err(wrong)

@@ -8,11 +8,14 @@
 //! | connections | [`ServerOptions::connections`] | wait in the backlog of the listener |
 //! | requests that wait for a timestamp | [`OracleOptions::buffer`] | 503 with `Retry-After` |
 //! | time of a request for timestamps | [`OracleOptions::patience`] | 500 |
-//! | answers of more than 16 timestamps on their way | 256 MiB together | 503 with `Retry-After` |
+//! | answers of more than 16 timestamps on their way | 256 MiB, 64 of one connection | 503 with `Retry-After` |
+//! | a connection that takes no such answer | 20 s | it is closed |
+//! | shorter answers on their way | one for each stream of all connections | wait in the client |
 //! | streams of an HTTP/2 connection | 128 | wait in the client |
 //! | header of a request | 16 KiB | 431, or the connection ends |
 //! | body of a request | 64 KiB | 413 |
 //! | a connection without a request | 75 s | it is closed |
+//! | closing the log when the node stops | [`ServerOptions::close`] | the node ends with an error |
 //!
 //! [`OracleOptions::buffer`]: esker_oracle::OracleOptions::buffer
 //! [`OracleOptions::patience`]: esker_oracle::OracleOptions::patience
@@ -21,7 +24,7 @@
 //!
 //! For readers of the source: `identity` is what a data folder says of its node; `call` asks other
 //! members over HTTP, and `protocol` is what they are asked; `shared` is what all requests use;
-//! `http` answers; `join` and `stall` run beside it; `server` puts everything together.
+//! `http` answers; `join`, `standing` and `stall` run beside it; `server` puts everything together.
 
 mod call;
 mod counters;
@@ -31,9 +34,11 @@ mod identity;
 mod join;
 mod options;
 mod protocol;
+mod refusals;
 mod server;
 mod shared;
 mod stall;
+mod standing;
 
 pub use call::{Answer, CallError, ask, ask_leader, is_address};
 pub use error::ServerError;

@@ -33,6 +33,8 @@ pub struct ServerOptions {
     pub connections: usize,
     /// A leader whose disk has kept an entry waiting for so long gives its leadership away. 400 ms.
     pub disk_stall: Duration,
+    /// How long closing the log may take when the node stops: a disk may stall. 5 s.
+    pub close: Duration,
     /// How timestamps are issued.
     pub oracle: OracleOptions,
     /// The disk that holds the data.
@@ -53,6 +55,7 @@ impl ServerOptions {
             round_trip: Duration::from_millis(10),
             connections: 10_000,
             disk_stall: Duration::from_millis(400),
+            close: Duration::from_secs(5),
             oracle: OracleOptions::default(),
             disk: Arc::new(StdDisk::new()),
         }

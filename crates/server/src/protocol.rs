@@ -54,6 +54,9 @@ pub struct NodeStatus {
     pub disk_wait_ms: u64,
     /// The version of its program.
     pub version: String,
+    /// Random, of this process: another one that says that it is this node has another.
+    #[serde(default)]
+    pub run: String,
 }
 
 /// Adds a node, or tells the cluster where it is: `POST /cluster/add`.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use esker_consensus::ConsensusLog;
 use esker_oracle::{Epochs, Oracle};
 use esker_raft::{Member, Node, NodeOptions, Replica};
+use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -14,11 +15,13 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::counters::Counters;
 use crate::error::ServerError;
 use crate::http::listener;
-use crate::identity::{Identity, Store};
+use crate::identity::{Identity, Store, random};
 use crate::join::{admit, announce};
 use crate::options::ServerOptions;
+use crate::refusals::Refusals;
 use crate::shared::{ANSWERS, Shared};
 use crate::stall;
+use crate::standing::Standing;
 
 /// Connections that wait to be accepted, as far as the system allows.
 const BACKLOG: i32 = 4096;
@@ -36,7 +39,10 @@ pub struct Server {
     raft_address: SocketAddr,
     shared: Arc<Shared>,
     stop: watch::Sender<bool>,
+    /// Why this node may not go on.
+    refused: watch::Receiver<Option<String>>,
     listener: JoinHandle<()>,
+    close: Duration,
     /// What runs beside the requests, and ends with the node.
     tasks: JoinSet<()>,
 }
@@ -88,7 +94,20 @@ impl Server {
         let counters = Counters::new();
         let lease = options.round_trip * 8;
         let answers = Arc::new(Semaphore::new(ANSWERS));
-        let shared = Arc::new(Shared { identity, node, epochs, oracle, counters, answers, lease });
+        let run = format!("{:032x}", u128::from_le_bytes(random()?));
+        let (refusals, stopping) = (Refusals::default(), Mutex::new(()));
+        let shared = Arc::new(Shared {
+            identity,
+            node,
+            epochs,
+            oracle,
+            counters,
+            answers,
+            lease,
+            refusals,
+            stopping,
+            run,
+        });
         let (stop, stopping) = watch::channel(false);
         let clients = tokio::net::TcpListener::from_std(clients)
             .map_err(|error| ServerError::Io("no listener for clients".into(), error))?;
@@ -97,7 +116,8 @@ impl Server {
         let listener = tokio::spawn(serving);
         let mut tasks = JoinSet::new();
         tasks.spawn(stall::watch(Arc::clone(&shared), options.disk_stall));
-        tasks.spawn(announce(Arc::clone(&shared), own, options.join.clone(), is_new));
+        let (refuse, refused) = watch::channel(None);
+        tasks.spawn(belong(Arc::clone(&shared), own, options.join.clone(), is_new, refuse));
         tracing::info!(
             node = identity.node,
             cluster = %identity.cluster,
@@ -106,7 +126,16 @@ impl Server {
             data = %options.data.display(),
             "the node answers"
         );
-        Ok(Self { address, raft_address, shared, stop, listener, tasks })
+        Ok(Self {
+            address,
+            raft_address,
+            shared,
+            stop,
+            refused,
+            listener,
+            close: options.close,
+            tasks,
+        })
     }
 
     /// Where clients connect.
@@ -119,8 +148,9 @@ impl Server {
         self.raft_address
     }
 
-    /// Waits until the node cannot work any more: its log failed, or the epoch did not advance for
-    /// too many times.
+    /// Waits until the node cannot work any more: its log failed, the epoch did not advance for too
+    /// many times, another process runs as this node ([`ServerError::OtherData`]), or the member to
+    /// join is of another cluster than the node's data (the same).
     ///
     /// # Cancel safety
     /// Nothing is lost.
@@ -133,7 +163,16 @@ impl Server {
                 tokio::time::sleep(LOOK).await;
             }
         };
+        let mut refused = self.refused.clone();
+        let refused = async {
+            match refused.wait_for(Option::is_some).await.map(|why| why.clone()) {
+                Ok(why) => ServerError::OtherData(why.unwrap_or_default()),
+                Err(_) => std::future::pending().await,
+            }
+        };
         tokio::select! {
+            biased;
+            refused = refused => refused,
             failure = failure => failure,
             () = self.shared.oracle.gave_up() => ServerError::Stopped(
                 "the epoch missed its deadline too many times in a row (EPOCH_DEADLINE_LIMIT)".into(),
@@ -142,10 +181,11 @@ impl Server {
     }
 
     /// Stops the node: accepts no more, ends the requests that it has, within 10 s, and closes its
-    /// log.
+    /// log, within [`ServerOptions::close`].
     ///
     /// # Errors
-    /// The log's, when it cannot be closed.
+    /// The log's, when it cannot be closed, also in time: what is durable stays so, and the thread
+    /// that closes it goes on.
     pub async fn stop(mut self) -> Result<(), ServerError> {
         self.stop.send_replace(true);
         if tokio::time::timeout(STOP, &mut self.listener).await.is_err() {
@@ -153,15 +193,46 @@ impl Server {
             self.listener.abort();
         }
         self.tasks.shutdown().await;
-        let node = Arc::clone(&self.shared.node);
+        let shared = Arc::clone(&self.shared);
         // It blocks.
-        let stopped = tokio::task::spawn_blocking(move || node.stop()).await;
+        let stopped = tokio::task::spawn_blocking(move || shared.stop_node());
+        let Ok(stopped) = tokio::time::timeout(self.close, stopped).await else {
+            let late = std::io::ErrorKind::TimedOut.into();
+            return Err(ServerError::Io("the log was not closed in time".into(), late));
+        };
         match stopped {
             Ok(stopped) => {
                 stopped.map_err(|error| ServerError::Io("the log was not closed".into(), error))
             }
             Err(error) => Err(ServerError::Stopped(error.to_string())),
         }
+    }
+}
+
+/// Keeps the node known to its cluster, until it may not go on: says so in `refused`, and ends its
+/// part in the cluster.
+async fn belong(
+    shared: Arc<Shared>,
+    own: Member,
+    join: Option<String>,
+    is_new: bool,
+    refused: watch::Sender<Option<String>>,
+) {
+    let mut standing = Standing::new(Arc::clone(&shared), own.client.clone());
+    let stops = Arc::clone(&shared);
+    let why = match standing.look(join.as_deref()).await {
+        Err(why) => why,
+        Ok(()) => {
+            let announced = announce(shared, own, join, is_new);
+            tokio::join!(announced, standing.watch()).1
+        }
+    };
+    tracing::error!(why, "this node may not go on");
+    refused.send_replace(Some(why));
+    // It blocks.
+    let stopped = tokio::task::spawn_blocking(move || stops.stop_node()).await;
+    if !matches!(stopped, Ok(Ok(()))) {
+        tracing::warn!("the node was not stopped in order");
     }
 }
 

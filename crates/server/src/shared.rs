@@ -1,15 +1,18 @@
 //! What all requests use.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use esker_oracle::{Epochs, Oracle};
 use esker_raft::{Member, Node, Replica, Role, Status};
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::counters::Counters;
 use crate::identity::Identity;
 use crate::protocol::{Members, Named, NodeStatus};
+use crate::refusals::Refusals;
 
 /// How long a change of the members, or of the leader, may take.
 pub(crate) const CHANGE: Duration = Duration::from_secs(10);
@@ -29,9 +32,20 @@ pub(crate) struct Shared {
     pub(crate) answers: Arc<Semaphore>,
     /// A leader that no quorum answered for so long is none.
     pub(crate) lease: Duration,
+    pub(crate) refusals: Refusals,
+    /// Held while the Raft node stops.
+    pub(crate) stopping: Mutex<()>,
+    /// Random, of this process.
+    pub(crate) run: String,
 }
 
 impl Shared {
+    /// Stops the Raft node, and closes its log. Blocks, also while another caller does it.
+    pub(crate) fn stop_node(&self) -> io::Result<()> {
+        let _turn = self.stopping.lock();
+        self.node.stop()
+    }
+
     pub(crate) fn named(id: u64, member: &Member, voter: bool) -> Named {
         Named { node: id, addr: member.client.clone(), raft: member.raft.clone(), voter }
     }
@@ -59,6 +73,7 @@ impl Shared {
             epoch: self.epochs.with(|epochs| epochs.last()),
             disk_wait_ms: u64::try_from(disk_wait.as_millis()).unwrap_or(u64::MAX),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            run: self.run.clone(),
         }
     }
 }

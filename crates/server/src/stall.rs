@@ -28,7 +28,8 @@ pub(crate) async fn watch(shared: Arc<Shared>, stall: Duration) {
         };
         if !is_known {
             shared.counters.disk_stalls.fetch_add(1, Relaxed);
-            tracing::error!(?wait, "the disk stalls; this leader gives its leadership away");
+            let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
+            tracing::error!(wait_ms, "the disk stalls; this leader gives its leadership away");
         }
         let resigned = shared.node.resign(TRANSFER).await;
         // It tries again at the next tick, and says so once.

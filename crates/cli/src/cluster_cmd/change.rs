@@ -35,10 +35,12 @@ pub struct TransferArguments {
 const ADD: &str = "\
 Example:
   # Node 3 has another address now
-  esker cluster add --node-id 3 --addr 10.0.0.9:8080 --raft-addr 10.0.0.9:8081
+  esker cluster add --node-id 3 --addr 10.0.0.9:8080 \\
+      --raft-addr 10.0.0.9:8081
 
-A new node joins by itself: `esker serve --node-id N --join ADDR`. A member that starts under other addresses
-tells the cluster by itself, too; this is for one that cannot.";
+A new node joins by itself: `esker serve --node-id N --join ADDR`. A member that
+starts under other addresses tells the cluster by itself, too; this is for one
+that cannot.";
 
 /// Tell the cluster where a member is
 #[derive(Debug, Args)]
@@ -61,8 +63,9 @@ const REMOVE: &str = "\
 Example:
   esker cluster remove --node-id 3
 
-The leader is not removed: transfer its leadership first. A node that was removed does not come
-back under its number with its old data: stop it, and give a new one a new number.";
+The leader is not removed: transfer its leadership first. A node that was removed
+does not come back under its number with its old data: stop it, and give a new
+one a new number.";
 
 /// Remove a node
 #[derive(Debug, Args)]

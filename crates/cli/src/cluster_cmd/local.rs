@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, complain};
 use crate::local_nodes::LocalNodes;
 use crate::output::print;
 
@@ -19,8 +19,9 @@ Example:
   esker cluster status
   esker ts --n 3
 
-The nodes listen on 127.0.0.1: clients on the port and every tenth above it, and Raft one above each.
-Their log lines are in DIR/node1.log and so on.";
+The nodes listen on 127.0.0.1: clients on the port and every tenth above it, and
+Raft one above each. Their log lines are in DIR/node1.log and so on. One that
+ends is reported, and the others go on; the exit status is 1 then.";
 
 const NODES: u16 = 3;
 const LOOK: Duration = Duration::from_millis(200);
@@ -55,18 +56,26 @@ pub async fn run(arguments: &LocalArguments) -> Outcome {
         _ = interrupt.recv() => return Ok(()),
         _ = terminate.recv() => return Ok(()),
     };
+    let mut has_failed = false;
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
-        ended = any_ended(&mut nodes) => return ended,
+        () = until_all_ended(&mut nodes, &mut has_failed) => {}
     }
     nodes.stop().await;
-    Ok(())
+    // Each that ended has its line.
+    if has_failed { Err(Failure::silent()) } else { Ok(()) }
 }
 
-async fn any_ended(nodes: &mut LocalNodes) -> Outcome {
-    loop {
-        nodes.check()?;
-        tokio::time::sleep(LOOK).await;
+/// Reports each node that ends, until there is none: the others go on.
+async fn until_all_ended(nodes: &mut LocalNodes, has_failed: &mut bool) {
+    while nodes.running() > 0 {
+        match nodes.check() {
+            Ok(()) => tokio::time::sleep(LOOK).await,
+            Err(ended) => {
+                *has_failed = true;
+                complain(ended.message());
+            }
+        }
     }
 }

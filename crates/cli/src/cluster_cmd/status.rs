@@ -7,7 +7,7 @@ use esker_server::{Members, Named, NodeStatus, ask};
 use serde_json::json;
 
 use crate::endpoints::Endpoints;
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::output::{escaped, print, print_json};
 
 const ASK: Duration = Duration::from_secs(2);
@@ -15,7 +15,9 @@ const ASK: Duration = Duration::from_secs(2);
 const EXAMPLES: &str = "\
 Examples:
   esker cluster status
-  esker cluster status --endpoint http://10.0.0.2:8080 --json | jq .";
+  esker cluster status --endpoint http://10.0.0.2:8080 --json | jq .
+
+The exit status is 1 if no quorum answers.";
 
 /// Show the nodes of a cluster
 #[derive(Debug, Args)]
@@ -38,8 +40,11 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
             "node  role       term  applied  epoch                clients                raft\n",
         )?;
     }
+    let (mut voters, mut answered) = (0_usize, 0_usize);
     for member in &members {
         let status = status(member, &cluster).await;
+        voters += usize::from(member.voter);
+        answered += usize::from(member.voter && status.is_ok());
         if arguments.json {
             print_json(&json!({
                 "cluster": cluster,
@@ -55,7 +60,13 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
             print(&line(member, &status))?;
         }
     }
-    Ok(())
+    match answered * 2 > voters {
+        true => Ok(()),
+        false => Err(Failure::failed(format!(
+            "no quorum answers: {answered} of {voters} nodes that vote; there are no timestamps \
+             until most of them run"
+        ))),
+    }
 }
 
 /// What answers at the address of a member may be another node, or of another cluster.

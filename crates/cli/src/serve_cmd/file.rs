@@ -38,7 +38,8 @@ pub fn read(path: Option<&Path>) -> Outcome<ConfigFile> {
     let text = std::fs::read_to_string(path)
         .map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
     toml::from_str(&text).map_err(|error| {
-        let place = error.span().map_or(0, |span| text[..span.start].lines().count().max(1));
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
+        let place = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
         Failure::usage(format!("{shown}, line {place}: {}", error.message()))
     })
 }

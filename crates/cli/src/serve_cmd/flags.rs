@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{ArgAction, Args};
 use esker_oracle::COUNT_MAX;
 use esker_server::{ServerOptions, is_address};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::exit::{Failure, Outcome};
 use crate::quantity::time;
@@ -23,13 +24,17 @@ Examples:
 
   # Three nodes
   esker serve --data ./one
-  esker serve --data ./two --node-id 2 --listen 127.0.0.1:8180 --raft-listen 127.0.0.1:8181 --join 127.0.0.1:8080
-  esker serve --data ./three --node-id 3 --listen 127.0.0.1:8280 --raft-listen 127.0.0.1:8281 --join 127.0.0.1:8080
+  esker serve --data ./two --node-id 2 --listen 127.0.0.1:8180 \\
+      --raft-listen 127.0.0.1:8181 --join 127.0.0.1:8080
+  esker serve --data ./three --node-id 3 --listen 127.0.0.1:8280 \\
+      --raft-listen 127.0.0.1:8281 --join 127.0.0.1:8080
 
-Never delete the data of a node while it is a member: it holds its votes. A node that lost its data joins
-under a new number, after `esker cluster remove` of the old one.
+Never delete the data of a node while it is a member: it holds its votes. A node
+that lost its data joins under a new number, after `esker cluster remove` of the
+old one. Never start a copy of it, either.
 
-A flag comes before its environment variable, that before the file of --config, and that before the default.";
+A flag comes before its environment variable, that before the file of --config,
+and that before the default.";
 
 /// Start a node of the timestamp service
 #[derive(Debug, Args)]
@@ -98,6 +103,9 @@ pub struct ServeArguments {
     /// The name of the level in log lines [default: level]
     #[arg(long, env = "LOG_LEVEL_KEY", value_name = "NAME")]
     log_level_key: Option<String>,
+    /// Stop when this process ends, which started the node
+    #[arg(long, value_name = "PID", hide = true)]
+    parent: Option<u32>,
 }
 
 fn switch(text: &str) -> Result<bool, String> {
@@ -115,6 +123,18 @@ fn parse_address(text: &str) -> Result<SocketAddr, String> {
 }
 
 impl ServeArguments {
+    /// Has the system stop this process, as SIGTERM does, when the one that started it ends.
+    pub fn end_with_parent(&self) -> Outcome {
+        let Some(parent) = self.parent else { return Ok(()) };
+        set_parent_process_death_signal(Some(Signal::TERM))
+            .map_err(|error| Failure::of_io("watch the parent", &error.into()))?;
+        // It may have ended before.
+        match getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()) {
+            Some(pid) if pid == parent => Ok(()),
+            _ => Err(Failure::failed("the process that started this node has ended")),
+        }
+    }
+
     pub fn log_options(&self, file: &ConfigFile) -> Outcome<LogOptions> {
         let on = |flag: Option<bool>, filed: Option<bool>| flag.or(filed).unwrap_or(false);
         let level = match (on(self.trace, file.trace), on(self.debug, file.debug)) {

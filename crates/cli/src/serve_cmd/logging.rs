@@ -1,6 +1,8 @@
 //! Where log lines go.
 
+use std::fs::File;
 use std::io::{stderr, stdout};
+use std::os::fd::AsFd;
 
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
@@ -8,6 +10,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
 use crate::exit::{Failure, Outcome};
+use crate::serve_cmd::background::Lines;
 use crate::serve_cmd::log_lines::{Json, Pretty};
 
 /// How much is logged.
@@ -30,8 +33,15 @@ pub struct LogOptions {
     pub level_key: String,
 }
 
-/// Starts logging: JSON lines on standard output, or lines for people on standard error.
-pub fn start(options: &LogOptions) -> Outcome {
+/// Starts logging: JSON lines on standard output, or lines for people on standard error. A thread
+/// writes them.
+pub fn start(options: &LogOptions) -> Outcome<Lines> {
+    let of_io = |error| Failure::of_io("log", &error);
+    let out = match options.is_pretty {
+        true => stderr().as_fd().try_clone_to_owned(),
+        false => stdout().as_fd().try_clone_to_owned(),
+    };
+    let writer = Lines::to(File::from(out.map_err(of_io)?)).map_err(of_io)?;
     let level = match options.level {
         Level::Info => LevelFilter::INFO,
         Level::Debug => LevelFilter::DEBUG,
@@ -50,12 +60,14 @@ pub fn start(options: &LogOptions) -> Outcome {
         .with_target("h2", raft);
     let in_ms = options.in_ms;
     let lines = match options.is_pretty {
-        true => fmt::layer().with_writer(stderr).event_format(Pretty { in_ms }).boxed(),
+        true => fmt::layer().with_writer(writer.clone()).event_format(Pretty { in_ms }).boxed(),
         false => {
             let level_key = options.level_key.clone();
-            fmt::layer().with_writer(stdout).event_format(Json { in_ms, level_key }).boxed()
+            let json = Json { in_ms, level_key };
+            fmt::layer().with_writer(writer.clone()).event_format(json).boxed()
         }
     };
     let started = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
-    started.map_err(|error| Failure::failed(error.to_string()))
+    started.map_err(|error| Failure::failed(error.to_string()))?;
+    Ok(writer)
 }

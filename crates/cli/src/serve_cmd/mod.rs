@@ -1,5 +1,6 @@
 //! `esker serve`: a node of the timestamp service.
 
+mod background;
 mod file;
 mod flags;
 mod log_lines;
@@ -7,10 +8,16 @@ mod logging;
 
 pub use flags::ServeArguments;
 
+use std::time::Duration;
+
 use esker_server::{Server, ServerError, ServerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{Failure, Outcome};
+use crate::serve_cmd::background::Lines;
+
+/// How often dropped log lines are reported.
+const DROPPED: Duration = Duration::from_secs(1);
 
 /// Runs `esker serve`, until a signal or a failure ends it.
 pub fn run(arguments: &ServeArguments) -> Outcome {
@@ -25,18 +32,22 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
             signal(SignalKind::interrupt()).map_err(failed)?,
         )
     };
+    arguments.end_with_parent()?;
     let file = file::read(arguments.config.as_deref())?;
-    logging::start(&arguments.log_options(&file)?)?;
+    let lines = logging::start(&arguments.log_options(&file)?)?;
+    let _flushed = lines.flushed();
     let options = arguments.options(&file)?;
     report(&options);
     let log = options.log_dir();
     let of_server = |error: ServerError| match error {
         ServerError::Option(why) => Failure::usage(why),
         ServerError::Log(error) => Failure::of_node(&error, &log),
+        error @ ServerError::Repaired { .. } => Failure::corrupt(error.to_string()),
         ServerError::Io(what, error) => Failure::of_io(&what, &error),
         error => Failure::failed(error.to_string()),
     };
-    runtime.block_on(async {
+    let ended = runtime.block_on(async {
+        tokio::spawn(report_dropped(lines));
         let mut signals = async || {
             tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
@@ -60,7 +71,26 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
         // their parent may send one of its own.
         let stopped = server.stop().await;
         failure.and(stopped).map_err(of_server)
-    })
+    });
+    // A disk that stalls keeps no process.
+    runtime.shutdown_background();
+    ended
+}
+
+/// Logs how many lines were dropped, once lines are taken again.
+async fn report_dropped(lines: Lines) {
+    let mut reported = 0;
+    loop {
+        tokio::time::sleep(DROPPED).await;
+        let dropped = lines.dropped();
+        if dropped > reported {
+            tracing::warn!(lines = dropped - reported, "log lines were dropped; none reads them");
+            // Unless this line was.
+            if lines.dropped() == dropped {
+                reported = dropped;
+            }
+        }
+    }
 }
 
 /// Logs what the node is started with, wherever it comes from, under the names of the flags.
@@ -74,7 +104,7 @@ fn report(options: &ServerOptions) {
         raft_advertise = options.raft_advertise,
         node_id = options.node,
         join = options.join,
-        max_clock_step = ?oracle.max_clock_step,
+        max_clock_step = %humantime::format_duration(oracle.max_clock_step),
         timestamp_request_buffer = oracle.buffer,
         max_timestamps = oracle.max_timestamps,
         epoch_interval_ms = oracle.epoch_interval.as_millis() as u64,

@@ -27,5 +27,5 @@ pub fn run(arguments: &DecodeArguments) -> Outcome {
     let timestamp: Timestamp = arguments.timestamp.parse().map_err(|error| {
         Failure::usage(format!("{}: {error}", arguments.timestamp.escape_debug()))
     })?;
-    show(timestamp, arguments.json)
+    show(timestamp, arguments.json).map(drop)
 }

@@ -4,19 +4,23 @@ use esker_oracle::Timestamp;
 use serde_json::json;
 
 use crate::exit::Outcome;
-use crate::output::{print, print_json};
+use crate::output::print_while_open;
 
-/// Prints a timestamp on a line: its bytes, the time of its epoch, and its index.
-pub fn show(timestamp: Timestamp, as_json: bool) -> Outcome {
+/// Prints a timestamp on a line: its bytes, the time of its epoch, and its index. Returns whether
+/// standard output is still open for reading.
+pub fn show(timestamp: Timestamp, as_json: bool) -> Outcome<bool> {
     let Timestamp { epoch, index } = timestamp;
     let time = humantime::format_rfc3339_nanos(timestamp.time());
-    match as_json {
-        true => print_json(&json!({
-            "timestamp": timestamp.to_string(),
-            "epoch": epoch,
-            "index": index,
-            "time": time.to_string(),
-        })),
-        false => print(&format!("{timestamp}  {time}  {index}\n")),
-    }
+    print_while_open(&match as_json {
+        true => {
+            let object = json!({
+                "timestamp": timestamp.to_string(),
+                "epoch": epoch,
+                "index": index,
+                "time": time.to_string(),
+            });
+            format!("{object}\n")
+        }
+        false => format!("{timestamp}  {time}  {index}\n"),
+    })
 }

@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::endpoints::Endpoints;
 use crate::exit::{Failure, Outcome};
+use crate::output::escaped;
 use crate::quantity::time;
 use crate::ts_cmd::shown::show;
 
@@ -38,17 +39,18 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
     runtime.block_on(async {
+        arguments.endpoints.of_one_cluster().await?;
         if !arguments.watch {
-            return take(arguments).await;
+            return take(arguments).await.map(drop);
         }
         let failed = |error| Failure::of_io("catch signals", &error);
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let asked = async {
-            loop {
-                take(arguments).await?;
+            while take(arguments).await? {
                 tokio::time::sleep(WATCH).await;
             }
+            Ok(())
         };
         tokio::select! {
             ended = asked => ended,
@@ -58,15 +60,30 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
     })
 }
 
-async fn take(arguments: &TakeArguments) -> Outcome {
+/// Asks once. Returns whether standard output is still open for reading.
+async fn take(arguments: &TakeArguments) -> Outcome<bool> {
     let path = format!("/timestamp?n={}&format=range", arguments.n);
     let answer = ask_leader(arguments.endpoints.given(), &path, None, arguments.timeout).await;
     let answer = answer.map_err(|error| Failure::failed(error.to_string()))?;
     let range = range(&answer).filter(|range| range.count == arguments.n);
     let Some(range) = range else {
-        return Err(Failure::failed(format!("{}: {}", answer.status, answer.text())));
+        // Each answer of a node has an id.
+        let is_node = answer.headers.contains_key("x-request-id");
+        let by = if is_node { "" } else { "what answers there is no Esker node: " };
+        return Err(Failure::failed(format!("{by}{}: {}", answer.status, first_line(&answer))));
     };
-    range.timestamps().try_for_each(|timestamp| show(timestamp, arguments.json))
+    for timestamp in range.timestamps() {
+        if !show(timestamp, arguments.json)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Another server may answer with a page.
+fn first_line(answer: &Answer) -> String {
+    let line: String = answer.text().lines().next().unwrap_or_default().chars().take(200).collect();
+    escaped(&line)
 }
 
 /// The timestamps of an answer.

@@ -37,6 +37,25 @@ fn every_command_has_examples() {
         let examples = help.text().split("Examples:").nth(1).unwrap_or_default();
         assert!(examples.contains(&format!("esker {}", words.join(" "))), "{words:?}");
     }
+    // They fit a terminal as they are, so that no command is broken up.
+    for words in [
+        &["serve"][..],
+        &["ts"],
+        &["ts", "decode"],
+        &["ts", "bench"],
+        &["cluster", "status"],
+        &["cluster", "transfer"],
+        &["cluster", "add"],
+        &["cluster", "remove"],
+        &["cluster", "local"],
+    ] {
+        let mut help = command(words);
+        help.arg("--help").env("COLUMNS", "1000");
+        let help = run(help, b"").ok();
+        let examples = help.text().split("\nExample").nth(1).unwrap();
+        let wide = examples.lines().find(|line| line.chars().count() > 80);
+        assert_eq!(wide, None, "{words:?}");
+    }
     let help = run(command(&["--help"]), b"").ok();
     assert!(help.text().contains("Exit status: 0 done, 1 failed, 2 wrong usage"));
 }

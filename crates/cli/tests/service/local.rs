@@ -1,9 +1,11 @@
 //! `esker cluster local`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Lines};
 use std::net::TcpListener;
-use std::process::{Child, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -15,7 +17,10 @@ use crate::nodes::LONG;
 
 /// A port with the others that three nodes use, all free.
 fn free_ports() -> u16 {
-    let base = (0..500).map(|at| 20_000 + (std::process::id() as u16 % 400 + at) * 40);
+    // Tests run at a time, and none has bound its ports yet.
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let from = std::process::id() as u16 % 300 + 100 * NEXT.fetch_add(1, SeqCst);
+    let base = (0..300).map(|at| 20_000 + (from + at) * 40);
     let is_free = |port: &u16| {
         let ports = [0, 1, 10, 11, 20, 21].map(|above| port + above);
         ports.iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
@@ -33,6 +38,54 @@ impl Drop for Local {
             let _ = kill_process(Pid::from_child(&self.0), Signal::TERM);
         }
         drop(self.0.wait());
+    }
+}
+
+/// The processes that this one started, by the number of their node.
+fn nodes_of(local: &Child) -> Vec<i32> {
+    let pid = local.id();
+    let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+    children.split_whitespace().map(|pid| pid.parse().unwrap()).collect()
+}
+
+fn start(dir: &Path, port: u16) -> (Local, Lines<BufReader<ChildStdout>>) {
+    let mut local = command(&["cluster", "local", "three", "--port", &port.to_string()]);
+    let mut local = Local(spawn(local.current_dir(dir), Stdio::null()));
+    let mut lines = BufReader::new(local.0.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().starts_with("node 3")), "it does not start");
+    (local, lines)
+}
+
+/// One that ends is reported, and the others go on; the data is for the same ports; and no node
+/// outlives the command that started it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nodes_end_with_their_command_and_not_with_each_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_ports();
+    let endpoint = format!("http://127.0.0.1:{port}");
+    let (mut local, _lines) = start(dir.path(), port);
+    let third = Pid::from_raw(nodes_of(&local.0)[2]).unwrap();
+    kill_process(third, Signal::KILL).unwrap();
+    let mut errors = BufReader::new(local.0.stderr.take().unwrap()).lines();
+    let reported = errors.next().unwrap().unwrap();
+    assert!(reported.contains("node 3 ended"), "{reported}");
+    run(command(&["ts", "--endpoint", &endpoint]), b"").ok();
+    kill_process(Pid::from_child(&local.0), Signal::TERM).unwrap();
+    assert_eq!(local.0.wait().unwrap().code(), Some(1));
+    assert!(errors.next().is_none());
+
+    let other = free_ports();
+    let mut moved = command(&["cluster", "local", "three", "--port", &other.to_string()]);
+    moved.current_dir(&dir);
+    let old = format!("127.0.0.1:{}", port + 10);
+    run(moved, b"").exits(2).says(&["--port", &old]);
+
+    let (mut local, _lines) = start(dir.path(), port);
+    local.0.kill().unwrap();
+    let deadline = Instant::now() + LONG;
+    while (0..3).any(|node| TcpListener::bind(("127.0.0.1", port + 10 * node)).is_err()) {
+        assert!(Instant::now() < deadline, "a node outlives its command");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 

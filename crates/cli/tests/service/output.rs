@@ -54,11 +54,79 @@ async fn requests_are_logged_at_debug_level() {
             assert_eq!(batch["timestamps"], 2);
         }
         if path == "/cluster/transfer" {
-            let of_request = |line: &&Value| line["message"] == "gives leadership away";
+            let of_request = |line: &&Value| line["message"] == "gave leadership away";
             assert_eq!(node.seen.iter().find(of_request).unwrap()["id"], id);
         }
     }
     node.stop();
+}
+
+/// Who leads, and what changes the cluster: after it was done, or why it was not, once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leadership_and_changes_of_the_cluster_are_logged() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| {
+        let mut serve = serve(&ANY_PORT);
+        serve.arg("--data").arg(dir.path().join(name));
+        serve
+    };
+    let mut first = Logged::start(&mut at("one"));
+    let address = first.answers();
+    assert_eq!(first.says("leadership won")["node"], 1);
+    let mut second = Logged::start(at("two").args(["--node-id", "2", "--join", &address]));
+    let other = second.answers();
+    let added = first.says("added a node");
+    assert_eq!((&added["node"], &added["addr"]), (&json!(2), &json!(other)));
+    let members = get(Protocol::Http1, &address, "/members").await.body;
+    let members: Value = serde_json::from_slice(&members).unwrap();
+    let body = |node: u64| json!({"cluster": members["cluster"], "nodeID": node}).to_string();
+    for _ in 0..3 {
+        assert_eq!(post(&address, "/cluster/remove", &body(9)).await.status, 422);
+    }
+    let refused = first.says("a change of the cluster was refused");
+    assert_eq!((&refused["node"], &refused["change"]), (&json!(9), &json!("remove a node")));
+    // Until the second one votes.
+    while post(&address, "/cluster/transfer", &body(2)).await.status != 200 {}
+    let lost = first.says("leadership lost");
+    assert_eq!((&lost["node"], &lost["level"]), (&json!(1), &json!("warn")));
+    assert_eq!(second.says("leadership won")["node"], 2);
+    assert_eq!(post(&other, "/cluster/remove", &body(1)).await.status, 200);
+    assert_eq!(second.says("removed a node")["node"], 1);
+    assert_eq!(first.says("removed from the cluster; stop this node")["node"], 1);
+    let lines = first.stop();
+    let refusals = lines.iter().filter(|line| line["node"] == 9 && line["level"] == "warn").count();
+    assert_eq!(refusals, 1, "{lines:#?}");
+    second.stop();
+}
+
+/// A node serves, and ends, while nobody reads its lines.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pipe_that_nobody_reads_stops_no_node() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut serve = serve(&ANY_PORT);
+    let mut node = spawn(serve.current_dir(&dir).env("DEBUG", "1"), Stdio::null());
+    let mut out = node.stdout.take().unwrap();
+    let mut byte = [0];
+    let mut line = Vec::new();
+    let address = loop {
+        assert_eq!(out.read(&mut byte).unwrap(), 1);
+        if byte[0] != b'\n' {
+            line.push(byte[0]);
+            continue;
+        }
+        let parsed: Value = serde_json::from_slice(&line).unwrap();
+        line.clear();
+        if parsed["message"] == "the node answers" {
+            break parsed["clients"].as_str().unwrap().to_owned();
+        }
+    };
+    // Far more than a pipe holds.
+    for _ in 0..1000 {
+        assert_eq!(get(Protocol::Http1, &address, "/up").await.status, 200);
+    }
+    kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
+    assert_eq!(node.wait().unwrap().code(), Some(0));
+    drop(out);
 }
 
 /// JSON on standard output, or lines for people on standard error; no line of a request unless it

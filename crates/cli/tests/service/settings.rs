@@ -1,6 +1,7 @@
 //! Flags, environment and file of `esker serve`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -97,6 +98,25 @@ fn wrong_settings_are_named() {
         assert!(ended.err.contains(value) || ended.err.contains(name), "{name}: {}", ended.err);
     }
     assert!(!dir.path().join("data").exists());
+}
+
+/// The line that is wrong, as an editor counts.
+#[test]
+fn an_error_in_the_file_names_its_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("esker.toml");
+    for (text, line) in [
+        ("listen = 1\n", 1),
+        ("\n\nrtt_ms = 10\nlisten = 1\n", 4),
+        ("rtt_ms = 10\nno_such_key = 1\n", 2),
+        ("rtt_ms = 10\n\n  connections = \"many\"", 3),
+        ("rtt_ms = 10\nlisten = \n", 2),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let mut serve = command(&["serve", "--config"]);
+        let ended = ended(serve.arg(&path).current_dir(&dir)).exits(2);
+        assert!(ended.err.contains(&format!("line {line}:")), "{text:?}: {}", ended.err);
+    }
 }
 
 /// A flag comes before the variable, that before the file, and that before the default.
@@ -254,7 +274,7 @@ async fn the_log_of_a_node_is_not_to_be_repaired() {
     nodes.kill(1);
     let log = nodes.data(1).join("raft");
     let mut files: Vec<_> =
-        std::fs::read_dir(log).unwrap().map(|one| one.unwrap().path()).collect();
+        std::fs::read_dir(&log).unwrap().map(|one| one.unwrap().path()).collect();
     files.retain(|file| file.extension().is_some_and(|kind| kind == "seg"));
     for file in files {
         // The header, and the first entries.
@@ -262,10 +282,19 @@ async fn the_log_of_a_node_is_not_to_be_repaired() {
         bytes[..16_384].fill(0x55);
         std::fs::write(file, bytes).unwrap();
     }
-    let ended = nodes.serve(1).stderr(Stdio::piped()).output().unwrap();
-    let said = String::from_utf8(ended.stderr).unwrap();
-    assert_eq!(ended.status.code(), Some(3), "{said}");
+    let refused = || {
+        let ended = nodes.serve(1).stderr(Stdio::piped()).output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(3), "{said}");
+        said
+    };
+    let said = refused();
     assert!(said.contains("do not repair") && !said.contains("esker log repair"), "{said}");
+    // Who does it nevertheless has no node.
+    run(command(&[OsStr::new("log"), OsStr::new("repair"), log.as_os_str()]), b"");
+    let said = refused();
+    assert!(said.contains("was repaired") && said.contains(log.to_str().unwrap()), "{said}");
+    assert!(said.contains("new number"), "{said}");
 }
 
 /// A flag comes before a variable, also one of another name for the same thing.

@@ -1,12 +1,14 @@
 //! `esker ts` and `esker cluster`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::process::Command;
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::process::{Command, Stdio};
 
 use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::esker::{command, run};
+use crate::esker::{command, end, read_lines, run, spawn, until};
 use crate::nodes::{Nodes, free_port};
 
 fn lines(text: &str) -> Vec<Value> {
@@ -67,6 +69,77 @@ fn what_is_no_timestamp_and_no_service() {
     run(command(&["ts", "bench", "--protocol", "h3"]), b"").exits(2);
 }
 
+/// A reader that has enough ends it, as `head` does.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_ends_when_its_reader_does() {
+    let nodes = Nodes::of(1).await;
+    let endpoint = format!("http://{}", nodes.address(1));
+    let mut watch = spawn(&mut command(&["ts", "--watch", "--endpoint", &endpoint]), Stdio::null());
+    let mut out = watch.stdout.take().unwrap();
+    assert_eq!(read_lines(&mut out, 1).lines().count(), 1);
+    drop(out);
+    until("the watch ends", || watch.try_wait().unwrap().is_some());
+    end(watch).ok();
+}
+
+/// What answers is a server of something else, or none of HTTP.
+#[test]
+fn a_server_that_is_no_esker_node_is_named_as_such() {
+    for answer in ["", "220 mail\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let mut stream = stream.unwrap();
+                drop(stream.read(&mut [0; 1024]));
+                drop(stream.write_all(answer.as_bytes()));
+            }
+        });
+        let words = ["ts", "--timeout", "200ms", "--endpoint", &endpoint];
+        run(command(&words), b"").exits(1).says(&["Esker node"]);
+    }
+}
+
+/// Timestamps of two clusters have no order.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn endpoints_of_two_clusters_are_refused() {
+    let (one, other) = (Nodes::of(1).await, Nodes::of(1).await);
+    let (one, other) = (one.address(1), other.address(1));
+    let absent = format!("127.0.0.1:{}", free_port());
+    for words in [&["ts"][..], &["cluster", "status"]] {
+        let asks = |first: &str, second: &str| {
+            let mut all = command(words);
+            all.args(["--endpoint", &format!("http://{first}")]);
+            all.args(["--endpoint", &format!("http://{second}")]);
+            run(all, b"")
+        };
+        asks(&one, &other).exits(1).says(&[&one, &other, "cluster"]);
+        asks(&one, &one).ok();
+        asks(&absent, &one).ok();
+    }
+}
+
+/// What is known is shown, and the exit status says that nothing works.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_quorum_the_status_fails() {
+    let mut nodes = Nodes::of(3).await;
+    let stays = nodes.agreed().await;
+    let gone: Vec<_> = (1..=3).filter(|node| *node != stays).collect();
+    let endpoint = format!("http://{}", nodes.address(stays));
+    let status = || run(command(&["cluster", "status", "--endpoint", &endpoint]), b"");
+    nodes.kill(gone[0]);
+    status().ok();
+    nodes.kill(gone[1]);
+    let shown = status().exits(1).says(&["no quorum answers: 1 of 3"]);
+    assert_eq!(shown.text().lines().count(), 5, "{}", shown.text());
+    // The member that is there says why, not how another one is not.
+    let number = gone[0].to_string();
+    let remove = ["cluster", "remove", "--node-id", &number, "--endpoint", &endpoint];
+    let refused = run(command(&remove), b"").exits(1);
+    assert!(refused.err.contains(&nodes.address(stays)), "{}", refused.err);
+    assert!(!refused.err.contains("refused"), "{}", refused.err);
+}
+
 /// Every figure that a script reads, and the check of the whole history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_benchmark_checks_what_it_got() {
@@ -84,6 +157,8 @@ async fn a_benchmark_checks_what_it_got() {
             assert!(figure[key].as_f64().unwrap() > 0.0, "{key}: {figure}");
         }
         assert!(figure["floor"]["http_rps"].as_f64().unwrap() > 0.0, "{figure}");
+        // There is no disk in this benchmark.
+        assert!(figure["floor"]["sync_p50_us"].is_null(), "{figure}");
         assert_eq!(figure["failed"], serde_json::json!({}));
     }
 }

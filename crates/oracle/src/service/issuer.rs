@@ -118,6 +118,7 @@ impl Issuer {
     }
 
     fn report(&mut self, step: Step) {
+        let ms = |by: Duration| u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
         let (before, now) = (std::mem::discriminant(&self.step), std::mem::discriminant(&step));
         self.step = step;
         if before == now {
@@ -127,11 +128,11 @@ impl Issuer {
             Step::None => tracing::info!("epochs follow the clock again"),
             Step::Backward(by) => {
                 count(&self.counters.backward_steps, 1);
-                tracing::warn!(?by, "the clock is behind the last epoch");
+                tracing::warn!(by_ms = ms(by), "the clock is behind the last epoch");
             }
             Step::Forward(by) => {
                 count(&self.counters.forward_steps, 1);
-                tracing::warn!(?by, "the clock is further ahead than is believed");
+                tracing::warn!(by_ms = ms(by), "the clock is further ahead than is believed");
             }
         }
     }

@@ -38,4 +38,5 @@ pub(crate) mod message;
 pub(crate) mod peer;
 pub(crate) mod proof;
 pub(crate) mod proof_link;
+mod refusals;
 pub(crate) mod server;

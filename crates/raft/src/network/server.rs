@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -30,6 +31,7 @@ use crate::network::message::{
 };
 use crate::network::peer::CALLS_MAX;
 use crate::network::proof;
+use crate::network::refusals::Refusals;
 
 /// Connections at a time, from all nodes.
 const CONNECTIONS_MAX: usize = 64;
@@ -67,6 +69,7 @@ struct Inner<C: StoredConfig, M: Machine<C>> {
     votes_from: Instant,
     connections: AtomicUsize,
     heard: Heard,
+    refusals: Refusals,
     /// Dropped when another snapshot arrives: the transfer before it ends.
     receiving: Mutex<Option<oneshot::Sender<()>>>,
 }
@@ -91,6 +94,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             votes_from,
             connections: AtomicUsize::new(0),
             heard: Heard::default(),
+            refusals: Refusals::default(),
             receiving: Mutex::new(None),
         };
         Self { inner: Arc::new(inner) }
@@ -130,10 +134,18 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             tasks.spawn(async move {
                 let peer = stream.peer_addr().ok();
                 if let Err(error) = server.connection(stream).await {
-                    tracing::warn!(?peer, %error, "the connection of a node ended");
+                    server.report(peer, &error);
                 }
                 server.inner.connections.fetch_sub(1, Relaxed);
             });
+        }
+    }
+
+    fn report(&self, peer: Option<SocketAddr>, error: &io::Error) {
+        let (ip, now) = (peer.map(|peer| peer.ip()), std::time::Instant::now());
+        if let Some(silent) = self.inner.refusals.line(ip, &error.to_string(), now) {
+            let peer = peer.map(tracing::field::display);
+            tracing::warn!(peer, %error, silent, "the connection of a node ended");
         }
     }
 

@@ -8,6 +8,7 @@ pub(crate) mod lead;
 pub(crate) mod members;
 pub(crate) mod prover;
 pub(crate) mod replica;
+mod report;
 pub(crate) mod start;
 pub(crate) mod status;
 pub(crate) mod transfer;

@@ -27,6 +27,7 @@ use crate::node::bounds::{PROPOSALS, PROPOSED_BYTES};
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
 use crate::node::replica::{AnyMachine, Replica};
+use crate::node::report::report_leadership;
 use crate::settings::config;
 
 /// How often openraft looks at its deadlines, in round trips: a heartbeat is due every two, and sent
@@ -141,6 +142,7 @@ impl Node {
         let server = Server::new(cluster, raft.clone(), log.clone());
         let heard = server.heard();
         runtime.spawn(follow_addresses(raft.clone(), addresses));
+        runtime.spawn(report_leadership(raft.clone()));
         listener.set_nonblocking(true)?;
         let (votes_from, elector) = (server.votes_from(), raft.clone());
         runtime.spawn(async move {

@@ -13,9 +13,6 @@ use crate::node::start::Node;
 /// node that gets a vote.
 pub(crate) const LAG: u64 = 64;
 
-/// A node that was silent for so long is not asked to lead.
-const SILENT: Duration = Duration::from_secs(2);
-
 /// While this is there, the node takes no proposals and proves no leadership. It gives both back,
 /// unless the target was asked to lead.
 struct Resignation<'a> {
@@ -42,7 +39,8 @@ impl Drop for Resignation<'_> {
 impl Node {
     /// Gives leadership to a voter, and returns when that leads. Transfers take turns.
     ///
-    /// Waits first until the target has almost all entries. Then this node takes no proposal and
+    /// Waits first until the target has almost all entries, and has acknowledged a message that was
+    /// sent after that. Then this node takes no proposal and
     /// proves no leadership for the rest of its term, and waits until the target has all of them:
     /// one that lacks an entry ignores the request.
     ///
@@ -53,8 +51,8 @@ impl Node {
     ///
     /// # Errors
     /// Those of [`Node::prove_leadership`]; [`NodeError::Membership`] for a target that is no other
-    /// voter; [`NodeError::TimedOut`] after `patience`. Unless the target was asked, this node
-    /// stays the leader, and serves again after three leases at most.
+    /// voter, or does not answer; [`NodeError::TimedOut`] after `patience`. Unless the target was
+    /// asked, this node stays the leader, and serves again after three leases at most.
     pub async fn transfer(&self, target: u64, patience: Duration) -> Result<(), NodeError> {
         let deadline = Instant::now() + patience;
         let remaining = || deadline.saturating_duration_since(Instant::now());
@@ -66,10 +64,7 @@ impl Node {
             return Err(NodeError::Membership(format!("node {target} is no other voter")));
         }
         self.catch_up(target, term, LAG, remaining()).await?;
-        // What it has may be known from before it stopped.
-        if !self.status().has_heard(target, SILENT) {
-            return Err(NodeError::Membership(format!("node {target} does not answer")));
-        }
+        self.hear_from(target, term, remaining()).await?;
         // From here on nothing is served. A target that stops now does not keep it so.
         let (given_up, deadline) = (deadline, deadline.min(Instant::now() + self.lately()));
         let remaining = || deadline.saturating_duration_since(Instant::now());
@@ -98,7 +93,7 @@ impl Node {
     pub async fn resign(&self, patience: Duration) -> Result<(), NodeError> {
         let status = self.status();
         let others = status.voters.iter().copied().filter(|voter| *voter != status.node);
-        let others = others.filter(|voter| status.has_heard(*voter, SILENT));
+        let others = others.filter(|voter| status.has_heard(*voter, self.lately()));
         let target = others.max_by_key(|voter| status.matched.get(voter).copied().flatten());
         let Some(target) = target else {
             return Err(NodeError::Membership("no other voter answers".into()));
@@ -109,6 +104,20 @@ impl Node {
     /// For how long a node that is there may be silent: three leases.
     pub(crate) fn lately(&self) -> Duration {
         Duration::from_millis(self.raft.config().election_timeout_max) * 3
+    }
+
+    /// Waits until the target acknowledges what this leader sends from now on: what it has may be
+    /// known from before it stopped. Three leases at most.
+    async fn hear_from(&self, target: u64, term: u64, patience: Duration) -> Result<(), NodeError> {
+        let since = Instant::now();
+        let heard = self.wait_for(patience.min(self.lately()), |status| {
+            !status.leads() || status.term != term || status.has_heard(target, since.elapsed())
+        });
+        match heard.await {
+            Some(status) if status.leads() && status.term == term => Ok(()),
+            Some(_) => Err(NodeError::NotLeader { leader: None }),
+            None => Err(NodeError::Membership(format!("node {target} does not answer"))),
+        }
     }
 
     /// Waits until the target lacks so many entries at most.

@@ -130,8 +130,12 @@ async fn leadership_does_not_go_to_a_node_that_lags() {
     group.check().await;
     let knows = |status: &esker_raft::Status| status.matched[&away] == status.last;
     group.nodes[&leader].wait_for(LONG, knows).await.unwrap();
-    group.cut_off(away);
-    group.write(3).await;
+    // It answers, and has not the last entries.
+    group.hold_long_entries(away);
+    for _ in 0..3 {
+        let long = command("long".repeat(1000));
+        group.nodes[&leader].propose(long, LONG).await.unwrap();
+    }
     let node = &group.nodes[&leader];
     let (refused, meanwhile) = tokio::join!(node.transfer(away, SHORT), async {
         tokio::time::sleep(SHORT / 4).await;
@@ -147,6 +151,35 @@ async fn leadership_does_not_go_to_a_node_that_lags() {
     assert_eq!(both, (Err(NodeError::TimedOut), Err(NodeError::TimedOut)));
     group.write(3).await;
     assert_eq!((group.leader().await, group.nodes[&leader].status().term), (leader, term));
+    group.connect();
+    group.check().await;
+}
+
+/// A target that has every entry and has just gone costs no election: the leader serves on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leadership_does_not_go_to_a_node_that_has_just_gone() {
+    let mut group = Group::of_three().await;
+    group.check().await;
+    let leader = group.leader().await;
+    let away = (1..=3).find(|id| *id != leader).unwrap();
+    let node = &group.nodes[&leader];
+    let has_all = |status: &esker_raft::Status| status.matched[&away] == status.last;
+    node.wait_for(LONG, has_all).await.unwrap();
+    let term = node.status().term;
+    group.cut_off(away);
+    let (refused, proofs) = tokio::join!(node.transfer(away, LONG), async {
+        let mut proofs = Vec::new();
+        for _ in 0..20 {
+            proofs.push(node.prove_leadership(LONG).await);
+            tokio::time::sleep(SHORT / 20).await;
+        }
+        proofs
+    });
+    assert!(
+        matches!(&refused, Err(NodeError::Membership(why)) if why.contains("does not answer")),
+        "{refused:?}"
+    );
+    assert!(proofs.iter().all(|proof| *proof == Ok(term)), "{proofs:?}");
     group.connect();
     group.check().await;
 }

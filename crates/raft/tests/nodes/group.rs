@@ -15,7 +15,7 @@ use esker_raft::{
 };
 use tokio::sync::watch;
 
-use crate::proxy::{FOR_PROOFS, Proxy};
+use crate::proxy::{FOR_PROOFS, OF_LONG, Proxy};
 
 pub const CLUSTER: ClusterId = ClusterId([3; 16]);
 /// Longer than anything here takes.
@@ -154,6 +154,11 @@ impl Group {
     pub fn cut_off_but_for_proofs(&self, id: u64) {
         let pairs = (1..=9).flat_map(|other| [(id, other), (other, id)]);
         self.cuts.send_modify(|cuts| cuts.extend(pairs));
+    }
+
+    /// The node gets no long entries any more, and heartbeats as before.
+    pub fn hold_long_entries(&self, id: u64) {
+        self.cuts.send_modify(|cuts| cuts.extend((1..=9).map(|other| (other, id + OF_LONG))));
     }
 
     pub fn connect(&self) {

@@ -19,6 +19,11 @@ const PROOFS: u8 = 8;
 /// Added to the number of a caller whose connection is for proofs, so that it is cut by itself.
 pub const FOR_PROOFS: u64 = 100;
 
+/// What has so many bytes is held up for a pair whose second number is that much higher: an entry
+/// that is long, and no heartbeat.
+pub const OF_LONG: u64 = 100;
+const LONG: usize = 1000;
+
 /// Pairs of nodes of which the first does not reach the second, nor is answered.
 pub type Cuts = watch::Receiver<BTreeSet<(u64, u64)>>;
 
@@ -91,6 +96,9 @@ async fn relay(
             return Ok(());
         }
         wait(cuts, pair).await;
+        if len >= LONG {
+            wait(cuts, (pair.0, pair.1 + OF_LONG)).await;
+        }
         target.write_all(&bytes[..len]).await?;
     }
 }

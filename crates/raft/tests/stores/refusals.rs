@@ -12,6 +12,28 @@ use esker_raft::{LogStore, MachineStore};
 
 use crate::strings::{Lengths, Strings, append, entry, id, log_on, stores, vote};
 
+/// What was quarantined may have been a vote.
+#[tokio::test]
+async fn a_repaired_log_is_refused() {
+    let disk = SimDisk::new(1);
+    let (mut log, _machine) = stores(log_on(&disk).unwrap());
+    append(&mut log, (0..5).map(|index| entry(1, index)).collect()).await.unwrap().await.unwrap();
+    log.save_vote(&vote(7, 1)).await.unwrap();
+    let consensus = log.log().clone();
+    drop((log, _machine));
+    consensus.close().unwrap();
+    let dir = Path::new("/raft");
+    let names = disk.files(dir).unwrap();
+    let segment = dir.join(names.iter().find(|name| name.ends_with(".seg")).unwrap());
+    // The first unit after the header.
+    disk.flip_bit(&segment, (4096 + 100) * 8).unwrap();
+    assert!(log_on(&disk).is_err());
+    esker_log::repair(dir, &esker_log::Options::on(std::sync::Arc::new(disk.clone()))).unwrap();
+    let refused = LogStore::<Strings>::new(log_on(&disk).unwrap()).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidData);
+    assert!(refused.to_string().contains("new number"), "{refused}");
+}
+
 /// A node never goes back to an earlier term, and never gives a vote in a term in which it has
 /// followed a leader.
 #[tokio::test]

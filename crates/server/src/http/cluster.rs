@@ -135,7 +135,18 @@ async fn admit(shared: &Shared, body: &Bytes) -> Done {
 }
 
 async fn add(shared: &Shared, id: u64, body: &Bytes) -> Done {
-    let AddNode { cluster, node, addr, raft, store, joins } = parse(body)?;
+    let wanted: AddNode = parse(body)?;
+    let (node, addr, raft) = (wanted.node, wanted.addr.clone(), wanted.raft.clone());
+    let done = added(shared, wanted).await;
+    match &done {
+        Ok(()) => tracing::info!(id, node, addr, raft, "added a node"),
+        Err(why) => not_done(shared, id, "add a node", Some(node), why),
+    }
+    done
+}
+
+async fn added(shared: &Shared, wanted: AddNode) -> Done {
+    let AddNode { cluster, node, addr, raft, store, joins } = wanted;
     of_this_cluster(shared, &cluster)?;
     let wrong = |why: &str| Refusal::Status(StatusCode::BAD_REQUEST, why.into());
     if node == 0 {
@@ -167,26 +178,51 @@ async fn add(shared: &Shared, id: u64, body: &Bytes) -> Done {
         (Some(known), None) => known.store,
     };
     let member = Member { raft, client: addr, store, removed: Vec::new() };
-    tracing::info!(id, node, ?member, "adds a node");
     Ok(shared.node.add(node, member, CHANGE).await?)
 }
 
 async fn remove(shared: &Shared, id: u64, body: &Bytes) -> Done {
     let RemoveNode { cluster, node } = parse(body)?;
-    of_this_cluster(shared, &cluster)?;
-    tracing::info!(id, node, "removes a node");
-    Ok(shared.node.remove(node, CHANGE).await?)
+    let done = async {
+        of_this_cluster(shared, &cluster)?;
+        Ok::<(), Refusal>(shared.node.remove(node, CHANGE).await?)
+    };
+    let done = done.await;
+    match &done {
+        Ok(()) => tracing::info!(id, node, "removed a node"),
+        Err(why) => not_done(shared, id, "remove a node", Some(node), why),
+    }
+    done
 }
 
 async fn transfer(shared: &Shared, id: u64, body: &Bytes) -> Done {
     let TransferTo { cluster, node } = parse(body)?;
-    of_this_cluster(shared, &cluster)?;
-    tracing::info!(id, node, "gives leadership away");
-    match node {
-        // The leader is asked, and leads already.
-        Some(node) if node == shared.node.id() => drop(shared.node.prove_leadership(CHANGE).await?),
-        Some(node) => shared.node.transfer(node, CHANGE).await?,
-        None => shared.node.resign(CHANGE).await?,
+    let done = async {
+        of_this_cluster(shared, &cluster)?;
+        match node {
+            // The leader is asked, and leads already.
+            Some(node) if node == shared.node.id() => {
+                shared.node.prove_leadership(CHANGE).await.map(drop)?;
+            }
+            Some(node) => shared.node.transfer(node, CHANGE).await?,
+            None => shared.node.resign(CHANGE).await?,
+        }
+        Ok::<(), Refusal>(())
+    };
+    let done = done.await;
+    match &done {
+        Ok(()) => tracing::info!(id, node, "gave leadership away"),
+        Err(why) => not_done(shared, id, "give leadership away", node, why),
     }
-    Ok(())
+    done
+}
+
+/// Logs why a change was not made. Who asks again and again, as a node that was removed does, gets
+/// one line in an interval.
+fn not_done(shared: &Shared, id: u64, change: &'static str, node: Option<u64>, why: &Refusal) {
+    // The one that leads has the line.
+    let Refusal::Status(_, why) = why else { return };
+    if shared.refusals.is_new(change, node, why) {
+        tracing::warn!(id, change, node, why, "a change of the cluster was refused");
+    }
 }

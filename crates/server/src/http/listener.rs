@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::time::Instant;
 
+use crate::http::client::Client;
 use crate::http::route;
 use crate::shared::Shared;
 
@@ -80,16 +81,19 @@ impl Connection {
         // Answers are small, and each is a write of its own.
         drop(stream.set_nodelay(true));
         self.shared.counters.connected(1);
+        let client = Client::new(&self.shared.answers, self.from);
         let requests = Arc::new(AtomicU64::new(0));
         let answer = service_fn(|request| {
             requests.fetch_add(1, Relaxed);
-            let (shared, from) = (Arc::clone(&self.shared), self.from);
-            async move { Ok::<_, Infallible>(route::answer(&shared, from, request).await) }
+            let (shared, client) = (Arc::clone(&self.shared), client.clone());
+            async move { Ok::<_, Infallible>(route::answer(&shared, &client, request).await) }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
         let mut seen = 0;
         let mut stopping = false;
         let mut idle = pin!(tokio::time::sleep(IDLE));
+        let stalls = client.clone();
+        let mut stalled = pin!(stalls.stalled());
         loop {
             tokio::select! {
                 biased;
@@ -103,6 +107,10 @@ impl Connection {
                 _ = stop.wait_for(|stop| *stop), if !stopping => {
                     stopping = true;
                     connection.as_mut().graceful_shutdown();
+                }
+                () = &mut stalled => {
+                    tracing::debug!(address = %self.from, "a connection takes no answers");
+                    break;
                 }
                 () = &mut idle => {
                     let now = requests.load(Relaxed);

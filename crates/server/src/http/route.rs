@@ -1,6 +1,5 @@
 //! What a request is for, and what each answer has.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
@@ -13,6 +12,7 @@ use hyper::header::{
 use hyper::{Method, Request, Response, StatusCode};
 
 use crate::http::answer::{self, Answer};
+use crate::http::client::Client;
 use crate::http::cluster::{self, Change};
 use crate::http::{info, timestamp};
 use crate::shared::Shared;
@@ -64,11 +64,7 @@ impl Path {
 }
 
 /// Answers a request.
-pub(crate) async fn answer(
-    shared: &Shared,
-    from: SocketAddr,
-    request: Request<Incoming>,
-) -> Answer {
+pub(crate) async fn answer(shared: &Shared, client: &Client, request: Request<Incoming>) -> Answer {
     let began = Instant::now();
     let id = NEXT_ID.fetch_add(1, Relaxed);
     // Read first: answering may take the request.
@@ -78,7 +74,7 @@ pub(crate) async fn answer(
     });
     let path = Path::of(request.uri().path());
     let is_head = request.method() == Method::HEAD;
-    let mut answer = dispatch(shared, id, path, request).await;
+    let mut answer = dispatch(shared, client, id, path, request).await;
     if is_head {
         *answer.body_mut() = Full::default();
     }
@@ -93,7 +89,7 @@ pub(crate) async fn answer(
         tracing::debug!(
             id,
             %method,
-            address = %from,
+            address = %client.from,
             path = uri.path(),
             status = answer.status().as_u16(),
             latency_ns = latency.as_nanos() as u64,
@@ -108,6 +104,7 @@ pub(crate) async fn answer(
 
 async fn dispatch(
     shared: &Shared,
+    client: &Client,
     id: u64,
     path: Option<Path>,
     request: Request<Incoming>,
@@ -122,7 +119,7 @@ async fn dispatch(
         return preflight(path);
     }
     match path {
-        Path::Timestamp => timestamp::issue(shared, id, request.uri().query()).await,
+        Path::Timestamp => timestamp::issue(shared, client, id, request.uri().query()).await,
         Path::Up => info::up(),
         Path::Ready => info::ready(shared),
         Path::Members => info::members(shared, id),

@@ -1,15 +1,14 @@
 //! `GET /timestamp`.
 
-use std::sync::Arc;
-
 use bytes::{BufMut, Bytes, BytesMut};
 use esker_oracle::{OracleError, Range, Timestamp};
 use esker_raft::NodeError;
 use hyper::StatusCode;
 use hyper::header::{HeaderValue, RETRY_AFTER};
-use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
+use tokio::sync::TryAcquireError;
 
 use crate::http::answer::{self, Answer};
+use crate::http::client::{Client, Room};
 use crate::shared::Shared;
 
 const LEN: usize = 16;
@@ -24,46 +23,36 @@ struct Wanted {
 }
 
 /// Answers with as many timestamps as the query says, 1 without a number.
-pub(crate) async fn issue(shared: &Shared, id: u64, query: Option<&str>) -> Answer {
+pub(crate) async fn issue(
+    shared: &Shared,
+    client: &Client,
+    id: u64,
+    query: Option<&str>,
+) -> Answer {
     let most = shared.oracle.max_timestamps();
     let Some(wanted) = wanted(query.unwrap_or_default(), most) else {
         return of_error(shared, id, &refused(shared).unwrap_or(OracleError::Count(0)));
     };
-    let Ok(room) = room(shared, wanted) else { return of_error(shared, id, &OracleError::Busy) };
+    let Ok(room) = room(client, wanted) else { return of_error(shared, id, &OracleError::Busy) };
     match shared.oracle.timestamps(wanted.count).await {
         Ok(range) if wanted.is_range => answer::bytes(short(range)),
         Ok(range) => match room {
-            Some(room) => {
-                answer::bytes(Bytes::from_owner(Long { bytes: whole(range), _room: room }))
-            }
+            Some(room) => answer::bytes(room.holding(whole(range))),
             None => answer::bytes(whole(range)),
         },
         Err(error) => of_error(shared, id, &error),
     }
 }
 
-/// A long answer, and its part of what all of them may take, until it is sent.
-struct Long {
-    bytes: Bytes,
-    _room: OwnedSemaphorePermit,
-}
-
-impl AsRef<[u8]> for Long {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
 /// Room for an answer, if it is long. Clients that read slowly keep theirs.
 fn room(
-    shared: &Shared,
+    client: &Client,
     Wanted { count, is_range }: Wanted,
-) -> Result<Option<OwnedSemaphorePermit>, TryAcquireError> {
+) -> Result<Option<Room>, TryAcquireError> {
     if is_range || count <= SHORT {
         return Ok(None);
     }
-    let bytes = count.saturating_mul(LEN as u32);
-    Arc::clone(&shared.answers).try_acquire_many_owned(bytes).map(Some)
+    client.room(count.saturating_mul(LEN as u32)).map(Some)
 }
 
 /// `None` for what no number of timestamps is, and for what this query does not know.

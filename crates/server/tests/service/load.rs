@@ -59,7 +59,7 @@ async fn answers_that_are_not_read_take_bounded_memory() {
     let address = nodes.address(1);
     nodes.timestamp(1).await;
     let (mut refused, mut silent) = (0, Vec::new());
-    for _ in 0..3 {
+    for _ in 0..5 {
         let stream = TokioIo::new(TcpStream::connect(&address).await.unwrap());
         let (mut sender, connection) =
             hyper::client::conn::http2::Builder::new(TokioExecutor::new())
@@ -79,7 +79,8 @@ async fn answers_that_are_not_read_take_bounded_memory() {
             }
         }
     }
-    assert_eq!((silent.len(), refused), (256, 44));
+    // No connection has more than a quarter of the room.
+    assert_eq!((silent.len(), refused), (256, 244));
     // Short ones need no room, and the room comes back.
     assert_eq!(get(Protocol::Http1, &address, "/timestamp?n=16").await.status, 200);
     drop(silent);

@@ -9,3 +9,4 @@ mod members;
 mod metrics;
 mod nodes;
 mod stall;
+mod standing;

@@ -289,8 +289,9 @@ fn time(us: f64) -> String {
     }
 }
 
-fn ratio(value: f64, floor: f64) -> f64 {
-    if floor > 0.0 { rounded(value / floor, 3) } else { 0.0 }
+/// `null` without a floor.
+fn ratio(value: f64, floor: f64) -> Option<f64> {
+    (floor > 0.0).then(|| rounded(value / floor, 3))
 }
 
 /// Rounds to this many decimal places.

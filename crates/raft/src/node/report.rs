@@ -1,0 +1,32 @@
+//! What happens to a node, in its log: leadership won and lost.
+
+use openraft::ServerState;
+use openraft::async_runtime::watch::WatchReceiver;
+
+use crate::node::start::Core;
+
+/// Logs each change, until the node stops. One that is undone before it is seen is not logged.
+pub(crate) async fn report_leadership(raft: Core) {
+    let mut metrics = raft.metrics();
+    let node = *raft.node_id();
+    let mut leads_in = None;
+    loop {
+        let (state, term, leader) = {
+            let now = metrics.borrow_watched();
+            (now.state, now.current_term, now.current_leader)
+        };
+        let leads = (state == ServerState::Leader).then_some(term);
+        if leads != leads_in {
+            if let Some(before) = leads_in {
+                tracing::warn!(node, term = before, now_term = term, leader, "leadership lost");
+            }
+            if let Some(term) = leads {
+                tracing::info!(node, term, "leadership won");
+            }
+            leads_in = leads;
+        }
+        if metrics.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! What the other members say of this node.
+//!
+//! A node cannot know by itself that its data is a copy, from which another process runs: both have
+//! its number and its votes, and together they could vote twice in one term. So it asks the other
+//! members where they reach it, and stops if another process answers there. It asks before it tells
+//! them its own address, and then every 3 s.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+
+use crate::call::ask;
+use crate::protocol::{Members, NodeStatus};
+use crate::shared::Shared;
+
+/// How long one member is asked.
+const ASK: Duration = Duration::from_secs(1);
+/// How often the members are asked.
+const AGAIN: Duration = Duration::from_secs(3);
+/// The most members that are asked at a time.
+const ASKED: usize = 8;
+
+/// This node, as the other members see it.
+pub(crate) struct Standing {
+    shared: Arc<Shared>,
+    /// Where clients reach this process.
+    address: String,
+    is_removed: bool,
+}
+
+impl Standing {
+    pub(crate) fn new(shared: Arc<Shared>, address: String) -> Self {
+        Self { shared, address, is_removed: false }
+    }
+
+    /// Looks once.
+    ///
+    /// # Errors
+    /// Why this node has to stop: another process runs as it, or the member to join, `join`, has
+    /// another cluster than this node's data. A member that the data names may have lost its own:
+    /// that is no reason.
+    pub(crate) async fn look(&mut self, join: Option<&str>) -> Result<(), String> {
+        let shared = Arc::clone(&self.shared);
+        let (identity, status) = (&shared.identity, shared.node.status());
+        let others = status.members.iter().filter(|(id, _)| **id != status.node);
+        let known: BTreeMap<String, u64> =
+            others.map(|(id, member)| (member.client.clone(), *id)).collect();
+        let own = status.members.get(&status.node);
+        let mut places: BTreeSet<String> = own.map(|own| own.client.clone()).into_iter().collect();
+        let asked = join.map(ToOwned::to_owned).into_iter().chain(known.keys().cloned());
+        let asked: BTreeSet<String> = asked.take(ASKED).collect();
+        for (address, members) in all::<Members>(asked, "/members").await {
+            if members.cluster == identity.cluster.to_string() {
+                let named = members.members.iter().find(|member| member.node == identity.node);
+                places.extend(named.map(|named| named.addr.clone()));
+                let leads = members.leader.is_some_and(|leader| leader.addr == address);
+                self.is_member(!leads || own.is_none() || named.is_some());
+            } else if let Some(node) = known.get(&address) {
+                tracing::error!(
+                    node,
+                    address,
+                    cluster = members.cluster,
+                    "a member answers for another cluster"
+                );
+            } else if !members.cluster.is_empty() {
+                return Err(format!(
+                    "the data of this node is of the cluster {}, and {address} (--join) is of the \
+                     cluster {}: start it without --join, or join with new data",
+                    identity.cluster, members.cluster
+                ));
+            }
+        }
+        places.remove(&self.address);
+        for (address, theirs) in all::<NodeStatus>(places, "/status").await {
+            let is_node = theirs.node == identity.node
+                && theirs.cluster == identity.cluster.to_string()
+                && !theirs.run.is_empty();
+            if is_node && theirs.run != shared.run {
+                return Err(format!(
+                    "another process runs as node {} at {address}: the data of one of them is a \
+                     copy; keep the one that is a member, and never start the other",
+                    identity.node
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks again and again, until this node has to stop; returns why.
+    pub(crate) async fn watch(&mut self) -> String {
+        loop {
+            tokio::time::sleep(AGAIN).await;
+            if let Err(why) = self.look(None).await {
+                return why;
+            }
+        }
+    }
+
+    fn is_member(&mut self, is_member: bool) {
+        if !is_member && !self.is_removed {
+            tracing::warn!(
+                node = self.shared.identity.node,
+                "removed from the cluster; stop this node"
+            );
+        }
+        self.is_removed |= !is_member;
+    }
+}
+
+/// What those of these addresses answer that do in time.
+async fn all<T: serde::de::DeserializeOwned + Send + 'static>(
+    addresses: BTreeSet<String>,
+    path: &'static str,
+) -> Vec<(String, T)> {
+    let mut asked = JoinSet::new();
+    for address in addresses {
+        asked.spawn(async move {
+            let answer = ask(&address, path, None, ASK).await.ok()?;
+            Some((address, serde_json::from_slice(&answer.body).ok()?))
+        });
+    }
+    asked.join_all().await.into_iter().flatten().collect()
+}
