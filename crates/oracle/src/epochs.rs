@@ -1,4 +1,4 @@
-//! The replicated state: the last epoch, and who owns it.
+//! The replicated state: the last epoch, who owns it, and whether leases are counted on.
 
 use std::io::{self, Cursor, Read};
 
@@ -8,9 +8,10 @@ use esker_raft::{Command, Commands, Machine};
 /// The first byte of a command, and of a state.
 const VERSION: u8 = 1;
 const ADVANCE: u8 = 1;
-/// Bytes of a command, and of a state.
-const COMMAND: usize = 34;
-const STATE: usize = 33;
+const LEASE_READS: u8 = 2;
+/// The first byte of a state, and its bytes.
+const STATE_VERSION: u8 = 2;
+const STATE: usize = 34;
 
 /// A process that leads in a term. No two are the same: the session is new with every opening of
 /// the node's log.
@@ -48,16 +49,39 @@ impl Advance {
         Command(bytes.into())
     }
 
-    fn decode(Command(bytes): &Command) -> Option<Self> {
-        let is_known = bytes.len() == COMMAND && bytes[..2] == [VERSION, ADVANCE];
-        let [term, node, session, wall] = longs(bytes.get(2..)?)?;
-        is_known.then_some(Self { owner: Owner { term, node, session }, wall })
+    fn decode(content: &[u8]) -> Option<Self> {
+        let [term, node, session, wall] = longs(content)?;
+        Some(Self { owner: Owner { term, node, session }, wall })
     }
 
     /// The epoch in the answer to this command; `None` when it was not understood, or when there is
     /// no epoch left.
     pub fn answered(answer: &Bytes) -> Option<u64> {
         longs::<1>(answer).map(|[epoch]| epoch)
+    }
+}
+
+/// The command that switches reads under a lease on or off: whether a leader that has a lease may
+/// answer without a proof.
+///
+/// ```text
+/// 0 version (1) | 1 kind (1) | 2 on or off (1)
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LeaseReads(pub bool);
+
+impl LeaseReads {
+    /// The command's bytes.
+    pub fn encode(self) -> Command {
+        Command(vec![VERSION, LEASE_READS, u8::from(self.0)].into())
+    }
+
+    fn decode(content: &[u8]) -> Option<Self> {
+        match content {
+            [0] => Some(Self(false)),
+            [1] => Some(Self(true)),
+            _ => None,
+        }
     }
 }
 
@@ -72,15 +96,17 @@ fn longs<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
     Some(longs)
 }
 
-/// The last epoch and its owner: all that is replicated.
+/// The last epoch and its owner, and whether leases are counted on: all that is replicated.
 ///
 /// ```text
 /// state: 0 version (1) | 1 epoch u64 | 9 term u64 | 17 node u64 | 25 session u64
+///       33 reads under a lease (1)
 /// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Epochs {
     epoch: u64,
     owner: Owner,
+    lease_reads: bool,
 }
 
 impl Epochs {
@@ -94,12 +120,17 @@ impl Epochs {
         self.owner
     }
 
+    /// Whether a leader may answer under its lease, without a proof.
+    pub fn lease_reads(&self) -> bool {
+        self.lease_reads
+    }
+
     /// Takes a new epoch: the wall clock, or one above the last. `None` when there is none left,
     /// in the year 2554.
     fn advance(&mut self, advance: Advance) -> Option<u64> {
         let epoch = self.epoch.checked_add(1)?.max(advance.wall);
         debug_assert!(epoch > self.epoch, "epochs rise");
-        *self = Self { epoch, owner: advance.owner };
+        (self.epoch, self.owner) = (epoch, advance.owner);
         Some(epoch)
     }
 }
@@ -108,7 +139,18 @@ impl Epochs {
 /// stay the same.
 impl Machine<Commands> for Epochs {
     fn apply(&mut self, command: Command) -> Bytes {
-        let epoch = Advance::decode(&command).and_then(|advance| self.advance(advance));
+        let epoch = match command.0.split_first_chunk() {
+            Some(([VERSION, ADVANCE], content)) => {
+                Advance::decode(content).and_then(|advance| self.advance(advance))
+            }
+            Some(([VERSION, LEASE_READS], content)) => {
+                if let Some(LeaseReads(on)) = LeaseReads::decode(content) {
+                    self.lease_reads = on;
+                }
+                None
+            }
+            _ => None,
+        };
         epoch.map_or_else(Bytes::new, |epoch| Bytes::copy_from_slice(&epoch.to_be_bytes()))
     }
 
@@ -118,8 +160,9 @@ impl Machine<Commands> for Epochs {
 
     fn state(&self) -> io::Result<Box<dyn Read + Send>> {
         let Owner { term, node, session } = self.owner;
-        let mut bytes = vec![VERSION];
+        let mut bytes = vec![STATE_VERSION];
         bytes.extend([self.epoch, term, node, session].map(u64::to_be_bytes).concat());
+        bytes.push(u8::from(self.lease_reads));
         Ok(Box::new(Cursor::new(bytes)))
     }
 
@@ -127,11 +170,16 @@ impl Machine<Commands> for Epochs {
         // One more would show that there is more.
         let mut bytes = Vec::new();
         state.take(STATE as u64 + 1).read_to_end(&mut bytes)?;
-        let numbers = bytes.split_first().filter(|(version, _)| **version == VERSION);
-        let Some([epoch, term, node, session]) = numbers.and_then(|(_, rest)| longs(rest)) else {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "this is no state of epochs"));
+        let restored = match &bytes[..] {
+            [STATE_VERSION, numbers @ .., lease_reads @ (0 | 1)] => longs(numbers).map(|numbers| {
+                let [epoch, term, node, session] = numbers;
+                let owner = Owner { term, node, session };
+                Self { epoch, owner, lease_reads: *lease_reads == 1 }
+            }),
+            _ => None,
         };
-        *self = Self { epoch, owner: Owner { term, node, session } };
+        let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is no state of epochs");
+        *self = restored.ok_or_else(wrong)?;
         Ok(())
     }
 }
@@ -191,15 +239,20 @@ mod tests {
     fn a_command_that_is_not_understood_changes_nothing() {
         let valid = advance(9);
         let mut epochs = Epochs::default();
-        for len in 0..COMMAND {
+        for len in 0..valid.0.len() {
             epochs.apply(Command(valid.0.slice(..len)));
         }
         for at in 0..2 {
             let mut bytes = valid.0.to_vec();
-            bytes[at] ^= 2;
+            bytes[at] ^= 4;
             assert_eq!(epochs.apply(Command(bytes.into())), Bytes::new());
         }
         epochs.apply(Command([&valid.0[..], &[0]].concat().into()));
+        for switch in
+            [&[VERSION, LEASE_READS][..], &[VERSION, LEASE_READS, 2], &[0, LEASE_READS, 1]]
+        {
+            epochs.apply(Command(Bytes::copy_from_slice(switch)));
+        }
         assert_eq!(epochs, Epochs::default());
         epochs.apply(valid);
         assert_eq!(epochs.last(), 9);
@@ -210,19 +263,36 @@ mod tests {
     fn a_damaged_state_is_refused_and_changes_nothing() {
         let mut epochs = Epochs::default();
         epochs.apply(advance(9));
+        epochs.apply(LeaseReads(true).encode());
         let bytes = state_of(&epochs);
         let mut restored = Epochs::default();
         restored.restore(&mut &bytes[..]).unwrap();
         assert_eq!(restored, epochs);
         let mut other_version = bytes.clone();
-        other_version[0] = 2;
+        other_version[0] = 3;
+        let mut neither = bytes.clone();
+        neither[STATE - 1] = 2;
         let cut = (0..STATE).map(|len| bytes[..len].to_vec());
         let more = [&bytes[..], &[0]].concat();
-        for wrong in cut.chain([other_version, more]) {
+        for wrong in cut.chain([other_version, neither, more]) {
             let mut current = epochs;
             assert!(current.restore(&mut &wrong[..]).is_err(), "{wrong:?}");
             assert_eq!(current, epochs);
         }
+    }
+
+    #[test]
+    fn lease_reads_are_switched_and_kept() {
+        let mut epochs = Epochs::default();
+        assert!(!epochs.lease_reads());
+        epochs.apply(LeaseReads(true).encode());
+        epochs.apply(advance(9));
+        assert!(epochs.lease_reads() && epochs.last() == 9);
+        let mut restored = Epochs::default();
+        restored.restore(&mut &state_of(&epochs)[..]).unwrap();
+        assert_eq!(restored, epochs);
+        epochs.apply(LeaseReads(false).encode());
+        assert!(!epochs.lease_reads());
     }
 
     proptest::proptest! {

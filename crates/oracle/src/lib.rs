@@ -32,6 +32,6 @@ mod timestamp;
 
 pub use allotment::{Allotment, Range};
 pub use clock::{Followed, Reference, Step, follow};
-pub use epochs::{Advance, Epochs, Owner};
+pub use epochs::{Advance, Epochs, LeaseReads, Owner};
 pub use service::{COUNT_MAX, Oracle, OracleError, OracleOptions, OracleStats, WallClock};
 pub use timestamp::{ParseError, Timestamp};

@@ -4,12 +4,16 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::sync::watch;
 
+use crate::allotment::Range;
+
 /// What an oracle did since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OracleStats {
     /// Requests that were answered with timestamps.
     pub requests: u64,
+    /// Those of them that were answered under a lease, without a proof.
+    pub leased: u64,
     /// Timestamps that were issued.
     pub timestamps: u64,
     /// Batches of requests: each had one proof of leadership.
@@ -29,6 +33,7 @@ pub struct OracleStats {
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) requests: AtomicU64,
+    pub(crate) leased: AtomicU64,
     pub(crate) timestamps: AtomicU64,
     pub(crate) batches: AtomicU64,
     pub(crate) timed_out: AtomicU64,
@@ -44,6 +49,7 @@ impl Counters {
     pub(crate) fn new() -> Self {
         Self {
             requests: AtomicU64::new(0),
+            leased: AtomicU64::new(0),
             timestamps: AtomicU64::new(0),
             batches: AtomicU64::new(0),
             timed_out: AtomicU64::new(0),
@@ -58,6 +64,7 @@ impl Counters {
     pub(crate) fn stats(&self) -> OracleStats {
         OracleStats {
             requests: self.requests.load(Relaxed),
+            leased: self.leased.load(Relaxed),
             timestamps: self.timestamps.load(Relaxed),
             batches: self.batches.load(Relaxed),
             timed_out: self.timed_out.load(Relaxed),
@@ -69,8 +76,15 @@ impl Counters {
     }
 }
 
-/// Only the task that answers writes: no read-modify-write across processors is needed, and none
-/// is avoided that would show.
+impl Counters {
+    /// A request was answered under a lease.
+    pub(crate) fn answered(&self, range: Range) {
+        count(&self.leased, 1);
+        count(&self.requests, 1);
+        count(&self.timestamps, u64::from(range.count));
+    }
+}
+
 pub(crate) fn count(counter: &AtomicU64, more: u64) {
     counter.fetch_add(more, Relaxed);
 }

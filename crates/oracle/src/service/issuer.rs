@@ -3,25 +3,23 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker_raft::{Node, NodeError, Prover, Replica};
+use esker_raft::{NodeError, Prover};
 use tokio::task::JoinHandle;
 
 use crate::allotment::{Allotment, Range};
 use crate::clock::{Reference, Step, follow};
-use crate::epochs::{Advance, Epochs, Owner};
+use crate::epochs::{Advance, Owner};
 use crate::service::counters::{Counters, count};
 use crate::service::error::OracleError;
+use crate::service::leased::Leased;
 use crate::service::options::OracleOptions;
 
 pub(crate) struct Issuer {
-    node: Arc<Node>,
-    epochs: Replica<Epochs>,
+    leased: Arc<Leased>,
     prover: Prover,
     options: OracleOptions,
     counters: Arc<Counters>,
     session: u64,
-    /// What this process hands out, and since when it is known.
-    allotment: Option<(Allotment, Instant)>,
     /// The last epoch of this process, and when it was applied. Of those of other processes it is
     /// not known when that was: the log is applied again after a restart.
     reference: Option<(u64, Instant)>,
@@ -34,21 +32,18 @@ pub(crate) struct Issuer {
 
 impl Issuer {
     pub(crate) fn new(
-        node: Arc<Node>,
-        epochs: Replica<Epochs>,
+        leased: Arc<Leased>,
         options: OracleOptions,
         counters: Arc<Counters>,
     ) -> Self {
-        let session = node.log().recovery().session;
-        let prover = Prover::new(Arc::clone(&node));
+        let session = leased.node.log().recovery().session;
+        let prover = Prover::new(Arc::clone(&leased.node));
         Self {
-            node,
-            epochs,
+            leased,
             prover,
             options,
             counters,
             session,
-            allotment: None,
             reference: None,
             advancing: None,
             missed: 0,
@@ -60,13 +55,18 @@ impl Issuer {
     ///
     /// Waits for as long as a quorum may still answer, and then for the advance for so long.
     pub(crate) async fn prepare(&mut self, patience: Duration) -> Result<Owner, OracleError> {
-        let term = self.prover.prove().await?;
-        let owner = Owner { term, node: self.node.id(), session: self.session };
+        let term = match self.leased.term() {
+            Some(term) => term,
+            None => self.prover.prove().await?,
+        };
+        let owner = Owner { term, node: self.leased.node.id(), session: self.session };
         if self.advancing.as_ref().is_some_and(JoinHandle::is_finished) {
             drop(self.advanced(owner, patience).await);
         }
-        let age = self.allotment.as_ref().filter(|(allotment, _)| allotment.owner() == owner);
-        let age = age.map_or(Duration::MAX, |(_, since)| since.elapsed());
+        let age = self.leased.current.with(|current| {
+            let ours = current.as_ref().filter(|(allotment, _)| allotment.owner() == owner);
+            ours.map_or(Duration::MAX, |(_, since)| since.elapsed())
+        });
         if age > self.options.epoch_interval.saturating_mul(2) {
             self.advance(owner, patience).await?;
         } else if age > self.options.epoch_interval && self.advancing.is_none() {
@@ -77,8 +77,10 @@ impl Issuer {
 
     /// Hands out so many timestamps of this owner's epoch, if it has as many.
     pub(crate) fn take(&mut self, owner: Owner, count: u32) -> Option<Range> {
-        let (allotment, _) = self.allotment.as_mut()?;
-        (allotment.owner() == owner).then(|| allotment.take(count)).flatten()
+        self.leased.current.with(|current| {
+            let (allotment, _) = current.as_mut()?;
+            (allotment.owner() == owner).then(|| allotment.take(count)).flatten()
+        })
     }
 
     /// Has a new epoch of this owner. Cancel safe.
@@ -88,16 +90,18 @@ impl Issuer {
         patience: Duration,
     ) -> Result<(), OracleError> {
         let began = Instant::now();
-        let before = self.allotment.as_ref().map(|(ours, _)| ours.epoch());
+        let before =
+            self.leased.current.with(|current| current.as_ref().map(|(ours, _)| ours.epoch()));
         // One that began before may be of another term.
         for _ in 0..2 {
             if self.advancing.is_none() {
                 self.begin_advance(owner);
             }
             let advanced = self.advanced(owner, patience.saturating_sub(began.elapsed())).await;
-            let ours = self.allotment.as_ref().map(|(ours, _)| ours);
-            let is_ours =
-                ours.is_some_and(|ours| ours.owner() == owner && Some(ours.epoch()) > before);
+            let is_ours = self.leased.current.with(|current| {
+                let ours = current.as_ref().map(|(ours, _)| ours);
+                ours.is_some_and(|ours| ours.owner() == owner && Some(ours.epoch()) > before)
+            });
             if is_ours {
                 return Ok(());
             }
@@ -112,7 +116,7 @@ impl Issuer {
         let followed = follow((self.options.clock)(), reference, self.options.max_clock_step);
         self.report(followed.step);
         let command = Advance { owner, wall: followed.wall }.encode();
-        let (node, patience) = (Arc::clone(&self.node), self.options.patience);
+        let (node, patience) = (Arc::clone(&self.leased.node), self.options.patience);
         self.advancing =
             Some(tokio::spawn(async move { node.propose(command, patience).await.map(drop) }));
     }
@@ -165,12 +169,18 @@ impl Issuer {
 
     /// Hands out of the last epoch from now on, if it is this owner's and was not before.
     fn take_up(&mut self, owner: Owner) {
-        let epochs = self.epochs.with(|epochs| *epochs);
-        let current = self.allotment.as_ref().map(|(allotment, _)| allotment);
-        if let Some(allotment) = Allotment::of(&epochs, owner, current) {
-            let now = Instant::now();
-            self.reference = Some((allotment.epoch(), now));
-            self.allotment = Some((allotment, now));
+        let epochs = self.leased.epochs.with(|epochs| *epochs);
+        let now = Instant::now();
+        let taken_up = self.leased.current.with(|current| {
+            let before = current.as_ref().map(|(allotment, _)| allotment);
+            let allotment = Allotment::of(&epochs, owner, before)?;
+            let epoch = allotment.epoch();
+            *current = Some((allotment, now));
+            Some(epoch)
+        });
+        if let Some(epoch) = taken_up {
+            self.reference = Some((epoch, now));
         }
+        self.leased.renew();
     }
 }

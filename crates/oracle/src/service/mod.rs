@@ -3,6 +3,7 @@
 mod counters;
 mod error;
 mod issuer;
+mod leased;
 mod options;
 mod requests;
 

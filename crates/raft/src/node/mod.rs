@@ -5,6 +5,7 @@ mod bounds;
 pub(crate) mod commands;
 pub(crate) mod error;
 pub(crate) mod lead;
+mod lease;
 pub(crate) mod members;
 pub(crate) mod prover;
 pub(crate) mod replica;

@@ -30,9 +30,9 @@ use crate::node::replica::{AnyMachine, Replica};
 use crate::node::report::report_leadership;
 use crate::settings::config;
 
-/// How often openraft looks at its deadlines, in round trips: a heartbeat is due every two, and sent
-/// every 2.4.
-const TICK: (u32, u32) = (12, 10);
+/// How often openraft looks at its deadlines, in round trips: a heartbeat is due every two, and one
+/// is sent at each tick.
+const TICK: (u32, u32) = (24, 10);
 /// The longest round-trip time that is taken: see [`config`].
 const LONGEST: Duration = Duration::from_secs(60);
 /// How long stopping waits for tasks that are in the middle of something.
