@@ -10,7 +10,7 @@ use esker_raft::openraft::storage::{RaftLogStorage, RaftSnapshotBuilder, RaftSta
 use esker_raft::openraft::{RaftLogReader, SnapshotMeta, StoredMembership};
 use esker_raft::{LogStore, MachineStore};
 
-use crate::strings::{Lengths, Strings, append, entry, id, log_on, stores, vote};
+use super::strings::{Lengths, Strings, append, entry, id, log_on, stores, vote};
 
 /// A node never goes back to an earlier term, and never gives a vote in a term in which it has
 /// followed a leader.
