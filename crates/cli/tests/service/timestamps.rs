@@ -8,7 +8,9 @@ use std::process::{Command, Stdio};
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::client::{Protocol, get};
 use crate::esker::{command, end, read_lines, run, spawn, until};
+use crate::lines::{ANY_PORT, Logged, serve};
 use crate::nodes::{Nodes, free_port};
 
 fn lines(text: &str) -> Vec<Value> {
@@ -161,6 +163,55 @@ async fn a_benchmark_checks_what_it_got() {
         assert!(figure["floor"]["sync_p50_us"].is_null(), "{figure}");
         assert_eq!(figure["failed"], serde_json::json!({}));
     }
+}
+
+/// What these metrics of a node have as refused.
+fn count_refused(metrics: &str) -> u64 {
+    let name = "esker_http_answers_total{status=\"503\"} ";
+    metrics
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map_or(0, |count| count.parse().unwrap())
+}
+
+/// What the node counts as refused, and what failed when it was killed.
+///
+/// Requirements: ET-14.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_failed_request_of_a_benchmark_has_a_class() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut one_waits = serve(&ANY_PORT);
+    one_waits.current_dir(&dir).env("TIMESTAMP_REQUEST_BUFFER", "1");
+    let mut node = Logged::start(&mut one_waits);
+    let address = node.answers();
+    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    let bench = |seconds: &str, form: &str| {
+        let mut bench = command(&["ts", "bench", "--connections", "32", "--seconds", seconds]);
+        bench.args(["--endpoint", &format!("http://{address}")]).args(form.split_whitespace());
+        tokio::task::spawn_blocking(move || run(bench, b"").ok())
+    };
+    let figure = bench("0.3", "--json").await.unwrap().json();
+    let metrics = get(Protocol::Http1, &address, "/metrics").await;
+    let refused = count_refused(metrics.text());
+    assert!(refused > 0, "{figure}");
+    assert_eq!(figure["failed"], serde_json::json!({ "503": refused }));
+    let table = bench("0.3", "").await.unwrap();
+    assert!(table.text().contains(" failed: 503\n"), "{table:?}");
+    let metrics = get(Protocol::Http1, &address, "/metrics").await;
+    let refused = count_refused(metrics.text());
+    // Killed as soon as the next load has reached it.
+    let figure = bench("1", "--json");
+    let mut now = refused;
+    while now == refused && !figure.is_finished() {
+        let metrics = get(Protocol::Http1, &address, "/metrics").await;
+        now = count_refused(metrics.text());
+    }
+    node.process.kill().unwrap();
+    let figure = figure.await.unwrap().json();
+    let failed = figure["failed"].as_object().unwrap();
+    assert!(failed["503"].as_u64() > Some(0) && failed["connect"].as_u64() > Some(0), "{figure}");
+    let known = ["503", "closed", "connect"];
+    assert!(failed.keys().all(|class| known.contains(&&**class)), "{figure}");
 }
 
 /// Through curl, where there is one.

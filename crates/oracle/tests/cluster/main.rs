@@ -2,7 +2,9 @@
 //! order, through restarts, transfers and clocks that step.
 
 mod clients;
+mod clock;
 mod faults;
 #[path = "../../../raft/tests/nodes/proxy.rs"]
 mod proxy;
+mod queue;
 mod requests;

@@ -193,7 +193,7 @@ async fn a_new_leader_advances_the_epoch_first() {
 
 /// An advance that succeeds ends the count of those that missed their deadline.
 ///
-/// Requirements: ET-5.
+/// Requirements: E-8, ET-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_advance_that_succeeds_resets_the_count_of_missed_ones() {
     let mut options = OracleOptions::default();
@@ -223,7 +223,7 @@ async fn an_advance_that_succeeds_resets_the_count_of_missed_ones() {
 
 /// Advances that miss their deadline are counted until one does not.
 ///
-/// Requirements: ET-5.
+/// Requirements: E-8, ET-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_oracle_that_cannot_advance_gives_up() {
     let mut options = OracleOptions::default();

@@ -1,8 +1,10 @@
 //! Nodes over TCP: three of them through proxies that cut them off, and callers that are no nodes.
+//! And the stores of a node without it.
 
 mod elections;
 mod group;
 mod membership;
 mod proofs;
 mod proxy;
+mod stores;
 mod wire;

@@ -106,7 +106,7 @@ async fn metrics_say_what_happened() {
 
 /// A node whose epoch does not advance stops, and says why.
 ///
-/// Requirements: ET-5.
+/// Requirements: E-8, ET-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_epoch_does_not_advance_stops() {
     let nodes = Nodes::with(1, |options| {

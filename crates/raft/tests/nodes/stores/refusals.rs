@@ -10,7 +10,7 @@ use esker_raft::openraft::storage::{RaftLogStorage, RaftSnapshotBuilder, RaftSta
 use esker_raft::openraft::{RaftLogReader, SnapshotMeta, StoredMembership};
 use esker_raft::{LogStore, MachineStore};
 
-use crate::strings::{Lengths, Strings, append, entry, id, log_on, stores, vote};
+use super::strings::{Lengths, Strings, append, entry, id, log_on, stores, vote};
 
 /// What was quarantined may have been a vote.
 #[tokio::test]

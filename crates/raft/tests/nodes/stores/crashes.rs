@@ -13,7 +13,7 @@ use esker_raft::openraft::storage::{RaftLogStorage, RaftSnapshotBuilder, RaftSta
 use esker_raft::openraft::{EntryPayload, LogId, RaftLogReader};
 use esker_testkit::SplitMix64;
 
-use crate::strings::{Entry, Id, Stores, append, entry, log_on, stores, vote};
+use super::strings::{Entry, Id, Stores, append, entry, log_on, stores, vote};
 
 /// What is known of the log of a node.
 #[derive(Default)]

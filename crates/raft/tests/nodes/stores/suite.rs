@@ -9,7 +9,7 @@ use esker_raft::openraft::StorageError;
 use esker_raft::openraft::testing::log::{StoreBuilder, Suite};
 use esker_raft::{LogStore, MachineStore};
 
-use crate::strings::{Lengths, Strings, log_on, stores};
+use super::strings::{Lengths, Strings, log_on, stores};
 
 struct Simulated;
 

@@ -1,0 +1,158 @@
+//! The commands of the chapter about the service start what they say they start.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use esker_server::{Members, ask};
+
+use crate::esker::{command, run};
+use crate::lines::{Logged, serve};
+use crate::nodes::{LONG, free_port};
+
+const PAGE: &str = include_str!("../../../../docs/src/service.md");
+
+/// The text after a heading, up to the next.
+fn section(heading: &str) -> &'static str {
+    let (_, rest) = PAGE.split_once(&format!("\n## {heading}\n")).unwrap();
+    rest.split("\n## ").next().unwrap()
+}
+
+/// The lines of the fences of one kind.
+fn lines(heading: &str, kind: &str) -> Vec<&'static str> {
+    let fence = format!("```{kind}\n");
+    let fences = section(heading).split(&fence).skip(1);
+    fences.flat_map(|rest| rest.split("```").next().unwrap().lines()).collect()
+}
+
+fn words(line: &str) -> Vec<String> {
+    line.split(' ').skip(2).map(str::to_owned).collect()
+}
+
+async fn members(address: &str) -> Option<Members> {
+    let answer = ask(address, "/members", None, Duration::from_secs(1)).await.ok()?;
+    serde_json::from_slice(&answer.body).ok()
+}
+
+async fn until_voters(address: &str, count: usize) {
+    let deadline = Instant::now() + LONG;
+    loop {
+        let found = members(address).await;
+        let voters = found.iter().flat_map(|all| &all.members).filter(|one| one.voter).count();
+        if voters == count && found.as_ref().is_some_and(|all| all.leader.is_some()) {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{found:?}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// On another port, and each command with what it prints, apart from the time.
+///
+/// Requirements: E-14.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_node_does_what_the_page_shows() {
+    let dir = tempfile::tempdir().unwrap();
+    let (port, raft) = (free_port(), free_port());
+    let page = lines("One node", "console");
+    assert_eq!(page[0], "$ esker serve & sleep 1");
+    let ports = ["--http-port", &port.to_string(), "--raft-addr", &format!("127.0.0.1:{raft}")];
+    let mut node = Logged::start(serve(&ports).current_dir(&dir));
+    let address = node.answers();
+    until_voters(&address, 1).await;
+    let endpoint = ["--endpoint".to_owned(), format!("http://{address}")];
+    let (mut commands, mut at) = (0, 1);
+    while at < page.len() {
+        let line = page[at].strip_prefix("$ ").unwrap();
+        let shown = page[at + 1..].iter().take_while(|line| !line.starts_with("$ ")).count();
+        let printed = match line.strip_prefix("esker ") {
+            Some(of_esker) => {
+                let mut of_esker: Vec<_> = of_esker.split(' ').map(str::to_owned).collect();
+                if !of_esker.contains(&"decode".to_owned()) {
+                    of_esker.extend(endpoint.clone());
+                }
+                run(command(&of_esker), b"").ok().text().to_owned()
+            }
+            // Not every machine has curl and xxd.
+            None => {
+                assert!(line.starts_with("curl ") && line.contains("127.0.0.1:8080/timestamp"));
+                let answer = ask(&address, "/timestamp", None, LONG).await.unwrap();
+                answer.body.iter().map(|byte| format!("{byte:02x}")).collect()
+            }
+        };
+        // Digits apart, it is what the page shows.
+        let form = |text: &str| -> Vec<String> {
+            let form = |c: char| if c.is_ascii_hexdigit() { '0' } else { c };
+            text.lines().map(|line| line.chars().map(form).collect()).collect()
+        };
+        assert_eq!(form(&printed), form(&page[at + 1..=at + shown].join("\n")), "{line}");
+        (commands, at) = (commands + 1, at + 1 + shown);
+    }
+    assert!(commands >= 3, "{page:?}");
+    assert!(dir.path().join("esker-data").is_dir());
+    node.stop();
+}
+
+/// On other addresses, and node 1 again with `--join`, as the page says.
+///
+/// Requirements: E-14.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn three_nodes_start_as_the_page_says() {
+    let mut commands: Vec<String> =
+        lines("Three nodes", "sh").iter().map(|&line| line.into()).collect();
+    assert_eq!(commands.remove(0), "esker cluster local ./three");
+    assert_eq!(commands.len(), 3);
+    let mut addresses = Vec::new();
+    for host in 1..=3 {
+        let [client, raft] = [8080, 8081].map(|port| {
+            let own = format!("127.0.0.1:{}", free_port());
+            let shown = format!("10.0.0.{host}:{port}");
+            commands.iter_mut().for_each(|line| *line = line.replace(&shown, &own));
+            own
+        });
+        assert!(commands[host - 1].contains(&client) && commands[host - 1].contains(&raft));
+        addresses.push(client);
+    }
+    assert!(commands.iter().all(|line| !line.contains("10.0.0.")), "{commands:?}");
+    let dir = tempfile::tempdir().unwrap();
+    let start = |host: usize, more: &[&str]| {
+        let own = dir.path().join(format!("host{host}"));
+        std::fs::create_dir_all(&own).unwrap();
+        let mut serve = serve(&[]);
+        serve.args(words(&commands[host - 1])).args(more).current_dir(own);
+        let mut node = Logged::start(&mut serve);
+        node.answers();
+        node
+    };
+    let mut nodes: Vec<_> = (1..=3).map(|host| start(host, &[])).collect();
+    for address in &addresses {
+        until_voters(address, 3).await;
+    }
+    assert!(PAGE.contains("Give it to\nnode 1, too, after its first start"));
+    nodes.remove(0).stop();
+    nodes.push(start(1, &["--join", &addresses[1]]));
+    until_voters(&addresses[0], 3).await;
+    nodes.into_iter().for_each(|node| drop(node.stop()));
+}
+
+/// What is known of the service before it is used.
+///
+/// Requirements: E-14.
+#[test]
+fn the_page_says_what_a_user_has_to_know() {
+    for (heading, said) in [
+        ("One node", &["Never delete the data", "35 MB", "allow 250 MB", "0700"][..]),
+        ("Settings of the machine", &["ulimit -Hn", "LimitNOFILE=", "net.core.somaxconn", "4,096"]),
+        ("Why hybrid time", &["Why not etcd?", "Why not Redis?", "clients wait out"]),
+        ("Whether to use it", &["no use in production is known", "one machine"]),
+        ("What it is good for, and what not", &["neither encrypted nor authenticated"]),
+    ] {
+        said.iter().for_each(|said| assert!(section(heading).contains(said), "{heading}: {said}"));
+    }
+    // Those of the page that only read.
+    for line in lines("Settings of the machine", "sh") {
+        let ended = Command::new("sh").args(["-c", line]).output().unwrap();
+        let lacks = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.success() || lacks.contains("not found") || lacks.contains("stat"));
+    }
+}
