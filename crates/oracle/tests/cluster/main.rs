@@ -4,6 +4,7 @@
 mod clients;
 mod clock;
 mod faults;
+mod leases;
 #[path = "../../../raft/tests/nodes/proxy.rs"]
 mod proxy;
 mod queue;
