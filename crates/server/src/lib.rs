@@ -32,6 +32,7 @@ mod error;
 mod http;
 mod identity;
 mod join;
+mod leases;
 mod options;
 mod protocol;
 mod refusals;

@@ -35,6 +35,9 @@ pub struct ServerOptions {
     pub disk_stall: Duration,
     /// How long closing the log may take when the node stops: a disk may stall. 5 s.
     pub close: Duration,
+    /// Whenever this node leads, it switches reads under a lease on or off, for the cluster. `None`:
+    /// it leaves them as they are.
+    pub lease_reads: Option<bool>,
     /// How timestamps are issued.
     pub oracle: OracleOptions,
     /// The disk that holds the data.
@@ -56,6 +59,7 @@ impl ServerOptions {
             connections: 10_000,
             disk_stall: Duration::from_millis(400),
             close: Duration::from_secs(5),
+            lease_reads: None,
             oracle: OracleOptions::default(),
             disk: Arc::new(StdDisk::new()),
         }

@@ -50,6 +50,9 @@ pub struct NodeStatus {
     pub applied: Option<u64>,
     /// The last epoch that it applied, in nanoseconds of Unix time.
     pub epoch: u64,
+    /// Whether leaders answer under their lease.
+    #[serde(default)]
+    pub lease_reads: bool,
     /// Milliseconds for which its oldest entry has waited for the disk.
     pub disk_wait_ms: u64,
     /// The version of its program.

@@ -17,6 +17,7 @@ use crate::error::ServerError;
 use crate::http::listener;
 use crate::identity::{Identity, Store, random};
 use crate::join::{admit, announce};
+use crate::leases;
 use crate::options::ServerOptions;
 use crate::refusals::Refusals;
 use crate::shared::{ANSWERS, Shared};
@@ -116,6 +117,9 @@ impl Server {
         let listener = tokio::spawn(serving);
         let mut tasks = JoinSet::new();
         tasks.spawn(stall::watch(Arc::clone(&shared), options.disk_stall));
+        if let Some(on) = options.lease_reads {
+            tasks.spawn(leases::switch(Arc::clone(&shared), on));
+        }
         let (refuse, refused) = watch::channel(None);
         tasks.spawn(belong(Arc::clone(&shared), own, options.join.clone(), is_new, refuse));
         tracing::info!(

@@ -71,6 +71,7 @@ impl Shared {
             last: status.last,
             applied: status.applied,
             epoch: self.epochs.with(|epochs| epochs.last()),
+            lease_reads: self.epochs.with(Epochs::lease_reads),
             disk_wait_ms: u64::try_from(disk_wait.as_millis()).unwrap_or(u64::MAX),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             run: self.run.clone(),

@@ -24,6 +24,7 @@ pub struct ConfigFile {
     pub epoch_deadline_limit: Option<u32>,
     pub rtt_ms: Option<u64>,
     pub connections: Option<usize>,
+    pub lease_reads: Option<bool>,
     pub debug: Option<bool>,
     pub trace: Option<bool>,
     pub pretty: Option<bool>,

@@ -88,6 +88,10 @@ pub struct ServeArguments {
     /// Connections of clients at a time [default: 10000]
     #[arg(long, env = "ESKER_CONNECTIONS", value_name = "N")]
     connections: Option<usize>,
+    /// Whenever this node leads, let leaders answer under their lease, without a round trip, or
+    /// with =off not [default: as it was]
+    #[arg(long, env = "ESKER_LEASE_READS", value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
+    lease_reads: Option<bool>,
     /// Log what each request does
     #[arg(long, env = "DEBUG", value_name = "0|1", num_args = 0..=1, default_missing_value = "1", value_parser = switch, action = ArgAction::Set)]
     debug: Option<bool>,
@@ -113,6 +117,14 @@ fn switch(text: &str) -> Result<bool, String> {
         "1" | "true" => Ok(true),
         "0" | "false" | "" => Ok(false),
         _ => Err("0 or 1".into()),
+    }
+}
+
+fn on_or_off(text: &str) -> Result<bool, String> {
+    match text {
+        "on" | "1" | "true" => Ok(true),
+        "off" | "0" | "false" => Ok(false),
+        _ => Err("on or off".into()),
     }
 }
 
@@ -260,6 +272,7 @@ impl ServeArguments {
             in_bounds("--connections", connections as u64, 1, 1_000_000)?;
             options.connections = connections;
         }
+        options.lease_reads = self.lease_reads.or(file.lease_reads);
         Ok(options)
     }
 }

@@ -21,6 +21,7 @@ const DROPPED: Duration = Duration::from_secs(1);
 
 /// Runs `esker serve`, until a signal or a failure ends it.
 pub fn run(arguments: &ServeArguments) -> Outcome {
+    let file = file::read(arguments.config.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
     // First: a signal while the node starts stops it as one after it does.
@@ -33,7 +34,6 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
         )
     };
     arguments.end_with_parent()?;
-    let file = file::read(arguments.config.as_deref())?;
     let lines = logging::start(&arguments.log_options(&file)?)?;
     let _flushed = lines.flushed();
     let options = arguments.options(&file)?;

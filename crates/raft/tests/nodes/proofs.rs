@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use esker_raft::{NodeError, Prover};
 
-use crate::group::{Group, LONG, SHORT};
+use crate::group::{Group, LONG, SHORT, command};
 
 /// What the prover says within a time in which a quorum that is there answers.
 async fn proven(prover: &mut Prover) -> Result<u64, NodeError> {
@@ -90,8 +90,10 @@ async fn a_leader_that_gives_leadership_away_proves_nothing() {
     let leader = group.leader().await;
     let away = (1..=3).find(|id| *id != leader).unwrap();
     let mut prover = group.prover(leader);
-    group.cut_off(away);
-    group.write(1).await;
+    // It answers, and has not the last entry.
+    group.hold_long_entries(away);
+    let long = command("long".repeat(1000));
+    group.nodes[&leader].propose(long, LONG).await.unwrap();
     let node = Arc::clone(&group.nodes[&leader]);
     let transfer = tokio::spawn(async move { node.transfer(away, SHORT).await });
     tokio::time::sleep(SHORT / 4).await;

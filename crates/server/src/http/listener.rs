@@ -2,17 +2,18 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
-use tokio::time::Instant;
 
 use crate::http::client::Client;
 use crate::http::route;
@@ -71,6 +72,24 @@ struct Connection {
     _place: OwnedSemaphorePermit,
 }
 
+/// What the requests of a connection use.
+struct Requests {
+    shared: Arc<Shared>,
+    client: Client,
+    begun: AtomicU64,
+}
+
+/// What happens to a connection beside its requests.
+enum Event {
+    Stop,
+    TakesNoAnswers,
+    LooksIdle,
+}
+
+/// Waits for events. A connection is polled twice for each request, and these futures only when one
+/// of them is woken.
+type Events = FuturesUnordered<Pin<Box<dyn Future<Output = Event> + Send>>>;
+
 impl Connection {
     async fn serve(
         self,
@@ -82,18 +101,30 @@ impl Connection {
         drop(stream.set_nodelay(true));
         self.shared.counters.connected(1);
         let client = Client::new(&self.shared.answers, self.from);
-        let requests = Arc::new(AtomicU64::new(0));
+        let stalls = client.clone();
+        let (shared, begun) = (Arc::clone(&self.shared), AtomicU64::new(0));
+        let requests = Arc::new(Requests { shared, client, begun });
         let answer = service_fn(|request| {
-            requests.fetch_add(1, Relaxed);
-            let (shared, client) = (Arc::clone(&self.shared), client.clone());
-            async move { Ok::<_, Infallible>(route::answer(&shared, &client, request).await) }
+            let requests = Arc::clone(&requests);
+            async move {
+                requests.begun.fetch_add(1, Relaxed);
+                let Requests { shared, client, .. } = &*requests;
+                Ok::<_, Infallible>(route::answer(shared, client, request).await)
+            }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
         let mut seen = 0;
-        let mut stopping = false;
-        let mut idle = pin!(tokio::time::sleep(IDLE));
-        let stalls = client.clone();
-        let mut stalled = pin!(stalls.stalled());
+        let mut events = Events::new();
+        events.push(looks_idle());
+        events.push(Box::pin(async move {
+            stalls.stalled().await;
+            Event::TakesNoAnswers
+        }));
+        events.push(Box::pin(async move {
+            // Stopped, or forgotten: both end it.
+            drop(stop.wait_for(|stop| *stop).await);
+            Event::Stop
+        }));
         loop {
             tokio::select! {
                 biased;
@@ -103,25 +134,30 @@ impl Connection {
                     }
                     break;
                 }
-                // Stopped, or forgotten: both end it.
-                _ = stop.wait_for(|stop| *stop), if !stopping => {
-                    stopping = true;
-                    connection.as_mut().graceful_shutdown();
-                }
-                () = &mut stalled => {
-                    tracing::debug!(address = %self.from, "a connection takes no answers");
-                    break;
-                }
-                () = &mut idle => {
-                    let now = requests.load(Relaxed);
-                    if now == seen {
+                Some(event) = events.next() => match event {
+                    Event::Stop => connection.as_mut().graceful_shutdown(),
+                    Event::TakesNoAnswers => {
+                        tracing::debug!(address = %self.from, "a connection takes no answers");
                         break;
                     }
-                    seen = now;
-                    idle.as_mut().reset(Instant::now() + IDLE);
-                }
+                    Event::LooksIdle => {
+                        let now = requests.begun.load(Relaxed);
+                        if now == seen {
+                            break;
+                        }
+                        seen = now;
+                        events.push(looks_idle());
+                    }
+                },
             }
         }
         self.shared.counters.connected(-1);
     }
+}
+
+fn looks_idle() -> Pin<Box<dyn Future<Output = Event> + Send>> {
+    Box::pin(async {
+        tokio::time::sleep(IDLE).await;
+        Event::LooksIdle
+    })
 }

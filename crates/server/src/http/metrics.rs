@@ -60,6 +60,8 @@ fn counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
 fn oracle(registry: &mut Registry, shared: &Shared) {
     let stats = shared.oracle.stats();
     counter(registry, "requests", "Requests answered with timestamps", stats.requests);
+    let leased = stats.leased;
+    counter(registry, "requests_leased", "Of these, those under a lease, without a proof", leased);
     counter(registry, "timestamps", "Timestamps issued", stats.timestamps);
     counter(registry, "batches", "Batches of requests, with one proof each", stats.batches);
     counter(registry, "requests_late", "Requests without an answer in time", stats.timed_out);
@@ -70,6 +72,8 @@ fn oracle(registry: &mut Registry, shared: &Shared) {
     steps.get_or_create(&[("direction", "backward")]).inc_by(stats.backward_steps);
     steps.get_or_create(&[("direction", "forward")]).inc_by(stats.forward_steps);
     registry.register("clock_steps", "Steps of the clock that were not followed", steps);
+    let on = f64::from(u8::from(shared.epochs.with(esker_oracle::Epochs::lease_reads)));
+    gauge(registry, "lease_reads", "1 if leaders answer under their lease", on);
     gauge(registry, "requests_waiting", "Requests that wait", shared.oracle.waiting() as f64);
     let epoch = Duration::from_nanos(shared.epochs.with(|epochs| epochs.last()));
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
