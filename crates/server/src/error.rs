@@ -15,6 +15,8 @@ pub enum ServerError {
     Io(String, io::Error),
     /// The data belongs to another node or cluster, or to none.
     OtherData(String),
+    /// No certificate could be made, and why.
+    Certificate(String),
     /// The cluster does not take this node, or was not reached.
     Join(String),
     /// The node stopped by itself, and why.
@@ -24,7 +26,7 @@ pub enum ServerError {
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Option(why) | Self::OtherData(why) => f.write_str(why),
+            Self::Option(why) | Self::OtherData(why) | Self::Certificate(why) => f.write_str(why),
             Self::Log(_) => f.write_str("the log of the node cannot be opened"),
             Self::Io(what, _) => f.write_str(what),
             Self::Join(why) => write!(f, "this node cannot join: {why}"),

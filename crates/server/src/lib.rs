@@ -1,5 +1,6 @@
 //! A node of the timestamp service, as `esker serve` runs it: a Raft node with an oracle, its HTTP
-//! interface over HTTP/1.1 and cleartext HTTP/2 on one port, metrics, and membership.
+//! interface over HTTP/1.1 and cleartext HTTP/2 on one port and HTTP/3 (feature `http3`, on by
+//! default) on that number over UDP, metrics, and membership.
 //!
 //! # Limits
 //!
@@ -9,10 +10,14 @@
 //! | requests that wait for a timestamp | [`OracleOptions::buffer`] | 503 with `Retry-After` |
 //! | time of a request for timestamps | [`OracleOptions::patience`] | 500 |
 //! | answers of more than 16 timestamps on their way | 256 MiB together | 503 with `Retry-After` |
-//! | streams of an HTTP/2 connection | 128 | wait in the client |
+//! | streams of an HTTP/2 or HTTP/3 connection | 128 | wait in the client |
 //! | header of a request | 16 KiB | 431, or the connection ends |
 //! | body of a request | 64 KiB | 413 |
 //! | a connection without a request | 75 s | it is closed |
+//! | connections over HTTP/3 | [`ServerOptions::connections`], apart | they are refused |
+//! | handshakes of HTTP/3 at a time | 64 | a client shows first that it is where it says |
+//! | time of such a handshake, of a header, of an answer's way | 5, 10, 75 s | connection or stream end |
+//! | requests that a follower forwards at a time | 512 | 503 with `Retry-After` |
 //!
 //! [`OracleOptions::buffer`]: esker_oracle::OracleOptions::buffer
 //! [`OracleOptions::patience`]: esker_oracle::OracleOptions::patience
@@ -20,12 +25,17 @@
 //! # Source
 //!
 //! For readers of the source: `identity` is what a data folder says of its node; `call` asks other
-//! members over HTTP, and `protocol` is what they are asked; `shared` is what all requests use;
+//! members over HTTP, `forward` in place of a client, and `protocol` is what they are asked;
+//! `certificate` is that of HTTP/3; `shared` is what all requests use;
 //! `http` answers; `join` and `stall` run beside it; `server` puts everything together.
 
 mod call;
+#[cfg(feature = "http3")]
+mod certificate;
+mod clients;
 mod counters;
 mod error;
+mod forward;
 mod http;
 mod identity;
 mod join;
@@ -37,6 +47,8 @@ mod stall;
 
 pub use call::{Answer, CallError, ask, ask_leader, is_address};
 pub use error::ServerError;
-pub use options::ServerOptions;
+#[cfg(feature = "http3")]
+pub use http::static_http3;
+pub use options::{CertificateFiles, FollowerAnswer, ServerOptions};
 pub use protocol::{AddNode, Members, Named, NodeStatus, RemoveNode, TransferTo};
 pub use server::Server;

@@ -8,7 +8,9 @@ use esker_raft::{Member, Node, Role, Status};
 use tokio::sync::Semaphore;
 
 use crate::counters::Counters;
+use crate::forward::Forwarder;
 use crate::identity::Identity;
+use crate::options::FollowerAnswer;
 use crate::protocol::{Members, Named, NodeStatus};
 
 /// How long a change of the members, or of the leader, may take.
@@ -26,8 +28,29 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// Bytes that long answers may take together until they are sent.
     pub(crate) answers: Arc<Semaphore>,
+    /// How this node answers while another one leads.
+    pub(crate) followers: Followers,
     /// A leader that no quorum answered for so long is none.
     pub(crate) lease: Duration,
+}
+
+/// What a node does with a request for timestamps while another node leads.
+#[derive(Debug)]
+pub(crate) enum Followers {
+    Refuse,
+    Redirect,
+    Forward(Forwarder),
+}
+
+impl Followers {
+    /// Of this node, which waits so long for the leader.
+    pub(crate) fn new(answer: FollowerAnswer, node: u64, patience: Duration) -> Self {
+        match answer {
+            FollowerAnswer::Refuse => Self::Refuse,
+            FollowerAnswer::Redirect => Self::Redirect,
+            FollowerAnswer::Forward => Self::Forward(Forwarder::new(node, patience)),
+        }
+    }
 }
 
 impl Shared {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use http_body_util::Full;
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, HeaderName, HeaderValue,
@@ -14,7 +14,8 @@ use hyper::{Method, Request, Response, StatusCode};
 
 use crate::http::answer::{self, Answer};
 use crate::http::cluster::{self, Change};
-use crate::http::{info, timestamp};
+use crate::http::info;
+use crate::http::timestamp::{self, Asked};
 use crate::shared::Shared;
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -63,12 +64,12 @@ impl Path {
     }
 }
 
-/// Answers a request.
-pub(crate) async fn answer(
-    shared: &Shared,
-    from: SocketAddr,
-    request: Request<Incoming>,
-) -> Answer {
+/// Answers a request, however its body is received.
+pub(crate) async fn answer<B>(shared: &Shared, from: SocketAddr, request: Request<B>) -> Answer
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let began = Instant::now();
     let id = NEXT_ID.fetch_add(1, Relaxed);
     // Read first: answering may take the request.
@@ -77,6 +78,7 @@ pub(crate) async fn answer(
         (request.method().clone(), request.uri().clone(), request.version(), bytes_in)
     });
     let path = Path::of(request.uri().path());
+    shared.counters.requested(request.version());
     let is_head = request.method() == Method::HEAD;
     let mut answer = dispatch(shared, id, path, request).await;
     if is_head {
@@ -106,12 +108,11 @@ pub(crate) async fn answer(
     answer
 }
 
-async fn dispatch(
-    shared: &Shared,
-    id: u64,
-    path: Option<Path>,
-    request: Request<Incoming>,
-) -> Answer {
+async fn dispatch<B>(shared: &Shared, id: u64, path: Option<Path>, request: Request<B>) -> Answer
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let Some(path) = path else { return answer::text(StatusCode::NOT_FOUND, "not found") };
     if !path.takes(request.method()) {
         let mut answer = answer::text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
@@ -122,7 +123,11 @@ async fn dispatch(
         return preflight(path);
     }
     match path {
-        Path::Timestamp => timestamp::issue(shared, id, request.uri().query()).await,
+        Path::Timestamp => {
+            let (uri, headers) = (request.uri(), request.headers());
+            let asked = Asked { query: uri.query(), headers, version: request.version() };
+            timestamp::issue(shared, id, asked).await
+        }
         Path::Up => info::up(),
         Path::Ready => info::ready(shared),
         Path::Members => info::members(shared, id),

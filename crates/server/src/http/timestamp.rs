@@ -5,12 +5,14 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use esker_oracle::{OracleError, Range, Timestamp};
 use esker_raft::NodeError;
-use hyper::StatusCode;
-use hyper::header::{HeaderValue, RETRY_AFTER};
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
+use hyper::{Response, StatusCode, Version};
 use tokio::sync::{OwnedSemaphorePermit, TryAcquireError};
 
+use crate::forward::{FORWARDED, ForwardError, Forwarder};
 use crate::http::answer::{self, Answer};
-use crate::shared::Shared;
+use crate::shared::{Followers, Shared};
 
 const LEN: usize = 16;
 /// The most timestamps of an answer that needs no room of its own.
@@ -23,22 +25,112 @@ struct Wanted {
     is_range: bool,
 }
 
+/// What of a request says how it is answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Asked<'a> {
+    pub(crate) query: Option<&'a str>,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) version: Version,
+}
+
+impl Asked<'_> {
+    /// The path and the query.
+    fn path(&self) -> String {
+        match self.query {
+            Some(query) => format!("/timestamp?{query}"),
+            None => "/timestamp".into(),
+        }
+    }
+
+    /// The same request to the node at this address.
+    fn location(&self, address: &str) -> String {
+        let scheme = if self.version == Version::HTTP_3 { "https" } else { "http" };
+        format!("{scheme}://{address}{}", self.path())
+    }
+}
+
 /// Answers with as many timestamps as the query says, 1 without a number.
-pub(crate) async fn issue(shared: &Shared, id: u64, query: Option<&str>) -> Answer {
+pub(crate) async fn issue(shared: &Shared, id: u64, asked: Asked<'_>) -> Answer {
     let most = shared.oracle.max_timestamps();
-    let Some(wanted) = wanted(query.unwrap_or_default(), most) else {
-        return of_error(shared, id, &refused(shared).unwrap_or(OracleError::Count(0)));
+    let Some(wanted) = wanted(asked.query.unwrap_or_default(), most) else {
+        let error = refused(shared).unwrap_or(OracleError::Count(0));
+        return of_follower(shared, id, asked, None, &error).await;
     };
     let Ok(room) = room(shared, wanted) else { return of_error(shared, id, &OracleError::Busy) };
     match shared.oracle.timestamps(wanted.count).await {
         Ok(range) if wanted.is_range => answer::bytes(short(range)),
-        Ok(range) => match room {
-            Some(room) => {
-                answer::bytes(Bytes::from_owner(Long { bytes: whole(range), _room: room }))
-            }
-            None => answer::bytes(whole(range)),
-        },
-        Err(error) => of_error(shared, id, &error),
+        Ok(range) => answer::bytes(held(whole(range), room)),
+        Err(error) => of_follower(shared, id, asked, room, &error).await,
+    }
+}
+
+/// The answer of a node that does not lead, or of any error.
+async fn of_follower(
+    shared: &Shared,
+    id: u64,
+    asked: Asked<'_>,
+    room: Option<OwnedSemaphorePermit>,
+    error: &OracleError,
+) -> Answer {
+    let OracleError::NotLeader { leader: Some((leader, member)) } = error else {
+        return of_error(shared, id, error);
+    };
+    // A node that asks for a client knows what to do with a 409.
+    let is_own = *leader == shared.node.id() || asked.headers.contains_key(FORWARDED);
+    let address = &*member.client;
+    match &shared.followers {
+        Followers::Redirect if !is_own => {
+            let location = asked.location(address);
+            answer::redirect(shared.node.id(), *leader, address, &location)
+        }
+        // Apart, so that the futures of all other requests stay small: they are copied.
+        Followers::Forward(forwarder) if !is_own => {
+            Box::pin(forward(shared, id, forwarder, address, asked.path(), room)).await
+        }
+        _ => of_error(shared, id, error),
+    }
+}
+
+/// Answers as the leader does.
+async fn forward(
+    shared: &Shared,
+    id: u64,
+    forwarder: &Forwarder,
+    address: &str,
+    path: String,
+    room: Option<OwnedSemaphorePermit>,
+) -> Answer {
+    let most = room.as_ref().map_or(LEN * SHORT as usize, |room| room.num_permits());
+    // An error may be longer than a timestamp.
+    let asked = forwarder.ask(address, &path, most.max(4096)).await;
+    let error = match asked {
+        Ok(answer) => return passed_on(answer, room),
+        Err(ForwardError::Busy) => return of_error(shared, id, &OracleError::Busy),
+        Err(ForwardError::TimedOut) => return of_error(shared, id, &OracleError::TimedOut),
+        Err(error) => error,
+    };
+    tracing::debug!(id, error = &error as &dyn std::error::Error, leader = address, "no timestamp");
+    answer::text(StatusCode::INTERNAL_SERVER_ERROR, answer::NEUTRAL)
+}
+
+/// An answer of the leader, with what of its head is for the client.
+fn passed_on(answer: Response<Bytes>, room: Option<OwnedSemaphorePermit>) -> Answer {
+    let (head, body) = answer.into_parts();
+    let mut answer = Response::new(Full::new(held(body, room)));
+    *answer.status_mut() = head.status;
+    for name in [CONTENT_TYPE, RETRY_AFTER, answer::LEADER] {
+        if let Some(value) = head.headers.get(&name) {
+            answer.headers_mut().insert(name, value.clone());
+        }
+    }
+    answer
+}
+
+/// The body, with its room until it is sent.
+fn held(bytes: Bytes, room: Option<OwnedSemaphorePermit>) -> Bytes {
+    match room {
+        Some(room) => Bytes::from_owner(Long { bytes, _room: room }),
+        None => bytes,
     }
 }
 
