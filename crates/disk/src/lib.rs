@@ -41,6 +41,7 @@ mod huge_pages;
 mod io;
 #[doc(hidden)]
 pub mod planted;
+mod replace;
 mod slow;
 mod std_disk;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
@@ -57,5 +58,6 @@ pub use error::{Error, Op, Refusal, Result};
 pub use file::{BLOCK, Facts, File, Lock, Open};
 pub use huge_pages::NoHugePages;
 pub use io::{Read, read_full_at, write_all_at};
+pub use replace::replace_file;
 pub use slow::{Latency, SlowDisk};
 pub use std_disk::StdDisk;

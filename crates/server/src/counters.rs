@@ -3,19 +3,26 @@
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use hyper::StatusCode;
+use hyper::{StatusCode, Version};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 /// Statuses that are counted by themselves.
 pub(crate) const STATUSES: [u16; 12] = [200, 204, 400, 403, 404, 405, 409, 415, 422, 500, 503, 0];
 
+/// Protocols that are counted by themselves.
+pub(crate) const PROTOCOLS: [&str; 3] = ["h1", "h2c", "h3"];
+
 /// What is counted while requests are answered. All else is read when it is asked for.
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) answers: [AtomicU64; STATUSES.len()],
+    /// Requests over each of [`PROTOCOLS`].
+    pub(crate) requests: [AtomicU64; PROTOCOLS.len()],
     pub(crate) latency: Histogram,
     pub(crate) connections: AtomicI64,
     pub(crate) accepted: AtomicU64,
+    /// Of these connections, the ones over HTTP/3.
+    pub(crate) http3_connections: AtomicI64,
     /// Times that the disk began to stall while this node led.
     pub(crate) disk_stalls: AtomicU64,
 }
@@ -24,11 +31,23 @@ impl Counters {
     pub(crate) fn new() -> Self {
         Self {
             answers: Default::default(),
+            requests: Default::default(),
             latency: Histogram::new(exponential_buckets(50e-6, 2.0, 16)),
             connections: AtomicI64::new(0),
             accepted: AtomicU64::new(0),
+            http3_connections: AtomicI64::new(0),
             disk_stalls: AtomicU64::new(0),
         }
+    }
+
+    pub(crate) fn requested(&self, version: Version) {
+        let [http1, http2, http3] = &self.requests;
+        let counter = match version {
+            Version::HTTP_3 => http3,
+            Version::HTTP_2 => http2,
+            _ => http1,
+        };
+        counter.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn answered(&self, is_timestamp: bool, status: StatusCode, latency: Duration) {
@@ -39,6 +58,12 @@ impl Counters {
         if is_timestamp && status == StatusCode::OK {
             self.latency.observe(latency.as_secs_f64());
         }
+    }
+
+    #[cfg(feature = "http3")]
+    pub(crate) fn connected_http3(&self, more: i64) {
+        self.connected(more);
+        self.http3_connections.fetch_add(more, Relaxed);
     }
 
     pub(crate) fn connected(&self, more: i64) {

@@ -22,6 +22,8 @@ pub enum ServerError {
     Io(String, io::Error),
     /// The data belongs to another node or cluster, or to none.
     OtherData(String),
+    /// No certificate could be made, and why.
+    Certificate(String),
     /// The cluster does not take this node, or was not reached.
     Join(String),
     /// The node stopped by itself, and why.
@@ -31,7 +33,7 @@ pub enum ServerError {
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Option(why) | Self::OtherData(why) => f.write_str(why),
+            Self::Option(why) | Self::OtherData(why) | Self::Certificate(why) => f.write_str(why),
             Self::Log(_) => f.write_str("the log of the node cannot be opened"),
             Self::Repaired { dir } => write!(
                 f,

@@ -1,5 +1,6 @@
 //! A node of the timestamp service, as `esker serve` runs it: a Raft node with an oracle, its HTTP
-//! interface over HTTP/1.1 and cleartext HTTP/2 on one port, metrics, and membership.
+//! interface over HTTP/1.1 and cleartext HTTP/2 on one port and HTTP/3 (feature `http3`, on by
+//! default) on that number over UDP, metrics, and membership.
 //!
 //! # Limits
 //!
@@ -11,10 +12,14 @@
 //! | answers of more than 16 timestamps on their way | 256 MiB, 64 of one connection | 503 with `Retry-After` |
 //! | a connection that takes no such answer | 20 s | it is closed |
 //! | shorter answers on their way | one for each stream of all connections | wait in the client |
-//! | streams of an HTTP/2 connection | 128 | wait in the client |
+//! | streams of an HTTP/2 or HTTP/3 connection | 128 | wait in the client |
 //! | header of a request | 16 KiB | 431, or the connection ends |
 //! | body of a request | 64 KiB | 413 |
 //! | a connection without a request | 75 s | it is closed |
+//! | connections over HTTP/3 | [`ServerOptions::connections`], apart | they are refused |
+//! | handshakes of HTTP/3 at a time | 64 | a client shows first that it is where it says |
+//! | time of such a handshake, of a header, of an answer's way | 5, 10, 75 s | connection or stream end |
+//! | requests that a follower forwards at a time | 512 | 503 with `Retry-After` |
 //! | closing the log when the node stops | [`ServerOptions::close`] | the node ends with an error |
 //!
 //! [`OracleOptions::buffer`]: esker_oracle::OracleOptions::buffer
@@ -23,12 +28,17 @@
 //! # Source
 //!
 //! For readers of the source: `identity` is what a data folder says of its node; `call` asks other
-//! members over HTTP, and `protocol` is what they are asked; `shared` is what all requests use;
-//! `http` answers; `join`, `standing` and `stall` run beside it; `server` puts everything together.
+//! members over HTTP, `forward` in place of a client, and `protocol` is what they are asked;
+//! `certificate` is that of HTTP/3; `shared` is what all requests use; `http` answers; `join`,
+//! `standing`, `stall` and `leases` run beside it; `server` puts everything together.
 
 mod call;
+#[cfg(feature = "http3")]
+mod certificate;
+mod clients;
 mod counters;
 mod error;
+mod forward;
 mod http;
 mod identity;
 mod join;
@@ -43,6 +53,8 @@ mod standing;
 
 pub use call::{Answer, CallError, ask, ask_leader, is_address};
 pub use error::ServerError;
-pub use options::ServerOptions;
+#[cfg(feature = "http3")]
+pub use http::static_http3;
+pub use options::{CertificateFiles, FollowerAnswer, ServerOptions};
 pub use protocol::{AddNode, Members, Named, NodeStatus, RemoveNode, TransferTo};
 pub use server::Server;

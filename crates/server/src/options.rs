@@ -8,6 +8,29 @@ use std::time::Duration;
 use esker_disk::{Disk, StdDisk};
 use esker_oracle::OracleOptions;
 
+/// What a node does with a request for timestamps while another node leads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum FollowerAnswer {
+    /// Answers 409 and names the leader in `Esker-Leader`.
+    #[default]
+    Refuse,
+    /// Answers 307 with the leader's address in `Location`, and in `Esker-Leader`.
+    Redirect,
+    /// Asks the leader, and answers as it does. At most 512 such requests are on their way at a
+    /// time; more are answered 503.
+    Forward,
+}
+
+/// The files of a certificate, PEM.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CertificateFiles {
+    /// The certificate, and what it depends on.
+    pub cert: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+}
+
 /// What a node is started with.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -38,6 +61,20 @@ pub struct ServerOptions {
     /// Whenever this node leads, it switches reads under a lease on or off, for the cluster. `None`:
     /// it leaves them as they are.
     pub lease_reads: Option<bool>,
+    /// Whether clients are answered over HTTP/3, on the port of `listen` over UDP. `true`, if this
+    /// build has the feature `http3`.
+    pub http3: bool,
+    /// The certificate of HTTP/3: it is read again when its files change, and never written.
+    /// `None`: `cert.pem` and `key.pem` of `data`. The node makes them if they are not there, and
+    /// replaces its own ones before they end.
+    pub certificate: Option<CertificateFiles>,
+    /// How long a certificate that the node makes is valid. It is replaced when a third of that is
+    /// left. 180 days; at most ten years.
+    pub certificate_life: Duration,
+    /// How often the certificate is looked at. A minute.
+    pub certificate_check: Duration,
+    /// What the node does with a request for timestamps while another node leads.
+    pub follower_answer: FollowerAnswer,
     /// How timestamps are issued.
     pub oracle: OracleOptions,
     /// The disk that holds the data.
@@ -60,6 +97,11 @@ impl ServerOptions {
             disk_stall: Duration::from_millis(400),
             close: Duration::from_secs(5),
             lease_reads: None,
+            http3: cfg!(feature = "http3"),
+            certificate: None,
+            certificate_life: Duration::from_secs(180 * 24 * 3600),
+            certificate_check: Duration::from_secs(60),
+            follower_answer: FollowerAnswer::default(),
             oracle: OracleOptions::default(),
             disk: Arc::new(StdDisk::new()),
         }

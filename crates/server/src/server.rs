@@ -12,15 +12,15 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::clients::Clients;
 use crate::counters::Counters;
 use crate::error::ServerError;
-use crate::http::listener;
 use crate::identity::{Identity, Store, random};
 use crate::join::{admit, announce};
 use crate::leases;
 use crate::options::ServerOptions;
 use crate::refusals::Refusals;
-use crate::shared::{ANSWERS, Shared};
+use crate::shared::{ANSWERS, Followers, Shared};
 use crate::stall;
 use crate::standing::Standing;
 
@@ -61,9 +61,9 @@ impl Server {
             return Err(ServerError::Option("a node's number is 1 or more".into()));
         }
         // Before the data is touched.
-        let clients = bind(options.listen, "--listen")?;
+        let mut clients = Clients::bind(&options, || bind(options.listen, "--listen"))?;
         let peers = bind(options.raft_listen, "--raft-listen")?;
-        let (address, raft_address) = (local(&clients)?, local(&peers)?);
+        let (address, raft_address) = (local(&clients.tcp)?, local(&peers)?);
         let (log, identity) = open(&options).await?;
         let own = Member {
             raft: options.raft_advertise.clone().unwrap_or_else(|| raft_address.to_string()),
@@ -71,6 +71,7 @@ impl Server {
             store: identity.store,
             removed: Vec::new(),
         };
+        clients.certify(&options, &own.client)?;
         let node = NodeOptions {
             node: identity.node,
             cluster: identity.cluster,
@@ -97,6 +98,8 @@ impl Server {
         let answers = Arc::new(Semaphore::new(ANSWERS));
         let run = format!("{:032x}", u128::from_le_bytes(random()?));
         let (refusals, stopping) = (Refusals::default(), Mutex::new(()));
+        let patience = options.oracle.patience;
+        let followers = Followers::new(options.follower_answer, identity.node, patience);
         let shared = Arc::new(Shared {
             identity,
             node,
@@ -104,18 +107,17 @@ impl Server {
             oracle,
             counters,
             answers,
+            followers,
             lease,
             refusals,
             stopping,
             run,
         });
         let (stop, stopping) = watch::channel(false);
-        let clients = tokio::net::TcpListener::from_std(clients)
-            .map_err(|error| ServerError::Io("no listener for clients".into(), error))?;
         let connections = options.connections.min(files_for_connections());
-        let serving = listener::serve(clients, Arc::clone(&shared), connections, stopping);
-        let listener = tokio::spawn(serving);
         let mut tasks = JoinSet::new();
+        let serving = clients.serve(Arc::clone(&shared), connections, stopping, &mut tasks)?;
+        let listener = tokio::spawn(serving);
         tasks.spawn(stall::watch(Arc::clone(&shared), options.disk_stall));
         if let Some(on) = options.lease_reads {
             tasks.spawn(leases::switch(Arc::clone(&shared), on));

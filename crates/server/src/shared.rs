@@ -10,7 +10,9 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use crate::counters::Counters;
+use crate::forward::Forwarder;
 use crate::identity::Identity;
+use crate::options::FollowerAnswer;
 use crate::protocol::{Members, Named, NodeStatus};
 use crate::refusals::Refusals;
 
@@ -30,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) counters: Counters,
     /// Bytes that long answers may take together until they are sent.
     pub(crate) answers: Arc<Semaphore>,
+    /// How this node answers while another one leads.
+    pub(crate) followers: Followers,
     /// A leader that no quorum answered for so long is none.
     pub(crate) lease: Duration,
     pub(crate) refusals: Refusals,
@@ -37,6 +41,25 @@ pub(crate) struct Shared {
     pub(crate) stopping: Mutex<()>,
     /// Random, of this process.
     pub(crate) run: String,
+}
+
+/// What a node does with a request for timestamps while another node leads.
+#[derive(Debug)]
+pub(crate) enum Followers {
+    Refuse,
+    Redirect,
+    Forward(Forwarder),
+}
+
+impl Followers {
+    /// Of this node, which waits so long for the leader.
+    pub(crate) fn new(answer: FollowerAnswer, node: u64, patience: Duration) -> Self {
+        match answer {
+            FollowerAnswer::Refuse => Self::Refuse,
+            FollowerAnswer::Redirect => Self::Redirect,
+            FollowerAnswer::Forward => Self::Forward(Forwarder::new(node, patience)),
+        }
+    }
 }
 
 impl Shared {

@@ -25,11 +25,32 @@ pub struct ConfigFile {
     pub rtt_ms: Option<u64>,
     pub connections: Option<usize>,
     pub lease_reads: Option<bool>,
+    pub http3: Option<bool>,
+    pub cert: Option<PathBuf>,
+    pub key: Option<PathBuf>,
+    pub follower_answer: Option<Word>,
     pub debug: Option<bool>,
     pub trace: Option<bool>,
     pub pretty: Option<bool>,
     pub log_time_ms: Option<bool>,
     pub log_level_key: Option<String>,
+}
+
+/// A word, or a number in its place.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum Word {
+    Number(u64),
+    Text(String),
+}
+
+impl Word {
+    pub fn text(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => text.clone(),
+        }
+    }
 }
 
 /// Reads the file, if one is given.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use esker_oracle::COUNT_MAX;
-use esker_server::{ServerOptions, is_address};
+use esker_server::{CertificateFiles, FollowerAnswer, ServerOptions, is_address};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::exit::{Failure, Outcome};
@@ -92,6 +92,18 @@ pub struct ServeArguments {
     /// with =off not [default: as it was]
     #[arg(long, env = "ESKER_LEASE_READS", value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
     lease_reads: Option<bool>,
+    /// Answer over HTTP/3, too, on the same port over UDP [default: on]
+    #[arg(long, env = "ESKER_HTTP3", value_name = "on|off", num_args = 0..=1, default_missing_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
+    http3: Option<bool>,
+    /// The certificate of HTTP/3, PEM [default: one that the node makes in its data folder]
+    #[arg(long, env = "ESKER_CERT", value_name = "FILE")]
+    cert: Option<PathBuf>,
+    /// The key of --cert, PEM
+    #[arg(long, env = "ESKER_KEY", value_name = "FILE")]
+    key: Option<PathBuf>,
+    /// How to answer requests for timestamps while another node leads [default: 409]
+    #[arg(long, env = "ESKER_FOLLOWER_ANSWER", value_name = "409|307|forward", value_parser = follower_answer)]
+    follower_answer: Option<FollowerAnswer>,
     /// Log what each request does
     #[arg(long, env = "DEBUG", value_name = "0|1", num_args = 0..=1, default_missing_value = "1", value_parser = switch, action = ArgAction::Set)]
     debug: Option<bool>,
@@ -122,9 +134,18 @@ fn switch(text: &str) -> Result<bool, String> {
 
 fn on_or_off(text: &str) -> Result<bool, String> {
     match text {
-        "on" | "1" | "true" => Ok(true),
-        "off" | "0" | "false" => Ok(false),
-        _ => Err("on or off".into()),
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => switch(text).map_err(|_| "on or off".into()),
+    }
+}
+
+fn follower_answer(text: &str) -> Result<FollowerAnswer, String> {
+    match text {
+        "409" => Ok(FollowerAnswer::Refuse),
+        "307" => Ok(FollowerAnswer::Redirect),
+        "forward" => Ok(FollowerAnswer::Forward),
+        _ => Err("409, 307 or forward".into()),
     }
 }
 
@@ -238,7 +259,31 @@ impl ServeArguments {
             }
             options.join = Some(bare.to_owned());
         }
+        self.clients(file, &mut options)?;
         self.timing(file, options)
+    }
+
+    /// How clients are answered.
+    fn clients(&self, file: &ConfigFile, options: &mut ServerOptions) -> Outcome {
+        let http3 = self.http3.or(file.http3);
+        let cert = self.cert.as_ref().or(file.cert.as_ref());
+        let key = self.key.as_ref().or(file.key.as_ref());
+        options.http3 = http3.unwrap_or(options.http3);
+        options.certificate = match (cert, key) {
+            (Some(cert), Some(key)) => {
+                Some(CertificateFiles { cert: cert.clone(), key: key.clone() })
+            }
+            (None, None) => None,
+            _ => {
+                let why = "--cert (ESKER_CERT) and --key (ESKER_KEY) are given together";
+                return Err(Failure::usage(why));
+            }
+        };
+        let filed = file.follower_answer.as_ref().map(|filed| follower_answer(&filed.text()));
+        let filed = filed.transpose();
+        let filed = filed.map_err(|why| Failure::usage(format!("follower_answer: {why}")))?;
+        options.follower_answer = self.follower_answer.or(filed).unwrap_or_default();
+        Ok(())
     }
 
     fn timing(&self, file: &ConfigFile, mut options: ServerOptions) -> Outcome<ServerOptions> {

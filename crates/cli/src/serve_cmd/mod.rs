@@ -10,7 +10,7 @@ pub use flags::ServeArguments;
 
 use std::time::Duration;
 
-use esker_server::{Server, ServerError, ServerOptions};
+use esker_server::{FollowerAnswer, Server, ServerError, ServerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{Failure, Outcome};
@@ -96,6 +96,12 @@ async fn report_dropped(lines: Lines) {
 /// Logs what the node is started with, wherever it comes from, under the names of the flags.
 fn report(options: &ServerOptions) {
     let oracle = &options.oracle;
+    let files = options.certificate.as_ref();
+    let follower_answer = match options.follower_answer {
+        FollowerAnswer::Redirect => "307",
+        FollowerAnswer::Forward => "forward",
+        _ => "409",
+    };
     tracing::info!(
         data = %options.data.display(),
         listen = %options.listen,
@@ -111,6 +117,10 @@ fn report(options: &ServerOptions) {
         epoch_deadline_limit = oracle.failed_advances,
         rtt_ms = options.round_trip.as_millis() as u64,
         connections = options.connections,
+        http3 = if options.http3 { "on" } else { "off" },
+        cert = files.map(|files| tracing::field::display(files.cert.display())),
+        key = files.map(|files| tracing::field::display(files.key.display())),
+        follower_answer,
         "starts a node with these settings"
     );
 }

@@ -4,6 +4,10 @@
 mod client;
 #[path = "../kit/esker.rs"]
 mod esker;
+#[cfg(feature = "http3")]
+#[allow(dead_code, reason = "a part of the client")]
+#[path = "../../../server/tests/service/http3_client.rs"]
+mod http3_client;
 
 mod documented;
 mod lines;

@@ -56,6 +56,11 @@ fn wrong_settings_are_named() {
         (&["--log-time-ms=x"], "--log-time-ms"),
         (&["--config", "/nowhere/esker.toml"], "/nowhere/esker.toml"),
         (&["--log-level-key", "time"], "LOG_LEVEL_KEY"),
+        (&["--http3=maybe"], "--http3"),
+        (&["--cert", "/nowhere/cert.pem"], "--key"),
+        (&["--key", "/nowhere/key.pem"], "--cert"),
+        (&["--cert", "/nowhere/cert.pem", "--key", "/nowhere/key.pem"], "/nowhere/cert.pem"),
+        (&["--follower-answer", "301"], "--follower-answer"),
     ];
     for (words, named) in flags {
         let mut serve = command(&["serve", "--data"]);
@@ -90,6 +95,10 @@ fn wrong_settings_are_named() {
         ("PRETTY", "2"),
         ("LOG_TIME_MS", "x"),
         ("TRACE", "-"),
+        ("ESKER_HTTP3", "h3"),
+        ("ESKER_CERT", "/nowhere/cert.pem"),
+        ("ESKER_KEY", "/nowhere/key.pem"),
+        ("ESKER_FOLLOWER_ANSWER", "308"),
     ];
     for (name, value) in variables {
         let mut serve = command(&["serve", "--data"]);
@@ -221,10 +230,12 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
         ("epoch_deadline_limit", json!(100)),
         ("rtt_ms", json!(10)),
         ("connections", json!(10_000)),
+        ("http3", json!("on")),
+        ("follower_answer", json!("409")),
     ] {
         assert_eq!(settings[name], value, "{name}");
     }
-    for absent in ["advertise", "raft_advertise", "node_id", "join"] {
+    for absent in ["advertise", "raft_advertise", "node_id", "join", "cert", "key"] {
         assert_eq!(settings.get(absent), None, "{settings}");
     }
     let (port, raft) = (free_port(), format!("127.0.0.1:{}", free_port()));
@@ -244,12 +255,18 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
         ("EPOCH_DEADLINE_LIMIT", "epoch_deadline_limit", json!(9)),
         ("RTT_MS", "rtt_ms", json!(20)),
         ("ESKER_CONNECTIONS", "connections", json!(77)),
+        ("ESKER_HTTP3", "http3", json!("off")),
+        ("ESKER_CERT", "cert", json!("operator/cert.pem")),
+        ("ESKER_KEY", "key", json!("operator/key.pem")),
+        ("ESKER_FOLLOWER_ANSWER", "follower_answer", json!("307")),
     ];
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let (mut by_variable, mut by_flag, mut file) = (serve(&[]), serve(&[]), String::new());
     for (variable, name, value) in &all {
         by_variable.env(variable, plain(value));
         by_flag.arg(format!("--{}", name.replace('_', "-"))).arg(plain(value));
+        // Booleans of the file are those of TOML.
+        let value = if *name == "http3" { json!(false) } else { value.clone() };
         file.push_str(&format!("{name} = {value}\n"));
     }
     std::fs::write(dir.path().join("esker.toml"), file).unwrap();

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue};
+use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
@@ -50,6 +50,16 @@ pub(crate) fn not_leader(node: u64, leader: u64, address: &str) -> Answer {
     let mut answer = text(StatusCode::CONFLICT, why);
     if let Ok(address) = HeaderValue::from_str(address) {
         answer.headers_mut().insert(LEADER, address);
+    }
+    answer
+}
+
+/// Another node leads: the same request is for that one.
+pub(crate) fn redirect(node: u64, leader: u64, address: &str, location: &str) -> Answer {
+    let mut answer = not_leader(node, leader, address);
+    if let Ok(location) = HeaderValue::from_str(location) {
+        *answer.status_mut() = StatusCode::TEMPORARY_REDIRECT;
+        answer.headers_mut().insert(LOCATION, location);
     }
     answer
 }

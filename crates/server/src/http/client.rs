@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -9,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
 use tokio::time::{Instant, sleep_until};
 
-use crate::shared::ANSWERS;
+use crate::shared::{ANSWERS, Shared};
 
 /// Bytes of long answers of one connection: a quarter of what all may take.
 const OF_ONE: usize = ANSWERS / 4;
@@ -34,11 +35,27 @@ struct Unsent {
     moved: Instant,
 }
 
+/// What the requests of a connection use.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) client: Client,
+    /// How many there were.
+    pub(crate) begun: AtomicU64,
+}
+
+impl Requests {
+    pub(crate) fn new(shared: Arc<Shared>, from: SocketAddr) -> Arc<Self> {
+        let client = Client::new(&shared.answers, from);
+        Arc::new(Self { shared, client, begun: AtomicU64::new(0) })
+    }
+}
+
 /// Room for a long answer. It is given back when the answer is sent, or its connection ended.
 #[derive(Debug)]
 pub(crate) struct Room {
     _all: OwnedSemaphorePermit,
-    _own: OwnedSemaphorePermit,
+    own: OwnedSemaphorePermit,
     unsent: Arc<Mutex<Unsent>>,
 }
 
@@ -67,7 +84,7 @@ impl Client {
             }
             unsent.answers += 1;
         }
-        Ok(Room { _all: all, _own: own, unsent })
+        Ok(Room { _all: all, own, unsent })
     }
 
     /// Waits until it has long answers and has taken none for too long. While it has none, there is
@@ -92,6 +109,11 @@ impl Client {
 }
 
 impl Room {
+    /// The bytes of the answer.
+    pub(crate) fn bytes(&self) -> usize {
+        self.own.num_permits()
+    }
+
     /// The answer, which holds the room until it is sent.
     pub(crate) fn holding(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Long { bytes, _room: self })

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use esker_raft::{Member, NodeError};
 use http_body_util::{BodyExt, Limited};
-use hyper::body::Incoming;
+use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, HeaderMap, ORIGIN};
 use hyper::{Request, StatusCode};
 use serde::de::DeserializeOwned;
@@ -18,9 +18,9 @@ use crate::http::answer::{self, Answer};
 use crate::protocol::{AddNode, RemoveNode, TransferTo};
 use crate::shared::{CHANGE, Shared};
 
-const BODY_MAX: usize = 64 << 10;
+pub(crate) const BODY_MAX: usize = 64 << 10;
 /// How long the body of a request may take.
-const BODY_TIME: Duration = Duration::from_secs(5);
+pub(crate) const BODY_TIME: Duration = Duration::from_secs(5);
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,12 +56,16 @@ fn refused(why: impl Into<String>) -> Refusal {
     Refusal::Status(StatusCode::UNPROCESSABLE_ENTITY, why.into())
 }
 
-pub(crate) async fn change(
+pub(crate) async fn change<B>(
     shared: &Shared,
     id: u64,
     change: Change,
-    request: Request<Incoming>,
-) -> Answer {
+    request: Request<B>,
+) -> Answer
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     match tried(shared, id, change, request).await {
         Ok(()) => answer::json(id, &serde_json::json!({})),
         Err(Refusal::Status(status, why)) => answer::text(status, why),
@@ -71,7 +75,11 @@ pub(crate) async fn change(
     }
 }
 
-async fn tried(shared: &Shared, id: u64, change: Change, request: Request<Incoming>) -> Done {
+async fn tried<B>(shared: &Shared, id: u64, change: Change, request: Request<B>) -> Done
+where
+    B: Body,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     check(request.headers())?;
     let body = Limited::new(request.into_body(), BODY_MAX).collect();
     let body = match tokio::time::timeout(BODY_TIME, body).await {

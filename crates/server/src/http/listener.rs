@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures_util::StreamExt;
@@ -15,7 +15,7 @@ use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
-use crate::http::client::Client;
+use crate::http::client::Requests;
 use crate::http::route;
 use crate::shared::Shared;
 
@@ -72,13 +72,6 @@ struct Connection {
     _place: OwnedSemaphorePermit,
 }
 
-/// What the requests of a connection use.
-struct Requests {
-    shared: Arc<Shared>,
-    client: Client,
-    begun: AtomicU64,
-}
-
 /// What happens to a connection beside its requests.
 enum Event {
     Stop,
@@ -100,22 +93,16 @@ impl Connection {
         // Answers are small, and each is a write of its own.
         drop(stream.set_nodelay(true));
         self.shared.counters.connected(1);
-        let client = Client::new(&self.shared.answers, self.from);
-        let stalls = client.clone();
-        let (shared, begun) = (Arc::clone(&self.shared), AtomicU64::new(0));
-        let requests = Arc::new(Requests { shared, client, begun });
+        let requests = Requests::new(Arc::clone(&self.shared), self.from);
         let answer = service_fn(|request| {
-            let requests = Arc::clone(&requests);
-            async move {
-                requests.begun.fetch_add(1, Relaxed);
-                let Requests { shared, client, .. } = &*requests;
-                Ok::<_, Infallible>(route::answer(shared, client, request).await)
-            }
+            let answered = route::answer(Arc::clone(&requests), request);
+            async { Ok::<_, Infallible>(answered.await) }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
         let mut seen = 0;
         let mut events = Events::new();
         events.push(looks_idle());
+        let stalls = requests.client.clone();
         events.push(Box::pin(async move {
             stalls.stalled().await;
             Event::TakesNoAnswers

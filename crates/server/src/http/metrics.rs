@@ -10,7 +10,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::counters::{Counters, STATUSES};
+use crate::counters::{Counters, PROTOCOLS, STATUSES};
 use crate::shared::Shared;
 
 /// All metrics.
@@ -31,6 +31,11 @@ fn http(registry: &mut Registry, counters: &Counters) {
         answers.get_or_create(&[("status", status)]).inc_by(answered.load(Relaxed));
     }
     registry.register("http_answers", "Answers to clients", answers);
+    let requests = Family::<[(&str, &str); 1], Counter>::default();
+    for (protocol, requested) in PROTOCOLS.iter().zip(&counters.requests) {
+        requests.get_or_create(&[("protocol", *protocol)]).inc_by(requested.load(Relaxed));
+    }
+    registry.register("http_requests", "Requests of clients, by protocol", requests);
     registry.register_with_unit(
         "timestamp_latency",
         "Time of a request for timestamps, in the server",
@@ -39,6 +44,8 @@ fn http(registry: &mut Registry, counters: &Counters) {
     );
     let open = counters.connections.load(Relaxed) as f64;
     gauge(registry, "http_connections", "Connections of clients", open);
+    let open = counters.http3_connections.load(Relaxed) as f64;
+    gauge(registry, "http3_connections", "Of these, over HTTP/3", open);
     let accepted = counters.accepted.load(Relaxed);
     counter(registry, "http_connections_accepted", "Connections that were accepted", accepted);
     let stalls = counters.disk_stalls.load(Relaxed);

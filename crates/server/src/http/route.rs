@@ -1,21 +1,24 @@
 //! What a request is for, and what each answer has.
 
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use http_body_util::Full;
-use hyper::body::{Body, Incoming};
+use hyper::body::Body;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
     ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, HeaderName, HeaderValue,
 };
-use hyper::{Method, Request, Response, StatusCode};
+use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 
 use crate::http::answer::{self, Answer};
-use crate::http::client::Client;
+use crate::http::client::Requests;
 use crate::http::cluster::{self, Change};
-use crate::http::{info, timestamp};
-use crate::shared::Shared;
+use crate::http::info;
+use crate::http::timestamp::{self, Asked};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -63,70 +66,118 @@ impl Path {
     }
 }
 
-/// Answers a request.
-pub(crate) async fn answer(shared: &Shared, client: &Client, request: Request<Incoming>) -> Answer {
+/// Answers a request, however its body is received.
+///
+/// What needs no wait is done here. The future has nothing of the request, so that it is small: it
+/// is copied.
+pub(crate) fn answer<B>(
+    requests: Arc<Requests>,
+    request: Request<B>,
+) -> impl Future<Output = Answer> + Send + use<B>
+where
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
     let began = Instant::now();
     let id = NEXT_ID.fetch_add(1, Relaxed);
-    // Read first: answering may take the request.
-    let logged = tracing::enabled!(tracing::Level::DEBUG).then(|| {
-        let bytes_in = request.body().size_hint().lower();
-        (request.method().clone(), request.uri().clone(), request.version(), bytes_in)
-    });
+    requests.begun.fetch_add(1, Relaxed);
+    requests.shared.counters.requested(request.version());
+    let logged = tracing::enabled!(tracing::Level::DEBUG).then(|| Box::new(Logged::of(&request)));
     let path = Path::of(request.uri().path());
     let is_head = request.method() == Method::HEAD;
-    let mut answer = dispatch(shared, client, id, path, request).await;
-    if is_head {
-        *answer.body_mut() = Full::default();
+    let work = begin(&requests, id, path, request);
+    async move {
+        let Requests { shared, client, .. } = &*requests;
+        let mut answer = match work {
+            Work::Done(answer) => *answer,
+            Work::Timestamps(asked) => timestamp::issue(shared, client, id, asked).await,
+            Work::Change(change) => change.await,
+        };
+        if is_head {
+            *answer.body_mut() = Full::default();
+        }
+        let headers = answer.headers_mut();
+        if !matches!(path, Some(Path::Cluster(_))) {
+            headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+        }
+        headers.insert(REQUEST_ID, HeaderValue::from(id));
+        let latency = began.elapsed();
+        shared.counters.answered(path == Some(Path::Timestamp), answer.status(), latency);
+        if let Some(logged) = logged {
+            logged.write(id, client.from, latency, &answer);
+        }
+        answer
     }
-    let headers = answer.headers_mut();
-    if !matches!(path, Some(Path::Cluster(_))) {
-        headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+}
+
+/// What of a request is logged.
+struct Logged {
+    method: Method,
+    uri: Uri,
+    version: Version,
+    bytes_in: u64,
+}
+
+impl Logged {
+    fn of<B: Body>(request: &Request<B>) -> Self {
+        Self {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            version: request.version(),
+            bytes_in: request.body().size_hint().lower(),
+        }
     }
-    headers.insert(REQUEST_ID, HeaderValue::from(id));
-    let latency = began.elapsed();
-    shared.counters.answered(path == Some(Path::Timestamp), answer.status(), latency);
-    if let Some((method, uri, version, bytes_in)) = logged {
+
+    fn write(&self, id: u64, from: SocketAddr, latency: Duration, answer: &Answer) {
         tracing::debug!(
             id,
-            %method,
-            address = %client.from,
-            path = uri.path(),
+            method = %self.method,
+            address = %from,
+            path = self.uri.path(),
             status = answer.status().as_u16(),
             latency_ns = latency.as_nanos() as u64,
-            protocol = ?version,
-            bytes_in,
+            protocol = ?self.version,
+            bytes_in = self.bytes_in,
             bytes_out = answer.body().size_hint().lower(),
             "answered a request"
         );
     }
-    answer
 }
 
-async fn dispatch(
-    shared: &Shared,
-    client: &Client,
-    id: u64,
-    path: Option<Path>,
-    request: Request<Incoming>,
-) -> Answer {
-    let Some(path) = path else { return answer::text(StatusCode::NOT_FOUND, "not found") };
+/// What is left to do for a request.
+enum Work {
+    Done(Box<Answer>),
+    Timestamps(Asked),
+    Change(Pin<Box<dyn Future<Output = Answer> + Send>>),
+}
+
+fn begin<B>(requests: &Arc<Requests>, id: u64, path: Option<Path>, request: Request<B>) -> Work
+where
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    let done = |answer| Work::Done(Box::new(answer));
+    let Some(path) = path else { return done(answer::text(StatusCode::NOT_FOUND, "not found")) };
     if !path.takes(request.method()) {
         let mut answer = answer::text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static(path.methods()));
-        return answer;
+        return done(answer);
     }
     if request.method() == Method::OPTIONS {
-        return preflight(path);
+        return done(preflight(path));
     }
+    let shared = &requests.shared;
     match path {
-        Path::Timestamp => timestamp::issue(shared, client, id, request.uri().query()).await,
-        Path::Up => info::up(),
-        Path::Ready => info::ready(shared),
-        Path::Members => info::members(shared, id),
-        Path::Status => info::status(shared, id),
-        Path::Metrics => info::metrics(shared, id),
-        // Apart, so that the futures of all other requests stay small: they are copied.
-        Path::Cluster(change) => Box::pin(cluster::change(shared, id, change, request)).await,
+        Path::Timestamp => Work::Timestamps(Asked::of(shared, &request)),
+        Path::Up => done(info::up()),
+        Path::Ready => done(info::ready(shared)),
+        Path::Members => done(info::members(shared, id)),
+        Path::Status => done(info::status(shared, id)),
+        Path::Metrics => done(info::metrics(shared, id)),
+        Path::Cluster(change) => {
+            let requests = Arc::clone(requests);
+            Work::Change(Box::pin(async move {
+                cluster::change(&requests.shared, id, change, request).await
+            }))
+        }
     }
 }
 

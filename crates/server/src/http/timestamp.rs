@@ -3,13 +3,15 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use esker_oracle::{OracleError, Range, Timestamp};
 use esker_raft::NodeError;
-use hyper::StatusCode;
-use hyper::header::{HeaderValue, RETRY_AFTER};
+use http_body_util::Full;
+use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::{Request, Response, StatusCode, Version};
 use tokio::sync::TryAcquireError;
 
+use crate::forward::{FORWARDED, ForwardError, Forwarder};
 use crate::http::answer::{self, Answer};
 use crate::http::client::{Client, Room};
-use crate::shared::Shared;
+use crate::shared::{Followers, Shared};
 
 const LEN: usize = 16;
 /// The most timestamps of an answer that needs no room of its own.
@@ -22,25 +24,127 @@ struct Wanted {
     is_range: bool,
 }
 
+/// What of a request says how it is answered.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    /// `None`: the query is wrong.
+    wanted: Option<Wanted>,
+    /// What is passed on to the leader, where that is a setting.
+    passed: Option<Box<Passed>>,
+}
+
+/// A request for the leader.
+#[derive(Debug)]
+struct Passed {
+    path: String,
+    version: Version,
+}
+
+impl Asked {
+    pub(crate) fn of<B>(shared: &Shared, request: &Request<B>) -> Self {
+        let query = request.uri().query();
+        let passes = !matches!(shared.followers, Followers::Refuse)
+            // A node that asks for a client knows what to do with a 409.
+            && !request.headers().contains_key(FORWARDED);
+        let passed = passes.then(|| {
+            let path =
+                query.map_or_else(|| "/timestamp".into(), |query| format!("/timestamp?{query}"));
+            Box::new(Passed { path, version: request.version() })
+        });
+        Self { wanted: wanted(query.unwrap_or_default(), shared.oracle.max_timestamps()), passed }
+    }
+}
+
+impl Passed {
+    /// The same request to the node at this address.
+    fn location(&self, address: &str) -> String {
+        let scheme = if self.version == Version::HTTP_3 { "https" } else { "http" };
+        format!("{scheme}://{address}{}", self.path)
+    }
+}
+
 /// Answers with as many timestamps as the query says, 1 without a number.
-pub(crate) async fn issue(
-    shared: &Shared,
-    client: &Client,
-    id: u64,
-    query: Option<&str>,
-) -> Answer {
-    let most = shared.oracle.max_timestamps();
-    let Some(wanted) = wanted(query.unwrap_or_default(), most) else {
-        return of_error(shared, id, &refused(shared).unwrap_or(OracleError::Count(0)));
+pub(crate) async fn issue(shared: &Shared, client: &Client, id: u64, asked: Asked) -> Answer {
+    let Asked { wanted, passed } = asked;
+    let Some(wanted) = wanted else {
+        let error = refused(shared).unwrap_or(OracleError::Count(0));
+        return of_follower(shared, id, passed, None, &error).await;
     };
     let Ok(room) = room(client, wanted) else { return of_error(shared, id, &OracleError::Busy) };
     match shared.oracle.timestamps(wanted.count).await {
         Ok(range) if wanted.is_range => answer::bytes(short(range)),
-        Ok(range) => match room {
-            Some(room) => answer::bytes(room.holding(whole(range))),
-            None => answer::bytes(whole(range)),
-        },
-        Err(error) => of_error(shared, id, &error),
+        Ok(range) => answer::bytes(held(whole(range), room)),
+        // Apart, so that the futures of all other requests stay small: they are copied.
+        Err(error) => Box::pin(of_follower(shared, id, passed, room, &error)).await,
+    }
+}
+
+/// The answer of a node that does not lead, or of any error.
+async fn of_follower(
+    shared: &Shared,
+    id: u64,
+    passed: Option<Box<Passed>>,
+    room: Option<Room>,
+    error: &OracleError,
+) -> Answer {
+    let (OracleError::NotLeader { leader: Some((leader, member)) }, Some(passed)) = (error, passed)
+    else {
+        return of_error(shared, id, error);
+    };
+    let is_own = *leader == shared.node.id();
+    let address = &*member.client;
+    match &shared.followers {
+        Followers::Redirect if !is_own => {
+            let location = passed.location(address);
+            answer::redirect(shared.node.id(), *leader, address, &location)
+        }
+        Followers::Forward(forwarder) if !is_own => {
+            forward(shared, id, forwarder, address, &passed.path, room).await
+        }
+        _ => of_error(shared, id, error),
+    }
+}
+
+/// Answers as the leader does.
+async fn forward(
+    shared: &Shared,
+    id: u64,
+    forwarder: &Forwarder,
+    address: &str,
+    path: &str,
+    room: Option<Room>,
+) -> Answer {
+    let most = room.as_ref().map_or(LEN * SHORT as usize, Room::bytes);
+    // An error may be longer than a timestamp.
+    let asked = forwarder.ask(address, path, most.max(4096)).await;
+    let error = match asked {
+        Ok(answer) => return passed_on(answer, room),
+        Err(ForwardError::Busy) => return of_error(shared, id, &OracleError::Busy),
+        Err(ForwardError::TimedOut) => return of_error(shared, id, &OracleError::TimedOut),
+        Err(error) => error,
+    };
+    tracing::debug!(id, error = &error as &dyn std::error::Error, leader = address, "no timestamp");
+    answer::text(StatusCode::INTERNAL_SERVER_ERROR, answer::NEUTRAL)
+}
+
+/// An answer of the leader, with what of its head is for the client.
+fn passed_on(answer: Response<Bytes>, room: Option<Room>) -> Answer {
+    let (head, body) = answer.into_parts();
+    let mut answer = Response::new(Full::new(held(body, room)));
+    *answer.status_mut() = head.status;
+    for name in [CONTENT_TYPE, RETRY_AFTER, answer::LEADER] {
+        if let Some(value) = head.headers.get(&name) {
+            answer.headers_mut().insert(name, value.clone());
+        }
+    }
+    answer
+}
+
+/// The body, with its room until it is sent.
+fn held(bytes: Bytes, room: Option<Room>) -> Bytes {
+    match room {
+        Some(room) => room.holding(bytes),
+        None => bytes,
     }
 }
 

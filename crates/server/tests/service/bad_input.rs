@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::client::{BOTH, Protocol, get, send};
+use crate::client::{ALL, Protocol, get, send};
 use crate::nodes::{LONG, Nodes};
 
 /// What comes back for these bytes, until the connection ends.
@@ -26,7 +26,7 @@ async fn a_count_that_is_none_is_refused() {
     let nodes = Nodes::of(1).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
-    for protocol in BOTH {
+    for protocol in ALL {
         for n in ["0", "-1", "abc", "", "65537", "9223372036854775808", "1e3", "%31"] {
             let refused = get(protocol, &address, &format!("/timestamp?n={n}")).await;
             assert_eq!(refused.status, 400, "{n}");

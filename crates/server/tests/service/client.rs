@@ -1,4 +1,4 @@
-//! A client that shows all of an answer, over both protocols.
+//! A client that shows all of an answer, over each protocol.
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -12,9 +12,14 @@ use tokio::net::TcpStream;
 pub enum Protocol {
     Http1,
     Http2,
+    Http3,
 }
 
 pub const BOTH: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
+#[cfg(feature = "http3")]
+pub const ALL: [Protocol; 3] = [Protocol::Http1, Protocol::Http2, Protocol::Http3];
+#[cfg(not(feature = "http3"))]
+pub const ALL: [Protocol; 2] = BOTH;
 
 #[derive(Debug)]
 pub struct Seen {
@@ -42,6 +47,11 @@ pub async fn send(
     headers: &[(&str, &str)],
     body: &[u8],
 ) -> Seen {
+    #[cfg(feature = "http3")]
+    if protocol == Protocol::Http3 {
+        let client = crate::http3_client::Client::connect(address, None).await.unwrap();
+        return client.send(method, path, headers, body).await.unwrap();
+    }
     let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
     let uri = format!("http://{address}{path}");
     let mut request = Request::builder().method(method).uri(uri);
@@ -65,6 +75,7 @@ pub async fn send(
             tokio::spawn(connection);
             sender.send_request(request).await.unwrap()
         }
+        Protocol::Http3 => panic!("this build has no HTTP/3"),
     };
     let (head, body) = answer.into_parts();
     let body = body.collect().await.unwrap().to_bytes();

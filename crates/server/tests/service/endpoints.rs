@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::client::{BOTH, Protocol, get, send};
+use crate::client::{ALL, Protocol, get, send};
 use crate::nodes::{LONG, Nodes};
 
 /// Requirements: EB-2.
@@ -12,7 +12,7 @@ async fn a_leader_answers() {
     let nodes = Nodes::of(1).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
-    for protocol in BOTH {
+    for protocol in ALL {
         let up = get(protocol, &address, "/up").await;
         assert_eq!((up.status, up.text()), (200, "ok"));
         let ready = get(protocol, &address, "/ready").await;
@@ -49,7 +49,7 @@ async fn a_leader_answers() {
 async fn paths_and_methods_that_are_not_there() {
     let nodes = Nodes::of(1).await;
     let address = nodes.address(1);
-    for protocol in BOTH {
+    for protocol in ALL {
         for path in ["/", "/timestamps", "/timestamp/", "/UP", "/cluster"] {
             assert_eq!(get(protocol, &address, path).await.status, 404, "{path}");
         }
@@ -85,7 +85,7 @@ async fn a_follower_names_the_leader_and_a_node_without_one_says_so() {
     let leader = nodes.leader().await;
     let follower = leader % 3 + 1;
     let address = nodes.address(follower);
-    for protocol in BOTH {
+    for protocol in ALL {
         for path in ["/timestamp", "/timestamp?n=0"] {
             let refused = get(protocol, &address, path).await;
             assert_eq!(refused.status, 409, "{refused:?}");
@@ -109,7 +109,7 @@ async fn a_follower_names_the_leader_and_a_node_without_one_says_so() {
         nodes.stop(gone).await;
     }
     // It notices when it is not elected.
-    for protocol in BOTH {
+    for protocol in ALL {
         let deadline = Instant::now() + LONG;
         while get(protocol, &address, "/ready").await.status != 500 {
             assert!(Instant::now() < deadline);

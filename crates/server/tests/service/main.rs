@@ -1,8 +1,15 @@
 //! Nodes of the service in one process, over real connections.
 
 mod bad_input;
+#[cfg(feature = "http3")]
+mod certificates;
 mod client;
 mod endpoints;
+mod followers;
+#[cfg(feature = "http3")]
+mod http3;
+#[cfg(feature = "http3")]
+mod http3_client;
 mod idle;
 mod load;
 mod members;

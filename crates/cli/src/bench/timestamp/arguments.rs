@@ -17,6 +17,9 @@ Examples:
   # HTTP/2: 16 connections, 32 requests at a time on each
   esker ts bench --protocol h2c --connections 16 --streams 32 --json
 
+  # HTTP/3 in the same way
+  esker ts bench --protocol h3 --connections 16 --streams 32 --json
+
   # How long a cluster of three is without timestamps when its leader is killed
   esker ts bench --failover 100
 
@@ -30,7 +33,7 @@ pub enum Protocol {
     H1,
     /// HTTP/2 without TLS
     H2c,
-    /// HTTP/3: of a later part
+    /// HTTP/3
     H3,
     /// gRPC: of a later part
     Grpc,
@@ -68,9 +71,12 @@ pub struct TsBenchArguments {
     /// Connections
     #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub connections: u32,
-    /// Requests at a time on each HTTP/2 connection
+    /// Requests at a time on each connection of HTTP/2 or HTTP/3
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=250))]
     pub streams: u32,
+    /// A certificate that h3 trusts, PEM; on loopback it accepts any [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub ca: Option<PathBuf>,
     /// Timestamps of a request
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub n: u32,
@@ -111,13 +117,20 @@ pub struct TsBenchArguments {
 
 impl TsBenchArguments {
     pub fn check(&self) -> Outcome {
-        let later = matches!(self.protocol, Protocol::H3 | Protocol::Grpc);
-        if later || self.callers.is_some() {
+        if self.protocol == Protocol::Grpc || self.callers.is_some() {
             return Err(Failure::usage(
-                "this version measures --protocol h1 and h2c; h3, grpc and --callers are not there yet",
+                "this version measures --protocol h1, h2c and h3; grpc and --callers are not there yet",
             ));
         }
+        if self.protocol == Protocol::H3 && !cfg!(feature = "http3") {
+            return Err(Failure::usage("this build has no HTTP/3"));
+        }
         Ok(())
+    }
+
+    /// Requests at a time on each connection.
+    pub fn streams(&self) -> u32 {
+        if self.protocol == Protocol::H1 { 1 } else { self.streams }
     }
 
     pub fn endpoints(&self) -> &[String] {

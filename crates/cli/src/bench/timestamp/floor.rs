@@ -15,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpListener;
 
-use crate::bench::timestamp::arguments::TsBenchArguments;
+use crate::bench::timestamp::arguments::{Protocol, TsBenchArguments};
 use crate::bench::timestamp::load::Load;
 use crate::exit::{Failure, Outcome};
 use crate::output::print;
@@ -29,6 +29,9 @@ pub struct TsFloorArguments {
     /// Whether the answer is a range
     #[arg(long)]
     range: bool,
+    /// Whether it is HTTP/3
+    #[arg(long)]
+    http3: bool,
 }
 
 /// Serves until it is killed. Prints its port.
@@ -36,16 +39,13 @@ pub fn run(arguments: &TsFloorArguments) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
     runtime.block_on(async {
+        let body = body(arguments);
+        if arguments.http3 {
+            return over_http3(body).await;
+        }
         let of_io = |error| Failure::of_io("listen", &error);
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(of_io)?;
         print(&format!("{}\n", listener.local_addr().map_err(of_io)?.port()))?;
-        let first = Timestamp { epoch: 1, index: 1 };
-        let timestamps = (1..=u64::from(arguments.n)).map(|index| Timestamp { index, ..first });
-        let body: Vec<u8> = match arguments.range {
-            true => [&first.to_bytes()[..], &u64::from(arguments.n).to_be_bytes()].concat(),
-            false => timestamps.flat_map(Timestamp::to_bytes).collect(),
-        };
-        let body = Bytes::from(body);
         loop {
             let (stream, _) = listener.accept().await.map_err(of_io)?;
             stream.set_nodelay(true).map_err(of_io)?;
@@ -60,6 +60,29 @@ pub fn run(arguments: &TsFloorArguments) -> Outcome {
             });
         }
     })
+}
+
+fn body(arguments: &TsFloorArguments) -> Bytes {
+    let first = Timestamp { epoch: 1, index: 1 };
+    let timestamps = (1..=u64::from(arguments.n)).map(|index| Timestamp { index, ..first });
+    match arguments.range {
+        true => [&first.to_bytes()[..], &u64::from(arguments.n).to_be_bytes()].concat().into(),
+        false => timestamps.flat_map(Timestamp::to_bytes).collect(),
+    }
+}
+
+#[cfg(feature = "http3")]
+async fn over_http3(body: Bytes) -> Outcome {
+    let (port, serving) = esker_server::static_http3(body)
+        .map_err(|error| Failure::failed(format!("cannot start the floor: {error}")))?;
+    print(&format!("{port}\n"))?;
+    serving.await;
+    Ok(())
+}
+
+#[cfg(not(feature = "http3"))]
+async fn over_http3(_: Bytes) -> Outcome {
+    Err(Failure::usage("this build has no HTTP/3"))
 }
 
 /// The server in a process of its own, which ends with this.
@@ -80,6 +103,9 @@ pub async fn rate(arguments: &TsBenchArguments, time: Duration) -> Outcome<f64> 
     if arguments.is_range() {
         command.arg("--range");
     }
+    if arguments.protocol == Protocol::H3 {
+        command.arg("--http3");
+    }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let server = command.spawn().map_err(|error| Failure::of_io("start the floor", &error))?;
     let mut server = Server(server);
@@ -89,7 +115,7 @@ pub async fn rate(arguments: &TsBenchArguments, time: Duration) -> Outcome<f64> 
         read.map_err(|error| Failure::of_io("read the port of the floor", &error))?;
     }
     let address = format!("127.0.0.1:{}", port.trim());
-    let load = Load::new(arguments, vec![address.clone()], address);
+    let load = Load::new(arguments, None, vec![address.clone()], address)?;
     let (tally, time) = load.run(time).await?;
     Ok(tally.latencies.count() as f64 / time.as_secs_f64().max(1e-9))
 }

@@ -1,5 +1,6 @@
 //! Connections that ask, each for one answer after the other.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -8,8 +9,9 @@ use esker_server::{Members, ask};
 use parking_lot::Mutex;
 
 use crate::bench::timestamp::arguments::{Protocol, TsBenchArguments};
+use crate::bench::timestamp::http1;
+use crate::bench::timestamp::multiplexed::{Connection, Dialer};
 use crate::bench::timestamp::tally::{Answered, Tally, Times, range};
-use crate::bench::timestamp::{http1, http2};
 use crate::exit::{Failure, Outcome};
 
 /// A request without an answer for so long has failed.
@@ -42,6 +44,7 @@ pub async fn find_leader(members: &[String], patience: Duration) -> Outcome<Stri
 /// What all connections know.
 pub struct Load {
     protocol: Protocol,
+    dialer: Dialer,
     connections: u32,
     streams: u32,
     n: u32,
@@ -61,12 +64,19 @@ pub struct Load {
 }
 
 impl Load {
-    pub fn new(arguments: &TsBenchArguments, members: Vec<String>, leader: String) -> Self {
-        let streams = if arguments.protocol == Protocol::H2c { arguments.streams } else { 1 };
+    /// Over HTTP/3, a server needs a certificate of `ca`, if there is one.
+    pub fn new(
+        arguments: &TsBenchArguments,
+        ca: Option<&Path>,
+        members: Vec<String>,
+        leader: String,
+    ) -> Outcome<Self> {
+        let streams = arguments.streams();
         let callers = f64::from(arguments.connections) * f64::from(streams);
         let period = arguments.rate.map(|rate| Duration::from_secs_f64(callers / f64::from(rate)));
-        Self {
+        Ok(Self {
             protocol: arguments.protocol,
+            dialer: Dialer::new(arguments.protocol, ca)?,
             connections: arguments.connections,
             streams,
             n: arguments.n,
@@ -79,7 +89,7 @@ impl Load {
             from: Instant::now(),
             last_success: Mutex::new(None),
             stop: AtomicBool::new(false),
-        }
+        })
     }
 
     /// Requests of one timestamp each over HTTP/1.1, so many a second.
@@ -92,6 +102,7 @@ impl Load {
     ) -> Self {
         Self {
             protocol: Protocol::H1,
+            dialer: Dialer::http2(),
             connections: callers,
             streams: 1,
             n: 1,
@@ -135,11 +146,11 @@ impl Load {
         let mut tasks = Vec::new();
         for connection in 0..load.connections {
             match load.protocol {
-                Protocol::H2c => {
+                Protocol::H2c | Protocol::H3 => {
                     let shared = Arc::default();
                     for stream in 0..load.streams {
                         let caller = Caller::new(load, connection * load.streams + stream, tally());
-                        tasks.push(tokio::spawn(caller.over_http2(Arc::clone(&shared))));
+                        tasks.push(tokio::spawn(caller.over_shared(Arc::clone(&shared))));
                     }
                 }
                 _ => {
@@ -180,7 +191,7 @@ struct Caller {
 }
 
 /// The connection that the streams of it share, and its number.
-type Shared = Arc<tokio::sync::Mutex<(u64, Option<http2::Connection>)>>;
+type Shared = Arc<tokio::sync::Mutex<(u64, Option<Connection>)>>;
 
 impl Caller {
     fn new(load: &Arc<Load>, number: u32, tally: Tally) -> Self {
@@ -243,7 +254,7 @@ impl Caller {
         self.tally
     }
 
-    async fn over_http2(mut self, shared: Shared) -> Tally {
+    async fn over_shared(mut self, shared: Shared) -> Tally {
         let mut own = (0, None);
         while !self.load.is_over() {
             self.pace().await;
@@ -277,15 +288,11 @@ impl Caller {
     }
 
     /// The shared connection: a new one, if the one of this number failed.
-    async fn connected(
-        &mut self,
-        shared: &Shared,
-        failed: u64,
-    ) -> (u64, Option<http2::Connection>) {
+    async fn connected(&mut self, shared: &Shared, failed: u64) -> (u64, Option<Connection>) {
         let mut shared = shared.lock().await;
         if shared.1.is_none() || shared.0 == failed {
             let address = self.load.leader.lock().clone();
-            match http2::Connection::open(&address, &self.load.path).await {
+            match self.load.dialer.open(&address, &self.load.path).await {
                 Ok(opened) => *shared = (shared.0 + 1, Some(opened)),
                 Err(_) => {
                     shared.1 = None;

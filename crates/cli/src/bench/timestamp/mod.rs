@@ -1,6 +1,6 @@
 //! Benchmarks of the timestamp service.
 //!
-//! `load` has the connections, of which `http1` and `http2` are the protocols, and `tally` is what
+//! `load` has the connections, of which `http1`, `http2` and `http3` are the protocols, and `tally` is what
 //! each of them saw. `floor` is the same HTTP server without a cluster behind it. `failover` kills
 //! leaders.
 
@@ -9,7 +9,10 @@ mod failover;
 mod floor;
 mod http1;
 mod http2;
+#[cfg(feature = "http3")]
+mod http3;
 mod load;
+mod multiplexed;
 mod tally;
 
 use std::time::Duration;
@@ -24,7 +27,6 @@ use crate::output::print;
 pub use arguments::TsBenchArguments;
 pub use floor::{TsFloorArguments, run as run_floor};
 
-use arguments::Protocol;
 use load::{Load, find_leader};
 
 /// Runs `esker ts bench`.
@@ -46,7 +48,7 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
     let floor_part = Duration::from_secs_f64(arguments.seconds.min(2.0));
     let before = floor::rate(arguments, floor_part).await?;
     resources::reset_peak();
-    let load = Load::new(arguments, members.to_vec(), leader);
+    let load = Load::new(arguments, arguments.ca.as_deref(), members.to_vec(), leader)?;
     let snapshot = Snapshot::now();
     let (tally, time) = load.run(Duration::from_secs_f64(arguments.seconds)).await?;
     let mut used = snapshot.used();
@@ -60,7 +62,7 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
     figure.params = json!({
         "protocol": arguments.protocol.name(),
         "connections": arguments.connections,
-        "streams": if arguments.protocol == Protocol::H2c { arguments.streams } else { 1 },
+        "streams": arguments.streams(),
         "n": arguments.n,
         "format": if arguments.is_range() { "range" } else { "list" },
         "rate": arguments.rate,

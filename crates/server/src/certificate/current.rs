@@ -1,0 +1,26 @@
+//! What new connections get.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+
+/// The certificate and the key that new connections get.
+#[derive(Debug)]
+pub(crate) struct Current(RwLock<Arc<CertifiedKey>>);
+
+impl Current {
+    pub(crate) fn new(key: Arc<CertifiedKey>) -> Self {
+        Self(RwLock::new(key))
+    }
+
+    pub(crate) fn replace(&self, key: Arc<CertifiedKey>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = key;
+    }
+}
+
+impl ResolvesServerCert for Current {
+    fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}

@@ -1,0 +1,74 @@
+//! The two files of a certificate, PEM.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use esker_disk::{Dir, replace_file};
+
+/// The most bytes of a file.
+const LEN_MAX: u64 = 1 << 20;
+const CERT: &str = "cert.pem";
+const KEY: &str = "key.pem";
+
+/// Where a certificate and its key are.
+#[derive(Debug, Clone)]
+pub(crate) struct Files {
+    pub(crate) cert: PathBuf,
+    pub(crate) key: PathBuf,
+}
+
+/// What both files have.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Pem {
+    pub(crate) cert: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+}
+
+impl Files {
+    /// Those of a data folder.
+    pub(crate) fn of_data(data: &Path) -> Self {
+        Self { cert: data.join(CERT), key: data.join(KEY) }
+    }
+
+    /// Reads both. A file that is missing is empty; `None` without either.
+    ///
+    /// # Errors
+    /// A file that is there and cannot be read, and which.
+    pub(crate) fn read(&self) -> Result<Option<Pem>, (PathBuf, io::Error)> {
+        let read = |path: &Path| read(path).map_err(|error| (path.to_path_buf(), error));
+        let (cert, key) = (read(&self.cert)?, read(&self.key)?);
+        if cert.is_none() && key.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Pem { cert: cert.unwrap_or_default(), key: key.unwrap_or_default() }))
+    }
+
+    /// Whether others than its owner may read the key, or write it.
+    pub(crate) fn is_key_open(&self) -> bool {
+        self.key.metadata().is_ok_and(|found| found.mode() & 0o077 != 0)
+    }
+}
+
+fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    // A FIFO would be waited for.
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    file.take(LEN_MAX).read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+/// Writes both files of a data folder, durably. A crash between the two leaves a pair that does not
+/// belong together, which the next start replaces.
+pub(crate) fn write(dir: &dyn Dir, pem: &Pem) -> esker_disk::Result<()> {
+    replace_file(dir, KEY, &pem.key)?;
+    replace_file(dir, CERT, &pem.cert)
+}

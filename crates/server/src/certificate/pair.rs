@@ -1,0 +1,201 @@
+//! A certificate and its key.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair};
+use rcgen::{KeyUsagePurpose, date_time_ymd};
+use rustls::client::verify_server_name;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::server::ParsedCertificate;
+use rustls::sign::CertifiedKey;
+use x509_cert::der::Decode;
+
+use crate::certificate::files::Pem;
+
+/// The subject of the certificates that nodes make.
+const NAME: &str = "Esker node";
+/// How far the clocks of clients may be behind, at most.
+const SKEW: Duration = Duration::from_secs(3600);
+/// The longest life of a certificate that a node makes, ten years.
+const LIFE_MAX: Duration = Duration::from_secs(3600 * 24 * 3653);
+
+/// A certificate, with its chain, and its key.
+#[derive(Debug, Clone)]
+pub(crate) struct Pair {
+    pub(crate) key: Arc<CertifiedKey>,
+    begins: SystemTime,
+    ends: SystemTime,
+    /// When it ends, as text.
+    pub(crate) end: String,
+    /// Whether a node made it.
+    pub(crate) is_own: bool,
+}
+
+impl Pair {
+    /// Parses both files; otherwise says what is wrong with them.
+    pub(crate) fn parse(pem: &Pem) -> Result<Self, String> {
+        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.cert).collect();
+        let chain = chain.map_err(|error| format!("the certificate is no PEM: {error}"))?;
+        let Some(first) = chain.first() else {
+            return Err("the file of the certificate has none".into());
+        };
+        let parsed = x509_cert::Certificate::from_der(first)
+            .map_err(|error| format!("the certificate cannot be read: {error}"))?;
+        let key = PrivateKeyDer::from_pem_slice(&pem.key)
+            .map_err(|error| format!("the key cannot be read: {error}"))?;
+        let is_own = chain.len() == 1 && is_own(&parsed);
+        let validity = parsed.tbs_certificate.validity;
+        let key =
+            CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| {
+                format!("the certificate and the key do not belong together: {error}")
+            })?;
+        Ok(Self {
+            key: Arc::new(key),
+            begins: validity.not_before.to_system_time(),
+            ends: validity.not_after.to_system_time(),
+            end: validity.not_after.to_string(),
+            is_own,
+        })
+    }
+
+    /// Makes a self-signed pair for these hosts, ECDSA P-256.
+    pub(crate) fn make(hosts: &[String], now: SystemTime, life: Duration) -> Result<Pem, String> {
+        let failed = |error: rcgen::Error| format!("cannot make a certificate: {error}");
+        let key = KeyPair::generate().map_err(failed)?;
+        let mut certificate = CertificateParams::new(hosts).map_err(failed)?;
+        certificate.distinguished_name = DistinguishedName::new();
+        certificate.distinguished_name.push(DnType::CommonName, NAME);
+        certificate.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+        certificate.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
+        let life = life.min(LIFE_MAX);
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let epoch = date_time_ymd(1970, 1, 1);
+        let begins = now.saturating_sub(SKEW.min(life / 8));
+        certificate.not_before = epoch + Duration::from_secs(begins.as_secs());
+        certificate.not_after = epoch + Duration::from_secs((now + life).as_secs());
+        let signed = certificate.self_signed(&key).map_err(failed)?;
+        Ok(Pem { cert: signed.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
+    }
+
+    /// What is wrong with its time, if anything is.
+    pub(crate) fn check(&self, now: SystemTime) -> Result<(), String> {
+        if now >= self.ends {
+            Err(format!("the certificate ended at {}", self.end))
+        } else if now < self.begins {
+            Err("the certificate is not valid yet: look at the clock".into())
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Whether less than a third of its life is left.
+    pub(crate) fn is_due(&self, now: SystemTime) -> bool {
+        let life = self.ends.duration_since(self.begins).unwrap_or_default();
+        self.ends.duration_since(now).unwrap_or_default() < life / 3
+    }
+
+    /// Whether it names all of these hosts.
+    pub(crate) fn names(&self, hosts: &[String]) -> bool {
+        let Some(parsed) =
+            self.key.cert.first().and_then(|der| ParsedCertificate::try_from(der).ok())
+        else {
+            return false;
+        };
+        hosts.iter().all(|host| {
+            ServerName::try_from(&**host)
+                .is_ok_and(|name| verify_server_name(&parsed, &name).is_ok())
+        })
+    }
+}
+
+fn is_own(certificate: &x509_cert::Certificate) -> bool {
+    let fields = &certificate.tbs_certificate;
+    fields.subject.to_string() == format!("CN={NAME}") && fields.issuer == fields.subject
+}
+
+/// Whether this file has a certificate that no node made.
+pub(crate) fn is_foreign(cert: &[u8]) -> bool {
+    let first = CertificateDer::from_pem_slice(cert).ok();
+    let parsed = first.and_then(|der| x509_cert::Certificate::from_der(&der).ok());
+    parsed.is_some_and(|parsed| !is_own(&parsed))
+}
+
+/// The hosts that a certificate is for: these as far as a certificate can name them, and loopback.
+pub(crate) fn hosts<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+    let loopback = ["localhost", "127.0.0.1", "::1"].map(ToOwned::to_owned);
+    let mut all = Vec::from(loopback);
+    for host in hosts {
+        // An address as a certificate has it.
+        let host = host.trim_matches(['[', ']']);
+        let host = host.parse().map_or_else(|_| host.to_owned(), |ip: IpAddr| ip.to_string());
+        if ServerName::try_from(&*host).is_ok() && !all.contains(&host) {
+            all.push(host);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn pair(life: Duration, now: SystemTime) -> Pair {
+        let hosts = hosts(["10.0.0.1", "[fd00::1]", "node-1.example", "node_2"]);
+        Pair::parse(&Pair::make(&hosts, now, life).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn a_certificate_is_due_when_a_third_of_its_life_is_left() {
+        let now = SystemTime::now();
+        let pair = pair(DAY * 180, now);
+        assert!(pair.is_own);
+        for (day, is_valid, is_due) in [
+            (0, true, false),
+            (119, true, false),
+            (121, true, true),
+            (179, true, true),
+            (180, false, true),
+        ] {
+            let then = now + DAY * day;
+            assert_eq!((pair.check(then).is_ok(), pair.is_due(then)), (is_valid, is_due), "{day}");
+        }
+        assert!(pair.check(now - DAY).is_err(), "the clock was set back");
+        assert!(pair.check(now - SKEW / 2).is_ok(), "the clock of a client is behind");
+    }
+
+    #[test]
+    fn a_certificate_names_its_hosts() {
+        let pair = pair(DAY, SystemTime::now());
+        let named = ["localhost", "127.0.0.1", "::1", "10.0.0.1", "fd00::1", "node-1.example"];
+        assert!(pair.names(&named.map(ToOwned::to_owned)));
+        for other in ["10.0.0.2", "node-2.example", "example"] {
+            assert!(!pair.names(&[other.to_owned()]), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pair_is_refused() {
+        let hosts = hosts([]);
+        let make = || Pair::make(&hosts, SystemTime::now(), DAY).unwrap();
+        let (one, two) = (make(), make());
+        for (cert, key, why) in [
+            (&b""[..], &one.key[..], "has none"),
+            (b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", &one.key, "read"),
+            (b"-----BEGIN CERTIFICATE-----\nAA", &one.key, "PEM"),
+            (&one.cert, b"nothing", "key"),
+            (&one.cert, &two.key, "together"),
+        ] {
+            let pem = Pem { cert: cert.to_vec(), key: key.to_vec() };
+            let found = Pair::parse(&pem).unwrap_err();
+            assert!(found.contains(why), "{found}");
+        }
+    }
+}

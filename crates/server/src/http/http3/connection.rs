@@ -1,0 +1,176 @@
+//! One connection, and its requests.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use h3::quic::BidiStream;
+use h3::server::{RequestResolver, RequestStream};
+use http_body_util::{BodyExt, Full};
+use hyper::header::{CONTENT_LENGTH, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use quinn::Incoming;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, timeout};
+
+use crate::http::answer::Answer;
+use crate::http::cluster::{BODY_MAX, BODY_TIME};
+use crate::http::http3::bounded::Bounded;
+
+/// A connection without a request for so long is closed.
+pub(super) const IDLE: Duration = Duration::from_secs(75);
+const HEADER_MAX: u64 = 16 << 10;
+const HANDSHAKE: Duration = Duration::from_secs(5);
+/// How long the header of a request may take, from its first byte.
+const HEADER: Duration = Duration::from_secs(10);
+/// How long a client may take to receive an answer.
+const ANSWER: Duration = Duration::from_secs(75);
+/// How long the last answers may take to arrive before a connection is closed.
+const ARRIVAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+
+type Quic = Bounded<h3_quinn::Connection>;
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Accepts a connection, and serves it to its end.
+pub(super) async fn serve<H, F>(
+    incoming: Incoming,
+    handshake: Arc<()>,
+    stop: watch::Receiver<bool>,
+    handler: H,
+) where
+    H: Fn(Request<Full<Bytes>>) -> F + Clone + Send + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let from = incoming.remote_address();
+    if let Err(error) = tried(incoming, handshake, stop, handler).await {
+        tracing::debug!(error, address = %from, "an HTTP/3 connection failed");
+    }
+}
+
+async fn tried<H, F>(
+    incoming: Incoming,
+    handshake: Arc<()>,
+    mut stop: watch::Receiver<bool>,
+    handler: H,
+) -> Result<(), AnyError>
+where
+    H: Fn(Request<Full<Bytes>>) -> F + Clone + Send + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let connection = timeout(HANDSHAKE, incoming.accept()?).await??;
+    drop(handshake);
+    let mut builder = h3::server::builder();
+    builder.max_field_section_size(HEADER_MAX).send_grease(false);
+    let quic = Bounded::new(h3_quinn::Connection::new(connection.clone()));
+    let mut http = timeout(HANDSHAKE, builder.build::<_, Bytes>(quic)).await??;
+    let mut requests = JoinSet::new();
+    let (mut is_idle, mut is_stopping) = (false, false);
+    let mut idle = tokio::time::interval(IDLE);
+    idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    idle.tick().await;
+    while !is_stopping || !requests.is_empty() {
+        tokio::select! {
+            biased;
+            accepted = http.accept() => match accepted? {
+                Some(request) => {
+                    is_idle = false;
+                    requests.spawn(exchange(request, handler.clone()));
+                }
+                None => break,
+            },
+            Some(_) = requests.join_next() => {}
+            // Stopped, or forgotten: both end it.
+            () = stopped(&mut stop), if !is_stopping => {
+                is_stopping = true;
+                http.shutdown(0).await?;
+            }
+            _ = idle.tick() => {
+                if is_idle {
+                    break;
+                }
+                is_idle = true;
+            }
+        }
+    }
+    while requests.join_next().await.is_some() {}
+    // Closing forgets what was not acknowledged.
+    let arrival = (connection.rtt() * 4).clamp(ARRIVAL.0, ARRIVAL.1);
+    drop(timeout(arrival, connection.closed()).await);
+    Ok(())
+}
+
+async fn stopped(stop: &mut watch::Receiver<bool>) {
+    drop(stop.wait_for(|stop| *stop).await);
+}
+
+/// Answers a request. What fails here ends its stream alone; `h3` ends the connection where it has to.
+async fn exchange<H, F>(request: RequestResolver<Quic, Bytes>, handler: H)
+where
+    H: Fn(Request<Full<Bytes>>) -> F,
+    F: Future<Output = Answer>,
+{
+    let exchanged = async move {
+        let (request, mut stream) = timeout(HEADER, request.resolve_request()).await??;
+        let is_head = request.method() == Method::HEAD;
+        let body = body(&mut stream, request.method()).await?;
+        let answer = handler(request.map(|()| Full::new(body))).await;
+        timeout(ANSWER, send(&mut stream, answer, is_head)).await??;
+        // To stop a client that still sends its request may cost it the answer.
+        timeout(BODY_TIME, async {
+            while stream.recv_data().await?.is_some() {}
+            Ok(())
+        })
+        .await?
+    };
+    if let Err(error) = exchanged.await {
+        let error: AnyError = error;
+        tracing::debug!(error, "an HTTP/3 request failed");
+    }
+}
+
+/// The body of a request: of one that may have one, all of it, or more than it may have.
+async fn body<S>(stream: &mut RequestStream<S, Bytes>, method: &Method) -> Result<Bytes, AnyError>
+where
+    S: BidiStream<Bytes>,
+{
+    if method != Method::POST {
+        return Ok(Bytes::new());
+    }
+    let mut body = BytesMut::new();
+    let read = async {
+        while let Some(mut part) = stream.recv_data().await? {
+            let len = part.remaining();
+            body.extend_from_slice(&part.copy_to_bytes(len));
+            if body.len() > BODY_MAX {
+                break;
+            }
+        }
+        Ok::<_, AnyError>(())
+    };
+    timeout(BODY_TIME, read).await??;
+    Ok(body.freeze())
+}
+
+async fn send<S>(
+    stream: &mut RequestStream<S, Bytes>,
+    answer: Answer,
+    is_head: bool,
+) -> Result<(), AnyError>
+where
+    S: BidiStream<Bytes>,
+{
+    let (mut head, body) = answer.into_parts();
+    let body = match body.collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(never) => match never {},
+    };
+    if !is_head && head.status != StatusCode::NO_CONTENT {
+        head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
+    }
+    stream.send_response(Response::from_parts(head, ())).await?;
+    if !body.is_empty() {
+        stream.send_data(body).await?;
+    }
+    Ok(stream.finish().await?)
+}

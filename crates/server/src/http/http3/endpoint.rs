@@ -1,0 +1,148 @@
+//! Connections of clients over QUIC.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::{Request, Response};
+use quinn::crypto::rustls::QuicServerConfig;
+use quinn::{EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt};
+use rustls::crypto::ring;
+use rustls::server::ResolvesServerCert;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use crate::certificate::{Current, self_made};
+use crate::error::ServerError;
+use crate::http::answer::Answer;
+use crate::http::http3::connection::{self, IDLE};
+
+const STREAMS: u32 = 128;
+/// Of a client: control, two for the compression of headers, and some that are ignored.
+const CONTROL_STREAMS: u32 = 8;
+/// Bytes of a request on their way, of a connection's requests, and of its answers.
+const STREAM_WINDOW: u32 = 64 << 10;
+const WINDOW: u32 = 1 << 20;
+const SEND_WINDOW: u64 = 256 << 10;
+/// Connections that wait to be accepted, and the bytes that came for them.
+const BACKLOG: usize = 1024;
+const BACKLOG_BYTES: u64 = 16 << 20;
+/// More handshakes at a time than these: a client shows first that its address is its own.
+const HANDSHAKES: usize = 64;
+/// How long clients may take to learn that the node ends.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// The port of HTTP/3.
+#[derive(Debug)]
+pub(crate) struct Endpoint(quinn::Endpoint);
+
+impl Endpoint {
+    /// Answers on a socket, on the tokio runtime that this is called from.
+    pub(crate) fn start(
+        socket: UdpSocket,
+        certificate: Arc<dyn ResolvesServerCert>,
+    ) -> Result<Self, ServerError> {
+        let failed = |error: io::Error| ServerError::Io("cannot start HTTP/3".into(), error);
+        let config = config(certificate).map_err(|error| failed(io::Error::other(error)))?;
+        let runtime = Arc::new(TokioRuntime);
+        let endpoint =
+            quinn::Endpoint::new(EndpointConfig::default(), Some(config), socket, runtime);
+        Ok(Self(endpoint.map_err(failed)?))
+    }
+}
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+fn config(certificate: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, AnyError> {
+    let tls = rustls::ServerConfig::builder_with_provider(Arc::new(ring::default_provider()));
+    let tls = tls.with_protocol_versions(&[&rustls::version::TLS13])?;
+    // Without early data: a request that is sent twice is answered once.
+    let mut tls = tls.with_no_client_auth().with_cert_resolver(certificate);
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    let mut transport = TransportConfig::default();
+    transport
+        .max_concurrent_bidi_streams(STREAMS.into())
+        .max_concurrent_uni_streams(CONTROL_STREAMS.into())
+        .max_idle_timeout(Some(IdleTimeout::try_from(IDLE)?))
+        .stream_receive_window(STREAM_WINDOW.into())
+        .receive_window(WINDOW.into())
+        .send_window(SEND_WINDOW)
+        .datagram_receive_buffer_size(None);
+    let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
+    config
+        .transport_config(Arc::new(transport))
+        .max_incoming(BACKLOG)
+        .incoming_buffer_size_total(BACKLOG_BYTES);
+    Ok(config)
+}
+
+/// Serves connections until `stop`, and then until all of them have ended.
+///
+/// `count` gets 1 for each connection that is open, and -1 when it ends. `handler` makes what answers
+/// the requests of a connection from an address; the client may move meanwhile.
+pub(crate) async fn serve<H, A, F>(
+    endpoint: Endpoint,
+    connections: usize,
+    mut stop: watch::Receiver<bool>,
+    count: impl Fn(i64) + Clone + Send + 'static,
+    handler: H,
+) where
+    H: Fn(SocketAddr) -> A,
+    A: Fn(Request<Full<Bytes>>) -> F + Clone + Send + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
+    let Endpoint(endpoint) = endpoint;
+    let mut open = JoinSet::new();
+    // Each handshake holds a clone.
+    let handshakes = Arc::new(());
+    loop {
+        let incoming = tokio::select! {
+            incoming = endpoint.accept() => incoming,
+            Some(_) = open.join_next() => continue,
+            _ = stop.wait_for(|stop| *stop) => break,
+        };
+        let Some(incoming) = incoming else { break };
+        let is_crowded = Arc::strong_count(&handshakes) > HANDSHAKES;
+        if open.len() >= connections.max(1) {
+            incoming.refuse();
+        } else if is_crowded && !incoming.remote_address_validated() && incoming.may_retry() {
+            drop(incoming.retry());
+        } else {
+            let handshake = Arc::clone(&handshakes);
+            let handler = handler(incoming.remote_address());
+            let serving = connection::serve(incoming, handshake, stop.clone(), handler);
+            let count = count.clone();
+            open.spawn(async move {
+                count(1);
+                serving.await;
+                count(-1);
+            });
+        }
+    }
+    endpoint.set_server_config(None);
+    while open.join_next().await.is_some() {}
+    endpoint.close(VarInt::from_u32(0x100), b"");
+    drop(tokio::time::timeout(GOODBYE, endpoint.wait_idle()).await);
+}
+
+/// The same server with an answer that is always the same, on a port of loopback: the floor of
+/// benchmarks. Returns the port, and what serves until it is dropped.
+///
+/// # Errors
+/// Without a port or a certificate.
+pub fn static_http3(body: Bytes) -> Result<(u16, impl Future<Output = ()>), ServerError> {
+    let failed = |error| ServerError::Io("cannot start HTTP/3".into(), error);
+    let socket = UdpSocket::bind("127.0.0.1:0").map_err(failed)?;
+    let port = socket.local_addr().map_err(failed)?.port();
+    let certificate = Current::new(self_made(SystemTime::now())?);
+    let endpoint = Endpoint::start(socket, Arc::new(certificate))?;
+    let serving = async move {
+        let (_running, stop) = watch::channel(false);
+        let handler = move |_| std::future::ready(Response::new(Full::new(body.clone())));
+        serve(endpoint, usize::MAX, stop, |_| {}, |_| handler.clone()).await;
+    };
+    Ok((port, serving))
+}

@@ -1,0 +1,14 @@
+//! HTTP/3: QUIC on the port of HTTP/1.1 and HTTP/2, over UDP.
+//!
+//! The libraries are young, so nothing outside this module names them. `socket` binds the port,
+//! `endpoint` accepts connections, `connection` answers their requests, and `bounded` limits what a
+//! client can make `h3` buffer.
+
+mod bounded;
+mod connection;
+mod endpoint;
+mod socket;
+
+pub use endpoint::static_http3;
+pub(crate) use endpoint::{Endpoint, serve};
+pub(crate) use socket::bind_both;

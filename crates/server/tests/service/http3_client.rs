@@ -1,0 +1,145 @@
+//! A client of HTTP/3 that keeps its connection.
+#![allow(clippy::unwrap_used)]
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use bytes::{Buf, Bytes, BytesMut};
+use h3::client::SendRequest;
+use h3_quinn::OpenStreams;
+use hyper::Request;
+use quinn::crypto::rustls::QuicClientConfig;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{ring, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
+
+use crate::client::Seen;
+
+pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Takes any certificate.
+#[derive(Debug)]
+struct AnyCertificate;
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Err(rustls::Error::General("QUIC has TLS 1.3".into()))
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        let known = ring::default_provider().signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, &known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        ring::default_provider().signature_verification_algorithms.supported_schemes()
+    }
+}
+
+/// A QUIC connection to this address. With `trusted`, PEM, the server has a certificate of it.
+pub async fn connect(
+    address: &str,
+    name: &str,
+    trusted: Option<&[u8]>,
+) -> Result<(quinn::Endpoint, quinn::Connection), AnyError> {
+    let provider = Arc::new(ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])?;
+    let mut tls = match trusted {
+        None => tls
+            .dangerous()
+            .with_custom_certificate_verifier(Arc::new(AnyCertificate))
+            .with_no_client_auth(),
+        Some(pem) => {
+            let mut roots = RootCertStore::empty();
+            roots.add(CertificateDer::from_pem_slice(pem).unwrap())?;
+            tls.with_root_certificates(roots).with_no_client_auth()
+        }
+    };
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    let config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
+    let endpoint = quinn::Endpoint::client(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    let quic = endpoint.connect_with(config, address.parse()?, name)?.await?;
+    Ok((endpoint, quic))
+}
+
+/// A connection.
+pub struct Client {
+    pub quic: quinn::Connection,
+    pub sender: SendRequest<OpenStreams, Bytes>,
+    address: String,
+    _endpoint: quinn::Endpoint,
+}
+
+impl Client {
+    /// Connects to the server that is 127.0.0.1, with this certificate if there is one.
+    pub async fn connect(address: &str, trusted: Option<&[u8]>) -> Result<Self, AnyError> {
+        let (endpoint, quic) = connect(address, "127.0.0.1", trusted).await?;
+        let http = h3_quinn::Connection::new(quic.clone());
+        let (mut connection, sender) = h3::client::new(http).await?;
+        tokio::spawn(async move {
+            drop(std::future::poll_fn(|cx| connection.poll_close(cx)).await);
+        });
+        Ok(Self { quic, sender, address: address.into(), _endpoint: endpoint })
+    }
+
+    /// The certificate of the server.
+    pub fn certificate(&self) -> CertificateDer<'static> {
+        let identity = self.quic.peer_identity().unwrap();
+        identity.downcast::<Vec<CertificateDer<'static>>>().unwrap()[0].clone()
+    }
+
+    pub async fn get(&self, path: &str) -> Result<Seen, AnyError> {
+        self.send("GET", path, &[], b"").await
+    }
+
+    /// Sends a request with these headers.
+    pub async fn send(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+    ) -> Result<Seen, AnyError> {
+        let uri = format!("https://{}{path}", self.address);
+        let mut request = Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut stream = self.sender.clone().send_request(request.body(())?).await?;
+        if !body.is_empty() {
+            stream.send_data(Bytes::copy_from_slice(body)).await?;
+        }
+        stream.finish().await?;
+        let (head, ()) = stream.recv_response().await?.into_parts();
+        let mut body = BytesMut::new();
+        while let Some(mut part) = stream.recv_data().await? {
+            let len = part.remaining();
+            body.extend_from_slice(&part.copy_to_bytes(len));
+        }
+        Ok(Seen { status: head.status.as_u16(), headers: head.headers, body: body.freeze() })
+    }
+}
