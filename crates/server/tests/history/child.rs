@@ -34,6 +34,8 @@ pub struct Settings {
     /// Where the other nodes find it: a network that can be cut.
     pub raft_advertise: SocketAddr,
     pub join: Option<SocketAddr>,
+    /// Whether leaders answer under their lease.
+    pub lease_reads: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +99,7 @@ async fn run(settings: Settings) -> i32 {
     options.raft_listen = settings.raft_listen;
     options.raft_advertise = Some(settings.raft_advertise.to_string());
     options.join = settings.join.map(|address| address.to_string());
+    options.lease_reads = Some(settings.lease_reads);
     options.oracle.epoch_interval = EPOCH_INTERVAL;
     let (disk, clock) = (Arc::clone(&health), Arc::clone(&offset));
     let hook = move |call: &Call<'_>| disk.before(call);

@@ -134,20 +134,27 @@ async fn epochs_pass(clients: &Clients) {
     clients.progress(SOME).await;
 }
 
-/// Two rounds of each fault, or as many as the environment says.
+/// Two rounds of each fault, or as many as the environment says, and half as many with leaders that
+/// answer under their lease.
 async fn go_through(faults: &[Fault]) {
-    go_through_in(Network::Proxies(Proxies::new()), faults).await;
+    let rounds = number_from_env("ESKER_SOAK", 2);
+    for (lease_reads, rounds) in [(false, rounds), (true, rounds.div_ceil(2))] {
+        go_through_in(Network::Proxies(Proxies::new()), faults, lease_reads, rounds).await;
+    }
 }
 
-async fn go_through_in(network: Network, faults: &[Fault]) {
-    let mut nodes = Nodes::start_all(network).await;
+async fn go_through_in(network: Network, faults: &[Fault], lease_reads: bool, rounds: u64) {
+    let mut nodes = Nodes::start_all(network, lease_reads).await;
+    if lease_reads {
+        nodes.leases_are_on().await;
+    }
     let clients = Clients::of(&nodes.addresses());
     clients.progress(SOME).await;
-    let (begun, rounds) = (Instant::now(), number_from_env("ESKER_SOAK", 2));
+    let begun = Instant::now();
     for round in 1..=rounds {
         for fault in faults {
             inflict(*fault, &mut nodes, &clients).await;
-            eprintln!("{:?}: round {round}, {fault:?}", begun.elapsed());
+            eprintln!("{:?}: round {round}, {fault:?}, leases {lease_reads}", begun.elapsed());
         }
     }
     let calls = clients.check().await;
@@ -172,7 +179,11 @@ async fn leaders_that_are_stopped_cut_off_and_changed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaders_whose_cable_is_pulled() {
     match Namespaces::new() {
-        Ok(spaces) => go_through_in(Network::Namespaces(spaces), &[Fault::LeaderCutOff]).await,
+        Ok(spaces) => {
+            let rounds = number_from_env("ESKER_SOAK", 2);
+            let faults = &[Fault::LeaderCutOff];
+            go_through_in(Network::Namespaces(spaces), faults, true, rounds).await;
+        }
         Err(why) => eprintln!("SKIPPED: no network namespaces: {why}"),
     }
 }

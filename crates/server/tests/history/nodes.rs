@@ -42,7 +42,7 @@ fn at(node: u64) -> usize {
 }
 
 impl Nodes {
-    pub async fn start_all(network: Network) -> Self {
+    pub async fn start_all(network: Network, lease_reads: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let mut settings: Vec<Settings> = Vec::new();
         for node in 1..=NODES {
@@ -54,6 +54,7 @@ impl Nodes {
                 raft_listen,
                 raft_advertise,
                 join: settings.first().map(|first| first.listen),
+                lease_reads,
             });
         }
         let processes = (1..=NODES).map(|_| None).collect();
@@ -72,6 +73,20 @@ impl Nodes {
 
     pub fn addresses(&self) -> Vec<String> {
         (1..=NODES).map(|node| self.address(node)).collect()
+    }
+
+    /// Waits until leaders answer under their lease.
+    pub async fn leases_are_on(&self) {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let answer = ask(&self.address(1), "/status", None, LONG).await.unwrap();
+            let status: esker_server::NodeStatus = serde_json::from_slice(&answer.body).unwrap();
+            if status.lease_reads {
+                return;
+            }
+            assert!(Instant::now() < deadline, "leases stay off");
+            tokio::time::sleep(MOMENT).await;
+        }
     }
 
     pub fn start(&mut self, node: u64) {
