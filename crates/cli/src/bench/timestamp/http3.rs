@@ -1,6 +1,5 @@
 //! An HTTP/3 connection, with many requests at a time.
 
-use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
@@ -118,8 +117,7 @@ impl Connection {
     /// Connects, over a socket of its own.
     pub async fn open(trust: &Trust, address: &str, path: &str) -> Result<Self, AnyError> {
         let mut found = tokio::net::lookup_host(address).await?;
-        let remote =
-            found.next().ok_or_else(|| io::Error::from(io::ErrorKind::AddrNotAvailable))?;
+        let remote = found.next().ok_or("it has no address")?;
         if trust.is_any && !remote.ip().is_loopback() {
             return Err("it is not on this machine: give --ca".into());
         }
