@@ -9,8 +9,8 @@ use esker_raft::Node;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
-use crate::allotment::Range;
 use crate::epochs::Epochs;
+use crate::range::Range;
 use crate::service::counters::{Counters, OracleStats, count};
 use crate::service::error::{COUNT_MAX, OracleError};
 use crate::service::issuer::Issuer;
