@@ -34,8 +34,8 @@ pub struct ClientBuilder {
 }
 
 impl ClientBuilder {
-    /// Adds a node of the cluster: `http://HOST:PORT`, or `HOST:PORT`. One that is up is enough; the
-    /// client learns the others. At most 64.
+    /// Adds a node of the cluster: `http://HOST:PORT`, or `HOST:PORT`. One that is up is enough:
+    /// the client learns of the others. At most 64.
     pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
         self.endpoints.push(endpoint.into());
         self
@@ -61,8 +61,8 @@ impl ClientBuilder {
         self
     }
 
-    /// The most timestamps of a request, and so of a call: `--max-timestamps` of the nodes, or less.
-    /// 65,536, which is also the most.
+    /// The most timestamps of a request, and so of a call: not above `--max-timestamps` of the
+    /// nodes. 65,536, which is also the most.
     pub fn max_timestamps(mut self, count: u32) -> Self {
         self.count_max = count;
         self

@@ -1,8 +1,8 @@
 //! A client of Esker's timestamp service that follows the leader.
 //!
-//! A [`Client`] asks a cluster for [`Timestamp`]s: unique ones, ordered for the life of the cluster.
-//! It finds the leader, follows it through elections within the deadline of each call, and lets
-//! concurrent callers share requests.
+//! A [`Client`] asks a cluster for [`Timestamp`]s, which are unique and ordered for the life of the
+//! cluster. It finds the leader, follows it through elections within the deadline of each call, and
+//! lets concurrent callers share requests.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), esker_client::Error> {

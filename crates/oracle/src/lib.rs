@@ -19,8 +19,8 @@
 //!
 //! # Features
 //!
-//! `service`, by default: the replicated state and [`Oracle`]. Without it there is only what clients
-//! need, and no dependency.
+//! `service`, by default: the replicated state and [`Oracle`]. Without it there is only what
+//! clients need, and no dependency.
 //!
 //! # Source
 //!
