@@ -3,12 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use esker_oracle::{Range, Timestamp};
-use esker_server::{Answer, ask_leader};
+use esker_client::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::endpoints::Endpoints;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, with_causes};
 use crate::quantity::time;
 use crate::ts_cmd::shown::show;
 
@@ -38,15 +37,20 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
     runtime.block_on(async {
+        let mut builder = Client::builder().timeout(arguments.timeout);
+        for endpoint in arguments.endpoints.given() {
+            builder = builder.endpoint(endpoint);
+        }
+        let client = builder.build().map_err(failed)?;
         if !arguments.watch {
-            return take(arguments).await;
+            return take(&client, arguments).await;
         }
         let failed = |error| Failure::of_io("catch signals", &error);
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let asked = async {
             loop {
-                take(arguments).await?;
+                take(&client, arguments).await?;
                 tokio::time::sleep(WATCH).await;
             }
         };
@@ -58,23 +62,11 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
     })
 }
 
-async fn take(arguments: &TakeArguments) -> Outcome {
-    let path = format!("/timestamp?n={}&format=range", arguments.n);
-    let answer = ask_leader(arguments.endpoints.given(), &path, None, arguments.timeout).await;
-    let answer = answer.map_err(|error| Failure::failed(error.to_string()))?;
-    let range = range(&answer).filter(|range| range.count == arguments.n);
-    let Some(range) = range else {
-        return Err(Failure::failed(format!("{}: {}", answer.status, answer.text())));
-    };
-    range.timestamps().try_for_each(|timestamp| show(timestamp, arguments.json))
+fn failed(error: esker_client::Error) -> Failure {
+    Failure::failed(with_causes(&error))
 }
 
-/// The timestamps of an answer.
-fn range(answer: &Answer) -> Option<Range> {
-    let (first, count) = answer.body.split_first_chunk::<16>()?;
-    let count = u64::from_be_bytes(count.try_into().ok()?);
-    let count = u32::try_from(count).ok().filter(|_| answer.status.is_success())?;
-    let first = Timestamp::from_bytes(*first);
-    first.index.checked_add(count.into())?;
-    Some(Range { first, count })
+async fn take(client: &Client, arguments: &TakeArguments) -> Outcome {
+    let range = client.timestamps(arguments.n).await.map_err(failed)?;
+    range.timestamps().try_for_each(|timestamp| show(timestamp, arguments.json))
 }

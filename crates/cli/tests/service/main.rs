@@ -5,6 +5,7 @@ mod client;
 #[path = "../kit/esker.rs"]
 mod esker;
 
+mod client_crate;
 mod lines;
 mod local;
 mod nodes;
