@@ -1,24 +1,8 @@
 //! What the owner of an epoch hands out.
 
 use crate::epochs::{Epochs, Owner};
+use crate::range::Range;
 use crate::timestamp::Timestamp;
-
-/// Timestamps of one epoch, with consecutive indexes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Range {
-    /// The first of them.
-    pub first: Timestamp,
-    /// How many there are: at least 1.
-    pub count: u32,
-}
-
-impl Range {
-    /// All of them, in order.
-    pub fn timestamps(self) -> impl Iterator<Item = Timestamp> {
-        let Timestamp { epoch, index } = self.first;
-        (0..u64::from(self.count)).map(move |n| Timestamp { epoch, index: index + n })
-    }
-}
 
 /// The indexes of an epoch that its owner has not handed out. There is one of it for each epoch, in
 /// the process that owns it, so it cannot be copied.

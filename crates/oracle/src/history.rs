@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::allotment::Range;
+use crate::range::Range;
 use crate::timestamp::Timestamp;
 
 /// A call that was answered. Times are those of one clock, of any unit.
@@ -42,10 +42,7 @@ impl fmt::Display for Violation {
 }
 
 fn last(range: &Range) -> Option<Timestamp> {
-    let Timestamp { epoch, index } = range.first;
-    let more = u64::from(range.count).checked_sub(1)?;
-    (index > 0).then_some(())?;
-    Some(Timestamp { epoch, index: index.checked_add(more)? })
+    range.last().filter(|_| range.first.index > 0)
 }
 
 /// Checks that all timestamps are different, and that a call that returned before another began has

@@ -17,21 +17,37 @@
 //!
 //! Epochs follow the wall clock of the leader, as far as that can be believed: see [`follow`].
 //!
+//! # Features
+//!
+//! `service`, by default: the replicated state and [`Oracle`]. Without it there is only what
+//! clients need, and no dependency.
+//!
 //! # Source
 //!
-//! For readers of the source: `timestamp` is the bottom; `epochs` is the replicated state;
-//! `allotment` and `clock` are what its owner does. These are without I/O, threads and clocks.
-//! `service` runs them on a node. `history` checks what clients got.
+//! For readers of the source: `timestamp` and `range` are the bottom; `epochs` is the replicated
+//! state; `allotment` and `clock` are what its owner does. These are without I/O, threads and
+//! clocks. `service` runs them on a node. `history` checks what clients got.
+#![cfg_attr(not(feature = "service"), allow(rustdoc::broken_intra_doc_links))]
 
+#[cfg(feature = "service")]
 mod allotment;
+#[cfg(feature = "service")]
 mod clock;
+#[cfg(feature = "service")]
 mod epochs;
 pub mod history;
+mod range;
+#[cfg(feature = "service")]
 mod service;
 mod timestamp;
 
-pub use allotment::{Allotment, Range};
+#[cfg(feature = "service")]
+pub use allotment::Allotment;
+#[cfg(feature = "service")]
 pub use clock::{Followed, Reference, Step, follow};
+#[cfg(feature = "service")]
 pub use epochs::{Advance, Epochs, LeaseReads, Owner};
+pub use range::Range;
+#[cfg(feature = "service")]
 pub use service::{COUNT_MAX, Oracle, OracleError, OracleOptions, OracleStats, WallClock};
 pub use timestamp::{ParseError, Timestamp};

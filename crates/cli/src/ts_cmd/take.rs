@@ -3,13 +3,11 @@
 use std::time::Duration;
 
 use clap::Args;
-use esker_oracle::{Range, Timestamp};
-use esker_server::{Answer, ask_leader};
+use esker_client::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::endpoints::Endpoints;
-use crate::exit::{Failure, Outcome};
-use crate::output::escaped;
+use crate::exit::{Failure, Outcome, with_causes};
 use crate::quantity::time;
 use crate::ts_cmd::shown::show;
 
@@ -40,14 +38,19 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
     let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
     runtime.block_on(async {
         arguments.endpoints.of_one_cluster().await?;
+        let mut builder = Client::builder().timeout(arguments.timeout);
+        for endpoint in arguments.endpoints.given() {
+            builder = builder.endpoint(endpoint);
+        }
+        let client = builder.build().map_err(failed)?;
         if !arguments.watch {
-            return take(arguments).await.map(drop);
+            return take(&client, arguments).await.map(drop);
         }
         let failed = |error| Failure::of_io("catch signals", &error);
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let asked = async {
-            while take(arguments).await? {
+            while take(&client, arguments).await? {
                 tokio::time::sleep(WATCH).await;
             }
             Ok(())
@@ -60,38 +63,17 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
     })
 }
 
+fn failed(error: esker_client::Error) -> Failure {
+    Failure::failed(with_causes(&error))
+}
+
 /// Asks once. Returns whether standard output is still open for reading.
-async fn take(arguments: &TakeArguments) -> Outcome<bool> {
-    let path = format!("/timestamp?n={}&format=range", arguments.n);
-    let answer = ask_leader(arguments.endpoints.given(), &path, None, arguments.timeout).await;
-    let answer = answer.map_err(|error| Failure::failed(error.to_string()))?;
-    let range = range(&answer).filter(|range| range.count == arguments.n);
-    let Some(range) = range else {
-        // Each answer of a node has an id.
-        let is_node = answer.headers.contains_key("x-request-id");
-        let by = if is_node { "" } else { "what answers there is no Esker node: " };
-        return Err(Failure::failed(format!("{by}{}: {}", answer.status, first_line(&answer))));
-    };
+async fn take(client: &Client, arguments: &TakeArguments) -> Outcome<bool> {
+    let range = client.timestamps(arguments.n).await.map_err(failed)?;
     for timestamp in range.timestamps() {
         if !show(timestamp, arguments.json)? {
             return Ok(false);
         }
     }
     Ok(true)
-}
-
-/// Another server may answer with a page.
-fn first_line(answer: &Answer) -> String {
-    let line: String = answer.text().lines().next().unwrap_or_default().chars().take(200).collect();
-    escaped(&line)
-}
-
-/// The timestamps of an answer.
-fn range(answer: &Answer) -> Option<Range> {
-    let (first, count) = answer.body.split_first_chunk::<16>()?;
-    let count = u64::from_be_bytes(count.try_into().ok()?);
-    let count = u32::try_from(count).ok().filter(|_| answer.status.is_success())?;
-    let first = Timestamp::from_bytes(*first);
-    first.index.checked_add(count.into())?;
-    Some(Range { first, count })
 }

@@ -9,6 +9,7 @@ mod esker;
 #[path = "../../../server/tests/service/http3_client.rs"]
 mod http3_client;
 
+mod client_crate;
 mod documented;
 mod lines;
 mod local;

@@ -44,7 +44,7 @@ fn a_replaced_file_is_the_old_one_or_the_new_one() {
     }
     assert_eq!(kept, [true; 2]);
     // And durable when the call returns.
-    whole.cut_power(Persist::Nothing);
+    whole.power_cut(Persist::Nothing);
     whole.power_on();
     assert_eq!(whole.contents(Path::new("/a")).unwrap(), NEW);
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use tokio::sync::watch;
 
-use crate::allotment::Range;
+use crate::range::Range;
 
 /// What an oracle did since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use esker_raft::{NodeError, Prover};
 use tokio::task::JoinHandle;
 
-use crate::allotment::{Allotment, Range};
+use crate::allotment::Allotment;
 use crate::clock::{Reference, Step, follow};
 use crate::epochs::{Advance, Owner};
+use crate::range::Range;
 use crate::service::counters::{Counters, count};
 use crate::service::error::OracleError;
 use crate::service::leased::Leased;

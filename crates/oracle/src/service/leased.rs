@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use esker_raft::{Node, Replica};
 use parking_lot::Mutex;
 
-use crate::allotment::{Allotment, Range};
+use crate::allotment::Allotment;
 use crate::epochs::Epochs;
+use crate::range::Range;
 
 /// What this process hands out, and since when it is known.
 #[derive(Debug, Default)]

@@ -10,8 +10,8 @@ use esker_raft::{Node, Replica};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::allotment::Range;
 use crate::epochs::Epochs;
+use crate::range::Range;
 use crate::service::counters::{Counters, OracleStats, count};
 use crate::service::error::{COUNT_MAX, OracleError};
 use crate::service::issuer::Issuer;

@@ -19,6 +19,8 @@ Examples:
 
   # HTTP/3 in the same way
   esker ts bench --protocol h3 --connections 16 --streams 32 --json
+  # 1,000 tasks that share one client of the Rust crate
+  esker ts bench --callers 1000
 
   # How long a cluster of three is without timestamps when its leader is killed
   esker ts bench --failover 100
@@ -83,9 +85,9 @@ pub struct TsBenchArguments {
     /// What an answer looks like
     #[arg(long, value_name = "FORMAT", default_value = "list")]
     format: Format,
-    /// Callers that share one client of the Rust crate: of a later part
-    #[arg(long, value_name = "N")]
-    callers: Option<u32>,
+    /// Callers that share one client of the Rust crate, each with one call at a time
+    #[arg(long, value_name = "N", conflicts_with_all = ["protocol", "connections", "streams", "format", "rate", "failover"], value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub callers: Option<u32>,
     /// Requests a second, in all, at their times; otherwise each follows the answer of the last
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
     pub rate: Option<u32>,
@@ -117,9 +119,9 @@ pub struct TsBenchArguments {
 
 impl TsBenchArguments {
     pub fn check(&self) -> Outcome {
-        if self.protocol == Protocol::Grpc || self.callers.is_some() {
+        if self.protocol == Protocol::Grpc {
             return Err(Failure::usage(
-                "this version measures --protocol h1, h2c and h3; grpc and --callers are not there yet",
+                "this version measures --protocol h1, h2c and h3; grpc is not there yet",
             ));
         }
         if self.protocol == Protocol::H3 && !cfg!(feature = "http3") {

@@ -1,10 +1,11 @@
 //! Benchmarks of the timestamp service.
 //!
-//! `load` has the connections, of which `http1`, `http2` and `http3` are the protocols, and `tally` is what
-//! each of them saw. `floor` is the same HTTP server without a cluster behind it. `failover` kills
-//! leaders.
+//! `load` has the connections, of which `http1`, `http2` and `http3` are the protocols, and `tally` is
+//! what each of them saw. `floor` is the same HTTP server without a cluster behind it. `callers` share
+//! one client of the Rust crate. `failover` kills leaders.
 
 mod arguments;
+mod callers;
 mod failover;
 mod floor;
 mod http1;
@@ -32,6 +33,9 @@ use load::{Load, find_leader};
 /// Runs `esker ts bench`.
 pub fn run(arguments: &TsBenchArguments) -> Outcome {
     arguments.check()?;
+    if let Some(callers) = arguments.callers {
+        return callers::run(arguments, callers);
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
     runtime.block_on(async {

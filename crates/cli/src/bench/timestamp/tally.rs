@@ -10,7 +10,7 @@ use crate::bench::measure::latency::Latencies;
 use crate::exit::{Failure, Outcome};
 
 /// The most calls that are recorded in all. With more, their order is not checked.
-const CALLS: usize = 8_000_000;
+pub const CALLS: usize = 8_000_000;
 
 /// What answers a request can have.
 #[derive(Debug)]
@@ -54,6 +54,12 @@ impl Tally {
         }
         let since = |at: Instant| at.saturating_duration_since(begun).as_nanos() as u64;
         self.calls.push(Call { called: since(called), returned: since(returned), range });
+    }
+
+    /// Adds calls whose latencies are recorded elsewhere, and how many more there were.
+    pub fn record(&mut self, calls: Vec<Call>, unrecorded: u64) {
+        self.calls.extend(calls);
+        self.unrecorded += unrecorded;
     }
 
     pub fn fail(&mut self, class: impl Into<String>) {

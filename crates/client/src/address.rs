@@ -1,0 +1,104 @@
+//! Where a node is reached.
+
+use std::fmt;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+/// The longest name of a host, and a port.
+const LEN_MAX: usize = 253 + 6;
+
+/// Host and port of a node. Nothing else gets into a request.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Address(Arc<str>);
+
+impl Address {
+    /// From a URL, or from host and port. `None` for another scheme than `http`, for a path, and
+    /// without a port.
+    pub(crate) fn of_endpoint(text: &str) -> Option<Self> {
+        let text = text.strip_prefix("http://").unwrap_or(text);
+        Self::parse(text.strip_suffix('/').unwrap_or(text), true)
+    }
+
+    /// As a node names another one. An address that means every host is not one host's.
+    pub(crate) fn of_node(text: &str) -> Option<Self> {
+        Self::parse(text, false)
+    }
+
+    fn parse(text: &str, may_be_any: bool) -> Option<Self> {
+        let (host, port) = text.rsplit_once(':')?;
+        let named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
+        let is_host = match (host.parse::<Ipv4Addr>(), host.strip_prefix('[')) {
+            (Ok(ip), _) => may_be_any || !ip.is_unspecified(),
+            (_, Some(ip)) => {
+                let ip = ip.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?;
+                may_be_any || !ip.is_unspecified()
+            }
+            // With digits and dots alone it is no name.
+            _ => host.bytes().all(named) && host.bytes().any(|byte| byte.is_ascii_alphabetic()),
+        };
+        let is_port = port.bytes().all(|byte| byte.is_ascii_digit())
+            && port.parse::<u16>().is_ok_and(|port| port > 0);
+        (is_host && is_port && text.len() <= LEN_MAX).then(|| Self(text.into()))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_that_of_one_host() {
+        for right in ["127.0.0.1:8080", "node-1.example:1", "[::1]:65535", "esker_1:80"] {
+            assert!(Address::of_node(right).is_some(), "{right}");
+            let url = format!("http://{right}/");
+            assert_eq!(Address::of_endpoint(&url), Address::of_node(right), "{right}");
+        }
+        for any in ["0.0.0.0:8080", "[::]:8080"] {
+            assert!(Address::of_endpoint(any).is_some() && Address::of_node(any).is_none());
+        }
+        let long = format!("{}:80", "a".repeat(260));
+        let wrong = [
+            "https://a:80",
+            "ftp://a:80",
+            "http://a",
+            "http://a:80/b",
+            "a",
+            "a:",
+            ":80",
+            "a:0",
+            "a:+80",
+            "a:65536",
+            "a b:80",
+            "::1:80",
+            "[::1:80",
+            "256.1.1.1:80",
+            "a@b:80",
+            "a/b:80",
+            "\u{100}bad:1",
+            "a\r\nb:80",
+            "",
+            &long,
+        ];
+        for wrong in wrong {
+            assert!(Address::of_endpoint(wrong).is_none(), "{wrong}");
+            assert!(Address::of_node(wrong).is_none(), "{wrong}");
+        }
+        assert!(Address::of_node("http://a:80").is_none());
+    }
+}

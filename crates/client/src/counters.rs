@@ -1,0 +1,52 @@
+//! What a client has done.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// What a client has done since it was built.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClientStats {
+    /// Requests for timestamps that were sent, repeated ones included.
+    pub requests: u64,
+    /// Requests that were answered with timestamps. Each answers all callers that share it.
+    pub batches: u64,
+    /// Timestamps in these answers, those of cancelled callers included.
+    pub timestamps: u64,
+    /// Attempts that failed and were followed by another one: to connect, or to get timestamps.
+    pub retries: u64,
+    /// Connections that were made.
+    pub connections: u64,
+    /// How often timestamps came from another node than those before.
+    pub leader_changes: u64,
+    /// Calls that ended with an error.
+    pub failures: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) requests: AtomicU64,
+    pub(crate) batches: AtomicU64,
+    pub(crate) timestamps: AtomicU64,
+    pub(crate) retries: AtomicU64,
+    pub(crate) connections: AtomicU64,
+    pub(crate) leader_changes: AtomicU64,
+    pub(crate) failures: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn now(&self) -> ClientStats {
+        ClientStats {
+            requests: self.requests.load(Relaxed),
+            batches: self.batches.load(Relaxed),
+            timestamps: self.timestamps.load(Relaxed),
+            retries: self.retries.load(Relaxed),
+            connections: self.connections.load(Relaxed),
+            leader_changes: self.leader_changes.load(Relaxed),
+            failures: self.failures.load(Relaxed),
+        }
+    }
+}
+
+pub(crate) fn add(counter: &AtomicU64, more: u64) {
+    counter.fetch_add(more, Relaxed);
+}

@@ -1,0 +1,61 @@
+//! The answer of `GET /members`.
+
+use serde_json::Value;
+
+use crate::address::Address;
+
+/// The most members that are remembered.
+const MEMBERS_MAX: usize = 64;
+
+/// The cluster, as one of its nodes knows it.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Members {
+    /// The id of the cluster; empty if the node does not have it yet.
+    pub(crate) cluster: String,
+    pub(crate) leader: Option<Address>,
+    pub(crate) all: Vec<Address>,
+}
+
+impl Members {
+    /// `None` if this is no such answer. A member without a usable address is left out.
+    pub(crate) fn parse(body: &[u8]) -> Option<Self> {
+        let value: Value = serde_json::from_slice(body).ok()?;
+        let address = |node: &Value| Address::of_node(node["addr"].as_str()?);
+        let members = value["members"].as_array()?;
+        Some(Self {
+            cluster: value["cluster"].as_str().unwrap_or_default().to_owned(),
+            leader: address(&value["leader"]),
+            all: members.iter().take(MEMBERS_MAX).filter_map(address).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_a_node_answers_is_read() {
+        let body = r#"{"leader":{"nodeID":1,"addr":"a:1"},"members":[{"nodeID":1,"addr":"a:1"},
+            {"nodeID":2,"addr":"b:2","voter":true},{"nodeID":3,"addr":"http://c"},{}],"cluster":"07"}"#;
+        let members = Members::parse(body.as_bytes()).unwrap();
+        let address = |text| Address::of_node(text).unwrap();
+        assert_eq!(members.cluster, "07");
+        assert_eq!(members.leader, Some(address("a:1")));
+        assert_eq!(members.all, [address("a:1"), address("b:2")]);
+        let none = Members::parse(br#"{"leader":null,"members":[]}"#);
+        assert_eq!(none, Some(Members::default()));
+    }
+
+    #[test]
+    fn what_is_no_list_of_members_is_refused() {
+        for wrong in ["", "[]", "{}", "{\"members\":7}", "ok", "{\"members\":["] {
+            assert_eq!(Members::parse(wrong.as_bytes()), None, "{wrong}");
+        }
+        let many = vec![r#"{"addr":"a:1"}"#; 1000].join(",");
+        let many = Members::parse(format!("{{\"members\":[{many}]}}").as_bytes()).unwrap();
+        assert_eq!(many.all.len(), MEMBERS_MAX);
+    }
+}

@@ -1,0 +1,39 @@
+//! Calls that are dropped.
+#![allow(clippy::unwrap_used)]
+
+use crate::fake::{Held, Issuer};
+
+/// The timestamp of a call that was dropped in flight is lost: the next call has its own request,
+/// and a caller that shares the request keeps its own timestamp.
+///
+/// Requirements: E-10.
+#[tokio::test]
+async fn the_timestamp_of_a_dropped_call_is_lost() {
+    let held = Held::start(&Issuer::new()).await;
+    let client = held.fake.client().build().unwrap();
+    let call = |count| {
+        let client = client.clone();
+        tokio::spawn(async move { client.timestamps(count).await.unwrap() })
+    };
+    let (dropped, kept) = (call(3), call(2));
+    held.fake.wait_for_requests(1).await;
+    assert_eq!(held.fake.asked(), [5], "both share a request");
+    dropped.abort();
+    assert!(dropped.await.unwrap_err().is_cancelled());
+    held.release(1);
+    assert_eq!(kept.await.unwrap().first.index, 4);
+    let next = call(1);
+    held.release(1);
+    assert_eq!(next.await.unwrap().first.index, 6);
+    assert_eq!(held.fake.asked(), [5, 1]);
+}
+
+/// A call does nothing until it is polled, and after it was dropped.
+#[tokio::test]
+async fn a_call_that_is_not_polled_sends_nothing() {
+    let held = Held::start(&Issuer::new()).await;
+    let client = held.fake.client().build().unwrap();
+    drop(client.timestamp());
+    held.release(1);
+    assert_eq!(client.timestamp().await.unwrap().index, 1);
+}

@@ -1,0 +1,104 @@
+//! Calls end by their deadlines.
+#![allow(clippy::unwrap_used)]
+
+use std::time::{Duration, Instant};
+
+use esker_client::{CauseKind, Client, Error};
+use tokio::net::TcpListener;
+use tokio::time::timeout;
+
+use crate::fake::{CLUSTER, Fake, Held, Issuer, LONG, members};
+
+const SHORT: Duration = Duration::from_millis(100);
+
+/// A port without a listener, and one where nothing answers.
+///
+/// Requirements: E-10, EB-11.
+#[tokio::test]
+async fn the_deadline_holds_when_nothing_answers() {
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let (silent_at, closed_at) = (silent.local_addr().unwrap(), closed.local_addr().unwrap());
+    drop(closed);
+    for address in [silent_at, closed_at] {
+        let client = Client::builder().endpoint(address.to_string()).timeout(SHORT);
+        let client = client.connect_timeout(Duration::from_millis(20)).build().unwrap();
+        let begun = Instant::now();
+        let error = timeout(LONG, client.timestamp()).await.unwrap().unwrap_err();
+        assert!(begun.elapsed() >= SHORT);
+        let Error::Deadline { last: Some(cause) } = error else { unreachable!("{error}") };
+        assert_eq!(cause.address, address.to_string());
+        match cause.kind {
+            CauseKind::NoAnswer(_) => assert_eq!(address, silent_at),
+            CauseKind::Connection(why) => {
+                assert_eq!(address, closed_at);
+                assert!(why.contains("refused"), "{why}");
+            }
+            other => unreachable!("{other:?}"),
+        }
+        let stats = client.stats();
+        assert!(stats.failures == 1 && (2..30).contains(&stats.retries), "{stats:?}");
+    }
+}
+
+/// Callers of one request, and those that wait for the next one, have deadlines of their own.
+///
+/// Requirements: E-10.
+#[tokio::test]
+async fn callers_that_share_a_request_have_their_own_deadlines() {
+    let held = Held::start(&Issuer::new()).await;
+    let client = held.fake.client().build().unwrap();
+    let call = |patience| {
+        let client = client.clone();
+        tokio::spawn(async move { client.timestamps_by(1, Instant::now() + patience).await })
+    };
+    let begun = Instant::now();
+    let in_flight = [call(LONG), call(SHORT)];
+    held.fake.wait_for_requests(1).await;
+    let second = call(LONG);
+    held.fake.wait_for_requests(2).await;
+    // No request may be sent for these.
+    let waiting = [call(SHORT), call(LONG)];
+    let [long, short] = in_flight;
+    let [waiting_short, waiting_long] = waiting;
+    for short in [short, waiting_short] {
+        let error = timeout(LONG, short).await.unwrap().unwrap().unwrap_err();
+        assert!(matches!(error, Error::Deadline { .. }), "{error}");
+    }
+    assert!(begun.elapsed() >= SHORT && begun.elapsed() < Duration::from_secs(5));
+    assert_eq!(held.fake.asked(), [2, 1]);
+    held.release(3);
+    let mut issued = Vec::new();
+    for call in [long, second, waiting_long] {
+        issued.push(call.await.unwrap().unwrap().first.index);
+    }
+    // What the expired callers would have had is lost.
+    assert_eq!(issued, [1, 3, 5]);
+}
+
+#[tokio::test]
+async fn a_deadline_that_has_passed_sends_nothing() {
+    let fake = Fake::issuing(&Issuer::new()).await;
+    let client = fake.client().build().unwrap();
+    let error = client.timestamps_by(1, Instant::now()).await.unwrap_err();
+    assert!(matches!(error, Error::Deadline { last: None }), "{error}");
+    client.timestamp().await.unwrap();
+    assert_eq!(fake.asked(), [1]);
+}
+
+/// A node that is stopped keeps its connections, and answers nothing over them.
+///
+/// Requirements: EB-11.
+#[tokio::test]
+async fn a_node_that_falls_silent_is_left() {
+    let issuer = Issuer::new();
+    let (first, second) = (Fake::issuing(&issuer).await, Fake::issuing(&issuer).await);
+    first.members(members(None, &[&first.address, &second.address], CLUSTER));
+    let client = first.client().timeout(Duration::from_secs(5)).build().unwrap();
+    client.timestamp().await.unwrap();
+    first.freeze();
+    let begun = Instant::now();
+    client.timestamp().await.unwrap();
+    assert!(begun.elapsed() < Duration::from_millis(1200), "{:?}", begun.elapsed());
+    assert_eq!(client.stats().leader_changes, 1);
+}

@@ -1,0 +1,11 @@
+//! A client and scripted nodes in one process, over real connections.
+
+mod answers;
+mod build;
+mod cancel;
+mod deadlines;
+mod fake;
+mod leaders;
+mod order;
+mod queue;
+mod sharing;
