@@ -9,7 +9,7 @@
 //! | connections | [`ServerOptions::connections`] | wait in the backlog of the listener |
 //! | requests that wait for a timestamp | [`OracleOptions::buffer`] | 503 with `Retry-After` |
 //! | time of a request for timestamps | [`OracleOptions::patience`] | 500 |
-//! | answers of more than 16 timestamps on their way | 256 MiB, 64 of one connection | 503 with `Retry-After` |
+//! | unsent answers of over 16 timestamps | 256 MiB, 64 of a connection | 503, `Retry-After` |
 //! | a connection that takes no such answer | 20 s | it is closed |
 //! | shorter answers on their way | one for each stream of all connections | wait in the client |
 //! | streams of an HTTP/2 or HTTP/3 connection | 128 | wait in the client |
@@ -18,7 +18,7 @@
 //! | a connection without a request | 75 s | it is closed |
 //! | connections over HTTP/3 | [`ServerOptions::connections`], apart | they are refused |
 //! | handshakes of HTTP/3 at a time | 64 | a client shows first that it is where it says |
-//! | time of such a handshake, of a header, of an answer's way | 5, 10, 75 s | connection or stream end |
+//! | time of a handshake, a header, an answer there | 5, 10, 75 s | connection or stream end |
 //! | requests that a follower forwards at a time | 512 | 503 with `Retry-After` |
 //! | closing the log when the node stops | [`ServerOptions::close`] | the node ends with an error |
 //!

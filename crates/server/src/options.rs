@@ -58,8 +58,8 @@ pub struct ServerOptions {
     pub disk_stall: Duration,
     /// How long closing the log may take when the node stops: a disk may stall. 5 s.
     pub close: Duration,
-    /// Whenever this node leads, it switches reads under a lease on or off, for the cluster. `None`:
-    /// it leaves them as they are.
+    /// Whenever this node leads, it switches reads under a lease on or off, for the cluster.
+    /// `None`: it leaves them as they are.
     pub lease_reads: Option<bool>,
     /// Whether clients are answered over HTTP/3, on the port of `listen` over UDP. `true`, if this
     /// build has the feature `http3`.

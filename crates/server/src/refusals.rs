@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 /// How long the same refusal gets no other line.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Refusals that are told apart.
+/// Refusals that are distinguished.
 const KINDS_MAX: usize = 32;
 
 /// What was asked for, of which node, and why it was refused.

@@ -191,7 +191,7 @@ impl Server {
     ///
     /// # Errors
     /// The log's, when it cannot be closed, also in time: what is durable stays so, and the thread
-    /// that closes it goes on.
+    /// that closes it continues.
     pub async fn stop(mut self) -> Result<(), ServerError> {
         self.stop.send_replace(true);
         if tokio::time::timeout(STOP, &mut self.listener).await.is_err() {

@@ -48,7 +48,7 @@ pub(crate) struct Shared {
 pub(crate) enum Followers {
     Refuse,
     Redirect,
-    Forward(Forwarder),
+    Forward(Box<Forwarder>),
 }
 
 impl Followers {
@@ -57,7 +57,7 @@ impl Followers {
         match answer {
             FollowerAnswer::Refuse => Self::Refuse,
             FollowerAnswer::Redirect => Self::Redirect,
-            FollowerAnswer::Forward => Self::Forward(Forwarder::new(node, patience)),
+            FollowerAnswer::Forward => Self::Forward(Box::new(Forwarder::new(node, patience))),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Log lines are written by a thread of their own: a pipe that nobody reads stops no node.
+//! Log lines are written by a thread of their own: a pipe that no process reads stops no node.
 //!
 //! `tracing-appender` does the same, but when its queue is full it prints to standard output at the
-//! end, which is the pipe that nobody reads.
+//! end, which is the pipe that no process reads.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pipe_that_nobody_reads_blocks_no_one_and_what_is_dropped_is_counted() {
+    fn an_unread_pipe_blocks_no_thread_and_what_is_dropped_is_counted() {
         let (mut reader, writer) = io::pipe().unwrap();
         let lines = Lines::to(File::from(OwnedFd::from(writer))).unwrap();
         let line = [&[b'x'; 1023][..], b"\n"].concat();

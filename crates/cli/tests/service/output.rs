@@ -99,9 +99,9 @@ async fn leadership_and_changes_of_the_cluster_are_logged() {
     second.stop();
 }
 
-/// A node serves, and ends, while nobody reads its lines.
+/// A node serves, and ends, while no process reads its lines.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pipe_that_nobody_reads_stops_no_node() {
+async fn an_unread_pipe_stops_no_node() {
     let dir = tempfile::tempdir().unwrap();
     let mut serve = serve(&ANY_PORT);
     let mut node = spawn(serve.current_dir(&dir).env("DEBUG", "1"), Stdio::null());

@@ -30,10 +30,10 @@ struct Request {
 /// Where reads under a lease are on ([`LeaseReads`](crate::LeaseReads)), a leader that has a lease
 /// answers at once.
 ///
-/// Otherwise requests that wait share one proof of leadership, which begins after they came, and are answered
-/// in their order. One proof is in flight at a time. While requests come, the epoch advances in the
-/// background; a request waits for an advance only if the epoch is older than two intervals, or
-/// not of this process and term. Without requests nothing is proposed.
+/// Otherwise requests that wait share one proof of leadership, which begins after they came, and
+/// are answered in their order. One proof is in flight at a time. While requests come, the epoch
+/// advances in the background; a request waits for an advance only if the epoch is older than two
+/// intervals, or not of this process and term. Without requests nothing is proposed.
 #[derive(Debug, Clone)]
 pub struct Oracle {
     requests: mpsc::Sender<Request>,
@@ -43,7 +43,8 @@ pub struct Oracle {
 }
 
 impl Oracle {
-    /// Starts an oracle on this node, which replicates these epochs, on the tokio runtime that this is called from.
+    /// Starts an oracle on this node, which replicates these epochs, on the tokio runtime that this
+    /// is called from.
     pub fn start(node: Arc<Node>, epochs: Replica<Epochs>, options: OracleOptions) -> Self {
         let limit = options.buffer.max(1);
         let (requests, waiting) = mpsc::channel(limit);

@@ -1,4 +1,5 @@
-//! tokio as openraft's runtime, with timers that fire at ticks, and a clock that is never suspended.
+//! tokio as openraft's runtime, with timers that fire at ticks, and a clock that counts suspended
+//! time.
 
 use std::future::Future;
 use std::time::Duration;

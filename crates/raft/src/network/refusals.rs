@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 /// How long the same failure of the same peer gets no other line.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// Peers and reasons that are told apart. The others together are one.
+/// Peers and reasons that are distinguished. The others together are one.
 const KINDS_MAX: usize = 64;
 
 /// A peer and a reason; `None` for all that are not told apart.

@@ -43,7 +43,7 @@ impl Node {
             (metrics.current_term, metrics.last_quorum_acked, is_alone)
         };
         let is_leased = match acknowledged {
-            // Without its own vote nobody is elected.
+            // Without its own vote no node is elected.
             _ if is_alone => self.log.promised().map(term_of) == Some(term),
             Some(sent) => BootInstant::now() < sent.into_inner() + self.counted_lease(),
             None => false,

@@ -8,7 +8,8 @@ use tokio::time::Instant;
 
 use crate::node::commands::Member;
 use crate::node::error::NodeError;
-use crate::node::start::{Core, Node};
+use crate::node::replica::Core;
+use crate::node::start::Node;
 use crate::node::status::Status;
 use crate::node::transfer::LAG;
 

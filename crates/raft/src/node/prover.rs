@@ -76,8 +76,8 @@ impl Prover {
     ///
     /// # Errors
     /// [`NodeError::NotLeader`]; [`NodeError::NoQuorum`] when too few voters confirm it;
-    /// [`NodeError::LeadershipTransfer`] from the moment at which a transfer begins, for the rest of
-    /// the term.
+    /// [`NodeError::LeadershipTransfer`] from the moment at which a transfer begins, for the rest
+    /// of the term.
     pub async fn prove(&mut self) -> Result<u64, NodeError> {
         let Self { node, voters, number } = self;
         let term = {

@@ -5,9 +5,10 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use bytes::Bytes;
+use openraft::Raft;
 use parking_lot::Mutex;
 
-use crate::machine::Machine;
+use crate::machine::{Machine, MachineStore};
 use crate::node::commands::{Command, Commands};
 
 /// A state machine that a [`Node`](crate::Node) replicates, and that others look at. Clones are
@@ -59,6 +60,9 @@ impl<M: Machine<Commands>> Machine<Commands> for Replica<M> {
         self.0.lock().restore(state)
     }
 }
+
+/// The openraft of a node.
+pub(crate) type Core = Raft<Commands, MachineStore<Commands, AnyMachine>>;
 
 /// Any state machine: a node has one type, so that openraft is compiled once, in this crate, and
 /// not in each that has a state machine.

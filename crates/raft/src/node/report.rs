@@ -3,7 +3,7 @@
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
 
-use crate::node::start::Core;
+use crate::node::replica::Core;
 
 /// Logs each change, until the node stops. One that is undone before it is seen is not logged.
 pub(crate) async fn report_leadership(raft: Core) {

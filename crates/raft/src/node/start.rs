@@ -9,7 +9,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use esker_consensus::ConsensusLog;
-use openraft::Raft;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::error::{InitializeError, RaftError};
 use tokio::runtime::{Builder, Runtime};
@@ -26,7 +25,7 @@ use crate::network::server::Server;
 use crate::node::bounds::{PROPOSALS, PROPOSED_BYTES};
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
-use crate::node::replica::{AnyMachine, Replica};
+use crate::node::replica::{AnyMachine, Core, Replica};
 use crate::node::report::report_leadership;
 use crate::settings::config;
 
@@ -37,8 +36,6 @@ const TICK: (u32, u32) = (24, 10);
 const LONGEST: Duration = Duration::from_secs(60);
 /// How long stopping waits for tasks that are in the middle of something.
 const STOP: Duration = Duration::from_secs(1);
-
-pub(crate) type Core = Raft<Commands, MachineStore<Commands, AnyMachine>>;
 
 /// What a node is started with.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The HTTP interface.
 //!
-//! `listener` has the connections over TCP and `http3` those over UDP, `client` is what each of them
-//! may hold, `route` finds what a request is for, `timestamp`, `info` and `cluster` answer it,
+//! `listener` has the connections over TCP and `http3` those over UDP, `client` is what each of
+//! them may hold, `route` finds what a request is for, `timestamp`, `info` and `cluster` answer it,
 //! `answer` is how answers look.
 
 mod answer;

@@ -47,7 +47,7 @@ async fn a_copy_of_a_node_that_runs_stops() {
         copy(&nodes.data(node), dir.path());
         let why = refused(Server::start(alone(dir.path())).await.unwrap()).await;
         assert!(why.contains(&format!("as node {node} at {}", nodes.address(node))), "{why}");
-        // The one that is a member goes on.
+        // The one that is a member continues.
         let named = nodes.members(leader).await.members;
         assert!(
             named.iter().any(|one| one.node == node && one.addr == nodes.address(node)),

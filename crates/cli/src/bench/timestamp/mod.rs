@@ -1,8 +1,8 @@
 //! Benchmarks of the timestamp service.
 //!
-//! `load` has the connections, of which `http1`, `http2` and `http3` are the protocols, and `tally` is
-//! what each of them saw. `floor` is the same HTTP server without a cluster behind it. `callers` share
-//! one client of the Rust crate. `failover` kills leaders.
+//! `load` has the connections, of which `http1`, `http2` and `http3` are the protocols, and `tally`
+//! is what each of them saw. `floor` is the same HTTP server without a cluster behind it. `callers`
+//! share one client of the Rust crate. `failover` kills leaders.
 
 mod arguments;
 mod callers;

@@ -28,7 +28,7 @@ async fn a_repaired_log_is_refused() {
     // The first unit after the header.
     disk.flip_bit(&segment, (4096 + 100) * 8).unwrap();
     assert!(log_on(&disk).is_err());
-    esker_log::repair(dir, &esker_log::Options::on(std::sync::Arc::new(disk.clone()))).unwrap();
+    esker_log::repair(dir, esker_log::Options::on(std::sync::Arc::new(disk.clone()))).unwrap();
     let refused = LogStore::<Strings>::new(log_on(&disk).unwrap()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidData);
     assert!(refused.to_string().contains("new number"), "{refused}");

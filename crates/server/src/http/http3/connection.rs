@@ -104,7 +104,8 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }
 
-/// Answers a request. What fails here ends its stream alone; `h3` ends the connection where it has to.
+/// Answers a request. What fails here ends its stream alone; `h3` ends the connection where it has
+/// to.
 async fn exchange<H, F>(request: RequestResolver<Quic, Bytes>, handler: H)
 where
     H: Fn(Request<Full<Bytes>>) -> F,

@@ -81,8 +81,8 @@ fn config(certificate: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, AnyE
 
 /// Serves connections until `stop`, and then until all of them have ended.
 ///
-/// `count` gets 1 for each connection that is open, and -1 when it ends. `handler` makes what answers
-/// the requests of a connection from an address; the client may move meanwhile.
+/// `count` gets 1 for each connection that is open, and -1 when it ends. `handler` makes what
+/// answers the requests of a connection from an address; the client may move meanwhile.
 pub(crate) async fn serve<H, A, F>(
     endpoint: Endpoint,
     connections: usize,
