@@ -134,7 +134,7 @@ async fn a_node_with_a_repaired_log_does_not_start() {
     fs::write(segment, bytes).unwrap();
     let corrupt = nodes.start(1).await;
     assert!(matches!(corrupt, Err(ServerError::Log(_))), "{corrupt:?}");
-    esker_log::repair(&dir, &esker_log::Options::default()).unwrap();
+    esker_log::repair(&dir, esker_log::Options::default()).unwrap();
     for _ in 0..2 {
         let refused = nodes.start(1).await.unwrap_err();
         assert!(matches!(&refused, ServerError::Repaired { dir: named } if *named == dir));
