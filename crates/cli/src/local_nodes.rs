@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::exit::{Failure, Outcome};
 
-/// How long a node may take until it votes.
+/// Variables of the environment that are for one node.
 const OF_ONE_NODE: [&str; 9] = [
     "ESKER_ADVERTISE",
     "ESKER_CONFIG",
@@ -22,6 +22,7 @@ const OF_ONE_NODE: [&str; 9] = [
     "NODE_ID",
     "RAFT_ADDR",
 ];
+/// How long a node may take until it votes.
 const START: Duration = Duration::from_secs(30);
 /// How long nodes may take to end.
 const STOP: Duration = Duration::from_secs(12);

@@ -237,7 +237,9 @@ impl Queue {
             tokio::select! {
                 () = self.earlier.notified() => {}
                 () = tokio::time::sleep_until(expiry.into()) => {
-                    for waker in self.state.lock().expired(Instant::now()) {
+                    // The lock is released before a waker runs.
+                    let expired = self.state.lock().expired(Instant::now());
+                    for waker in expired {
                         waker.wake();
                     }
                 }

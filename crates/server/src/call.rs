@@ -35,7 +35,10 @@ pub fn is_address(text: &str) -> bool {
             None => host.bytes().all(named) && host.bytes().any(|byte| byte.is_ascii_alphabetic()),
         },
     };
-    is_host && text.len() <= ADDRESS_MAX && port.parse::<u16>().is_ok_and(|port| port > 0)
+    is_host
+        && text.len() <= ADDRESS_MAX
+        && port.bytes().all(|byte| byte.is_ascii_digit())
+        && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
 /// What a member answered.

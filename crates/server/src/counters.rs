@@ -7,7 +7,8 @@ use hyper::{StatusCode, Version};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 /// Statuses that are counted by themselves.
-pub(crate) const STATUSES: [u16; 12] = [200, 204, 400, 403, 404, 405, 409, 415, 422, 500, 503, 0];
+pub(crate) const STATUSES: [u16; 13] =
+    [200, 204, 307, 400, 403, 404, 405, 409, 415, 422, 500, 503, 0];
 
 /// Protocols that are counted by themselves.
 pub(crate) const PROTOCOLS: [&str; 3] = ["h1", "h2c", "h3"];

@@ -57,7 +57,12 @@ pub fn start(options: &LogOptions) -> Outcome<Lines> {
         .with_default(level)
         .with_target("openraft", raft)
         .with_target("hyper", raft)
-        .with_target("h2", raft);
+        .with_target("h2", raft)
+        .with_target("h3", raft)
+        .with_target("quinn", raft)
+        .with_target("quinn_proto", raft)
+        .with_target("quinn_udp", raft)
+        .with_target("rustls", raft);
     let in_ms = options.in_ms;
     let lines = match options.is_pretty {
         true => fmt::layer().with_writer(writer.clone()).event_format(Pretty { in_ms }).boxed(),

@@ -121,6 +121,7 @@ fn report(options: &ServerOptions) {
         cert = files.map(|files| tracing::field::display(files.cert.display())),
         key = files.map(|files| tracing::field::display(files.key.display())),
         follower_answer,
+        lease_reads = options.lease_reads,
         "starts a node with these settings"
     );
 }

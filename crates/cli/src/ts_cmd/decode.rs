@@ -9,7 +9,7 @@ use crate::ts_cmd::shown::show;
 const EXAMPLES: &str = "\
 Examples:
   esker ts decode 18eb02db3097e5170000000000000001
-  curl -s http://127.0.0.1:8080/timestamp | xxd -p | xargs esker ts decode --json";
+  curl -s http://127.0.0.1:8080/timestamp | xxd -p | xargs esker ts decode";
 
 /// Show what a timestamp says
 #[derive(Debug, Args)]

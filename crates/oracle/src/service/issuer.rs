@@ -6,13 +6,12 @@ use std::time::{Duration, Instant};
 use esker_raft::{NodeError, Prover};
 use tokio::task::JoinHandle;
 
-use crate::allotment::Allotment;
 use crate::clock::{Reference, Step, follow};
 use crate::epochs::{Advance, Owner};
 use crate::range::Range;
 use crate::service::counters::{Counters, count};
 use crate::service::error::OracleError;
-use crate::service::leased::Leased;
+use crate::service::leased::{Leased, Taken};
 use crate::service::options::OracleOptions;
 
 pub(crate) struct Issuer {
@@ -24,7 +23,7 @@ pub(crate) struct Issuer {
     /// The last epoch of this process, and when it was applied. Of those of other processes it is
     /// not known when that was: the log is applied again after a restart.
     reference: Option<(u64, Instant)>,
-    advancing: Option<JoinHandle<Result<(), NodeError>>>,
+    advancing: Option<JoinHandle<Result<Option<Taken>, NodeError>>>,
     /// Advances in a row that missed their deadline.
     missed: u32,
     /// What the clock did when it was last read: a step is reported once.
@@ -62,7 +61,7 @@ impl Issuer {
         };
         let owner = Owner { term, node: self.leased.node.id(), session: self.session };
         if self.advancing.as_ref().is_some_and(JoinHandle::is_finished) {
-            drop(self.advanced(owner, patience).await);
+            drop(self.advanced(patience).await);
         }
         let age = self.leased.current.with(|current| {
             let ours = current.as_ref().filter(|(allotment, _)| allotment.owner() == owner);
@@ -98,7 +97,7 @@ impl Issuer {
             if self.advancing.is_none() {
                 self.begin_advance(owner);
             }
-            let advanced = self.advanced(owner, patience.saturating_sub(began.elapsed())).await;
+            let advanced = self.advanced(patience.saturating_sub(began.elapsed())).await;
             let is_ours = self.leased.current.with(|current| {
                 let ours = current.as_ref().map(|(ours, _)| ours);
                 ours.is_some_and(|ours| ours.owner() == owner && Some(ours.epoch()) > before)
@@ -117,9 +116,14 @@ impl Issuer {
         let followed = follow((self.options.clock)(), reference, self.options.max_clock_step);
         self.report(followed.step);
         let command = Advance { owner, wall: followed.wall }.encode();
-        let (node, patience) = (Arc::clone(&self.leased.node), self.options.patience);
-        self.advancing =
-            Some(tokio::spawn(async move { node.propose(command, patience).await.map(drop) }));
+        let (leased, patience) = (Arc::clone(&self.leased), self.options.patience);
+        self.advancing = Some(tokio::spawn(async move {
+            let answer = leased.node.propose(command, patience).await;
+            // At once: the next request may come much later.
+            let taken = answer.map(|answer| leased.take_up(owner, &answer));
+            leased.renew();
+            taken
+        }));
     }
 
     fn report(&mut self, step: Step) {
@@ -142,21 +146,23 @@ impl Issuer {
         }
     }
 
-    /// Waits for the advance that is under way, and takes the last epoch up.
-    async fn advanced(&mut self, owner: Owner, patience: Duration) -> Result<(), NodeError> {
+    /// Waits for the advance that is under way, which takes its epoch up.
+    async fn advanced(&mut self, patience: Duration) -> Result<(), NodeError> {
         let Some(advancing) = self.advancing.as_mut() else { return Ok(()) };
         let Ok(advanced) = tokio::time::timeout(patience, advancing).await else {
             return Err(NodeError::TimedOut);
         };
         self.advancing = None;
-        self.take_up(owner);
         let advanced = advanced.unwrap_or(Err(NodeError::Unknown));
         self.missed = match &advanced {
             Err(NodeError::TimedOut) => self.missed.saturating_add(1),
             _ => 0,
         };
         match &advanced {
-            Ok(()) => count(&self.counters.advances, 1),
+            Ok(taken) => {
+                count(&self.counters.advances, 1);
+                self.reference = taken.or(self.reference);
+            }
             Err(error) => {
                 count(&self.counters.failed_advances, 1);
                 tracing::warn!(%error, in_a_row = self.missed, "the epoch did not advance");
@@ -165,23 +171,6 @@ impl Issuer {
         if self.missed >= self.options.failed_advances {
             self.counters.gave_up.send_replace(true);
         }
-        advanced
-    }
-
-    /// Hands out of the last epoch from now on, if it is this owner's and was not before.
-    fn take_up(&mut self, owner: Owner) {
-        let epochs = self.leased.epochs.with(|epochs| *epochs);
-        let now = Instant::now();
-        let taken_up = self.leased.current.with(|current| {
-            let before = current.as_ref().map(|(allotment, _)| allotment);
-            let allotment = Allotment::of(&epochs, owner, before)?;
-            let epoch = allotment.epoch();
-            *current = Some((allotment, now));
-            Some(epoch)
-        });
-        if let Some(epoch) = taken_up {
-            self.reference = Some((epoch, now));
-        }
-        self.leased.renew();
+        advanced.map(drop)
     }
 }

@@ -4,12 +4,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use esker_raft::{Node, Replica};
 use parking_lot::Mutex;
 
 use crate::allotment::Allotment;
-use crate::epochs::Epochs;
+use crate::epochs::{Advance, Epochs, Owner};
 use crate::range::Range;
+
+/// An epoch, and when this process took it up.
+pub(crate) type Taken = (u64, Instant);
 
 /// What this process hands out, and since when it is known.
 #[derive(Debug, Default)]
@@ -58,7 +62,21 @@ impl Leased {
         })
     }
 
-    /// There is a new epoch.
+    /// Hands out of the epoch that the owner's command made from now on, and of no other: an epoch
+    /// has one taker, whatever else runs on the node. Returns it, and when that was.
+    pub(crate) fn take_up(&self, owner: Owner, answer: &Bytes) -> Option<Taken> {
+        let made = Advance::answered(answer)?;
+        let epochs = self.epochs.with(|epochs| *epochs);
+        let now = Instant::now();
+        self.current.with(|current| {
+            let before = current.as_ref().map(|(allotment, _)| allotment);
+            let allotment = Allotment::of(&epochs, owner, before)?;
+            (allotment.epoch() == made).then(|| *current = Some((allotment, now)))?;
+            Some((made, now))
+        })
+    }
+
+    /// The next request that finds the epoch old has it advanced.
     pub(crate) fn renew(&self) {
         self.asked.store(false, SeqCst);
     }

@@ -18,6 +18,9 @@ use crate::service::issuer::Issuer;
 use crate::service::leased::Leased;
 use crate::service::options::OracleOptions;
 
+/// The most turns that other tasks get before a proof begins.
+const ROUNDS: u32 = 64;
+
 struct Request {
     count: u32,
     since: Instant,
@@ -83,9 +86,13 @@ impl Oracle {
         }
         let (answer, answered) = oneshot::channel();
         let request = Request { count, since: Instant::now(), answer };
-        self.requests.try_send(request).map_err(|error| match error {
-            mpsc::error::TrySendError::Full(_) => OracleError::Busy,
-            mpsc::error::TrySendError::Closed(_) => OracleError::Stopped,
+        self.requests.try_send(request).map_err(|error| {
+            // It may have been the one that has the epoch advanced.
+            self.leased.renew();
+            match error {
+                mpsc::error::TrySendError::Full(_) => OracleError::Busy,
+                mpsc::error::TrySendError::Closed(_) => OracleError::Stopped,
+            }
         })?;
         answered.await.unwrap_or(Err(OracleError::Stopped))
     }
@@ -146,8 +153,9 @@ impl Server {
     /// Lets the tasks that are ready send their requests, as long as any does: a proof costs more
     /// than all that it serves. No request waits for one that is not there.
     async fn fill(&self, batch: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
-        let mut empty = 0;
-        while empty < 3 {
+        let (mut empty, mut rounds) = (0, 0);
+        while empty < 3 && rounds < ROUNDS {
+            rounds += 1;
             tokio::task::yield_now().await;
             let before = batch.len();
             while batch.len() < self.limit

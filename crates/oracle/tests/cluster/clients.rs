@@ -22,6 +22,7 @@ const CLIENTS: usize = 24;
 
 pub struct Peer {
     pub node: Arc<Node>,
+    epochs: Replica<Epochs>,
     pub oracle: Oracle,
 }
 
@@ -105,12 +106,19 @@ impl Cluster {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
             (now.as_nanos() as u64).saturating_add_signed(ahead.load(SeqCst) * 1_000_000_000)
         });
-        let oracle = Oracle::start(Arc::clone(&node), epochs, options);
-        self.peers.lock().unwrap().insert(id, Peer { node, oracle });
+        let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options);
+        self.peers.lock().unwrap().insert(id, Peer { node, epochs, oracle });
     }
 
     pub fn node(&self, id: u64) -> Arc<Node> {
         Arc::clone(&self.peers.lock().unwrap()[&id].node)
+    }
+
+    /// Another oracle on the same node.
+    pub fn another_oracle(&self, id: u64, options: OracleOptions) -> Oracle {
+        let peers = self.peers.lock().unwrap();
+        let Peer { node, epochs, .. } = &peers[&id];
+        Oracle::start(Arc::clone(node), epochs.clone(), options)
     }
 
     pub fn oracle(&self, id: u64) -> Oracle {
@@ -135,7 +143,7 @@ impl Cluster {
 
     /// Cuts the power of a node.
     pub async fn cut_power(&mut self, id: u64) {
-        let Peer { node, oracle } = self.peers.lock().unwrap().remove(&id).unwrap();
+        let Peer { node, oracle, .. } = self.peers.lock().unwrap().remove(&id).unwrap();
         self.proxies[&id].leads_to(None);
         self.disks[&id].power_cut(Persist::Random);
         drop(oracle);

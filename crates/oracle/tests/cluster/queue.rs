@@ -155,3 +155,37 @@ fn an_oracle_that_ends_releases_those_that_wait() {
     });
     cluster.stall(1, false);
 }
+
+/// Both are the same node in the same term, with the same session of its log.
+///
+/// Requirements: E-16.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_oracles_of_one_node_share_no_epoch() {
+    let mut options = OracleOptions::default();
+    options.epoch_interval = Duration::from_millis(2);
+    let cluster = Cluster::of(1, options.clone()).await;
+    let others = cluster.another_oracle(1, options);
+    let mut tasks = Vec::new();
+    for oracle in [cluster.oracle(1), others] {
+        tasks.push(tokio::spawn(async move {
+            let mut issued = Vec::new();
+            for _ in 0..300 {
+                // An advance may find that the other one's came after it.
+                if let Ok(range) = oracle.timestamps(2).await {
+                    issued.extend(range.timestamps());
+                }
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            issued
+        }));
+    }
+    let mut all = Vec::new();
+    for task in tasks {
+        all.extend(task.await.unwrap());
+    }
+    let issued = all.len();
+    assert!(issued > 300, "{issued}");
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), issued);
+}

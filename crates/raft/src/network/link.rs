@@ -22,6 +22,7 @@ use parking_lot::Mutex;
 use tokio_util::codec::Framed;
 
 use crate::base::config::{Id, StoredConfig, VoteOf};
+use crate::network::acknowledged::Acknowledged;
 use crate::network::address::Address;
 use crate::network::deadline::{Guarded, guarded, within};
 use crate::network::frame::{Frame, Frames};
@@ -75,12 +76,13 @@ pub struct Network {
     cluster: ClusterId,
     node: u64,
     known: Arc<Mutex<Known>>,
+    acknowledged: Acknowledged,
 }
 
 impl Network {
     /// The connections of this node of this cluster.
     pub fn new(cluster: ClusterId, node: u64) -> Self {
-        Self { cluster, node, known: Arc::default() }
+        Self { cluster, node, known: Arc::default(), acknowledged: Acknowledged::default() }
     }
 
     fn handshake(&self, to: u64, purpose: Purpose) -> Handshake {
@@ -93,6 +95,7 @@ impl Network {
             handshake: self.handshake(target, Purpose::Snapshot),
             control: self.peer(target, address, Lane::Control),
             appends: self.peer(target, address, appends),
+            acknowledged: self.acknowledged.clone(),
         }
     }
 
@@ -103,6 +106,10 @@ impl Network {
         let known = known.addresses.entry(node).or_insert_with(|| Address::new(address));
         known.set(address);
         known.clone()
+    }
+
+    pub(crate) fn acknowledged(&self) -> &Acknowledged {
+        &self.acknowledged
     }
 
     /// A connection to the node at this address, for proofs.
@@ -139,6 +146,7 @@ pub struct Link {
     /// All of them over one connection, also those without entries: the node has to get them in
     /// the order in which they are sent.
     appends: Peer,
+    acknowledged: Acknowledged,
 }
 
 fn unreachable<C: StoredConfig>(error: io::Error) -> RPCError<C> {
@@ -157,9 +165,14 @@ impl Link {
     ) -> io::Result<impl Future<Output = io::Result<Appended<C>>> + use<C>> {
         let last = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
         let previous = request.prev_log_id;
+        let (target, term) = (self.handshake.to, request.vote.leader_id.term);
+        let (acknowledged, sent) = (self.acknowledged.clone(), Acknowledged::sending());
         let pending = self.appends.send(&Request::append(&request)?).await?;
         Ok(async move {
             let answer = pending.answer().await?.into_appended::<C>(previous, last)?;
+            if answer.is_success() {
+                acknowledged.by(target, term, sent);
+            }
             Ok(Appended { answer, previous, last })
         })
     }

@@ -27,6 +27,7 @@
 //! Peers are not authenticated. The id of the cluster keeps apart clusters that were mixed up; it
 //! is no secret. Keep the port inside a network that you trust.
 
+pub(crate) mod acknowledged;
 mod address;
 mod appends;
 mod deadline;

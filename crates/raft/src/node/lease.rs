@@ -1,10 +1,10 @@
 //! The lease of a leader: a time in which no other node can lead.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
-use openraft::ServerState;
-use openraft::async_runtime::instant::Instant as _;
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{Instant, ServerState};
 
 use crate::base::ballots::term_of;
 use crate::base::instant::BootInstant;
@@ -20,8 +20,9 @@ impl Node {
     ///
     /// A voter that acknowledges a heartbeat gives no vote, and does not campaign, for a lease from
     /// then on (eight round trips), also if it restarts meanwhile. The leader counts nine tenths of
-    /// that, from before it sent the heartbeat, of the voters that are a majority of each
-    /// configuration in force. The clock runs while the system is suspended.
+    /// that, from before it sent what the voter answered, of the voters that are a majority of each
+    /// configuration in force. It counts itself while it gave no vote in another term. The clock
+    /// runs while the system is suspended.
     ///
     /// # Assumption
     /// The clocks of two nodes run at rates that differ by less than a tenth, also while a virtual
@@ -29,32 +30,93 @@ impl Node {
     ///
     /// `None` from the moment at which a transfer begins, for the rest of the term.
     pub fn leased_term(&self) -> Option<u64> {
-        let (term, acknowledged, is_alone) = {
+        let (term, is_counted) = {
             let metrics = self.raft.metrics();
             let metrics = metrics.borrow_watched();
             if metrics.state != ServerState::Leader {
                 return None;
             }
+            let term = metrics.current_term;
             let configurations = metrics.membership_config.membership().get_joint_config();
-            let own = |voters: &std::collections::BTreeSet<u64>| {
-                voters.len() == 1 && voters.contains(&metrics.id)
-            };
-            let is_alone = configurations.iter().all(own);
-            (metrics.current_term, metrics.last_quorum_acked, is_alone)
+            let is_counted = self.network.acknowledged().with(term, |sent| {
+                is_leased(configurations, BootInstant::now(), self.counted_lease(), |node| {
+                    if node == metrics.id { Voter::Itself } else { Voter::Other(sent(node)) }
+                })
+            });
+            (term, is_counted)
         };
-        let is_leased = match acknowledged {
-            // Without its own vote no node is elected.
-            _ if is_alone => self.log.promised().map(term_of) == Some(term),
-            Some(sent) => BootInstant::now() < sent.into_inner() + self.counted_lease(),
-            None => false,
-        };
+        // The promise rises before a vote is sent; what is known of openraft may be from before.
+        let is_own = self.log.promised().map(term_of) == Some(term);
         // Read last: a transfer that has begun is seen.
-        let stays = is_leased && self.refuse_resigned(term).is_ok();
+        let stays = is_counted && is_own && self.refuse_resigned(term).is_ok();
         stays.then_some(term)
     }
 
     fn counted_lease(&self) -> Duration {
         let lease = Duration::from_millis(self.raft.config().election_timeout_max);
         lease * COUNTED.0 / COUNTED.1
+    }
+}
+
+/// A voter, as a leader counts it.
+enum Voter {
+    Itself,
+    /// When the newest request was sent that it acknowledged.
+    Other(Option<BootInstant>),
+}
+
+/// Whether a majority of each configuration gives no vote yet.
+fn is_leased(
+    configurations: &[BTreeSet<u64>],
+    now: BootInstant,
+    lease: Duration,
+    voter: impl Fn(u64) -> Voter,
+) -> bool {
+    let holds = |node: &u64| match voter(*node) {
+        Voter::Itself => true,
+        Voter::Other(sent) => sent.is_some_and(|sent| now < sent + lease),
+    };
+    configurations.iter().all(|voters| {
+        let majority = voters.len() / 2 + 1;
+        voters.iter().filter(|node| holds(node)).count() >= majority
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LEASE: Duration = Duration::from_millis(72);
+
+    /// Whether node 1 has a lease, when these acknowledged what was sent so many milliseconds ago.
+    fn leased(configurations: &[&[u64]], acknowledged: &[(u64, u64)]) -> bool {
+        let configurations: Vec<_> =
+            configurations.iter().map(|voters| voters.iter().copied().collect()).collect();
+        let now = BootInstant::now() + Duration::from_secs(10);
+        is_leased(&configurations, now, LEASE, |node| {
+            let known = acknowledged.iter().find(|(other, _)| *other == node);
+            match node {
+                1 => Voter::Itself,
+                _ => Voter::Other(known.map(|(_, ms)| now - Duration::from_millis(*ms))),
+            }
+        })
+    }
+
+    #[test]
+    fn a_majority_holds_its_votes_back() {
+        assert!(leased(&[&[1]], &[]));
+        assert!(!leased(&[&[1, 2]], &[]));
+        assert!(leased(&[&[1, 2, 3]], &[(2, 71)]));
+        assert!(!leased(&[&[1, 2, 3]], &[(2, 72), (3, 80)]));
+        assert!(!leased(&[&[1, 2, 3, 4]], &[(2, 1), (3, 90)]));
+        // A leader without a vote.
+        assert!(!leased(&[&[2, 3, 4]], &[(2, 1)]));
+        assert!(leased(&[&[2, 3, 4]], &[(2, 1), (4, 1)]));
+    }
+
+    #[test]
+    fn in_each_of_two_configurations() {
+        assert!(!leased(&[&[1, 2, 3], &[1, 4, 5]], &[(2, 1), (3, 1)]));
+        assert!(leased(&[&[1, 2, 3], &[1, 4, 5]], &[(2, 1), (5, 1)]));
     }
 }

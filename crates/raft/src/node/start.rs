@@ -32,7 +32,8 @@ use crate::settings::config;
 /// How often openraft looks at its deadlines, in round trips: a heartbeat is due every two, and one
 /// is sent at each tick.
 const TICK: (u32, u32) = (24, 10);
-/// The longest round-trip time that is taken: see [`config`].
+/// The shortest and the longest round-trip time that is taken: see [`config`].
+const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(60);
 /// How long stopping waits for tasks that are in the middle of something.
 const STOP: Duration = Duration::from_secs(1);
@@ -112,7 +113,7 @@ impl Node {
         let NodeOptions { node, cluster, log, listener, round_trip } = options;
         let machine = MachineStore::new(log.clone(), machine)?;
         let store = LogStore::new(log.clone())?;
-        let ticks = Ticks::new(round_trip.min(LONGEST) * TICK.0 / TICK.1);
+        let ticks = Ticks::new(round_trip.clamp(SHORTEST, LONGEST) * TICK.0 / TICK.1);
         let for_threads = Arc::clone(&ticks);
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)

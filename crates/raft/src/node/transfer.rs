@@ -75,7 +75,10 @@ impl Node {
         let _all = resolved.map_err(|_| NodeError::TimedOut)?;
         self.catch_up(target, term, 0, remaining()).await?;
         resignation.is_final = true;
-        self.raft.trigger().transfer_leader(target).await?;
+        // Given up here, openraft might never hear of it, and this node would lead and serve nothing.
+        let raft = self.raft.clone();
+        let asked = tokio::spawn(async move { raft.trigger().transfer_leader(target).await });
+        asked.await.map_err(|_| NodeError::Unknown)??;
         let led = self.wait_for(given_up.saturating_duration_since(Instant::now()), |status| {
             status.term > term && status.leader.is_some_and(|leader| leader != status.node)
         });

@@ -11,6 +11,8 @@ use esker_disk::{Dir, replace_file};
 const LEN_MAX: u64 = 1 << 20;
 const CERT: &str = "cert.pem";
 const KEY: &str = "key.pem";
+const KEPT_CERT: &str = "cert.pem.replaced";
+const KEPT_KEY: &str = "key.pem.replaced";
 
 /// Where a certificate and its key are.
 #[derive(Debug, Clone)]
@@ -45,6 +47,11 @@ impl Files {
         Ok(Some(Pem { cert: cert.unwrap_or_default(), key: key.unwrap_or_default() }))
     }
 
+    /// Whether they have something that is not this pair.
+    pub(crate) fn have_other_than(&self, known: &Pem) -> bool {
+        matches!(self.read(), Ok(Some(found)) if found != *known)
+    }
+
     /// Whether others than its owner may read the key, or write it.
     pub(crate) fn is_key_open(&self) -> bool {
         self.key.metadata().is_ok_and(|found| found.mode() & 0o077 != 0)
@@ -52,18 +59,28 @@ impl Files {
 }
 
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
-        Ok(file) => file,
+    // Looked at first: opening a FIFO would wait.
+    let found = match path.metadata() {
+        Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    // A FIFO would be waited for.
-    if !file.metadata()?.is_file() {
+    if !found.is_file() {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "this is not a regular file"));
     }
     let mut bytes = Vec::new();
-    file.take(LEN_MAX).read_to_end(&mut bytes)?;
+    File::open(path)?.take(LEN_MAX).read_to_end(&mut bytes)?;
     Ok(Some(bytes))
+}
+
+/// Keeps what a data folder has beside the pair that takes its place, durably.
+pub(crate) fn keep(dir: &dyn Dir, pem: &Pem) -> esker_disk::Result<()> {
+    for (name, bytes) in [(KEPT_KEY, &pem.key), (KEPT_CERT, &pem.cert)] {
+        if !bytes.is_empty() {
+            replace_file(dir, name, bytes)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes both files of a data folder, durably. A crash between the two leaves a pair that does not

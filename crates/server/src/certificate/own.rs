@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use esker_disk::Disk;
 
-use crate::certificate::files::{Files, Pem, write};
+use crate::certificate::files::{Files, Pem, keep, write};
 use crate::certificate::pair::{Pair, is_foreign};
 use crate::error::ServerError;
 
@@ -41,7 +41,12 @@ impl Own {
         let pair = match Pair::parse(&pem) {
             Ok(pair) => pair,
             Err(why) if is_foreign(&pem.cert) => return Err(unusable(&files, &why)),
-            Err(why) => return self.replace(&why, now),
+            // It may be half of a pair of the operator's.
+            Err(why) => {
+                let dir = self.disk.create_dir(&self.data);
+                dir.and_then(|dir| keep(&*dir, &pem)).map_err(not_written)?;
+                return self.replace(&why, now);
+            }
         };
         match pair.check(now) {
             Ok(()) if !pair.is_own => return Ok((pem, pair)),
@@ -75,12 +80,14 @@ impl Own {
         let pem = Pair::make(&self.hosts, now, self.life).map_err(ServerError::Certificate)?;
         let pair = Pair::parse(&pem).map_err(ServerError::Certificate)?;
         let dir = self.disk.create_dir(&self.data);
-        dir.and_then(|dir| write(&*dir, &pem)).map_err(|error| {
-            let io = std::io::Error::new(error.kind(), error);
-            ServerError::Io("cannot write the certificate".into(), io)
-        })?;
+        dir.and_then(|dir| write(&*dir, &pem)).map_err(not_written)?;
         Ok((pem, pair))
     }
+}
+
+fn not_written(error: esker_disk::Error) -> ServerError {
+    let io = std::io::Error::new(error.kind(), error);
+    ServerError::Io("cannot write the certificate".into(), io)
 }
 
 /// The operator's certificate in the data folder: only the operator replaces it.

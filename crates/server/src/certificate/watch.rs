@@ -95,6 +95,12 @@ impl Certificate {
     }
 
     fn look(&mut self, now: SystemTime) {
+        if let Source::Own(own) = &self.source
+            && own.files().have_other_than(&self.pem)
+        {
+            // What an operator puts there is used, and never written.
+            self.source = Source::Given(own.files());
+        }
         let looked = match &self.source {
             Source::Own(_) if !self.pair.is_due(now) => Ok(None),
             Source::Own(own) => own.make(now).map(Some).map_err(|error| error.to_string()),

@@ -70,7 +70,10 @@ pub(crate) async fn issue(shared: &Shared, client: &Client, id: u64, asked: Aske
         let error = refused(shared).unwrap_or(OracleError::Count(0));
         return of_follower(shared, id, passed, None, &error).await;
     };
-    let Ok(room) = room(client, wanted) else { return of_error(shared, id, &OracleError::Busy) };
+    let Ok(room) = room(client, wanted) else {
+        let error = refused(shared).unwrap_or(OracleError::Busy);
+        return of_follower(shared, id, passed, None, &error).await;
+    };
     match shared.oracle.timestamps(wanted.count).await {
         Ok(range) if wanted.is_range => answer::bytes(short(range)),
         Ok(range) => answer::bytes(held(whole(range), room)),

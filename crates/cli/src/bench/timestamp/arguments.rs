@@ -19,6 +19,7 @@ Examples:
 
   # HTTP/3 in the same way
   esker ts bench --protocol h3 --connections 16 --streams 32 --json
+
   # 1,000 tasks that share one client of the Rust crate
   esker ts bench --callers 1000
 

@@ -21,11 +21,13 @@ use crate::http::http3::bounded::Bounded;
 /// A connection without a request for so long is closed.
 pub(super) const IDLE: Duration = Duration::from_secs(75);
 const HEADER_MAX: u64 = 16 << 10;
+/// Streams of a connection that end without a request.
+const EMPTY_MAX: usize = 1000;
 const HANDSHAKE: Duration = Duration::from_secs(5);
 /// How long the header of a request may take, from its first byte.
 const HEADER: Duration = Duration::from_secs(10);
 /// How long a client may take to receive an answer.
-const ANSWER: Duration = Duration::from_secs(75);
+const ANSWER: Duration = Duration::from_secs(20);
 /// How long the last answers may take to arrive before a connection is closed.
 const ARRIVAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
 
@@ -65,7 +67,7 @@ where
     let quic = Bounded::new(h3_quinn::Connection::new(connection.clone()));
     let mut http = timeout(HANDSHAKE, builder.build::<_, Bytes>(quic)).await??;
     let mut requests = JoinSet::new();
-    let (mut is_idle, mut is_stopping) = (false, false);
+    let (mut is_idle, mut is_stopping, mut empty) = (false, false, 0);
     let mut idle = tokio::time::interval(IDLE);
     idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
     idle.tick().await;
@@ -79,11 +81,17 @@ where
                 }
                 None => break,
             },
-            Some(_) = requests.join_next() => {}
+            Some(ended) = requests.join_next() => {
+                // `h3` never forgets a stream without a request.
+                empty += usize::from(!ended.unwrap_or(false));
+                if empty > EMPTY_MAX {
+                    break;
+                }
+            }
             // Stopped, or forgotten: both end it.
             () = stopped(&mut stop), if !is_stopping => {
                 is_stopping = true;
-                http.shutdown(0).await?;
+                timeout(HANDSHAKE, http.shutdown(1)).await??;
             }
             _ = idle.tick() => {
                 if is_idle {
@@ -106,13 +114,22 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
 
 /// Answers a request. What fails here ends its stream alone; `h3` ends the connection where it has
 /// to.
-async fn exchange<H, F>(request: RequestResolver<Quic, Bytes>, handler: H)
+///
+/// Returns whether there was one.
+async fn exchange<H, F>(request: RequestResolver<Quic, Bytes>, handler: H) -> bool
 where
     H: Fn(Request<Full<Bytes>>) -> F,
     F: Future<Output = Answer>,
 {
+    let (request, mut stream) = match timeout(HEADER, request.resolve_request()).await {
+        Ok(Ok(resolved)) => resolved,
+        Ok(Err(error)) => {
+            tracing::debug!(%error, "an HTTP/3 stream without a request");
+            return false;
+        }
+        Err(_) => return false,
+    };
     let exchanged = async move {
-        let (request, mut stream) = timeout(HEADER, request.resolve_request()).await??;
         let is_head = request.method() == Method::HEAD;
         let body = body(&mut stream, request.method()).await?;
         let answer = handler(request.map(|()| Full::new(body))).await;
@@ -128,6 +145,7 @@ where
         let error: AnyError = error;
         tracing::debug!(error, "an HTTP/3 request failed");
     }
+    true
 }
 
 /// The body of a request: of one that may have one, all of it, or more than it may have.
