@@ -110,6 +110,8 @@ pub struct Cause {
 pub enum CauseKind {
     /// There is no connection, or it ended.
     Connection(String),
+    /// Something accepts connections there that does not answer as a node does.
+    NoNode(String),
     /// There was no answer in time. The timestamps of such a request are lost.
     NoAnswer(Duration),
     /// Another node leads, or none is known to.
@@ -129,6 +131,7 @@ impl fmt::Display for Cause {
         write!(f, "{}: ", self.address)?;
         match &self.kind {
             CauseKind::Connection(why) => f.write_str(why),
+            CauseKind::NoNode(why) => write!(f, "no Esker node answers there: {why}"),
             CauseKind::NoAnswer(time) => write!(f, "no answer within {time:?}"),
             CauseKind::NotLeader => f.write_str("the node does not lead"),
             CauseKind::Overloaded => f.write_str("too many requests wait"),

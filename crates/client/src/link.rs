@@ -51,14 +51,15 @@ impl Link {
             let mut builder = Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new()).max_header_list_size(HEADERS_MAX);
             builder.keep_alive_interval(PING).keep_alive_timeout(PING_ANSWER);
-            let (sender, connection) =
-                builder.handshake(TokioIo::new(stream)).await.map_err(failed)?;
+            let shaken = builder.handshake(TokioIo::new(stream)).await;
+            let (sender, connection) = shaken.map_err(failed).map_err(no_node)?;
             // It ends with its last sender; what fails there fails the requests, too.
             tokio::spawn(async move { drop(connection.await) });
             let mut link = Self { serial, address, sender };
-            let (head, body) = link.get("/members", MEMBERS_MAX).await?;
+            let (head, body) = link.get("/members", MEMBERS_MAX).await.map_err(no_node)?;
             let members = Members::parse(&body).filter(|_| head.status == StatusCode::OK);
-            let members = members.ok_or(CauseKind::Malformed("it has no list of members"))?;
+            let members = members
+                .ok_or_else(|| CauseKind::NoNode("its answer is no list of members".into()))?;
             Ok((link, members))
         });
         opened.await.unwrap_or(Err(CauseKind::NoAnswer(patience)))
@@ -92,6 +93,14 @@ impl Link {
         let body = Limited::new(body, most).collect().await;
         let body = body.map_err(|error| CauseKind::Connection(error.to_string()))?.to_bytes();
         Ok((head, body))
+    }
+}
+
+/// A connection was made, and ended before the first answer over it.
+fn no_node(cause: CauseKind) -> CauseKind {
+    match cause {
+        CauseKind::Connection(why) => CauseKind::NoNode(why),
+        other => other,
     }
 }
 

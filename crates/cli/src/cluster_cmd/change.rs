@@ -63,9 +63,9 @@ const REMOVE: &str = "\
 Example:
   esker cluster remove --node-id 3
 
-The leader is not removed: transfer its leadership first. A node that was removed
-does not come back under its number with its old data: stop it, and give a new
-one a new number.";
+The leader is not removed: transfer its leadership first. A node that was
+removed does not come back under its number with its old data: stop it, and give
+a new one a new number.";
 
 /// Remove a node
 #[derive(Debug, Args)]

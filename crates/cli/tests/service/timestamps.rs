@@ -68,7 +68,7 @@ fn what_is_no_timestamp_and_no_service() {
     let endpoint = format!("http://127.0.0.1:{}", free_port());
     let words = ["ts", "--timeout", "200ms", "--endpoint", &endpoint];
     run(command(&words), b"").exits(1).says(&["127.0.0.1"]);
-    run(command(&["ts", "bench", "--protocol", "h3"]), b"").exits(2);
+    run(command(&["ts", "bench", "--protocol", "grpc"]), b"").exits(2);
 }
 
 /// A reader that has enough ends it, as `head` does.

@@ -12,7 +12,7 @@ const INTERVAL: Duration = Duration::from_secs(60);
 /// Peers and reasons that are distinguished. The others together are one.
 const KINDS_MAX: usize = 64;
 
-/// A peer and a reason; `None` for all that are not told apart.
+/// A peer and a reason; `None` for all that are not distinguished.
 type Kind = Option<(Option<IpAddr>, String)>;
 
 /// When a failure got its line, and how many had none since.

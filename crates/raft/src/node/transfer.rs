@@ -75,7 +75,8 @@ impl Node {
         let _all = resolved.map_err(|_| NodeError::TimedOut)?;
         self.catch_up(target, term, 0, remaining()).await?;
         resignation.is_final = true;
-        // Given up here, openraft might never hear of it, and this node would lead and serve nothing.
+        // If the caller gives up, openraft is still asked: otherwise this node would lead and serve
+        // nothing.
         let raft = self.raft.clone();
         let asked = tokio::spawn(async move { raft.trigger().transfer_leader(target).await });
         asked.await.map_err(|_| NodeError::Unknown)??;
