@@ -62,7 +62,7 @@ impl Leader {
         let answer = link.timestamps(count).await;
         let cause = |kind| Cause { address: link.address.to_string(), kind };
         match answer {
-            Ok(Answer::Issued(range)) => Some(self.issued(&link, range, highest).await),
+            Ok(Answer::Issued(range)) => Some(self.issued(&link, range, highest)),
             Ok(Answer::Refused(kind)) => Some(Err(Error::Refused(cause(kind)))),
             Ok(Answer::Leader(leader)) => {
                 self.retry(cause(CauseKind::NotLeader));
@@ -87,7 +87,7 @@ impl Leader {
         }
     }
 
-    async fn issued(&self, link: &Link, range: Range, highest: Option<Timestamp>) -> Ended {
+    fn issued(&self, link: &Link, range: Range, highest: Option<Timestamp>) -> Ended {
         let last = range.last().unwrap_or(range.first);
         {
             let mut now = self.highest.lock();
@@ -100,7 +100,8 @@ impl Leader {
         *self.last.lock() = None;
         add(&self.counters.batches, 1);
         add(&self.counters.timestamps, range.count.into());
-        let mut current = self.current.lock().await;
+        // Whoever has the lock may be connecting, and these timestamps are here: they do not wait.
+        let Ok(mut current) = self.current.try_lock() else { return Ok(range) };
         current.route.succeed();
         if current.served.as_ref() != Some(&link.address) {
             let is_change = current.served.replace(link.address.clone()).is_some();

@@ -35,6 +35,12 @@ impl Clients {
         tcp: impl Fn() -> Result<TcpListener, ServerError>,
     ) -> Result<Self, ServerError> {
         if !options.http3 {
+            // Without this, the operator would believe that clients are served with it.
+            if options.certificate.is_some() {
+                return Err(ServerError::Option(
+                    "--cert and --key are of HTTP/3, which is off".into(),
+                ));
+            }
             return Ok(Self { tcp: tcp()?, udp: None, certificate: None });
         }
         let certificate = Certificate::given(options)?;

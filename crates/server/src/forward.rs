@@ -91,8 +91,10 @@ impl Forwarder {
         match asked.await {
             Ok(answer) => answer.map_err(ForwardError::Failed),
             Err(_) => {
-                // It may hang. Requests that wait for it have their own patience.
-                self.links[number % CONNECTIONS].lock().await.take();
+                // It may hang. Whoever has the lock connects anew.
+                if let Ok(mut link) = self.links[number % CONNECTIONS].try_lock() {
+                    link.take();
+                }
                 Err(ForwardError::TimedOut)
             }
         }

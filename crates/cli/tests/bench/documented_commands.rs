@@ -3,6 +3,9 @@
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stderr)] // A test says what it skipped.
 
+use std::sync::Mutex;
+use std::thread;
+
 use serde_json::Value;
 
 use crate::esker::{command, run, workdir};
@@ -36,23 +39,39 @@ fn shorter(mut words: Vec<&'static str>) -> Vec<&'static str> {
 fn every_documented_benchmark_runs() {
     let all = commands();
     assert!(all.len() >= 17, "{all:?}");
-    for words in all {
-        let (guard, dir) = workdir();
-        let mut shorter = command(&shorter(words.clone()));
-        shorter.arg("--json").arg("--dir").arg(&dir).current_dir(guard.path());
-        let ended = run(shorter, b"");
-        let lacks = ["sysctl -w vm.nr_hugepages", "RLIMIT_MEMLOCK", "io_uring"];
-        if ended.status == 1 && lacks.iter().any(|lack| ended.err.contains(lack)) {
-            eprintln!("SKIPPED: {}: {}", words.join(" "), ended.err.trim());
-            continue;
+    let left = Mutex::new(all.into_iter());
+    // Each samples the disk for a while, and waits for it.
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some(words) = next(&left) {
+                    runs(words);
+                }
+            });
         }
-        let ended = ended.ok();
-        let figures = ended.text().lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        for figure in figures {
-            let reads_back = words[0] != "bench" && !words.contains(&"--no-disk");
-            assert_eq!(figure["verified"], reads_back, "{words:?}");
-            assert!(figure["ops_per_s"].as_f64().unwrap() > 0.0, "{words:?}");
-        }
+    });
+}
+
+fn next<T>(left: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
+    left.lock().unwrap().next()
+}
+
+fn runs(words: Vec<&'static str>) {
+    let (guard, dir) = workdir();
+    let mut shorter = command(&shorter(words.clone()));
+    shorter.arg("--json").arg("--dir").arg(&dir).current_dir(guard.path());
+    let ended = run(shorter, b"");
+    let lacks = ["sysctl -w vm.nr_hugepages", "RLIMIT_MEMLOCK", "io_uring"];
+    if ended.status == 1 && lacks.iter().any(|lack| ended.err.contains(lack)) {
+        eprintln!("SKIPPED: {}: {}", words.join(" "), ended.err.trim());
+        return;
+    }
+    let ended = ended.ok();
+    let figures = ended.text().lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    for figure in figures {
+        let reads_back = words[0] != "bench" && !words.contains(&"--no-disk");
+        assert_eq!(figure["verified"], reads_back, "{words:?}");
+        assert!(figure["ops_per_s"].as_f64().unwrap() > 0.0, "{words:?}");
     }
 }
 

@@ -159,7 +159,8 @@ fn a_log_that_is_there_is_left_alone() {
 /// Requirements: F-34.
 #[test]
 fn consensus() {
-    let figures = bench(&["consensus", "bench", "--count", "2000", "--entries", "3000"]);
+    let words = ["consensus", "bench", "--count", "2000", "--entries", "3000", "--logs", "40"];
+    let figures = bench(&words);
     let names: Vec<_> = figures.iter().map(|figure| figure["bench"].as_str().unwrap()).collect();
     let works = ["accept", "accept-commit", "read-committed", "read-uncommitted"];
     let expected: Vec<_> = works
@@ -185,7 +186,7 @@ fn consensus() {
     let keys: Vec<_> = figures[14..17].iter().map(|figure| &figure["params"]["keys"]).collect();
     assert_eq!(keys, ["different", "different", "same"]);
     let many = &figures[17]["params"];
-    assert_eq!((&many["logs"], &many["placement"]), (&1000.into(), &"separate".into()));
+    assert_eq!((&many["logs"], &many["placement"]), (&40.into(), &"separate".into()));
     for figure in &figures[18..] {
         assert_eq!((&figure["params"]["entries"], &figure["ops"]), (&3000.into(), &9000.into()));
     }

@@ -13,8 +13,11 @@ use crate::esker::command;
 
 pub const LONG: Duration = Duration::from_secs(30);
 
+/// Nodes listen here: connections come from 127.0.0.1, so none takes the port of a node that is down.
+const HOST: &str = "127.0.0.2";
+
 pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap().port()
 }
 
 pub struct Nodes {
@@ -49,14 +52,14 @@ impl Nodes {
     }
 
     pub fn address(&self, node: usize) -> String {
-        format!("127.0.0.1:{}", self.ports[node - 1].0)
+        format!("{HOST}:{}", self.ports[node - 1].0)
     }
 
     pub fn serve(&self, node: usize) -> Command {
         let mut serve = command(&["serve", "--pretty", "--node-id", &node.to_string()]);
         serve.arg("--data").arg(self.data(node));
         serve.args(["--listen", &self.address(node)]);
-        serve.args(["--raft-listen", &format!("127.0.0.1:{}", self.ports[node - 1].1)]);
+        serve.args(["--raft-listen", &format!("{HOST}:{}", self.ports[node - 1].1)]);
         if node > 1 {
             serve.args(["--join", &self.address(1)]);
         }

@@ -11,8 +11,8 @@ use esker_disk::{Dir, replace_file};
 const LEN_MAX: u64 = 1 << 20;
 const CERT: &str = "cert.pem";
 const KEY: &str = "key.pem";
-const KEPT_CERT: &str = "cert.pem.replaced";
-const KEPT_KEY: &str = "key.pem.replaced";
+/// How many versions of a file are kept.
+const KEPT_MAX: usize = 64;
 
 /// Where a certificate and its key are.
 #[derive(Debug, Clone)]
@@ -47,11 +47,6 @@ impl Files {
         Ok(Some(Pem { cert: cert.unwrap_or_default(), key: key.unwrap_or_default() }))
     }
 
-    /// Whether they have something that is not this pair.
-    pub(crate) fn have_other_than(&self, known: &Pem) -> bool {
-        matches!(self.read(), Ok(Some(found)) if found != *known)
-    }
-
     /// Whether others than its owner may read the key, or write it.
     pub(crate) fn is_key_open(&self) -> bool {
         self.key.metadata().is_ok_and(|found| found.mode() & 0o077 != 0)
@@ -73,14 +68,31 @@ fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// Keeps what a data folder has beside the pair that takes its place, durably.
-pub(crate) fn keep(dir: &dyn Dir, pem: &Pem) -> esker_disk::Result<()> {
-    for (name, bytes) in [(KEPT_KEY, &pem.key), (KEPT_CERT, &pem.cert)] {
-        if !bytes.is_empty() {
-            replace_file(dir, name, bytes)?;
+/// Keeps what a data folder has beside the pair that takes its place, durably: as `.replaced`, or
+/// with a number after that where another version is kept.
+pub(crate) fn keep(dir: &dyn Dir, data: &Path, pem: &Pem) -> io::Result<()> {
+    for (name, bytes) in [(KEY, &pem.key), (CERT, &pem.cert)] {
+        if !bytes.is_empty()
+            && let Some(name) = free_name(data, name, bytes)?
+        {
+            replace_file(dir, &name, bytes).map_err(|error| io::Error::new(error.kind(), error))?;
         }
     }
     Ok(())
+}
+
+/// The name that these bytes are kept under. `None`: they are kept already.
+fn free_name(data: &Path, name: &str, bytes: &[u8]) -> io::Result<Option<String>> {
+    for n in 0..KEPT_MAX {
+        let kept = if n == 0 { format!("{name}.replaced") } else { format!("{name}.replaced.{n}") };
+        match read(&data.join(&kept))? {
+            None => return Ok(Some(kept)),
+            Some(found) if found == *bytes => return Ok(None),
+            Some(_) => {}
+        }
+    }
+    let why = format!("{}: {KEPT_MAX} versions of {name} are kept: remove some", data.display());
+    Err(io::Error::other(why))
 }
 
 /// Writes both files of a data folder, durably. A crash between the two leaves a pair that does not

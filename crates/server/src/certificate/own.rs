@@ -43,8 +43,10 @@ impl Own {
             Err(why) if is_foreign(&pem.cert) => return Err(unusable(&files, &why)),
             // It may be half of a pair of the operator's.
             Err(why) => {
-                let dir = self.disk.create_dir(&self.data);
-                dir.and_then(|dir| keep(&*dir, &pem)).map_err(not_written)?;
+                let dir = self.disk.create_dir(&self.data).map_err(not_written)?;
+                keep(&*dir, &self.data, &pem).map_err(|error| {
+                    ServerError::Io("cannot keep the certificate that was there".into(), error)
+                })?;
                 return self.replace(&why, now);
             }
         };
@@ -66,7 +68,8 @@ impl Own {
                 end = pair.end,
                 "keeps the certificate"
             );
-            Ok((pem, pair))
+            // One of the files may be written.
+            Ok((files.read().ok().flatten().unwrap_or(pem), pair))
         })
     }
 

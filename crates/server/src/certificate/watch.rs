@@ -1,5 +1,7 @@
 //! The certificate while the node runs.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,9 +20,9 @@ const WARN: Duration = Duration::from_secs(24 * 3600);
 /// Where the certificate comes from.
 #[derive(Debug)]
 enum Source {
-    /// The node makes it.
+    /// The data folder: the node makes it, unless the operator puts another one there.
     Own(Own),
-    /// The operator does.
+    /// The operator's flags.
     Given(Files),
 }
 
@@ -29,7 +31,11 @@ enum Source {
 pub(crate) struct Certificate {
     current: Arc<Current>,
     source: Source,
+    /// The operator made it: the node does not write it.
+    is_given: bool,
+    /// What the files had when they were last read or written.
     pem: Pem,
+    /// What is used.
     pair: Pair,
     check: Duration,
     /// What was logged last, and when the end of the certificate was.
@@ -58,17 +64,15 @@ impl Certificate {
             life: options.certificate_life,
         };
         let (pem, pair) = own.open(SystemTime::now())?;
-        let source = match pair.is_own {
-            true => Source::Own(own),
-            false => Source::Given(own.files()),
-        };
-        Ok(Self::new(source, pem, pair, options))
+        Ok(Self::new(Source::Own(own), pem, pair, options))
     }
 
     fn new(source: Source, pem: Pem, pair: Pair, options: &ServerOptions) -> Self {
         let current = Arc::new(Current::new(Arc::clone(&pair.key)));
         let check = options.certificate_check.max(Duration::from_millis(10));
-        Self { current, source, pem, pair, check, reported: String::new(), warned: None }
+        let is_given = matches!(source, Source::Given(_)) || !pair.is_own;
+        let reported = String::new();
+        Self { current, source, is_given, pem, pair, check, reported, warned: None }
     }
 
     /// What new connections get, now and later.
@@ -95,17 +99,7 @@ impl Certificate {
     }
 
     fn look(&mut self, now: SystemTime) {
-        if let Source::Own(own) = &self.source
-            && own.files().have_other_than(&self.pem)
-        {
-            // What an operator puts there is used, and never written.
-            self.source = Source::Given(own.files());
-        }
-        let looked = match &self.source {
-            Source::Own(_) if !self.pair.is_due(now) => Ok(None),
-            Source::Own(own) => own.make(now).map(Some).map_err(|error| error.to_string()),
-            Source::Given(files) => changed(files, &self.pem),
-        };
+        let looked = self.renewed(now);
         match looked {
             Ok(Some((pem, pair))) => {
                 self.current.replace(Arc::clone(&pair.key));
@@ -121,7 +115,7 @@ impl Certificate {
             Err(_) => {}
         }
         let is_quiet = self.warned.is_some_and(|then| then.elapsed() < WARN);
-        if matches!(self.source, Source::Given(_)) && self.pair.is_due(now) && !is_quiet {
+        if self.is_given && self.pair.is_due(now) && !is_quiet {
             tracing::warn!(
                 end = self.pair.end,
                 "the certificate of HTTP/3 ends soon: replace its files"
@@ -129,25 +123,52 @@ impl Certificate {
             self.warned = Some(Instant::now());
         }
     }
+
+    /// A pair that takes the place of the one in use, or why there is none although one is due.
+    fn renewed(&mut self, now: SystemTime) -> Result<Option<(Pem, Pair)>, String> {
+        let own = match &self.source {
+            Source::Given(files) => return changed(files, &self.pem),
+            Source::Own(own) => own,
+        };
+        let files = own.files();
+        // Files that cannot be read may be the operator's, and are not written.
+        let found = files.read().map_err(unreadable)?.unwrap_or_default();
+        if found == Pem::default() {
+            // Who removes both wants the node's own, until others are there.
+            (self.is_given, self.pem) = (false, found);
+        } else if found != self.pem {
+            // What an operator puts there is used, and never written.
+            self.is_given = true;
+        }
+        match () {
+            () if self.is_given => changed(&files, &self.pem),
+            () if self.pair.is_own && !self.pair.is_due(now) => Ok(None),
+            () => own.make(now).map(Some).map_err(|error| {
+                // One of the files may be written: it is not the operator's.
+                if let Ok(Some(found)) = files.read() {
+                    self.pem = found;
+                }
+                error.to_string()
+            }),
+        }
+    }
 }
 
 /// Reads a pair that can be used now, or says why there is none.
 fn read(files: &Files) -> Result<(Pem, Pair), String> {
-    let found = files.read();
-    let found =
-        found.map_err(|(path, error)| format!("cannot read {}: {error}", path.display()))?;
-    let pem = found.ok_or("the files are not there")?;
+    let pem = files.read().map_err(unreadable)?.ok_or("the files are not there")?;
     let pair = Pair::parse(&pem)?;
     pair.check(SystemTime::now())?;
     Ok((pem, pair))
 }
 
+fn unreadable((path, error): (PathBuf, io::Error)) -> String {
+    format!("cannot read {}: {error}", path.display())
+}
+
 /// The operator's certificate, if it is another one.
 fn changed(files: &Files, known: &Pem) -> Result<Option<(Pem, Pair)>, String> {
-    let found = files.read();
-    let found =
-        found.map_err(|(path, error)| format!("cannot read {}: {error}", path.display()))?;
-    match found {
+    match files.read().map_err(unreadable)? {
         Some(pem) if pem == *known => Ok(None),
         _ => read(files).map(Some),
     }

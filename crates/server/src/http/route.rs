@@ -10,7 +10,7 @@ use http_body_util::Full;
 use hyper::body::Body;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, HeaderName, HeaderValue,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, HeaderName, HeaderValue, ORIGIN,
 };
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 
@@ -21,6 +21,8 @@ use crate::http::info;
 use crate::http::timestamp::{self, Asked};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// What scripts of a page of another origin may read.
+const EXPOSED: &str = "Esker-Leader, Retry-After, X-Request-Id";
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
 /// The paths.
@@ -84,6 +86,8 @@ where
     let logged = tracing::enabled!(tracing::Level::DEBUG).then(|| Box::new(Logged::of(&request)));
     let path = Path::of(request.uri().path());
     let is_head = request.method() == Method::HEAD;
+    // Of a page in a browser, which sees the headers that it is told of.
+    let of_page = request.headers().contains_key(ORIGIN);
     let work = begin(&requests, id, path, request);
     async move {
         let Requests { shared, client, .. } = &*requests;
@@ -98,6 +102,9 @@ where
         let headers = answer.headers_mut();
         if !matches!(path, Some(Path::Cluster(_))) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
+            if of_page {
+                headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+            }
         }
         headers.insert(REQUEST_ID, HeaderValue::from(id));
         let latency = began.elapsed();
@@ -189,7 +196,6 @@ fn preflight(path: Path) -> Answer {
     let mut say = |name, value| headers.insert(name, HeaderValue::from_static(value));
     say(ACCESS_CONTROL_ALLOW_METHODS, path.methods());
     say(ACCESS_CONTROL_ALLOW_HEADERS, "*");
-    say(ACCESS_CONTROL_EXPOSE_HEADERS, "Esker-Leader, Retry-After, X-Request-Id");
     say(ACCESS_CONTROL_MAX_AGE, "86400");
     answer
 }

@@ -71,7 +71,11 @@ pub(crate) async fn issue(shared: &Shared, client: &Client, id: u64, asked: Aske
         return of_follower(shared, id, passed, None, &error).await;
     };
     let Ok(room) = room(client, wanted) else {
-        let error = refused(shared).unwrap_or(OracleError::Busy);
+        let error = match shared.followers {
+            // There is no room for the leader's answer, either.
+            Followers::Forward(_) => OracleError::Busy,
+            _ => refused(shared).unwrap_or(OracleError::Busy),
+        };
         return of_follower(shared, id, passed, None, &error).await;
     };
     match shared.oracle.timestamps(wanted.count).await {
@@ -121,6 +125,10 @@ async fn forward(
     // An error may be longer than a timestamp.
     let asked = forwarder.ask(address, path, most.max(4096)).await;
     let error = match asked {
+        // It led when it was chosen. Whoever leads now, a client of this cluster is sent to nobody.
+        Ok(answer) if answer.status() == StatusCode::CONFLICT => {
+            return of_error(shared, id, &OracleError::NotLeader { leader: None });
+        }
         Ok(answer) => return passed_on(answer, room),
         Err(ForwardError::Busy) => return of_error(shared, id, &OracleError::Busy),
         Err(ForwardError::TimedOut) => return of_error(shared, id, &OracleError::TimedOut),
@@ -135,7 +143,7 @@ fn passed_on(answer: Response<Bytes>, room: Option<Room>) -> Answer {
     let (head, body) = answer.into_parts();
     let mut answer = Response::new(Full::new(held(body, room)));
     *answer.status_mut() = head.status;
-    for name in [CONTENT_TYPE, RETRY_AFTER, answer::LEADER] {
+    for name in [CONTENT_TYPE, RETRY_AFTER] {
         if let Some(value) = head.headers.get(&name) {
             answer.headers_mut().insert(name, value.clone());
         }

@@ -19,8 +19,9 @@ pub struct Addresses {
     pub raft_advertise: SocketAddr,
 }
 
+/// Of an address that no connection comes from, so that none takes the port of a node that is down.
 fn free_port() -> SocketAddr {
-    Port::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap()
+    Port::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap().local_addr().unwrap()
 }
 
 impl Network {

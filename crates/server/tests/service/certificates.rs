@@ -37,7 +37,8 @@ fn pair(name: &str, begins: i64, ends: i64) -> [Vec<u8>; 2] {
         date_time_ymd(1970, 1, 1) + Duration::from_secs((now + seconds).cast_unsigned())
     };
     let mut params =
-        CertificateParams::new(["localhost", "127.0.0.1", "::1"].map(String::from)).unwrap();
+        CertificateParams::new(["localhost", "127.0.0.1", "127.0.0.2", "::1"].map(String::from))
+            .unwrap();
     params.distinguished_name.push(rcgen::DnType::CommonName, name);
     (params.not_before, params.not_after) = (at(begins), at(ends));
     let key = KeyPair::generate().unwrap();
@@ -74,6 +75,8 @@ async fn a_certificate_is_made_once() {
     for (name, is_named) in [
         ("localhost", true),
         ("127.0.0.1", true),
+        ("127.0.0.2", true),
+        ("127.0.0.3", false),
         ("::1", true),
         ("node-1.example", true),
         ("node-2.example", false),
@@ -140,6 +143,15 @@ async fn an_unusable_certificate_of_the_node_is_replaced() {
     fs::remove_file(data.join("cert.pem")).unwrap();
     nodes.start(1).await.unwrap();
     served(&nodes.address(1), &files(&data)[0]).await;
+    // It may be half of a pair of the operator's: each version is kept.
+    for garbage in ["one", "two", "two"] {
+        nodes.stop(1).await;
+        fs::write(data.join("cert.pem"), garbage).unwrap();
+        nodes.start(1).await.unwrap();
+    }
+    assert_eq!(fs::read(data.join("cert.pem.replaced")).unwrap(), b"one");
+    assert_eq!(fs::read(data.join("cert.pem.replaced.1")).unwrap(), b"two");
+    assert!(!data.join("cert.pem.replaced.2").exists());
 }
 
 /// What cannot be read ends the start: it may be the operator's.
@@ -219,6 +231,49 @@ async fn a_certificate_is_renewed_while_the_node_runs() {
 }
 
 /// The options of a node with a pair of the operator, which is looked at often.
+/// What an operator puts into the data folder while the node runs is used and never written, also
+/// while it cannot be read; who removes it gets one of the node's own.
+///
+/// Requirements: EB-9.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_that_an_operator_puts_there_is_left_alone() {
+    let nodes = Nodes::with(1, |options| {
+        options.certificate_life = Duration::from_secs(5);
+        options.certificate_check = Duration::from_millis(20);
+    })
+    .await;
+    let (address, data) = (nodes.address(1), nodes.data(1));
+    let serves = async |is_wanted: &dyn Fn(&CertificateDer<'_>) -> bool| {
+        let deadline = Instant::now() + LONG;
+        while !is_wanted(&Client::connect(&address, None).await.unwrap().certificate()) {
+            assert!(Instant::now() < deadline);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let [own, _] = files(&data);
+    fs::remove_file(data.join("cert.pem")).unwrap();
+    let link = data.join("cert.pem");
+    std::os::unix::fs::symlink(".", &link).unwrap();
+    // Two thirds of its life: it is due.
+    tokio::time::sleep(Duration::from_secs(4)).await;
+    assert!(link.is_symlink(), "what cannot be read was replaced");
+    fs::remove_file(&link).unwrap();
+    let [cert, key] = pair("example.org", -60, 3600);
+    put(&data, &cert, &key);
+    serves(&|served| *served == der(&cert)).await;
+    assert_eq!(files(&data), [cert.clone(), key.clone()]);
+    for name in ["cert.pem", "key.pem"] {
+        fs::remove_file(data.join(name)).unwrap();
+    }
+    serves(&|served| *served != der(&cert)).await;
+    let [new, _] = files(&data);
+    assert!(new != own && new != cert);
+    // The same files again are the operator's again.
+    put(&data, &cert, &key);
+    serves(&|served| *served == der(&cert)).await;
+    assert_eq!(files(&data), [cert, key]);
+}
+
 fn given(nodes: &mut Nodes, pair: &[Vec<u8>; 2]) -> (ServerOptions, CertificateFiles) {
     let mut options = nodes.options(1);
     let dir = options.data.parent().unwrap().join("operator");
@@ -283,4 +338,9 @@ async fn a_given_certificate_that_cannot_be_used_ends_the_start() {
     fs::remove_file(paths.cert).unwrap();
     let error = nodes.start_with(1, options).await.unwrap_err();
     assert!(error.to_string().contains("not there"), "{error}");
+    // It would serve nobody.
+    let (mut options, _) = given(&mut nodes, &good);
+    options.http3 = false;
+    let error = nodes.start_with(1, options).await.unwrap_err();
+    assert!(error.to_string().contains("HTTP/3, which is off"), "{error}");
 }

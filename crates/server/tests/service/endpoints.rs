@@ -66,6 +66,12 @@ async fn paths_and_methods_that_are_not_there() {
             let seen = get(protocol, &address, path).await;
             assert_eq!(seen.header("access-control-allow-origin"), Some("*"), "{path}");
             assert!(seen.header("x-request-id").unwrap().parse::<u64>().is_ok());
+            let headers = [("origin", "https://page.example")];
+            let seen = send(protocol, &address, "GET", path, &headers, b"").await;
+            let exposed = seen.header("access-control-expose-headers").unwrap();
+            for name in ["Esker-Leader", "Retry-After", "X-Request-Id"] {
+                assert!(exposed.split(", ").any(|one| one == name), "{path}: {exposed}");
+            }
         }
         let preflight = send(protocol, &address, "OPTIONS", "/timestamp", &[], b"").await;
         assert_eq!(preflight.status, 204);
@@ -144,7 +150,7 @@ async fn answers_what_needs_no_leader(protocol: Protocol, address: &str, leader:
         let ids: Vec<_> = all.iter().map(|member| member["nodeID"].as_u64().unwrap()).collect();
         assert_eq!(ids, [1, 2, 3]);
         let is_address = |member: &serde_json::Value| {
-            member["addr"].as_str().is_some_and(|addr| addr.starts_with("127.0.0.1:"))
+            member["addr"].as_str().is_some_and(|addr| addr.starts_with("127.0.0.2:"))
         };
         assert!(all.iter().all(is_address), "{members}");
         let own = all.iter().filter(|member| member["addr"] == address).count();

@@ -95,9 +95,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the server that is 127.0.0.1, with this certificate if there is one.
+    /// Connects to the server at this address, with this certificate if there is one.
     pub async fn connect(address: &str, trusted: Option<&[u8]>) -> Result<Self, AnyError> {
-        let (endpoint, quic) = connect(address, "127.0.0.1", trusted).await?;
+        let (host, _) = address.rsplit_once(':').unwrap();
+        let (endpoint, quic) = connect(address, host, trusted).await?;
         let http = h3_quinn::Connection::new(quic.clone());
         let (mut connection, sender) = h3::client::new(http).await?;
         tokio::spawn(async move {

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,6 +11,9 @@ use esker_disk::{Latency, SlowDisk, StdDisk};
 use esker_server::{Members, Server, ServerError, ServerOptions, ask};
 
 pub const LONG: Duration = Duration::from_secs(30);
+
+/// Nodes listen here: connections come from 127.0.0.1, so none takes the port of a node that is down.
+pub const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), 0);
 
 pub struct Nodes {
     dir: tempfile::TempDir,
@@ -52,9 +55,8 @@ impl Nodes {
     /// The options of a node: at its addresses, and joining the first if it is not the first.
     pub fn options(&mut self, node: u64) -> ServerOptions {
         let mut options = ServerOptions::new(self.data(node));
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
         (options.listen, options.raft_listen) =
-            self.addresses.get(&node).copied().unwrap_or((any, any));
+            self.addresses.get(&node).copied().unwrap_or((ANY_PORT, ANY_PORT));
         options.node = Some(node);
         options.join = (node > 1).then(|| self.addresses.get(&1).unwrap().0.to_string());
         let disk = || SlowDisk::new(Arc::new(StdDisk::new()), Latency::NONE);

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, value_parser};
 use esker_consensus::{Ballot, Mode, Options};
 use serde_json::{Map, Value, json};
 
@@ -56,6 +56,9 @@ pub struct ConsensusBenchArguments {
     /// Entries in the log that is opened
     #[arg(long, value_name = "N", default_value = "5000000", value_parser = quantity::count)]
     pub entries: u64,
+    /// The logs of manager-get and of many-logs, 2 to 10000 [default: 256 and 1000]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(2..=10_000))]
+    pub logs: Option<u64>,
     /// Working directory; created, and removed at the end
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,

@@ -14,11 +14,11 @@ use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::exit::{Failure, Outcome};
 
-/// Logs that get an accept each.
+/// Logs that get an accept each, unless the arguments say how many.
 const LOGS: u64 = 1000;
 /// Rounds that are run at least.
 const ROUNDS_MIN: u64 = 5;
-/// Open logs among which one is looked up.
+/// Open logs among which one is looked up, likewise.
 const OPEN: u64 = 256;
 /// Lookups of each thread.
 const LOOKUPS: u64 = 5_000_000;
@@ -59,8 +59,9 @@ impl Bench<'_> {
     pub fn manager_get(&self, threads: usize, same: bool) -> Outcome<Measured> {
         let dir = self.dir.join(format!("manager-get-{threads}-{same}"));
         let failed = |error| Failure::of_consensus(&error, &dir);
-        let (manager, options) = self.manager(&dir, OPEN)?;
-        for log in 0..OPEN {
+        let open = self.arguments.logs.unwrap_or(OPEN);
+        let (manager, options) = self.manager(&dir, open)?;
+        for log in 0..open {
             drop(manager.get(key(log)).map_err(failed)?);
         }
         let each = self.arguments.count.unwrap_or(LOOKUPS);
@@ -79,7 +80,7 @@ impl Bench<'_> {
         let mut measured = self.measured(bench, (&options, &stats), threads, ops, outcome);
         measured.bytes = ops * key(0).len() as u64;
         measured.params.insert("size".into(), json!(key(0).len()));
-        measured.params.insert("logs".into(), json!(OPEN));
+        measured.params.insert("logs".into(), json!(open));
         measured.params.insert("keys".into(), json!(if same { "same" } else { "different" }));
         Ok(measured)
     }
@@ -88,9 +89,10 @@ impl Bench<'_> {
     pub fn many_logs(&self) -> Outcome<Measured> {
         let dir = self.dir.join("many-logs");
         let failed = |error| Failure::of_consensus(&error, &dir);
-        let (manager, options) = self.manager(&dir, LOGS)?;
+        let count = self.arguments.logs.unwrap_or(LOGS);
+        let (manager, options) = self.manager(&dir, count)?;
         let logs: Result<Vec<LogGuard>, Error> =
-            (0..LOGS).map(|log| manager.get(key(log))).collect();
+            (0..count).map(|log| manager.get(key(log))).collect();
         let logs = logs.map_err(failed)?;
         let mut value = vec![0; self.arguments.size as usize];
         let mut round = |slot: u64| -> Result<Duration, Error> {
@@ -104,7 +106,7 @@ impl Bench<'_> {
             Ok(begin.elapsed())
         };
         round(0).map_err(failed)?;
-        let (max_rounds, max_time) = self.limits(LOGS);
+        let (max_rounds, max_time) = self.limits(count);
         let (mut latencies, mut time, mut rounds) = (Latencies::new(), Duration::ZERO, 0u64);
         let (begin, snapshot) = (Instant::now(), Snapshot::now());
         resources::reset_peak();
@@ -131,8 +133,8 @@ impl Bench<'_> {
         let outcome = (time, latencies, used);
         let bench = "consensus/many-logs";
         let mut measured = self.measured(bench, (&options, &stats), 1, rounds, outcome);
-        measured.bytes = rounds * LOGS * u64::from(self.arguments.size);
-        measured.params.insert("logs".into(), json!(LOGS));
+        measured.bytes = rounds * count * u64::from(self.arguments.size);
+        measured.params.insert("logs".into(), json!(count));
         measured.params.insert("placement".into(), json!("separate"));
         measured.params.insert("latencies".into(), json!("of whole rounds"));
         Ok(measured)
