@@ -100,7 +100,7 @@ impl Leader {
         *self.last.lock() = None;
         add(&self.counters.batches, 1);
         add(&self.counters.timestamps, range.count.into());
-        // Whoever has the lock may be connecting, and these timestamps are here: they do not wait.
+        // The request that has the lock may be connecting: these timestamps do not wait for it.
         let Ok(mut current) = self.current.try_lock() else { return Ok(range) };
         current.route.succeed();
         if current.served.as_ref() != Some(&link.address) {

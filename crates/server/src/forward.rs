@@ -91,7 +91,7 @@ impl Forwarder {
         match asked.await {
             Ok(answer) => answer.map_err(ForwardError::Failed),
             Err(_) => {
-                // It may hang. Whoever has the lock connects anew.
+                // It may hang. A request that has the lock connects again.
                 if let Ok(mut link) = self.links[number % CONNECTIONS].try_lock() {
                     link.take();
                 }

@@ -13,7 +13,7 @@ use crate::esker::command;
 
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// Nodes listen here: connections come from 127.0.0.1, so none takes the port of a node that is down.
+/// Nodes listen here. Connections come from 127.0.0.1: none takes the port of a node that is down.
 const HOST: &str = "127.0.0.2";
 
 pub fn free_port() -> u16 {

@@ -86,7 +86,7 @@ where
     let logged = tracing::enabled!(tracing::Level::DEBUG).then(|| Box::new(Logged::of(&request)));
     let path = Path::of(request.uri().path());
     let is_head = request.method() == Method::HEAD;
-    // Of a page in a browser, which sees the headers that it is told of.
+    // Of a page in a browser, which sees the headers that are named to it.
     let of_page = request.headers().contains_key(ORIGIN);
     let work = begin(&requests, id, path, request);
     async move {

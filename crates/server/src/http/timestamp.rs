@@ -125,7 +125,7 @@ async fn forward(
     // An error may be longer than a timestamp.
     let asked = forwarder.ask(address, path, most.max(4096)).await;
     let error = match asked {
-        // It led when it was chosen. Whoever leads now, a client of this cluster is sent to nobody.
+        // It led when it was chosen. Clients of this cluster are not sent to another node.
         Ok(answer) if answer.status() == StatusCode::CONFLICT => {
             return of_error(shared, id, &OracleError::NotLeader { leader: None });
         }

@@ -12,7 +12,7 @@ use esker_server::{Members, Server, ServerError, ServerOptions, ask};
 
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// Nodes listen here: connections come from 127.0.0.1, so none takes the port of a node that is down.
+/// Nodes listen here. Connections come from 127.0.0.1: none takes the port of a node that is down.
 pub const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), 0);
 
 pub struct Nodes {
