@@ -35,11 +35,9 @@ impl Clients {
         tcp: impl Fn() -> Result<TcpListener, ServerError>,
     ) -> Result<Self, ServerError> {
         if !options.http3 {
-            // Without this, the operator would believe that clients are served with it.
-            if options.certificate.is_some() {
-                return Err(ServerError::Option(
-                    "--cert and --key are of HTTP/3, which is off".into(),
-                ));
+            if let Some(files) = &options.certificate {
+                let cert = files.cert.display();
+                tracing::warn!(%cert, "HTTP/3 is off: no client gets the certificate");
             }
             return Ok(Self { tcp: tcp()?, udp: None, certificate: None });
         }

@@ -338,9 +338,4 @@ async fn a_given_certificate_that_cannot_be_used_ends_the_start() {
     fs::remove_file(paths.cert).unwrap();
     let error = nodes.start_with(1, options).await.unwrap_err();
     assert!(error.to_string().contains("not there"), "{error}");
-    // No client would get it.
-    let (mut options, _) = given(&mut nodes, &good);
-    options.http3 = false;
-    let error = nodes.start_with(1, options).await.unwrap_err();
-    assert!(error.to_string().contains("HTTP/3, which is off"), "{error}");
 }
