@@ -40,23 +40,21 @@ fn every_documented_benchmark_runs() {
     let all = commands();
     assert!(all.len() >= 17, "{all:?}");
     let left = Mutex::new(all.into_iter());
-    // Each samples the disk for a while, and waits for it.
+    // Most of a command's time is spent waiting for the disk.
     thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {
-                while let Some(words) = next(&left) {
-                    runs(words);
+                loop {
+                    let words = left.lock().unwrap().next();
+                    let Some(words) = words else { break };
+                    run_and_check(words);
                 }
             });
         }
     });
 }
 
-fn next<T>(left: &Mutex<impl Iterator<Item = T>>) -> Option<T> {
-    left.lock().unwrap().next()
-}
-
-fn runs(words: Vec<&'static str>) {
+fn run_and_check(words: Vec<&'static str>) {
     let (guard, dir) = workdir();
     let mut shorter = command(&shorter(words.clone()));
     shorter.arg("--json").arg("--dir").arg(&dir).current_dir(guard.path());

@@ -48,7 +48,8 @@ impl Certificate {
     pub(crate) fn given(options: &ServerOptions) -> Result<Option<Self>, ServerError> {
         let Some(given) = &options.certificate else { return Ok(None) };
         let files = Files { cert: given.cert.clone(), key: given.key.clone() };
-        let (pem, pair) = read(&files).map_err(|why| {
+        let found = files.read().map_err(unreadable).map(Option::unwrap_or_default);
+        let (pem, pair) = found.and_then(|pem| usable(pem, SystemTime::now())).map_err(|why| {
             let (cert, key) = (files.cert.display(), files.key.display());
             ServerError::Option(format!("--cert {cert} --key {key}: {why}"))
         })?;
@@ -126,50 +127,49 @@ impl Certificate {
 
     /// A pair that takes the place of the one in use, or why there is none although one is due.
     fn renewed(&mut self, now: SystemTime) -> Result<Option<(Pem, Pair)>, String> {
-        let own = match &self.source {
-            Source::Given(files) => return changed(files, &self.pem),
-            Source::Own(own) => own,
+        let files = match &self.source {
+            Source::Given(files) => files,
+            Source::Own(own) => &own.files(),
         };
-        let files = own.files();
         // Files that cannot be read may be the operator's, and are not written.
         let found = files.read().map_err(unreadable)?.unwrap_or_default();
+        let Source::Own(own) = &self.source else { return changed(found, &self.pem, now) };
         if found == Pem::default() {
             // Who removes both wants the node's own, until others are there.
             (self.is_given, self.pem) = (false, found);
-        } else if found != self.pem {
+        } else if self.is_given || found != self.pem {
             // What an operator puts there is used, and never written.
             self.is_given = true;
+            return changed(found, &self.pem, now);
         }
-        match () {
-            () if self.is_given => changed(&files, &self.pem),
-            () if self.pair.is_own && !self.pair.is_due(now) => Ok(None),
-            () => own.make(now).map(Some).map_err(|error| {
-                // One of the files may be written: it is not the operator's.
-                if let Ok(Some(found)) = files.read() {
-                    self.pem = found;
-                }
-                error.to_string()
-            }),
+        if self.pair.is_own && !self.pair.is_due(now) {
+            return Ok(None);
         }
+        own.make(now).map(Some).map_err(|error| {
+            // One of the files may be written: it is not the operator's.
+            if let Ok(Some(found)) = files.read() {
+                self.pem = found;
+            }
+            error.to_string()
+        })
     }
 }
 
-/// Reads a pair that can be used now, or says why there is none.
-fn read(files: &Files) -> Result<(Pem, Pair), String> {
-    let pem = files.read().map_err(unreadable)?.ok_or("the files are not there")?;
+/// A pair that can be used now, or why it cannot.
+fn usable(pem: Pem, now: SystemTime) -> Result<(Pem, Pair), String> {
+    if pem == Pem::default() {
+        return Err("the files are not there".into());
+    }
     let pair = Pair::parse(&pem)?;
-    pair.check(SystemTime::now())?;
+    pair.check(now)?;
     Ok((pem, pair))
+}
+
+/// The operator's certificate, if it is another one.
+fn changed(found: Pem, known: &Pem, now: SystemTime) -> Result<Option<(Pem, Pair)>, String> {
+    if found == *known { Ok(None) } else { usable(found, now).map(Some) }
 }
 
 fn unreadable((path, error): (PathBuf, io::Error)) -> String {
     format!("cannot read {}: {error}", path.display())
-}
-
-/// The operator's certificate, if it is another one.
-fn changed(files: &Files, known: &Pem) -> Result<Option<(Pem, Pair)>, String> {
-    match files.read().map_err(unreadable)? {
-        Some(pem) if pem == *known => Ok(None),
-        _ => read(files).map(Some),
-    }
 }

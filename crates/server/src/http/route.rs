@@ -86,8 +86,8 @@ where
     let logged = tracing::enabled!(tracing::Level::DEBUG).then(|| Box::new(Logged::of(&request)));
     let path = Path::of(request.uri().path());
     let is_head = request.method() == Method::HEAD;
-    // Of a page in a browser, which sees the headers that are named to it.
-    let of_page = request.headers().contains_key(ORIGIN);
+    // A browser shows a page of another origin the headers that are exposed, and sends this one.
+    let has_origin = request.headers().contains_key(ORIGIN);
     let work = begin(&requests, id, path, request);
     async move {
         let Requests { shared, client, .. } = &*requests;
@@ -102,7 +102,7 @@ where
         let headers = answer.headers_mut();
         if !matches!(path, Some(Path::Cluster(_))) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
-            if of_page {
+            if has_origin {
                 headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
             }
         }

@@ -17,6 +17,9 @@ const LEN: usize = 16;
 /// The most timestamps of an answer that needs no room of its own.
 const SHORT: u32 = 16;
 
+/// What clients get that are not sent to another node.
+const NO_LEADER: OracleError = OracleError::NotLeader { leader: None };
+
 /// What a client asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Wanted {
@@ -108,6 +111,8 @@ async fn of_follower(
         Followers::Forward(forwarder) if !is_own => {
             forward(shared, id, forwarder, address, &passed.path, room).await
         }
+        // Clients of such a cluster are not sent to another node.
+        Followers::Forward(_) => of_error(shared, id, &NO_LEADER),
         _ => of_error(shared, id, error),
     }
 }
@@ -125,9 +130,9 @@ async fn forward(
     // An error may be longer than a timestamp.
     let asked = forwarder.ask(address, path, most.max(4096)).await;
     let error = match asked {
-        // It led when it was chosen. Clients of this cluster are not sent to another node.
+        // It led when it was chosen.
         Ok(answer) if answer.status() == StatusCode::CONFLICT => {
-            return of_error(shared, id, &OracleError::NotLeader { leader: None });
+            return of_error(shared, id, &NO_LEADER);
         }
         Ok(answer) => return passed_on(answer, room),
         Err(ForwardError::Busy) => return of_error(shared, id, &OracleError::Busy),

@@ -195,16 +195,21 @@ async fn a_certificate_of_the_operator_is_left_alone() {
     }
 }
 
+/// A node whose certificate is due within four seconds.
+async fn short_lived() -> Nodes {
+    Nodes::with(1, |options| {
+        options.certificate_life = Duration::from_secs(5);
+        options.certificate_check = Duration::from_millis(20);
+    })
+    .await
+}
+
 /// A certificate is renewed while the node runs, and open connections stay.
 ///
 /// Requirements: E-4, ET-11, EB-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_is_renewed_while_the_node_runs() {
-    let nodes = Nodes::with(1, |options| {
-        options.certificate_life = Duration::from_secs(5);
-        options.certificate_check = Duration::from_millis(20);
-    })
-    .await;
+    let nodes = short_lived().await;
     let (address, data) = (nodes.address(1), nodes.data(1));
     let old = Client::connect(&address, None).await.unwrap();
     let [first, _] = files(&data);
@@ -237,11 +242,7 @@ async fn a_certificate_is_renewed_while_the_node_runs() {
 /// Requirements: EB-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_an_operator_puts_there_is_left_alone() {
-    let nodes = Nodes::with(1, |options| {
-        options.certificate_life = Duration::from_secs(5);
-        options.certificate_check = Duration::from_millis(20);
-    })
-    .await;
+    let nodes = short_lived().await;
     let (address, data) = (nodes.address(1), nodes.data(1));
     let serves = async |is_wanted: &dyn Fn(&CertificateDer<'_>) -> bool| {
         let deadline = Instant::now() + LONG;
@@ -254,7 +255,7 @@ async fn a_certificate_that_an_operator_puts_there_is_left_alone() {
     fs::remove_file(data.join("cert.pem")).unwrap();
     let link = data.join("cert.pem");
     std::os::unix::fs::symlink(".", &link).unwrap();
-    // Two thirds of its life: it is due.
+    // Two thirds of its life are over: it is due.
     tokio::time::sleep(Duration::from_secs(4)).await;
     assert!(link.is_symlink(), "what cannot be read was replaced");
     fs::remove_file(&link).unwrap();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use esker_server::FollowerAnswer;
 
 use crate::client::{ALL, Protocol, get, send};
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{ANY_PORT, LONG, Nodes};
 
 /// Requirements: E-3, EB-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -90,6 +90,38 @@ async fn a_follower_forwards() {
     }
     let leader = nodes.leader().await;
     without_leader(&mut nodes, leader).await;
+}
+
+/// A node that no longer leads says so to the node that forwards; the client is sent to no other.
+///
+/// Requirements: E-3, EB-6.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_conflict_is_not_forwarded() {
+    // Where clients find the leader, a node answers that another one leads.
+    let deposed = tokio::net::TcpListener::bind(ANY_PORT).await.unwrap();
+    let mut nodes = Nodes::none();
+    let mut options = nodes.options(1);
+    options.advertise = Some(deposed.local_addr().unwrap().to_string());
+    options.follower_answer = FollowerAnswer::Forward;
+    tokio::spawn(async move {
+        let (stream, _) = deposed.accept().await.unwrap();
+        let answer = hyper::service::service_fn(async |_| {
+            let answer = hyper::Response::builder().status(409).header("esker-leader", "other:1");
+            answer.body(http_body_util::Full::new(bytes::Bytes::from("another node leads")))
+        });
+        let executor = hyper_util::rt::TokioExecutor::new();
+        let server = hyper::server::conn::http2::Builder::new(executor);
+        drop(server.serve_connection(hyper_util::rt::TokioIo::new(stream), answer).await);
+    });
+    nodes.start_with(1, options).await.unwrap();
+    nodes.change = |options| options.follower_answer = FollowerAnswer::Forward;
+    nodes.start(2).await.unwrap();
+    nodes.wait_for_voters(2).await;
+    let address = nodes.address(2);
+    for path in ["/timestamp", "/timestamp?n=300", "/timestamp?n=0"] {
+        let seen = get(Protocol::Http1, &address, path).await;
+        assert_eq!((seen.status, seen.header("esker-leader")), (500, None), "{seen:?}");
+    }
 }
 
 /// Connections that a node has accepted.

@@ -14,11 +14,11 @@ use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::exit::{Failure, Outcome};
 
-/// Logs that get an accept each, unless the arguments say how many.
+/// Logs that get an accept each, without `--logs`.
 const LOGS: u64 = 1000;
 /// Rounds that are run at least.
 const ROUNDS_MIN: u64 = 5;
-/// Open logs among which one is looked up, likewise.
+/// Open logs among which one is looked up, without `--logs`.
 const OPEN: u64 = 256;
 /// Lookups of each thread.
 const LOOKUPS: u64 = 5_000_000;
