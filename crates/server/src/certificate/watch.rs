@@ -173,3 +173,49 @@ fn changed(found: Pem, known: &Pem, now: SystemTime) -> Result<Option<(Pem, Pair
 fn unreadable((path, error): (PathBuf, io::Error)) -> String {
     format!("cannot read {}: {error}", path.display())
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use esker_disk::sim::SimDisk;
+
+    use super::*;
+
+    /// The disk fails while the operator's files are away: they are the operator's when they are
+    /// back.
+    ///
+    /// Requirements: EB-9.
+    #[test]
+    fn files_that_come_back_are_the_operators() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::of_data(folder.path());
+        let made = rcgen::generate_simple_self_signed(["example.org".to_owned()]).unwrap();
+        let put = || {
+            std::fs::write(&files.cert, made.cert.pem()).unwrap();
+            std::fs::write(&files.key, made.signing_key.serialize_pem()).unwrap();
+        };
+        put();
+        // What the node writes goes to another disk.
+        let disk = SimDisk::new(1);
+        let mut options = ServerOptions::new(folder.path());
+        options.disk = Arc::new(disk.clone());
+        let mut certificate = Certificate::own(&options, &["example.org"]).unwrap();
+        let now = SystemTime::now();
+        disk.kill();
+        std::fs::remove_file(&files.cert).unwrap();
+        std::fs::remove_file(&files.key).unwrap();
+        certificate.look(now);
+        assert_ne!(certificate.reported, "", "the node could not make its own");
+        put();
+        disk.power_on();
+        certificate.look(now);
+        assert!(certificate.is_given && !certificate.pair.is_own);
+        assert_eq!(certificate.reported, "");
+        // Without them, it makes its own.
+        std::fs::remove_file(&files.cert).unwrap();
+        std::fs::remove_file(&files.key).unwrap();
+        certificate.look(now);
+        assert!(!certificate.is_given && certificate.pair.is_own);
+    }
+}
