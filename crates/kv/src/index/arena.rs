@@ -9,7 +9,8 @@
 //! word 0                 | sequence number << 1, 1 if it deleted the key
 //! word 1                 | position of the record
 //! word 2                 | where the value is cached; 0 if it is not
-//! word 3   bits  0 to 23 | length of the key
+//! word 3   bits  0 to 22 | length of the key
+//!          bit  23       | the entry was used: memory after the last entry of a slab is zero
 //!          bits 24 to 31 | shard
 //!          bits 32 to 62 | length of the value
 //!          bit  63       | the entry is in the list of deleted ones
@@ -50,7 +51,8 @@ const CACHED: usize = 2;
 const LENGTHS: usize = 3;
 const KEYSPACE: usize = 4;
 
-const KEY_LEN: u64 = (1 << 24) - 1;
+const KEY_LEN: u64 = (1 << 23) - 1;
+const USED: u64 = 1 << 23;
 const VALUE_LEN: u64 = (1 << 31) - 1;
 const LISTED: u64 = 1 << 63;
 /// The bits of [`LENGTHS`] that a new version changes.
@@ -135,7 +137,7 @@ fn words_for(key_len: usize) -> usize {
 
 /// The length of a key and its shard, in a word.
 fn lengths_of(hashed: Hashed<'_>) -> u64 {
-    hashed.key.len() as u64 | u64::from(hashed.shard) << 24
+    hashed.key.len() as u64 | USED | u64::from(hashed.shard) << 24
 }
 
 /// The word at this offset of a key, zeros after its end; compares as the bytes do.
@@ -241,11 +243,13 @@ impl Arena {
             (free.open.0, self.slabs.load(Relaxed))
         };
         for slab in 0..slabs {
-            // What is beyond the last entry of a slab is zero, which is no version.
             let end = open.filter(|(number, _)| *number == slab).map_or(SLAB, |(_, next)| next);
             let mut at = 0;
             while at + HEAD <= end {
                 let id = EntryId((slab << OFFSET_BITS | at) as u32);
+                if self.word(id, LENGTHS) & USED == 0 {
+                    break;
+                }
                 let version = self.version(id);
                 if version.seq > 0 {
                     visit(id, version);
