@@ -4,6 +4,7 @@
 //!
 //! [`SplitMix64`] is the source of randomness of every suite. [`HookedDisk`] forwards to another
 //! disk and lets the test see, refuse or delay each call. [`CountingAllocator`] counts allocations.
+//! [`own_address`] and [`free_port`] are for nodes that listen at an address known before.
 //!
 //! # Corrupted directories
 //!
@@ -30,6 +31,7 @@ mod mutation;
 mod panics;
 mod payloads;
 mod plan;
+mod ports;
 mod rng;
 mod run;
 mod traces;
@@ -44,6 +46,7 @@ pub use mutation::Mutation;
 pub use panics::caught;
 pub use payloads::{MARKED, Payloads, payloads_in};
 pub use plan::{Source, plan};
+pub use ports::{free_port, own_address};
 pub use rng::{Rng, SplitMix64, mix};
 pub use run::{Component, GROUP, run_new, run_past};
 pub use traces::{Kind, Names, Traces};

@@ -5,10 +5,11 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use esker_server::{Members, ask};
+use esker_testkit::free_port;
 
 use crate::esker::{command, run};
 use crate::lines::{Logged, serve};
-use crate::nodes::{LONG, free_port};
+use crate::nodes::LONG;
 
 const PAGE: &str = include_str!("../../../../docs/src/service.md");
 

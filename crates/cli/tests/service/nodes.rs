@@ -1,34 +1,31 @@
-//! Nodes as processes, on free ports of loopback.
+//! Nodes as processes, each at an address of its own.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::net::TcpListener;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use esker_server::{Members, ask};
+use esker_testkit::own_address;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::esker::command;
 
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// Nodes listen here. Connections come from 127.0.0.1: none takes the port of a node that is down.
-const HOST: &str = "127.0.0.2";
-
-pub fn free_port() -> u16 {
-    TcpListener::bind((HOST, 0)).unwrap().local_addr().unwrap().port()
-}
+/// The ports of a node at its own address: for clients and for the other nodes.
+const PORTS: [u16; 2] = [8080, 9090];
 
 pub struct Nodes {
     dir: tempfile::TempDir,
-    ports: Vec<(u16, u16)>,
+    hosts: Vec<Ipv4Addr>,
     processes: Vec<Option<Child>>,
 }
 
 impl Drop for Nodes {
     fn drop(&mut self) {
-        for node in 1..=self.ports.len() {
+        for node in 1..=self.hosts.len() {
             self.kill(node);
         }
     }
@@ -37,8 +34,8 @@ impl Drop for Nodes {
 impl Nodes {
     pub async fn of(count: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let ports = (0..count).map(|_| (free_port(), free_port())).collect();
-        let mut nodes = Self { dir, ports, processes: (0..count).map(|_| None).collect() };
+        let hosts = (0..count).map(|_| own_address()).collect();
+        let mut nodes = Self { dir, hosts, processes: (0..count).map(|_| None).collect() };
         for node in 1..=count {
             nodes.start(node);
             nodes.ready(node).await;
@@ -52,14 +49,14 @@ impl Nodes {
     }
 
     pub fn address(&self, node: usize) -> String {
-        format!("{HOST}:{}", self.ports[node - 1].0)
+        format!("{}:{}", self.hosts[node - 1], PORTS[0])
     }
 
     pub fn serve(&self, node: usize) -> Command {
         let mut serve = command(&["serve", "--pretty", "--node-id", &node.to_string()]);
         serve.arg("--data").arg(self.data(node));
         serve.args(["--listen", &self.address(node)]);
-        serve.args(["--raft-listen", &format!("{HOST}:{}", self.ports[node - 1].1)]);
+        serve.args(["--raft-listen", &format!("{}:{}", self.hosts[node - 1], PORTS[1])]);
         if node > 1 {
             serve.args(["--join", &self.address(1)]);
         }
@@ -112,10 +109,10 @@ impl Nodes {
         let deadline = Instant::now() + LONG;
         loop {
             let mut leaders = Vec::new();
-            for node in 1..=self.ports.len() {
+            for node in 1..=self.hosts.len() {
                 let members = self.members(node).await;
                 let all = members.filter(|all| {
-                    all.members.iter().filter(|one| one.voter).count() == self.ports.len()
+                    all.members.iter().filter(|one| one.voter).count() == self.hosts.len()
                 });
                 leaders.push(all.and_then(|all| all.leader).map(|leader| leader.node));
             }

@@ -6,12 +6,13 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use esker_testkit::free_port;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::esker::{Ended, command, end, run, spawn};
 use crate::lines::{Logged, serve};
-use crate::nodes::{LONG, Nodes, free_port};
+use crate::nodes::{LONG, Nodes};
 
 /// What a node that does not start says. One that starts is stopped.
 fn ended(serve: &mut Command) -> Ended {

@@ -5,13 +5,14 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
+use esker_testkit::free_port;
 use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::client::{Protocol, get};
 use crate::esker::{command, end, read_lines, run, spawn, until};
 use crate::lines::{ANY_PORT, Logged, serve};
-use crate::nodes::{Nodes, free_port};
+use crate::nodes::Nodes;
 
 fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()

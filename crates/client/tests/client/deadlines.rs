@@ -17,7 +17,8 @@ const SHORT: Duration = Duration::from_millis(100);
 #[tokio::test]
 async fn the_deadline_holds_when_nothing_answers() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    // No other test listens here, and no connection comes from here.
+    let closed = TcpListener::bind("127.0.0.2:0").await.unwrap();
     let (silent_at, closed_at) = (silent.local_addr().unwrap(), closed.local_addr().unwrap());
     drop(closed);
     for address in [silent_at, closed_at] {

@@ -13,6 +13,7 @@ use esker_raft::{
     ClusterId, Command, Commands, ConsensusLog, Machine, Member, Node, NodeError, NodeOptions,
     Prover, Replica,
 };
+use esker_testkit::own_address;
 use tokio::sync::watch;
 
 use crate::proxy::{FOR_PROOFS, OF_LONG, Proxy};
@@ -63,7 +64,7 @@ fn start_with(
     words: &Replica<Words>,
 ) -> (Node, SocketAddr) {
     let log = ConsensusLog::builder("/raft").disk(Arc::new(disk.clone())).open().unwrap();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind((own_address(), 0)).unwrap();
     let address = listener.local_addr().unwrap();
     let options = NodeOptions { node: id, cluster: CLUSTER, log, listener, round_trip };
     (Node::start(options, words).unwrap(), address)

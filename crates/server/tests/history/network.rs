@@ -1,8 +1,10 @@
 //! What the nodes say to one another, which can be cut.
 #![allow(clippy::unwrap_used)]
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener as Port};
+use std::net::{IpAddr, SocketAddr};
 use std::process::Command;
+
+use esker_testkit::own_address;
 
 use crate::namespaces::Namespaces;
 use crate::proxies::Proxies;
@@ -19,16 +21,15 @@ pub struct Addresses {
     pub raft_advertise: SocketAddr,
 }
 
-/// Of an address that no connection comes from, so that none takes the port of a node that is down.
-fn free_port() -> SocketAddr {
-    Port::bind((Ipv4Addr::new(127, 0, 0, 2), 0)).unwrap().local_addr().unwrap()
-}
+/// The ports of a node at its own address: for clients and for the other nodes.
+const PORTS: [u16; 2] = [8080, 9090];
 
 impl Network {
     pub async fn addresses(&self, node: u64) -> Addresses {
         match self {
             Self::Proxies(proxies) => {
-                let (listen, raft_listen) = (free_port(), free_port());
+                let own = IpAddr::V4(own_address());
+                let [listen, raft_listen] = PORTS.map(|port| SocketAddr::new(own, port));
                 let raft_advertise = proxies.in_front_of(node, raft_listen).await;
                 Addresses { listen, raft_listen, raft_advertise }
             }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use esker_server::FollowerAnswer;
 
 use crate::client::{ALL, Protocol, get, send};
-use crate::nodes::{ANY_PORT, LONG, Nodes};
+use crate::nodes::{LONG, Nodes, own_port};
 
 /// Requirements: E-3, EB-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -98,7 +98,7 @@ async fn a_follower_forwards() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conflict_is_not_forwarded() {
     // Where clients find the leader, a node answers that another one leads.
-    let deposed = tokio::net::TcpListener::bind(ANY_PORT).await.unwrap();
+    let deposed = tokio::net::TcpListener::bind(own_port()).await.unwrap();
     let mut nodes = Nodes::none();
     let mut options = nodes.options(1);
     options.advertise = Some(deposed.local_addr().unwrap().to_string());

@@ -4,6 +4,8 @@
 use std::net::UdpSocket;
 use std::time::{Duration, Instant};
 
+use esker_testkit::own_address;
+
 use crate::client::{Protocol, get, send};
 use crate::http3_client::{Client, connect};
 use crate::nodes::{LONG, Nodes};
@@ -168,8 +170,7 @@ async fn a_node_that_stops_answers_what_it_has() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_port_is_taken_over_both() {
     let mut nodes = Nodes::none();
-    // No other test has a port of this address, over TCP or UDP.
-    let taken = UdpSocket::bind("127.0.0.3:0").unwrap();
+    let taken = UdpSocket::bind((own_address(), 0)).unwrap();
     let mut options = nodes.options(1);
     options.listen = taken.local_addr().unwrap();
     let error = nodes.start_with(1, options.clone()).await.unwrap_err();

@@ -2,18 +2,26 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use esker_disk::{Latency, SlowDisk, StdDisk};
 use esker_server::{Members, Server, ServerError, ServerOptions, ask};
+use esker_testkit::own_address;
 
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// Nodes listen here. Connections come from 127.0.0.1: none takes the port of a node that is down.
-pub const ANY_PORT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)), 0);
+/// Where all nodes of these tests listen.
+pub static HOST: LazyLock<IpAddr> = LazyLock::new(|| IpAddr::V4(own_address()));
+
+/// Where one node may listen: nothing else takes the port while the node is down.
+pub fn own_port() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(8000);
+    SocketAddr::new(*HOST, NEXT.fetch_add(1, Relaxed))
+}
 
 pub struct Nodes {
     dir: tempfile::TempDir,
@@ -56,7 +64,7 @@ impl Nodes {
     pub fn options(&mut self, node: u64) -> ServerOptions {
         let mut options = ServerOptions::new(self.data(node));
         (options.listen, options.raft_listen) =
-            self.addresses.get(&node).copied().unwrap_or((ANY_PORT, ANY_PORT));
+            self.addresses.get(&node).copied().unwrap_or_else(|| (own_port(), own_port()));
         options.node = Some(node);
         options.join = (node > 1).then(|| self.addresses.get(&1).unwrap().0.to_string());
         let disk = || SlowDisk::new(Arc::new(StdDisk::new()), Latency::NONE);

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use esker_server::{Server, ServerError, ServerOptions};
 
-use crate::nodes::{ANY_PORT, LONG, Nodes};
+use crate::nodes::{LONG, Nodes, own_port};
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -22,7 +22,7 @@ fn copy(from: &Path, to: &Path) {
 /// A node alone, on ports that the system chooses.
 fn alone(data: &Path) -> ServerOptions {
     let mut options = ServerOptions::new(data);
-    (options.listen, options.raft_listen) = (ANY_PORT, ANY_PORT);
+    (options.listen, options.raft_listen) = (own_port(), own_port());
     options
 }
 
@@ -144,7 +144,7 @@ async fn a_node_with_a_repaired_log_does_not_start() {
 /// The member may come later than the node that joins it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_waits_for_the_member_that_it_joins() {
-    let port = std::net::TcpListener::bind(ANY_PORT).unwrap().local_addr().unwrap();
+    let port = std::net::TcpListener::bind(own_port()).unwrap().local_addr().unwrap();
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut joins = alone(second.path());
     (joins.node, joins.join) = (Some(2), Some(port.to_string()));

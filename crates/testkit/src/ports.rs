@@ -1,0 +1,53 @@
+//! Addresses that a test has to know before it listens there, or again after it did.
+//!
+//! A port that the system chose is taken again by whoever asks next, and by any outgoing connection,
+//! as soon as it is free.
+
+use std::net::{Ipv4Addr, TcpListener};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Below those that the system chooses from.
+const FIRST: u32 = 10_000;
+const COUNT: u32 = 10_000;
+
+/// An address of this machine that no other call returns, and that no connection comes from. All of
+/// its ports are the caller's.
+pub fn own_address() -> Ipv4Addr {
+    let [_, _, process, n] = next().to_be_bytes();
+    let [.., group, own] = std::process::id().to_be_bytes();
+    // 127.0.x.y are those of others.
+    Ipv4Addr::new(127, 1 + group % 64, own, n ^ process.rotate_left(4))
+}
+
+/// A port that nothing listens on, also not later, unless it is from outside of the tests.
+///
+/// # Panics
+/// If all are taken.
+pub fn free_port() -> u16 {
+    let from = std::process::id() % 100 * 100;
+    let candidates = (0..COUNT).map(|_| FIRST + (from + next()) % COUNT);
+    let mut candidates = candidates.filter_map(|port| u16::try_from(port).ok());
+    let free = candidates.find(|port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, *port)).is_ok());
+    free.expect("a free port")
+}
+
+fn next() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    NEXT.fetch_add(1, Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn addresses_and_ports_are_each_of_one_caller() {
+        let addresses: HashSet<_> = (0..200).map(|_| own_address()).collect();
+        assert_eq!(addresses.len(), 200);
+        assert!(addresses.iter().all(|address| TcpListener::bind((*address, 80 + 8000)).is_ok()));
+        let ports: HashSet<_> = (0..200).map(|_| free_port()).collect();
+        assert_eq!(ports.len(), 200);
+    }
+}
