@@ -199,3 +199,20 @@ fn preflight(path: Path) -> Answer {
     say(ACCESS_CONTROL_MAX_AGE, "86400");
     answer
 }
+
+#[cfg(test)]
+mod tests {
+    use hyper::body::Incoming;
+
+    use super::*;
+
+    /// The future of a request is copied several times.
+    #[test]
+    fn a_request_is_small() {
+        fn size<R, F: Future>(_: impl Fn(Arc<Requests>, R) -> F) -> usize {
+            size_of::<F>()
+        }
+        let size = size(answer::<Incoming>);
+        assert!(size <= 400, "{size} bytes");
+    }
+}

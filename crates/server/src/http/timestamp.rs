@@ -69,24 +69,21 @@ impl Passed {
 /// Answers with as many timestamps as the query says, 1 without a number.
 pub(crate) async fn issue(shared: &Shared, client: &Client, id: u64, asked: Asked) -> Answer {
     let Asked { wanted, passed } = asked;
-    let Some(wanted) = wanted else {
-        let error = refused(shared).unwrap_or(OracleError::Count(0));
-        return of_follower(shared, id, passed, None, &error).await;
+    let (room, error) = match wanted.map(|wanted| (wanted, room(client, wanted))) {
+        None => (None, refused(shared).unwrap_or(OracleError::Count(0))),
+        // There is no room for the leader's answer, either.
+        Some((_, Err(_))) if matches!(shared.followers, Followers::Forward(_)) => {
+            (None, OracleError::Busy)
+        }
+        Some((_, Err(_))) => (None, refused(shared).unwrap_or(OracleError::Busy)),
+        Some((wanted, Ok(room))) => match shared.oracle.timestamps(wanted.count).await {
+            Ok(range) if wanted.is_range => return answer::bytes(short(range)),
+            Ok(range) => return answer::bytes(held(whole(range), room)),
+            Err(error) => (room, error),
+        },
     };
-    let Ok(room) = room(client, wanted) else {
-        let error = match shared.followers {
-            // There is no room for the leader's answer, either.
-            Followers::Forward(_) => OracleError::Busy,
-            _ => refused(shared).unwrap_or(OracleError::Busy),
-        };
-        return of_follower(shared, id, passed, None, &error).await;
-    };
-    match shared.oracle.timestamps(wanted.count).await {
-        Ok(range) if wanted.is_range => answer::bytes(short(range)),
-        Ok(range) => answer::bytes(held(whole(range), room)),
-        // Apart, so that the futures of all other requests stay small: they are copied.
-        Err(error) => Box::pin(of_follower(shared, id, passed, room, &error)).await,
-    }
+    // Apart, so that the futures of all other requests stay small: they are copied.
+    Box::pin(of_follower(shared, id, passed, room, &error)).await
 }
 
 /// The answer of a node that does not lead, or of any error.
