@@ -38,6 +38,7 @@ struct Waiting {
 
 pub(super) struct Appends<C: StoredConfig, S: RaftStateMachine<C>> {
     raft: Raft<C, S>,
+    lease_ms: u32,
     passed: Option<Passed<C>>,
     waiting: VecDeque<Waiting>,
     answered: VecDeque<(u64, usize, Answer)>,
@@ -46,7 +47,9 @@ pub(super) struct Appends<C: StoredConfig, S: RaftStateMachine<C>> {
 impl<C: StoredConfig, S: RaftStateMachine<C>> Appends<C, S> {
     pub(super) fn new(raft: &Raft<C, S>) -> Self {
         let (waiting, answered) = (VecDeque::new(), VecDeque::new());
-        Self { raft: raft.clone(), passed: None, waiting, answered }
+        // Above 49 days it is less than it could be.
+        let lease_ms = u32::try_from(raft.config().election_timeout_max).unwrap_or(u32::MAX);
+        Self { raft: raft.clone(), lease_ms, passed: None, waiting, answered }
     }
 
     /// Calls without an answer.
@@ -85,8 +88,8 @@ impl<C: StoredConfig, S: RaftStateMachine<C>> Appends<C, S> {
         let answer = passed.answers.next().await;
         let Some(Waiting { call, len, last }) = self.waiting.pop_front() else { return };
         let (answer, is_last) = match answer {
-            Some(Ok(Ok(through))) if through == last => (Answer::Appended, false),
-            Some(Ok(Ok(through))) => (Answer::appended_through(through), true),
+            Some(Ok(Ok(through))) if through == last => (Answer::Appended(self.lease_ms), false),
+            Some(Ok(Ok(through))) => (Answer::appended_through(through, self.lease_ms), true),
             Some(Ok(Err(StreamAppendError::Conflict(_)))) => (Answer::Conflict, true),
             Some(Ok(Err(StreamAppendError::HigherVote(vote)))) => {
                 (Answer::HigherVote(vote.into()), true)

@@ -169,9 +169,11 @@ impl Link {
         let (acknowledged, sent) = (self.acknowledged.clone(), Acknowledged::sending());
         let pending = self.appends.send(&Request::append(&request)?).await?;
         Ok(async move {
-            let answer = pending.answer().await?.into_appended::<C>(previous, last)?;
+            let answer = pending.answer().await?;
+            let lease = answer.lease();
+            let answer = answer.into_appended::<C>(previous, last)?;
             if answer.is_success() {
-                acknowledged.by(target, term, sent);
+                acknowledged.by(target, term, sent, lease);
             }
             Ok(Appended { answer, previous, last })
         })
@@ -298,5 +300,49 @@ impl<C: StoredConfig> RaftNetworkV2<C> for Link {
     ) -> Result<TransferLeaderResponse<C>, RPCError<C>> {
         let answer = self.control(&Request::transfer(&request), &option).await;
         answer.and_then(|answer| answer.into_transferred(&request)).map_err(unreachable)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use openraft::impls::leader_id_std::LeaderId;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::node::commands::Commands;
+
+    /// A leader does not know what the others were started with.
+    #[tokio::test]
+    async fn a_lease_is_as_long_as_the_voter_says() {
+        let cluster = ClusterId([7; 16]);
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let voter = tokio::spawn(async move {
+            let mut stream = listener.accept().await.unwrap().0;
+            let handshake = Handshake::read(&mut stream).await.unwrap();
+            handshake.answer(cluster, 2).write(&mut stream).await.unwrap();
+            let mut frames = Framed::new(stream, Frames::default());
+            let asked = frames.next().await.unwrap().unwrap();
+            frames.send(Frame::new(asked.call, &Answer::Appended(30)).unwrap()).await.unwrap();
+            frames.next().await.is_none()
+        });
+        let network = Network::new(cluster, 1);
+        let vote = VoteOf { leader_id: LeaderId { term: 5, voted_for: 1 }, committed: true };
+        let request = AppendEntriesRequest::<Commands> {
+            vote,
+            prev_log_id: None,
+            entries: Vec::new(),
+            leader_commit: None,
+        };
+        let mut link = network.link(2, &address, Lane::Control);
+        let option = RPCOption::new(VOTE);
+        let answer = RaftNetworkV2::<Commands>::append_entries(&mut link, request, option).await;
+        assert!(answer.unwrap().is_success());
+        let known = network.acknowledged().with(5, |known| known(2).map(|(_, lease)| lease));
+        assert_eq!(known, Some(Duration::from_millis(30)));
+        drop((link, network));
+        assert!(voter.await.unwrap());
     }
 }

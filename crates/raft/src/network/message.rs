@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::io;
+use std::time::Duration;
 
 use bytes::Bytes;
 use esker_consensus::Slot;
@@ -142,8 +143,10 @@ pub(crate) enum Request {
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    Appended,
-    AppendedThrough(Option<WireId>),
+    /// All of the entries, and the milliseconds for which the node gives no vote from now on.
+    Appended(u32),
+    /// The entries up to this one, and the same.
+    AppendedThrough(Option<WireId>, u32),
     Conflict,
     HigherVote(WireVote),
     Voted {
@@ -260,8 +263,18 @@ pub(crate) fn checked_leader(caller: u64, vote: WireVote) -> io::Result<VoteOf> 
 
 impl Answer {
     /// Some of the entries were appended.
-    pub(crate) fn appended_through(last: Option<Id>) -> Self {
-        Self::AppendedThrough(wire(last))
+    pub(crate) fn appended_through(last: Option<Id>, lease_ms: u32) -> Self {
+        Self::AppendedThrough(wire(last), lease_ms)
+    }
+
+    /// For how long the node that answered gives no vote.
+    pub(crate) fn lease(&self) -> Duration {
+        match self {
+            Self::Appended(ms) | Self::AppendedThrough(_, ms) => {
+                Duration::from_millis((*ms).into())
+            }
+            _ => Duration::ZERO,
+        }
     }
 
     /// The answer to a request for entries after `previous` and up to `last`.
@@ -271,8 +284,8 @@ impl Answer {
         last: Option<Id>,
     ) -> io::Result<AppendEntriesResponse<C>> {
         match self {
-            Self::Appended => Ok(AppendEntriesResponse::Success),
-            Self::AppendedThrough(through) => {
+            Self::Appended(_) => Ok(AppendEntriesResponse::Success),
+            Self::AppendedThrough(through, _) => {
                 let through = checked(through)?;
                 if through < previous || through > last {
                     return Err(invalid("it answered for entries that were not sent".into()));

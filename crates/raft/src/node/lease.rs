@@ -19,14 +19,15 @@ impl Node {
     /// later term yet. It may act for what it was asked before the call. No message, no wait.
     ///
     /// A voter that acknowledges a heartbeat gives no vote, and does not campaign, for a lease from
-    /// then on (eight round trips), also if it restarts meanwhile. The leader counts nine tenths of
-    /// that, from before it sent what the voter answered, of the voters that are a majority of each
-    /// configuration in force. It counts itself while it gave no vote in another term. The clock
-    /// runs while the system is suspended.
+    /// then on (eight of its round trips), also if it restarts meanwhile, and its answer says how
+    /// long that is. The leader counts nine tenths of it, from before it sent what the voter
+    /// answered, of the voters that are a majority of each configuration in force. It counts itself
+    /// while it gave no vote in another term. The clock runs while the system is suspended.
     ///
     /// # Assumption
     /// The clocks of two nodes run at rates that differ by less than a tenth, also while a virtual
-    /// machine is paused or moved. [`Prover`](crate::Prover) assumes nothing of clocks.
+    /// machine is paused or moved; and no voter restarts with a shorter round trip than it had.
+    /// [`Prover`](crate::Prover) assumes nothing of either.
     ///
     /// `None` from the moment at which a transfer begins, for the rest of the term.
     pub fn leased_term(&self) -> Option<u64> {
@@ -38,9 +39,9 @@ impl Node {
             }
             let term = metrics.current_term;
             let configurations = metrics.membership_config.membership().get_joint_config();
-            let is_counted = self.network.acknowledged().with(term, |sent| {
-                is_leased(configurations, BootInstant::now(), self.counted_lease(), |node| {
-                    if node == metrics.id { Voter::Itself } else { Voter::Other(sent(node)) }
+            let is_counted = self.network.acknowledged().with(term, |known| {
+                is_leased(configurations, BootInstant::now(), |node| {
+                    if node == metrics.id { Voter::Itself } else { Voter::Other(known(node)) }
                 })
             });
             (term, is_counted)
@@ -51,30 +52,26 @@ impl Node {
         let stays = is_counted && is_own && self.refuse_resigned(term).is_ok();
         stays.then_some(term)
     }
-
-    fn counted_lease(&self) -> Duration {
-        let lease = Duration::from_millis(self.raft.config().election_timeout_max);
-        lease * COUNTED.0 / COUNTED.1
-    }
 }
 
 /// A voter, as a leader counts it.
 enum Voter {
     Itself,
-    /// When the newest request was sent that it acknowledged.
-    Other(Option<BootInstant>),
+    /// When the newest request was sent that it acknowledged, and for how long it gives no vote.
+    Other(Option<(BootInstant, Duration)>),
 }
 
 /// Whether a majority of each configuration gives no vote yet.
 fn is_leased(
     configurations: &[BTreeSet<u64>],
     now: BootInstant,
-    lease: Duration,
     voter: impl Fn(u64) -> Voter,
 ) -> bool {
     let holds = |node: &u64| match voter(*node) {
         Voter::Itself => true,
-        Voter::Other(sent) => sent.is_some_and(|sent| now < sent + lease),
+        Voter::Other(known) => {
+            known.is_some_and(|(sent, lease)| now < sent + lease * COUNTED.0 / COUNTED.1)
+        }
     };
     configurations.iter().all(|voters| {
         let majority = voters.len() / 2 + 1;
@@ -86,18 +83,18 @@ fn is_leased(
 mod tests {
     use super::*;
 
-    const LEASE: Duration = Duration::from_millis(72);
-
     /// Whether node 1 has a lease, when these acknowledged what was sent so many milliseconds ago.
+    /// Node 9 gives no vote for 20 ms, each of the others for 80 ms.
     fn leased(configurations: &[&[u64]], acknowledged: &[(u64, u64)]) -> bool {
         let configurations: Vec<_> =
             configurations.iter().map(|voters| voters.iter().copied().collect()).collect();
         let now = BootInstant::now() + Duration::from_secs(10);
-        is_leased(&configurations, now, LEASE, |node| {
+        is_leased(&configurations, now, |node| {
             let known = acknowledged.iter().find(|(other, _)| *other == node);
+            let lease = Duration::from_millis(if node == 9 { 20 } else { 80 });
             match node {
                 1 => Voter::Itself,
-                _ => Voter::Other(known.map(|(_, ms)| now - Duration::from_millis(*ms))),
+                _ => Voter::Other(known.map(|(_, ms)| (now - Duration::from_millis(*ms), lease))),
             }
         })
     }
@@ -112,6 +109,13 @@ mod tests {
         // A leader without a vote.
         assert!(!leased(&[&[2, 3, 4]], &[(2, 1)]));
         assert!(leased(&[&[2, 3, 4]], &[(2, 1), (4, 1)]));
+    }
+
+    #[test]
+    fn each_for_as_long_as_it_said() {
+        assert!(leased(&[&[1, 2, 9]], &[(9, 17)]));
+        assert!(!leased(&[&[1, 2, 9]], &[(9, 18)]));
+        assert!(leased(&[&[1, 2, 9]], &[(9, 18), (2, 71)]));
     }
 
     #[test]
