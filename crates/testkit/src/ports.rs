@@ -20,9 +20,7 @@ pub fn own_address() -> Ipv4Addr {
 }
 
 /// A port that nothing listens on, also not later, unless it is from outside of the tests.
-///
-/// # Panics
-/// If all are taken.
+#[allow(clippy::expect_used, reason = "a test ends without one")]
 pub fn free_port() -> u16 {
     let from = std::process::id() % 100 * 100;
     let candidates = (0..COUNT).map(|_| FIRST + (from + next()) % COUNT);

@@ -17,7 +17,15 @@ use crate::base::instant::BootInstant;
 /// shows what the node has. With several requests on their way that may be one that the node has
 /// not seen. Here an answer counts for its own request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Acknowledged(Arc<Mutex<HashMap<u64, (u64, BootInstant, Duration)>>>);
+pub(crate) struct Acknowledged(Arc<Mutex<HashMap<u64, Newest>>>);
+
+/// A request that was answered.
+#[derive(Debug, Clone, Copy)]
+struct Newest {
+    term: u64,
+    sent: BootInstant,
+    lease: Duration,
+}
 
 impl Acknowledged {
     /// Now, before a request is sent.
@@ -28,9 +36,9 @@ impl Acknowledged {
     /// The node has answered the request that was sent then, and gives no vote for this lease.
     pub(crate) fn by(&self, node: u64, term: u64, sent: BootInstant, lease: Duration) {
         let mut known = self.0.lock();
-        let newest = known.entry(node).or_insert((term, sent, lease));
-        if (newest.0, newest.1) < (term, sent) {
-            *newest = (term, sent, lease);
+        let newest = known.entry(node).or_insert(Newest { term, sent, lease });
+        if (newest.term, newest.sent) < (term, sent) {
+            *newest = Newest { term, sent, lease };
         }
     }
 
@@ -43,8 +51,8 @@ impl Acknowledged {
     ) -> T {
         let known = self.0.lock();
         look(&|node| {
-            let (of, sent, lease) = known.get(&node)?;
-            (*of == term).then_some((*sent, *lease))
+            let newest = known.get(&node)?;
+            (newest.term == term).then_some((newest.sent, newest.lease))
         })
     }
 }
