@@ -38,7 +38,8 @@ pub struct Followed {
 /// - A clock that goes forward is followed up to the time that has passed since the last epoch, and
 ///   `largest_step` beyond it. One that goes further is followed at twice real time, until epochs
 ///   have caught up with it, or it was set right.
-/// - Without a reference the clock is believed: the caller compares it with those of other nodes.
+///
+/// [`agree`] is for a process without a reference.
 ///
 /// # Examples
 /// ```
@@ -47,14 +48,12 @@ pub struct Followed {
 ///
 /// let reference = Reference { epoch: 1_000_000_000, age: Duration::from_nanos(500) };
 /// let an_hour_ahead = 3_601_000_000_000;
-/// let followed = follow(an_hour_ahead, Some(reference), Duration::from_secs(10));
+/// let followed = follow(an_hour_ahead, reference, Duration::from_secs(10));
 /// assert_eq!(followed.wall, 1_000_001_000);
 /// assert!(matches!(followed.step, Step::Forward(_)));
 /// ```
-pub fn follow(wall: u64, reference: Option<Reference>, largest_step: Duration) -> Followed {
-    let Some(Reference { epoch, age }) = reference else {
-        return Followed { wall, step: Step::None };
-    };
+pub fn follow(wall: u64, reference: Reference, largest_step: Duration) -> Followed {
+    let Reference { epoch, age } = reference;
     let (age, largest_step) = (nanos(age), nanos(largest_step));
     let believed = epoch.saturating_add(age).saturating_add(largest_step);
     if wall > believed {
@@ -70,6 +69,24 @@ pub fn follow(wall: u64, reference: Option<Reference>, largest_step: Duration) -
     }
 }
 
+/// The first epoch of a process, which has no reference: the clock in the middle of this node's and
+/// the other voters', of an even number the lower of two. An epoch cannot be taken back.
+///
+/// The step is that of this node's clock from there, if it is larger than `largest_step`. Epochs
+/// follow it from then on as [`follow`] says.
+pub fn agree(own: u64, others: &[u64], largest_step: Duration) -> Followed {
+    let mut clocks = [&[own], others].concat();
+    clocks.sort_unstable();
+    let wall = clocks.get((clocks.len() - 1) / 2).copied().unwrap_or(own);
+    let apart = Duration::from_nanos(own.abs_diff(wall));
+    let step = match apart > largest_step {
+        false => Step::None,
+        true if own > wall => Step::Forward(apart),
+        true => Step::Backward(apart),
+    };
+    Followed { wall, step }
+}
+
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -83,7 +100,7 @@ mod tests {
     const LARGEST: Duration = Duration::from_secs(10);
 
     fn after(wall: u64, age: Duration) -> Followed {
-        follow(wall, Some(Reference { epoch: NOW, age }), LARGEST)
+        follow(wall, Reference { epoch: NOW, age }, LARGEST)
     }
 
     /// Requirements: E-15.
@@ -120,7 +137,7 @@ mod tests {
         loop {
             clock += SECOND / 10;
             let reference = Reference { epoch, age: tick };
-            let followed = follow(clock, Some(reference), LARGEST);
+            let followed = follow(clock, reference, LARGEST);
             ticks += 1;
             if followed.step == Step::None {
                 break;
@@ -139,12 +156,36 @@ mod tests {
             for wall in [0, 1, NOW, u64::MAX] {
                 for age in ages {
                     for largest in ages {
-                        let followed = follow(wall, Some(Reference { epoch, age }), largest);
+                        let followed = follow(wall, Reference { epoch, age }, largest);
                         assert!(followed.wall <= wall.max(epoch), "{followed:?}");
                     }
                 }
-                assert_eq!(follow(wall, None, LARGEST), Followed { wall, step: Step::None });
             }
         }
+    }
+
+    /// Requirements: E-15.
+    #[test]
+    fn most_clocks_decide_where_epochs_begin() {
+        let hour = 3600 * SECOND;
+        let agreed = |own: u64, others: &[u64]| {
+            let Followed { wall, step } = agree(own, others, LARGEST);
+            (wall, step)
+        };
+        let (early, late) = (NOW - hour, NOW + hour);
+        let forward = Step::Forward(Duration::from_secs(3600));
+        let backward = Step::Backward(Duration::from_secs(3600));
+        assert_eq!(agreed(late, &[]), (late, Step::None));
+        assert_eq!(agreed(late, &[NOW]), (NOW, forward));
+        assert_eq!(agreed(NOW, &[late]), (NOW, Step::None));
+        assert_eq!(agreed(early, &[NOW, NOW + 1]), (NOW, backward));
+        assert_eq!(
+            agreed(late, &[NOW, NOW + 1]),
+            (NOW + 1, Step::Forward(Duration::from_nanos(hour - 1)))
+        );
+        assert_eq!(agreed(NOW, &[early, late]), (NOW, Step::None));
+        assert_eq!(agreed(NOW, &[early, early, late, late]), (NOW, Step::None));
+        assert_eq!(agreed(NOW + SECOND, &[NOW, NOW]), (NOW, Step::None));
+        assert_eq!(agreed(u64::MAX, &[0, u64::MAX]), (u64::MAX, Step::None));
     }
 }

@@ -44,10 +44,10 @@ mod timestamp;
 #[cfg(feature = "service")]
 pub use allotment::Allotment;
 #[cfg(feature = "service")]
-pub use clock::{Followed, Reference, Step, follow};
+pub use clock::{Followed, Reference, Step, agree, follow};
 #[cfg(feature = "service")]
 pub use epochs::{Advance, Epochs, LeaseReads, Owner};
 pub use range::Range;
 #[cfg(feature = "service")]
-pub use service::{COUNT_MAX, Oracle, OracleError, OracleOptions, OracleStats, WallClock};
+pub use service::{COUNT_MAX, ClockReport, Oracle, OracleError, OracleOptions, OracleStats};
 pub use timestamp::{ParseError, Timestamp};

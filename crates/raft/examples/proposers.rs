@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use esker_raft::{
     ClusterId, Command, Commands, ConsensusLog, Machine, Member, Node, NodeOptions, Replica,
+    WallClock,
 };
 
 const PROPOSERS: usize = 64;
@@ -62,7 +63,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
             ..Member::default()
         };
         let (cluster, round_trip) = (ClusterId([1; 16]), Duration::from_millis(10));
-        let options = NodeOptions { node: id, cluster, log, listener, round_trip };
+        let clock = WallClock::default();
+        let options = NodeOptions { node: id, cluster, log, listener, round_trip, clock };
         let counter = Replica::new(Counter(0));
         nodes.push((Node::start(options, &counter)?, member, counter));
     }

@@ -41,6 +41,7 @@ mod network;
 mod node;
 mod settings;
 
+pub use base::clock::WallClock;
 pub use base::config::StoredConfig;
 pub use esker_consensus::{ConsensusLog, Snapshot};
 pub use log_store::LogStore;
@@ -50,7 +51,7 @@ pub use network::link::{Link, Network, RaftAddress};
 pub use network::server::Server;
 pub use node::commands::{Command, Commands, Member};
 pub use node::error::NodeError;
-pub use node::prover::Prover;
+pub use node::prover::{Prover, VoterClocks};
 pub use node::replica::Replica;
 pub use node::start::{Node, NodeOptions};
 pub use node::status::{Role, Status};

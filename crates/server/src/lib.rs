@@ -56,5 +56,7 @@ pub use error::ServerError;
 #[cfg(feature = "http3")]
 pub use http::static_http3;
 pub use options::{CertificateFiles, FollowerAnswer, ServerOptions};
-pub use protocol::{AddNode, Members, Named, NodeStatus, RemoveNode, TransferTo};
+pub use protocol::{
+    AddNode, ClockStatus, FollowClock, Followed, Members, Named, NodeStatus, RemoveNode, TransferTo,
+};
 pub use server::Server;

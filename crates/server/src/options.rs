@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use esker_disk::{Disk, StdDisk};
 use esker_oracle::OracleOptions;
+use esker_raft::WallClock;
 
 /// What a node does with a request for timestamps while another node leads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -77,6 +78,8 @@ pub struct ServerOptions {
     pub follower_answer: FollowerAnswer,
     /// How timestamps are issued.
     pub oracle: OracleOptions,
+    /// The node's wall clock. The system's.
+    pub clock: WallClock,
     /// The disk that holds the data.
     pub disk: Arc<dyn Disk>,
 }
@@ -103,6 +106,7 @@ impl ServerOptions {
             certificate_check: Duration::from_secs(60),
             follower_answer: FollowerAnswer::default(),
             oracle: OracleOptions::default(),
+            clock: WallClock::default(),
             disk: Arc::new(StdDisk::new()),
         }
     }

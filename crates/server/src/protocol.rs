@@ -53,6 +53,10 @@ pub struct NodeStatus {
     /// Whether leaders answer under their lease.
     #[serde(default)]
     pub lease_reads: bool,
+    /// Of a leader: how far its clock is ahead of what epochs follow, in milliseconds; below 0 if it
+    /// is behind. 0 while they follow it.
+    #[serde(default)]
+    pub clock_step_ms: i64,
     /// Milliseconds for which its oldest entry has waited for the disk.
     pub disk_wait_ms: u64,
     /// The version of its program.
@@ -60,6 +64,45 @@ pub struct NodeStatus {
     /// Random, of this process: another one that says that it is this node has another.
     #[serde(default)]
     pub run: String,
+}
+
+/// What a node knows of time: `GET /clock`. In nanoseconds; those of a clock are Unix time.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct ClockStatus {
+    /// The number of the node.
+    #[serde(rename = "nodeID")]
+    pub node: u64,
+    /// Whether it leads, as far as it knows.
+    pub leads: bool,
+    /// What its wall clock shows.
+    pub clock_ns: u64,
+    /// The last epoch that it has applied.
+    pub epoch: u64,
+    /// How long ago this process got that epoch. `null` if it is another's, or another node leads.
+    pub epoch_age_ns: Option<u64>,
+    /// How far the clocks of other voters were from this node's, with a round trip. `null` if they
+    /// were not compared: this process has led nothing yet, or no other node votes.
+    pub spread_ns: Option<u64>,
+    /// How far the epoch of a timestamp that it issues now may be from the clocks of the voters
+    /// that were compared. `null` where `epoch_age_ns` is.
+    pub uncertainty_ns: Option<u64>,
+    /// How far its clock is ahead of what epochs follow; below 0 if it is behind.
+    pub step_ns: i64,
+}
+
+/// Names the cluster: `POST /cluster/follow-clock`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FollowClock {
+    /// The id of the cluster.
+    pub cluster: String,
+}
+
+/// The answer: the epoch that follows the leader's clock.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Followed {
+    /// In nanoseconds of Unix time.
+    pub epoch: u64,
 }
 
 /// Adds a node, or tells the cluster where it is: `POST /cluster/add`.

@@ -78,6 +78,7 @@ impl Server {
             log,
             listener: peers,
             round_trip: options.round_trip,
+            clock: options.clock.clone(),
         };
         let epochs = Replica::new(Epochs::default());
         let node = Node::start(node, &epochs);

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_oracle::{Epochs, Oracle};
+use esker_oracle::{Epochs, Oracle, Step};
 use esker_raft::{Member, Node, Replica, Role, Status};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
@@ -13,7 +13,7 @@ use crate::counters::Counters;
 use crate::forward::Forwarder;
 use crate::identity::Identity;
 use crate::options::FollowerAnswer;
-use crate::protocol::{Members, Named, NodeStatus};
+use crate::protocol::{ClockStatus, Members, Named, NodeStatus};
 use crate::refusals::Refusals;
 
 /// How long a change of the members, or of the leader, may take.
@@ -82,6 +82,32 @@ impl Shared {
         Members { leader, members, cluster: self.identity.cluster.to_string() }
     }
 
+    /// How far the clock is ahead of what epochs follow; below 0 if it is behind.
+    fn clock_step_ns(&self) -> i64 {
+        let ns = |by: Duration| i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
+        match self.oracle.clock().step {
+            Step::None => 0,
+            Step::Forward(by) => ns(by),
+            Step::Backward(by) => -ns(by),
+        }
+    }
+
+    pub(crate) fn clock(&self) -> ClockStatus {
+        let (status, clock) = (self.node.status(), self.oracle.clock());
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        let leads = status.leads();
+        ClockStatus {
+            node: status.node,
+            leads,
+            clock_ns: clock.clock,
+            epoch: clock.epoch,
+            epoch_age_ns: clock.epoch_age.filter(|_| leads).map(ns),
+            spread_ns: clock.spread.map(ns),
+            uncertainty_ns: clock.uncertainty().filter(|_| leads).map(ns),
+            step_ns: if leads { self.clock_step_ns() } else { 0 },
+        }
+    }
+
     pub(crate) fn status(&self) -> NodeStatus {
         let status = self.node.status();
         let disk_wait = self.node.disk_wait().unwrap_or_default();
@@ -95,6 +121,7 @@ impl Shared {
             applied: status.applied,
             epoch: self.epochs.with(|epochs| epochs.last()),
             lease_reads: self.epochs.with(Epochs::lease_reads),
+            clock_step_ms: if status.leads() { self.clock_step_ns() / 1_000_000 } else { 0 },
             disk_wait_ms: u64::try_from(disk_wait.as_millis()).unwrap_or(u64::MAX),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             run: self.run.clone(),

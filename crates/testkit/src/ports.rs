@@ -1,7 +1,7 @@
 //! Addresses that a test has to know before it listens there, or again after it did.
 //!
-//! A port that the system chose is taken again by whoever asks next, and by any outgoing connection,
-//! as soon as it is free.
+//! A port that the system chose may be taken again as soon as it is free: by the next caller, and
+//! by any outgoing connection.
 
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

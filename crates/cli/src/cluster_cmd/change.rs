@@ -1,9 +1,12 @@
-//! `esker cluster transfer`, `add` and `remove`.
+//! `esker cluster transfer`, `add`, `remove` and `follow-clock`.
 
 use std::time::Duration;
 
+use bytes::Bytes;
 use clap::Args;
-use esker_server::{AddNode, Members, Named, RemoveNode, TransferTo, ask_leader};
+use esker_server::{
+    AddNode, FollowClock, Followed, Members, Named, RemoveNode, TransferTo, ask_leader,
+};
 use serde::Serialize;
 
 use crate::endpoints::Endpoints;
@@ -78,6 +81,22 @@ pub struct RemoveArguments {
     node_id: u64,
 }
 
+const FOLLOW_CLOCK: &str = "\
+Example:
+  esker cluster follow-clock
+
+A clock that steps ahead by more than --max-clock-step is followed at twice real
+time, and `esker cluster status` says so. This is for one that is right. An
+epoch that is ahead of time cannot be taken back.";
+
+/// Have epochs follow the leader's clock at once
+#[derive(Debug, Args)]
+#[command(after_help = FOLLOW_CLOCK)]
+pub struct FollowClockArguments {
+    #[command(flatten)]
+    endpoints: Endpoints,
+}
+
 pub async fn transfer(arguments: &TransferArguments) -> Outcome {
     let members = arguments.endpoints.members().await?;
     let wanted = TransferTo { cluster: members.cluster.clone(), node: arguments.to };
@@ -118,17 +137,27 @@ pub async fn remove(arguments: &RemoveArguments) -> Outcome {
     print(&format!("node {} is no member any more\n", arguments.node_id))
 }
 
+pub async fn follow_clock(arguments: &FollowClockArguments) -> Outcome {
+    let members = arguments.endpoints.members().await?;
+    let wanted = FollowClock { cluster: members.cluster.clone() };
+    let answer = change(&arguments.endpoints, &members, "/cluster/follow-clock", &wanted).await?;
+    let Followed { epoch } = serde_json::from_slice(&answer)
+        .map_err(|error| Failure::failed(format!("the leader's answer: {error}")))?;
+    print(&format!("epochs follow the clock from {epoch} on\n"))
+}
+
+/// Asks the leader for a change, and returns its answer.
 async fn change(
     endpoints: &Endpoints,
     members: &Members,
     path: &str,
     wanted: &impl Serialize,
-) -> Outcome {
+) -> Result<Bytes, Failure> {
     let body = serde_json::to_vec(wanted).map_err(|error| Failure::failed(error.to_string()))?;
     let answer = ask_leader(&endpoints.all(members), path, Some(&body), CHANGE).await;
     let answer = answer.map_err(|error| Failure::failed(error.to_string()))?;
     match answer.status.is_success() {
-        true => Ok(()),
+        true => Ok(answer.body),
         false => Err(Failure::failed(answer.text())),
     }
 }

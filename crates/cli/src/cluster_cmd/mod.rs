@@ -19,6 +19,8 @@ pub enum ClusterCommand {
     Add(change::AddArguments),
     /// Remove a node, for good: it comes back only under a new number, with new data
     Remove(change::RemoveArguments),
+    /// Have epochs follow the leader's clock at once, however far ahead it is
+    FollowClock(change::FollowClockArguments),
     /// Run three nodes in one folder until it is interrupted, for trying out
     Local(local::LocalArguments),
 }
@@ -33,6 +35,7 @@ pub fn run(command: ClusterCommand) -> Outcome {
             ClusterCommand::Transfer(arguments) => change::transfer(&arguments).await,
             ClusterCommand::Add(arguments) => change::add(&arguments).await,
             ClusterCommand::Remove(arguments) => change::remove(&arguments).await,
+            ClusterCommand::FollowClock(arguments) => change::follow_clock(&arguments).await,
             ClusterCommand::Local(arguments) => local::run(&arguments).await,
         }
     })

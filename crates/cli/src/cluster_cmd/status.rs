@@ -40,7 +40,7 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
             "node  role       term  applied  epoch                clients                raft\n",
         )?;
     }
-    let (mut voters, mut answered) = (0_usize, 0_usize);
+    let (mut voters, mut answered, mut step) = (0_usize, 0_usize, None);
     for member in &members {
         let status = status(member, &cluster).await;
         voters += usize::from(member.voter);
@@ -58,7 +58,11 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
             }))?;
         } else {
             print(&line(member, &status))?;
+            step = step.or_else(|| clock_step(status.as_ref().ok()?));
         }
+    }
+    if let Some(step) = step {
+        print(&step)?;
     }
     match answered * 2 > voters {
         true => Ok(()),
@@ -80,6 +84,21 @@ async fn status(member: &Named, cluster: &str) -> Result<NodeStatus, String> {
         (true, true) => Ok(status),
         (false, _) => Err(format!("another cluster is there: {}", status.cluster)),
         (_, false) => Err(format!("node {} is there", status.node)),
+    }
+}
+
+/// What is to be known of a clock that epochs do not follow.
+fn clock_step(NodeStatus { node, clock_step_ms, .. }: &NodeStatus) -> Option<String> {
+    let by = format!("{:.1} s", clock_step_ms.unsigned_abs() as f64 / 1e3);
+    match clock_step_ms.signum() {
+        0 => None,
+        1 => Some(format!(
+            "the clock of node {node} is {by} ahead of what epochs follow, at twice real time; if it \
+             is right, `esker cluster follow-clock` has them follow at once\n"
+        )),
+        _ => Some(format!(
+            "the clock of node {node} is {by} behind the epoch, which rises all the same\n"
+        )),
     }
 }
 

@@ -45,6 +45,10 @@ async fn timestamps_come_from_any_node() {
     }
     let leader = nodes.agreed().await;
     let endpoint = format!("http://{}", nodes.address(leader));
+    // From a follower, which names the leader.
+    let other = format!("http://{}", nodes.address(leader % 3 + 1));
+    let followed = run(command(&["cluster", "follow-clock", "--endpoint", &other]), b"").ok();
+    assert!(followed.text().starts_with("epochs follow the clock from 1"), "{}", followed.text());
     let refused = ["cluster", "remove", "--node-id", &leader.to_string(), "--endpoint", &endpoint];
     run(command(&refused), b"").exits(1).says(&["transfer"]);
     let gone = leader % 3 + 1;

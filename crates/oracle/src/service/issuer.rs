@@ -6,9 +6,10 @@ use std::time::{Duration, Instant};
 use esker_raft::{NodeError, Prover};
 use tokio::task::JoinHandle;
 
-use crate::clock::{Reference, Step, follow};
-use crate::epochs::{Advance, Owner};
+use crate::clock::{Followed, Reference, Step, agree, follow};
+use crate::epochs::{Advance, Epochs, Owner};
 use crate::range::Range;
+use crate::service::clock_state::ClockState;
 use crate::service::counters::{Counters, count};
 use crate::service::error::OracleError;
 use crate::service::leased::{Leased, Taken};
@@ -26,8 +27,7 @@ pub(crate) struct Issuer {
     advancing: Option<JoinHandle<Result<Option<Taken>, NodeError>>>,
     /// Advances in a row that missed their deadline.
     missed: u32,
-    /// What the clock did when it was last read: a step is reported once.
-    step: Step,
+    clock: Arc<ClockState>,
 }
 
 impl Issuer {
@@ -35,6 +35,7 @@ impl Issuer {
         leased: Arc<Leased>,
         options: OracleOptions,
         counters: Arc<Counters>,
+        clock: Arc<ClockState>,
     ) -> Self {
         let session = leased.node.log().recovery().session;
         let prover = Prover::new(Arc::clone(&leased.node));
@@ -47,7 +48,7 @@ impl Issuer {
             reference: None,
             advancing: None,
             missed: 0,
-            step: Step::None,
+            clock,
         }
     }
 
@@ -55,7 +56,9 @@ impl Issuer {
     ///
     /// Waits for as long as a quorum may still answer, and then for the advance for so long.
     pub(crate) async fn prepare(&mut self, patience: Duration) -> Result<Owner, OracleError> {
-        let term = match self.leased.term() {
+        // A proof compares the clocks: the first epoch needs that.
+        let leased = self.leased.term().filter(|_| self.reference.is_some());
+        let term = match leased {
             Some(term) => term,
             None => self.prover.prove().await?,
         };
@@ -71,6 +74,12 @@ impl Issuer {
             self.advance(owner, patience).await?;
         } else if age > self.options.epoch_interval && self.advancing.is_none() {
             self.begin_advance(owner);
+        }
+        // One that began before the word was given does not follow it.
+        for _ in 0..2 {
+            if self.clock.follows_at_once() {
+                self.advance(owner, patience).await?;
+            }
         }
         Ok(owner)
     }
@@ -111,9 +120,7 @@ impl Issuer {
     }
 
     fn begin_advance(&mut self, owner: Owner) {
-        let reference =
-            self.reference.map(|(epoch, since)| Reference { epoch, age: since.elapsed() });
-        let followed = follow((self.options.clock)(), reference, self.options.max_clock_step);
+        let followed = self.follow();
         self.report(followed.step);
         let command = Advance { owner, wall: followed.wall }.encode();
         let (leased, patience) = (Arc::clone(&self.leased), self.options.patience);
@@ -126,11 +133,31 @@ impl Issuer {
         }));
     }
 
-    fn report(&mut self, step: Step) {
-        let ms = |by: Duration| u64::try_from(by.as_millis()).unwrap_or(u64::MAX);
-        let (before, now) = (std::mem::discriminant(&self.step), std::mem::discriminant(&step));
-        self.step = step;
-        if before == now {
+    /// The epoch to propose.
+    fn follow(&self) -> Followed {
+        let own = self.leased.node.clock().now();
+        let clocks = self.prover.voter_clocks();
+        self.clock.compared(&clocks);
+        let largest_step = self.options.max_clock_step;
+        if self.clock.take_word() {
+            return Followed { wall: own, step: Step::None };
+        }
+        if let Some((epoch, since)) = self.reference {
+            return follow(own, Reference { epoch, age: since.elapsed() }, largest_step);
+        }
+        let last = self.leased.epochs.with(Epochs::last);
+        let ahead = Duration::from_nanos(own.saturating_sub(last));
+        if clocks.others.is_empty() && last > 0 && ahead > largest_step {
+            let by_ms = ms(ahead);
+            tracing::warn!(by_ms, "no other voter has a clock to compare with this node's");
+        }
+        agree(own, &clocks.others, largest_step)
+    }
+
+    /// A step is reported once.
+    fn report(&self, step: Step) {
+        let before = self.clock.stepped(step);
+        if std::mem::discriminant(&before) == std::mem::discriminant(&step) {
             return;
         }
         match step {
@@ -173,4 +200,8 @@ impl Issuer {
         }
         advanced.map(drop)
     }
+}
+
+fn ms(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

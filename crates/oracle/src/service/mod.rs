@@ -1,5 +1,6 @@
 //! An oracle on a node: answers requests while the node leads.
 
+mod clock_state;
 mod counters;
 mod error;
 mod issuer;
@@ -7,7 +8,8 @@ mod leased;
 mod options;
 mod requests;
 
+pub use clock_state::ClockReport;
 pub use counters::OracleStats;
 pub use error::{COUNT_MAX, OracleError};
-pub use options::{OracleOptions, WallClock};
+pub use options::OracleOptions;
 pub use requests::Oracle;

@@ -12,6 +12,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::epochs::Epochs;
 use crate::range::Range;
+use crate::service::clock_state::{ClockReport, ClockState};
 use crate::service::counters::{Counters, OracleStats, count};
 use crate::service::error::{COUNT_MAX, OracleError};
 use crate::service::issuer::Issuer;
@@ -42,6 +43,7 @@ pub struct Oracle {
     requests: mpsc::Sender<Request>,
     leased: Arc<Leased>,
     counters: Arc<Counters>,
+    clock: Arc<ClockState>,
     max_timestamps: u32,
 }
 
@@ -61,11 +63,13 @@ impl Oracle {
             epoch_interval: options.epoch_interval,
             asked: AtomicBool::new(false),
         });
-        let issuer = Issuer::new(Arc::clone(&leased), options, Arc::clone(&counters));
+        let clock = Arc::new(ClockState::new());
+        let issuer =
+            Issuer::new(Arc::clone(&leased), options, Arc::clone(&counters), Arc::clone(&clock));
         let alarm = Alarm::new();
         let server = Server { issuer, counters: Arc::clone(&counters), patience, limit, alarm };
         tokio::spawn(server.serve(waiting));
-        Self { requests, leased, counters, max_timestamps }
+        Self { requests, leased, counters, clock, max_timestamps }
     }
 
     /// So many timestamps: of one epoch, with consecutive indexes, above all that any call returned
@@ -84,6 +88,11 @@ impl Oracle {
             self.counters.answered(range);
             return Ok(range);
         }
+        self.proven(count).await
+    }
+
+    /// So many timestamps, after those that wait.
+    async fn proven(&self, count: u32) -> Result<Range, OracleError> {
         let (answer, answered) = oneshot::channel();
         let request = Request { count, since: Instant::now(), answer };
         self.requests.try_send(request).map_err(|error| {
@@ -95,6 +104,37 @@ impl Oracle {
             }
         })?;
         answered.await.unwrap_or(Err(OracleError::Stopped))
+    }
+
+    /// Has the epoch follow the node's clock at once, however far ahead it is: on the word of an
+    /// operator, who knows that it is right. Returns the epoch that follows it. A clock that is
+    /// behind is not followed.
+    ///
+    /// # Cancel safety
+    /// The epoch may still follow.
+    ///
+    /// # Errors
+    /// As [`Oracle::timestamps`]. The epoch follows later than this, or not.
+    pub async fn follow_clock(&self) -> Result<u64, OracleError> {
+        self.clock.follow_at_once(true);
+        let followed = self.proven(1).await;
+        self.clock.follow_at_once(false);
+        followed.map(|range| range.first.epoch)
+    }
+
+    /// What is known of time here.
+    pub fn clock(&self) -> ClockReport {
+        let own = self.leased.current.with(|current| {
+            current.as_ref().map(|(allotment, since)| (allotment.epoch(), since.elapsed()))
+        });
+        let epoch = self.leased.epochs.with(Epochs::last);
+        ClockReport {
+            clock: self.leased.node.clock().now(),
+            epoch,
+            epoch_age: own.filter(|(ours, _)| *ours == epoch).map(|(_, age)| age),
+            spread: self.clock.spread(),
+            step: self.clock.step(),
+        }
     }
 
     /// The most timestamps of one request.

@@ -10,8 +10,8 @@ use std::time::{Duration, Instant, SystemTime};
 use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Latency, SlowDisk};
 use esker_oracle::history::{Call, check};
-use esker_oracle::{Epochs, Oracle, OracleOptions};
-use esker_raft::{ClusterId, ConsensusLog, Member, Node, NodeOptions, Replica};
+use esker_oracle::{Epochs, LeaseReads, Oracle, OracleOptions, Timestamp};
+use esker_raft::{ClusterId, ConsensusLog, Member, Node, NodeOptions, Replica, WallClock};
 use tokio::sync::watch;
 
 use crate::proxy::Proxy;
@@ -63,9 +63,54 @@ impl Cluster {
         first.wait_for(LONG, |status| status.leads()).await.unwrap();
         for id in ids.skip(1) {
             cluster.start(id);
-            first.add(id, cluster.member(id), LONG).await.unwrap();
+            let deadline = Instant::now() + LONG;
+            while cluster
+                .node(cluster.leader().await)
+                .add(id, cluster.member(id), LONG)
+                .await
+                .is_err()
+            {
+                assert!(Instant::now() < deadline, "node {id} is not added");
+            }
         }
+        cluster.lead(1).await;
         cluster
+    }
+
+    /// Gives leadership to this node, also when a busy machine has another election.
+    pub async fn lead(&self, to: u64) {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let leader = self.leader().await;
+            if leader == to || self.node(leader).transfer(to, LONG).await.is_ok() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "node {to} does not lead");
+        }
+    }
+
+    /// A timestamp of this node, which leads, also when a busy machine has another election.
+    pub async fn timestamp(&self, id: u64) -> Timestamp {
+        let deadline = Instant::now() + LONG;
+        loop {
+            self.lead(id).await;
+            match self.oracle(id).timestamps(1).await {
+                Ok(range) => return range.first,
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+        }
+    }
+
+    /// Switches reads under a lease.
+    pub async fn switch_leases(&self, on: bool) {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let node = self.node(self.leader().await);
+            if node.propose(LeaseReads(on).encode(), LONG).await.is_ok() {
+                return;
+            }
+            assert!(Instant::now() < deadline, "leases stay as they were");
+        }
     }
 
     fn member(&self, id: u64) -> Member {
@@ -97,16 +142,15 @@ impl Cluster {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         self.proxies[&id].leads_to(Some(listener.local_addr().unwrap()));
         let (cluster, round_trip) = (ClusterId([5; 16]), Duration::from_millis(10));
-        let options = NodeOptions { node: id, cluster, log, listener, round_trip };
-        let epochs = Replica::new(Epochs::default());
-        let node = Arc::new(Node::start(options, &epochs).unwrap());
         let ahead = Arc::clone(&self.ahead[&id]);
-        let mut options = self.options.clone();
-        options.clock = Arc::new(move || {
+        let clock = WallClock::new(move || {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
             (now.as_nanos() as u64).saturating_add_signed(ahead.load(SeqCst) * 1_000_000_000)
         });
-        let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options);
+        let options = NodeOptions { node: id, cluster, log, listener, round_trip, clock };
+        let epochs = Replica::new(Epochs::default());
+        let node = Arc::new(Node::start(options, &epochs).unwrap());
+        let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), self.options.clone());
         self.peers.lock().unwrap().insert(id, Peer { node, epochs, oracle });
     }
 

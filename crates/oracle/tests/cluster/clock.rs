@@ -6,9 +6,13 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use esker_oracle::OracleOptions;
+use esker_oracle::{OracleOptions, Step};
+use esker_raft::WallClock;
 
-use crate::clients::Cluster;
+use crate::clients::{Cluster, LONG};
+
+/// In nanoseconds.
+const HOUR: u64 = 3_600_000_000_000;
 
 /// Lines that were logged.
 #[derive(Clone, Default)]
@@ -60,4 +64,68 @@ async fn a_clock_that_goes_back_is_logged_once_for_each_time() {
         assert_eq!(lines.with("epochs follow the clock again"), episode);
         assert_eq!(oracle.stats().backward_steps, episode as u64);
     }
+}
+
+fn now() -> u64 {
+    WallClock::default().now()
+}
+
+/// A leader whose clock is an hour ahead begins where the clocks of most voters are, and says so.
+/// An operator who knows that it is right has epochs follow it.
+///
+/// Requirements: E-15.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn most_clocks_decide_where_epochs_begin() {
+    for lease_reads in [false, true] {
+        let cluster = Cluster::of(3, OracleOptions::default()).await;
+        let leader = 1;
+        if lease_reads {
+            cluster.switch_leases(true).await;
+        }
+        cluster.ahead[&leader].store(3600, SeqCst);
+        let oracle = cluster.oracle(leader);
+        let first = cluster.timestamp(leader).await;
+        assert!(first.epoch < now() + HOUR / 2, "{first:?}");
+        let seen = oracle.clock();
+        assert!(
+            matches!(seen.step, Step::Forward(by) if by > Duration::from_secs(3590)),
+            "{seen:?}"
+        );
+        assert!(seen.spread.is_some_and(|spread| spread > Duration::from_secs(3590)), "{seen:?}");
+        assert!(seen.uncertainty().is_some_and(|all| all > Duration::from_secs(3590)), "{seen:?}");
+        assert_eq!(oracle.stats().forward_steps, 1);
+        let followed = loop {
+            cluster.lead(leader).await;
+            if let Ok(followed) = oracle.follow_clock().await {
+                break followed;
+            }
+        };
+        assert!(followed > now() + HOUR / 2 && followed > first.epoch);
+        let next = cluster.timestamp(leader).await;
+        assert!(next.epoch >= followed, "{next:?}");
+        let seen = oracle.clock();
+        assert_eq!(seen.step, Step::None);
+        assert!(seen.epoch_age.is_some_and(|age| age < LONG));
+        // Who does not lead has no word in it.
+        let other = (1..=3).find(|id| *id != leader).unwrap();
+        assert!(cluster.oracle(other).follow_clock().await.is_err());
+        assert_eq!(cluster.oracle(other).clock().uncertainty(), None);
+    }
+}
+
+/// There is no other clock.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_single_node_believes_its_clock() {
+    let mut cluster = Cluster::of(1, OracleOptions::default()).await;
+    let first = cluster.oracle(1).timestamps(1).await.unwrap().first;
+    assert!(first.epoch.abs_diff(now()) < HOUR / 2);
+    let seen = cluster.oracle(1).clock();
+    assert_eq!(seen.spread, None);
+    assert!(seen.uncertainty().is_some_and(|all| all < LONG), "{seen:?}");
+    cluster.ahead[&1].store(3600, SeqCst);
+    cluster.cut_power(1).await;
+    cluster.start(1);
+    cluster.leader().await;
+    let later = cluster.oracle(1).timestamps(1).await.unwrap().first;
+    assert!(later.epoch > now() + HOUR / 2, "{later:?}");
 }

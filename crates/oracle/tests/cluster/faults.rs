@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use esker_oracle::OracleOptions;
 
-use crate::clients::{Cluster, LONG};
+use crate::clients::Cluster;
 
 const MOMENT: Duration = Duration::from_millis(150);
 
@@ -27,9 +27,9 @@ async fn a_node_that_leads_again_does_not_continue_its_epoch() {
     for _ in 0..4 {
         tokio::time::sleep(MOMENT).await;
         let leader = cluster.leader().await;
-        cluster.node(leader).transfer(leader % 3 + 1, LONG).await.unwrap();
+        cluster.lead(leader % 3 + 1).await;
         tokio::time::sleep(MOMENT).await;
-        cluster.node(leader % 3 + 1).transfer(leader, LONG).await.unwrap();
+        cluster.lead(leader).await;
     }
     tokio::time::sleep(MOMENT).await;
     assert!(clients.check().await > 1000);
@@ -104,7 +104,7 @@ async fn clocks_step() {
         let leader = cluster.leader().await;
         cluster.ahead[&leader].store(ahead, SeqCst);
         tokio::time::sleep(3 * MOMENT).await;
-        cluster.node(leader).transfer(leader % 3 + 1, LONG).await.unwrap();
+        cluster.lead(leader % 3 + 1).await;
         tokio::time::sleep(MOMENT).await;
     }
     assert!(clients.check().await > 1000);

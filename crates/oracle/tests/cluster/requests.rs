@@ -176,7 +176,7 @@ async fn a_new_leader_advances_the_epoch_first() {
     let mut last = cluster.oracle(leader).timestamps(1).await.unwrap().first;
     for _ in 0..4 {
         let other = leader % 3 + 1;
-        cluster.node(leader).transfer(other, LONG).await.unwrap();
+        cluster.lead(other).await;
         leader = cluster.leader().await;
         let deadline = std::time::Instant::now() + LONG;
         let next = loop {

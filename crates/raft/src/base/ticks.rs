@@ -18,8 +18,8 @@ use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, sleep_until};
 
-/// A sleep that is shorter lets others run meanwhile, and is exact: openraft gathers the completions
-/// of a microsecond. tokio's own timers have a resolution of a millisecond.
+/// A sleep that is shorter lets others run meanwhile, and is exact: openraft gathers the
+/// completions of a microsecond. tokio's own timers have a resolution of a millisecond.
 const MOMENT: Duration = Duration::from_micros(100);
 
 thread_local! {
@@ -86,8 +86,8 @@ impl Ticks {
     }
 }
 
-/// Waits for a deadline: at a tick, on a thread of a node, unless it is near, and elsewhere as tokio
-/// does.
+/// Waits for a deadline: at a tick, on a thread of a node, unless it is near, and elsewhere as
+/// tokio does.
 #[derive(Debug)]
 pub struct Sleep(Kind);
 

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! query    0 number u64 | 8 crc32c of what precedes u32
-//! answer   0 number u64 | 8 highest term of a vote u64 | 16 crc32c of what precedes u32
+//! answer   0 number u64 | 8 highest term of a vote u64
+//!          16 wall clock, nanoseconds of Unix time u64 | 24 crc32c of what precedes u32
 //! ```
 //!
 //! Numbers are little-endian, and rise. A leader waits for the answer to its newest query alone, so
@@ -17,23 +18,26 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::base::ballots::term_of;
+use crate::base::clock::WallClock;
 use crate::base::failure::invalid;
 use crate::network::deadline::guarded;
 use crate::network::handshake::checksum;
 
 pub(crate) const QUERY: usize = 12;
-pub(crate) const ANSWER: usize = 20;
+pub(crate) const ANSWER: usize = 28;
 /// How long a leader may ask nothing, and how long it may take no answer.
 const IDLE: Duration = Duration::from_secs(60);
 const STALL: Duration = Duration::from_secs(5);
 
-/// What a node says of its votes.
+/// What a node says of its votes, and of the time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Voted {
     /// The number of the query that this answers.
     pub(crate) number: u64,
     /// The highest term in which the node gave a vote; 0 before its first.
     pub(crate) term: u64,
+    /// What its wall clock shows.
+    pub(crate) clock: u64,
 }
 
 pub(crate) fn encode_query(number: u64) -> [u8; QUERY] {
@@ -49,15 +53,17 @@ impl Voted {
     pub(crate) fn encode(self) -> [u8; ANSWER] {
         let mut content = [0; ANSWER - 4];
         content[..8].copy_from_slice(&self.number.to_le_bytes());
-        content[8..].copy_from_slice(&self.term.to_le_bytes());
+        content[8..16].copy_from_slice(&self.term.to_le_bytes());
+        content[16..].copy_from_slice(&self.clock.to_le_bytes());
         sealed(&content)
     }
 
     pub(crate) fn decode(bytes: &[u8; ANSWER]) -> io::Result<Self> {
         let content = opened(bytes, "an answer to a proof")?;
-        let (number, rest) = content.split_first_chunk().ok_or_else(cut)?;
-        let term = rest.first_chunk().ok_or_else(cut)?;
-        Ok(Self { number: u64::from_le_bytes(*number), term: u64::from_le_bytes(*term) })
+        let (longs, _) = content.as_chunks::<8>();
+        let [number, term, clock] = longs.try_into().map_err(|_| cut())?;
+        let [number, term, clock] = [number, term, clock].map(u64::from_le_bytes);
+        Ok(Self { number, term, clock })
     }
 }
 
@@ -84,7 +90,11 @@ fn cut() -> io::Error {
 }
 
 /// Answers queries from this log until the connection ends.
-pub(super) async fn answer(stream: TcpStream, log: &ConsensusLog) -> io::Result<()> {
+pub(super) async fn answer(
+    stream: TcpStream,
+    log: &ConsensusLog,
+    clock: &WallClock,
+) -> io::Result<()> {
     let mut stream = guarded(stream, IDLE, STALL);
     let mut bytes = [0; 64 * QUERY];
     let mut filled = 0;
@@ -104,7 +114,7 @@ pub(super) async fn answer(stream: TcpStream, log: &ConsensusLog) -> io::Result<
         let rest = filled - rest.len()..filled;
         filled = rest.len();
         bytes.copy_within(rest, 0);
-        stream.write_all(&Voted { number, term }.encode()).await?;
+        stream.write_all(&Voted { number, term, clock: clock.now() }.encode()).await?;
     }
 }
 
@@ -123,7 +133,7 @@ mod tests {
             changed[at] ^= 0x10;
             assert!(decode_query(&changed).is_err(), "byte {at} of a query");
         }
-        let voted = Voted { number: 7, term: 1 << 40 };
+        let voted = Voted { number: 7, term: 1 << 40, clock: 1 << 60 };
         assert_eq!(Voted::decode(&voted.encode()).unwrap(), voted);
         for at in 0..ANSWER {
             let mut changed = voted.encode();

@@ -95,7 +95,7 @@ impl ProofLink {
     }
 
     /// The answer to this query, the newest. `None` if there is no connection for it.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>, number: u64) -> Poll<Option<u64>> {
+    pub(crate) fn poll(&mut self, context: &mut Context<'_>, number: u64) -> Poll<Option<Voted>> {
         loop {
             let failed = match &mut self.state {
                 State::Down { .. } => return Poll::Ready(None),
@@ -113,9 +113,7 @@ impl ProofLink {
                     }
                 }
                 State::Up(open) => match ready!(open.poll(context)) {
-                    Ok(Voted { number: answered, term }) if answered == number => {
-                        return Poll::Ready(Some(term));
-                    }
+                    Ok(voted) if voted.number == number => return Poll::Ready(Some(voted)),
                     // To a query that is not waited for any more.
                     Ok(Voted { number: answered, .. }) if answered < number => None,
                     Ok(_) => Some(invalid("it answered a query that was not sent".into())),
@@ -212,8 +210,13 @@ mod tests {
         stream
     }
 
+    /// The term of the answer.
     async fn answered(link: &mut ProofLink, number: u64) -> Option<u64> {
-        poll_fn(|context| link.poll(context, number)).await
+        poll_fn(|context| link.poll(context, number)).await.map(|voted| voted.term)
+    }
+
+    fn voted(number: u64, term: u64) -> [u8; ANSWER] {
+        Voted { number, term, clock: 7 }.encode()
     }
 
     async fn is_pending(link: &mut ProofLink, number: u64) -> bool {
@@ -229,9 +232,9 @@ mod tests {
         let (mut node, pending) = tokio::join!(accepted(&listener), is_pending(&mut link, 1));
         assert!(pending);
         link.ask(2);
-        node.write_all(&Voted { number: 1, term: 5 }.encode()).await.unwrap();
+        node.write_all(&voted(1, 5)).await.unwrap();
         assert!(is_pending(&mut link, 2).await);
-        node.write_all(&Voted { number: 2, term: 6 }.encode()).await.unwrap();
+        node.write_all(&voted(2, 6)).await.unwrap();
         assert_eq!(answered(&mut link, 2).await, Some(6));
         let mut queries = [0; 24];
         node.read_exact(&mut queries).await.unwrap();
@@ -244,13 +247,13 @@ mod tests {
         let (mut link, listener) = link().await;
         link.ask(1);
         let (mut node, _) = tokio::join!(accepted(&listener), is_pending(&mut link, 1));
-        node.write_all(&Voted { number: 2, term: 5 }.encode()).await.unwrap();
+        node.write_all(&voted(2, 5)).await.unwrap();
         assert_eq!(answered(&mut link, 1).await, None);
         // The next query is sent over another connection.
         tokio::time::sleep(PAUSE).await;
         link.ask(2);
         let (mut node, _) = tokio::join!(accepted(&listener), is_pending(&mut link, 2));
-        node.write_all(b"this is no answer...").await.unwrap();
+        node.write_all(b"this is no answer...........").await.unwrap();
         assert_eq!(answered(&mut link, 2).await, None);
     }
 
@@ -261,14 +264,14 @@ mod tests {
         link.ask(1);
         let node = async {
             let mut node = accepted(&listener).await;
-            node.write_all(&Voted { number: 1, term: 3 }.encode()).await.unwrap();
+            node.write_all(&voted(1, 3)).await.unwrap();
         };
         let ((), answer) = tokio::join!(node, answered(&mut link, 1));
         assert_eq!(answer, Some(3));
         link.ask(2);
         let node = async {
             let mut node = accepted(&listener).await;
-            node.write_all(&Voted { number: 2, term: 4 }.encode()).await.unwrap();
+            node.write_all(&voted(2, 4)).await.unwrap();
         };
         let ((), answer) = tokio::join!(node, answered(&mut link, 2));
         assert_eq!(answer, Some(4));

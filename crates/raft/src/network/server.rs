@@ -19,6 +19,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout};
 use tokio_util::codec::Framed;
 
+use crate::base::clock::WallClock;
 use crate::base::config::{StoredConfig, VoteOf};
 use crate::machine::{Machine, MachineStore, received_snapshot};
 use crate::network::appends::Appends;
@@ -64,6 +65,7 @@ struct Inner<C: StoredConfig, M: Machine<C>> {
     cluster: ClusterId,
     raft: Raft<C, MachineStore<C, M>>,
     log: ConsensusLog,
+    clock: WallClock,
     /// Until then no vote is given: before this node restarted, it may have acknowledged a
     /// heartbeat, and the leader may count on it for one lease.
     votes_from: Instant,
@@ -84,6 +86,17 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     /// before it restarted, and openraft does not remember that. Keep elections of the node itself
     /// off for as long: start it with `enable_elect: false`, and wait for [`Server::votes_from`].
     pub fn new(cluster: ClusterId, raft: Raft<C, MachineStore<C, M>>, log: ConsensusLog) -> Self {
+        Self::with_clock(cluster, raft, log, WallClock::default())
+    }
+
+    /// As [`Server::new`], with another wall clock than the system's. A leader gets what it shows:
+    /// see [`Prover::voter_clocks`](crate::Prover::voter_clocks).
+    pub fn with_clock(
+        cluster: ClusterId,
+        raft: Raft<C, MachineStore<C, M>>,
+        log: ConsensusLog,
+        clock: WallClock,
+    ) -> Self {
         let lease = Duration::from_millis(raft.config().election_timeout_max);
         let is_new = log.promised().is_none() && log.last_slot().is_none();
         let votes_from = Instant::now() + if is_new { Duration::ZERO } else { lease };
@@ -91,6 +104,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             cluster,
             raft,
             log,
+            clock,
             votes_from,
             connections: AtomicUsize::new(0),
             heard: Heard::default(),
@@ -170,7 +184,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                 let stream = guarded(stream, STALL, STALL);
                 self.snapshot(handshake.from, Framed::new(stream, Frames::default())).await
             }
-            Purpose::Proofs => proof::answer(stream, &self.inner.log).await,
+            Purpose::Proofs => proof::answer(stream, &self.inner.log, &self.inner.clock).await,
             _ => self.calls(handshake.from, Framed::new(stream, Frames::default())).await,
         }
     }

@@ -33,6 +33,18 @@ pub struct Prover {
     voters: Voters,
     /// The number of the newest query.
     number: u64,
+    /// What this node's clock showed at the end of the last proof.
+    clock: u64,
+}
+
+/// What wall clocks showed during a proof, in nanoseconds of Unix time. The answers took a round
+/// trip.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VoterClocks {
+    /// This node's, at the end of the proof.
+    pub own: u64,
+    /// Those of the other voters that confirmed it, a majority with this node.
+    pub others: Vec<u64>,
 }
 
 /// The voters of the membership that was seen last, and the connections to them.
@@ -48,6 +60,8 @@ struct Voters {
 struct Voter {
     link: ProofLink,
     answer: Answer,
+    /// What its wall clock showed in this proof.
+    clock: Option<u64>,
 }
 
 /// What a voter said in this proof.
@@ -63,7 +77,7 @@ enum Answer {
 impl Prover {
     /// A prover for this node. Its connections are on the tokio runtime that it is used on.
     pub fn new(node: Arc<Node>) -> Self {
-        Self { node, voters: Voters::default(), number: 0 }
+        Self { node, voters: Voters::default(), number: 0, clock: 0 }
     }
 
     /// Proves that the node led after this call began. Returns the term, in which it may act for
@@ -79,7 +93,7 @@ impl Prover {
     /// [`NodeError::LeadershipTransfer`] from the moment at which a transfer begins, for the rest
     /// of the term.
     pub async fn prove(&mut self) -> Result<u64, NodeError> {
-        let Self { node, voters, number } = self;
+        let Self { node, voters, number, clock } = self;
         let term = {
             let metrics = node.raft.metrics();
             let metrics = metrics.borrow_watched();
@@ -90,6 +104,7 @@ impl Prover {
         *number += 1;
         voters.ask(*number);
         poll_fn(|context| voters.poll(context, node.id(), term, *number)).await?;
+        *clock = node.clock.now();
         // This node is one of its voters.
         if term_of(node.log.promised().unwrap_or(Ballot::ZERO)) != term {
             return Err(node.not_leader());
@@ -97,6 +112,12 @@ impl Prover {
         // Read last: a transfer that has begun is seen.
         node.refuse_resigned(term)?;
         Ok(term)
+    }
+
+    /// What the wall clocks of the voters showed in the last proof, of as many as it needed.
+    pub fn voter_clocks(&self) -> VoterClocks {
+        let others = self.voters.links.values().filter_map(|voter| voter.clock);
+        VoterClocks { own: self.clock, others: others.collect() }
     }
 }
 
@@ -116,7 +137,7 @@ impl Voters {
             let Some(member) = membership.membership().get_node(&id) else { continue };
             let link = before.remove(&id).map(|voter| voter.link);
             let link = link.unwrap_or_else(|| node.network.proofs(id, &member.raft));
-            self.links.insert(id, Voter { link, answer: Answer::Awaited });
+            self.links.insert(id, Voter { link, answer: Answer::Awaited, clock: None });
         }
     }
 
@@ -125,6 +146,7 @@ impl Voters {
         for voter in self.links.values_mut() {
             voter.link.ask(number);
             voter.answer = Answer::Awaited;
+            voter.clock = None;
         }
     }
 
@@ -140,7 +162,10 @@ impl Voters {
             for voter in self.links.values_mut().filter(|voter| voter.answer == Answer::Awaited) {
                 match voter.link.poll(context, number) {
                     Poll::Pending => {}
-                    Poll::Ready(Some(voted)) if voted <= term => voter.answer = Answer::Confirmed,
+                    Poll::Ready(Some(voted)) if voted.term <= term => {
+                        voter.answer = Answer::Confirmed;
+                        voter.clock = Some(voted.clock);
+                    }
                     Poll::Ready(_) => voter.answer = Answer::Denied,
                 }
             }

@@ -14,6 +14,7 @@ use openraft::error::{InitializeError, RaftError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex, Semaphore};
 
+use crate::base::clock::WallClock;
 use crate::base::failure::failed;
 use crate::base::ticks::Ticks;
 use crate::log_store::LogStore;
@@ -52,6 +53,8 @@ pub struct NodeOptions {
     /// The round-trip time between nodes, from which all timeouts follow: see
     /// [`config`](crate::config).
     pub round_trip: Duration,
+    /// Its wall clock, which it tells a leader that asks for a proof. Raft itself uses none.
+    pub clock: WallClock,
 }
 
 /// A node of a replicated state machine: openraft with its stores and network, on a thread of its
@@ -66,6 +69,7 @@ pub struct Node {
     pub(crate) entries: LogStore<Commands>,
     pub(crate) heard: Heard,
     pub(crate) network: Network,
+    pub(crate) clock: WallClock,
     /// One above the last term in which this node gave its leadership up; 0 for none.
     pub(crate) resigned: AtomicU64,
     /// Held by the transfer that is made.
@@ -110,7 +114,7 @@ impl Node {
     }
 
     fn start_erased(options: NodeOptions, machine: AnyMachine) -> io::Result<Self> {
-        let NodeOptions { node, cluster, log, listener, round_trip } = options;
+        let NodeOptions { node, cluster, log, listener, round_trip, clock } = options;
         let machine = MachineStore::new(log.clone(), machine)?;
         let store = LogStore::new(log.clone())?;
         let ticks = Ticks::new(round_trip.clamp(SHORTEST, LONGEST) * TICK.0 / TICK.1);
@@ -137,7 +141,7 @@ impl Node {
         });
         let started = started.map_err(|_| io::Error::other("openraft panicked at its start"))?;
         let raft = started.map_err(io::Error::other)?;
-        let server = Server::new(cluster, raft.clone(), log.clone());
+        let server = Server::with_clock(cluster, raft.clone(), log.clone(), clock.clone());
         let heard = server.heard();
         runtime.spawn(follow_addresses(raft.clone(), addresses));
         runtime.spawn(report_leadership(raft.clone()));
@@ -158,6 +162,7 @@ impl Node {
             entries,
             heard,
             network: proofs,
+            clock,
             resigned: AtomicU64::new(0),
             transfers: Mutex::new(()),
             changes: Mutex::new(()),
@@ -191,6 +196,11 @@ impl Node {
     /// The node's log.
     pub fn log(&self) -> &ConsensusLog {
         &self.log
+    }
+
+    /// The node's wall clock.
+    pub fn clock(&self) -> &WallClock {
+        &self.clock
     }
 
     /// Stops the node, and closes its log. Blocks until what was proposed is durable or refused.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use esker_disk::sim::{Persist, SimDisk};
 use esker_raft::{
     ClusterId, Command, Commands, ConsensusLog, Machine, Member, Node, NodeError, NodeOptions,
-    Prover, Replica,
+    Prover, Replica, WallClock,
 };
 use esker_testkit::own_address;
 use tokio::sync::watch;
@@ -66,7 +66,8 @@ fn start_with(
     let log = ConsensusLog::builder("/raft").disk(Arc::new(disk.clone())).open().unwrap();
     let listener = TcpListener::bind((own_address(), 0)).unwrap();
     let address = listener.local_addr().unwrap();
-    let options = NodeOptions { node: id, cluster: CLUSTER, log, listener, round_trip };
+    let clock = WallClock::default();
+    let options = NodeOptions { node: id, cluster: CLUSTER, log, listener, round_trip, clock };
     (Node::start(options, words).unwrap(), address)
 }
 

@@ -6,16 +6,18 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use esker_oracle::OracleError;
 use esker_raft::{Member, NodeError};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
 use hyper::header::{CONTENT_TYPE, HeaderMap, ORIGIN};
 use hyper::{Request, StatusCode};
 use serde::de::DeserializeOwned;
+use serde_json::Value;
 
 use crate::call::is_address;
 use crate::http::answer::{self, Answer};
-use crate::protocol::{AddNode, RemoveNode, TransferTo};
+use crate::protocol::{AddNode, FollowClock, Followed, RemoveNode, TransferTo};
 use crate::shared::{CHANGE, Shared};
 
 pub(crate) const BODY_MAX: usize = 64 << 10;
@@ -30,6 +32,8 @@ pub(crate) enum Change {
     Add,
     Remove,
     Transfer,
+    /// Has epochs follow the leader's clock at once.
+    FollowClock,
 }
 
 /// Why it was not done.
@@ -67,7 +71,7 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     match tried(shared, id, change, request).await {
-        Ok(()) => answer::json(id, &serde_json::json!({})),
+        Ok(said) => answer::json(id, &said),
         Err(Refusal::Status(status, why)) => answer::text(status, why),
         Err(Refusal::NotLeader { leader, address }) => {
             answer::not_leader(shared.node.id(), leader, &address)
@@ -75,7 +79,7 @@ where
     }
 }
 
-async fn tried<B>(shared: &Shared, id: u64, change: Change, request: Request<B>) -> Done
+async fn tried<B>(shared: &Shared, id: u64, change: Change, request: Request<B>) -> Done<Value>
 where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -93,11 +97,16 @@ where
         }
     };
     match change {
-        Change::Admit => admit(shared, &body).await,
-        Change::Add => add(shared, id, &body).await,
-        Change::Remove => remove(shared, id, &body).await,
-        Change::Transfer => transfer(shared, id, &body).await,
+        Change::Admit => admit(shared, &body).await?,
+        Change::Add => add(shared, id, &body).await?,
+        Change::Remove => remove(shared, id, &body).await?,
+        Change::Transfer => transfer(shared, id, &body).await?,
+        Change::FollowClock => {
+            let epoch = follow_clock(shared, id, &body).await?;
+            return Ok(serde_json::json!(Followed { epoch }));
+        }
     }
+    Ok(serde_json::json!({}))
 }
 
 fn check(headers: &HeaderMap) -> Done {
@@ -221,6 +230,24 @@ async fn transfer(shared: &Shared, id: u64, body: &Bytes) -> Done {
     match &done {
         Ok(()) => tracing::info!(id, node, "gave leadership away"),
         Err(why) => not_done(shared, id, "give leadership away", node, why),
+    }
+    done
+}
+
+async fn follow_clock(shared: &Shared, id: u64, body: &Bytes) -> Done<u64> {
+    let FollowClock { cluster } = parse(body)?;
+    let done = async {
+        of_this_cluster(shared, &cluster)?;
+        shared.oracle.follow_clock().await.map_err(|error| match error {
+            OracleError::NotLeader { leader } => NodeError::NotLeader { leader }.into(),
+            OracleError::Unavailable(error) => error.into(),
+            error => Refusal::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        })
+    };
+    let done: Done<u64> = done.await;
+    match &done {
+        Ok(epoch) => tracing::info!(id, epoch, "epochs follow the clock at once"),
+        Err(why) => not_done(shared, id, "follow the clock", None, why),
     }
     done
 }

@@ -38,6 +38,11 @@ pub(crate) fn status(shared: &Shared, id: u64) -> Answer {
     answer::json(id, &shared.status())
 }
 
+/// `GET /clock`.
+pub(crate) fn clock(shared: &Shared, id: u64) -> Answer {
+    answer::json(id, &shared.clock())
+}
+
 /// `GET /metrics`, for Prometheus.
 pub(crate) fn metrics(shared: &Shared, id: u64) -> Answer {
     const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use prometheus_client::encoding::text;
 use prometheus_client::metrics::counter::Counter;
@@ -83,9 +83,17 @@ fn oracle(registry: &mut Registry, shared: &Shared) {
     gauge(registry, "lease_reads", "1 if leaders answer under their lease", on);
     gauge(registry, "requests_waiting", "Requests that wait", shared.oracle.waiting() as f64);
     let epoch = Duration::from_nanos(shared.epochs.with(|epochs| epochs.last()));
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = Duration::from_nanos(shared.node.clock().now());
     let age = now.as_secs_f64() - epoch.as_secs_f64();
     gauge(registry, "epoch_age_seconds", "The clock, less the last epoch", age);
+    let clock = shared.clock();
+    let seconds = |ns: Option<u64>| ns.map_or(-1.0, |ns| Duration::from_nanos(ns).as_secs_f64());
+    let help = "The furthest clock of another voter, as last compared; -1 if none was";
+    gauge(registry, "clock_spread_seconds", help, seconds(clock.spread_ns));
+    let help = "Of a leader: how far an epoch may be from the clocks of voters; -1 otherwise";
+    gauge(registry, "clock_uncertainty_seconds", help, seconds(clock.uncertainty_ns));
+    let help = "Of a leader: its clock, less what epochs follow; 0 while they follow it";
+    gauge(registry, "clock_step_seconds", help, clock.step_ns as f64 / 1e9);
 }
 
 fn raft(registry: &mut Registry, shared: &Shared) {

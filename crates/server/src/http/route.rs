@@ -33,6 +33,7 @@ enum Path {
     Ready,
     Members,
     Status,
+    Clock,
     Metrics,
     Cluster(Change),
 }
@@ -45,11 +46,13 @@ impl Path {
             "/ready" => Self::Ready,
             "/members" | "/membership" => Self::Members,
             "/status" => Self::Status,
+            "/clock" => Self::Clock,
             "/metrics" => Self::Metrics,
             "/cluster/admit" => Self::Cluster(Change::Admit),
             "/cluster/add" => Self::Cluster(Change::Add),
             "/cluster/remove" => Self::Cluster(Change::Remove),
             "/cluster/transfer" => Self::Cluster(Change::Transfer),
+            "/cluster/follow-clock" => Self::Cluster(Change::FollowClock),
             _ => return None,
         })
     }
@@ -178,6 +181,7 @@ where
         Path::Ready => done(info::ready(shared)),
         Path::Members => done(info::members(shared, id)),
         Path::Status => done(info::status(shared, id)),
+        Path::Clock => done(info::clock(shared, id)),
         Path::Metrics => done(info::metrics(shared, id)),
         Path::Cluster(change) => {
             let requests = Arc::clone(requests);

@@ -12,6 +12,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use esker_disk::{Error, Op, StdDisk};
+use esker_raft::WallClock;
 use esker_server::{Server, ServerOptions};
 use esker_testkit::{Call, HookedDisk};
 use rustix::io::Errno;
@@ -104,7 +105,7 @@ async fn run(settings: Settings) -> i32 {
     let (disk, clock) = (Arc::clone(&health), Arc::clone(&offset));
     let hook = move |call: &Call<'_>| disk.before(call);
     options.disk = Arc::new(HookedDisk::new(Arc::new(StdDisk::new()), hook));
-    options.oracle.clock = Arc::new(move || {
+    options.clock = WallClock::new(move || {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_nanos() as u64;
         now.wrapping_add_signed(clock.load(SeqCst) * 1_000_000_000)
     });

@@ -4,6 +4,7 @@ mod bad_input;
 #[cfg(feature = "http3")]
 mod certificates;
 mod client;
+mod clock;
 mod endpoints;
 mod followers;
 #[cfg(feature = "http3")]

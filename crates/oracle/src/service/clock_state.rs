@@ -1,0 +1,116 @@
+//! What the owner of epochs knows of time, for others to see.
+
+use std::time::Duration;
+
+use esker_raft::VoterClocks;
+use parking_lot::Mutex;
+
+use crate::clock::Step;
+
+/// What an oracle knows of time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ClockReport {
+    /// What the node's wall clock shows, in nanoseconds of Unix time.
+    pub clock: u64,
+    /// The last epoch that the node has applied.
+    pub epoch: u64,
+    /// How long ago this process got that epoch; `None` if it is another's.
+    pub epoch_age: Option<Duration>,
+    /// How far the clocks of other voters were from this node's, the furthest of those that
+    /// answered the last proof before this process proposed an epoch. It includes a round trip.
+    /// `None` before that, and where there is no other voter.
+    pub spread: Option<Duration>,
+    /// What the clock did when this process last proposed an epoch.
+    pub step: Step,
+}
+
+impl ClockReport {
+    /// How far the epoch of a timestamp that is issued now may be from the clocks of this node and
+    /// of the voters that were compared. `None` for a node that has no epoch of its own.
+    pub fn uncertainty(&self) -> Option<Duration> {
+        self.epoch_age?;
+        let apart = Duration::from_nanos(self.clock.abs_diff(self.epoch));
+        Some(apart + self.spread.unwrap_or_default())
+    }
+}
+
+#[derive(Debug)]
+struct Seen {
+    step: Step,
+    spread: Option<Duration>,
+    /// Whether the next epoch follows the clock wherever it is.
+    follows_at_once: bool,
+}
+
+/// Shared by an oracle and its issuer.
+#[derive(Debug)]
+pub(crate) struct ClockState(Mutex<Seen>);
+
+impl ClockState {
+    pub(crate) fn new() -> Self {
+        Self(Mutex::new(Seen { step: Step::None, spread: None, follows_at_once: false }))
+    }
+
+    pub(crate) fn step(&self) -> Step {
+        self.0.lock().step
+    }
+
+    pub(crate) fn spread(&self) -> Option<Duration> {
+        self.0.lock().spread
+    }
+
+    /// Takes over what the clock did. Returns what it did before.
+    pub(crate) fn stepped(&self, step: Step) -> Step {
+        std::mem::replace(&mut self.0.lock().step, step)
+    }
+
+    pub(crate) fn compared(&self, VoterClocks { own, others }: &VoterClocks) {
+        let apart = others.iter().map(|other| Duration::from_nanos(other.abs_diff(*own)));
+        self.0.lock().spread = apart.max();
+    }
+
+    /// Has the next epoch follow the clock wherever it is, or not.
+    pub(crate) fn follow_at_once(&self, on: bool) {
+        self.0.lock().follows_at_once = on;
+    }
+
+    pub(crate) fn follows_at_once(&self) -> bool {
+        self.0.lock().follows_at_once
+    }
+
+    /// Whether this epoch follows the clock wherever it is: once.
+    pub(crate) fn take_word(&self) -> bool {
+        std::mem::take(&mut self.0.lock().follows_at_once)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_furthest_clock_counts() {
+        let state = ClockState::new();
+        assert_eq!(state.spread(), None);
+        state.compared(&VoterClocks { own: 100, others: vec![103, 91] });
+        assert_eq!(state.spread(), Some(Duration::from_nanos(9)));
+        state.compared(&VoterClocks { own: 100, others: Vec::new() });
+        assert_eq!(state.spread(), None);
+        let epoch_age = Some(Duration::from_nanos(4));
+        let spread = Some(Duration::from_nanos(9));
+        let report = ClockReport { clock: 100, epoch: 96, epoch_age, spread, step: Step::None };
+        assert_eq!(report.uncertainty(), Some(Duration::from_nanos(13)));
+        assert_eq!(ClockReport { epoch_age: None, ..report }.uncertainty(), None);
+        let behind = ClockReport { epoch: 120, spread: None, ..report };
+        assert_eq!(behind.uncertainty(), Some(Duration::from_nanos(20)));
+    }
+
+    #[test]
+    fn a_word_counts_once() {
+        let state = ClockState::new();
+        assert!(!state.take_word());
+        state.follow_at_once(true);
+        assert!(state.follows_at_once() && state.take_word() && !state.take_word());
+    }
+}

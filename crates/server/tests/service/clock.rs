@@ -1,0 +1,81 @@
+//! A leader whose clock is wrong, as an operator sees it.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use esker_raft::WallClock;
+use esker_server::{ClockStatus, Followed, NodeStatus};
+use serde_json::json;
+
+use crate::client::{Protocol, get, post};
+use crate::nodes::Nodes;
+
+/// In nanoseconds.
+const HOUR: u64 = 3_600_000_000_000;
+
+async fn clock(nodes: &Nodes, node: u64) -> ClockStatus {
+    let answer = get(Protocol::Http1, &nodes.address(node), "/clock").await;
+    assert_eq!(answer.status, 200);
+    serde_json::from_slice(&answer.body).unwrap()
+}
+
+async fn step_ms(nodes: &Nodes, node: u64) -> i64 {
+    let answer = get(Protocol::Http1, &nodes.address(node), "/status").await;
+    serde_json::from_slice::<NodeStatus>(&answer.body).unwrap().clock_step_ms
+}
+
+async fn metric(nodes: &Nodes, node: u64, name: &str) -> f64 {
+    let metrics = get(Protocol::Http1, &nodes.address(node), "/metrics").await;
+    let line = metrics.text().lines().find_map(|line| line.strip_prefix(name)).map(str::to_owned);
+    line.unwrap().trim().parse().unwrap()
+}
+
+/// Node 1 leads, and is an hour ahead.
+///
+/// Requirements: E-11, E-15.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_ahead_is_shown_and_followed_on_an_operators_word() {
+    let mut nodes = Nodes::none();
+    for node in 1..=3 {
+        let mut options = nodes.options(node);
+        if node == 1 {
+            options.clock = WallClock::new(|| WallClock::default().now() + HOUR);
+        }
+        nodes.start_with(node, options).await.unwrap();
+    }
+    assert_eq!(nodes.wait_for_voters(3).await, 1);
+    assert_eq!(clock(&nodes, 1).await.uncertainty_ns, None);
+    let first = nodes.timestamp(1).await;
+    let epoch = u64::from_be_bytes(*first.first_chunk().unwrap());
+    let now = WallClock::default().now();
+    assert!(epoch < now + HOUR / 2, "{epoch}");
+    let seen = clock(&nodes, 1).await;
+    assert!(seen.leads && seen.node == 1 && seen.epoch >= epoch, "{seen:?}");
+    assert!(seen.clock_ns >= now + HOUR / 2, "{seen:?}");
+    let about_an_hour = |ns: u64| ns > HOUR - HOUR / 60 && ns < HOUR + HOUR / 60;
+    assert!(seen.spread_ns.is_some_and(about_an_hour), "{seen:?}");
+    assert!(seen.uncertainty_ns.is_some_and(|all| all > 2 * (HOUR - HOUR / 60)), "{seen:?}");
+    assert!(about_an_hour(seen.step_ns.unsigned_abs()) && seen.step_ns > 0, "{seen:?}");
+    assert!(step_ms(&nodes, 1).await > 3_500_000);
+    assert!(metric(&nodes, 1, "esker_clock_step_seconds").await > 3500.0);
+    assert!(metric(&nodes, 1, "esker_clock_spread_seconds").await > 3500.0);
+    assert!(metric(&nodes, 1, "esker_clock_uncertainty_seconds").await > 7000.0);
+    let follower = clock(&nodes, 2).await;
+    assert!(!follower.leads && follower.epoch_age_ns.is_none(), "{follower:?}");
+    assert!(follower.uncertainty_ns.is_none() && follower.step_ns == 0, "{follower:?}");
+    assert_eq!(step_ms(&nodes, 2).await, 0);
+    assert!(metric(&nodes, 2, "esker_clock_uncertainty_seconds").await < 0.0);
+
+    let path = "/cluster/follow-clock";
+    let body = json!({ "cluster": nodes.members(1).await.cluster }).to_string();
+    assert_eq!(post(&nodes.address(1), path, r#"{"cluster":"x"}"#).await.status, 422);
+    assert_eq!(post(&nodes.address(1), path, "{}").await.status, 400);
+    assert_eq!(post(&nodes.address(2), path, &body).await.status, 409);
+    let answer = post(&nodes.address(1), path, &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let Followed { epoch } = serde_json::from_slice(&answer.body).unwrap();
+    assert!(epoch > now + HOUR / 2, "{epoch}");
+    let next = nodes.timestamp(1).await;
+    assert!(next > first && u64::from_be_bytes(*next.first_chunk().unwrap()) >= epoch);
+    let seen = clock(&nodes, 1).await;
+    assert!(seen.step_ns == 0 && seen.epoch_age_ns.is_some(), "{seen:?}");
+    assert_eq!(step_ms(&nodes, 1).await, 0);
+}
