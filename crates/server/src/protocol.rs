@@ -53,8 +53,8 @@ pub struct NodeStatus {
     /// Whether leaders answer under their lease.
     #[serde(default)]
     pub lease_reads: bool,
-    /// Of a leader: milliseconds by which its clock is ahead of what epochs follow; below 0 if it is
-    /// behind, and 0 while they follow it.
+    /// Of a leader: milliseconds by which its clock is ahead of what epochs follow; below 0 if it
+    /// is behind, and 0 while they follow it.
     #[serde(default)]
     pub clock_step_ms: i64,
     /// Milliseconds for which its oldest entry has waited for the disk.
