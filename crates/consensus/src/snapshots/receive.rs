@@ -92,22 +92,24 @@ impl ConsensusLog {
             (slot, Done::Begun(progress, lengths)) => (slot, progress, lengths),
             (_, Done::Published) => return Err(STOPPED),
         };
-        progress.write(stream).await?;
-        for number in progress.next..progress.chunks {
-            let mut chunk = vec![0; if number + 1 < progress.chunks { full } else { last }];
-            if let Err(error) = read_whole(stream, &mut chunk, ENDED).await {
-                drop(chunks);
-                // What it has is kept, and the next transfer does not find it at work.
-                drop(done.recv().await);
-                return Err(error);
+        let transferred = async {
+            progress.write(stream).await?;
+            for number in progress.next..progress.chunks {
+                let mut chunk = vec![0; if number + 1 < progress.chunks { full } else { last }];
+                read_whole(stream, &mut chunk, ENDED).await?;
+                if chunks.send(chunk).await.is_err() {
+                    // The thread has ended, and says why.
+                    break;
+                }
             }
-            if chunks.send(chunk).await.is_err() {
-                // The thread has ended, and says why.
-                break;
-            }
-        }
+            Ok(())
+        };
+        let transferred = transferred.await;
         drop(chunks);
-        done.recv().await.unwrap_or(Err(STOPPED))?;
+        // Also where the stream broke: what it has is kept, and the next transfer does not find it
+        // at work.
+        let written = done.recv().await.unwrap_or(Err(STOPPED));
+        transferred.and(written)?;
         let info = self.snapshots().info(slot)?;
         Progress { next: progress.chunks, ..progress }.write(stream).await?;
         Ok(info)
