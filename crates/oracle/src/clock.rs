@@ -72,8 +72,8 @@ pub fn follow(wall: u64, reference: Reference, largest_step: Duration) -> Follow
 /// The first epoch of a process, which has no reference: the clock in the middle of this node's and
 /// the other voters', of an even number the lower of two. An epoch cannot be taken back.
 ///
-/// The step is that of this node's clock from there, if it is larger than `largest_step`. Epochs
-/// follow it from then on as [`follow`] says.
+/// The step is that of this node's clock from there, if it is larger than `largest_step`. From then
+/// on epochs follow this node's clock as [`follow`] says.
 pub fn agree(own: u64, others: &[u64], largest_step: Duration) -> Followed {
     let mut clocks = [&[own], others].concat();
     clocks.sort_unstable();
@@ -81,8 +81,18 @@ pub fn agree(own: u64, others: &[u64], largest_step: Duration) -> Followed {
     let apart = Duration::from_nanos(own.abs_diff(wall));
     let step = match apart > largest_step {
         false => Step::None,
-        true if own > wall => Step::Forward(apart),
+        true if own > wall => Step::Forward(apart - largest_step),
         true => Step::Backward(apart),
+    };
+    Followed { wall, step }
+}
+
+/// The clock, however far ahead of the last epoch it is, for an operator who knows that it is right.
+/// One that is behind is not followed.
+pub fn at_once(wall: u64, last: u64) -> Followed {
+    let step = match wall > last {
+        true => Step::None,
+        false => Step::Backward(Duration::from_nanos(last - wall)),
     };
     Followed { wall, step }
 }
@@ -173,7 +183,7 @@ mod tests {
             (wall, step)
         };
         let (early, late) = (NOW - hour, NOW + hour);
-        let forward = Step::Forward(Duration::from_secs(3600));
+        let forward = Step::Forward(Duration::from_secs(3600) - LARGEST);
         let backward = Step::Backward(Duration::from_secs(3600));
         assert_eq!(agreed(late, &[]), (late, Step::None));
         assert_eq!(agreed(late, &[NOW]), (NOW, forward));
@@ -181,11 +191,21 @@ mod tests {
         assert_eq!(agreed(early, &[NOW, NOW + 1]), (NOW, backward));
         assert_eq!(
             agreed(late, &[NOW, NOW + 1]),
-            (NOW + 1, Step::Forward(Duration::from_nanos(hour - 1)))
+            (NOW + 1, Step::Forward(Duration::from_nanos(hour - 1) - LARGEST))
         );
         assert_eq!(agreed(NOW, &[early, late]), (NOW, Step::None));
         assert_eq!(agreed(NOW, &[early, early, late, late]), (NOW, Step::None));
         assert_eq!(agreed(NOW + SECOND, &[NOW, NOW]), (NOW, Step::None));
         assert_eq!(agreed(u64::MAX, &[0, u64::MAX]), (u64::MAX, Step::None));
+    }
+
+    #[test]
+    fn a_clock_that_is_followed_at_once_is_not_followed_back() {
+        let back = |by| Step::Backward(Duration::from_nanos(by));
+        for (wall, step) in
+            [(NOW + 1, Step::None), (u64::MAX, Step::None), (NOW, back(0)), (NOW - 7, back(7))]
+        {
+            assert_eq!(at_once(wall, NOW), Followed { wall, step });
+        }
     }
 }

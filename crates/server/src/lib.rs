@@ -57,6 +57,7 @@ pub use error::ServerError;
 pub use http::static_http3;
 pub use options::{CertificateFiles, FollowerAnswer, ServerOptions};
 pub use protocol::{
-    AddNode, ClockStatus, FollowClock, Followed, Members, Named, NodeStatus, RemoveNode, TransferTo,
+    AddNode, ClockStatus, FollowClock, FollowedClock, Members, Named, NodeStatus, RemoveNode,
+    TransferTo,
 };
 pub use server::Server;

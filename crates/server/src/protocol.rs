@@ -53,8 +53,8 @@ pub struct NodeStatus {
     /// Whether leaders answer under their lease.
     #[serde(default)]
     pub lease_reads: bool,
-    /// Of a leader: milliseconds by which its clock is ahead of what epochs follow; below 0 if it
-    /// is behind, and 0 while they follow it.
+    /// Of a leader: milliseconds by which its clock is further ahead than epochs follow at once;
+    /// below 0 if it is behind the epoch, and 0 while epochs follow it.
     #[serde(default)]
     pub clock_step_ms: i64,
     /// Milliseconds for which its oldest entry has waited for the disk.
@@ -86,7 +86,8 @@ pub struct ClockStatus {
     /// How far the epoch of a timestamp that it issues now may be from the clocks of the voters
     /// that were compared. `null` where `epoch_age_ns` is.
     pub uncertainty_ns: Option<u64>,
-    /// How far its clock is ahead of what epochs follow; below 0 if it is behind.
+    /// How much further ahead its clock is than epochs follow at once, which is by
+    /// `--max-clock-step`; below 0 if it is behind the epoch, and 0 while epochs follow it.
     pub step_ns: i64,
 }
 
@@ -100,7 +101,7 @@ pub struct FollowClock {
 
 /// The answer: the epoch that follows the leader's clock.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Followed {
+pub struct FollowedClock {
     /// In nanoseconds of Unix time.
     pub epoch: u64,
 }

@@ -82,7 +82,7 @@ impl Shared {
         Members { leader, members, cluster: self.identity.cluster.to_string() }
     }
 
-    /// How far the clock is ahead of what epochs follow; below 0 if it is behind.
+    /// How much further ahead the clock is than epochs follow at once; below 0 if it is behind.
     fn clock_step_ns(&self) -> i64 {
         let ns = |by: Duration| i64::try_from(by.as_nanos()).unwrap_or(i64::MAX);
         match self.oracle.clock().step {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use esker_server::{
-    AddNode, FollowClock, Followed, Members, Named, RemoveNode, TransferTo, ask_leader,
+    AddNode, FollowClock, FollowedClock, Members, Named, RemoveNode, TransferTo, ask_leader,
 };
 use serde::Serialize;
 
@@ -141,7 +141,7 @@ pub async fn follow_clock(arguments: &FollowClockArguments) -> Outcome {
     let members = arguments.endpoints.members().await?;
     let wanted = FollowClock { cluster: members.cluster.clone() };
     let answer = change(&arguments.endpoints, &members, "/cluster/follow-clock", &wanted).await?;
-    let Followed { epoch } = serde_json::from_slice(&answer)
+    let FollowedClock { epoch } = serde_json::from_slice(&answer)
         .map_err(|error| Failure::failed(format!("the leader's answer: {error}")))?;
     print(&format!("epochs follow the clock from {epoch} on\n"))
 }

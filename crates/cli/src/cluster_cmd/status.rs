@@ -93,11 +93,11 @@ fn clock_step(NodeStatus { node, clock_step_ms, .. }: &NodeStatus) -> Option<Str
     match clock_step_ms.signum() {
         0 => None,
         1 => Some(format!(
-            "the clock of node {node} is {by} ahead of what epochs follow, at twice real time; if it \
-             is right, `esker cluster follow-clock` has them follow at once\n"
+            "The clock of node {node} is ahead, by {by} more than --max-clock-step. Epochs follow it\n\
+             at twice real time, and at once after `esker cluster follow-clock`.\n"
         )),
         _ => Some(format!(
-            "the clock of node {node} is {by} behind the epoch, which rises all the same\n"
+            "The clock of node {node} is {by} behind the epoch, which rises all the same.\n"
         )),
     }
 }
@@ -115,5 +115,29 @@ fn line(member: &Named, status: &Result<NodeStatus, String>) -> String {
             )
         }
         Err(why) => format!("{node:<4}  {}  {addr}  {raft}\n", escaped(why)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_clock_that_epochs_do_not_follow_has_a_line() {
+        let said = |ms: i64| {
+            let status = json!({
+                "nodeID": 2, "cluster": "", "role": "leader", "term": 1, "leader": 2, "last": 1,
+                "applied": 1, "epoch": 1, "clock_step_ms": ms, "disk_wait_ms": 0, "version": "",
+            });
+            clock_step(&serde_json::from_value(status).unwrap())
+        };
+        assert_eq!(said(0), None);
+        let ahead = said(3_590_040).unwrap();
+        assert!(ahead.contains("node 2 is ahead, by 3590.0 s more than"), "{ahead}");
+        assert!(ahead.contains("follow-clock") && ahead.lines().all(|line| line.len() <= 80));
+        let behind = said(-1_500).unwrap();
+        assert!(behind.contains("node 2 is 1.5 s behind the epoch"), "{behind}");
     }
 }

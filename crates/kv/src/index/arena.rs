@@ -42,6 +42,7 @@ pub(crate) const ENTRIES_MAX: u64 = ((SLABS - MARGIN) * SLAB * 8) as u64;
 /// order lock.
 const FREE_MARGIN: usize = 256;
 const _: () = assert!(HEAD + KEY_LIMIT.div_ceil(8) <= SLAB, "every entry fits into a slab");
+const _: () = assert!(KEY_LIMIT as u64 <= KEY_LEN, "every length fits into its bits");
 /// Words of an entry before its key.
 const HEAD: usize = 5;
 

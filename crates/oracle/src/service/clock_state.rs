@@ -39,8 +39,6 @@ impl ClockReport {
 struct Seen {
     step: Step,
     spread: Option<Duration>,
-    /// Whether the next epoch follows the clock wherever it is.
-    follows_at_once: bool,
 }
 
 /// Shared by an oracle and its issuer.
@@ -49,7 +47,7 @@ pub(crate) struct ClockState(Mutex<Seen>);
 
 impl ClockState {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Seen { step: Step::None, spread: None, follows_at_once: false }))
+        Self(Mutex::new(Seen { step: Step::None, spread: None }))
     }
 
     pub(crate) fn step(&self) -> Step {
@@ -68,20 +66,6 @@ impl ClockState {
     pub(crate) fn compared(&self, VoterClocks { own, others }: &VoterClocks) {
         let apart = others.iter().map(|other| Duration::from_nanos(other.abs_diff(*own)));
         self.0.lock().spread = apart.max();
-    }
-
-    /// Has the next epoch follow the clock wherever it is, or not.
-    pub(crate) fn follow_at_once(&self, on: bool) {
-        self.0.lock().follows_at_once = on;
-    }
-
-    pub(crate) fn follows_at_once(&self) -> bool {
-        self.0.lock().follows_at_once
-    }
-
-    /// Whether this epoch follows the clock wherever it is: once.
-    pub(crate) fn take_word(&self) -> bool {
-        std::mem::take(&mut self.0.lock().follows_at_once)
     }
 }
 
@@ -104,13 +88,5 @@ mod tests {
         assert_eq!(ClockReport { epoch_age: None, ..report }.uncertainty(), None);
         let behind = ClockReport { epoch: 120, spread: None, ..report };
         assert_eq!(behind.uncertainty(), Some(Duration::from_nanos(20)));
-    }
-
-    #[test]
-    fn a_word_counts_once() {
-        let state = ClockState::new();
-        assert!(!state.take_word());
-        state.follow_at_once(true);
-        assert!(state.follows_at_once() && state.take_word() && !state.take_word());
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use esker_raft::{NodeError, Prover};
 use tokio::task::JoinHandle;
 
-use crate::clock::{Followed, Reference, Step, agree, follow};
+use crate::clock::{Followed, Reference, Step, agree, at_once, follow};
 use crate::epochs::{Advance, Epochs, Owner};
 use crate::range::Range;
 use crate::service::clock_state::ClockState;
@@ -75,13 +75,28 @@ impl Issuer {
         } else if age > self.options.epoch_interval && self.advancing.is_none() {
             self.begin_advance(owner);
         }
-        // One that began before the word was given does not follow it.
-        for _ in 0..2 {
-            if self.clock.follows_at_once() {
-                self.advance(owner, patience).await?;
-            }
-        }
         Ok(owner)
+    }
+
+    /// Has a new epoch of this owner, which follows the clock however far ahead it is. Cancel safe.
+    pub(crate) async fn follow_at_once(
+        &mut self,
+        owner: Owner,
+        patience: Duration,
+    ) -> Result<(), OracleError> {
+        // One that is under way was proposed before this was asked for.
+        drop(self.advanced(patience).await);
+        if self.advancing.is_some() {
+            return Err(OracleError::Unavailable(NodeError::TimedOut));
+        }
+        let last = self.leased.epochs.with(Epochs::last);
+        let followed = at_once(self.leased.node.clock().now(), last);
+        self.propose(owner, followed);
+        self.advanced(patience).await?;
+        match self.reference {
+            Some((epoch, _)) if epoch >= followed.wall => Ok(()),
+            _ => Err(OracleError::Unavailable(NodeError::Unknown)),
+        }
     }
 
     /// Hands out so many timestamps of this owner's epoch, if it has as many.
@@ -120,7 +135,10 @@ impl Issuer {
     }
 
     fn begin_advance(&mut self, owner: Owner) {
-        let followed = self.follow();
+        self.propose(owner, self.follow());
+    }
+
+    fn propose(&mut self, owner: Owner, followed: Followed) {
         self.report(followed.step);
         let command = Advance { owner, wall: followed.wall }.encode();
         let (leased, patience) = (Arc::clone(&self.leased), self.options.patience);
@@ -139,9 +157,6 @@ impl Issuer {
         let clocks = self.prover.voter_clocks();
         self.clock.compared(&clocks);
         let largest_step = self.options.max_clock_step;
-        if self.clock.take_word() {
-            return Followed { wall: own, step: Step::None };
-        }
         if let Some((epoch, since)) = self.reference {
             return follow(own, Reference { epoch, age: since.elapsed() }, largest_step);
         }

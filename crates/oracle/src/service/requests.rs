@@ -24,6 +24,8 @@ const ROUNDS: u32 = 64;
 
 struct Request {
     count: u32,
+    /// Whether the epoch follows the clock at once before this is answered.
+    follows_clock: bool,
     since: Instant,
     answer: oneshot::Sender<Result<Range, OracleError>>,
 }
@@ -88,13 +90,13 @@ impl Oracle {
             self.counters.answered(range);
             return Ok(range);
         }
-        self.proven(count).await
+        self.queued(count, false).await
     }
 
     /// So many timestamps, after those that wait.
-    async fn proven(&self, count: u32) -> Result<Range, OracleError> {
+    async fn queued(&self, count: u32, follows_clock: bool) -> Result<Range, OracleError> {
         let (answer, answered) = oneshot::channel();
-        let request = Request { count, since: Instant::now(), answer };
+        let request = Request { count, follows_clock, since: Instant::now(), answer };
         self.requests.try_send(request).map_err(|error| {
             // It may have been the one that has the epoch advanced.
             self.leased.renew();
@@ -106,9 +108,9 @@ impl Oracle {
         answered.await.unwrap_or(Err(OracleError::Stopped))
     }
 
-    /// Has the epoch follow the node's clock at once, however far ahead it is: on the word of an
-    /// operator, who knows that it is right. Returns the epoch that follows it. A clock that is
-    /// behind is not followed.
+    /// Has the epoch follow the node's clock at once, however far ahead it is, for an operator who
+    /// knows that it is right. Returns the epoch that follows it. A clock that is behind the epoch
+    /// is not followed: then [`Oracle::clock`] says [`Step::Backward`](crate::Step::Backward).
     ///
     /// # Cancel safety
     /// The epoch may still follow.
@@ -116,10 +118,7 @@ impl Oracle {
     /// # Errors
     /// As [`Oracle::timestamps`]. The epoch follows later than this, or not.
     pub async fn follow_clock(&self) -> Result<u64, OracleError> {
-        self.clock.follow_at_once(true);
-        let followed = self.proven(1).await;
-        self.clock.follow_at_once(false);
-        followed.map(|range| range.first.epoch)
+        self.queued(1, true).await.map(|range| range.first.epoch)
     }
 
     /// What is known of time here.
@@ -216,6 +215,9 @@ impl Server {
         let began = Instant::now();
         let mut late = Late { counters, patience: *patience, alarm };
         let owner = late.refuse_while(waiting, issuer.prepare(*patience)).await?;
+        if waiting.iter().any(|request| request.follows_clock) {
+            late.refuse_while(waiting, issuer.follow_at_once(owner, *patience)).await?;
+        }
         let (mut requests, mut timestamps) = (0, 0);
         while let Some(request) = waiting.front() {
             let Some(range) = issuer.take(owner, request.count) else {

@@ -10,8 +10,10 @@ use std::time::{Duration, Instant, SystemTime};
 use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Latency, SlowDisk};
 use esker_oracle::history::{Call, check};
-use esker_oracle::{Epochs, LeaseReads, Oracle, OracleOptions, Timestamp};
-use esker_raft::{ClusterId, ConsensusLog, Member, Node, NodeOptions, Replica, WallClock};
+use esker_oracle::{Epochs, LeaseReads, Oracle, OracleError, OracleOptions, Timestamp};
+use esker_raft::{
+    ClusterId, ConsensusLog, Member, Node, NodeError, NodeOptions, Replica, WallClock,
+};
 use tokio::sync::watch;
 
 use crate::proxy::Proxy;
@@ -36,6 +38,20 @@ pub struct Cluster {
     /// What the clock of each node is ahead, in seconds.
     pub ahead: BTreeMap<u64, Arc<AtomicI64>>,
     options: OracleOptions,
+}
+
+/// Whether the node has lost its leadership since it was asked for: a busy machine has elections.
+pub fn has_no_lead(error: &NodeError) -> bool {
+    matches!(error, NodeError::NotLeader { .. } | NodeError::NoQuorum | NodeError::Unknown)
+}
+
+/// As [`has_no_lead`].
+pub fn was_deposed(error: &OracleError) -> bool {
+    match error {
+        OracleError::NotLeader { .. } => true,
+        OracleError::Unavailable(error) => has_no_lead(error),
+        _ => false,
+    }
 }
 
 impl Cluster {
@@ -64,13 +80,12 @@ impl Cluster {
         for id in ids.skip(1) {
             cluster.start(id);
             let deadline = Instant::now() + LONG;
-            while cluster
-                .node(cluster.leader().await)
-                .add(id, cluster.member(id), LONG)
-                .await
-                .is_err()
-            {
-                assert!(Instant::now() < deadline, "node {id} is not added");
+            let add = async || {
+                let leader = cluster.node(cluster.leader().await);
+                leader.add(id, cluster.member(id), LONG).await
+            };
+            while let Err(error) = add().await {
+                assert!(has_no_lead(&error) && Instant::now() < deadline, "node {id}: {error}");
             }
         }
         cluster.lead(1).await;
@@ -82,10 +97,15 @@ impl Cluster {
         let deadline = Instant::now() + LONG;
         loop {
             let leader = self.leader().await;
-            if leader == to || self.node(leader).transfer(to, LONG).await.is_ok() {
+            if leader == to {
                 return;
             }
-            assert!(Instant::now() < deadline, "node {to} does not lead");
+            match self.node(leader).transfer(to, LONG).await {
+                Ok(()) => return,
+                Err(error) => {
+                    assert!(has_no_lead(&error) && Instant::now() < deadline, "node {to}: {error}");
+                }
+            }
         }
     }
 
@@ -96,7 +116,7 @@ impl Cluster {
             self.lead(id).await;
             match self.oracle(id).timestamps(1).await {
                 Ok(range) => return range.first,
-                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+                Err(error) => assert!(was_deposed(&error) && Instant::now() < deadline, "{error}"),
             }
         }
     }
@@ -106,10 +126,10 @@ impl Cluster {
         let deadline = Instant::now() + LONG;
         loop {
             let node = self.node(self.leader().await);
-            if node.propose(LeaseReads(on).encode(), LONG).await.is_ok() {
-                return;
+            match node.propose(LeaseReads(on).encode(), LONG).await {
+                Ok(_) => return,
+                Err(error) => assert!(has_no_lead(&error) && Instant::now() < deadline, "{error}"),
             }
-            assert!(Instant::now() < deadline, "leases stay as they were");
         }
     }
 

@@ -4,12 +4,12 @@
 use std::io::{self, Write};
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker_oracle::{OracleOptions, Step};
 use esker_raft::WallClock;
 
-use crate::clients::{Cluster, LONG};
+use crate::clients::{Cluster, LONG, was_deposed};
 
 /// In nanoseconds.
 const HOUR: u64 = 3_600_000_000_000;
@@ -70,6 +70,18 @@ fn now() -> u64 {
     WallClock::default().now()
 }
 
+/// Has epochs follow the clock of this node, which leads.
+async fn follow_clock(cluster: &Cluster, leader: u64) -> u64 {
+    let begun = Instant::now();
+    loop {
+        cluster.lead(leader).await;
+        match cluster.oracle(leader).follow_clock().await {
+            Ok(epoch) => return epoch,
+            Err(error) => assert!(was_deposed(&error) && begun.elapsed() < LONG, "{error}"),
+        }
+    }
+}
+
 /// A leader whose clock is an hour ahead begins where the clocks of most voters are, and says so.
 /// An operator who knows that it is right has epochs follow it.
 ///
@@ -87,30 +99,48 @@ async fn most_clocks_decide_where_epochs_begin() {
         let first = cluster.timestamp(leader).await;
         assert!(first.epoch < now() + HOUR / 2, "{first:?}");
         let seen = oracle.clock();
-        assert!(
-            matches!(seen.step, Step::Forward(by) if by > Duration::from_secs(3590)),
-            "{seen:?}"
-        );
+        let ahead = Duration::from_secs(3600) - OracleOptions::default().max_clock_step;
+        let about = |by: Duration| by.abs_diff(ahead) < Duration::from_secs(30);
+        assert!(matches!(seen.step, Step::Forward(by) if about(by)), "{seen:?}");
         assert!(seen.spread.is_some_and(|spread| spread > Duration::from_secs(3590)), "{seen:?}");
         assert!(seen.uncertainty().is_some_and(|all| all > Duration::from_secs(3590)), "{seen:?}");
         assert_eq!(oracle.stats().forward_steps, 1);
-        let followed = loop {
-            cluster.lead(leader).await;
-            if let Ok(followed) = oracle.follow_clock().await {
-                break followed;
-            }
-        };
+        // An epoch is due.
+        tokio::time::sleep(OracleOptions::default().epoch_interval * 3 / 2).await;
+        let followed = follow_clock(&cluster, leader).await;
         assert!(followed > now() + HOUR / 2 && followed > first.epoch);
         let next = cluster.timestamp(leader).await;
         assert!(next.epoch >= followed, "{next:?}");
         let seen = oracle.clock();
         assert_eq!(seen.step, Step::None);
         assert!(seen.epoch_age.is_some_and(|age| age < LONG));
-        // Who does not lead has no word in it.
+        // There is a new epoch, but one that is ahead of the clock cannot be taken back.
+        cluster.ahead[&leader].store(0, SeqCst);
+        assert!(follow_clock(&cluster, leader).await > followed);
+        assert!(matches!(oracle.clock().step, Step::Backward(_)), "{:?}", oracle.clock());
         let other = (1..=3).find(|id| *id != leader).unwrap();
         assert!(cluster.oracle(other).follow_clock().await.is_err());
         assert_eq!(cluster.oracle(other).clock().uncertainty(), None);
     }
+}
+
+/// Two operators at once, while clients ask: each gets an epoch that follows.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_that_asks_for_the_clock_gets_an_epoch_that_follows() {
+    let cluster = Cluster::of(1, OracleOptions::default()).await;
+    let clients = cluster.clients();
+    let oracle = cluster.oracle(1);
+    for hours in 1..=5 {
+        // An epoch is due, and is proposed when a client asks.
+        tokio::time::sleep(OracleOptions::default().epoch_interval).await;
+        cluster.ahead[&1].store(3600 * hours, SeqCst);
+        let wall = now() + HOUR * hours.unsigned_abs();
+        let (one, two) = tokio::join!(oracle.follow_clock(), oracle.follow_clock());
+        for followed in [one.unwrap(), two.unwrap()] {
+            assert!(followed >= wall, "{followed} before {wall}");
+        }
+    }
+    assert!(clients.check().await > 100);
 }
 
 /// There is no other clock.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use esker_oracle::{OracleError, OracleOptions};
 
-use crate::clients::{Cluster, LONG};
+use crate::clients::{Cluster, LONG, has_no_lead, was_deposed};
 
 const MOMENT: Duration = Duration::from_millis(150);
 
@@ -100,10 +100,12 @@ async fn a_transfer_gives_the_lease_up() {
         tokio::time::sleep(MOMENT / 3).await;
         let leader = cluster.leader().await;
         let next = leader % 3 + 1;
-        // A busy machine may have an election before.
-        if cluster.oracle(leader).timestamps(1).await.is_err()
-            || cluster.node(leader).transfer(next, LONG).await.is_err()
-        {
+        if let Err(error) = cluster.oracle(leader).timestamps(1).await {
+            assert!(was_deposed(&error), "{error}");
+            continue;
+        }
+        if let Err(error) = cluster.node(leader).transfer(next, LONG).await {
+            assert!(has_no_lead(&error), "{error}");
             continue;
         }
         transfers += 1;

@@ -18,9 +18,9 @@ use parking_lot::Mutex;
 use pin_project_lite::pin_project;
 use tokio::time::{Instant, sleep_until};
 
-/// A sleep that is shorter lets others run meanwhile, and is exact: openraft gathers the
+/// A shorter sleep yields until its deadline instead of waiting for a tick: openraft gathers the
 /// completions of a microsecond. tokio's own timers have a resolution of a millisecond.
-const MOMENT: Duration = Duration::from_micros(100);
+const YIELDS_BELOW: Duration = Duration::from_micros(100);
 
 thread_local! {
     static TICKS: RefCell<Option<Arc<Ticks>>> = const { RefCell::new(None) };
@@ -86,23 +86,23 @@ impl Ticks {
     }
 }
 
-/// Waits for a deadline: at a tick, on a thread of a node, unless it is near, and elsewhere as
-/// tokio does.
+/// Waits for a deadline: on a thread of a node until the tick after it, or without a tick if it is
+/// near, and elsewhere as tokio does.
 #[derive(Debug)]
 pub struct Sleep(Kind);
 
 #[derive(Debug)]
 enum Kind {
     AtTick { ticks: Arc<Ticks>, deadline: Instant, id: Option<u64> },
-    Moment(Instant),
+    Yield(Instant),
     Precise(Pin<Box<tokio::time::Sleep>>),
 }
 
 impl Sleep {
     pub(crate) fn until(deadline: Instant) -> Self {
         Self(match TICKS.with_borrow(Clone::clone) {
-            Some(_) if deadline.saturating_duration_since(Instant::now()) < MOMENT => {
-                Kind::Moment(deadline)
+            Some(_) if deadline.saturating_duration_since(Instant::now()) < YIELDS_BELOW => {
+                Kind::Yield(deadline)
             }
             Some(ticks) => Kind::AtTick { ticks, deadline, id: None },
             None => Kind::Precise(Box::pin(sleep_until(deadline))),
@@ -116,8 +116,8 @@ impl Future for Sleep {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let (ticks, deadline, id) = match &mut self.0 {
             Kind::Precise(sleep) => return sleep.as_mut().poll(context),
-            Kind::Moment(deadline) if Instant::now() >= *deadline => return Poll::Ready(()),
-            Kind::Moment(_) => {
+            Kind::Yield(deadline) if Instant::now() >= *deadline => return Poll::Ready(()),
+            Kind::Yield(_) => {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -229,13 +229,13 @@ mod tests {
 
     /// A wait of 24 ms for each microsecond halved what one node commits.
     #[test]
-    fn a_moment_does_not_wait_for_a_tick() {
+    fn a_short_sleep_does_not_wait_for_a_tick() {
         let ticks = Ticks::new(Duration::from_secs(3600));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
             ticks.on_this_thread();
-            for moment in [Duration::ZERO, Duration::from_micros(1), MOMENT / 2] {
-                let end = Instant::now() + moment;
+            for short in [Duration::ZERO, Duration::from_micros(1), YIELDS_BELOW / 2] {
+                let end = Instant::now() + short;
                 Sleep::until(end).await;
                 assert!(Instant::now() >= end);
             }

@@ -39,7 +39,7 @@ pub struct Prover {
 
 /// What wall clocks showed during a proof, in nanoseconds of Unix time. The answers took a round
 /// trip.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VoterClocks {
     /// This node's, at the end of the proof.
     pub own: u64,

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use esker_oracle::OracleError;
+use esker_oracle::{OracleError, Step};
 use esker_raft::{Member, NodeError};
 use http_body_util::{BodyExt, Limited};
 use hyper::body::Body;
@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use crate::call::is_address;
 use crate::http::answer::{self, Answer};
-use crate::protocol::{AddNode, FollowClock, Followed, RemoveNode, TransferTo};
+use crate::protocol::{AddNode, FollowClock, FollowedClock, RemoveNode, TransferTo};
 use crate::shared::{CHANGE, Shared};
 
 pub(crate) const BODY_MAX: usize = 64 << 10;
@@ -51,6 +51,16 @@ impl From<NodeError> for Refusal {
                 Self::NotLeader { leader, address: client }
             }
             NodeError::Membership(why) => refused(why),
+            error => Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    }
+}
+
+impl From<OracleError> for Refusal {
+    fn from(error: OracleError) -> Self {
+        match error {
+            OracleError::NotLeader { leader } => NodeError::NotLeader { leader }.into(),
+            OracleError::Unavailable(error) => error.into(),
             error => Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         }
     }
@@ -103,7 +113,7 @@ where
         Change::Transfer => transfer(shared, id, &body).await?,
         Change::FollowClock => {
             let epoch = follow_clock(shared, id, &body).await?;
-            return Ok(serde_json::json!(Followed { epoch }));
+            return Ok(serde_json::json!(FollowedClock { epoch }));
         }
     }
     Ok(serde_json::json!({}))
@@ -238,11 +248,14 @@ async fn follow_clock(shared: &Shared, id: u64, body: &Bytes) -> Done<u64> {
     let FollowClock { cluster } = parse(body)?;
     let done = async {
         of_this_cluster(shared, &cluster)?;
-        shared.oracle.follow_clock().await.map_err(|error| match error {
-            OracleError::NotLeader { leader } => NodeError::NotLeader { leader }.into(),
-            OracleError::Unavailable(error) => error.into(),
-            error => Refusal::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
-        })
+        let epoch = shared.oracle.follow_clock().await?;
+        match shared.oracle.clock().step {
+            Step::Backward(by) => Err(refused(format!(
+                "the clock is {:.1} s behind the epoch, which cannot go back",
+                by.as_secs_f64()
+            ))),
+            _ => Ok(epoch),
+        }
     };
     let done: Done<u64> = done.await;
     match &done {

@@ -92,7 +92,7 @@ fn oracle(registry: &mut Registry, shared: &Shared) {
     gauge(registry, "clock_spread_seconds", help, seconds(clock.spread_ns));
     let help = "Of a leader: how far an epoch may be from the clocks of voters; -1 otherwise";
     gauge(registry, "clock_uncertainty_seconds", help, seconds(clock.uncertainty_ns));
-    let help = "Of a leader: its clock, less what epochs follow; 0 while they follow it";
+    let help = "Of a leader: how much further ahead its clock is than epochs follow at once";
     gauge(registry, "clock_step_seconds", help, clock.step_ns as f64 / 1e9);
 }
 

@@ -1,8 +1,11 @@
 //! A leader whose clock is wrong, as an operator sees it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+
 use esker_raft::WallClock;
-use esker_server::{ClockStatus, Followed, NodeStatus};
+use esker_server::{ClockStatus, FollowedClock, NodeStatus};
 use serde_json::json;
 
 use crate::client::{Protocol, get, post};
@@ -32,12 +35,15 @@ async fn metric(nodes: &Nodes, node: u64, name: &str) -> f64 {
 ///
 /// Requirements: E-11, E-15.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_clock_that_is_ahead_is_shown_and_followed_on_an_operators_word() {
+async fn a_clock_that_is_ahead_is_shown_and_followed_when_an_operator_asks() {
     let mut nodes = Nodes::none();
+    let ahead = Arc::new(AtomicU64::new(1));
     for node in 1..=3 {
         let mut options = nodes.options(node);
         if node == 1 {
-            options.clock = WallClock::new(|| WallClock::default().now() + HOUR);
+            let ahead = Arc::clone(&ahead);
+            options.clock =
+                WallClock::new(move || WallClock::default().now() + ahead.load(SeqCst) * HOUR);
         }
         nodes.start_with(node, options).await.unwrap();
     }
@@ -71,11 +77,17 @@ async fn a_clock_that_is_ahead_is_shown_and_followed_on_an_operators_word() {
     assert_eq!(post(&nodes.address(2), path, &body).await.status, 409);
     let answer = post(&nodes.address(1), path, &body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let Followed { epoch } = serde_json::from_slice(&answer.body).unwrap();
+    let FollowedClock { epoch } = serde_json::from_slice(&answer.body).unwrap();
     assert!(epoch > now + HOUR / 2, "{epoch}");
     let next = nodes.timestamp(1).await;
     assert!(next > first && u64::from_be_bytes(*next.first_chunk().unwrap()) >= epoch);
     let seen = clock(&nodes, 1).await;
     assert!(seen.step_ns == 0 && seen.epoch_age_ns.is_some(), "{seen:?}");
     assert_eq!(step_ms(&nodes, 1).await, 0);
+    // The clock was wrong after all.
+    ahead.store(0, SeqCst);
+    let refused = post(&nodes.address(1), path, &body).await;
+    assert_eq!(refused.status, 422);
+    assert!(refused.text().contains("behind the epoch"), "{}", refused.text());
+    assert!(step_ms(&nodes, 1).await < -3_500_000);
 }
