@@ -1,11 +1,11 @@
 //! The side that is called.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use esker_consensus::ConsensusLog;
@@ -15,7 +15,8 @@ use openraft::Raft;
 use openraft::async_runtime::watch::WatchReceiver;
 use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
 use tokio_util::codec::Framed;
 
@@ -36,6 +37,9 @@ use crate::network::refusals::Refusals;
 
 /// Connections at a time, from all nodes.
 const CONNECTIONS_MAX: usize = 64;
+/// Connections without a whole handshake at a time. One more closes the oldest: a node's handshake
+/// takes a round trip, and others may send nothing.
+const HANDSHAKES_MAX: usize = 64;
 /// How long a caller may take for its handshake, and then may send nothing.
 const HANDSHAKE: Duration = Duration::from_secs(1);
 const IDLE: Duration = Duration::from_secs(60);
@@ -69,11 +73,19 @@ struct Inner<C: StoredConfig, M: Machine<C>> {
     /// Until then no vote is given: before this node restarted, it may have acknowledged a
     /// heartbeat, and the leader may count on it for one lease.
     votes_from: Instant,
-    connections: AtomicUsize,
+    /// A permit for each connection that may be there.
+    places: Arc<Semaphore>,
     heard: Heard,
     refusals: Refusals,
     /// Dropped when another snapshot arrives: the transfer before it ends.
     receiving: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+/// A connection whose handshake was answered, and its place.
+struct Welcome {
+    stream: TcpStream,
+    handshake: Handshake,
+    _place: OwnedSemaphorePermit,
 }
 
 type Pending = Pin<Box<dyn Future<Output = (u64, usize, Answer)> + Send>>;
@@ -106,7 +118,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             log,
             clock,
             votes_from,
-            connections: AtomicUsize::new(0),
+            places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             heard: Heard::default(),
             refusals: Refusals::default(),
             receiving: Mutex::new(None),
@@ -125,33 +137,48 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
 
     /// Accepts connections and answers, until the future is dropped. Drop it before the runtime.
     pub async fn serve(self, listener: TcpListener) {
-        let mut tasks = tokio::task::JoinSet::new();
+        let (mut opening, mut tasks) = (JoinSet::new(), JoinSet::new());
+        let mut oldest = VecDeque::<AbortHandle>::new();
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
+                Some(opened) = opening.join_next() => {
+                    if let Ok(Some(welcome)) = opened {
+                        tasks.spawn(self.clone().converse(welcome));
+                    }
+                    continue;
+                }
                 Some(_) = tasks.join_next() => continue,
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            match accepted {
+                Ok((stream, peer)) => {
+                    oldest.retain(|handshake| !handshake.is_finished());
+                    if oldest.len() >= HANDSHAKES_MAX
+                        && let Some(handshake) = oldest.pop_front()
+                    {
+                        handshake.abort();
+                    }
+                    oldest.push_back(opening.spawn(self.clone().open(stream, peer)));
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a connection cannot be accepted");
                     tokio::time::sleep(PAUSE).await;
-                    continue;
                 }
-            };
-            // Those above the limit learn so from their handshake, as long as they are few.
-            if self.inner.connections.load(Relaxed) >= 2 * CONNECTIONS_MAX {
-                continue;
             }
-            self.inner.connections.fetch_add(1, Relaxed);
-            let server = Self { inner: Arc::clone(&self.inner) };
-            tasks.spawn(async move {
-                let peer = stream.peer_addr().ok();
-                if let Err(error) = server.connection(stream).await {
-                    server.report(peer, &error);
-                }
-                server.inner.connections.fetch_sub(1, Relaxed);
-            });
+        }
+    }
+
+    /// The connection after its handshake, if it is welcome.
+    async fn open(self, stream: TcpStream, peer: SocketAddr) -> Option<Welcome> {
+        let opened = self.welcome(stream).await;
+        opened.map_err(|error| self.report(Some(peer), &error)).ok()
+    }
+
+    /// Answers what comes over a connection, until it ends.
+    async fn converse(self, Welcome { stream, handshake, _place }: Welcome) {
+        let peer = stream.peer_addr().ok();
+        if let Err(error) = self.connection(stream, handshake).await {
+            self.report(peer, &error);
         }
     }
 
@@ -163,14 +190,16 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         }
     }
 
-    async fn connection(&self, mut stream: TcpStream) -> io::Result<()> {
+    /// Answers a handshake.
+    async fn welcome(&self, mut stream: TcpStream) -> io::Result<Welcome> {
         stream.set_nodelay(true)?;
         let handshake = within(HANDSHAKE, Handshake::read(&mut stream)).await?;
         let mut answer = handshake.answer(self.inner.cluster, *self.inner.raft.node_id());
-        if self.inner.connections.load(Relaxed) > CONNECTIONS_MAX {
+        let place = Arc::clone(&self.inner.places).try_acquire_owned();
+        if answer.refusal().is_ok() && place.is_err() {
             answer.purpose = Purpose::TooMany;
         }
-        answer.write(&mut stream).await?;
+        within(HANDSHAKE, answer.write(&mut stream)).await?;
         if let Err(why) = answer.refusal() {
             let Handshake { version, cluster, from, to, .. } = handshake;
             let what = format!(
@@ -179,6 +208,11 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             );
             return Err(io::Error::other(what));
         }
+        let _place = place.map_err(io::Error::other)?;
+        Ok(Welcome { stream, handshake, _place })
+    }
+
+    async fn connection(&self, stream: TcpStream, handshake: Handshake) -> io::Result<()> {
         match handshake.purpose {
             Purpose::Snapshot => {
                 let stream = guarded(stream, STALL, STALL);

@@ -116,6 +116,20 @@ async fn another_cluster_and_another_node_are_refused() {
     assert!(ask(&mut caller, candidate).await.is_some());
 }
 
+/// Connections that send nothing take no places of nodes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silent_connections_keep_no_node_away() {
+    let (node, address) = leading(&SimDisk::new(1)).await;
+    let mut silent = Vec::new();
+    for _ in 0..300 {
+        silent.push(TcpStream::connect(address).await.unwrap());
+    }
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    let request = VoteRequest::<Commands>::new(vote(node.status().term, 2, false), None);
+    let asked = RaftNetworkV2::<Commands>::pre_vote(&mut caller, request, option()).await;
+    assert!(asked.is_ok(), "{asked:?}");
+}
+
 /// What openraft takes for granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn entries_that_no_leader_sends_are_refused() {
