@@ -87,8 +87,8 @@ pub fn agree(own: u64, others: &[u64], largest_step: Duration) -> Followed {
     Followed { wall, step }
 }
 
-/// The clock, however far ahead of the last epoch it is, for an operator who knows that it is right.
-/// One that is behind is not followed.
+/// The clock, however far ahead of the last epoch it is, for an operator who knows that it is
+/// right. One that is behind is not followed.
 pub fn at_once(wall: u64, last: u64) -> Followed {
     let step = match wall > last {
         true => Step::None,

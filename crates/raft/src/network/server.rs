@@ -101,8 +101,8 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         Self::with_clock(cluster, raft, log, WallClock::default())
     }
 
-    /// As [`Server::new`], with another wall clock than the system's. What it shows is in the answer
-    /// to a query for a proof.
+    /// As [`Server::new`], with another wall clock than the system's. What it shows is in the
+    /// answer to a query for a proof.
     pub(crate) fn with_clock(
         cluster: ClusterId,
         raft: Raft<C, MachineStore<C, M>>,
