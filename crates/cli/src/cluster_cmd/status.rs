@@ -93,8 +93,8 @@ fn clock_step(NodeStatus { node, clock_step_ms, .. }: &NodeStatus) -> Option<Str
     match clock_step_ms.signum() {
         0 => None,
         1 => Some(format!(
-            "The clock of node {node} is ahead, by {by} more than --max-clock-step. Epochs follow it\n\
-             at twice real time, and at once after `esker cluster follow-clock`.\n"
+            "The clock of node {node} is ahead, by {by} more than --max-clock-step.\n\
+             Epochs follow it at twice real time, or at once: `esker cluster follow-clock`.\n"
         )),
         _ => Some(format!(
             "The clock of node {node} is {by} behind the epoch, which rises all the same.\n"
