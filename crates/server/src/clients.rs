@@ -15,6 +15,7 @@ use crate::http::listener;
 #[cfg(feature = "http3")]
 use crate::http::{client::Requests, http3, route};
 use crate::options::ServerOptions;
+use crate::port;
 use crate::shared::Shared;
 
 /// The ports of clients, bound.
@@ -127,6 +128,7 @@ impl Clients {
 }
 
 fn listen(listener: TcpListener) -> Result<tokio::net::TcpListener, ServerError> {
+    port::listen(&listener, "--listen")?;
     tokio::net::TcpListener::from_std(listener)
         .map_err(|error| ServerError::Io("no listener for clients".into(), error))
 }

@@ -9,7 +9,7 @@
 //! | connections | [`ServerOptions::connections`] | wait in the backlog of the listener |
 //! | requests that wait for a timestamp | [`OracleOptions::buffer`] | 503 with `Retry-After` |
 //! | time of a request for timestamps | [`OracleOptions::patience`] | 500 |
-//! | unsent answers of over 16 timestamps | 256 MiB, 64 of a connection | 503, `Retry-After` |
+//! | unsent answers of over 256 bytes, bodies of changes | 256 MiB, 64 of a connection | 503, `Retry-After` |
 //! | a connection that takes no such answer | 20 s | it is closed |
 //! | shorter answers on their way | one for each stream of all connections | wait in the client |
 //! | streams of an HTTP/2 or HTTP/3 connection | 128 | wait in the client |
@@ -18,7 +18,8 @@
 //! | a connection without a request | 75 s | it is closed |
 //! | connections over HTTP/3 | [`ServerOptions::connections`], apart | they are refused |
 //! | handshakes of HTTP/3 at a time | 64 | a client shows first that it is where it says |
-//! | time of a handshake, a header, an answer there | 5, 10, 75 s | connection or stream end |
+//! | time of a handshake, a header, an answer there | 5, 10, 20 s | connection or stream end |
+//! | bytes of a request, of all of a connection there | 128 KiB, 1 MiB | the stream ends |
 //! | requests that a follower forwards at a time | 512 | 503 with `Retry-After` |
 //! | closing the log when the node stops | [`ServerOptions::close`] | the node ends with an error |
 //!
@@ -29,7 +30,7 @@
 //!
 //! For readers of the source: `identity` is what a data folder says of its node; `call` asks other
 //! members over HTTP, `forward` in place of a client, and `protocol` is what they are asked;
-//! `certificate` is that of HTTP/3; `shared` is what all requests use; `http` answers; `join`,
+//! `certificate` is that of HTTP/3; `port` binds; `shared` is what all requests use; `http` answers; `join`,
 //! `standing`, `stall` and `leases` run beside it; `server` puts everything together.
 
 mod call;
@@ -44,6 +45,7 @@ mod identity;
 mod join;
 mod leases;
 mod options;
+mod port;
 mod protocol;
 mod refusals;
 mod server;

@@ -19,13 +19,12 @@ use crate::identity::{Identity, Store, random};
 use crate::join::{admit, announce};
 use crate::leases;
 use crate::options::ServerOptions;
+use crate::port;
 use crate::refusals::Refusals;
 use crate::shared::{ANSWERS, Followers, Shared};
 use crate::stall;
 use crate::standing::Standing;
 
-/// Connections that wait to be accepted, as far as the system allows.
-const BACKLOG: i32 = 4096;
 /// How long requests may take to end when the node stops.
 const STOP: Duration = Duration::from_secs(10);
 /// Files that are no connections of clients.
@@ -49,8 +48,9 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a node, on the tokio runtime that this is called from. It answers when this returns;
-    /// it is ready when it has, or knows, a leader: see `GET /ready`.
+    /// Starts a node, on the tokio runtime that this is called from. It answers when this returns,
+    /// and refuses connections until then; it is ready when it has, or knows, a leader: see
+    /// `GET /ready`.
     ///
     /// Blocks while the node's state is restored.
     ///
@@ -61,10 +61,10 @@ impl Server {
             return Err(ServerError::Option("a node's number is 1 or more".into()));
         }
         // Before the data is touched.
-        let mut clients = Clients::bind(&options, || bind(options.listen, "--listen"))?;
-        let peers = bind(options.raft_listen, "--raft-listen")?;
+        let mut clients = Clients::bind(&options, || port::bind(options.listen, "--listen"))?;
+        let peers = port::bind(options.raft_listen, "--raft-listen")?;
         let (address, raft_address) = (local(&clients.tcp)?, local(&peers)?);
-        let (log, identity) = open(&options).await?;
+        let (log, identity) = open(&options, address).await?;
         let own = Member {
             raft: options.raft_advertise.clone().unwrap_or_else(|| raft_address.to_string()),
             client: options.advertise.clone().unwrap_or_else(|| address.to_string()),
@@ -72,6 +72,7 @@ impl Server {
             removed: Vec::new(),
         };
         clients.certify(&options, &own.client)?;
+        port::listen(&peers, "--raft-listen")?;
         let node = NodeOptions {
             node: identity.node,
             cluster: identity.cluster,
@@ -243,8 +244,11 @@ async fn belong(
     }
 }
 
-/// The node's log: that of its data, or a new one.
-async fn open(options: &ServerOptions) -> Result<(ConsensusLog, Identity), ServerError> {
+/// The node's log: that of its data, or a new one of a node that clients reach at this address.
+async fn open(
+    options: &ServerOptions,
+    address: SocketAddr,
+) -> Result<(ConsensusLog, Identity), ServerError> {
     let store = Store::new(Arc::clone(&options.disk), options.log_dir());
     if let Some((log, identity)) = store.open()? {
         return match options.node {
@@ -258,22 +262,18 @@ async fn open(options: &ServerOptions) -> Result<(ConsensusLog, Identity), Serve
     }
     let identity = match (&options.join, options.node) {
         (None, node) => Identity::founder(node.unwrap_or(1))?,
+        (Some(member), _)
+            if *member == address.to_string() || options.advertise.as_ref() == Some(member) =>
+        {
+            let why = format!("a new node cannot join itself: --join {member}");
+            return Err(ServerError::Option(why));
+        }
         (Some(member), Some(node)) => Identity::joining(admit(member, node).await?, node)?,
         (Some(_), None) => {
             return Err(ServerError::Option("a node that joins needs a number: --node-id".into()));
         }
     };
     Ok((store.create(&identity)?, identity))
-}
-
-fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, ServerError> {
-    let bound = TcpListener::bind(address).and_then(|listener| {
-        // The standard library's 128 are too few for clients that come all at once.
-        rustix::net::listen(&listener, BACKLOG)?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    });
-    bound.map_err(|error| ServerError::Io(format!("cannot listen on {address} ({flag})"), error))
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {

@@ -7,13 +7,14 @@ use crate::node::replica::Core;
 
 /// Logs each change, until the node stops. One that is undone before it is seen is not logged.
 pub(crate) async fn report_leadership(raft: Core) {
-    let mut metrics = raft.metrics();
+    // They change with the vote, the role and the members, not with each heartbeat.
+    let mut metrics = raft.server_metrics();
     let node = *raft.node_id();
     let mut leads_in = None;
     loop {
         let (state, term, leader) = {
             let now = metrics.borrow_watched();
-            (now.state, now.current_term, now.current_leader)
+            (now.state, now.vote.leader_id.term, now.current_leader)
         };
         let leads = (state == ServerState::Leader).then_some(term);
         if leads != leads_in {

@@ -230,7 +230,7 @@ impl Node {
 
 /// Nodes that move are reached where the members say, committed or not.
 async fn follow_addresses(raft: Core, network: Network) {
-    let mut metrics = raft.metrics();
+    let mut metrics = raft.server_metrics();
     let mut seen = None;
     loop {
         let membership = metrics.borrow_watched().membership_config.clone();

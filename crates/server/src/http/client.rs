@@ -14,6 +14,8 @@ use crate::shared::{ANSWERS, Shared};
 
 /// Bytes of long answers of one connection: a quarter of what all may take.
 const OF_ONE: usize = ANSWERS / 4;
+/// An answer of so many bytes needs no room: a connection has few of them at a time.
+pub(crate) const SHORT: usize = 256;
 /// A connection that has long answers, and takes none of them for so long, is closed.
 const STALL: Duration = Duration::from_secs(20);
 
@@ -85,6 +87,16 @@ impl Client {
             unsent.answers += 1;
         }
         Ok(Room { _all: all, own, unsent })
+    }
+
+    /// A body with room of its own until it is sent, unless it is short.
+    pub(crate) fn hold(&self, body: Bytes) -> Result<Bytes, TryAcquireError> {
+        if body.len() <= SHORT {
+            return Ok(body);
+        }
+        // A body of 4 GiB has no room, either.
+        let room = self.room(u32::try_from(body.len()).unwrap_or(u32::MAX))?;
+        Ok(room.holding(body))
     }
 
     /// Waits until it has long answers and has taken none for too long. While it has none, there is

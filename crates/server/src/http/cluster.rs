@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::call::is_address;
 use crate::http::answer::{self, Answer};
+use crate::http::client::Requests;
 use crate::protocol::{AddNode, FollowClock, FollowedClock, RemoveNode, TransferTo};
 use crate::shared::{CHANGE, Shared};
 
@@ -38,8 +39,13 @@ pub(crate) enum Change {
 
 /// Why it was not done.
 enum Refusal {
+    /// There is no room for the body.
+    Busy,
     Status(StatusCode, String),
-    NotLeader { leader: u64, address: String },
+    NotLeader {
+        leader: u64,
+        address: String,
+    },
 }
 
 type Done<T = ()> = Result<T, Refusal>;
@@ -71,7 +77,7 @@ fn refused(why: impl Into<String>) -> Refusal {
 }
 
 pub(crate) async fn change<B>(
-    shared: &Shared,
+    Requests { shared, client, .. }: &Requests,
     id: u64,
     change: Change,
     request: Request<B>,
@@ -80,8 +86,13 @@ where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match tried(shared, id, change, request).await {
-        Ok(said) => answer::json(id, &said),
+    let changed = match client.room(BODY_MAX as u32) {
+        Ok(_held) => tried(shared, id, change, request).await,
+        Err(_) => Err(Refusal::Busy),
+    };
+    match changed {
+        Ok(said) => answer::json(client, id, &said),
+        Err(Refusal::Busy) => answer::busy(),
         Err(Refusal::Status(status, why)) => answer::text(status, why),
         Err(Refusal::NotLeader { leader, address }) => {
             answer::not_leader(shared.node.id(), leader, &address)

@@ -1,9 +1,9 @@
 //! What a node says of itself and of its cluster.
 
 use hyper::StatusCode;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
 
 use crate::http::answer::{self, Answer};
+use crate::http::client::Client;
 use crate::http::metrics as exposition;
 use crate::shared::Shared;
 
@@ -29,29 +29,24 @@ pub(crate) fn ready(shared: &Shared) -> Answer {
 }
 
 /// `GET /members` and `/membership`.
-pub(crate) fn members(shared: &Shared, id: u64) -> Answer {
-    answer::json(id, &shared.members())
+pub(crate) fn members(shared: &Shared, client: &Client, id: u64) -> Answer {
+    answer::json(client, id, &shared.members())
 }
 
 /// `GET /status`.
-pub(crate) fn status(shared: &Shared, id: u64) -> Answer {
-    answer::json(id, &shared.status())
+pub(crate) fn status(shared: &Shared, client: &Client, id: u64) -> Answer {
+    answer::json(client, id, &shared.status())
 }
 
 /// `GET /clock`.
-pub(crate) fn clock(shared: &Shared, id: u64) -> Answer {
-    answer::json(id, &shared.clock())
+pub(crate) fn clock(shared: &Shared, client: &Client, id: u64) -> Answer {
+    answer::json(client, id, &shared.clock())
 }
 
 /// `GET /metrics`, for Prometheus.
-pub(crate) fn metrics(shared: &Shared, id: u64) -> Answer {
-    const TEXT: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+pub(crate) fn metrics(shared: &Shared, client: &Client, id: u64) -> Answer {
     match exposition::encode(shared) {
-        Ok(body) => {
-            let mut answer = answer::text(StatusCode::OK, body);
-            answer.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(TEXT));
-            answer
-        }
+        Ok(body) => answer::metrics(client, body),
         Err(error) => answer::failed(id, &error),
     }
 }

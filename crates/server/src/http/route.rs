@@ -174,20 +174,20 @@ where
     if request.method() == Method::OPTIONS {
         return done(preflight(path));
     }
-    let shared = &requests.shared;
+    let Requests { shared, client, .. } = &**requests;
     match path {
         Path::Timestamp => Work::Timestamps(Asked::of(shared, &request)),
         Path::Up => done(info::up()),
         Path::Ready => done(info::ready(shared)),
-        Path::Members => done(info::members(shared, id)),
-        Path::Status => done(info::status(shared, id)),
-        Path::Clock => done(info::clock(shared, id)),
-        Path::Metrics => done(info::metrics(shared, id)),
+        Path::Members => done(info::members(shared, client, id)),
+        Path::Status => done(info::status(shared, client, id)),
+        Path::Clock => done(info::clock(shared, client, id)),
+        Path::Metrics => done(info::metrics(shared, client, id)),
         Path::Cluster(change) => {
             let requests = Arc::clone(requests);
-            Work::Change(Box::pin(async move {
-                cluster::change(&requests.shared, id, change, request).await
-            }))
+            Work::Change(Box::pin(
+                async move { cluster::change(&requests, id, change, request).await },
+            ))
         }
     }
 }

@@ -4,18 +4,18 @@ use bytes::{BufMut, Bytes, BytesMut};
 use esker_oracle::{OracleError, Range, Timestamp};
 use esker_raft::NodeError;
 use http_body_util::Full;
-use hyper::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
+use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode, Version};
 use tokio::sync::TryAcquireError;
 
 use crate::forward::{FORWARDED, ForwardError, Forwarder};
 use crate::http::answer::{self, Answer};
-use crate::http::client::{Client, Room};
+use crate::http::client::{self, Client, Room};
 use crate::shared::{Followers, Shared};
 
 const LEN: usize = 16;
 /// The most timestamps of an answer that needs no room of its own.
-const SHORT: u32 = 16;
+const SHORT: u32 = (client::SHORT / LEN) as u32;
 
 /// What clients get that are not sent to another node.
 const NO_LEADER: OracleError = OracleError::NotLeader { leader: None };
@@ -215,12 +215,7 @@ fn of_error(shared: &Shared, id: u64, error: &OracleError) -> Answer {
             let why = format!("invalid n param, must be a number >= 1 and <= {most} if provided");
             answer::text(StatusCode::BAD_REQUEST, why)
         }
-        OracleError::Busy => {
-            let busy = "too many requests are waiting";
-            let mut answer = answer::text(StatusCode::SERVICE_UNAVAILABLE, busy);
-            answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
-            answer
-        }
+        OracleError::Busy => answer::busy(),
         OracleError::TimedOut | OracleError::Unavailable(NodeError::TimedOut) => {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, "no answer in time")
         }

@@ -8,18 +8,20 @@ use bytes::Bytes;
 use esker_oracle::history::{Call, check};
 use esker_oracle::{Range, Timestamp};
 use esker_server::ServerOptions;
-use http_body_util::{BodyExt, Empty};
+use http_body_util::{BodyExt, Empty, StreamBody};
 use hyper::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::client::{Protocol, get};
+use crate::client::{Protocol, get, post};
 use crate::nodes::{LONG, Nodes};
 
 /// A round trip whose lease outlasts what other tests do to the processors: no election comes
 /// between.
 const CALM: Duration = Duration::from_millis(50);
+
+type Frame = Result<hyper::body::Frame<Bytes>, std::convert::Infallible>;
 
 /// Requirements: E-6, EB-7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -95,6 +97,48 @@ async fn answers_that_are_not_read_take_bounded_memory() {
     drop(silent);
     let deadline = Instant::now() + LONG;
     while get(Protocol::Http1, &address, "/timestamp?n=65536").await.status != 200 {
+        assert!(Instant::now() < deadline, "the room did not come back");
+    }
+}
+
+/// Changes of the cluster whose bodies do not come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bodies_that_do_not_come_take_bounded_memory() {
+    /// 256 MiB for all, of 64 KiB each.
+    const BODIES: usize = 4096;
+    let nodes = Nodes::of(1).await;
+    let address = nodes.address(1);
+    let (answered, mut answers) = tokio::sync::mpsc::unbounded_channel();
+    let mut clients = Vec::new();
+    for _ in 0..BODIES / 100 + 1 {
+        let stream = TokioIo::new(TcpStream::connect(&address).await.unwrap());
+        let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+        let (mut sender, connection) = builder.handshake(stream).await.unwrap();
+        clients.push(tokio::spawn(connection));
+        for _ in 0..100 {
+            let request = Request::post(format!("http://{address}/cluster/admit"))
+                .header("content-type", "application/json")
+                .body(StreamBody::new(futures_util::stream::pending::<Frame>()))
+                .unwrap();
+            let (answer, answered) = (sender.send_request(request), answered.clone());
+            tokio::spawn(async move {
+                // Those that have room are cut off at the end.
+                if let Ok(answer) = answer.await {
+                    answered.send(answer.status()).unwrap();
+                }
+            });
+        }
+    }
+    // All that have room wait for their bodies.
+    for _ in 0..(clients.len() * 100 - BODIES) {
+        assert_eq!(answers.recv().await.unwrap(), 503);
+    }
+    assert_eq!(post(&address, "/cluster/admit", "{}").await.status, 503);
+    assert_eq!(get(Protocol::Http1, &address, "/timestamp").await.status, 200);
+    clients.iter().for_each(tokio::task::JoinHandle::abort);
+    let deadline = Instant::now() + LONG;
+    // A body without a cluster.
+    while post(&address, "/cluster/admit", "{}").await.status != 400 {
         assert!(Instant::now() < deadline, "the room did not come back");
     }
 }

@@ -1,10 +1,12 @@
 //! Who belongs to a cluster.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
 use esker_consensus::ConsensusLog;
 use esker_server::{Members, Server, ServerError, ask};
+use tokio::net::TcpStream;
 
 use crate::client::{Protocol, post, send};
 use crate::nodes::{LONG, Nodes};
@@ -49,6 +51,44 @@ async fn a_number_has_one_owner() {
     // The quorum is gone, too, so the leader cannot know.
     let refused = nodes.start(2).await;
     assert!(matches!(refused, Err(ServerError::Join(_))), "{refused:?}");
+}
+
+/// Clients and nodes that ask it go to another one at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_waits_for_its_cluster_refuses_connections() {
+    let mut nodes = Nodes::none();
+    let first = nodes.options(1);
+    let mut second = nodes.options(1);
+    (second.node, second.data) = (Some(2), nodes.data(2));
+    second.join = Some(first.listen.to_string());
+    let ports = [second.listen, second.raft_listen];
+    let starting = tokio::spawn(Server::start(second));
+    for _ in 0..20 {
+        for port in ports {
+            let refused = TcpStream::connect(port).await.map_err(|error| error.kind());
+            assert_eq!(refused.err(), Some(ErrorKind::ConnectionRefused));
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let _member = Server::start(first).await.unwrap();
+    let joined = starting.await.unwrap().unwrap();
+    for port in ports {
+        TcpStream::connect(port).await.unwrap();
+    }
+    drop(joined);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_does_not_join_itself() {
+    let mut nodes = Nodes::none();
+    for advertise in [None, Some("node.example:9100")] {
+        let mut options = nodes.options(1);
+        options.advertise = advertise.map(Into::into);
+        let own = advertise.map_or_else(|| options.listen.to_string(), Into::into);
+        options.join = Some(own);
+        let refused = Server::start(options).await;
+        assert!(matches!(refused, Err(ServerError::Option(_))), "{refused:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -2,8 +2,10 @@
 //!
 //! `h3` buffers a frame until it is complete, however long it says that it is, and an unknown one,
 //! too. Flow control does not help: what is buffered was read. So a stream that brought more than
-//! a request can have fails.
+//! a request can have fails, and so does one of a connection whose requests have too much together.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
@@ -15,15 +17,38 @@ use h3::quic::{
 
 /// The most bytes of a request: header and body, with their frames.
 const REQUEST_MAX: usize = 128 << 10;
+/// The most bytes of all requests of a connection that have not ended.
+const REQUESTS_MAX: usize = 1 << 20;
 /// The most bytes of one of the client's control streams, in the life of a connection.
-const CONTROL_MAX: usize = 1 << 20;
+const CONTROL_MAX: usize = 256 << 10;
 
 /// A connection, or what opens its streams, with bounded streams.
-pub(super) struct Bounded<T>(T);
+pub(super) struct Bounded<T> {
+    connection: T,
+    requests: Budget,
+}
 
 impl<T> Bounded<T> {
     pub(super) fn new(connection: T) -> Self {
-        Self(connection)
+        Self { connection, requests: Budget::new(REQUESTS_MAX) }
+    }
+}
+
+/// How many bytes may still come, of all that have a clone.
+#[derive(Clone)]
+struct Budget(Arc<AtomicUsize>);
+
+impl Budget {
+    fn new(bytes: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(bytes)))
+    }
+
+    fn takes(&self, bytes: usize) -> bool {
+        self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
+    }
+
+    fn gives_back(&self, bytes: usize) {
+        self.0.fetch_add(bytes, Relaxed);
     }
 }
 
@@ -35,18 +60,19 @@ impl<B: Buf, T: OpenStreams<B>> OpenStreams<B> for Bounded<T> {
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::BidiStream, StreamErrorIncoming>> {
-        self.0.poll_open_bidi(cx).map_ok(|stream| Stream::new(stream, REQUEST_MAX))
+        let stream = self.connection.poll_open_bidi(cx);
+        stream.map_ok(|stream| Stream::new(stream, REQUEST_MAX, self.requests.clone()))
     }
 
     fn poll_open_send(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::SendStream, StreamErrorIncoming>> {
-        self.0.poll_open_send(cx)
+        self.connection.poll_open_send(cx)
     }
 
     fn close(&mut self, code: Code, reason: &[u8]) {
-        self.0.close(code, reason);
+        self.connection.close(code, reason);
     }
 }
 
@@ -63,30 +89,55 @@ where
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::RecvStream, ConnectionErrorIncoming>> {
-        self.0.poll_accept_recv(cx).map_ok(|stream| Stream::new(stream, CONTROL_MAX))
+        let stream = self.connection.poll_accept_recv(cx);
+        stream.map_ok(|stream| Stream::new(stream, CONTROL_MAX, Budget::new(CONTROL_MAX)))
     }
 
     fn poll_accept_bidi(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::BidiStream, ConnectionErrorIncoming>> {
-        self.0.poll_accept_bidi(cx).map_ok(|stream| Stream::new(stream, REQUEST_MAX))
+        let stream = self.connection.poll_accept_bidi(cx);
+        stream.map_ok(|stream| Stream::new(stream, REQUEST_MAX, self.requests.clone()))
     }
 
     fn opener(&self) -> Self::OpenStreams {
-        Bounded(self.0.opener())
+        Bounded { connection: self.connection.opener(), requests: self.requests.clone() }
     }
 }
 
 /// A stream, and how many bytes may still come.
 pub(super) struct Stream<S> {
     stream: S,
-    left: usize,
+    came: Came,
 }
 
 impl<S> Stream<S> {
-    fn new(stream: S, left: usize) -> Self {
-        Self { stream, left }
+    fn new(stream: S, most: usize, all: Budget) -> Self {
+        Self { stream, came: Came { bytes: 0, most, all } }
+    }
+}
+
+/// The bytes that came. They are given back when the stream ends.
+struct Came {
+    bytes: usize,
+    most: usize,
+    all: Budget,
+}
+
+impl Came {
+    fn takes(&mut self, more: usize) -> bool {
+        let fits = more <= self.most - self.bytes && self.all.takes(more);
+        if fits {
+            self.bytes += more;
+        }
+        fits
+    }
+}
+
+impl Drop for Came {
+    fn drop(&mut self) {
+        self.all.gives_back(self.bytes);
     }
 }
 
@@ -99,12 +150,10 @@ impl<S: RecvStream> RecvStream for Stream<S> {
     ) -> Poll<Result<Option<Self::Buf>, StreamErrorIncoming>> {
         let Poll::Ready(came) = self.stream.poll_data(cx)? else { return Poll::Pending };
         let len = came.as_ref().map_or(0, Buf::remaining);
-        Poll::Ready(match self.left.checked_sub(len) {
-            Some(left) => {
-                self.left = left;
-                Ok(came)
-            }
-            None => Err(StreamErrorIncoming::Unknown("more bytes than a stream may have".into())),
+        Poll::Ready(if self.came.takes(len) {
+            Ok(came)
+        } else {
+            Err(StreamErrorIncoming::Unknown("more bytes than requests may have".into()))
         })
     }
 
@@ -145,6 +194,6 @@ impl<B: Buf, S: BidiStream<B>> BidiStream<B> for Stream<S> {
 
     fn split(self) -> (Self::SendStream, Self::RecvStream) {
         let (send, receive) = self.stream.split();
-        (send, Stream::new(receive, self.left))
+        (send, Stream { stream: receive, came: self.came })
     }
 }
