@@ -96,6 +96,11 @@ impl<C: StoredConfig> LogStore<C> {
         self.unresolved.oldest()
     }
 
+    /// Waits until an append waits for the disk.
+    pub(crate) async fn any_unresolved(&self) {
+        self.unresolved.any().await;
+    }
+
     fn purged(&self) -> io::Result<Option<Id>> {
         decode_purged(&self.log.app_state())
     }

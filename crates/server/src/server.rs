@@ -29,8 +29,6 @@ use crate::standing::Standing;
 const STOP: Duration = Duration::from_secs(10);
 /// Files that are no connections of clients.
 const OTHER_FILES: u64 = 200;
-/// How often a node that runs is looked at.
-const LOOK: Duration = Duration::from_millis(200);
 
 /// A node that runs.
 #[derive(Debug)]
@@ -163,14 +161,6 @@ impl Server {
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn failed(&self) -> ServerError {
-        let failure = async {
-            loop {
-                if let Some(why) = self.shared.node.status().failure {
-                    return ServerError::Stopped(why);
-                }
-                tokio::time::sleep(LOOK).await;
-            }
-        };
         let mut refused = self.refused.clone();
         let refused = async {
             match refused.wait_for(Option::is_some).await.map(|why| why.clone()) {
@@ -181,7 +171,7 @@ impl Server {
         tokio::select! {
             biased;
             refused = refused => refused,
-            failure = failure => failure,
+            why = self.shared.node.stopped() => ServerError::Stopped(why),
             () = self.shared.oracle.gave_up() => ServerError::Stopped(
                 "the epoch missed its deadline too many times in a row (EPOCH_DEADLINE_LIMIT)".into(),
             ),

@@ -5,22 +5,22 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tokio::time::MissedTickBehavior;
-
 use crate::shared::Shared;
 
-/// How often the disk's oldest entry is looked at.
+/// How often the disk's oldest entry is looked at, while there is one.
 const TICK: Duration = Duration::from_millis(100);
 /// How long a transfer may take.
 const TRANSFER: Duration = Duration::from_secs(1);
 
 /// Looks at the disk, for ever.
 pub(crate) async fn watch(shared: Arc<Shared>, stall: Duration) {
-    let mut ticks = tokio::time::interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut is_known = false;
     loop {
-        ticks.tick().await;
+        // An idle node has no timers.
+        if !is_known {
+            shared.node.uses_disk().await;
+        }
+        tokio::time::sleep(TICK).await;
         let wait = shared.node.disk_wait().filter(|wait| *wait > stall);
         let Some(wait) = wait.filter(|_| shared.node.leads()) else {
             is_known = false;

@@ -4,7 +4,8 @@
 //! all others. An idle node sets such timers a hundred times a second: for openraft's ticks, and
 //! for the deadline of each heartbeat. Here they wait in a list, and one task looks at it at each
 //! tick. That task has the timer of the tick after the next one registered when it fires, so its
-//! own timers are never the earliest.
+//! own timers are never the earliest. A follower that is awake for a heartbeat ticks then, and its
+//! next tick is a little later than the next heartbeat: while they come, it wakes for nothing else.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -16,6 +17,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use pin_project_lite::pin_project;
+use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
 /// A shorter sleep yields until its deadline instead of waiting for a tick: openraft gathers the
@@ -31,12 +33,16 @@ thread_local! {
 pub(crate) struct Ticks {
     period: Duration,
     waiting: Mutex<Waiting>,
+    /// A tick is made now.
+    early: Notify,
 }
 
 /// openraft has a few timers at a time: two for each other node.
 #[derive(Debug, Default)]
 struct Waiting {
     next_id: u64,
+    /// The last tick for what came.
+    awake: Option<Instant>,
     timers: Vec<Timer>,
 }
 
@@ -49,12 +55,24 @@ struct Timer {
 
 impl Ticks {
     pub(crate) fn new(period: Duration) -> Arc<Self> {
-        Arc::new(Self { period, waiting: Mutex::default() })
+        Arc::new(Self { period, waiting: Mutex::default(), early: Notify::new() })
     }
 
     /// Timers that are made on this thread wait for these ticks.
     pub(crate) fn on_this_thread(self: &Arc<Self>) {
         TICKS.set(Some(Arc::clone(self)));
+    }
+
+    /// The thread is awake for a heartbeat, or for entries: it ticks now, unless it did so for one
+    /// that came just before.
+    pub(crate) fn is_awake() {
+        TICKS.with_borrow(|ticks| {
+            if let Some(ticks) = ticks
+                && ticks.waiting.lock().awake.is_none_or(|at| at.elapsed() * 2 >= ticks.period)
+            {
+                ticks.early.notify_one();
+            }
+        });
     }
 
     /// Ticks, until it is dropped.
@@ -63,16 +81,30 @@ impl Ticks {
         let mut next = Box::pin(sleep_until(begun + self.period));
         let mut after = Box::pin(sleep_until(begun + 2 * self.period));
         loop {
-            poll_fn(|context| {
+            let on_time = poll_fn(|context| {
                 // Registered, if it is not yet.
                 let _ = after.as_mut().poll(context);
                 next.as_mut().poll(context)
-            })
-            .await;
+            });
+            let is_early = tokio::select! {
+                biased;
+                () = on_time => false,
+                () = self.early.notified() => true,
+            };
             let now = Instant::now();
-            let later = now.max(after.deadline()) + self.period;
-            next.as_mut().reset(later);
-            std::mem::swap(&mut next, &mut after);
+            if is_early {
+                self.waiting.lock().awake = Some(now);
+                if after.deadline() < now + self.period * 9 / 8 {
+                    after = Box::pin(sleep_until(now + self.period * 5 / 4));
+                }
+                // Dropped: one that is reset to later still wakes the thread at its old time.
+                let later = after.deadline() + self.period;
+                next = std::mem::replace(&mut after, Box::pin(sleep_until(later)));
+            } else {
+                let later = now.max(after.deadline()) + self.period;
+                next.as_mut().reset(later);
+                std::mem::swap(&mut next, &mut after);
+            }
             for waker in self.due(now) {
                 waker.wake();
             }
@@ -239,6 +271,35 @@ mod tests {
                 Sleep::until(end).await;
                 assert!(Instant::now() >= end);
             }
+        });
+        TICKS.set(None);
+    }
+
+    /// Heartbeats replace the ticks of the clock, whatever its phase was.
+    #[test]
+    fn a_thread_that_is_awake_ticks_at_once_and_not_again() {
+        let (runtime, ticks) = runtime();
+        runtime.block_on(async {
+            ticks.on_this_thread();
+            tokio::spawn(Arc::clone(&ticks).run());
+            // Right after a tick of the clock.
+            slept(PERIOD).await;
+            Ticks::is_awake();
+            for _ in 0..40 {
+                let due = tokio::spawn(Sleep::until(Instant::now() + PERIOD / 4));
+                tokio::time::sleep(PERIOD).await;
+                assert!(!due.is_finished(), "the clock ticked");
+                Ticks::is_awake();
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                assert!(due.is_finished());
+            }
+            let due = tokio::spawn(Sleep::until(Instant::now() + PERIOD / 6));
+            tokio::time::sleep(PERIOD / 4).await;
+            Ticks::is_awake();
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            assert!(!due.is_finished(), "it ticked just before");
+            // Without heartbeats the clock ticks by itself.
+            assert!(slept(PERIOD / 4).await <= 1.3);
         });
         TICKS.set(None);
     }

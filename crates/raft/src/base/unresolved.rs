@@ -5,26 +5,47 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use tokio::sync::Notify;
 
 /// When each append began that the disk has not answered. The log resolves them in their order.
 /// Clones are handles of one queue, whose length the log's buffers bound.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Unresolved(Arc<Mutex<VecDeque<Instant>>>);
+pub(crate) struct Unresolved(Arc<Queue>);
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: Mutex<VecDeque<Instant>>,
+    begins: Notify,
+}
 
 impl Unresolved {
     /// An append begins. The returned handle ends it.
     pub(crate) fn begin(&self) -> Self {
-        self.0.lock().push_back(Instant::now());
+        let is_first = {
+            let mut waiting = self.0.waiting.lock();
+            waiting.push_back(Instant::now());
+            waiting.len() == 1
+        };
+        if is_first {
+            self.0.begins.notify_one();
+        }
         self.clone()
     }
 
     /// The oldest append resolves.
     pub(crate) fn end(self) {
-        self.0.lock().pop_front();
+        self.0.waiting.lock().pop_front();
     }
 
     /// How long the oldest has waited.
     pub(crate) fn oldest(&self) -> Option<Duration> {
-        self.0.lock().front().map(Instant::elapsed)
+        self.0.waiting.lock().front().map(Instant::elapsed)
+    }
+
+    /// Waits until one waits. One task at a time may.
+    pub(crate) async fn any(&self) {
+        while self.0.waiting.lock().is_empty() {
+            self.0.begins.notified().await;
+        }
     }
 }

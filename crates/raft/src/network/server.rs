@@ -22,6 +22,7 @@ use tokio_util::codec::Framed;
 
 use crate::base::clock::WallClock;
 use crate::base::config::{StoredConfig, VoteOf};
+use crate::base::ticks::Ticks;
 use crate::machine::{Machine, MachineStore, received_snapshot};
 use crate::network::appends::Appends;
 use crate::network::deadline::{Guarded, guarded, within};
@@ -240,6 +241,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                     match request {
                         Request::Append { vote, previous, commit, entries } => {
                             self.inner.heard.from(caller);
+                            Ticks::is_awake();
                             let checked = checked_append(caller, vote, previous, commit, &entries);
                             appends.push(call, len, checked);
                         }

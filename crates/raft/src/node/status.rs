@@ -122,6 +122,24 @@ impl Node {
         self.entries.oldest_unresolved()
     }
 
+    /// Waits until an entry waits for this node's disk. One task at a time may.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn uses_disk(&self) {
+        self.entries.any_unresolved().await;
+    }
+
+    /// Waits until the node has stopped, and returns why: it was stopped, or its log failed.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn stopped(&self) -> String {
+        let mut metrics = self.raft.server_metrics();
+        while metrics.changed().await.is_ok() {}
+        self.status().failure.unwrap_or_else(|| "a task of openraft panicked".into())
+    }
+
     /// Waits until the node's knowledge is as wanted, and returns it; `None` after that time.
     pub async fn wait_for(
         &self,
