@@ -85,6 +85,16 @@ impl ProofLink {
         retries
     }
 
+    /// Opens the connection of a node that was left alone for long enough. Returns whether it did.
+    pub(crate) fn ask_again(&mut self, number: u64) -> bool {
+        let State::Down { until } = self.state else { return false };
+        let asks = until.is_none_or(|until| until <= Instant::now());
+        if asks {
+            self.open(number);
+        }
+        asks
+    }
+
     fn open(&mut self, number: u64) {
         let (address, handshake) = (self.address.clone(), self.handshake);
         self.opened_for = number;

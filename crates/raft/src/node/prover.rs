@@ -1,13 +1,16 @@
 //! Proofs of leadership without openraft: asking the voters themselves.
 
 use std::collections::BTreeMap;
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use esker_consensus::Ballot;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{RaftMetrics, ServerState};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::base::ballots::term_of;
 use crate::base::config::Id;
@@ -15,6 +18,10 @@ use crate::network::proof_link::ProofLink;
 use crate::node::commands::Commands;
 use crate::node::error::NodeError;
 use crate::node::start::Node;
+
+/// How long a proof waits before it asks nodes again that could not be reached, and looks whether
+/// its node still leads.
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Proves that a node leads, one proof at a time, for all that wait for it.
 ///
@@ -35,6 +42,8 @@ pub struct Prover {
     number: u64,
     /// What this node's clock showed at the end of the last proof.
     clock: u64,
+    /// Ends while a proof waits. It is made by the first proof, on the runtime of that.
+    pause: Option<Pin<Box<Sleep>>>,
 }
 
 /// What wall clocks showed during a proof, in nanoseconds of Unix time. The answers took a round
@@ -70,20 +79,21 @@ enum Answer {
     Awaited,
     /// It gave no vote above the term.
     Confirmed,
-    /// It gave one, or cannot be reached.
+    /// It cannot be reached.
     Denied,
 }
 
 impl Prover {
     /// A prover for this node. Its connections are on the tokio runtime that it is used on.
     pub fn new(node: Arc<Node>) -> Self {
-        Self { node, voters: Voters::default(), number: 0, clock: 0 }
+        Self { node, voters: Voters::default(), number: 0, clock: 0, pause: None }
     }
 
     /// Proves that the node led after this call began. Returns the term, in which it may act for
     /// what it was asked before the call. One small message to each other voter.
     ///
-    /// Waits for as long as a majority may still answer: the caller has a deadline.
+    /// Waits for as long as a majority may still answer, and this node leads: the caller has a
+    /// deadline.
     ///
     /// # Cancel safety
     /// Nothing is lost: the next proof asks again.
@@ -93,7 +103,7 @@ impl Prover {
     /// [`NodeError::LeadershipTransfer`] from the moment at which a transfer begins, for the rest
     /// of the term.
     pub async fn prove(&mut self) -> Result<u64, NodeError> {
-        let Self { node, voters, number, clock } = self;
+        let Self { node, voters, number, clock, pause } = self;
         let term = {
             let metrics = node.raft.metrics();
             let metrics = metrics.borrow_watched();
@@ -103,7 +113,23 @@ impl Prover {
         let term = term.ok_or_else(|| node.not_leader())?;
         *number += 1;
         voters.ask(*number);
-        poll_fn(|context| voters.poll(context, node.id(), term, *number)).await?;
+        let pause = pause.get_or_insert_with(|| Box::pin(sleep(PAUSE)));
+        poll_fn(|context| {
+            loop {
+                let proven = voters.poll(context, node.id(), term, *number);
+                if proven.is_ready() {
+                    return proven;
+                }
+                // It may have ended while no proof waited: that does no harm.
+                ready!(pause.as_mut().poll(context));
+                pause.as_mut().reset(Instant::now() + PAUSE);
+                if node.leads_in() != Some(term) {
+                    return Poll::Ready(Err(node.not_leader()));
+                }
+                voters.ask_again(*number);
+            }
+        })
+        .await?;
         *clock = node.clock.now();
         // This node is one of its voters.
         if term_of(node.log.promised().unwrap_or(Ballot::ZERO)) != term {
@@ -166,7 +192,9 @@ impl Voters {
                         voter.answer = Answer::Confirmed;
                         voter.clock = Some(voted.clock);
                     }
-                    Poll::Ready(_) => voter.answer = Answer::Denied,
+                    // An election has begun: those that do not answer decide nothing.
+                    Poll::Ready(Some(_)) => return Poll::Ready(Err(NodeError::NoQuorum)),
+                    Poll::Ready(None) => voter.answer = Answer::Denied,
                 }
             }
             match self.quorum(own) {
@@ -188,6 +216,15 @@ impl Voters {
             }
         }
         retries
+    }
+
+    /// Asks those again that cannot be reached, after a pause, while others are waited for.
+    fn ask_again(&mut self, number: u64) {
+        for voter in self.links.values_mut() {
+            if voter.answer == Answer::Denied && voter.link.ask_again(number) {
+                voter.answer = Answer::Awaited;
+            }
+        }
     }
 
     /// What the voters say together. The caller asks this node.

@@ -61,7 +61,7 @@ impl Node {
         let term = self.prove_leadership(remaining()).await?;
         let status = self.status();
         if target == status.node || !status.voters.contains(&target) {
-            return Err(NodeError::Membership(format!("node {target} is no other voter")));
+            return Err(NodeError::Membership(format!("node {target} is not another voter")));
         }
         self.catch_up(target, term, LAG, remaining()).await?;
         self.hear_from(target, term, remaining()).await?;
@@ -72,7 +72,7 @@ impl Node {
         // All permits: what was proposed before is resolved, and what comes is refused.
         let all = u32::try_from(PROPOSALS).unwrap_or(u32::MAX);
         let resolved = tokio::time::timeout(remaining(), self.proposals.acquire_many(all)).await;
-        let _all = resolved.map_err(|_| NodeError::TimedOut)?;
+        let all = resolved.map_err(|_| NodeError::TimedOut)?;
         self.catch_up(target, term, 0, remaining()).await?;
         resignation.is_final = true;
         // If the caller gives up, openraft is still asked: otherwise this node would lead and serve
@@ -80,12 +80,16 @@ impl Node {
         let raft = self.raft.clone();
         let asked = tokio::spawn(async move { raft.trigger().transfer_leader(target).await });
         asked.await.map_err(|_| NodeError::Unknown)??;
+        // In this term nothing is served. In a later one this node may lead again.
+        drop(all);
         let led = self.wait_for(given_up.saturating_duration_since(Instant::now()), |status| {
-            status.term > term && status.leader.is_some_and(|leader| leader != status.node)
+            status.term > term && status.leader.is_some()
         });
-        match led.await {
-            Some(status) if status.leader == Some(target) => Ok(()),
-            Some(_) => Err(NodeError::Membership("another node was elected".into())),
+        match led.await.and_then(|status| status.leader) {
+            Some(leader) if leader == target => Ok(()),
+            Some(leader) => Err(NodeError::Membership(format!(
+                "node {target} was asked to lead, and node {leader} was elected"
+            ))),
             None => Err(NodeError::TimedOut),
         }
     }
@@ -93,9 +97,16 @@ impl Node {
     /// Gives leadership to the voter that has most entries: see [`Node::transfer`].
     ///
     /// # Errors
-    /// Those of [`Node::transfer`]; [`NodeError::Membership`] if no other voter answers.
+    /// Those of [`Node::transfer`]; [`NodeError::Membership`] if no other voter answers, or there
+    /// is none.
     pub async fn resign(&self, patience: Duration) -> Result<(), NodeError> {
         let status = self.status();
+        if !status.leads() {
+            return Err(self.not_leader());
+        }
+        if status.voters == [status.node] {
+            return Err(NodeError::Membership("there is no other voter".into()));
+        }
         let others = status.voters.iter().copied().filter(|voter| *voter != status.node);
         let others = others.filter(|voter| status.has_heard(*voter, self.lately()));
         let target = others.max_by_key(|voter| status.matched.get(voter).copied().flatten());

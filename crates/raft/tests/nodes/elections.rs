@@ -1,10 +1,11 @@
 //! Who may lead, and when: after restarts, partitions, transfers and lost quorums.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use esker_disk::sim::SimDisk;
-use esker_raft::{Member, NodeError};
+use esker_raft::{Member, NodeError, Status};
 
 use crate::group::{Group, LONG, SHORT, command, start_on};
 
@@ -68,6 +69,56 @@ async fn a_leader_that_is_cut_off_proves_nothing() {
     assert_ne!(group.leader().await, old);
     group.connect();
     group.check().await;
+}
+
+/// Also a leader that has nothing to replicate knows which voters are there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leadership_goes_round_without_a_named_target() {
+    let group = Group::of_three().await;
+    for _ in 0..6 {
+        let leader = group.leader().await;
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let follower = leader % 3 + 1;
+        let refused = group.nodes[&follower].resign(LONG).await;
+        let named = Some((leader, group.member(leader)));
+        assert_eq!(refused, Err(NodeError::NotLeader { leader: named }));
+        group.nodes[&leader].resign(LONG).await.unwrap();
+        assert_ne!(group.leader().await, leader);
+    }
+}
+
+/// The target is asked to lead, and fails: the node that gave leadership away may be elected again,
+/// and serves in its new term.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_elected_again_after_a_transfer_serves() {
+    let group = Group::of_three().await;
+    let deadline = Instant::now() + LONG;
+    loop {
+        let leader = group.leader().await;
+        let target = leader % 3 + 1;
+        let node = Arc::clone(&group.nodes[&leader]);
+        node.transfer(target, LONG).await.unwrap();
+        group.nodes[&target].transfer(leader, LONG).await.unwrap();
+        let term = node.status().term;
+        // It is connected to the others from the term in which it led, and gets no votes.
+        group.cut_answers(target);
+        let transferring = Arc::clone(&node);
+        let transfer = tokio::spawn(async move { transferring.transfer(target, LONG).await });
+        let elected = |status: &Status| status.term > term && status.leader.is_some();
+        let elected = node.wait_for(LONG, elected).await.unwrap();
+        if elected.leads() {
+            let elected = Instant::now();
+            while let Err(error) = node.propose(command("again"), LONG / 2).await {
+                assert!(elected.elapsed() < LONG / 3, "{error}");
+            }
+            let transfer = tokio::time::timeout(LONG / 2, transfer).await.unwrap().unwrap();
+            assert!(matches!(transfer, Err(NodeError::Membership(_))), "{transfer:?}");
+            break;
+        }
+        assert!(Instant::now() < deadline, "another node was elected each time");
+        transfer.await.unwrap().unwrap_err();
+        group.connect();
+    }
 }
 
 /// With pre-vote a node that was cut off deposes no leader: the term stays.

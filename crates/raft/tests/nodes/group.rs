@@ -16,7 +16,7 @@ use esker_raft::{
 use esker_testkit::own_address;
 use tokio::sync::watch;
 
-use crate::proxy::{FOR_PROOFS, OF_LONG, Proxy};
+use crate::proxy::{ANSWERS_TO, FOR_PROOFS, OF_LONG, Proxy};
 
 pub const CLUSTER: ClusterId = ClusterId([3; 16]);
 /// Longer than anything here takes.
@@ -150,6 +150,17 @@ impl Group {
         let pairs = (1..=9).flat_map(|other| [(id, other), (other, id)]);
         let pairs = pairs.map(|(from, to)| (from + FOR_PROOFS, to));
         self.cuts.send_modify(|cuts| cuts.extend(pairs));
+    }
+
+    /// What this node asks the others reaches them, and it gets no answers.
+    pub fn cut_answers(&self, id: u64) {
+        let pairs = (1..=9).map(|other| (id + ANSWERS_TO, other));
+        self.cuts.send_modify(|cuts| cuts.extend(pairs));
+    }
+
+    /// Queries of proofs of the first do not reach the second.
+    pub fn cut_proofs(&self, from: u64, to: u64) {
+        self.cuts.send_modify(|cuts| cuts.extend([(from + FOR_PROOFS, to)]));
     }
 
     /// Only the queries and answers of proofs reach it, and come from it.

@@ -61,6 +61,61 @@ async fn a_vote_in_a_later_term_denies_a_proof() {
     group.check().await;
 }
 
+/// What one voter says is enough, also while the other says nothing.
+///
+/// Requirements: E-16.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_vote_in_a_later_term_ends_a_proof_at_once() {
+    let mut group = Group::of_three().await;
+    group.write(3).await;
+    let old = group.leader().await;
+    let mut prover = group.prover(old);
+    assert!(proven(&mut prover).await.is_ok());
+    group.cut_off_but_for_proofs(old);
+    group.cut_proofs(old, old % 3 + 1);
+    let elected = async { while group.leader().await == old {} };
+    tokio::time::timeout(LONG, elected).await.unwrap();
+    assert_eq!(proven(&mut prover).await, Err(NodeError::NoQuorum));
+}
+
+/// A proof that waits for one voter asks another one again that was away.
+///
+/// Requirements: E-16.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_voter_that_comes_back_ends_a_proof_that_waits_for_another() {
+    let mut group = Group::of_three().await;
+    group.write(3).await;
+    let leader = group.leader().await;
+    let (silent, away) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let mut prover = group.prover(leader);
+    assert!(proven(&mut prover).await.is_ok());
+    group.cut_proofs(leader, silent);
+    group.cut_power(away);
+    let proof = tokio::spawn(async move { tokio::time::timeout(LONG, prover.prove()).await });
+    tokio::time::sleep(SHORT / 2).await;
+    assert!(!proof.is_finished());
+    group.start(away).await;
+    let proof = proof.await.unwrap();
+    assert!(matches!(proof, Ok(Ok(_))), "{proof:?}");
+}
+
+/// Requirements: E-16.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_proof_ends_when_its_node_does_not_lead_any_more() {
+    let group = Group::of_three().await;
+    let leader = group.leader().await;
+    for other in 1..=3 {
+        group.cut_proofs(leader, other);
+    }
+    let mut prover = group.prover(leader);
+    let proof = tokio::spawn(async move { tokio::time::timeout(LONG, prover.prove()).await });
+    tokio::time::sleep(SHORT / 4).await;
+    assert!(!proof.is_finished());
+    group.nodes[&leader].transfer(leader % 3 + 1, LONG).await.unwrap();
+    let proof = proof.await.unwrap();
+    assert!(matches!(proof, Ok(Err(NodeError::NotLeader { .. }))), "{proof:?}");
+}
+
 /// The voters that count are those of the cluster as it is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proof_follows_the_members() {

@@ -24,6 +24,9 @@ pub const FOR_PROOFS: u64 = 100;
 pub const OF_LONG: u64 = 100;
 const LONG: usize = 1000;
 
+/// Added to the number of a caller, so that it gets no answers, and its requests are not held up.
+pub const ANSWERS_TO: u64 = 200;
+
 /// Pairs of nodes of which the first does not reach the second, nor is answered.
 pub type Cuts = watch::Receiver<BTreeSet<(u64, u64)>>;
 
@@ -77,16 +80,17 @@ async fn connect(
     node.write_all(&handshake).await?;
     let (from_caller, to_caller) = caller.split();
     let (from_node, to_node) = node.split();
+    let (asking, answering) = ([(from, to)], [(from, to), (from + ANSWERS_TO, to)]);
     tokio::select! {
-        copied = relay(from_caller, to_node, (from, to), &cuts) => copied,
-        copied = relay(from_node, to_caller, (from, to), &cuts) => copied,
+        copied = relay(from_caller, to_node, &asking, &cuts) => copied,
+        copied = relay(from_node, to_caller, &answering, &cuts) => copied,
     }
 }
 
 async fn relay(
     mut source: impl AsyncRead + Unpin,
     mut target: impl AsyncWrite + Unpin,
-    pair: (u64, u64),
+    pairs: &[(u64, u64)],
     cuts: &Cuts,
 ) -> std::io::Result<()> {
     let mut bytes = vec![0; 64 << 10];
@@ -95,9 +99,11 @@ async fn relay(
         if len == 0 {
             return Ok(());
         }
-        wait(cuts, pair).await;
-        if len >= LONG {
-            wait(cuts, (pair.0, pair.1 + OF_LONG)).await;
+        for (from, to) in pairs {
+            wait(cuts, (*from, *to)).await;
+            if len >= LONG {
+                wait(cuts, (*from, *to + OF_LONG)).await;
+            }
         }
         target.write_all(&bytes[..len]).await?;
     }
