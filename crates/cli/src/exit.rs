@@ -217,6 +217,11 @@ impl Failure {
         Self::failed(format!("{what}: {error}"))
     }
 
+    /// Returns whether another process has the log.
+    pub fn is_locked(&self) -> bool {
+        self.status == Status::Locked
+    }
+
     /// Returns whether it was created by [`Failure::interrupted`].
     pub fn is_interrupt(&self) -> bool {
         self.status == Status::Interrupted

@@ -1,6 +1,7 @@
 //! Nodes of a cluster on this machine, each a process of its own.
 
 use std::fs::{self, File};
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -47,19 +48,51 @@ impl Drop for LocalNodes {
 }
 
 impl LocalNodes {
-    /// Starts so many nodes, one after the other, so that the first has the others join.
-    pub async fn start(dir: &Path, port: u16, count: u16) -> Outcome<Self> {
+    /// Starts so many nodes, one after the other, so that the first has the others join. Those that
+    /// have data come first: a new one needs their answer.
+    ///
+    /// `failed` gets what another node than the first fails with, and says whether the others go
+    /// on.
+    pub async fn start(
+        dir: &Path,
+        port: u16,
+        count: u16,
+        mut failed: impl FnMut(Failure) -> Outcome,
+    ) -> Outcome<Self> {
         fs::create_dir_all(dir).map_err(|error| Failure::of_io(dir.display(), &error))?;
         let mut nodes = Self { dir: dir.to_path_buf(), port, nodes: Vec::new() };
-        for number in 1..=count {
-            nodes.nodes.push(None);
+        nodes.nodes.resize_with(usize::from(count), || None);
+        nodes.refuse_taken_ports()?;
+        let mut order: Vec<_> = (1..=count).collect();
+        order.sort_by_key(|number| (*number > 1 && !nodes.data(*number).exists(), *number));
+        for number in order {
             nodes.run(number)?;
-            nodes.wait_until_member(number).await?;
-            if number == 1 {
-                nodes.refuse_other_ports().await?;
+            match nodes.wait_until_member(number).await {
+                Ok(()) if number == 1 => nodes.refuse_other_ports().await?,
+                Ok(()) => {}
+                Err(failure) if number == 1 => return Err(failure),
+                Err(failure) => failed(failure)?,
             }
         }
         Ok(nodes)
+    }
+
+    /// What answers there would be taken for these nodes.
+    fn refuse_taken_ports(&self) -> Outcome {
+        let addresses =
+            (1..=self.count()).flat_map(|number| [self.at(number, 0), self.at(number, 1)]);
+        for address in addresses {
+            if let Err(error) = TcpListener::bind(&address) {
+                return Err(Failure::failed(format!(
+                    "cannot listen on {address} (--port): {error}"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    fn data(&self, number: u16) -> PathBuf {
+        self.dir.join(format!("node{number}"))
     }
 
     /// How many there are.
@@ -89,7 +122,7 @@ impl LocalNodes {
         let out = File::options().create(true).append(true).open(&path).map_err(of_file)?;
         let errors = out.try_clone().map_err(of_file)?;
         let mut command = Command::new(program);
-        command.arg("serve").arg("--data").arg(self.dir.join(format!("node{number}")));
+        command.arg("serve").arg("--data").arg(self.data(number));
         command.args(["--node-id", &number.to_string()]);
         command.args(["--listen", &self.at(number, 0), "--raft-listen", &self.at(number, 1)]);
         if number > 1 {
@@ -170,9 +203,11 @@ impl LocalNodes {
                 *slot = None;
                 let log = self.dir.join(format!("node{number}.log"));
                 let lines = fs::read_to_string(&log).unwrap_or_default();
-                let why = lines.lines().last().unwrap_or_default().to_owned();
+                // What it said last, unless it was killed.
+                let why = lines.lines().last().and_then(|line| line.strip_prefix("esker: "));
+                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
                 return Err(Failure::failed(format!(
-                    "node {number} ended ({status}): {why}; see {}",
+                    "node {number} ended ({status}){why}; see {}",
                     log.display()
                 )));
             }

@@ -44,7 +44,7 @@ pub fn size_range(text: &str) -> Result<RangeInclusive<u32>, String> {
 pub fn time(text: &str) -> Result<Duration, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let wrong = "a time is like 90, 500ms, 15m, 12h or 7d";
+    let wrong = "a time is like 90 (seconds), 500ms, 15m, 12h or 7d";
     let number: f64 = digits.parse().map_err(|_| wrong)?;
     let unit = match &text[digits.len()..] {
         "ms" => 1e-3,
@@ -55,6 +55,17 @@ pub fn time(text: &str) -> Result<Duration, String> {
         _ => return Err(wrong.into()),
     };
     Duration::try_from_secs_f64(number * unit).map_err(|_| wrong.into())
+}
+
+/// Parses a number in these bounds.
+pub fn number<T: TryFrom<u64>>(
+    bounds: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.trim().parse().ok().filter(|number| bounds.contains(number));
+        let number = number.and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| format!("a number from {} to {}", bounds.start(), bounds.end()))
+    }
 }
 
 /// Parses a count of at least one.

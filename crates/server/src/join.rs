@@ -53,7 +53,13 @@ async fn members(member: &str) -> Result<Members, String> {
             return Err(why);
         }
         if !is_reported {
-            tracing::warn!(member, why, "the member to join does not answer; asking again");
+            let patience_s = FIRST.as_secs();
+            tracing::warn!(
+                member,
+                why,
+                patience_s,
+                "the member to join does not answer; asking again, and refusing connections"
+            );
             is_reported = true;
         }
         tokio::time::sleep(AGAIN * 4).await;

@@ -9,9 +9,10 @@
 //! | connections | [`ServerOptions::connections`] | wait in the backlog of the listener |
 //! | requests that wait for a timestamp | [`OracleOptions::buffer`] | 503 with `Retry-After` |
 //! | time of a request for timestamps | [`OracleOptions::patience`] | 500 |
-//! | unsent answers of over 256 bytes, bodies of changes | 256 MiB, 64 of a connection | 503, `Retry-After` |
-//! | a connection that takes no such answer | 20 s | it is closed |
+//! | unsent lists of over 16 timestamps | 256 MiB, 64 of a connection | 503, `Retry-After` |
+//! | other answers of over 256 bytes, bodies of changes | 64 MiB, 4 of a connection | the same |
 //! | shorter answers on their way | one for each stream of all connections | wait in the client |
+//! | a connection that takes less than one in eight of its answers | 25 to 50 s | it is closed |
 //! | streams of an HTTP/2 or HTTP/3 connection | 128 | wait in the client |
 //! | header of a request | 16 KiB | 431, or the connection ends |
 //! | body of a request | 64 KiB | 413 |

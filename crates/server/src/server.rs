@@ -1,6 +1,7 @@
 //! A node from its start to its end.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,22 +10,25 @@ use esker_oracle::{Epochs, Oracle};
 use esker_raft::{Member, Node, NodeOptions, Replica};
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clients::Clients;
 use crate::counters::Counters;
 use crate::error::ServerError;
+use crate::http::client::Rooms;
 use crate::identity::{Identity, Store, random};
 use crate::join::{admit, announce};
 use crate::leases;
 use crate::options::ServerOptions;
 use crate::port;
 use crate::refusals::Refusals;
-use crate::shared::{ANSWERS, Followers, Shared};
+use crate::shared::{Followers, Shared};
 use crate::stall;
 use crate::standing::Standing;
 
+/// How long a leader that stops may take to give its leadership away.
+const HANDOVER: Duration = Duration::from_millis(500);
 /// How long requests may take to end when the node stops.
 const STOP: Duration = Duration::from_secs(10);
 /// Files that are no connections of clients.
@@ -95,7 +99,6 @@ impl Server {
         let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options.oracle.clone());
         let counters = Counters::new();
         let lease = options.round_trip * 8;
-        let answers = Arc::new(Semaphore::new(ANSWERS));
         let run = format!("{:032x}", u128::from_le_bytes(random()?));
         let (refusals, stopping) = (Refusals::default(), Mutex::new(()));
         let patience = options.oracle.patience;
@@ -106,7 +109,7 @@ impl Server {
             epochs,
             oracle,
             counters,
-            answers,
+            rooms: Rooms::default(),
             followers,
             lease,
             refusals,
@@ -178,13 +181,14 @@ impl Server {
         }
     }
 
-    /// Stops the node: accepts no more, ends the requests that it has, within 10 s, and closes its
+    /// Stops the node: gives leadership away, if another voter takes it, accepts no more, ends the requests that it has, within 10 s, and closes its
     /// log, within [`ServerOptions::close`].
     ///
     /// # Errors
     /// The log's, when it cannot be closed, also in time: what is durable stays so, and the thread
     /// that closes it continues.
     pub async fn stop(mut self) -> Result<(), ServerError> {
+        self.give_leadership_away().await;
         self.stop.send_replace(true);
         if tokio::time::timeout(STOP, &mut self.listener).await.is_err() {
             tracing::warn!("requests did not end in time");
@@ -203,6 +207,26 @@ impl Server {
                 stopped.map_err(|error| ServerError::Io("the log was not closed".into(), error))
             }
             Err(error) => Err(ServerError::Stopped(error.to_string())),
+        }
+    }
+}
+
+impl Server {
+    /// So that clients wait for no election.
+    async fn give_leadership_away(&self) {
+        let node = &self.shared.node;
+        let status = node.status();
+        // Without a quorum of the others, none of them can do more than this one.
+        let others = status.voters.iter().filter(|voter| **voter != status.node);
+        let is_there = |voter: &&u64| {
+            status.acknowledged.get(*voter).is_some_and(|ago| *ago < self.shared.lease * 3)
+        };
+        if !status.leads() || others.filter(is_there).count() <= status.voters.len() / 2 {
+            return;
+        }
+        match node.resign(HANDOVER).await {
+            Ok(()) => tracing::info!("gave leadership away"),
+            Err(error) => tracing::info!(%error, "leadership was not given away"),
         }
     }
 }
@@ -234,11 +258,27 @@ async fn belong(
     }
 }
 
+/// Fails for a path where no node's data can be: `data/raft` would be named otherwise.
+fn check_data(data: &Path) -> Result<(), ServerError> {
+    let shown = data.display();
+    if data.exists() && !data.is_dir() {
+        return Err(ServerError::Option(format!("--data {shown} is a file, not a folder")));
+    }
+    // As `esker log` writes them.
+    if data.join("manifest").exists() {
+        return Err(ServerError::OtherData(format!(
+            "--data {shown} is a log: choose another folder for the node"
+        )));
+    }
+    Ok(())
+}
+
 /// The node's log: that of its data, or a new one of a node that clients reach at this address.
 async fn open(
     options: &ServerOptions,
     address: SocketAddr,
 ) -> Result<(ConsensusLog, Identity), ServerError> {
+    check_data(&options.data)?;
     let store = Store::new(Arc::clone(&options.disk), options.log_dir());
     if let Some((log, identity)) = store.open()? {
         return match options.node {
@@ -263,7 +303,11 @@ async fn open(
             return Err(ServerError::Option("a node that joins needs a number: --node-id".into()));
         }
     };
-    Ok((store.create(&identity)?, identity))
+    let log = store.create(&identity)?;
+    if identity.founds {
+        tracing::info!(node = identity.node, cluster = %identity.cluster, "founded a cluster");
+    }
+    Ok((log, identity))
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {

@@ -7,10 +7,10 @@ use std::time::Duration;
 use esker_oracle::{Epochs, Oracle, Step};
 use esker_raft::{Member, Node, Replica, Role, Status};
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use crate::counters::Counters;
 use crate::forward::Forwarder;
+use crate::http::client::Rooms;
 use crate::identity::Identity;
 use crate::options::FollowerAnswer;
 use crate::protocol::{ClockStatus, Members, Named, NodeStatus};
@@ -18,9 +18,6 @@ use crate::refusals::Refusals;
 
 /// How long a change of the members, or of the leader, may take.
 pub(crate) const CHANGE: Duration = Duration::from_secs(10);
-
-/// Bytes of long answers on their way.
-pub(crate) const ANSWERS: usize = 256 << 20;
 
 /// A node and what belongs to it.
 #[derive(Debug)]
@@ -30,8 +27,8 @@ pub(crate) struct Shared {
     pub(crate) epochs: Replica<Epochs>,
     pub(crate) oracle: Oracle,
     pub(crate) counters: Counters,
-    /// Bytes that long answers may take together until they are sent.
-    pub(crate) answers: Arc<Semaphore>,
+    /// What connections hold until it is sent.
+    pub(crate) rooms: Rooms,
     /// How this node answers while another one leads.
     pub(crate) followers: Followers,
     /// A leader that no quorum answered for so long is none.

@@ -6,12 +6,14 @@ use bytes::Bytes;
 use clap::Args;
 use esker_server::{
     AddNode, FollowClock, FollowedClock, Members, Named, RemoveNode, TransferTo, ask_leader,
+    is_address,
 };
 use serde::Serialize;
 
 use crate::endpoints::Endpoints;
 use crate::exit::{Failure, Outcome};
 use crate::output::print;
+use crate::quantity::number;
 
 /// How long a change may take.
 const CHANGE: Duration = Duration::from_secs(15);
@@ -31,7 +33,7 @@ pub struct TransferArguments {
     #[command(flatten)]
     endpoints: Endpoints,
     /// The number of the node [default: the voter that has most of the log]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     to: Option<u64>,
 }
 
@@ -52,7 +54,7 @@ pub struct AddArguments {
     #[command(flatten)]
     endpoints: Endpoints,
     /// The number of the node
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     node_id: u64,
     /// Where clients connect to it, host and port [default: as it is]
     #[arg(long, value_name = "ADDR")]
@@ -77,7 +79,7 @@ pub struct RemoveArguments {
     #[command(flatten)]
     endpoints: Endpoints,
     /// The number of the node
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(1..=u64::MAX))]
     node_id: u64,
 }
 
@@ -118,6 +120,11 @@ pub async fn add(arguments: &AddArguments) -> Outcome {
              `esker serve --node-id {node} --join ADDR`"
         )));
     };
+    for (flag, address) in [("--addr", &arguments.addr), ("--raft-addr", &arguments.raft_addr)] {
+        if let Some(address) = address.as_ref().filter(|address| !is_address(address)) {
+            return Err(Failure::usage(format!("{flag} {address}: not the host:port of one host")));
+        }
+    }
     let wanted = AddNode {
         cluster: members.cluster.clone(),
         node,

@@ -9,6 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::exit::{Failure, Outcome, complain};
 use crate::local_nodes::LocalNodes;
 use crate::output::print;
+use crate::quantity::number;
 
 const EXAMPLES: &str = "\
 Example:
@@ -34,7 +35,7 @@ pub struct LocalArguments {
     #[arg(value_name = "DIR", default_value = "./esker-cluster")]
     dir: PathBuf,
     /// The port of the first node
-    #[arg(long, value_name = "PORT", default_value_t = 8080, value_parser = clap::value_parser!(u16).range(1..=65_000))]
+    #[arg(long, value_name = "PORT", default_value_t = 8080, allow_negative_numbers = true, value_parser = number::<u16>(1..=65_000))]
     port: u16,
 }
 
@@ -44,19 +45,24 @@ pub async fn run(arguments: &LocalArguments) -> Outcome {
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
     let started = async {
-        let nodes = LocalNodes::start(dir, *port, NODES).await?;
+        let mut has_failed = false;
+        let nodes = LocalNodes::start(dir, *port, NODES, |failure| {
+            has_failed = true;
+            complain(failure.message());
+            Ok(())
+        });
+        let nodes = nodes.await?;
         print(&format!("three nodes in {}, until it is interrupted\n", dir.display()))?;
         for number in 1..=NODES {
             print(&format!("node {number}: http://{}\n", nodes.address(number)))?;
         }
-        Ok(nodes)
+        Ok((nodes, has_failed))
     };
-    let mut nodes = tokio::select! {
+    let (mut nodes, mut has_failed) = tokio::select! {
         nodes = started => nodes?,
         _ = interrupt.recv() => return Ok(()),
         _ = terminate.recv() => return Ok(()),
     };
-    let mut has_failed = false;
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}

@@ -12,12 +12,14 @@ use crate::exit::{Failure, Outcome};
 pub struct ConfigFile {
     pub data: Option<PathBuf>,
     pub listen: Option<String>,
+    pub http_port: Option<u16>,
+    #[serde(alias = "raft_addr")]
     pub raft_listen: Option<String>,
     pub advertise: Option<String>,
     pub raft_advertise: Option<String>,
     pub node_id: Option<u64>,
     pub join: Option<String>,
-    pub max_clock_step: Option<String>,
+    pub max_clock_step: Option<Word>,
     pub timestamp_request_buffer: Option<usize>,
     pub max_timestamps: Option<u32>,
     pub epoch_interval_ms: Option<u64>,
@@ -57,8 +59,9 @@ impl Word {
 pub fn read(path: Option<&Path>) -> Outcome<ConfigFile> {
     let Some(path) = path else { return Ok(ConfigFile::default()) };
     let shown = path.display();
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("cannot read {shown}: {error}")))?;
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        Failure::usage(format!("cannot read --config (ESKER_CONFIG) {shown}: {error}"))
+    })?;
     toml::from_str(&text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let place = 1 + before.bytes().filter(|byte| *byte == b'\n').count();

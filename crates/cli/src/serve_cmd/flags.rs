@@ -3,6 +3,7 @@
 //! A flag comes before the environment variable, that before the file, and that before the default.
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,9 +13,20 @@ use esker_server::{CertificateFiles, FollowerAnswer, ServerOptions, is_address};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::exit::{Failure, Outcome};
-use crate::quantity::time;
+use crate::quantity::{number, time};
 use crate::serve_cmd::file::ConfigFile;
 use crate::serve_cmd::logging::{Level, LogOptions};
+
+const NODES: RangeInclusive<u64> = 1..=u64::MAX;
+const BUFFER: RangeInclusive<u64> = 1..=10_000_000;
+const TIMESTAMPS: RangeInclusive<u64> = 1..=COUNT_MAX as u64;
+const INTERVAL_MS: RangeInclusive<u64> = 1..=86_400_000;
+const LIMIT: RangeInclusive<u64> = 1..=u32::MAX as u64;
+const RTT_MS: RangeInclusive<u64> = 1..=10_000;
+const CONNECTIONS: RangeInclusive<u64> = 1..=1_000_000;
+/// What lines of the log have beside the level.
+const OF_LOG_LINES: [&str; 9] =
+    ["time", "message", "target", "node", "cluster", "id", "address", "error", "why"];
 
 const EXAMPLES: &str = "\
 Examples:
@@ -47,7 +59,7 @@ pub struct ServeArguments {
     #[arg(long, env = "ESKER_LISTEN", value_name = "ADDR")]
     listen: Option<String>,
     /// The port of --listen
-    #[arg(long, env = "HTTP_PORT", value_name = "PORT")]
+    #[arg(long, env = "HTTP_PORT", value_name = "PORT", allow_negative_numbers = true, value_parser = number::<u16>(0..=65_535))]
     http_port: Option<u16>,
     /// Where the other nodes connect [default: the port above that of --listen, on loopback]
     #[arg(long, visible_alias = "raft-addr", env = "RAFT_ADDR", value_name = "ADDR")]
@@ -59,7 +71,7 @@ pub struct ServeArguments {
     #[arg(long, env = "ESKER_RAFT_ADVERTISE", value_name = "ADDR")]
     raft_advertise: Option<String>,
     /// The number of the node, which no other node has or had [default: that of the data, or 1]
-    #[arg(long, env = "NODE_ID", value_name = "N")]
+    #[arg(long, env = "NODE_ID", value_name = "N", allow_negative_numbers = true, value_parser = number::<u64>(NODES))]
     node_id: Option<u64>,
     /// The client address of any member of the cluster to join
     #[arg(long, env = "ESKER_JOIN", value_name = "ADDR")]
@@ -68,29 +80,29 @@ pub struct ServeArguments {
     #[arg(long, env = "ESKER_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// How far the clock may step forward and be followed at once [default: 10s]
-    #[arg(long, env = "ESKER_MAX_CLOCK_STEP", value_name = "DURATION", value_parser = time)]
+    #[arg(long, env = "ESKER_MAX_CLOCK_STEP", value_name = "DURATION", allow_negative_numbers = true, value_parser = time)]
     max_clock_step: Option<Duration>,
     /// Requests that wait for a timestamp; more are answered 503 [default: 10000]
-    #[arg(long, env = "TIMESTAMP_REQUEST_BUFFER", value_name = "N")]
+    #[arg(long, env = "TIMESTAMP_REQUEST_BUFFER", value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(BUFFER))]
     timestamp_request_buffer: Option<usize>,
     /// The most timestamps of one request; more are answered 400 [default: 65536]
-    #[arg(long, env = "MAX_TIMESTAMPS", value_name = "N")]
+    #[arg(long, env = "MAX_TIMESTAMPS", value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(TIMESTAMPS))]
     max_timestamps: Option<u32>,
     /// How old an epoch gets while requests come, in milliseconds [default: 100]
-    #[arg(long, env = "EPOCH_INTERVAL_MS", value_name = "MS")]
+    #[arg(long, env = "EPOCH_INTERVAL_MS", value_name = "MS", allow_negative_numbers = true, value_parser = number::<u64>(INTERVAL_MS))]
     epoch_interval_ms: Option<u64>,
     /// Advances of the epoch in a row that miss their deadline until the node stops [default: 100]
-    #[arg(long, env = "EPOCH_DEADLINE_LIMIT", value_name = "N")]
+    #[arg(long, env = "EPOCH_DEADLINE_LIMIT", value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(LIMIT))]
     epoch_deadline_limit: Option<u32>,
     /// The round-trip time between nodes, in milliseconds: elections follow from it [default: 10]
-    #[arg(long, env = "RTT_MS", value_name = "MS")]
+    #[arg(long, env = "RTT_MS", value_name = "MS", allow_negative_numbers = true, value_parser = number::<u64>(RTT_MS))]
     rtt_ms: Option<u64>,
     /// Connections of clients at a time [default: 10000]
-    #[arg(long, env = "ESKER_CONNECTIONS", value_name = "N")]
+    #[arg(long, env = "ESKER_CONNECTIONS", value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(CONNECTIONS))]
     connections: Option<usize>,
     /// Whenever this node leads, let leaders answer under their lease, without a round trip, or
     /// with =off not [default: as it was]
-    #[arg(long, env = "ESKER_LEASE_READS", value_name = "on|off", num_args = 0..=1, require_equals = true, default_missing_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
+    #[arg(long, env = "ESKER_LEASE_READS", value_name = "on|off", num_args = 0..=1, default_missing_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
     lease_reads: Option<bool>,
     /// Answer over HTTP/3, too, on the same port over UDP [default: on]
     #[arg(long, env = "ESKER_HTTP3", value_name = "on|off", num_args = 0..=1, default_missing_value = "on", value_parser = on_or_off, action = ArgAction::Set)]
@@ -153,6 +165,13 @@ fn follower_answer(text: &str) -> Result<FollowerAnswer, String> {
 
 /// A socket address, or a host and a port.
 fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let is_port = |port: &str| port.parse::<u16>().is_ok();
+    let has_both = text
+        .rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && !host.contains('/') && is_port(port));
+    if !has_both {
+        return Err("not a host:port, like 127.0.0.1:8080 or 0.0.0.0:8080".into());
+    }
     let mut found = text.to_socket_addrs().map_err(|error| error.to_string())?;
     found.next().ok_or_else(|| "no such host".into())
 }
@@ -179,8 +198,12 @@ impl ServeArguments {
         };
         let key = self.log_level_key.clone().or_else(|| file.log_level_key.clone());
         let level_key = key.unwrap_or_else(|| "level".into());
-        if level_key.is_empty() || ["time", "message", "target"].contains(&&*level_key) {
-            return Err(Failure::usage("the name of the level is one of its own (LOG_LEVEL_KEY)"));
+        if level_key.is_empty() || OF_LOG_LINES.contains(&&*level_key) {
+            return Err(Failure::usage(format!(
+                "--log-level-key (LOG_LEVEL_KEY) {level_key:?}: log lines have another field of \
+                 that name; not empty, and none of {}",
+                OF_LOG_LINES.join(", ")
+            )));
         }
         Ok(LogOptions {
             level,
@@ -204,7 +227,9 @@ impl ServeArguments {
         let is_of_env = |name: &str| std::env::var_os(name).is_some();
         let is_overruled =
             is_of_env("HTTP_PORT") && self.listen.is_some() && !is_of_env("ESKER_LISTEN");
-        if let Some(port) = self.http_port.filter(|_| !is_overruled) {
+        // Beside --listen or its variable, the file's is for another address.
+        let filed = file.http_port.filter(|_| self.listen.is_none());
+        if let Some(port) = self.http_port.filter(|_| !is_overruled).or(filed) {
             options.listen.set_port(port);
         }
         options.raft_listen = match text(&self.raft_listen, &file.raft_listen) {
@@ -233,16 +258,14 @@ impl ServeArguments {
             }
         }
         options.node = self.node_id.or(file.node_id);
-        if options.node == Some(0) {
-            return Err(Failure::usage("a node's number is 1 or more: --node-id (NODE_ID)"));
-        }
+        in_bounds("--node-id (NODE_ID)", options.node, NODES)?;
         options.join = text(&self.join, &file.join);
         if let Some(join) = &options.join {
             // As the address of a member is often given.
             let bare = join.strip_prefix("http://").unwrap_or(join).trim_end_matches('/');
             if !is_address(bare) {
                 return Err(Failure::usage(format!(
-                    "--join {join}: not the host:port of one host"
+                    "--join (ESKER_JOIN) {join}: not the host:port of one host"
                 )));
             }
             let is_elsewhere =
@@ -289,34 +312,36 @@ impl ServeArguments {
     }
 
     fn timing(&self, file: &ConfigFile, mut options: ServerOptions) -> Outcome<ServerOptions> {
-        let filed = file.max_clock_step.as_deref().map(time).transpose();
+        let filed = file.max_clock_step.as_ref().map(|step| time(&step.text())).transpose();
         let filed = filed.map_err(|why| Failure::usage(format!("max_clock_step: {why}")))?;
         if let Some(step) = self.max_clock_step.or(filed) {
             options.oracle.max_clock_step = step;
         }
         let buffer = self.timestamp_request_buffer.or(file.timestamp_request_buffer);
         if let Some(buffer) = buffer {
-            in_bounds("TIMESTAMP_REQUEST_BUFFER", buffer as u64, 1, 10_000_000)?;
+            let flag = "--timestamp-request-buffer (TIMESTAMP_REQUEST_BUFFER)";
+            in_bounds(flag, Some(buffer as u64), BUFFER)?;
             options.oracle.buffer = buffer;
         }
         if let Some(most) = self.max_timestamps.or(file.max_timestamps) {
-            in_bounds("MAX_TIMESTAMPS", most.into(), 1, COUNT_MAX.into())?;
+            in_bounds("--max-timestamps (MAX_TIMESTAMPS)", Some(most.into()), TIMESTAMPS)?;
             options.oracle.max_timestamps = most;
         }
         if let Some(interval) = self.epoch_interval_ms.or(file.epoch_interval_ms) {
-            in_bounds("EPOCH_INTERVAL_MS", interval, 1, 86_400_000)?;
+            in_bounds("--epoch-interval-ms (EPOCH_INTERVAL_MS)", Some(interval), INTERVAL_MS)?;
             options.oracle.epoch_interval = Duration::from_millis(interval);
         }
         if let Some(limit) = self.epoch_deadline_limit.or(file.epoch_deadline_limit) {
-            in_bounds("EPOCH_DEADLINE_LIMIT", limit.into(), 1, u32::MAX.into())?;
+            in_bounds("--epoch-deadline-limit (EPOCH_DEADLINE_LIMIT)", Some(limit.into()), LIMIT)?;
             options.oracle.failed_advances = limit;
         }
         if let Some(rtt) = self.rtt_ms.or(file.rtt_ms) {
-            in_bounds("RTT_MS", rtt, 1, 10_000)?;
+            in_bounds("--rtt-ms (RTT_MS)", Some(rtt), RTT_MS)?;
             options.round_trip = Duration::from_millis(rtt);
         }
         if let Some(connections) = self.connections.or(file.connections) {
-            in_bounds("--connections", connections as u64, 1, 1_000_000)?;
+            let flag = "--connections (ESKER_CONNECTIONS)";
+            in_bounds(flag, Some(connections as u64), CONNECTIONS)?;
             options.connections = connections;
         }
         options.lease_reads = self.lease_reads.or(file.lease_reads);
@@ -324,10 +349,14 @@ impl ServeArguments {
     }
 }
 
-fn in_bounds(name: &str, value: u64, least: u64, most: u64) -> Outcome {
-    match (least..=most).contains(&value) {
-        true => Ok(()),
-        false => Err(Failure::usage(format!("{name} is {value}: {least} to {most}"))),
+/// Also of what the file says.
+fn in_bounds(flag: &str, value: Option<u64>, bounds: RangeInclusive<u64>) -> Outcome {
+    match value.filter(|value| !bounds.contains(value)) {
+        None => Ok(()),
+        Some(value) => {
+            let (least, most) = bounds.into_inner();
+            Err(Failure::usage(format!("{flag} is {value}: a number from {least} to {most}")))
+        }
     }
 }
 

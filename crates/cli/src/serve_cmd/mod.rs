@@ -38,10 +38,19 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     let _flushed = lines.flushed();
     let options = arguments.options(&file)?;
     report(&options);
-    let log = options.log_dir();
+    let (data, log) = (options.data.clone(), options.log_dir());
     let of_server = |error: ServerError| match error {
         ServerError::Option(why) => Failure::usage(why),
-        ServerError::Log(error) => Failure::of_node(&error, &log),
+        ServerError::Log(error) => {
+            let failure = Failure::of_node(&error, &log);
+            match failure.is_locked() {
+                true => failure.instead(format!(
+                    "another process runs a node with --data {}: {error}",
+                    data.display()
+                )),
+                false => failure,
+            }
+        }
         error @ ServerError::Repaired { .. } => Failure::corrupt(error.to_string()),
         ServerError::Io(what, error) => Failure::of_io(&what, &error),
         error => Failure::failed(error.to_string()),

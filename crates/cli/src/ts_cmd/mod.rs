@@ -35,7 +35,7 @@ pub struct TsArguments {
 
 #[derive(Debug, Subcommand)]
 enum TsCommand {
-    /// Show what a timestamp says
+    /// Show what timestamps say
     Decode(decode::DecodeArguments),
     /// Benchmark a cluster, next to the same HTTP server without one
     Bench(Box<bench::TsBenchArguments>),

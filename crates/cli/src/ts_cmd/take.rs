@@ -7,8 +7,8 @@ use esker_client::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::endpoints::Endpoints;
-use crate::exit::{Failure, Outcome, with_causes};
-use crate::quantity::time;
+use crate::exit::{Failure, Outcome, complain, with_causes};
+use crate::quantity::{number, time};
 use crate::ts_cmd::shown::show;
 
 /// How often `--watch` asks.
@@ -20,12 +20,12 @@ pub struct TakeArguments {
     #[command(flatten)]
     endpoints: Endpoints,
     /// How many timestamps: of one epoch, with consecutive indexes
-    #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    #[arg(long, value_name = "K", default_value_t = 1, allow_negative_numbers = true, value_parser = number::<u32>(1..=65_536))]
     n: u32,
     /// Print JSON objects
     #[arg(long)]
     json: bool,
-    /// Ask once a second until a signal
+    /// Ask once a second until a signal; failures are reported
     #[arg(long)]
     watch: bool,
     /// How long to look for a leader
@@ -50,10 +50,13 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let asked = async {
-            while take(&client, arguments).await? {
-                tokio::time::sleep(WATCH).await;
+            loop {
+                match take(&client, arguments).await {
+                    Ok(true) => tokio::time::sleep(WATCH).await,
+                    Ok(false) => return Ok(()),
+                    Err(failure) => complain(failure.message()),
+                }
             }
-            Ok(())
         };
         tokio::select! {
             ended = asked => ended,

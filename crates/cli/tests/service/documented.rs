@@ -129,7 +129,7 @@ async fn three_nodes_start_as_the_page_says() {
     for address in &addresses {
         until_voters(address, 3).await;
     }
-    assert!(PAGE.contains("Give it to\nnode 1, too, after its first start"));
+    assert!(PAGE.contains("Give `--join` to\nnode 1, too, after its first start"));
     nodes.remove(0).stop();
     nodes.push(start(1, &["--join", &addresses[1]]));
     until_voters(&addresses[0], 3).await;

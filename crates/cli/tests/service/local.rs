@@ -89,6 +89,29 @@ async fn nodes_end_with_their_command_and_not_with_each_other() {
     }
 }
 
+/// Its data is gone, and with it its votes: the others go on, and say what is to be done.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_lost_its_data_does_not_end_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let port = free_ports();
+    let (mut local, _lines) = start(dir.path(), port);
+    kill_process(Pid::from_child(&local.0), Signal::TERM).unwrap();
+    assert_eq!(local.0.wait().unwrap().code(), Some(0));
+    std::fs::remove_dir_all(dir.path().join("three/node2")).unwrap();
+    let (mut local, _lines) = start(dir.path(), port);
+    let mut errors = BufReader::new(local.0.stderr.take().unwrap()).lines();
+    let reported = errors.next().unwrap().unwrap();
+    assert!(reported.contains("node 2 ended") && reported.contains("new number"), "{reported}");
+    let endpoint = format!("http://127.0.0.1:{port}");
+    run(command(&["ts", "--endpoint", &endpoint]), b"").ok();
+    // What is there is not taken for these nodes.
+    let mut other = command(&["cluster", "local", "other", "--port", &port.to_string()]);
+    other.current_dir(&dir);
+    let ended = run(other, b"").exits(1);
+    assert!(ended.out.is_empty(), "{ended:?}");
+    ended.says(&["--port", &format!("127.0.0.1:{port}")]);
+}
+
 /// One command: three members, which are the same after a restart.
 ///
 /// Requirements: E-7a.

@@ -34,29 +34,29 @@ fn wrong_settings_are_named() {
     let flags = [
         (&["--node-id", "0"][..], "--node-id"),
         (&["--node-id", "one"], "--node-id"),
-        (&["--listen", "nowhere"], "--listen"),
+        (&["--listen", "nowhere"], "host:port"),
         (&["--listen", "0.0.0.0:8080"], "--advertise"),
         (&["--raft-listen", "127.0.0.1"], "--raft-listen"),
         (&["--join", "127.0.0.1"], "--join"),
         // Its data may have the number: it is read after the ports are taken.
         (&["--join", "127.0.0.1:1", "--listen", "127.0.0.1:0"], "--node-id"),
         (&["--max-clock-step", "soon"], "--max-clock-step"),
-        (&["--epoch-interval-ms", "0"], "EPOCH_INTERVAL_MS"),
-        (&["--timestamp-request-buffer", "0"], "TIMESTAMP_REQUEST_BUFFER"),
-        (&["--timestamp-request-buffer", "10000001"], "TIMESTAMP_REQUEST_BUFFER"),
-        (&["--max-timestamps", "0"], "MAX_TIMESTAMPS"),
-        (&["--max-timestamps", "65537"], "MAX_TIMESTAMPS"),
-        (&["--epoch-deadline-limit=-1"], "--epoch-deadline-limit"),
-        (&["--rtt-ms", "10001"], "RTT_MS"),
+        (&["--epoch-interval-ms", "0"], "--epoch-interval-ms"),
+        (&["--timestamp-request-buffer", "0"], "--timestamp-request-buffer"),
+        (&["--timestamp-request-buffer", "10000001"], "1 to 10000000"),
+        (&["--max-timestamps", "0"], "--max-timestamps"),
+        (&["--max-timestamps", "65537"], "1 to 65536"),
+        (&["--epoch-deadline-limit", "-1"], "1 to 4294967295"),
+        (&["--rtt-ms", "10001"], "1 to 10000"),
         (&["--connections", "0"], "--connections"),
-        (&["--http-port=-1"], "--http-port"),
+        (&["--http-port", "-1"], "0 to 65535"),
         (&["--raft-addr", "127.0.0.1"], "--raft-listen"),
         (&["--debug=2"], "--debug"),
         (&["--trace=on"], "--trace"),
         (&["--pretty=no"], "--pretty"),
         (&["--log-time-ms=x"], "--log-time-ms"),
         (&["--config", "/nowhere/esker.toml"], "/nowhere/esker.toml"),
-        (&["--log-level-key", "time"], "LOG_LEVEL_KEY"),
+        (&["--log-level-key", "node"], "LOG_LEVEL_KEY"),
         (&["--http3=maybe"], "--http3"),
         (&["--cert", "/nowhere/cert.pem"], "--key"),
         (&["--key", "/nowhere/key.pem"], "--cert"),
@@ -108,6 +108,23 @@ fn wrong_settings_are_named() {
         assert!(ended.err.contains(value) || ended.err.contains(name), "{name}: {}", ended.err);
     }
     assert!(!dir.path().join("data").exists());
+}
+
+#[test]
+fn a_folder_or_a_file_of_another_kind_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let log = dir.path().join("log");
+    let mut append = command(&["log", "append"]);
+    append.arg(&log);
+    run(append, b"record\n").ok();
+    let file = dir.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    for (data, status, said) in [(&log, 1, "is a log"), (&file, 2, "is a file")] {
+        let mut serve = command(&["serve", "--listen", "127.0.0.1:0", "--data"]);
+        let ended = ended(serve.arg(data)).exits(status);
+        assert!(ended.err.contains(said) && ended.err.contains("--data"), "{}", ended.err);
+    }
+    assert!(!log.join("raft").exists());
 }
 
 /// The line that is wrong, as an editor counts.

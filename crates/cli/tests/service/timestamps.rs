@@ -193,14 +193,14 @@ async fn every_failed_request_of_a_benchmark_has_a_class() {
     let bench = |seconds: &str, form: &str| {
         let mut bench = command(&["ts", "bench", "--connections", "32", "--seconds", seconds]);
         bench.args(["--endpoint", &format!("http://{address}")]).args(form.split_whitespace());
-        tokio::task::spawn_blocking(move || run(bench, b"").ok())
+        tokio::task::spawn_blocking(move || run(bench, b""))
     };
-    let figure = bench("0.3", "--json").await.unwrap().json();
+    let figure = bench("0.3", "--json").await.unwrap().ok().json();
     let metrics = get(Protocol::Http1, &address, "/metrics").await;
     let refused = count_refused(metrics.text());
     assert!(refused > 0, "{figure}");
     assert_eq!(figure["failed"], serde_json::json!({ "503": refused }));
-    let table = bench("0.3", "").await.unwrap();
+    let table = bench("0.3", "").await.unwrap().ok();
     assert!(table.text().contains(" failed: 503\n"), "{table:?}");
     let metrics = get(Protocol::Http1, &address, "/metrics").await;
     let refused = count_refused(metrics.text());
@@ -212,11 +212,44 @@ async fn every_failed_request_of_a_benchmark_has_a_class() {
         now = count_refused(metrics.text());
     }
     node.process.kill().unwrap();
-    let figure = figure.await.unwrap().json();
+    // Without a single answer it has failed, and says as much as otherwise.
+    let ended = figure.await.unwrap();
+    let figure = ended.json();
+    ended.exits(i32::from(figure["ops"] == 0));
     let failed = figure["failed"].as_object().unwrap();
     assert!(failed["503"].as_u64() > Some(0) && failed["connect"].as_u64() > Some(0), "{figure}");
     let known = ["503", "closed", "connect"];
     assert!(failed.keys().all(|class| known.contains(&&**class)), "{figure}");
+}
+
+/// A protocol that the node does not speak ends the benchmark, with the reason.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_benchmark_says_that_there_is_no_connection() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut without = serve(&ANY_PORT);
+    let mut node = Logged::start(without.current_dir(&dir).arg("--http3=off"));
+    let address = node.answers();
+    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    let mut bench = command(&["ts", "bench", "--protocol", "h3", "--seconds", "1"]);
+    bench.args(["--timeout", "1s", "--endpoint", &format!("http://{address}")]);
+    let ended = tokio::task::spawn_blocking(move || run(bench, b"")).await.unwrap();
+    ended.exits(1).says(&["h3", &address, "--http3=off"]);
+    node.stop();
+}
+
+#[test]
+fn several_timestamps_are_decoded() {
+    let timestamps = ["18eb02db3097e5170000000000000001", "18eb02db3097e5170000000000000002"];
+    let mut decode = command(&["ts", "decode"]);
+    decode.args(timestamps);
+    let shown = run(decode, b"").ok();
+    let lines: Vec<_> = shown.text().lines().collect();
+    assert_eq!(lines.len(), 2);
+    assert!(lines.iter().zip(timestamps).all(|(line, timestamp)| line.starts_with(timestamp)));
+    let mut wrong = command(&["ts", "decode"]);
+    wrong.args([timestamps[0], "18eb"]);
+    let wrong = run(wrong, b"").exits(2);
+    assert!(wrong.out.is_empty(), "{wrong:?}");
 }
 
 /// Through curl, where there is one.

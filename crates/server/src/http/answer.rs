@@ -91,16 +91,14 @@ pub(crate) fn redirect(node: u64, leader: u64, address: &str, location: &str) ->
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::sync::Arc;
-
-    use tokio::sync::Semaphore;
 
     use super::*;
+    use crate::http::client::Rooms;
 
     #[test]
     fn an_answer_that_is_not_taken_keeps_its_room() {
-        let all = Arc::new(Semaphore::new(16 << 10));
-        let client = Client::new(&all, SocketAddr::from(([127, 0, 0, 1], 1)));
+        let rooms = Rooms::new(0, 16 << 10);
+        let client = Client::new(&rooms, SocketAddr::from(([127, 0, 0, 1], 1)));
         let long = || metrics(&client, "x".repeat(10 << 10));
         let kept = long();
         assert_eq!(kept.status(), StatusCode::OK);

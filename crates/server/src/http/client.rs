@@ -3,38 +3,67 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
 use bytes::Bytes;
-use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, TryAcquireError};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
-use crate::shared::{ANSWERS, Shared};
+use crate::shared::Shared;
 
-/// Bytes of long answers of one connection: a quarter of what all may take.
-const OF_ONE: usize = ANSWERS / 4;
+/// Bytes of long lists of timestamps on their way.
+const LISTS: usize = 256 << 20;
+/// Bytes of other long answers, and of the bodies of changes: clients of timestamps leave operators
+/// their room.
+const OTHERS: usize = 64 << 20;
+/// The part of one connection: so many have all of it.
+const PARTS: (usize, usize) = (4, 16);
 /// An answer of so many bytes needs no room: a connection has few of them at a time.
 pub(crate) const SHORT: usize = 256;
-/// A connection that has long answers, and takes none of them for so long, is closed.
-const STALL: Duration = Duration::from_secs(20);
+
+/// What all connections hold together.
+#[derive(Debug)]
+pub(crate) struct Rooms {
+    lists: Arc<Semaphore>,
+    others: Arc<Semaphore>,
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self::new(LISTS, OTHERS)
+    }
+}
+
+impl Rooms {
+    /// So many bytes.
+    pub(crate) fn new(lists: usize, others: usize) -> Self {
+        Self { lists: Arc::new(Semaphore::new(lists)), others: Arc::new(Semaphore::new(others)) }
+    }
+}
 
 /// The client of one connection. Clones are of the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) from: SocketAddr,
-    all: Arc<Semaphore>,
-    own: Arc<Semaphore>,
-    unsent: Arc<Mutex<Unsent>>,
-    /// It has a long answer on its way, after it had none.
-    begins: Arc<Notify>,
+    lists: Share,
+    others: Share,
 }
 
-/// Long answers on their way, and when the last was sent or the first of them began.
-#[derive(Debug)]
-struct Unsent {
-    answers: usize,
-    moved: Instant,
+/// What one connection holds of what all hold.
+#[derive(Debug, Clone)]
+struct Share {
+    all: Arc<Semaphore>,
+    own: Arc<Semaphore>,
+}
+
+impl Share {
+    fn new(all: &Arc<Semaphore>, most: usize) -> Self {
+        Self { all: Arc::clone(all), own: Arc::new(Semaphore::new(most)) }
+    }
+
+    fn room(&self, bytes: u32) -> Result<Room, TryAcquireError> {
+        let own = Arc::clone(&self.own).try_acquire_many_owned(bytes)?;
+        let all = Arc::clone(&self.all).try_acquire_many_owned(bytes)?;
+        Ok(Room { _all: all, own })
+    }
 }
 
 /// What the requests of a connection use.
@@ -44,12 +73,14 @@ pub(crate) struct Requests {
     pub(crate) client: Client,
     /// How many there were.
     pub(crate) begun: AtomicU64,
+    /// How many of them were answered, and the answers taken.
+    pub(crate) ended: AtomicU64,
 }
 
 impl Requests {
     pub(crate) fn new(shared: Arc<Shared>, from: SocketAddr) -> Arc<Self> {
-        let client = Client::new(&shared.answers, from);
-        Arc::new(Self { shared, client, begun: AtomicU64::new(0) })
+        let client = Client::new(&shared.rooms, from);
+        Arc::new(Self { shared, client, begun: AtomicU64::new(0), ended: AtomicU64::new(0) })
     }
 }
 
@@ -58,65 +89,36 @@ impl Requests {
 pub(crate) struct Room {
     _all: OwnedSemaphorePermit,
     own: OwnedSemaphorePermit,
-    unsent: Arc<Mutex<Unsent>>,
 }
 
 impl Client {
-    /// A client with a part of this room.
-    pub(crate) fn new(all: &Arc<Semaphore>, from: SocketAddr) -> Self {
+    /// A client with a part of these rooms.
+    pub(crate) fn new(rooms: &Rooms, from: SocketAddr) -> Self {
         Self {
             from,
-            all: Arc::clone(all),
-            begins: Arc::default(),
-            own: Arc::new(Semaphore::new(OF_ONE)),
-            unsent: Arc::new(Mutex::new(Unsent { answers: 0, moved: Instant::now() })),
+            lists: Share::new(&rooms.lists, LISTS / PARTS.0),
+            others: Share::new(&rooms.others, OTHERS / PARTS.1),
         }
     }
 
-    /// Room for an answer of so many bytes; none while others that are not taken have it.
+    /// Room for a list of so many bytes; none while others that are not taken have it.
     pub(crate) fn room(&self, bytes: u32) -> Result<Room, TryAcquireError> {
-        let own = Arc::clone(&self.own).try_acquire_many_owned(bytes)?;
-        let all = Arc::clone(&self.all).try_acquire_many_owned(bytes)?;
-        let unsent = Arc::clone(&self.unsent);
-        {
-            let mut unsent = unsent.lock();
-            if unsent.answers == 0 {
-                unsent.moved = Instant::now();
-                self.begins.notify_one();
-            }
-            unsent.answers += 1;
-        }
-        Ok(Room { _all: all, own, unsent })
+        self.lists.room(bytes)
     }
 
-    /// A body with room of its own until it is sent, unless it is short.
+    /// Room for the body of a change.
+    pub(crate) fn room_for_body(&self, bytes: u32) -> Result<Room, TryAcquireError> {
+        self.others.room(bytes)
+    }
+
+    /// The body of another answer, with room of its own until it is sent, unless it is short.
     pub(crate) fn hold(&self, body: Bytes) -> Result<Bytes, TryAcquireError> {
         if body.len() <= SHORT {
             return Ok(body);
         }
         // A body of 4 GiB has no room, either.
-        let room = self.room(u32::try_from(body.len()).unwrap_or(u32::MAX))?;
+        let room = self.others.room(u32::try_from(body.len()).unwrap_or(u32::MAX))?;
         Ok(room.holding(body))
-    }
-
-    /// Waits until it has long answers and has taken none for too long. While it has none, there is
-    /// no timer.
-    pub(crate) async fn stalled(&self) {
-        loop {
-            self.begins.notified().await;
-            while let Some(end) = self.patience_ends() {
-                if end <= Instant::now() {
-                    return;
-                }
-                sleep_until(end).await;
-            }
-        }
-    }
-
-    /// Until when it may take none; `None` if it has none.
-    fn patience_ends(&self) -> Option<Instant> {
-        let unsent = self.unsent.lock();
-        (unsent.answers > 0).then(|| unsent.moved + STALL)
     }
 }
 
@@ -129,14 +131,6 @@ impl Room {
     /// The answer, which holds the room until it is sent.
     pub(crate) fn holding(self, bytes: Bytes) -> Bytes {
         Bytes::from_owner(Long { bytes, _room: self })
-    }
-}
-
-impl Drop for Room {
-    fn drop(&mut self) {
-        let mut unsent = self.unsent.lock();
-        unsent.answers = unsent.answers.saturating_sub(1);
-        unsent.moved = Instant::now();
     }
 }
 
@@ -159,42 +153,35 @@ mod tests {
 
     const MIB: u32 = 1 << 20;
 
-    fn client(all: &Arc<Semaphore>) -> Client {
-        Client::new(all, SocketAddr::from(([127, 0, 0, 1], 1)))
+    fn client(rooms: &Rooms) -> Client {
+        Client::new(rooms, SocketAddr::from(([127, 0, 0, 1], 1)))
     }
 
-    #[tokio::test]
-    async fn a_connection_has_a_quarter_of_the_room() {
-        let all = Arc::new(Semaphore::new(ANSWERS));
-        let (one, other) = (client(&all), client(&all));
-        let mut rooms: Vec<_> = (0..64).map(|_| one.room(MIB).unwrap()).collect();
+    #[test]
+    fn a_connection_has_a_part_of_the_room() {
+        let rooms = Rooms::default();
+        let (one, other) = (client(&rooms), client(&rooms));
+        let mut held: Vec<_> = (0..64).map(|_| one.room(MIB).unwrap()).collect();
         assert!(one.room(1).is_err());
         assert!(other.room(MIB).is_ok());
-        drop(rooms.pop());
+        drop(held.pop());
         assert!(one.room(MIB).is_ok());
-        drop(rooms);
-        assert_eq!(all.available_permits(), ANSWERS);
+        drop(held);
+        assert_eq!(rooms.lists.available_permits(), LISTS);
+        let held: Vec<_> = (0..4).map(|_| one.room_for_body(MIB).unwrap()).collect();
+        assert!(one.room_for_body(1).is_err());
+        assert!(other.room_for_body(MIB).is_ok());
+        drop(held);
+        assert_eq!(rooms.others.available_permits(), OTHERS);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_client_that_takes_nothing_is_stalled_and_one_that_takes_some_is_not() {
-        let all = Arc::new(Semaphore::new(ANSWERS));
-        let client = client(&all);
-        let stalls = |wait: Duration| {
-            let client = client.clone();
-            async move { tokio::time::timeout(wait, client.stalled()).await.is_ok() }
-        };
-        assert!(!stalls(STALL * 10).await, "it has no answers");
-        // One answer is sent every ten seconds.
-        let watching = client.clone();
-        let watch = tokio::spawn(async move { watching.stalled().await });
-        let mut rooms: Vec<_> = (0..6).map(|_| client.room(MIB).unwrap()).collect();
-        while rooms.len() > 1 {
-            tokio::time::sleep(STALL / 2).await;
-            assert!(!watch.is_finished());
-            rooms.pop();
-        }
-        tokio::time::sleep(STALL + Duration::from_millis(10)).await;
-        assert!(watch.is_finished());
+    #[test]
+    fn lists_take_no_room_of_operators() {
+        let rooms = Rooms::default();
+        let clients: Vec<_> = (0..4).map(|_| client(&rooms)).collect();
+        let lists: Vec<_> = clients.iter().map(|client| client.room(64 * MIB).unwrap()).collect();
+        assert!(client(&rooms).room(1).is_err());
+        assert!(client(&rooms).hold(vec![0; 1000].into()).is_ok());
+        drop(lists);
     }
 }

@@ -86,7 +86,7 @@ where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let changed = match client.room(BODY_MAX as u32) {
+    let changed = match client.room_for_body(BODY_MAX as u32) {
         Ok(_held) => tried(shared, id, change, request).await,
         Err(_) => Err(Refusal::Busy),
     };
@@ -199,7 +199,10 @@ async fn added(shared: &Shared, wanted: AddNode) -> Done {
     let mut others = others.iter().filter(|(other, _)| **other != node);
     let taken = others.find(|(_, other)| other.client == addr || other.raft == raft);
     if let Some((other, _)) = taken {
-        return Err(refused(format!("node {other} is at this address")));
+        return Err(refused(format!(
+            "node {other} is at this address; if it is gone, remove it: \
+             `esker cluster remove --node-id {other}`"
+        )));
     }
     let known = shared.node.member(node, CHANGE).await?;
     let store = store.map(|store| u128::from_str_radix(&store, 16)).transpose();
@@ -235,13 +238,12 @@ async fn remove(shared: &Shared, id: u64, body: &Bytes) -> Done {
 
 async fn transfer(shared: &Shared, id: u64, body: &Bytes) -> Done {
     let TransferTo { cluster, node } = parse(body)?;
+    // The leader is asked, and leads already.
+    let leads_already = node == Some(shared.node.id());
     let done = async {
         of_this_cluster(shared, &cluster)?;
         match node {
-            // The leader is asked, and leads already.
-            Some(node) if node == shared.node.id() => {
-                shared.node.prove_leadership(CHANGE).await.map(drop)?;
-            }
+            Some(_) if leads_already => shared.node.prove_leadership(CHANGE).await.map(drop)?,
             Some(node) => shared.node.transfer(node, CHANGE).await?,
             None => shared.node.resign(CHANGE).await?,
         }
@@ -249,6 +251,7 @@ async fn transfer(shared: &Shared, id: u64, body: &Bytes) -> Done {
     };
     let done = done.await;
     match &done {
+        Ok(()) if leads_already => {}
         Ok(()) => tracing::info!(id, node, "gave leadership away"),
         Err(why) => not_done(shared, id, "give leadership away", node, why),
     }

@@ -4,11 +4,15 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use http_body_util::Full;
+use hyper::body::{Body, Frame, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -16,13 +20,12 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::http::client::Requests;
+use crate::http::looks::{LOOK, Looks, Verdict};
 use crate::http::route;
 use crate::shared::Shared;
 
 const STREAMS: u32 = 128;
 const HEADER_MAX: u32 = 16 << 10;
-/// A connection without a request for so long is closed: also one that sends half of one.
-const IDLE: Duration = Duration::from_secs(75);
 /// After a failure to accept: no file descriptors, mostly.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -75,8 +78,7 @@ struct Connection {
 /// What happens to a connection beside its requests.
 enum Event {
     Stop,
-    TakesNoAnswers,
-    LooksIdle,
+    Look,
 }
 
 /// Waits for events. A connection is polled twice for each request, and these futures only when one
@@ -96,17 +98,13 @@ impl Connection {
         let requests = Requests::new(Arc::clone(&self.shared), self.from);
         let answer = service_fn(|request| {
             let answered = route::answer(Arc::clone(&requests), request);
-            async { Ok::<_, Infallible>(answered.await) }
+            let requests = Arc::clone(&requests);
+            async { Ok::<_, Infallible>(answered.await.map(|body| Taken { body, requests })) }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
-        let mut seen = 0;
+        let mut looks = Looks::default();
         let mut events = Events::new();
-        events.push(looks_idle());
-        let stalls = requests.client.clone();
-        events.push(Box::pin(async move {
-            stalls.stalled().await;
-            Event::TakesNoAnswers
-        }));
+        events.push(next_look());
         events.push(Box::pin(async move {
             // Stopped, or forgotten: both end it.
             drop(stop.wait_for(|stop| *stop).await);
@@ -123,17 +121,15 @@ impl Connection {
                 }
                 Some(event) = events.next() => match event {
                     Event::Stop => connection.as_mut().graceful_shutdown(),
-                    Event::TakesNoAnswers => {
-                        tracing::debug!(address = %self.from, "a connection takes no answers");
-                        break;
-                    }
-                    Event::LooksIdle => {
-                        let now = requests.begun.load(Relaxed);
-                        if now == seen {
+                    Event::Look => {
+                        // Read first: each of them has begun.
+                        let ended = requests.ended.load(Acquire);
+                        let verdict = looks.look(requests.begun.load(Relaxed), ended);
+                        if verdict != Verdict::Stays {
+                            tracing::debug!(address = %self.from, ?verdict, "closed a connection");
                             break;
                         }
-                        seen = now;
-                        events.push(looks_idle());
+                        events.push(next_look());
                     }
                 },
             }
@@ -142,9 +138,41 @@ impl Connection {
     }
 }
 
-fn looks_idle() -> Pin<Box<dyn Future<Output = Event> + Send>> {
+fn next_look() -> Pin<Box<dyn Future<Output = Event> + Send>> {
     Box::pin(async {
-        tokio::time::sleep(IDLE).await;
-        Event::LooksIdle
+        tokio::time::sleep(LOOK).await;
+        Event::Look
     })
+}
+
+/// The body of an answer. When it is dropped, the connection has taken it, or ended.
+struct Taken {
+    body: Full<Bytes>,
+    requests: Arc<Requests>,
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.requests.ended.fetch_add(1, Release);
+    }
+}
+
+impl Body for Taken {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
 }

@@ -27,11 +27,17 @@ struct Wanted {
     is_range: bool,
 }
 
+/// What is wrong with a query.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Wrong {
+    Count,
+    Format,
+}
+
 /// What of a request says how it is answered.
 #[derive(Debug)]
 pub(crate) struct Asked {
-    /// `None`: the query is wrong.
-    wanted: Option<Wanted>,
+    wanted: Result<Wanted, Wrong>,
     /// What is passed on to the leader, where that is a setting.
     passed: Option<Box<Passed>>,
 }
@@ -70,13 +76,20 @@ impl Passed {
 pub(crate) async fn issue(shared: &Shared, client: &Client, id: u64, asked: Asked) -> Answer {
     let Asked { wanted, passed } = asked;
     let (room, error) = match wanted.map(|wanted| (wanted, room(client, wanted))) {
-        None => (None, refused(shared).unwrap_or(OracleError::Count(0))),
+        Err(wrong) => match (refused(shared), wrong) {
+            (Some(refused), _) => (None, refused),
+            (None, Wrong::Count) => (None, OracleError::Count(0)),
+            (None, Wrong::Format) => {
+                let why = "invalid format param, must be list or range if provided";
+                return answer::text(StatusCode::BAD_REQUEST, why);
+            }
+        },
         // There is no room for the leader's answer, either.
-        Some((_, Err(_))) if matches!(shared.followers, Followers::Forward(_)) => {
+        Ok((_, Err(_))) if matches!(shared.followers, Followers::Forward(_)) => {
             (None, OracleError::Busy)
         }
-        Some((_, Err(_))) => (None, refused(shared).unwrap_or(OracleError::Busy)),
-        Some((wanted, Ok(room))) => match shared.oracle.timestamps(wanted.count).await {
+        Ok((_, Err(_))) => (None, refused(shared).unwrap_or(OracleError::Busy)),
+        Ok((wanted, Ok(room))) => match shared.oracle.timestamps(wanted.count).await {
             Ok(range) if wanted.is_range => return answer::bytes(short(range)),
             Ok(range) => return answer::bytes(held(whole(range), room)),
             Err(error) => (room, error),
@@ -172,22 +185,24 @@ fn room(
     client.room(count.saturating_mul(LEN as u32)).map(Some)
 }
 
-/// `None` for what no number of timestamps is, and for what this query does not know.
-fn wanted(query: &str, most: u32) -> Option<Wanted> {
+/// Fails for what no number of timestamps is, and for a format that there is not. What else a query
+/// has is not looked at.
+fn wanted(query: &str, most: u32) -> Result<Wanted, Wrong> {
     let mut wanted = Wanted { count: 1, is_range: false };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        match pair.split_once('=')? {
+        match pair.split_once('=').unwrap_or((pair, "")) {
             ("n", count) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
-                wanted.count = count.parse().ok().filter(|n| (1..=most).contains(n))?;
+                let count = count.parse().ok().filter(|n| (1..=most).contains(n));
+                wanted.count = count.ok_or(Wrong::Count)?;
             }
-            ("n", _) => return None,
+            ("n", _) => return Err(Wrong::Count),
             ("format", "range") => wanted.is_range = true,
             ("format", "list") => wanted.is_range = false,
-            ("format", _) => return None,
+            ("format", _) => return Err(Wrong::Format),
             _ => {}
         }
     }
-    Some(wanted)
+    Ok(wanted)
 }
 
 /// What comes before a wrong number: whether this node leads, as far as it knows.
@@ -209,6 +224,9 @@ fn of_error(shared: &Shared, id: u64, error: &OracleError) -> Answer {
         }
         OracleError::NotLeader { leader: None } => {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, "no node leads")
+        }
+        OracleError::Unavailable(error @ NodeError::NoQuorum) => {
+            answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         }
         OracleError::Count(_) => {
             let most = shared.oracle.max_timestamps();
@@ -253,7 +271,7 @@ mod tests {
     use super::*;
 
     fn count(query: &str) -> Option<u32> {
-        wanted(query, COUNT_MAX).map(|wanted| wanted.count)
+        wanted(query, COUNT_MAX).ok().map(|wanted| wanted.count)
     }
 
     #[test]
@@ -266,10 +284,10 @@ mod tests {
         for query in wrong.into_iter().chain(huge) {
             assert_eq!(count(query), None, "{query}");
         }
-        assert_eq!(wanted("n=2&format=range", 2), Some(Wanted { count: 2, is_range: true }));
-        assert_eq!(wanted("format=list", 1), Some(Wanted { count: 1, is_range: false }));
-        assert_eq!(wanted("format=json", 1), None);
-        assert_eq!(wanted("n=3", 2), None);
+        assert_eq!(wanted("n=2&format=range", 2), Ok(Wanted { count: 2, is_range: true }));
+        assert_eq!(wanted("format=list", 1), Ok(Wanted { count: 1, is_range: false }));
+        assert_eq!(wanted("n=1&format=json", 1), Err(Wrong::Format));
+        assert_eq!(wanted("n=3", 2), Err(Wrong::Count));
     }
 
     #[test]

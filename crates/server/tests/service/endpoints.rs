@@ -112,9 +112,7 @@ async fn a_follower_names_the_leader_and_a_node_without_one_says_so() {
     }
     let other = follower % 3 + 1;
     let before = nodes.timestamp(leader).await;
-    for gone in [leader, other] {
-        nodes.stop(gone).await;
-    }
+    nodes.stop_both(other, leader).await;
     // It notices when it is not elected.
     for protocol in ALL {
         let deadline = Instant::now() + LONG;

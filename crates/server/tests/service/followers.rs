@@ -135,9 +135,7 @@ async fn connections(nodes: &Nodes, node: u64) -> f64 {
 /// Without a leader every node says so, however it answers otherwise.
 async fn without_leader(nodes: &mut Nodes, leader: u64) {
     let (follower, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
-    for gone in [leader, other] {
-        nodes.stop(gone).await;
-    }
+    nodes.stop_both(other, leader).await;
     let address = nodes.address(follower);
     let deadline = Instant::now() + LONG;
     while get(Protocol::Http1, &address, "/ready").await.status != 500 {

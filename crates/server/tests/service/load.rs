@@ -104,18 +104,19 @@ async fn answers_that_are_not_read_take_bounded_memory() {
 /// Changes of the cluster whose bodies do not come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_that_do_not_come_take_bounded_memory() {
-    /// 256 MiB for all, of 64 KiB each.
-    const BODIES: usize = 4096;
+    /// 64 MiB for all, of 64 KiB each.
+    const BODIES: usize = 1024;
     let nodes = Nodes::of(1).await;
     let address = nodes.address(1);
     let (answered, mut answers) = tokio::sync::mpsc::unbounded_channel();
     let mut clients = Vec::new();
-    for _ in 0..BODIES / 100 + 1 {
+    for _ in 0..BODIES / 64 + 1 {
         let stream = TokioIo::new(TcpStream::connect(&address).await.unwrap());
         let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
         let (mut sender, connection) = builder.handshake(stream).await.unwrap();
         clients.push(tokio::spawn(connection));
-        for _ in 0..100 {
+        // As many as one connection has room for.
+        for _ in 0..64 {
             let request = Request::post(format!("http://{address}/cluster/admit"))
                 .header("content-type", "application/json")
                 .body(StreamBody::new(futures_util::stream::pending::<Frame>()))
@@ -130,7 +131,7 @@ async fn bodies_that_do_not_come_take_bounded_memory() {
         }
     }
     // All that have room wait for their bodies.
-    for _ in 0..(clients.len() * 100 - BODIES) {
+    for _ in 0..(clients.len() * 64 - BODIES) {
         assert_eq!(answers.recv().await.unwrap(), 503);
     }
     assert_eq!(post(&address, "/cluster/admit", "{}").await.status, 503);

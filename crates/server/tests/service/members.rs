@@ -53,6 +53,24 @@ async fn a_number_has_one_owner() {
     assert!(matches!(refused, Err(ServerError::Join(_))), "{refused:?}");
 }
 
+/// Clients of a node that is stopped wait for no election.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_stops_gives_its_leadership_away() {
+    let mut nodes = Nodes::of(3).await;
+    for _ in 0..2 {
+        let leader = nodes.leader().await;
+        let term = nodes.status(leader % 3 + 1).await.term;
+        nodes.stop(leader).await;
+        let status = nodes.status(leader % 3 + 1).await;
+        let new = status.leader.filter(|new| *new != leader).unwrap();
+        // One term more: nobody stood for election.
+        assert_eq!(status.term, term + 1);
+        assert_eq!(nodes.status(new).await.role, "leader");
+        nodes.start(leader).await.unwrap();
+        nodes.wait_for_voters(3).await;
+    }
+}
+
 /// Clients and nodes that ask it go to another one at once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_waits_for_its_cluster_refuses_connections() {

@@ -9,10 +9,12 @@ use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use esker_disk::{Latency, SlowDisk, StdDisk};
-use esker_server::{Members, Server, ServerError, ServerOptions, ask};
+use esker_server::{Members, NodeStatus, Server, ServerError, ServerOptions, ask};
 use esker_testkit::own_address;
 
 pub const LONG: Duration = Duration::from_secs(30);
+/// Of the default round trip.
+const LEASE: Duration = Duration::from_millis(80);
 
 /// Where all nodes of these tests listen.
 pub static HOST: LazyLock<IpAddr> = LazyLock::new(|| IpAddr::V4(own_address()));
@@ -96,6 +98,18 @@ impl Nodes {
 
     pub async fn stop(&mut self, node: u64) {
         self.servers.remove(&node).unwrap().stop().await.unwrap();
+    }
+
+    pub async fn status(&self, node: u64) -> NodeStatus {
+        let answer = ask(&self.address(node), "/status", None, LONG).await.unwrap();
+        serde_json::from_slice(&answer.body).unwrap()
+    }
+
+    /// Stops the leader when it has noticed that the other one is gone: nobody is given leadership.
+    pub async fn stop_both(&mut self, other: u64, leader: u64) {
+        self.stop(other).await;
+        tokio::time::sleep(3 * LEASE + Duration::from_millis(50)).await;
+        self.stop(leader).await;
     }
 
     pub fn address(&self, node: u64) -> String {

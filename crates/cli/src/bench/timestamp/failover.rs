@@ -30,7 +30,7 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
         return Err(Failure::usage("--failover asks over HTTP/1.1: leave --protocol out"));
     }
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
-    let mut nodes = LocalNodes::start(&workdir.log(), arguments.port, NODES).await?;
+    let mut nodes = LocalNodes::start(&workdir.log(), arguments.port, NODES, Err).await?;
     let members: Vec<_> = (1..=NODES).map(|number| nodes.address(number)).collect();
     let begun = Instant::now();
     let (mut times, mut failed) = (Latencies::new(), 0_u32);

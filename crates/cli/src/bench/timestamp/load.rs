@@ -118,6 +118,27 @@ impl Load {
         }
     }
 
+    /// Fails if the leader takes no connection. Those that take one request at a time show it
+    /// themselves.
+    pub async fn probe(&self, patience: Duration) -> Outcome {
+        if !matches!(self.protocol, Protocol::H2c | Protocol::H3) {
+            return Ok(());
+        }
+        let leader = self.leader.lock().clone();
+        let opened = self.dialer.open(&leader, &self.path);
+        let why = match tokio::time::timeout(patience.min(PATIENCE), opened).await {
+            Ok(Ok(_)) => return Ok(()),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "it does not answer".into(),
+        };
+        let advice = match self.protocol {
+            Protocol::H3 => "; does it run with --http3=off, and does its certificate need --ca?",
+            _ => "",
+        };
+        let protocol = self.protocol.name();
+        Err(Failure::failed(format!("no {protocol} connection to {leader}: {why}{advice}")))
+    }
+
     /// Waits until a request that was sent after this was answered; whether one was, in time.
     pub async fn answered_since(&self, from: Instant, patience: Duration) -> bool {
         while from.elapsed() < patience {
@@ -290,11 +311,12 @@ impl Caller {
     /// The shared connection: a new one, if the one of this number failed.
     async fn connected(&mut self, shared: &Shared, failed: u64) -> (u64, Option<Connection>) {
         let mut shared = shared.lock().await;
-        if shared.1.is_none() || shared.0 == failed {
+        if (shared.1.is_none() || shared.0 == failed) && !self.load.is_over() {
             let address = self.load.leader.lock().clone();
-            match self.load.dialer.open(&address, &self.load.path).await {
-                Ok(opened) => *shared = (shared.0 + 1, Some(opened)),
-                Err(_) => {
+            let opened = self.load.dialer.open(&address, &self.load.path);
+            match tokio::time::timeout(PATIENCE, opened).await {
+                Ok(Ok(opened)) => *shared = (shared.0 + 1, Some(opened)),
+                _ => {
                     shared.1 = None;
                     self.failed("connect", None).await;
                 }

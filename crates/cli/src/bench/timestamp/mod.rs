@@ -50,6 +50,8 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
     let members = arguments.endpoints();
     let leader = find_leader(members, arguments.timeout).await?;
     let floor_part = Duration::from_secs_f64(arguments.seconds.min(2.0));
+    let load = Load::new(arguments, arguments.ca.as_deref(), members.to_vec(), leader.clone())?;
+    load.probe(arguments.timeout).await?;
     let before = floor::rate(arguments, floor_part).await?;
     resources::reset_peak();
     let load = Load::new(arguments, arguments.ca.as_deref(), members.to_vec(), leader)?;
@@ -78,8 +80,12 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
     figure.more.insert("ratio_to_http".into(), json!((rate / http_rps * 1e3).round() / 1e3));
     figure.more.insert("failed".into(), json!(tally.failed));
     figure.latencies = tally.latencies;
+    let outcome = match ops {
+        0 => Err(Failure::failed("no request was answered")),
+        _ => Ok(()),
+    };
     if arguments.json {
-        return figure.print(true, Shape::Rate);
+        return figure.print(true, Shape::Rate).and(outcome);
     }
     print(&format!(
         "{ops} requests in {:.2} s: {rate:.0}/s, {:.0} timestamps/s; p50 {} us, p99 {} us, max {} us\n\
@@ -94,5 +100,6 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
     for (class, count) in &tally.failed {
         print(&format!("{count} failed: {class}\n"))?;
     }
-    print(if figure.verified { "unique and in order\n" } else { "the order was not checked\n" })
+    print(if figure.verified { "unique and in order\n" } else { "the order was not checked\n" })?;
+    outcome
 }
