@@ -31,8 +31,9 @@
 //!
 //! For readers of the source: `identity` is what a data folder says of its node; `call` asks other
 //! members over HTTP, `forward` in place of a client, and `protocol` is what they are asked;
-//! `certificate` is that of HTTP/3; `port` binds; `shared` is what all requests use; `http` answers; `join`,
-//! `standing`, `stall` and `leases` run beside it; `server` puts everything together.
+//! `certificate` is that of HTTP/3; `port` binds; `rooms` bounds the memory of connections;
+//! `shared` is what all requests use; `http` answers; `join`, `standing`, `stall` and `leases` run
+//! beside it; `server` puts everything together.
 
 mod call;
 #[cfg(feature = "http3")]
@@ -49,6 +50,7 @@ mod options;
 mod port;
 mod protocol;
 mod refusals;
+mod rooms;
 mod server;
 mod shared;
 mod stall;

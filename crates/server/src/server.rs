@@ -16,13 +16,13 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::clients::Clients;
 use crate::counters::Counters;
 use crate::error::ServerError;
-use crate::http::client::Rooms;
 use crate::identity::{Identity, Store, random};
 use crate::join::{admit, announce};
 use crate::leases;
 use crate::options::ServerOptions;
 use crate::port;
 use crate::refusals::Refusals;
+use crate::rooms::Rooms;
 use crate::shared::{Followers, Shared};
 use crate::stall;
 use crate::standing::Standing;
@@ -181,8 +181,9 @@ impl Server {
         }
     }
 
-    /// Stops the node: gives leadership away, if another voter takes it, accepts no more, ends the requests that it has, within 10 s, and closes its
-    /// log, within [`ServerOptions::close`].
+    /// Stops the node: gives leadership away within 0.5 s, if a quorum of the others is there,
+    /// accepts no more, ends the requests that it has, within 10 s, and closes its log, within
+    /// [`ServerOptions::close`].
     ///
     /// # Errors
     /// The log's, when it cannot be closed, also in time: what is durable stays so, and the thread
@@ -304,8 +305,9 @@ async fn open(
         }
     };
     let log = store.create(&identity)?;
-    if identity.founds {
-        tracing::info!(node = identity.node, cluster = %identity.cluster, "founded a cluster");
+    let Identity { cluster, node, founds, .. } = identity;
+    if founds {
+        tracing::info!(node, %cluster, "founded a cluster");
     }
     Ok((log, identity))
 }

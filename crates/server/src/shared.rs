@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 
 use crate::counters::Counters;
 use crate::forward::Forwarder;
-use crate::http::client::Rooms;
 use crate::identity::Identity;
 use crate::options::FollowerAnswer;
 use crate::protocol::{ClockStatus, Members, Named, NodeStatus};
 use crate::refusals::Refusals;
+use crate::rooms::Rooms;
 
 /// How long a change of the members, or of the leader, may take.
 pub(crate) const CHANGE: Duration = Duration::from_secs(10);

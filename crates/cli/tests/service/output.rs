@@ -54,7 +54,7 @@ async fn requests_are_logged_at_debug_level() {
             assert_eq!(batch["timestamps"], 2);
         }
         if path == "/cluster/transfer" {
-            // The node leads, and goes on.
+            // The node leads, and still does.
             let is_given = |line: &Value| line["message"] == "gave leadership away";
             assert!(!node.seen.iter().any(is_given));
         }

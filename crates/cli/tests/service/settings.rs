@@ -107,6 +107,20 @@ fn wrong_settings_are_named() {
         let ended = ended(&mut serve).exits(2);
         assert!(ended.err.contains(value) || ended.err.contains(name), "{name}: {}", ended.err);
     }
+    let path = dir.path().join("esker.toml");
+    for (text, named) in [
+        ("node_id = 0", "--node-id (NODE_ID) is 0: a number from 1 to"),
+        ("max_timestamps = 65537", "--max-timestamps (MAX_TIMESTAMPS) is 65537"),
+        ("rtt_ms = 0", "--rtt-ms (RTT_MS)"),
+        ("raft_addr = \"8081\"", "--raft-listen (RAFT_ADDR)"),
+        ("http_port = 65536", "line 1"),
+    ] {
+        std::fs::write(&path, text).unwrap();
+        let mut serve = command(&["serve", "--data"]);
+        serve.arg(dir.path().join("data")).arg("--config").arg(&path);
+        let ended = ended(&mut serve).exits(2);
+        assert!(ended.err.contains(named), "{text}: {}", ended.err);
+    }
     assert!(!dir.path().join("data").exists());
 }
 

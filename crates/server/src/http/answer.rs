@@ -93,7 +93,7 @@ mod tests {
     use std::net::SocketAddr;
 
     use super::*;
-    use crate::http::client::Rooms;
+    use crate::rooms::Rooms;
 
     #[test]
     fn an_answer_that_is_not_taken_keeps_its_room() {

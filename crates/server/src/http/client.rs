@@ -5,39 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tokio::sync::TryAcquireError;
 
+use crate::rooms::{Room, Rooms, Share};
 use crate::shared::Shared;
 
-/// Bytes of long lists of timestamps on their way.
-const LISTS: usize = 256 << 20;
-/// Bytes of other long answers, and of the bodies of changes: clients of timestamps leave operators
-/// their room.
-const OTHERS: usize = 64 << 20;
-/// The part of one connection: so many have all of it.
-const PARTS: (usize, usize) = (4, 16);
 /// An answer of so many bytes needs no room: a connection has few of them at a time.
 pub(crate) const SHORT: usize = 256;
-
-/// What all connections hold together.
-#[derive(Debug)]
-pub(crate) struct Rooms {
-    lists: Arc<Semaphore>,
-    others: Arc<Semaphore>,
-}
-
-impl Default for Rooms {
-    fn default() -> Self {
-        Self::new(LISTS, OTHERS)
-    }
-}
-
-impl Rooms {
-    /// So many bytes.
-    pub(crate) fn new(lists: usize, others: usize) -> Self {
-        Self { lists: Arc::new(Semaphore::new(lists)), others: Arc::new(Semaphore::new(others)) }
-    }
-}
 
 /// The client of one connection. Clones are of the same.
 #[derive(Debug, Clone)]
@@ -45,25 +19,6 @@ pub(crate) struct Client {
     pub(crate) from: SocketAddr,
     lists: Share,
     others: Share,
-}
-
-/// What one connection holds of what all hold.
-#[derive(Debug, Clone)]
-struct Share {
-    all: Arc<Semaphore>,
-    own: Arc<Semaphore>,
-}
-
-impl Share {
-    fn new(all: &Arc<Semaphore>, most: usize) -> Self {
-        Self { all: Arc::clone(all), own: Arc::new(Semaphore::new(most)) }
-    }
-
-    fn room(&self, bytes: u32) -> Result<Room, TryAcquireError> {
-        let own = Arc::clone(&self.own).try_acquire_many_owned(bytes)?;
-        let all = Arc::clone(&self.all).try_acquire_many_owned(bytes)?;
-        Ok(Room { _all: all, own })
-    }
 }
 
 /// What the requests of a connection use.
@@ -84,21 +39,11 @@ impl Requests {
     }
 }
 
-/// Room for a long answer. It is given back when the answer is sent, or its connection ended.
-#[derive(Debug)]
-pub(crate) struct Room {
-    _all: OwnedSemaphorePermit,
-    own: OwnedSemaphorePermit,
-}
-
 impl Client {
     /// A client with a part of these rooms.
     pub(crate) fn new(rooms: &Rooms, from: SocketAddr) -> Self {
-        Self {
-            from,
-            lists: Share::new(&rooms.lists, LISTS / PARTS.0),
-            others: Share::new(&rooms.others, OTHERS / PARTS.1),
-        }
+        let (lists, others) = rooms.shares();
+        Self { from, lists, others }
     }
 
     /// Room for a list of so many bytes; none while others that are not taken have it.
@@ -122,29 +67,6 @@ impl Client {
     }
 }
 
-impl Room {
-    /// The bytes of the answer.
-    pub(crate) fn bytes(&self) -> usize {
-        self.own.num_permits()
-    }
-
-    /// The answer, which holds the room until it is sent.
-    pub(crate) fn holding(self, bytes: Bytes) -> Bytes {
-        Bytes::from_owner(Long { bytes, _room: self })
-    }
-}
-
-struct Long {
-    bytes: Bytes,
-    _room: Room,
-}
-
-impl AsRef<[u8]> for Long {
-    fn as_ref(&self) -> &[u8] {
-        &self.bytes
-    }
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -155,24 +77,6 @@ mod tests {
 
     fn client(rooms: &Rooms) -> Client {
         Client::new(rooms, SocketAddr::from(([127, 0, 0, 1], 1)))
-    }
-
-    #[test]
-    fn a_connection_has_a_part_of_the_room() {
-        let rooms = Rooms::default();
-        let (one, other) = (client(&rooms), client(&rooms));
-        let mut held: Vec<_> = (0..64).map(|_| one.room(MIB).unwrap()).collect();
-        assert!(one.room(1).is_err());
-        assert!(other.room(MIB).is_ok());
-        drop(held.pop());
-        assert!(one.room(MIB).is_ok());
-        drop(held);
-        assert_eq!(rooms.lists.available_permits(), LISTS);
-        let held: Vec<_> = (0..4).map(|_| one.room_for_body(MIB).unwrap()).collect();
-        assert!(one.room_for_body(1).is_err());
-        assert!(other.room_for_body(MIB).is_ok());
-        drop(held);
-        assert_eq!(rooms.others.available_permits(), OTHERS);
     }
 
     #[test]

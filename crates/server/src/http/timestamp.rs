@@ -10,7 +10,8 @@ use tokio::sync::TryAcquireError;
 
 use crate::forward::{FORWARDED, ForwardError, Forwarder};
 use crate::http::answer::{self, Answer};
-use crate::http::client::{self, Client, Room};
+use crate::http::client::{self, Client};
+use crate::rooms::Room;
 use crate::shared::{Followers, Shared};
 
 const LEN: usize = 16;

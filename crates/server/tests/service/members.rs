@@ -63,7 +63,7 @@ async fn a_leader_that_stops_gives_its_leadership_away() {
         nodes.stop(leader).await;
         let status = nodes.status(leader % 3 + 1).await;
         let new = status.leader.filter(|new| *new != leader).unwrap();
-        // One term more: nobody stood for election.
+        // One term more: there was no other election.
         assert_eq!(status.term, term + 1);
         assert_eq!(nodes.status(new).await.role, "leader");
         nodes.start(leader).await.unwrap();

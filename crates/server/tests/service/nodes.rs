@@ -105,7 +105,7 @@ impl Nodes {
         serde_json::from_slice(&answer.body).unwrap()
     }
 
-    /// Stops the leader when it has noticed that the other one is gone: nobody is given leadership.
+    /// Stops the leader when it has noticed that the other one is gone: no node gets leadership.
     pub async fn stop_both(&mut self, other: u64, leader: u64) {
         self.stop(other).await;
         tokio::time::sleep(3 * LEASE + Duration::from_millis(50)).await;

@@ -1,0 +1,115 @@
+//! What connections hold of the node's memory, together and each.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+
+/// Bytes of long lists of timestamps on their way.
+const LISTS: usize = 256 << 20;
+/// Bytes of other long answers, and of the bodies of changes: clients of timestamps leave operators
+/// their room.
+const OTHERS: usize = 64 << 20;
+/// The part of one connection: so many have all of it.
+const PARTS: (usize, usize) = (4, 16);
+
+/// What all connections hold together.
+#[derive(Debug)]
+pub(crate) struct Rooms {
+    lists: Arc<Semaphore>,
+    others: Arc<Semaphore>,
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self::new(LISTS, OTHERS)
+    }
+}
+
+impl Rooms {
+    /// The part of a new connection in the room of lists, and in that of others.
+    pub(crate) fn shares(&self) -> (Share, Share) {
+        (Share::new(&self.lists, LISTS / PARTS.0), Share::new(&self.others, OTHERS / PARTS.1))
+    }
+
+    /// So many bytes.
+    pub(crate) fn new(lists: usize, others: usize) -> Self {
+        Self { lists: Arc::new(Semaphore::new(lists)), others: Arc::new(Semaphore::new(others)) }
+    }
+}
+
+/// What one connection holds of what all hold.
+#[derive(Debug, Clone)]
+pub(crate) struct Share {
+    all: Arc<Semaphore>,
+    own: Arc<Semaphore>,
+}
+
+impl Share {
+    fn new(all: &Arc<Semaphore>, most: usize) -> Self {
+        Self { all: Arc::clone(all), own: Arc::new(Semaphore::new(most)) }
+    }
+
+    /// Room for so many bytes; none while others that are not taken have it.
+    pub(crate) fn room(&self, bytes: u32) -> Result<Room, TryAcquireError> {
+        let own = Arc::clone(&self.own).try_acquire_many_owned(bytes)?;
+        let all = Arc::clone(&self.all).try_acquire_many_owned(bytes)?;
+        Ok(Room { _all: all, own })
+    }
+}
+
+/// Room for a long answer. It is given back when the answer is sent, or its connection ended.
+#[derive(Debug)]
+pub(crate) struct Room {
+    _all: OwnedSemaphorePermit,
+    own: OwnedSemaphorePermit,
+}
+
+impl Room {
+    /// The bytes of the answer.
+    pub(crate) fn bytes(&self) -> usize {
+        self.own.num_permits()
+    }
+
+    /// The answer, which holds the room until it is sent.
+    pub(crate) fn holding(self, bytes: Bytes) -> Bytes {
+        Bytes::from_owner(Long { bytes, _room: self })
+    }
+}
+
+struct Long {
+    bytes: Bytes,
+    _room: Room,
+}
+
+impl AsRef<[u8]> for Long {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    const MIB: u32 = 1 << 20;
+
+    #[test]
+    fn a_connection_has_a_part_of_the_room() {
+        let rooms = Rooms::default();
+        let ((lists, others), (of_another, _)) = (rooms.shares(), rooms.shares());
+        let mut held: Vec<_> = (0..64).map(|_| lists.room(MIB).unwrap()).collect();
+        assert!(lists.room(1).is_err());
+        assert!(of_another.room(MIB).is_ok());
+        drop(held.pop());
+        assert!(lists.room(MIB).is_ok());
+        drop(held);
+        assert_eq!(rooms.lists.available_permits(), LISTS);
+        let held: Vec<_> = (0..4).map(|_| others.room(MIB).unwrap()).collect();
+        assert!(others.room(1).is_err());
+        drop(held);
+        assert_eq!(rooms.others.available_permits(), OTHERS);
+    }
+}
