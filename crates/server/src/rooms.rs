@@ -43,11 +43,17 @@ impl Rooms {
 pub(crate) struct Share {
     all: Arc<Semaphore>,
     own: Arc<Semaphore>,
+    most: usize,
 }
 
 impl Share {
     fn new(all: &Arc<Semaphore>, most: usize) -> Self {
-        Self { all: Arc::clone(all), own: Arc::new(Semaphore::new(most)) }
+        Self { all: Arc::clone(all), own: Arc::new(Semaphore::new(most)), most }
+    }
+
+    /// Whether none of it is taken.
+    pub(crate) fn is_free(&self) -> bool {
+        self.own.available_permits() == self.most
     }
 
     /// Room for so many bytes; none while others that are not taken have it.
@@ -105,7 +111,9 @@ mod tests {
         assert!(of_another.room(MIB).is_ok());
         drop(held.pop());
         assert!(lists.room(MIB).is_ok());
+        assert!(!lists.is_free());
         drop(held);
+        assert!(lists.is_free());
         assert_eq!(rooms.lists.available_permits(), LISTS);
         let held: Vec<_> = (0..4).map(|_| others.room(MIB).unwrap()).collect();
         assert!(others.room(1).is_err());

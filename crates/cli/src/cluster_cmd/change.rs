@@ -5,18 +5,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use esker_server::{
-    AddNode, FollowClock, FollowedClock, Members, Named, RemoveNode, TransferTo, ask_leader,
-    is_address,
+    AddNode, FollowClock, FollowedClock, Members, Named, NodeStatus, RemoveNode, TransferTo, ask,
+    ask_leader, is_address,
 };
 use serde::Serialize;
 
 use crate::endpoints::Endpoints;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, complain};
 use crate::output::print;
 use crate::quantity::number;
 
 /// How long a change may take.
 const CHANGE: Duration = Duration::from_secs(15);
+
+/// How long a node is asked who it is.
+const LOOK: Duration = Duration::from_secs(2);
 
 const TRANSFER: &str = "\
 Examples:
@@ -133,8 +136,21 @@ pub async fn add(arguments: &AddArguments) -> Outcome {
         store: None,
         joins: false,
     };
+    let there = who_answers(&wanted.addr).await;
+    if there.as_ref().is_some_and(|there| there.node != node || there.cluster != wanted.cluster) {
+        return Err(Failure::failed(format!("another node answers at {}", wanted.addr)));
+    }
     change(&arguments.endpoints, &members, "/cluster/add", &wanted).await?;
+    if there.is_none() {
+        complain(&format!("no node answers at {} yet", wanted.addr));
+    }
     print(&format!("node {node} is a member at {}, raft {}\n", wanted.addr, wanted.raft))
+}
+
+/// The node at this address, if there is one.
+async fn who_answers(address: &str) -> Option<NodeStatus> {
+    let answer = ask(address, "/status", None, LOOK).await.ok()?;
+    serde_json::from_slice(&answer.body).ok()
 }
 
 pub async fn remove(arguments: &RemoveArguments) -> Outcome {

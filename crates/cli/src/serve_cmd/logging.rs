@@ -50,7 +50,7 @@ pub fn start(options: &LogOptions) -> Outcome<Lines> {
     // openraft reports each election and each refused vote as an error of its own.
     let raft = match options.level {
         Level::Info => LevelFilter::OFF,
-        Level::Debug => LevelFilter::INFO,
+        Level::Debug => LevelFilter::WARN,
         Level::Trace => LevelFilter::TRACE,
     };
     let filter = tracing_subscriber::filter::Targets::new()

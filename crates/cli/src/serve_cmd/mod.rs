@@ -70,7 +70,11 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
             _ = signals() => return Ok(()),
         };
         let failure = tokio::select! {
-            failure = server.failed() => Err(failure),
+            failure = server.failed() => {
+                // What collects the lines may not get the command's own.
+                tracing::error!(error = %failure, "the node ends by itself");
+                Err(failure)
+            }
             signal = signals() => {
                 tracing::info!(signal, "stops");
                 Ok(())

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use bytes::Bytes;
 use tokio::sync::TryAcquireError;
@@ -37,6 +38,12 @@ impl Requests {
         let client = Client::new(&shared.rooms, from);
         Arc::new(Self { shared, client, begun: AtomicU64::new(0), ended: AtomicU64::new(0) })
     }
+
+    /// Whether none is being answered, nor a long answer on its way.
+    pub(crate) fn are_answered(&self) -> bool {
+        let ended = self.ended.load(Acquire);
+        ended == self.begun.load(Relaxed) && self.client.has_no_room()
+    }
 }
 
 impl Client {
@@ -49,6 +56,11 @@ impl Client {
     /// Room for a list of so many bytes; none while others that are not taken have it.
     pub(crate) fn room(&self, bytes: u32) -> Result<Room, TryAcquireError> {
         self.lists.room(bytes)
+    }
+
+    /// Whether it has no long answer on its way.
+    pub(crate) fn has_no_room(&self) -> bool {
+        self.lists.is_free() && self.others.is_free()
     }
 
     /// Room for the body of a change.

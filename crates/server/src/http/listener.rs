@@ -26,6 +26,8 @@ use crate::shared::Shared;
 
 const STREAMS: u32 = 128;
 const HEADER_MAX: u32 = 16 << 10;
+/// How long the rest of a request may take when the node stops.
+const GRACE: Duration = Duration::from_secs(1);
 /// After a failure to accept: no file descriptors, mostly.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -78,6 +80,8 @@ struct Connection {
 /// What happens to a connection beside its requests.
 enum Event {
     Stop,
+    /// The time for requests that had not come whole is over.
+    Ending,
     Look,
 }
 
@@ -104,7 +108,7 @@ impl Connection {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
         let mut looks = Looks::default();
         let mut events = Events::new();
-        events.push(next_look());
+        events.push(after(LOOK, Event::Look));
         events.push(Box::pin(async move {
             // Stopped, or forgotten: both end it.
             drop(stop.wait_for(|stop| *stop).await);
@@ -120,7 +124,13 @@ impl Connection {
                     break;
                 }
                 Some(event) = events.next() => match event {
-                    Event::Stop => connection.as_mut().graceful_shutdown(),
+                    Event::Stop => {
+                        connection.as_mut().graceful_shutdown();
+                        events.push(after(GRACE, Event::Ending));
+                    }
+                    // Half a request is none.
+                    Event::Ending if requests.are_answered() => break,
+                    Event::Ending => events.push(after(GRACE, Event::Ending)),
                     Event::Look => {
                         // Read first: each of them has begun.
                         let ended = requests.ended.load(Acquire);
@@ -129,7 +139,7 @@ impl Connection {
                             tracing::debug!(address = %self.from, ?verdict, "closed a connection");
                             break;
                         }
-                        events.push(next_look());
+                        events.push(after(LOOK, Event::Look));
                     }
                 },
             }
@@ -138,10 +148,10 @@ impl Connection {
     }
 }
 
-fn next_look() -> Pin<Box<dyn Future<Output = Event> + Send>> {
-    Box::pin(async {
-        tokio::time::sleep(LOOK).await;
-        Event::Look
+fn after(wait: Duration, event: Event) -> Pin<Box<dyn Future<Output = Event> + Send>> {
+    Box::pin(async move {
+        tokio::time::sleep(wait).await;
+        event
     })
 }
 

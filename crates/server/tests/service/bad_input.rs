@@ -128,6 +128,8 @@ async fn open_connections_do_not_keep_a_node() {
     let mut seen = [0; 12];
     idle.read_exact(&mut seen).await.unwrap();
     assert_eq!(&seen, b"HTTP/1.1 200");
+    let mut half = TcpStream::connect(&address).await.unwrap();
+    half.write_all(b"GET /up HTTP/1.1\r\nho").await.unwrap();
     tokio::time::timeout(Duration::from_secs(9), nodes.stop(1)).await.unwrap();
     assert!(TcpStream::connect(&address).await.is_err());
     let mut rest = Vec::new();

@@ -156,8 +156,10 @@ impl Load {
         let begun = load.begun;
         let tasks = Self::start(&load);
         tokio::time::sleep(time).await;
+        let until_stop = begun.elapsed();
         let tally = load.end(tasks).await?;
-        Ok((tally, begun.elapsed()))
+        // Paced callers wait for their next turn, and send nothing then.
+        Ok((tally, if load.period.is_some() { until_stop } else { begun.elapsed() }))
     }
 
     /// Starts the callers.
