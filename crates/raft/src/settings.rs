@@ -32,12 +32,30 @@ pub fn config(round_trip: Duration) -> Config {
         election_timeout_min: ms(45),
         election_timeout_max: ms(80),
         install_snapshot_timeout: ms(1000).max(1000),
-        backoff: format!("{}ms", ms(10)),
+        // A node that is back gets entries within a lease. A single time would double to a second.
+        backoff: format!("{}ms {}ms ...{}ms", ms(10), ms(20), ms(80)),
         snapshot_policy: SnapshotPolicy::LogsSinceLast(SNAPSHOT_EVERY),
         max_in_snapshot_log_to_keep: KEPT_BEFORE,
         enable_pre_vote: Some(true),
         enable_leader_restore: Some(false),
         allow_log_reversion: Some(false),
         ..Config::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node that was away for a while is sent entries within a lease.
+    #[test]
+    fn pauses_end_at_a_lease() {
+        for round_trip in [1, 10, 300] {
+            let config = config(Duration::from_millis(round_trip));
+            let lease = Duration::from_millis(config.election_timeout_max);
+            let pauses: Vec<_> = config.build_backoff().take(20).collect();
+            assert!(pauses.is_sorted() && pauses.iter().all(|pause| *pause <= lease), "{pauses:?}");
+            assert_eq!((pauses[0], pauses[19]), (Duration::from_millis(round_trip), lease));
+        }
     }
 }

@@ -10,9 +10,9 @@
 //! | requests that wait for a timestamp | [`OracleOptions::buffer`] | 503 with `Retry-After` |
 //! | time of a request for timestamps | [`OracleOptions::patience`] | 500 |
 //! | unsent lists of over 16 timestamps | 256 MiB, 64 of a connection | 503, `Retry-After` |
-//! | other answers of over 256 bytes, bodies of changes | 64 MiB, 4 of a connection | the same |
+//! | other answers of over 1 KiB; bodies of changes | 64 MiB, 4 of a connection, each | the same |
 //! | shorter answers on their way | one for each stream of all connections | wait in the client |
-//! | a connection that takes less than one in eight of its answers | 25 to 50 s | it is closed |
+//! | a connection that does not take an answer | 25 to 50 s | it is closed |
 //! | streams of an HTTP/2 or HTTP/3 connection | 128 | wait in the client |
 //! | header of a request | 16 KiB | 431, or the connection ends |
 //! | body of a request | 64 KiB | 413 |
@@ -31,7 +31,7 @@
 //!
 //! For readers of the source: `identity` is what a data folder says of its node; `call` asks other
 //! members over HTTP, `forward` in place of a client, and `protocol` is what they are asked;
-//! `certificate` is that of HTTP/3; `port` binds; `rooms` bounds the memory of connections;
+//! `certificate` is that of HTTP/3; `port` binds; `rooms` bounds the memory of connections, and `looks` ends unused ones;
 //! `shared` is what all requests use; `http` answers; `join`, `standing`, `stall` and `leases` run
 //! beside it; `server` puts everything together.
 
@@ -46,6 +46,7 @@ mod http;
 mod identity;
 mod join;
 mod leases;
+mod looks;
 mod options;
 mod port;
 mod protocol;

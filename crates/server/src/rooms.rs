@@ -5,11 +5,14 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
 
+use crate::looks::{Traffic, Waits};
+
 /// Bytes of long lists of timestamps on their way.
 const LISTS: usize = 256 << 20;
 /// Bytes of other long answers, and of the bodies of changes: clients of timestamps leave operators
 /// their room.
 const OTHERS: usize = 64 << 20;
+const BODIES: usize = 64 << 20;
 /// The part of one connection: so many have all of it.
 const PARTS: (usize, usize) = (4, 16);
 
@@ -18,23 +21,30 @@ const PARTS: (usize, usize) = (4, 16);
 pub(crate) struct Rooms {
     lists: Arc<Semaphore>,
     others: Arc<Semaphore>,
+    bodies: Arc<Semaphore>,
 }
 
 impl Default for Rooms {
     fn default() -> Self {
-        Self::new(LISTS, OTHERS)
+        Self::new(LISTS, OTHERS, BODIES)
     }
 }
 
 impl Rooms {
-    /// The part of a new connection in the room of lists, and in that of others.
-    pub(crate) fn shares(&self) -> (Share, Share) {
-        (Share::new(&self.lists, LISTS / PARTS.0), Share::new(&self.others, OTHERS / PARTS.1))
+    /// The part of a new connection in the room of lists, of other answers, and of bodies.
+    pub(crate) fn shares(&self, traffic: &Arc<Traffic>) -> [Share; 3] {
+        [
+            Share::new(&self.lists, LISTS / PARTS.0, traffic),
+            Share::new(&self.others, OTHERS / PARTS.1, traffic),
+            Share::new(&self.bodies, BODIES / PARTS.1, traffic),
+        ]
     }
 
     /// So many bytes.
-    pub(crate) fn new(lists: usize, others: usize) -> Self {
-        Self { lists: Arc::new(Semaphore::new(lists)), others: Arc::new(Semaphore::new(others)) }
+    pub(crate) fn new(lists: usize, others: usize, bodies: usize) -> Self {
+        let [lists, others, bodies] =
+            [lists, others, bodies].map(|room| Arc::new(Semaphore::new(room)));
+        Self { lists, others, bodies }
     }
 }
 
@@ -44,11 +54,13 @@ pub(crate) struct Share {
     all: Arc<Semaphore>,
     own: Arc<Semaphore>,
     most: usize,
+    traffic: Arc<Traffic>,
 }
 
 impl Share {
-    fn new(all: &Arc<Semaphore>, most: usize) -> Self {
-        Self { all: Arc::clone(all), own: Arc::new(Semaphore::new(most)), most }
+    fn new(all: &Arc<Semaphore>, most: usize, traffic: &Arc<Traffic>) -> Self {
+        let own = Arc::new(Semaphore::new(most));
+        Self { all: Arc::clone(all), own, most, traffic: Arc::clone(traffic) }
     }
 
     /// Whether none of it is taken.
@@ -60,7 +72,7 @@ impl Share {
     pub(crate) fn room(&self, bytes: u32) -> Result<Room, TryAcquireError> {
         let own = Arc::clone(&self.own).try_acquire_many_owned(bytes)?;
         let all = Arc::clone(&self.all).try_acquire_many_owned(bytes)?;
-        Ok(Room { _all: all, own })
+        Ok(Room { _all: all, own, _waits: Waits::new(&self.traffic) })
     }
 }
 
@@ -69,6 +81,8 @@ impl Share {
 pub(crate) struct Room {
     _all: OwnedSemaphorePermit,
     own: OwnedSemaphorePermit,
+    /// A connection may have handed the answer on, and not sent it.
+    _waits: Waits,
 }
 
 impl Room {
@@ -105,7 +119,8 @@ mod tests {
     #[test]
     fn a_connection_has_a_part_of_the_room() {
         let rooms = Rooms::default();
-        let ((lists, others), (of_another, _)) = (rooms.shares(), rooms.shares());
+        let ([lists, others, bodies], [of_another, ..]) =
+            (rooms.shares(&Arc::default()), rooms.shares(&Arc::default()));
         let mut held: Vec<_> = (0..64).map(|_| lists.room(MIB).unwrap()).collect();
         assert!(lists.room(1).is_err());
         assert!(of_another.room(MIB).is_ok());
@@ -116,7 +131,7 @@ mod tests {
         assert!(lists.is_free());
         assert_eq!(rooms.lists.available_permits(), LISTS);
         let held: Vec<_> = (0..4).map(|_| others.room(MIB).unwrap()).collect();
-        assert!(others.room(1).is_err());
+        assert!(others.room(1).is_err() && bodies.room(1).is_ok());
         drop(held);
         assert_eq!(rooms.others.available_permits(), OTHERS);
     }

@@ -1,5 +1,6 @@
 //! A node from its start to its end.
 
+use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
@@ -181,17 +182,24 @@ impl Server {
         }
     }
 
-    /// Stops the node: gives leadership away within 0.5 s, if a quorum of the others is there,
-    /// accepts no more, ends the requests that it has, within 10 s, and closes its log, within
-    /// [`ServerOptions::close`].
+    /// Stops the node: gives leadership away, if a quorum of the others is there, accepts no more,
+    /// ends the requests that it has, within 10 s, and closes its log, within
+    /// [`ServerOptions::close`]. If no voter takes leadership in 0.5 s, it is offered again while
+    /// requests end.
     ///
     /// # Errors
     /// The log's, when it cannot be closed, also in time: what is durable stays so, and the thread
     /// that closes it continues.
     pub async fn stop(mut self) -> Result<(), ServerError> {
-        self.give_leadership_away().await;
+        give_leadership_away(&self.shared).await;
         self.stop.send_replace(true);
-        if tokio::time::timeout(STOP, &mut self.listener).await.is_err() {
+        // A leader that waits for its clients would keep the others from electing one.
+        let offered = offer_leadership(&self.shared);
+        let ended = tokio::select! {
+            ended = tokio::time::timeout(STOP, &mut self.listener) => ended,
+            never = offered => match never {},
+        };
+        if ended.is_err() {
             tracing::warn!("requests did not end in time");
             self.listener.abort();
         }
@@ -212,23 +220,27 @@ impl Server {
     }
 }
 
-impl Server {
-    /// So that clients wait for no election.
-    async fn give_leadership_away(&self) {
-        let node = &self.shared.node;
-        let status = node.status();
-        // Without a quorum of the others, none of them can do more than this one.
-        let others = status.voters.iter().filter(|voter| **voter != status.node);
-        let is_there = |voter: &&u64| {
-            status.acknowledged.get(*voter).is_some_and(|ago| *ago < self.shared.lease * 3)
-        };
-        if !status.leads() || others.filter(is_there).count() <= status.voters.len() / 2 {
-            return;
-        }
-        match node.resign(HANDOVER).await {
-            Ok(()) => tracing::info!("gave leadership away"),
-            Err(error) => tracing::info!(%error, "leadership was not given away"),
-        }
+/// So that clients wait for no election.
+async fn give_leadership_away(shared: &Shared) {
+    let status = shared.node.status();
+    // Without a quorum of the others, none of them can do more than this one.
+    let others = status.voters.iter().filter(|voter| **voter != status.node);
+    let is_there =
+        |voter: &&u64| status.acknowledged.get(*voter).is_some_and(|ago| *ago < shared.lease * 3);
+    if !status.leads() || others.filter(is_there).count() <= status.voters.len() / 2 {
+        return;
+    }
+    match shared.node.resign(HANDOVER).await {
+        Ok(()) => tracing::info!("gave leadership away"),
+        Err(error) => tracing::info!(%error, "leadership was not given away"),
+    }
+}
+
+/// Gives leadership away whenever this node has it, and a quorum of the others is there.
+async fn offer_leadership(shared: &Shared) -> Infallible {
+    loop {
+        tokio::time::sleep(shared.lease).await;
+        give_leadership_away(shared).await;
     }
 }
 

@@ -1,5 +1,6 @@
 //! Giving leadership to another node.
 
+use std::cmp::Reverse;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
@@ -94,7 +95,8 @@ impl Node {
         }
     }
 
-    /// Gives leadership to the voter that has most entries: see [`Node::transfer`].
+    /// Gives leadership to the voter that has most entries, and to another one if that does not
+    /// answer: see [`Node::transfer`].
     ///
     /// # Errors
     /// Those of [`Node::transfer`]; [`NodeError::Membership`] if no other voter answers, or there
@@ -109,11 +111,18 @@ impl Node {
         }
         let others = status.voters.iter().copied().filter(|voter| *voter != status.node);
         let others = others.filter(|voter| status.has_heard(*voter, self.lately()));
-        let target = others.max_by_key(|voter| status.matched.get(voter).copied().flatten());
-        let Some(target) = target else {
-            return Err(NodeError::Membership("no other voter answers".into()));
-        };
-        self.transfer(target, patience).await
+        let mut targets: Vec<_> = others.collect();
+        targets.sort_by_key(|voter| Reverse(status.matched.get(voter).copied().flatten()));
+        let deadline = Instant::now() + patience;
+        let mut given = Err(NodeError::Membership("no other voter answers".into()));
+        for target in targets {
+            let remaining = deadline.saturating_duration_since(Instant::now());
+            given = self.transfer(target, remaining).await;
+            if !matches!(given, Err(NodeError::Membership(_))) {
+                break;
+            }
+        }
+        given
     }
 
     /// For how long a node that is there may be silent: three leases.

@@ -87,6 +87,20 @@ async fn leadership_goes_round_without_a_named_target() {
     }
 }
 
+/// One that stopped a moment ago is chosen first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leadership_goes_to_a_voter_that_answers() {
+    let group = Group::of_three().await;
+    let leader = group.leader().await;
+    let mut others = (1..=3).filter(|id| *id != leader);
+    let (first, second) = (others.next().unwrap(), others.next().unwrap());
+    // It is known to be there.
+    group.nodes[&leader].prove_leadership(LONG).await.unwrap();
+    group.cut_off(first);
+    group.nodes[&leader].resign(LONG).await.unwrap();
+    assert_eq!(group.leader().await, second);
+}
+
 /// The target is asked to lead, and fails: the node that gave leadership away may be elected again,
 /// and serves in its new term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -97,7 +97,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_not_taken_keeps_its_room() {
-        let rooms = Rooms::new(0, 16 << 10);
+        let rooms = Rooms::new(0, 16 << 10, 0);
         let client = Client::new(&rooms, SocketAddr::from(([127, 0, 0, 1], 1)));
         let long = || metrics(&client, "x".repeat(10 << 10));
         let kept = long();

@@ -2,24 +2,27 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 use bytes::Bytes;
 use tokio::sync::TryAcquireError;
 
+use crate::looks::Traffic;
 use crate::rooms::{Room, Rooms, Share};
 use crate::shared::Shared;
 
-/// An answer of so many bytes needs no room: a connection has few of them at a time.
+/// A list of so many bytes needs no room: a connection has few of them at a time.
 pub(crate) const SHORT: usize = 256;
+/// Nor does another answer of so many: what clients ask for to find the leader.
+const SHORT_OTHER: usize = 1024;
 
 /// The client of one connection. Clones are of the same.
 #[derive(Debug, Clone)]
 pub(crate) struct Client {
     pub(crate) from: SocketAddr,
+    pub(crate) traffic: Arc<Traffic>,
     lists: Share,
     others: Share,
+    bodies: Share,
 }
 
 /// What the requests of a connection use.
@@ -27,30 +30,26 @@ pub(crate) struct Client {
 pub(crate) struct Requests {
     pub(crate) shared: Arc<Shared>,
     pub(crate) client: Client,
-    /// How many there were.
-    pub(crate) begun: AtomicU64,
-    /// How many of them were answered, and the answers taken.
-    pub(crate) ended: AtomicU64,
 }
 
 impl Requests {
     pub(crate) fn new(shared: Arc<Shared>, from: SocketAddr) -> Arc<Self> {
         let client = Client::new(&shared.rooms, from);
-        Arc::new(Self { shared, client, begun: AtomicU64::new(0), ended: AtomicU64::new(0) })
+        Arc::new(Self { shared, client })
     }
 
     /// Whether none is being answered, nor a long answer on its way.
     pub(crate) fn are_answered(&self) -> bool {
-        let ended = self.ended.load(Acquire);
-        ended == self.begun.load(Relaxed) && self.client.has_no_room()
+        self.client.traffic.is_quiet() && self.client.has_no_room()
     }
 }
 
 impl Client {
     /// A client with a part of these rooms.
     pub(crate) fn new(rooms: &Rooms, from: SocketAddr) -> Self {
-        let (lists, others) = rooms.shares();
-        Self { from, lists, others }
+        let traffic = Arc::default();
+        let [lists, others, bodies] = rooms.shares(&traffic);
+        Self { from, traffic, lists, others, bodies }
     }
 
     /// Room for a list of so many bytes; none while others that are not taken have it.
@@ -60,17 +59,17 @@ impl Client {
 
     /// Whether it has no long answer on its way.
     pub(crate) fn has_no_room(&self) -> bool {
-        self.lists.is_free() && self.others.is_free()
+        self.lists.is_free() && self.others.is_free() && self.bodies.is_free()
     }
 
     /// Room for the body of a change.
     pub(crate) fn room_for_body(&self, bytes: u32) -> Result<Room, TryAcquireError> {
-        self.others.room(bytes)
+        self.bodies.room(bytes)
     }
 
     /// The body of another answer, with room of its own until it is sent, unless it is short.
     pub(crate) fn hold(&self, body: Bytes) -> Result<Bytes, TryAcquireError> {
-        if body.len() <= SHORT {
+        if body.len() <= SHORT_OTHER {
             return Ok(body);
         }
         // A body of 4 GiB has no room, either.

@@ -4,7 +4,6 @@ use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -20,8 +19,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::http::client::Requests;
-use crate::http::looks::{LOOK, Looks, Verdict};
 use crate::http::route;
+use crate::looks::{LOOK, Looks, Traffic, Verdict, Waits};
 use crate::shared::Shared;
 
 const STREAMS: u32 = 128;
@@ -102,8 +101,8 @@ impl Connection {
         let requests = Requests::new(Arc::clone(&self.shared), self.from);
         let answer = service_fn(|request| {
             let answered = route::answer(Arc::clone(&requests), request);
-            let requests = Arc::clone(&requests);
-            async { Ok::<_, Infallible>(answered.await.map(|body| Taken { body, requests })) }
+            let traffic = Arc::clone(&requests.client.traffic);
+            async move { Ok::<_, Infallible>(answered.await.map(|body| Taken::new(body, &traffic))) }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
         let mut looks = Looks::default();
@@ -132,9 +131,7 @@ impl Connection {
                     Event::Ending if requests.are_answered() => break,
                     Event::Ending => events.push(after(GRACE, Event::Ending)),
                     Event::Look => {
-                        // Read first: each of them has begun.
-                        let ended = requests.ended.load(Acquire);
-                        let verdict = looks.look(requests.begun.load(Relaxed), ended);
+                        let verdict = looks.look(&requests.client.traffic);
                         if verdict != Verdict::Stays {
                             tracing::debug!(address = %self.from, ?verdict, "closed a connection");
                             break;
@@ -158,12 +155,18 @@ fn after(wait: Duration, event: Event) -> Pin<Box<dyn Future<Output = Event> + S
 /// The body of an answer. When it is dropped, the connection has taken it, or ended.
 struct Taken {
     body: Full<Bytes>,
-    requests: Arc<Requests>,
+    waits: Waits,
+}
+
+impl Taken {
+    fn new(body: Full<Bytes>, traffic: &Arc<Traffic>) -> Self {
+        Self { body, waits: Waits::new(traffic) }
+    }
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        self.requests.ended.fetch_add(1, Release);
+        self.waits.traffic().ends();
     }
 }
 

@@ -1,7 +1,7 @@
 //! The HTTP interface.
 //!
 //! `listener` has the connections over TCP and `http3` those over UDP, `client` is what each of
-//! them may hold and `looks` whether it is used, `route` finds what a request is for, `timestamp`,
+//! them may hold, `route` finds what a request is for, `timestamp`,
 //! `info` and `cluster` answer it, `answer` is how answers look.
 
 mod answer;
@@ -11,7 +11,6 @@ mod cluster;
 pub(crate) mod http3;
 mod info;
 pub(crate) mod listener;
-mod looks;
 mod metrics;
 pub(crate) mod route;
 mod timestamp;

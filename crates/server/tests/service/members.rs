@@ -4,8 +4,12 @@
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use esker_consensus::ConsensusLog;
 use esker_server::{Members, Server, ServerError, ask};
+use http_body_util::Empty;
+use hyper::Request;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
 use crate::client::{Protocol, post, send};
@@ -69,6 +73,39 @@ async fn a_leader_that_stops_gives_its_leadership_away() {
         nodes.start(leader).await.unwrap();
         nodes.wait_for_voters(3).await;
     }
+}
+
+/// The others come back while it waits for a client: they need not wait for that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_waits_for_its_clients_keeps_no_other_from_leading() {
+    let mut nodes = Nodes::of(3).await;
+    let leader = nodes.leader().await;
+    let address = nodes.address(leader);
+    let stream = TokioIo::new(TcpStream::connect(&address).await.unwrap());
+    let mut client = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
+    let client = client.initial_stream_window_size(1024).handshake(stream);
+    let (mut sender, connection) = client.await.unwrap();
+    tokio::spawn(connection);
+    let uri = format!("http://{address}/timestamp?n=1000");
+    let unread = Request::get(uri).body(Empty::<Bytes>::new()).unwrap();
+    let _unread = sender.send_request(unread).await.unwrap();
+    let others: Vec<_> = (1..=3).filter(|id| *id != leader).collect();
+    for other in &others {
+        nodes.stop(*other).await;
+    }
+    let stopping = tokio::spawn(nodes.servers.remove(&leader).unwrap().stop());
+    // It finds no quorum.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    for other in &others {
+        let mut options = nodes.options(*other);
+        options.join = None;
+        nodes.start_with(*other, options).await.unwrap();
+    }
+    while nodes.status(others[0]).await.leader.is_none_or(|new| new == leader) {
+        assert!(!stopping.is_finished(), "they waited");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    stopping.await.unwrap().unwrap();
 }
 
 /// Clients and nodes that ask it go to another one at once.
