@@ -31,9 +31,9 @@
 //!
 //! For readers of the source: `identity` is what a data folder says of its node; `call` asks other
 //! members over HTTP, `forward` in place of a client, and `protocol` is what they are asked;
-//! `certificate` is that of HTTP/3; `port` binds; `rooms` bounds the memory of connections, and `looks` ends unused ones;
-//! `shared` is what all requests use; `http` answers; `join`, `standing`, `stall` and `leases` run
-//! beside it; `server` puts everything together.
+//! `certificate` is that of HTTP/3; `port` binds; `rooms` bounds the memory of connections, and
+//! `looks` ends unused ones; `shared` is what all requests use; `http` answers; `join`, `standing`,
+//! `stall` and `leases` run beside it; `server` puts everything together.
 
 mod call;
 #[cfg(feature = "http3")]
