@@ -130,6 +130,8 @@ async fn open_connections_do_not_keep_a_node() {
     assert_eq!(&seen, b"HTTP/1.1 200");
     let mut half = TcpStream::connect(&address).await.unwrap();
     half.write_all(b"GET /up HTTP/1.1\r\nho").await.unwrap();
+    // Accepted after it.
+    assert_eq!(get(Protocol::Http1, &address, "/up").await.status, 200);
     tokio::time::timeout(Duration::from_secs(9), nodes.stop(1)).await.unwrap();
     assert!(TcpStream::connect(&address).await.is_err());
     let mut rest = Vec::new();
