@@ -97,8 +97,8 @@ impl<C: StoredConfig> LogStore<C> {
     }
 
     /// Waits until an append waits for the disk.
-    pub(crate) async fn any_unresolved(&self) {
-        self.unresolved.any().await;
+    pub(crate) async fn until_unresolved(&self) {
+        self.unresolved.until_any().await;
     }
 
     fn purged(&self) -> io::Result<Option<Id>> {

@@ -43,7 +43,7 @@ impl Unresolved {
     }
 
     /// Waits until one waits. One task at a time may.
-    pub(crate) async fn any(&self) {
+    pub(crate) async fn until_any(&self) {
         while self.0.waiting.lock().is_empty() {
             self.0.begins.notified().await;
         }

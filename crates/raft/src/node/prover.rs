@@ -79,8 +79,8 @@ enum Answer {
     Awaited,
     /// It gave no vote above the term.
     Confirmed,
-    /// It cannot be reached.
-    Denied,
+    /// It cannot be reached; of all together: no majority can answer.
+    Unreachable,
 }
 
 impl Prover {
@@ -194,14 +194,14 @@ impl Voters {
                     }
                     // An election has begun: those that do not answer decide nothing.
                     Poll::Ready(Some(_)) => return Poll::Ready(Err(NodeError::NoQuorum)),
-                    Poll::Ready(None) => voter.answer = Answer::Denied,
+                    Poll::Ready(None) => voter.answer = Answer::Unreachable,
                 }
             }
             match self.quorum(own) {
                 Answer::Awaited => return Poll::Pending,
                 Answer::Confirmed => return Poll::Ready(Ok(())),
-                Answer::Denied if self.retry(number) => {}
-                Answer::Denied => return Poll::Ready(Err(NodeError::NoQuorum)),
+                Answer::Unreachable if self.retry(number) => {}
+                Answer::Unreachable => return Poll::Ready(Err(NodeError::NoQuorum)),
             }
         }
     }
@@ -221,7 +221,7 @@ impl Voters {
     /// Asks those again that cannot be reached, after a pause, while others are waited for.
     fn ask_again(&mut self, number: u64) {
         for voter in self.links.values_mut() {
-            if voter.answer == Answer::Denied && voter.link.ask_again(number) {
+            if voter.answer == Answer::Unreachable && voter.link.ask_again(number) {
                 voter.answer = Answer::Awaited;
             }
         }
@@ -232,7 +232,7 @@ impl Voters {
         quorum(&self.configurations, |id| match self.links.get(&id) {
             _ if id == own => Answer::Confirmed,
             Some(voter) => voter.answer,
-            None => Answer::Denied,
+            None => Answer::Unreachable,
         })
     }
 }
@@ -245,7 +245,7 @@ fn quorum(configurations: &[Vec<u64>], answer: impl Fn(u64) -> Answer) -> Answer
         let count = |wanted| configuration.iter().filter(|id| answer(**id) == wanted).count();
         let confirmed = count(Answer::Confirmed);
         if confirmed + count(Answer::Awaited) < majority {
-            return Answer::Denied;
+            return Answer::Unreachable;
         }
         if confirmed < majority {
             all = Answer::Awaited;
@@ -262,7 +262,7 @@ mod tests {
         let configurations: Vec<_> = configurations.iter().map(|ids| ids.to_vec()).collect();
         quorum(&configurations, |id| match (confirmed.contains(&id), denied.contains(&id)) {
             (true, _) => Answer::Confirmed,
-            (_, true) => Answer::Denied,
+            (_, true) => Answer::Unreachable,
             _ => Answer::Awaited,
         })
     }
@@ -271,10 +271,10 @@ mod tests {
     fn a_majority_decides() {
         assert_eq!(said(&[&[1]], &[1], &[]), Answer::Confirmed);
         assert_eq!(said(&[&[1, 2]], &[1], &[]), Answer::Awaited);
-        assert_eq!(said(&[&[1, 2]], &[1], &[2]), Answer::Denied);
+        assert_eq!(said(&[&[1, 2]], &[1], &[2]), Answer::Unreachable);
         assert_eq!(said(&[&[1, 2, 3]], &[1], &[2]), Answer::Awaited);
         assert_eq!(said(&[&[1, 2, 3]], &[1, 3], &[2]), Answer::Confirmed);
-        assert_eq!(said(&[&[1, 2, 3]], &[1], &[2, 3]), Answer::Denied);
+        assert_eq!(said(&[&[1, 2, 3]], &[1], &[2, 3]), Answer::Unreachable);
         assert_eq!(said(&[&[1, 2, 3, 4]], &[1, 2], &[3]), Answer::Awaited);
         // A leader that has no vote.
         assert_eq!(said(&[&[2, 3, 4]], &[1, 2], &[3]), Answer::Awaited);
@@ -284,7 +284,7 @@ mod tests {
     fn each_of_two_configurations_has_to_agree() {
         let joint: &[&[u64]] = &[&[1, 2, 3], &[1, 4, 5]];
         assert_eq!(said(joint, &[1, 2], &[]), Answer::Awaited);
-        assert_eq!(said(joint, &[1, 2, 3], &[4, 5]), Answer::Denied);
+        assert_eq!(said(joint, &[1, 2, 3], &[4, 5]), Answer::Unreachable);
         assert_eq!(said(joint, &[1, 2, 5], &[3, 4]), Answer::Confirmed);
     }
 }

@@ -85,7 +85,7 @@ impl Status {
     }
 
     /// Whether this leader has heard from that node for less than `lately`. From itself it has.
-    pub(crate) fn has_heard(&self, node: u64, lately: Duration) -> bool {
+    pub fn has_heard(&self, node: u64, lately: Duration) -> bool {
         node == self.node || self.acknowledged.get(&node).is_some_and(|ago| *ago < lately)
     }
 
@@ -126,8 +126,8 @@ impl Node {
     ///
     /// # Cancel safety
     /// Nothing is lost.
-    pub async fn uses_disk(&self) {
-        self.entries.any_unresolved().await;
+    pub async fn until_disk_wait(&self) {
+        self.entries.until_unresolved().await;
     }
 
     /// Waits until the node has stopped, and returns why: it was stopped, or its log failed.
