@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use esker_client::Client;
+use esker_oracle::Range;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::endpoints::Endpoints;
@@ -44,18 +45,20 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
         }
         let client = builder.build().map_err(failed)?;
         if !arguments.watch {
-            return take(&client, arguments).await.map(drop);
+            let range = client.timestamps(arguments.n).await.map_err(failed)?;
+            return show_all(range, arguments).map(drop);
         }
         let failed = |error| Failure::of_io("catch signals", &error);
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
         let asked = async {
             loop {
-                match take(&client, arguments).await {
-                    Ok(true) => tokio::time::sleep(WATCH).await,
-                    Ok(false) => return Ok(()),
-                    Err(failure) => complain(failure.message()),
+                match client.timestamps(arguments.n).await {
+                    Ok(range) if !show_all(range, arguments)? => return Ok(()),
+                    Ok(_) => {}
+                    Err(error) => complain(&with_causes(&error)),
                 }
+                tokio::time::sleep(WATCH).await;
             }
         };
         tokio::select! {
@@ -70,9 +73,8 @@ fn failed(error: esker_client::Error) -> Failure {
     Failure::failed(with_causes(&error))
 }
 
-/// Asks once. Returns whether standard output is still open for reading.
-async fn take(client: &Client, arguments: &TakeArguments) -> Outcome<bool> {
-    let range = client.timestamps(arguments.n).await.map_err(failed)?;
+/// Returns whether standard output is still open for reading.
+fn show_all(range: Range, arguments: &TakeArguments) -> Outcome<bool> {
     for timestamp in range.timestamps() {
         if !show(timestamp, arguments.json)? {
             return Ok(false);

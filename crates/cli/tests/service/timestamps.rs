@@ -237,6 +237,26 @@ async fn a_benchmark_says_that_there_is_no_connection() {
     node.stop();
 }
 
+/// Clients would be sent there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_member_is_not_where_another_node_answers() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let start = |dir: &tempfile::TempDir| Logged::start(serve(&ANY_PORT).current_dir(dir));
+    let (mut one, mut other) = (start(&dirs[0]), start(&dirs[1]));
+    let (address, elsewhere) = (one.answers(), other.answers());
+    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    let add = |to: &str| {
+        let mut add = command(&["cluster", "add", "--node-id", "1", "--addr", to]);
+        add.args(["--endpoint", &format!("http://{address}")]);
+        run(add, b"")
+    };
+    add(&elsewhere).exits(1).says(&["another node", &elsewhere]);
+    add("elsewhere").exits(2).says(&["--addr", "elsewhere"]);
+    add(&address).ok();
+    one.stop();
+    other.stop();
+}
+
 #[test]
 fn several_timestamps_are_decoded() {
     let timestamps = ["18eb02db3097e5170000000000000001", "18eb02db3097e5170000000000000002"];
