@@ -9,7 +9,7 @@
 //! The label, 49 bytes, integers little-endian: magic number (8), cluster id (16), number of the
 //! node (8), random id of the log (16), 1 if the node founds the cluster and 0 otherwise (1).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use esker_consensus::ConsensusLog;
@@ -65,6 +65,21 @@ impl Identity {
         let is_known = *magic == MAGIC && matches!(founds, [0 | 1]);
         (is_known && identity.node > 0).then_some(identity)
     }
+}
+
+/// Fails for a path where no node's data can be: `data/raft` would be named otherwise.
+pub(crate) fn check_data(data: &Path) -> Result<(), ServerError> {
+    let shown = data.display();
+    if data.exists() && !data.is_dir() {
+        return Err(ServerError::Option(format!("--data {shown} is a file, not a folder")));
+    }
+    // As `esker log` writes them.
+    if data.join("manifest").exists() {
+        return Err(ServerError::OtherData(format!(
+            "--data {shown} is a log: choose another folder for the node"
+        )));
+    }
+    Ok(())
 }
 
 /// Random bytes, of which no two are the same.

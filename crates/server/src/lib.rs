@@ -12,7 +12,7 @@
 //! | unsent lists of over 16 timestamps | 256 MiB, 64 of a connection | 503, `Retry-After` |
 //! | other answers of over 1 KiB; bodies of changes | 64 MiB, 4 of a connection, each | the same |
 //! | shorter answers on their way | one for each stream of all connections | wait in the client |
-//! | a connection that does not take an answer | 25 to 50 s | it is closed |
+//! | a connection that does not take an answer (HTTP/1.1: a long one) | 25 to 50 s | it is closed |
 //! | streams of an HTTP/2 or HTTP/3 connection | 128 | wait in the client |
 //! | header of a request | 16 KiB | 431, or the connection ends |
 //! | body of a request | 64 KiB | 413 |
@@ -33,7 +33,8 @@
 //! members over HTTP, `forward` in place of a client, and `protocol` is what they are asked;
 //! `certificate` is that of HTTP/3; `port` binds; `rooms` bounds the memory of connections, and
 //! `looks` ends unused ones; `shared` is what all requests use; `http` answers; `join`, `standing`,
-//! `stall` and `leases` run beside it; `server` puts everything together.
+//! `stall` and `leases` run beside it, and `handover` when it stops; `server` puts everything
+//! together.
 
 mod call;
 #[cfg(feature = "http3")]
@@ -42,6 +43,7 @@ mod clients;
 mod counters;
 mod error;
 mod forward;
+mod handover;
 mod http;
 mod identity;
 mod join;

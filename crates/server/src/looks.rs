@@ -26,16 +26,6 @@ pub(crate) struct Traffic {
 }
 
 impl Traffic {
-    /// A request has come.
-    pub(crate) fn begins(&self) {
-        self.begun.fetch_add(1, Relaxed);
-    }
-
-    /// Its answer was taken, or its connection has ended.
-    pub(crate) fn ends(&self) {
-        self.ended.fetch_add(1, Release);
-    }
-
     /// Whether no request is being answered, nor an answer on its way.
     pub(crate) fn is_quiet(&self) -> bool {
         // Read first: each of them has begun.
@@ -46,6 +36,28 @@ impl Traffic {
     fn waits(&self, generation: u64) -> &AtomicU64 {
         let [even, odd] = &self.waiting;
         if generation.is_multiple_of(2) { even } else { odd }
+    }
+}
+
+/// A request, until its answer was taken, or until it was given up.
+#[derive(Debug)]
+pub(crate) struct Underway(Arc<Traffic>);
+
+impl Underway {
+    pub(crate) fn new(traffic: &Arc<Traffic>) -> Self {
+        traffic.begun.fetch_add(1, Relaxed);
+        Self(Arc::clone(traffic))
+    }
+
+    /// Its answer is ready.
+    pub(crate) fn waits(&self) -> Waits {
+        Waits::new(&self.0)
+    }
+}
+
+impl Drop for Underway {
+    fn drop(&mut self) {
+        self.0.ended.fetch_add(1, Release);
     }
 }
 
@@ -61,10 +73,6 @@ impl Waits {
         let generation = traffic.looks.load(Relaxed);
         traffic.waits(generation).fetch_add(1, Relaxed);
         Self { traffic: Arc::clone(traffic), generation }
-    }
-
-    pub(crate) fn traffic(&self) -> &Traffic {
-        &self.traffic
     }
 }
 
@@ -120,9 +128,9 @@ mod tests {
     fn a_connection_without_requests_is_idle_after_three_looks() {
         let (traffic, mut looks) = connection();
         for _ in 0..3 {
-            traffic.begins();
+            let request = Underway::new(&traffic);
             assert!(!traffic.is_quiet());
-            traffic.ends();
+            drop(request);
             assert!(traffic.is_quiet());
             assert_eq!([(); 2].map(|()| looks.look(&traffic)), [Verdict::Stays; 2]);
         }
@@ -140,11 +148,9 @@ mod tests {
         let (traffic, mut looks) = connection();
         assert_eq!(looks.look(&traffic), Verdict::Stays);
         let (_kept, late) = (Waits::new(&traffic), Waits::new(&traffic));
-        traffic.begins();
         assert_eq!(looks.look(&traffic), Verdict::Stays, "they are new");
         for _ in 0..100 {
-            traffic.begins();
-            drop(Waits::new(&traffic));
+            drop(Underway::new(&traffic).waits());
         }
         drop(late);
         assert_eq!(looks.look(&traffic), Verdict::TakesNoAnswers);
@@ -155,7 +161,7 @@ mod tests {
         let (traffic, mut looks) = connection();
         let mut before = Waits::new(&traffic);
         for _ in 0..20 {
-            traffic.begins();
+            drop(Underway::new(&traffic));
             assert_eq!(looks.look(&traffic), Verdict::Stays);
             // The one before is dropped.
             before = Waits::new(&traffic);

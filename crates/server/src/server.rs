@@ -1,8 +1,6 @@
 //! A node from its start to its end.
 
-use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +15,8 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::clients::Clients;
 use crate::counters::Counters;
 use crate::error::ServerError;
-use crate::identity::{Identity, Store, random};
+use crate::handover;
+use crate::identity::{Identity, Store, check_data, random};
 use crate::join::{admit, announce};
 use crate::leases;
 use crate::options::ServerOptions;
@@ -28,8 +27,6 @@ use crate::shared::{Followers, Shared};
 use crate::stall;
 use crate::standing::Standing;
 
-/// How long a leader that stops may take to give its leadership away.
-const HANDOVER: Duration = Duration::from_millis(500);
 /// How long requests may take to end when the node stops.
 const STOP: Duration = Duration::from_secs(10);
 /// Files that are no connections of clients.
@@ -191,10 +188,9 @@ impl Server {
     /// The log's, when it cannot be closed, also in time: what is durable stays so, and the thread
     /// that closes it continues.
     pub async fn stop(mut self) -> Result<(), ServerError> {
-        give_leadership_away(&self.shared).await;
+        handover::give(&self.shared).await;
         self.stop.send_replace(true);
-        // A leader that waits for its clients would keep the others from electing one.
-        let offered = offer_leadership(&self.shared);
+        let offered = handover::offer(&self.shared);
         let ended = tokio::select! {
             ended = tokio::time::timeout(STOP, &mut self.listener) => ended,
             never = offered => match never {},
@@ -217,30 +213,6 @@ impl Server {
             }
             Err(error) => Err(ServerError::Stopped(error.to_string())),
         }
-    }
-}
-
-/// So that clients wait for no election.
-async fn give_leadership_away(shared: &Shared) {
-    let status = shared.node.status();
-    // Without a quorum of the others, none of them can do more than this one.
-    let others = status.voters.iter().filter(|voter| **voter != status.node);
-    let is_there =
-        |voter: &&u64| status.acknowledged.get(*voter).is_some_and(|ago| *ago < shared.lease * 3);
-    if !status.leads() || others.filter(is_there).count() <= status.voters.len() / 2 {
-        return;
-    }
-    match shared.node.resign(HANDOVER).await {
-        Ok(()) => tracing::info!("gave leadership away"),
-        Err(error) => tracing::info!(%error, "leadership was not given away"),
-    }
-}
-
-/// Gives leadership away whenever this node has it, and a quorum of the others is there.
-async fn offer_leadership(shared: &Shared) -> Infallible {
-    loop {
-        tokio::time::sleep(shared.lease).await;
-        give_leadership_away(shared).await;
     }
 }
 
@@ -269,21 +241,6 @@ async fn belong(
     if !matches!(stopped, Ok(Ok(()))) {
         tracing::warn!("the node was not stopped in order");
     }
-}
-
-/// Fails for a path where no node's data can be: `data/raft` would be named otherwise.
-fn check_data(data: &Path) -> Result<(), ServerError> {
-    let shown = data.display();
-    if data.exists() && !data.is_dir() {
-        return Err(ServerError::Option(format!("--data {shown} is a file, not a folder")));
-    }
-    // As `esker log` writes them.
-    if data.join("manifest").exists() {
-        return Err(ServerError::OtherData(format!(
-            "--data {shown} is a log: choose another folder for the node"
-        )));
-    }
-    Ok(())
 }
 
 /// The node's log: that of its data, or a new one of a node that clients reach at this address.

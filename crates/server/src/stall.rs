@@ -18,7 +18,7 @@ pub(crate) async fn watch(shared: Arc<Shared>, stall: Duration) {
     loop {
         // An idle node has no timers.
         if !is_known {
-            shared.node.uses_disk().await;
+            shared.node.until_disk_wait().await;
         }
         tokio::time::sleep(TICK).await;
         let wait = shared.node.disk_wait().filter(|wait| *wait > stall);

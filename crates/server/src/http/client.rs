@@ -40,7 +40,7 @@ impl Requests {
 
     /// Whether none is being answered, nor a long answer on its way.
     pub(crate) fn are_answered(&self) -> bool {
-        self.client.traffic.is_quiet() && self.client.has_no_room()
+        self.client.traffic.is_quiet() && self.client.holds_nothing()
     }
 }
 
@@ -57,8 +57,8 @@ impl Client {
         self.lists.room(bytes)
     }
 
-    /// Whether it has no long answer on its way.
-    pub(crate) fn has_no_room(&self) -> bool {
+    /// Whether it has no long answer on its way, nor a body.
+    pub(crate) fn holds_nothing(&self) -> bool {
         self.lists.is_free() && self.others.is_free() && self.bodies.is_free()
     }
 
@@ -96,7 +96,13 @@ mod tests {
         let clients: Vec<_> = (0..4).map(|_| client(&rooms)).collect();
         let lists: Vec<_> = clients.iter().map(|client| client.room(64 * MIB).unwrap()).collect();
         assert!(client(&rooms).room(1).is_err());
-        assert!(client(&rooms).hold(vec![0; 1000].into()).is_ok());
-        drop(lists);
+        let long = || bytes::Bytes::from(vec![0; 2 << 20]);
+        let metrics = clients[0].hold(long()).unwrap();
+        assert_eq!(metrics.len(), 2 << 20);
+        // It has a room, of which a connection has four MiB.
+        let more = clients[0].hold(long()).unwrap();
+        assert!(clients[0].hold(long()).is_err());
+        drop((lists, metrics, more));
+        assert!(clients[0].holds_nothing());
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::http::client::Requests;
 use crate::http::route;
-use crate::looks::{LOOK, Looks, Traffic, Verdict, Waits};
+use crate::looks::{LOOK, Looks, Underway, Verdict, Waits};
 use crate::shared::Shared;
 
 const STREAMS: u32 = 128;
@@ -100,9 +100,9 @@ impl Connection {
         self.shared.counters.connected(1);
         let requests = Requests::new(Arc::clone(&self.shared), self.from);
         let answer = service_fn(|request| {
+            let underway = Underway::new(&requests.client.traffic);
             let answered = route::answer(Arc::clone(&requests), request);
-            let traffic = Arc::clone(&requests.client.traffic);
-            async move { Ok::<_, Infallible>(answered.await.map(|body| Taken::new(body, &traffic))) }
+            async move { Ok::<_, Infallible>(answered.await.map(|body| Taken::new(body, underway))) }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
         let mut looks = Looks::default();
@@ -155,18 +155,13 @@ fn after(wait: Duration, event: Event) -> Pin<Box<dyn Future<Output = Event> + S
 /// The body of an answer. When it is dropped, the connection has taken it, or ended.
 struct Taken {
     body: Full<Bytes>,
-    waits: Waits,
+    _waits: Waits,
+    _underway: Underway,
 }
 
 impl Taken {
-    fn new(body: Full<Bytes>, traffic: &Arc<Traffic>) -> Self {
-        Self { body, waits: Waits::new(traffic) }
-    }
-}
-
-impl Drop for Taken {
-    fn drop(&mut self) {
-        self.waits.traffic().ends();
+    fn new(body: Full<Bytes>, underway: Underway) -> Self {
+        Self { body, _waits: underway.waits(), _underway: underway }
     }
 }
 

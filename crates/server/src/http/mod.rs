@@ -1,8 +1,8 @@
 //! The HTTP interface.
 //!
 //! `listener` has the connections over TCP and `http3` those over UDP, `client` is what each of
-//! them may hold, `route` finds what a request is for, `timestamp`,
-//! `info` and `cluster` answer it, `answer` is how answers look.
+//! them may hold, `route` finds what a request is for, `timestamp`, `info` and `cluster` answer it,
+//! `answer` is how answers look.
 
 mod answer;
 pub(crate) mod client;

@@ -84,7 +84,6 @@ where
 {
     let began = Instant::now();
     let id = NEXT_ID.fetch_add(1, Relaxed);
-    requests.client.traffic.begins();
     requests.shared.counters.requested(request.version());
     let logged = tracing::enabled!(tracing::Level::DEBUG).then(|| Box::new(Logged::of(&request)));
     let path = Path::of(request.uri().path());
