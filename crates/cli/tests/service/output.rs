@@ -87,7 +87,12 @@ async fn leadership_and_changes_of_the_cluster_are_logged() {
     let refused = first.says("a change of the cluster was refused");
     assert_eq!((&refused["node"], &refused["change"]), (&json!(9), &json!("remove a node")));
     // Until the second one votes.
-    while post(&address, "/cluster/transfer", &body(2)).await.status != 200 {}
+    let transferred = loop {
+        let seen = post(&address, "/cluster/transfer", &body(2)).await;
+        if seen.status == 200 {
+            break seen;
+        }
+    };
     let lost = first.says("leadership lost");
     assert_eq!((&lost["node"], &lost["level"]), (&json!(1), &json!("warn")));
     assert_eq!(second.says("leadership won")["node"], 2);
@@ -97,6 +102,9 @@ async fn leadership_and_changes_of_the_cluster_are_logged() {
     let lines = first.stop();
     let refusals = lines.iter().filter(|line| line["node"] == 9 && line["level"] == "warn").count();
     assert_eq!(refusals, 1, "{lines:#?}");
+    let id: u64 = transferred.header("x-request-id").unwrap().parse().unwrap();
+    let given = lines.iter().find(|line| line["message"] == "gave leadership away").unwrap();
+    assert_eq!((&given["id"], &given["node"]), (&json!(id), &json!(2)));
     second.stop();
 }
 
