@@ -14,7 +14,7 @@
 //! | entry at an index | value in the slot of that number, under the current vote's ballot |
 //! | vote of a term and node | ballot: number `2 * term`, plus 1 if it is committed, and the node |
 //! | commit index | frontier; its markers request no sync |
-//! | last purged log id | application state, in the record that raises the floor |
+//! | last purged log id, longest lease | application state, stored with the floor or alone |
 //! | snapshot | snapshot at the slot of its last entry |
 //!
 //! Ballots are ordered as votes are, so the log itself refuses a vote that is lower than one that

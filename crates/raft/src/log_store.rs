@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 
 use crate::base::ballots::{TERM_MAX, ballot_of, vote_of};
 use crate::base::config::{Id, StoredConfig, VoteOf};
-use crate::base::encoding::{decode, decode_id, decode_purged, encode, encode_purged};
+use crate::base::encoding::{Kept, decode, decode_id, encode};
 use crate::base::failure::{failed, invalid};
 use crate::base::unresolved::Unresolved;
 
@@ -46,13 +46,20 @@ pub struct LogStore<C> {
     /// The commit index, durable or not.
     committed: Arc<Mutex<Option<Id>>>,
     unresolved: Unresolved,
+    /// Held while the state beside the entries is read and replaced.
+    keeping: Arc<tokio::sync::Mutex<()>>,
     config: PhantomData<fn() -> C>,
 }
 
 impl<C> Clone for LogStore<C> {
     fn clone(&self) -> Self {
-        let (log, committed) = (self.log.clone(), Arc::clone(&self.committed));
-        Self { log, committed, unresolved: self.unresolved.clone(), config: PhantomData }
+        Self {
+            log: self.log.clone(),
+            committed: Arc::clone(&self.committed),
+            unresolved: self.unresolved.clone(),
+            keeping: Arc::clone(&self.keeping),
+            config: PhantomData,
+        }
     }
 }
 
@@ -76,12 +83,17 @@ impl<C: StoredConfig> LogStore<C> {
                        and joins under a new number with a new log";
             return Err(invalid(why.into()));
         }
-        let (committed, unresolved) = (Arc::default(), Unresolved::default());
-        let store = Self { log, committed, unresolved, config: PhantomData };
+        let store = Self {
+            log,
+            committed: Arc::default(),
+            unresolved: Unresolved::default(),
+            keeping: Arc::default(),
+            config: PhantomData,
+        };
         // Up to the floor a snapshot says what is committed.
         let committed = store.log.frontier().filter(|frontier| frontier.0 >= store.first());
         let committed = committed.map(|slot| store.id_at(slot)).transpose()?;
-        store.purged()?;
+        store.kept()?;
         *store.committed.lock() = committed;
         Ok(store)
     }
@@ -101,8 +113,32 @@ impl<C: StoredConfig> LogStore<C> {
         self.unresolved.until_any().await;
     }
 
-    fn purged(&self) -> io::Result<Option<Id>> {
-        decode_purged(&self.log.app_state())
+    fn kept(&self) -> io::Result<Kept> {
+        Kept::decode(&self.log.app_state())
+    }
+
+    /// The longest time for which this node may have promised a leader to give no vote, as far as
+    /// it is stored.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        let kept = self.kept().unwrap_or_default();
+        Duration::from_millis(kept.lease_ms.into())
+    }
+
+    /// Stores the longest time for which this node promises a leader to give no vote, and waits
+    /// until that is durable. A node that restarts with a shorter one waits for this one.
+    ///
+    /// # Errors
+    /// Those of [`ConsensusLog::set_app_state`].
+    pub(crate) async fn keep_lease(&self, longest: Duration) -> io::Result<()> {
+        let _turn = self.keeping.lock().await;
+        let kept = self.kept()?;
+        // 49 days and more are as good as for ever.
+        let lease_ms = u32::try_from(longest.as_millis()).unwrap_or(u32::MAX);
+        if kept.lease_ms == lease_ms {
+            return Ok(());
+        }
+        let kept = Kept { lease_ms, ..kept };
+        self.log.set_app_state(&kept.encode()).map_err(failed)?.await.map_err(failed)
     }
 
     fn id_at(&self, slot: Slot) -> io::Result<Id> {
@@ -174,7 +210,7 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<C>> {
-        let last_purged_log_id = self.purged()?;
+        let last_purged_log_id = self.kept()?.purged;
         let last = self.log.last_slot().map(|slot| self.id_at(slot)).transpose()?;
         Ok(LogState { last_purged_log_id, last_log_id: last.or(last_purged_log_id) })
     }
@@ -225,12 +261,15 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
     }
 
     async fn purge(&mut self, id: Id) -> io::Result<()> {
-        if self.purged()?.is_some_and(|purged| id.index <= purged.index) {
+        let _turn = self.keeping.lock().await;
+        let kept = self.kept()?;
+        if kept.purged.is_some_and(|purged| id.index <= purged.index) {
             return Ok(());
         }
         let floor = Slot(id.index);
         let frontier = self.log.frontier().map_or(floor, |frontier| frontier.max(floor));
         let bounds = SnapshotBounds { floor, frontier };
-        self.log.install_with_async(bounds, &encode_purged(&id)).await.map_err(failed)
+        let kept = Kept { purged: Some(id), ..kept };
+        self.log.install_with_async(bounds, &kept.encode()).await.map_err(failed)
     }
 }

@@ -1,8 +1,9 @@
-//! The bytes of an entry, and of the id of the last purged one. Numbers are little-endian.
+//! The bytes of an entry, and of the state that is kept beside them. Numbers are little-endian.
 //!
 //! ```text
-//! entry:   0 version (1) | 1 kind (1) | 2 term (8) | 10 content
-//! purged:  0 version (1) | 1 term (8) | 9 index (8)
+//! entry:   0 version 1 (1) | 1 kind (1) | 2 term (8) | 10 content
+//! kept:    0 version 2 (1) | 1 lease in milliseconds (4)
+//!          | 5 term (8) | 13 index (8) of the last purged entry, if one was purged
 //! ```
 //!
 //! Kind 0 is blank, without content; 1 a command, as postcard encodes it; 2 a membership, as JSON:
@@ -20,8 +21,7 @@ use crate::base::failure::invalid;
 const VERSION: u8 = 1;
 /// Bytes before the content of an entry.
 const HEADER: usize = 10;
-/// Bytes of the id of the last purged entry.
-const PURGED: usize = 17;
+const KEPT_VERSION: u8 = 2;
 
 const BLANK: u8 = 0;
 const COMMAND: u8 = 1;
@@ -83,20 +83,63 @@ pub(crate) fn decode<C: StoredConfig>(slot: Slot, bytes: &[u8]) -> io::Result<C:
     Ok(Entry { log_id, payload })
 }
 
-pub(crate) fn encode_purged(id: &Id) -> [u8; PURGED] {
-    let mut bytes = [VERSION; PURGED];
-    bytes[1..9].copy_from_slice(&id.leader_id.term.to_le_bytes());
-    bytes[9..].copy_from_slice(&id.index.to_le_bytes());
-    bytes
+/// What the log keeps beside votes and entries, as its application state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// The longest time, in milliseconds, for which the node may have promised a leader to give no
+    /// vote; 0 before its first start.
+    pub(crate) lease_ms: u32,
+    /// The last entry that was purged.
+    pub(crate) purged: Option<Id>,
 }
 
-/// The id of the last purged entry in the state that the log keeps; `None` if nothing was purged.
-pub(crate) fn decode_purged(bytes: &[u8]) -> io::Result<Option<Id>> {
-    if bytes.is_empty() {
-        return Ok(None);
+impl Kept {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let mut bytes = vec![KEPT_VERSION];
+        bytes.extend(self.lease_ms.to_le_bytes());
+        if let Some(id) = &self.purged {
+            bytes.extend(id.leader_id.term.to_le_bytes());
+            bytes.extend(id.index.to_le_bytes());
+        }
+        bytes
     }
-    match (bytes.len(), bytes[0], long(bytes, 1), long(bytes, 9)) {
-        (PURGED, VERSION, Some(term), Some(index)) => Ok(Some(id_of(term, index))),
-        _ => Err(invalid("the id of the last purged entry cannot be read".into())),
+
+    /// The state that the log has; the default for none.
+    pub(crate) fn decode(bytes: &[u8]) -> io::Result<Self> {
+        let Some((version, content)) = bytes.split_first() else { return Ok(Self::default()) };
+        let wrong = || invalid(format!("the state beside the log cannot be read: version {version}"));
+        let (lease_ms, purged) = match (*version, content.split_first_chunk()) {
+            (KEPT_VERSION, Some((lease_ms, purged))) => (u32::from_le_bytes(*lease_ms), purged),
+            _ => return Err(wrong()),
+        };
+        let purged = match (purged.len(), long(purged, 0), long(purged, 8)) {
+            (0, ..) => None,
+            (16, Some(term), Some(index)) => Some(id_of(term, index)),
+            _ => return Err(wrong()),
+        };
+        Ok(Self { lease_ms, purged })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_comes_back_and_nothing_else_is_read() {
+        let ids = [None, Some(id_of(3, 0)), Some(id_of(u64::MAX, 1 << 40))];
+        for (lease_ms, purged) in [0, 80, u32::MAX].into_iter().zip(ids) {
+            let kept = Kept { lease_ms, purged };
+            let bytes = kept.encode();
+            assert_eq!(Kept::decode(&bytes).unwrap(), kept);
+            for len in (1..bytes.len()).filter(|len| *len != 5) {
+                assert!(Kept::decode(&bytes[..len]).is_err(), "{len} bytes");
+            }
+            assert!(Kept::decode(&[&bytes[..], &[0]].concat()).is_err());
+            assert!(Kept::decode(&[&[1], &bytes[1..]].concat()).is_err());
+        }
+        assert_eq!(Kept::decode(&[]).unwrap(), Kept::default());
     }
 }

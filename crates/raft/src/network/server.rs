@@ -8,7 +8,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_consensus::ConsensusLog;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{SinkExt, StreamExt};
 use openraft::Raft;
@@ -23,6 +22,7 @@ use tokio_util::codec::Framed;
 use crate::base::clock::WallClock;
 use crate::base::config::{StoredConfig, VoteOf};
 use crate::base::ticks::Ticks;
+use crate::log_store::LogStore;
 use crate::machine::{Machine, MachineStore, received_snapshot};
 use crate::network::appends::Appends;
 use crate::network::deadline::{Guarded, guarded, within};
@@ -69,11 +69,13 @@ impl<C: StoredConfig, M: Machine<C>> fmt::Debug for Server<C, M> {
 struct Inner<C: StoredConfig, M: Machine<C>> {
     cluster: ClusterId,
     raft: Raft<C, MachineStore<C, M>>,
-    log: ConsensusLog,
+    store: LogStore<C>,
     clock: WallClock,
     /// Until then no vote is given: before this node restarted, it may have acknowledged a
     /// heartbeat, and the leader may count on it for one lease.
     votes_from: Instant,
+    /// For how long it gives no vote after a heartbeat.
+    lease: Duration,
     /// A permit for each connection that may be there.
     places: Arc<Semaphore>,
     heard: Heard,
@@ -96,10 +98,11 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     ///
     /// If the node has taken part in the cluster before, votes are refused for one lease, which is
     /// openraft's longest election timeout: a leader may count on what this node acknowledged
-    /// before it restarted, and openraft does not remember that. Keep elections of the node itself
-    /// off for as long: start it with `enable_elect: false`, and wait for [`Server::votes_from`].
-    pub fn new(cluster: ClusterId, raft: Raft<C, MachineStore<C, M>>, log: ConsensusLog) -> Self {
-        Self::with_clock(cluster, raft, log, WallClock::default())
+    /// before it restarted, and openraft does not remember that. If it had a longer lease before,
+    /// for that one: it is in the log. Keep elections of the node itself off for as long: start it
+    /// with `enable_elect: false`, and wait for [`Server::votes_from`].
+    pub fn new(cluster: ClusterId, raft: Raft<C, MachineStore<C, M>>, store: LogStore<C>) -> Self {
+        Self::with_clock(cluster, raft, store, WallClock::default())
     }
 
     /// As [`Server::new`], with another wall clock than the system's. What it shows is in the
@@ -107,18 +110,19 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     pub(crate) fn with_clock(
         cluster: ClusterId,
         raft: Raft<C, MachineStore<C, M>>,
-        log: ConsensusLog,
+        store: LogStore<C>,
         clock: WallClock,
     ) -> Self {
         let lease = Duration::from_millis(raft.config().election_timeout_max);
-        let is_new = log.promised().is_none() && log.last_slot().is_none();
-        let votes_from = Instant::now() + if is_new { Duration::ZERO } else { lease };
+        let is_new = store.log().promised().is_none() && store.log().last_slot().is_none();
+        let silent = if is_new { Duration::ZERO } else { lease.max(store.longest_lease()) };
         let inner = Inner {
             cluster,
             raft,
-            log,
+            store,
             clock,
-            votes_from,
+            votes_from: Instant::now() + silent,
+            lease,
             places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             heard: Heard::default(),
             refusals: Refusals::default(),
@@ -137,8 +141,12 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     }
 
     /// Accepts connections and answers, until the future is dropped. Drop it before the runtime.
+    ///
+    /// If its lease is longer than the node had before, it is stored first.
     pub async fn serve(self, listener: TcpListener) {
+        self.keep_lease(self.inner.lease.max(self.inner.store.longest_lease())).await;
         let (mut opening, mut tasks) = (JoinSet::new(), JoinSet::new());
+        tasks.spawn(self.clone().shorten_lease());
         let mut oldest = VecDeque::<AbortHandle>::new();
         loop {
             let accepted = tokio::select! {
@@ -167,6 +175,20 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                 }
             }
         }
+    }
+
+    /// Stores a lease. Until that is done, nothing may be promised for as long.
+    async fn keep_lease(&self, lease: Duration) {
+        while let Err(error) = self.inner.store.keep_lease(lease).await {
+            tracing::warn!(%error, "the lease of this node cannot be stored");
+            tokio::time::sleep(STALL).await;
+        }
+    }
+
+    /// What was promised before this start is over when votes are given again.
+    async fn shorten_lease(self) {
+        tokio::time::sleep_until(self.inner.votes_from).await;
+        self.keep_lease(self.inner.lease).await;
     }
 
     /// The connection after its handshake, if it is welcome.
@@ -219,7 +241,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                 let stream = guarded(stream, STALL, STALL);
                 self.snapshot(handshake.from, Framed::new(stream, Frames::default())).await
             }
-            Purpose::Proofs => proof::answer(stream, &self.inner.log, &self.inner.clock).await,
+            Purpose::Proofs => proof::answer(stream, self.inner.store.log(), &self.inner.clock).await,
             _ => self.calls(handshake.from, Framed::new(stream, Frames::default())).await,
         }
     }
@@ -329,11 +351,11 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         let (sender, replaced) = oneshot::channel();
         *self.inner.receiving.lock() = Some(sender);
         let received = tokio::select! {
-            received = self.inner.log.receive_snapshot(frames.get_mut()) => received,
+            received = self.inner.store.log().receive_snapshot(frames.get_mut()) => received,
             _ = replaced => return Err(io::Error::other("another snapshot came")),
         };
         let slot = received.map_err(io::Error::other)?.slot;
-        let snapshot = received_snapshot::<C>(&self.inner.log, slot).await?;
+        let snapshot = received_snapshot::<C>(self.inner.store.log(), slot).await?;
         let installed = self.inner.raft.install_full_snapshot(vote, snapshot).await;
         let vote = installed.map_err(io::Error::other)?.vote;
         frames.send(Frame::new(0, &Answer::Snapshot(vote.into()))?).await

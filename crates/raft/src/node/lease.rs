@@ -26,8 +26,7 @@ impl Node {
     ///
     /// # Assumption
     /// The clocks of two nodes run at rates that differ by less than a tenth, also while a virtual
-    /// machine is paused or moved; and no voter restarts with a shorter round trip than it had.
-    /// [`Prover`](crate::Prover) assumes nothing of either.
+    /// machine is paused or moved. [`Prover`](crate::Prover) assumes nothing of clocks.
     ///
     /// `None` from the moment at which a transfer begins, for the rest of the term.
     pub fn leased_term(&self) -> Option<u64> {

@@ -62,7 +62,8 @@ pub struct NodeOptions {
 ///
 /// # Elections after a restart
 /// For one lease (eight round trips) a node that restarts gives no vote, and does not campaign: a
-/// leader may count on a heartbeat that it acknowledged before.
+/// leader may count on a heartbeat that it acknowledged before. The log has the longest lease of
+/// its earlier starts, so that a shorter one counts only after that.
 pub struct Node {
     pub(crate) raft: Core,
     pub(crate) log: ConsensusLog,
@@ -141,7 +142,7 @@ impl Node {
         });
         let started = started.map_err(|_| io::Error::other("openraft panicked at its start"))?;
         let raft = started.map_err(io::Error::other)?;
-        let server = Server::with_clock(cluster, raft.clone(), log.clone(), clock.clone());
+        let server = Server::with_clock(cluster, raft.clone(), entries.clone(), clock.clone());
         let heard = server.heard();
         runtime.spawn(follow_addresses(raft.clone(), addresses));
         runtime.spawn(report_leadership(raft.clone()));

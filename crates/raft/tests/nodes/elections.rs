@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker_disk::sim::SimDisk;
-use esker_raft::{Member, NodeError, Status};
+use esker_disk::sim::{Persist, SimDisk};
+use esker_raft::{Member, Node, NodeError, Status};
 
 use crate::group::{Group, LONG, SHORT, command, start_on};
 
@@ -49,6 +49,38 @@ async fn a_restarted_leader_begins_a_new_term() {
         node.stop().unwrap();
         node = start_on(&disk, 1, Duration::from_millis(10)).0;
         assert!(node.is_initialized().await.unwrap());
+    }
+}
+
+/// A leader may count on what the node promised before it stopped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_with_a_shorter_lease_waits_for_the_longer_one() {
+    let [long, short] = [1000, 8].map(Duration::from_millis);
+    let disk = SimDisk::new(1);
+    let (node, address) = start_on(&disk, 1, long / 8);
+    let member = Member { raft: address.to_string(), client: String::new(), ..Member::default() };
+    node.bootstrap(member).await.unwrap();
+    node.wait_for(LONG, |status| status.leads()).await.unwrap();
+    // A power cut: what it promised is on the disk.
+    disk.power_cut(Persist::Nothing);
+    drop(node.stop());
+    disk.power_on();
+    let begun = Instant::now();
+    let (node, _) = start_on(&disk, 1, short / 8);
+    node.wait_for(LONG, |status| status.leads()).await.unwrap();
+    assert!(begun.elapsed() >= long, "{:?}", begun.elapsed());
+    // From then on it promises no more than the shorter one.
+    let kept = |node: &Node| u32::from_le_bytes(*node.log().app_state()[1..].first_chunk().unwrap());
+    let deadline = Instant::now() + LONG;
+    while kept(&node) != 8 {
+        assert!(Instant::now() < deadline, "it keeps {} ms", kept(&node));
+        tokio::time::sleep(short).await;
+    }
+    node.stop().unwrap();
+    let (node, _) = start_on(&disk, 1, long / 8);
+    while kept(&node) != 1000 {
+        assert!(Instant::now() < deadline, "it keeps {} ms", kept(&node));
+        tokio::time::sleep(short).await;
     }
 }
 

@@ -74,8 +74,11 @@ async fn a_purge_never_goes_back() {
     let disk = SimDisk::new(1);
     let (mut log, _machine) = stores(log_on(&disk).unwrap());
     append(&mut log, (0..9).map(|index| entry(1, index)).collect()).await.unwrap().await.unwrap();
+    let lease = [2, 80, 0, 0, 0];
+    log.log().set_app_state(&lease).unwrap().await.unwrap();
     for (index, purged) in [(3, 3), (1, 3), (3, 3), (5, 5)] {
         log.purge(id(1, index)).await.unwrap();
+        assert_eq!(log.log().app_state()[..5], lease, "a purge keeps the rest");
         let state = log.get_log_state().await.unwrap();
         assert_eq!(state.last_purged_log_id, Some(id(1, purged)));
         assert_eq!(state.last_log_id, Some(id(1, 8)));
@@ -125,9 +128,9 @@ async fn foreign_values_are_refused() {
     log.accept(Slot(0), Ballot::ZERO, &blank).unwrap().blocking_wait().unwrap();
     let mut store = LogStore::<Strings>::new(log).unwrap();
     assert_eq!(store.get_log_state().await.unwrap().last_log_id, Some(id(7, 0)));
-    for purged in [&b"some state"[..], &[1; 16], &[2; 17]] {
+    for kept in [&b"some state"[..], &[1; 17], &[2; 17]] {
         let log = log_on(&SimDisk::new(1)).unwrap();
-        log.set_app_state(purged).unwrap().blocking_wait().unwrap();
+        log.set_app_state(kept).unwrap().blocking_wait().unwrap();
         let error = LogStore::<Strings>::new(log).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
     }
