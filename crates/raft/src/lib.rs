@@ -24,7 +24,7 @@
 //!
 //! [`Network`] and [`Server`] connect nodes over TCP. [`Node`] puts stores, network and openraft
 //! together, on a thread of its own: a replicated state machine of byte commands, whose interface
-//! does not name openraft.
+//! does not name openraft. With the feature `simulation`, nodes run on one thread, in virtual time.
 //!
 //! `examples/counter.rs` uses the stores with openraft, and `examples/proposers.rs` nodes.
 //!
@@ -40,6 +40,8 @@ mod machine;
 mod network;
 mod node;
 mod settings;
+#[cfg(feature = "simulation")]
+pub mod simulation;
 
 pub use base::clock::WallClock;
 pub use base::config::StoredConfig;

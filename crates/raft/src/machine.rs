@@ -15,6 +15,7 @@ use tokio::sync::oneshot;
 
 use crate::base::config::{Committed, Id, StoredConfig};
 use crate::base::failure::{failed, invalid};
+use crate::base::surroundings::is_simulated;
 
 /// Snapshots that are kept: the newest, and one to fall back to if that is damaged.
 const KEPT: usize = 2;
@@ -187,10 +188,13 @@ pub(crate) async fn received_snapshot<C: StoredConfig>(
     snapshot_of::<C>(aside(move || snapshots.verify(slot).map_err(failed)).await?)
 }
 
-/// Runs blocking work on a thread of its own, and waits without blocking.
+/// Runs blocking work on a thread of its own, and waits without blocking. In a simulation it blocks.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
+    if is_simulated() {
+        return work();
+    }
     let (sender, done) = oneshot::channel();
     std::thread::Builder::new()
         .name("esker-snapshot".into())

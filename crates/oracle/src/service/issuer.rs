@@ -1,10 +1,11 @@
 //! The owner of an epoch at work: proves that it leads, and advances the epoch.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use esker_raft::{NodeError, Prover};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::clock::{Followed, Reference, Step, agree, at_once, follow};
 use crate::epochs::{Advance, Epochs, Owner};

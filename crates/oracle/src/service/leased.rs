@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use esker_raft::{Node, Replica};
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::allotment::Allotment;
 use crate::epochs::{Advance, Epochs, Owner};

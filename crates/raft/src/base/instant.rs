@@ -3,7 +3,7 @@
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::time::Duration;
 
-use rustix::time::{ClockId, clock_gettime};
+use crate::base::surroundings::since_boot;
 
 /// The time since the system started, suspended or not.
 ///
@@ -11,12 +11,6 @@ use rustix::time::{ClockId, clock_gettime};
 /// Arithmetic saturates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BootInstant(Duration);
-
-#[cfg(target_os = "linux")]
-const CLOCK: ClockId = ClockId::Boottime;
-/// Elsewhere it may stop while the system is suspended: see the guarantees.
-#[cfg(not(target_os = "linux"))]
-const CLOCK: ClockId = ClockId::Monotonic;
 
 impl BootInstant {
     /// When it is this time, by tokio's clock, which is not later.
@@ -29,9 +23,7 @@ impl BootInstant {
 
 impl openraft::Instant for BootInstant {
     fn now() -> Self {
-        let now = clock_gettime(CLOCK);
-        let (seconds, nanoseconds) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
-        Self(Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds))
+        Self(since_boot())
     }
 }
 

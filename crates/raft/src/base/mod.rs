@@ -7,5 +7,8 @@ pub(crate) mod encoding;
 pub(crate) mod failure;
 pub(crate) mod instant;
 pub(crate) mod runtime;
+pub(crate) mod surroundings;
 pub(crate) mod ticks;
 pub(crate) mod unresolved;
+#[cfg(feature = "simulation")]
+pub(crate) mod watch;

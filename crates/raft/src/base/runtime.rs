@@ -8,6 +8,7 @@ use openraft::{AsyncRuntime, OptionalSend};
 use openraft_rt_tokio::TokioRuntime;
 
 use crate::base::instant::BootInstant;
+use crate::base::surroundings::{Chance, chance};
 use crate::base::ticks::{Elapsed, Sleep, Timeout};
 
 /// tokio, with timers that fire at [`Ticks`](crate::base::ticks::Ticks) on the threads of a node.
@@ -25,8 +26,11 @@ impl AsyncRuntime for NodeRuntime {
     type Instant = BootInstant;
     type TimeoutError = Elapsed;
     type Timeout<R, T: Future<Output = R> + OptionalSend> = Timeout<T>;
-    type ThreadLocalRng = <TokioRuntime as AsyncRuntime>::ThreadLocalRng;
+    type ThreadLocalRng = Chance;
     type Mpsc = <TokioRuntime as AsyncRuntime>::Mpsc;
+    #[cfg(feature = "simulation")]
+    type Watch = crate::base::watch::NodeWatch;
+    #[cfg(not(feature = "simulation"))]
     type Watch = <TokioRuntime as AsyncRuntime>::Watch;
     type Oneshot = <TokioRuntime as AsyncRuntime>::Oneshot;
     type Mutex<T: OptionalSend + 'static> = <TokioRuntime as AsyncRuntime>::Mutex<T>;
@@ -66,7 +70,7 @@ impl AsyncRuntime for NodeRuntime {
     }
 
     fn thread_rng() -> Self::ThreadLocalRng {
-        TokioRuntime::thread_rng()
+        chance()
     }
 
     fn new(threads: usize) -> Self {

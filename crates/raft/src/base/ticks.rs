@@ -20,6 +20,8 @@ use pin_project_lite::pin_project;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::base::surroundings::is_simulated;
+
 /// A shorter sleep yields until its deadline instead of waiting for a tick: openraft gathers the
 /// completions of a microsecond. tokio's own timers have a resolution of a millisecond.
 const YIELDS_BELOW: Duration = Duration::from_micros(100);
@@ -61,6 +63,12 @@ impl Ticks {
     /// Timers that are made on this thread wait for these ticks.
     pub(crate) fn on_this_thread(self: &Arc<Self>) {
         TICKS.set(Some(Arc::clone(self)));
+    }
+
+    /// Those of another node, or of none, from now on.
+    #[cfg(feature = "simulation")]
+    pub(crate) fn replace_on_this_thread(ticks: Option<&Arc<Self>>) {
+        TICKS.set(ticks.cloned());
     }
 
     /// The thread is awake for a heartbeat, or for entries: it ticks now, unless it did so for one
@@ -132,10 +140,11 @@ enum Kind {
 
 impl Sleep {
     pub(crate) fn until(deadline: Instant) -> Self {
+        let is_near = deadline.saturating_duration_since(Instant::now()) < YIELDS_BELOW;
         Self(match TICKS.with_borrow(Clone::clone) {
-            Some(_) if deadline.saturating_duration_since(Instant::now()) < YIELDS_BELOW => {
-                Kind::Yield(deadline)
-            }
+            // Where time stands still while tasks run, it would yield for ever.
+            Some(_) if is_near && is_simulated() => Kind::Precise(Box::pin(sleep_until(deadline))),
+            Some(_) if is_near => Kind::Yield(deadline),
             Some(ticks) => Kind::AtTick { ticks, deadline, id: None },
             None => Kind::Precise(Box::pin(sleep_until(deadline))),
         })

@@ -4,13 +4,14 @@ use std::io;
 use std::pin::Pin;
 use std::time::Duration;
 
-use tokio::net::TcpStream;
 use tokio_io_timeout::TimeoutStream;
 
-/// A connection whose reads and writes end with an error if the peer stalls.
-pub(super) type Guarded = Pin<Box<TimeoutStream<TcpStream>>>;
+use crate::network::transport::Connection;
 
-pub(super) fn guarded(stream: TcpStream, read: Duration, write: Duration) -> Guarded {
+/// A connection whose reads and writes end with an error if the peer stalls.
+pub(super) type Guarded = Pin<Box<TimeoutStream<Connection>>>;
+
+pub(super) fn guarded(stream: Connection, read: Duration, write: Duration) -> Guarded {
     let mut stream = TimeoutStream::new(stream);
     stream.set_read_timeout(Some(read));
     stream.set_write_timeout(Some(write));

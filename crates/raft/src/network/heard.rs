@@ -1,9 +1,10 @@
 //! When a leader was heard of.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::time::Instant;
 
 /// The last node that sent entries or a heartbeat, and when. openraft keeps the name of a leader
 /// for as long as no other is elected, whether it is there or not.

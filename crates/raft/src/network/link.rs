@@ -30,6 +30,7 @@ use crate::network::handshake::{ClusterId, Handshake, Purpose, VERSION};
 use crate::network::message::{Answer, Request};
 use crate::network::peer::{Peer, connect};
 use crate::network::proof_link::ProofLink;
+use crate::network::transport::{Tcp, Transport};
 
 /// Requests for entries that are on their way to one node: 1 MiB each, unless one entry is longer.
 const PIPELINE: usize = 16;
@@ -75,6 +76,7 @@ struct Known {
 pub struct Network {
     cluster: ClusterId,
     node: u64,
+    transport: Arc<dyn Transport>,
     known: Arc<Mutex<Known>>,
     acknowledged: Acknowledged,
 }
@@ -82,7 +84,13 @@ pub struct Network {
 impl Network {
     /// The connections of this node of this cluster.
     pub fn new(cluster: ClusterId, node: u64) -> Self {
-        Self { cluster, node, known: Arc::default(), acknowledged: Acknowledged::default() }
+        Self::over(Arc::new(Tcp), cluster, node)
+    }
+
+    /// The same, carried by something else than TCP.
+    pub(crate) fn over(transport: Arc<dyn Transport>, cluster: ClusterId, node: u64) -> Self {
+        let (known, acknowledged) = (Arc::default(), Acknowledged::default());
+        Self { cluster, node, transport, known, acknowledged }
     }
 
     fn handshake(&self, to: u64, purpose: Purpose) -> Handshake {
@@ -103,7 +111,8 @@ impl Network {
     /// whose address changes.
     pub(crate) fn moved(&self, node: u64, address: &str) -> Address {
         let mut known = self.known.lock();
-        let known = known.addresses.entry(node).or_insert_with(|| Address::new(address));
+        let new = || Address::new(Arc::clone(&self.transport), address);
+        let known = known.addresses.entry(node).or_insert_with(new);
         known.set(address);
         known.clone()
     }
@@ -180,7 +189,7 @@ impl Link {
     }
 
     async fn send_snapshot(&self, vote: VoteOf, snapshot: Snapshot) -> io::Result<VoteOf> {
-        let stream = guarded(connect(&self.address.get(), &self.handshake).await?, INSTALL, STALL);
+        let stream = guarded(connect(&self.address, &self.handshake).await?, INSTALL, STALL);
         let mut frames = Framed::new(stream, Frames::default());
         frames.send(Frame::new(0, &Request::Snapshot { vote: vote.into() })?).await?;
         let theirs = within(STALL, read_answer(&mut frames)).await?.into_snapshot()?;
@@ -285,6 +294,7 @@ impl<C: StoredConfig> RaftNetworkV2<C> for Link {
         _option: RPCOption,
     ) -> Result<SnapshotResponse<C>, StreamingError<C>> {
         tokio::select! {
+            biased;
             closed = cancel => Err(StreamingError::Closed(closed)),
             sent = self.send_snapshot(vote, snapshot.snapshot) => match sent {
                 Ok(vote) => Ok(SnapshotResponse::new(vote)),

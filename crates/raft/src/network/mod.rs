@@ -41,3 +41,4 @@ pub(crate) mod proof;
 pub(crate) mod proof_link;
 mod refusals;
 pub(crate) mod server;
+pub(crate) mod transport;

@@ -5,7 +5,6 @@ use std::io;
 use std::time::Duration;
 
 use futures_util::{SinkExt, StreamExt};
-use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::codec::Framed;
@@ -15,6 +14,7 @@ use crate::network::deadline::within;
 use crate::network::frame::{Frame, Frames};
 use crate::network::handshake::Handshake;
 use crate::network::message::{Answer, Request};
+use crate::network::transport::Connection;
 
 /// Calls without an answer on one connection.
 pub(crate) const CALLS_MAX: usize = 256;
@@ -75,10 +75,9 @@ impl Peer {
 }
 
 /// Opens a connection, which the other side has to take.
-pub(crate) async fn connect(address: &str, handshake: &Handshake) -> io::Result<TcpStream> {
+pub(crate) async fn connect(address: &Address, handshake: &Handshake) -> io::Result<Connection> {
     within(CONNECT, async {
-        let mut stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
+        let mut stream = address.connect().await?;
         handshake.write(&mut stream).await?;
         let answer = Handshake::read(&mut stream).await?;
         answer.refusal()?;
@@ -100,10 +99,10 @@ async fn connections(address: Address, handshake: Handshake, mut calls: mpsc::Re
         if first.answer.is_closed() {
             continue;
         }
-        let (node, address) = (handshake.to, &*address.get());
-        let ended = match connect(address, &handshake).await {
+        let node = handshake.to;
+        let ended = match connect(&address, &handshake).await {
             Ok(stream) => {
-                tracing::info!(node, address, "connected to a node");
+                tracing::info!(node, address = &*address.get(), "connected to a node");
                 is_known_down = false;
                 converse(stream, first, &mut calls).await
             }
@@ -115,7 +114,7 @@ async fn connections(address: Address, handshake: Handshake, mut calls: mpsc::Re
         };
         if let Err(error) = ended {
             if !is_known_down {
-                tracing::warn!(node, address, %error, "a node cannot be reached");
+                tracing::warn!(node, address = &*address.get(), %error, "a node cannot be reached");
             }
             is_known_down = true;
         }
@@ -124,7 +123,7 @@ async fn connections(address: Address, handshake: Handshake, mut calls: mpsc::Re
 
 /// Sends calls and hands out answers, until the connection fails or there are no more callers.
 async fn converse(
-    stream: TcpStream,
+    stream: Connection,
     first: Call,
     calls: &mut mpsc::Receiver<Call>,
 ) -> io::Result<()> {
@@ -153,6 +152,7 @@ async fn converse(
         }
         let (is_waiting, has_room) = (!waiting.is_empty(), waiting.len() < CALLS_MAX);
         tokio::select! {
+            biased;
             frame = frames.next() => {
                 let Some(frame) = frame.transpose()? else { return Ok(()) };
                 heard = Instant::now();

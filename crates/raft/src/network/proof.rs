@@ -15,13 +15,13 @@ use std::time::Duration;
 
 use esker_consensus::{Ballot, ConsensusLog};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 
 use crate::base::ballots::term_of;
 use crate::base::clock::WallClock;
 use crate::base::failure::invalid;
 use crate::network::deadline::guarded;
 use crate::network::handshake::checksum;
+use crate::network::transport::Connection;
 
 pub(crate) const QUERY: usize = 12;
 pub(crate) const ANSWER: usize = 28;
@@ -91,7 +91,7 @@ fn cut() -> io::Error {
 
 /// Answers queries from this log until the connection ends.
 pub(super) async fn answer(
-    stream: TcpStream,
+    stream: Connection,
     log: &ConsensusLog,
     clock: &WallClock,
 ) -> io::Result<()> {

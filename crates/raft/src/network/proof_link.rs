@@ -1,18 +1,20 @@
 //! The leader's side of a connection for proofs.
 
 use std::io;
-use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
 
-use tokio::io::ReadBuf;
-use tokio::net::TcpStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 
 use crate::base::failure::invalid;
 use crate::network::address::Address;
 use crate::network::handshake::Handshake;
 use crate::network::peer::connect;
 use crate::network::proof::{ANSWER, Voted, encode_query};
+use crate::network::transport::Connection;
 
 /// How long a node may be silent while a query waits for it: a network that drops packets does not
 /// close connections.
@@ -37,13 +39,13 @@ pub(crate) struct ProofLink {
 #[derive(Debug)]
 enum State {
     Down { until: Option<Instant> },
-    Opening(JoinHandle<io::Result<TcpStream>>),
+    Opening(JoinHandle<io::Result<Connection>>),
     Up(Open),
 }
 
 #[derive(Debug)]
 struct Open {
-    stream: TcpStream,
+    stream: Connection,
     answer: [u8; ANSWER],
     filled: usize,
     /// When the oldest query was sent that has no answer.
@@ -99,7 +101,6 @@ impl ProofLink {
         let (address, handshake) = (self.address.clone(), self.handshake);
         self.opened_for = number;
         self.state = State::Opening(tokio::spawn(async move {
-            let address = address.get();
             connect(&address, &handshake).await
         }));
     }
@@ -110,7 +111,7 @@ impl ProofLink {
             let failed = match &mut self.state {
                 State::Down { .. } => return Poll::Ready(None),
                 State::Opening(opening) => {
-                    let opened = ready!(std::pin::Pin::new(opening).poll(context));
+                    let opened = ready!(Pin::new(opening).poll(context));
                     match opened.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())) {
                         Ok(stream) => {
                             let mut open = Open::new(stream);
@@ -157,7 +158,7 @@ impl Drop for ProofLink {
 }
 
 impl Open {
-    fn new(stream: TcpStream) -> Self {
+    fn new(stream: Connection) -> Self {
         Self { stream, answer: [0; ANSWER], filled: 0, waits_since: None }
     }
 
@@ -167,8 +168,10 @@ impl Open {
         }
         let query = encode_query(number);
         // A few bytes: they fit, unless thousands of queries were not read.
-        if self.stream.try_write(&query)? < query.len() {
-            return Err(io::ErrorKind::WriteZero.into());
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(&mut self.stream).poll_write(&mut context, &query)? {
+            Poll::Ready(written) if written == query.len() => {}
+            _ => return Err(io::ErrorKind::WriteZero.into()),
         }
         self.waits_since.get_or_insert_with(Instant::now);
         Ok(())
@@ -177,8 +180,7 @@ impl Open {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Voted>> {
         while self.filled < ANSWER {
             let mut into = ReadBuf::new(&mut self.answer[self.filled..]);
-            let read = std::pin::Pin::new(&mut self.stream);
-            ready!(tokio::io::AsyncRead::poll_read(read, context, &mut into))?;
+            ready!(Pin::new(&mut self.stream).poll_read(context, &mut into))?;
             match into.filled().len() {
                 0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                 read => self.filled += read,
@@ -195,19 +197,22 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use std::future::poll_fn;
+    use std::sync::Arc;
 
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    use tokio::net::TcpListener;
+    use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
     use crate::network::handshake::{ClusterId, Purpose, VERSION};
+    use crate::network::transport::Tcp;
 
     const CLUSTER: ClusterId = ClusterId([1; 16]);
 
     /// A connection to a node that this test plays.
     async fn link() -> (ProofLink, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = Address::new(&listener.local_addr().unwrap().to_string());
+        let place = listener.local_addr().unwrap().to_string();
+        let address = Address::new(Arc::new(Tcp), &place);
         let purpose = Purpose::Proofs;
         let handshake = Handshake { version: VERSION, purpose, cluster: CLUSTER, from: 1, to: 2 };
         (ProofLink::new(address, handshake), listener)

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use futures_util::{SinkExt, StreamExt};
 use openraft::Raft;
 use openraft::async_runtime::watch::WatchReceiver;
 use parking_lot::Mutex;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, timeout};
@@ -35,6 +35,7 @@ use crate::network::message::{
 use crate::network::peer::CALLS_MAX;
 use crate::network::proof;
 use crate::network::refusals::Refusals;
+use crate::network::transport::{Connection, Listener};
 
 /// Connections at a time, from all nodes.
 const CONNECTIONS_MAX: usize = 64;
@@ -86,7 +87,8 @@ struct Inner<C: StoredConfig, M: Machine<C>> {
 
 /// A connection whose handshake was answered, and its place.
 struct Welcome {
-    stream: TcpStream,
+    stream: Connection,
+    peer: Option<IpAddr>,
     handshake: Handshake,
     _place: OwnedSemaphorePermit,
 }
@@ -144,13 +146,18 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     ///
     /// If its lease is longer than the node had before, it is stored first.
     pub async fn serve(self, listener: TcpListener) {
+        self.serve_on(listener).await;
+    }
+
+    /// The same, for connections that something else than TCP carries.
+    pub(crate) async fn serve_on(self, mut listener: impl Listener) {
         self.keep_lease(self.inner.lease.max(self.inner.store.longest_lease())).await;
         let (mut opening, mut tasks) = (JoinSet::new(), JoinSet::new());
         tasks.spawn(self.clone().shorten_lease());
         let mut oldest = VecDeque::<AbortHandle>::new();
         loop {
             let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+                biased;
                 Some(opened) = opening.join_next() => {
                     if let Ok(Some(welcome)) = opened {
                         tasks.spawn(self.clone().converse(welcome));
@@ -158,6 +165,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                     continue;
                 }
                 Some(_) = tasks.join_next() => continue,
+                accepted = Listener::accept(&mut listener) => accepted,
             };
             match accepted {
                 Ok((stream, peer)) => {
@@ -192,30 +200,32 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     }
 
     /// The connection after its handshake, if it is welcome.
-    async fn open(self, stream: TcpStream, peer: SocketAddr) -> Option<Welcome> {
-        let opened = self.welcome(stream).await;
-        opened.map_err(|error| self.report(Some(peer), &error)).ok()
+    async fn open(self, stream: Connection, peer: Option<IpAddr>) -> Option<Welcome> {
+        let opened = self.welcome(stream, peer).await;
+        opened.map_err(|error| self.report(peer, &error)).ok()
     }
 
     /// Answers what comes over a connection, until it ends.
-    async fn converse(self, Welcome { stream, handshake, _place }: Welcome) {
-        let peer = stream.peer_addr().ok();
+    async fn converse(self, Welcome { stream, peer, handshake, _place }: Welcome) {
         if let Err(error) = self.connection(stream, handshake).await {
             self.report(peer, &error);
         }
     }
 
-    fn report(&self, peer: Option<SocketAddr>, error: &io::Error) {
-        let (ip, now) = (peer.map(|peer| peer.ip()), std::time::Instant::now());
-        if let Some(silent) = self.inner.refusals.line(ip, &error.to_string(), now) {
+    fn report(&self, peer: Option<IpAddr>, error: &io::Error) {
+        let now = std::time::Instant::now();
+        if let Some(silent) = self.inner.refusals.line(peer, &error.to_string(), now) {
             let peer = peer.map(tracing::field::display);
             tracing::warn!(peer, %error, silent, "the connection of a node ended");
         }
     }
 
     /// Answers a handshake.
-    async fn welcome(&self, mut stream: TcpStream) -> io::Result<Welcome> {
-        stream.set_nodelay(true)?;
+    async fn welcome(
+        &self,
+        mut stream: Connection,
+        peer: Option<IpAddr>,
+    ) -> io::Result<Welcome> {
         let handshake = within(HANDSHAKE, Handshake::read(&mut stream)).await?;
         let mut answer = handshake.answer(self.inner.cluster, *self.inner.raft.node_id());
         let place = Arc::clone(&self.inner.places).try_acquire_owned();
@@ -232,10 +242,10 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             return Err(io::Error::other(what));
         }
         let _place = place.map_err(io::Error::other)?;
-        Ok(Welcome { stream, handshake, _place })
+        Ok(Welcome { stream, peer, handshake, _place })
     }
 
-    async fn connection(&self, stream: TcpStream, handshake: Handshake) -> io::Result<()> {
+    async fn connection(&self, stream: Connection, handshake: Handshake) -> io::Result<()> {
         match handshake.purpose {
             Purpose::Snapshot => {
                 let stream = guarded(stream, STALL, STALL);
@@ -246,13 +256,25 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         }
     }
 
-    async fn calls(&self, caller: u64, mut frames: Framed<TcpStream, Frames>) -> io::Result<()> {
+    async fn calls(&self, caller: u64, mut frames: Framed<Connection, Frames>) -> io::Result<()> {
         let mut pending = FuturesUnordered::<Pending>::new();
         let mut appends = Appends::new(&self.inner.raft);
         let mut bytes = 0;
         loop {
             let has_room = pending.len() + appends.len() < CALLS_MAX && bytes < FRAME_MAX;
             tokio::select! {
+                biased;
+                Some((call, len, answer)) = pending.next(), if !pending.is_empty() => {
+                    bytes -= len;
+                    within(IDLE, frames.send(Frame::new(call, &answer)?)).await?;
+                }
+                () = appends.ready(), if appends.len() > 0 => {
+                    while let Some((call, len, answer)) = appends.pop() {
+                        bytes -= len;
+                        within(IDLE, frames.feed(Frame::new(call, &answer)?)).await?;
+                    }
+                    within(IDLE, frames.flush()).await?;
+                }
                 frame = timeout(IDLE, frames.next()), if has_room => {
                     let Ok(Some(frame)) = frame else { return Ok(()) };
                     let frame = frame?;
@@ -274,17 +296,6 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                             }));
                         }
                     }
-                }
-                Some((call, len, answer)) = pending.next(), if !pending.is_empty() => {
-                    bytes -= len;
-                    within(IDLE, frames.send(Frame::new(call, &answer)?)).await?;
-                }
-                () = appends.ready(), if appends.len() > 0 => {
-                    while let Some((call, len, answer)) = appends.pop() {
-                        bytes -= len;
-                        within(IDLE, frames.feed(Frame::new(call, &answer)?)).await?;
-                    }
-                    within(IDLE, frames.flush()).await?;
                 }
             }
         }
@@ -351,8 +362,9 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         let (sender, replaced) = oneshot::channel();
         *self.inner.receiving.lock() = Some(sender);
         let received = tokio::select! {
-            received = self.inner.store.log().receive_snapshot(frames.get_mut()) => received,
+            biased;
             _ = replaced => return Err(io::Error::other("another snapshot came")),
+            received = self.inner.store.log().receive_snapshot(frames.get_mut()) => received,
         };
         let slot = received.map_err(io::Error::other)?.slot;
         let snapshot = received_snapshot::<C>(self.inner.store.log(), slot).await?;

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use esker_consensus::ConsensusLog;
 use openraft::async_runtime::watch::WatchReceiver;
+use openraft::Config;
 use openraft::error::{InitializeError, RaftError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex, Semaphore};
@@ -23,6 +24,7 @@ use crate::network::handshake::ClusterId;
 use crate::network::heard::Heard;
 use crate::network::link::Network;
 use crate::network::server::Server;
+use crate::network::transport::{Listener, Tcp, Transport};
 use crate::node::bounds::{PROPOSALS, PROPOSED_BYTES};
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
@@ -116,9 +118,7 @@ impl Node {
 
     fn start_erased(options: NodeOptions, machine: AnyMachine) -> io::Result<Self> {
         let NodeOptions { node, cluster, log, listener, round_trip, clock } = options;
-        let machine = MachineStore::new(log.clone(), machine)?;
-        let store = LogStore::new(log.clone())?;
-        let ticks = Ticks::new(round_trip.clamp(SHORTEST, LONGEST) * TICK.0 / TICK.1);
+        let ticks = ticks(round_trip);
         let for_threads = Arc::clone(&ticks);
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
@@ -128,49 +128,16 @@ impl Node {
             .build()?;
         let own = OwnThread(Some(runtime));
         let Some(runtime) = &own.0 else { return Err(io::ErrorKind::Other.into()) };
-        runtime.spawn(ticks.run());
-        let mut config = config(round_trip);
-        config.enable_elect = false;
-        let config = Arc::new(config.validate().map_err(io::Error::other)?);
-        let network = Network::new(cluster, node);
-        let (addresses, proofs) = (network.clone(), network.clone());
-        let entries = store.clone();
+        listener.set_nonblocking(true)?;
+        let (transport, config) = (Arc::new(Tcp), config(round_trip));
+        let parts = Parts { node, cluster, log, transport, config, ticks, clock, machine };
         // Not from inside of a runtime, which may be the caller's.
         let started = std::thread::scope(|scope| {
-            let start = || runtime.block_on(Core::new(node, config, network, store, machine));
-            scope.spawn(start).join()
+            let start = async { parts.assemble(tokio::net::TcpListener::from_std(listener)?).await };
+            scope.spawn(|| runtime.block_on(start)).join()
         });
         let started = started.map_err(|_| io::Error::other("openraft panicked at its start"))?;
-        let raft = started.map_err(io::Error::other)?;
-        let server = Server::with_clock(cluster, raft.clone(), entries.clone(), clock.clone());
-        let heard = server.heard();
-        runtime.spawn(follow_addresses(raft.clone(), addresses));
-        runtime.spawn(report_leadership(raft.clone()));
-        listener.set_nonblocking(true)?;
-        let (votes_from, elector) = (server.votes_from(), raft.clone());
-        runtime.spawn(async move {
-            tokio::time::sleep_until(votes_from).await;
-            elector.runtime_config().elect(true);
-        });
-        let listener = {
-            let _in_runtime = runtime.enter();
-            tokio::net::TcpListener::from_std(listener)?
-        };
-        runtime.spawn(server.serve(listener));
-        Ok(Self {
-            raft,
-            log,
-            entries,
-            heard,
-            network: proofs,
-            clock,
-            resigned: AtomicU64::new(0),
-            transfers: Mutex::new(()),
-            changes: Mutex::new(()),
-            proposals: Arc::new(Semaphore::new(PROPOSALS)),
-            bytes: Arc::new(Semaphore::new(PROPOSED_BYTES)),
-            runtime: parking_lot::Mutex::new(own),
-        })
+        Ok(Self { runtime: parking_lot::Mutex::new(own), ..started? })
     }
 
     /// Whether the node belongs to a cluster: it has an entry or a vote.
@@ -226,6 +193,62 @@ impl Node {
             tracing::warn!("a task of openraft panicked");
         }
         self.log.clone().close().map_err(failed)
+    }
+}
+
+/// The clock of openraft's timers on a node with this round-trip time.
+pub(crate) fn ticks(round_trip: Duration) -> Arc<Ticks> {
+    Ticks::new(round_trip.clamp(SHORTEST, LONGEST) * TICK.0 / TICK.1)
+}
+
+/// What a node is made of.
+pub(crate) struct Parts {
+    pub(crate) node: u64,
+    pub(crate) cluster: ClusterId,
+    pub(crate) log: ConsensusLog,
+    pub(crate) transport: Arc<dyn Transport>,
+    pub(crate) config: Config,
+    pub(crate) ticks: Arc<Ticks>,
+    pub(crate) clock: WallClock,
+    pub(crate) machine: AnyMachine,
+}
+
+impl Parts {
+    /// Starts them on the runtime that this is called on.
+    pub(crate) async fn assemble(self, listener: impl Listener + 'static) -> io::Result<Node> {
+        let Self { node, cluster, log, transport, mut config, ticks, clock, machine } = self;
+        let machine = MachineStore::new(log.clone(), machine)?;
+        let entries = LogStore::new(log.clone())?;
+        tokio::spawn(ticks.run());
+        config.enable_elect = false;
+        let config = Arc::new(config.validate().map_err(io::Error::other)?);
+        let network = Network::over(transport, cluster, node);
+        let raft = Core::new(node, config, network.clone(), entries.clone(), machine).await;
+        let raft = raft.map_err(io::Error::other)?;
+        let server = Server::with_clock(cluster, raft.clone(), entries.clone(), clock.clone());
+        let heard = server.heard();
+        tokio::spawn(follow_addresses(raft.clone(), network.clone()));
+        tokio::spawn(report_leadership(raft.clone()));
+        let (votes_from, elector) = (server.votes_from(), raft.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep_until(votes_from).await;
+            elector.runtime_config().elect(true);
+        });
+        tokio::spawn(server.serve_on(listener));
+        Ok(Node {
+            raft,
+            log,
+            entries,
+            heard,
+            network,
+            clock,
+            resigned: AtomicU64::new(0),
+            transfers: Mutex::new(()),
+            changes: Mutex::new(()),
+            proposals: Arc::new(Semaphore::new(PROPOSALS)),
+            bytes: Arc::new(Semaphore::new(PROPOSED_BYTES)),
+            runtime: parking_lot::Mutex::new(OwnThread(None)),
+        })
     }
 }
 

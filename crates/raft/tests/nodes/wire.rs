@@ -85,6 +85,20 @@ async fn no_vote_is_given_within_a_lease_of_a_restart() {
     assert!(ask(&mut caller, vote(5, 2, false)).await.unwrap().vote_granted);
 }
 
+/// Before it answers anything that a leader may count on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_longer_lease_is_stored_before_a_node_answers() {
+    let disk = SimDisk::new(1);
+    let (node, address) = start_on(&disk, 1, Duration::from_millis(1));
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    assert!(ask(&mut caller, vote(3, 2, false)).await.unwrap().vote_granted);
+    node.stop().unwrap();
+    let (node, address) = start_on(&disk, 1, Duration::from_millis(250));
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    assert_eq!(ask(&mut caller, vote(4, 2, false)).await, None);
+    assert_eq!(node.log().app_state()[1..5], 2000_u32.to_le_bytes());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_node_campaigns_within_a_lease_of_its_restart() {
     let disk = SimDisk::new(1);

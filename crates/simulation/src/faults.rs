@@ -1,0 +1,90 @@
+//! What goes wrong, and when.
+
+use esker_disk::Op;
+use esker_disk::sim::{CutPoint, Effect, Fault as DiskFault, Persist};
+use esker_testkit::SplitMix64;
+
+use crate::network::Weather;
+
+/// A fault. Times are in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fault {
+    Kill { node: u64, back_after: u64 },
+    PowerCut { node: u64, persist: Persist, back_after: u64 },
+    /// In the middle of one of the next operations of the disk, also of a recovery.
+    PowerCutDuring { node: u64, operation: u64, back_after: u64 },
+    /// All at once.
+    PowerCutOfAll { back_after: u64 },
+    /// The node's disk fails an operation.
+    DiskFails { node: u64, sync: bool },
+    /// The node's disk is slow from now on.
+    DiskIsSlow { node: u64, latency: u64 },
+    /// The node stands still.
+    Pause { node: u64, time: u64 },
+    /// Nothing comes from it and nothing reaches it.
+    CutOff { node: u64 },
+    /// Nothing of one reaches the other.
+    CutOneWay { from: u64, to: u64 },
+    Heal,
+    Reset,
+    Rough,
+    Calm,
+    /// The wall clock of one node, or of all, steps by so many nanoseconds.
+    ClockSteps { node: Option<u64>, by: i64 },
+    /// It restarts with another round-trip time.
+    RoundTrip { node: u64, ms: u64 },
+    Transfer { to: u64 },
+    LeaseReads { on: bool },
+}
+
+const HOUR: i64 = 3_600_000_000_000;
+
+impl Fault {
+    /// One of all kinds, for a cluster of nodes 1 to `nodes`.
+    pub(crate) fn any(random: &mut SplitMix64, nodes: u64, switches: bool) -> Self {
+        let node = 1 + random.below(nodes);
+        let other = 1 + (node + random.below(nodes - 1)) % nodes;
+        let back_after = 1 + random.below(1_000);
+        match random.below(100) {
+            0..12 => Self::Kill { node, back_after },
+            12..20 => {
+                let persist = random.pick(&[Persist::Random, Persist::Nothing, Persist::Torn]);
+                Self::PowerCut { node, persist, back_after }
+            }
+            20..28 => {
+                Self::PowerCutDuring { node, operation: random.below(40), back_after }
+            }
+            28..30 => Self::PowerCutOfAll { back_after },
+            30..34 => Self::DiskFails { node, sync: random.percent(50) },
+            34..38 => {
+                let latency = random.pick(&[1, 5, 30, 150]);
+                Self::DiskIsSlow { node, latency }
+            }
+            38..46 => Self::Pause { node, time: 10 + random.below(500) },
+            46..54 => Self::CutOff { node },
+            54..62 => Self::CutOneWay { from: node, to: other },
+            62..70 => Self::Heal,
+            70..75 => Self::Reset,
+            75..78 => Self::Rough,
+            78..81 => Self::Calm,
+            81..87 => {
+                let by = random.pick(&[-HOUR, -1_000_000_000, 5_000_000_000, HOUR]);
+                Self::ClockSteps { node: random.percent(70).then_some(node), by }
+            }
+            87..89 => Self::RoundTrip { node, ms: random.pick(&[5, 10, 20]) },
+            89..97 => Self::Transfer { to: node },
+            _ if switches => Self::LeaseReads { on: random.percent(60) },
+            _ => Self::Heal,
+        }
+    }
+}
+
+pub(crate) const ROUGH: Weather = Weather { latency: (1, 40), lost: 30 };
+
+pub(crate) fn power_cut_during(operation: u64) -> CutPoint {
+    CutPoint::During(operation)
+}
+
+pub(crate) fn failing_disk(sync: bool) -> DiskFault {
+    DiskFault::on(if sync { Op::Sync } else { Op::Write }, Effect::Io).nth(1)
+}

@@ -1,0 +1,272 @@
+//! A machine of the cluster: a disk, a clock, and at times a process with a node.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use esker_consensus::ConsensusLog;
+use esker_disk::sim::SimDisk;
+use esker_log::Engine;
+use esker_oracle::{Epochs, Oracle, OracleOptions};
+use esker_raft::simulation::{Process, SimulatedOptions};
+use esker_raft::{ClusterId, Member, Node, Replica, WallClock};
+use esker_testkit::SplitMix64;
+use parking_lot::Mutex;
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+use tokio::time::Instant;
+
+use crate::network::{Life, Network};
+
+pub(crate) const CLUSTER: ClusterId = ClusterId([7; 16]);
+/// What wall clocks show when a run begins, in nanoseconds.
+const BEGUN: u64 = 1_750_000_000_000_000_000;
+/// Clocks run by so many thousandths too fast or too slow at most. Two of them differ by less than a
+/// tenth, which a lease assumes.
+const DRIFT: u64 = 30;
+
+/// A node that serves.
+#[derive(Debug, Clone)]
+pub(crate) struct Serving {
+    pub(crate) node: Arc<Node>,
+    pub(crate) oracle: Oracle,
+    pub(crate) epochs: Replica<Epochs>,
+    /// Its disk failed.
+    failed: Arc<AtomicBool>,
+}
+
+/// Why a process is not there any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It was killed: what it wrote is in the page cache.
+    Killed,
+    /// The machine had no power any more.
+    PowerCut,
+    /// The node stopped by itself: its disk failed.
+    Stopped,
+}
+
+/// A process.
+pub(crate) struct Running {
+    pub(crate) life: Life,
+    process: Process,
+    engine: Engine,
+    starting: Option<JoinHandle<std::io::Result<Serving>>>,
+    pub(crate) serving: Option<Serving>,
+    /// When it began, and how far its clock is, in milliseconds.
+    began: u64,
+    local: u64,
+    /// When its disk has done what is queued, and when that was the last time.
+    disk_due: u64,
+    disk_ran: u64,
+    zero: Instant,
+    // Dropped last: what is above belongs to it.
+    runtime: Runtime,
+}
+
+/// A machine.
+pub(crate) struct Machine {
+    pub(crate) id: u64,
+    pub(crate) disk: SimDisk,
+    /// Milliseconds of its clock in 1,000 of the simulation.
+    rate: u64,
+    wall: Arc<Wall>,
+    pub(crate) round_trip: Duration,
+    lives: u32,
+    pub(crate) running: Option<Running>,
+    /// It stands still until then, as after SIGSTOP.
+    pub(crate) paused_until: u64,
+    /// When its process is started again.
+    pub(crate) starts_at: u64,
+    /// How long its disk takes, in milliseconds.
+    pub(crate) disk_latency: u64,
+    random: SplitMix64,
+}
+
+/// A wall clock, in nanoseconds.
+#[derive(Debug)]
+struct Wall {
+    now: AtomicU64,
+    offset: AtomicI64,
+}
+
+impl Machine {
+    pub(crate) fn new(id: u64, seed: u64) -> Self {
+        let mut random = SplitMix64::new(seed);
+        Self {
+            id,
+            disk: SimDisk::new(random.next()),
+            rate: 1000 - DRIFT + random.below(2 * DRIFT + 1),
+            wall: Arc::new(Wall { now: AtomicU64::new(BEGUN), offset: AtomicI64::new(0) }),
+            round_trip: Duration::from_millis(10),
+            lives: 0,
+            running: None,
+            paused_until: 0,
+            starts_at: 0,
+            disk_latency: 2,
+            random,
+        }
+    }
+
+    /// Where it is reached: its number.
+    pub(crate) fn member(id: u64) -> Member {
+        let place = id.to_string();
+        Member { raft: place.clone(), client: place, store: id.into(), removed: Vec::new() }
+    }
+
+    /// Its wall clock steps.
+    pub(crate) fn step_clock(&self, by: i64) {
+        self.wall.offset.fetch_add(by, Relaxed);
+    }
+
+    /// Its wall clock is right again.
+    pub(crate) fn set_clock(&self) {
+        self.wall.offset.store(0, Relaxed);
+    }
+
+    /// Starts its process.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub(crate) fn start(&mut self, network: &Network, now: u64) -> std::io::Result<()> {
+        self.disk.power_on();
+        self.lives += 1;
+        let life = Life { node: self.id, number: self.lives };
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
+        let (carrier, port) = network.join(life);
+        let engine = Engine::manual();
+        let (process, zero) = {
+            let _in_runtime = runtime.enter();
+            (Process::new(self.random.next(), self.round_trip), Instant::now())
+        };
+        let (wall, id) = (Arc::clone(&self.wall), self.id);
+        let clock = WallClock::new(move || {
+            wall.now.load(Relaxed).saturating_add_signed(wall.offset.load(Relaxed))
+        });
+        let disk = Arc::new(self.disk.process());
+        let log = ConsensusLog::builder("/raft")
+            .disk(disk)
+            .engine(engine.clone())
+            .segment_size(1 << 20)
+            .mutable_size(8 << 20)
+            .cache_size(1 << 20);
+        let own = process.clone();
+        let started = async move {
+            let log = log.open().map_err(std::io::Error::other)?;
+            let epochs = Replica::new(Epochs::default());
+            let options = SimulatedOptions {
+                node: id,
+                cluster: CLUSTER,
+                log,
+                transport: Arc::new(carrier),
+                listener: port,
+                clock,
+                snapshots: (1_000_000, 1_000),
+            };
+            let node = Arc::new(own.start(options, &epochs).await?);
+            let options = OracleOptions::default();
+            let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options);
+            let failed = Arc::new(AtomicBool::new(false));
+            let (watched, fails) = (Arc::clone(&node), Arc::clone(&failed));
+            tokio::spawn(async move {
+                drop(watched.stopped().await);
+                fails.store(true, Relaxed);
+            });
+            Ok(Serving { node, oracle, epochs, failed })
+        };
+        let starting = runtime.spawn(started);
+        self.running = Some(Running {
+            life,
+            process,
+            engine,
+            starting: Some(starting),
+            serving: None,
+            began: now,
+            local: 0,
+            disk_due: now,
+            disk_ran: now,
+            zero,
+            runtime,
+        });
+        Ok(())
+    }
+
+    /// Ends its process. Nothing of it goes on.
+    pub(crate) fn end(&mut self, network: &Network, ended: Ended) {
+        if let Some(running) = self.running.take() {
+            network.leave(running.life, ended == Ended::PowerCut);
+            let _inside = running.process.enter();
+            drop(running);
+        }
+    }
+
+    /// Lets its process run until this time. Returns why it has ended, if it has.
+    pub(crate) fn step(&mut self, now: u64) -> Option<Ended> {
+        self.wall.now.store(BEGUN + now * 1_000_000, Relaxed);
+        let running = self.running.as_mut()?;
+        if now < self.paused_until {
+            return None;
+        }
+        let disk_runs = running.disk_due <= now;
+        let target = (now - running.began) * self.rate / 1000;
+        if disk_runs || target > running.local {
+            running.run(target, disk_runs.then_some(now));
+        }
+        if disk_runs {
+            running.disk_due = now + 1 + self.random.below(self.disk_latency);
+        }
+        if running.starting.as_ref().is_some_and(JoinHandle::is_finished)
+            && let Some(starting) = running.starting.take()
+        {
+            let _inside = running.process.enter();
+            match running.runtime.block_on(starting) {
+                Ok(Ok(serving)) => running.serving = Some(serving),
+                _ => return Some(if self.disk.is_on() { Ended::Stopped } else { Ended::PowerCut }),
+            }
+        }
+        if !self.disk.is_on() {
+            return Some(Ended::PowerCut);
+        }
+        let serving = running.serving.as_ref();
+        let failed = serving.is_some_and(|serving| serving.failed.load(Relaxed));
+        failed.then_some(Ended::Stopped)
+    }
+}
+
+impl Running {
+    fn run(&mut self, target: u64, disk_runs: Option<u64>) {
+        let _inside = self.process.enter();
+        let jumps = target.saturating_sub(self.local) > 10;
+        let (engine, end) = (self.engine.clone(), self.zero + Duration::from_millis(target));
+        let queued = disk_runs.map(|now| Duration::from_millis(now - self.disk_ran));
+        self.disk_ran = disk_runs.unwrap_or(self.disk_ran);
+        self.local = target;
+        self.runtime.block_on(async move {
+            if let Some(elapsed) = queued {
+                engine.advance(elapsed);
+            }
+            if jumps {
+                // It stood still, and its clock did not.
+                let by = end.saturating_duration_since(Instant::now());
+                tokio::time::advance(by).await;
+            }
+            tokio::time::sleep_until(end).await;
+        });
+    }
+
+    /// Starts a task in the process, if its node serves. Its result is put into `results`.
+    pub(crate) fn spawn<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
+        &self,
+        results: &Arc<Mutex<Vec<T>>>,
+        work: impl FnOnce(Serving) -> F,
+    ) -> bool {
+        let Some(serving) = &self.serving else { return false };
+        let (work, results) = (work(serving.clone()), Arc::clone(results));
+        let _inside = self.process.enter();
+        drop(self.runtime.spawn(async move {
+            let result = work.await;
+            results.lock().push(result);
+        }));
+        true
+    }
+}

@@ -1,0 +1,429 @@
+//! One run: a cluster, its clients and its faults, from a seed.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use esker_disk::sim::Persist;
+use esker_oracle::history::{Violation, check};
+use esker_oracle::{Epochs, LeaseReads};
+use esker_raft::NodeError;
+use esker_testkit::{SplitMix64, mix};
+use parking_lot::Mutex;
+
+use crate::clients::Clients;
+use crate::faults::{Fault, ROUGH, failing_disk, power_cut_during};
+use crate::machine::{Ended, Machine};
+use crate::network::{Network, Weather};
+use crate::trace::Trace;
+
+/// How long starting the cluster, and timestamps after the last fault, may take at most, in
+/// milliseconds.
+const STARTS: u64 = 20_000;
+const FLOWS: u64 = 4_000;
+/// How long replicas have to become equal.
+const SETTLES: u64 = 3_000;
+
+/// How reads under a lease are switched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Leases {
+    /// Never on.
+    Off,
+    /// On from the start.
+    On,
+    /// On and off during the run.
+    Switched,
+}
+
+/// What a run consists of.
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    /// All that happens follows from it.
+    pub seed: u64,
+    /// The number of nodes, 2 to 9.
+    pub nodes: u64,
+    /// For how long faults happen, in milliseconds; 0 for none.
+    pub faults_ms: u64,
+    /// For how long the cluster serves without faults before that, in milliseconds.
+    pub calm_ms: u64,
+    /// How reads under a lease are switched.
+    pub leases: Leases,
+    /// Whether the lines of the trace are kept.
+    pub keeps_trace: bool,
+}
+
+impl Options {
+    /// A run of three or five nodes with 20 s of faults, with leases off, on or switched.
+    pub fn of(seed: u64) -> Self {
+        let mut random = SplitMix64::new(mix(seed, 0));
+        Self {
+            seed,
+            nodes: random.pick(&[3, 3, 3, 5]),
+            faults_ms: 20_000,
+            calm_ms: 500,
+            leases: random.pick(&[Leases::Off, Leases::On, Leases::Switched]),
+            keeps_trace: false,
+        }
+    }
+}
+
+/// What a run showed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outcome {
+    /// Simulated milliseconds.
+    pub simulated_ms: u64,
+    /// Calls that got timestamps, and calls that were refused.
+    pub answered: u64,
+    /// Calls that were refused.
+    pub refused: u64,
+    /// How long after the last fault the first timestamps came, in milliseconds.
+    pub flows_after_ms: u64,
+    /// The last term.
+    pub term: u64,
+    /// Faults that happened.
+    pub faults: u64,
+    /// Events in the trace, and its fingerprint.
+    pub events: u64,
+    /// The fingerprint of all events: of two runs with the same seed they are the same.
+    pub fingerprint: u64,
+}
+
+/// What no run may show.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The history of the clients is not that of one oracle.
+    History(Violation),
+    /// Without faults no timestamps came for that long, in milliseconds.
+    NoTimestamps(u64),
+    /// Replicas that applied the same entries differ.
+    Replicas(String),
+    /// The cluster did not start.
+    NotStarted(String),
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::History(violation) => violation.fmt(f),
+            Self::NoTimestamps(ms) => write!(f, "no timestamps for {ms} ms without faults"),
+            Self::Replicas(what) => write!(f, "replicas differ: {what}"),
+            Self::NotStarted(why) => write!(f, "the cluster did not start: {why}"),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// Runs a simulation.
+///
+/// # Errors
+/// What it found; the trace, if it is kept, is in both cases the second value.
+pub fn run(options: Options) -> (Result<Outcome, Failure>, Vec<String>) {
+    let trace = Trace::new(options.keeps_trace);
+    let outcome = Cluster::new(options, trace.clone()).run();
+    (outcome, trace.take_lines())
+}
+
+struct Cluster {
+    options: Options,
+    trace: Trace,
+    random: SplitMix64,
+    network: Network,
+    machines: Vec<Machine>,
+    clients: Clients,
+    now: u64,
+    faults: u64,
+    /// Whether leases are to be on; `None` for as they are.
+    lease_reads: Option<bool>,
+    switches_at: u64,
+    /// Answers of changes that were asked for.
+    changes: Arc<Mutex<Vec<Result<(), NodeError>>>>,
+    is_joining: bool,
+}
+
+impl Cluster {
+    fn new(options: Options, trace: Trace) -> Self {
+        let seed = |number| mix(options.seed, number);
+        let machines = (1..=options.nodes).map(|id| Machine::new(id, seed(100 + id))).collect();
+        Self {
+            options,
+            random: SplitMix64::new(seed(1)),
+            network: Network::new(seed(2), trace.clone()),
+            machines,
+            clients: Clients::new(8, seed(3)),
+            trace,
+            now: 0,
+            faults: 0,
+            lease_reads: None,
+            switches_at: 0,
+            changes: Arc::default(),
+            is_joining: false,
+        }
+    }
+
+    fn run(mut self) -> Result<Outcome, Failure> {
+        self.form()?;
+        self.lease_reads = match self.options.leases {
+            Leases::Off => None,
+            Leases::On | Leases::Switched => Some(true),
+        };
+        let calm_until = self.now + self.options.calm_ms;
+        while self.now < calm_until {
+            self.step();
+        }
+        let faults_until = self.now + self.options.faults_ms;
+        while self.now < faults_until {
+            let next = self.now + 1 + self.random.below(400);
+            while self.now < next {
+                self.step();
+            }
+            self.fail();
+        }
+        let flows_after_ms = self.recover()?;
+        check(&self.clients.history).map_err(Failure::History)?;
+        self.compare()?;
+        let serving = self.serving();
+        Ok(Outcome {
+            simulated_ms: self.now,
+            answered: self.clients.history.len() as u64,
+            refused: self.clients.refused,
+            flows_after_ms,
+            term: serving.iter().map(|node| node.status().term).max().unwrap_or_default(),
+            faults: self.faults,
+            events: self.trace.events(),
+            fingerprint: self.trace.fingerprint(),
+        })
+    }
+
+    fn serving(&self) -> Vec<Arc<esker_raft::Node>> {
+        let running = self.machines.iter().filter_map(|machine| machine.running.as_ref());
+        running.filter_map(|running| Some(Arc::clone(&running.serving.as_ref()?.node))).collect()
+    }
+
+    /// The first node founds the cluster, and adds the others.
+    fn form(&mut self) -> Result<(), Failure> {
+        for id in 1..=self.options.nodes {
+            self.start(id);
+        }
+        let changes = Arc::clone(&self.changes);
+        let mut next = 1;
+        while self.now < STARTS {
+            self.step();
+            let done = std::mem::take(&mut *changes.lock());
+            for change in done {
+                self.is_joining = false;
+                match change {
+                    Ok(()) if next == self.options.nodes => return Ok(()),
+                    Ok(()) => next += 1,
+                    Err(_) => {}
+                }
+            }
+            let founder = self.machines[0].running.as_ref();
+            if let Some(founder) = founder.filter(|_| !self.is_joining && self.now % 50 == 0) {
+                let member = Machine::member(next);
+                self.is_joining = founder.spawn(&changes, |serving| async move {
+                    match next {
+                        1 => serving.node.bootstrap(member).await,
+                        id => serving.node.add(id, member, Duration::from_secs(5)).await,
+                    }
+                });
+            }
+        }
+        Err(Failure::NotStarted(format!("node {next} is no member")))
+    }
+
+    fn start(&mut self, id: u64) {
+        let (now, network) = (self.now, self.network.clone());
+        let machine = self.machine(id);
+        if let Err(error) = machine.start(&network, now) {
+            self.trace.event(now, format_args!("node {id} does not start: {error}"));
+        }
+        self.trace.event(now, format_args!("node {id} starts"));
+    }
+
+    fn machine(&mut self, id: u64) -> &mut Machine {
+        &mut self.machines[id as usize - 1]
+    }
+
+    /// A millisecond passes.
+    fn step(&mut self) {
+        self.now += 1;
+        let (now, nodes) = (self.now, self.options.nodes);
+        self.network.advance(now);
+        self.switch();
+        for at in 0..self.machines.len() {
+            let machine = &mut self.machines[at];
+            let Some(running) = &machine.running else {
+                self.clients.turn_away(machine.id, now, nodes);
+                if machine.starts_at <= now {
+                    self.start(at as u64 + 1);
+                }
+                continue;
+            };
+            if now >= machine.paused_until {
+                self.clients.ask(running, now, nodes);
+            }
+            let ended = machine.step(now);
+            let answers = self.clients.take(now, nodes);
+            let id = machine.id;
+            if answers > 0 {
+                let last = self.clients.history.last().map(|call| call.range.first);
+                self.trace.event(now, format_args!("node {id}: {answers} answers, {last:?}"));
+            }
+            if let Some(ended) = ended {
+                let operations = machine.disk.operations();
+                self.trace.event(now, format_args!("node {id}: {ended:?} at {operations}"));
+                self.end(id, ended);
+            }
+        }
+    }
+
+    fn end(&mut self, id: u64, ended: Ended) {
+        let (network, back_at) = (self.network.clone(), self.now + 1 + self.random.below(500));
+        let machine = self.machine(id);
+        machine.disk.kill();
+        machine.disk.clear_faults();
+        machine.disk.cancel_cut();
+        machine.end(&network, ended);
+        machine.paused_until = 0;
+        machine.starts_at = machine.starts_at.max(back_at);
+    }
+
+    /// A leader switches leases as they are to be.
+    fn switch(&mut self) {
+        let Some(on) = self.lease_reads.filter(|_| self.now >= self.switches_at) else { return };
+        self.switches_at = self.now + 100;
+        for machine in &self.machines {
+            let Some(running) = &machine.running else { continue };
+            let Some(serving) = &running.serving else { continue };
+            if serving.node.leads() && serving.epochs.with(Epochs::lease_reads) != on {
+                let patience = Duration::from_secs(1);
+                running.spawn(&self.changes, |serving| async move {
+                    let switched = serving.node.propose(LeaseReads(on).encode(), patience).await;
+                    switched.map(drop)
+                });
+            }
+        }
+    }
+
+    /// Something goes wrong.
+    fn fail(&mut self) {
+        let (now, nodes) = (self.now, self.options.nodes);
+        let switches = self.options.leases == Leases::Switched;
+        let fault = Fault::any(&mut self.random, nodes, switches);
+        self.faults += 1;
+        self.trace.event(now, format_args!("{fault:?}"));
+        match fault {
+            Fault::Kill { node, back_after } => {
+                self.machine(node).starts_at = now + back_after;
+                self.end(node, Ended::Killed);
+            }
+            Fault::PowerCut { node, persist, back_after } => {
+                self.cut_power(node, persist, back_after);
+            }
+            Fault::PowerCutDuring { node, operation, back_after } => {
+                let machine = self.machine(node);
+                machine.starts_at = now + back_after;
+                let at = power_cut_during(machine.disk.operations() + operation);
+                machine.disk.cut_power_at(at, Persist::Random);
+            }
+            Fault::PowerCutOfAll { back_after } => {
+                for node in 1..=nodes {
+                    self.cut_power(node, Persist::Random, back_after);
+                }
+            }
+            Fault::DiskFails { node, sync } => {
+                self.machine(node).disk.inject(failing_disk(sync));
+            }
+            Fault::DiskIsSlow { node, latency } => self.machine(node).disk_latency = latency,
+            Fault::Pause { node, time } => self.machine(node).paused_until = now + time,
+            Fault::CutOff { node } => {
+                for other in (1..=nodes).filter(|other| *other != node) {
+                    self.network.cut(node, other);
+                    self.network.cut(other, node);
+                }
+            }
+            Fault::CutOneWay { from, to } => self.network.cut(from, to),
+            Fault::Heal => self.network.heal(),
+            Fault::Reset => self.network.reset_one(),
+            Fault::Rough => self.network.set_weather(ROUGH),
+            Fault::Calm => self.network.set_weather(Weather::CALM),
+            Fault::ClockSteps { node, by } => {
+                let hit = self.machines.iter().filter(|machine| node.is_none_or(|id| machine.id == id));
+                hit.for_each(|machine| machine.step_clock(by));
+            }
+            Fault::RoundTrip { node, ms } => {
+                self.machine(node).round_trip = Duration::from_millis(ms);
+                self.end(node, Ended::Killed);
+            }
+            Fault::Transfer { to } => {
+                for machine in &self.machines {
+                    let Some(running) = &machine.running else { continue };
+                    if running.serving.as_ref().is_some_and(|serving| serving.node.leads()) {
+                        running.spawn(&self.changes, |serving| async move {
+                            serving.node.transfer(to, Duration::from_secs(2)).await
+                        });
+                    }
+                }
+            }
+            Fault::LeaseReads { on } => self.lease_reads = Some(on),
+        }
+    }
+
+    fn cut_power(&mut self, node: u64, persist: Persist, back_after: u64) {
+        let now = self.now;
+        let machine = self.machine(node);
+        machine.starts_at = now + back_after;
+        machine.disk.power_cut(persist);
+        self.end(node, Ended::PowerCut);
+    }
+
+    /// The faults end. Returns how long it took until timestamps came.
+    fn recover(&mut self) -> Result<u64, Failure> {
+        let since = self.now;
+        self.trace.event(since, format_args!("the faults end"));
+        self.network.heal();
+        self.network.set_weather(Weather::CALM);
+        for machine in &mut self.machines {
+            machine.disk.clear_faults();
+            machine.disk.cancel_cut();
+            machine.disk_latency = 2;
+            machine.paused_until = 0;
+            machine.starts_at = machine.starts_at.min(since);
+            machine.round_trip = Duration::from_millis(10);
+            machine.set_clock();
+        }
+        while self.clients.answered_at <= since {
+            self.step();
+            if self.now > since + FLOWS {
+                return Err(Failure::NoTimestamps(FLOWS));
+            }
+        }
+        let flows_after = self.now - since;
+        let end = self.now + SETTLES;
+        while self.now < end {
+            self.step();
+        }
+        Ok(flows_after)
+    }
+
+    /// All replicas have the same state when nothing is proposed any more.
+    fn compare(&mut self) -> Result<(), Failure> {
+        self.clients.pause = u64::MAX;
+        let end = self.now + SETTLES;
+        while self.now < end {
+            self.step();
+        }
+        let running = self.machines.iter().filter_map(|machine| machine.running.as_ref());
+        let serving = running.filter_map(|running| running.serving.as_ref());
+        let states: Vec<_> = serving
+            .map(|serving| (serving.node.status().applied, serving.epochs.with(|epochs| *epochs)))
+            .collect();
+        if states.len() as u64 != self.options.nodes || states.iter().any(|state| *state != states[0])
+        {
+            return Err(Failure::Replicas(format!("{states:?}")));
+        }
+        Ok(())
+    }
+}
