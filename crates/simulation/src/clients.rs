@@ -68,8 +68,10 @@ impl Clients {
         }
     }
 
-    /// Those whose turn it is ask this process, if it is theirs. `nodes` is the number of nodes.
-    pub(crate) fn ask(&mut self, running: &Running, now: u64, nodes: u64) {
+    /// Those whose turn it is ask this process, if it is theirs. Returns whether one did. `nodes` is
+    /// the number of nodes.
+    pub(crate) fn ask(&mut self, running: &Running, now: u64, nodes: u64) -> bool {
+        let before = self.next;
         for client in &mut self.clients {
             if client.call.as_ref().is_some_and(|call| now > call.at + PATIENCE) {
                 client.call = None;
@@ -91,6 +93,7 @@ impl Clients {
                 client.asks_at = now + 1 + self.random.below(10);
             }
         }
+        self.next > before
     }
 
     /// Those whose node is not there ask another one.

@@ -25,6 +25,9 @@ const BEGUN: u64 = 1_750_000_000_000_000_000;
 /// tenth, which a lease assumes.
 const DRIFT: u64 = 30;
 
+/// How long a process that nothing wakes is left alone, in milliseconds: its timers are so late.
+const NAP: u64 = 3;
+
 /// A node that serves.
 #[derive(Debug, Clone)]
 pub(crate) struct Serving {
@@ -74,6 +77,8 @@ pub(crate) struct Machine {
     pub(crate) round_trip: Duration,
     lives: u32,
     pub(crate) running: Option<Running>,
+    /// When its process runs next, at the latest.
+    runs_at: u64,
     /// It stands still until then, as after SIGSTOP.
     pub(crate) paused_until: u64,
     /// When its process is started again.
@@ -101,6 +106,7 @@ impl Machine {
             round_trip: Duration::from_millis(10),
             lives: 0,
             running: None,
+            runs_at: 0,
             paused_until: 0,
             starts_at: 0,
             disk_latency: 2,
@@ -191,6 +197,11 @@ impl Machine {
         Ok(())
     }
 
+    /// There is something for its process.
+    pub(crate) fn wake(&mut self) {
+        self.runs_at = 0;
+    }
+
     /// Ends its process. Nothing of it goes on.
     pub(crate) fn end(&mut self, network: &Network, ended: Ended) {
         if let Some(running) = self.running.take() {
@@ -203,10 +214,11 @@ impl Machine {
     /// Lets its process run until this time. Returns why it has ended, if it has.
     pub(crate) fn step(&mut self, now: u64) -> Option<Ended> {
         self.wall.now.store(BEGUN + now * 1_000_000, Relaxed);
-        let running = self.running.as_mut()?;
-        if now < self.paused_until {
+        if now < self.paused_until.max(self.runs_at) {
             return None;
         }
+        self.runs_at = now + NAP;
+        let running = self.running.as_mut()?;
         let disk_runs = running.disk_due <= now;
         let target = (now - running.began) * self.rate / 1000;
         if disk_runs || target > running.local {

@@ -207,8 +207,8 @@ impl Network {
         }
     }
 
-    /// Moves to this time, and lets arrive what is due.
-    pub(crate) fn advance(&self, now: u64) {
+    /// Moves to this time, and lets arrive what is due. Tells of each node where something did.
+    pub(crate) fn advance(&self, now: u64, mut arrives_at: impl FnMut(u64)) {
         self.0.lock().now = now;
         loop {
             let event = {
@@ -224,6 +224,7 @@ impl Network {
                 }
                 event
             };
+            arrives_at(event.to);
             self.arrive(event);
         }
     }

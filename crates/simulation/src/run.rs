@@ -250,7 +250,8 @@ impl Cluster {
     fn step(&mut self) {
         self.now += 1;
         let (now, nodes) = (self.now, self.options.nodes);
-        self.network.advance(now);
+        let machines = &mut self.machines;
+        self.network.advance(now, |node| machines[node as usize - 1].wake());
         self.switch();
         for at in 0..self.machines.len() {
             let machine = &mut self.machines[at];
@@ -261,8 +262,8 @@ impl Cluster {
                 }
                 continue;
             };
-            if now >= machine.paused_until {
-                self.clients.ask(running, now, nodes);
+            if now >= machine.paused_until && self.clients.ask(running, now, nodes) {
+                machine.wake();
             }
             let ended = machine.step(now);
             let answers = self.clients.take(now, nodes);
