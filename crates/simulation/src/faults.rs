@@ -25,6 +25,8 @@ pub(crate) enum Fault {
     CutOff { node: u64 },
     /// Nothing of one reaches the other.
     CutOneWay { from: u64, to: u64 },
+    /// What one sends to the other takes so many milliseconds more.
+    SlowWay { from: u64, to: u64, by: u64 },
     Heal,
     Reset,
     Rough,
@@ -44,7 +46,9 @@ impl Fault {
     pub(crate) fn any(random: &mut SplitMix64, nodes: u64, switches: bool) -> Self {
         let node = 1 + random.below(nodes);
         let other = 1 + (node + random.below(nodes - 1)) % nodes;
-        let back_after = 1 + random.below(1_000);
+        // Also shorter than a lease.
+        let longest_down = random.pick(&[20, 1_000]);
+        let back_after = 1 + random.below(longest_down);
         match random.below(100) {
             0..12 => Self::Kill { node, back_after },
             12..20 => {
@@ -62,8 +66,9 @@ impl Fault {
             }
             38..46 => Self::Pause { node, time: 10 + random.below(500) },
             46..54 => Self::CutOff { node },
-            54..62 => Self::CutOneWay { from: node, to: other },
-            62..70 => Self::Heal,
+            54..60 => Self::CutOneWay { from: node, to: other },
+            60..64 => Self::SlowWay { from: node, to: other, by: 20 + random.below(150) },
+            64..70 => Self::Heal,
             70..75 => Self::Reset,
             75..78 => Self::Rough,
             78..81 => Self::Calm,

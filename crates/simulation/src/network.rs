@@ -51,8 +51,10 @@ struct Inner {
     trace: Trace,
     next: u64,
     events: BinaryHeap<Reverse<Event>>,
-    /// Directions in which nothing arrives, and what waits there.
+    /// Directions in which nothing is sent any more, and what waits there. What is on its way arrives.
     cuts: BTreeMap<(u64, u64), Vec<What>>,
+    /// Directions that take so many milliseconds more.
+    slow: BTreeMap<(u64, u64), u64>,
     listeners: BTreeMap<u64, (Life, mpsc::UnboundedSender<Connection>)>,
     pipes: Vec<(Life, Life, Weak<Mutex<Pipe>>)>,
     /// Those that have ended.
@@ -105,6 +107,7 @@ impl Network {
             next: 0,
             events: BinaryHeap::new(),
             cuts: BTreeMap::new(),
+            slow: BTreeMap::new(),
             listeners: BTreeMap::new(),
             pipes: Vec::new(),
             gone: HashSet::new(),
@@ -161,7 +164,7 @@ impl Network {
 
     fn send(&self, (from, to): (u64, u64), way: &Arc<Mutex<Pipe>>, pipe: &mut Pipe, sent: Sent) {
         let mut inner = self.0.lock();
-        pipe.last = inner.arrival().max(pipe.last);
+        pipe.last = inner.arrival(from, to).max(pipe.last);
         pipe.sent.push_back(sent);
         inner.schedule(pipe.last, from, to, What::Bytes(Arc::downgrade(way)));
     }
@@ -170,7 +173,12 @@ impl Network {
         self.0.lock().weather = weather;
     }
 
-    /// Nothing arrives in this direction.
+    /// What is sent in this direction takes so many milliseconds more.
+    pub(crate) fn slow_down(&self, from: u64, to: u64, by: u64) {
+        self.0.lock().slow.insert((from, to), by);
+    }
+
+    /// Nothing more gets through in this direction.
     pub(crate) fn cut(&self, from: u64, to: u64) {
         self.0.lock().cuts.entry((from, to)).or_default();
     }
@@ -178,6 +186,7 @@ impl Network {
     /// All directions work again. What was sent meanwhile arrives within 200 ms.
     pub(crate) fn heal(&self) {
         let mut inner = self.0.lock();
+        inner.slow.clear();
         for ((from, to), held) in std::mem::take(&mut inner.cuts) {
             for what in held {
                 let at = inner.now + 1 + inner.random.below(200);
@@ -218,10 +227,6 @@ impl Network {
                     return;
                 }
                 let Some(Reverse(event)) = inner.events.pop() else { return };
-                if let Some(held) = inner.cuts.get_mut(&(event.from, event.to)) {
-                    held.push(event.what);
-                    continue;
-                }
                 event
             };
             arrives_at(event.to);
@@ -252,7 +257,7 @@ impl Network {
                     }
                     None => Err(io::ErrorKind::ConnectionRefused.into()),
                 };
-                let at = inner.arrival();
+                let at = inner.arrival(to, from);
                 inner.schedule(at, to, from, What::Opened { answer, opened });
             }
             What::Opened { answer, opened } => drop(opened.send(answer)),
@@ -278,16 +283,19 @@ impl Network {
 
 impl Inner {
     /// When a message that is sent now arrives.
-    fn arrival(&mut self) -> u64 {
+    fn arrival(&mut self, from: u64, to: u64) -> u64 {
         let (least, most) = self.weather.latency;
         let mut at = self.now + least + self.random.below(most - least + 1);
         if self.random.below(1000) < self.weather.lost {
             at += 200 + self.random.below(400);
         }
-        at
+        at + self.slow.get(&(from, to)).copied().unwrap_or_default()
     }
 
     fn schedule(&mut self, at: u64, from: u64, to: u64, what: What) {
+        if let Some(held) = self.cuts.get_mut(&(from, to)) {
+            return held.push(what);
+        }
         let number = self.next;
         self.next += 1;
         self.events.push(Reverse(Event { at, number, from, to, what }));
@@ -316,7 +324,7 @@ impl Transport for Carrier {
             let (opened, answer) = oneshot::channel();
             {
                 let mut inner = self.network.0.lock();
-                let at = inner.arrival();
+                let at = inner.arrival(self.life.node, to);
                 let what = What::Opens { from: self.life, opened };
                 inner.schedule(at, self.life.node, to, what);
             }

@@ -281,14 +281,17 @@ impl Cluster {
     }
 
     fn end(&mut self, id: u64, ended: Ended) {
-        let (network, back_at) = (self.network.clone(), self.now + 1 + self.random.below(500));
+        let now = self.now;
+        let (network, back_at) = (self.network.clone(), self.now + 1 + self.random.below(100));
         let machine = self.machine(id);
         machine.disk.kill();
         machine.disk.clear_faults();
         machine.disk.cancel_cut();
         machine.end(&network, ended);
         machine.paused_until = 0;
-        machine.starts_at = machine.starts_at.max(back_at);
+        if machine.starts_at <= now {
+            machine.starts_at = back_at;
+        }
     }
 
     /// A leader switches leases as they are to be.
@@ -346,6 +349,7 @@ impl Cluster {
                 }
             }
             Fault::CutOneWay { from, to } => self.network.cut(from, to),
+            Fault::SlowWay { from, to, by } => self.network.slow_down(from, to, by),
             Fault::Heal => self.network.heal(),
             Fault::Reset => self.network.reset_one(),
             Fault::Rough => self.network.set_weather(ROUGH),
