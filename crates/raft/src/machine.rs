@@ -188,7 +188,7 @@ pub(crate) async fn received_snapshot<C: StoredConfig>(
     snapshot_of::<C>(aside(move || snapshots.verify(slot).map_err(failed)).await?)
 }
 
-/// Runs blocking work on a thread of its own, and waits without blocking. In a simulation it blocks.
+/// Runs blocking work on a thread of its own, and waits without blocking. A simulation waits.
 async fn aside<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {

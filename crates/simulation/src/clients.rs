@@ -68,8 +68,9 @@ impl Clients {
         }
     }
 
-    /// Those whose turn it is ask this process, if it is theirs. Returns whether one did. `nodes` is
-    /// the number of nodes.
+    /// Those whose turn it is ask this process, if it is theirs. Returns whether one did.
+    ///
+    /// `nodes` is the number of nodes.
     pub(crate) fn ask(&mut self, running: &Running, now: u64, nodes: u64) -> bool {
         let before = self.next;
         for client in &mut self.clients {
@@ -106,7 +107,7 @@ impl Clients {
         }
     }
 
-    /// Takes the answers of the process that ran last. Those that nobody waits for are lost.
+    /// Takes the answers of the process that ran last. Those that no client waits for are lost.
     pub(crate) fn take(&mut self, now: u64, nodes: u64) -> usize {
         let answers = std::mem::take(&mut *self.answers.lock());
         self.events += 1;

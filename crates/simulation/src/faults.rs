@@ -36,6 +36,10 @@ pub(crate) enum Fault {
     /// It restarts with another round-trip time.
     RoundTrip { node: u64, ms: u64 },
     Transfer { to: u64 },
+    /// Answers to the leader are late by this, and then it is cut off.
+    LateAnswers { by: u64, until_cut: u64 },
+    /// A node does not hear the leader and campaigns, and the voters restart.
+    Restarts { until_restart: u64, back_after: u64 },
     LeaseReads { on: bool },
 }
 
@@ -77,7 +81,14 @@ impl Fault {
                 Self::ClockSteps { node: random.percent(70).then_some(node), by }
             }
             87..89 => Self::RoundTrip { node, ms: random.pick(&[5, 10, 20]) },
-            89..97 => Self::Transfer { to: node },
+            89..94 => Self::Transfer { to: node },
+            94..96 => {
+                Self::LateAnswers { by: 30 + random.below(150), until_cut: 50 + random.below(250) }
+            }
+            96..98 => Self::Restarts {
+                until_restart: 60 + random.below(150),
+                back_after: 1 + random.below(15),
+            },
             _ if switches => Self::LeaseReads { on: random.percent(60) },
             _ => Self::Heal,
         }

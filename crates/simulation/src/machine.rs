@@ -21,8 +21,8 @@ use crate::network::{Life, Network};
 pub(crate) const CLUSTER: ClusterId = ClusterId([7; 16]);
 /// What wall clocks show when a run begins, in nanoseconds.
 const BEGUN: u64 = 1_750_000_000_000_000_000;
-/// Clocks run by so many thousandths too fast or too slow at most. Two of them differ by less than a
-/// tenth, which a lease assumes.
+/// Clocks run by so many thousandths too fast or too slow at most. Two of them differ by less than
+/// a tenth, which a lease assumes.
 const DRIFT: u64 = 30;
 
 /// How long a process that nothing wakes is left alone, in milliseconds: its timers are so late.
@@ -202,7 +202,7 @@ impl Machine {
         self.runs_at = 0;
     }
 
-    /// Ends its process. Nothing of it goes on.
+    /// Ends its process. Nothing of it continues.
     pub(crate) fn end(&mut self, network: &Network, ended: Ended) {
         if let Some(running) = self.running.take() {
             network.leave(running.life, ended == Ended::PowerCut);

@@ -51,7 +51,8 @@ struct Inner {
     trace: Trace,
     next: u64,
     events: BinaryHeap<Reverse<Event>>,
-    /// Directions in which nothing is sent any more, and what waits there. What is on its way arrives.
+    /// Directions in which nothing is sent any more, and what waits there. What was sent before
+    /// arrives.
     cuts: BTreeMap<(u64, u64), Vec<What>>,
     /// Directions that take so many milliseconds more.
     slow: BTreeMap<(u64, u64), u64>,
@@ -122,8 +123,8 @@ impl Network {
         (Carrier { network: self.clone(), life }, Port { arrived })
     }
 
-    /// The node ends. Its connections are closed, or, of a machine without power, they end without
-    /// a word.
+    /// The node ends. Its connections are closed, or, of a machine without power, they end
+    /// silently.
     pub(crate) fn leave(&self, life: Life, is_silent: bool) {
         let pipes = {
             let mut inner = self.0.lock();
@@ -216,7 +217,7 @@ impl Network {
         }
     }
 
-    /// Moves to this time, and lets arrive what is due. Tells of each node where something did.
+    /// Moves to this time, and lets arrive what is due. Reports each node where something did.
     pub(crate) fn advance(&self, now: u64, mut arrives_at: impl FnMut(u64)) {
         self.0.lock().now = now;
         loop {
@@ -381,7 +382,7 @@ enum State {
     Open,
     /// All has arrived, and no more comes.
     Ended,
-    /// Nobody reads what is written.
+    /// The reader is gone.
     Unread,
     Reset,
 }

@@ -140,6 +140,7 @@ struct Cluster {
     /// Answers of changes that were asked for.
     changes: Arc<Mutex<Vec<Result<(), NodeError>>>>,
     is_joining: bool,
+    planned: Vec<(u64, Fault)>,
 }
 
 impl Cluster {
@@ -159,6 +160,7 @@ impl Cluster {
             switches_at: 0,
             changes: Arc::default(),
             is_joining: false,
+            planned: Vec::new(),
         }
     }
 
@@ -253,6 +255,7 @@ impl Cluster {
         let machines = &mut self.machines;
         self.network.advance(now, |node| machines[node as usize - 1].wake());
         self.switch();
+        self.follow_plan();
         for at in 0..self.machines.len() {
             let machine = &mut self.machines[at];
             let Some(running) = &machine.running else {
@@ -313,12 +316,57 @@ impl Cluster {
 
     /// Something goes wrong.
     fn fail(&mut self) {
-        let (now, nodes) = (self.now, self.options.nodes);
+        let nodes = self.options.nodes;
         let switches = self.options.leases == Leases::Switched;
         let fault = Fault::any(&mut self.random, nodes, switches);
+        self.happen(fault);
+    }
+
+    /// What happens later.
+    fn plan(&mut self, after: u64, fault: Fault) {
+        self.planned.push((self.now + after, fault));
+    }
+
+    /// What was planned for now happens.
+    fn follow_plan(&mut self) {
+        let now = self.now;
+        let due: Vec<_> = self.planned.extract_if(.., |(at, _)| *at <= now).collect();
+        for (_, fault) in due {
+            self.happen(fault);
+        }
+    }
+
+    /// The node that takes itself for the leader, the first of several.
+    fn leader(&self) -> Option<u64> {
+        let leads = |machine: &&Machine| {
+            let serving = machine.running.as_ref().and_then(|running| running.serving.as_ref());
+            serving.is_some_and(|serving| serving.node.leads())
+        };
+        self.machines.iter().find(leads).map(|machine| machine.id)
+    }
+
+    fn happen(&mut self, fault: Fault) {
+        let (now, nodes) = (self.now, self.options.nodes);
         self.faults += 1;
         self.trace.event(now, format_args!("{fault:?}"));
         match fault {
+            Fault::LateAnswers { by, until_cut } => {
+                let Some(leader) = self.leader() else { return };
+                for other in (1..=nodes).filter(|other| *other != leader) {
+                    self.network.slow_down(other, leader, by);
+                }
+                self.plan(until_cut, Fault::CutOff { node: leader });
+                self.plan(until_cut + 400, Fault::Heal);
+            }
+            Fault::Restarts { until_restart, back_after } => {
+                let Some(leader) = self.leader() else { return };
+                let candidate = 1 + leader % nodes;
+                self.network.cut(leader, candidate);
+                for node in (1..=nodes).filter(|node| *node != leader && *node != candidate) {
+                    self.plan(until_restart, Fault::Kill { node, back_after });
+                }
+                self.plan(until_restart + 300, Fault::Heal);
+            }
             Fault::Kill { node, back_after } => {
                 self.machine(node).starts_at = now + back_after;
                 self.end(node, Ended::Killed);
@@ -388,6 +436,7 @@ impl Cluster {
     fn recover(&mut self) -> Result<u64, Failure> {
         let since = self.now;
         self.trace.event(since, format_args!("the faults end"));
+        self.planned.clear();
         self.network.heal();
         self.network.set_weather(Weather::CALM);
         for machine in &mut self.machines {
