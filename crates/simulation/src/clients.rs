@@ -9,8 +9,9 @@ use parking_lot::Mutex;
 
 use crate::machine::Running;
 
-/// How long a client waits for an answer, in milliseconds.
-const PATIENCE: u64 = 1_500;
+/// How long a client waits for an answer, in milliseconds. One that gives up soon asks nodes again
+/// that could not answer a moment ago.
+const PATIENCE: [u64; 4] = [15, 40, 150, 1_500];
 
 /// What came back of one call: its number and the answer.
 type Answer = (u64, Result<Range, OracleError>);
@@ -29,9 +30,9 @@ struct Client {
 struct Asked {
     number: u64,
     node: u64,
-    /// The number of the event, and the time.
+    /// The number of the event, and when the client gives up.
     called: u64,
-    at: u64,
+    until: u64,
 }
 
 /// All clients, and their history.
@@ -74,8 +75,9 @@ impl Clients {
     pub(crate) fn ask(&mut self, running: &Running, now: u64, nodes: u64) -> bool {
         let before = self.next;
         for client in &mut self.clients {
-            if client.call.as_ref().is_some_and(|call| now > call.at + PATIENCE) {
+            if client.call.as_ref().is_some_and(|call| now > call.until) {
                 client.call = None;
+                client.leader = 1 + self.random.below(nodes);
             }
             if client.call.is_some() || client.asks_at > now || client.leader != running.life.node {
                 continue;
@@ -88,7 +90,8 @@ impl Clients {
                 self.next += 1;
                 self.events += 1;
                 let node = running.life.node;
-                client.call = Some(Asked { number, node, called: self.events, at: now });
+                let until = now + self.random.pick(&PATIENCE);
+                client.call = Some(Asked { number, node, called: self.events, until });
             } else {
                 client.leader = 1 + self.random.below(nodes);
                 client.asks_at = now + 1 + self.random.below(10);

@@ -9,38 +9,85 @@ use crate::network::Weather;
 /// A fault. Times are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    Kill { node: u64, back_after: u64 },
-    PowerCut { node: u64, persist: Persist, back_after: u64 },
+    Kill {
+        node: u64,
+        back_after: u64,
+    },
+    PowerCut {
+        node: u64,
+        persist: Persist,
+        back_after: u64,
+    },
     /// In the middle of one of the next operations of the disk, also of a recovery.
-    PowerCutDuring { node: u64, operation: u64, back_after: u64 },
+    PowerCutDuring {
+        node: u64,
+        operation: u64,
+        back_after: u64,
+    },
     /// All at once.
-    PowerCutOfAll { back_after: u64 },
+    PowerCutOfAll {
+        back_after: u64,
+    },
     /// The node's disk fails an operation.
-    DiskFails { node: u64, sync: bool },
+    DiskFails {
+        node: u64,
+        sync: bool,
+    },
     /// The node's disk is slow from now on.
-    DiskIsSlow { node: u64, latency: u64 },
+    DiskIsSlow {
+        node: u64,
+        latency: u64,
+    },
     /// The node stands still.
-    Pause { node: u64, time: u64 },
+    Pause {
+        node: u64,
+        time: u64,
+    },
     /// Nothing comes from it and nothing reaches it.
-    CutOff { node: u64 },
+    CutOff {
+        node: u64,
+    },
     /// Nothing of one reaches the other.
-    CutOneWay { from: u64, to: u64 },
+    CutOneWay {
+        from: u64,
+        to: u64,
+    },
     /// What one sends to the other takes so many milliseconds more.
-    SlowWay { from: u64, to: u64, by: u64 },
+    SlowWay {
+        from: u64,
+        to: u64,
+        by: u64,
+    },
     Heal,
     Reset,
     Rough,
     Calm,
     /// The wall clock of one node, or of all, steps by so many nanoseconds.
-    ClockSteps { node: Option<u64>, by: i64 },
+    ClockSteps {
+        node: Option<u64>,
+        by: i64,
+    },
     /// It restarts with another round-trip time.
-    RoundTrip { node: u64, ms: u64 },
-    Transfer { to: u64 },
+    RoundTrip {
+        node: u64,
+        ms: u64,
+    },
+    Transfer {
+        to: u64,
+    },
     /// Answers to the leader are late by this, and then it is cut off.
-    LateAnswers { by: u64, until_cut: u64 },
+    LateAnswers {
+        by: u64,
+        until_cut: u64,
+    },
     /// A node does not hear the leader and campaigns, and the voters restart.
-    Restarts { until_restart: u64, back_after: u64 },
-    LeaseReads { on: bool },
+    Restarts {
+        until_restart: u64,
+        back_after: u64,
+    },
+    LeaseReads {
+        on: bool,
+    },
 }
 
 const HOUR: i64 = 3_600_000_000_000;
@@ -59,9 +106,7 @@ impl Fault {
                 let persist = random.pick(&[Persist::Random, Persist::Nothing, Persist::Torn]);
                 Self::PowerCut { node, persist, back_after }
             }
-            20..28 => {
-                Self::PowerCutDuring { node, operation: random.below(40), back_after }
-            }
+            20..28 => Self::PowerCutDuring { node, operation: random.below(40), back_after },
             28..30 => Self::PowerCutOfAll { back_after },
             30..34 => Self::DiskFails { node, sync: random.percent(50) },
             34..38 => {

@@ -1,8 +1,8 @@
 //! A network in virtual time. Connections carry bytes in their order, as TCP does; messages over
 //! different connections overtake each other.
 
-use std::collections::{BTreeMap, BinaryHeap, HashSet, VecDeque};
 use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashSet, VecDeque};
 use std::fmt;
 use std::io;
 use std::pin::Pin;
@@ -74,8 +74,14 @@ struct Event {
 enum What {
     /// The next bytes of this direction of a connection, or its end.
     Bytes(Weak<Mutex<Pipe>>),
-    Opens { from: Life, opened: oneshot::Sender<io::Result<Connection>> },
-    Opened { answer: io::Result<Connection>, opened: oneshot::Sender<io::Result<Connection>> },
+    Opens {
+        from: Life,
+        opened: oneshot::Sender<io::Result<Connection>>,
+    },
+    Opened {
+        answer: io::Result<Connection>,
+        opened: oneshot::Sender<io::Result<Connection>>,
+    },
 }
 
 impl PartialEq for Event {
@@ -344,9 +350,7 @@ pub(crate) struct Port {
 }
 
 impl Listener for Port {
-    fn accept(
-        &mut self,
-    ) -> BoxFuture<'_, io::Result<(Connection, Option<std::net::IpAddr>)>> {
+    fn accept(&mut self) -> BoxFuture<'_, io::Result<(Connection, Option<std::net::IpAddr>)>> {
         Box::pin(async move {
             match self.arrived.recv().await {
                 Some(connection) => Ok((connection, None)),

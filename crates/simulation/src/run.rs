@@ -222,7 +222,7 @@ impl Cluster {
                 }
             }
             let founder = self.machines[0].running.as_ref();
-            if let Some(founder) = founder.filter(|_| !self.is_joining && self.now % 50 == 0) {
+            if let Some(founder) = founder.filter(|_| !self.is_joining && self.now.is_multiple_of(50)) {
                 let member = Machine::member(next);
                 self.is_joining = founder.spawn(&changes, |serving| async move {
                     match next {
@@ -403,7 +403,8 @@ impl Cluster {
             Fault::Rough => self.network.set_weather(ROUGH),
             Fault::Calm => self.network.set_weather(Weather::CALM),
             Fault::ClockSteps { node, by } => {
-                let hit = self.machines.iter().filter(|machine| node.is_none_or(|id| machine.id == id));
+                let hit =
+                    self.machines.iter().filter(|machine| node.is_none_or(|id| machine.id == id));
                 hit.for_each(|machine| machine.step_clock(by));
             }
             Fault::RoundTrip { node, ms } => {
@@ -474,7 +475,8 @@ impl Cluster {
         let states: Vec<_> = serving
             .map(|serving| (serving.node.status().applied, serving.epochs.with(|epochs| *epochs)))
             .collect();
-        if states.len() as u64 != self.options.nodes || states.iter().any(|state| *state != states[0])
+        if states.len() as u64 != self.options.nodes
+            || states.iter().any(|state| *state != states[0])
         {
             return Err(Failure::Replicas(format!("{states:?}")));
         }

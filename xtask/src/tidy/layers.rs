@@ -8,7 +8,7 @@ use super::finding::Finding;
 
 const RULE: &str = "layers";
 /// The layer of each crate. `esker`, the facade, shows log, consensus and kv to its users.
-const LAYERS: [(&str, u8); 13] = [
+const LAYERS: [(&str, u8); 14] = [
     ("disk", 0),
     ("testkit", 1),
     ("log", 2),
@@ -21,6 +21,7 @@ const LAYERS: [(&str, u8); 13] = [
     ("oracle", 5),
     ("server", 6),
     ("client", 6),
+    ("simulation", 6),
     ("cli", 7),
 ];
 const KINDS: [&str; 3] = ["dependencies", DEV, "build-dependencies"];

@@ -107,7 +107,8 @@ impl Kept {
     /// The state that the log has; the default for none.
     pub(crate) fn decode(bytes: &[u8]) -> io::Result<Self> {
         let Some((version, content)) = bytes.split_first() else { return Ok(Self::default()) };
-        let wrong = || invalid(format!("the state beside the log cannot be read: version {version}"));
+        let wrong =
+            || invalid(format!("the state beside the log cannot be read: version {version}"));
         let (lease_ms, purged) = match (*version, content.split_first_chunk()) {
             (KEPT_VERSION, Some((lease_ms, purged))) => (u32::from_le_bytes(*lease_ms), purged),
             _ => return Err(wrong()),

@@ -100,9 +100,8 @@ impl ProofLink {
     fn open(&mut self, number: u64) {
         let (address, handshake) = (self.address.clone(), self.handshake);
         self.opened_for = number;
-        self.state = State::Opening(tokio::spawn(async move {
-            connect(&address, &handshake).await
-        }));
+        self.state =
+            State::Opening(tokio::spawn(async move { connect(&address, &handshake).await }));
     }
 
     /// The answer to this query, the newest. `None` if there is no connection for it.

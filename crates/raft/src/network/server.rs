@@ -221,11 +221,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     }
 
     /// Answers a handshake.
-    async fn welcome(
-        &self,
-        mut stream: Connection,
-        peer: Option<IpAddr>,
-    ) -> io::Result<Welcome> {
+    async fn welcome(&self, mut stream: Connection, peer: Option<IpAddr>) -> io::Result<Welcome> {
         let handshake = within(HANDSHAKE, Handshake::read(&mut stream)).await?;
         let mut answer = handshake.answer(self.inner.cluster, *self.inner.raft.node_id());
         let place = Arc::clone(&self.inner.places).try_acquire_owned();
@@ -251,7 +247,9 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                 let stream = guarded(stream, STALL, STALL);
                 self.snapshot(handshake.from, Framed::new(stream, Frames::default())).await
             }
-            Purpose::Proofs => proof::answer(stream, self.inner.store.log(), &self.inner.clock).await,
+            Purpose::Proofs => {
+                proof::answer(stream, self.inner.store.log(), &self.inner.clock).await
+            }
             _ => self.calls(handshake.from, Framed::new(stream, Frames::default())).await,
         }
     }

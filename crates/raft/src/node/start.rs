@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use esker_consensus::ConsensusLog;
-use openraft::async_runtime::watch::WatchReceiver;
 use openraft::Config;
+use openraft::async_runtime::watch::WatchReceiver;
 use openraft::error::{InitializeError, RaftError};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex, Semaphore};
@@ -133,7 +133,8 @@ impl Node {
         let parts = Parts { node, cluster, log, transport, config, ticks, clock, machine };
         // Not from inside of a runtime, which may be the caller's.
         let started = std::thread::scope(|scope| {
-            let start = async { parts.assemble(tokio::net::TcpListener::from_std(listener)?).await };
+            let start =
+                async { parts.assemble(tokio::net::TcpListener::from_std(listener)?).await };
             scope.spawn(|| runtime.block_on(start)).join()
         });
         let started = started.map_err(|_| io::Error::other("openraft panicked at its start"))?;

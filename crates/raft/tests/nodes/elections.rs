@@ -70,7 +70,8 @@ async fn a_node_with_a_shorter_lease_waits_for_the_longer_one() {
     node.wait_for(LONG, |status| status.leads()).await.unwrap();
     assert!(begun.elapsed() >= long, "{:?}", begun.elapsed());
     // From then on it promises no more than the shorter one.
-    let kept = |node: &Node| u32::from_le_bytes(*node.log().app_state()[1..].first_chunk().unwrap());
+    let kept =
+        |node: &Node| u32::from_le_bytes(*node.log().app_state()[1..].first_chunk().unwrap());
     let deadline = Instant::now() + LONG;
     while kept(&node) != 8 {
         assert!(Instant::now() < deadline, "it keeps {} ms", kept(&node));
