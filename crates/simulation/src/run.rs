@@ -222,7 +222,9 @@ impl Cluster {
                 }
             }
             let founder = self.machines[0].running.as_ref();
-            if let Some(founder) = founder.filter(|_| !self.is_joining && self.now.is_multiple_of(50)) {
+            if let Some(founder) =
+                founder.filter(|_| !self.is_joining && self.now.is_multiple_of(50))
+            {
                 let member = Machine::member(next);
                 self.is_joining = founder.spawn(&changes, |serving| async move {
                     match next {
