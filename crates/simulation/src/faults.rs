@@ -75,12 +75,18 @@ pub(crate) enum Fault {
     Transfer {
         to: u64,
     },
+    /// The leader hands over, and is cut off while it does.
+    TransferAndCutOff {
+        to: u64,
+        until_cut: u64,
+    },
     /// Answers to the leader are late by this, and then it is cut off.
     LateAnswers {
         by: u64,
         until_cut: u64,
     },
-    /// A node does not hear the leader and campaigns, and the voters restart.
+    /// A node does not hear the leader and campaigns. Then the voters restart, and the leader is cut
+    /// off.
     Restarts {
         until_restart: u64,
         back_after: u64,
@@ -126,9 +132,10 @@ impl Fault {
                 Self::ClockSteps { node: random.percent(70).then_some(node), by }
             }
             87..89 => Self::RoundTrip { node, ms: random.pick(&[5, 10, 20]) },
-            89..94 => Self::Transfer { to: node },
+            89..91 => Self::Transfer { to: node },
+            91..94 => Self::TransferAndCutOff { to: node, until_cut: random.below(40) },
             94..96 => {
-                Self::LateAnswers { by: 30 + random.below(150), until_cut: 50 + random.below(250) }
+                Self::LateAnswers { by: 100 + random.below(250), until_cut: 1 + random.below(60) }
             }
             96..98 => Self::Restarts {
                 until_restart: 60 + random.below(150),

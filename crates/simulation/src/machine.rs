@@ -25,6 +25,9 @@ const BEGUN: u64 = 1_750_000_000_000_000_000;
 /// a tenth, which a lease assumes.
 const DRIFT: u64 = 30;
 
+/// Entries between two snapshots, and entries that are kept before the newest.
+const SNAPSHOTS: (u64, u64) = (20, 2);
+
 /// How long a process that nothing wakes is left alone, in milliseconds: its timers are so late.
 const NAP: u64 = 3;
 
@@ -77,7 +80,8 @@ pub(crate) struct Machine {
     pub(crate) round_trip: Duration,
     lives: u32,
     pub(crate) running: Option<Running>,
-    /// When its process runs next, at the latest.
+    /// When its process ran, and when it runs next, at the latest.
+    ran_at: u64,
     runs_at: u64,
     /// It stands still until then, as after SIGSTOP.
     pub(crate) paused_until: u64,
@@ -106,6 +110,7 @@ impl Machine {
             round_trip: Duration::from_millis(10),
             lives: 0,
             running: None,
+            ran_at: 0,
             runs_at: 0,
             paused_until: 0,
             starts_at: 0,
@@ -167,7 +172,7 @@ impl Machine {
                 transport: Arc::new(carrier),
                 listener: port,
                 clock,
-                snapshots: (1_000_000, 1_000),
+                snapshots: SNAPSHOTS,
             };
             let node = Arc::new(own.start(options, &epochs).await?);
             let options = OracleOptions::default();
@@ -211,13 +216,23 @@ impl Machine {
         }
     }
 
+    /// The term in which its node leads, and whether it has a lease, if its process ran at this time.
+    pub(crate) fn led_at(&self, now: u64) -> Option<(u64, bool)> {
+        let running = self.running.as_ref().filter(|_| self.ran_at == now)?;
+        let node = &running.serving.as_ref().filter(|serving| serving.node.leads())?.node;
+        let _inside = running.process.enter();
+        let _in_runtime = running.runtime.enter();
+        let leased = node.leased_term();
+        Some((leased.unwrap_or_else(|| node.status().term), leased.is_some()))
+    }
+
     /// Lets its process run until this time. Returns why it has ended, if it has.
     pub(crate) fn step(&mut self, now: u64) -> Option<Ended> {
         self.wall.now.store(BEGUN + now * 1_000_000, Relaxed);
         if now < self.paused_until.max(self.runs_at) {
             return None;
         }
-        self.runs_at = now + NAP;
+        (self.ran_at, self.runs_at) = (now, now + NAP);
         let running = self.running.as_mut()?;
         let disk_runs = running.disk_due <= now;
         let target = (now - running.began) * self.rate / 1000;

@@ -98,6 +98,15 @@ pub enum Failure {
     NoTimestamps(u64),
     /// Replicas that applied the same entries differ.
     Replicas(String),
+    /// A node had a lease in a term after another one had led in a later term.
+    TwoLeaders {
+        /// The node with the lease, and its term.
+        node: u64,
+        /// Its term.
+        term: u64,
+        /// The later term.
+        later: u64,
+    },
     /// The cluster did not start.
     NotStarted(String),
 }
@@ -108,6 +117,9 @@ impl fmt::Display for Failure {
             Self::History(violation) => violation.fmt(f),
             Self::NoTimestamps(ms) => write!(f, "no timestamps for {ms} ms without faults"),
             Self::Replicas(what) => write!(f, "replicas differ: {what}"),
+            Self::TwoLeaders { node, term, later } => {
+                write!(f, "node {node} had a lease in term {term} when a node had led in {later}")
+            }
             Self::NotStarted(why) => write!(f, "the cluster did not start: {why}"),
         }
     }
@@ -141,6 +153,9 @@ struct Cluster {
     changes: Arc<Mutex<Vec<Result<(), NodeError>>>>,
     is_joining: bool,
     planned: Vec<(u64, Fault)>,
+    /// The latest term in which a node led.
+    led: u64,
+    two_leaders: Option<Failure>,
 }
 
 impl Cluster {
@@ -161,6 +176,8 @@ impl Cluster {
             changes: Arc::default(),
             is_joining: false,
             planned: Vec::new(),
+            led: 0,
+            two_leaders: None,
         }
     }
 
@@ -184,6 +201,7 @@ impl Cluster {
         }
         let flows_after_ms = self.recover()?;
         check(&self.clients.history).map_err(Failure::History)?;
+        self.two_leaders.take().map_or(Ok(()), Err)?;
         self.compare()?;
         let serving = self.serving();
         Ok(Outcome {
@@ -271,6 +289,15 @@ impl Cluster {
                 machine.wake();
             }
             let ended = machine.step(now);
+            if let Some((term, is_leased)) = machine.led_at(now) {
+                let (node, later) = (machine.id, self.led);
+                if is_leased && term < later {
+                    let found = Failure::TwoLeaders { node, term, later };
+                    self.trace.event(now, format_args!("{found}"));
+                    self.two_leaders.get_or_insert(found);
+                }
+                self.led = later.max(term);
+            }
             let answers = self.clients.take(now, nodes);
             let id = machine.id;
             if answers > 0 {
@@ -358,7 +385,7 @@ impl Cluster {
                     self.network.slow_down(other, leader, by);
                 }
                 self.plan(until_cut, Fault::CutOff { node: leader });
-                self.plan(until_cut + 400, Fault::Heal);
+                self.plan(until_cut + 500, Fault::Heal);
             }
             Fault::Restarts { until_restart, back_after } => {
                 let Some(leader) = self.leader() else { return };
@@ -367,6 +394,7 @@ impl Cluster {
                 for node in (1..=nodes).filter(|node| *node != leader && *node != candidate) {
                     self.plan(until_restart, Fault::Kill { node, back_after });
                 }
+                self.plan(until_restart, Fault::CutOff { node: leader });
                 self.plan(until_restart + 300, Fault::Heal);
             }
             Fault::Kill { node, back_after } => {
@@ -412,6 +440,12 @@ impl Cluster {
             Fault::RoundTrip { node, ms } => {
                 self.machine(node).round_trip = Duration::from_millis(ms);
                 self.end(node, Ended::Killed);
+            }
+            Fault::TransferAndCutOff { to, until_cut } => {
+                let Some(leader) = self.leader() else { return };
+                self.plan(0, Fault::Transfer { to });
+                self.plan(until_cut, Fault::CutOff { node: leader });
+                self.plan(until_cut + 500, Fault::Heal);
             }
             Fault::Transfer { to } => {
                 for machine in &self.machines {

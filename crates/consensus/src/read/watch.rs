@@ -4,10 +4,10 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
-use std::task::{Context, Poll, Wake, Waker};
-use std::thread::Thread;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use crate::base::blocking::{block_on, block_until};
 use crate::base::slot::Slot;
 use crate::outcome::{Error, Result};
 use crate::state::inner::{ConsensusLog, Inner};
@@ -98,11 +98,7 @@ impl Watch {
     /// # Errors
     /// As [`Watch::changed`].
     pub fn blocking_changed(&mut self) -> Result<Slot> {
-        loop {
-            if let Some(frontier) = self.block(None)? {
-                return Ok(frontier);
-            }
-        }
+        block_on(self.changed())
     }
 
     /// As [`Watch::changed`], but blocks for at most `timeout`, and then returns `None`.
@@ -110,29 +106,6 @@ impl Watch {
     /// # Errors
     /// As [`Watch::changed`].
     pub fn blocking_changed_timeout(&mut self, timeout: Duration) -> Result<Option<Slot>> {
-        self.block(Instant::now().checked_add(timeout))
-    }
-
-    fn block(&mut self, deadline: Option<Instant>) -> Result<Option<Slot>> {
-        let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
-        let mut changed = pin!(self.changed());
-        loop {
-            if let Poll::Ready(outcome) = changed.as_mut().poll(&mut Context::from_waker(&waker)) {
-                return outcome.map(Some);
-            }
-            match deadline.map(|deadline| deadline.checked_duration_since(Instant::now())) {
-                Some(None) => return Ok(None),
-                Some(Some(left)) => std::thread::park_timeout(left),
-                None => std::thread::park(),
-            }
-        }
-    }
-}
-
-struct Unpark(Thread);
-
-impl Wake for Unpark {
-    fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        block_until(Instant::now().checked_add(timeout), self.changed()).transpose()
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! `stored` finds snapshots that are whole. `create` writes one, `restore` hands one to the state
 //! machine with the entries after it, and `retention` drops what a snapshot makes superfluous.
-//! `send` and `receive` ship one to another replica, in the frames of `wire`.
+//! `send` and `receive` ship one to another replica, in the frames of `wire`, each
+//! with the disk's part `beside` that of the stream.
 //!
 //! # The crash argument
 //!
@@ -14,6 +15,7 @@
 //!
 //! [`Log::snapshot_writer`]: esker_log::Log::snapshot_writer
 
+mod beside;
 pub(crate) mod create;
 pub(crate) mod receive;
 pub(crate) mod restore;

@@ -1,15 +1,13 @@
 //! Receiving a snapshot from another replica.
 
-use std::sync::Arc;
-use std::thread;
-
 use esker_log::{IncomingSnapshot, Log, SnapshotReader};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::base::slot::Slot;
 use crate::outcome::{Error, Result};
-use crate::snapshots::stored::{self, SnapshotInfo};
+use crate::snapshots::beside::beside;
+use crate::snapshots::stored::{self, SnapshotInfo, has_threads};
 use crate::snapshots::wire::{Progress, read_whole};
 use crate::state::inner::ConsensusLog;
 
@@ -79,15 +77,24 @@ impl ConsensusLog {
         let mut header = vec![0; SnapshotReader::HEADER];
         read_whole(stream, &mut header, ENDED).await?;
         let (chunks, to_write) = mpsc::channel(QUEUED);
-        let (report, mut done) = mpsc::channel(2);
+        let (report, done) = mpsc::channel(2);
         let log = self.inner.log.clone();
-        let thread = thread::Builder::new().name("esker-receive".into());
-        let writing = thread.spawn(move || {
-            let outcome = write(&log, &header, to_write, &report);
+        let has_threads = has_threads(&log);
+        let writing = async move {
+            let outcome = write(&log, &header, to_write, &report).await;
             // The other side may have given up.
-            drop(report.blocking_send(outcome));
-        });
-        writing.map_err(|cause| esker_log::Error::NoThread(Arc::new(cause)))?;
+            drop(report.send(outcome).await);
+        };
+        let received = self.receive_chunks(stream, chunks, done);
+        beside(has_threads, "esker-receive", writing, received).await
+    }
+
+    async fn receive_chunks(
+        &self,
+        stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
+        chunks: Sender<Vec<u8>>,
+        mut done: Receiver<Result<(Slot, Done)>>,
+    ) -> Result<SnapshotInfo> {
         let (slot, progress, [full, last]) = match done.recv().await.unwrap_or(Err(STOPPED))? {
             (slot, Done::Begun(progress, lengths)) => (slot, progress, lengths),
             (_, Done::Published) => return Err(STOPPED),
@@ -122,7 +129,7 @@ fn admits(slot: u64, note: &[u8]) -> bool {
 }
 
 /// Writes the chunks of a snapshot, and publishes it. Says how far it is before the first of them.
-fn write(
+async fn write(
     log: &Log,
     header: &[u8],
     mut chunks: Receiver<Vec<u8>>,
@@ -132,8 +139,8 @@ fn write(
     let slot = Slot(incoming.at());
     let progress = Progress { next: incoming.next(), chunks: incoming.chunks() };
     let lengths = [0, progress.chunks.saturating_sub(1)].map(|chunk| incoming.len_of(chunk));
-    drop(report.blocking_send(Ok((slot, Done::Begun(progress, lengths)))));
-    while let Some(chunk) = chunks.blocking_recv() {
+    drop(report.send(Ok((slot, Done::Begun(progress, lengths)))).await);
+    while let Some(chunk) = chunks.recv().await {
         incoming.write(&chunk).map_err(refused)?;
     }
     if incoming.next() < incoming.chunks() {

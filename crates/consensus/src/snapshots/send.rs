@@ -1,12 +1,10 @@
 //! Sending a snapshot to another replica.
 
-use std::sync::Arc;
-use std::thread;
-
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{self, Sender};
 
 use crate::outcome::{Error, Result};
+use crate::snapshots::beside::beside;
 use crate::snapshots::stored::Snapshot;
 use crate::snapshots::wire::Progress;
 
@@ -36,28 +34,31 @@ impl Snapshot {
         let chunks = self.reader.chunks();
         let progress = progress(stream, chunks).await?;
         let (sender, mut read) = mpsc::channel(READ_AHEAD);
-        let thread = thread::Builder::new().name("esker-send".into());
-        let reading = thread.spawn(move || self.read_chunks(progress.next, &sender));
-        reading.map_err(|cause| esker_log::Error::NoThread(Arc::new(cause)))?;
-        for _ in progress.next..chunks {
-            let chunk = read.recv().await.unwrap_or(Err(Error::Log(esker_log::Error::Stopped)))?;
-            stream.write_all(&chunk).await.map_err(Error::from_stream)?;
-        }
-        stream.flush().await.map_err(Error::from_stream)?;
-        match self::progress(stream, chunks).await?.next {
-            next if next == chunks => Ok(()),
-            _ => Err(Error::Transfer { what: "the receiver did not confirm the snapshot" }),
-        }
+        let has_threads = self.has_threads;
+        let reading = async move { self.read_chunks(progress.next, &sender).await };
+        let sent = async {
+            for _ in progress.next..chunks {
+                let chunk = read.recv().await;
+                let chunk = chunk.unwrap_or(Err(Error::Log(esker_log::Error::Stopped)))?;
+                stream.write_all(&chunk).await.map_err(Error::from_stream)?;
+            }
+            stream.flush().await.map_err(Error::from_stream)?;
+            match self::progress(stream, chunks).await?.next {
+                next if next == chunks => Ok(()),
+                _ => Err(Error::Transfer { what: "the receiver did not confirm the snapshot" }),
+            }
+        };
+        beside(has_threads, "esker-send", reading, sent).await
     }
 
     /// Reads chunks until the last one, or until the transfer ends.
-    fn read_chunks(mut self, first: u32, sender: &Sender<Result<Vec<u8>>>) {
+    async fn read_chunks(mut self, first: u32, sender: &Sender<Result<Vec<u8>>>) {
         for number in first..self.reader.chunks() {
             let slot = self.slot();
             let chunk = self.reader.sealed_chunk(number).map(<[u8]>::to_vec);
             let chunk = chunk.map_err(|cause| Error::CorruptedSnapshot { slot, cause });
             let failed = chunk.is_err();
-            if sender.blocking_send(chunk).is_err() || failed {
+            if sender.send(chunk).await.is_err() || failed {
                 return;
             }
         }

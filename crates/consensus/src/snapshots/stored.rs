@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::{Disk, StdDisk};
-use esker_log::{Log, ReadOnlyLog, ReadOptions, SnapshotReader};
+use esker_log::{Engine, Log, ReadOnlyLog, ReadOptions, SnapshotReader};
 
 use crate::base::slot::Slot;
 use crate::component;
@@ -34,6 +34,11 @@ fn entries(slot: Slot) -> u64 {
     slot.0.saturating_add(1)
 }
 
+/// Whether there are threads beside those that call. There are none with a manual engine.
+pub(super) fn has_threads(log: &Log) -> bool {
+    !log.options().engine.as_ref().is_some_and(Engine::is_manual)
+}
+
 /// What is known of a snapshot from its header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -59,6 +64,8 @@ pub struct SnapshotInfo {
 pub struct Snapshot {
     info: SnapshotInfo,
     pub(super) reader: SnapshotReader,
+    /// Whether a transfer may start a thread.
+    pub(super) has_threads: bool,
     skipped: Vec<Error>,
 }
 
@@ -210,7 +217,11 @@ impl Snapshots {
     pub(super) fn whole(&self, slot: Slot) -> Result<Option<Snapshot>> {
         let Some((info, mut reader)) = self.open_at(slot)? else { return Ok(None) };
         reader.verify().map_err(|cause| unusable(slot, cause))?;
-        Ok(Some(Snapshot { info, reader, skipped: Vec::new() }))
+        let has_threads = match &self.0 {
+            Source::Log(log) => has_threads(log),
+            Source::ReadOnly(_) => true,
+        };
+        Ok(Some(Snapshot { info, reader, has_threads, skipped: Vec::new() }))
     }
 
     fn open_at(&self, slot: Slot) -> Result<Option<(SnapshotInfo, SnapshotReader)>> {

@@ -1,0 +1,31 @@
+//! The disk's part of a transfer, beside that of the stream.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::thread;
+
+use crate::base::blocking::block_on;
+use crate::outcome::{Error, Result};
+
+/// Transfers, while `work` blocks on a thread of its own. Without threads, both have their turns on
+/// this one. What the transfer does not wait for may go on when it has ended, or not.
+pub(super) async fn beside<T>(
+    has_threads: bool,
+    name: &str,
+    work: impl Future<Output = ()> + Send + 'static,
+    transfer: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    if has_threads {
+        let started = thread::Builder::new().name(name.into()).spawn(move || block_on(work));
+        started.map_err(|cause| Error::Log(esker_log::Error::NoThread(Arc::new(cause))))?;
+        return transfer.await;
+    }
+    let (mut work, mut transfer) = (pin!(work), pin!(transfer));
+    let mut is_done = false;
+    poll_fn(|context| {
+        is_done = is_done || work.as_mut().poll(context).is_ready();
+        transfer.as_mut().poll(context)
+    })
+    .await
+}
