@@ -21,6 +21,9 @@ use crate::trace::Trace;
 /// Bytes on their way in one direction of a connection, and not read; above that a writer waits.
 const WINDOW: usize = 256 << 10;
 
+/// How often a node asks a silent peer whether it is still there, in milliseconds.
+const KEEPALIVE: u64 = 1_000;
+
 /// A life of a node: its number, and how often it has started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Life {
@@ -74,6 +77,8 @@ struct Event {
 enum What {
     /// The next bytes of this direction of a connection, or its end.
     Bytes(Weak<Mutex<Pipe>>),
+    /// A connection is not known there.
+    Reset(Weak<Mutex<Pipe>>),
     Opens {
         from: Life,
         opened: oneshot::Sender<io::Result<Connection>>,
@@ -125,7 +130,10 @@ impl Network {
     /// on.
     pub(crate) fn join(&self, life: Life) -> (Carrier, Port) {
         let (sender, arrived) = mpsc::unbounded_channel();
-        self.0.lock().listeners.insert(life.node, (life, sender));
+        let mut inner = self.0.lock();
+        inner.listeners.insert(life.node, (life, sender));
+        inner.answer_keepalives(life.node);
+        drop(inner);
         (Carrier { network: self.clone(), life }, Port { arrived })
     }
 
@@ -214,13 +222,7 @@ impl Network {
         let (from, to, pipe) = inner.pipes[chosen].clone();
         inner.trace.event(inner.now, format_args!("reset {} {}", from.node, to.node));
         drop(inner);
-        if let Some(pipe) = pipe.upgrade() {
-            let other = pipe.lock().other.upgrade();
-            pipe.lock().reset();
-            if let Some(other) = other {
-                other.lock().reset();
-            }
-        }
+        reset(&pipe);
     }
 
     /// Moves to this time, and lets arrive what is due. Reports each node where something did.
@@ -254,6 +256,7 @@ impl Network {
                     }
                 }
             }
+            What::Reset(pipe) => reset(&pipe),
             What::Opens { from: caller, opened } => {
                 let mut inner = self.0.lock();
                 let answer = match inner.listeners.get(&to).cloned() {
@@ -288,6 +291,16 @@ impl Network {
     }
 }
 
+/// A connection ends with an error on both sides.
+fn reset(pipe: &Weak<Mutex<Pipe>>) {
+    let Some(pipe) = pipe.upgrade() else { return };
+    let other = pipe.lock().other.upgrade();
+    pipe.lock().reset();
+    if let Some(other) = other {
+        other.lock().reset();
+    }
+}
+
 impl Inner {
     /// When a message that is sent now arrives.
     fn arrival(&mut self, from: u64, to: u64) -> u64 {
@@ -297,6 +310,20 @@ impl Inner {
             at += 200 + self.random.below(400);
         }
         at + self.slow.get(&(from, to)).copied().unwrap_or_default()
+    }
+
+    /// The peers of earlier lives of a node, which ask whether it is still there, learn that it is
+    /// not: of a machine that lost its power they have heard nothing.
+    fn answer_keepalives(&mut self, node: u64) {
+        self.pipes.retain(|(.., pipe)| pipe.strong_count() > 0);
+        for (one, other, pipe) in self.pipes.clone() {
+            for (life, peer) in [(one, other), (other, one)] {
+                if life.node == node && self.gone.contains(&life) && !self.gone.contains(&peer) {
+                    let at = self.now + 1 + self.random.below(KEEPALIVE);
+                    self.schedule(at, node, peer.node, What::Reset(pipe.clone()));
+                }
+            }
+        }
     }
 
     fn schedule(&mut self, at: u64, from: u64, to: u64, what: What) {
