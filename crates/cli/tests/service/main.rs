@@ -1,13 +1,14 @@
 //! The timestamp service as processes.
 
-#[path = "../../../server/tests/service/client.rs"]
+#[path = "../../../server/tests/wire/client.rs"]
 mod client;
 #[path = "../kit/esker.rs"]
 mod esker;
 #[cfg(feature = "http3")]
-#[allow(dead_code, reason = "a part of the client")]
-#[path = "../../../server/tests/service/http3_client.rs"]
+#[path = "../../../server/tests/wire/http3_client.rs"]
 mod http3_client;
+#[path = "../../../server/tests/wire/seen.rs"]
+mod seen;
 
 mod client_crate;
 mod documented;

@@ -1,6 +1,7 @@
 //! Clients that record every call, and the check of what they got.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -16,6 +17,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::nodes::LONG;
+use crate::seen::Seen;
 
 const CLIENTS: usize = 200;
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -36,9 +38,48 @@ struct Client {
     /// stopped or cut off, they are on both sides.
     number: usize,
     turn: usize,
-    /// Where it asks, and the connection if there is one.
+    /// Where it asks.
     address: String,
-    connection: Option<SendRequest<Empty<Bytes>>>,
+    connections: HashMap<String, Connection>,
+}
+
+/// Every fifth client has HTTP/3.
+enum Connection {
+    Http1(SendRequest<Empty<Bytes>>),
+    #[cfg(feature = "http3")]
+    Http3(crate::http3_client::Client),
+}
+
+type AnyError = Box<dyn std::error::Error + Send + Sync>;
+
+impl Connection {
+    #[cfg_attr(not(feature = "http3"), allow(unused_variables))]
+    async fn open(address: &str, number: usize) -> Result<Self, AnyError> {
+        #[cfg(feature = "http3")]
+        if number.is_multiple_of(5) {
+            return Ok(Self::Http3(crate::http3_client::Client::connect(address, None).await?));
+        }
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        Ok(Self::Http1(sender))
+    }
+
+    async fn get(&mut self, path: &str) -> Result<Seen, AnyError> {
+        match self {
+            Self::Http1(sender) => {
+                let request = Request::get(path).header("host", "esker");
+                sender.ready().await?;
+                let answer = sender.send_request(request.body(Empty::new())?).await?;
+                let (head, body) = answer.into_parts();
+                let (status, body) = (head.status.as_u16(), body.collect().await?.to_bytes());
+                Ok(Seen { status, headers: head.headers, body })
+            }
+            #[cfg(feature = "http3")]
+            Self::Http3(client) => client.get(path).await,
+        }
+    }
 }
 
 /// What a node answered.
@@ -52,40 +93,21 @@ impl Client {
     fn new(addresses: &[String], number: usize) -> Self {
         let address = addresses[number % addresses.len()].clone();
         let addresses = addresses.to_vec();
-        Self { addresses, number, turn: number, address, connection: None }
+        Self { addresses, number, turn: number, address, connections: HashMap::new() }
     }
 
-    async fn ask(
-        &mut self,
-        count: u32,
-    ) -> Result<Outcome, Box<dyn std::error::Error + Send + Sync>> {
-        let mut sender = match self.connection.take() {
-            Some(sender) => sender,
-            None => {
-                let stream = TcpStream::connect(&self.address).await?;
-                stream.set_nodelay(true)?;
-                let (sender, connection) = handshake(TokioIo::new(stream)).await?;
-                tokio::spawn(connection);
-                sender
-            }
+    async fn ask(&mut self, count: u32) -> Result<Outcome, AnyError> {
+        let mut connection = match self.connections.remove(&self.address) {
+            Some(connection) => connection,
+            None => Connection::open(&self.address, self.number).await?,
         };
-        let request = Request::get(format!("/timestamp?n={count}")).header("host", "esker");
-        sender.ready().await?;
-        let answer = sender.send_request(request.body(Empty::new())?).await?;
-        let (head, body) = answer.into_parts();
-        let body = body.collect().await?.to_bytes();
-        self.connection = Some(sender);
-        if head.status == 200 {
-            return Ok(Outcome::Timestamps(body));
+        let answer = connection.get(&format!("/timestamp?n={count}")).await?;
+        // Not after a failure, and not when the client has given up.
+        self.connections.insert(self.address.clone(), connection);
+        if answer.status == 200 {
+            return Ok(Outcome::Timestamps(answer.body));
         }
-        let leader = head.headers.get("esker-leader");
-        Ok(Outcome::Not(leader.map(|leader| leader.to_str().unwrap().to_owned())))
-    }
-
-    fn go_to(&mut self, address: String) {
-        if address != self.address {
-            (self.address, self.connection) = (address, None);
-        }
+        Ok(Outcome::Not(answer.header("esker-leader").map(str::to_owned)))
     }
 
     /// Calls until it shall stop, and returns the calls that were answered with timestamps.
@@ -105,16 +127,13 @@ impl Client {
                     calls.push(Call { called, returned, range });
                     answered.fetch_add(1, SeqCst);
                     if self.number % 2 == 1 {
-                        self.go_to(next);
+                        self.address = next;
                     }
                 }
                 Ok(Ok(Outcome::Not(leader))) => {
-                    self.go_to(leader.filter(|_| self.number.is_multiple_of(2)).unwrap_or(next));
+                    self.address = leader.filter(|_| self.number.is_multiple_of(2)).unwrap_or(next);
                 }
-                Ok(Err(_)) | Err(_) => {
-                    self.connection = None;
-                    self.go_to(next);
-                }
+                Ok(Err(_)) | Err(_) => self.address = next,
             }
             tokio::time::sleep(PAUSE).await;
         }
@@ -148,8 +167,10 @@ impl Clients {
     pub async fn check(self) -> usize {
         self.stop.store(true, SeqCst);
         let mut calls = Vec::new();
-        for task in self.tasks {
-            calls.extend(task.await.unwrap());
+        for (number, task) in self.tasks.into_iter().enumerate() {
+            let own = task.await.unwrap();
+            assert!(!own.is_empty(), "client {number} got nothing");
+            calls.extend(own);
         }
         check(&calls).unwrap_or_else(|violation| panic!("{violation}"));
         let latest = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + AHEAD;

@@ -6,7 +6,12 @@
 mod child;
 mod clients;
 mod faults;
+#[cfg(feature = "http3")]
+#[path = "../wire/http3_client.rs"]
+mod http3_client;
 mod namespaces;
 mod network;
 mod nodes;
 mod proxies;
+#[path = "../wire/seen.rs"]
+mod seen;

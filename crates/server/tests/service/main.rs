@@ -3,6 +3,7 @@
 mod bad_input;
 #[cfg(feature = "http3")]
 mod certificates;
+#[path = "../wire/client.rs"]
 mod client;
 mod clock;
 mod endpoints;
@@ -10,11 +11,14 @@ mod followers;
 #[cfg(feature = "http3")]
 mod http3;
 #[cfg(feature = "http3")]
+#[path = "../wire/http3_client.rs"]
 mod http3_client;
 mod idle;
 mod load;
 mod members;
 mod metrics;
 mod nodes;
+#[path = "../wire/seen.rs"]
+mod seen;
 mod stall;
 mod standing;

@@ -4,9 +4,11 @@
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
-use hyper::{HeaderMap, Request};
+use hyper::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
+
+use crate::seen::Seen;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
@@ -20,23 +22,6 @@ pub const BOTH: [Protocol; 2] = [Protocol::Http1, Protocol::Http2];
 pub const ALL: [Protocol; 3] = [Protocol::Http1, Protocol::Http2, Protocol::Http3];
 #[cfg(not(feature = "http3"))]
 pub const ALL: [Protocol; 2] = BOTH;
-
-#[derive(Debug)]
-pub struct Seen {
-    pub status: u16,
-    pub headers: HeaderMap,
-    pub body: Bytes,
-}
-
-impl Seen {
-    pub fn header(&self, name: &str) -> Option<&str> {
-        self.headers.get(name).map(|value| value.to_str().unwrap())
-    }
-
-    pub fn text(&self) -> &str {
-        std::str::from_utf8(&self.body).unwrap()
-    }
-}
 
 /// Sends a request with these headers.
 pub async fn send(

@@ -1,4 +1,5 @@
 //! A client of HTTP/3 that keeps its connection.
+#![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used)]
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -15,7 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use crate::client::Seen;
+use crate::seen::Seen;
 
 pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
