@@ -17,6 +17,9 @@ struct Args {
     /// How many seeds.
     #[arg(long, default_value_t = 100)]
     seeds: u64,
+    /// Nodes, 2 to 9; otherwise it follows from the seed.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(2..=9))]
+    nodes: Option<u64>,
     /// Seconds of faults in each run.
     #[arg(long, default_value_t = 20)]
     faults: u64,
@@ -61,11 +64,13 @@ fn main() -> ExitCode {
             if seed >= args.seed + args.seeds {
                 return;
             }
+            let of_seed = Options::of(seed);
             let options = Options {
+                nodes: args.nodes.unwrap_or(of_seed.nodes),
                 faults_ms: args.faults * 1000,
                 calm_ms: args.calm * 1000,
                 keeps_trace: args.trace,
-                ..Options::of(seed)
+                ..of_seed
             };
             let (outcome, lines) = run(options);
             for line in lines {

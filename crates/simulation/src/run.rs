@@ -60,7 +60,7 @@ impl Options {
             seed,
             nodes: random.pick(&[3, 3, 3, 5]),
             faults_ms: 20_000,
-            calm_ms: 500,
+            calm_ms: 1_000,
             leases: random.pick(&[Leases::Off, Leases::On, Leases::Switched]),
             keeps_trace: false,
         }
