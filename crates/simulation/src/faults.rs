@@ -85,8 +85,8 @@ pub(crate) enum Fault {
         by: u64,
         until_cut: u64,
     },
-    /// A node does not hear the leader and campaigns. Then the voters restart, and the leader is cut
-    /// off.
+    /// A node does not hear the leader and campaigns. Then the voters restart, and the leader is
+    /// cut off.
     Restarts {
         until_restart: u64,
         back_after: u64,

@@ -216,7 +216,8 @@ impl Machine {
         }
     }
 
-    /// The term in which its node leads, and whether it has a lease, if its process ran at this time.
+    /// The term in which its node leads, and whether it has a lease, if its process ran at this
+    /// time.
     pub(crate) fn led_at(&self, now: u64) -> Option<(u64, bool)> {
         let running = self.running.as_ref().filter(|_| self.ran_at == now)?;
         let node = &running.serving.as_ref().filter(|serving| serving.node.leads())?.node;

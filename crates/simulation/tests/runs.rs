@@ -4,7 +4,7 @@
 
 use esker_simulation::{Leases, Options, run};
 
-/// Of runs in which planted faults were found: a leader that proves nothing, a lease that is kept
+/// Of runs in which mutations were found: a leader that proves nothing, a lease that is kept
 /// across a transfer, one that is counted from the answer; and a voter that votes within a lease of
 /// its restart.
 const FOUND: [u64; 2] = [3, 79];

@@ -1,4 +1,5 @@
-//! Ballots, page numbers, waking tasks, waiting for futures, and the primitives that the model checker replaces.
+//! Ballots, page numbers, waking tasks, waiting for futures, and the primitives that the model
+//! checker replaces.
 
 pub(crate) mod ballot;
 pub(crate) mod blocking;
