@@ -5,7 +5,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use esker_consensus::{Ballot, ConsensusLog, IterateOptions, Slot, SnapshotBounds};
@@ -48,6 +48,7 @@ pub struct LogStore<C> {
     unresolved: Unresolved,
     /// Held while the state beside the entries is read and replaced.
     keeping: Arc<tokio::sync::Mutex<()>>,
+    failure: Arc<OnceLock<String>>,
     config: PhantomData<fn() -> C>,
 }
 
@@ -58,6 +59,7 @@ impl<C> Clone for LogStore<C> {
             committed: Arc::clone(&self.committed),
             unresolved: self.unresolved.clone(),
             keeping: Arc::clone(&self.keeping),
+            failure: Arc::clone(&self.failure),
             config: PhantomData,
         }
     }
@@ -88,6 +90,7 @@ impl<C: StoredConfig> LogStore<C> {
             committed: Arc::default(),
             unresolved: Unresolved::default(),
             keeping: Arc::default(),
+            failure: Arc::default(),
             config: PhantomData,
         };
         // Up to the floor a snapshot says what is committed.
@@ -111,6 +114,11 @@ impl<C: StoredConfig> LogStore<C> {
     /// Waits until an append waits for the disk.
     pub(crate) async fn until_unresolved(&self) {
         self.unresolved.until_any().await;
+    }
+
+    /// Why the log takes nothing any more, if something beside openraft has found that.
+    pub(crate) fn failure(&self) -> &OnceLock<String> {
+        &self.failure
     }
 
     fn kept(&self) -> io::Result<Kept> {

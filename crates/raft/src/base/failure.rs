@@ -16,6 +16,17 @@ pub(crate) fn failed(error: Error) -> io::Error {
     io::Error::new(kind, error)
 }
 
+/// Why the log takes nothing any more, if that is what the error says. It stays so until the log is
+/// opened again.
+pub(crate) fn poisoned(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let inner = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    let error = inner.map_or(error, |inner| inner as &(dyn std::error::Error + 'static));
+    match error.downcast_ref::<Error>() {
+        Some(Error::Log(esker_log::Error::Poisoned(cause))) => Some(cause.to_string()),
+        _ => None,
+    }
+}
+
 /// Stored bytes that this crate did not write.
 pub(crate) fn invalid(what: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)

@@ -21,6 +21,7 @@ use tokio_util::codec::Framed;
 
 use crate::base::clock::WallClock;
 use crate::base::config::{StoredConfig, VoteOf};
+use crate::base::failure::poisoned;
 use crate::base::ticks::Ticks;
 use crate::log_store::LogStore;
 use crate::machine::{Machine, MachineStore, received_snapshot};
@@ -49,6 +50,8 @@ const IDLE: Duration = Duration::from_secs(60);
 const STALL: Duration = Duration::from_secs(5);
 /// The pause after a connection could not be accepted: there are no file descriptors left.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Between two tries to store a lease.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// Answers the calls of other nodes. Clones answer for one node.
 pub struct Server<C: StoredConfig, M: Machine<C>> {
@@ -189,7 +192,19 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     async fn keep_lease(&self, lease: Duration) {
         while let Err(error) = self.inner.store.keep_lease(lease).await {
             tracing::warn!(%error, "the lease of this node cannot be stored");
-            tokio::time::sleep(STALL).await;
+            self.stop(poisoned(&error)).await;
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    /// A log that has failed takes nothing any more. openraft stops when it cannot store an entry;
+    /// it does not see what else cannot be stored.
+    async fn stop(&self, why: Option<String>) {
+        if let Some(why) = why {
+            // The first is the reason.
+            let _ = self.inner.store.failure().set(why);
+            // Fails if openraft has panicked: then it has stopped.
+            let _ = self.inner.raft.shutdown().await;
         }
     }
 
@@ -364,6 +379,9 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             _ = replaced => return Err(io::Error::other("another snapshot came")),
             received = self.inner.store.log().receive_snapshot(frames.get_mut()) => received,
         };
+        if let Err(error) = &received {
+            self.stop(poisoned(error)).await;
+        }
         let slot = received.map_err(io::Error::other)?.slot;
         let snapshot = received_snapshot::<C>(self.inner.store.log(), slot).await?;
         let installed = self.inner.raft.install_full_snapshot(vote, snapshot).await;

@@ -137,7 +137,8 @@ impl Node {
     pub async fn stopped(&self) -> String {
         let mut metrics = self.raft.server_metrics();
         while metrics.changed().await.is_ok() {}
-        self.status().failure.unwrap_or_else(|| "a task of openraft panicked".into())
+        let failure = self.entries.failure().get().cloned().or_else(|| self.status().failure);
+        failure.unwrap_or_else(|| "a task of openraft panicked".into())
     }
 
     /// Waits until the node's knowledge is as wanted, and returns it; `None` after that time.
