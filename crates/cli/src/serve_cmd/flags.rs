@@ -16,6 +16,7 @@ use crate::exit::{Failure, Outcome};
 use crate::quantity::{number, time};
 use crate::serve_cmd::file::ConfigFile;
 use crate::serve_cmd::logging::{Level, LogOptions};
+use crate::serve_cmd::spans::{SpanOptions, collector};
 
 const NODES: RangeInclusive<u64> = 1..=u64::MAX;
 const BUFFER: RangeInclusive<u64> = 1..=10_000_000;
@@ -131,6 +132,15 @@ pub struct ServeArguments {
     /// The name of the level in log lines [default: level]
     #[arg(long, env = "LOG_LEVEL_KEY", value_name = "NAME")]
     log_level_key: Option<String>,
+    /// Send spans to this collector, with OTLP over HTTP, like http://127.0.0.1:4318
+    #[arg(long, env = "OLTP_ENDPOINT", value_name = "URL")]
+    otlp_endpoint: Option<String>,
+    /// The name of the service in spans [default: esker]
+    #[arg(long, env = "TRACING_SERVICE_NAME", value_name = "NAME")]
+    tracing_service_name: Option<String>,
+    /// The environment in spans, like production [default: none]
+    #[arg(long, env = "ENV", value_name = "NAME")]
+    env: Option<String>,
     /// Stop when this process ends, which started the node
     #[arg(long, value_name = "PID", hide = true)]
     parent: Option<u32>,
@@ -211,6 +221,21 @@ impl ServeArguments {
             in_ms: on(self.log_time_ms, file.log_time_ms),
             level_key,
         })
+    }
+
+    /// Where spans go, if anywhere.
+    pub fn span_options(&self, file: &ConfigFile) -> Outcome<Option<SpanOptions>> {
+        let text = |flag: &Option<String>, filed: &Option<String>| {
+            flag.as_ref().or(filed.as_ref()).filter(|text| !text.is_empty()).cloned()
+        };
+        let Some(url) = text(&self.otlp_endpoint, &file.otlp_endpoint) else { return Ok(None) };
+        let collector = collector(&url).map_err(|why| {
+            Failure::usage(format!("--otlp-endpoint (OLTP_ENDPOINT) {url}: {why}"))
+        })?;
+        let service = text(&self.tracing_service_name, &file.tracing_service_name);
+        let service = service.unwrap_or_else(|| "esker".into());
+        let environment = text(&self.env, &file.env);
+        Ok(Some(SpanOptions { collector, service, environment }))
     }
 
     /// The options of the node.

@@ -4,6 +4,7 @@ use std::fs::File;
 use std::io::{stderr, stdout};
 use std::os::fd::AsFd;
 
+use tokio::runtime::Handle;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
@@ -12,6 +13,10 @@ use tracing_subscriber::{Layer, fmt};
 use crate::exit::{Failure, Outcome};
 use crate::serve_cmd::background::Lines;
 use crate::serve_cmd::log_lines::{Json, Pretty};
+use crate::serve_cmd::spans::{SpanOptions, Spans};
+
+/// The target of spans for a collector.
+const SPANS: &str = "esker::spans";
 
 /// How much is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +40,13 @@ pub struct LogOptions {
 
 /// Starts logging: JSON lines on standard output, or lines for people on standard error. A thread
 /// writes them.
-pub fn start(options: &LogOptions) -> Outcome<Lines> {
+///
+/// Spans go to a collector, if there is one.
+pub fn start(
+    options: &LogOptions,
+    spans: Option<&SpanOptions>,
+    runtime: &Handle,
+) -> Outcome<(Lines, Option<Spans>)> {
     let of_io = |error| Failure::of_io("log", &error);
     let out = match options.is_pretty {
         true => stderr().as_fd().try_clone_to_owned(),
@@ -55,6 +66,7 @@ pub fn start(options: &LogOptions) -> Outcome<Lines> {
     };
     let filter = tracing_subscriber::filter::Targets::new()
         .with_default(level)
+        .with_target(SPANS, LevelFilter::OFF)
         .with_target("openraft", raft)
         .with_target("hyper", raft)
         .with_target("h2", raft)
@@ -72,7 +84,12 @@ pub fn start(options: &LogOptions) -> Outcome<Lines> {
             fmt::layer().with_writer(writer.clone()).event_format(json).boxed()
         }
     };
-    let started = tracing_subscriber::registry().with(lines.with_filter(filter)).try_init();
-    started.map_err(|error| Failure::failed(error.to_string()))?;
-    Ok(writer)
+    let spans = spans.map(|options| Spans::start(options, runtime)).transpose()?;
+    let collected = spans.as_ref().map(|spans| {
+        let only = tracing_subscriber::filter::Targets::new();
+        spans.layer().with_filter(only.with_target(SPANS, LevelFilter::INFO))
+    });
+    let all = tracing_subscriber::registry().with(lines.with_filter(filter)).with(collected);
+    all.try_init().map_err(|error| Failure::failed(error.to_string()))?;
+    Ok((writer, spans))
 }

@@ -5,6 +5,7 @@ mod file;
 mod flags;
 mod log_lines;
 mod logging;
+mod spans;
 
 pub use flags::ServeArguments;
 
@@ -15,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::exit::{Failure, Outcome};
 use crate::serve_cmd::background::Lines;
+use crate::serve_cmd::spans::SpanOptions;
 
 /// How often dropped log lines are reported.
 const DROPPED: Duration = Duration::from_secs(1);
@@ -34,10 +36,12 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
         )
     };
     arguments.end_with_parent()?;
-    let lines = logging::start(&arguments.log_options(&file)?)?;
+    let log_options = arguments.log_options(&file)?;
+    let span_options = arguments.span_options(&file)?;
+    let (lines, spans) = logging::start(&log_options, span_options.as_ref(), runtime.handle())?;
     let _flushed = lines.flushed();
     let options = arguments.options(&file)?;
-    report(&options);
+    report(&options, span_options.as_ref());
     let (data, log) = (options.data.clone(), options.log_dir());
     let of_server = |error: ServerError| match error {
         ServerError::Option(why) => Failure::usage(why),
@@ -85,6 +89,8 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
         let stopped = server.stop().await;
         failure.and(stopped).map_err(of_server)
     });
+    // The tasks of the runtime send the last ones.
+    drop(spans);
     // A disk that stalls keeps no process.
     runtime.shutdown_background();
     ended
@@ -107,7 +113,7 @@ async fn report_dropped(lines: Lines) {
 }
 
 /// Logs what the node is started with, wherever it comes from, under the names of the flags.
-fn report(options: &ServerOptions) {
+fn report(options: &ServerOptions, spans: Option<&SpanOptions>) {
     let oracle = &options.oracle;
     let files = options.certificate.as_ref();
     let follower_answer = match options.follower_answer {
@@ -135,6 +141,9 @@ fn report(options: &ServerOptions) {
         key = files.map(|files| tracing::field::display(files.key.display())),
         follower_answer,
         lease_reads = options.lease_reads,
+        otlp_endpoint = spans.map(|spans| tracing::field::display(&spans.collector)),
+        tracing_service_name = spans.map(|spans| &*spans.service),
+        env = spans.and_then(|spans| spans.environment.as_deref()),
         "starts a node with these settings"
     );
 }

@@ -12,7 +12,7 @@ use crate::esker::{command, spawn};
 use crate::nodes::LONG;
 
 /// The variables of `esker serve`.
-const VARIABLES: [&str; 22] = [
+const VARIABLES: [&str; 25] = [
     "ESKER_DATA",
     "ESKER_LISTEN",
     "ESKER_ADVERTISE",
@@ -34,6 +34,9 @@ const VARIABLES: [&str; 22] = [
     "PRETTY",
     "LOG_TIME_MS",
     "LOG_LEVEL_KEY",
+    "OLTP_ENDPOINT",
+    "TRACING_SERVICE_NAME",
+    "ENV",
     "RUST_LOG",
 ];
 

@@ -18,4 +18,5 @@ mod nodes;
 mod output;
 mod settings;
 mod signals;
+mod spans;
 mod timestamps;

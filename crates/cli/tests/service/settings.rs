@@ -58,6 +58,7 @@ fn wrong_settings_are_named() {
         (&["--config", "/nowhere/esker.toml"], "/nowhere/esker.toml"),
         (&["--log-level-key", "node"], "LOG_LEVEL_KEY"),
         (&["--http3=maybe"], "--http3"),
+        (&["--otlp-endpoint", "https://127.0.0.1:4318"], "OLTP_ENDPOINT"),
         (&["--cert", "/nowhere/cert.pem"], "--key"),
         (&["--key", "/nowhere/key.pem"], "--cert"),
         (&["--cert", "/nowhere/cert.pem", "--key", "/nowhere/key.pem"], "/nowhere/cert.pem"),
@@ -267,7 +268,9 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
     ] {
         assert_eq!(settings[name], value, "{name}");
     }
-    for absent in ["advertise", "raft_advertise", "node_id", "join", "cert", "key"] {
+    for absent in
+        ["advertise", "raft_advertise", "node_id", "join", "cert", "key", "otlp_endpoint", "env"]
+    {
         assert_eq!(settings.get(absent), None, "{settings}");
     }
     let (port, raft) = (free_port(), format!("127.0.0.1:{}", free_port()));
@@ -291,6 +294,9 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
         ("ESKER_CERT", "cert", json!("operator/cert.pem")),
         ("ESKER_KEY", "key", json!("operator/key.pem")),
         ("ESKER_FOLLOWER_ANSWER", "follower_answer", json!("307")),
+        ("OLTP_ENDPOINT", "otlp_endpoint", json!("http://127.0.0.1:9/v1/traces")),
+        ("TRACING_SERVICE_NAME", "tracing_service_name", json!("clock")),
+        ("ENV", "env", json!("test")),
     ];
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let (mut by_variable, mut by_flag, mut file) = (serve(&[]), serve(&[]), String::new());

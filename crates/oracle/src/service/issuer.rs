@@ -6,6 +6,7 @@ use std::time::Duration;
 use esker_raft::{NodeError, Prover};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::clock::{Followed, Reference, Step, agree, at_once, follow};
 use crate::epochs::{Advance, Epochs, Owner};
@@ -143,13 +144,15 @@ impl Issuer {
         self.report(followed.step);
         let command = Advance { owner, wall: followed.wall }.encode();
         let (leased, patience) = (Arc::clone(&self.leased), self.options.patience);
-        self.advancing = Some(tokio::spawn(async move {
+        let span = tracing::info_span!(target: "esker::spans", "advance the epoch", owner.term);
+        let advance = async move {
             let answer = leased.node.propose(command, patience).await;
             // At once: the next request may come much later.
             let taken = answer.map(|answer| leased.take_up(owner, &answer));
             leased.renew();
             taken
-        }));
+        };
+        self.advancing = Some(tokio::spawn(advance.instrument(span)));
     }
 
     /// The epoch to propose.

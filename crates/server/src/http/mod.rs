@@ -13,6 +13,7 @@ mod info;
 pub(crate) mod listener;
 mod metrics;
 pub(crate) mod route;
+mod span;
 mod timestamp;
 
 #[cfg(feature = "http3")]

@@ -18,6 +18,7 @@ use crate::http::answer::{self, Answer};
 use crate::http::client::Requests;
 use crate::http::cluster::{self, Change};
 use crate::http::info;
+use crate::http::span::RequestSpan;
 use crate::http::timestamp::{self, Asked};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
@@ -87,6 +88,7 @@ where
     requests.shared.counters.requested(request.version());
     let logged = tracing::enabled!(tracing::Level::DEBUG).then(|| Box::new(Logged::of(&request)));
     let path = Path::of(request.uri().path());
+    let span = RequestSpan::of(&request, path.map(|_| request.uri().path()));
     let is_head = request.method() == Method::HEAD;
     // A browser shows a page of another origin the headers that are exposed, and sends this one.
     let has_origin = request.headers().contains_key(ORIGIN);
@@ -113,6 +115,9 @@ where
         shared.counters.answered(path == Some(Path::Timestamp), answer.status(), latency);
         if let Some(logged) = logged {
             logged.write(id, client.from, latency, &answer);
+        }
+        if let Some(span) = span {
+            span.answered(answer.status());
         }
         answer
     }
