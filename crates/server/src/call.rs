@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -128,12 +129,14 @@ async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answ
         let body = Limited::new(body, BODY_MAX).collect().await?.to_bytes();
         Ok(Answer { status: head.status, headers: head.headers, body })
     };
+    let mut exchanged = pin!(exchanged);
     // The connection ends with the exchange.
     tokio::select! {
         biased;
-        exchanged = exchanged => exchanged,
+        exchanged = &mut exchanged => exchanged,
         ended = connection => match ended {
-            Ok(()) => Err(NO_HTTP.into()),
+            // Closed behind the answer, or without one.
+            Ok(()) => exchanged.await,
             Err(error) if error.is_parse() || error.is_incomplete_message() => Err(NO_HTTP.into()),
             Err(error) => Err(error.into()),
         },
@@ -191,7 +194,33 @@ pub async fn ask_leader(
 
 #[cfg(test)]
 mod tests {
-    use super::is_address;
+    #![allow(clippy::unwrap_used)]
+
+    use std::io::{Read, Write};
+    use std::time::Duration;
+
+    use super::{ask, is_address};
+
+    /// The end of the connection may arrive with the answer.
+    #[tokio::test]
+    async fn an_answer_before_the_end_of_its_connection_counts() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let rounds = 100;
+        let server = std::thread::spawn(move || {
+            for stream in listener.incoming().take(rounds) {
+                let mut stream = stream.unwrap();
+                assert!(stream.read(&mut [0; 1024]).unwrap() > 0);
+                let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
+                stream.write_all(answer).unwrap();
+            }
+        });
+        for _ in 0..rounds {
+            let answer = ask(&address, "/", None, Duration::from_secs(30)).await.unwrap();
+            assert_eq!(&*answer.body, b"ok");
+        }
+        server.join().unwrap();
+    }
 
     #[test]
     fn an_address_is_that_of_one_host() {

@@ -36,6 +36,7 @@ pub struct ConfigFile {
     pub pretty: Option<bool>,
     pub log_time_ms: Option<bool>,
     pub log_level_key: Option<String>,
+    pub profile_listen: Option<String>,
     pub otlp_endpoint: Option<String>,
     pub tracing_service_name: Option<String>,
     pub env: Option<String>,

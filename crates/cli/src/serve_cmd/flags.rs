@@ -141,6 +141,9 @@ pub struct ServeArguments {
     /// The environment in spans, like production [default: none]
     #[arg(long, env = "ENV", value_name = "NAME")]
     env: Option<String>,
+    /// Give CPU profiles at this address, in the format of pprof; never a public one
+    #[arg(long, env = "ESKER_PROFILE_LISTEN", value_name = "ADDR")]
+    profile_listen: Option<String>,
     /// Stop when this process ends, which started the node
     #[arg(long, value_name = "PID", hide = true)]
     parent: Option<u32>,
@@ -236,6 +239,12 @@ impl ServeArguments {
         let service = service.unwrap_or_else(|| "esker".into());
         let environment = text(&self.env, &file.env);
         Ok(Some(SpanOptions { collector, service, environment }))
+    }
+
+    /// Where profiles are to be had, if anywhere.
+    pub fn profile_listen(&self, file: &ConfigFile) -> Outcome<Option<SocketAddr>> {
+        let listen = self.profile_listen.as_ref().or(file.profile_listen.as_ref());
+        listen.map(|listen| address("--profile-listen (ESKER_PROFILE_LISTEN)", listen)).transpose()
     }
 
     /// The options of the node.

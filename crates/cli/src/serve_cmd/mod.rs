@@ -5,10 +5,12 @@ mod file;
 mod flags;
 mod log_lines;
 mod logging;
+mod profile;
 mod spans;
 
 pub use flags::ServeArguments;
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use esker_server::{FollowerAnswer, Server, ServerError, ServerOptions};
@@ -41,7 +43,9 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     let (lines, spans) = logging::start(&log_options, span_options.as_ref(), runtime.handle())?;
     let _flushed = lines.flushed();
     let options = arguments.options(&file)?;
-    report(&options, span_options.as_ref());
+    let profile_listen = arguments.profile_listen(&file)?;
+    report(&options, span_options.as_ref(), profile_listen);
+    let profiles = profile_listen.map(profile::Port::bind).transpose()?;
     let (data, log) = (options.data.clone(), options.log_dir());
     let of_server = |error: ServerError| match error {
         ServerError::Option(why) => Failure::usage(why),
@@ -61,6 +65,9 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     };
     let ended = runtime.block_on(async {
         tokio::spawn(report_dropped(lines));
+        if let Some(profiles) = profiles {
+            tokio::spawn(profiles.serve());
+        }
         let mut signals = async || {
             tokio::select! {
                 _ = terminate.recv() => "SIGTERM",
@@ -113,7 +120,7 @@ async fn report_dropped(lines: Lines) {
 }
 
 /// Logs what the node is started with, wherever it comes from, under the names of the flags.
-fn report(options: &ServerOptions, spans: Option<&SpanOptions>) {
+fn report(options: &ServerOptions, spans: Option<&SpanOptions>, profiles: Option<SocketAddr>) {
     let oracle = &options.oracle;
     let files = options.certificate.as_ref();
     let follower_answer = match options.follower_answer {
@@ -141,6 +148,7 @@ fn report(options: &ServerOptions, spans: Option<&SpanOptions>) {
         key = files.map(|files| tracing::field::display(files.key.display())),
         follower_answer,
         lease_reads = options.lease_reads,
+        profile_listen = profiles.map(tracing::field::display),
         otlp_endpoint = spans.map(|spans| tracing::field::display(&spans.collector)),
         tracing_service_name = spans.map(|spans| &*spans.service),
         env = spans.and_then(|spans| spans.environment.as_deref()),

@@ -12,7 +12,7 @@ use crate::esker::{command, spawn};
 use crate::nodes::LONG;
 
 /// The variables of `esker serve`.
-const VARIABLES: [&str; 25] = [
+const VARIABLES: [&str; 26] = [
     "ESKER_DATA",
     "ESKER_LISTEN",
     "ESKER_ADVERTISE",
@@ -34,6 +34,7 @@ const VARIABLES: [&str; 25] = [
     "PRETTY",
     "LOG_TIME_MS",
     "LOG_LEVEL_KEY",
+    "ESKER_PROFILE_LISTEN",
     "OLTP_ENDPOINT",
     "TRACING_SERVICE_NAME",
     "ENV",

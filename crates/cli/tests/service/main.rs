@@ -16,6 +16,7 @@ mod lines;
 mod local;
 mod nodes;
 mod output;
+mod profile;
 mod settings;
 mod signals;
 mod spans;

@@ -58,6 +58,7 @@ fn wrong_settings_are_named() {
         (&["--config", "/nowhere/esker.toml"], "/nowhere/esker.toml"),
         (&["--log-level-key", "node"], "LOG_LEVEL_KEY"),
         (&["--http3=maybe"], "--http3"),
+        (&["--profile-listen", "6060"], "--profile-listen"),
         (&["--otlp-endpoint", "https://127.0.0.1:4318"], "OLTP_ENDPOINT"),
         (&["--cert", "/nowhere/cert.pem"], "--key"),
         (&["--key", "/nowhere/key.pem"], "--cert"),
@@ -268,13 +269,13 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
     ] {
         assert_eq!(settings[name], value, "{name}");
     }
-    for absent in
-        ["advertise", "raft_advertise", "node_id", "join", "cert", "key", "otlp_endpoint", "env"]
-    {
+    let absent = ["advertise", "raft_advertise", "node_id", "join", "cert", "key"];
+    for absent in absent.into_iter().chain(["otlp_endpoint", "env", "profile_listen"]) {
         assert_eq!(settings.get(absent), None, "{settings}");
     }
     let (port, raft) = (free_port(), format!("127.0.0.1:{}", free_port()));
     let listen = format!("127.0.0.1:{port}");
+    let profiles = format!("127.0.0.1:{}", free_port());
     // The variable, the field of the log line, and the value.
     let all = [
         ("ESKER_DATA", "data", json!("other")),
@@ -294,6 +295,7 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
         ("ESKER_CERT", "cert", json!("operator/cert.pem")),
         ("ESKER_KEY", "key", json!("operator/key.pem")),
         ("ESKER_FOLLOWER_ANSWER", "follower_answer", json!("307")),
+        ("ESKER_PROFILE_LISTEN", "profile_listen", json!(profiles)),
         ("OLTP_ENDPOINT", "otlp_endpoint", json!("http://127.0.0.1:9/v1/traces")),
         ("TRACING_SERVICE_NAME", "tracing_service_name", json!("clock")),
         ("ENV", "env", json!("test")),
