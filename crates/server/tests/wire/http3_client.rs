@@ -82,7 +82,7 @@ pub async fn connect(
     };
     tls.alpn_protocols = vec![b"h3".to_vec()];
     let config = quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls)?));
-    let endpoint = quinn::Endpoint::client(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))?;
+    let endpoint = quinn::Endpoint::client(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
     let quic = endpoint.connect_with(config, address.parse()?, name)?.await?;
     Ok((endpoint, quic))
 }
