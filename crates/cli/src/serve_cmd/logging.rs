@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 
 use tokio::runtime::Handle;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
@@ -53,28 +54,7 @@ pub fn start(
         false => stdout().as_fd().try_clone_to_owned(),
     };
     let writer = Lines::to(File::from(out.map_err(of_io)?)).map_err(of_io)?;
-    let level = match options.level {
-        Level::Info => LevelFilter::INFO,
-        Level::Debug => LevelFilter::DEBUG,
-        Level::Trace => LevelFilter::TRACE,
-    };
-    // openraft reports each election and each refused vote as an error of its own.
-    let raft = match options.level {
-        Level::Info => LevelFilter::OFF,
-        Level::Debug => LevelFilter::WARN,
-        Level::Trace => LevelFilter::TRACE,
-    };
-    let filter = tracing_subscriber::filter::Targets::new()
-        .with_default(level)
-        .with_target(SPANS, LevelFilter::OFF)
-        .with_target("openraft", raft)
-        .with_target("hyper", raft)
-        .with_target("h2", raft)
-        .with_target("h3", raft)
-        .with_target("quinn", raft)
-        .with_target("quinn_proto", raft)
-        .with_target("quinn_udp", raft)
-        .with_target("rustls", raft);
+    let filter = filter(options.level);
     let in_ms = options.in_ms;
     let lines = match options.is_pretty {
         true => fmt::layer().with_writer(writer.clone()).event_format(Pretty { in_ms }).boxed(),
@@ -85,11 +65,58 @@ pub fn start(
         }
     };
     let spans = spans.map(|options| Spans::start(options, runtime)).transpose()?;
-    let collected = spans.as_ref().map(|spans| {
-        let only = tracing_subscriber::filter::Targets::new();
-        spans.layer().with_filter(only.with_target(SPANS, LevelFilter::INFO))
-    });
-    let all = tracing_subscriber::registry().with(lines.with_filter(filter)).with(collected);
-    all.try_init().map_err(|error| Failure::failed(error.to_string()))?;
+    let lines = tracing_subscriber::registry().with(lines.with_filter(filter));
+    // Not an optional layer: one that is `None` has each span be made.
+    let started = match &spans {
+        None => lines.try_init(),
+        Some(spans) => {
+            let only = Targets::new().with_target(SPANS, LevelFilter::INFO);
+            lines.with(spans.layer().with_filter(only)).try_init()
+        }
+    };
+    started.map_err(|error| Failure::failed(error.to_string()))?;
     Ok((writer, spans))
+}
+
+/// What is logged.
+fn filter(level: Level) -> Targets {
+    let own = match level {
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    // openraft reports each election and each refused vote as an error of its own.
+    let raft = match level {
+        Level::Info => LevelFilter::OFF,
+        Level::Debug => LevelFilter::WARN,
+        Level::Trace => LevelFilter::TRACE,
+    };
+    Targets::new()
+        .with_default(own)
+        .with_target(SPANS, LevelFilter::OFF)
+        .with_target("openraft", raft)
+        .with_target("hyper", raft)
+        .with_target("h2", raft)
+        .with_target("h3", raft)
+        .with_target("quinn", raft)
+        .with_target("quinn_proto", raft)
+        .with_target("quinn_udp", raft)
+        .with_target("rustls", raft)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Without a collector a span costs a comparison.
+    #[test]
+    fn log_lines_want_no_spans() {
+        for level in [Level::Info, Level::Debug, Level::Trace] {
+            let lines = fmt::layer().with_writer(std::io::sink).with_filter(filter(level));
+            tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+                assert!(tracing::info_span!(target: SPANS, "request").is_disabled());
+                assert!(!tracing::info_span!(target: "esker", "another").is_disabled());
+            });
+        }
+    }
 }

@@ -15,7 +15,9 @@ use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::propagation::TraceContextPropagator;
-use opentelemetry_sdk::trace::{BatchConfigBuilder, BatchSpanProcessor, SdkTracerProvider};
+use opentelemetry_sdk::trace::{
+    BatchConfigBuilder, BatchSpanProcessor, Sampler, SdkTracerProvider,
+};
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tracing_subscriber::Layer;
@@ -75,6 +77,7 @@ impl Spans {
         let processor = BatchSpanProcessor::builder(exporter).with_batch_config(batches).build();
         let provider = SdkTracerProvider::builder()
             .with_span_processor(processor)
+            .with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOn)))
             .with_resource(resource)
             .build();
         Ok(Self(provider))
@@ -135,7 +138,8 @@ impl HttpClient for Collector {
 async fn send(request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
     let (mut head, body) = request.into_parts();
     let authority = head.uri.authority().ok_or("no host")?.clone();
-    let stream = TcpStream::connect((authority.host(), authority.port_u16().unwrap_or(80))).await?;
+    let host = authority.host().trim_matches(['[', ']']);
+    let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(80))).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);
@@ -157,9 +161,14 @@ async fn send(request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
 /// Where spans go when this is the setting: to `/v1/traces` of it, if it names no path.
 pub fn collector(text: &str) -> Result<Uri, String> {
     let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
-    let has_host = uri.authority().is_some_and(|host| !host.host().is_empty());
+    // No user, and a port that is one.
+    let is_host = uri.authority().is_some_and(|authority| {
+        let port = authority.as_str().strip_prefix(authority.host());
+        let port = port.filter(|_| !authority.host().is_empty());
+        port.is_some_and(|port| port.is_empty() || authority.port_u16().is_some())
+    });
     match uri.scheme_str() {
-        Some("http") if has_host => {}
+        Some("http") if is_host && !text.contains('#') => {}
         _ => return Err("not a URL like http://127.0.0.1:4318".into()),
     }
     if uri.path() != "/" || uri.query().is_some() {
@@ -182,7 +191,12 @@ mod tests {
         assert_eq!(shown("http://localhost:4318"), whole);
         assert_eq!(shown("http://localhost:4318/"), whole);
         assert_eq!(shown("http://10.0.0.1/otlp"), Ok("http://10.0.0.1/otlp".into()));
+        assert_eq!(shown("http://[::1]:1"), Ok("http://[::1]:1/v1/traces".into()));
         for text in ["https://localhost:4318", "localhost:4318", "http://", "grpc://a", ""] {
+            shown(text).unwrap_err();
+        }
+        for text in ["http://a:99999", "http://a:", "http://a#b", "http://user:word@a", "http://:1"]
+        {
             shown(text).unwrap_err();
         }
     }

@@ -95,6 +95,11 @@ async fn a_collector_gets_the_span_of_a_request() {
     let unsampled = "00-11111111111111111111111111111111-00f067aa0ba902b7-00";
     let headers = [("traceparent", unsampled)];
     send(Protocol::Http1, &address, "GET", "/up", &headers, b"").await;
+    // What a client invents is not kept: spans wait for the collector.
+    let (state, method) = (format!("a={}", "x".repeat(600)), "BREW".repeat(20));
+    let parent = "00-22222222222222222222222222222222-00f067aa0ba902b7-01";
+    let headers = [("traceparent", parent), ("tracestate", &*state)];
+    send(Protocol::Http1, &address, &method, "/clock", &headers, b"").await;
     stops(node);
     let (mut all, mut paths) = (Vec::new(), Vec::new());
     for (path, body) in batches.try_iter() {
@@ -104,7 +109,16 @@ async fn a_collector_gets_the_span_of_a_request() {
     assert!(!paths.is_empty() && paths.iter().all(|path| path == "/v1/traces"), "{paths:?}");
     let id = u128::from_str_radix(trace, 16).unwrap().to_be_bytes();
     assert!(contains(&all, &id), "the trace of the client");
-    for part in ["GET /timestamp", "GET /ready", "advance the epoch", "clockwork", "laboratory"] {
+    assert!(contains(&all, &[0x22; 16]), "the trace whose state is too long");
+    assert!(!contains(&all, b"BREW") && !contains(&all, b"xxxx"), "what a client invents");
+    for part in [
+        "_OTHER /clock",
+        "GET /timestamp",
+        "GET /ready",
+        "advance the epoch",
+        "clockwork",
+        "laboratory",
+    ] {
         assert!(contains(&all, part.as_bytes()), "{part}");
     }
     assert!(!contains(&all, &[0x11; 16]) && !contains(&all, b"GET /up"), "not sampled");

@@ -25,6 +25,8 @@ use crate::exit::{Failure, Outcome};
 const CONNECTIONS: usize = 8;
 /// How long the header of a request may take.
 const HEADER: Duration = Duration::from_secs(10);
+/// How long a connection may take, with the longest profile.
+const CONNECTION: Duration = Duration::from_secs(120);
 const AGAIN: Duration = Duration::from_millis(100);
 /// Samples a second of each processor that is busy. Not a divisor of periods that programs like.
 const HERTZ: i32 = 99;
@@ -70,7 +72,8 @@ impl Port {
                 let mut http = http1::Builder::new();
                 http.timer(TokioTimer::new()).header_read_timeout(HEADER).keep_alive(false);
                 // An error is the client's.
-                let _ = http.serve_connection(TokioIo::new(stream), answer).await;
+                let connection = http.serve_connection(TokioIo::new(stream), answer);
+                let _ = tokio::time::timeout(CONNECTION, connection).await;
                 drop(place);
             });
         }
