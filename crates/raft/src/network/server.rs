@@ -192,20 +192,20 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     async fn keep_lease(&self, lease: Duration) {
         while let Err(error) = self.inner.store.keep_lease(lease).await {
             tracing::warn!(%error, "the lease of this node cannot be stored");
-            self.stop(poisoned(&error)).await;
+            if let Some(why) = poisoned(&error) {
+                self.stop(why).await;
+            }
             tokio::time::sleep(AGAIN).await;
         }
     }
 
     /// A log that has failed takes nothing any more. openraft stops when it cannot store an entry;
     /// it does not see what else cannot be stored.
-    async fn stop(&self, why: Option<String>) {
-        if let Some(why) = why {
-            // The first is the reason.
-            let _ = self.inner.store.failure().set(why);
-            // Fails if openraft has panicked: then it has stopped.
-            let _ = self.inner.raft.shutdown().await;
-        }
+    async fn stop(&self, why: String) {
+        // The first is the reason.
+        let _ = self.inner.store.failure().set(why);
+        // Fails if openraft has panicked: then it has stopped.
+        let _ = self.inner.raft.shutdown().await;
     }
 
     /// What was promised before this start is over when votes are given again.
@@ -379,8 +379,8 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             _ = replaced => return Err(io::Error::other("another snapshot came")),
             received = self.inner.store.log().receive_snapshot(frames.get_mut()) => received,
         };
-        if let Err(error) = &received {
-            self.stop(poisoned(error)).await;
+        if let Some(why) = received.as_ref().err().and_then(|error| poisoned(error)) {
+            self.stop(why).await;
         }
         let slot = received.map_err(io::Error::other)?.slot;
         let snapshot = received_snapshot::<C>(self.inner.store.log(), slot).await?;

@@ -2,14 +2,18 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Duration;
 
-use esker_disk::sim::SimDisk;
+use esker_consensus::{Ballot, ConsensusLog, Slot};
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_raft::openraft::impls::leader_id_std::LeaderId;
 use esker_raft::openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use esker_raft::openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, VoteRequest, VoteResponse,
 };
+use esker_raft::openraft::storage::{Snapshot, SnapshotMeta};
 use esker_raft::openraft::{LogId, Vote};
 use esker_raft::{ClusterId, Commands, Link, Member, Network, Node};
 use esker_testkit::Rng;
@@ -255,6 +259,29 @@ async fn a_snapshot_that_stalls_is_given_up() {
 }
 
 /// Garbage, at the beginning and after a handshake, ends that connection and nothing else.
+/// openraft does not see that such a log takes no snapshot, and its leader sends nothing else.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snapshot_for_a_log_that_has_failed_stops_the_node() {
+    let disk = SimDisk::new(1);
+    let (node, address) = leading(&disk).await;
+    disk.inject(Fault::on(Op::Write, Effect::Io).nth(1));
+    node.log().set_app_state(b"more").unwrap().await.unwrap_err();
+    disk.clear_faults();
+    let other = ConsensusLog::builder("/other").disk(Arc::new(disk)).open().unwrap();
+    let ballot = Ballot { number: 1, node: 2 };
+    other.learn(Slot(0), ballot, b"word").unwrap().await.unwrap();
+    other.create_snapshot(Slot(0), &b"words"[..]).unwrap();
+    let snapshot = other.snapshots().latest().unwrap();
+    let snapshot = Snapshot { meta: SnapshotMeta::default(), snapshot };
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    let (leader, never) = (vote(node.status().term + 1, 2, true), std::future::pending());
+    let sent =
+        RaftNetworkV2::<Commands>::full_snapshot(&mut caller, leader, snapshot, never, option());
+    assert!(sent.await.is_err());
+    let why = tokio::time::timeout(LONG, node.stopped()).await.unwrap();
+    assert!(why.contains("write"), "{why}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_ends_its_connection() {
     let (node, address) = leading(&SimDisk::new(1)).await;
