@@ -5,11 +5,18 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::thread;
 
+use esker_log::{Engine, Log};
+
 use crate::base::blocking::block_on;
 use crate::outcome::{Error, Result};
 
+/// Whether there are threads beside those that call. There are none with a manual engine.
+pub(super) fn has_threads(log: &Log) -> bool {
+    !log.options().engine.as_ref().is_some_and(Engine::is_manual)
+}
+
 /// Transfers, while `work` blocks on a thread of its own. Without threads, both have their turns on
-/// this one. What the transfer does not wait for may go on when it has ended, or not.
+/// this one. Work that the transfer does not wait for may continue when it has ended, or not.
 pub(super) async fn beside<T>(
     has_threads: bool,
     name: &str,

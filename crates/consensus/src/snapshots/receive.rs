@@ -6,8 +6,8 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::base::slot::Slot;
 use crate::outcome::{Error, Result};
-use crate::snapshots::beside::beside;
-use crate::snapshots::stored::{self, SnapshotInfo, has_threads};
+use crate::snapshots::beside::{beside, has_threads};
+use crate::snapshots::stored::{self, SnapshotInfo};
 use crate::snapshots::wire::{Progress, read_whole};
 use crate::state::inner::ConsensusLog;
 

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::{Disk, StdDisk};
-use esker_log::{Engine, Log, ReadOnlyLog, ReadOptions, SnapshotReader};
+use esker_log::{Log, ReadOnlyLog, ReadOptions, SnapshotReader};
 
 use crate::base::slot::Slot;
 use crate::component;
 use crate::outcome::{Error, Result};
+use crate::snapshots::beside::has_threads;
 use crate::state::inner::ConsensusLog;
 
 /// Bytes of the note before the application's own: the number of entries.
@@ -32,11 +33,6 @@ pub(super) fn parse_note(slot: Slot, note: &[u8]) -> Option<(u64, &[u8])> {
 /// The entries of the log that a snapshot at this slot has the effect of.
 fn entries(slot: Slot) -> u64 {
     slot.0.saturating_add(1)
-}
-
-/// Whether there are threads beside those that call. There are none with a manual engine.
-pub(super) fn has_threads(log: &Log) -> bool {
-    !log.options().engine.as_ref().is_some_and(Engine::is_manual)
 }
 
 /// What is known of a snapshot from its header.
