@@ -1,13 +1,13 @@
 //! The timestamp service as processes.
 
-#[path = "../../../server/tests/wire/client.rs"]
+#[path = "../../../server/tests/kit/client.rs"]
 mod client;
 #[path = "../kit/esker.rs"]
 mod esker;
 #[cfg(feature = "http3")]
-#[path = "../../../server/tests/wire/http3_client.rs"]
+#[path = "../../../server/tests/kit/http3_client.rs"]
 mod http3_client;
-#[path = "../../../server/tests/wire/seen.rs"]
+#[path = "../../../server/tests/kit/seen.rs"]
 mod seen;
 
 mod client_crate;

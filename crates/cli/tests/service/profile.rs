@@ -10,10 +10,7 @@ use rustix::process::Signal;
 
 use crate::lines::{ANY_PORT, Logged, serve};
 use crate::nodes::LONG;
-
-fn contains(bytes: &[u8], part: &str) -> bool {
-    bytes.windows(part.len()).any(|window| window == part.as_bytes())
-}
+use crate::spans::contains;
 
 /// Requirements: E-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -25,7 +22,7 @@ async fn a_profile_shows_where_a_node_spends_its_time() {
     let mut node = Logged::start(&mut command);
     let address = node.answers();
     let get = async |path: &str| ask(&profiles, path, None, LONG).await.unwrap();
-    assert!(contains(&get("/").await.body, "/debug/pprof/profile"));
+    assert!(contains(&get("/").await.body, b"/debug/pprof/profile"));
     for wrong in ["seconds=0", "seconds=61", "seconds=x"] {
         assert_eq!(get(&format!("/debug/pprof/profile?{wrong}")).await.status, 400, "{wrong}");
     }
@@ -43,7 +40,7 @@ async fn a_profile_shows_where_a_node_spends_its_time() {
     // One at a time: samples of two would be mixed.
     assert_eq!((one.status.as_u16(), other.status.as_u16()), (200, 409));
     for part in ["samples", "count", "cpu", "nanoseconds", "tokio::runtime"] {
-        assert!(contains(&one.body, part), "{part} of {} bytes", one.body.len());
+        assert!(contains(&one.body, part.as_bytes()), "{part} of {} bytes", one.body.len());
     }
     assert_eq!(get("/debug/pprof/profile?seconds=1").await.status, 200);
     node.signal(Signal::TERM);

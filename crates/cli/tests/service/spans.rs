@@ -52,7 +52,7 @@ fn take(mut stream: TcpStream) -> (String, Vec<u8>) {
     (first.split(' ').nth(1).unwrap().to_owned(), body)
 }
 
-fn contains(bytes: &[u8], part: &[u8]) -> bool {
+pub fn contains(bytes: &[u8], part: &[u8]) -> bool {
     bytes.windows(part.len()).any(|window| window == part)
 }
 

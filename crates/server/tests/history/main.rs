@@ -7,11 +7,11 @@ mod child;
 mod clients;
 mod faults;
 #[cfg(feature = "http3")]
-#[path = "../wire/http3_client.rs"]
+#[path = "../kit/http3_client.rs"]
 mod http3_client;
 mod namespaces;
 mod network;
 mod nodes;
 mod proxies;
-#[path = "../wire/seen.rs"]
+#[path = "../kit/seen.rs"]
 mod seen;

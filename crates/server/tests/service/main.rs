@@ -3,7 +3,7 @@
 mod bad_input;
 #[cfg(feature = "http3")]
 mod certificates;
-#[path = "../wire/client.rs"]
+#[path = "../kit/client.rs"]
 mod client;
 mod clock;
 mod endpoints;
@@ -11,14 +11,14 @@ mod followers;
 #[cfg(feature = "http3")]
 mod http3;
 #[cfg(feature = "http3")]
-#[path = "../wire/http3_client.rs"]
+#[path = "../kit/http3_client.rs"]
 mod http3_client;
 mod idle;
 mod load;
 mod members;
 mod metrics;
 mod nodes;
-#[path = "../wire/seen.rs"]
+#[path = "../kit/seen.rs"]
 mod seen;
 mod stall;
 mod standing;
