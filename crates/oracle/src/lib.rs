@@ -49,5 +49,5 @@ pub use clock::{Followed, Reference, Step, agree, at_once, follow};
 pub use epochs::{Advance, Epochs, LeaseReads, Owner};
 pub use range::Range;
 #[cfg(feature = "service")]
-pub use service::{COUNT_MAX, ClockReport, Oracle, OracleError, OracleOptions, OracleStats};
+pub use service::{COUNT_MAX, ClockReport, Oracle, OracleError, OracleOptions, OracleStats, SPANS};
 pub use timestamp::{ParseError, Timestamp};

@@ -4,20 +4,18 @@ use std::fs::File;
 use std::io::{stderr, stdout};
 use std::os::fd::AsFd;
 
+use esker_oracle::SPANS;
 use tokio::runtime::Handle;
+use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, fmt};
+use tracing_subscriber::{Layer, Registry, fmt};
 
 use crate::exit::{Failure, Outcome};
 use crate::serve_cmd::background::Lines;
 use crate::serve_cmd::log_lines::{Json, Pretty};
 use crate::serve_cmd::spans::{SpanOptions, Spans};
-
-/// The target of spans for a collector.
-const SPANS: &str = "esker::spans";
 
 /// How much is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +52,6 @@ pub fn start(
         false => stdout().as_fd().try_clone_to_owned(),
     };
     let writer = Lines::to(File::from(out.map_err(of_io)?)).map_err(of_io)?;
-    let filter = filter(options.level);
     let in_ms = options.in_ms;
     let lines = match options.is_pretty {
         true => fmt::layer().with_writer(writer.clone()).event_format(Pretty { in_ms }).boxed(),
@@ -65,17 +62,27 @@ pub fn start(
         }
     };
     let spans = spans.map(|options| Spans::start(options, runtime)).transpose()?;
-    let lines = tracing_subscriber::registry().with(lines.with_filter(filter));
-    // Not an optional layer: one that is `None` has each span be made.
-    let started = match &spans {
-        None => lines.try_init(),
-        Some(spans) => {
-            let only = Targets::new().with_target(SPANS, LevelFilter::INFO);
-            lines.with(spans.layer().with_filter(only)).try_init()
-        }
-    };
+    let subscriber = subscriber(lines, filter(options.level), spans.as_ref());
+    let started = tracing::dispatcher::set_global_default(subscriber);
     started.map_err(|error| Failure::failed(error.to_string()))?;
     Ok((writer, spans))
+}
+
+/// What takes log lines, and spans if there is a collector.
+fn subscriber(
+    lines: impl Layer<Registry> + Send + Sync,
+    filter: Targets,
+    spans: Option<&Spans>,
+) -> Dispatch {
+    let lines = tracing_subscriber::registry().with(lines.with_filter(filter));
+    // Not an optional layer: with one that is `None` each span is made.
+    match spans {
+        None => lines.into(),
+        Some(spans) => {
+            let only = Targets::new().with_target(SPANS, LevelFilter::INFO);
+            lines.with(spans.layer().with_filter(only)).into()
+        }
+    }
 }
 
 /// What is logged.
@@ -112,8 +119,8 @@ mod tests {
     #[test]
     fn log_lines_want_no_spans() {
         for level in [Level::Info, Level::Debug, Level::Trace] {
-            let lines = fmt::layer().with_writer(std::io::sink).with_filter(filter(level));
-            tracing::subscriber::with_default(tracing_subscriber::registry().with(lines), || {
+            let lines = fmt::layer().with_writer(std::io::sink);
+            tracing::dispatcher::with_default(&subscriber(lines, filter(level), None), || {
                 assert!(tracing::info_span!(target: SPANS, "request").is_disabled());
                 assert!(!tracing::info_span!(target: "esker", "another").is_disabled());
             });

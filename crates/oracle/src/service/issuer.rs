@@ -16,6 +16,7 @@ use crate::service::counters::{Counters, count};
 use crate::service::error::OracleError;
 use crate::service::leased::{Leased, Taken};
 use crate::service::options::OracleOptions;
+use crate::service::spans::SPANS;
 
 pub(crate) struct Issuer {
     leased: Arc<Leased>,
@@ -144,7 +145,7 @@ impl Issuer {
         self.report(followed.step);
         let command = Advance { owner, wall: followed.wall }.encode();
         let (leased, patience) = (Arc::clone(&self.leased), self.options.patience);
-        let span = tracing::info_span!(target: "esker::spans", "advance the epoch", owner.term);
+        let span = tracing::info_span!(target: SPANS, "advance the epoch", owner.term);
         let advance = async move {
             let answer = leased.node.propose(command, patience).await;
             // At once: the next request may come much later.

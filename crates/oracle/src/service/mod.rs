@@ -7,9 +7,11 @@ mod issuer;
 mod leased;
 mod options;
 mod requests;
+mod spans;
 
 pub use clock_state::ClockReport;
 pub use counters::OracleStats;
 pub use error::{COUNT_MAX, OracleError};
 pub use options::OracleOptions;
 pub use requests::Oracle;
+pub use spans::SPANS;

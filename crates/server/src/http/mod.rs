@@ -2,7 +2,7 @@
 //!
 //! `listener` has the connections over TCP and `http3` those over UDP, `client` is what each of
 //! them may hold, `route` finds what a request is for, `timestamp`, `info` and `cluster` answer it,
-//! `answer` is how answers look.
+//! `answer` is how answers look, and `span` what a collector of spans learns of a request.
 
 mod answer;
 pub(crate) mod client;

@@ -28,7 +28,7 @@ const HEADER: Duration = Duration::from_secs(10);
 /// How long a connection may take, with the longest profile.
 const CONNECTION: Duration = Duration::from_secs(120);
 const AGAIN: Duration = Duration::from_millis(100);
-/// Samples a second of each processor that is busy. Not a divisor of periods that programs like.
+/// Samples a second of each processor that is busy: not 100, which timers of 10 ms keep step with.
 const HERTZ: i32 = 99;
 /// How long a profile may take, and takes unless the request says it.
 const SECONDS: RangeInclusive<u64> = 1..=60;
