@@ -85,7 +85,10 @@ impl Logged {
     pub fn next(&mut self, holds: impl Fn(&Value) -> bool) -> Value {
         loop {
             let line = self.lines.recv_timeout(LONG);
-            let line = line.unwrap_or_else(|why| panic!("{why}: {:#?}", self.seen));
+            let line = line.unwrap_or_else(|why| {
+                self.process.kill().unwrap();
+                panic!("{why}: {:?}: {:#?}", self.end(), self.seen)
+            });
             let line: Value = serde_json::from_str(&line).unwrap();
             self.seen.push(line.clone());
             if holds(&line) {

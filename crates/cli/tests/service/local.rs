@@ -1,7 +1,7 @@
 //! `esker cluster local`.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::io::{BufRead, BufReader, Lines};
+use std::io::{BufRead, BufReader, Lines, Read};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStdout, Stdio};
@@ -15,17 +15,17 @@ use crate::client::{Protocol, get};
 use crate::esker::{command, run, spawn};
 use crate::nodes::LONG;
 
-/// A port with the others that three nodes use, all free.
+/// A port with the others that three nodes use, all free, and none of them one that the system
+/// gives to a connection.
 fn free_ports() -> u16 {
     // Tests run at a time, and none has bound its ports yet.
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    let from = std::process::id() as u16 % 300 + 100 * NEXT.fetch_add(1, SeqCst);
-    let base = (0..300).map(|at| 20_000 + (from + at) * 40);
+    let from = (std::process::id() % 300) as u16 + 60 * NEXT.fetch_add(1, SeqCst);
     let is_free = |port: &u16| {
         let ports = [0, 1, 10, 11, 20, 21].map(|above| port + above);
         ports.iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
     };
-    base.into_iter().find(is_free).unwrap()
+    (from..from + 300).map(|at| 20_000 + at % 300 * 40).find(is_free).unwrap()
 }
 
 /// A cluster, which ends with this.
@@ -52,8 +52,17 @@ fn start(dir: &Path, port: u16) -> (Local, Lines<BufReader<ChildStdout>>) {
     let mut local = command(&["cluster", "local", "three", "--port", &port.to_string()]);
     let mut local = Local(spawn(local.current_dir(dir), Stdio::null()));
     let mut lines = BufReader::new(local.0.stdout.take().unwrap()).lines();
-    assert!(lines.any(|line| line.unwrap().starts_with("node 3")), "it does not start");
+    until(&mut local, &mut lines, "node 3");
     (local, lines)
+}
+
+/// Reads until a line begins so.
+fn until(local: &mut Local, lines: &mut Lines<BufReader<ChildStdout>>, begin: &str) {
+    if lines.all(|line| !line.unwrap().starts_with(begin)) {
+        let mut errors = String::new();
+        local.0.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
+        panic!("there is no line {begin:?}: {errors}");
+    }
 }
 
 /// One that ends is reported, and the others go on; the data is for the same ports; and no node
@@ -127,7 +136,7 @@ async fn one_command_runs_three_nodes() {
         let mut lines = BufReader::new(local.0.stdout.take().unwrap()).lines();
         for node in 1..=3 {
             let expected = format!("node {node}: http://127.0.0.1:{}", port + 10 * (node - 1));
-            assert!(lines.any(|line| line.unwrap() == expected), "{expected}");
+            until(&mut local, &mut lines, &expected);
         }
         for node in 0..3 {
             let address = format!("127.0.0.1:{}", port + 10 * node);

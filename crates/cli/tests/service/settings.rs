@@ -178,7 +178,7 @@ fn settings_have_an_order() {
         (Some(of_variable), None, of_variable),
         (Some(of_variable), Some(of_flag), of_flag),
     ] {
-        let mut serve = command(&["serve", "--raft-listen", "127.0.0.1:0", "--config"]);
+        let mut serve = serve(&["--raft-listen", "127.0.0.1:0", "--config"]);
         serve.arg(&file).arg("--data").arg(dir.path().join("data")).env("LOG_TIME_MS", "1");
         if let Some(port) = variable {
             serve.env("ESKER_LISTEN", format!("127.0.0.1:{port}"));
@@ -186,20 +186,12 @@ fn settings_have_an_order() {
         if let Some(port) = flag {
             serve.args(["--listen", &format!("127.0.0.1:{port}")]);
         }
-        let mut node = spawn(&mut serve, Stdio::null());
-        let mut lines = BufReader::new(node.stdout.take().unwrap()).lines();
-        let line: Value = lines
-            .find_map(|line| {
-                let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
-                (line["message"] == "the node answers").then_some(line)
-            })
-            .unwrap();
+        let mut node = Logged::start(&mut serve);
+        let line = node.says("the node answers");
         assert_eq!(line["clients"], format!("127.0.0.1:{expected}"));
         assert_eq!((&line["node"], &line["severity"]), (&Value::from(7), &Value::from("info")));
         assert!(line["time"].is_u64() && line.get("level").is_none(), "{line}");
-        kill_process(Pid::from_child(&node), Signal::TERM).unwrap();
-        lines.for_each(drop);
-        assert_eq!(node.wait().unwrap().code(), Some(0));
+        node.stop();
     }
     std::fs::write(&file, "listen = 1\n").unwrap();
     let mut serve = command(&["serve", "--config"]);
