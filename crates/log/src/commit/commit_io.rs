@@ -118,7 +118,8 @@ impl Committer {
     /// Completes a unit with its header and adds it to its segment. Readers see it only once the
     /// durable watermark covers it.
     fn complete(&mut self, log: &WriteHalf, unit: &mut Unit, durable: Mark) -> Result<()> {
-        let time_ms = log.engine.wall_ms();
+        // Never before the unit before: readers search for a time.
+        let time_ms = log.engine.wall_ms().max(self.segment.state.read().time_ms);
         if unit.buffer.segment != self.segment.number() {
             self.rotate(log, unit, durable, time_ms)?;
         }

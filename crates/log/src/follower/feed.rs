@@ -25,6 +25,8 @@ pub(super) struct FollowerFeed {
     cursor: Cursor,
     /// The sequence number of the last record delivered, or of the one before the start.
     last: u64,
+    /// What this stream was to start with, until it delivered something.
+    start: Option<Start>,
     key: Option<Key>,
     /// The number of polls when this stream began to wait.
     since: Option<u64>,
@@ -41,7 +43,7 @@ impl FollowerFeed {
             Cursor::new(&*snapshot, start).map_err(|error| cursor::exactly(&*snapshot, error))?;
         let last = match start {
             Start::Tip => snapshot.limit().1,
-            Start::Oldest => snapshot.low().seq,
+            Start::Oldest | Start::At(_) => snapshot.low().seq,
             Start::After(seq) => seq.0,
             Start::From(seq) => seq.0.saturating_sub(1),
         };
@@ -50,6 +52,7 @@ impl FollowerFeed {
             snapshot,
             cursor,
             last,
+            start: Some(start).filter(|start| matches!(start, Start::At(_))),
             key: None,
             since: None,
             rescan: None,
@@ -77,8 +80,9 @@ impl FollowerFeed {
             let now = self.log.snapshot();
             if !Arc::ptr_eq(&now, &self.snapshot) {
                 // Recovery may have moved records. Their sequence numbers do not change.
-                self.cursor = Cursor::new(&*now, Start::After(Seq(self.last)))
-                    .map_err(|error| cursor::exactly(&*now, error))?;
+                let start = self.start.unwrap_or(Start::After(Seq(self.last)));
+                self.cursor =
+                    Cursor::new(&*now, start).map_err(|error| cursor::exactly(&*now, error))?;
                 self.snapshot = now;
             }
             let next = self.cursor.step(&*self.snapshot, wait);
@@ -88,6 +92,7 @@ impl FollowerFeed {
             return match next {
                 Ok(Poll::Ready(Some(batch))) => {
                     self.last = batch.last().map_or(self.last, |seq| seq.0);
+                    self.start = None;
                     Ok(Poll::Ready(Some(batch)))
                 }
                 Ok(Poll::Ready(None)) => match &self.snapshot.corruption {
@@ -96,6 +101,7 @@ impl FollowerFeed {
                 },
                 Err(Error::Quarantined { from, to }) => {
                     self.last = self.last.max(to.0);
+                    self.start = None;
                     Err(Error::Quarantined { from, to })
                 }
                 other => other,

@@ -15,6 +15,8 @@ pub(crate) struct LocatedRecord<'a> {
     pub(crate) prev_seq: u64,
     /// The offset of the record in the segment.
     pub(crate) offset: u32,
+    /// The time of its unit; 0 where that is not known.
+    pub(crate) time_ms: u64,
     pub(crate) payload: &'a [u8],
 }
 
@@ -50,6 +52,7 @@ pub(crate) fn check_unit<'a>(
             seq: record.seq,
             prev_seq,
             offset: offset + at,
+            time_ms: header.time_ms,
             payload: &stored[RECORD_HEADER as usize..record.size as usize],
         });
         digest = digest.wrapping_add(u64::from(record.crc));
@@ -77,7 +80,8 @@ pub(crate) fn continues(header: &UnitHeader, chain: u32, seq: u64, session: u64)
 
 /// The structure at an offset.
 enum Decoded<'a> {
-    Unit(u64),
+    /// The number before its first record, and its time.
+    Unit(u64, u64),
     Record(RecordHeader, &'a [u8]),
     /// The padding after the last record of a unit.
     Padding,
@@ -93,10 +97,11 @@ fn decode(bytes: &[u8], offset: u32) -> Decoded<'_> {
         return Decoded::Padding;
     }
     if offset.is_multiple_of(BLOCK) && UnitHeader::starts(first) {
-        // `prev_seq` is at byte 24 of the header.
-        return match bytes.get(24..32).and_then(|seq| seq.first_chunk::<8>()) {
-            Some(seq) => Decoded::Unit(u64::from_le_bytes(*seq)),
-            None => Decoded::End,
+        // `prev_seq` is at byte 24 of the header, and the time at byte 56.
+        let field = |at: usize| bytes.get(at..)?.first_chunk().copied().map(u64::from_le_bytes);
+        return match (field(24), field(56)) {
+            (Some(prev_seq), Some(time_ms)) => Decoded::Unit(prev_seq, time_ms),
+            _ => Decoded::End,
         };
     }
     match RecordHeader::parse(bytes) {
@@ -113,13 +118,14 @@ pub(crate) struct Records<'a> {
     bytes: &'a [u8],
     offset: u32,
     prev_seq: u64,
+    time_ms: u64,
 }
 
 impl<'a> Records<'a> {
     /// Iterates over `bytes`, which are at `offset` and begin with a unit, or with a record that
     /// follows the sequence number `prev_seq`.
     pub(crate) fn new(bytes: &'a [u8], offset: u32, prev_seq: u64) -> Self {
-        Self { bytes, offset, prev_seq }
+        Self { bytes, offset, prev_seq, time_ms: 0 }
     }
 
     fn skip(&mut self, len: u32) {
@@ -140,14 +146,15 @@ impl<'a> Iterator for Records<'a> {
                         seq: record.seq,
                         prev_seq: self.prev_seq,
                         offset: self.offset,
+                        time_ms: self.time_ms,
                         payload,
                     };
                     self.prev_seq = record.seq;
                     self.skip(record.stored());
                     return Some(placed);
                 }
-                Decoded::Unit(prev_seq) => {
-                    self.prev_seq = prev_seq;
+                Decoded::Unit(prev_seq, time_ms) => {
+                    (self.prev_seq, self.time_ms) = (prev_seq, time_ms);
                     self.skip(UNIT_HEADER);
                 }
                 Decoded::Padding => {

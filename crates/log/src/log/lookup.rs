@@ -31,8 +31,8 @@ fn is_filled(core: &Core, staged: &Staged) -> bool {
 }
 
 impl Log {
-    /// Streams records from a start point on. Does no I/O until the first batch and uses almost no
-    /// memory.
+    /// Streams records from a start point on. Does no I/O until the first batch, except for
+    /// [`Start::At`], and uses almost no memory.
     ///
     /// # Errors
     /// [`Error::Trimmed`] when the start point was dropped, [`Error::Closed`].

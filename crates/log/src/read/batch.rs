@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use esker_disk::AlignedBuf;
 
@@ -47,6 +48,21 @@ pub struct Record<'a> {
     pub position: Position,
     /// The payload that was appended.
     pub payload: &'a [u8],
+    /// 0 where it is not known.
+    pub(crate) time_ms: u64,
+}
+
+impl Record<'_> {
+    /// Returns the time of the record's commit unit, in whole milliseconds: the wall clock when the
+    /// unit was submitted, or the time of the unit before it, if that is later. So times never
+    /// decrease along the log, and a clock that was set back holds them for a while. Recovery and
+    /// repair keep them.
+    ///
+    /// `None` for a record that is not durable yet, and for one that was read by its number or its
+    /// place instead of by a stream.
+    pub fn time(&self) -> Option<SystemTime> {
+        (self.time_ms > 0).then(|| UNIX_EPOCH + Duration::from_millis(self.time_ms))
+    }
 }
 
 /// Consecutive records without gaps, as many as were available. Cheap to clone; may be iterated any
@@ -56,35 +72,54 @@ pub struct Batch {
     memory: Memory,
     base: u64,
     offsets: Range<u32>,
-    /// Records up to this number were not requested and are skipped.
-    after: u64,
+    skipped: Skipped,
     /// The number before the first record, if the bytes do not begin with a unit header.
     prev_seq: u64,
 }
 
+/// The records of a batch that were not requested.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Skipped {
+    /// Records up to this number.
+    pub(crate) after: u64,
+    /// Records of units before this time.
+    pub(crate) before_ms: u64,
+}
+
 impl Batch {
     /// A batch of whole units that were checked.
-    pub(crate) fn new(memory: Memory, base: u64, offsets: Range<u32>, after: u64) -> Self {
-        Self { memory, base, offsets, after, prev_seq: 0 }
+    pub(crate) fn new(memory: Memory, base: u64, offsets: Range<u32>, skipped: Skipped) -> Self {
+        Self { memory, base, offsets, skipped, prev_seq: 0 }
     }
 
     /// A batch of records that are accepted but not durable.
     pub(crate) fn of_staged(staged: Staged) -> Self {
         let Staged { buffer, records, prev_seq, .. } = staged;
         let base = buffer.base;
-        Self { memory: Memory::StagingBuffer(buffer), base, offsets: records, after: 0, prev_seq }
+        let (memory, skipped) = (Memory::StagingBuffer(buffer), Skipped::default());
+        Self { memory, base, offsets: records, skipped, prev_seq }
     }
 
     /// Iterates over the records.
     pub fn iter(&self) -> BatchIter<'_> {
         let bytes = self.memory.bytes(self.offsets.clone());
         let records = Records::new(bytes, self.offsets.start, self.prev_seq);
-        BatchIter { records, base: self.base, after: self.after }
+        BatchIter { records, base: self.base, skipped: self.skipped }
     }
 
     /// Returns whether the batch has no records. Readers never get such a batch.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
+    }
+
+    /// Returns how many records there are. Iterates over all of them.
+    pub fn len(&self) -> usize {
+        self.iter().count()
+    }
+
+    /// Returns the number of the first record.
+    pub fn first(&self) -> Option<Seq> {
+        self.iter().next().map(|record| record.seq)
     }
 
     /// Returns the number of the last record. Iterates over all of them.
@@ -133,7 +168,7 @@ impl<'a> IntoIterator for &'a Batch {
 pub struct BatchIter<'a> {
     records: Records<'a>,
     base: u64,
-    after: u64,
+    skipped: Skipped,
 }
 
 impl<'a> Iterator for BatchIter<'a> {
@@ -142,12 +177,13 @@ impl<'a> Iterator for BatchIter<'a> {
     fn next(&mut self) -> Option<Record<'a>> {
         loop {
             let record = self.records.next()?;
-            if record.seq > self.after {
+            if record.seq > self.skipped.after && record.time_ms >= self.skipped.before_ms {
                 return Some(Record {
                     seq: Seq(record.seq),
                     prev: Seq(record.prev_seq),
                     position: Position(self.base + u64::from(record.offset)),
                     payload: record.payload,
+                    time_ms: record.time_ms,
                 });
             }
         }
@@ -184,6 +220,7 @@ impl View {
             seq: self.seq,
             prev: self.prev,
             position: self.position,
+            time_ms: 0,
             payload: self.memory.bytes(self.offsets.clone()),
         }
     }

@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::SystemTime;
 
 use esker_disk::{AlignedBuf, read_full_at};
 
@@ -12,7 +13,8 @@ use crate::base::position::{Position, Seq};
 use crate::format::decode::{Found, check_unit, find};
 use crate::format::unit::UnitKind;
 use crate::format::{BLOCK, DecodeError, UnitHeader};
-use crate::read::batch::{Batch, Memory, View};
+use crate::read::at_time::{first_unit_at, ms_of};
+use crate::read::batch::{Batch, Memory, Skipped, View};
 use crate::read::source::{Source, Wait, Want};
 use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::valid_unit;
@@ -33,14 +35,17 @@ pub enum Start {
     /// With the first record at or above this number. Unlike `from` of
     /// [`Error::Quarantined`], this number is included.
     From(Seq),
+    /// With the first record whose [time](crate::Record::time) is this or later, of those that are
+    /// stored or will be. Reads some blocks to find it: the headers of units, in a binary search
+    /// over the sparse index where the segment has one.
+    At(SystemTime),
 }
 
 /// A position in a log, always at the start of a unit.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Cursor {
     position: u64,
-    /// Records up to this number are skipped.
-    after: u64,
+    skipped: Skipped,
     /// Whether the next batch may begin with skipped records.
     skipping: bool,
 }
@@ -50,13 +55,14 @@ impl Cursor {
         let low = source.low();
         let (limit, last) = source.limit();
         let after = match start {
-            Start::Tip => return Ok(Self { position: limit, after: last, skipping: true }),
+            Start::Tip => return Ok(Self::skipping(limit, last)),
             Start::Oldest => low.seq,
             Start::After(seq) => seq.0,
             Start::From(seq) => seq.0.saturating_sub(1),
+            Start::At(time) => return Self::at(source, ms_of(time)),
         };
         if after >= last {
-            return Ok(Self { position: limit, after, skipping: true });
+            return Ok(Self::skipping(limit, after));
         }
         if after < low.seq {
             return Err(trimmed(source));
@@ -69,7 +75,22 @@ impl Cursor {
         }
         let position =
             segment.header.base + u64::from(segment.unit_before(after.saturating_add(1)));
-        Ok(Self { position, after, skipping: true })
+        Ok(Self::skipping(position, after))
+    }
+
+    /// At a unit; records up to a number are skipped.
+    fn skipping(position: u64, after: u64) -> Self {
+        Self { position, skipped: Skipped { after, before_ms: 0 }, skipping: true }
+    }
+
+    /// Before the first record of this time or later.
+    fn at(source: &dyn Source, time_ms: u64) -> Result<Self> {
+        let low = source.low();
+        let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);
+        let position = first_unit_at(source, time_ms)?.max(start);
+        // Where records are dropped meanwhile, the next step says so.
+        let skipped = Skipped { after: low.seq, before_ms: time_ms };
+        Ok(Self { position, skipped, skipping: true })
     }
 
     /// The next records, or `None` at the limit. Blocks for the disk.
@@ -93,7 +114,7 @@ impl Cursor {
                 return Ok(Poll::Ready(None));
             }
             let low = source.low();
-            if self.position < low.position && self.after < low.seq {
+            if self.position < low.position && self.skipped.after < low.seq {
                 return Err(trimmed(source));
             }
             let segments = source.segments();
@@ -127,7 +148,7 @@ impl Cursor {
                 Err(Error::Quarantined { from, to }) => {
                     self.pass_gap(&segment, offset)?;
                     // Only a header was corrupt, or the caller skips these records.
-                    if from == to || (self.skipping && to.0 <= self.after) {
+                    if from == to || (self.skipping && to.0 <= self.skipped.after) {
                         continue;
                     }
                     return Err(Error::Quarantined { from, to });
@@ -140,15 +161,13 @@ impl Cursor {
                 }
                 Err(error) => return Err(error),
             };
-            let after = if self.skipping { self.after } else { 0 };
             self.position = segment.header.base + u64::from(offsets.end);
-            let batch = Batch::new(memory, segment.header.base, offsets, after);
+            let batch = Batch::new(memory, segment.header.base, offsets, self.skipped);
             if self.skipping && batch.is_empty() {
                 continue;
             }
-            self.skipping = false;
             // From here on every record is wanted.
-            self.after = 0;
+            (self.skipping, self.skipped) = (false, Skipped::default());
             return Ok(Poll::Ready(Some(batch)));
         }
     }
@@ -171,10 +190,10 @@ impl Cursor {
         let mut at = offset + BLOCK;
         while at < end {
             if let Ok((header, _)) = valid_unit(&mut image, segment.salt, at, |_| {})? {
-                if header.prev_seq > self.after {
+                if header.prev_seq > self.skipped.after {
                     return Ok(false);
                 }
-                if header.last_seq > self.after {
+                if header.last_seq > self.skipped.after {
                     self.position = segment.header.base + u64::from(at);
                     return Ok(true);
                 }
@@ -215,7 +234,7 @@ pub(crate) fn oldest(source: &dyn Source) -> Seq {
         return Seq(seq);
     }
     let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);
-    let mut cursor = Cursor { position: start, after: low.seq, skipping: true };
+    let mut cursor = Cursor::skipping(start, low.seq);
     // Where the oldest records were corrupt, the gaps that `repair` left come first. Each is
     // returned once.
     loop {
@@ -379,15 +398,10 @@ pub(crate) fn read_at(source: &dyn Source, position: Position) -> Result<View> {
         return Err(trimmed(source));
     }
     let offset = (position.0 - segment.header.base) as u32;
-    let mut cursor = Cursor {
-        position: segment.header.base
-            + u64::from(segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit)),
-        after: source.low().seq,
-        skipping: true,
-    };
+    let unit = segment.seek_offset(offset).map_or(BLOCK, |entry| entry.unit);
+    let mut cursor = Cursor::skipping(segment.header.base + u64::from(unit), source.low().seq);
     while cursor.position <= position.0 {
-        cursor.skipping = true;
-        cursor.after = source.low().seq;
+        cursor = Cursor::skipping(cursor.position, source.low().seq);
         match cursor.next(source) {
             Ok(Some(batch)) => {
                 if let Some(view) = batch.view_at(position) {

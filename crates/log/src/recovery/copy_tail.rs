@@ -6,6 +6,9 @@
 //! the space after the last valid unit is freed: recovery found nothing there that counts, and
 //! finds nothing there after a crash either. If that does not suffice, only the units above the
 //! durable lower bound are copied. Those are few, and a part of the reserve is kept for them.
+//!
+//! A unit that is copied keeps its time, unless space is scarce: then units of several times become
+//! one, and it gets the latest of them.
 
 use std::sync::Arc;
 
@@ -14,7 +17,7 @@ use esker_disk::{Dir, Open};
 use parking_lot::RwLock;
 
 use super::findings::Live;
-use super::rewrite::{Rewriter, Rewritten, UNIT};
+use super::rewrite::{Packing, Rewriter, Rewritten, UNIT};
 use super::scan_dir::density;
 use crate::base::error::Result;
 use crate::base::options::Direct;
@@ -126,11 +129,22 @@ impl Tail {
             prev_segment,
             prev_seq,
             durable_bound: last,
-            time_ms,
+            time_ms: self.time(live, time_ms),
             chain,
             recovered: true,
             first_chain: 0,
         }
+    }
+
+    /// The time of the first unit that is copied. If there is none, `now`, or the time of the last
+    /// unit before, if that is later.
+    fn time(&self, live: &[Live], now: u64) -> u64 {
+        if let Some(first) = self.copied(live).flat_map(|(_, units)| units).next() {
+            return first.header.time_ms;
+        }
+        let below = self.below(live).map(|(_, below)| below.header.time_ms);
+        let before = || live[..self.segment].last().map(|live| live.segment.state.read().time_ms);
+        below.or_else(before).unwrap_or(0).max(now)
     }
 
     /// Frees the space after the last valid unit of each segment.
@@ -157,22 +171,25 @@ pub(super) fn copy_tail(
     durable_bound: u64,
     time_ms: u64,
 ) -> Result<Copied> {
-    let start = |tail: &Tail| {
+    let start = |tail: &Tail, packing: Packing| {
         let header = tail.header(live, manifest, number, time_ms);
-        let room = room_for(tail.copied(live).flat_map(|(_, units)| units));
-        Rewriter::new(dir, header, density(options), room)
+        let room = room_for(tail.copied(live).flat_map(|(_, units)| units), packing);
+        Rewriter::new(dir, header, density(options), packing, room)
     };
     let mut tail = Tail::of(live, durable_bound, COPY_WHOLE);
-    let mut writer = start(&tail);
+    let mut writer = start(&tail, Packing::OneTime);
+    if writer.as_ref().is_err_and(|error| error.is_no_space()) {
+        writer = start(&tail, Packing::Tight);
+    }
     if writer.as_ref().is_err_and(|error| error.is_no_space()) {
         match tail.free_dead(dir, live) {
             Err(error) if !error.is_no_space() => return Err(error),
-            _ => writer = start(&tail),
+            _ => writer = start(&tail, Packing::Tight),
         }
     }
     if writer.as_ref().is_err_and(|error| error.is_no_space()) {
         tail = Tail::of(live, durable_bound, 0);
-        writer = start(&tail);
+        writer = start(&tail, Packing::Tight);
     }
     let mut writer = writer?;
     let mut copied = 0;
@@ -207,13 +224,14 @@ pub(super) fn copy_tail(
 }
 
 /// An upper bound for the size of a rewritten segment with these units, in bytes.
-pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a ValidUnit>) -> u64 {
+pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a ValidUnit>, packing: Packing) -> u64 {
     let block = u64::from(BLOCK);
     let (mut bytes, mut gaps) = (0, 0);
     for unit in units {
-        match unit.header.kind {
-            UnitKind::Data => bytes += u64::from(unit.header.used),
-            UnitKind::Gap => gaps += 1,
+        match (unit.header.kind, packing) {
+            (UnitKind::Data, Packing::OneTime) => bytes += u64::from(unit.header.span()),
+            (UnitKind::Data, Packing::Tight) => bytes += u64::from(unit.header.used),
+            (UnitKind::Gap, _) => gaps += 1,
         }
     }
     // After a gap and after each megabyte a new unit begins, with a header and in a new block.

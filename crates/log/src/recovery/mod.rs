@@ -64,5 +64,5 @@ pub(crate) use copy_tail::room_for;
 pub(crate) use finalize::{create, finalize};
 pub(crate) use footers::read_footed;
 pub use outcome::{PriorShutdown, Recovery, TruncatedTail};
-pub(crate) use rewrite::Rewriter;
+pub(crate) use rewrite::{Packing, Rewriter};
 pub(crate) use scan_dir::{density, read_segment_header, scan_dir};

@@ -8,7 +8,7 @@ use esker_disk::{AlignedBuf, Dir, File, write_all_at};
 
 use crate::base::error::Result;
 use crate::base::error::corruption_at;
-use crate::format::decode::check_unit;
+use crate::format::decode::{LocatedRecord, check_unit};
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
 use crate::format::{
@@ -24,6 +24,15 @@ use crate::store::space_reserve;
 /// A unit is closed when it reaches this size, in bytes.
 pub(super) const UNIT: u32 = 1 << 20;
 
+/// What a new unit takes records of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Packing {
+    /// Units of one time.
+    OneTime,
+    /// Units of any time, of which it gets the latest. This takes the least space.
+    Tight,
+}
+
 pub(crate) struct Rewriter<'a> {
     dir: &'a dyn Dir,
     name: String,
@@ -32,6 +41,7 @@ pub(crate) struct Rewriter<'a> {
     header: SegmentHeader,
     salt: Salt,
     density: Density,
+    packing: Packing,
     since: (u32, u32),
     state: State,
     unit: Vec<u8>,
@@ -53,6 +63,7 @@ impl<'a> Rewriter<'a> {
         dir: &'a dyn Dir,
         header: SegmentHeader,
         density: Density,
+        packing: Packing,
         room: u64,
     ) -> Result<Self> {
         let name = paths::segment(header.segment);
@@ -67,6 +78,7 @@ impl<'a> Rewriter<'a> {
             header,
             salt: header.salt(),
             density,
+            packing,
             since: (u32::MAX / 2, 0),
             state: State {
                 end: BLOCK,
@@ -82,10 +94,13 @@ impl<'a> Rewriter<'a> {
         })
     }
 
-    pub(crate) fn record(&mut self, seq: u64, prev_seq: u64, payload: &[u8]) -> Result<()> {
-        if self.unit.len() as u32 >= UNIT {
+    fn record(&mut self, record: LocatedRecord<'_>) -> Result<()> {
+        let LocatedRecord { seq, prev_seq, time_ms, payload, .. } = record;
+        let fits = time_ms <= self.state.time_ms || self.packing == Packing::Tight;
+        if self.unit.len() as u32 >= UNIT || !fits {
             self.close_unit()?;
         }
+        self.state.time_ms = self.state.time_ms.max(time_ms);
         if self.unit.is_empty() {
             self.unit.resize(UNIT_HEADER as usize, 0);
             self.unit_prev = prev_seq;
@@ -122,7 +137,7 @@ impl<'a> Rewriter<'a> {
         let mut image = SegmentReader::watched(Arc::clone(file), Some(&read_errors))?;
         for unit in units {
             if unit.header.kind == UnitKind::Gap {
-                self.gap(unit.header.prev_seq, unit.header.last_seq)?;
+                self.gap(&unit.header)?;
                 continue;
             }
             let bytes = image.at(u64::from(unit.offset), unit.header.span() as usize)?;
@@ -130,7 +145,7 @@ impl<'a> Rewriter<'a> {
             let checked = check_unit(bytes, salt, unit.offset, |record| {
                 each(record.seq);
                 if outcome.is_ok() {
-                    outcome = self.record(record.seq, record.prev_seq, record.payload);
+                    outcome = self.record(record);
                 }
             });
             outcome?;
@@ -146,8 +161,10 @@ impl<'a> Rewriter<'a> {
     }
 
     /// Copies a gap that an earlier repair left between two sequence numbers.
-    pub(crate) fn gap(&mut self, from: u64, to: u64) -> Result<()> {
+    fn gap(&mut self, gap: &UnitHeader) -> Result<()> {
         self.close_unit()?;
+        self.state.time_ms = self.state.time_ms.max(gap.time_ms);
+        let (from, to) = (gap.prev_seq, gap.last_seq);
         let header = UnitHeader {
             kind: UnitKind::Gap,
             used: BLOCK,
@@ -172,7 +189,7 @@ impl<'a> Rewriter<'a> {
             last_seq: self.state.last_seq,
             durable_bound: self.header.durable_bound,
             session: self.header.session,
-            time_ms: self.header.time_ms,
+            time_ms: self.state.time_ms,
             chain: self.state.chain,
         }
     }

@@ -90,6 +90,16 @@ impl<'a> SegmentReader<'a> {
         Ok(&self.buffer[from..to])
     }
 
+    /// The block at `offset`, or what the file has of it. Reads nothing else.
+    pub(crate) fn block(&mut self, offset: u64) -> Result<&[u8]> {
+        let held = self.loaded.start <= offset && offset + BLOCK as u64 <= self.loaded.end;
+        if !held {
+            let got = read_full_at(&*self.file, &mut self.buffer[..BLOCK], offset)?;
+            self.loaded = offset..offset + got as u64;
+        }
+        self.at(offset, BLOCK.min((self.loaded.end - offset) as usize))
+    }
+
     /// Whether a block in this range could not be read.
     pub(crate) fn is_unreadable(&self, offset: u64, len: usize) -> bool {
         let range = offset..offset + len as u64;

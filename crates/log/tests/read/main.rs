@@ -7,3 +7,4 @@ mod lookup;
 mod placed;
 mod streams;
 mod ten_thousand_readers;
+mod times;

@@ -258,8 +258,7 @@ async fn a_snapshot_that_stalls_is_given_up() {
     futures_util::future::join_all(stalled).await;
 }
 
-/// Garbage, at the beginning and after a handshake, ends that connection and nothing else.
-/// openraft does not see that such a log takes no snapshot, and its leader sends nothing else.
+/// A leader that sends nothing but a snapshot does not keep a node alive that cannot store it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_for_a_log_that_has_failed_stops_the_node() {
     let disk = SimDisk::new(1);
@@ -282,6 +281,7 @@ async fn a_snapshot_for_a_log_that_has_failed_stops_the_node() {
     assert!(why.contains("write"), "{why}");
 }
 
+/// Garbage, at the beginning and after a handshake, ends that connection and nothing else.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_ends_its_connection() {
     let (node, address) = leading(&SimDisk::new(1)).await;

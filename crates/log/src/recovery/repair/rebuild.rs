@@ -16,7 +16,7 @@ use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
 use crate::format::decode::check_unit;
 use crate::format::{BLOCK, Salt, SegmentHeader, UnitHeader, UnitKind};
-use crate::recovery::{Rewriter, density, room_for};
+use crate::recovery::{Packing, Rewriter, density, room_for};
 use crate::store::manifest::{End, Manifest};
 use crate::store::paths;
 use crate::store::sealed_file;
@@ -346,7 +346,9 @@ fn rewrite_units(
 ) -> Result<()> {
     let durable_bound = units.last().map_or(header.prev_seq, |unit| unit.header.last_seq);
     let header = SegmentHeader { durable_bound, recovered: true, first_chain: 0, ..header };
-    let mut writer = Rewriter::new(dir, header, density(options), room_for(units.iter()))?;
+    let packing = Packing::OneTime;
+    let room = room_for(units.iter(), packing);
+    let mut writer = Rewriter::new(dir, header, density(options), packing, room)?;
     if let Some(file) = &segment.file {
         writer.copy(file, header.salt(), &segment.path, units, |_| {})?;
     }

@@ -1,0 +1,63 @@
+//! Where the records of a time begin.
+//!
+//! The times of units never decrease, and the header of a segment has a time between those of the
+//! units before it and its own.
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use crate::base::error::Result;
+use crate::format::{BLOCK, UnitHeader};
+use crate::read::source::Source;
+use crate::store::segment_reader::SegmentReader;
+use crate::store::segment_table::Segment;
+
+/// Milliseconds since 1970, rounded up to the time that a unit at or after it can have.
+pub(crate) fn ms_of(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
+}
+
+/// The position of the first unit of this time or later. Where a unit before it cannot be read,
+/// the position of that one: the reader reports it. The end of the log if all units are earlier.
+pub(crate) fn first_unit_at(source: &dyn Source, time_ms: u64) -> Result<u64> {
+    let limit = source.limit().0;
+    let segments = source.segments().all();
+    // A segment that `repair` had to invent has no time.
+    let later = segments.iter().position(|segment| segment.header.time_ms >= time_ms);
+    let later = later.unwrap_or(segments.len());
+    let Some(segment) = segments.get(later.saturating_sub(1)) else { return Ok(limit) };
+    let end = source.segments().readable(segment, limit);
+    let unit = first_unit_of(segment, end, time_ms)?;
+    Ok(segment.header.base + u64::from(unit))
+}
+
+/// The offset of the first unit of this time or later, or `end`.
+fn first_unit_of(segment: &Arc<Segment>, end: u32, time_ms: u64) -> Result<u32> {
+    let mut image = SegmentReader::new(Arc::clone(&segment.reader))?;
+    image.end_at(u64::from(end));
+    let mut is_earlier = |offset: u32, read_ahead: bool| -> Result<Option<UnitHeader>> {
+        let bytes = match read_ahead {
+            true => image.at(u64::from(offset), BLOCK as usize)?,
+            false => image.block(u64::from(offset))?,
+        };
+        let header = UnitHeader::parse(bytes, segment.salt, offset).ok();
+        Ok(header.map(|(header, _)| header).filter(|header| header.time_ms < time_ms))
+    };
+    let indexed: Vec<u32> = segment.state.read().index.iter().map(|entry| entry.unit).collect();
+    let (mut low, mut high) = (0, indexed.partition_point(|unit| *unit < end));
+    while low < high {
+        let middle = low.midpoint(high);
+        match is_earlier(indexed[middle], false)? {
+            Some(_) => low = middle + 1,
+            None => high = middle,
+        }
+    }
+    let mut at = low.checked_sub(1).map_or(BLOCK, |before| indexed[before]);
+    while at < end
+        && let Some(header) = is_earlier(at, true)?
+    {
+        at += header.span();
+    }
+    Ok(at.min(end))
+}
