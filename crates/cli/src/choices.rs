@@ -45,4 +45,6 @@ pub enum Framing {
     Lines,
     /// A length of 4 bytes, little-endian, before each record
     Len32,
+    /// One JSON object a line, as `esker log cat --json` prints it
+    Json,
 }

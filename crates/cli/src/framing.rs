@@ -99,7 +99,7 @@ impl Framer {
     /// Returns the next complete record, as a range for [`Framer::bytes`].
     pub fn next(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
         let found = match self.framing {
-            Framing::Lines => self.next_line()?,
+            Framing::Lines | Framing::Json => self.next_line()?,
             Framing::Len32 => self.next_len32()?,
         };
         self.records += u64::from(found.is_some());

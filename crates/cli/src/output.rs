@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
+use std::time::SystemTime;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
@@ -49,6 +50,11 @@ pub fn escaped(text: &str) -> String {
         c => c.escape_debug().to_string(),
     };
     text.chars().map(escape).collect()
+}
+
+/// Returns a time as in RFC 3339, in UTC, with milliseconds.
+pub fn time(time: SystemTime) -> String {
+    humantime::format_rfc3339_millis(time).to_string()
 }
 
 /// Encodes bytes as base 64, with padding.

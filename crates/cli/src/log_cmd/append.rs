@@ -11,9 +11,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_log::{Error, Log};
+use esker_log::{Error, Log, Seq};
 use indicatif::ProgressBar;
 
+use super::json_line::{self, JsonLine};
 use super::summary::Summary;
 use crate::choices::Framing;
 use crate::exit::{Failure, Outcome, with_causes};
@@ -36,6 +37,9 @@ Examples:
   # Binary records, each after a length of 4 bytes; a crash loses at most 99, or 199 during a commit
   my-producer | esker log append ./events --framing len32 --policy batch:100
 
+  # The records of another log, under their numbers
+  esker log cat ./events --json | esker log append ./copy --framing json --keep-seq
+
 The lock is taken before the first record is read; a second writer exits with status 4. SIGINT, \
 SIGTERM and SIGHUP end the input: every record read is kept. SIGTERM and SIGHUP exit with status 0. \
 SIGINT (Ctrl-C) before the end of the input exits with 130 and reports how much of it was read. A record \
@@ -47,9 +51,14 @@ over the limit or malformed framing exits with status 1; the records before it a
 pub struct AppendArguments {
     /// The log's directory; created if missing
     dir: PathBuf,
-    /// How records are separated: lines or len32
+    /// How records are separated: lines; len32, a length of 4 bytes, little-endian, before each; or
+    /// json, the payload or payload_b64 of each line of `esker log cat --json`
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "FRAMING")]
     framing: Framing,
+    /// With --framing json: records keep seq and prev. The first must follow the last record of the
+    /// log, unless that is empty
+    #[arg(long)]
+    keep_seq: bool,
     #[command(flatten)]
     writing: WritingArguments,
     #[command(flatten)]
@@ -62,6 +71,9 @@ pub struct AppendArguments {
 /// Appends until the input ends.
 pub fn run(arguments: &AppendArguments) -> Outcome {
     let dir = &arguments.dir;
+    if arguments.keep_seq && arguments.framing != Framing::Json {
+        return Err(Failure::usage("--keep-seq needs --framing json: other input has no numbers"));
+    }
     let mut options = arguments.writing.options();
     options.retention = arguments.retention.retention();
     let limit = options.record_limit;
@@ -69,7 +81,10 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;
     let log = log_options::for_writing(dir, options)?;
     let progress = progress::of_input(input.size());
-    let framer = Framer::new(arguments.framing, limit);
+    let framer = match arguments.framing {
+        Framing::Json => Framer::new(Framing::Json, json_line::limit(limit)),
+        framing => Framer::new(framing, limit),
+    };
     let mut appending = Appending {
         log: &log,
         input,
@@ -77,6 +92,10 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
         summary: Summary::new(),
         progress,
         unresolved: false,
+        framing: arguments.framing,
+        keep_seq: arguments.keep_seq,
+        lines: 0,
+        last_seq: None,
     };
 
     let begin = Instant::now();
@@ -101,6 +120,9 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
         },
         (Err(End::Input(error)), _) => Err(Failure::of_io("read standard input", &error)),
         (Err(End::Framing(bad)), _) => Err(Failure::failed(bad.to_string())),
+        (Err(End::Line(line, what)), _) => {
+            Err(Failure::failed(format!("line {line} of the input: {what}")))
+        }
     };
     summary.ended_by = match &outcome {
         Err(failure) if !failure.is_interrupt() => "error",
@@ -127,6 +149,8 @@ enum End {
     Log(esker_log::Error),
     Input(io::Error),
     Framing(BadFraming),
+    /// A line of JSON, from 1, that is no record, and why.
+    Line(u64, String),
 }
 
 struct Appending<'a> {
@@ -137,6 +161,12 @@ struct Appending<'a> {
     progress: ProgressBar,
     /// Whether records were accepted since the last barrier.
     unresolved: bool,
+    framing: Framing,
+    keep_seq: bool,
+    /// The lines of JSON that were read.
+    lines: u64,
+    /// The number of the last of them, if numbers are kept.
+    last_seq: Option<Seq>,
 }
 
 impl Appending<'_> {
@@ -182,22 +212,69 @@ impl Appending<'_> {
     }
 
     fn accept(&mut self, records: &[Range<usize>]) -> Result<(), End> {
-        if records.is_empty() {
-            return Ok(());
+        if self.framing == Framing::Json {
+            return self.accept_lines(records);
         }
         let payloads: Vec<&[u8]> =
             records.iter().map(|record| self.framer.bytes(record.clone())).collect();
-        let before = self.log.accepted().0;
-        // Dropping the ticket requests the commit that the policy requires for these records.
-        let appended = self.log.append_batch(&payloads).map(drop);
-        // When the disk fills in the middle of a batch, a prefix of it is accepted.
-        let accepted = payloads.len().min((self.log.accepted().0 - before) as usize);
-        if accepted > 0 {
-            let bytes = payloads[..accepted].iter().map(|payload| payload.len() as u64).sum();
-            self.summary.add(accepted as u64, bytes, before + accepted as u64);
+        if payloads.is_empty() {
+            return Ok(());
+        }
+        let (accepted, appended) = append(self.log, &payloads);
+        self.count(accepted);
+        appended.map_err(End::Log)
+    }
+
+    /// Accepts the records of these lines, up to the first that is none.
+    fn accept_lines(&mut self, records: &[Range<usize>]) -> Result<(), End> {
+        let mut lines: Vec<JsonLine> = Vec::new();
+        let mut parsed = Ok(());
+        for record in records {
+            self.lines += 1;
+            let bytes = self.framer.bytes(record.clone());
+            if bytes.trim_ascii().is_empty() {
+                continue;
+            }
+            let line = JsonLine::parse(bytes);
+            match line.and_then(|line| line.numbered(self.keep_seq, self.last_seq)) {
+                Ok(line) => {
+                    self.last_seq = line.seq();
+                    lines.push(line);
+                }
+                Err(what) => {
+                    parsed = Err(End::Line(self.lines, what));
+                    break;
+                }
+            }
+        }
+        let accepted = match lines.first().map(|first| first.seqs) {
+            None => Ok(()),
+            Some(Some((prev, first))) => {
+                let numbered: Vec<_> = lines.iter().filter_map(JsonLine::with_seq).collect();
+                let before = self.log.accepted();
+                let appended = self.log.append_batch_if(prev, &numbered).map(drop);
+                let last = self.log.accepted();
+                let taken = || numbered.iter().filter(|(seq, _)| before < *seq && *seq <= last);
+                let bytes = taken().map(|(_, payload)| payload.len() as u64).sum();
+                self.count(Accepted { records: taken().count() as u64, bytes, first: first.0 });
+                appended
+            }
+            Some(None) => {
+                let payloads: Vec<_> = lines.iter().map(|line| &line.payload).collect();
+                let (accepted, appended) = append(self.log, &payloads);
+                self.count(accepted);
+                appended
+            }
+        };
+        accepted.map_err(End::Log).and(parsed)
+    }
+
+    fn count(&mut self, accepted: Accepted) {
+        let Accepted { records, bytes, first } = accepted;
+        if records > 0 {
+            self.summary.add(records, bytes, first, self.log.accepted().0);
             self.unresolved = true;
         }
-        appended.map_err(End::Log)
     }
 
     /// Makes the accepted records durable.
@@ -206,4 +283,22 @@ impl Appending<'_> {
         self.unresolved = false;
         Ok(())
     }
+}
+
+/// The records of a batch that were accepted.
+struct Accepted {
+    records: u64,
+    bytes: u64,
+    /// The number of the first.
+    first: u64,
+}
+
+/// Appends a batch. When the disk fills in the middle of it, a prefix of it is accepted.
+fn append<P: AsRef<[u8]>>(log: &Log, payloads: &[P]) -> (Accepted, esker_log::Result<()>) {
+    let before = log.accepted().0;
+    // Dropping the ticket requests the commit that the policy requires for these records.
+    let appended = log.append_batch(payloads).map(drop);
+    let records = payloads.len().min((log.accepted().0 - before) as usize);
+    let bytes = payloads[..records].iter().map(|payload| payload.as_ref().len() as u64).sum();
+    (Accepted { records: records as u64, bytes, first: before + 1 }, appended)
 }

@@ -2,11 +2,13 @@
 
 mod append;
 mod cat;
+mod json_line;
 mod repair;
 mod stat;
 mod summary;
 mod truncate;
 pub mod verify;
+mod writer;
 
 use clap::Subcommand;
 

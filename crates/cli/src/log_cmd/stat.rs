@@ -2,11 +2,13 @@
 
 use std::fmt::Write;
 use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use esker_log::ReadOnlyLog;
+use esker_log::{ReadOnlyLog, Start};
 use serde_json::json;
 
+use super::writer;
 use crate::exit::{Failure, Outcome};
 use crate::output;
 
@@ -36,6 +38,9 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     let metadata = reader.metadata();
     let (records, bytes) = reader.stored();
     let corruption = reader.corruption();
+    let oldest = time_at(&reader, Start::Oldest);
+    let newest = time_at(&reader, Start::From(reader.durable()));
+    let writer = writer::of(dir).filter(|_| !reader.is_closed_cleanly());
     if arguments.json {
         output::print_json(&json!({
             "dir": dir.to_string_lossy(),
@@ -49,6 +54,9 @@ pub fn run(arguments: &StatArguments) -> Outcome {
             "bytes": bytes,
             "closed_cleanly": reader.is_closed_cleanly(),
             "unrecovered_bytes": reader.unrecovered_bytes(),
+            "oldest_time": oldest.map(output::time),
+            "newest_time": newest.map(output::time),
+            "writer_pid": writer,
             "damage": corruption.as_ref().map(super::verify::corruption_json),
         }))?;
     } else {
@@ -70,7 +78,15 @@ pub fn run(arguments: &StatArguments) -> Outcome {
         }
         row("position", &reader.position());
         row("segments", &metadata.segments);
-        row("bytes", &bytes);
+        row("bytes", &format_args!("{bytes} ({})", indicatif::BinaryBytes(bytes)));
+        for (name, time) in [("oldest from", oldest), ("newest from", newest)] {
+            if let Some(time) = time {
+                row(name, &format_args!("{}, {} ago", output::time(time), age(time)));
+            }
+        }
+        if let Some(pid) = writer {
+            row("writer", &format_args!("process {pid}"));
+        }
         let shutdown = match (reader.is_closed_cleanly(), reader.unrecovered_bytes()) {
             (true, _) => "closed cleanly".to_owned(),
             (false, 0) => "open, or not closed".to_owned(),
@@ -85,4 +101,16 @@ pub fn run(arguments: &StatArguments) -> Outcome {
         Some(corruption) => Err(Failure::of_log(&esker_log::Error::Corrupted(corruption), dir)),
         None => Ok(()),
     }
+}
+
+/// The time of the first record from a start on, if it can be read.
+fn time_at(reader: &ReadOnlyLog, start: Start) -> Option<SystemTime> {
+    let batch = reader.stream(start).ok()?.try_next().ok()??;
+    batch.iter().next()?.time()
+}
+
+/// How long ago this was, in whole seconds.
+fn age(time: SystemTime) -> humantime::FormattedDuration {
+    let age = SystemTime::now().duration_since(time).unwrap_or_default();
+    humantime::format_duration(Duration::from_secs(age.as_secs()))
 }

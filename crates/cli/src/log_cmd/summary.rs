@@ -44,11 +44,11 @@ impl Summary {
         }
     }
 
-    /// Adds accepted records, the last of which has the number `last`.
-    pub fn add(&mut self, records: u64, bytes: u64, last: u64) {
+    /// Adds accepted records, with the numbers of the first and the last.
+    pub fn add(&mut self, records: u64, bytes: u64, first: u64, last: u64) {
         self.records += records;
         self.bytes += bytes;
-        self.first_seq.get_or_insert(last + 1 - records);
+        self.first_seq.get_or_insert(first);
         self.last_seq = Some(last);
     }
 

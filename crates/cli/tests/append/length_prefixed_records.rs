@@ -5,7 +5,7 @@
 
 use crate::esker::{log, workdir};
 
-fn framed(records: &[&[u8]]) -> Vec<u8> {
+pub fn framed(records: &[&[u8]]) -> Vec<u8> {
     let mut input = Vec::new();
     for record in records {
         input.extend_from_slice(&u32::try_from(record.len()).unwrap().to_le_bytes());
@@ -36,7 +36,8 @@ fn len32_framing_keeps_records_of_any_bytes() {
             Ok(text) => assert_eq!(json["payload"], text),
             Err(_) => assert_eq!(json["payload_b64"], "//4A"),
         }
-        assert_eq!(json.as_object().unwrap().len(), 4);
+        assert!(json["time"].as_str().unwrap().ends_with('Z'));
+        assert_eq!(json.as_object().unwrap().len(), 5);
     }
 }
 

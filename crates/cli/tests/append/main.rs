@@ -3,6 +3,7 @@
 #[path = "../kit/esker.rs"]
 mod esker;
 
+mod cat_ranges;
 mod idle_commit;
 mod io_uring;
 mod length_prefixed_records;
@@ -11,3 +12,4 @@ mod record_limit;
 mod retention;
 mod several_processes;
 mod signals;
+mod transfer;

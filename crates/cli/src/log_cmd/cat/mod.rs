@@ -1,0 +1,148 @@
+//! `esker log cat`: prints the durable records, in order, to standard output.
+//!
+//! It takes no lock and changes nothing, so it can run concurrently with a writer. A range
+//! quarantined by `repair` is reported on standard error and skipped. Corruption that has not been
+//! repaired ends the command.
+//!
+//! With `--follow` it waits for new records. A separate thread waits for a signal, or for the
+//! reader of standard output to exit, and then closes the log reader.
+
+mod printer;
+mod range;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::Args;
+use esker_log::{Error, ReadOnlyLog};
+
+use crate::choices::Framing;
+use crate::exit::{Failure, Outcome, complain};
+use crate::output;
+use crate::quantity;
+use crate::signals;
+use printer::{End, Printer};
+use range::Range;
+
+use super::writer;
+
+const EXAMPLES: &str = "\
+Examples:
+  # All durable records, one per line
+  esker log cat ./esker-data
+
+  # The last ten, then new records as they become durable
+  esker log cat ./esker-data -n 10 -f
+
+  # From record 1000 on, with numbers, positions and times
+  esker log cat ./esker-data --from 1000 --json
+
+  # What became durable in the last ten minutes
+  esker log cat ./esker-data --since 10m
+
+  # To another log, records of any bytes
+  esker log cat ./esker-data --framing len32 | esker log append ./copy --framing len32
+
+Without --follow it ends at the durable watermark that it read at its start. Exit status 3 on \
+corruption, after printing the records before it. A range that `esker log repair` quarantined is \
+reported in one line on standard error and is no failure.";
+
+/// Arguments of `esker log cat`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CatArguments {
+    /// The log's directory
+    dir: PathBuf,
+    /// Start with the first record at or above this number [default: the oldest]; fails if that
+    /// record was truncated, and prints nothing if it is past the end
+    #[arg(long, value_name = "N")]
+    from: Option<u64>,
+    /// End with the last record at or below this number
+    #[arg(long, value_name = "N")]
+    to: Option<u64>,
+    /// Start with the last N records
+    #[arg(short = 'n', long, value_name = "N", conflicts_with_all = ["from", "since"])]
+    last: Option<u64>,
+    /// Start with the first record that became durable so long ago or later: 90 (seconds), 10m, 2h,
+    /// 7d
+    #[arg(long, value_name = "TIME", value_parser = quantity::time, conflicts_with = "from")]
+    since: Option<Duration>,
+    /// End after N records
+    #[arg(long, value_name = "N")]
+    limit: Option<u64>,
+    /// Print new records as they become durable, until a signal or until standard output is closed
+    #[arg(short, long)]
+    follow: bool,
+    /// One JSON object per record: seq, prev, position, time, and payload, or payload_b64 where it
+    /// is not UTF-8 text
+    #[arg(long, conflicts_with = "framing")]
+    json: bool,
+    /// How records are separated: lines; len32, a length of 4 bytes, little-endian, before each; or
+    /// json, as --json
+    #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "FRAMING")]
+    framing: Framing,
+}
+
+impl CatArguments {
+    fn framing(&self) -> Framing {
+        if self.json { Framing::Json } else { self.framing }
+    }
+}
+
+/// Prints until the end of the log, corruption, or a signal.
+pub fn run(arguments: &CatArguments) -> Outcome {
+    let CatArguments { dir, from, to, last, since, limit, .. } = arguments;
+    let of_log = |error: Error| Failure::of_log(&error, dir);
+    let reader = ReadOnlyLog::open(dir).map_err(of_log)?;
+    let range = match (from, last, since) {
+        (_, Some(last), _) => Range::last(&reader, *last).map_err(of_log)?,
+        (_, _, Some(since)) => Range::since(*since),
+        (from, None, None) => Range::from(*from),
+    };
+    let range = range.to(*to).limit(*limit);
+    let stream = reader.stream(range.start()).map_err(of_log)?;
+    let out = output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?;
+    let mut printer = Printer::new(stream, out, arguments.framing(), range);
+
+    if !arguments.follow {
+        let end = printer.catch_up();
+        if end.is_ok() {
+            report_unrecovered_tail(&reader, dir);
+        }
+        return ended(&mut printer, end, dir);
+    }
+    signals::close_at_end(reader, printer.out())
+        .map_err(|e| Failure::of_io("wait for signals", &e))?;
+    let end = printer.follow();
+    ended(&mut printer, end, dir)
+}
+
+/// Reports data after the durable watermark, as left by a killed writer. While a writer is alive,
+/// that data is its next commit and needs no message.
+fn report_unrecovered_tail(reader: &ReadOnlyLog, dir: &Path) {
+    let bytes = reader.unrecovered_bytes();
+    if bytes > 0 && writer::of(dir).is_none() {
+        complain(&format!(
+            "note: {bytes} bytes after record {} are not known to be durable; the next writer to open {} \
+             recovers them or cuts them off",
+            reader.durable(),
+            dir.display()
+        ));
+    }
+}
+
+/// Flushes what was printed, and returns the outcome.
+fn ended(printer: &mut Printer, end: Result<(), End>, dir: &Path) -> Outcome {
+    let flushed = output::unless_closed(printer.flush());
+    match end {
+        Ok(()) => flushed.map(|_| ()),
+        Err(End::Output(error)) => output::unless_closed(Err(error)).map(|_| ()),
+        Err(End::Log(error)) => {
+            let failure = Failure::of_log(&error, dir);
+            Err(match printer.printed() {
+                Some(last) => failure.and(format_args!("printed through record {last}")),
+                None => failure.and(format_args!("nothing was printed")),
+            })
+        }
+    }
+}

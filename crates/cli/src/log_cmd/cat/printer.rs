@@ -1,0 +1,150 @@
+//! Prints the records of a stream.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::time::SystemTime;
+
+use esker_log::{Batch, Error, LogStream, Record, Seq};
+
+use super::range::{Range, Take};
+use crate::choices::Framing;
+use crate::exit::complain;
+use crate::output;
+
+/// Why printing ended before the durable watermark.
+pub enum End {
+    Log(Error),
+    Output(io::Error),
+}
+
+pub struct Printer {
+    stream: LogStream,
+    out: BufWriter<File>,
+    framing: Framing,
+    range: Range,
+    /// The last record printed.
+    printed: Option<Seq>,
+    time: TimeText,
+}
+
+impl Printer {
+    pub fn new(stream: LogStream, out: BufWriter<File>, framing: Framing, range: Range) -> Self {
+        Self { stream, out, framing, range, printed: None, time: TimeText::default() }
+    }
+
+    /// The last record printed.
+    pub fn printed(&self) -> Option<Seq> {
+        self.printed
+    }
+
+    pub fn out(&self) -> &File {
+        self.out.get_ref()
+    }
+
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    /// Prints everything up to the durable watermark, or to the end of the range.
+    pub fn catch_up(&mut self) -> Result<(), End> {
+        while !self.range.is_over(self.printed) {
+            match self.stream.try_next() {
+                Ok(Some(batch)) => self.print_batch(&batch)?,
+                Ok(None) => break,
+                Err(gap @ Error::Quarantined { .. }) => self.skip(&gap)?,
+                Err(error) => return Err(End::Log(error)),
+            }
+        }
+        self.flush().map_err(End::Output)
+    }
+
+    /// Prints existing and new records until the range ends or the reader is closed.
+    pub fn follow(&mut self) -> Result<(), End> {
+        loop {
+            self.catch_up()?;
+            if self.range.is_over(self.printed) {
+                return Ok(());
+            }
+            match self.stream.blocking_next() {
+                Ok(batch) => self.print_batch(&batch)?,
+                Err(gap @ Error::Quarantined { .. }) => self.skip(&gap)?,
+                Err(Error::Closed) => return Ok(()),
+                Err(error) => return Err(End::Log(error)),
+            }
+        }
+    }
+
+    fn print_batch(&mut self, batch: &Batch) -> Result<(), End> {
+        for record in batch {
+            match self.range.take(record.seq) {
+                Take::Skip => {}
+                Take::Print => {
+                    self.print(&record).map_err(End::Output)?;
+                    self.printed = Some(record.seq);
+                }
+                Take::End => {
+                    self.range = self.range.limit(Some(0));
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&mut self, record: &Record<'_>) -> io::Result<()> {
+        let out = &mut self.out;
+        match self.framing {
+            Framing::Lines => {
+                out.write_all(record.payload)?;
+                out.write_all(b"\n")
+            }
+            Framing::Len32 => {
+                // A record is far smaller.
+                let length = u32::try_from(record.payload.len()).unwrap_or(u32::MAX);
+                out.write_all(&length.to_le_bytes())?;
+                out.write_all(record.payload)
+            }
+            Framing::Json => print_json(out, record, self.time.of(record)),
+        }
+    }
+
+    fn skip(&mut self, gap: &Error) -> Result<(), End> {
+        self.flush().map_err(End::Output)?;
+        complain(&format!("note: {gap}"));
+        Ok(())
+    }
+}
+
+/// The time of the last record as text. All records of a commit have the same.
+#[derive(Default)]
+struct TimeText {
+    time: Option<SystemTime>,
+    text: String,
+}
+
+impl TimeText {
+    fn of(&mut self, record: &Record<'_>) -> &str {
+        let time = record.time();
+        if self.time != time {
+            self.time = time;
+            self.text = time.map_or_else(String::new, output::time);
+        }
+        &self.text
+    }
+}
+
+fn print_json(out: &mut impl Write, record: &Record<'_>, time: &str) -> io::Result<()> {
+    let Record { seq, prev, position, payload, .. } = record;
+    write!(out, "{{\"seq\":{seq},\"prev\":{prev},\"position\":{position},")?;
+    if !time.is_empty() {
+        write!(out, "\"time\":\"{time}\",")?;
+    }
+    match std::str::from_utf8(payload) {
+        Ok(text) => {
+            out.write_all(b"\"payload\":")?;
+            serde_json::to_writer(&mut *out, text)?;
+        }
+        Err(_) => write!(out, "\"payload_b64\":\"{}\"", output::base64(payload))?,
+    }
+    out.write_all(b"}\n")
+}
