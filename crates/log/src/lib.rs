@@ -76,6 +76,7 @@
 //! without I/O, and `commit::committer` holds what the next commit needs. `recovery` opens a log,
 //! `read::cursor` reads, and `runtime::engine` owns the threads.
 
+mod backup;
 mod base;
 mod commit;
 mod follower;
@@ -91,6 +92,7 @@ mod staging;
 mod store;
 mod write;
 
+pub use backup::Backup;
 pub use base::component::Component;
 pub use base::error::{Corruption, Error, Result};
 pub use base::options::{

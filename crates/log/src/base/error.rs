@@ -59,6 +59,13 @@ pub enum Error {
         /// What was found instead.
         found: String,
     },
+    /// A directory that a backup was to be written to holds something else. Nothing was changed.
+    NotThisBackup {
+        /// The directory.
+        dir: PathBuf,
+        /// What was found there.
+        found: String,
+    },
     /// The files were written by a version of Esker that this one does not support.
     UnsupportedVersion {
         /// The file.
@@ -210,6 +217,9 @@ impl fmt::Display for Error {
                     None => {}
                 }
                 f.write_str("; a log has one writer at a time, and readers need no lock")
+            }
+            Error::NotThisBackup { dir, found } => {
+                write!(f, "{} is no backup of this log: {found}", dir.display())
             }
             Error::NotALog { dir, found } => {
                 write!(f, "{} is not a log: {found}", dir.display())

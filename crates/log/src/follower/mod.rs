@@ -309,6 +309,20 @@ impl ReadOnlyLog {
         Metadata::new(&*snapshot, manifest.log, manifest.session, snapshot.cached_bytes())
     }
 
+    /// What can be read now, as a backup reads it.
+    pub(crate) fn source(&self) -> Result<Arc<dyn Source>> {
+        let snapshot = self.log.snapshot();
+        match &snapshot.corruption {
+            Some(corruption) => Err(Error::Corrupted(corruption.clone())),
+            None => Ok(snapshot),
+        }
+    }
+
+    /// The directory that was opened.
+    pub(crate) fn dir(&self) -> &dyn esker_disk::Dir {
+        &*self.log.dir
+    }
+
     /// The number of readable records, and the bytes of segments, at the time of opening. Reads the
     /// truncated part of the oldest segment to count its records.
     pub fn stored(&self) -> (u64, u64) {

@@ -78,7 +78,7 @@ fn is_a_log(dir: &dyn Dir, options: &Options) -> Result<bool> {
 /// Takes the exclusive lock of a directory that was entered with these options: see [`lock`].
 /// Another process may have created something there since.
 pub(crate) fn lock_entered(dir: &dyn Dir, options: &Options) -> Result<Box<dyn Lock>> {
-    let held = take_lock(dir)?;
+    let held = hold(dir)?;
     is_a_log(dir, options)?;
     write_pid(dir)?;
     Ok(held)
@@ -89,12 +89,13 @@ pub(crate) fn lock_entered(dir: &dyn Dir, options: &Options) -> Result<Box<dyn L
 /// The file is for messages only. It is not synced, and a failure to write it (on a full disk, for
 /// instance) does not fail the log. Another kind of file under its name does.
 pub(crate) fn lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
-    let held = take_lock(dir)?;
+    let held = hold(dir)?;
     write_pid(dir)?;
     Ok(held)
 }
 
-fn take_lock(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
+/// Takes the exclusive lock of the directory, and writes nothing.
+pub(crate) fn hold(dir: &dyn Dir) -> Result<Box<dyn Lock>> {
     dir.lock().map_err(|cause| match cause.kind() {
         ErrorKind::WouldBlock => Error::Locked { dir: dir.path().into(), pid: holder(dir) },
         _ => cause.into(),

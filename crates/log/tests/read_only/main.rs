@@ -3,6 +3,7 @@
 #[path = "../kit/fixture.rs"]
 mod fixture;
 
+mod backup;
 mod dropped_records;
 mod lagging_reader;
 mod placed;

@@ -1,0 +1,203 @@
+//! The directory that a log is copied to.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::Arc;
+
+use esker_disk::{AlignedBuf, Dir, Lock, Open, read_full_at, write_all_at};
+
+use super::UNFINISHED;
+use super::segment::{self, Copied};
+use crate::base::error::{Error, Result};
+use crate::base::log_end::Mark;
+use crate::base::read_options::ReadOptions;
+use crate::format::{BLOCK, LogId, SegmentHeader};
+use crate::read::snapshot::SnapshotReader;
+use crate::store::app_metadata;
+use crate::store::chunked_file;
+use crate::store::directory;
+use crate::store::manifest::{End, Manifest};
+use crate::store::paths::{self, Name};
+use crate::store::sealed_file;
+use crate::store::segment_scan::Density;
+use crate::store::segment_table::Segment;
+use crate::store::snapshot_files;
+use crate::store::watermark_page::WatermarkPage;
+
+/// Bytes of a snapshot that are copied at once.
+const CHUNK: usize = 1 << 20;
+
+/// The directory, locked. Its file `lock` stays absent: a writer would make it.
+pub(super) struct Dest {
+    dir: Arc<dyn Dir>,
+    /// The manifest of the backup before, or a new one.
+    manifest: Manifest,
+    /// Whether nothing else opens it yet.
+    unfinished: bool,
+    _lock: Box<dyn Lock>,
+}
+
+impl Dest {
+    pub(super) fn open(
+        options: &ReadOptions,
+        path: &Path,
+        log: LogId,
+        session: u64,
+    ) -> Result<Self> {
+        let dir = match options.disk.open_dir(path) {
+            Err(cause) if cause.kind() == ErrorKind::NotFound => options.disk.create_dir(path)?,
+            opened => opened?,
+        };
+        let lock = directory::hold(&*dir)?;
+        let names = dir.list()?;
+        let refuse = |found: String| Err(Error::NotThisBackup { dir: path.into(), found });
+        let component = app_metadata::read(&*dir)?.map(|(component, _)| component);
+        let manifest = Manifest::read(&*dir)?;
+        if let Some(component) = component.filter(|component| *component != UNFINISHED) {
+            return refuse(format!("it is of the component {component}"));
+        }
+        if names.iter().any(|name| name == paths::LOCK) {
+            return refuse("it was opened for writing, so that it is a log of its own".into());
+        }
+        match &manifest {
+            Some(found) if found.log != log => {
+                return refuse(format!("it is of the log {}, and this is {log}", found.log));
+            }
+            Some(found) if found.session > session => {
+                return refuse(format!(
+                    "it is newer than the log: session {}, and this is {session}",
+                    found.session
+                ));
+            }
+            None if component.is_none()
+                && (paths::is_a_log(&names)
+                    || names.iter().any(|name| paths::classify(name) == Name::Unknown)) =>
+            {
+                return refuse("it holds other files".into());
+            }
+            _ => {}
+        }
+        let unfinished = manifest.is_none() || component.is_some();
+        if unfinished && component.is_none() {
+            app_metadata::write(&*dir, UNFINISHED, &[])?;
+        }
+        let manifest = manifest.unwrap_or_else(|| Manifest::new(log));
+        Ok(Self { dir, manifest, unfinished, _lock: lock })
+    }
+
+    /// Whether all of a segment is there that `next` follows.
+    pub(super) fn has(&self, segment: &Segment, next: &SegmentHeader) -> bool {
+        segment::is_there(&*self.dir, &self.manifest, segment, next)
+    }
+
+    /// Copies a segment up to an offset.
+    pub(super) fn copy(
+        &mut self,
+        segment: &Segment,
+        end: u32,
+        next: Option<&SegmentHeader>,
+        density: Density,
+    ) -> Result<Copied> {
+        let (dir, manifest) = (&*self.dir, &mut self.manifest);
+        let before = *manifest;
+        segment::copy(dir, &before, segment, end, next, density, || {
+            if manifest.clean.is_some() {
+                manifest.durable = manifest.durable_bound();
+                manifest.clean = None;
+                manifest.write(dir)?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Copies a snapshot, unless it is there.
+    pub(super) fn copy_snapshot(&self, from: &dyn Dir, at: u64) -> Result<()> {
+        let name = paths::snapshot(at);
+        let source = match from.open(&name, Open::read()) {
+            // It was removed meanwhile.
+            Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
+        };
+        let mut buffer = AlignedBuf::new(CHUNK);
+        let got = read_full_at(&*source, &mut buffer[..BLOCK as usize], 0)?;
+        if let Ok(there) = self.dir.open(&name, Open::read()) {
+            // The header has random numbers that are of this snapshot alone.
+            let mut header = AlignedBuf::new(BLOCK as usize);
+            let held = read_full_at(&*there, &mut header, 0)?;
+            if header[..held] == buffer[..got] && there.len()? == source.len()? {
+                return Ok(());
+            }
+        }
+        let temporary = paths::snapshot_aside(at, 0);
+        let file = self.dir.open(&temporary, Open::create())?;
+        file.set_len(0)?;
+        let mut end = 0;
+        loop {
+            let got = read_full_at(&*source, &mut buffer, end)?;
+            if got == 0 {
+                break;
+            }
+            write_all_at(&*file, &buffer[..got], end)?;
+            end += got as u64;
+        }
+        file.sync_data()?;
+        sealed_file::publish(&*self.dir, &temporary, &name)?;
+        match SnapshotReader::open(&*self.dir, at)? {
+            Some(mut copy) => copy.verify(),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes the copy a log that ends there, and removes what is not of it.
+    pub(super) fn finish(
+        &mut self,
+        (session, first, low): (u64, u64, u64),
+        end: End,
+        segments: &BTreeSet<u64>,
+        snapshots: &BTreeSet<u64>,
+        position: u64,
+    ) -> Result<()> {
+        let dir = &*self.dir;
+        for name in dir.list()? {
+            match paths::classify(&name) {
+                // Recovery of the original replaced it.
+                Name::Segment(number) if number > first && !segments.contains(&number) => {
+                    dir.unlink(&name)?;
+                }
+                Name::Temporary => dir.unlink(&name)?,
+                _ => {}
+            }
+        }
+        let manifest = Manifest {
+            session: session.max(self.manifest.session),
+            trim_segment: first,
+            trim_seq: low,
+            durable: end.seq,
+            clean: Some(end),
+            ..self.manifest
+        };
+        manifest.write(dir)?;
+        self.manifest = manifest;
+        let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, low)?;
+        page.store_durably(Mark { unit: 0, position, seq: end.seq, segment: end.segment })?;
+        if self.unfinished {
+            dir.unlink(paths::APP_METADATA)?;
+        }
+        for name in dir.list()? {
+            if let Name::Segment(number) = paths::classify(&name)
+                && number < first
+            {
+                dir.unlink(&name)?;
+            }
+        }
+        for at in snapshot_files::list(dir)? {
+            if !snapshots.contains(&at) {
+                chunked_file::remove(dir, &paths::snapshot(at))?;
+            }
+        }
+        dir.sync()?;
+        self.unfinished = false;
+        Ok(())
+    }
+}

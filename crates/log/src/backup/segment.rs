@@ -1,0 +1,171 @@
+//! Copying one segment, and checking the copy.
+
+use std::sync::Arc;
+
+use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at, write_all_at};
+use parking_lot::RwLock;
+
+use crate::base::error::Result;
+use crate::format::{BLOCK, DecodeError, SegmentHeader};
+use crate::recovery::{read_footed, read_segment_header};
+use crate::store::manifest::{End, Manifest};
+use crate::store::paths;
+use crate::store::sealed_file;
+use crate::store::segment_footer::write_footer;
+use crate::store::segment_reader::{ReadErrors, SegmentReader};
+use crate::store::segment_scan::{Density, Expected, From, next_unit, scan};
+use crate::store::segment_table::{Segment, State};
+
+/// Bytes that are read and written at once.
+const CHUNK: usize = 1 << 20;
+
+/// The result of a copy.
+#[derive(Debug)]
+pub(super) enum Copied {
+    /// Where it ends, and the session of its last unit.
+    Valid(End, u64),
+    /// The bytes that were read are not those of a segment that leads to the next one.
+    Invalid { offset: u32, after: u64, decode_error: DecodeError },
+}
+
+/// Copies a segment up to an offset to a temporary file, checks it, and calls `publishing` before
+/// it gets its name.
+pub(super) fn copy(
+    dir: &dyn Dir,
+    manifest: &Manifest,
+    segment: &Segment,
+    end: u32,
+    next: Option<&SegmentHeader>,
+    density: Density,
+    publishing: impl FnOnce() -> Result<()>,
+) -> Result<Copied> {
+    let temporary = paths::temporary(&segment.name());
+    let file = dir.open(&temporary, Open::create())?;
+    file.set_len(0)?;
+    copy_bytes(&*segment.reader, &*file, end)?;
+    let checked = check(&file, manifest, segment, end, next, density)?;
+    let (state, session) = match checked {
+        Ok(checked) => checked,
+        Err(invalid) => {
+            dir.unlink(&temporary)?;
+            return Ok(invalid);
+        }
+    };
+    let end =
+        End { segment: segment.number(), offset: end, seq: state.last_seq, chain: state.chain };
+    if next.is_some() {
+        write_footer(&*file, &of_copy(dir, &file, &segment.header, state))?;
+    } else {
+        file.sync_data()?;
+    }
+    publishing()?;
+    sealed_file::publish(dir, &temporary, &segment.name())?;
+    Ok(Copied::Valid(end, session))
+}
+
+fn copy_bytes(from: &dyn File, to: &dyn File, end: u32) -> Result<()> {
+    to.preallocate(0, u64::from(end))?;
+    let mut buffer = AlignedBuf::new(CHUNK);
+    let mut at = 0;
+    while at < u64::from(end) {
+        let wanted = CHUNK.min((u64::from(end) - at) as usize);
+        let got = read_full_at(from, &mut buffer[..wanted.next_multiple_of(BLOCK as usize)], at)?;
+        if got == 0 {
+            // A shorter copy fails its check.
+            break;
+        }
+        write_all_at(to, &buffer[..got.min(wanted)], at)?;
+        at += got as u64;
+    }
+    Ok(())
+}
+
+/// Reads the copy from front to back. Returns its state, and the session of its last unit.
+fn check(
+    file: &Arc<dyn File>,
+    manifest: &Manifest,
+    segment: &Segment,
+    end: u32,
+    next: Option<&SegmentHeader>,
+    density: Density,
+) -> Result<std::result::Result<(State, u64), Copied>> {
+    let header = &segment.header;
+    let invalid =
+        |offset, after, decode_error| Ok(Err(Copied::Invalid { offset, after, decode_error }));
+    let chain = match read_segment_header(&**file, manifest, header.segment)? {
+        Ok((found, chain)) if found == *header => chain,
+        _ => return invalid(0, header.prev_seq, DecodeError::Checksum),
+    };
+    let from = From {
+        salt: header.salt(),
+        offset: BLOCK,
+        chain,
+        seq: header.prev_seq,
+        session: header.session,
+    };
+    let found = scan(file, from, Some(end), density, &ReadErrors::default())?;
+    if found.decode_error.is_some() || found.end != end {
+        let decode_error = found.decode_error.unwrap_or(DecodeError::Cut);
+        return invalid(found.end, found.seq, decode_error);
+    }
+    if next.is_some_and(|next| (next.chain, next.prev_seq) != (found.chain, found.seq)) {
+        return invalid(found.end, found.seq, DecodeError::Chain);
+    }
+    let state = State {
+        end: found.end,
+        last_seq: found.seq,
+        chain: found.chain,
+        records: found.records,
+        time_ms: if found.time_ms == 0 { header.time_ms } else { found.time_ms },
+        full: next.is_some(),
+        footed: false,
+        index: found.index,
+    };
+    Ok(Ok((state, found.session)))
+}
+
+/// Whether a directory has all of a segment that `next` follows.
+pub(super) fn is_there(
+    dir: &dyn Dir,
+    manifest: &Manifest,
+    segment: &Segment,
+    next: &SegmentHeader,
+) -> bool {
+    let Ok(file) = dir.open(&segment.name(), Open::read()) else { return false };
+    let header = read_segment_header(&*file, manifest, segment.number());
+    if !header.is_ok_and(|parsed| parsed.is_ok_and(|(found, _)| found == segment.header)) {
+        return false;
+    }
+    let copy = of_copy(dir, &file, &segment.header, State::default());
+    read_footed(&copy, next).is_some_and(|state| ends_as(&copy, &state))
+}
+
+/// Whether the last units are those that a footer names.
+fn ends_as(segment: &Segment, state: &State) -> bool {
+    let Some(entry) = state.index.last() else { return false };
+    let Ok(mut image) = SegmentReader::new(Arc::clone(&segment.reader)) else { return false };
+    let mut expected =
+        Expected { chain: None, seq: segment.header.prev_seq, session: segment.header.session };
+    let mut at = entry.unit;
+    while at < state.end {
+        let unit = next_unit(&mut image, segment.salt, at, expected, Some(state.end), |_| {});
+        let Ok(Ok(unit)) = unit else { return false };
+        at = unit.end();
+        expected = Expected {
+            chain: Some(unit.chain),
+            seq: unit.header.last_seq,
+            session: unit.header.session,
+        };
+    }
+    (expected.chain, expected.seq) == (Some(state.chain), state.last_seq)
+}
+
+fn of_copy(dir: &dyn Dir, file: &Arc<dyn File>, header: &SegmentHeader, state: State) -> Segment {
+    Segment {
+        header: *header,
+        salt: header.salt(),
+        path: dir.path_of(&paths::segment(header.segment)),
+        reader: Arc::clone(file),
+        state: RwLock::new(state),
+    }
+}

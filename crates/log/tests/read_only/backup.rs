@@ -1,0 +1,339 @@
+//! Backups: of a log that is written meanwhile, again to the same place, and through power cuts.
+//!
+//! Guards: a copy that lacks a durable record, or has one that was dropped; a copy that is taken
+//! for a whole one before it is; an earlier backup that is lost in a later one; bytes that are
+//! copied unchecked; a log that is overwritten because it looks like a backup.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use esker_disk::Disk;
+use esker_disk::sim::{CutPoint, Persist, SimDisk};
+use esker_log::{Backup, Component, Engine, Error, Log, ReadOnlyLog, Seq, Start};
+
+use crate::fixture::{DIR, Seen, all, append, driven, payload, payloads, seen, small};
+
+const COPY: &str = "/copy";
+
+fn open(disk: &SimDisk, dir: &str) -> Log {
+    Log::builder(dir).options(driven(disk).0).open().unwrap()
+}
+
+fn reader(disk: &SimDisk, dir: &str) -> Result<ReadOnlyLog, Error> {
+    ReadOnlyLog::builder(dir).disk(Arc::new(disk.clone())).engine(Engine::manual()).open()
+}
+
+fn back_up(disk: &SimDisk) -> Result<Backup, Error> {
+    reader(disk, DIR)?.backup(COPY)
+}
+
+/// What a reader gets of the log in a directory, and of the same log once it was opened for
+/// writing, on a copy of the disk.
+fn read(disk: &SimDisk, dir: &str) -> Vec<Seen> {
+    let reader = reader(disk, dir).unwrap();
+    assert!(reader.corruption().is_none(), "{:?}", reader.corruption());
+    let mut stream = reader.stream(Start::Oldest).unwrap();
+    let records: Vec<_> =
+        std::iter::from_fn(|| stream.try_next().unwrap()).flat_map(|batch| seen(&batch)).collect();
+    let log = open(&disk.fork(1), dir);
+    // Opening finds what a reader cannot know to be durable.
+    let opened = all(&log);
+    assert!(opened.starts_with(&records), "another log opens than can be read");
+    assert!(!reader.is_closed_cleanly() || opened == records);
+    let next = log.accepted().0 + 1;
+    log.append(payload(next)).unwrap().blocking_wait().unwrap();
+    assert_eq!(log.durable(), Seq(next));
+    opened
+}
+
+/// While it is written, again, and after segments were dropped.
+#[test]
+fn a_backup_is_the_log_at_a_durable_position() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    let first = log.backup(COPY).unwrap();
+    assert_eq!((first.durable, first.segments, first.copied), (Seq(0), 1, 1));
+    assert_eq!(read(&disk, COPY), []);
+    append(&log, 500);
+    drop(log.append("not durable").unwrap());
+    let backup = log.backup(COPY).unwrap();
+    assert_eq!(backup.durable, Seq(500));
+    assert!(backup.segments > 4 && backup.copied == backup.segments, "{backup:?}");
+    assert_eq!(read(&disk, COPY), payloads(1..=500));
+    assert!(reader(&disk, COPY).unwrap().is_closed_cleanly());
+    // Of a log that did not change, the last segment.
+    log.barrier().unwrap().blocking_wait().unwrap();
+    let again = back_up(&disk).unwrap();
+    assert_eq!((again.durable, again.copied), (Seq(501), 1));
+    let more = log.metadata().segments;
+    for count in [1, 100, 40] {
+        append(&log, count);
+        let before = log.metadata().segments;
+        let backup = back_up(&disk).unwrap();
+        assert!(backup.copied <= 2 + before - more.min(before), "{backup:?}");
+        assert_eq!(backup.durable, log.durable());
+        assert_eq!(read(&disk, COPY), all(&log));
+    }
+    log.truncate_before(450).unwrap();
+    let backup = log.backup(COPY).unwrap();
+    assert_eq!(read(&disk, COPY), all(&log));
+    assert_eq!(all(&log)[0].0, 450);
+    let files = disk.files(Path::new(COPY)).unwrap();
+    assert_eq!(files.iter().filter(|name| name.ends_with(".seg")).count(), backup.segments);
+}
+
+/// A recovery moves the last records to another segment, and cuts the one before.
+#[test]
+fn a_backup_follows_the_log_through_its_recoveries() {
+    let disk = SimDisk::new(1);
+    for round in 0..6 {
+        let process = disk.process();
+        let log = open(&process, DIR);
+        append(&log, 3 + round * 40);
+        drop(log.append(payload(log.accepted().0 + 1)).unwrap());
+        log.backup(COPY).unwrap();
+        let durable = log.durable().0;
+        assert_eq!(read(&disk, COPY), payloads(1..=durable));
+        disk.kill();
+        disk.power_on();
+    }
+}
+
+/// Power is lost at each step of the first backup and of a later one, and again in the next.
+#[test]
+fn a_power_cut_leaves_the_backup_before_or_none() {
+    let sealed = SimDisk::new(1);
+    let log = open(&sealed, DIR);
+    append(&log, 60);
+    write_snapshot(&log, 50, b"state at 50");
+    log.close().unwrap();
+    let later = {
+        let disk = sealed.fork(1);
+        back_up(&disk).unwrap();
+        let log = open(&disk, DIR);
+        append(&log, 200);
+        log.truncate_before(30).unwrap();
+        write_snapshot(&log, 200, b"state at 200");
+        log.remove_snapshot(50).unwrap();
+        log.close().unwrap();
+        disk
+    };
+    for (origin, before, oldest, whole) in
+        [(sealed, 0, 1, payloads(1..=60)), (later, 60, 30, payloads(30..=260))]
+    {
+        let operations = {
+            let disk = origin.fork(1);
+            let begin = disk.operations();
+            back_up(&disk).unwrap();
+            disk.operations() - begin
+        };
+        assert!(operations > 20, "{operations}");
+        for persist in [Persist::Nothing, Persist::Random, Persist::Everything] {
+            for at in 0..operations {
+                let disk = origin.fork(at);
+                disk.cut_power_at(CutPoint::During(disk.operations() + at), persist);
+                back_up(&disk.process()).unwrap_err();
+                disk.power_on();
+                match open_copy(&disk) {
+                    // Nothing opens the first one before it is whole.
+                    None => assert_eq!(before, 0, "at {at}, {persist:?}"),
+                    Some(_) => {
+                        let found = read(&disk, COPY);
+                        let last = found.last().unwrap().0;
+                        let first = found[0].0;
+                        assert!(first <= oldest && before.max(1) <= last, "{first} to {last}");
+                        assert!(before > 0 || found == whole, "at {at}: a part of the first one");
+                        assert!(found == payloads(first..=last));
+                    }
+                }
+                back_up(&disk).unwrap();
+                assert!(read(&disk, COPY) == whole, "at {at}, {persist:?}");
+                assert_eq!(snapshots(&disk, COPY), snapshots(&disk, DIR));
+            }
+        }
+    }
+}
+
+fn open_copy(disk: &SimDisk) -> Option<Log> {
+    let fork = disk.fork(1);
+    Log::builder(COPY).options(driven(&fork).0).must_exist(true).open().ok()
+}
+
+fn write_snapshot(log: &Log, at: u64, content: &[u8]) {
+    let mut writer = log.snapshot_writer(at).unwrap();
+    writer.write_all(content).unwrap();
+    writer.publish(b"").unwrap();
+}
+
+fn snapshots(disk: &SimDisk, dir: &str) -> Vec<(u64, Vec<u8>)> {
+    let log = reader(disk, dir).unwrap();
+    let all = log.snapshots().unwrap().into_iter();
+    all.map(|at| {
+        let mut content = Vec::new();
+        log.snapshot_reader(at).unwrap().unwrap().read_to_end(&mut content).unwrap();
+        (at, content)
+    })
+    .collect()
+}
+
+/// A state of the application that is ahead of the copied records is not of that copy.
+#[test]
+fn snapshots_are_copied_up_to_the_last_record() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 20);
+    write_snapshot(&log, 7, b"seven");
+    write_snapshot(&log, 20, &[7; 5_000_000]);
+    log.backup(COPY).unwrap();
+    assert_eq!(snapshots(&disk, COPY), [(7, b"seven".to_vec()), (20, vec![7; 5_000_000])]);
+    write_snapshot(&log, 7, b"SEVEN");
+    write_snapshot(&log, 21, b"not durable yet");
+    log.remove_snapshot(20).unwrap();
+    log.backup(COPY).unwrap();
+    assert_eq!(snapshots(&disk, COPY), [(7, b"SEVEN".to_vec())]);
+}
+
+/// Each of them keeps what it has.
+#[test]
+fn what_is_no_backup_of_this_log_is_refused() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 20);
+    let refused = |disk: &SimDisk, what: &str| {
+        let before = disk.files(Path::new(COPY)).unwrap();
+        let error = reader(disk, DIR).unwrap().backup(COPY).unwrap_err();
+        assert!(error.to_string().contains(what), "{error}");
+        assert_eq!(disk.files(Path::new(COPY)).unwrap(), before);
+    };
+    let other = disk.fork(1);
+    open(&other, COPY).close().unwrap();
+    refused(&other, "opened for writing");
+    let other = disk.fork(1);
+    open(&other, "/other").backup(COPY).unwrap();
+    refused(&other, "it is of the log");
+    let other = disk.fork(1);
+    other.create_dir(Path::new(COPY)).unwrap();
+    log.backup(COPY).unwrap();
+    other.put(&PathBuf::from(COPY).join("notes.txt"), b"mine").unwrap();
+    refused(&other, "other files");
+    // The copy was opened for writing, and has a record that the log does not have.
+    let copy = open(&disk, COPY);
+    copy.append("its own").unwrap().blocking_wait().unwrap();
+    assert!(matches!(log.backup(COPY), Err(Error::Locked { .. })));
+    copy.close().unwrap();
+    refused(&disk, "opened for writing");
+    log.close().unwrap();
+    // The log was replaced by an older copy of itself.
+    let old = disk.fork(1);
+    let log = open(&disk, DIR);
+    append(&log, 1);
+    log.close().unwrap();
+    reader(&disk, DIR).unwrap().backup("/newer").unwrap();
+    let error = {
+        for name in disk.files(Path::new(DIR)).unwrap() {
+            disk.remove(&Path::new(DIR).join(name)).unwrap();
+        }
+        for name in old.files(Path::new(DIR)).unwrap() {
+            let path = Path::new(DIR).join(name);
+            disk.put(&path, &old.contents(&path).unwrap()).unwrap();
+        }
+        reader(&disk, DIR).unwrap().backup("/newer").unwrap_err()
+    };
+    assert!(error.to_string().contains("newer than the log"), "{error}");
+    let mut options = driven(&disk).0;
+    options.component = Some(Component(*b"SOMEBODY"));
+    let component = Log::builder("/component").options(options).open().unwrap();
+    assert!(matches!(component.backup("/its copy"), Err(Error::WrongComponent { .. })));
+}
+
+/// Every byte is read back before a segment gets its name.
+#[test]
+fn corruption_is_reported_and_not_copied() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 200);
+    log.close().unwrap();
+    let flip = |dir: &str, segment: u64, bit: u64| {
+        let path = Path::new(dir).join(format!("{segment:020}.seg"));
+        disk.flip_bit(&path, bit).unwrap();
+    };
+    flip(DIR, 2, 9_000 * 8);
+    let Err(Error::Corrupted(corruption)) = back_up(&disk) else { panic!("it is not reported") };
+    assert!(corruption.file.ends_with("00000000000000000002.seg"), "{corruption:?}");
+    assert!(!disk.files(Path::new(COPY)).unwrap().iter().any(|name| name.contains("2.seg")));
+    flip(DIR, 2, 9_000 * 8);
+    back_up(&disk).unwrap();
+    assert_eq!(read(&disk, COPY), payloads(1..=200));
+    // A copy that rots is not always found by the next backup, but its ends are.
+    let header = 8 * 20;
+    flip(COPY, 1, header);
+    assert_eq!(back_up(&disk).unwrap().copied, 2);
+    assert_eq!(read(&disk, COPY), payloads(1..=200));
+}
+
+/// Threads append and drop records all the time; each backup is one run of records up to a
+/// position that was durable.
+#[test]
+fn a_backup_beside_writers_is_one_run_of_records() {
+    let disk = SimDisk::new(1);
+    let mut options = small(&disk);
+    options.retention.segments = Some(20);
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !stop.load(SeqCst) {
+                    log.append(vec![7; 300]).unwrap().blocking_wait().unwrap();
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+            });
+        }
+        let mut dropped = BTreeSet::new();
+        let _stopped = Stop(&stop);
+        for round in 0..100 {
+            let durable = log.durable();
+            let backup = match round % 2 {
+                0 => log.backup(COPY).unwrap(),
+                _ => ReadOnlyLog::builder(DIR)
+                    .disk(Arc::new(disk.clone()))
+                    .open()
+                    .unwrap()
+                    .backup(COPY)
+                    .unwrap(),
+            };
+            // Another process learns of a commit a little later.
+            assert!(round % 2 == 1 || durable <= backup.durable);
+            assert!(backup.durable <= log.durable());
+            let copy = reader(&disk, COPY).unwrap();
+            assert_eq!(copy.durable(), backup.durable);
+            let mut stream = copy.stream(Start::Oldest).unwrap();
+            let mut next = copy.oldest().0;
+            dropped.insert(next);
+            while let Some(batch) = stream.try_next().unwrap() {
+                for record in &batch {
+                    assert_eq!((record.seq.0, record.payload), (next, &[7; 300][..]));
+                    next += 1;
+                }
+            }
+            assert_eq!(next, backup.durable.0 + 1);
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(dropped.len() > 3, "the log is to drop records meanwhile: {dropped:?}");
+    });
+    log.close().unwrap();
+}
+
+/// Ends the writers, also after a failure.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, SeqCst);
+    }
+}
