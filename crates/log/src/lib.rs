@@ -93,7 +93,7 @@ mod store;
 mod write;
 
 pub use backup::Backup;
-pub use base::component::Component;
+pub use base::component::{Component, UNFINISHED_BACKUP};
 pub use base::error::{Corruption, Error, Result};
 pub use base::options::{
     Direct, OnCorruption, OpenCheck, Options, Policy, RESERVE_KEPT_MOST, RESERVE_MAX, Retention,

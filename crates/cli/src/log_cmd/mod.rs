@@ -1,6 +1,7 @@
 //! `esker log`: one file per command.
 
 mod append;
+mod backup;
 mod cat;
 mod json_line;
 mod repair;
@@ -30,6 +31,10 @@ pub enum LogCommand {
     Repair(repair::RepairArguments),
     /// Remove the oldest records
     Truncate(truncate::TruncateArguments),
+    /// Copy a log beside its writer; again, only what has changed
+    Backup(backup::BackupArguments),
+    /// Make a log of a backup
+    Restore(backup::RestoreArguments),
     /// Benchmark appending, reading and opening, next to the hardware floor of this machine
     Bench(Box<bench::LogBenchArguments>),
     /// Build a log for a benchmark that kills its builder
@@ -49,6 +54,8 @@ pub fn run(command: LogCommand) -> Outcome {
         LogCommand::Verify(arguments) => verify::run(&arguments),
         LogCommand::Repair(arguments) => repair::run(&arguments),
         LogCommand::Truncate(arguments) => truncate::run(&arguments),
+        LogCommand::Backup(arguments) => backup::run(&arguments),
+        LogCommand::Restore(arguments) => backup::restore(&arguments),
         LogCommand::Bench(arguments) => bench::run_log(&arguments),
         LogCommand::BenchBuild(arguments) => bench::run_build(&arguments),
         LogCommand::BenchFollow(arguments) => bench::run_follow(&arguments),

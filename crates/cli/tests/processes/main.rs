@@ -3,6 +3,7 @@
 #[path = "../kit/esker.rs"]
 mod esker;
 
+mod backup;
 mod closed_output;
 mod killed_writer;
 mod moved_directory;

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, Dir, Lock, Open, read_full_at, write_all_at};
 
-use super::UNFINISHED;
 use super::segment::{self, Copied};
+use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result};
 use crate::base::log_end::Mark;
 use crate::base::read_options::ReadOptions;
@@ -54,7 +54,7 @@ impl Dest {
         let refuse = |found: String| Err(Error::NotThisBackup { dir: path.into(), found });
         let component = app_metadata::read(&*dir)?.map(|(component, _)| component);
         let manifest = Manifest::read(&*dir)?;
-        if let Some(component) = component.filter(|component| *component != UNFINISHED) {
+        if let Some(component) = component.filter(|component| *component != UNFINISHED_BACKUP) {
             return refuse(format!("it is of the component {component}"));
         }
         if names.iter().any(|name| name == paths::LOCK) {
@@ -80,7 +80,7 @@ impl Dest {
         }
         let unfinished = manifest.is_none() || component.is_some();
         if unfinished && component.is_none() {
-            app_metadata::write(&*dir, UNFINISHED, &[])?;
+            app_metadata::write(&*dir, UNFINISHED_BACKUP, &[])?;
         }
         let manifest = manifest.unwrap_or_else(|| Manifest::new(log));
         Ok(Self { dir, manifest, unfinished, _lock: lock })

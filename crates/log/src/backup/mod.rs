@@ -31,7 +31,6 @@ use std::sync::Arc;
 
 use esker_disk::Dir;
 
-use crate::base::component::Component;
 use crate::base::error::{Error, Result, corruption_at};
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
@@ -45,9 +44,6 @@ use crate::store::segment_table::Segment;
 use crate::store::snapshot_files;
 use dest::Dest;
 use segment::Copied;
-
-/// The component of a backup that is not complete.
-pub(crate) const UNFINISHED: Component = Component(*b"ESKRLGBU");
 
 /// How often a backup starts over because its segments were dropped before they were copied.
 const TRIES: usize = 100;

@@ -12,3 +12,7 @@ impl fmt::Display for Component {
         write!(f, "{}", self.0.escape_ascii())
     }
 }
+
+/// The component of the first backup to a directory until it is complete. See
+/// [`Log::backup`](crate::Log::backup).
+pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRLGBU");

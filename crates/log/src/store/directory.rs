@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, Dir, Disk, File, Lock, Open, read_full_at, write_all_at};
 
+use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
 use crate::format::BLOCK;
@@ -34,7 +35,14 @@ pub(crate) fn not_a_log(dir: &Path, found: &str) -> Error {
 
 /// Opens the directory of a log that must exist.
 pub(crate) fn open(path: &Path, disk: &dyn Disk) -> Result<Arc<dyn Dir>> {
-    disk.open_dir(path).map_err(|cause| no_directory(path, cause))
+    let dir = disk.open_dir(path).map_err(|cause| no_directory(path, cause))?;
+    // Its first segments may be there without a manifest, which a repair would make.
+    match app_metadata::read(&*dir) {
+        Ok(Some((UNFINISHED_BACKUP, _))) => {
+            Err(not_a_log(path, "it is an unfinished backup; back up to it again"))
+        }
+        _ => Ok(dir),
+    }
 }
 
 fn no_directory(path: &Path, cause: esker_disk::Error) -> Error {

@@ -246,7 +246,7 @@ fn what_is_no_backup_of_this_log_is_refused() {
     };
     assert!(error.to_string().contains("newer than the log"), "{error}");
     let mut options = driven(&disk).0;
-    options.component = Some(Component(*b"SOMEBODY"));
+    options.component = Some(Component(*b"ANOTHER1"));
     let component = Log::builder("/component").options(options).open().unwrap();
     assert!(matches!(component.backup("/its copy"), Err(Error::WrongComponent { .. })));
 }

@@ -1,0 +1,115 @@
+//! `esker log backup` and `restore`: a copy of a log, and a log of a copy.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use esker_log::{Backup, ReadOnlyLog};
+use serde_json::json;
+
+use crate::destination::refuse_inside;
+use crate::exit::{Failure, Outcome};
+use crate::output;
+
+const BACKUP_EXAMPLES: &str = "\
+Examples:
+  # Beside a writer; again later, which copies only what has changed
+  esker log backup ./esker-data /mnt/backup/esker-data
+
+  # The copy is a log
+  esker log verify /mnt/backup/esker-data
+
+It copies what is durable, reads it back, and makes it durable: the copy is complete when the command \
+ends with exit status 0. Segments that the log dropped leave the copy. If it is interrupted, run it again; \
+an earlier backup stays a log meanwhile. A copy that was opened for writing is a log of its own, and takes \
+no further backup.";
+
+const RESTORE_EXAMPLES: &str = "\
+Example:
+  esker log restore /mnt/backup/esker-data ./esker-data
+
+DIR must be empty or not exist. It is a log when the command ends with exit status 0. The backup stays as \
+it is. A restored log has the numbers of the original: readers that have seen later records of that one \
+must start over.";
+
+/// Arguments of `esker log backup`.
+#[derive(Debug, Args)]
+#[command(after_help = BACKUP_EXAMPLES)]
+pub struct BackupArguments {
+    /// The log's directory
+    dir: PathBuf,
+    /// The directory of the copy: an earlier backup of this log, empty, or not there
+    dest: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `esker log restore`.
+#[derive(Debug, Args)]
+#[command(after_help = RESTORE_EXAMPLES)]
+pub struct RestoreArguments {
+    /// The directory of the backup
+    dest: PathBuf,
+    /// The directory of the restored log: empty, or not there
+    dir: PathBuf,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Backs up.
+pub fn run(arguments: &BackupArguments) -> Outcome {
+    let BackupArguments { dir, dest, json } = arguments;
+    let backup = copy(dir, dest)?;
+    print(&backup, "backed up", *json)
+}
+
+/// Restores.
+pub fn restore(arguments: &RestoreArguments) -> Outcome {
+    let RestoreArguments { dest, dir, json } = arguments;
+    let is_empty = match std::fs::read_dir(dir) {
+        Ok(mut names) => names.next().is_none(),
+        Err(error) if error.kind() == ErrorKind::NotFound => true,
+        Err(error) => return Err(Failure::of_io(dir.display(), &error)),
+    };
+    if !is_empty {
+        return Err(Failure::failed(format!(
+            "{} is not empty: a log is restored to a directory of its own",
+            dir.display()
+        )));
+    }
+    let restored = copy(dest, dir)?;
+    print(&restored, "restored", *json)
+}
+
+fn copy(from: &Path, to: &Path) -> Outcome<Backup> {
+    let of_log = |error: esker_log::Error| Failure::of_log(&error, from);
+    let log = ReadOnlyLog::open(from).map_err(of_log)?;
+    refuse_inside(from, to)?;
+    let command = match log.component().map_err(of_log)? {
+        Some(esker_kv::COMPONENT) => Some("esker kv backup"),
+        Some(esker_consensus::COMPONENT) => Some("esker consensus backup"),
+        _ => None,
+    };
+    if let Some(command) = command {
+        return Err(Failure::failed(format!("{} needs `{command}`", from.display())));
+    }
+    log.backup(to).map_err(of_log)
+}
+
+fn print(backup: &Backup, done: &str, json: bool) -> Outcome {
+    let Backup { durable, position, segments, copied, bytes, .. } = backup;
+    if json {
+        return output::print_json(&json!({
+            "durable": durable.0,
+            "position": position.0,
+            "segments": segments,
+            "copied": copied,
+            "bytes": bytes,
+        }));
+    }
+    output::print(&format!(
+        "{done} through record {durable}: {copied} of {segments} segments copied, {bytes} bytes\n"
+    ))
+}

@@ -1,0 +1,106 @@
+//! `esker log backup` and `restore` beside writers that run, and that are killed.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use crate::esker::{command, kv, lines, log, signal, spawn, workdir};
+
+fn cat(dir: &Path) -> String {
+    log("cat", dir, &[], b"").ok().text().to_owned()
+}
+
+fn back_up(dir: &Path, dest: &Path) -> serde_json::Value {
+    log("backup", dir, &[dest.to_str().unwrap(), "--json"], b"").ok().json()
+}
+
+/// A writer that gets 25,000 lines a second, until it is killed.
+fn writer(dir: &Path, from: u64) -> Child {
+    let mut append = command(&["log", "append", "--segment-size", "64K"]);
+    let mut child = spawn(append.arg(dir), Stdio::piped());
+    let mut input = child.stdin.take().unwrap();
+    std::thread::spawn(move || {
+        // Until it is gone.
+        (0..).all(|chunk| {
+            let from = from + chunk * 50;
+            std::thread::sleep(Duration::from_millis(2));
+            input.write_all(lines(from, from + 49).as_bytes()).is_ok()
+        })
+    });
+    child
+}
+
+/// Backups to one place, while the writer is killed again and again. Each has the lines from the
+/// first to one that was there.
+#[test]
+fn backups_under_load_through_kills() {
+    let (guard, dir) = workdir();
+    let dest = guard.path().join("copy");
+    log("append", &dir, &[], lines(1, 1).as_bytes()).ok();
+    let mut durable = 0;
+    for _ in 0..4 {
+        let next = log("stat", &dir, &["--json"], b"").ok().json();
+        // What was not known to be durable is recovered by the next writer.
+        log("append", &dir, &[], b"").ok();
+        let stored = cat(&dir).lines().count() as u64;
+        assert!(next["durable"].as_u64().unwrap() <= stored);
+        let mut writer = writer(&dir, stored + 1);
+        for _ in 0..8 {
+            let backup = back_up(&dir, &dest);
+            let found = backup["durable"].as_u64().unwrap();
+            assert!(durable <= found, "{durable} then {backup}");
+            durable = found;
+            assert!(cat(&dest) == lines(1, found), "{backup}");
+        }
+        signal(&writer, "KILL");
+        writer.wait().unwrap();
+    }
+    log("verify", &dest, &[], b"").ok();
+    let restored = guard.path().join("restored");
+    log("restore", &dest, &[restored.to_str().unwrap()], b"").ok();
+    assert!(cat(&restored) == cat(&dest));
+    log("append", &restored, &[], lines(durable + 1, durable + 10).as_bytes()).ok();
+    assert!(cat(&restored) == lines(1, durable + 10));
+    assert!(durable > 1_000, "the writers wrote next to nothing: {durable}");
+}
+
+#[test]
+fn a_backup_that_is_interrupted_is_completed() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &["--segment-size", "64K"], lines(1, 200_000).as_bytes()).ok();
+    let dest = guard.path().join("copy");
+    let mut backup = spawn(command(&["log", "backup"]).arg(&dir).arg(&dest), Stdio::null());
+    while !dest.join("note").exists() && backup.try_wait().unwrap().is_none() {}
+    signal(&backup, "KILL");
+    backup.wait().unwrap();
+    if dest.join("note").exists() {
+        log("append", &dest, &[], b"x").exits(1).says(&["unfinished backup", "again"]);
+        for verb in ["cat", "stat", "verify", "repair"] {
+            log(verb, &dest, &[], b"").exits(1).says(&["unfinished backup", "again"]);
+        }
+    }
+    back_up(&dir, &dest);
+    assert!(cat(&dest) == lines(1, 200_000));
+}
+
+#[test]
+fn a_backup_goes_to_its_own_place() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 9).as_bytes()).ok();
+    let inside = dir.join("copy");
+    log("backup", &dir, &[inside.to_str().unwrap()], b"").exits(2);
+    let other = guard.path().join("other");
+    log("append", &other, &[], b"mine\n").ok();
+    let refused = log("backup", &dir, &[other.to_str().unwrap()], b"").exits(1);
+    refused.says(&["opened for writing"]);
+    log("restore", &dir, &[other.to_str().unwrap()], b"").exits(1).says(&["not empty"]);
+    assert_eq!(cat(&other), "mine\n");
+    let store = guard.path().join("store");
+    kv(&store, &["put", "a", "1"], b"").ok();
+    let copy = guard.path().join("copy");
+    log("backup", &store, &[copy.to_str().unwrap()], b"").exits(1).says(&["esker kv backup"]);
+    log("backup", &guard.path().join("nothing"), &[copy.to_str().unwrap()], b"").exits(1);
+}
