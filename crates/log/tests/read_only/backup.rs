@@ -269,11 +269,22 @@ fn corruption_is_reported_and_not_copied() {
     flip(DIR, 2, 9_000 * 8);
     back_up(&disk).unwrap();
     assert_eq!(read(&disk, COPY), payloads(1..=200));
+    // In the last segment, under an open log: no later header says where it ends.
+    let log = open(&disk, DIR);
+    append(&log, 3);
+    let last = log.metadata().segments as u64;
+    flip(DIR, last, 4_300 * 8);
+    assert!(matches!(log.backup(COPY), Err(Error::Corrupted(_))));
+    assert_eq!(read(&disk, COPY), payloads(1..=200));
+    flip(DIR, last, 4_300 * 8);
+    log.close().unwrap();
+    back_up(&disk).unwrap();
+    assert_eq!(read(&disk, COPY), payloads(1..=203));
     // A copy that rots is not always found by the next backup, but its ends are.
     let header = 8 * 20;
     flip(COPY, 1, header);
     assert_eq!(back_up(&disk).unwrap().copied, 2);
-    assert_eq!(read(&disk, COPY), payloads(1..=200));
+    assert_eq!(read(&disk, COPY), payloads(1..=203));
 }
 
 /// Threads append and drop records all the time; each backup is one run of records up to a
