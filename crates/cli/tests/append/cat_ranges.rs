@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use esker_log::{Log, Seq};
 
-use crate::esker::{command, lines, log, read_lines, signal, spawn, workdir};
+use crate::esker::{command, lines, log, read_lines, signal, spawn, until, workdir};
 
 fn cat(dir: &Path, flags: &[&str]) -> String {
     log("cat", dir, flags, b"").ok().text().to_owned()
@@ -87,11 +87,14 @@ fn following_has_a_start_and_an_end() {
     );
     let mut out = tail.stdout.take().unwrap();
     assert_eq!(read_lines(&mut out, 2), lines(99, 100));
-    log("append", &dir, &[], lines(101, 102).as_bytes()).ok();
+    log("append", &dir, &[], lines(101, 101).as_bytes()).ok();
+    // At its last record, not at one after it.
+    until("the range ends", || bounded.try_wait().unwrap().is_some());
+    assert!(bounded.wait().unwrap().success());
+    let mut bounded_out = bounded.stdout.take().unwrap();
+    assert_eq!(read_lines(&mut bounded_out, 3), lines(100, 101));
+    log("append", &dir, &[], lines(102, 102).as_bytes()).ok();
     assert_eq!(read_lines(&mut out, 2), lines(101, 102));
     signal(&tail, "TERM");
     assert!(tail.wait().unwrap().success());
-    let mut bounded_out = bounded.stdout.take().unwrap();
-    assert_eq!(read_lines(&mut bounded_out, 3), lines(100, 101));
-    assert!(bounded.wait().unwrap().success());
 }
