@@ -6,20 +6,26 @@ use std::time::Duration;
 
 use esker_log::Policy;
 
-/// Parses bytes: a number, with `K`, `M`, `G` or `T` for powers of 1024.
+/// Parses bytes: a number, with `K`, `M`, `G` or `T` for powers of 1024, or `KB`, `MB`, `GB` or
+/// `TB` for powers of 1000, in any case.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: u64 = digits.parse().map_err(|_| "a size is like 4096, 64K, 64M or 10G")?;
-    let shift = match &text[digits.len()..] {
-        "" | "B" => 0,
-        "K" | "KiB" | "k" => 10,
-        "M" | "MiB" => 20,
-        "G" | "GiB" => 30,
-        "T" | "TiB" => 40,
-        unit => return Err(format!("unknown unit {unit}; a size is like 4096, 64K, 64M or 10G")),
+    let number: u64 = digits.parse().map_err(|_| "a size is like 4096, 64K, 64M or 10GB")?;
+    let unit = &text[digits.len()..];
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(format!("unknown unit {unit}; a size is like 4096, 64K, 64M or 10GB")),
     };
-    number.checked_mul(1 << shift).ok_or_else(|| "a size below 2^64 bytes".into())
+    number.checked_mul(factor).ok_or_else(|| "a size below 2^64 bytes".into())
 }
 
 /// Parses bytes that fit into 32 bits.
@@ -40,21 +46,34 @@ pub fn size_range(text: &str) -> Result<RangeInclusive<u32>, String> {
     Ok(least..=most)
 }
 
-/// Parses a time: seconds, or a number with `ms`, `s`, `m`, `h` or `d`.
+/// Parses a time: seconds, or numbers with `ms`, `s`, `m`, `h` or `d`, as in `2h30m`.
 pub fn time(text: &str) -> Result<Duration, String> {
-    let text = text.trim();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let wrong = "a time is like 90 (seconds), 500ms, 15m, 12h or 7d";
-    let number: f64 = digits.parse().map_err(|_| wrong)?;
-    let unit = match &text[digits.len()..] {
-        "ms" => 1e-3,
-        "" | "s" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
-        _ => return Err(wrong.into()),
-    };
-    Duration::try_from_secs_f64(number * unit).map_err(|_| wrong.into())
+    sum_of_times(text, 1.0)
+        .ok_or_else(|| "a time is like 90 (seconds), 500ms, 15m, 2h30m or 7d".into())
+}
+
+/// The sum of numbers with units. A number alone counts `bare` seconds.
+fn sum_of_times(text: &str, bare: f64) -> Option<Duration> {
+    let mut rest = text.trim();
+    if let Ok(number) = rest.parse::<f64>() {
+        return Duration::try_from_secs_f64(number * bare).ok();
+    }
+    let mut sum = Duration::ZERO;
+    while !rest.is_empty() {
+        let digits = rest.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+        let number: f64 = rest[..rest.len() - digits.len()].parse().ok()?;
+        rest = digits.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+        let unit = match &digits[..digits.len() - rest.len()] {
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3600.0,
+            "d" => 86_400.0,
+            _ => return None,
+        };
+        sum = sum.checked_add(Duration::try_from_secs_f64(number * unit).ok()?)?;
+    }
+    (!text.trim().is_empty()).then_some(sum)
 }
 
 /// Parses a number in these bounds.
@@ -79,9 +98,9 @@ pub fn count(text: &str) -> Result<u64, String> {
 
 /// Parses the length of a measurement: 20 milliseconds to a day.
 pub fn seconds(text: &str) -> Result<f64, String> {
-    match text.trim().parse() {
-        Ok(seconds) if (0.02..=86_400.0).contains(&seconds) => Ok(seconds),
-        _ => Err("seconds from 0.02 to 86400".into()),
+    match sum_of_times(text, 1.0).map(|time| time.as_secs_f64()) {
+        Some(seconds) if (0.02..=86_400.0).contains(&seconds) => Ok(seconds),
+        _ => Err("seconds from 0.02 to 86400, or a time as 20ms or 5m".into()),
     }
 }
 
@@ -99,8 +118,9 @@ pub fn policy(text: &str) -> Result<Policy, String> {
             Ok(Policy::Batch(n.parse::<NonZeroU64>().map_err(|_| "batch:N with N at least 1")?))
         }
         ("periodic", Some(ms)) => {
-            let ms: NonZeroU64 = ms.parse().map_err(|_| "periodic:MS with MS at least 1")?;
-            Ok(Policy::Periodic(Duration::from_millis(ms.get())))
+            let time = sum_of_times(ms, 1e-3).filter(|time| time.as_millis() > 0);
+            let time = time.ok_or("periodic:MS with at least 1 millisecond, as 10 or 10ms")?;
+            Ok(Policy::Periodic(time))
         }
         _ => Err(wrong()),
     }
@@ -126,7 +146,11 @@ mod tests {
         assert_eq!(bytes("4096"), Ok(4096));
         assert_eq!(bytes("64K"), Ok(65_536));
         assert_eq!(bytes("2GiB"), Ok(2 << 30));
+        assert_eq!(bytes("64m"), Ok(64 << 20));
+        assert_eq!(bytes("10MB"), Ok(10_000_000));
+        assert_eq!(bytes("3kb"), Ok(3_000));
         assert!(bytes("4 apples").is_err());
+        assert!(bytes("m").is_err());
         assert!(bytes("99999999999T").is_err());
         assert!(small_bytes("4G").is_err());
     }
@@ -142,14 +166,31 @@ mod tests {
     fn times_have_units() {
         assert_eq!(time("7d"), Ok(Duration::from_secs(7 * 86_400)));
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));
-        assert!(time("soon").is_err());
-        assert!(time("-1").is_err());
+        assert_eq!(time("2h30m"), Ok(Duration::from_secs(9_000)));
+        assert_eq!(time("1.5s250ms"), Ok(Duration::from_millis(1_750)));
+        assert_eq!(time(" 0.5 "), Ok(Duration::from_millis(500)));
+        for text in [
+            "",
+            " ",
+            "soon",
+            "-1",
+            "-1s",
+            "2h30",
+            "h",
+            "2 h",
+            "1e3s",
+            "NaN",
+            "inf",
+            "9999999999999999999d",
+        ] {
+            assert!(time(text).is_err(), "{text}");
+        }
     }
 
     #[test]
     fn counts_and_seconds_are_above_zero() {
         assert_eq!(
-            (count("1"), seconds("0.02"), seconds("86400")),
+            (count("1"), seconds("20ms"), seconds("86400")),
             (Ok(1), Ok(0.02), Ok(86_400.0))
         );
         for text in ["0", "-1", "1.5", "many"] {
@@ -165,7 +206,9 @@ mod tests {
         for text in ["always", "os", "batch:100", "periodic:10"] {
             assert_eq!(policy_name(policy(text).unwrap()), text);
         }
-        for text in ["batch", "batch:0", "periodic:0", "never", "os:1"] {
+        assert_eq!(policy("periodic:2s"), policy("periodic:2000"));
+        assert_eq!(policy("periodic:10ms"), policy("periodic:10"));
+        for text in ["batch", "batch:0", "periodic:0", "periodic:0.5", "never", "os:1"] {
             assert!(policy(text).is_err(), "{text}");
         }
     }

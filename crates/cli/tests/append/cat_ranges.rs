@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker_log::{Log, Seq};
 
@@ -64,9 +64,12 @@ fn the_last_records_may_have_any_numbers() {
 fn a_time_ago_is_a_start() {
     let (_guard, dir) = workdir();
     log("append", &dir, &[], b"early\n").ok();
-    std::thread::sleep(Duration::from_millis(1_500));
+    let begin = Instant::now();
+    std::thread::sleep(Duration::from_millis(2_500));
     log("append", &dir, &[], b"late\n").ok();
-    assert_eq!(cat(&dir, &["--since", "1s"]), "late\n");
+    // Half a second after the first: `cat` has two seconds to start.
+    let since = begin.elapsed().as_millis() - 500;
+    assert_eq!(cat(&dir, &["--since", &format!("{since}ms")]), "late\n");
     assert_eq!(cat(&dir, &["--since", "0"]), "");
     let shown = log("stat", &dir, &["--json"], b"").ok().json();
     let time = |name: &str| shown[name].as_str().unwrap().to_owned();
