@@ -5,28 +5,25 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, Dir, Lock, Open, read_full_at, write_all_at};
+use esker_disk::{Dir, Lock};
 
 use super::segment::{self, Copied};
 use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result};
 use crate::base::log_end::Mark;
 use crate::base::read_options::ReadOptions;
-use crate::format::{BLOCK, LogId, SegmentHeader};
+use crate::format::{LogId, SegmentHeader};
 use crate::read::snapshot::SnapshotReader;
 use crate::store::app_metadata;
 use crate::store::chunked_file;
 use crate::store::directory;
+use crate::store::incoming_file::IncomingFile;
 use crate::store::manifest::{End, Manifest};
 use crate::store::paths::{self, Name};
-use crate::store::sealed_file;
 use crate::store::segment_scan::Density;
 use crate::store::segment_table::Segment;
 use crate::store::snapshot_files;
 use crate::store::watermark_page::WatermarkPage;
-
-/// Bytes of a snapshot that are copied at once.
-const CHUNK: usize = 1 << 20;
 
 /// The directory, locked. Its file `lock` stays absent: a writer would make it.
 pub(super) struct Dest {
@@ -36,6 +33,21 @@ pub(super) struct Dest {
     /// Whether nothing else opens it yet.
     unfinished: bool,
     _lock: Box<dyn Lock>,
+}
+
+/// What a complete copy has.
+pub(super) struct CopiedLog {
+    /// The session of its last unit, or a later one.
+    pub(super) session: u64,
+    /// The number of the last record that was trimmed.
+    pub(super) low: u64,
+    pub(super) end: End,
+    /// The position of the end.
+    pub(super) position: u64,
+    /// The numbers of its segments: at least one.
+    pub(super) segments: BTreeSet<u64>,
+    /// The numbers of its snapshots.
+    pub(super) snapshots: BTreeSet<u64>,
 }
 
 impl Dest {
@@ -111,54 +123,31 @@ impl Dest {
         })
     }
 
-    /// Copies a snapshot, unless it is there.
+    /// Copies a snapshot, unless it is there. Another one of that number is replaced.
     pub(super) fn copy_snapshot(&self, from: &dyn Dir, at: u64) -> Result<()> {
-        let name = paths::snapshot(at);
-        let source = match from.open(&name, Open::read()) {
-            // It was removed meanwhile.
-            Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
-            opened => opened?,
-        };
-        let mut buffer = AlignedBuf::new(CHUNK);
-        let got = read_full_at(&*source, &mut buffer[..BLOCK as usize], 0)?;
-        if let Ok(there) = self.dir.open(&name, Open::read()) {
-            // The header has random numbers that are of this snapshot alone.
-            let mut header = AlignedBuf::new(BLOCK as usize);
-            let held = read_full_at(&*there, &mut header, 0)?;
-            if header[..held] == buffer[..got] && there.len()? == source.len()? {
-                return Ok(());
-            }
+        // It may have been removed meanwhile.
+        let Some(mut source) = SnapshotReader::open(from, at)? else { return Ok(()) };
+        let header = source.sealed_header();
+        // The header has random numbers that are of this snapshot alone.
+        if let Ok(Some(there)) = SnapshotReader::open(&*self.dir, at)
+            && there.sealed_header() == header
+        {
+            return Ok(());
         }
-        let temporary = paths::snapshot_aside(at, 0);
-        let file = self.dir.open(&temporary, Open::create())?;
-        file.set_len(0)?;
-        let mut end = 0;
-        loop {
-            let got = read_full_at(&*source, &mut buffer, end)?;
-            if got == 0 {
-                break;
-            }
-            write_all_at(&*file, &buffer[..got], end)?;
-            end += got as u64;
+        let copy = IncomingFile::find(Arc::clone(&self.dir), false, &header, |_, _| true)?;
+        let mut copy = copy.begin(&header)?;
+        while copy.next() < source.chunks() {
+            copy.write(source.sealed_chunk(copy.next())?)?;
         }
-        file.sync_data()?;
-        sealed_file::publish(&*self.dir, &temporary, &name)?;
-        match SnapshotReader::open(&*self.dir, at)? {
-            Some(mut copy) => copy.verify(),
-            None => Ok(()),
-        }
+        copy.seal()?;
+        copy.publish()
     }
 
     /// Makes the copy a log that ends there, and removes what is not of it.
-    pub(super) fn finish(
-        &mut self,
-        (session, first, low): (u64, u64, u64),
-        end: End,
-        segments: &BTreeSet<u64>,
-        snapshots: &BTreeSet<u64>,
-        position: u64,
-    ) -> Result<()> {
+    pub(super) fn finish(&mut self, copied: &CopiedLog) -> Result<()> {
+        let CopiedLog { session, low, end, position, segments, snapshots } = copied;
         let dir = &*self.dir;
+        let first = segments.first().copied().unwrap_or_default();
         for name in dir.list()? {
             match paths::classify(&name) {
                 // Recovery of the original replaced it.
@@ -170,17 +159,18 @@ impl Dest {
             }
         }
         let manifest = Manifest {
-            session: session.max(self.manifest.session),
+            session: self.manifest.session.max(*session),
             trim_segment: first,
-            trim_seq: low,
+            trim_seq: *low,
             durable: end.seq,
-            clean: Some(end),
+            clean: Some(*end),
             ..self.manifest
         };
         manifest.write(dir)?;
         self.manifest = manifest;
-        let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, low)?;
-        page.store_durably(Mark { unit: 0, position, seq: end.seq, segment: end.segment })?;
+        let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, *low)?;
+        let (seq, segment) = (end.seq, end.segment);
+        page.store_durably(Mark { unit: 0, position: *position, seq, segment })?;
         if self.unfinished {
             dir.unlink(paths::APP_METADATA)?;
         }
@@ -196,6 +186,7 @@ impl Dest {
                 chunked_file::remove(dir, &paths::snapshot(at))?;
             }
         }
+        chunked_file::remove(dir, paths::INCOMING)?;
         dir.sync()?;
         self.unfinished = false;
         Ok(())

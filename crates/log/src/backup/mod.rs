@@ -42,8 +42,8 @@ use crate::recovery::density;
 use crate::store::app_metadata;
 use crate::store::segment_table::Segment;
 use crate::store::snapshot_files;
-use dest::Dest;
-use segment::Copied;
+use dest::{CopiedLog, Dest};
+use segment::{Copied, Invalid};
 
 /// How often a backup starts over because its segments were dropped before they were copied.
 const TRIES: usize = 100;
@@ -87,7 +87,7 @@ impl Log {
     /// [`Error::NotThisBackup`] if the directory holds anything else, or was opened for writing
     /// since; [`Error::WrongComponent`] for the log of a component, which has a backup of its own;
     /// [`Error::Trimmed`] if the log drops segments faster than they are copied;
-    /// [`Error::Corrupted`], [`Error::Locked`] and [`Error::Io`]. An earlier backup is still a log
+    /// [`Error::Corrupted`], [`Error::Locked`], [`Error::Closed`] and [`Error::Io`]. An earlier backup is still a log
     /// then, with all its records that the original still has.
     ///
     /// # Examples
@@ -175,7 +175,7 @@ fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Resul
                 done.bytes += u64::from(end.offset);
                 last = Some(end);
             }
-            Copied::Invalid { offset, after, decode_error } => {
+            Copied::Invalid(Invalid { offset, after, decode_error }) => {
                 let now = (origin.now)()?;
                 let is_there =
                     now.segments().all().iter().any(|there| there.header == segment.header);
@@ -186,7 +186,7 @@ fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Resul
             }
         }
     }
-    let (Some(first), Some(end)) = (segments.first(), last) else {
+    let Some(end) = last else {
         return Err(corruption_at(origin.dir.path(), 0, 0, "the log has no segment"));
     };
     done.durable = Seq(end.seq);
@@ -195,8 +195,10 @@ fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Resul
     for at in &snapshots {
         dest.copy_snapshot(origin.dir, *at)?;
     }
-    let numbers: BTreeSet<u64> = segments.iter().map(|segment| segment.number()).collect();
-    dest.finish((session, first.number(), low.seq), end, &numbers, &snapshots, limit)?;
+    let segments = segments.iter().map(|segment| segment.number()).collect();
+    let low = low.seq;
+    let copied = CopiedLog { session, low, end, position: limit, segments, snapshots };
+    dest.finish(&copied)?;
     Ok(Some(done))
 }
 

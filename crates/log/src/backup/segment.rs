@@ -12,8 +12,8 @@ use crate::store::manifest::{End, Manifest};
 use crate::store::paths;
 use crate::store::sealed_file;
 use crate::store::segment_footer::write_footer;
-use crate::store::segment_reader::{ReadErrors, SegmentReader};
-use crate::store::segment_scan::{Density, Expected, From, next_unit, scan};
+use crate::store::segment_reader::ReadErrors;
+use crate::store::segment_scan::{Density, From, end_of_units, scan};
 use crate::store::segment_table::{Segment, State};
 
 /// Bytes that are read and written at once.
@@ -24,8 +24,16 @@ const CHUNK: usize = 1 << 20;
 pub(super) enum Copied {
     /// Where it ends, and the session of its last unit.
     Valid(End, u64),
-    /// The bytes that were read are not those of a segment that leads to the next one.
-    Invalid { offset: u32, after: u64, decode_error: DecodeError },
+    Invalid(Invalid),
+}
+
+/// Why the bytes that were read are not those of a segment that leads to the next one.
+#[derive(Debug)]
+pub(super) struct Invalid {
+    pub(super) offset: u32,
+    /// The last record before it.
+    pub(super) after: u64,
+    pub(super) decode_error: DecodeError,
 }
 
 /// Copies a segment up to an offset to a temporary file, checks it, and calls `publishing` before
@@ -48,7 +56,7 @@ pub(super) fn copy(
         Ok(checked) => checked,
         Err(invalid) => {
             dir.unlink(&temporary)?;
-            return Ok(invalid);
+            return Ok(Copied::Invalid(invalid));
         }
     };
     let end =
@@ -88,10 +96,9 @@ fn check(
     end: u32,
     next: Option<&SegmentHeader>,
     density: Density,
-) -> Result<std::result::Result<(State, u64), Copied>> {
+) -> Result<std::result::Result<(State, u64), Invalid>> {
     let header = &segment.header;
-    let invalid =
-        |offset, after, decode_error| Ok(Err(Copied::Invalid { offset, after, decode_error }));
+    let invalid = |offset, after, decode_error| Ok(Err(Invalid { offset, after, decode_error }));
     let chain = match read_segment_header(&**file, manifest, header.segment)? {
         Ok((found, chain)) if found == *header => chain,
         _ => return invalid(0, header.prev_seq, DecodeError::Checksum),
@@ -143,21 +150,8 @@ pub(super) fn is_there(
 /// Whether the last units are those that a footer names.
 fn ends_as(segment: &Segment, state: &State) -> bool {
     let Some(entry) = state.index.last() else { return false };
-    let Ok(mut image) = SegmentReader::new(Arc::clone(&segment.reader)) else { return false };
-    let mut expected =
-        Expected { chain: None, seq: segment.header.prev_seq, session: segment.header.session };
-    let mut at = entry.unit;
-    while at < state.end {
-        let unit = next_unit(&mut image, segment.salt, at, expected, Some(state.end), |_| {});
-        let Ok(Ok(unit)) = unit else { return false };
-        at = unit.end();
-        expected = Expected {
-            chain: Some(unit.chain),
-            seq: unit.header.last_seq,
-            session: unit.header.session,
-        };
-    }
-    (expected.chain, expected.seq) == (Some(state.chain), state.last_seq)
+    let found = end_of_units(&segment.reader, &segment.header, entry.unit, state.end);
+    found.is_some_and(|found| (found.chain, found.seq) == (Some(state.chain), state.last_seq))
 }
 
 fn of_copy(dir: &dyn Dir, file: &Arc<dyn File>, header: &SegmentHeader, state: State) -> Segment {

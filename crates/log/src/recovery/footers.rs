@@ -10,8 +10,7 @@ use super::scan_dir::TOGETHER;
 use crate::format::footer::FOOTER_HEADER;
 use crate::format::{Footer, SegmentHeader};
 use crate::store::segment_footer::checked_from;
-use crate::store::segment_reader::SegmentReader;
-use crate::store::segment_scan::{Expected, next_unit};
+use crate::store::segment_scan::end_of_units;
 use crate::store::segment_table::{Segment, State};
 
 /// The bytes of a footer that are read at once: those of a segment of 64 MiB have less.
@@ -65,23 +64,10 @@ impl DirScanner<'_> {
         }
         let footer = self.manifest.footer(self.dir, header.salt())?;
         let before = footer.index.partition_point(|entry| entry.unit <= from);
-        let mut at = footer.index.get(before.checked_sub(1)?)?.unit;
-        let mut image = SegmentReader::new(Arc::clone(file)).ok()?;
-        image.end_at(u64::from(clean.offset));
-        let mut expected = Expected { chain: None, seq: header.prev_seq, session: header.session };
-        while at < clean.offset {
-            let until = Some(clean.offset);
-            let unit = next_unit(&mut image, header.salt(), at, expected, until, |_| {});
-            let unit = unit.ok()?.ok()?;
-            expected = Expected {
-                chain: Some(unit.chain),
-                seq: unit.header.last_seq,
-                session: unit.header.session,
-            };
-            at = unit.end();
-        }
+        let last_units = footer.index.get(before.checked_sub(1)?)?.unit;
+        let found = end_of_units(file, header, last_units, clean.offset)?;
         let ends = footer.prev_seq == header.prev_seq
-            && (expected.chain, expected.seq) == (Some(clean.chain), clean.seq);
+            && (found.chain, found.seq) == (Some(clean.chain), clean.seq);
         ends.then(|| State { full: false, footed: false, ..state_of(footer) })
     }
 }

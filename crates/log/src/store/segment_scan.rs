@@ -9,7 +9,7 @@ use crate::base::error::Result;
 use crate::format::decode::{check_unit, continues};
 use crate::format::record::stored_size;
 use crate::format::unit::UnitKind;
-use crate::format::{BLOCK, DecodeError, IndexEntry, Salt, UnitHeader};
+use crate::format::{BLOCK, DecodeError, IndexEntry, Salt, SegmentHeader, UnitHeader};
 use crate::store::segment_reader::{ReadErrors, SegmentReader};
 
 /// The start of a scan, and what the first unit must continue.
@@ -134,6 +134,30 @@ impl Expected {
             None => header.prev_seq >= self.seq && header.session >= self.session,
         }
     }
+}
+
+/// What continues the valid units from one offset to another; `None` if they are not valid.
+pub(crate) fn end_of_units(
+    file: &Arc<dyn File>,
+    header: &SegmentHeader,
+    from: u32,
+    until: u32,
+) -> Option<Expected> {
+    let mut image = SegmentReader::new(Arc::clone(file)).ok()?;
+    image.end_at(u64::from(until));
+    let mut expected = Expected { chain: None, seq: header.prev_seq, session: header.session };
+    let mut offset = from;
+    while offset < until {
+        let unit = next_unit(&mut image, header.salt(), offset, expected, Some(until), |_| {});
+        let unit = unit.ok()?.ok()?;
+        offset = unit.end();
+        expected = Expected {
+            chain: Some(unit.chain),
+            seq: unit.header.last_seq,
+            session: unit.header.session,
+        };
+    }
+    Some(expected)
 }
 
 /// Reads the unit at an offset, and checks that it is valid, continues its predecessor, and ends at
