@@ -1,5 +1,6 @@
 //! Entry points for the fuzz targets and the property tests: every decoder, over any bytes.
 
+use crate::consumers::offsets;
 use crate::format::decode::{Found, Records, check_unit, find};
 use crate::format::{BLOCK, Footer, LogId, Salt, SegmentHeader, UnitHeader};
 use crate::store::manifest::Manifest;
@@ -33,15 +34,17 @@ pub fn decode_segment(bytes: &[u8]) -> u64 {
     valid
 }
 
-/// Runs the decoders of the small files over the bytes: sealed files, with the manifest in them,
-/// and slots of the watermark page. Returns how many of them accept the bytes. Must return for any
-/// input.
+/// Runs the decoders of the small files over the bytes: sealed files, with the manifest and the
+/// offsets of consumers in them, and slots of the watermark page. Returns how many of them accept
+/// the bytes. Must return for any input.
 pub fn decode_file(bytes: &[u8]) -> usize {
     let sealed = sealed_file::parse(bytes.to_vec(), |_| true).ok();
     let content = sealed.as_ref().map_or(bytes, |(_, content)| content);
     let manifest = Manifest::parse(content).is_ok();
+    let offsets = offsets::decode(content).is_some();
     usize::from(sealed.is_some())
         + usize::from(manifest)
+        + usize::from(offsets)
         + usize::from(watermark_page::is_valid_slot(bytes))
 }
 

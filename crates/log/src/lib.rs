@@ -79,6 +79,7 @@
 mod backup;
 mod base;
 mod commit;
+mod consumers;
 mod follower;
 mod format;
 #[doc(hidden)]
@@ -101,6 +102,7 @@ pub use base::options::{
 pub use base::position::{Place, Position, Seq, SeqRange};
 pub use base::read_options::ReadOptions;
 pub use base::shared_reserve::SharedReserve;
+pub use consumers::Consumers;
 pub use follower::ReadOnlyLog;
 pub use follower::builder::ReadOnlyLogBuilder;
 pub use format::{LogId, RECORD_LIMIT_MAX};

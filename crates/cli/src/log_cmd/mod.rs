@@ -4,6 +4,7 @@ mod append;
 mod backup;
 mod cat;
 mod json_line;
+mod offsets;
 mod repair;
 mod stat;
 mod summary;
@@ -35,6 +36,8 @@ pub enum LogCommand {
     Backup(backup::BackupArguments),
     /// Make a log of a backup
     Restore(backup::RestoreArguments),
+    /// Show or change the named offsets of consumers
+    Offsets(offsets::OffsetsArguments),
     /// Benchmark appending, reading and opening, next to the hardware floor of this machine
     Bench(Box<bench::LogBenchArguments>),
     /// Build a log for a benchmark that kills its builder
@@ -56,6 +59,7 @@ pub fn run(command: LogCommand) -> Outcome {
         LogCommand::Truncate(arguments) => truncate::run(&arguments),
         LogCommand::Backup(arguments) => backup::run(&arguments),
         LogCommand::Restore(arguments) => backup::restore(&arguments),
+        LogCommand::Offsets(arguments) => offsets::run(&arguments),
         LogCommand::Bench(arguments) => bench::run_log(&arguments),
         LogCommand::BenchBuild(arguments) => bench::run_build(&arguments),
         LogCommand::BenchFollow(arguments) => bench::run_follow(&arguments),

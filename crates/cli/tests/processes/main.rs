@@ -7,6 +7,7 @@ mod backup;
 mod closed_output;
 mod killed_writer;
 mod moved_directory;
+mod offsets;
 mod repeated_kills;
 mod second_writer;
 mod verify_during_writes;

@@ -11,7 +11,9 @@ use super::segment::{self, Copied};
 use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result};
 use crate::base::log_end::Mark;
+use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
+use crate::consumers;
 use crate::format::{LogId, SegmentHeader};
 use crate::read::snapshot::SnapshotReader;
 use crate::store::app_metadata;
@@ -143,8 +145,9 @@ impl Dest {
         copy.publish()
     }
 
-    /// Makes the copy a log that ends there, and removes what is not of it.
-    pub(super) fn finish(&mut self, copied: &CopiedLog) -> Result<()> {
+    /// Makes the copy a log that ends there, with the offsets of its consumers, and removes what is
+    /// not of it.
+    pub(super) fn finish(&mut self, from: &dyn Dir, copied: &CopiedLog) -> Result<()> {
         let CopiedLog { session, low, end, position, segments, snapshots } = copied;
         let dir = &*self.dir;
         let first = segments.first().copied().unwrap_or_default();
@@ -171,6 +174,7 @@ impl Dest {
         let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, *low)?;
         let (seq, segment) = (end.seq, end.segment);
         page.store_durably(Mark { unit: 0, position: *position, seq, segment })?;
+        consumers::copy(from, dir, manifest.log, Seq(end.seq))?;
         if self.unfinished {
             dir.unlink(paths::APP_METADATA)?;
         }

@@ -77,7 +77,8 @@ impl Log {
     /// Copies the log, up to what is durable now, to a directory, and makes the copy durable. The
     /// copy is a log with the same id that was closed cleanly. If the directory has an earlier
     /// backup of this log, only what has changed since is copied: new segments, and the last one.
-    /// Segments and snapshots that left the log leave the copy.
+    /// Segments and snapshots that left the log leave the copy. The copy has the offsets of
+    /// consumers, none of them after its last record.
     ///
     /// Appending continues meanwhile. The call blocks for the time of reading and writing the
     /// copied bytes, and reading them back; memory is a few megabytes, and 200 bytes per commit of
@@ -87,8 +88,8 @@ impl Log {
     /// [`Error::NotThisBackup`] if the directory holds anything else, or was opened for writing
     /// since; [`Error::WrongComponent`] for the log of a component, which has a backup of its own;
     /// [`Error::Trimmed`] if the log drops segments faster than they are copied;
-    /// [`Error::Corrupted`], [`Error::Locked`], [`Error::Closed`] and [`Error::Io`]. An earlier backup is still a log
-    /// then, with all its records that the original still has.
+    /// [`Error::Corrupted`], [`Error::Locked`], [`Error::Closed`] and [`Error::Io`]. An earlier
+    /// backup is still a log then, with all its records that the original still has.
     ///
     /// # Examples
     /// ```
@@ -198,7 +199,7 @@ fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Resul
     let segments = segments.iter().map(|segment| segment.number()).collect();
     let low = low.seq;
     let copied = CopiedLog { session, low, end, position: limit, segments, snapshots };
-    dest.finish(&copied)?;
+    dest.finish(origin.dir, &copied)?;
     Ok(Some(done))
 }
 

@@ -112,6 +112,25 @@ pub enum Error {
         /// The sequence number that it must follow.
         expected: Seq,
     },
+    /// The name of a consumer is empty or too long. Nothing was changed.
+    InvalidConsumer {
+        /// The length of the name in bytes.
+        bytes: usize,
+        /// The most bytes of a name.
+        limit: usize,
+    },
+    /// The log has as many named offsets as it can. Nothing was changed.
+    TooManyConsumers {
+        /// The most names.
+        limit: usize,
+    },
+    /// The offset of a consumer is not the one that the caller expected. Nothing was changed.
+    OffsetChanged {
+        /// The name of the consumer.
+        name: String,
+        /// Its offset; `None` if it has none.
+        found: Option<Seq>,
+    },
     /// Another append, not yet durable, was ordered first after `prev`. Nothing was accepted.
     Conflict {
         /// The sequence number that both said they follow.
@@ -261,6 +280,18 @@ impl fmt::Display for Error {
                 f,
                 "record {seq} is to follow record {prev}, but the last record is {expected}"
             ),
+            Error::InvalidConsumer { bytes, limit } => {
+                write!(f, "the name of a consumer has 1 to {limit} bytes, and this one has {bytes}")
+            }
+            Error::TooManyConsumers { limit } => {
+                write!(f, "the log has {limit} consumers, the most it can; remove one first")
+            }
+            Error::OffsetChanged { name, found: Some(found) } => {
+                write!(f, "the offset of consumer {name} is {found}")
+            }
+            Error::OffsetChanged { name, found: None } => {
+                write!(f, "consumer {name} has no offset")
+            }
             Error::Conflict { prev, last } => write!(
                 f,
                 "another record was accepted after {prev} first; the last record is now {last}"

@@ -10,6 +10,7 @@ use super::poller::{Depth, PollResult, Polled, Poller};
 use super::snapshot::Snapshot;
 use crate::base::error::{Error, Result};
 use crate::base::read_options::ReadOptions;
+use crate::consumers::Consumers;
 use crate::read::source::Source;
 use crate::runtime::engine::Engine;
 
@@ -22,6 +23,7 @@ pub(super) struct FollowedLog {
     pub(super) engine: Engine,
     /// The result of one directory scan. Replaced as a whole.
     pub(super) snapshot: RwLock<Arc<Snapshot>>,
+    pub(super) consumers: Consumers,
     /// Held during a poll.
     pub(super) poll_lock: Mutex<()>,
     pub(super) poller: Arc<Poller>,

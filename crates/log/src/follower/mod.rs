@@ -19,6 +19,7 @@ use crate::base::component::Component;
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::{Place, Position, Seq};
 use crate::base::read_options::ReadOptions;
+use crate::consumers::Consumers;
 use crate::read::batch::{Payload, View};
 use crate::read::checkpoint::CheckpointReader;
 use crate::read::cursor::{self, Start};
@@ -87,13 +88,15 @@ impl ReadOnlyLog {
         options.validate()?;
         let dir = directory::open(dir, &*options.disk)?;
         let engine = options.engine.clone().unwrap_or_else(Engine::for_reads);
-        let snapshot = RwLock::new(Snapshot::rescan(&*dir, &options, &engine)?);
+        let snapshot = Snapshot::rescan(&*dir, &options, &engine)?;
+        let consumers = Consumers::new(Arc::clone(&dir), snapshot.manifest().log);
         Ok(Self {
             log: Arc::new(FollowedLog {
                 dir,
                 options,
                 engine,
-                snapshot,
+                snapshot: RwLock::new(snapshot),
+                consumers,
                 poll_lock: Mutex::default(),
                 poller: Arc::default(),
                 closed: AtomicBool::new(false),
@@ -307,6 +310,12 @@ impl ReadOnlyLog {
         let snapshot = self.log.snapshot();
         let manifest = snapshot.manifest();
         Metadata::new(&*snapshot, manifest.log, manifest.session, snapshot.cached_bytes())
+    }
+
+    /// Returns the named offsets of the log's consumers, which this process can change if it may
+    /// write in the directory. No I/O.
+    pub fn consumers(&self) -> Consumers {
+        self.log.consumers.clone()
     }
 
     /// What can be read now, as a backup reads it.

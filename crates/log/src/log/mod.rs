@@ -20,6 +20,7 @@ mod truncate;
 use std::sync::Arc;
 
 use crate::commit::write_half::WriteHalf;
+use crate::consumers::Consumers;
 use crate::read::read_half::ReadHalf;
 use crate::recovery::Recovery;
 
@@ -42,6 +43,7 @@ struct Owner {
     read: Arc<ReadHalf>,
     recovery: Recovery,
     disk_name: &'static str,
+    consumers: Consumers,
 }
 
 impl std::fmt::Debug for Log {
@@ -60,5 +62,10 @@ impl Log {
     /// Returns the state in which the log was found when it was opened, and what recovery did.
     pub fn recovery(&self) -> &Recovery {
         &self.owner.recovery
+    }
+
+    /// Returns the named offsets of the log's consumers. No I/O.
+    pub fn consumers(&self) -> Consumers {
+        self.owner.consumers.clone()
     }
 }

@@ -17,6 +17,7 @@ use crate::commit::core::Core;
 use crate::commit::preallocator::Preallocator;
 use crate::commit::space_request::SpaceRequests;
 use crate::commit::write_half::{State, WriteHalf};
+use crate::consumers::Consumers;
 use crate::format::{BLOCK, LogId};
 use crate::log::{Log, Owner};
 use crate::read::cache::ReadCache;
@@ -220,8 +221,9 @@ impl Log {
         write.engine.register_reads(sources);
         write.maintain();
         let (recovery, disk_name) = (finalized.recovery, facts.name);
-        let owner =
-            Owner { write: Arc::clone(&write), read: Arc::clone(&read), recovery, disk_name };
+        let consumers = Consumers::new(Arc::clone(&write.dir), write.id);
+        let (writing, reading) = (Arc::clone(&write), Arc::clone(&read));
+        let owner = Owner { write: writing, read: reading, recovery, disk_name, consumers };
         Ok(Self { write, read, owner: Arc::new(owner) })
     }
 }

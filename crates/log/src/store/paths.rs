@@ -26,6 +26,8 @@ pub(crate) const CHECKPOINT: &str = "checkpoint";
 pub(crate) const QUARANTINE: &str = "quarantine";
 /// A snapshot that is being received. It is kept until it is complete, or another one begins.
 pub(crate) const INCOMING: &str = "incoming";
+/// The directory of the offsets of consumers.
+pub(crate) const CONSUMERS: &str = "consumers";
 /// The suffix of a temporary file that is renamed once it is complete.
 pub(crate) const ASIDE: &str = ".new";
 
@@ -78,8 +80,9 @@ pub(crate) enum Name {
 }
 
 pub(crate) fn classify(name: &str) -> Name {
-    let files = [MANIFEST, MARK, LOCK, APP_METADATA, RESERVE, CHECKPOINT, INCOMING, QUARANTINE];
-    if files.contains(&name) || snapshot_at(name).is_some() {
+    let files = [MANIFEST, MARK, LOCK, APP_METADATA, RESERVE, CHECKPOINT, INCOMING];
+    let directories = [QUARANTINE, CONSUMERS];
+    if files.contains(&name) || directories.contains(&name) || snapshot_at(name).is_some() {
         return Name::Known;
     }
     if let Some(MANIFEST | APP_METADATA) = name.strip_suffix(NEXT) {

@@ -4,6 +4,7 @@
 mod fixture;
 
 mod backup;
+mod consumers;
 mod dropped_records;
 mod lagging_reader;
 mod placed;

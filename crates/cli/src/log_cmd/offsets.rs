@@ -1,0 +1,122 @@
+//! `esker log offsets`: shows and changes the named offsets of consumers.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, Subcommand};
+use esker_log::{Consumers, Error, ReadOnlyLog, Seq};
+use serde_json::json;
+
+use crate::exit::{Failure, Outcome, with_causes};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  # The offset of every consumer, and how far it lags the last record
+  esker log offsets ./esker-data list
+
+  # Continue where a consumer stopped, and say how far it is now
+  esker log cat ./esker-data --from $(($(esker log offsets ./esker-data get billing) + 1))
+  esker log offsets ./esker-data set billing 1200
+
+  # Only if no other process changed it meanwhile; `none` is a consumer without an offset
+  esker log offsets ./esker-data set billing 1300 --if 1200
+
+An offset is the number of the last record that a consumer is done with. It keeps no records: \
+retention drops them all the same. It works beside a live writer. `get` and `remove` of a consumer \
+without an offset exit with 1, as does `set --if` when the offset is another.";
+
+/// Arguments of `esker log offsets`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct OffsetsArguments {
+    /// The log's directory
+    dir: PathBuf,
+    #[command(subcommand)]
+    command: OffsetsCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum OffsetsCommand {
+    /// Print the offset and the lag of every consumer
+    List {
+        /// Print one JSON object per consumer
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the offset of a consumer
+    Get { name: String },
+    /// Set the offset of a consumer, durably
+    Set {
+        name: String,
+        /// The number of the last record that it is done with
+        n: u64,
+        /// Only if the offset is this; `none` if there is to be none
+        #[arg(long = "if", value_name = "OLD", value_parser = expected)]
+        expected: Option<Expected>,
+    },
+    /// Remove a consumer, durably
+    Remove { name: String },
+}
+
+/// What an offset must be.
+#[derive(Debug, Clone, Copy)]
+struct Expected(Option<Seq>);
+
+fn expected(text: &str) -> Result<Expected, String> {
+    match text {
+        "none" => Ok(Expected(None)),
+        number => match number.parse() {
+            Ok(number) => Ok(Expected(Some(Seq(number)))),
+            Err(_) => Err("a number, or none".into()),
+        },
+    }
+}
+
+/// Runs a command of `esker log offsets`.
+pub fn run(arguments: &OffsetsArguments) -> Outcome {
+    let dir = &arguments.dir;
+    let log = ReadOnlyLog::open(dir).map_err(|error| Failure::of_log(&error, dir))?;
+    let consumers = log.consumers();
+    let failed = |error: Error| failure(&error, dir);
+    let absent =
+        |name: &str| Failure::failed(format!("{}: consumer {name} has no offset", dir.display()));
+    match &arguments.command {
+        OffsetsCommand::List { json } => list(dir, log.durable(), &consumers, *json)?,
+        OffsetsCommand::Get { name } => match consumers.get(name).map_err(failed)? {
+            Some(offset) => return output::print(&format!("{offset}\n")),
+            None => return Err(absent(name)),
+        },
+        OffsetsCommand::Set { name, n, expected: None } => {
+            consumers.set(name, Seq(*n)).map(drop).map_err(failed)?;
+        }
+        OffsetsCommand::Set { name, n, expected: Some(expected) } => {
+            consumers.compare_and_set(name, expected.0, Seq(*n)).map_err(failed)?;
+        }
+        OffsetsCommand::Remove { name } => {
+            consumers.remove(name).map_err(failed)?.ok_or_else(|| absent(name))?;
+        }
+    }
+    Ok(())
+}
+
+fn list(dir: &Path, durable: Seq, consumers: &Consumers, json: bool) -> Outcome {
+    for (name, offset) in consumers.list().map_err(|error| failure(&error, dir))? {
+        let lag = durable.0.saturating_sub(offset.0);
+        if json {
+            output::print_json(&json!({ "name": name, "offset": offset.0, "lag": lag }))?;
+        } else {
+            output::print(&format!("{} {offset} (lag {lag})\n", output::escaped(&name)))?;
+        }
+    }
+    Ok(())
+}
+
+fn failure(error: &Error, dir: &Path) -> Failure {
+    let failure = Failure::of_log(error, dir);
+    match error {
+        Error::Corrupted(_) | Error::ForeignFile { .. } => failure
+            .instead(format!("{}; remove the file, and set the offsets again", with_causes(error))),
+        Error::InvalidConsumer { .. } => Failure::usage(error.to_string()),
+        _ => failure,
+    }
+}

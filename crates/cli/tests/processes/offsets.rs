@@ -1,0 +1,79 @@
+//! `esker log offsets`, by several processes beside a writer.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::process::Stdio;
+
+use crate::esker::{command, lines, log, read_lines, signal, spawn, workdir};
+
+#[test]
+fn offsets_are_shown_and_changed_beside_a_writer() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 100).as_bytes()).ok();
+    let mut writer = spawn(command(&["log", "append"]).arg(&dir), Stdio::piped());
+    let offsets = |flags: &[&str]| log("offsets", &dir, flags, b"");
+    assert_eq!(offsets(&["list"]).ok().text(), "");
+    offsets(&["get", "billing"]).exits(1);
+    offsets(&["remove", "billing"]).exits(1);
+    offsets(&["set", "billing", "40", "--if", "none"]).ok();
+    offsets(&["set", "billing", "41", "--if", "none"]).exits(1);
+    offsets(&["set", "billing", "42", "--if", "40"]).ok();
+    offsets(&["set", "a b", "100"]).ok();
+    assert_eq!(offsets(&["get", "billing"]).ok().text(), "42\n");
+    assert_eq!(offsets(&["list"]).ok().text(), "a b 100 (lag 0)\nbilling 42 (lag 58)\n");
+    let shown = offsets(&["list", "--json"]);
+    let all = "{\"lag\":0,\"name\":\"a b\",\"offset\":100}\n\
+               {\"lag\":58,\"name\":\"billing\",\"offset\":42}\n";
+    assert_eq!(shown.ok().text(), all);
+    for wrong in [&["set", "", "1"][..], &["set", "x", "-1"], &["set", "x", "1", "--if", "old"]] {
+        offsets(wrong).exits(2);
+    }
+    // Where the consumer continues.
+    assert_eq!(log("cat", &dir, &["--from", "43", "--limit", "1"], b"").ok().text(), lines(43, 43));
+    offsets(&["remove", "a b"]).ok();
+    let copy = guard.path().join("copy");
+    log("backup", &dir, &[copy.to_str().unwrap()], b"").ok();
+    assert_eq!(log("offsets", &copy, &["list"], b"").ok().text(), "billing 42 (lag 58)\n");
+    signal(&writer, "TERM");
+    assert!(writer.wait().unwrap().success());
+    log("verify", &dir, &[], b"").ok();
+}
+
+/// Each of these processes adds one to an offset, again and again, if no other did meanwhile. One
+/// of them is killed.
+#[test]
+fn processes_do_not_lose_each_others_updates() {
+    let (_guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 1).as_bytes()).ok();
+    log("offsets", &dir, &["set", "shared", "0"], b"").ok();
+    let script = r#"
+        done=0
+        while [ $done -lt $2 ]; do
+            at=$("$0" log offsets "$1" get shared) || exit 1
+            if "$0" log offsets "$1" set shared $((at + 1)) --if $at 2>/dev/null; then
+                done=$((done + 1))
+                echo $done
+            fi
+        done"#;
+    let start = |times: u64| {
+        let mut shell = std::process::Command::new("sh");
+        shell.arg("-c").arg(script).arg(command(&["log"]).get_program()).arg(&dir);
+        spawn(shell.arg(times.to_string()), Stdio::null())
+    };
+    let mut killed = start(1_000_000);
+    let others: Vec<_> = (0..3).map(|_| start(8)).collect();
+    let mut out = killed.stdout.take().unwrap();
+    read_lines(&mut out, 3);
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    let mut rest = String::new();
+    // The command that it ran may still be running, with the same output.
+    std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
+    for mut other in others {
+        assert!(other.wait().unwrap().success());
+    }
+    let at: u64 = log("offsets", &dir, &["get", "shared"], b"").ok().text().trim().parse().unwrap();
+    let counted = 24 + 3 + rest.lines().count() as u64;
+    // It may have been killed before it said that the last one is done.
+    assert!(at == counted || at == counted + 1, "{at} of {counted}");
+}
