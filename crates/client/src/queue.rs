@@ -74,8 +74,6 @@ struct Open {
     /// Timestamps that its callers want.
     count: u32,
     callers: usize,
-    /// The last deadline of a caller.
-    latest: Instant,
 }
 
 /// A batch that a request has taken.
@@ -83,7 +81,6 @@ struct Open {
 pub(crate) struct Taken {
     batch: Arc<Batch>,
     pub(crate) count: u32,
-    pub(crate) latest: Instant,
 }
 
 impl Taken {
@@ -150,7 +147,7 @@ impl Queue {
         if state.open.back().is_none_or(|open| open.count > self.count_max - count) {
             let waiters = Mutex::new(Vec::with_capacity(state.expected));
             let batch = Arc::new(Batch { answer: OnceLock::new(), waiters });
-            state.open.push_back(Open { batch, count: 0, callers: 0, latest: deadline });
+            state.open.push_back(Open { batch, count: 0, callers: 0 });
             lane = state.idle.iter_mut().find_map(Option::take);
         }
         let is_earliest = state.expiry.is_none_or(|expiry| deadline < expiry);
@@ -162,7 +159,6 @@ impl Queue {
         let (offset, slot) = (open.count, open.callers);
         open.count += count;
         open.callers += 1;
-        open.latest = open.latest.max(deadline);
         open.batch.waiters.lock().push(Waiter { waker: Some(waker), deadline });
         let joined = Joined { batch: Arc::clone(&open.batch), offset, slot };
         drop(state);
@@ -191,10 +187,10 @@ impl Queue {
                 tokio::task::yield_now().await;
             }
             let mut state = self.state.lock();
-            if let Some(Open { batch, count, callers, latest }) = state.open.pop_front() {
+            if let Some(Open { batch, count, callers }) = state.open.pop_front() {
                 state.callers -= callers;
                 state.taken.push(Arc::clone(&batch));
-                return Some(Taken { batch, count, latest });
+                return Some(Taken { batch, count });
             }
         }
     }

@@ -38,20 +38,16 @@ pub(crate) async fn expire(shared: Arc<Shared>) {
     shared.0.queue.expire().await;
 }
 
-/// Asks until there is an answer, or no caller waits for one any longer.
+/// Asks until there is an answer, or no caller waits for one any longer. Deadlines of callers do
+/// not interrupt an attempt, which has bounds of its own: a deadline that is shorter than the wait
+/// before the next attempt, or than connecting, would start it over with each call.
 async fn answer(leader: &Leader, taken: &Taken) -> Ended {
-    let asked = async {
-        loop {
-            if let Some(ended) = leader.ask(taken.count).await {
-                return ended;
-            }
-            if taken.is_abandoned() {
-                return Err(Error::Deadline { last: leader.last() });
-            }
+    loop {
+        if let Some(ended) = leader.ask(taken.count).await {
+            return ended;
         }
-    };
-    match tokio::time::timeout_at(taken.latest.into(), asked).await {
-        Ok(ended) => ended,
-        Err(_) => Err(Error::Deadline { last: leader.last() }),
+        if taken.is_abandoned() {
+            return Err(Error::Deadline { last: leader.last() });
+        }
     }
 }

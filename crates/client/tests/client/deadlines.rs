@@ -7,7 +7,7 @@ use esker_client::{CauseKind, Client, Error};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::fake::{CLUSTER, Fake, Held, Issuer, LONG, members};
+use crate::fake::{CLUSTER, Fake, Held, Issuer, LONG, Reply, members};
 
 const SHORT: Duration = Duration::from_millis(100);
 
@@ -102,4 +102,43 @@ async fn a_node_that_falls_silent_is_left() {
     client.timestamp().await.unwrap();
     assert!(begun.elapsed() < Duration::from_millis(1200), "{:?}", begun.elapsed());
     assert_eq!(client.stats().leader_changes, 1);
+}
+
+/// Deadlines that are shorter than the waits between attempts, and than leaving a silent node: the
+/// calls after it get timestamps.
+///
+/// Requirements: E-10.
+#[tokio::test]
+async fn short_deadlines_do_not_keep_a_client_from_the_leader() {
+    let issuer = Issuer::new();
+    let (first, second) = (Fake::issuing(&issuer).await, Fake::issuing(&issuer).await);
+    first.members(members(None, &[&first.address, &second.address], CLUSTER));
+    let client = first.client().timeout(Duration::from_millis(30)).build().unwrap();
+    client.timestamp().await.unwrap();
+    for fake in [&first, &second] {
+        fake.answers(|_| Reply::of(500, "no node leads"));
+    }
+    let begun = Instant::now();
+    // The waits grow to 100 ms meanwhile.
+    while begun.elapsed() < SHORT * 10 {
+        client.timestamp().await.unwrap_err();
+    }
+    for fake in [&first, &second] {
+        let issuer = issuer.clone();
+        fake.answers(move |count| Reply::range(issuer.take(count)));
+    }
+    served_again(&client).await;
+    let asked = first.asked().len();
+    served_again(&client).await;
+    let leader = if first.asked().len() > asked { &first } else { &second };
+    leader.freeze();
+    served_again(&client).await;
+}
+
+/// Calls until one is answered.
+async fn served_again(client: &Client) {
+    let begun = Instant::now();
+    while let Err(error) = client.timestamp().await {
+        assert!(begun.elapsed() < LONG, "{error}");
+    }
 }
