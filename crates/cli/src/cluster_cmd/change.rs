@@ -10,6 +10,7 @@ use esker_server::{
 };
 use serde::Serialize;
 
+use super::clocks;
 use crate::endpoints::Endpoints;
 use crate::exit::{Failure, Outcome, complain};
 use crate::output::print;
@@ -92,7 +93,8 @@ Example:
 
 A clock that steps ahead by more than --max-clock-step is followed at twice real
 time, and `esker cluster status` says so. This is for one that is right. An
-epoch that is ahead of time cannot be taken back.";
+epoch that is ahead of time cannot be taken back, so a clock that is not that of
+most voters is refused.";
 
 /// Have epochs follow the leader's clock at once
 #[derive(Debug, Args)]
@@ -100,6 +102,9 @@ epoch that is ahead of time cannot be taken back.";
 pub struct FollowClockArguments {
     #[command(flatten)]
     endpoints: Endpoints,
+    /// Also if most other voters have another time
+    #[arg(long)]
+    force: bool,
 }
 
 pub async fn transfer(arguments: &TransferArguments) -> Outcome {
@@ -162,6 +167,11 @@ pub async fn remove(arguments: &RemoveArguments) -> Outcome {
 
 pub async fn follow_clock(arguments: &FollowClockArguments) -> Outcome {
     let members = arguments.endpoints.members().await?;
+    if !arguments.force
+        && let Some(why) = clocks::disagreement(&members).await
+    {
+        return Err(Failure::failed(format!("{why}; --force follows it all the same")));
+    }
     let wanted = FollowClock { cluster: members.cluster.clone() };
     let answer = change(&arguments.endpoints, &members, "/cluster/follow-clock", &wanted).await?;
     let FollowedClock { epoch } = serde_json::from_slice(&answer)

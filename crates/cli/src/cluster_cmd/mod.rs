@@ -1,6 +1,7 @@
 //! `esker cluster`: looking at a cluster, and changing it.
 
 mod change;
+mod clocks;
 mod local;
 mod status;
 

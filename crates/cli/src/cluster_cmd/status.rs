@@ -6,6 +6,7 @@ use clap::Args;
 use esker_server::{Members, Named, NodeStatus, ask};
 use serde_json::json;
 
+use super::clocks;
 use crate::endpoints::Endpoints;
 use crate::exit::{Failure, Outcome};
 use crate::output::{escaped, print, print_json};
@@ -31,18 +32,20 @@ pub struct StatusArguments {
 }
 
 pub async fn run(arguments: &StatusArguments) -> Outcome {
-    let Members { leader, members, cluster } = arguments.endpoints.members().await?;
+    let known = arguments.endpoints.members().await?;
+    let Members { leader, members, cluster } = &known;
     if !arguments.json {
         let leader =
             leader.as_ref().map_or("none is known".into(), |leader| leader.node.to_string());
-        print(&format!("cluster {}, leader {leader}\n", escaped(&cluster)))?;
+        print(&format!("cluster {}, leader {leader}\n", escaped(cluster)))?;
         print(
             "node  role       term  applied  epoch                clients                raft\n",
         )?;
     }
-    let (mut voters, mut answered, mut step) = (0_usize, 0_usize, None);
-    for member in &members {
-        let status = status(member, &cluster).await;
+    let (mut voters, mut answered, mut step, mut leases) = (0_usize, 0_usize, None, false);
+    for member in members {
+        let status = status(member, cluster).await;
+        let leads = leader.as_ref().is_some_and(|leader| leader.node == member.node);
         voters += usize::from(member.voter);
         answered += usize::from(member.voter && status.is_ok());
         if arguments.json {
@@ -52,17 +55,25 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
                 "addr": member.addr,
                 "raftAddr": member.raft,
                 "voter": member.voter,
-                "leads": leader.as_ref().is_some_and(|leader| leader.node == member.node),
+                "leads": leads,
                 "status": status.as_ref().ok(),
                 "error": status.as_ref().err(),
             }))?;
         } else {
             print(&line(member, &status))?;
+            leases |= status.as_ref().is_ok_and(|status| status.lease_reads && leads);
             step = step.or_else(|| clock_step(status.as_ref().ok()?));
         }
     }
+    if leases {
+        print("Lease reads are on; the guarantees say what they assume of clocks.\n")?;
+    }
     if let Some(step) = step {
         print(&step)?;
+        match clocks::disagreement(&known).await {
+            Some(why) => print(&format!("But {why}.\n"))?,
+            None => print("If it is right: `esker cluster follow-clock` follows it at once.\n")?,
+        }
     }
     match answered * 2 > voters {
         true => Ok(()),
@@ -94,7 +105,7 @@ fn clock_step(NodeStatus { node, clock_step_ms, .. }: &NodeStatus) -> Option<Str
         0 => None,
         1 => Some(format!(
             "The clock of node {node} is ahead, by {by} more than --max-clock-step.\n\
-             Epochs follow it at twice real time, or at once: `esker cluster follow-clock`.\n"
+             Epochs follow it at twice real time.\n"
         )),
         _ => Some(format!(
             "The clock of node {node} is {by} behind the epoch, which rises all the same.\n"
@@ -136,7 +147,7 @@ mod tests {
         assert_eq!(said(0), None);
         let ahead = said(3_590_040).unwrap();
         assert!(ahead.contains("node 2 is ahead, by 3590.0 s more than"), "{ahead}");
-        assert!(ahead.contains("follow-clock") && ahead.lines().all(|line| line.len() <= 80));
+        assert!(ahead.contains("twice real time") && ahead.lines().all(|line| line.len() <= 80));
         let behind = said(-1_500).unwrap();
         assert!(behind.contains("node 2 is 1.5 s behind the epoch"), "{behind}");
     }

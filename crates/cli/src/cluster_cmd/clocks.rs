@@ -1,0 +1,91 @@
+//! The wall clocks of the nodes that vote, next to one another.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use esker_server::{ClockStatus, Members, Named, ask};
+
+const ASK: Duration = Duration::from_secs(2);
+/// Clocks that are further apart than this, and than asking took, disagree.
+const APART: Duration = Duration::from_secs(1);
+
+/// What the clock of a node showed.
+#[derive(Debug, Clone, Copy)]
+struct Shown {
+    node: u64,
+    leads: bool,
+    /// Nanoseconds by which it was ahead of the clock here, and how exact that is.
+    ahead: i128,
+    within: Duration,
+}
+
+/// Says so if the leader's clock is not that of most of the other voters that answer.
+pub async fn disagreement(members: &Members) -> Option<String> {
+    let mut all = Vec::new();
+    for member in members.members.iter().filter(|member| member.voter) {
+        all.extend(shown(member).await);
+    }
+    compare(&all)
+}
+
+async fn shown(member: &Named) -> Option<Shown> {
+    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let begin = now();
+    let answer = ask(&member.addr, "/clock", None, ASK).await.ok()?;
+    let within = now().saturating_sub(begin);
+    let ClockStatus { node, leads, clock_ns, .. } = serde_json::from_slice(&answer.body).ok()?;
+    let here = begin + within / 2;
+    let ahead = i128::from(clock_ns) - here.as_nanos().cast_signed();
+    (node == member.node).then_some(Shown { node, leads, ahead, within })
+}
+
+fn compare(all: &[Shown]) -> Option<String> {
+    let leader = all.iter().find(|shown| shown.leads)?;
+    let others: Vec<_> = all.iter().filter(|shown| shown.node != leader.node).collect();
+    let mut apart: Vec<i128> = others
+        .iter()
+        .map(|other| (leader.ahead - other.ahead, APART + leader.within + other.within))
+        .filter(|(apart, most)| apart.unsigned_abs() > most.as_nanos())
+        .map(|(apart, _)| apart)
+        .collect();
+    apart.sort_unstable();
+    let median = *apart.get(apart.len() / 2)?;
+    (apart.len() * 2 > others.len()).then(|| {
+        format!(
+            "the clock of node {}, which leads, is {:.1} s {} of most other voters; set it right, \
+             or transfer leadership",
+            leader.node,
+            median.unsigned_abs() as f64 / 1e9,
+            if median > 0 { "ahead of those" } else { "behind those" },
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn clocks(ahead_ms: &[i128]) -> Vec<Shown> {
+        let shown = |(n, ms): (usize, &i128)| Shown {
+            node: n as u64 + 1,
+            leads: n == 0,
+            ahead: ms * 1_000_000,
+            within: Duration::from_millis(10),
+        };
+        ahead_ms.iter().enumerate().map(shown).collect()
+    }
+
+    #[test]
+    fn the_leaders_clock_counts_if_most_others_show_the_same() {
+        for agree in [&[7][..], &[0, 900, 900], &[0, 1_010, 0], &[60_000, 59_500, 0], &[0, 9, -9]] {
+            assert_eq!(compare(&clocks(agree)), None, "{agree:?}");
+        }
+        assert_eq!(compare(&[]), None);
+        let ahead = compare(&clocks(&[60_000, 0, 1])).unwrap();
+        assert!(ahead.contains("node 1, which leads, is 60.0 s ahead of those of"), "{ahead}");
+        let behind = compare(&clocks(&[0, 3_000, 5_000, 100, 3_000])).unwrap();
+        assert!(behind.contains("is 3.0 s behind those of"), "{behind}");
+        assert!(compare(&clocks(&[2_000, 0])).is_some());
+    }
+}
