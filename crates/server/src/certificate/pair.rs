@@ -1,5 +1,6 @@
 //! A certificate and its key.
 
+use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -68,6 +69,9 @@ impl Pair {
         let key = KeyPair::generate().map_err(failed)?;
         let mut certificate = CertificateParams::new(hosts).map_err(failed)?;
         certificate.distinguished_name = DistinguishedName::new();
+        // OpenSSL finds one certificate among others by this name.
+        let unit = format!("{:016x}", RandomState::new().hash_one(key.public_key_raw()));
+        certificate.distinguished_name.push(DnType::OrganizationalUnitName, unit);
         certificate.distinguished_name.push(DnType::CommonName, NAME);
         certificate.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         certificate.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
@@ -114,7 +118,10 @@ impl Pair {
 
 fn is_own(certificate: &x509_cert::Certificate) -> bool {
     let fields = &certificate.tbs_certificate;
-    fields.subject.to_string() == format!("CN={NAME}") && fields.issuer == fields.subject
+    let name = fields.subject.to_string();
+    // The first versions gave all of them the same name.
+    let is_named = name == format!("CN={NAME}") || name.starts_with(&format!("CN={NAME},OU="));
+    is_named && fields.issuer == fields.subject
 }
 
 /// Whether this file has a certificate that no node made.
@@ -150,6 +157,25 @@ mod tests {
     fn pair(life: Duration, now: SystemTime) -> Pair {
         let hosts = hosts(["10.0.0.1", "[fd00::1]", "node-1.example", "node_2"]);
         Pair::parse(&Pair::make(&hosts, now, life).unwrap()).unwrap()
+    }
+
+    /// Those of several nodes are put into one file, where OpenSSL finds them by their subject.
+    #[test]
+    fn each_certificate_has_a_subject_of_its_own() {
+        let made = |_| {
+            let pem = Pair::make(&hosts([]), SystemTime::now(), DAY).unwrap();
+            let der = CertificateDer::from_pem_slice(&pem.cert).unwrap();
+            x509_cert::Certificate::from_der(&der).unwrap()
+        };
+        let all = [0, 1].map(made);
+        assert!(all.iter().all(is_own));
+        assert_ne!(all[0].tbs_certificate.subject, all[1].tbs_certificate.subject);
+        // Those that were made before.
+        let mut before = all[0].clone();
+        before.tbs_certificate.subject = format!("CN={NAME}").parse().unwrap();
+        assert!(!is_own(&before));
+        before.tbs_certificate.issuer = before.tbs_certificate.subject.clone();
+        assert!(is_own(&before));
     }
 
     #[test]
