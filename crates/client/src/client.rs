@@ -27,6 +27,7 @@ const ENDPOINTS_MAX: usize = 64;
 #[derive(Debug, Clone)]
 pub struct ClientBuilder {
     endpoints: Vec<String>,
+    cluster: Option<String>,
     timeout: Duration,
     connect: Duration,
     queue: usize,
@@ -38,6 +39,14 @@ impl ClientBuilder {
     /// the client learns of the others. At most 64.
     pub fn endpoint(mut self, endpoint: impl Into<String>) -> Self {
         self.endpoints.push(endpoint.into());
+        self
+    }
+
+    /// The id of the cluster, as `esker cluster status` shows it: nodes of another one are not
+    /// asked. Without it, that of the first node that is reached. Name it if processes must not get
+    /// timestamps of different clusters by a wrong list of endpoints: those have no order.
+    pub fn cluster(mut self, id: impl Into<String>) -> Self {
+        self.cluster = Some(id.into());
         self
     }
 
@@ -74,7 +83,7 @@ impl ClientBuilder {
     /// [`Error::NoEndpoint`], [`Error::Endpoint`] and [`Error::Option`] for what cannot be, and
     /// [`Error::NoRuntime`] outside of a tokio runtime.
     pub fn build(self) -> Result<Client, Error> {
-        let Self { endpoints, timeout, connect, queue, count_max } = self;
+        let Self { endpoints, cluster, timeout, connect, queue, count_max } = self;
         let wrong = [
             (endpoints.len() > ENDPOINTS_MAX, "a client has at most 64 endpoints"),
             (timeout.is_zero() || timeout > TIMEOUT_MAX, "a timeout is above 0, at most a year"),
@@ -96,7 +105,8 @@ impl ClientBuilder {
             return Err(Error::NoEndpoint);
         }
         let runtime = tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
-        let (queue, leader) = (Queue::new(queue, count_max), Leader::new(addresses, connect));
+        let (queue, leader) =
+            (Queue::new(queue, count_max), Leader::new(addresses, cluster, connect));
         let shared = Arc::new(Shared { queue, leader });
         for lane in 0..LANES {
             runtime.spawn(requests::run(Arc::clone(&shared), lane));
@@ -141,6 +151,7 @@ impl Client {
     pub fn builder() -> ClientBuilder {
         ClientBuilder {
             endpoints: Vec::new(),
+            cluster: None,
             timeout: TIMEOUT,
             connect: CONNECT,
             queue: QUEUE,

@@ -34,7 +34,7 @@ struct Current {
     link: Option<Link>,
     /// Links that were opened.
     serial: u64,
-    /// The cluster of the first node that was reached.
+    /// The cluster that the caller named, or that of the first node that was reached.
     cluster: Option<String>,
     /// The last node that answered with timestamps.
     served: Option<Address>,
@@ -42,9 +42,9 @@ struct Current {
 
 impl Leader {
     /// A connection is given up when it is not there after `connect`.
-    pub(crate) fn new(endpoints: Vec<Address>, connect: Duration) -> Self {
+    pub(crate) fn new(endpoints: Vec<Address>, cluster: Option<String>, connect: Duration) -> Self {
         let route = Route::new(endpoints);
-        let current = Current { route, link: None, serial: 0, cluster: None, served: None };
+        let current = Current { route, link: None, serial: 0, cluster, served: None };
         let (highest, last, counters) = (Mutex::default(), Mutex::default(), Counters::default());
         Self { current: current.into(), highest, last, counters, connect }
     }

@@ -110,6 +110,12 @@ async fn a_node_of_another_cluster_is_not_asked() {
     own.kill().await;
     let Err(Error::Deadline { last: Some(_) }) = client.timestamp().await else { unreachable!() };
     assert!(other.connections() > 0 && other.asked().is_empty());
+    // Not by a client that names the cluster, either, although it reaches no other.
+    let named = other.client().cluster(CLUSTER).timeout(Duration::from_millis(200));
+    let error = named.build().unwrap().timestamp().await.unwrap_err();
+    let Error::Deadline { last: Some(cause) } = error else { unreachable!("{error}") };
+    assert!(matches!(&cause.kind, CauseKind::OtherCluster(id) if id == "another"), "{cause:?}");
+    assert!(other.asked().is_empty());
 }
 
 /// What answers `/members` with something else is no node.
