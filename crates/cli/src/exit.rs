@@ -280,9 +280,17 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Advice on repairing the log in `dir`.
-fn repair_advice(dir: &Path) -> String {
+pub fn repair_advice(dir: &Path) -> String {
+    let component = esker_log::component(dir, esker_log::ReadOptions::default());
     let dir = dir.display();
-    format!("; run `esker log repair {dir}` to quarantine the corruption")
+    match component {
+        Ok(Some(esker_consensus::COMPONENT)) => format!(
+            "; a repair of a consensus log may lose promises and votes that were given, so let \
+             another acceptor or node take its place under a new number; \
+             `esker log repair {dir}` keeps what can be read"
+        ),
+        _ => format!("; run `esker log repair {dir}` to quarantine the corruption"),
+    }
 }
 
 fn io_advice(cause: &esker_disk::Error, dir: &Path) -> &'static str {

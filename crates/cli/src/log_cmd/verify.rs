@@ -7,7 +7,7 @@ use clap::Args;
 use esker_log::{Corruption, ReadOptions, SeqRange, VerifyReport};
 use serde_json::{Value, json};
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, repair_advice};
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -48,13 +48,12 @@ pub fn refuse_corruption(report: &VerifyReport, dir: &Path) -> Outcome {
     match report.corruption.len() {
         0 => Ok(()),
         count => Err(Failure::corrupt(format!(
-            "{} is corrupt in {count} {}, first in {} at byte {}; run `esker log repair {}` to quarantine \
-             the corruption",
+            "{} is corrupt in {count} {}, first in {} at byte {}{}",
             dir.display(),
             if count == 1 { "place" } else { "places" },
             report.corruption[0].file.display(),
             report.corruption[0].offset,
-            dir.display(),
+            repair_advice(dir),
         ))),
     }
 }
