@@ -18,6 +18,11 @@ pub enum ServerError {
         /// The folder of the log.
         dir: PathBuf,
     },
+    /// The node's log does not say of which node it is.
+    Identity {
+        /// The folder of the log.
+        dir: PathBuf,
+    },
     /// The operating system, and what was asked of it.
     Io(String, io::Error),
     /// The data belongs to another node or cluster, or to none.
@@ -39,6 +44,13 @@ impl fmt::Display for ServerError {
                 f,
                 "the log in {} was repaired, and may lack votes and entries of this node: remove \
                  the node from its cluster, and let one join under a new number with new data",
+                dir.display()
+            ),
+            Self::Identity { dir } => write!(
+                f,
+                "{} has entries and does not say of which node: its identity is damaged, or another \
+                 program wrote it; remove the node from its cluster, and let one join under a new \
+                 number with new data",
                 dir.display()
             ),
             Self::Io(what, _) => f.write_str(what),

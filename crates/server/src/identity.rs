@@ -126,11 +126,7 @@ impl Store {
             log.close()?;
             return Ok(None);
         }
-        let dir = self.dir.display();
-        Err(ServerError::OtherData(format!(
-            "{dir} has entries and does not say of which node: its identity is damaged, or another \
-             program wrote it"
-        )))
+        Err(ServerError::Identity { dir: self.dir.clone() })
     }
 
     /// Creates the log of a node. Its identity is durable when this returns.

@@ -270,6 +270,12 @@ impl ServeArguments {
             Some(listen) => address("--raft-listen (RAFT_ADDR)", &listen)?,
             None => beside(options.listen)?,
         };
+        if is_same_port(options.listen, options.raft_listen) {
+            return Err(Failure::usage(format!(
+                "--listen {} and --raft-listen {} are the same port: give each its own",
+                options.listen, options.raft_listen
+            )));
+        }
         options.advertise = text(&self.advertise, &file.advertise);
         options.raft_advertise = text(&self.raft_advertise, &file.raft_advertise);
         for (flag, advertised, listen) in [
@@ -396,6 +402,12 @@ fn in_bounds(flag: &str, value: Option<u64>, bounds: RangeInclusive<u64>) -> Out
 
 fn address(flag: &str, text: &str) -> Outcome<SocketAddr> {
     parse_address(text).map_err(|why| Failure::usage(format!("{flag} {text}: {why}")))
+}
+
+/// Whether only one of these can be listened on.
+fn is_same_port(a: SocketAddr, b: SocketAddr) -> bool {
+    let meet = a.ip() == b.ip() || a.ip().is_unspecified() || b.ip().is_unspecified();
+    a.port() != 0 && a.port() == b.port() && meet
 }
 
 /// On loopback, so that no other host reaches it unless the operator says so.

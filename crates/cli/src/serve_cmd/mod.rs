@@ -16,7 +16,7 @@ use std::time::Duration;
 use esker_server::{FollowerAnswer, Server, ServerError, ServerOptions};
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, with_causes};
 use crate::serve_cmd::background::Lines;
 use crate::serve_cmd::spans::SpanOptions;
 
@@ -45,6 +45,9 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     let options = arguments.options(&file)?;
     let profile_listen = arguments.profile_listen(&file)?;
     report(&options, span_options.as_ref(), profile_listen);
+    if let Some(listen) = profile_listen.filter(|listen| !listen.ip().is_loopback()) {
+        tracing::warn!(%listen, "profiles can be had by every host that reaches this address");
+    }
     let profiles = profile_listen.map(profile::Port::bind).transpose()?;
     let (data, log) = (options.data.clone(), options.log_dir());
     let of_server = |error: ServerError| match error {
@@ -60,8 +63,8 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
             }
         }
         error @ ServerError::Repaired { .. } => Failure::corrupt(error.to_string()),
-        ServerError::Io(what, error) => Failure::of_io(&what, &error),
-        error => Failure::failed(error.to_string()),
+        error @ ServerError::Identity { .. } => Failure::corrupt(error.to_string()),
+        error => Failure::failed(with_causes(&error)),
     };
     let ended = runtime.block_on(async {
         tokio::spawn(report_dropped(lines));

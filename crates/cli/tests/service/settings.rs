@@ -40,6 +40,8 @@ fn wrong_settings_are_named() {
         (&["--join", "127.0.0.1"], "--join"),
         // Its data may have the number: it is read after the ports are taken.
         (&["--join", "127.0.0.1:1", "--listen", "127.0.0.1:0"], "--node-id"),
+        (&["--listen", "127.0.0.1:7", "--raft-listen", "127.0.0.1:7"], "the same port"),
+        (&["--listen", "127.0.0.1:7", "--raft-listen", "0.0.0.0:7"], "the same port"),
         (&["--max-clock-step", "soon"], "--max-clock-step"),
         (&["--epoch-interval-ms", "0"], "--epoch-interval-ms"),
         (&["--timestamp-request-buffer", "0"], "--timestamp-request-buffer"),

@@ -114,17 +114,18 @@ fn seconds(query: Option<&str>) -> Option<u64> {
     SECONDS.contains(&seconds).then_some(seconds)
 }
 
-/// Takes a profile on a thread that may block: that of finding the names takes a while.
+/// Takes a profile. It ends early if the client does not wait for it.
 async fn profile(seconds: u64, turn: OwnedMutexGuard<()>) -> Answer {
+    let profiler = pprof::ProfilerGuardBuilder::default()
+        .frequency(HERTZ)
+        // A signal inside of these cannot follow the stack safely.
+        .blocklist(&["libc", "libgcc", "pthread", "vdso"])
+        .build();
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+    // Finding the names takes a while.
     let taken = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        let profiler = pprof::ProfilerGuardBuilder::default()
-            .frequency(HERTZ)
-            // A signal inside of these cannot follow the stack safely.
-            .blocklist(&["libc", "libgcc", "pthread", "vdso"])
-            .build()?;
-        std::thread::sleep(Duration::from_secs(seconds));
-        Ok::<_, pprof::Error>(encoding::encode(&profiler.report().build()?, HERTZ))
+        Ok::<_, pprof::Error>(encoding::encode(&profiler?.report().build()?, HERTZ))
     });
     match taken.await {
         Ok(Ok(bytes)) => {
