@@ -120,6 +120,7 @@ pub use read::metadata::{Metadata, SegmentInfo};
 pub use read::snapshot::SnapshotReader;
 pub use read::stream::LogStream;
 pub use recovery::repair::{QuarantinedRange, Repaired, VerifyReport, repair, verify};
+pub use recovery::salvage::{Salvage, Salvaged, SalvagedRecord, salvage, salvage_log};
 pub use recovery::{PriorShutdown, Recovery, TruncatedTail};
 pub use runtime::engine::Engine;
 #[doc(hidden)]

@@ -5,7 +5,10 @@ mod backup;
 mod cat;
 mod json_line;
 mod offsets;
+mod range;
+mod record_text;
 mod repair;
+mod salvage;
 mod stat;
 mod summary;
 mod truncate;
@@ -36,6 +39,8 @@ pub enum LogCommand {
     Backup(backup::BackupArguments),
     /// Make a log of a backup
     Restore(backup::RestoreArguments),
+    /// Print the valid records of a quarantined file
+    Salvage(salvage::SalvageArguments),
     /// Show or change the named offsets of consumers
     Offsets(offsets::OffsetsArguments),
     /// Benchmark appending, reading and opening, next to the hardware floor of this machine
@@ -59,6 +64,7 @@ pub fn run(command: LogCommand) -> Outcome {
         LogCommand::Truncate(arguments) => truncate::run(&arguments),
         LogCommand::Backup(arguments) => backup::run(&arguments),
         LogCommand::Restore(arguments) => backup::restore(&arguments),
+        LogCommand::Salvage(arguments) => salvage::run(&arguments),
         LogCommand::Offsets(arguments) => offsets::run(&arguments),
         LogCommand::Bench(arguments) => bench::run_log(&arguments),
         LogCommand::BenchBuild(arguments) => bench::run_build(&arguments),

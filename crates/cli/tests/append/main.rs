@@ -10,6 +10,7 @@ mod length_prefixed_records;
 mod lines;
 mod record_limit;
 mod retention;
+mod salvage;
 mod several_processes;
 mod signals;
 mod transfer;

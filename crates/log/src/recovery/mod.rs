@@ -55,6 +55,7 @@ mod outcome;
 mod reach;
 pub(crate) mod repair;
 mod rewrite;
+pub(crate) mod salvage;
 mod scan_dir;
 
 pub(crate) use classify::{

@@ -2,11 +2,14 @@
 
 #[path = "../kit/corruption_kit/mod.rs"]
 mod corruption_kit;
+#[path = "../kit/fixture.rs"]
+mod fixture;
 
 mod missing_files;
 mod power_cuts;
 mod readers_at_the_gap;
 mod repeated;
+mod salvage;
 mod truncate;
 mod truncated_logs;
 mod valid_logs;

@@ -8,13 +8,12 @@
 //! reader of standard output to exit, and then closes the log reader.
 
 mod printer;
-mod range;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::Args;
-use esker_log::{Error, ReadOnlyLog};
+use esker_log::{Error, ReadOnlyLog, ReadOptions};
 
 use crate::choices::Framing;
 use crate::exit::{Failure, Outcome, complain};
@@ -22,8 +21,9 @@ use crate::output;
 use crate::quantity;
 use crate::signals;
 use printer::{End, Printer};
-use range::Range;
 
+use super::range::Range;
+use super::salvage::{self, Printed};
 use super::writer;
 
 const EXAMPLES: &str = "\
@@ -42,6 +42,9 @@ Examples:
 
   # To another log, records of any bytes
   esker log cat ./esker-data --framing len32 | esker log append ./copy --framing len32
+
+  # What can be read of a corrupt log
+  esker log cat ./esker-data --skip-corrupt
 
 Without --follow it ends at the durable watermark that it read at its start. Exit status 3 on \
 corruption, after printing the records before it. A range that `esker log repair` quarantined is \
@@ -81,6 +84,10 @@ pub struct CatArguments {
     /// json, as --json
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "FRAMING")]
     framing: Framing,
+    /// Print every valid record, also of corrupt commits and those after them; what is skipped is
+    /// reported on standard error, and the exit status is 3. For a log that no writer has open
+    #[arg(long, conflicts_with_all = ["last", "since", "follow"])]
+    skip_corrupt: bool,
 }
 
 impl CatArguments {
@@ -93,6 +100,9 @@ impl CatArguments {
 pub fn run(arguments: &CatArguments) -> Outcome {
     let CatArguments { dir, from, to, last, since, limit, .. } = arguments;
     let of_log = |error: Error| Failure::of_log(&error, dir);
+    if arguments.skip_corrupt {
+        return print_valid(arguments);
+    }
     let reader = ReadOnlyLog::open(dir).map_err(of_log)?;
     let range = match (from, last, since) {
         (_, Some(last), _) => Range::last(&reader, *last).map_err(of_log)?,
@@ -115,6 +125,21 @@ pub fn run(arguments: &CatArguments) -> Outcome {
         .map_err(|e| Failure::of_io("wait for signals", &e))?;
     let end = printer.follow();
     ended(&mut printer, end, dir)
+}
+
+/// Prints the valid records of a log that may be corrupt.
+fn print_valid(arguments: &CatArguments) -> Outcome {
+    let CatArguments { dir, from, to, limit, .. } = arguments;
+    let salvage = esker_log::salvage_log(dir, ReadOptions::default());
+    let salvage = salvage.map_err(|error| Failure::of_log(&error, dir))?;
+    let range = Range::from(*from).to(*to).limit(*limit);
+    match salvage::print(salvage, arguments.framing(), range, dir)? {
+        Printed { skipped: true, records } => Err(Failure::corrupt(format!(
+            "{} is corrupt; {records} valid records were printed",
+            dir.display()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Reports data after the durable watermark, as left by a killed writer. While a writer is alive,

@@ -6,9 +6,10 @@ use std::time::SystemTime;
 
 use esker_log::{Batch, Error, LogStream, Record, Seq};
 
-use super::range::{Range, Take};
 use crate::choices::Framing;
 use crate::exit::complain;
+use crate::log_cmd::range::{Range, Take};
+use crate::log_cmd::record_text::Shown;
 use crate::output;
 
 /// Why printing ended before the durable watermark.
@@ -92,20 +93,10 @@ impl Printer {
     }
 
     fn print(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let out = &mut self.out;
-        match self.framing {
-            Framing::Lines => {
-                out.write_all(record.payload)?;
-                out.write_all(b"\n")
-            }
-            Framing::Len32 => {
-                // A record is far smaller.
-                let length = u32::try_from(record.payload.len()).unwrap_or(u32::MAX);
-                out.write_all(&length.to_le_bytes())?;
-                out.write_all(record.payload)
-            }
-            Framing::Json => print_json(out, record, self.time.of(record)),
-        }
+        let Record { seq, prev, position, payload, .. } = *record;
+        let (prev, position, time) = (Some(prev), Some(position), self.time.of(record));
+        let shown = Shown { seq, prev, position, time, payload };
+        shown.write(self.framing, &mut self.out)
     }
 
     fn skip(&mut self, gap: &Error) -> Result<(), End> {
@@ -131,20 +122,4 @@ impl TimeText {
         }
         &self.text
     }
-}
-
-fn print_json(out: &mut impl Write, record: &Record<'_>, time: &str) -> io::Result<()> {
-    let Record { seq, prev, position, payload, .. } = record;
-    write!(out, "{{\"seq\":{seq},\"prev\":{prev},\"position\":{position},")?;
-    if !time.is_empty() {
-        write!(out, "\"time\":\"{time}\",")?;
-    }
-    match std::str::from_utf8(payload) {
-        Ok(text) => {
-            out.write_all(b"\"payload\":")?;
-            serde_json::to_writer(&mut *out, text)?;
-        }
-        Err(_) => write!(out, "\"payload_b64\":\"{}\"", output::base64(payload))?,
-    }
-    out.write_all(b"}\n")
 }

@@ -76,6 +76,11 @@ impl Range {
         self.limit == 0 || last.is_some_and(|last| last >= self.to)
     }
 
+    /// Whether a record comes before the start, if that is a number.
+    pub fn is_before(&self, seq: Seq) -> bool {
+        matches!(self.start, Start::From(from) if seq < from)
+    }
+
     /// Counts the next record.
     pub fn take(&mut self, seq: Seq) -> Take {
         if self.limit == 0 || seq > self.to {

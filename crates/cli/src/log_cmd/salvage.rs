@@ -1,0 +1,98 @@
+//! `esker log salvage`: prints the valid records of a corrupt file.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use esker_log::{Error, ReadOptions, Salvage, Salvaged};
+
+use super::range::{Range, Take};
+use super::record_text::Shown;
+use crate::choices::Framing;
+use crate::exit::{Failure, Outcome, complain};
+use crate::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  # The records that `esker log repair` quarantined together with a corrupt one
+  esker log salvage ./esker-data/quarantine/00000000000000000003-4096.bytes
+
+  # To another log
+  esker log salvage ./old/00000000000000000003.seg | esker log append ./new --framing json
+
+FILE is one that `esker log repair` quarantined, or a segment. Each record whose own checksum matches \
+is printed as `esker log cat --json` does; prev, position and time only where they are known. What \
+is skipped is reported on standard error. `esker log cat --skip-corrupt` reads a whole log so.";
+
+/// Arguments of `esker log salvage`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct SalvageArguments {
+    /// The file, in the directory of its log
+    file: PathBuf,
+}
+
+/// Prints what is valid.
+pub fn run(arguments: &SalvageArguments) -> Outcome {
+    let file = &arguments.file;
+    let failed = |error: Error| Failure::of_log(&error, file.parent().unwrap_or(file));
+    let salvage = esker_log::salvage(file, ReadOptions::default()).map_err(failed)?;
+    let printed = print(salvage, Framing::Json, Range::from(None), file)?;
+    match printed.records {
+        0 => Err(Failure::failed(format!("{} has no valid record", file.display()))),
+        _ => Ok(()),
+    }
+}
+
+/// What was printed.
+#[derive(Debug, Default)]
+pub struct Printed {
+    pub records: u64,
+    /// Whether bytes were skipped.
+    pub skipped: bool,
+}
+
+/// Prints the records in a range, and reports what is skipped between them.
+pub fn print(
+    salvage: Salvage,
+    framing: Framing,
+    mut range: Range,
+    path: &Path,
+) -> Outcome<Printed> {
+    let failed = |error: io::Error| Failure::of_io("write standard output", &error);
+    let mut out = output::buffered().map_err(failed)?;
+    let mut printed = Printed::default();
+    for found in salvage {
+        match found.map_err(|error| Failure::of_log(&error, path))? {
+            Salvaged::Record(record) if range.is_before(record.seq) => {}
+            Salvaged::Record(record) => {
+                match range.take(record.seq) {
+                    Take::Print => {}
+                    Take::Skip => continue,
+                    Take::End => break,
+                }
+                let time = record.time.map_or_else(String::new, output::time);
+                let shown = Shown {
+                    seq: record.seq,
+                    prev: record.prev,
+                    position: record.position,
+                    time: &time,
+                    payload: &record.payload,
+                };
+                if !output::unless_closed(shown.write(framing, &mut out))? {
+                    return Ok(printed);
+                }
+                printed.records += 1;
+            }
+            Salvaged::Skipped { file, offset, bytes } => {
+                output::unless_closed(out.flush())?;
+                let file = file.display();
+                complain(&format!("note: skipped {bytes} bytes of {file} from byte {offset} on"));
+                printed.skipped = true;
+            }
+            _ => {}
+        }
+    }
+    output::unless_closed(out.flush())?;
+    Ok(printed)
+}

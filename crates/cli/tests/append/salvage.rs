@@ -1,0 +1,49 @@
+//! `esker log cat --skip-corrupt` and `esker log salvage`.
+
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::fs;
+use std::os::unix::fs::FileExt;
+
+use crate::esker::{lines, log, workdir};
+
+/// A commit of ten records, of which one is corrupt, and more commits.
+#[test]
+fn all_but_the_corrupt_record_are_printed() {
+    let (_guard, dir) = workdir();
+    for from in [1, 11, 21] {
+        log("append", &dir, &[], lines(from, from + 9).as_bytes()).ok();
+    }
+    let whole = log("cat", &dir, &[], b"").ok().text().to_owned();
+    assert_eq!(log("cat", &dir, &["--skip-corrupt"], b"").ok().text(), whole);
+    let segment = dir.join("00000000000000000001.seg");
+    let bytes = fs::read(&segment).unwrap();
+    let payload = lines(14, 14).trim_end().to_owned();
+    let at = bytes.windows(payload.len()).position(|found| found == payload.as_bytes()).unwrap();
+    let file = fs::OpenOptions::new().write(true).open(&segment).unwrap();
+    file.write_all_at(b"\xff", at as u64).unwrap();
+
+    let expected = lines(1, 13) + &lines(15, 30);
+    let before = log("cat", &dir, &[], b"").exits(3);
+    assert_eq!(before.text(), lines(1, 10));
+    let all = log("cat", &dir, &["--skip-corrupt"], b"").exits(3);
+    assert_eq!(all.text(), expected);
+    assert!(
+        all.err.contains("note: skipped ") && all.err.contains("29 valid records"),
+        "{}",
+        all.err
+    );
+    let some = log("cat", &dir, &["--skip-corrupt", "--from", "12", "--to", "16"], b"").exits(3);
+    assert_eq!(some.text(), lines(12, 13) + &lines(15, 16));
+    log("cat", &dir, &["--skip-corrupt", "-f"], b"").exits(2);
+
+    log("repair", &dir, &[], b"").ok();
+    let quarantined = fs::read_dir(dir.join("quarantine")).unwrap().next().unwrap().unwrap().path();
+    let salvaged = log("salvage", &quarantined, &[], b"").ok();
+    // As another log, in the same order.
+    let other = dir.with_extension("other");
+    log("append", &other, &["--framing", "json"], salvaged.text().as_bytes()).ok();
+    let rescued = log("cat", &other, &[], b"").ok();
+    assert_eq!(rescued.text(), lines(11, 13) + &lines(15, 20));
+    log("salvage", &dir.join("manifest"), &[], b"").exits(1);
+}

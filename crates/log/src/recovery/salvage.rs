@@ -1,0 +1,344 @@
+//! Reads the valid records of corrupt files, one by one.
+//!
+//! Reading, opening and `repair` take whole commit units. Here a record counts if its own checksum
+//! matches, which covers its place, its length and its number, and if its number is above that of
+//! the record before it. After bytes that are no record the search continues at each next multiple
+//! of eight, where records start. It costs the time of reading, and for corrupt bytes that look
+//! like the start of a record that of the checksum of what would be its payload.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use esker_disk::{Dir, File, Open};
+
+use crate::base::error::Result;
+use crate::base::position::{Position, Seq};
+use crate::base::read_options::ReadOptions;
+use crate::format::record::{RECORD_HEADER, RecordHeader};
+use crate::format::unit::{UNIT_HEADER, UnitKind};
+use crate::format::{BLOCK, Footer, LogId, Salt, SegmentHeader, UnitHeader};
+use crate::recovery::read_segment_header;
+use crate::recovery::repair::verify;
+use crate::store::directory::{self, not_a_log};
+use crate::store::manifest::Manifest;
+use crate::store::paths::{self, Name};
+use crate::store::segment_reader::SegmentReader;
+
+/// The distance of places where a record may start.
+const STEP: u32 = 8;
+
+/// What [`Salvage`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Salvaged {
+    /// A valid record.
+    Record(SalvagedRecord),
+    /// Bytes that belong to no valid record.
+    Skipped {
+        /// The file.
+        file: PathBuf,
+        /// The offset in the file.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+    },
+}
+
+/// A valid record in a corrupt file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SalvagedRecord {
+    /// Its number.
+    pub seq: Seq,
+    /// The number of the record before it. `None` if that one was not found.
+    pub prev: Option<Seq>,
+    /// Its position. `None` where the header of the segment is not there.
+    pub position: Option<Position>,
+    /// The time of its commit. `None` where the header of the commit is not valid.
+    pub time: Option<SystemTime>,
+    /// Its payload.
+    pub payload: Vec<u8>,
+}
+
+/// The valid records of corrupt files, in ascending order of their numbers; from [`salvage`] or
+/// [`salvage_log`]. Memory is that of the largest record, and two megabytes.
+#[derive(Debug)]
+pub struct Salvage {
+    files: VecDeque<Source>,
+    walk: Option<Walk>,
+    /// The number of the last record.
+    last: u64,
+    /// No record after this number is returned.
+    upto: u64,
+}
+
+/// A file to read.
+#[derive(Debug)]
+struct Source {
+    file: Arc<dyn File>,
+    path: PathBuf,
+    salt: Salt,
+    /// The offset in the segment of the first byte of the file.
+    first: u32,
+    /// The position of the segment's first byte.
+    base: Option<u64>,
+    /// Where reading starts, and where it ends, in the file.
+    from: u32,
+    until: u64,
+}
+
+/// Opens a file that `repair` quarantined, or a segment, of the log in whose directory it is.
+/// Changes nothing.
+///
+/// # Errors
+/// [`Error::NotALog`](crate::Error::NotALog) if its name is not that of such a file, or there is no
+/// log around it; `Corrupted` if the manifest of the log is, `UnsupportedVersion` and `Io`.
+pub fn salvage(file: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Salvage> {
+    let (path, disk) = (file.as_ref(), options.into().disk);
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let above = path.parent().unwrap_or(Path::new(""));
+    let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
+    let dir = disk.open_dir(above)?;
+    let (number, first, log) = match (paths::classify(name), quarantined(name)) {
+        (Name::Segment(number), _) => (number, 0, Manifest::of_log(&*dir)?.log),
+        (_, Some((number, first))) => {
+            let log = disk.open_dir(&parent(above))?;
+            (number, first, Manifest::of_log(&*log)?.log)
+        }
+        _ => return Err(not_a_log(path, "its name is not that of a segment or quarantined bytes")),
+    };
+    let source = Source::open(&*dir, name, log, number, first)?;
+    let files = VecDeque::from([source]);
+    Ok(Salvage { files, walk: None, last: 0, upto: u64::MAX })
+}
+
+/// Opens all segments of the log in a directory, for its durable records. Reads the log once to
+/// find how far it is durable. Changes nothing, and is for a log that no writer has open.
+///
+/// # Errors
+/// As [`salvage`].
+pub fn salvage_log(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Salvage> {
+    let options = options.into();
+    let upto = verify(dir.as_ref(), options.clone())?.durable_bound.0;
+    let dir = directory::open(dir.as_ref(), &*options.disk)?;
+    let manifest = Manifest::of_log(&*dir)?;
+    let mut files: VecDeque<Source> = VecDeque::new();
+    for name in dir.list()? {
+        let Name::Segment(number) = paths::classify(&name) else { continue };
+        if number < manifest.trim_segment {
+            continue;
+        }
+        let mut source = Source::open(&*dir, &name, manifest.log, number, 0)?;
+        if let Ok((header, _)) = read_segment_header(&*source.file, &manifest, number)? {
+            begins(&mut files, &mut source, &header);
+        }
+        files.push_back(source);
+    }
+    Ok(Salvage { files, walk: None, last: manifest.trim_seq, upto })
+}
+
+/// The segment before this header ends where this one begins. What follows there is dead, whichever
+/// segment it is in.
+fn begins(before: &mut VecDeque<Source>, source: &mut Source, header: &SegmentHeader) {
+    source.base = Some(header.base);
+    while before.back().is_some_and(|last| last.base.is_some_and(|base| base >= header.base)) {
+        before.pop_back();
+    }
+    if let Some(last) = before.back_mut()
+        && let Some(base) = last.base
+    {
+        last.until = last.until.min(header.base - base);
+    }
+}
+
+/// The directory above another one.
+fn parent(dir: &Path) -> PathBuf {
+    match dir.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.into(),
+        Some(_) if dir != Path::new(".") && dir != Path::new("..") => ".".into(),
+        _ => dir.join(".."),
+    }
+}
+
+/// The segment and the offset in the name of a quarantined file.
+fn quarantined(name: &str) -> Option<(u64, u32)> {
+    let mut parts = name.strip_suffix(".bytes")?.split('-');
+    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+}
+
+impl Source {
+    fn open(dir: &dyn Dir, name: &str, log: LogId, number: u64, first: u32) -> Result<Self> {
+        let file = dir.open(name, Open::read())?;
+        Ok(Self {
+            until: file.len()?,
+            file,
+            path: dir.path_of(name),
+            salt: Salt::new(log, number),
+            first,
+            base: None,
+            from: if first == 0 { BLOCK } else { 0 },
+        })
+    }
+}
+
+/// A file that is being read.
+#[derive(Debug)]
+struct Walk {
+    source: Source,
+    image: SegmentReader<'static>,
+    /// The offset in the file.
+    at: u32,
+    /// The number before the next record, if it is known.
+    prev: Option<u64>,
+    time: Option<SystemTime>,
+    /// Bytes that are no record, up to here.
+    skipped: Option<(u32, u32)>,
+    /// A record that comes after them.
+    next: Option<SalvagedRecord>,
+}
+
+/// What is at an offset of a file.
+enum There {
+    /// Zeros, the header of a commit, or a record that does not count: so many bytes.
+    Nothing(u32),
+    Record(RecordHeader),
+    Corrupt,
+    End,
+}
+
+impl Walk {
+    fn new(source: Source) -> Result<Self> {
+        let mut image = SegmentReader::new(Arc::clone(&source.file))?;
+        image.end_at(source.until);
+        let at = source.from;
+        Ok(Self { source, image, at, prev: None, time: None, skipped: None, next: None })
+    }
+
+    /// The next record above `last`, or bytes that were skipped. `None` at the end of the file.
+    fn advance(&mut self, last: u64) -> Result<Option<Salvaged>> {
+        if let Some(record) = self.next.take() {
+            return Ok(Some(Salvaged::Record(record)));
+        }
+        loop {
+            match self.there(last)? {
+                There::End => return Ok(self.take_skipped()),
+                There::Nothing(bytes) => self.at += bytes,
+                There::Corrupt => {
+                    let from = self.skipped.map_or(self.at, |(from, _)| from);
+                    self.at += STEP;
+                    self.skipped = Some((from, self.at));
+                    self.prev = None;
+                }
+                There::Record(header) => {
+                    let record = self.record(header)?;
+                    return Ok(Some(match self.take_skipped() {
+                        Some(skipped) => {
+                            self.next = Some(record);
+                            skipped
+                        }
+                        None => Salvaged::Record(record),
+                    }));
+                }
+            }
+        }
+    }
+
+    fn take_skipped(&mut self) -> Option<Salvaged> {
+        let (from, to) = self.skipped.take()?;
+        let file = self.source.path.clone();
+        Some(Salvaged::Skipped { file, offset: from.into(), bytes: (to - from).into() })
+    }
+
+    fn there(&mut self, last: u64) -> Result<There> {
+        let (at, place) = (u64::from(self.at), self.source.first + self.at);
+        let bytes = self.image.at(at, BLOCK as usize)?;
+        let Some(word) = bytes.first_chunk::<{ STEP as usize }>() else { return Ok(There::End) };
+        if *word == [0; STEP as usize] {
+            return Ok(There::Nothing(STEP));
+        }
+        if place.is_multiple_of(BLOCK) {
+            if let Ok((header, _)) = UnitHeader::parse(bytes, self.source.salt, place) {
+                let time = UNIX_EPOCH + Duration::from_millis(header.time_ms);
+                (self.prev, self.time) = (Some(header.prev_seq), Some(time));
+                return Ok(There::Nothing(match header.kind {
+                    UnitKind::Data => UNIT_HEADER,
+                    UnitKind::Gap => header.span(),
+                }));
+            }
+            // Nothing follows the footer of a segment.
+            if Footer::length(bytes, place).is_ok() {
+                return Ok(There::End);
+            }
+            // Whatever follows is of another commit.
+            self.time = None;
+        }
+        let Ok(header) = RecordHeader::parse(bytes) else { return Ok(There::Corrupt) };
+        let stored = self.image.at(at, header.stored() as usize)?;
+        match header.check(self.source.salt, place, stored) {
+            // Truncated, or cut off.
+            Ok(()) if header.seq <= last => {
+                self.prev = Some(header.seq);
+                Ok(There::Nothing(header.stored()))
+            }
+            Ok(()) => Ok(There::Record(header)),
+            Err(_) => Ok(There::Corrupt),
+        }
+    }
+
+    /// The record at this offset, which is valid.
+    fn record(&mut self, header: RecordHeader) -> Result<SalvagedRecord> {
+        let stored = self.image.at(self.at.into(), header.size as usize)?;
+        let payload = stored[RECORD_HEADER as usize..].to_vec();
+        let place = u64::from(self.source.first + self.at);
+        let record = SalvagedRecord {
+            seq: Seq(header.seq),
+            prev: self.prev.map(Seq),
+            position: self.source.base.map(|base| Position(base + place)),
+            time: self.time,
+            payload,
+        };
+        self.prev = Some(header.seq);
+        self.at += header.stored();
+        Ok(record)
+    }
+}
+
+impl Iterator for Salvage {
+    type Item = Result<Salvaged>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.advance();
+        if !matches!(next, Ok(Some(_))) {
+            // Nothing follows an error.
+            (self.walk, self.files) = (None, VecDeque::new());
+        }
+        next.transpose()
+    }
+}
+
+impl Salvage {
+    fn advance(&mut self) -> Result<Option<Salvaged>> {
+        while self.last < self.upto {
+            let walk = match &mut self.walk {
+                Some(walk) => walk,
+                None => match self.files.pop_front() {
+                    Some(source) => self.walk.insert(Walk::new(source)?),
+                    None => return Ok(None),
+                },
+            };
+            match walk.advance(self.last)? {
+                None => self.walk = None,
+                Some(Salvaged::Record(record)) if record.seq.0 > self.upto => break,
+                Some(found) => {
+                    if let Salvaged::Record(record) = &found {
+                        self.last = record.seq.0;
+                    }
+                    return Ok(Some(found));
+                }
+            }
+        }
+        Ok(None)
+    }
+}
