@@ -83,6 +83,31 @@ fn a_valid_log_is_salvaged_whole() {
     assert!((12..=400).all(|seq| found.contains(&(seq, payload(seq)))));
 }
 
+/// A recovery cut the segment, and a crash kept what follows the cut: a record whose number was
+/// assigned again.
+#[test]
+fn what_follows_a_cut_is_dead() {
+    let disk = SimDisk::new(1);
+    append(&open(&disk), 5);
+    let segment = segments(&disk).remove(0);
+    let other = disk.fork(1);
+    open(&other).append("cut off").unwrap().blocking_wait().unwrap();
+    let longer = other.contents(&segment).unwrap();
+    let killed = open(&disk.process());
+    disk.kill();
+    drop(killed);
+    disk.power_on();
+    let log = open(&disk);
+    append(&log, 3);
+    log.close().unwrap();
+    disk.put(&segment, &longer).unwrap();
+    assert_eq!(segments(&disk).len(), 2);
+    let (found, _) = read(salvage_log(DIR, options(&disk)).unwrap());
+    assert!(found == payloads(1..=8), "{} records", found.len());
+    let alone = read(salvage(&segment, options(&disk)).unwrap()).0;
+    assert_eq!(alone.last(), Some(&(6, b"cut off".to_vec())));
+}
+
 /// One flipped bit costs the record that it is in, at most.
 #[test]
 fn a_flipped_bit_costs_one_record() {
