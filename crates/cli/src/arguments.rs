@@ -8,6 +8,7 @@ use crate::consensus_cmd::ConsensusCommand;
 use crate::crash_cmd::CrashCommand;
 use crate::kv_cmd::KvCommand;
 use crate::log_cmd::LogCommand;
+use crate::manual::{CompletionsArguments, ManArguments};
 use crate::serve_cmd::ServeArguments;
 use crate::snapshot_cmd::SnapshotCommand;
 use crate::ts_cmd::TsArguments;
@@ -62,4 +63,8 @@ pub enum Component {
     /// Measure this machine's disk
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Print what a shell needs to complete commands and flags
+    Completions(CompletionsArguments),
+    /// Write manual pages, one for each command
+    Man(ManArguments),
 }

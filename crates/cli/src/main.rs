@@ -19,6 +19,7 @@ mod kv_cmd;
 mod local_nodes;
 mod log_cmd;
 mod log_options;
+mod manual;
 mod option_flags;
 mod output;
 mod progress;
@@ -30,7 +31,7 @@ mod ts_cmd;
 
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use arguments::{Arguments, Component};
 
@@ -48,6 +49,8 @@ fn main() -> ExitCode {
         Component::Cluster(command) => cluster_cmd::run(command),
         Component::Crash(command) => crash_cmd::run(command),
         Component::Bench(command) => bench::run(command),
+        Component::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
+        Component::Man(arguments) => manual::man(&arguments, Arguments::command()),
     };
     exit::report(outcome)
 }

@@ -30,6 +30,12 @@ fn every_command_has_examples() {
         &["ts", "bench"],
         &["cluster", "status"],
         &["cluster", "transfer"],
+        &["completions"],
+        &["man"],
+        &["log", "offsets"],
+        &["log", "salvage"],
+        &["log", "backup"],
+        &["log", "restore"],
     ] {
         let mut help = command(words);
         help.arg("--help");
@@ -58,4 +64,26 @@ fn every_command_has_examples() {
     }
     let help = run(command(&["--help"]), b"").ok();
     assert!(help.text().contains("Exit status: 0 done, 1 failed, 2 wrong usage"));
+}
+
+/// One page for each command, and completions that a shell takes.
+#[test]
+fn shells_and_man_know_the_commands() {
+    let dir = tempfile::tempdir().unwrap();
+    let pages = dir.path().join("man1");
+    let mut man = command(&["man"]);
+    man.arg(&pages);
+    run(man, b"").ok();
+    let page = std::fs::read_to_string(pages.join("esker-log-append.1")).unwrap();
+    assert!(page.contains("keep\\-seq"), "{page}");
+    assert!(pages.join("esker-cluster-status.1").exists());
+    for shell in ["bash", "zsh", "fish"] {
+        let completions = run(command(&["completions", shell]), b"").ok();
+        assert!(completions.text().contains("keep-seq"), "{shell}");
+    }
+    let completions = run(command(&["completions", "bash"]), b"").ok();
+    let mut check = std::process::Command::new("bash");
+    check.arg("-n");
+    run(check, completions.text().as_bytes()).ok();
+    run(command(&["completions", "dos"]), b"").exits(2);
 }
