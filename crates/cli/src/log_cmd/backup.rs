@@ -25,7 +25,7 @@ an earlier backup stays a log meanwhile. A copy that was opened for writing is a
 no further backup.";
 
 const RESTORE_EXAMPLES: &str = "\
-Example:
+Examples:
   esker log restore /mnt/backup/esker-data ./esker-data
 
 DIR must be empty or not exist. It is a log when the command ends with exit status 0. The backup stays as \
