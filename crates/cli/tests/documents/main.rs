@@ -5,6 +5,7 @@ mod esker;
 
 mod experiment;
 mod help;
+mod operations;
 mod published_figures;
 mod reasons_against_an_lsm_store;
 mod stability;
