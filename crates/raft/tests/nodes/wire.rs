@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use esker_consensus::{Ballot, ConsensusLog, Slot};
 use esker_disk::Op;
@@ -101,6 +101,30 @@ async fn a_longer_lease_is_stored_before_a_node_answers() {
     let mut caller = link(CLUSTER, 2, 1, address).await;
     assert_eq!(ask(&mut caller, vote(4, 2, false)).await, None);
     assert_eq!(node.log().app_state()[1..5], 2000_u32.to_le_bytes());
+}
+
+/// A shorter promise is stored once the longer one has ended, and not when the node starts: the
+/// next restart must know of the longer one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_quick_restarts_keep_the_longer_lease() {
+    let disk = SimDisk::new(1);
+    let (node, address) = start_on(&disk, 1, Duration::from_millis(250));
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    assert!(ask(&mut caller, vote(3, 2, false)).await.unwrap().vote_granted);
+    node.stop().unwrap();
+    let begun = Instant::now();
+    let (node, address) = start_on(&disk, 1, Duration::from_millis(10));
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    assert_eq!(ask(&mut caller, vote(4, 2, false)).await, None);
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    node.stop().unwrap();
+    let (node, address) = start_on(&disk, 1, Duration::from_millis(10));
+    // The shorter lease has ended.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    let mut caller = link(CLUSTER, 2, 1, address).await;
+    let answer = ask(&mut caller, vote(4, 2, false)).await;
+    assert!(answer.is_none() || begun.elapsed() > Duration::from_secs(2), "{answer:?}");
+    node.stop().unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
