@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use esker_disk::Op;
-use esker_log::{Component, Error};
+use esker_log::{Component, Corruption, Error};
 
 use crate::option_flags;
 
@@ -74,6 +74,10 @@ impl Failure {
             return Self::failed(foreign(*found, *expected, dir));
         }
         let (status, advice) = match error {
+            Error::Corrupted(Corruption { file, .. }) if is_of_consumers(file) => {
+                (Status::Corrupt, "; remove the file, and set the offsets again".into())
+            }
+            Error::InvalidConsumer { .. } => (Status::Usage, String::new()),
             Error::Corrupted(corruption) => {
                 // One of many logs in the directory.
                 let below = corruption.file.parent().filter(|below| below.starts_with(dir));
@@ -277,6 +281,11 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// Whether a file has the offsets of consumers, which no repair changes.
+fn is_of_consumers(file: &Path) -> bool {
+    file.parent().is_some_and(|dir| dir.ends_with("consumers"))
 }
 
 /// Advice on repairing the log in `dir`.

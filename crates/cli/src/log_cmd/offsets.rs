@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use esker_log::{Consumers, Error, ReadOnlyLog, Seq};
 use serde_json::json;
 
-use crate::exit::{Failure, Outcome, with_causes};
+use crate::exit::{Failure, Outcome};
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -77,7 +77,7 @@ pub fn run(arguments: &OffsetsArguments) -> Outcome {
     let dir = &arguments.dir;
     let log = ReadOnlyLog::open(dir).map_err(|error| Failure::of_log(&error, dir))?;
     let consumers = log.consumers();
-    let failed = |error: Error| failure(&error, dir);
+    let failed = |error: Error| Failure::of_log(&error, dir);
     let absent =
         |name: &str| Failure::failed(format!("{}: consumer {name} has no offset", dir.display()));
     match &arguments.command {
@@ -100,7 +100,7 @@ pub fn run(arguments: &OffsetsArguments) -> Outcome {
 }
 
 fn list(dir: &Path, durable: Seq, consumers: &Consumers, json: bool) -> Outcome {
-    for (name, offset) in consumers.list().map_err(|error| failure(&error, dir))? {
+    for (name, offset) in consumers.list().map_err(|error| Failure::of_log(&error, dir))? {
         let lag = durable.0.saturating_sub(offset.0);
         if json {
             output::print_json(&json!({ "name": name, "offset": offset.0, "lag": lag }))?;
@@ -109,14 +109,4 @@ fn list(dir: &Path, durable: Seq, consumers: &Consumers, json: bool) -> Outcome 
         }
     }
     Ok(())
-}
-
-fn failure(error: &Error, dir: &Path) -> Failure {
-    let failure = Failure::of_log(error, dir);
-    match error {
-        Error::Corrupted(_) | Error::ForeignFile { .. } => failure
-            .instead(format!("{}; remove the file, and set the offsets again", with_causes(error))),
-        Error::InvalidConsumer { .. } => Failure::usage(error.to_string()),
-        _ => failure,
-    }
 }

@@ -37,6 +37,13 @@ fn offsets_are_shown_and_changed_beside_a_writer() {
     signal(&writer, "TERM");
     assert!(writer.wait().unwrap().success());
     log("verify", &dir, &[], b"").ok();
+    // No repair changes this file.
+    let file = dir.join("consumers").join("offsets");
+    std::fs::write(&file, [7; 100]).unwrap();
+    offsets(&["list"]).exits(3).says(&["consumers/offsets", "remove the file"]);
+    log("backup", &dir, &[copy.to_str().unwrap()], b"").exits(3).says(&["remove the file"]);
+    std::fs::remove_file(&file).unwrap();
+    assert_eq!(offsets(&["list"]).ok().text(), "");
 }
 
 /// Each of these processes adds one to an offset, again and again, if no other did meanwhile. One

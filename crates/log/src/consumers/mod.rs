@@ -6,10 +6,10 @@
 //!
 //! # The crash argument
 //!
-//! The sealed file has the offsets before a change or those after it. A change under the lock
-//! begins with the content that was read under it; reading first syncs the directory (as every
-//! replacement does before it writes), so that a later power cut takes back neither the content
-//! nor what follows from it. A call returns after the replacement is durable.
+//! The sealed file has the offsets before a change or those after it. A change is made to the
+//! content that was read under the lock. A process that died may have left that content visible and
+//! not yet durable; every replacement syncs the directory before it writes, so a power cut cannot
+//! take it back from under the change. A call returns after the replacement is durable.
 
 mod changes;
 pub(crate) mod offsets;
