@@ -22,7 +22,7 @@ Examples:
 
 FILE is one that `esker log repair` quarantined, or a segment. Each record whose own checksum matches \
 is printed as `esker log cat --json` does; prev, position and time only where they are known. What \
-is skipped is reported on standard error. `esker log cat --skip-corrupt` reads a whole log so.";
+is skipped or missing is reported on standard error. `esker log cat --skip-corrupt` reads a whole log so.";
 
 /// Arguments of `esker log salvage`.
 #[derive(Debug, Args)]
@@ -48,11 +48,11 @@ pub fn run(arguments: &SalvageArguments) -> Outcome {
 #[derive(Debug, Default)]
 pub struct Printed {
     pub records: u64,
-    /// Whether bytes were skipped.
-    pub skipped: bool,
+    /// Whether bytes were skipped, or records are missing.
+    pub is_partial: bool,
 }
 
-/// Prints the records in a range, and reports what is skipped between them.
+/// Prints the records in a range, and reports what is skipped and missing between them.
 pub fn print(
     salvage: Salvage,
     framing: Framing,
@@ -88,7 +88,12 @@ pub fn print(
                 output::unless_closed(out.flush())?;
                 let file = file.display();
                 complain(&format!("note: skipped {bytes} bytes of {file} from byte {offset} on"));
-                printed.skipped = true;
+                printed.is_partial = true;
+            }
+            Salvaged::Missing { from, to } => {
+                output::unless_closed(out.flush())?;
+                complain(&format!("note: records above {from} up to {to} are missing"));
+                printed.is_partial = true;
             }
             _ => {}
         }

@@ -37,6 +37,19 @@ fn all_but_the_corrupt_record_are_printed() {
     assert_eq!(some.text(), lines(12, 13) + &lines(15, 16));
     log("cat", &dir, &["--skip-corrupt", "-f"], b"").exits(2);
 
+    // A file that is cut leaves nothing to skip, and records are missing all the same.
+    let cut = dir.with_extension("cut");
+    fs::create_dir(&cut).unwrap();
+    for file in fs::read_dir(&dir).unwrap().map(|file| file.unwrap().path()) {
+        fs::copy(&file, cut.join(file.file_name().unwrap())).unwrap();
+    }
+    let first_commit =
+        fs::OpenOptions::new().write(true).open(cut.join(segment.file_name().unwrap()));
+    first_commit.unwrap().set_len(8192).unwrap();
+    let partial = log("cat", &cut, &["--skip-corrupt"], b"").exits(3);
+    assert_eq!(partial.text(), lines(1, 10));
+    assert!(partial.err.contains("records above 10 up to 30 are missing"), "{}", partial.err);
+
     log("repair", &dir, &[], b"").ok();
     let quarantined = fs::read_dir(dir.join("quarantine")).unwrap().next().unwrap().unwrap().path();
     let salvaged = log("salvage", &quarantined, &[], b"").ok();

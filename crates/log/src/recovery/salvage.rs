@@ -18,7 +18,7 @@ use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::format::record::{RECORD_HEADER, RecordHeader};
 use crate::format::unit::{UNIT_HEADER, UnitKind};
-use crate::format::{BLOCK, Footer, LogId, Salt, SegmentHeader, UnitHeader};
+use crate::format::{BLOCK, Footer, LogId, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader};
 use crate::recovery::read_segment_header;
 use crate::recovery::repair::verify;
 use crate::store::directory::{self, not_a_log};
@@ -35,6 +35,14 @@ const STEP: u32 = 8;
 pub enum Salvaged {
     /// A valid record.
     Record(SalvagedRecord),
+    /// Records that should come next, and are in no file: every number above `from` and up to `to`.
+    /// Some may be in bytes that were skipped, and some may never have been assigned.
+    Missing {
+        /// The record before them.
+        from: Seq,
+        /// The last of them.
+        to: Seq,
+    },
     /// Bytes that belong to no valid record.
     Skipped {
         /// The file.
@@ -68,10 +76,14 @@ pub struct SalvagedRecord {
 pub struct Salvage {
     files: VecDeque<Source>,
     walk: Option<Walk>,
-    /// The number of the last record.
-    last: u64,
-    /// No record after this number is returned.
-    upto: u64,
+    /// The number of the last record. `None` before the first one of a single file: any may have
+    /// come before it.
+    last: Option<u64>,
+    /// The last durable record of a log: none after it is returned, and none up to it may be
+    /// missing. `None` for a single file.
+    upto: Option<u64>,
+    /// A record that comes after missing ones.
+    next: Option<SalvagedRecord>,
 }
 
 /// A file to read.
@@ -111,7 +123,7 @@ pub fn salvage(file: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Resul
     };
     let source = Source::open(&*dir, name, log, number, first)?;
     let files = VecDeque::from([source]);
-    Ok(Salvage { files, walk: None, last: 0, upto: u64::MAX })
+    Ok(Salvage { files, walk: None, last: None, upto: None, next: None })
 }
 
 /// Opens all segments of the log in a directory, for its durable records. Reads the log once to
@@ -136,7 +148,8 @@ pub fn salvage_log(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Re
         }
         files.push_back(source);
     }
-    Ok(Salvage { files, walk: None, last: manifest.trim_seq, upto })
+    let (last, upto) = (Some(manifest.trim_seq), Some(upto));
+    Ok(Salvage { files, walk: None, last, upto, next: None })
 }
 
 /// The segment before this header ends where this one begins. What follows there is dead, whichever
@@ -165,7 +178,8 @@ fn parent(dir: &Path) -> PathBuf {
 /// The segment and the offset in the name of a quarantined file.
 fn quarantined(name: &str) -> Option<(u64, u32)> {
     let mut parts = name.strip_suffix(".bytes")?.split('-');
-    Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
+    let (number, first): (u64, u32) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    (first <= SEGMENT_MAX && first.is_multiple_of(BLOCK)).then_some((number, first))
 }
 
 impl Source {
@@ -311,8 +325,8 @@ impl Iterator for Salvage {
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.advance();
         if !matches!(next, Ok(Some(_))) {
-            // Nothing follows an error.
-            (self.walk, self.files) = (None, VecDeque::new());
+            // Nothing follows the end, or an error.
+            (self.walk, self.files, self.upto) = (None, VecDeque::new(), None);
         }
         next.transpose()
     }
@@ -320,25 +334,45 @@ impl Iterator for Salvage {
 
 impl Salvage {
     fn advance(&mut self) -> Result<Option<Salvaged>> {
-        while self.last < self.upto {
+        if let Some(record) = self.next.take() {
+            return Ok(Some(self.take(record)));
+        }
+        while self.upto.is_none() || self.last < self.upto {
             let walk = match &mut self.walk {
                 Some(walk) => walk,
                 None => match self.files.pop_front() {
                     Some(source) => self.walk.insert(Walk::new(source)?),
-                    None => return Ok(None),
+                    None => return Ok(self.missing_before(self.upto)),
                 },
             };
-            match walk.advance(self.last)? {
+            match walk.advance(self.last.unwrap_or_default())? {
                 None => self.walk = None,
-                Some(Salvaged::Record(record)) if record.seq.0 > self.upto => break,
-                Some(found) => {
-                    if let Salvaged::Record(record) = &found {
-                        self.last = record.seq.0;
+                Some(Salvaged::Record(record)) => {
+                    if self.upto.is_some_and(|upto| record.seq.0 > upto) {
+                        return Ok(self.missing_before(self.upto));
                     }
-                    return Ok(Some(found));
+                    let missing = self.missing_before(record.prev.map(|prev| prev.0));
+                    if missing.is_some() {
+                        self.next = Some(record);
+                        return Ok(missing);
+                    }
+                    return Ok(Some(self.take(record)));
                 }
+                skipped => return Ok(skipped),
             }
         }
         Ok(None)
+    }
+
+    fn take(&mut self, record: SalvagedRecord) -> Salvaged {
+        self.last = Some(record.seq.0);
+        Salvaged::Record(record)
+    }
+
+    /// What is missing up to a number that a record had. It is reported once.
+    fn missing_before(&mut self, to: Option<u64>) -> Option<Salvaged> {
+        let (from, to) = self.last.zip(to).filter(|(from, to)| from < to)?;
+        self.last = Some(to);
+        Some(Salvaged::Missing { from: Seq(from), to: Seq(to) })
     }
 }

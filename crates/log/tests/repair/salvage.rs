@@ -23,7 +23,13 @@ fn options(disk: &SimDisk) -> ReadOptions {
 
 /// The records, and the bytes that were skipped.
 fn read(salvage: Salvage) -> (Vec<Seen>, u64) {
-    let (mut records, mut skipped): (Vec<Seen>, u64) = (Vec::new(), 0);
+    let (records, skipped, _) = read_all(salvage);
+    (records, skipped)
+}
+
+/// The records, the bytes that were skipped, and the numbers that are missing.
+fn read_all(salvage: Salvage) -> (Vec<Seen>, u64, Vec<u64>) {
+    let (mut records, mut skipped, mut missing) = (Vec::<Seen>::new(), 0, Vec::new());
     for found in salvage {
         match found.unwrap() {
             Salvaged::Record(record) => {
@@ -33,10 +39,11 @@ fn read(salvage: Salvage) -> (Vec<Seen>, u64) {
                 records.push((record.seq.0, record.payload));
             }
             Salvaged::Skipped { bytes, .. } => skipped += bytes,
+            Salvaged::Missing { from, to } => missing.extend(from.0 + 1..=to.0),
             other => panic!("{other:?}"),
         }
     }
-    (records, skipped)
+    (records, skipped, missing)
 }
 
 /// Several segments, with commits of one record and of a hundred, truncated in the middle of one,
@@ -72,9 +79,9 @@ fn a_valid_log_is_salvaged_whole() {
     let (disk, written) = sample();
     let before = disk.fingerprint();
     assert!(segments(&disk).len() > 2);
-    let (found, skipped) = read(salvage_log(DIR, options(&disk)).unwrap());
+    let (found, skipped, missing) = read_all(salvage_log(DIR, options(&disk)).unwrap());
     assert!(found == written, "{} of {} records", found.len(), written.len());
-    assert_eq!(skipped, 0);
+    assert_eq!((skipped, missing), (0, vec![]));
     assert_eq!(disk.fingerprint(), before);
     // Each file by itself has no durable lower bound and no trim point.
     let files = segments(&disk).into_iter();
@@ -106,6 +113,31 @@ fn what_follows_a_cut_is_dead() {
     assert!(found == payloads(1..=8), "{} records", found.len());
     let alone = read(salvage(&segment, options(&disk)).unwrap()).0;
     assert_eq!(alone.last(), Some(&(6, b"cut off".to_vec())));
+}
+
+/// Files that are gone or cut, and blocks that read as zeros, leave no bytes to skip.
+#[test]
+fn what_is_in_no_file_is_reported_as_missing() {
+    let (disk, written) = sample();
+    let mut lost_any = 0;
+    for file in &segments(&disk) {
+        let len = disk.contents(file).unwrap().len();
+        for harm in 0..3 {
+            let disk = disk.fork(harm);
+            match harm {
+                0 => disk.remove(file).unwrap(),
+                1 => disk.truncate(file, (len / 2) as u64).unwrap(),
+                _ => disk.overwrite(file, 4096, &vec![0; len - 4096]).unwrap(),
+            }
+            let (found, _, missing) = read_all(salvage_log(DIR, options(&disk)).unwrap());
+            let found: BTreeSet<u64> = found.into_iter().map(|(seq, _)| seq).collect();
+            let lost: Vec<u64> =
+                written.iter().map(|(seq, _)| *seq).filter(|seq| !found.contains(seq)).collect();
+            assert!(lost == missing, "{harm}, {}: {lost:?}, {missing:?}", file.display());
+            lost_any += lost.len();
+        }
+    }
+    assert!(lost_any > 800, "{lost_any}");
 }
 
 /// One flipped bit costs the record that it is in, at most.
@@ -176,7 +208,7 @@ fn what_is_no_file_of_a_log_is_refused() {
     let (disk, _) = sample();
     let file = segments(&disk).remove(0);
     let bytes = Arc::new(disk.contents(&file).unwrap());
-    for name in ["manifest", "lock", "x.bytes"] {
+    for name in ["manifest", "lock", "x.bytes", "1-4294963200.bytes", "1-4097.bytes"] {
         let path = Path::new(DIR).join(name);
         let error = salvage(&path, options(&disk)).unwrap_err();
         assert!(matches!(error, Error::NotALog { .. }), "{name}: {error}");

@@ -84,8 +84,8 @@ pub struct CatArguments {
     /// json, as --json
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "FRAMING")]
     framing: Framing,
-    /// Print every valid record, also of corrupt commits and those after them; what is skipped is
-    /// reported on standard error, and the exit status is 3. For a log that no writer has open
+    /// Print every valid record, also of corrupt commits and those after them; what is skipped or
+    /// missing is reported on standard error, with exit status 3. For a log without a writer
     #[arg(long, conflicts_with_all = ["last", "since", "follow"])]
     skip_corrupt: bool,
 }
@@ -134,7 +134,7 @@ fn print_valid(arguments: &CatArguments) -> Outcome {
     let salvage = salvage.map_err(|error| Failure::of_log(&error, dir))?;
     let range = Range::from(*from).to(*to).limit(*limit);
     match salvage::print(salvage, arguments.framing(), range, dir)? {
-        Printed { skipped: true, records } => Err(Failure::corrupt(format!(
+        Printed { is_partial: true, records } => Err(Failure::corrupt(format!(
             "{} is corrupt; {records} valid records were printed",
             dir.display()
         ))),
