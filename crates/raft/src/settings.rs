@@ -13,7 +13,8 @@ const KEPT_BEFORE: u64 = 1_000;
 /// A heartbeat is sent every two round trips, and a follower campaigns after 4.5 to 8 without one.
 /// Before it does, it asks whether it would win (pre-vote), so that a node that was cut off does
 /// not depose a leader. A node that restarts never continues to lead in a term of its earlier life:
-/// it may have sent entries that it has not stored.
+/// it may have sent entries that it has not stored. A follower whose log went back is sent the
+/// entries again: until it has them it is a danger, and without them it is no use.
 ///
 /// # Examples
 /// ```
@@ -38,7 +39,7 @@ pub fn config(round_trip: Duration) -> Config {
         max_in_snapshot_log_to_keep: KEPT_BEFORE,
         enable_pre_vote: Some(true),
         enable_leader_restore: Some(false),
-        allow_log_reversion: Some(false),
+        allow_log_reversion: Some(true),
         ..Config::default()
     }
 }

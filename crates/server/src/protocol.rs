@@ -57,6 +57,10 @@ pub struct NodeStatus {
     /// below 0 if it is behind the epoch, and 0 while epochs follow it.
     #[serde(default)]
     pub clock_step_ms: i64,
+    /// Of a leader: the nodes whose logs went back in its term, without entries that they had
+    /// acknowledged.
+    #[serde(default)]
+    pub reverted: Vec<u64>,
     /// Milliseconds for which its oldest entry has waited for the disk.
     pub disk_wait_ms: u64,
     /// The version of its program.

@@ -43,6 +43,7 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
         )?;
     }
     let (mut voters, mut answered, mut step, mut leases) = (0_usize, 0_usize, None, false);
+    let mut reverted = Vec::new();
     for member in members {
         let status = status(member, cluster).await;
         let leads = leader.as_ref().is_some_and(|leader| leader.node == member.node);
@@ -62,11 +63,16 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
         } else {
             print(&line(member, &status))?;
             leases |= status.as_ref().is_ok_and(|status| status.lease_reads && leads);
+            let of_leader = status.as_ref().ok().filter(|_| leads);
+            reverted.extend(of_leader.iter().flat_map(|status| status.reverted.iter().copied()));
             step = step.or_else(|| clock_step(status.as_ref().ok()?));
         }
     }
     if leases {
         print("Lease reads are on; the guarantees say what they assume of clocks.\n")?;
+    }
+    for node in reverted {
+        print(&went_back(node))?;
     }
     if let Some(step) = step {
         print(&step)?;
@@ -113,6 +119,16 @@ fn clock_step(NodeStatus { node, clock_step_ms, .. }: &NodeStatus) -> Option<Str
     }
 }
 
+/// What is to be done about a node that lacked entries that it had acknowledged.
+fn went_back(node: u64) -> String {
+    format!(
+        "The log of node {node} went back: an older copy of its folder\n\
+         was started, or its disk lost what it had synced. It gets its entries again,\n\
+         but timestamps may have come twice. Remove it, and add it under a new number,\n\
+         with an empty folder.\n"
+    )
+}
+
 fn line(member: &Named, status: &Result<NodeStatus, String>) -> String {
     let Named { node, addr, raft, .. } = member;
     let (addr, raft) = (escaped(addr), escaped(raft));
@@ -134,6 +150,12 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    #[test]
+    fn a_node_whose_log_went_back_has_a_remedy() {
+        let said = went_back(u64::MAX);
+        assert!(said.contains("Remove it") && said.lines().all(|line| line.len() <= 80), "{said}");
+    }
 
     #[test]
     fn a_clock_that_epochs_do_not_follow_has_a_line() {

@@ -1,7 +1,7 @@
 //! Requests to append that came over one connection, in their order.
 //!
 //! openraft has to get them in the order in which they were sent: a leader that gets a success and
-//! then a conflict takes the second for a loss of data, and stops. It answers them in order; one
+//! then a conflict takes the second for a loss of data. It answers them in order; one
 //! sync makes the entries of many durable. After an answer that is no success it takes no more of
 //! them, and the leader begins again.
 

@@ -30,6 +30,7 @@ use crate::network::handshake::{ClusterId, Handshake, Purpose, VERSION};
 use crate::network::message::{Answer, Request};
 use crate::network::peer::{Peer, connect};
 use crate::network::proof_link::ProofLink;
+use crate::network::reverted::{Held, Reverted};
 use crate::network::transport::{Tcp, Transport};
 
 /// Requests for entries that are on their way to one node: 1 MiB each, unless one entry is longer.
@@ -66,6 +67,7 @@ enum Lane {
 struct Known {
     addresses: HashMap<u64, Address>,
     peers: HashMap<(u64, Lane), Peer>,
+    held: HashMap<u64, Held>,
 }
 
 /// The connections of a node to the others: openraft's network, over TCP.
@@ -79,6 +81,7 @@ pub struct Network {
     transport: Arc<dyn Transport>,
     known: Arc<Mutex<Known>>,
     acknowledged: Acknowledged,
+    reverted: Reverted,
 }
 
 impl Network {
@@ -89,8 +92,8 @@ impl Network {
 
     /// The same, carried by something else than TCP.
     pub(crate) fn over(transport: Arc<dyn Transport>, cluster: ClusterId, node: u64) -> Self {
-        let (known, acknowledged) = (Arc::default(), Acknowledged::default());
-        Self { cluster, node, transport, known, acknowledged }
+        let (known, acknowledged, reverted) = Default::default();
+        Self { cluster, node, transport, known, acknowledged, reverted }
     }
 
     fn handshake(&self, to: u64, purpose: Purpose) -> Handshake {
@@ -104,6 +107,8 @@ impl Network {
             control: self.peer(target, address, Lane::Control),
             appends: self.peer(target, address, appends),
             acknowledged: self.acknowledged.clone(),
+            held: self.known.lock().held.entry(target).or_default().clone(),
+            reverted: self.reverted.clone(),
         }
     }
 
@@ -119,6 +124,10 @@ impl Network {
 
     pub(crate) fn acknowledged(&self) -> &Acknowledged {
         &self.acknowledged
+    }
+
+    pub(crate) fn reverted(&self) -> &Reverted {
+        &self.reverted
     }
 
     /// A connection to the node at this address, for proofs.
@@ -156,6 +165,8 @@ pub struct Link {
     /// the order in which they are sent.
     appends: Peer,
     acknowledged: Acknowledged,
+    held: Held,
+    reverted: Reverted,
 }
 
 fn unreachable<C: StoredConfig>(error: io::Error) -> RPCError<C> {
@@ -176,6 +187,9 @@ impl Link {
         let previous = request.prev_log_id;
         let (target, term) = (self.handshake.to, request.vote.leader_id.term);
         let (acknowledged, sent) = (self.acknowledged.clone(), Acknowledged::sending());
+        let (held, reverted) = (self.held.clone(), self.reverted.clone());
+        // What it has acknowledged before it gets this, so the order of answers does not matter.
+        let held_end = held.end(term);
         let pending = self.appends.send(&Request::append(&request)?).await?;
         Ok(async move {
             let answer = pending.answer().await?;
@@ -183,6 +197,15 @@ impl Link {
             let answer = answer.into_appended::<C>(previous, last)?;
             if answer.is_success() {
                 acknowledged.by(target, term, sent, lease);
+            }
+            match &answer {
+                AppendEntriesResponse::Success => held.before(term, end(last)),
+                AppendEntriesResponse::PartialSuccess(through) => held.before(term, end(*through)),
+                AppendEntriesResponse::Conflict if end(previous) <= held_end => {
+                    held.forget();
+                    reverted.note(target, term, held_end - 1);
+                }
+                _ => {}
             }
             Ok(Appended { answer, previous, last })
         })
@@ -204,6 +227,11 @@ impl Link {
 async fn read_answer(frames: &mut Framed<Guarded, Frames>) -> io::Result<Answer> {
     let frame = frames.next().await.transpose()?;
     frame.ok_or(io::ErrorKind::UnexpectedEof)?.message()
+}
+
+/// The index after the entries up to this one.
+fn end(last: Option<Id>) -> u64 {
+    last.map_or(0, |last| last.index + 1)
 }
 
 /// An answer, and the entries that it is about.

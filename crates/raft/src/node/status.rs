@@ -52,6 +52,9 @@ pub struct Status {
     pub matched: BTreeMap<u64, Option<u64>>,
     /// Of a leader: how long ago each other node acknowledged it.
     pub acknowledged: BTreeMap<u64, Duration>,
+    /// Of a leader: the nodes whose logs went back in its term, and the last index that each had
+    /// acknowledged before. Only [`Node::status`] knows them.
+    pub reverted: BTreeMap<u64, u64>,
     /// Why the node has stopped by itself.
     pub failure: Option<String>,
 }
@@ -80,6 +83,7 @@ impl Status {
             quorum_age: metrics.last_quorum_acked.map(|acked| acked.into_inner().elapsed()),
             matched: matched.map(|(id, last)| (*id, last.map(|last| last.index))).collect(),
             acknowledged: acknowledged.collect(),
+            reverted: BTreeMap::new(),
             failure: metrics.running_state.as_ref().err().map(ToString::to_string),
         }
     }
@@ -108,6 +112,10 @@ impl Node {
         let lease = Duration::from_millis(self.raft.config().election_timeout_max);
         let is_there = |node: &u64| *node == status.node || self.heard.is_recent(*node, lease * 2);
         status.leader = status.leader.filter(is_there);
+        if status.leads() {
+            let reverted = self.network.reverted().in_term(status.term).into_iter();
+            status.reverted = reverted.filter(|(id, _)| status.members.contains_key(id)).collect();
+        }
         status
     }
 

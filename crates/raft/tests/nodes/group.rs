@@ -144,6 +144,18 @@ impl Group {
         self.disks[&id].power_on();
     }
 
+    /// A copy of what is on the disk of a node, of which the node knows nothing.
+    pub fn copy_of(&self, id: u64) -> SimDisk {
+        self.disks[&id].fork(id)
+    }
+
+    /// Starts a node that has lost its power with that on its disk.
+    pub async fn start_with_copy(&mut self, id: u64, copy: SimDisk) {
+        self.cut_power(id);
+        self.disks.insert(id, copy);
+        self.start(id).await;
+    }
+
     /// No node reaches this one, and it reaches none.
     pub fn cut_off(&self, id: u64) {
         self.cut_off_but_for_proofs(id);

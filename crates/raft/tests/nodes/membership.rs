@@ -127,3 +127,37 @@ async fn a_command_is_bounded() {
     }
     group.check().await;
 }
+
+/// It must not be done, and it is: the folder of a node is replaced by an older copy of it. The
+/// leader says so, and sends what the node lacks.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_is_set_back_gets_its_entries_again() {
+    let mut group = Group::of_three().await;
+    // A leader that changes meanwhile cannot know what the node had.
+    for _ in 0..20 {
+        group.write(2).await;
+        let leader = group.leader().await;
+        let (set_back, other) = if leader == 3 { (2, 1) } else { (3, 3 - leader) };
+        group.check().await;
+        let before = group.nodes[&leader].status();
+        assert_eq!(before.reverted.get(&set_back), None);
+        let copy = group.copy_of(set_back);
+        group.write(5).await;
+        group.check().await;
+        let had = group.nodes[&leader].status().matched[&set_back].unwrap();
+        group.start_with_copy(set_back, copy).await;
+        group.check().await;
+        let status = group.nodes[&leader].status();
+        if status.leads() && status.term == before.term {
+            assert_eq!(status.reverted.get(&other), None);
+            assert!(status.reverted[&set_back] >= had, "{status:?} {had}");
+            // It is as good as another one: with the third away, there is a quorum.
+            group.cut_power(other);
+            group.write(3).await;
+            group.start(other).await;
+            group.check().await;
+            return;
+        }
+    }
+    panic!("there was an election in each of twenty rounds");
+}
