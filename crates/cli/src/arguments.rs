@@ -29,7 +29,13 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 corrupt data, 4 locked by anothe
 
 /// Esker: a durable log. Durable records survive a killed process, a kernel crash and a power cut.
 #[derive(Debug, Parser)]
-#[command(name = "esker", version, after_help = EXAMPLES, arg_required_else_help = true)]
+#[command(
+    name = "esker",
+    version,
+    after_help = EXAMPLES,
+    arg_required_else_help = true,
+    max_term_width = 80
+)]
 pub struct Arguments {
     #[command(subcommand)]
     pub component: Component,

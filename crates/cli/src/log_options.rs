@@ -16,6 +16,7 @@ use crate::quantity;
 
 /// When commits happen, and how they are written.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Storage")]
 pub struct WritingArguments {
     /// When a commit happens without a request: always, batch:N, periodic:MS, os
     #[arg(long, value_name = "POLICY", default_value = "always", value_parser = quantity::policy)]
@@ -29,6 +30,7 @@ pub struct WritingArguments {
 
 /// How commits are written.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Storage")]
 pub struct IoArguments {
     /// The size at which a segment is full, 64K to 512M, a multiple of 4096 [default: 64M]
     #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
@@ -71,14 +73,16 @@ pub struct IoArguments {
 
 /// Retention limits.
 #[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Retention")]
 pub struct RetentionArguments {
-    /// Retain at most this many bytes, in whole segments; the oldest are removed first
+    /// Retain at most this many bytes, in whole segments; the oldest are removed
+    /// first
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     pub retain_bytes: Option<u64>,
     /// Retain at most this many segments
     #[arg(long, alias = "ring-size", value_name = "N")]
     pub retain_segments: Option<u64>,
-    /// Remove segments whose records are older than this: 90 (seconds), 15m, 12h, 7d
+    /// Remove records that are older than this: 90 (seconds), 15m, 12h, 7d
     #[arg(long, value_name = "TIME", value_parser = quantity::time)]
     pub retain_age: Option<Duration>,
 }

@@ -3,7 +3,7 @@
 /// Every option that [`esker_log::Error::InvalidOption`] and
 /// [`esker_consensus::Error::InvalidOption`] can name, with the flag that sets it. An option that
 /// no command exposes has no flag.
-const FLAGS: [(&str, Option<&str>); 21] = [
+const FLAGS: [(&str, Option<&str>); 22] = [
     ("buffer_size", Some("--buffer-size")),
     ("buffers", Some("--buffers")),
     ("checkpoint_every", None),
@@ -20,6 +20,7 @@ const FLAGS: [(&str, Option<&str>); 21] = [
     ("policy", Some("--policy")),
     ("record_limit", Some("--record-limit")),
     ("reserve", None),
+    ("retention.age", Some("--retain-age")),
     ("retention.bytes", Some("--retain-bytes")),
     ("retention.records", None),
     ("retention.segments", Some("--retain-segments")),

@@ -42,8 +42,9 @@
 //! These calls block on the disk, or may: [`Log::open`], [`Log::close`] and dropping the last
 //! handle, [`Log::read`], [`Log::read_at`], [`LogStream::try_next`], [`Log::truncate_before`],
 //! [`Log::put_app_metadata`], [`Log::app_metadata`], [`Log::was_repaired`], [`verify`], [`repair`],
-//! [`ReadOnlyLog::open`], [`ReadOnlyLog::refresh`] and [`ReadOnlyLog::read`]. In async code, call
-//! them where blocking is allowed. [`Log::wait_durable`], a [`Ticket`], and a [`LogStream`] as a
+//! [`ReadOnlyLog::open`], [`ReadOnlyLog::refresh`], [`ReadOnlyLog::read`] and
+//! [`ReadOnlyLog::read_at`]. In async code, call their forms with `_async`, or call them where
+//! blocking is allowed. [`Log::wait_durable`], a [`Ticket`], and a [`LogStream`] as a
 //! `futures::Stream` wait without blocking:
 //!
 //! ```
@@ -51,18 +52,14 @@
 //! use futures_util::StreamExt;
 //!
 //! async fn run(dir: std::path::PathBuf) -> Result<()> {
-//!     let open = tokio::task::spawn_blocking(move || Log::open(dir));
-//!     let log = open.await.expect("opening does not panic")?;
-//!
+//!     let log = Log::open_async(dir).await?;
 //!     let appended = log.append_async("a record").await?.await?; // accepted, then durable
 //!     let mut stream = log.stream(Start::From(appended.seq))?;
 //!     if let Some(batch) = stream.next().await {
 //!         assert_eq!(batch?.iter().count(), 1);
 //!     }
 //!
-//!     drop(stream);
-//!     let closed = tokio::task::spawn_blocking(move || log.close());
-//!     closed.await.expect("closing does not panic")
+//!     log.close_async().await
 //! }
 //! # let dir = tempfile::tempdir().unwrap();
 //! # let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();

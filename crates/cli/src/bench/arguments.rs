@@ -21,7 +21,8 @@ pub const SECONDS: f64 = 5.0;
 
 const EXAMPLES: &str = "\
 Examples:
-  # 100 concurrent callers, each waiting until its record of 900 bytes is durable
+  # 100 concurrent callers, each waiting until its record of 900 bytes is
+  # durable
   esker log bench --writers 100 --size 900
 
   # One pipelined writer with one barrier at the end; JSON output
@@ -30,8 +31,10 @@ Examples:
   # 20 threads, records of 512 bytes to 1 MiB, on another disk
   esker log bench --writers 20 --size 512..1M --blocking --dir /data/bench
 
-  # A ring of 4 segments, with these segment and index sizes; the retained records are compared
-  esker log bench --retain-segments 4 --segment-size 16M --index-bytes 128K --count 1000000
+  # A ring of 4 segments, with these segment and index sizes; the retained
+  # records are compared
+  esker log bench --retain-segments 4 --segment-size 16M \\
+    --index-bytes 128K --count 1000000
 
   # The CPU cost of the log per record of 90 bytes, without a disk
   esker log bench --no-disk --async --size 90 --buffer-size 1M
@@ -39,17 +42,22 @@ Examples:
   # How long opening takes, after a clean close and after a kill
   esker log bench --open --bytes 10000000000
 
-  # 3,000 readers at the tip of a log that grows by 10 MB/s, in appends of 2,048 records
+  # 3,000 readers at the tip of a log that grows by 10 MB/s, in appends of
+  # 2,048 records
   esker log bench --readers 3000 --rate 10000000 --batch 2048 --size 1000
 
-  # The memory of 10,000 idle readers (idle_bytes_per_reader), and the time until one append
-  # has reached all of them (lag_max_us): with --rate 0 each append starts when all are idle
+  # The memory of 10,000 idle readers (idle_bytes_per_reader), and the time
+  # until one append
+  # has reached all of them (lag_max_us): with --rate 0 each append starts
+  # when all are idle
   esker log bench --readers 10000 --rate 0
 
-  # How fast a reader catches up from the disk, alone and beside a writer at full speed
+  # How fast a reader catches up from the disk, alone and beside a writer at
+  # full speed
   esker log bench --catchup
 
-  # The same in another process, from the disk and at the tip of a log that grows by 100 MB/s
+  # The same in another process, from the disk and at the tip of a log that
+  # grows by 100 MB/s
   esker log bench --catchup --follower
   esker log bench --readers 1 --rate 100000000 --batch 100 --follower
 

@@ -20,8 +20,10 @@ Examples:
   # 1,536 cuts of each component under each policy
   esker crash power
 
-  # 100,000 runs of 3 cuts each of the log under Batch(5), with seeds that were not used before
-  esker crash power --component log --policy batch_5 --runs 100000 --first-seed 7000000
+  # 100,000 runs of 3 cuts each of the log under Batch(5), with seeds that
+  # were not used before
+  esker crash power --component log --policy batch_5 --runs 100000 \\
+    --first-seed 7000000
 
   # The run that failed, alone
   esker crash power --component kv --policy always --seed 1234

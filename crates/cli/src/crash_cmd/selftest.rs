@@ -9,7 +9,8 @@ Examples:
   cargo run --release -p esker-cli --features planted-bugs -- crash selftest
 
   # One bug
-  cargo run --release -p esker-cli --features planted-bugs -- crash selftest --bug lower_ballot_accepted
+  cargo run --release -p esker-cli --features planted-bugs \\
+    -- crash selftest --bug lower_ballot_accepted
 
 The bugs exist only in a build with the feature planted-bugs. No such build may keep data.";
 

@@ -19,8 +19,10 @@ Examples:
   # The whole store
   esker kv export ./store --all-keyspaces | esker kv import ./copy
 
-  # After `esker log repair` quarantined corrupt records: a new store of what is left
-  esker kv export ./store --all-keyspaces --skip-corrupt | esker kv import ./copy
+  # After `esker log repair` quarantined corrupt records: a new store of what
+  # is left
+  esker kv export ./store --all-keyspaces --skip-corrupt \\
+    | esker kv import ./copy
 
 A line is an object with key and value, or key_b64 and value_b64 where the bytes are not text. With \
 --all-keyspaces it has keyspace, too, and an empty keyspace is a line with nothing else. With --framing \

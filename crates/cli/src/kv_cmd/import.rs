@@ -24,7 +24,8 @@ use crate::progress;
 const EXAMPLES: &str = "\
 Examples:
   esker kv export ./store --all-keyspaces | esker kv import ./copy
-  printf '{\"key\":\"a\",\"value\":\"1\"}\\n' | esker kv import ./store --keyspace accounts
+  printf '{\"key\":\"a\",\"value\":\"1\"}\\n' \\
+    | esker kv import ./store --keyspace accounts
 
 The store and the keyspaces are created where they are missing. A line goes to the keyspace that it \
 names, one that names none to --keyspace. What was read becomes durable while the command waits for \

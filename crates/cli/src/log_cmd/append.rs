@@ -5,19 +5,19 @@
 //! policy. Input ends at end of file or at a signal; the command then calls `barrier`, closes the
 //! log and prints the summary.
 
-use std::io;
+use std::io::{self, IsTerminal};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_log::{Error, Log, Seq};
+use esker_log::{Error, Log, Retention, Seq};
 use indicatif::ProgressBar;
 
 use super::json_line::{self, JsonLine};
 use super::summary::Summary;
 use crate::choices::Framing;
-use crate::exit::{Failure, Outcome, with_causes};
+use crate::exit::{Failure, Outcome, complain, with_causes};
 use crate::framing::{BadFraming, Framer};
 use crate::input::{Event, Input};
 use crate::log_options::{self, RetentionArguments, WritingArguments};
@@ -32,13 +32,16 @@ Examples:
   esker log append ./esker-data < README.md
 
   # Keep the last gigabyte of a service's output, in segments of 16 MiB
-  journalctl -f | esker log append ./journal --segment-size 16M --retain-bytes 1G
+  journalctl -f | esker log append ./journal \\
+    --segment-size 16M --retain-bytes 1G
 
-  # Binary records, each after a length of 4 bytes; a crash loses at most 99, or 199 during a commit
+  # Binary records, each after a length of 4 bytes; a crash loses at most 99,
+  # or 199 during a commit
   my-producer | esker log append ./events --framing len32 --policy batch:100
 
   # The records of another log, under their numbers
-  esker log cat ./events --json | esker log append ./copy --framing json --keep-seq
+  esker log cat ./events --json \\
+    | esker log append ./copy --framing json --keep-seq
 
 The lock is taken before the first record is read; a second writer exits with status 4. SIGINT, \
 SIGTERM and SIGHUP end the input: every record read is kept. SIGTERM and SIGHUP exit with status 0. \
@@ -80,6 +83,10 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
 
     let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;
     let log = log_options::for_writing(dir, options)?;
+    warn_of_no_retention(&log, arguments);
+    if io::stdin().is_terminal() && io::stderr().is_terminal() {
+        complain("each line is a record; end with Ctrl-D");
+    }
     let progress = progress::of_input(input.size());
     let framer = match arguments.framing {
         Framing::Json => Framer::new(Framing::Json, json_line::limit(limit)),
@@ -135,6 +142,18 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
             failure.and(format_args!("records through {} are durable", summary.durable))
         })
         .and(printed)
+}
+
+/// Says that nothing is dropped from a log of which something was dropped: the limits of an earlier
+/// run do not hold for this one.
+fn warn_of_no_retention(log: &Log, arguments: &AppendArguments) {
+    let after = log.metadata().after;
+    if log.retention() == Retention::NONE && after > Seq::ZERO && !arguments.keep_seq {
+        complain(&format!(
+            "records up to {after} were dropped from this log earlier; nothing is dropped now, without \
+             --retain-bytes, --retain-segments or --retain-age"
+        ));
+    }
 }
 
 /// How reading the input ended.

@@ -15,10 +15,12 @@ Examples:
   esker log offsets ./esker-data list
 
   # Continue where a consumer stopped, and say how far it is now
-  esker log cat ./esker-data --from $(($(esker log offsets ./esker-data get billing) + 1))
+  esker log cat ./esker-data \\
+    --from $(($(esker log offsets ./esker-data get billing) + 1))
   esker log offsets ./esker-data set billing 1200
 
-  # Only if no other process changed it meanwhile; `none` is a consumer without an offset
+  # Only if no other process changed it meanwhile; `none` is a consumer
+  # without an offset
   esker log offsets ./esker-data set billing 1300 --if 1200
 
 An offset is the number of the last record that a consumer is done with. It keeps no records: \

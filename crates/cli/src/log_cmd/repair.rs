@@ -15,7 +15,8 @@ Examples:
   # Check first
   esker log verify ./esker-data
 
-  # Quarantine the corrupt units; their bytes are kept in ./esker-data/quarantine
+  # Quarantine the corrupt units; their bytes are kept in
+  # ./esker-data/quarantine
   esker log repair ./esker-data
 
 It takes the lock. At most the corrupt commit unit is lost: the records of one group commit, at most \

@@ -14,11 +14,13 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  # The records that `esker log repair` quarantined together with a corrupt one
+  # The records that `esker log repair` quarantined together with a corrupt
+  # one
   esker log salvage ./esker-data/quarantine/00000000000000000003-4096.bytes
 
   # To another log
-  esker log salvage ./old/00000000000000000003.seg | esker log append ./new --framing json
+  esker log salvage ./old/00000000000000000003.seg \\
+    | esker log append ./new --framing json
 
 FILE is one that `esker log repair` quarantined, or a segment. Each record whose own checksum matches \
 is printed as `esker log cat --json` does; prev, position and time only where they are known. What \

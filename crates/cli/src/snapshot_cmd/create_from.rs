@@ -18,7 +18,8 @@ const EXAMPLES: &str = "\
 Examples:
   esker snapshot create-from ./node-1 --slot 4999 ./state.bin
   my-state-machine --export | esker snapshot create-from ./node-1 --slot 4999
-  esker snapshot create-from ./tables --key users --slot 4999 --keep 2 ./users.bin
+  esker snapshot create-from ./tables --key users --slot 4999 \\
+    --keep 2 ./users.bin
 
 The state must be that after every slot up to this one: all of them have to be committed. The snapshot is durable when \
 the command ends.";

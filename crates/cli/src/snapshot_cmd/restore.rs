@@ -14,7 +14,8 @@ use crate::output;
 const EXAMPLES: &str = "\
 Examples:
   esker snapshot restore ./node-1 > state.bin
-  esker snapshot restore ./node-1 --at-or-before 4999 | my-state-machine --import
+  esker snapshot restore ./node-1 --at-or-before 4999 \\
+    | my-state-machine --import
   esker snapshot restore ./tables --key users > users.bin
 
 It reads the whole snapshot before it writes the first byte. One that is not whole is passed over and named on standard \

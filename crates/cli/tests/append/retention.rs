@@ -52,3 +52,27 @@ fn retention_applies_only_when_requested() {
     assert_eq!(cat.text(), lines(80_001 - kept, 80_000));
     assert!(segments(&dir).len() <= 4, "{:?}", segments(&dir));
 }
+
+/// The limits of one run do not hold for the next, which says so.
+#[test]
+fn an_append_without_the_retention_of_an_earlier_one_says_so() {
+    let (_guard, dir) = workdir();
+    let small = ["--segment-size", "64K"];
+    let limited = [&small[..], &["--retain-segments", "3"]].concat();
+    assert_eq!(log("append", &dir, &limited, lines(1, 40_000).as_bytes()).ok().err, "");
+    log("append", &dir, &small, b"one\n").ok().says(&["nothing is dropped now", "--retain-age"]);
+    assert_eq!(log("append", &dir, &limited, b"two\n").ok().err, "");
+}
+
+/// A log that never fills a segment obeys its age, too.
+#[test]
+fn old_records_are_dropped_from_the_active_segment() {
+    let (_guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 100).as_bytes()).ok();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    log("append", &dir, &["--retain-age", "200ms"], b"").ok();
+    assert_eq!(log("cat", &dir, &[], b"").ok().text(), "");
+    log("append", &dir, &["--retain-age", "1h"], b"young\n").ok();
+    assert_eq!(log("cat", &dir, &[], b"").ok().text(), "young\n");
+    log("append", &dir, &["--retain-age", "0"], b"").exits(2).says(&["--retain-age"]);
+}

@@ -43,27 +43,53 @@ fn every_command_has_examples() {
         let examples = help.text().split("Examples:").nth(1).unwrap_or_default();
         assert!(examples.contains(&format!("esker {}", words.join(" "))), "{words:?}");
     }
-    // They fit a terminal as they are, so that no command is broken up.
-    for words in [
-        &["serve"][..],
-        &["ts"],
-        &["ts", "decode"],
-        &["ts", "bench"],
-        &["cluster", "status"],
-        &["cluster", "transfer"],
-        &["cluster", "add"],
-        &["cluster", "remove"],
-        &["cluster", "local"],
-    ] {
-        let mut help = command(words);
-        help.arg("--help").env("COLUMNS", "1000");
-        let help = run(help, b"").ok();
-        let examples = help.text().split("\nExample").nth(1).unwrap();
-        let wide = examples.lines().find(|line| line.chars().count() > 80);
-        assert_eq!(wide, None, "{words:?}");
-    }
     let help = run(command(&["--help"]), b"").ok();
     assert!(help.text().contains("Exit status: 0 done, 1 failed, 2 wrong usage"));
+}
+
+/// The names of the commands in a help text.
+fn subcommands(help: &str) -> Vec<String> {
+    let listed = help.lines().skip_while(|line| *line != "Commands:").skip(1);
+    let listed = listed.take_while(|line| !line.is_empty());
+    // A description may take more than one line.
+    let listed = listed.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let names = listed.filter_map(|line| line.split_whitespace().next()).map(str::to_owned);
+    names.filter(|name| name != "help").collect()
+}
+
+/// And no example is broken up where the terminal is wide.
+#[test]
+fn every_help_fits_a_terminal() {
+    let mut commands = vec![Vec::new()];
+    let mut seen = 0;
+    while let Some(words) = commands.pop() {
+        let words: Vec<&str> = words.iter().map(String::as_str).collect();
+        for columns in ["80", "1000"] {
+            let mut help = command(&words);
+            help.arg("--help").env("COLUMNS", columns);
+            let help = run(help, b"").ok();
+            let wide = help.text().lines().find(|line| line.chars().count() > 80);
+            assert_eq!(wide, None, "{words:?}");
+            if columns == "80" {
+                let with =
+                    |name| words.iter().map(|word| (*word).to_owned()).chain([name]).collect();
+                commands.extend(subcommands(help.text()).into_iter().map(with));
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 50, "{seen}");
+}
+
+/// Its options are in groups.
+#[test]
+fn the_help_of_append_has_groups() {
+    let help = run(command(&["log", "append", "--help"]), b"").ok();
+    let at = |text: &str| help.text().find(text).unwrap_or_else(|| panic!("no {text}"));
+    assert!(at("\nOptions:") < at("  --json"));
+    assert!(at("\nStorage:") < at("  --dsync"));
+    assert!(at("\nRetention:") < at("  --retain-age"));
+    assert!(at("--dsync[=<on|off|auto>]") > 0);
 }
 
 /// One page for each command, and completions that a shell takes.

@@ -339,6 +339,11 @@ impl From<esker_disk::Error> for Error {
 }
 
 impl Error {
+    /// The system started no thread.
+    pub(crate) fn no_thread(error: std::io::Error) -> Self {
+        Error::NoThread(Arc::new(error))
+    }
+
     /// Whether the only cause is a lack of disk space: [`Error::NoSpace`], or a call of the system
     /// that failed for it.
     pub fn is_no_space(&self) -> bool {
@@ -346,6 +351,51 @@ impl Error {
             Error::Io(cause) => cause.is_no_space(),
             Error::NoSpace { .. } => true,
             _ => false,
+        }
+    }
+
+    /// Whether the same call, on the same handle and with the same arguments, may succeed later: a
+    /// lack of room, of time, of disk space or of threads, an operation that is in progress, and a
+    /// log that another process has open. After [`Error::Timeout`] a record may have been accepted;
+    /// then another call appends it twice, unless it is one of the forms with `_if`.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_log::Error;
+    /// assert!(Error::Full.is_retryable());
+    /// assert!(!Error::Closed.is_retryable());
+    /// ```
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Error::Full
+            | Error::Timeout
+            | Error::NoSpace { .. }
+            | Error::Busy { .. }
+            | Error::Locked { .. }
+            | Error::NoThread(_) => true,
+            Error::Io(_)
+            | Error::Poisoned(_)
+            | Error::InvalidOption { .. }
+            | Error::HugePages(_)
+            | Error::Closed
+            | Error::Stopped
+            | Error::NotALog { .. }
+            | Error::NotThisBackup { .. }
+            | Error::UnsupportedVersion { .. }
+            | Error::ForeignFile { .. }
+            | Error::WrongComponent { .. }
+            | Error::TooLarge { .. }
+            | Error::BatchTooLarge { .. }
+            | Error::Sequence { .. }
+            | Error::InvalidConsumer { .. }
+            | Error::TooManyConsumers { .. }
+            | Error::OffsetChanged { .. }
+            | Error::Conflict { .. }
+            | Error::Trimmed { .. }
+            | Error::Quarantined { .. }
+            | Error::Corrupted(_)
+            | Error::NotFound { .. }
+            | Error::InvalidPosition { .. } => false,
         }
     }
 

@@ -46,8 +46,8 @@ pub enum Policy {
     OsBuffered,
 }
 
-/// How much the log keeps. Every limit that is set applies. Whole segments are dropped, oldest
-/// first, and never the active segment. Without a limit everything is kept.
+/// How much the log keeps. Every limit that is set applies. Except by age, whole segments are
+/// dropped, oldest first, and never the active segment. Without a limit everything is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Retention {
@@ -58,8 +58,12 @@ pub struct Retention {
     /// The most records. At least 1. Only whole segments are dropped, so up to one segment's
     /// records more may stay.
     pub records: Option<u64>,
-    /// The longest time since the last record of a segment was accepted, by the wall clock. Checked
-    /// when the log is opened, when it moves to another segment, and when it is closed.
+    /// The longest time since the commit of a record, by the wall clock: see
+    /// [`Record::time`](crate::Record::time). Older records cannot be read any more, whether other
+    /// records come or not; their space is freed with the last record of their segment. Checked
+    /// when the log is opened and closed, and in between every eighth of this time, but at least a
+    /// second and at most a minute apart. A clock that jumps ahead makes all records older. More
+    /// than 0.
     pub age: Option<Duration>,
 }
 
@@ -69,6 +73,23 @@ impl Retention {
 
     pub(crate) fn is_set(&self) -> bool {
         *self != Self::NONE
+    }
+
+    /// Checks the limits, for segments of this size.
+    pub(crate) fn validate(&self, segment_size: u32) -> Result<()> {
+        let Retention { bytes, segments, records, age } = *self;
+        rule(
+            segments.is_none_or(|n| n >= 2),
+            "retention.segments",
+            "at least 2: a ring of one would drop everything at each turn",
+        )?;
+        rule(records != Some(0), "retention.records", "at least 1")?;
+        rule(age != Some(Duration::ZERO), "retention.age", "more than 0")?;
+        rule(
+            bytes.is_none_or(|n| n >= 2 * u64::from(segment_size)),
+            "retention.bytes",
+            "at least two segments, which make up the ring",
+        )
     }
 }
 
@@ -311,18 +332,7 @@ impl Options {
             "direct",
             "off under OsBuffered, which is about the page cache",
         )?;
-        let Retention { bytes, segments, records, age: _ } = self.retention;
-        rule(
-            segments.is_none_or(|n| n >= 2),
-            "retention.segments",
-            "at least 2: a ring of one would drop everything at each turn",
-        )?;
-        rule(records != Some(0), "retention.records", "at least 1")?;
-        rule(
-            bytes.is_none_or(|n| n >= 2 * u64::from(self.segment_size)),
-            "retention.bytes",
-            "at least two segments, which make up the ring",
-        )
+        self.retention.validate(self.segment_size)
     }
 }
 

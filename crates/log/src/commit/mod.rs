@@ -5,7 +5,7 @@
 //! writes in order and executes them. `callbacks` has what is called when a record is durable.
 //! `commit_delay` decides whether a commit waits for more callers. `space` reserves file space
 //! before records are placed in it, and `shared_reserve` lends it to other logs. `preallocator` and
-//! `maintenance` do the background work: prewritten blocks, footers, retention.
+//! `maintenance` do the background work: prewritten blocks, footers, and `retention`.
 
 pub(crate) mod callbacks;
 pub(crate) mod commit_delay;
@@ -15,6 +15,7 @@ pub(crate) mod core;
 pub(crate) mod driver;
 pub(crate) mod maintenance;
 pub(crate) mod preallocator;
+pub(crate) mod retention;
 pub(crate) mod shared_reserve;
 pub(crate) mod space;
 pub(crate) mod space_request;

@@ -10,12 +10,13 @@
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
+use std::time::Duration;
 
 use esker_disk::{Dir, Lock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::base::error::Result;
-use crate::base::options::Options;
+use crate::base::options::{Options, Retention};
 use crate::commit::callbacks::Callbacks;
 use crate::commit::committer::Committer;
 use crate::commit::core::{Core, Job};
@@ -63,6 +64,9 @@ pub(crate) struct WriteHalf {
     pub(crate) maintenance_queued: AtomicBool,
     /// Whether the log moved to another segment since the last maintenance.
     pub(crate) rotation_pending: AtomicBool,
+    pub(crate) retention: Mutex<Retention>,
+    /// When to look for records that are too old, on the clock of the engine.
+    pub(crate) next_expiry: Mutex<Duration>,
     /// Read by other processes.
     pub(crate) watermark_page: Mutex<WatermarkPage>,
     /// Held while the set of segments changes.
@@ -197,6 +201,18 @@ impl WriteHalf {
     /// Runs the callbacks that are due, unless another thread does.
     pub(crate) fn run_callbacks(&self) {
         self.callbacks.run(|seq| self.outcome(seq));
+    }
+
+    pub(crate) fn retention(&self) -> Retention {
+        *self.retention.lock()
+    }
+
+    /// Sets the retention, and requests the maintenance that obeys it.
+    pub(crate) fn set_retention(&self, retention: Retention) {
+        *self.retention.lock() = retention;
+        *self.next_expiry.lock() = Duration::ZERO;
+        self.rotation_pending.store(true, SeqCst);
+        self.want_maintenance();
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -56,4 +56,12 @@ impl ReadOnlyLogBuilder {
     pub fn open(self) -> Result<ReadOnlyLog> {
         ReadOnlyLog::open_with(&self.dir, self.options)
     }
+
+    /// Opens the log as [`ReadOnlyLog::open_async`] does.
+    ///
+    /// # Errors
+    /// As [`ReadOnlyLogBuilder::open`], and [`Error::NoThread`](crate::Error::NoThread).
+    pub async fn open_async(self) -> Result<ReadOnlyLog> {
+        ReadOnlyLog::open_with_async(self.dir, self.options).await
+    }
 }

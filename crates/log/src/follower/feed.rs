@@ -27,9 +27,7 @@ pub(super) struct FollowerFeed {
     last: u64,
     /// What this stream was to start with, until it delivered something.
     start: Option<Start>,
-    key: Option<Key>,
-    /// The number of polls when this stream began to wait.
-    since: Option<u64>,
+    waiting: Waiting,
     /// The scan of everything that this stream requested because of a bad unit.
     rescan: Option<u64>,
     /// The number of such scans for the same place.
@@ -39,11 +37,18 @@ pub(super) struct FollowerFeed {
 impl FollowerFeed {
     pub(super) fn new(log: &Arc<FollowedLog>, start: Start) -> Result<Self> {
         let snapshot = log.snapshot();
-        let cursor =
-            Cursor::new(&*snapshot, start).map_err(|error| cursor::exactly(&*snapshot, error))?;
+        let exactly = |error| cursor::exactly(&*snapshot, error);
+        let start = match start {
+            // A new snapshot may have the record at another position.
+            Start::Position(position) => {
+                Start::From(cursor::read_at(&*snapshot, position).map_err(exactly)?.record().seq)
+            }
+            start => start,
+        };
+        let cursor = Cursor::new(&*snapshot, start).map_err(exactly)?;
         let last = match start {
             Start::Tip => snapshot.limit().1,
-            Start::Oldest | Start::At(_) => snapshot.low().seq,
+            Start::Oldest | Start::At(_) | Start::Position(_) => snapshot.low().seq,
             Start::After(seq) => seq.0,
             Start::From(seq) => seq.0.saturating_sub(1),
         };
@@ -53,8 +58,7 @@ impl FollowerFeed {
             cursor,
             last,
             start: Some(start).filter(|start| matches!(start, Start::At(_))),
-            key: None,
-            since: None,
+            waiting: Waiting::new(log),
             rescan: None,
             rescans: 0,
         })
@@ -65,7 +69,7 @@ impl FollowerFeed {
         let (Some(rescan), Wait::Wake(waker)) = (self.rescan, wait) else { return Ok(false) };
         let poller = &self.log.poller;
         if !poller.is_rescanned(rescan) {
-            poller.waiters.register(&mut self.key, For::Record(u64::MAX), waker);
+            poller.waiters.register(&mut self.waiting.key, For::Record(u64::MAX), waker);
             if !poller.is_rescanned(rescan) {
                 return Ok(true);
             }
@@ -136,7 +140,7 @@ impl Feed for FollowerFeed {
             if matches!(wait, Wait::Wake(_)) && !self.log.engine.is_manual() {
                 let (rescan, polls) = self.log.poller.request_rescan(&self.log)?;
                 self.rescan = Some(rescan);
-                self.since.get_or_insert(polls);
+                self.waiting.since.get_or_insert(polls);
             } else {
                 std::thread::sleep(AGAIN);
                 self.log.poll(Depth::Rescan)?;
@@ -146,30 +150,18 @@ impl Feed for FollowerFeed {
 
     /// Returns the error of a poll that failed while this stream waited.
     fn refuse_to_wait(&self) -> Result<()> {
-        let failure = self.since.and_then(|since| self.log.poller.failure_since(since));
-        failure.map_or(Ok(()), Err)
+        self.waiting.refuse_to_wait()
     }
 
     /// Registers a waker for new records and for a failed poll.
     fn wait(&mut self, waker: &Waker) -> Result<()> {
-        if self.log.engine.is_manual() {
-            self.log.poll(Depth::Manifest)?;
-        }
         // A replaced snapshot may end before the last record that this stream delivered.
         let next = self.last.max(self.snapshot.limit().1).saturating_add(1);
-        self.log.poller.waiters.register(&mut self.key, For::Record(next), waker);
-        if !self.log.engine.is_manual() {
-            let polls = self.log.poller.begin(&self.log)?;
-            self.since.get_or_insert(polls);
-        }
-        Ok(())
+        self.waiting.begin(next, waker)
     }
 
     fn end_wait(&mut self) {
-        self.since = None;
-        if let Some(key) = self.key.take() {
-            self.log.poller.waiters.remove(key);
-        }
+        self.waiting.end();
     }
 
     fn poll_interval(&self) -> Option<Duration> {
@@ -177,8 +169,49 @@ impl Feed for FollowerFeed {
     }
 }
 
-impl Drop for FollowerFeed {
+/// The wait for a poll that finds more records.
+#[derive(Debug)]
+pub(super) struct Waiting {
+    log: Arc<FollowedLog>,
+    key: Option<Key>,
+    /// The number of polls when it began.
+    since: Option<u64>,
+}
+
+impl Waiting {
+    pub(super) fn new(log: &Arc<FollowedLog>) -> Self {
+        Self { log: Arc::clone(log), key: None, since: None }
+    }
+
+    /// Returns the error of a poll that failed meanwhile.
+    pub(super) fn refuse_to_wait(&self) -> Result<()> {
+        let failure = self.since.and_then(|since| self.log.poller.failure_since(since));
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Registers a waker for this record and for a failed poll.
+    pub(super) fn begin(&mut self, seq: u64, waker: &Waker) -> Result<()> {
+        if self.log.engine.is_manual() {
+            self.log.poll(Depth::Manifest)?;
+        }
+        self.log.poller.waiters.register(&mut self.key, For::Record(seq), waker);
+        if !self.log.engine.is_manual() {
+            let polls = self.log.poller.begin(&self.log)?;
+            self.since.get_or_insert(polls);
+        }
+        Ok(())
+    }
+
+    fn end(&mut self) {
+        self.since = None;
+        if let Some(key) = self.key.take() {
+            self.log.poller.waiters.remove(key);
+        }
+    }
+}
+
+impl Drop for Waiting {
     fn drop(&mut self) {
-        self.end_wait();
+        self.end();
     }
 }

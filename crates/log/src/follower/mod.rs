@@ -9,9 +9,11 @@ mod followed_log;
 mod poller;
 mod snapshot;
 
-use std::path::Path;
+use std::future::poll_fn;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::task::Poll;
 
 use parking_lot::{Mutex, RwLock};
 
@@ -28,10 +30,11 @@ use crate::read::placed;
 use crate::read::placed_many;
 use crate::read::snapshot::SnapshotReader;
 use crate::read::source::Source;
-use crate::read::stream::LogStream;
+use crate::read::stream::{LogStream, read_one};
+use crate::runtime::detached::detached;
 use crate::runtime::engine::Engine;
 use crate::store::{app_metadata, directory, snapshot_files};
-use feed::FollowerFeed;
+use feed::{FollowerFeed, Waiting};
 use followed_log::FollowedLog;
 use poller::{Depth, Polled};
 use snapshot::Snapshot;
@@ -82,6 +85,21 @@ impl ReadOnlyLog {
     /// ```
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir.as_ref(), ReadOptions::default())
+    }
+
+    /// As [`ReadOnlyLog::open`], without blocking: a thread of its own opens the log.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped opens the log and closes it again.
+    ///
+    /// # Errors
+    /// As [`ReadOnlyLog::open`], and [`Error::NoThread`].
+    pub async fn open_async(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(dir).open_async().await
+    }
+
+    async fn open_with_async(dir: PathBuf, options: ReadOptions) -> Result<Self> {
+        detached(move || Self::open_with(&dir, options)).await.map_err(Error::no_thread)?
     }
 
     fn open_with(dir: &Path, options: ReadOptions) -> Result<Self> {
@@ -136,21 +154,99 @@ impl ReadOnlyLog {
         self.log.close();
     }
 
-    /// Returns the record with this sequence number.
+    /// Returns the record with this sequence number, durable as of the last poll. Blocks on the
+    /// disk.
     ///
     /// # Errors
     /// As [`Log::read`](crate::Log::read).
     pub fn read(&self, seq: impl Into<Seq>) -> Result<View> {
         let seq = seq.into();
-        match cursor::read(&*self.log.snapshot(), seq) {
+        self.find(|snapshot| cursor::read(snapshot, seq))
+    }
+
+    /// As [`ReadOnlyLog::read`], without blocking: a thread of the reader reads up to a megabyte,
+    /// which its streams share.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`ReadOnlyLog::read`].
+    pub async fn read_async(&self, seq: impl Into<Seq>) -> Result<View> {
+        let seq = seq.into();
+        self.log.refuse_if_closed()?;
+        if seq == Seq::ZERO {
+            return Err(Error::NotFound { seq });
+        }
+        read_one(FollowerFeed::new(&self.log, Start::From(seq))?, seq).await
+    }
+
+    /// Returns the record at a position taken from a ticket or a record, durable as of the last
+    /// poll. Recovery may move the last records: then they are at other positions. Blocks on the
+    /// disk.
+    ///
+    /// # Errors
+    /// As [`Log::read_at`](crate::Log::read_at).
+    pub fn read_at(&self, position: Position) -> Result<View> {
+        self.find(|snapshot| cursor::read_at(snapshot, position))
+    }
+
+    fn find(&self, find: impl Fn(&Snapshot) -> Result<View>) -> Result<View> {
+        self.log.refuse_if_closed()?;
+        match find(&self.log.snapshot()) {
             Err(Error::Corrupted(_) | Error::Trimmed { .. }) => {
                 // A file may have been reused, or the last records may have been moved.
                 self.log.poll(Depth::Rescan)?;
                 let snapshot = self.log.snapshot();
-                cursor::read(&*snapshot, seq).map_err(|error| cursor::exactly(&*snapshot, error))
+                find(&snapshot).map_err(|error| cursor::exactly(&*snapshot, error))
             }
             other => other,
         }
+    }
+
+    /// Waits until a poll finds that everything up to this number is durable. Polls as a waiting
+    /// stream does, and waits on while there is no writer.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// [`Error::Closed`], and those of [`ReadOnlyLog::open`] when the directory cannot be polled.
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// use esker_log::{Log, ReadOnlyLog};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("log");
+    /// let writer = Log::open(&dir)?; // often in another process
+    /// let reader = ReadOnlyLog::open(&dir)?;
+    /// let ticket = writer.append("a record")?;
+    /// let seq = ticket.seq();
+    /// ticket.await?;
+    /// reader.wait_durable(seq).await?;
+    /// assert_eq!(&*reader.read_async(seq).await?, b"a record");
+    /// # Ok::<(), esker_log::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn wait_durable(&self, seq: impl Into<Seq>) -> Result<()> {
+        let seq = seq.into();
+        let mut waiting = Waiting::new(&self.log);
+        poll_fn(|cx| {
+            for registered in [false, true] {
+                self.log.refuse_if_closed()?;
+                if self.durable() >= seq {
+                    return Poll::Ready(Ok(()));
+                }
+                waiting.refuse_to_wait()?;
+                if !registered {
+                    waiting.begin(seq.0, cx.waker())?;
+                }
+            }
+            Poll::Pending
+        })
+        .await
     }
 
     /// Returns the payload of a record whose place is known, durable as of the last poll. For

@@ -112,6 +112,23 @@ fn decode(bytes: &[u8], offset: u32) -> Decoded<'_> {
     }
 }
 
+/// The number of the last record of checked bytes that are whole units: reads their headers only.
+/// `None` if they do not begin with a unit.
+pub(crate) fn last_of_units(mut bytes: &[u8]) -> Option<u64> {
+    let mut last = None;
+    while let Some(header) = bytes.first_chunk::<{ UNIT_HEADER as usize }>() {
+        // `used` is at byte 8 of the header, and `last_seq` at byte 32.
+        let magic = u32::from_le_bytes(*header.first_chunk()?);
+        if !UnitHeader::starts(magic) {
+            break;
+        }
+        let used = u32::from_le_bytes(*header[8..].first_chunk()?);
+        last = Some(u64::from_le_bytes(*header[32..].first_chunk()?));
+        bytes = bytes.get(block_up(used.max(1)) as usize..).unwrap_or(&[]);
+    }
+    last
+}
+
 /// An iterator over the records in checked bytes of a segment, in order.
 #[derive(Debug, Clone)]
 pub(crate) struct Records<'a> {

@@ -106,4 +106,12 @@ impl LogBuilder {
     pub fn open(self) -> Result<Log> {
         Log::open_with(&self.dir, self.options)
     }
+
+    /// Opens the log as [`Log::open_async`] does.
+    ///
+    /// # Errors
+    /// As [`LogBuilder::open`], and [`Error::NoThread`](crate::Error::NoThread).
+    pub async fn open_async(self) -> Result<Log> {
+        Log::open_with_async(self.dir, self.options).await
+    }
 }

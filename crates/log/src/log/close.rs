@@ -4,16 +4,30 @@ use std::time::Instant;
 
 use crate::base::error::{Error, Result, with_causes};
 use crate::log::{Log, Owner};
+use crate::runtime::detached::detached;
 
 impl Log {
     /// Makes everything accepted durable, writes the clean-close marker, and releases the lock.
-    /// Later appends get [`Error::Closed`], and so does a second close.
+    /// Later appends get [`Error::Closed`], and so does a second close. Blocks until commits have
+    /// ended.
     ///
     /// # Errors
     /// The failure that kept a record from becoming durable. The log is closed all the same, but
     /// not cleanly: the next open runs recovery.
     pub fn close(&self) -> Result<()> {
         self.owner.close(None)
+    }
+
+    /// As [`Log::close`], without blocking: a thread of its own closes the log.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped closes the log all the same.
+    ///
+    /// # Errors
+    /// As [`Log::close`], and [`Error::NoThread`], after which the log is open.
+    pub async fn close_async(&self) -> Result<()> {
+        let log = self.clone();
+        detached(move || log.close()).await.map_err(Error::no_thread)?
     }
 
     /// As [`Log::close`], but gives up at the deadline. The log then accepts no more records, and

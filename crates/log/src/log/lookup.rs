@@ -16,7 +16,7 @@ use crate::read::metadata::{Metadata, SegmentInfo};
 use crate::read::placed;
 use crate::read::placed_many;
 use crate::read::source::Source;
-use crate::read::stream::LogStream;
+use crate::read::stream::{LogStream, read_one};
 use crate::runtime::backoff::Backoff;
 use crate::runtime::counters::Counts;
 use crate::runtime::waiters::{For, Registered};
@@ -32,10 +32,11 @@ fn is_filled(core: &Core, staged: &Staged) -> bool {
 
 impl Log {
     /// Streams records from a start point on. Does no I/O until the first batch, except for
-    /// [`Start::At`], and uses almost no memory.
+    /// [`Start::At`] and [`Start::Position`], and uses almost no memory.
     ///
     /// # Errors
-    /// [`Error::Trimmed`] when the start point was dropped, [`Error::Closed`].
+    /// [`Error::Trimmed`] when the start point was dropped, [`Error::InvalidPosition`],
+    /// [`Error::Closed`].
     ///
     /// # Examples
     /// ```
@@ -56,7 +57,8 @@ impl Log {
     }
 
     /// Returns the record with this number. Unless the record is in memory, reads at most the bytes
-    /// between two sparse index entries plus the record. Bytes that come from a file are checked.
+    /// between two sparse index entries plus the record, and blocks for that. Bytes that come from
+    /// a file are checked.
     ///
     /// # Errors
     /// [`Error::NotFound`] when no durable record has this number, [`Error::Trimmed`],
@@ -76,7 +78,37 @@ impl Log {
         cursor::read(source, seq.into()).map_err(|error| cursor::exactly(source, error))
     }
 
-    /// Returns the record at a position taken from a ticket or a record.
+    /// As [`Log::read`], without blocking: unless the record is in memory, a thread of the engine
+    /// reads up to a megabyte, which all streams share.
+    ///
+    /// # Cancel safety
+    /// Cancel-safe.
+    ///
+    /// # Errors
+    /// As [`Log::read`].
+    ///
+    /// # Examples
+    /// ```
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    /// # runtime.block_on(async {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let log = esker_log::Log::open_async(dir.path().join("log")).await?;
+    /// let appended = log.append_async("a record").await?.await?;
+    /// assert_eq!(&*log.read_async(appended.seq).await?, b"a record");
+    /// log.close_async().await?;
+    /// # Ok::<(), esker_log::Error>(())
+    /// # }).unwrap();
+    /// ```
+    pub async fn read_async(&self, seq: impl Into<Seq>) -> Result<View> {
+        let seq = seq.into();
+        self.refuse_if_closed()?;
+        if seq == Seq::ZERO {
+            return Err(Error::NotFound { seq });
+        }
+        read_one(LocalFeed::new(&self.read, Start::From(seq))?, seq).await
+    }
+
+    /// Returns the record at a position taken from a ticket or a record. Blocks as [`Log::read`].
     ///
     /// # Errors
     /// [`Error::InvalidPosition`] when no durable record starts there, and as [`Log::read`].

@@ -1,6 +1,6 @@
 //! Opening a log for writing.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
@@ -26,6 +26,7 @@ use crate::recovery;
 use crate::recovery::repair;
 use crate::runtime::affinity;
 use crate::runtime::counters::Counters;
+use crate::runtime::detached::detached;
 use crate::runtime::engine::{CommitWork, Engine, ReadWork};
 use crate::runtime::waiters::Waiters;
 use crate::staging::tail_cache::TailCache;
@@ -72,6 +73,21 @@ impl Log {
     /// ```
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir.as_ref(), Options::default())
+    }
+
+    /// As [`Log::open`], without blocking: a thread of its own opens the log.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped opens the log and closes it again, and holds its lock meanwhile.
+    ///
+    /// # Errors
+    /// As [`Log::open`], and [`Error::NoThread`].
+    pub async fn open_async(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::builder(dir).open_async().await
+    }
+
+    pub(super) async fn open_with_async(dir: PathBuf, options: Options) -> Result<Self> {
+        detached(move || Self::open_with(&dir, options)).await.map_err(Error::no_thread)?
     }
 
     /// Returns the reserve of this log, for other logs that use it, too: see
@@ -205,6 +221,8 @@ impl Log {
             queued: AtomicBool::new(false),
             maintenance_queued: AtomicBool::new(false),
             rotation_pending: AtomicBool::new(true),
+            retention: Mutex::new(options.retention),
+            next_expiry: Mutex::default(),
             watermark_page: Mutex::new(finalized.page),
             segment_set_lock: Mutex::default(),
             reserve: Mutex::new(reserve),

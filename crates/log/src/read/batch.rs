@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use esker_disk::AlignedBuf;
 
 use crate::base::position::{Position, Seq};
-use crate::format::decode::{FoundRecord, Records};
+use crate::format::decode::{FoundRecord, Records, last_of_units};
 use crate::format::record::RECORD_HEADER;
 use crate::staging::buffer::StagingBuffer;
 use crate::staging::staged::Staged;
@@ -122,9 +122,13 @@ impl Batch {
         self.iter().next().map(|record| record.seq)
     }
 
-    /// Returns the number of the last record. Iterates over all of them.
+    /// Returns the number of the last record.
     pub fn last(&self) -> Option<Seq> {
-        self.iter().last().map(|record| record.seq)
+        match last_of_units(self.memory.bytes(self.offsets.clone())) {
+            Some(last) => (last > self.skipped.after).then_some(Seq(last)),
+            // Records that are not durable yet have no headers of units.
+            None => self.iter().last().map(|record| record.seq),
+        }
     }
 
     /// Returns a view of the record with this number.

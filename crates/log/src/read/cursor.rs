@@ -13,12 +13,12 @@ use crate::base::position::{Position, Seq};
 use crate::format::decode::{Found, check_unit, find};
 use crate::format::unit::UnitKind;
 use crate::format::{BLOCK, DecodeError, UnitHeader};
-use crate::read::at_time::{first_unit_at, ms_of};
 use crate::read::batch::{Batch, Memory, Skipped, View};
 use crate::read::source::{Source, Wait, Want};
 use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::valid_unit;
 use crate::store::segment_table::Segment;
+use crate::store::unit_times::{first_unit_at, ms_of};
 
 /// Bytes read at once from a file, unless a unit is larger.
 const READ: u32 = 256 << 10;
@@ -35,6 +35,10 @@ pub enum Start {
     /// With the first record at or above this number. Unlike `from` of
     /// [`Error::Quarantined`], this number is included.
     From(Seq),
+    /// With the record at this position, from a [`Ticket`](crate::Ticket) or a
+    /// [`Record`](crate::Record). A crash may move the last records of a log to other positions;
+    /// numbers stay.
+    Position(Position),
     /// With the first record whose [time](crate::Record::time) is this or later, of those that are
     /// stored or will be. Reads some blocks to find it: the headers of units, in a binary search
     /// over the sparse index where the segment has one.
@@ -59,6 +63,7 @@ impl Cursor {
             Start::Oldest => low.seq,
             Start::After(seq) => seq.0,
             Start::From(seq) => seq.0.saturating_sub(1),
+            Start::Position(position) => read_at(source, position)?.record().prev.0,
             Start::At(time) => return Self::at(source, ms_of(time)),
         };
         if after >= last {
@@ -87,7 +92,9 @@ impl Cursor {
     fn at(source: &dyn Source, time_ms: u64) -> Result<Self> {
         let low = source.low();
         let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);
-        let position = first_unit_at(source, time_ms)?.max(start);
+        let limit = source.limit().0;
+        let first = first_unit_at(source.segments(), limit, time_ms)?;
+        let position = first.map_or(limit, |first| first.position).max(start);
         // Where records are dropped meanwhile, the next step says so.
         let skipped = Skipped { after: low.seq, before_ms: time_ms };
         Ok(Self { position, skipped, skipping: true })

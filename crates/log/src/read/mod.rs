@@ -1,13 +1,12 @@
 //! Reading records of a log that this process has open, or that another process writes.
 //!
 //! `source` is the interface to the log. `cursor` iterates over its units in order and finds single
-//! records. `at_time` finds where the records of a time begin. `placed` reads a record whose place
+//! records. `placed` reads a record whose place
 //! is known, and `placed_many` several of them. A caller reads from a `stream`, over a `feed`.
 //! `batch` holds the records that readers get. `cache` shares file reads among all readers.
 //! `checkpoint` reads a component's checkpoint, and `samples` compares the records that it was made
 //! from with those of this log.
 
-pub(crate) mod at_time;
 pub(crate) mod batch;
 pub(crate) mod cache;
 pub(crate) mod checkpoint;

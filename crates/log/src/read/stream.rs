@@ -1,11 +1,13 @@
 //! Streams: read a log in order, and wait for new records if requested.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::base::error::{Error, Result};
-use crate::read::batch::Batch;
+use crate::base::position::Seq;
+use crate::read::batch::{Batch, View};
 use crate::read::source::Wait;
 use crate::runtime::waiters::{park, thread_waker};
 
@@ -52,11 +54,32 @@ pub(crate) trait Feed: Send + Sync + std::fmt::Debug {
 pub struct LogStream {
     feed: Box<dyn Feed>,
     ended: bool,
+    last: Option<Seq>,
 }
 
 impl LogStream {
     pub(crate) fn new(feed: Box<dyn Feed>) -> Self {
-        Self { feed, ended: false }
+        Self { feed, ended: false, last: None }
+    }
+
+    /// Returns the number up to which this stream has delivered everything: that of the last record
+    /// of the last batch, or of the last record of a gap that it reported. `None` before the first.
+    /// A new stream from [`Start::After`](crate::Start::After) this number continues it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_log::{Log, Seq, Start};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = Log::open(dir.path().join("log"))?;
+    /// log.append_batch(&["a", "b"])?.blocking_wait()?;
+    /// let mut stream = log.stream(Start::Oldest)?;
+    /// assert_eq!(stream.last(), None);
+    /// stream.blocking_next()?;
+    /// assert_eq!(stream.last(), Some(Seq(2)));
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn last(&self) -> Option<Seq> {
+        self.last
     }
 
     /// Returns the next batch without waiting for new records. Blocks on the disk when the records
@@ -69,11 +92,22 @@ impl LogStream {
     /// continues; [`Error::Corrupted`] after everything before the corruption was delivered;
     /// [`Error::Io`]; [`Error::Closed`] once the log or the reader is closed.
     pub fn try_next(&mut self) -> Result<Option<Batch>> {
-        match self.feed.next(Wait::Block)? {
+        match self.next(Wait::Block)? {
             Poll::Ready(batch) => Ok(batch),
             // A blocking caller never gets `Pending`.
             Poll::Pending => Ok(None),
         }
+    }
+
+    fn next(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>> {
+        let next = self.feed.next(wait);
+        let through = match &next {
+            Ok(Poll::Ready(Some(batch))) => batch.last(),
+            Err(Error::Quarantined { to, .. }) => Some(*to),
+            _ => None,
+        };
+        self.last = through.or(self.last);
+        next
     }
 
     /// Returns the next batch. Blocks until there is one; for a
@@ -136,6 +170,17 @@ impl LogStream {
     }
 }
 
+/// Returns one record, from a feed that begins with it. Does not wait for it to become durable.
+pub(crate) async fn read_one(mut feed: impl Feed, seq: Seq) -> Result<View> {
+    let batch = poll_fn(|cx| match feed.next(Wait::Wake(cx.waker())) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(batch)) => Poll::Ready(Ok(batch)),
+        Err(error) => Poll::Ready(Err(error)),
+    });
+    let batch = batch.await?;
+    batch.and_then(|batch| batch.view_of(seq)).ok_or(Error::NotFound { seq })
+}
+
 fn is_final(error: &Error) -> bool {
     !matches!(error, Error::Quarantined { .. })
 }
@@ -149,7 +194,7 @@ impl futures_core::Stream for LogStream {
             return Poll::Ready(None);
         }
         for registered in [false, true] {
-            let next = match this.feed.next(Wait::Wake(cx.waker())) {
+            let next = match this.next(Wait::Wake(cx.waker())) {
                 Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(Some(batch))) => Some(Ok(batch)),
                 Ok(Poll::Ready(None)) => this.feed.refuse_to_wait().err().map(Err),

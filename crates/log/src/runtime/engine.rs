@@ -117,6 +117,14 @@ impl Due {
 struct Timer {
     at: Duration,
     log: Weak<dyn CommitWork>,
+    what: Timed,
+}
+
+/// The call that is due at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Timed {
+    Period,
+    Maintenance,
 }
 
 impl PartialEq for Timer {
@@ -245,7 +253,8 @@ impl Engine {
         loop {
             let due = self.shared.queues.lock().pop_timer(self.now());
             match due {
-                Some(log) => log.period(),
+                Some((log, Timed::Period)) => log.period(),
+                Some((log, Timed::Maintenance)) => log.maintain(),
                 None => break,
             }
         }
@@ -351,9 +360,18 @@ impl Engine {
 
     /// Schedules a call of the log's `period` at this time.
     pub(crate) fn at(&self, at: Duration, log: Weak<dyn CommitWork>) {
+        self.schedule(Timer { at, log, what: Timed::Period });
+    }
+
+    /// Schedules maintenance of the log at this time.
+    pub(crate) fn maintain_at(&self, at: Duration, log: Weak<dyn CommitWork>) {
+        self.schedule(Timer { at, log, what: Timed::Maintenance });
+    }
+
+    fn schedule(&self, timer: Timer) {
         let mut queues = self.shared.queues.lock();
-        let sooner = queues.timers.peek().is_none_or(|Reverse(timer)| at < timer.at);
-        queues.timers.push(Reverse(Timer { at, log }));
+        let sooner = queues.timers.peek().is_none_or(|Reverse(first)| timer.at < first.at);
+        queues.timers.push(Reverse(timer));
         drop(queues);
         if sooner {
             self.shared.timers.notify_one();
@@ -362,10 +380,12 @@ impl Engine {
 }
 
 impl Queues {
-    fn pop_timer(&mut self, now: Duration) -> Option<Arc<dyn CommitWork>> {
+    fn pop_timer(&mut self, now: Duration) -> Option<(Arc<dyn CommitWork>, Timed)> {
         while self.timers.peek().is_some_and(|Reverse(timer)| timer.at <= now) {
-            if let Some(log) = self.timers.pop().and_then(|Reverse(timer)| timer.log.upgrade()) {
-                return Some(log);
+            if let Some(Reverse(timer)) = self.timers.pop()
+                && let Some(log) = timer.log.upgrade()
+            {
+                return Some((log, timer.what));
             }
         }
         None
@@ -418,9 +438,17 @@ impl Shared {
     fn timer_thread(&self) {
         let mut queues = self.queues.lock();
         while !queues.stopped {
-            if let Some(log) = queues.pop_timer(self.now()) {
-                queues.commits.push_back(Due::Period(log));
-                self.commits.notify_one();
+            if let Some((log, what)) = queues.pop_timer(self.now()) {
+                match what {
+                    Timed::Period => {
+                        queues.commits.push_back(Due::Period(log));
+                        self.commits.notify_one();
+                    }
+                    Timed::Maintenance => {
+                        queues.maintenance.push_back(log);
+                        self.maintenance.notify_one();
+                    }
+                }
             } else if let Some(Reverse(timer)) = queues.timers.peek() {
                 let wait = timer.at.saturating_sub(self.now());
                 self.timers.wait_for(&mut queues, wait);

@@ -9,8 +9,9 @@ use esker_disk::Open;
 use crate::base::error::{Error, Result, Terminal, with_causes};
 use crate::commit::committer::Committer;
 use crate::commit::core::schedule::Event;
-use crate::commit::maintenance::{end_segment, retain};
+use crate::commit::maintenance::end_segment;
 use crate::commit::preallocator::ReadySegment;
+use crate::commit::retention::{expire, retain};
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Registered, park, thread_waker};
 use crate::store::manifest::End;
@@ -110,7 +111,7 @@ impl WriteHalf {
         if let Some(terminal) = self.lock().core.failure() {
             return Err(terminal.refusal());
         }
-        match retain(self) {
+        match retain(self).and_then(|()| expire(self)) {
             Err(error) if error.is_no_space() => {
                 tracing::warn!(
                     error = with_causes(&error),

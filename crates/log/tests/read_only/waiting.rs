@@ -267,3 +267,50 @@ fn waiting_reader_reads_itself_without_reader_threads() {
     assert_eq!(last, 100);
     log.close().unwrap();
 }
+
+/// A task waits for a record that another process writes, not for the next.
+#[test]
+fn a_task_waits_for_a_number() {
+    let (log, reader) = both(&SimDisk::new(1));
+    append(&log, 2);
+    for seq in [1, 2, 5, 6, 30] {
+        let waiting = std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| block_on(reader.wait_durable(seq)));
+            while log.durable().0 < seq {
+                assert!(reader.durable().0 < seq);
+                append(&log, 1);
+            }
+            waiting.join().unwrap()
+        });
+        waiting.unwrap();
+        assert!(reader.durable().0 >= seq);
+        assert!(reader.read(seq).unwrap().payload() == payload(seq));
+    }
+    // Closing the reader ends the wait; a wait that is given up holds nothing.
+    let ended = std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| block_on(reader.wait_durable(1000)));
+        let mut other = Box::pin(reader.wait_durable(1000));
+        assert!(poll_once(&mut other).is_pending());
+        drop(other);
+        std::thread::sleep(SHORT);
+        reader.close();
+        waiting.join().unwrap()
+    });
+    assert!(matches!(ended, Err(Error::Closed)), "{ended:?}");
+    log.close().unwrap();
+}
+
+/// The directory cannot be polled: a task that waits for a number is not left waiting.
+#[test]
+fn a_wait_for_a_number_ends_with_the_error_of_a_poll() {
+    let disk = SimDisk::new(1);
+    let (log, reader) = both(&disk);
+    append(&log, 1);
+    disk.inject(Fault::on(Op::Read, Effect::Io).times(u64::MAX));
+    let ended = block_on(reader.wait_durable(2));
+    assert!(matches!(ended, Err(Error::Io(_))), "{ended:?}");
+    disk.clear_faults();
+    append(&log, 1);
+    block_on(reader.wait_durable(2)).unwrap();
+    log.close().unwrap();
+}

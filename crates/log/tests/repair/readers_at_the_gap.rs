@@ -89,6 +89,42 @@ fn read_only_log_meets_the_gap_once() {
     }
 }
 
+/// The number from which a stream is continued passes over a gap with the stream.
+#[test]
+fn a_stream_says_that_it_has_passed_the_gap() {
+    let sample = sample::quarantined();
+    let log = open(&sample);
+    let mut stream = log.stream(Start::Oldest).unwrap();
+    let mut met = 0;
+    loop {
+        let last = match stream.try_next() {
+            Ok(Some(batch)) => batch.last(),
+            Ok(None) => break,
+            Err(Error::Quarantined { to, .. }) => {
+                met += 1;
+                Some(to)
+            }
+            Err(error) => panic!("{error:?}"),
+        };
+        assert_eq!(stream.last(), last);
+    }
+    assert!(met > 0);
+}
+
+#[test]
+fn a_task_that_asks_for_a_number_in_the_gap_gets_the_gap() {
+    let sample = sample::quarantined();
+    let log = open(&sample);
+    for (from, to) in gaps(&sample) {
+        for seq in from + 1..=to {
+            match log.read_async(seq).now_or_never().expect("a manual engine reads at once") {
+                Err(Error::Quarantined { from: f, to: t }) => assert!(f.0 < seq && seq <= t.0),
+                other => panic!("{seq}: {other:?}"),
+            }
+        }
+    }
+}
+
 /// Requirements: W-25.
 #[test]
 fn only_a_reader_that_starts_before_or_in_the_gap_meets_it() {

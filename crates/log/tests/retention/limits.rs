@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Engine, Log, Options, Policy, Seq};
+use esker_log::{Engine, Error, Log, Options, Policy, ReadOnlyLog, Retention, Seq};
 
 use crate::fixture::{self, DIR, all, append, driven, payload, payloads};
 
@@ -20,11 +20,16 @@ fn open(set: impl FnOnce(&mut Options)) -> (Log, SimDisk, Engine) {
 }
 
 /// One run, which ends with the newest record.
-fn check(log: &Log) {
+fn check_run(log: &Log) {
     let oldest = log.oldest().0;
-    assert_eq!(all(log), payloads(oldest..=log.durable().0));
+    assert!(all(log) == payloads(oldest..=log.durable().0));
+    assert_eq!(log.metadata().after, Seq(oldest - 1));
+}
+
+/// The same, of whole segments.
+fn check(log: &Log) {
+    check_run(log);
     let metadata = log.metadata();
-    assert_eq!(metadata.after, Seq(oldest - 1));
     assert_eq!(metadata.records, log.durable().0 - metadata.after.0);
 }
 
@@ -110,9 +115,11 @@ fn by_records() {
     log.close().unwrap();
 }
 
+/// To the commit, also in the active segment, and also in a log that gets no records any more.
+/// Requirements: W-1.
 #[test]
 fn by_age() {
-    let (log, _, engine) = open(|options| {
+    let (log, disk, engine) = open(|options| {
         options.retention.age = Some(Duration::from_secs(60));
         options.segment_records = Some(10);
     });
@@ -122,14 +129,121 @@ fn by_age() {
     engine.advance(Duration::from_secs(9));
     append(&log, 10);
     engine.run();
-    check(&log);
+    check_run(&log);
     assert_eq!(log.oldest(), Seq(1));
-    engine.advance(Duration::from_secs(2));
-    append(&log, 10);
+    engine.advance(Duration::from_secs(8));
+    check_run(&log);
+    assert_eq!((log.oldest(), log.metadata().segments), (Seq(26), 4));
+    for _ in 0..10 {
+        engine.advance(Duration::from_secs(8));
+        check_run(&log);
+    }
+    // Nothing is left but the numbers.
+    assert_eq!((log.oldest(), log.durable(), log.metadata().segments), (Seq(56), Seq(55), 1));
+    disk.power_cut(Persist::Random);
+    disk.power_on();
+    drop(log);
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+    assert_eq!((log.oldest(), log.durable()), (Seq(56), Seq(55)));
+    append(&log, 3);
+    check_run(&log);
+    log.close().unwrap();
+}
+
+/// Opening and closing look, too: a program that runs for a moment obeys the limit.
+#[test]
+fn by_age_when_the_log_is_opened_and_closed() {
+    let disk = SimDisk::new(1);
+    let (mut options, engine) = driven(&disk);
+    options.retention.age = Some(Duration::from_secs(60));
+    let open = || Log::builder(DIR).options(options.clone()).open().unwrap();
+    let log = open();
+    append(&log, 7);
+    log.close().unwrap();
+    engine.advance(Duration::from_secs(40));
+    let log = open();
+    append(&log, 5);
+    assert_eq!(log.oldest(), Seq(1));
+    engine.advance(Duration::from_secs(21));
+    log.close().unwrap();
+    engine.advance(Duration::from_secs(20));
+    let reader = ReadOnlyLog::builder(DIR).options(options.clone()).open().unwrap();
+    assert_eq!((reader.oldest(), reader.durable()), (Seq(8), Seq(12)));
+    engine.advance(Duration::from_secs(30));
+    let log = open();
     engine.run();
-    check(&log);
-    // 21 to 30 ended within the time, so that they stay; the two segments before go.
-    assert_eq!(log.oldest(), Seq(21));
+    assert_eq!((log.oldest(), log.durable()), (Seq(13), Seq(12)));
+    log.close().unwrap();
+}
+
+/// A look that finds nothing too old writes nothing.
+#[test]
+fn an_idle_log_with_an_age_writes_nothing() {
+    let (log, disk, engine) = open(|options| {
+        options.retention.age = Some(Duration::from_secs(3600));
+    });
+    append(&log, 5);
+    engine.run();
+    let before = disk.stats();
+    for _ in 0..30 {
+        engine.advance(Duration::from_secs(100));
+    }
+    let after = disk.stats();
+    assert_eq!((after.writes, after.syncs), (before.writes, before.syncs));
+    engine.advance(Duration::from_secs(3600));
+    assert_eq!(log.oldest(), Seq(6));
+    log.close().unwrap();
+}
+
+#[test]
+fn limits_change_while_the_log_is_open() {
+    let (log, disk, engine) = open(|options| options.segment_records = Some(10));
+    append(&log, 95);
+    engine.run();
+    assert_eq!((log.oldest(), log.retention()), (Seq(1), Retention::NONE));
+    let mut retention = Retention::NONE;
+    retention.segments = Some(1);
+    let refused = log.set_retention(retention);
+    assert!(matches!(refused, Err(Error::InvalidOption { option: "retention.segments", .. })));
+    assert_eq!(log.retention(), Retention::NONE);
+    retention.segments = Some(3);
+    log.set_retention(retention).unwrap();
+    append(&log, 1);
+    engine.run();
+    check_run(&log);
+    assert_eq!((log.oldest(), log.retention()), (Seq(71), retention));
+    // And no less is kept from here on.
+    log.set_retention(Retention::NONE).unwrap();
+    append(&log, 100);
+    engine.run();
+    check_run(&log);
+    assert_eq!(log.oldest(), Seq(71));
+    retention = Retention::NONE;
+    retention.age = Some(Duration::from_secs(10));
+    log.set_retention(retention).unwrap();
+    append(&log, 4);
+    engine.advance(Duration::from_secs(12));
+    check_run(&log);
+    assert_eq!(log.oldest(), Seq(201));
+    log.close().unwrap();
+    assert!(matches!(log.set_retention(Retention::NONE), Err(Error::Closed)));
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+    assert_eq!(log.retention(), Retention::NONE);
+    log.close().unwrap();
+}
+
+/// No call is made: a thread of the process obeys the new limit.
+#[test]
+fn a_new_limit_is_obeyed_without_calls() {
+    let disk = SimDisk::new(1);
+    let mut options = fixture::small(&disk);
+    options.segment_records = Some(10);
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    append(&log, 95);
+    let mut retention = Retention::NONE;
+    retention.segments = Some(2);
+    log.set_retention(retention).unwrap();
+    fixture::until("the segments are dropped", || log.oldest() == Seq(81));
     log.close().unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! Nodes whose logs went back: they lack entries that they had acknowledged.
 //!
-//! That is not the work of a crash. Someone put an older copy of the data in the place of the newer,
-//! or a disk lost what it had synced. A leader finds out when a node refuses what follows an entry
+//! That is not the work of a crash. An older copy of the data was put in the place of the newer, or
+//! a disk lost what it had synced. A leader finds out when a node refuses what follows an entry
 //! that the node had acknowledged to this leader; then it sends the entries again.
 
 use std::collections::HashMap;

@@ -15,14 +15,17 @@ use crate::quantity;
 const EXAMPLES: &str = "\
 Examples:
   esker kv bench
-  esker kv bench --policy periodic:10 --blocking --order random --what put,get,scan
+  esker kv bench --policy periodic:10 --blocking --order random \\
+    --what put,get,scan
   esker kv bench --writers 500 --seconds 10 --json
   esker kv bench --batch 100 --writers 8 --json
 
-  # The modes of the experiment as CSV, and the model beside the measurement on standard error
+  # The modes of the experiment as CSV, and the model beside the measurement
+  # on standard error
   esker kv bench --csv
 
-  # 16 callers that read values from the disk, next to the disk's own random reads
+  # 16 callers that read values from the disk, next to the disk's own random
+  # reads
   esker kv bench --what get --cold --writers 16 --keys 4000000
 
 Under `always` a put is measured until it is durable; under the other policies until it is accepted. The \
@@ -103,8 +106,8 @@ impl Emulated {
 #[command(after_help = EXAMPLES)]
 pub struct KvBenchArguments {
     /// When a commit happens without a request: always, batch:N, periodic:MS, os; several, one
-    /// after the other [default: always, with --csv
-    /// always,batch:100,batch:1000,periodic:10,periodic:100]
+    /// after the other [default: always; with --csv those of the experiment: always, batch:100,
+    /// batch:1000, periodic:10, periodic:100]
     #[arg(long, value_name = "POLICY,..", value_delimiter = ',', value_parser = quantity::policy)]
     pub policy: Vec<Policy>,
     /// Concurrent callers

@@ -20,7 +20,8 @@ Examples:
   # The disk under the current directory
   esker bench floor
 
-  # One writer and four readers of 2 MiB blocks, through io_uring with registered buffers
+  # One writer and four readers of 2 MiB blocks, through io_uring with
+  # registered buffers
   esker bench floor --raw --readers 4 --buffer-size 2M --disk uring --register
 
   # The disk under /data, sampled for ten seconds, JSON output

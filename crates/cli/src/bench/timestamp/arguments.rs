@@ -23,7 +23,8 @@ Examples:
   # 1,000 tasks that share one client of the Rust crate
   esker ts bench --callers 1000
 
-  # How long a cluster of three is without timestamps when its leader is killed
+  # How long a cluster of three is without timestamps when its leader is
+  # killed
   esker ts bench --failover 100
 
   # And when it gives its leadership away

@@ -14,7 +14,9 @@ use crate::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  esker kv bench --blocking --json --policy always,batch:100,batch:1000,periodic:10,periodic:100 > bench.jsonl
+  esker kv bench --blocking --json \\
+    --policy always,batch:100,batch:1000,periodic:10,periodic:100 \\
+    > bench.jsonl
   esker crash power --each --json > power.jsonl
   esker crash kill --each --json > kill.jsonl
   esker crash report bench.jsonl power.jsonl kill.jsonl > report.html

@@ -41,7 +41,8 @@ Examples:
   esker log cat ./esker-data --since 10m
 
   # To another log, records of any bytes
-  esker log cat ./esker-data --framing len32 | esker log append ./copy --framing len32
+  esker log cat ./esker-data --framing len32 \\
+    | esker log append ./copy --framing len32
 
   # What can be read of a corrupt log
   esker log cat ./esker-data --skip-corrupt

@@ -8,9 +8,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::base::error::Result;
 use crate::format::{BLOCK, UnitHeader};
-use crate::read::source::Source;
 use crate::store::segment_reader::SegmentReader;
-use crate::store::segment_table::Segment;
+use crate::store::segment_table::{Segment, SegmentTable};
 
 /// Milliseconds since 1970, rounded up to the time that a unit at or after it can have.
 pub(crate) fn ms_of(time: SystemTime) -> u64 {
@@ -18,22 +17,35 @@ pub(crate) fn ms_of(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// The position of the first unit of this time or later. Where a unit before it cannot be read,
-/// the position of that one: the reader reports it. The end of the log if all units are earlier.
-pub(crate) fn first_unit_at(source: &dyn Source, time_ms: u64) -> Result<u64> {
-    let limit = source.limit().0;
-    let segments = source.segments().all();
+/// Where the units of a time begin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Boundary {
+    /// The position of the first unit of that time or later.
+    pub(crate) position: u64,
+    /// The last record before it.
+    pub(crate) after: u64,
+}
+
+/// Finds the first unit of this time or later, below the position `limit`. Where a unit before it
+/// cannot be read, that one: the reader reports it. The end if all units are earlier. `None` if
+/// there is no segment.
+pub(crate) fn first_unit_at(
+    table: &SegmentTable,
+    limit: u64,
+    time_ms: u64,
+) -> Result<Option<Boundary>> {
+    let segments = table.all();
     // A segment that `repair` had to invent has no time.
     let later = segments.iter().position(|segment| segment.header.time_ms >= time_ms);
     let later = later.unwrap_or(segments.len());
-    let Some(segment) = segments.get(later.saturating_sub(1)) else { return Ok(limit) };
-    let end = source.segments().readable(segment, limit);
-    let unit = first_unit_of(segment, end, time_ms)?;
-    Ok(segment.header.base + u64::from(unit))
+    let Some(segment) = segments.get(later.saturating_sub(1)) else { return Ok(None) };
+    let end = table.readable(segment, limit);
+    let (unit, after) = first_unit_of(segment, end, time_ms)?;
+    Ok(Some(Boundary { position: segment.header.base + u64::from(unit), after }))
 }
 
-/// The offset of the first unit of this time or later, or `end`.
-fn first_unit_of(segment: &Arc<Segment>, end: u32, time_ms: u64) -> Result<u32> {
+/// The offset of the first unit of this time or later, or `end`, and the last record before it.
+fn first_unit_of(segment: &Arc<Segment>, end: u32, time_ms: u64) -> Result<(u32, u64)> {
     let mut image = SegmentReader::new(Arc::clone(&segment.reader))?;
     image.end_at(u64::from(end));
     let mut is_earlier = |offset: u32, read_ahead: bool| -> Result<Option<UnitHeader>> {
@@ -54,10 +66,12 @@ fn first_unit_of(segment: &Arc<Segment>, end: u32, time_ms: u64) -> Result<u32> 
         }
     }
     let mut at = low.checked_sub(1).map_or(BLOCK, |before| indexed[before]);
+    let mut after = segment.header.prev_seq;
     while at < end
         && let Some(header) = is_earlier(at, true)?
     {
         at += header.span();
+        after = header.last_seq;
     }
-    Ok(at.min(end))
+    Ok((at.min(end), after))
 }

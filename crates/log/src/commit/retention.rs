@@ -1,0 +1,196 @@
+//! Retention: what leaves the log at its old end, and how.
+
+use std::sync::atomic::Ordering::SeqCst;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use esker_disk::Open;
+use esker_disk::planted::{Bug, is_planted};
+
+use crate::base::error::{Error, Result, with_causes};
+use crate::base::position::Seq;
+use crate::commit::write_half::WriteHalf;
+use crate::format::BLOCK;
+use crate::runtime::engine::CommitWork;
+use crate::store::paths;
+use crate::store::segment_table::Segment;
+use crate::store::trim_point::{Trim, TrimPoint};
+use crate::store::unit_times::first_unit_at;
+
+/// Spare files kept for the next segments.
+const SPARES: usize = 2;
+/// How often the age of records is looked at: this often in the age of the retention, with limits.
+/// Each look that drops records replaces the manifest.
+const CHECKS: u32 = 8;
+const SHORTEST_CHECK: Duration = Duration::from_secs(1);
+const LONGEST_CHECK: Duration = Duration::from_secs(60);
+
+/// Drops the oldest segments that exceed a retention limit or are wholly below the trim point. The
+/// caller holds `segment_set_lock`.
+pub(crate) fn retain(log: &WriteHalf) -> Result<()> {
+    let retention = log.retention();
+    let dropped = log.trim_point.low().seq;
+    let segments = log.segments.all();
+    let durable = log.watermark.position();
+    let size = |segment: &Arc<Segment>| u64::from(segment.state.read().end);
+    let records = |segment: &Arc<Segment>| segment.state.read().records;
+
+    let mut keep = 0;
+    let (mut bytes, mut kept_records) = (0, 0);
+    for (n, segment) in segments.iter().enumerate().rev() {
+        let newest = n + 1 == segments.len();
+        // The newest segment counts as full, because it will be.
+        bytes += if newest { u64::from(log.options.segment_size) } else { size(segment) };
+        let count = (segments.len() - n) as u64;
+        let over = retention.bytes.is_some_and(|most| bytes > most)
+            || retention.segments.is_some_and(|most| count > most)
+            || retention.records.is_some_and(|most| kept_records >= most)
+            || segment.state.read().last_seq <= dropped;
+        let undurable = segment.end_position() > durable;
+        if over && !newest && !undurable {
+            keep = n + 1;
+            break;
+        }
+        kept_records = records(segment).saturating_add(kept_records);
+    }
+    let first = segments.get(keep).filter(|_| keep > 0).cloned();
+    // A reference to a segment keeps its file from being recycled.
+    drop(segments);
+    first.map_or(Ok(()), |first| drop_segments_below(log, &first))
+}
+
+/// Removes the segments before `first` from the log: raises the trim point durably, then removes
+/// their names.
+///
+/// Waits until a unit of `first` is durable, and with it the header: the trim point must not name a
+/// segment that a crash can lose. Until then a later call does the work.
+fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
+    if log.watermark.position() <= first.header.base {
+        log.rotation_pending.store(true, SeqCst);
+        return Ok(());
+    }
+    if is_planted(Bug::SegmentReusedTooEarly) {
+        let segments = log.segments.all();
+        let dropped = segments.iter().filter(|segment| segment.number() < first.number());
+        for segment in dropped {
+            log.dir.open(&segment.name(), Open::write())?.set_len(0)?;
+        }
+    }
+    log.change_manifest(|manifest| {
+        manifest.trim_segment = first.number();
+        manifest.trim_seq = manifest.trim_seq.max(first.header.prev_seq);
+        manifest.durable = manifest.durable.max(log.watermark.seq());
+    })?;
+    // Raise the trim point first: a reader below it must not look for segments that are gone.
+    log.trim_point.raise(Trim { seq: first.header.prev_seq, position: first.header.base });
+    let dropped = log.segments.drop_below(first.number());
+    if let Some(readers) = log.readers.upgrade() {
+        readers.dropped_below(first.number());
+    }
+    let recycles = log.retention().is_set();
+    let dropped_any = !dropped.is_empty();
+    for segment in dropped {
+        let name = segment.name();
+        let (number, size) = (segment.number(), segment.state.read().end);
+        // A reader may still use this handle; then the bytes must stay.
+        let unused = Arc::into_inner(segment).is_some();
+        let mut spares = log.spares.lock();
+        if recycles && unused && spares.len() < SPARES && size >= log.options.segment_size / 2 {
+            match log.dir.rename(&name, &paths::spare(number)) {
+                Err(cause) if cause.is_no_space() => log.dir.unlink(&name)?,
+                renamed => {
+                    renamed?;
+                    log.dir.sync()?;
+                    spares.push(number);
+                }
+            }
+        } else {
+            log.dir.unlink(&name)?;
+        }
+    }
+    if dropped_any {
+        log.dir.sync()?;
+        log.fill_reserve();
+    }
+    Ok(())
+}
+
+/// Drops the records of units that are older than the retention's age, if it is time to look for
+/// them. The caller holds `segment_set_lock`.
+pub(super) fn expire_if_due(log: &WriteHalf) -> Result<()> {
+    let Some(age) = log.retention().age else { return Ok(()) };
+    let now = log.engine.now();
+    if *log.next_expiry.lock() > now {
+        return Ok(());
+    }
+    let next = now + (age / CHECKS).clamp(SHORTEST_CHECK, LONGEST_CHECK);
+    *log.next_expiry.lock() = next;
+    let again: Weak<dyn CommitWork> = log.weak_self.clone();
+    log.engine.maintain_at(next, again);
+    expire(log)
+}
+
+/// Drops the records of units that are older than the retention's age. The caller holds
+/// `segment_set_lock`.
+pub(crate) fn expire(log: &WriteHalf) -> Result<()> {
+    let Some(age) = log.retention().age else { return Ok(()) };
+    let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
+    let oldest = log.engine.wall_ms().saturating_sub(age_ms);
+    match first_unit_at(&log.segments, log.watermark.position(), oldest) {
+        Ok(Some(first)) => drop_up_to(log, first.after.min(log.watermark.seq())),
+        Ok(None) => Ok(()),
+        Err(error) => {
+            let error = with_causes(&error);
+            tracing::warn!(error, "failed to find the records that are too old");
+            Ok(())
+        }
+    }
+}
+
+/// Drops every record below `seq`, and frees whole segments.
+pub(crate) fn truncate_before(log: &WriteHalf, seq: Seq) -> Result<()> {
+    let below = seq.0.saturating_sub(1);
+    let _changing = log.segment_set_lock.lock();
+    if log.is_closed() {
+        return Err(Error::Closed);
+    }
+    drop_up_to(log, below)
+}
+
+/// Drops every record up to this one, and frees whole segments. The caller holds
+/// `segment_set_lock`.
+fn drop_up_to(log: &WriteHalf, below: u64) -> Result<()> {
+    if below <= log.trim_point.low().seq {
+        return Ok(());
+    }
+    // Never write to a directory whose last write or sync failed.
+    if let Some(terminal) = log.lock().core.failure() {
+        return Err(terminal.refusal());
+    }
+    // Dropped records must be durable first, or recovery would report them as missing.
+    if below > log.watermark.seq() {
+        return Err(Error::NotFound { seq: Seq(below.saturating_add(1)) });
+    }
+    let full =
+        |error: Error| error.for_want_of_space(log.dir.path(), BLOCK.into(), log.watermark.seq());
+    // A reader in another process that sees the new trim point must also see how far the log was
+    // durable: what it misses below is repeated there. A commit stores the page only after it has
+    // woken its callers.
+    let durable = log.lock().core.durable();
+    log.watermark_page.lock().store(durable)?;
+    log.change_manifest(|manifest| {
+        manifest.trim_seq = manifest.trim_seq.max(below);
+        manifest.durable = manifest.durable.max(log.watermark.seq());
+    })
+    .map_err(full)?;
+    log.watermark_page.lock().store_trim(below)?;
+    log.trim_point.raise(TrimPoint::locate(&log.segments, below));
+    let next = log.segments.of_seq(below.saturating_add(1));
+    let Some(first) = next.or_else(|| log.segments.newest()) else { return Ok(()) };
+    // Only the number: a reference to a segment keeps its file open, and so its space.
+    let oldest = log.segments.oldest().map(|oldest| oldest.number());
+    match oldest {
+        Some(oldest) if first.number() > oldest => drop_segments_below(log, &first).map_err(full),
+        _ => Ok(()),
+    }
+}
