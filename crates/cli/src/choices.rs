@@ -1,6 +1,7 @@
 //! Values that several commands take.
 
 use clap::ValueEnum;
+use esker_disk::Readers;
 
 /// The disk implementations of a log.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
@@ -12,6 +13,28 @@ pub enum DiskChoice {
     /// The faster one: positioned reads and writes
     #[default]
     Auto,
+}
+
+/// Who may read the files that a command creates.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum ReadableBy {
+    /// Files have the mode 0600, directories 0700
+    #[default]
+    Owner,
+    /// 0640 and 0750
+    Group,
+    /// 0644 and 0755
+    All,
+}
+
+impl From<ReadableBy> for Readers {
+    fn from(by: ReadableBy) -> Self {
+        match by {
+            ReadableBy::Owner => Self::Owner,
+            ReadableBy::Group => Self::Group,
+            ReadableBy::All => Self::All,
+        }
+    }
 }
 
 /// A setting with an automatic default.

@@ -308,7 +308,8 @@ fn io_advice(cause: &esker_disk::Error, dir: &Path) -> &'static str {
     }
     match cause.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            "; writing needs a directory that this user may write to, reading one that it may read"
+            "; writing needs a directory that this user may write to, reading one that it may \
+             read: `esker log append --readable-by group` creates one that the group may read"
         }
         io::ErrorKind::NotADirectory if cause.path() == dir => "; it is a file, not a directory",
         _ if matches!(cause.op(), Op::OpenDir | Op::CreateDir) => "",

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use esker_disk::Disk;
 #[cfg(target_os = "linux")]
 use esker_disk::uring::{UringDisk, UringOptions};
+use esker_disk::{Disk, Readers, StdDisk};
 use esker_log::{Direct, Log, Options, Policy, PriorShutdown, Retention};
 
-use crate::choices::{Choice, DiskChoice};
+use crate::choices::{Choice, DiskChoice, ReadableBy};
 use crate::exit::{Failure, Outcome, complain};
 use crate::quantity;
 
@@ -66,6 +66,16 @@ pub struct IoArguments {
         value_name = "on|off|auto"
     )]
     pub dsync: Option<Choice>,
+    /// Who may read what is created, besides its owner: nobody, the group (0640, 0750), or all
+    /// (0644, 0755)
+    #[arg(
+        long,
+        value_enum,
+        default_value_t,
+        hide_possible_values = true,
+        value_name = "owner|group|all"
+    )]
+    pub readable_by: ReadableBy,
     /// With --disk uring: chunks of one transfer in flight, 1 to 16 [default: 4]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub queue_depth: Option<u8>,
@@ -123,17 +133,20 @@ impl IoArguments {
             Some(Choice::Off) => false,
             Some(Choice::Auto) | None => options.dsync,
         };
-        if self.disk == DiskChoice::Uring {
-            options.disk = uring(self.queue_depth);
-        }
+        let readers = self.readable_by.into();
+        options.disk = match self.disk {
+            DiskChoice::Uring => uring(self.queue_depth, readers),
+            DiskChoice::Std | DiskChoice::Auto => Arc::new(StdDisk::new().readable_by(readers)),
+        };
         options
     }
 }
 
 #[cfg(target_os = "linux")]
-fn uring(queue_depth: Option<u8>) -> Arc<dyn Disk> {
+fn uring(queue_depth: Option<u8>, readers: Readers) -> Arc<dyn Disk> {
     let mut options = UringOptions::default();
     options.in_flight = queue_depth.map_or(options.in_flight, usize::from);
+    options.readers = readers;
     let (disk, unavailable) = UringDisk::or_std(options);
     if let Some(why) = unavailable {
         complain(&format!("note: io_uring unavailable ({why}); using standard I/O"));
@@ -142,9 +155,9 @@ fn uring(queue_depth: Option<u8>) -> Arc<dyn Disk> {
 }
 
 #[cfg(not(target_os = "linux"))]
-fn uring(_: Option<u8>) -> Arc<dyn Disk> {
+fn uring(_: Option<u8>, readers: Readers) -> Arc<dyn Disk> {
     complain("note: io_uring is available on Linux only; using standard I/O");
-    Arc::new(esker_disk::StdDisk::new())
+    Arc::new(StdDisk::new().readable_by(readers))
 }
 
 /// Opens a log for writing. Prints a note when the last writer did not close it.

@@ -60,4 +60,4 @@ pub use huge_pages::NoHugePages;
 pub use io::{Read, read_full_at, write_all_at};
 pub use replace::replace_file;
 pub use slow::{Latency, SlowDisk};
-pub use std_disk::StdDisk;
+pub use std_disk::{Readers, StdDisk};

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use crate::esker::{log, workdir};
+use crate::esker::{log, run, workdir};
 
 /// Whether this process can still write there: root can, whatever the mode says.
 fn is_writable(dir: &Path) -> bool {
@@ -57,4 +57,57 @@ fn a_log_on_a_read_only_file_system_can_be_read() {
     refused.exits(1).says(&["ead-only file system", "may write to"]);
     assert_eq!(read[0].out, b"kept\n");
     assert!(read.iter().all(|ended| ended.status == 0), "{read:?}");
+}
+
+/// Everything below a directory, and it: whether it is a directory, and its mode.
+fn modes(path: &Path, all: &mut Vec<(bool, u32)>) {
+    let metadata = path.metadata().unwrap();
+    all.push((metadata.is_dir(), metadata.permissions().mode() & 0o7777));
+    if metadata.is_dir() {
+        for entry in path.read_dir().unwrap() {
+            modes(&entry.unwrap().path(), all);
+        }
+    }
+}
+
+/// Whatever the umask says; and the owner alone by default.
+#[test]
+fn what_is_created_has_the_mode_that_was_asked_for() {
+    let (guard, _) = workdir();
+    set_mode(guard.path(), 0o755);
+    let dirs = [(None, 0o600, 0o700), (Some("group"), 0o640, 0o750), (Some("all"), 0o644, 0o755)];
+    for (by, of_files, of_dirs) in dirs {
+        for umask in ["000", "077"] {
+            let dir = guard.path().join(format!("{}-{umask}", by.unwrap_or("default")));
+            let input = (1..30_000).map(|n| format!("{n}\n")).collect::<String>();
+            let flag = by.map(|by| format!("--readable-by={by}"));
+            let mut sh = Command::new("sh");
+            sh.arg("-c").arg(format!("umask {umask}; exec \"$@\"")).arg("sh");
+            sh.arg(env!("CARGO_BIN_EXE_esker")).args(["log", "append", "--segment-size=64K"]);
+            sh.arg("--retain-segments=3").args(flag).arg(&dir);
+            run(sh, input.as_bytes()).ok();
+            let mut all = Vec::new();
+            modes(&dir, &mut all);
+            assert!(all.len() > 5, "{all:?}");
+            for (is_dir, mode) in all {
+                let wanted = if is_dir { of_dirs } else { of_files };
+                // With a umask the owner's rights may only be fewer, and are not.
+                assert_eq!(mode, wanted, "{dir:?}: {mode:o}");
+            }
+            let mut other = Command::new("setpriv");
+            other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+            if !other.arg("true").status().is_ok_and(|status| status.success()) {
+                println!("skipped: this user may not become another");
+                continue;
+            }
+            let mut other = Command::new("setpriv");
+            other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+            other.arg(env!("CARGO_BIN_EXE_esker")).args(["log", "cat"]).arg(&dir);
+            let read = run(other, b"");
+            match by {
+                Some("all") => assert!(read.ok().text().ends_with("29999\n")),
+                _ => drop(read.exits(1).says(&["ermission denied", "--readable-by"])),
+            }
+        }
+    }
 }

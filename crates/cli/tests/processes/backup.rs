@@ -7,6 +7,8 @@ use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use esker_testkit::number_from_env;
+
 use crate::esker::{command, kv, lines, log, signal, spawn, workdir};
 
 fn cat(dir: &Path) -> String {
@@ -65,6 +67,55 @@ fn backups_under_load_through_kills() {
     log("append", &restored, &[], lines(durable + 1, durable + 10).as_bytes()).ok();
     assert!(cat(&restored) == lines(1, durable + 10));
     assert!(durable > 1_000, "the writers wrote next to nothing: {durable}");
+}
+
+/// The lines of a ring: one run of them, whose end is that of the backup.
+fn check_run(dir: &Path, durable: u64) -> u64 {
+    let found = cat(dir);
+    let first = found.lines().next().and_then(|line| line.strip_prefix("line "));
+    let first: u64 = first.unwrap().parse().unwrap();
+    assert!(found == lines(first, durable), "not {first} to {durable}");
+    first
+}
+
+/// A ring whose files are reused all the time, as fast as it takes records. Writers are killed, and
+/// so are backups.
+#[test]
+fn backups_of_a_ring_under_full_load_through_kills() {
+    let (guard, dir) = workdir();
+    let (dest, limits) = (guard.path().join("copy"), ["--segment-size", "256K"]);
+    log("append", &dir, &limits, lines(1, 1).as_bytes()).ok();
+    let (mut durable, mut oldest) = (0, 0);
+    for round in 0..number_from_env("ESKER_SOAK", 3) {
+        let next =
+            log("append", &dir, &["--json"], b"").ok().json()["durable"].as_u64().unwrap() + 1;
+        let mut append = command(&["log", "append", "--retain-segments", "8"]);
+        let mut writer = spawn(append.args(limits).arg(&dir), Stdio::piped());
+        let mut input = writer.stdin.take().unwrap();
+        let feed = std::thread::spawn(move || {
+            (0..).all(|chunk| {
+                let from = next + chunk * 1000;
+                input.write_all(lines(from, from + 999).as_bytes()).is_ok()
+            })
+        });
+        let mut killed = spawn(command(&["log", "backup"]).arg(&dir).arg(&dest), Stdio::null());
+        std::thread::sleep(Duration::from_millis(round * 7 % 40));
+        signal(&killed, "KILL");
+        killed.wait().unwrap();
+        for _ in 0..3 {
+            let found = back_up(&dir, &dest)["durable"].as_u64().unwrap();
+            assert!(durable <= found, "{durable} then {found}");
+            (durable, oldest) = (found, check_run(&dest, found));
+        }
+        signal(&writer, "KILL");
+        writer.wait().unwrap();
+        feed.join().unwrap();
+    }
+    log("verify", &dest, &[], b"").ok();
+    let restored = guard.path().join("restored");
+    log("restore", &dest, &[restored.to_str().unwrap()], b"").ok();
+    check_run(&restored, durable);
+    assert!(oldest > 1, "nothing was dropped below {durable}");
 }
 
 #[test]

@@ -18,7 +18,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
 use rustix::io::Errno;
 
 use super::file::StdFile;
-use super::{FILE_MODE, StdLock, failed, probe, system};
+use super::{Readers, StdLock, failed, probe, system};
 use crate::dir::Dir;
 use crate::dir::check_name;
 use crate::error::{Error, Op, Refusal, Result};
@@ -33,6 +33,7 @@ pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).uni
 pub(crate) struct StdDir {
     fd: Arc<OwnedFd>,
     path: PathBuf,
+    readers: Readers,
     /// Whether this handle has the lock.
     locked: Arc<AtomicBool>,
     /// The device where a probe found that all open modes work, in this directory, in one that was
@@ -41,8 +42,9 @@ pub(crate) struct StdDir {
 }
 
 impl StdDir {
-    pub(super) fn new(fd: OwnedFd, path: PathBuf) -> Self {
-        Self { fd: Arc::new(fd), path, locked: Arc::default(), all_modes_work: Arc::default() }
+    pub(super) fn new(fd: OwnedFd, path: PathBuf, readers: Readers) -> Self {
+        let (locked, all_modes_work) = Default::default();
+        Self { fd: Arc::new(fd), path, readers, locked, all_modes_work }
     }
 
     fn device(&self) -> Option<u64> {
@@ -57,12 +59,19 @@ impl StdDir {
         flags.set(OFlags::CREATE, how.create || how.create_new);
         flags.set(OFlags::EXCL, how.create_new);
         flags |= system::flags(how).map_err(wrap)?;
-        let fd = rustix::fs::openat(&self.fd, name, flags, FILE_MODE)
+        let mode = self.readers.file_mode();
+        let fd = rustix::fs::openat(&self.fd, name, flags, mode)
             .map_err(|errno| self.refused(name, errno))?;
-        match kind_of(&rustix::fs::fstat(&fd).map_err(wrap)?) {
+        let stat = rustix::fs::fstat(&fd).map_err(wrap)?;
+        match kind_of(&stat) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(wrap(Errno::ISDIR)),
             other => return Err(self.not_a_file(name, other)),
+        }
+        // An empty file that may be created here may have been: the umask does not apply.
+        let may_be_new = flags.contains(OFlags::CREATE) && stat.st_size == 0;
+        if self.readers != Readers::Owner && may_be_new {
+            rustix::fs::fchmod(&fd, mode).map_err(wrap)?;
         }
         let now = rustix::fs::fcntl_getfl(&fd).map_err(wrap)?;
         rustix::fs::fcntl_setfl(&fd, now.difference(OFlags::NONBLOCK)).map_err(wrap)?;
@@ -74,16 +83,21 @@ impl StdDir {
         let fd = rustix::fs::openat(&self.fd, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
             .map_err(|errno| self.failed(Op::OpenDir, name, errno))?;
         let all_modes_work = Arc::clone(&self.all_modes_work);
-        Ok(Self { all_modes_work, ..Self::new(fd, self.path_of(name)) })
+        Ok(Self { all_modes_work, ..Self::new(fd, self.path_of(name), self.readers) })
     }
 
     pub(crate) fn create_below(&self, name: &str) -> Result<Self> {
         check_name(Op::CreateDir, &self.path, name)?;
-        match rustix::fs::mkdirat(&self.fd, name, Mode::RWXU) {
-            Err(Errno::EXIST) => {}
-            made => made.map_err(|errno| self.failed(Op::CreateDir, name, errno))?,
-        }
+        let mode = self.readers.dir_mode();
+        let is_new = match rustix::fs::mkdirat(&self.fd, name, mode) {
+            Err(Errno::EXIST) => false,
+            made => made.map(|()| true).map_err(|errno| self.failed(Op::CreateDir, name, errno))?,
+        };
         let dir = self.open_below(name)?;
+        if is_new && self.readers != Readers::Owner {
+            let made = rustix::fs::fchmod(&dir.fd, mode);
+            made.map_err(|errno| self.failed(Op::CreateDir, name, errno))?;
+        }
         self.sync()?;
         Ok(dir)
     }

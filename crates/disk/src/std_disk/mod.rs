@@ -36,23 +36,68 @@ pub(crate) use dir::StdDir;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
 pub(crate) use file::StdFile;
 
-/// File mode: readable and writable by the owner only.
-const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
+/// Who may read what a [`StdDisk`] creates. Only the owner may write it. The umask of the process
+/// does not restrict this further.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Readers {
+    /// Files have the mode 0600, directories 0700. The default.
+    #[default]
+    Owner,
+    /// Files have the mode 0640, directories 0750.
+    Group,
+    /// Files have the mode 0644, directories 0755.
+    All,
+}
 
-/// The disk of this machine. It has no state: all instances are equivalent.
+impl Readers {
+    fn file_mode(self) -> Mode {
+        let owner = Mode::RUSR | Mode::WUSR;
+        match self {
+            Self::Owner => owner,
+            Self::Group => owner | Mode::RGRP,
+            Self::All => owner | Mode::RGRP | Mode::ROTH,
+        }
+    }
+
+    fn dir_mode(self) -> Mode {
+        match self {
+            Self::Owner => Mode::RWXU,
+            Self::Group => Mode::RWXU | Mode::RGRP | Mode::XGRP,
+            Self::All => Mode::RWXU | Mode::RGRP | Mode::XGRP | Mode::ROTH | Mode::XOTH,
+        }
+    }
+}
+
+/// The disk of this machine. It has no state: all instances with the same options are equivalent.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct StdDisk {}
+pub struct StdDisk {
+    readers: Readers,
+}
 
 impl StdDisk {
     /// Returns the disk of this machine.
     pub const fn new() -> Self {
-        Self {}
+        Self { readers: Readers::Owner }
+    }
+
+    /// Returns this disk, which lets others read what it creates. What is there already keeps its
+    /// mode.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_disk::{Readers, StdDisk};
+    /// let disk = StdDisk::new().readable_by(Readers::Group);
+    /// ```
+    #[must_use]
+    pub const fn readable_by(mut self, readers: Readers) -> Self {
+        self.readers = readers;
+        self
     }
 
     pub(crate) fn open_std_dir(self, path: &Path) -> Result<StdDir> {
         let fd = rustix::fs::open(non_empty(path), dir::DIRECTORY, Mode::empty())
             .map_err(|errno| failed(Op::OpenDir, path, errno))?;
-        Ok(StdDir::new(fd, path.to_path_buf()))
+        Ok(StdDir::new(fd, path.to_path_buf(), self.readers))
     }
 
     pub(crate) fn create_std_dir(self, path: &Path) -> Result<StdDir> {
@@ -67,9 +112,17 @@ impl StdDisk {
         }
         sync_entry_of(existing)?;
         for dir in missing.into_iter().rev() {
-            match rustix::fs::mkdir(dir, Mode::RWXU) {
+            let mode = self.readers.dir_mode();
+            match rustix::fs::mkdir(dir, mode) {
                 Err(Errno::EXIST) if is_dir(Op::CreateDir, dir)? => {}
-                made => made.map_err(|errno| failed(Op::CreateDir, dir, errno))?,
+                made => {
+                    let made = made.and_then(|()| match self.readers {
+                        Readers::Owner => Ok(()),
+                        // The umask does not apply.
+                        _ => rustix::fs::chmod(dir, mode),
+                    });
+                    made.map_err(|errno| failed(Op::CreateDir, dir, errno))?;
+                }
             }
             sync_dir(parent(dir))?;
         }

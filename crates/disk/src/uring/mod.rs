@@ -26,8 +26,7 @@ use crate::disk::Disk;
 use crate::error::Result;
 use crate::file::{Facts, File, Lock, Open};
 use crate::io::{Read, read_each};
-use crate::std_disk::StdDir;
-use crate::std_disk::StdDisk;
+use crate::std_disk::{Readers, StdDir, StdDisk};
 
 use faults::Faults;
 #[cfg(feature = "sim")]
@@ -51,11 +50,13 @@ pub struct UringOptions {
     pub allowed: bool,
     /// The maximum number of pieces of one transfer in flight, 1 to [`PIECES`]. Default 4.
     pub in_flight: usize,
+    /// Who may read what the disk creates. Default: the owner.
+    pub readers: Readers,
 }
 
 impl Default for UringOptions {
     fn default() -> Self {
-        Self { allowed: true, in_flight: 4 }
+        Self { allowed: true, in_flight: 4, readers: Readers::Owner }
     }
 }
 
@@ -63,6 +64,7 @@ impl Default for UringOptions {
 #[derive(Debug, Clone)]
 pub struct UringDisk {
     pool: Arc<Pool>,
+    names: StdDisk,
 }
 
 impl UringDisk {
@@ -91,7 +93,8 @@ impl UringDisk {
 
     fn make(options: UringOptions, faults: Faults) -> io::Result<Self> {
         let pool = Pool::new(options.in_flight.clamp(1, Ring::MOST), faults);
-        Ok(Self { pool: Arc::new(pool.map_err(|why| locked::named(why, 0))?) })
+        let pool = Arc::new(pool.map_err(|why| locked::named(why, 0))?);
+        Ok(Self { pool, names: StdDisk::new().readable_by(options.readers) })
     }
 
     /// Returns this disk, or [`StdDisk`] and the reason when io_uring is unavailable. The reason is
@@ -101,7 +104,7 @@ impl UringDisk {
             Ok(disk) => (Arc::new(disk), None),
             Err(why) => {
                 tracing::warn!(%why, "io_uring unavailable; using standard I/O");
-                (Arc::new(StdDisk::new()), Some(why))
+                (Arc::new(StdDisk::new().readable_by(options.readers)), Some(why))
             }
         }
     }
@@ -115,11 +118,11 @@ impl UringDisk {
 
 impl Disk for UringDisk {
     fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(self.dir(StdDisk::new().open_std_dir(path)?))
+        Ok(self.dir(self.names.open_std_dir(path)?))
     }
 
     fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>> {
-        Ok(self.dir(StdDisk::new().create_std_dir(path)?))
+        Ok(self.dir(self.names.create_std_dir(path)?))
     }
 }
 
