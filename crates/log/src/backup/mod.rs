@@ -124,10 +124,7 @@ impl ReadOnlyLog {
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
         self.refresh()?;
         let metadata = self.metadata();
-        let now = || {
-            self.refresh()?;
-            self.source()
-        };
+        let now = || self.source();
         let (id, session) = (metadata.id, metadata.session);
         let origin = Origin { dir: self.dir(), id, session, now: &now };
         back_up(&origin, self.options(), dest.as_ref())

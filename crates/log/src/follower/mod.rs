@@ -414,8 +414,11 @@ impl ReadOnlyLog {
         self.log.consumers.clone()
     }
 
-    /// What can be read now, as a backup reads it.
+    /// What can be read now, as a backup reads it: also the trim point of now, for which a poll does
+    /// not look while more becomes durable.
     pub(crate) fn source(&self) -> Result<Arc<dyn Source>> {
+        self.log.refuse_if_closed()?;
+        self.log.poll(Depth::Rescan)?;
         let snapshot = self.log.snapshot();
         match &snapshot.corruption {
             Some(corruption) => Err(Error::Corrupted(corruption.clone())),

@@ -16,7 +16,9 @@ use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::{Backup, Component, Engine, Error, Log, ReadOnlyLog, Seq, Start};
 
-use crate::fixture::{DIR, Seen, all, append, driven, payload, payloads, seen, small};
+use crate::fixture::{
+    DIR, Seen, all, append, append_many, driven, follows, payload, payloads, seen, small,
+};
 
 const COPY: &str = "/copy";
 
@@ -347,4 +349,47 @@ impl Drop for Stop<'_> {
     fn drop(&mut self) {
         self.0.store(true, SeqCst);
     }
+}
+
+/// Segments leave the log while they are copied, and more becomes durable all the time. That is no
+/// corruption.
+#[test]
+fn a_ring_that_turns_while_it_is_copied_is_not_corrupt() {
+    let disk = SimDisk::new(1);
+    let mut options = small(&disk);
+    options.retention.segments = Some(6);
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+    append_many(&log, 100);
+    let reader = ReadOnlyLog::builder(DIR).options(options.clone()).open().unwrap();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(SeqCst) {
+                append_many(&log, 300);
+            }
+        });
+        for round in 0..20 {
+            let copy = format!("/copy-{round}");
+            match reader.backup(&copy) {
+                Ok(backup) => {
+                    let copy = ReadOnlyLog::builder(&copy).options(options.clone()).open().unwrap();
+                    assert_eq!(copy.durable(), backup.durable);
+                    let mut stream = copy.stream(Start::Oldest).unwrap();
+                    let mut last = copy.oldest().0 - 1;
+                    while let Some(batch) = stream.try_next().unwrap() {
+                        last = follows(&batch, last);
+                    }
+                    assert_eq!(last, backup.durable.0);
+                }
+                Err(Error::Trimmed { .. }) => {}
+                Err(error) => {
+                    is_over.store(true, SeqCst);
+                    panic!("{error}");
+                }
+            }
+        }
+        is_over.store(true, SeqCst);
+    });
+    assert!(log.oldest() > Seq(1));
+    log.close().unwrap();
 }
