@@ -66,7 +66,7 @@ pub struct IoArguments {
         value_name = "on|off|auto"
     )]
     pub dsync: Option<Choice>,
-    /// Who may read what is created, besides its owner: nobody, the group (0640, 0750), or all
+    /// Who may read what is created, besides its owner: no one, the group (0640, 0750), or all
     /// (0644, 0755)
     #[arg(
         long,

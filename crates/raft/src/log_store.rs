@@ -281,3 +281,63 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
         self.log.install_with_async(bounds, &kept.encode()).await.map_err(failed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use esker_disk::Op;
+    use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
+    use futures_util::poll;
+
+    use super::*;
+    use crate::base::config::Committed;
+    use crate::node::commands::Commands;
+
+    /// The node answers nothing that a leader may count on before that.
+    #[tokio::test]
+    async fn a_lease_is_kept_when_it_is_durable() {
+        let disk = SimDisk::new(1);
+        let log = ConsensusLog::builder("/raft").disk(Arc::new(disk.clone())).open().unwrap();
+        let store = LogStore::<Commands>::new(log).unwrap();
+        let gate = Gate::new();
+        disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())));
+        let lease = Duration::from_secs(8);
+        let mut keep = std::pin::pin!(store.keep_lease(lease));
+        let early = poll!(&mut keep);
+        gate.open();
+        assert!(early.is_pending(), "{early:?}");
+        keep.await.unwrap();
+        assert_eq!(store.longest_lease(), lease);
+    }
+
+    /// Each keeps what the other one stores at the same time.
+    #[tokio::test]
+    async fn a_lease_and_a_purge_at_once_are_both_kept() {
+        for lease_is_first in [true, false] {
+            let disk = SimDisk::new(1);
+            let log = ConsensusLog::builder("/raft").disk(Arc::new(disk.clone())).open().unwrap();
+            let store = LogStore::<Commands>::new(log).unwrap();
+            let gate = Gate::new();
+            disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())));
+            let id = Id { leader_id: Committed::new(1), index: 4 };
+            let lease = Duration::from_secs(8);
+            let mut purging = store.clone();
+            let (purge, keep) = (purging.purge(id), store.keep_lease(lease));
+            let open = async { gate.open() };
+            let (purged, kept) = match lease_is_first {
+                true => {
+                    let (kept, purged, ()) = tokio::join!(biased; keep, purge, open);
+                    (purged, kept)
+                }
+                false => {
+                    let (purged, kept, ()) = tokio::join!(biased; purge, keep, open);
+                    (purged, kept)
+                }
+            };
+            purged.unwrap();
+            kept.unwrap();
+            assert_eq!((store.kept().unwrap().purged, store.longest_lease()), (Some(id), lease));
+        }
+    }
+}

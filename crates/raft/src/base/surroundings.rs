@@ -115,3 +115,36 @@ pub(crate) mod simulated {
         }
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::process::Command;
+
+    use super::*;
+
+    /// Set in a process for which the system was suspended so long.
+    const SUSPENDED: &str = "ESKER_TEST_SUSPENDED_SECONDS";
+
+    /// A leader must count the time for which its system was suspended. A process in another time
+    /// namespace sees what it would see then. Where none may be made, this looks at the name of
+    /// the clock only.
+    #[test]
+    fn the_clock_runs_while_the_system_is_suspended() {
+        if let Ok(seconds) = std::env::var(SUSPENDED) {
+            assert!(since_boot() >= Duration::from_secs(seconds.parse().unwrap()));
+            return;
+        }
+        assert_eq!(CLOCK, ClockId::Boottime);
+        let (seconds, this) = ("1000000000", std::env::current_exe().unwrap());
+        let mut suspended = Command::new("unshare");
+        suspended.args(["--user", "--map-root-user", "--time", "--boottime", seconds]);
+        suspended.arg(this).args(["--exact", "--nocapture"]).env(SUSPENDED, seconds);
+        suspended.arg("base::surroundings::tests::the_clock_runs_while_the_system_is_suspended");
+        // A test that fails ends with 101. Without a namespace it does not begin.
+        if let Ok(ended) = suspended.output() {
+            assert_ne!(ended.status.code(), Some(101), "{ended:?}");
+        }
+    }
+}

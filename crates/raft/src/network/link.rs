@@ -349,38 +349,64 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+    use crate::base::config::Committed;
+    use crate::base::instant::BootInstant;
     use crate::node::commands::Commands;
 
-    /// A leader does not know what the others were started with.
-    #[tokio::test]
-    async fn a_lease_is_as_long_as_the_voter_says() {
+    /// Asks a voter that answers so. Returns its answer, what the leader counts by it, and when the
+    /// voter heard of the leader.
+    async fn ask(
+        answer: Answer,
+    ) -> (AppendEntriesResponse<Commands>, Option<(BootInstant, Duration)>, BootInstant) {
         let cluster = ClusterId([7; 16]);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let voter = tokio::spawn(async move {
             let mut stream = listener.accept().await.unwrap().0;
             let handshake = Handshake::read(&mut stream).await.unwrap();
+            let heard = Acknowledged::sending();
             handshake.answer(cluster, 2).write(&mut stream).await.unwrap();
             let mut frames = Framed::new(stream, Frames::default());
             let asked = frames.next().await.unwrap().unwrap();
-            frames.send(Frame::new(asked.call, &Answer::Appended(30)).unwrap()).await.unwrap();
-            frames.next().await.is_none()
+            frames.send(Frame::new(asked.call, &answer).unwrap()).await.unwrap();
+            assert!(frames.next().await.is_none());
+            heard
         });
         let network = Network::new(cluster, 1);
-        let vote = VoteOf { leader_id: LeaderId { term: 5, voted_for: 1 }, committed: true };
+        let id = Id { leader_id: Committed::new(4), index: 9 };
         let request = AppendEntriesRequest::<Commands> {
-            vote,
-            prev_log_id: None,
+            vote: VoteOf { leader_id: LeaderId { term: 5, voted_for: 1 }, committed: true },
+            prev_log_id: Some(id),
             entries: Vec::new(),
             leader_commit: None,
         };
         let mut link = network.link(2, &address, Lane::Control);
         let option = RPCOption::new(VOTE);
         let answer = RaftNetworkV2::<Commands>::append_entries(&mut link, request, option).await;
-        assert!(answer.unwrap().is_success());
-        let known = network.acknowledged().with(5, |known| known(2).map(|(_, lease)| lease));
-        assert_eq!(known, Some(Duration::from_millis(30)));
+        let known = network.acknowledged().with(5, |known| known(2));
         drop((link, network));
-        assert!(voter.await.unwrap());
+        (answer.unwrap(), known, voter.await.unwrap())
+    }
+
+    /// A leader does not know what the others were started with. And a lease begins before the
+    /// voter hears of it, however long the way there is.
+    #[tokio::test]
+    async fn a_lease_is_as_long_as_the_voter_says_from_the_sending_on() {
+        let (answer, known, heard) = ask(Answer::Appended(30)).await;
+        assert!(answer.is_success());
+        let (sent, lease) = known.unwrap();
+        assert_eq!(lease, Duration::from_millis(30));
+        assert!(sent < heard, "{sent:?} {heard:?}");
+    }
+
+    /// A voter that refuses promises nothing.
+    #[tokio::test]
+    async fn a_refusal_is_no_lease() {
+        let vote = VoteOf { leader_id: LeaderId { term: 6, voted_for: 3 }, committed: false };
+        for answer in [Answer::Conflict, Answer::HigherVote(vote.into())] {
+            let (answer, known, _) = ask(answer).await;
+            assert!(!answer.is_success());
+            assert_eq!(known, None);
+        }
     }
 }

@@ -122,6 +122,11 @@ pub(super) async fn answer(
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::sync::Arc;
+
+    use esker_consensus::Slot;
+    use esker_disk::sim::SimDisk;
+
     use super::*;
 
     #[test]
@@ -140,5 +145,30 @@ mod tests {
             changed[at] ^= 0x10;
             assert!(Voted::decode(&changed).is_err(), "byte {at} of an answer");
         }
+    }
+
+    /// The leader waits for no other answer, and would wait for a second.
+    #[tokio::test]
+    async fn of_queries_that_came_together_the_newest_is_answered() {
+        let disk = Arc::new(SimDisk::new(1));
+        let log = ConsensusLog::builder("/raft").disk(disk).open().unwrap();
+        log.promise(Ballot { number: 11, node: 2 }, Slot(0)).unwrap().await.unwrap();
+        let (mut leader, voter) = tokio::io::duplex(1 << 10);
+        let clock = WallClock::new(|| 3);
+        let asks = async {
+            let queries = [7, 8].map(encode_query).concat();
+            // A part of the next one came with them.
+            let (now, later) = (&encode_query(9)[..5], &encode_query(9)[5..]);
+            leader.write_all(&[&queries, now].concat()).await.unwrap();
+            let mut bytes = [0; ANSWER];
+            leader.read_exact(&mut bytes).await.unwrap();
+            assert_eq!(Voted::decode(&bytes).unwrap(), Voted { number: 8, term: 5, clock: 3 });
+            leader.write_all(later).await.unwrap();
+            leader.read_exact(&mut bytes).await.unwrap();
+            assert_eq!(Voted::decode(&bytes).unwrap().number, 9);
+            drop(leader);
+        };
+        let (answered, ()) = tokio::join!(answer(Box::new(voter), &log, &clock), asks);
+        answered.unwrap();
     }
 }

@@ -170,6 +170,11 @@ impl Group {
         self.cuts.send_modify(|cuts| cuts.extend(pairs));
     }
 
+    /// What this node asks the others does not reach them, but for proofs.
+    pub fn cut_requests(&self, id: u64) {
+        self.cuts.send_modify(|cuts| cuts.extend((1..=9).map(|other| (id, other))));
+    }
+
     /// Queries of proofs of the first do not reach the second.
     pub fn cut_proofs(&self, from: u64, to: u64) {
         self.cuts.send_modify(|cuts| cuts.extend([(from + FOR_PROOFS, to)]));

@@ -165,6 +165,37 @@ async fn a_leader_that_gives_leadership_away_proves_nothing() {
     group.write(1).await;
 }
 
+/// The target may be elected at any time: the votes of a transfer wait for no lease.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_target_was_asked_to_lead_proves_nothing() {
+    let mut group = Group::of_three().await;
+    group.check().await;
+    let leader = group.leader().await;
+    let (target, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let node = Arc::clone(&group.nodes[&leader]);
+    let term = node.status().term;
+    let mut prover = group.prover(leader);
+    assert_eq!(proven(&mut prover).await, Ok(term));
+    // Nothing shows that the target campaigns, and the other node confirms each proof.
+    group.cut_requests(target);
+    group.cut_requests(other);
+    group.cut_proofs(leader, target);
+    let transferring = Arc::clone(&node);
+    let transfer = tokio::spawn(async move { transferring.transfer(target, LONG).await });
+    let campaigns = group.nodes[&target].wait_for(LONG, |status| status.term > term).await;
+    assert!(campaigns.is_some());
+    // The caller gives up.
+    transfer.abort();
+    assert!(transfer.await.unwrap_err().is_cancelled());
+    assert_eq!(node.leased_term(), None);
+    let refused = proven(&mut prover).await;
+    let is_refused =
+        matches!(refused, Err(NodeError::LeadershipTransfer | NodeError::NotLeader { .. }));
+    assert!(is_refused, "{refused:?}");
+    group.connect();
+    group.check().await;
+}
+
 /// A voter that stops for a while holds no proof up, and is asked again when it is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_voter_that_restarts_is_asked_again() {

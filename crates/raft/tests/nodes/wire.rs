@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use esker_consensus::{Ballot, ConsensusLog, Slot};
 use esker_disk::Op;
-use esker_disk::sim::{Effect, Fault, SimDisk};
+use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 use esker_raft::openraft::impls::leader_id_std::LeaderId;
 use esker_raft::openraft::network::{RPCOption, RaftNetworkFactory, RaftNetworkV2};
 use esker_raft::openraft::raft::{
@@ -15,7 +15,7 @@ use esker_raft::openraft::raft::{
 };
 use esker_raft::openraft::storage::{Snapshot, SnapshotMeta};
 use esker_raft::openraft::{LogId, Vote};
-use esker_raft::{ClusterId, Commands, Link, Member, Network, Node};
+use esker_raft::{ClusterId, Commands, Link, Member, Network, Node, NodeError, Prover};
 use esker_testkit::Rng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -60,6 +60,38 @@ async fn leading(disk: &SimDisk) -> (Node, SocketAddr) {
     node.bootstrap(member).await.unwrap();
     node.wait_for(LONG, |status| status.leads()).await.unwrap();
     (node, address)
+}
+
+/// The vote is promised before it is durable, and openraft knows of it after that. It may be the
+/// one that elects another leader.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_gives_a_vote_does_not_count_itself() {
+    let disk = SimDisk::new(1);
+    let (node, address) = leading(&disk).await;
+    let (term, node) = (node.status().term, Arc::new(node));
+    let mut prover = Prover::new(Arc::clone(&node));
+    assert_eq!((node.leased_term(), prover.prove().await), (Some(term), Ok(term)));
+    let gate = Gate::new();
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())));
+    let voted = tokio::spawn(async move {
+        let mut caller = link(CLUSTER, 2, 1, address).await;
+        let mut asked = VoteRequest::new(vote(term + 1, 2, false), Some(id(term, 9)));
+        asked.leadership_transfer = true;
+        RaftNetworkV2::<Commands>::vote(&mut caller, asked, option()).await
+    });
+    let promised = async {
+        while node.log().promised().unwrap().number < 2 * (term + 1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let promised = tokio::time::timeout(LONG, promised).await;
+    let (leads, leased, proven) = (node.leads(), node.leased_term(), prover.prove().await);
+    gate.open();
+    promised.unwrap();
+    assert!(leads, "it knew of the later term");
+    assert_eq!(leased, None);
+    assert!(matches!(proven, Err(NodeError::NotLeader { .. })), "{proven:?}");
+    assert!(voted.await.unwrap().unwrap().vote_granted);
 }
 
 /// A leader may count on what this node acknowledged before it restarted, for one lease.
@@ -287,8 +319,12 @@ async fn a_snapshot_that_stalls_is_given_up() {
 async fn a_snapshot_for_a_log_that_has_failed_stops_the_node() {
     let disk = SimDisk::new(1);
     let (node, address) = leading(&disk).await;
-    disk.inject(Fault::on(Op::Write, Effect::Io).nth(1));
-    node.log().set_app_state(b"more").unwrap().await.unwrap_err();
+    // The first may be a write on which the log does not depend.
+    disk.inject(Fault::on(Op::Write, Effect::Io).times(u64::MAX));
+    // Another write of the log may have failed before.
+    if let Ok(stored) = node.log().set_app_state(b"more") {
+        stored.await.unwrap_err();
+    }
     disk.clear_faults();
     let other = ConsensusLog::builder("/other").disk(Arc::new(disk)).open().unwrap();
     let ballot = Ballot { number: 1, node: 2 };
