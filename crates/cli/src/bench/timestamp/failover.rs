@@ -73,8 +73,26 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
     });
     match arguments.json {
         true => print_json(&figure),
-        false => print(&format!("{figure:#}\n")),
+        false => print(&text(&times, &all, rounds, failed, arguments.planned)),
     }
+}
+
+/// The figure for people.
+fn text(times: &Latencies, all: &Tally, rounds: u32, failed: u32, planned: bool) -> String {
+    let what = if planned { "leadership given away" } else { "leader killed" };
+    let ms = |us: f64| format!("{:.1} ms", us / 1e3);
+    let [p50, p99] = [0.5, 0.99].map(|quantile| ms(times.quantile_us(quantile)));
+    let max = ms(times.max_us());
+    let unanswered = match failed {
+        0 => String::new(),
+        failed => format!("{failed} rounds had no timestamp in time\n"),
+    };
+    format!(
+        "{what} {rounds} times: the next timestamp after p50 {p50}, p99 {p99}, at most {max}\n\
+         {unanswered}{} requests answered, {} not\n",
+        all.latencies.count(),
+        all.failed
+    )
 }
 
 /// Kills the leader under load, and returns how long it took until the next timestamp.
