@@ -86,8 +86,12 @@ fn main() -> ExitCode {
             });
             println!("{line}");
         } else {
+            let expected = match mode {
+                Mode::Durable => "none is allowed",
+                _ => "expected: a crash takes promises back",
+            };
             println!(
-                "mode {name} groups {groups} seeds {} violations {} (slots chosen {}, crashes {}, slots the newcomers caught up {}, answers refused {}, logs closed and opened again {})",
+                "mode {name} groups {groups} seeds {} violations {}, {expected} (slots chosen {}, crashes {}, slots the newcomers caught up {}, answers refused {}, logs closed and opened again {})",
                 arguments.seeds,
                 total.violations,
                 total.chosen,
