@@ -15,6 +15,11 @@ use crate::node::transfer::LAG;
 
 /// The most numbers that are kept of nodes that were removed.
 const REMOVED_MAX: usize = 4096;
+/// The changes that a removal takes at most.
+const CHANGES: usize = 4;
+/// A node that loses its vote leaves the cluster. Any change ends one of voters that an earlier
+/// leader left half done: one that would retain the node made it a node without a vote, for good.
+const RETAIN: bool = false;
 
 impl Node {
     /// Adds a node, which gets the state first, and then a vote. Only on the leader. Adding a voter
@@ -36,7 +41,8 @@ impl Node {
         self.catch_up(id, term, LAG, remaining()).await?;
         let raft = self.raft.clone();
         let promoted = async move {
-            raft.change_membership(ChangeMembers::AddVoterIds(BTreeSet::from([id])), true).await?;
+            let promoted = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
+            raft.change_membership(promoted, RETAIN).await?;
             Ok(())
         };
         changed(promoted, remaining()).await
@@ -60,7 +66,7 @@ impl Node {
             Some((known, _)) => {
                 let member = Member { removed: known.removed.clone(), ..member };
                 let moved = ChangeMembers::SetNodes(BTreeMap::from([(id, member)]));
-                drop(self.raft.change_membership(moved, true).await?);
+                drop(self.raft.change_membership(moved, RETAIN).await?);
             }
             None if removed(&self.raft).await?.contains(&id) => {
                 let why = "was removed, and is not given again: its node has forgotten its votes";
@@ -68,7 +74,8 @@ impl Node {
             }
             None => {
                 let member = Member { removed: Vec::new(), ..member };
-                drop(self.raft.add_learner(id, member, false).await?);
+                let added = ChangeMembers::AddNodes(BTreeMap::from([(id, member)]));
+                drop(self.raft.change_membership(added, RETAIN).await?);
             }
         }
         Ok(known)
@@ -116,15 +123,22 @@ impl Node {
         self.prove_leadership(patience).await?;
         self.refuse_to_lose_the_quorum(id).await?;
         within(patience.saturating_sub(began.elapsed()), self.keep_number(id)).await?;
-        let (raft, is_voter) = (self.raft.clone(), status.voters.contains(&id));
+        let raft = self.raft.clone();
         let removed = async move {
-            let ids = BTreeSet::from([id]);
-            if is_voter {
-                raft.change_membership(ChangeMembers::RemoveVoters(ids.clone()), false).await?;
-            } else {
-                raft.change_membership(ChangeMembers::RemoveNodes(ids), false).await?;
+            // What ends a change that an earlier leader left half done does nothing else.
+            for _ in 0..CHANGES {
+                let ids = BTreeSet::from([id]);
+                let change = match known(&raft, id).await? {
+                    None => return Ok(()),
+                    Some((_, true)) => ChangeMembers::RemoveVoters(ids),
+                    Some((_, false)) => ChangeMembers::RemoveNodes(ids),
+                };
+                raft.change_membership(change, RETAIN).await?;
             }
-            Ok(())
+            match known(&raft, id).await? {
+                None => Ok(()),
+                Some(_) => Err(NodeError::Membership(format!("node {id} is still a member"))),
+            }
         };
         changed(removed, patience).await
     }
@@ -166,7 +180,7 @@ impl Node {
         if member.removed != numbers {
             member.removed = numbers;
             let kept = ChangeMembers::SetNodes(BTreeMap::from([(own, member)]));
-            drop(self.raft.change_membership(kept, true).await?);
+            drop(self.raft.change_membership(kept, RETAIN).await?);
         }
         Ok(())
     }

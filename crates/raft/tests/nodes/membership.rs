@@ -1,7 +1,8 @@
 //! Nodes that come and go.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::time::Instant;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use esker_raft::{Command, Member, NodeError};
 
@@ -160,4 +161,41 @@ async fn a_node_that_is_set_back_gets_its_entries_again() {
         }
     }
     panic!("there was an election in each of twenty rounds");
+}
+
+/// The leader that began a removal gives its leadership away in the middle of it. The one after it
+/// ends the removal, whatever it is asked first.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removal_that_a_leader_leaves_half_done_is_one() {
+    let mut group = Group::of_three().await;
+    for id in 4..16 {
+        group.start(id).await;
+        let leader = group.leader().await;
+        group.nodes[&leader].add(id, group.member(id), LONG).await.unwrap();
+        let (node, target) = (Arc::clone(&group.nodes[&leader]), leader % 3 + 1);
+        let removing = Arc::clone(&node);
+        let removal = tokio::spawn(async move { removing.remove(id, LONG).await });
+        tokio::time::sleep(Duration::from_micros(id * 700 % 5_000)).await;
+        drop(node.transfer(target, LONG).await);
+        drop(removal.await);
+        // A change of another kind comes first.
+        if id % 2 == 0 {
+            let leader = group.leader().await;
+            drop(group.nodes[&leader].add(target, group.member(target), LONG).await);
+        }
+        let deadline = Instant::now() + LONG;
+        loop {
+            let leader = group.leader().await;
+            match group.nodes[&leader].remove(id, LONG).await {
+                Ok(()) => break,
+                Err(NodeError::Membership(why)) if why.contains("does not belong") => break,
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+        }
+        let leader = group.leader().await;
+        let status = group.nodes[&leader].status();
+        assert!(!status.members.contains_key(&id), "{status:?}");
+        group.nodes.remove(&id).unwrap().stop().unwrap();
+    }
+    group.check().await;
 }
