@@ -91,7 +91,7 @@ fn text(times: &Latencies, all: &Tally, rounds: u32, failed: u32, planned: bool)
         "{what} {rounds} times: the next timestamp after p50 {p50}, p99 {p99}, at most {max}\n\
          {unanswered}{} requests answered, {} not\n",
         all.latencies.count(),
-        all.failed
+        all.failed.values().sum::<u64>()
     )
 }
 
