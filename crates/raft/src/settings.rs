@@ -13,8 +13,8 @@ const KEPT_BEFORE: u64 = 1_000;
 /// A heartbeat is sent every two round trips, and a follower campaigns after 4.5 to 8 without one.
 /// Before it does, it asks whether it would win (pre-vote), so that a node that was cut off does
 /// not depose a leader. A node that restarts never continues to lead in a term of its earlier life:
-/// it may have sent entries that it has not stored. A follower whose log went back is sent the
-/// entries again: until it has them it is a danger, and without them it is no use.
+/// it may have sent entries that it has not stored. A follower whose log was reverted is sent
+/// the entries again: until it has them, a quorum that lacks them can elect a leader.
 ///
 /// # Examples
 /// ```

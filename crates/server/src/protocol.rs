@@ -57,8 +57,8 @@ pub struct NodeStatus {
     /// below 0 if it is behind the epoch, and 0 while epochs follow it.
     #[serde(default)]
     pub clock_step_ms: i64,
-    /// Of a leader: the nodes whose logs went back in its term, without entries that they had
-    /// acknowledged.
+    /// Of a leader: the nodes whose logs were reverted in its term: they lacked entries that they
+    /// had acknowledged.
     #[serde(default)]
     pub reverted: Vec<u64>,
     /// Milliseconds for which its oldest entry has waited for the disk.

@@ -72,7 +72,7 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
         print("Lease reads are on; the guarantees say what they assume of clocks.\n")?;
     }
     for node in reverted {
-        print(&went_back(node))?;
+        print(&reversion(node))?;
     }
     if let Some(step) = step {
         print(&step)?;
@@ -120,9 +120,9 @@ fn clock_step(NodeStatus { node, clock_step_ms, .. }: &NodeStatus) -> Option<Str
 }
 
 /// What is to be done about a node that lacked entries that it had acknowledged.
-fn went_back(node: u64) -> String {
+fn reversion(node: u64) -> String {
     format!(
-        "The log of node {node} went back: an older copy of its folder\n\
+        "The log of node {node} was reverted: an older copy of its folder\n\
          was started, or its disk lost what it had synced. It gets its entries again,\n\
          but timestamps may have come twice. Remove it, and add it under a new number,\n\
          with an empty folder.\n"
@@ -152,8 +152,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_whose_log_went_back_has_a_remedy() {
-        let said = went_back(u64::MAX);
+    fn a_reverted_log_has_a_remedy() {
+        let said = reversion(u64::MAX);
         assert!(said.contains("Remove it") && said.lines().all(|line| line.len() <= 80), "{said}");
     }
 

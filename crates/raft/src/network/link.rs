@@ -30,7 +30,7 @@ use crate::network::handshake::{ClusterId, Handshake, Purpose, VERSION};
 use crate::network::message::{Answer, Request};
 use crate::network::peer::{Peer, connect};
 use crate::network::proof_link::ProofLink;
-use crate::network::reverted::{Held, Reverted};
+use crate::network::reversion::{Matched, Reversions};
 use crate::network::transport::{Tcp, Transport};
 
 /// Requests for entries that are on their way to one node: 1 MiB each, unless one entry is longer.
@@ -67,7 +67,7 @@ enum Lane {
 struct Known {
     addresses: HashMap<u64, Address>,
     peers: HashMap<(u64, Lane), Peer>,
-    held: HashMap<u64, Held>,
+    matched: HashMap<u64, Matched>,
 }
 
 /// The connections of a node to the others: openraft's network, over TCP.
@@ -81,7 +81,7 @@ pub struct Network {
     transport: Arc<dyn Transport>,
     known: Arc<Mutex<Known>>,
     acknowledged: Acknowledged,
-    reverted: Reverted,
+    reversions: Reversions,
 }
 
 impl Network {
@@ -92,8 +92,8 @@ impl Network {
 
     /// The same, carried by something else than TCP.
     pub(crate) fn over(transport: Arc<dyn Transport>, cluster: ClusterId, node: u64) -> Self {
-        let (known, acknowledged, reverted) = Default::default();
-        Self { cluster, node, transport, known, acknowledged, reverted }
+        let (known, acknowledged, reversions) = Default::default();
+        Self { cluster, node, transport, known, acknowledged, reversions }
     }
 
     fn handshake(&self, to: u64, purpose: Purpose) -> Handshake {
@@ -107,8 +107,8 @@ impl Network {
             control: self.peer(target, address, Lane::Control),
             appends: self.peer(target, address, appends),
             acknowledged: self.acknowledged.clone(),
-            held: self.known.lock().held.entry(target).or_default().clone(),
-            reverted: self.reverted.clone(),
+            matched: self.known.lock().matched.entry(target).or_default().clone(),
+            reversions: self.reversions.clone(),
         }
     }
 
@@ -126,8 +126,8 @@ impl Network {
         &self.acknowledged
     }
 
-    pub(crate) fn reverted(&self) -> &Reverted {
-        &self.reverted
+    pub(crate) fn reversions(&self) -> &Reversions {
+        &self.reversions
     }
 
     /// A connection to the node at this address, for proofs.
@@ -165,8 +165,8 @@ pub struct Link {
     /// the order in which they are sent.
     appends: Peer,
     acknowledged: Acknowledged,
-    held: Held,
-    reverted: Reverted,
+    matched: Matched,
+    reversions: Reversions,
 }
 
 fn unreachable<C: StoredConfig>(error: io::Error) -> RPCError<C> {
@@ -187,9 +187,9 @@ impl Link {
         let previous = request.prev_log_id;
         let (target, term) = (self.handshake.to, request.vote.leader_id.term);
         let (acknowledged, sent) = (self.acknowledged.clone(), Acknowledged::sending());
-        let (held, reverted) = (self.held.clone(), self.reverted.clone());
+        let (matched, reversions) = (self.matched.clone(), self.reversions.clone());
         // What it has acknowledged before it gets this, so the order of answers does not matter.
-        let held_end = held.end(term);
+        let matched_end = matched.end(term);
         let pending = self.appends.send(&Request::append(&request)?).await?;
         Ok(async move {
             let answer = pending.answer().await?;
@@ -199,11 +199,13 @@ impl Link {
                 acknowledged.by(target, term, sent, lease);
             }
             match &answer {
-                AppendEntriesResponse::Success => held.before(term, end(last)),
-                AppendEntriesResponse::PartialSuccess(through) => held.before(term, end(*through)),
-                AppendEntriesResponse::Conflict if end(previous) <= held_end => {
-                    held.forget();
-                    reverted.note(target, term, held_end - 1);
+                AppendEntriesResponse::Success => matched.raise(term, end(last)),
+                AppendEntriesResponse::PartialSuccess(through) => {
+                    matched.raise(term, end(*through));
+                }
+                AppendEntriesResponse::Conflict if end(previous) <= matched_end => {
+                    matched.reset();
+                    reversions.note(target, term, matched_end - 1);
                 }
                 _ => {}
             }

@@ -40,6 +40,6 @@ pub(crate) mod peer;
 pub(crate) mod proof;
 pub(crate) mod proof_link;
 mod refusals;
-pub(crate) mod reverted;
+pub(crate) mod reversion;
 pub(crate) mod server;
 pub(crate) mod transport;

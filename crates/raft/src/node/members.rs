@@ -15,10 +15,12 @@ use crate::node::transfer::LAG;
 
 /// The most numbers that are kept of nodes that were removed.
 const REMOVED_MAX: usize = 4096;
-/// The changes that a removal takes at most.
+/// The changes that a removal takes at most: one that ends the joint configuration of an earlier
+/// leader, those of the node as a voter and as a learner, and one to spare.
 const CHANGES: usize = 4;
-/// A node that loses its vote leaves the cluster. Any change ends one of voters that an earlier
-/// leader left half done: one that would retain the node made it a node without a vote, for good.
+/// A node that loses its vote leaves the cluster. An earlier leader may have left a joint
+/// configuration, which any change ends: one that retained the node would make it a learner for
+/// good.
 const RETAIN: bool = false;
 
 impl Node {
@@ -125,7 +127,7 @@ impl Node {
         within(patience.saturating_sub(began.elapsed()), self.keep_number(id)).await?;
         let raft = self.raft.clone();
         let removed = async move {
-            // What ends a change that an earlier leader left half done does nothing else.
+            // A change that ends a joint configuration of an earlier leader does nothing else.
             for _ in 0..CHANGES {
                 let ids = BTreeSet::from([id]);
                 let change = match known(&raft, id).await? {

@@ -52,8 +52,8 @@ pub struct Status {
     pub matched: BTreeMap<u64, Option<u64>>,
     /// Of a leader: how long ago each other node acknowledged it.
     pub acknowledged: BTreeMap<u64, Duration>,
-    /// Of a leader: the nodes whose logs went back in its term, and the last index that each had
-    /// acknowledged before. Only [`Node::status`] knows them.
+    /// Of a leader: the nodes whose logs were reverted in its term, and the last index that each
+    /// had acknowledged before. Only [`Node::status`] knows them.
     pub reverted: BTreeMap<u64, u64>,
     /// Why the node has stopped by itself.
     pub failure: Option<String>,
@@ -113,7 +113,7 @@ impl Node {
         let is_there = |node: &u64| *node == status.node || self.heard.is_recent(*node, lease * 2);
         status.leader = status.leader.filter(is_there);
         if status.leads() {
-            let reverted = self.network.reverted().in_term(status.term).into_iter();
+            let reverted = self.network.reversions().in_term(status.term).into_iter();
             status.reverted = reverted.filter(|(id, _)| status.members.contains_key(id)).collect();
         }
         status

@@ -103,7 +103,7 @@ fn raft(registry: &mut Registry, shared: &Shared) {
     set("leader_id", "The node that leads, 0 if none is known", status.leader.unwrap_or(0));
     set("term", "The highest term, which rises with each election", status.term);
     set("members", "Nodes of the cluster", status.members.len() as u64);
-    let help = "Of a leader: nodes whose logs went back in its term";
+    let help = "Of a leader: nodes whose logs were reverted in its term";
     set("members_reverted", help, status.reverted.len() as u64);
     set("log_last_index", "Index of the last entry", status.last.unwrap_or(0));
     set("log_applied_index", "Index of the last entry applied", status.applied.unwrap_or(0));

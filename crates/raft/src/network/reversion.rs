@@ -1,6 +1,6 @@
-//! Nodes whose logs went back: they lack entries that they had acknowledged.
+//! Log reversion: a node lacks entries that it had acknowledged.
 //!
-//! That is not the work of a crash. An older copy of the data was put in the place of the newer, or
+//! No crash does that. An older copy of the data was put in the place of the newer, or
 //! a disk lost what it had synced. A leader finds out when a node refuses what follows an entry
 //! that the node had acknowledged to this leader; then it sends the entries again.
 
@@ -9,28 +9,29 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// What a node has acknowledged to the leader of a term, over any link. Clones are handles of one.
+/// How far a node's log matches that of the leader of a term, as the node acknowledged over any
+/// link. Clones are handles of one.
 ///
-/// No other node ever has its number, so this is of one log.
+/// No other node ever has its number, so this is about one log.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Held(Arc<Mutex<Acknowledged>>);
+pub(super) struct Matched(Arc<Mutex<Acknowledged>>);
 
-/// The entries up to, and not including, an index.
+/// The entries below an index.
 #[derive(Debug, Clone, Copy, Default)]
 struct Acknowledged {
     term: u64,
     end: u64,
 }
 
-impl Held {
-    /// The index after those that it has acknowledged in this term; 0 if none is known.
+impl Matched {
+    /// The index after the entries that it has acknowledged in this term; 0 if none is known.
     pub(super) fn end(&self, term: u64) -> u64 {
         let known = *self.0.lock();
         if known.term == term { known.end } else { 0 }
     }
 
-    /// It has the entries before this index.
-    pub(super) fn before(&self, term: u64, end: u64) {
+    /// It has acknowledged the entries below this index.
+    pub(super) fn raise(&self, term: u64, end: u64) {
         let mut known = self.0.lock();
         if known.term < term {
             *known = Acknowledged { term, end };
@@ -40,25 +41,25 @@ impl Held {
     }
 
     /// It does not have them any more.
-    pub(super) fn forget(&self) {
+    pub(super) fn reset(&self) {
         *self.0.lock() = Acknowledged::default();
     }
 }
 
-/// For each node whose log went back while this node led: the term, and the last index that the
+/// For each node whose log was reverted while this node led: the term, and the last index that the
 /// node had acknowledged. Clones are handles of one table, which has a row for each node that was
 /// a member.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Reverted(Arc<Mutex<HashMap<u64, (u64, u64)>>>);
+pub(crate) struct Reversions(Arc<Mutex<HashMap<u64, (u64, u64)>>>);
 
-impl Reverted {
+impl Reversions {
     /// The node lacks entries up to this one, which it had acknowledged.
     pub(super) fn note(&self, node: u64, term: u64, acknowledged: u64) {
         tracing::error!(
             node,
             term,
             acknowledged,
-            "the log of a node went back: it lacks entries that it had acknowledged"
+            "the log of a node was reverted: it lacks entries that it had acknowledged"
         );
         self.0.lock().insert(node, (term, acknowledged));
     }
@@ -77,24 +78,24 @@ mod tests {
 
     #[test]
     fn what_was_acknowledged_counts_in_its_term() {
-        let held = Held::default();
-        assert_eq!(held.end(1), 0);
-        held.before(2, 10);
-        held.before(2, 7);
+        let matched = Matched::default();
+        assert_eq!(matched.end(1), 0);
+        matched.raise(2, 10);
+        matched.raise(2, 7);
         // An answer to a leader that this node is no more.
-        held.before(1, 90);
-        assert_eq!((held.end(2), held.end(1), held.end(3)), (10, 0, 0));
-        held.before(3, 4);
-        assert_eq!((held.end(3), held.end(2)), (4, 0));
-        held.forget();
-        assert_eq!(held.end(3), 0);
+        matched.raise(1, 90);
+        assert_eq!((matched.end(2), matched.end(1), matched.end(3)), (10, 0, 0));
+        matched.raise(3, 4);
+        assert_eq!((matched.end(3), matched.end(2)), (4, 0));
+        matched.reset();
+        assert_eq!(matched.end(3), 0);
     }
 
     #[test]
-    fn nodes_are_known_in_the_term_that_noticed() {
-        let reverted = Reverted::default();
-        reverted.note(3, 7, 100);
-        reverted.note(3, 7, 120);
-        assert_eq!((reverted.in_term(7), reverted.in_term(8)), (vec![(3, 120)], vec![]));
+    fn reversions_are_known_in_their_term() {
+        let reversions = Reversions::default();
+        reversions.note(3, 7, 100);
+        reversions.note(3, 7, 120);
+        assert_eq!((reversions.in_term(7), reversions.in_term(8)), (vec![(3, 120)], vec![]));
     }
 }
