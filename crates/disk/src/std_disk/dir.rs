@@ -59,23 +59,33 @@ impl StdDir {
         flags.set(OFlags::CREATE, how.create || how.create_new);
         flags.set(OFlags::EXCL, how.create_new);
         flags |= system::flags(how).map_err(wrap)?;
-        let mode = self.readers.file_mode();
-        let fd = rustix::fs::openat(&self.fd, name, flags, mode)
-            .map_err(|errno| self.refused(name, errno))?;
-        let stat = rustix::fs::fstat(&fd).map_err(wrap)?;
-        match kind_of(&stat) {
+        let fd = self.open_or_create(name, flags).map_err(|errno| self.refused(name, errno))?;
+        match kind_of(&rustix::fs::fstat(&fd).map_err(wrap)?) {
             FileType::RegularFile => {}
             FileType::Directory => return Err(wrap(Errno::ISDIR)),
             other => return Err(self.not_a_file(name, other)),
         }
-        // An empty file that may be created here may have been: the umask does not apply.
-        let may_be_new = flags.contains(OFlags::CREATE) && stat.st_size == 0;
-        if self.readers != Readers::Owner && may_be_new {
-            rustix::fs::fchmod(&fd, mode).map_err(wrap)?;
-        }
         let now = rustix::fs::fcntl_getfl(&fd).map_err(wrap)?;
         rustix::fs::fcntl_setfl(&fd, now.difference(OFlags::NONBLOCK)).map_err(wrap)?;
         Ok(StdFile::new(fd, self.path_of(name), how))
+    }
+
+    /// Opens a file. If others than the owner may read what this creates, the umask does not
+    /// restrict it.
+    fn open_or_create(&self, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
+        let mode = self.readers.file_mode();
+        let open = |flags| rustix::fs::openat(&self.fd, name, flags, mode);
+        if self.readers == Readers::Owner || !flags.contains(OFlags::CREATE) {
+            return open(flags);
+        }
+        match open(flags | OFlags::EXCL) {
+            Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => open(flags),
+            created => {
+                let fd = created?;
+                rustix::fs::fchmod(&fd, mode)?;
+                Ok(fd)
+            }
+        }
     }
 
     pub(crate) fn open_below(&self, name: &str) -> Result<Self> {
