@@ -30,7 +30,6 @@ use crate::base::read_options::ReadOptions;
 use crate::format::Salt;
 use crate::format::decode::LocatedRecord;
 use crate::format::unit::UnitKind;
-use crate::runtime::engine::Engine;
 use crate::store::directory;
 use crate::store::manifest::{End, Manifest};
 use crate::store::segment_reader::SegmentReader;
@@ -86,13 +85,10 @@ pub struct VerifyReport {
 /// # Ok::<(), esker_log::Error>(())
 /// ```
 pub fn verify(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<VerifyReport> {
-    let options = options.into();
-    let dir = &*directory::open(dir.as_ref(), &*options.disk)?;
-    // With a manual engine no thread writes meanwhile.
-    let may_change = !options.engine.as_ref().is_some_and(Engine::is_manual);
+    let dir = &*directory::open(dir.as_ref(), &*options.into().disk)?;
     let mut last: Option<Result<VerifyReport>> = None;
     for n in 0..TRIES {
-        if n > 0 && may_change {
+        if n > 0 {
             std::thread::sleep(AGAIN);
         }
         let now = match pass(dir) {
