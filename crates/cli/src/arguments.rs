@@ -74,3 +74,31 @@ pub enum Component {
     /// Write manual pages, one for each command
     Man(ManArguments),
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn check(command: &clap::Command, path: &str, checked: &mut usize) {
+        let path = format!("{path} {}", command.get_name());
+        let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+        let lines = examples.lines().filter(|line| line.starts_with("  "));
+        for line in lines {
+            assert!(line.chars().count() <= 80, "{path}: {line}");
+            *checked += 1;
+        }
+        for command in command.get_subcommands() {
+            check(command, &path, checked);
+        }
+    }
+
+    /// Help is wrapped to 80 columns. A command in an example must not be.
+    #[test]
+    fn no_example_is_wrapped() {
+        let mut checked = 0;
+        check(&Arguments::command(), "", &mut checked);
+        assert!(checked > 100, "{checked}");
+    }
+}

@@ -85,8 +85,7 @@ pub struct IoArguments {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Retention")]
 pub struct RetentionArguments {
-    /// Retain at most this many bytes, in whole segments; the oldest are removed
-    /// first
+    /// Retain at most this many bytes, in whole segments; the oldest are removed first
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     pub retain_bytes: Option<u64>,
     /// Retain at most this many segments

@@ -47,9 +47,8 @@ Examples:
   esker log bench --readers 3000 --rate 10000000 --batch 2048 --size 1000
 
   # The memory of 10,000 idle readers (idle_bytes_per_reader), and the time
-  # until one append
-  # has reached all of them (lag_max_us): with --rate 0 each append starts
-  # when all are idle
+  # until one append has reached all of them (lag_max_us): with --rate 0 each
+  # append starts when all are idle
   esker log bench --readers 10000 --rate 0
 
   # How fast a reader catches up from the disk, alone and beside a writer at

@@ -85,7 +85,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     let log = log_options::for_writing(dir, options)?;
     warn_of_no_retention(&log, arguments);
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
-        complain("each line is a record; end with Ctrl-D");
+        complain("note: reading records from the terminal; Ctrl-D ends the input");
     }
     let progress = progress::of_input(input.size());
     let framer = match arguments.framing {
@@ -144,13 +144,13 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
         .and(printed)
 }
 
-/// Says that nothing is dropped from a log of which something was dropped: the limits of an earlier
-/// run do not hold for this one.
+/// Notes that nothing is dropped from a log whose oldest records were dropped: the limits of an
+/// earlier run do not hold for this one.
 fn warn_of_no_retention(log: &Log, arguments: &AppendArguments) {
     let after = log.metadata().after;
     if log.retention() == Retention::NONE && after > Seq::ZERO && !arguments.keep_seq {
         complain(&format!(
-            "records up to {after} were dropped from this log earlier; nothing is dropped now, without \
+            "note: the log begins after record {after}, and nothing is dropped now: this run has no \
              --retain-bytes, --retain-segments or --retain-age"
         ));
     }

@@ -57,7 +57,6 @@ fn subcommands(help: &str) -> Vec<String> {
     names.filter(|name| name != "help").collect()
 }
 
-/// And no example is broken up where the terminal is wide.
 #[test]
 fn every_help_fits_a_terminal() {
     let mut commands = vec![Vec::new()];
