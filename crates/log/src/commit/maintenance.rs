@@ -8,7 +8,7 @@ use esker_disk::{AlignedBuf, File, Open, write_all_at};
 
 use crate::base::error::{Error, Result, with_causes};
 use crate::commit::preallocator::{CHUNK, Prewriter};
-use crate::commit::retention::{expire_if_due, retain};
+use crate::commit::retention::{expire_if_due, retain, unless_full};
 use crate::commit::write_half::WriteHalf;
 use crate::store::paths;
 use crate::store::segment_footer::write_footer;
@@ -28,18 +28,6 @@ pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
     unless_full(expire_if_due(log))?;
     log.reserve_ahead();
     prewrite_ahead(log)
-}
-
-/// A full disk is no failure of retention.
-fn unless_full(outcome: Result<()>) -> Result<()> {
-    match outcome {
-        Err(error) if error.is_no_space() => {
-            let error = with_causes(&error);
-            tracing::warn!(error, "failed to drop records; trying again later");
-            Ok(())
-        }
-        outcome => outcome,
-    }
 }
 
 /// Writes the footer of each full segment, once a unit of a later segment is durable. Then all

@@ -19,11 +19,23 @@ use crate::store::unit_times::first_unit_at;
 
 /// Spare files kept for the next segments.
 const SPARES: usize = 2;
-/// How often the age of records is looked at: this often in the age of the retention, with limits.
-/// Each look that drops records replaces the manifest.
+/// How often the age of records is checked: this often in the age of the retention, within limits.
+/// Each check that drops records replaces the manifest.
 const CHECKS: u32 = 8;
 const SHORTEST_CHECK: Duration = Duration::from_secs(1);
 const LONGEST_CHECK: Duration = Duration::from_secs(60);
+
+/// Ignores that the disk is full, with a warning: the next maintenance or opening tries again.
+pub(crate) fn unless_full(outcome: Result<()>) -> Result<()> {
+    match outcome {
+        Err(error) if error.is_no_space() => {
+            let error = with_causes(&error);
+            tracing::warn!(error, "failed to drop records; trying again later");
+            Ok(())
+        }
+        outcome => outcome,
+    }
+}
 
 /// Drops the oldest segments that exceed a retention limit or are wholly below the trim point. The
 /// caller holds `segment_set_lock`.
@@ -115,16 +127,19 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
     Ok(())
 }
 
-/// Drops the records of units that are older than the retention's age, if it is time to look for
-/// them. The caller holds `segment_set_lock`.
+/// Drops the records of units that are older than the retention's age, if a check is due. The
+/// caller holds `segment_set_lock`.
 pub(super) fn expire_if_due(log: &WriteHalf) -> Result<()> {
     let Some(age) = log.retention().age else { return Ok(()) };
     let now = log.engine.now();
-    if *log.next_expiry.lock() > now {
-        return Ok(());
-    }
     let next = now + (age / CHECKS).clamp(SHORTEST_CHECK, LONGEST_CHECK);
-    *log.next_expiry.lock() = next;
+    {
+        let mut due = log.next_expiry.lock();
+        if *due > now {
+            return Ok(());
+        }
+        *due = next;
+    }
     let again: Weak<dyn CommitWork> = log.weak_self.clone();
     log.engine.maintain_at(next, again);
     expire(log)

@@ -65,7 +65,7 @@ pub(crate) struct WriteHalf {
     /// Whether the log moved to another segment since the last maintenance.
     pub(crate) rotation_pending: AtomicBool,
     pub(crate) retention: Mutex<Retention>,
-    /// When to look for records that are too old, on the clock of the engine.
+    /// When the age of records is checked next, on the clock of the engine.
     pub(crate) next_expiry: Mutex<Duration>,
     /// Read by other processes.
     pub(crate) watermark_page: Mutex<WatermarkPage>,

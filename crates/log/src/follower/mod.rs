@@ -414,8 +414,8 @@ impl ReadOnlyLog {
         self.log.consumers.clone()
     }
 
-    /// What can be read now, as a backup reads it: also the trim point of now, for which a poll
-    /// does not look while more becomes durable.
+    /// What can be read now, as a backup reads it. Scans the directory: a poll that finds more
+    /// durable records does not read the trim point.
     pub(crate) fn source(&self) -> Result<Arc<dyn Source>> {
         self.log.refuse_if_closed()?;
         self.log.poll(Depth::Rescan)?;

@@ -127,9 +127,7 @@ impl Poller {
         if !state.runs {
             let (poller, log) = (Arc::clone(self), Arc::downgrade(log));
             let thread = std::thread::Builder::new().name("esker-follow".into());
-            thread
-                .spawn(move || poller.poll_for_all(&log))
-                .map_err(|cause| Error::NoThread(Arc::new(cause)))?;
+            thread.spawn(move || poller.poll_for_all(&log)).map_err(Error::no_thread)?;
             state.runs = true;
         }
         Ok(())

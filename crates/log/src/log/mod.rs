@@ -12,6 +12,7 @@ mod close;
 pub(crate) mod locked;
 pub(crate) mod lookup;
 mod open;
+mod retention;
 pub(crate) mod sink;
 pub(crate) mod snapshot;
 pub(crate) mod stats;

@@ -275,7 +275,7 @@ fn engine_of(options: &Options) -> Result<Engine> {
         }
         (None, None) => Engine::shared(),
     };
-    engine.map_err(|cause| Error::NoThread(Arc::new(cause)))
+    engine.map_err(Error::no_thread)
 }
 
 /// Returns the manifest of the log in a locked directory. A new log gets a new manifest. If the

@@ -65,7 +65,7 @@ impl ChunkThread {
             Ok(file)
         };
         let thread = thread::Builder::new().name("esker-snapshot".into()).spawn(run);
-        let thread = thread.map_err(|cause| Error::NoThread(Arc::new(cause)))?;
+        let thread = thread.map_err(Error::no_thread)?;
         Ok(Self { full, empty, thread })
     }
 

@@ -1,42 +1,12 @@
 //! Dropping the oldest records on request.
 
 use crate::base::error::{Error, Result};
-use crate::base::options::Retention;
 use crate::base::position::Seq;
 use crate::commit::retention;
 use crate::log::Log;
 use crate::runtime::detached::detached;
 
 impl Log {
-    /// Returns how much the log keeps: as it was opened, or as it was set since.
-    pub fn retention(&self) -> Retention {
-        self.write.retention()
-    }
-
-    /// Changes how much the log keeps, until it is closed. A thread of the engine drops what is too
-    /// much by then, soon after the call. What was dropped does not come back. Does not wait.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOption`], after which the retention is what it was; [`Error::Closed`].
-    ///
-    /// # Examples
-    /// ```
-    /// # use esker_log::{Log, Retention};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let log = Log::open(dir.path().join("log"))?;
-    /// let mut retention = log.retention();
-    /// retention.bytes = Some(1 << 30);
-    /// log.set_retention(retention)?;
-    /// assert_eq!(log.retention(), retention);
-    /// # Ok::<(), esker_log::Error>(())
-    /// ```
-    pub fn set_retention(&self, retention: Retention) -> Result<()> {
-        self.refuse_if_closed()?;
-        retention.validate(self.options().segment_size)?;
-        self.write.set_retention(retention);
-        Ok(())
-    }
-
     /// Drops every record below `seq`, durably. Whole segments are freed. The records dropped from
     /// the remaining segment can no longer be read; their space is freed with that segment. A `seq`
     /// at or below the oldest record changes nothing. Blocks until the disk has synced.

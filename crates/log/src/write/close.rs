@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use esker_disk::Open;
 
-use crate::base::error::{Error, Result, Terminal, with_causes};
+use crate::base::error::{Error, Result, Terminal};
 use crate::commit::committer::Committer;
 use crate::commit::core::schedule::Event;
 use crate::commit::maintenance::end_segment;
 use crate::commit::preallocator::ReadySegment;
-use crate::commit::retention::{expire, retain};
+use crate::commit::retention::{expire, retain, unless_full};
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Registered, park, thread_waker};
 use crate::store::manifest::End;
@@ -111,15 +111,7 @@ impl WriteHalf {
         if let Some(terminal) = self.lock().core.failure() {
             return Err(terminal.refusal());
         }
-        match retain(self).and_then(|()| expire(self)) {
-            Err(error) if error.is_no_space() => {
-                tracing::warn!(
-                    error = with_causes(&error),
-                    "failed to drop segments; the next opening tries again"
-                );
-            }
-            outcome => outcome?,
-        }
+        unless_full(retain(self).and_then(|()| expire(self)))?;
         for (number, _) in &unused {
             self.dir.unlink(&paths::segment(*number))?;
         }

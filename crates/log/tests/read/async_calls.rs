@@ -102,22 +102,32 @@ fn a_log_is_opened_truncated_and_closed_by_a_task() {
     assert!(matches!(block_on(elsewhere).map(drop), Err(Error::NotALog { .. })));
 }
 
-/// The futures are polled once and dropped.
+/// Polls a future once, in the middle of a write, and drops it.
+fn give_up<T>(disk: &SimDisk, call: impl Future<Output = T>) {
+    let gate = Gate::new();
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())));
+    let mut call = Box::pin(call);
+    assert!(poll_once(&mut call).is_pending());
+    until("the call writes", || gate.waiting() > 0);
+    drop(call);
+    disk.clear_faults();
+    gate.open();
+}
+
 #[test]
 fn calls_that_are_given_up_are_made_all_the_same() {
     let disk = SimDisk::new(1);
     let open = || Log::builder(DIR).options(small(&disk));
-    let given_up = Box::pin(open().open_async());
-    assert!(poll_once(&mut { given_up }).is_pending());
+    give_up(&disk, open().open_async());
     until("the log was created and closed", || {
         disk.files(Path::new(DIR)).is_ok_and(|names| names.iter().any(|name| name == "manifest"))
             && open().open().is_ok()
     });
     let log = open().open().unwrap();
     append(&log, 9);
-    assert!(poll_once(&mut Box::pin(log.truncate_before_async(Seq(4)))).is_pending());
+    give_up(&disk, log.truncate_before_async(Seq(4)));
     until("the records are dropped", || log.oldest() == Seq(4));
-    assert!(poll_once(&mut Box::pin(log.close_async())).is_pending());
+    give_up(&disk, log.close_async());
     until("the log is closed", || matches!(log.read(4).map(drop), Err(Error::Closed)));
     drop(log);
     let mut reopened = None;

@@ -306,7 +306,7 @@ fn a_wait_for_a_number_ends_with_the_error_of_a_poll() {
     let disk = SimDisk::new(1);
     let (log, reader) = both(&disk);
     append(&log, 1);
-    disk.inject(Fault::on(Op::Read, Effect::Io).times(u64::MAX));
+    disk.inject(Fault::on(Op::Read, Effect::Io));
     let ended = block_on(reader.wait_durable(2));
     assert!(matches!(ended, Err(Error::Io(_))), "{ended:?}");
     disk.clear_faults();

@@ -150,7 +150,7 @@ fn by_age() {
     log.close().unwrap();
 }
 
-/// Opening and closing look, too, also before the next look of the timer: a program that runs for a
+/// Opening and closing check the age, too, also before the timer does: a program that runs for a
 /// moment obeys the limit.
 #[test]
 fn by_age_when_the_log_is_opened_and_closed() {
@@ -179,7 +179,7 @@ fn by_age_when_the_log_is_opened_and_closed() {
     assert_eq!(oldest_and_last(), (Seq(13), Seq(12)));
 }
 
-/// A look that finds nothing too old writes nothing.
+/// A check that finds nothing too old writes nothing.
 #[test]
 fn an_idle_log_with_an_age_writes_nothing() {
     let (log, disk, engine) = open(|options| {
