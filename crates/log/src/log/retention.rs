@@ -14,7 +14,8 @@ impl Log {
     /// much by then, soon after the call. What was dropped does not come back. Does not wait.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`], after which the retention is what it was; [`Error::Closed`].
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption), after which the retention is what it
+    /// was; [`Error::Closed`](crate::Error::Closed).
     ///
     /// # Examples
     /// ```
