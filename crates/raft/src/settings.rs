@@ -13,7 +13,9 @@ const KEPT_BEFORE: u64 = 1_000;
 /// A heartbeat is sent every two round trips, and a follower campaigns after 4.5 to 8 without one.
 /// Before it does, it asks whether it would win (pre-vote), so that a node that was cut off does
 /// not depose a leader. A node that restarts never continues to lead in a term of its earlier life:
-/// it may have sent entries that it has not stored. A follower whose log was reverted is sent
+/// it may have sent entries that it has not stored. A leader that no quorum hears is silent for 20
+/// round trips, so that a node that only this leader reaches votes for another, and heartbeats for
+/// 20. A follower whose log was reverted is sent
 /// the entries again: until it has them, a quorum that lacks them can elect a leader.
 ///
 /// # Examples
@@ -38,6 +40,7 @@ pub fn config(round_trip: Duration) -> Config {
         snapshot_policy: SnapshotPolicy::LogsSinceLast(SNAPSHOT_EVERY),
         max_in_snapshot_log_to_keep: KEPT_BEFORE,
         enable_pre_vote: Some(true),
+        quorum_loss_probe_interval: Some(ms(200)),
         enable_leader_restore: Some(false),
         allow_log_reversion: Some(true),
         ..Config::default()

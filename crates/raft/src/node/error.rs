@@ -1,7 +1,8 @@
 //! Why a node did not do what it was asked for.
 
 use openraft::error::{
-    ClientWriteError, Fatal, ForwardReason, ForwardToLeader, LinearizableReadError, RaftError,
+    ChangeMembershipError, ClientWriteError, Fatal, ForwardReason, ForwardToLeader,
+    LinearizableReadError, RaftError,
 };
 
 use crate::node::commands::{Commands, Member};
@@ -85,6 +86,9 @@ impl From<RaftError<Commands, ClientWriteError<Commands>>> for NodeError {
         match error {
             RaftError::APIError(ClientWriteError::ForwardToLeader(forward)) => forward.into(),
             RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) => Self::Unknown,
+            RaftError::APIError(ClientWriteError::ChangeMembershipError(
+                ChangeMembershipError::InProgress(_),
+            )) => Self::Membership("another change is not committed yet; try again".into()),
             RaftError::APIError(error) => Self::Membership(error.to_string()),
             RaftError::Fatal(fatal) => fatal.into(),
         }

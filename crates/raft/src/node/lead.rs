@@ -34,13 +34,12 @@ impl Node {
             return Err(NodeError::TooLong { len });
         }
         let proposed = async {
-            // Again below: a transfer may begin while this waits for its permits.
+            // A transfer that begins after this holds all permits until openraft refuses proposals.
             self.leads_in().map_or(Ok(()), |term| self.refuse_resigned(term))?;
             let stopped = |_| NodeError::Stopped("its runtime is gone".into());
             let one = Arc::clone(&self.proposals).acquire_owned().await.map_err(stopped)?;
             let bytes = u32::try_from(len + OVERHEAD).unwrap_or(u32::MAX);
             let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.map_err(stopped)?;
-            self.leads_in().map_or(Ok(()), |term| self.refuse_resigned(term))?;
             let raft = self.raft.clone();
             // A caller that gives up leaves its permits to the command.
             let written = tokio::spawn(async move {

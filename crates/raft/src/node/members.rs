@@ -1,13 +1,16 @@
 //! Changing the members of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::ChangeMembers;
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
 use crate::node::commands::Member;
 use crate::node::error::NodeError;
+use crate::node::joint::RETAIN;
 use crate::node::replica::Core;
 use crate::node::start::Node;
 use crate::node::status::Status;
@@ -18,36 +21,41 @@ const REMOVED_MAX: usize = 4096;
 /// The changes that a removal takes at most: one that ends the joint configuration of an earlier
 /// leader, those of the node as a voter and as a learner, and one to spare.
 const CHANGES: usize = 4;
-/// A node that loses its vote leaves the cluster. An earlier leader may have left a joint
-/// configuration, which any change ends: one that retained the node would make it a learner for
-/// good.
-const RETAIN: bool = false;
 
 impl Node {
     /// Adds a node, which gets the state first, and then a vote. Only on the leader. Adding a voter
-    /// again changes its addresses.
+    /// again changes its addresses. Changes that this node makes take turns.
     ///
     /// # Errors
-    /// Those of [`Node::propose`]; [`NodeError::Membership`] while another change is not committed,
-    /// for a number that another node has, one with another [`store`](Member::store), and for one
-    /// that was removed.
+    /// Those of [`Node::propose`]; [`NodeError::Membership`] while a change of an earlier leader is
+    /// not committed, for a number that another node has, one with another
+    /// [`store`](Member::store), and for one that was removed.
     pub async fn add(&self, id: u64, member: Member, patience: Duration) -> Result<(), NodeError> {
         let deadline = Instant::now() + patience;
         let remaining = || deadline.saturating_duration_since(Instant::now());
         // A new leader has entries of terms before that are not committed: maybe a change.
         let term = self.prove_leadership(remaining()).await?;
+        let turn = self.turn(remaining()).await?;
         let known = within(remaining(), self.introduce(id, member.clone())).await?;
+        drop(turn);
         if known.is_some_and(|(_, votes)| votes) {
             return Ok(());
         }
         self.catch_up(id, term, LAG, remaining()).await?;
-        let raft = self.raft.clone();
+        let (turn, raft) = (self.turn(remaining()).await?, self.raft.clone());
         let promoted = async move {
+            let _turn = turn;
             let promoted = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
             raft.change_membership(promoted, RETAIN).await?;
             Ok(())
         };
         changed(promoted, remaining()).await
+    }
+
+    /// Waits until no other change is made.
+    async fn turn(&self, patience: Duration) -> Result<OwnedMutexGuard<()>, NodeError> {
+        let turn = Arc::clone(&self.changes).lock_owned();
+        tokio::time::timeout(patience, turn).await.map_err(|_| NodeError::TimedOut)
     }
 
     /// Makes it a node without a vote, or gives a node that there is these addresses. Returns what
@@ -57,7 +65,6 @@ impl Node {
         id: u64,
         member: Member,
     ) -> Result<Option<(Member, bool)>, NodeError> {
-        let _turn = self.changes.lock().await;
         let known = known(&self.raft, id).await?;
         match &known {
             Some((known, _)) if known.store != member.store => {
@@ -121,12 +128,15 @@ impl Node {
         if status.leads() && status.node == id {
             return refused("leads; transfer its leadership first");
         }
-        let began = Instant::now();
-        self.prove_leadership(patience).await?;
-        self.refuse_to_lose_the_quorum(id).await?;
-        within(patience.saturating_sub(began.elapsed()), self.keep_number(id)).await?;
+        let deadline = Instant::now() + patience;
+        let remaining = || deadline.saturating_duration_since(Instant::now());
+        self.prove_leadership(remaining()).await?;
+        let turn = self.turn(remaining()).await?;
+        within(remaining(), self.refuse_to_lose_the_quorum(id)).await?;
+        within(remaining(), self.keep_number(id)).await?;
         let raft = self.raft.clone();
         let removed = async move {
+            let _turn = turn;
             // A change that ends a joint configuration of an earlier leader does nothing else.
             for _ in 0..CHANGES {
                 let ids = BTreeSet::from([id]);
@@ -142,11 +152,12 @@ impl Node {
                 Some(_) => Err(NodeError::Membership(format!("node {id} is still a member"))),
             }
         };
-        changed(removed, patience).await
+        changed(removed, remaining()).await
     }
 
     /// Without this node, most voters have to be there: otherwise nothing could be committed any
-    /// more, not even the return of the node.
+    /// more, not even the return of the node. Twelve leases: a leader that was just elected may
+    /// have heard of no voter yet.
     async fn refuse_to_lose_the_quorum(&self, id: u64) -> Result<(), NodeError> {
         let since = Instant::now();
         let silent = |status: &Status| -> Vec<u64> {
@@ -157,7 +168,7 @@ impl Node {
             let others = status.voters.iter().filter(|voter| **voter != id).count();
             silent(status).len() * 2 < others
         };
-        if self.wait_for(self.lately(), has_quorum).await.is_some() {
+        if self.wait_for(self.lately() * 4, has_quorum).await.is_some() {
             return Ok(());
         }
         let silent = silent(&self.status());
@@ -167,7 +178,6 @@ impl Node {
 
     /// Keeps the number of a node that is about to be removed, and those that it keeps.
     async fn keep_number(&self, id: u64) -> Result<(), NodeError> {
-        let _turn = self.changes.lock().await;
         let mut numbers = removed(&self.raft).await?;
         numbers.insert(id);
         if numbers.len() > REMOVED_MAX {

@@ -4,6 +4,7 @@
 mod bounds;
 pub(crate) mod commands;
 pub(crate) mod error;
+mod joint;
 pub(crate) mod lead;
 mod lease;
 pub(crate) mod members;

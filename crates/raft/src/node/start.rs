@@ -28,6 +28,7 @@ use crate::network::transport::{Listener, Tcp, Transport};
 use crate::node::bounds::{PROPOSALS, PROPOSED_BYTES};
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
+use crate::node::joint::end_joint_configurations;
 use crate::node::replica::{AnyMachine, Core, Replica};
 use crate::node::report::report_leadership;
 use crate::settings::config;
@@ -77,8 +78,8 @@ pub struct Node {
     pub(crate) resigned: AtomicU64,
     /// Held by the transfer that is made.
     pub(crate) transfers: Mutex<()>,
-    /// Held by the addition of a member that is made.
-    pub(crate) changes: Mutex<()>,
+    /// Held by the change of the members that is made.
+    pub(crate) changes: Arc<Mutex<()>>,
     /// Permits for proposals, and for their bytes.
     pub(crate) proposals: Arc<Semaphore>,
     pub(crate) bytes: Arc<Semaphore>,
@@ -230,6 +231,8 @@ impl Parts {
         let heard = server.heard();
         tokio::spawn(follow_addresses(raft.clone(), network.clone()));
         tokio::spawn(report_leadership(raft.clone()));
+        let changes = Arc::new(Mutex::new(()));
+        tokio::spawn(end_joint_configurations(raft.clone(), Arc::clone(&changes)));
         let (votes_from, elector) = (server.votes_from(), raft.clone());
         tokio::spawn(async move {
             tokio::time::sleep_until(votes_from).await;
@@ -245,7 +248,7 @@ impl Parts {
             clock,
             resigned: AtomicU64::new(0),
             transfers: Mutex::new(()),
-            changes: Mutex::new(()),
+            changes,
             proposals: Arc::new(Semaphore::new(PROPOSALS)),
             bytes: Arc::new(Semaphore::new(PROPOSED_BYTES)),
             runtime: parking_lot::Mutex::new(OwnThread(None)),

@@ -42,6 +42,9 @@ pub struct Status {
     pub members: BTreeMap<u64, Member>,
     /// Those that vote.
     pub voters: Vec<u64>,
+    /// Whether a change of the voters has taken the first of its two steps: until the second, both
+    /// a majority of the voters before and one of those after have to be there.
+    pub is_joint: bool,
     /// The index of the last entry in the log.
     pub last: Option<u64>,
     /// The index of the last entry that was applied.
@@ -78,6 +81,7 @@ impl Status {
             leader: metrics.current_leader,
             members: membership.nodes().map(|(id, member)| (*id, member.clone())).collect(),
             voters: membership.voter_ids().collect(),
+            is_joint: membership.membership().get_joint_config().len() > 1,
             last: metrics.last_log_index,
             applied: metrics.last_applied.map(|id| id.index),
             quorum_age: metrics.last_quorum_acked.map(|acked| acked.into_inner().elapsed()),

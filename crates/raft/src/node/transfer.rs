@@ -96,12 +96,12 @@ impl Node {
     }
 
     /// Gives leadership to the voter that has most entries, and to another one if that does not
-    /// answer: see [`Node::transfer`].
+    /// answer: see [`Node::transfer`]. Returns the node that leads now.
     ///
     /// # Errors
     /// Those of [`Node::transfer`]; [`NodeError::Membership`] if no other voter answers, or there
     /// is none.
-    pub async fn resign(&self, patience: Duration) -> Result<(), NodeError> {
+    pub async fn resign(&self, patience: Duration) -> Result<u64, NodeError> {
         let status = self.status();
         if !status.leads() {
             return Err(self.not_leader());
@@ -117,7 +117,7 @@ impl Node {
         let mut given = Err(NodeError::Membership("no other voter answers".into()));
         for target in targets {
             let remaining = deadline.saturating_duration_since(Instant::now());
-            given = self.transfer(target, remaining).await;
+            given = self.transfer(target, remaining).await.map(|()| target);
             if !matches!(given, Err(NodeError::Membership(_))) {
                 break;
             }

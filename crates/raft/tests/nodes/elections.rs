@@ -104,6 +104,24 @@ async fn a_leader_that_is_cut_off_proves_nothing() {
     group.check().await;
 }
 
+/// Half of the voters cannot elect a leader, and the other half would not while one of them hears
+/// the old one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whom_half_of_the_voters_hear_makes_room() {
+    let mut group = Group::of_three().await;
+    group.start(4).await;
+    let leader = group.leader().await;
+    group.nodes[&leader].add(4, group.member(4), LONG).await.unwrap();
+    for parted in (1..=3).filter(|id| *id != leader) {
+        group.part(leader, parted);
+    }
+    let elected = group.nodes[&4]
+        .wait_for(LONG, |status| status.leader.is_some_and(|now| now != leader) && status.term > 1);
+    assert!(elected.await.is_some(), "{:?}", group.nodes);
+    group.connect();
+    group.check().await;
+}
+
 /// Also a leader that has nothing to replicate knows which voters are there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_goes_round_without_a_named_target() {

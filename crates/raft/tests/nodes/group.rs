@@ -24,6 +24,9 @@ pub const LONG: Duration = Duration::from_secs(30);
 /// A wait that is expected to end without success.
 pub const SHORT: Duration = Duration::from_millis(400);
 
+/// The highest number that a node is cut off from.
+const HIGHEST: u64 = 32;
+
 /// Everything that was applied, in order.
 #[derive(Default)]
 pub struct Words(pub Vec<String>);
@@ -159,20 +162,27 @@ impl Group {
     /// No node reaches this one, and it reaches none.
     pub fn cut_off(&self, id: u64) {
         self.cut_off_but_for_proofs(id);
-        let pairs = (1..=9).flat_map(|other| [(id, other), (other, id)]);
+        let pairs = (1..=HIGHEST).flat_map(|other| [(id, other), (other, id)]);
         let pairs = pairs.map(|(from, to)| (from + FOR_PROOFS, to));
         self.cuts.send_modify(|cuts| cuts.extend(pairs));
     }
 
+    /// Nothing passes between these two.
+    pub fn part(&self, one: u64, other: u64) {
+        let ways = [(one, other), (other, one)];
+        let for_proofs = ways.map(|(from, to)| (from + FOR_PROOFS, to));
+        self.cuts.send_modify(|cuts| cuts.extend(ways.into_iter().chain(for_proofs)));
+    }
+
     /// What this node asks the others reaches them, and it gets no answers.
     pub fn cut_answers(&self, id: u64) {
-        let pairs = (1..=9).map(|other| (id + ANSWERS_TO, other));
+        let pairs = (1..=HIGHEST).map(|other| (id + ANSWERS_TO, other));
         self.cuts.send_modify(|cuts| cuts.extend(pairs));
     }
 
     /// What this node asks the others does not reach them, but for proofs.
     pub fn cut_requests(&self, id: u64) {
-        self.cuts.send_modify(|cuts| cuts.extend((1..=9).map(|other| (id, other))));
+        self.cuts.send_modify(|cuts| cuts.extend((1..=HIGHEST).map(|other| (id, other))));
     }
 
     /// Queries of proofs of the first do not reach the second.
@@ -182,17 +192,35 @@ impl Group {
 
     /// Only the queries and answers of proofs reach it, and come from it.
     pub fn cut_off_but_for_proofs(&self, id: u64) {
-        let pairs = (1..=9).flat_map(|other| [(id, other), (other, id)]);
+        let pairs = (1..=HIGHEST).flat_map(|other| [(id, other), (other, id)]);
         self.cuts.send_modify(|cuts| cuts.extend(pairs));
     }
 
     /// The node gets no long entries any more, and heartbeats as before.
     pub fn hold_long_entries(&self, id: u64) {
-        self.cuts.send_modify(|cuts| cuts.extend((1..=9).map(|other| (other, id + OF_LONG))));
+        self.cuts.send_modify(|cuts| cuts.extend((1..=HIGHEST).map(|other| (other, id + OF_LONG))));
     }
 
     pub fn connect(&self) {
         self.cuts.send_modify(BTreeSet::clear);
+    }
+
+    /// Removes a node, from the leader of the moment, also one that a change before has removed.
+    pub async fn remove(&self, id: u64) {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let leader = self.leader().await;
+            let node = &self.nodes[&leader];
+            let removed = match leader == id {
+                true => node.resign(LONG).await.and(Err(NodeError::TimedOut)),
+                false => node.remove(id, LONG).await,
+            };
+            match removed {
+                Ok(()) => return,
+                Err(NodeError::Membership(why)) if why.contains("does not belong") => return,
+                Err(error) => assert!(Instant::now() < deadline, "{error}"),
+            }
+        }
     }
 
     /// The node that can prove that it leads.

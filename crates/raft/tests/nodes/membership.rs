@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker_raft::{Command, Member, NodeError};
+use esker_raft::{Command, Member, NodeError, Status};
 
 use crate::group::{Group, LONG, SHORT, command};
 
@@ -183,19 +183,68 @@ async fn a_removal_that_a_leader_leaves_half_done_is_one() {
             let leader = group.leader().await;
             drop(group.nodes[&leader].add(target, group.member(target), LONG).await);
         }
-        let deadline = Instant::now() + LONG;
-        loop {
-            let leader = group.leader().await;
-            match group.nodes[&leader].remove(id, LONG).await {
-                Ok(()) => break,
-                Err(NodeError::Membership(why)) if why.contains("does not belong") => break,
-                Err(error) => assert!(Instant::now() < deadline, "{error}"),
-            }
-        }
+        group.remove(id).await;
         let leader = group.leader().await;
         let status = group.nodes[&leader].status();
         assert!(!status.members.contains_key(&id), "{status:?}");
         group.nodes.remove(&id).unwrap().stop().unwrap();
+    }
+    group.check().await;
+}
+
+/// Each change has two steps, between which another would be refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn changes_at_a_time_take_turns() {
+    let mut group = Group::of_three().await;
+    for id in 4..8 {
+        group.start(id).await;
+    }
+    let leader = group.leader().await;
+    let node = &group.nodes[&leader];
+    let added = (4..8).map(|id| node.add(id, group.member(id), LONG));
+    for added in futures_util::future::join_all(added).await {
+        added.unwrap();
+    }
+    assert_eq!(node.status().voters.len(), 7);
+    for removed in futures_util::future::join_all((4..8).map(|id| node.remove(id, LONG))).await {
+        removed.unwrap();
+    }
+    assert_eq!(node.status().members.len(), 3);
+    (4..8).for_each(|id| group.cut_power(id));
+    group.check().await;
+}
+
+/// A leader that is cut off between the two steps of a change leaves the first. The next one takes
+/// the second: a cluster that needs two majorities survives less.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_joint_configuration_ends_without_another_change() {
+    let mut group = Group::of_three().await;
+    for id in 4..16 {
+        group.start(id).await;
+        let leader = group.leader().await;
+        let (old, other) = (Arc::clone(&group.nodes[&leader]), leader % 3 + 1);
+        let (adding, member) = (Arc::clone(&old), group.member(id));
+        let addition = tokio::spawn(async move { adding.add(id, member, LONG).await });
+        let first = |status: &Status| status.voters.contains(&id);
+        group.nodes[&other].wait_for(LONG, first).await.unwrap();
+        group.cut_off(leader);
+        let (deadline, moment) = (Instant::now() + LONG, Duration::from_millis(5));
+        let is_uniform = |status: &Status| status.leads() && !status.is_joint;
+        let others = |id: &u64| *id != leader;
+        while !group
+            .nodes
+            .keys()
+            .filter(|id| others(id))
+            .any(|id| is_uniform(&group.nodes[id].status()))
+        {
+            assert!(Instant::now() < deadline, "{:?}", group.nodes);
+            tokio::time::sleep(moment).await;
+        }
+        group.connect();
+        let added = addition.await.unwrap();
+        assert!(!matches!(added, Err(NodeError::TimedOut)), "{added:?}");
+        group.remove(id).await;
+        group.cut_power(id);
     }
     group.check().await;
 }
