@@ -43,24 +43,24 @@ impl Endpoints {
     /// # Errors
     /// If none answers; if two that answer are of different clusters.
     pub async fn members(&self) -> Outcome<Members> {
-        let known = self.known().await?;
+        let known = self.known(ASK).await?;
         known.map_err(|failures| Failure::failed(failures.join("; ")))
     }
 
-    /// Fails if two of several that answer are of different clusters.
-    pub async fn of_one_cluster(&self) -> Outcome {
+    /// Fails if two of several that answer in time are of different clusters.
+    pub async fn of_one_cluster(&self, patience: Duration) -> Outcome {
         if self.endpoints.len() > 1 {
             // One that does not answer is asked again.
-            drop(self.known().await?);
+            drop(self.known(patience).await?);
         }
         Ok(())
     }
 
     /// The members, from the first that answers, or why none does.
-    async fn known(&self) -> Outcome<Result<Members, Vec<String>>> {
+    async fn known(&self, patience: Duration) -> Outcome<Result<Members, Vec<String>>> {
         let mut failures = Vec::new();
         let mut found: Option<(&String, Members)> = None;
-        for (endpoint, answer) in self.asked().await {
+        for (endpoint, answer) in self.asked(patience).await {
             let members = match answer.map(|answer| serde_json::from_slice::<Members>(&answer.body))
             {
                 Ok(Ok(members)) => members,
@@ -90,8 +90,8 @@ impl Endpoints {
     }
 
     /// What each of them answers, asked all at once: one that is not there delays none.
-    async fn asked(&self) -> Vec<(&String, Result<Answer, CallError>)> {
-        let patience = if self.endpoints.len() > 1 { ASK_EACH } else { ASK };
+    async fn asked(&self, patience: Duration) -> Vec<(&String, Result<Answer, CallError>)> {
+        let patience = if self.endpoints.len() > 1 { patience.min(ASK_EACH) } else { patience };
         let mut asked = JoinSet::new();
         for (at, endpoint) in self.endpoints.iter().cloned().enumerate() {
             asked.spawn(async move { (at, ask(&endpoint, "/members", None, patience).await) });

@@ -1,11 +1,14 @@
 //! Asking a member over HTTP.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{HeaderMap, Method, Request, StatusCode};
@@ -20,6 +23,8 @@ const BODY_MAX: usize = 4 << 20;
 /// How long a call waits before it tries again.
 const AGAIN: Duration = Duration::from_millis(20);
 const AGAIN_MAX: Duration = Duration::from_millis(300);
+/// How long one member is waited for before another is asked beside it.
+const NEXT: Duration = Duration::from_secs(1);
 
 /// The header in which a node that does not lead names the address of the one that does.
 pub(crate) const LEADER: &str = "esker-leader";
@@ -144,7 +149,8 @@ async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answ
 }
 
 /// Asks the leader, which any of these members names, until one answers as leader. A member that
-/// cannot be reached, or has no leader, is asked again.
+/// cannot be reached, or has no leader, is asked again. While one does not answer, the next is
+/// asked beside it: a process that is stopped still accepts connections.
 ///
 /// # Errors
 /// After `patience`, what a member answered last, or else why none did.
@@ -156,36 +162,42 @@ pub async fn ask_leader(
 ) -> Result<Answer, CallError> {
     let deadline = Instant::now() + patience;
     let mut again = AGAIN;
+    let mut asked = FuturesUnordered::new();
+    let mut waiting = BTreeSet::new();
     let mut named: Option<String> = None;
     // What a member says tells more than that another is not there.
-    let mut said = None;
+    let (mut said, mut failed) = (None, None);
     let mut turn = 0;
     loop {
-        let address =
-            match named.take().or_else(|| members.get(turn % members.len().max(1)).cloned()) {
-                Some(address) => address,
-                None => {
-                    let why = "no member is known".to_owned();
-                    return Err(CallError { address: String::new(), why });
-                }
-            };
+        let mut others =
+            members.iter().cycle().skip(turn % members.len().max(1)).take(members.len());
         turn += 1;
-        let left = deadline.saturating_duration_since(Instant::now());
-        let failed = match ask(&address, path, body, left).await {
+        let next = named.take().or_else(|| others.find(|other| !waiting.contains(*other)).cloned());
+        if let Some(address) = next.filter(|address| waiting.insert(address.clone())) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            asked.push(async move { (ask(&address, path, body, left).await, address) });
+        }
+        let Ok(answer) = tokio::time::timeout(NEXT, asked.next()).await else { continue };
+        let Some((answer, address)) = answer else {
+            return Err(CallError { address: String::new(), why: "no member is known".into() });
+        };
+        waiting.remove(&address);
+        match answer {
             Ok(answer) if answer.status == StatusCode::CONFLICT && answer.leader().is_some() => {
                 named = answer.leader().map(ToOwned::to_owned);
-                CallError { address, why: answer.text() }
+                failed = Some(CallError { address, why: answer.text() });
             }
             Ok(answer) if answer.status.is_server_error() => {
                 let why = format!("{}: {}", answer.status, answer.text());
-                said = Some(CallError { address: address.clone(), why: why.clone() });
-                CallError { address, why }
+                said = Some(CallError { address, why });
             }
             Ok(answer) => return Ok(answer),
-            Err(error) => error,
-        };
-        if Instant::now() + again >= deadline {
-            return Err(said.unwrap_or(failed));
+            Err(error) => failed = Some(error),
+        }
+        if Instant::now() + again >= deadline
+            && let Some(error) = said.take().or_else(|| failed.take())
+        {
+            return Err(error);
         }
         tokio::time::sleep(again).await;
         again = (again * 2).min(AGAIN_MAX);
@@ -199,7 +211,9 @@ mod tests {
     use std::io::{Read, Write};
     use std::time::Duration;
 
-    use super::{ask, is_address};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::{ask, ask_leader, is_address};
 
     /// The end of the connection may arrive with the answer.
     #[tokio::test]
@@ -220,6 +234,25 @@ mod tests {
             assert_eq!(&*answer.body, b"ok");
         }
         server.join().unwrap();
+    }
+
+    /// A process that is stopped accepts connections, and does not answer.
+    #[tokio::test]
+    async fn while_a_member_does_not_answer_the_next_is_asked() {
+        let stopped = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let leader = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address =
+            |listener: &tokio::net::TcpListener| listener.local_addr().unwrap().to_string();
+        let members = [address(&stopped), address(&leader)];
+        tokio::spawn(async move {
+            let (mut stream, _) = leader.accept().await.unwrap();
+            let mut request = [0; 1024];
+            assert!(stream.read(&mut request).await.unwrap() > 0);
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").await.unwrap();
+        });
+        let patience = Duration::from_secs(15);
+        let answer = ask_leader(&members, "/cluster/transfer", Some(b"{}"), patience).await;
+        assert_eq!(&*answer.unwrap().body, b"ok");
     }
 
     #[test]

@@ -69,6 +69,6 @@ pub use http::static_http3;
 pub use options::{CertificateFiles, FollowerAnswer, ServerOptions};
 pub use protocol::{
     AddNode, ClockStatus, FollowClock, FollowedClock, Members, Named, NodeStatus, RemoveNode,
-    TransferTo,
+    TransferTo, Transferred,
 };
 pub use server::Server;

@@ -154,3 +154,11 @@ pub struct TransferTo {
     #[serde(rename = "nodeID", default)]
     pub node: Option<u64>,
 }
+
+/// The answer: the node that leads.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Transferred {
+    /// The number of the node.
+    #[serde(rename = "nodeID")]
+    pub node: u64,
+}

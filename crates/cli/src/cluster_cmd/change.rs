@@ -5,10 +5,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use clap::Args;
 use esker_server::{
-    AddNode, FollowClock, FollowedClock, Members, Named, NodeStatus, RemoveNode, TransferTo, ask,
-    ask_leader, is_address,
+    AddNode, FollowClock, FollowedClock, Members, Named, NodeStatus, RemoveNode, TransferTo,
+    Transferred, ask, ask_leader, is_address,
 };
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use super::clocks;
 use crate::endpoints::Endpoints;
@@ -110,12 +111,9 @@ pub struct FollowClockArguments {
 pub async fn transfer(arguments: &TransferArguments) -> Outcome {
     let members = arguments.endpoints.members().await?;
     let wanted = TransferTo { cluster: members.cluster.clone(), node: arguments.to };
-    change(&arguments.endpoints, &members, "/cluster/transfer", &wanted).await?;
-    let leader = arguments.endpoints.members().await?.leader;
-    print(&match leader {
-        Some(leader) => format!("node {} leads\n", leader.node),
-        None => "leadership was given away\n".into(),
-    })
+    let answer = change(&arguments.endpoints, &members, "/cluster/transfer", &wanted).await?;
+    let Transferred { node } = read(&answer)?;
+    print(&format!("node {node} leads\n"))
 }
 
 pub async fn add(arguments: &AddArguments) -> Outcome {
@@ -174,8 +172,7 @@ pub async fn follow_clock(arguments: &FollowClockArguments) -> Outcome {
     }
     let wanted = FollowClock { cluster: members.cluster.clone() };
     let answer = change(&arguments.endpoints, &members, "/cluster/follow-clock", &wanted).await?;
-    let FollowedClock { epoch } = serde_json::from_slice(&answer)
-        .map_err(|error| Failure::failed(format!("the leader's answer: {error}")))?;
+    let FollowedClock { epoch } = read(&answer)?;
     print(&format!("epochs follow the clock from {epoch} on\n"))
 }
 
@@ -193,4 +190,10 @@ async fn change(
         true => Ok(answer.body),
         false => Err(Failure::failed(answer.text())),
     }
+}
+
+/// What the leader answered.
+fn read<T: DeserializeOwned>(answer: &[u8]) -> Outcome<T> {
+    serde_json::from_slice(answer)
+        .map_err(|error| Failure::failed(format!("the leader's answer: {error}")))
 }

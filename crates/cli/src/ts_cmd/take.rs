@@ -29,7 +29,7 @@ pub struct TakeArguments {
     /// Ask once a second until a signal; failures are reported
     #[arg(long)]
     watch: bool,
-    /// How long to look for a leader
+    /// How long a request may take, elections included
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
     timeout: Duration,
 }
@@ -38,16 +38,18 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
     runtime.block_on(async {
-        arguments.endpoints.of_one_cluster().await?;
+        let of_one_cluster = arguments.endpoints.of_one_cluster(arguments.timeout);
         let mut builder = Client::builder().timeout(arguments.timeout);
         for endpoint in arguments.endpoints.given() {
             builder = builder.endpoint(endpoint);
         }
         let client = builder.build().map_err(failed)?;
         if !arguments.watch {
-            let range = client.timestamps(arguments.n).await.map_err(failed)?;
-            return show_all(range, arguments).map(drop);
+            let (checked, range) = tokio::join!(of_one_cluster, client.timestamps(arguments.n));
+            checked?;
+            return show_all(range.map_err(failed)?, arguments).map(drop);
         }
+        of_one_cluster.await?;
         let failed = |error| Failure::of_io("catch signals", &error);
         let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
         let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;

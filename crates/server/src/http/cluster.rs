@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::call::is_address;
 use crate::http::answer::{self, Answer};
 use crate::http::client::Requests;
-use crate::protocol::{AddNode, FollowClock, FollowedClock, RemoveNode, TransferTo};
+use crate::protocol::{AddNode, FollowClock, FollowedClock, RemoveNode, TransferTo, Transferred};
 use crate::shared::{CHANGE, Shared};
 
 pub(crate) const BODY_MAX: usize = 64 << 10;
@@ -121,7 +121,10 @@ where
         Change::Admit => admit(shared, &body).await?,
         Change::Add => add(shared, id, &body).await?,
         Change::Remove => remove(shared, id, &body).await?,
-        Change::Transfer => transfer(shared, id, &body).await?,
+        Change::Transfer => {
+            let node = transfer(shared, id, &body).await?;
+            return Ok(serde_json::json!(Transferred { node }));
+        }
         Change::FollowClock => {
             let epoch = follow_clock(shared, id, &body).await?;
             return Ok(serde_json::json!(FollowedClock { epoch }));
@@ -236,23 +239,28 @@ async fn remove(shared: &Shared, id: u64, body: &Bytes) -> Done {
     done
 }
 
-async fn transfer(shared: &Shared, id: u64, body: &Bytes) -> Done {
+async fn transfer(shared: &Shared, id: u64, body: &Bytes) -> Done<u64> {
     let TransferTo { cluster, node } = parse(body)?;
     // The leader is asked, and leads already.
     let leads_already = node == Some(shared.node.id());
     let done = async {
         of_this_cluster(shared, &cluster)?;
         match node {
-            Some(_) if leads_already => shared.node.prove_leadership(CHANGE).await.map(drop)?,
-            Some(node) => shared.node.transfer(node, CHANGE).await?,
-            None => shared.node.resign(CHANGE).await?,
+            Some(node) if leads_already => {
+                shared.node.prove_leadership(CHANGE).await?;
+                Ok(node)
+            }
+            Some(node) => {
+                shared.node.transfer(node, CHANGE).await?;
+                Ok(node)
+            }
+            None => Ok(shared.node.resign(CHANGE).await?),
         }
-        Ok::<(), Refusal>(())
     };
-    let done = done.await;
+    let done: Done<u64> = done.await;
     match &done {
-        Ok(()) if leads_already => {}
-        Ok(()) => tracing::info!(id, node, "gave leadership away"),
+        Ok(_) if leads_already => {}
+        Ok(node) => tracing::info!(id, node, "gave leadership away"),
         Err(why) => not_done(shared, id, "give leadership away", node, why),
     }
     done

@@ -26,6 +26,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const AHEAD: Duration = Duration::from_secs(1800);
 
 pub struct Clients {
+    addresses: Vec<String>,
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
     tasks: Vec<JoinHandle<Vec<Call>>>,
@@ -151,16 +152,31 @@ impl Clients {
             tokio::spawn(async move { client.run(begun, &stop, &answered).await })
         });
         let tasks = tasks.collect();
-        Self { stop, answered, tasks }
+        Self { addresses: addresses.to_vec(), stop, answered, tasks }
     }
 
     /// Waits until so many more calls were answered.
     pub async fn progress(&self, more: u64) {
         let (deadline, end) = (Instant::now() + LONG, self.answered.load(SeqCst) + more);
         while self.answered.load(SeqCst) < end {
-            assert!(Instant::now() < deadline, "no timestamps");
+            if Instant::now() >= deadline {
+                panic!("no timestamps: {:#?}", self.statuses().await);
+            }
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
+    }
+
+    /// What each node says of itself.
+    async fn statuses(&self) -> Vec<String> {
+        let mut statuses = Vec::new();
+        for address in &self.addresses {
+            let status = esker_server::ask(address, "/status", None, PATIENCE).await;
+            let members = esker_server::ask(address, "/members", None, PATIENCE).await;
+            for answer in [status, members] {
+                statuses.push(answer.map_or_else(|error| error.to_string(), |said| said.text()));
+            }
+        }
+        statuses
     }
 
     /// Stops them, checks what they got, and returns how many calls that are.
