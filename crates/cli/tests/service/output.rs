@@ -28,7 +28,7 @@ async fn requests_are_logged_at_debug_level() {
         (Protocol::Http2, "GET", "/timestamp?n=0", "", 400, 63),
         (Protocol::Http2, "PUT", "/timestamp", "four", 405, 18),
         (Protocol::Http1, "GET", "/nothing", "", 404, 9),
-        (Protocol::Http2, "POST", "/cluster/transfer", &body, 200, 2),
+        (Protocol::Http2, "POST", "/cluster/transfer", &body, 200, 12),
     ];
     for (protocol, method, path, body, status, bytes_out) in requests {
         let headers = [("content-type", "application/json")];
