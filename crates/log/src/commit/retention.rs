@@ -106,14 +106,15 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
         let (number, size) = (segment.number(), segment.state.read().end);
         // A reader may still use this handle; then the bytes must stay.
         let unused = Arc::into_inner(segment).is_some();
-        let mut spares = log.spares.lock();
-        if recycles && unused && spares.len() < SPARES && size >= log.options.segment_size / 2 {
+        // No other thread adds any: the caller holds `segment_set_lock`.
+        let wanted = log.spares.lock().len() < SPARES;
+        if recycles && unused && wanted && size >= log.options.segment_size / 2 {
             match log.dir.rename(&name, &paths::spare(number)) {
                 Err(cause) if cause.is_no_space() => log.dir.unlink(&name)?,
                 renamed => {
                     renamed?;
                     log.dir.sync()?;
-                    spares.push(number);
+                    log.spares.lock().push(number);
                 }
             }
         } else {
