@@ -67,6 +67,10 @@
 //! # Ok::<(), esker_log::Error>(())
 //! ```
 //!
+//! # Metrics
+//!
+//! [`Log::metrics`] returns what a monitoring system needs.
+//!
 //! # Source
 //!
 //! For readers of the source; these modules are private. `commit::core` makes the commit decisions
@@ -107,6 +111,7 @@ pub use log::Log;
 pub use log::builder::LogBuilder;
 pub use log::checkpoint::{CheckpointChunk, CheckpointWriter};
 pub use log::locked::{Attempt, Refused};
+pub use log::metrics::LogMetrics;
 pub use log::sink::Sink;
 pub use log::snapshot::{IncomingSnapshot, SnapshotWriter};
 pub use log::stats::LogStats;
@@ -116,10 +121,12 @@ pub use read::cursor::Start;
 pub use read::metadata::{Metadata, SegmentInfo};
 pub use read::snapshot::SnapshotReader;
 pub use read::stream::LogStream;
+pub use read::stream_table::StreamLag;
 pub use recovery::repair::{QuarantinedRange, Repaired, VerifyReport, repair, verify};
 pub use recovery::salvage::{Salvage, Salvaged, SalvagedRecord, salvage, salvage_log};
 pub use recovery::{PriorShutdown, Recovery, TruncatedTail};
 pub use runtime::engine::Engine;
+pub use runtime::histogram::DurationHistogram;
 #[doc(hidden)]
 pub use runtime::prefetch::prefetch;
 pub use store::app_metadata::{app_metadata, component};

@@ -56,6 +56,10 @@ impl Callbacks {
         self.first.load(SeqCst).checked_sub(1)
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.lock().callbacks.len()
+    }
+
     /// Runs those that are due, unless another thread does. `outcome` is `None` for a record that
     /// is undecided.
     pub(crate) fn run(&self, outcome: impl Fn(u64) -> Option<Result<()>>) {

@@ -25,6 +25,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
+use std::time::Instant;
 
 use esker_disk::planted::{self, Bug, is_planted};
 use esker_disk::{AlignedBuf, File, write_all_at};
@@ -54,6 +55,7 @@ pub(crate) struct CommitIo {
 impl CommitIo {
     /// Does the I/O.
     pub(crate) fn execute(&self, log: &WriteHalf) -> Result<()> {
+        let mut start = Instant::now();
         let sync = match &self.job {
             Job::Write { unit, sync } => {
                 let bytes = unit.buffer.bytes(unit.range.clone());
@@ -65,15 +67,17 @@ impl CommitIo {
         };
         if sync {
             if !log.mode.dsync {
+                // The write is no part of the syncs after it.
+                start = Instant::now();
                 for file in &self.unsynced {
                     if !is_planted(Bug::SyncSkippedOnRotation) {
                         sync_file(file)?;
                     }
-                    log.counters.synced();
+                    start = log.counters.synced(start);
                 }
                 sync_file(&self.file)?;
             }
-            log.counters.synced();
+            log.counters.synced(start);
             if log.options.policy == Policy::OsBuffered {
                 // One sync may make many units durable, and no unit records that. Such commits are
                 // in flight one at a time, so everything before this mark is durable, too.
@@ -209,11 +213,13 @@ impl Committer {
     pub(crate) fn end_file(&mut self, log: &WriteHalf) -> Result<()> {
         let end = u64::from(self.segment.state.read().end);
         self.file.set_len(end)?;
+        let mut start = Instant::now();
         for file in self.unsynced.drain(..) {
             file.sync_data()?;
+            start = log.counters.synced(start);
         }
         self.file.sync_data()?;
-        log.counters.synced();
+        log.counters.synced(start);
         Ok(())
     }
 }

@@ -17,7 +17,7 @@ use crate::commit::core::{Core, Job};
 use crate::commit::maintenance::maintain;
 use crate::commit::write_half::{State, WriteHalf};
 use crate::runtime::engine::CommitWork;
-use crate::runtime::waiters::wake;
+use crate::runtime::waiters::{WaitingCallers, wake};
 
 impl WriteHalf {
     /// The outcome of a record; `None` while it is undecided.
@@ -135,7 +135,8 @@ impl WriteHalf {
     /// were any.
     fn run_commits<'a>(&'a self, mut state: MutexGuard<'a, State>, until: Until) -> bool {
         let mut wakers = state.wakers.pop().unwrap_or_default();
-        let mut guard = PanicGuard { log: self, in_flight: None };
+        let mut guard = PanicGuard { log: self, until, in_flight: None };
+        until.count_in(&mut state.committing_callers, |callers| callers + 1);
         let mut any = false;
         // Without engine threads, the calling thread runs everything that was requested.
         let manual = self.engine.is_manual();
@@ -163,6 +164,7 @@ impl WriteHalf {
         }
         self.committer_idle.notify_all();
         self.on_locked(&mut state, Event::CommitterFree);
+        until.count_in(&mut state.committing_callers, |callers| callers.saturating_sub(1));
         state.wakers.push(wakers);
         drop(state);
         if self.watermark.is_terminal() {
@@ -369,12 +371,22 @@ impl Until {
             Self::Durable(unit) => core.durable().unit < unit && core.next_job_helps(unit),
         }
     }
+
+    /// Changes how many callers run commits and wait for the same.
+    fn count_in(self, callers: &mut WaitingCallers, change: impl Fn(usize) -> usize) {
+        match self {
+            Self::Idle => {}
+            Self::One => callers.for_room = change(callers.for_room),
+            Self::Durable(_) => callers.for_durability = change(callers.for_durability),
+        }
+    }
 }
 
 /// Puts the log into the terminal state when the committing thread panics. Its in-flight commits
 /// never complete, and the committer may be lost with it.
 struct PanicGuard<'a> {
     log: &'a WriteHalf,
+    until: Until,
     /// The commits that this thread submitted and that have not completed.
     in_flight: Option<RangeInclusive<u64>>,
 }
@@ -391,6 +403,7 @@ impl Drop for PanicGuard<'_> {
         if let Some(in_flight) = self.in_flight.take().filter(|_| std::thread::panicking()) {
             let mut state = self.log.lock();
             in_flight.for_each(|io| state.core.fail(io));
+            self.until.count_in(&mut state.committing_callers, |callers| callers.saturating_sub(1));
             drop(state);
             self.log.stopped(true);
         }

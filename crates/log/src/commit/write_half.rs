@@ -7,7 +7,7 @@
 //! terminal cell, of the wait queues and of the engine's queues are taken, and no I/O is done. The
 //! locks of the manifest, the watermark page and the spares are taken without `state`.
 
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use crate::commit::space_request::SpaceRequests;
 use crate::format::{Footer, LogId, Salt};
 use crate::runtime::counters::Counters;
 use crate::runtime::engine::{Engine, ReadWork};
-use crate::runtime::waiters::Waiters;
+use crate::runtime::waiters::{Waiters, WaitingCallers};
 use crate::staging::fill_tracker::FillTracker;
 use crate::staging::tail_cache::TailCache;
 use crate::staging::terminal::TerminalCell;
@@ -77,6 +77,8 @@ pub(crate) struct WriteHalf {
     pub(crate) receiving: Arc<AtomicBool>,
     /// Held while space is reserved.
     pub(crate) reserve: Mutex<Reserve>,
+    /// The size of the reserve, readable while another thread reserves space.
+    pub(crate) reserve_bytes: Arc<AtomicU64>,
     /// Other logs may use the reserve.
     pub(crate) shares: AtomicBool,
     /// Notified when the committer is back and when an in-flight commit ends.
@@ -110,6 +112,8 @@ pub(crate) struct State {
     /// The timer of the policy runs.
     pub(crate) timer_armed: bool,
     pub(crate) space: SpaceRequests,
+    /// Callers that run commits while they wait. They are in no wait queue.
+    pub(crate) committing_callers: WaitingCallers,
     /// Emptied lists, for reuse: at most one for each thread that ever drove a commit concurrently
     /// with another.
     pub(crate) wakers: Vec<Vec<Waker>>,

@@ -53,7 +53,7 @@ impl Log {
     /// # Ok::<(), esker_log::Error>(())
     /// ```
     pub fn stream(&self, start: Start) -> Result<LogStream> {
-        Ok(LogStream::new(Box::new(LocalFeed::new(&self.read, start)?)))
+        Ok(LogStream::new(Box::new(LocalFeed::new(&self.read, start)?.registered())))
     }
 
     /// Returns the record with this number. Unless the record is in memory, reads at most the bytes
@@ -329,19 +329,29 @@ impl Log {
     /// Returns what this process did with the log since it opened it, and what is pending. No I/O.
     pub fn stats(&self) -> LogStats {
         let write = &*self.write;
-        let (accepted, pending, records) = {
-            let core = &write.lock().core;
-            (core.last_seq(), core.pending_records(), core.written_records())
-        };
+        let waiting = write.waiters.callers();
+        let state = write.lock();
+        let (core, committing) = (&state.core, state.committing_callers);
+        let (appended, payload_bytes) = core.appended();
+        let (records, pending) = (core.written_records(), core.pending_records());
+        let (accepted, in_flight) = (core.last_seq(), core.in_flight());
+        drop(state);
         let Counts { commits, syncs, bytes } = write.counters.read();
         LogStats {
             commits,
             syncs,
             bytes,
             records,
+            appended,
+            payload_bytes,
             accepted: Seq(accepted),
             pending,
+            in_flight,
             waiting: write.waiters.len(),
+            waiting_for_durability: waiting.for_durability
+                + committing.for_durability
+                + write.callbacks.len(),
+            waiting_for_room: waiting.for_room + committing.for_room,
             memory_bytes: write.tail.bytes(),
             disk: self.owner.disk_name,
             direct: write.mode.direct,

@@ -11,6 +11,7 @@ pub(crate) mod checkpoint;
 mod close;
 pub(crate) mod locked;
 pub(crate) mod lookup;
+pub(crate) mod metrics;
 mod open;
 mod retention;
 pub(crate) mod sink;

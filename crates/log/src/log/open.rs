@@ -22,13 +22,14 @@ use crate::format::{BLOCK, LogId};
 use crate::log::{Log, Owner};
 use crate::read::cache::ReadCache;
 use crate::read::read_half::ReadHalf;
+use crate::read::stream_table::StreamTable;
 use crate::recovery;
 use crate::recovery::repair;
 use crate::runtime::affinity;
 use crate::runtime::counters::Counters;
 use crate::runtime::detached::detached;
 use crate::runtime::engine::{CommitWork, Engine, ReadWork};
-use crate::runtime::waiters::Waiters;
+use crate::runtime::waiters::{Waiters, WaitingCallers};
 use crate::staging::tail_cache::TailCache;
 use crate::staging::terminal::TerminalCell;
 use crate::staging::watermark::DurableWatermark;
@@ -181,6 +182,7 @@ impl Log {
             tail: Arc::clone(&tail),
             trim_point: Arc::clone(&trim_point),
             cache: ReadCache::new(options.read_cache),
+            streams: StreamTable::default(),
             closed: Arc::clone(&closed),
             weak_self: weak_self.clone(),
         });
@@ -197,6 +199,7 @@ impl Log {
                 committer_lost: false,
                 timer_armed: false,
                 space: SpaceRequests::default(),
+                committing_callers: WaitingCallers::default(),
                 wakers: Vec::new(),
             }),
             waiters,
@@ -225,6 +228,7 @@ impl Log {
             next_expiry: Mutex::default(),
             watermark_page: Mutex::new(finalized.page),
             segment_set_lock: Mutex::default(),
+            reserve_bytes: reserve.shared_bytes(),
             reserve: Mutex::new(reserve),
             shares: AtomicBool::new(false),
             committer_idle: Condvar::new(),

@@ -100,6 +100,16 @@ impl Cursor {
         Ok(Self { position, skipped, skipping: true })
     }
 
+    /// The number before the first wanted record, and the position, before the first batch.
+    pub(crate) fn start(&self) -> (u64, u64) {
+        (self.skipped.after, self.position)
+    }
+
+    /// The position after the last batch.
+    pub(crate) fn position(&self) -> u64 {
+        self.position
+    }
+
     /// The next records, or `None` at the limit. Blocks for the disk.
     pub(crate) fn next(&mut self, source: &dyn Source) -> Result<Option<Batch>> {
         match self.step(source, Wait::Block)? {

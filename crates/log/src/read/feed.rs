@@ -5,11 +5,13 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use crate::base::error::{Error, Result};
+use crate::base::position::Seq;
 use crate::read::batch::Batch;
 use crate::read::cursor::{Cursor, Start, exactly};
 use crate::read::read_half::ReadHalf;
 use crate::read::source::{Source, Wait};
 use crate::read::stream::Feed;
+use crate::read::stream_table::Progress;
 use crate::runtime::waiters::{For, Key};
 
 #[derive(Debug)]
@@ -17,13 +19,22 @@ pub(crate) struct LocalFeed {
     source: Arc<ReadHalf>,
     cursor: Cursor,
     key: Option<Key>,
+    /// Of a stream: where others see how far it has come.
+    progress: Option<(usize, Arc<Progress>)>,
 }
 
 impl LocalFeed {
     pub(crate) fn new(source: &Arc<ReadHalf>, start: Start) -> Result<Self> {
         source.refuse_if_closed()?;
         let cursor = Cursor::new(&**source, start).map_err(|error| exactly(&**source, error))?;
-        Ok(Self { source: Arc::clone(source), cursor, key: None })
+        Ok(Self { source: Arc::clone(source), cursor, key: None, progress: None })
+    }
+
+    /// Shows how far it has come to [`Log::metrics`](crate::Log::metrics) until it is dropped.
+    pub(crate) fn registered(mut self) -> Self {
+        let (after, position) = self.cursor.start();
+        self.progress = Some(self.source.streams.add(after, position));
+        self
     }
 }
 
@@ -33,7 +44,17 @@ impl Feed for LocalFeed {
             return Err(Error::Closed);
         }
         let source = &*self.source;
-        self.cursor.step(source, wait).map_err(|error| exactly(source, error))
+        let next = self.cursor.step(source, wait).map_err(|error| exactly(source, error));
+        if let Some((_, progress)) = &self.progress {
+            progress.store_position(self.cursor.position());
+        }
+        next
+    }
+
+    fn delivered(&self, through: Seq) {
+        if let Some((_, progress)) = &self.progress {
+            progress.store_seq(through);
+        }
     }
 
     fn refuse_to_wait(&self) -> Result<()> {
@@ -64,6 +85,9 @@ impl Drop for LocalFeed {
     fn drop(&mut self) {
         if let Some(key) = self.key.take() {
             self.source.waiters.remove(key);
+        }
+        if let Some((key, _)) = self.progress.take() {
+            self.source.streams.remove(key);
         }
     }
 }

@@ -20,3 +20,4 @@ pub(crate) mod samples;
 pub(crate) mod snapshot;
 pub(crate) mod source;
 pub(crate) mod stream;
+pub(crate) mod stream_table;

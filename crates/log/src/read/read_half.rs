@@ -9,6 +9,7 @@ use crate::base::error::{Error, Result};
 use crate::read::batch::Memory;
 use crate::read::cache::ReadCache;
 use crate::read::source::{ReadSource, Source, Wait, Want};
+use crate::read::stream_table::StreamTable;
 use crate::runtime::engine::{Engine, ReadWork};
 use crate::runtime::waiters::Waiters;
 use crate::staging::buffer::StagingBuffer;
@@ -27,6 +28,7 @@ pub(crate) struct ReadHalf {
     pub(crate) tail: Arc<TailCache>,
     pub(crate) trim_point: Arc<TrimPoint>,
     pub(crate) cache: ReadCache,
+    pub(crate) streams: StreamTable,
     pub(crate) closed: Arc<AtomicBool>,
     pub(crate) weak_self: Weak<ReadHalf>,
 }

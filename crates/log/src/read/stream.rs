@@ -15,6 +15,8 @@ use crate::runtime::waiters::{park, thread_waker};
 pub(crate) trait Feed: Send + Sync + std::fmt::Debug {
     /// The next batch, or `None` at the durable watermark. `Pending` only with [`Wait::Wake`].
     fn next(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>>;
+    /// The stream has delivered everything up to this number.
+    fn delivered(&self, _through: Seq) {}
     /// Returns the reason why no batch may ever come, if there is one.
     fn refuse_to_wait(&self) -> Result<()>;
     /// Registers a waker for the next record.
@@ -106,7 +108,10 @@ impl LogStream {
             Err(Error::Quarantined { to, .. }) => Some(*to),
             _ => None,
         };
-        self.last = through.or(self.last);
+        if let Some(through) = through {
+            self.last = Some(through);
+            self.feed.delivered(through);
+        }
         next
     }
 

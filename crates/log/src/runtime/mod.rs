@@ -1,4 +1,4 @@
-//! What the other modules run on: threads, wait queues, counters.
+//! What the other modules run on: threads, wait queues, counters and histograms.
 //!
 //! `engine` owns the threads and knows a log only as [`CommitWork`](engine::CommitWork) and
 //! [`ReadWork`](engine::ReadWork). `waiters` has the wait queues for durability, staging space and
@@ -11,6 +11,7 @@ pub(crate) mod backoff;
 pub(crate) mod counters;
 pub(crate) mod detached;
 pub(crate) mod engine;
+pub(crate) mod histogram;
 pub(crate) mod prefetch;
 pub(crate) mod sync;
 pub(crate) mod waiters;

@@ -34,6 +34,13 @@ impl For {
     }
 }
 
+/// How many callers wait, and for what.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WaitingCallers {
+    pub(crate) for_durability: usize,
+    pub(crate) for_room: usize,
+}
+
 #[derive(Debug)]
 struct Waiter {
     what: For,
@@ -143,6 +150,18 @@ impl Waiters {
     /// Whether a reader is waiting.
     pub(crate) fn has_readers(&self) -> bool {
         self.waiting.load(SeqCst) > 0
+    }
+
+    /// The callers that wait and were not woken.
+    pub(crate) fn callers(&self) -> WaitingCallers {
+        let mut callers = WaitingCallers::default();
+        for (_, waiter) in self.callers.lock().iter().filter(|(_, w)| w.waker.is_some()) {
+            match waiter.what {
+                For::Room => callers.for_room += 1,
+                For::Durable(_) | For::Record(_) => callers.for_durability += 1,
+            }
+        }
+        callers
     }
 
     pub(crate) fn len(&self) -> usize {

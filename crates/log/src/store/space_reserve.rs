@@ -12,6 +12,7 @@
 //! what is left of a reserve for all of it, and ordinary appends would use up the rest of the disk.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use esker_disk::{Dir, File, Open};
 
@@ -30,7 +31,9 @@ const KEPT_LEAST: u64 = 32 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct Reserve {
     /// The size of the file, 0 when there is none.
-    pub(crate) bytes: u64,
+    bytes: u64,
+    /// The same, for those who do not wait for the lock of the reserve.
+    shared_bytes: Arc<AtomicU64>,
     /// The largest size that it had. It takes free space up to this size, and beyond that at most
     /// half of what is left.
     had: u64,
@@ -44,9 +47,20 @@ impl Reserve {
     pub(crate) fn open(dir: &dyn Dir, options: &Options, had: u64, recorded: u32) -> Result<Self> {
         let bytes = size(dir, RESERVE)?;
         let largest = (u64::from(recorded) * u64::from(BLOCK)).min(options.reserve_bytes());
-        let mut reserve = Self { bytes, had: had.max(bytes).max(largest), recorded };
+        let shared_bytes = Arc::new(AtomicU64::new(bytes));
+        let mut reserve = Self { bytes, shared_bytes, had: had.max(bytes).max(largest), recorded };
         reserve.fill(dir, options)?;
         Ok(reserve)
+    }
+
+    /// The size of the file, read without a lock.
+    pub(crate) fn shared_bytes(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.shared_bytes)
+    }
+
+    fn set_bytes(&mut self, bytes: u64) {
+        self.bytes = bytes;
+        self.shared_bytes.store(bytes, Relaxed);
     }
 
     /// The largest size that it had, in blocks.
@@ -94,11 +108,11 @@ impl Reserve {
         let file = dir.open(RESERVE, Open::write())?;
         file.set_len(lends)?;
         file.sync_data()?;
-        self.bytes = lends;
+        self.set_bytes(lends);
         match new_file(dir, &next, kept) {
             Err(error) if error.is_no_space() => {
                 match file.preallocate(0, before) {
-                    Ok(()) => self.bytes = before,
+                    Ok(()) => self.set_bytes(before),
                     Err(_) => file.set_len(lends)?,
                 }
                 return Err(error);
@@ -107,9 +121,9 @@ impl Reserve {
         }
         drop(file);
         dir.rename(RESERVE, name)?;
-        self.bytes = 0;
+        self.set_bytes(0);
         dir.rename(&next, RESERVE)?;
-        self.bytes = kept;
+        self.set_bytes(kept);
         Ok(())
     }
 
@@ -134,7 +148,7 @@ impl Reserve {
     fn shrink(&mut self, dir: &dyn Dir, bytes: u64) -> Result<()> {
         let file = dir.open(RESERVE, Open::write())?;
         file.set_len(bytes)?;
-        self.bytes = bytes;
+        self.set_bytes(bytes);
         Ok(file.sync_data()?)
     }
 
@@ -157,7 +171,7 @@ impl Reserve {
                     file.set_len(size)?;
                     file.sync_data()?;
                     dir.sync()?;
-                    self.bytes = size;
+                    self.set_bytes(size);
                     self.had = self.had.max(size);
                     return Ok(());
                 }

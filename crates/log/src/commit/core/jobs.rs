@@ -87,6 +87,11 @@ impl Core {
         self.in_flight.iter().any(|commit| commit.state == IoState::InFlight)
     }
 
+    /// How many jobs are in flight.
+    pub(crate) fn in_flight(&self) -> usize {
+        self.in_flight.iter().filter(|commit| commit.state == IoState::InFlight).count()
+    }
+
     /// Whether more records may become durable although the log accepts no more: a job is in
     /// flight, and no earlier one failed.
     pub(crate) fn is_open(&self) -> bool {

@@ -311,6 +311,8 @@ pub(crate) struct Core {
     durable: Mark,
     /// Records accepted, written and durable since the start.
     accepted_records: u64,
+    /// Bytes of the payloads of accepted records.
+    accepted_bytes: u64,
     durable_records: u64,
     written_records: u64,
     /// The same in appends, which `Policy::Batch` counts: an atomic batch is one.
@@ -378,6 +380,7 @@ impl Core {
             written: mark,
             durable: mark,
             accepted_records: 0,
+            accepted_bytes: 0,
             durable_records: 0,
             written_records: 0,
             accepted_appends: 0,
@@ -412,6 +415,11 @@ impl Core {
 
     pub(crate) fn last_seq(&self) -> u64 {
         self.last
+    }
+
+    /// Records accepted since the start, and the bytes of their payloads.
+    pub(crate) fn appended(&self) -> (u64, u64) {
+        (self.accepted_records, self.accepted_bytes)
     }
 
     /// Records that are accepted but not durable.

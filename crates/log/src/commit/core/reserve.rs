@@ -43,7 +43,7 @@ impl Core {
         if kind == AppendKind::Freeing {
             self.count_lent(stored);
         }
-        self.take(seq, prev, stored)
+        self.take(seq, prev, size)
     }
 
     /// Assigns a record of an atomic batch its place. [`Core::prepare_batch`] made room for the
@@ -54,7 +54,7 @@ impl Core {
         size: usize,
     ) -> Result<Placement, Refusal> {
         let (seq, prev) = self.number(numbering)?;
-        self.take(seq, prev, stored_size(size))
+        self.take(seq, prev, size)
     }
 
     /// Makes sure that an atomic batch of this many bytes fits in one unit, and counts it as one
@@ -248,7 +248,8 @@ impl Core {
         }
     }
 
-    fn take(&mut self, seq: u64, prev: u64, stored: u32) -> Result<Placement, Refusal> {
+    fn take(&mut self, seq: u64, prev: u64, size: usize) -> Result<Placement, Refusal> {
+        let stored = stored_size(size);
         let Some(open) = &mut self.open else {
             return Err(Refusal::Full);
         };
@@ -269,6 +270,7 @@ impl Core {
         self.frontier.records += 1;
         self.last = seq;
         self.accepted_records += 1;
+        self.accepted_bytes += size as u64;
         let placed = Placement {
             place: Reservation { offset, stored, seq, salt: self.frontier.salt },
             buffer: Arc::clone(&open.buffer),

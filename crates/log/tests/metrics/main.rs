@@ -1,0 +1,9 @@
+//! `Log::metrics`: each number against what the test did to the log.
+
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
+mod counts;
+mod reserve;
+mod stream_lag;
+mod waiting_callers;
