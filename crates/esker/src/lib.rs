@@ -11,6 +11,7 @@
 //! | | `esker::disk` | the disk layer, to select another disk for a log |
 //! | `io-uring` (default) | `esker::disk::uring` | a disk that uses io_uring, on Linux |
 //! | `sim` | `esker::disk::sim` | a seeded simulated disk for crash tests |
+//! | `metrics` | | `log::LogMetrics::publish`, for the recorder of the crate `metrics` |
 //!
 //! Two terms have the same meaning in every component. A record is **accepted** when the log has
 //! assigned its place in the order. It is **durable** when its ticket has resolved, or the durable

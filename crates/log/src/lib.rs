@@ -69,7 +69,8 @@
 //!
 //! # Metrics
 //!
-//! [`Log::metrics`] returns what a monitoring system needs.
+//! [`Log::metrics`] returns what a monitoring system needs. The feature `metrics`, off by default,
+//! adds the method `LogMetrics::publish`, for the recorder of the crate `metrics`.
 //!
 //! # Source
 //!

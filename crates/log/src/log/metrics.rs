@@ -11,7 +11,8 @@ use crate::runtime::histogram::DurationHistogram;
 /// A snapshot of what this process did with a log since it opened it, and of the log's state, for a
 /// monitoring system. From [`Log::metrics`].
 ///
-/// Counts begin with 0 at each opening.
+/// Counts begin with 0 at each opening. With the feature `metrics`, the method `publish` passes a
+/// snapshot on to the recorder of the crate of that name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogMetrics {

@@ -13,6 +13,8 @@ pub(crate) mod locked;
 pub(crate) mod lookup;
 pub(crate) mod metrics;
 mod open;
+#[cfg(feature = "metrics")]
+mod publish;
 mod retention;
 pub(crate) mod sink;
 pub(crate) mod snapshot;

@@ -4,6 +4,7 @@
 mod fixture;
 
 mod counts;
+mod published;
 mod reserve;
 mod stream_lag;
 mod waiting_callers;
