@@ -123,7 +123,10 @@ pub use read::metadata::{Metadata, SegmentInfo};
 pub use read::snapshot::SnapshotReader;
 pub use read::stream::LogStream;
 pub use read::stream_table::StreamLag;
-pub use recovery::repair::{QuarantinedRange, Repaired, VerifyReport, repair, verify};
+pub use recovery::repair::{
+    QuarantinedRange, ReadProgress, Repaired, VerifyReport, repair, repair_with, verify,
+    verify_with,
+};
 pub use recovery::salvage::{Salvage, Salvaged, SalvagedRecord, salvage, salvage_log};
 pub use recovery::{PriorShutdown, Recovery, TruncatedTail};
 pub use runtime::engine::Engine;

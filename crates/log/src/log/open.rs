@@ -129,8 +129,13 @@ impl Log {
         let scan = match &scan.corruption {
             Some(corruption) if options.on_corruption != OnCorruption::Fail => {
                 tracing::warn!(%corruption, "quarantining corrupt units");
-                let (manifest, _) =
-                    repair::repair_segments(dir, &read_options, options.on_corruption, manifest)?;
+                let (manifest, _) = repair::repair_segments(
+                    dir,
+                    &read_options,
+                    options.on_corruption,
+                    manifest,
+                    &mut |_| {},
+                )?;
                 recovery::scan_dir(dir, &read_options, manifest, direct)?.intact()?
             }
             _ => scan.intact()?,

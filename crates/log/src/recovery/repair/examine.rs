@@ -7,6 +7,7 @@ use esker_disk::{Dir, Open};
 use super::examined::{Examined, SegmentRange};
 use super::live_numbers::{Headers, ParsedHeader, live_numbers};
 use super::locate::{find_footer, first_position, known_start};
+use super::report::ReadProgress;
 use super::split_segment::{split_segment, written_to};
 use crate::base::error::{Error, Result};
 use crate::format::segment::HeaderError;
@@ -37,6 +38,7 @@ pub(crate) fn examine(
     dir: &dyn Dir,
     manifest: &Manifest,
     page: Option<StoredWatermark>,
+    progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<Examination> {
     let mut headers = Headers::new();
     for name in dir.list()? {
@@ -94,6 +96,10 @@ pub(crate) fn examine(
             written_to: 0,
         });
     }
+    let mut reading = ReadProgress::default();
+    for segment in &segments {
+        reading.total += segment.file_len()?;
+    }
     let front = front_base(&segments, manifest)?;
     let mut reached = (0, manifest.trim_seq);
     let mut clean_lies = manifest.clean.is_some_and(|end| durable_bound > end.seq);
@@ -142,7 +148,12 @@ pub(crate) fn examine(
         }
         let clean =
             manifest.clean.filter(|end| end.segment == segment.number && durable_bound <= end.seq);
-        let part = split_segment(segment, manifest, clean)?;
+        let before = reading.read;
+        let part = split_segment(segment, manifest, clean, &mut |at| {
+            progress(ReadProgress { read: before + at, ..reading });
+        })?;
+        reading.read += segment.file_len()?;
+        progress(reading);
         clean_lies |= part.goes_on;
         durable_bound = durable_bound.max(part.durable_bound);
         reached =

@@ -1,14 +1,17 @@
-//! The examined content of one segment: valid units and corrupt ranges.
+//! The examined content of one segment: runs of valid units, and corrupt ranges.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use esker_disk::{Dir, File};
 
-use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, SegmentHeader};
+use crate::base::error::{Result, corruption_at};
+use crate::format::unit::UnitKind;
+use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::store::manifest::End;
 use crate::store::paths;
-use crate::store::segment_scan::ValidUnit;
+use crate::store::segment_reader::SegmentReader;
+use crate::store::segment_scan::{ValidUnit, valid_unit};
 
 pub(crate) struct Examined {
     pub(crate) number: u64,
@@ -43,8 +46,56 @@ pub(crate) struct KnownStart {
 /// A part of a segment.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum SegmentRange {
-    Valid(ValidUnit),
+    Valid(ValidRun),
     Corrupt { from: u32, to: u32, after: u64, decode_error: DecodeError },
+}
+
+/// Valid units, each continuing the one before. A gap is a run of its own.
+///
+/// Examining a log keeps runs, not units, so its memory grows with the segments and the corrupt
+/// ranges, and not with the units.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ValidRun {
+    pub(crate) first: ValidUnit,
+    pub(crate) last: ValidUnit,
+    pub(crate) units: u64,
+    pub(crate) records: u64,
+    pub(crate) bytes: u64,
+}
+
+impl From<ValidUnit> for ValidRun {
+    fn from(unit: ValidUnit) -> Self {
+        let (records, bytes) = (u64::from(unit.header.records), u64::from(unit.header.span()));
+        Self { first: unit, last: unit, units: 1, records, bytes }
+    }
+}
+
+impl ValidRun {
+    fn is_gap(&self) -> bool {
+        self.first.header.kind == UnitKind::Gap
+    }
+
+    /// Reads the units again.
+    pub(crate) fn units(&self, segment: &Examined, salt: Salt) -> Result<Vec<ValidUnit>> {
+        let Some(file) = segment.file.as_ref().filter(|_| self.units > 1) else {
+            return Ok(vec![self.first]);
+        };
+        let mut image = SegmentReader::new(Arc::clone(file))?;
+        let (mut units, mut offset) = (Vec::new(), self.first.offset);
+        while offset < self.last.end() {
+            let unit = valid_unit(&mut image, salt, offset, |_| {})?;
+            let after = units
+                .last()
+                .map_or(self.first.header.prev_seq, |unit: &ValidUnit| unit.header.last_seq);
+            let (header, crc) = unit.map_err(|decode_error| {
+                corruption_at(&segment.path, offset, after, decode_error)
+            })?;
+            let unit = ValidUnit { offset, header, chain: header.next_chain(crc) };
+            offset = unit.end();
+            units.push(unit);
+        }
+        Ok(units)
+    }
 }
 
 impl Examined {
@@ -59,7 +110,7 @@ impl Examined {
             .iter()
             .rev()
             .find_map(|range| match range {
-                SegmentRange::Valid(unit) => Some(unit.header.last_seq),
+                SegmentRange::Valid(run) => Some(run.last.header.last_seq),
                 SegmentRange::Corrupt { .. } => None,
             })
             .unwrap_or(self.prev_seq)
@@ -68,6 +119,11 @@ impl Examined {
     /// The last sequence number before the end of the segment, present or missing.
     pub(crate) fn accounted_to(&self) -> u64 {
         self.next.map_or(self.last(), |(_, last)| last)
+    }
+
+    /// The bytes of its file; 0 without one.
+    pub(crate) fn file_len(&self) -> Result<u64> {
+        Ok(self.file.as_ref().map_or(Ok(0), |file| file.len())?)
     }
 
     pub(crate) fn missing_header(
@@ -99,7 +155,7 @@ impl Examined {
     /// The chain value that the next segment must continue, if this one has no corruption.
     pub(crate) fn chain_after(&self, header: &SegmentHeader) -> u32 {
         match self.ranges.last() {
-            Some(SegmentRange::Valid(unit)) => unit.chain,
+            Some(SegmentRange::Valid(run)) => run.last.chain,
             _ => header.to_block().1,
         }
     }
@@ -112,18 +168,54 @@ impl Examined {
     }
 
     /// The units before the first corruption.
-    pub(crate) fn valid_start(&self) -> impl Iterator<Item = ValidUnit> {
+    pub(crate) fn valid_start(&self, salt: Salt) -> Result<Vec<ValidUnit>> {
         let ranges = if self.header.is_some() { &self.ranges[..] } else { &[] };
-        ranges.iter().map_while(|range| match range {
-            SegmentRange::Valid(unit) => Some(*unit),
-            SegmentRange::Corrupt { .. } => None,
-        })
+        let mut units = Vec::new();
+        for range in ranges {
+            let SegmentRange::Valid(run) = range else { break };
+            units.extend(run.units(self, salt)?);
+        }
+        Ok(units)
+    }
+
+    /// Its ranges, with one for each unit. Reads the units again.
+    pub(crate) fn ranges_by_unit(&self, salt: Salt) -> Result<Vec<SegmentRange>> {
+        let mut ranges = Vec::new();
+        for range in &self.ranges {
+            match range {
+                SegmentRange::Valid(run) => {
+                    let units = run.units(self, salt)?;
+                    ranges.extend(units.into_iter().map(|unit| SegmentRange::Valid(unit.into())));
+                }
+                corrupt @ SegmentRange::Corrupt { .. } => ranges.push(*corrupt),
+            }
+        }
+        Ok(ranges)
+    }
+
+    /// Joins adjacent valid ranges to runs.
+    pub(crate) fn join_runs(&mut self) {
+        let mut joined: Vec<SegmentRange> = Vec::new();
+        for range in self.ranges.drain(..) {
+            match (joined.last_mut(), range) {
+                (Some(SegmentRange::Valid(run)), SegmentRange::Valid(next))
+                    if !run.is_gap() && !next.is_gap() =>
+                {
+                    run.last = next.last;
+                    run.units += next.units;
+                    run.records += next.records;
+                    run.bytes += next.bytes;
+                }
+                (_, range) => joined.push(range),
+            }
+        }
+        self.ranges = joined;
     }
 
     /// The offset after the last piece.
     pub(crate) fn ranges_end(&self) -> u32 {
         match self.ranges.last() {
-            Some(SegmentRange::Valid(unit)) => unit.end(),
+            Some(SegmentRange::Valid(run)) => run.last.end(),
             Some(SegmentRange::Corrupt { to, .. }) => *to,
             None => BLOCK,
         }

@@ -31,8 +31,8 @@ use crate::store::paths;
 pub(crate) use manifest::{RebuiltManifest, manifest};
 pub(crate) use rebuild::repair_segments;
 use rebuild::store_watermark;
-pub use report::{QuarantinedRange, Repaired};
-pub use verify::{VerifyReport, verify};
+pub use report::{QuarantinedRange, ReadProgress, Repaired};
+pub use verify::{VerifyReport, verify, verify_with};
 
 /// Repairs the log in `dir`: quarantines corrupt commit units under `quarantine/` and keeps the
 /// rest. Takes the log's lock. A log without corruption is left unchanged.
@@ -52,7 +52,20 @@ pub use verify::{VerifyReport, verify};
 /// # Ok::<(), esker_log::Error>(())
 /// ```
 pub fn repair(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Repaired> {
-    let options = &options.into();
+    repair_with(dir, options, |_| {})
+}
+
+/// As [`repair`], and calls `progress` often: at least once per commit unit and segment. The log is
+/// read again after a repair of its segments, until nothing more is found.
+///
+/// # Errors
+/// As [`repair`].
+pub fn repair_with(
+    dir: impl AsRef<Path>,
+    options: impl Into<ReadOptions>,
+    mut progress: impl FnMut(ReadProgress),
+) -> Result<Repaired> {
+    let (options, progress) = (&options.into(), &mut progress);
     let dir = &*directory::open(dir.as_ref(), &*options.disk)?;
     if !paths::is_a_log(&dir.list()?) {
         return Err(directory::not_a_log(dir.path(), "it has no segments"));
@@ -69,10 +82,11 @@ pub fn repair(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<
         }
         Err(error) => return Err(error),
     };
-    let (manifest, quarantined) = repair_segments(dir, options, OnCorruption::Quarantine, found)?;
+    let (manifest, quarantined) =
+        repair_segments(dir, options, OnCorruption::Quarantine, found, progress)?;
     repaired.quarantined = quarantined;
     if repaired.manifest_rebuilt {
-        store_watermark(dir, &manifest)?;
+        store_watermark(dir, &manifest, progress)?;
     }
     Ok(repaired)
 }

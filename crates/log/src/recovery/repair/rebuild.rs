@@ -6,8 +6,8 @@ use std::sync::Arc;
 use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
 
 use super::examine::{Examination, examine};
-use super::examined::{Examined, SegmentRange};
-use super::report::QuarantinedRange;
+use super::examined::{Examined, SegmentRange, ValidRun};
+use super::report::{QuarantinedRange, ReadProgress};
 use crate::base::error::Result;
 use crate::base::error::corruption_at;
 use crate::base::log_end::Mark;
@@ -36,10 +36,11 @@ pub(crate) fn repair_segments(
     options: &ReadOptions,
     on_corruption: OnCorruption,
     mut manifest: Manifest,
+    progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<(Manifest, Vec<QuarantinedRange>)> {
     let mut all = Vec::new();
     for _ in 0..ROUNDS {
-        let (now, quarantined) = repair_once(dir, options, on_corruption, manifest)?;
+        let (now, quarantined) = repair_once(dir, options, on_corruption, manifest, progress)?;
         manifest = now;
         if quarantined.is_empty() {
             break;
@@ -54,10 +55,11 @@ fn repair_once(
     options: &ReadOptions,
     on_corruption: OnCorruption,
     mut manifest: Manifest,
+    progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<(Manifest, Vec<QuarantinedRange>)> {
     let page = PageReader::of_any_log(dir)?;
     let stored = page.and_then(|page| page.stored().ok().flatten());
-    let mut found = examine(dir, &manifest, stored)?;
+    let mut found = examine(dir, &manifest, stored, progress)?;
     add_lost_end(&mut found);
     let mut quarantined = Vec::new();
     if on_corruption == OnCorruption::Truncate {
@@ -125,9 +127,10 @@ fn rebuild(
     }
     let mut image = segment.file.clone().map(SegmentReader::new).transpose()?;
     let mut session = header.session;
-    for (n, range) in segment.ranges.iter().enumerate() {
+    let ranges = segment.ranges_by_unit(salt)?;
+    for (n, range) in ranges.iter().enumerate() {
         match range {
-            SegmentRange::Valid(unit) => {
+            SegmentRange::Valid(ValidRun { first: unit, .. }) => {
                 let span = unit.header.span();
                 if unit.header.kind == UnitKind::Gap {
                     let (header_bytes, _) = unit.header.to_bytes(salt, unit.offset);
@@ -148,9 +151,10 @@ fn rebuild(
                 session = unit.header.session;
             }
             SegmentRange::Corrupt { from, to, after, .. } => {
-                let next = segment.ranges.get(n + 1);
-                let (next_chain, last_seq) = match next {
-                    Some(SegmentRange::Valid(unit)) => (unit.header.chain, unit.header.prev_seq),
+                let (next_chain, last_seq) = match ranges.get(n + 1) {
+                    Some(SegmentRange::Valid(next)) => {
+                        (next.first.header.chain, next.first.header.prev_seq)
+                    }
                     _ => segment.next.unwrap_or((0, durable_bound)),
                 };
                 let bytes = u64::from(to - from);
@@ -194,7 +198,7 @@ fn new_header(
     before: Option<(u64, u32)>,
 ) -> SegmentHeader {
     let first = segment.ranges.iter().find_map(|range| match range {
-        SegmentRange::Valid(unit) => Some(unit.header),
+        SegmentRange::Valid(run) => Some(run.first.header),
         SegmentRange::Corrupt { .. } => None,
     });
     let (prev_segment, chain) = before.unwrap_or((0, 0));
@@ -268,7 +272,7 @@ fn truncate(
         return Ok(());
     };
     let corrupt = &found.segments[first];
-    let kept: Vec<ValidUnit> = corrupt.valid_start().collect();
+    let kept = corrupt.valid_start(Salt::new(manifest.log, corrupt.number))?;
     let last = kept.last().map_or(corrupt.prev_seq, |unit| unit.header.last_seq);
     let cut = match kept.last() {
         Some(unit) => unit.end(),
@@ -321,8 +325,12 @@ fn truncate(
 
 /// Syncs all segments, then stores their last record in the watermark page and syncs it. The page
 /// may have been lost with the manifest, and readers in other processes read only up to it.
-pub(super) fn store_watermark(dir: &dyn Dir, manifest: &Manifest) -> Result<()> {
-    let found = examine(dir, manifest, None)?;
+pub(super) fn store_watermark(
+    dir: &dyn Dir,
+    manifest: &Manifest,
+    progress: &mut dyn FnMut(ReadProgress),
+) -> Result<()> {
+    let found = examine(dir, manifest, None, progress)?;
     for segment in found.segments.iter().filter(|segment| segment.file.is_some()) {
         dir.open(&segment.name(), Open::write())?.sync_data()?;
     }

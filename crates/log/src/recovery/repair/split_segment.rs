@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use esker_disk::File;
 
-use super::examined::{Examined, SegmentRange};
+use super::examined::{Examined, SegmentRange, ValidRun};
 use crate::base::error::Result;
 use crate::format::{BLOCK, DecodeError, Salt, UnitHeader};
 use crate::recovery::is_current_session;
@@ -22,10 +22,12 @@ pub(crate) struct SplitFindings {
 }
 
 /// Splits a segment into pieces. `clean` is the clean end of the log, if it is in this segment.
+/// Calls `read` with the offset of what was read, often.
 pub(crate) fn split_segment(
     segment: &mut Examined,
     manifest: &Manifest,
     clean: Option<End>,
+    read: &mut dyn FnMut(u64),
 ) -> Result<SplitFindings> {
     let salt = Salt::new(manifest.log, segment.number);
     let Some(file) = &segment.file else {
@@ -63,6 +65,7 @@ pub(crate) fn split_segment(
     let mut durable_bound = 0;
     let mut at = u64::from(BLOCK);
     while at < end {
+        read(at);
         let offset = at as u32;
         let decode_error = match next_unit(&mut image, salt, offset, expected, until, |_| {})? {
             Ok(unit) => {
@@ -72,7 +75,7 @@ pub(crate) fn split_segment(
                 }
                 let ValidUnit { header, chain, .. } = unit;
                 durable_bound = durable_bound.max(header.durable_bound);
-                segment.ranges.push(SegmentRange::Valid(unit));
+                segment.ranges.push(SegmentRange::Valid(unit.into()));
                 expected =
                     Expected { chain: Some(chain), seq: header.last_seq, session: header.session };
                 at += u64::from(header.span());
@@ -100,6 +103,7 @@ pub(crate) fn split_segment(
         segment.ranges.push(SegmentRange::Corrupt { from, to, after: expected.seq, decode_error });
     }
     drop_what_does_not_lead_on(segment);
+    segment.join_runs();
     Ok(SplitFindings { durable_bound, goes_on })
 }
 
@@ -111,7 +115,7 @@ fn drop_what_does_not_lead_on(segment: &mut Examined) {
     };
     let leads = |unit: &ValidUnit| unit.chain == chain && unit.header.last_seq == seq;
     let mut from = to;
-    while let Some(SegmentRange::Valid(unit)) = segment.ranges.last() {
+    while let Some(SegmentRange::Valid(ValidRun { last: unit, .. })) = segment.ranges.last() {
         let over = unit.header.last_seq > seq;
         if (from == to && leads(unit)) || (from < to && !over) {
             break;

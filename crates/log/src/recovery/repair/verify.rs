@@ -24,6 +24,7 @@ use esker_disk::Dir;
 
 use super::examine::{Examination, examine};
 use super::examined::{Examined, SegmentRange};
+use super::report::ReadProgress;
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::{Seq, SeqRange};
 use crate::base::read_options::ReadOptions;
@@ -85,13 +86,26 @@ pub struct VerifyReport {
 /// # Ok::<(), esker_log::Error>(())
 /// ```
 pub fn verify(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<VerifyReport> {
+    verify_with(dir, options, |_| {})
+}
+
+/// As [`verify`], and calls `progress` often: at least once per commit unit and segment. The log is
+/// read again while a writer changes what looks corrupt.
+///
+/// # Errors
+/// As [`verify`].
+pub fn verify_with(
+    dir: impl AsRef<Path>,
+    options: impl Into<ReadOptions>,
+    mut progress: impl FnMut(ReadProgress),
+) -> Result<VerifyReport> {
     let dir = &*directory::open(dir.as_ref(), &*options.into().disk)?;
     let mut last: Option<Result<VerifyReport>> = None;
     for n in 0..TRIES {
         if n > 0 {
             std::thread::sleep(AGAIN);
         }
-        let now = match pass(dir) {
+        let now = match pass(dir, &mut progress) {
             Ok(Pass { report, is_final: true }) => return Ok(report),
             Ok(Pass { report, .. }) => Ok(report),
             Err(error @ (Error::Io(_) | Error::Corrupted(_))) => Err(error),
@@ -121,12 +135,12 @@ struct Pass {
     is_final: bool,
 }
 
-fn pass(dir: &dyn Dir) -> Result<Pass> {
+fn pass(dir: &dyn Dir, progress: &mut dyn FnMut(ReadProgress)) -> Result<Pass> {
     let page = PageReader::of_any_log(dir)?;
     let stored = || page.as_ref().and_then(|page| page.stored().ok().flatten());
     let before = stored();
     let manifest = Manifest::of_log(dir)?;
-    let found = examine(dir, &manifest, before)?;
+    let found = examine(dir, &manifest, before, progress)?;
     let now = Manifest::of_log(dir)?;
     let moved = stored() != before || now != manifest;
     let mut report = report(dir, found, &manifest, &now)?;
@@ -177,14 +191,21 @@ fn report(
         for range in &segment.ranges {
             match range {
                 // All of it was truncated.
-                SegmentRange::Valid(unit) if unit.header.last_seq <= trim => {}
-                SegmentRange::Valid(unit) => {
-                    report.units += 1;
-                    report.records += readable(segment, manifest, unit, trim)?;
-                    report.bytes += u64::from(unit.header.span());
-                    let (from, to) = (unit.header.prev_seq, unit.header.last_seq);
-                    if unit.header.kind == UnitKind::Gap && from < to {
-                        report.quarantined.push(SeqRange { from: Seq(from), to: Seq(to) });
+                SegmentRange::Valid(run) if run.last.header.last_seq <= trim => {}
+                SegmentRange::Valid(run) if run.first.header.prev_seq >= trim => {
+                    report.units += run.units;
+                    report.records += run.records;
+                    report.bytes += run.bytes;
+                    report_gap(&mut report, &run.first);
+                }
+                SegmentRange::Valid(run) => {
+                    for unit in run.units(segment, Salt::new(manifest.log, segment.number))? {
+                        if unit.header.last_seq > trim {
+                            report.units += 1;
+                            report.records += readable(segment, manifest, &unit, trim)?;
+                            report.bytes += u64::from(unit.header.span());
+                            report_gap(&mut report, &unit);
+                        }
                     }
                 }
                 SegmentRange::Corrupt { from, after, decode_error, .. } => {
@@ -227,6 +248,14 @@ fn report(
         });
     }
     Ok(report)
+}
+
+/// Reports the gap, if this unit is one.
+fn report_gap(report: &mut VerifyReport, unit: &ValidUnit) {
+    let (from, to) = (unit.header.prev_seq, unit.header.last_seq);
+    if unit.header.kind == UnitKind::Gap && from < to {
+        report.quarantined.push(SeqRange { from: Seq(from), to: Seq(to) });
+    }
 }
 
 /// The number of records of a unit above the trim point.
