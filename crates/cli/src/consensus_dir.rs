@@ -4,7 +4,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use esker_consensus::{Inspection, LogState, ManagedLog, inspect, logs_in};
+use esker_consensus::{Error, Inspection, LogState, ManagedLog, inspect_with, logs_in};
 use esker_log::SeqRange;
 use serde_json::{Value, json};
 
@@ -49,11 +49,22 @@ impl Target {
         self.managed.as_ref().is_some_and(|log| log.state == LogState::Missing)
     }
 
-    /// Reads its records.
-    pub fn read(&self) -> Outcome<Inspection> {
+    /// Reads its records. Calls `progress` with the number of records read so far.
+    pub fn read(&self, progress: impl FnMut(u64)) -> Outcome<Inspection> {
         match self.displaced() {
             Some(failure) => Err(failure),
-            None => inspect(&self.dir).map_err(|error| Failure::of_consensus(&error, &self.dir)),
+            None => inspect_with(&self.dir, progress).map_err(|error| self.failure(&error)),
+        }
+    }
+
+    /// The failure to read its records.
+    pub fn failure(&self, error: &Error) -> Failure {
+        match error {
+            Error::Log(esker_log::Error::Trimmed { .. }) => Failure::failed(format!(
+                "{}: another process dropped records before they were read; try again",
+                self.dir.display()
+            )),
+            error => Failure::of_consensus(error, &self.dir),
         }
     }
 

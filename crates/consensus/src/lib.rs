@@ -87,9 +87,11 @@ pub use outcome::{Error, Result, Ticket};
 pub use protocol::commit::BatchTicket;
 pub use protocol::promise::{PromiseTicket, Promised};
 pub use read::inspect::{
-    InspectSummary, Inspection, InvalidRecord, RecordCounts, Value, inspect, inspect_on,
+    InspectSummary, Inspection, InvalidRecord, RecordCounts, SlotTotals, inspect, inspect_on,
+    inspect_with,
 };
 pub use read::iterate::{IterateOptions, Iterated};
+pub use read::slot_values::Values;
 pub use read::stats::Stats;
 pub use read::watch::Watch;
 pub use record::APP_STATE_LIMIT;

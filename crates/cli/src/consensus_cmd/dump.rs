@@ -1,14 +1,15 @@
 //! `esker consensus dump`: every slot, in order.
 
 use std::cmp::Ordering;
-use std::io::Write;
+use std::io::{self, Write};
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_consensus::{Error, Inspection, Slot};
+use esker_consensus::{Error, InspectSummary, Inspection, Slot};
 use serde_json::{Value, json};
 
-use crate::consensus_dir;
+use crate::consensus_dir::{self, Target};
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 
@@ -43,14 +44,14 @@ pub struct DumpArguments {
 /// Prints the slots.
 pub fn run(arguments: &DumpArguments) -> Outcome {
     let target = consensus_dir::target(&arguments.dir, arguments.key.as_deref())?;
-    let found = target.read()?;
+    let found = target.read(|_| {})?;
     if let (Some(from), Some(floor)) = (arguments.from.map(Slot), found.floor)
         && from <= floor
     {
         return Err(Failure::of_consensus(&Error::Truncated { floor }, &target.dir));
     }
-    if let (Some(from), Some((last, _))) = (arguments.from, found.slots.last_key_value())
-        && Slot(from) > *last
+    if let (Some(from), Some(last)) = (arguments.from, found.totals.last)
+        && Slot(from) > last
     {
         complain(&format!("note: the highest slot is {last}"));
     }
@@ -61,59 +62,70 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
     }
     let closed = |error| Failure::of_io("write standard output", &error);
     let mut out = output::buffered().map_err(closed)?;
-    for (slot, summary) in found.slots.range(Slot(arguments.from.unwrap_or(0))..) {
+    let (mut values, mut ended) = (found.values(), Ok(true));
+    let visited = found.visit(Slot(arguments.from.unwrap_or(0)), |slot, summary| {
         if arguments.committed && !summary.committed {
-            continue;
+            return Ok(ControlFlow::Continue(()));
         }
-        let value =
-            found.value(*slot).map_err(|error| Failure::of_consensus(&error, &target.dir))?;
-        let value = value.as_deref().unwrap_or_default();
-        let written = if arguments.json {
-            let mut line = json!({
-                "slot": slot.0,
-                "ballot": { "number": summary.ballot.number, "node": summary.ballot.node },
-                "committed": summary.committed,
-                "len": summary.len,
-                "offset": summary.offset.0,
-            });
-            let (key, text) = match std::str::from_utf8(value) {
-                Ok(text) => ("value", text.to_owned()),
-                Err(_) => ("value_b64", output::base64(value)),
-            };
-            line[key] = Value::String(text);
-            writeln!(out, "{line}")
+        let value = values.get(slot, summary)?;
+        ended = output::unless_closed(write_slot(&mut out, slot, summary, value, arguments.json));
+        Ok(if matches!(ended, Ok(true)) {
+            ControlFlow::Continue(())
         } else {
-            let state = if summary.committed { "committed" } else { "accepted" };
-            writeln!(
-                out,
-                "{slot} {} {state} {} {}",
-                summary.ballot,
-                summary.len,
-                value.escape_ascii()
-            )
-        };
-        if !output::unless_closed(written)? {
-            return Ok(());
-        }
+            ControlFlow::Break(())
+        })
+    });
+    if !ended? {
+        return Ok(());
     }
+    // What was printed before the failure is complete.
     output::unless_closed(out.flush())?;
-    report_lost(&found, arguments)
+    visited.map_err(|error| target.failure(&error))?;
+    report_lost(&found, &target, arguments)
+}
+
+fn write_slot(
+    out: &mut impl Write,
+    slot: Slot,
+    summary: &InspectSummary,
+    value: &[u8],
+    as_json: bool,
+) -> io::Result<()> {
+    if !as_json {
+        let state = if summary.committed { "committed" } else { "accepted" };
+        let (ballot, len, value) = (summary.ballot, summary.len, value.escape_ascii());
+        return writeln!(out, "{slot} {ballot} {state} {len} {value}");
+    }
+    let mut line = json!({
+        "slot": slot.0,
+        "ballot": { "number": summary.ballot.number, "node": summary.ballot.node },
+        "committed": summary.committed,
+        "len": summary.len,
+        "offset": summary.offset.0,
+    });
+    let (key, text) = match std::str::from_utf8(value) {
+        Ok(text) => ("value", text.to_owned()),
+        Err(_) => ("value_b64", output::base64(value)),
+    };
+    line[key] = Value::String(text);
+    writeln!(out, "{line}")
 }
 
 /// Reports the slots that may be lost, from `--from` on.
-fn report_lost(found: &Inspection, arguments: &DumpArguments) -> Outcome {
+fn report_lost(found: &Inspection, target: &Target, arguments: &DumpArguments) -> Outcome {
     let from = Slot(arguments.from.unwrap_or(0));
     let mut count = 0;
-    for range in found.lost(!arguments.committed) {
+    let visited = found.lost(!arguments.committed, |range| {
         let (first, last) = range.into_inner();
         let first = first.max(from);
         match first.cmp(&last) {
             Ordering::Less => complain(&format!("slots {first} to {last} may be lost")),
             Ordering::Equal => complain(&format!("slot {first} may be lost")),
-            Ordering::Greater => continue,
+            Ordering::Greater => return,
         }
         count += last.0 - first.0 + 1;
-    }
+    });
+    visited.map_err(|error| target.failure(&error))?;
     if count == 0 {
         return Ok(());
     }

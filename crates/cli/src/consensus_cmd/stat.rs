@@ -40,7 +40,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     let of = targets.len();
     let failures =
         consensus_dir::each(&arguments.dir, targets, |target| match target.is_missing() {
-            true => (missing(target, arguments.json), target.read().map(drop)),
+            true => (missing(target, arguments.json), target.read(|_| {}).map(drop)),
             false => match summary(target, arguments.json) {
                 Ok(text) => (text, Ok(())),
                 Err(failure) => (String::new(), Err(failure)),
@@ -58,15 +58,10 @@ pub fn run(arguments: &StatArguments) -> Outcome {
 }
 
 fn summary(target: &Target, as_json: bool) -> Outcome<String> {
-    let found = target.read()?;
+    let found = target.read(|_| {})?;
     let snapshots = Snapshots::open(&target.dir).and_then(|snapshots| snapshots.list());
     let snapshots = snapshots.map_err(|error| Failure::of_consensus(&error, &target.dir))?;
-    let committed = || found.slots.iter().filter(|(_, slot)| slot.committed).map(|(n, _)| *n);
-    let (lowest, highest) = (committed().next(), committed().next_back());
-    let count = committed().count();
-    let uncommitted = found.slots.len() - count;
-    let bytes: u64 = found.slots.values().map(|slot| slot.len).sum();
-    let records = found.records;
+    let (totals, records) = (found.totals, found.records);
     let number = |slot: Option<Slot>| slot.map(u64::from);
     if as_json {
         let mut summary = json!({
@@ -74,12 +69,12 @@ fn summary(target: &Target, as_json: bool) -> Outcome<String> {
             "promised": found.promised.map(|ballot| json!({ "number": ballot.number, "node": ballot.node })),
             "floor": number(found.floor),
             "frontier": number(found.frontier),
-            "committed": count,
-            "lowest": number(lowest),
-            "highest": number(highest),
-            "uncommitted": uncommitted,
+            "committed": totals.committed,
+            "lowest": number(totals.lowest),
+            "highest": number(totals.highest),
+            "uncommitted": totals.uncommitted,
             "snapshots": snapshots.iter().map(|slot| slot.0).collect::<Vec<_>>(),
-            "bytes": bytes,
+            "bytes": totals.bytes,
             "quarantined": consensus_dir::ranges(&found.quarantined),
             "records": {
                 "promises": records.promises,
@@ -106,11 +101,11 @@ fn summary(target: &Target, as_json: bool) -> Outcome<String> {
     row("promised", &found.promised.map_or_else(|| "none".to_owned(), |ballot| ballot.to_string()));
     row("floor", &shown(found.floor));
     row("frontier", &shown(found.frontier));
-    row("committed", &count);
-    row("lowest", &shown(lowest));
-    row("highest", &shown(highest));
-    row("uncommitted", &uncommitted);
-    row("bytes", &bytes);
+    row("committed", &totals.committed);
+    row("lowest", &shown(totals.lowest));
+    row("highest", &shown(totals.highest));
+    row("uncommitted", &totals.uncommitted);
+    row("bytes", &totals.bytes);
     let all: Vec<_> = snapshots.iter().map(Slot::to_string).collect();
     row("snapshots", &if all.is_empty() { "none".to_owned() } else { all.join(" ") });
     for range in &found.quarantined {

@@ -4,6 +4,7 @@
 mod esker;
 
 mod backup;
+mod bounded_memory;
 mod closed_output;
 mod killed_writer;
 mod moved_directory;

@@ -1,63 +1,24 @@
 //! Inspecting a consensus log without its lock, and without changing it.
 //!
 //! Inspection reads every record from the oldest on and uses no checkpoint. So it verifies
-//! independently what opening a log recovers. It skips the ranges that `repair` quarantined.
+//! independently what opening a log recovers. It skips the ranges that `repair` quarantined. Its
+//! memory is bounded, whatever the size of the log: see [`slot_windows`](super::slot_windows).
 
 use std::collections::BTreeMap;
-use std::ops::RangeInclusive;
+use std::ops::{ControlFlow, RangeInclusive};
 use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::{Disk, StdDisk};
-use esker_log::{ReadOnlyLog, ReadOptions, Seq, SeqRange, Start, View};
+use esker_log::{ReadOptions, SeqRange};
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
 use crate::component;
 use crate::outcome::{Error, Result};
-use crate::record::{Record, Root};
-
-/// The state of a slot, according to the records.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InspectSummary {
-    /// The ballot of its value.
-    pub ballot: Ballot,
-    /// Whether it is committed.
-    pub committed: bool,
-    /// The record that holds its value.
-    pub offset: Seq,
-    /// The value's length in bytes.
-    pub len: u64,
-}
-
-/// Records read, by kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct RecordCounts {
-    /// Promises.
-    pub promises: u64,
-    /// Accepted values.
-    pub accepts: u64,
-    /// Commit markers, of one or more slots.
-    pub commits: u64,
-    /// Values that were stored as committed.
-    pub values: u64,
-    /// Raises of the floor and cuts of the suffix.
-    pub truncations: u64,
-    /// Pages and roots of checkpoints.
-    pub checkpoints: u64,
-}
-
-/// A record that is invalid, or that contradicts an earlier one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct InvalidRecord {
-    /// The record.
-    pub seq: Seq,
-    /// What is wrong with it.
-    pub what: &'static str,
-}
+pub use crate::read::record_totals::{InspectSummary, InvalidRecord, RecordCounts, SlotTotals};
+use crate::read::slot_values::Values;
+use crate::read::slot_windows::{Limits, SlotWindows};
 
 /// The state of a log, according to all its records; from [`inspect`].
 #[derive(Debug)]
@@ -70,31 +31,31 @@ pub struct Inspection {
     pub floor: Option<Slot>,
     /// Slots up to this one are committed.
     pub frontier: Option<Slot>,
-    /// The slots, in order. Memory use is proportional to their number.
-    pub slots: BTreeMap<Slot, InspectSummary>,
+    /// The entries, counted. [`Inspection::visit`] visits them.
+    pub totals: SlotTotals,
     /// Records read, by kind.
     pub records: RecordCounts,
-    /// Records that are invalid or contradict earlier ones: the first 1000 of them.
+    /// Records that are invalid or contradict earlier ones, in order: at most 1000 of them.
     pub invalid_records: Vec<InvalidRecord>,
     /// Ranges of records that `repair` quarantined: the last record before the range, and the last
     /// one in it. A slot that is missing after such a range may have been in it.
     pub quarantined: Vec<SeqRange>,
     /// One past the highest slot that a record shows to be committed, even if its value is lost.
     committed_end: u64,
-    /// The record as of which `app_state` is known.
-    app_state_at: u64,
-    reader: ReadOnlyLog,
+    windows: SlotWindows,
 }
-
-/// The most invalid records that are kept.
-const INVALID_RECORDS: usize = 1000;
 
 /// Reads the durable records of the consensus log in `dir`, with or without a live writer. Blocks
 /// until all are read.
 ///
+/// Memory does not grow with the log: the entries of at most 131,072 slots are held at a time,
+/// about 13 MB, besides the read cache. A log with more slots is read more than once: about twice
+/// if its slots are in the order of its records, and at worst once for each 131,072 slots.
+///
 /// # Errors
 /// [`Error::Log`] if there is no log, if it is corrupt, or if it is a plain log or one of another
-/// component.
+/// component; [`Trimmed`](esker_log::Error::Trimmed) when another process dropped records before
+/// they were read again: call it again.
 ///
 /// # Examples
 /// ```
@@ -107,12 +68,21 @@ const INVALID_RECORDS: usize = 1000;
 /// # log.learn(Slot(0), Ballot { number: 1, node: 7 }, b"layer on layer")?.blocking_wait()?;
 /// // `log` is open, and has one committed slot.
 /// let inspection = inspect(&dir)?;
-/// assert!(inspection.slots[&Slot(0)].committed && inspection.invalid_records.is_empty());
+/// assert_eq!(inspection.totals.committed, 1);
+/// assert!(inspection.invalid_records.is_empty());
 /// # log.close()
 /// # }
 /// ```
 pub fn inspect(dir: impl AsRef<Path>) -> Result<Inspection> {
-    inspect_on(Arc::new(StdDisk::new()), dir)
+    inspect_with(dir, |_| {})
+}
+
+/// As [`inspect`], and calls `progress` with the number of records read so far, often.
+///
+/// # Errors
+/// As [`inspect`].
+pub fn inspect_with(dir: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<Inspection> {
+    inspect_within(Arc::new(StdDisk::new()), dir.as_ref(), Limits::DEFAULT, &mut progress)
 }
 
 /// As [`inspect`], for a log on `disk`.
@@ -120,241 +90,106 @@ pub fn inspect(dir: impl AsRef<Path>) -> Result<Inspection> {
 /// # Errors
 /// As [`inspect`].
 pub fn inspect_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Inspection> {
-    let dir = dir.as_ref();
+    inspect_within(disk, dir.as_ref(), Limits::DEFAULT, &mut |_| {})
+}
+
+fn inspect_within(
+    disk: Arc<dyn Disk>,
+    dir: &Path,
+    limits: Limits,
+    progress: &mut dyn FnMut(u64),
+) -> Result<Inspection> {
     let (reader, is_known) = component::open_read_only(dir, ReadOptions::on(disk))?;
-    let mut inspection = Inspection {
-        promised: None,
-        app_state: Vec::new(),
-        app_state_at: 0,
-        floor: None,
-        frontier: None,
-        slots: BTreeMap::new(),
-        records: RecordCounts::default(),
-        invalid_records: Vec::new(),
-        quarantined: Vec::new(),
-        committed_end: 0,
-        reader,
-    };
-    match inspection.read(is_known) {
+    let (windows, found) = match SlotWindows::replay(reader, is_known, limits, progress) {
         // Neither app metadata nor records identify a consensus log: it is a plain log, maybe
         // empty.
-        Err(Error::CorruptedRecord { .. }) => Err(component::plain(dir)),
-        Ok(()) if !is_known && inspection.records == RecordCounts::default() => {
-            Err(component::plain(dir))
+        Err(Error::CorruptedRecord { .. }) => return Err(component::plain(dir)),
+        Ok((_, found)) if !is_known && found.records == RecordCounts::default() => {
+            return Err(component::plain(dir));
         }
-        outcome => outcome.map(|()| inspection),
-    }
+        outcome => outcome?,
+    };
+    Ok(Inspection {
+        promised: found.promised,
+        app_state: found.app_state,
+        floor: found.start.checked_sub(1).map(Slot),
+        frontier: found.next.checked_sub(1).map(Slot),
+        totals: found.slots,
+        records: found.records,
+        invalid_records: found.invalid_records,
+        quarantined: found.quarantined,
+        committed_end: found.committed_end,
+        windows,
+    })
 }
 
 impl Inspection {
-    /// The value of a slot; `None` for a slot without one.
+    /// Visits the entries from a slot on, in slot order, until `visit` returns
+    /// [`ControlFlow::Break`] or an error. If there are more than fit in memory, the records are
+    /// read again. Entries of later records are not visited.
     ///
     /// # Errors
-    /// [`Error::CorruptedEntry`].
-    pub fn value(&self, slot: Slot) -> Result<Option<Value>> {
-        let Some(summary) = self.slots.get(&slot) else { return Ok(None) };
-        match self.reader.read(summary.offset) {
-            Ok(view) => Ok(Some(Value(view))),
-            Err(cause) => Err(Error::CorruptedEntry { slot, cause }),
-        }
+    /// Those of `visit`, and as [`inspect`].
+    pub fn visit(
+        &self,
+        from: Slot,
+        visit: impl FnMut(Slot, &InspectSummary) -> Result<ControlFlow<()>>,
+    ) -> Result<()> {
+        self.windows.visit(from, visit)
     }
 
-    /// The ranges of slots above the floor that may be lost, in order. Empty if no records were
-    /// quarantined.
+    /// Returns all entries, in slot order. Memory is proportional to their number, about 100 bytes
+    /// each; [`Inspection::visit`] is bounded.
+    ///
+    /// # Errors
+    /// As [`Inspection::visit`].
+    pub fn slots(&self) -> Result<BTreeMap<Slot, InspectSummary>> {
+        let mut slots = BTreeMap::new();
+        self.visit(Slot::ZERO, |slot, summary| {
+            slots.insert(slot, *summary);
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(slots)
+    }
+
+    /// Returns a reader of the values of entries.
+    pub fn values(&self) -> Values<'_> {
+        Values::new(self.windows.reader())
+    }
+
+    /// Visits the ranges of slots above the floor that may be lost, in order. There are none if no
+    /// records were quarantined.
     ///
     /// These are the slots without an entry, up to the highest slot that a record shows to be
     /// committed. With `include_uncommitted` they go up to the highest entry. Without it, they
     /// include slots that are only accepted: their commit may be lost.
-    pub fn lost(&self, include_uncommitted: bool) -> Vec<RangeInclusive<Slot>> {
-        let mut lost = Vec::new();
+    ///
+    /// # Errors
+    /// As [`Inspection::visit`].
+    pub fn lost(
+        &self,
+        include_uncommitted: bool,
+        mut visit: impl FnMut(RangeInclusive<Slot>),
+    ) -> Result<()> {
         if self.quarantined.is_empty() {
-            return lost;
+            return Ok(());
         }
         let mut next = self.floor.map_or(Slot::ZERO, Slot::next);
-        let slots = self.slots.iter().filter(|(_, known)| known.committed || include_uncommitted);
-        for (slot, _) in slots {
-            if let Some(before) = slot.0.checked_sub(1).map(Slot).filter(|before| *before >= next) {
-                lost.push(next..=before);
+        self.visit(Slot::ZERO, |slot, known| {
+            if known.committed || include_uncommitted {
+                let before = slot.0.checked_sub(1).map(Slot);
+                if let Some(before) = before.filter(|before| *before >= next) {
+                    visit(next..=before);
+                }
+                next = slot.next();
             }
-            next = slot.next();
-        }
+            Ok(ControlFlow::Continue(()))
+        })?;
         if let Some(last) = self.committed_end.checked_sub(1).map(Slot).filter(|last| *last >= next)
         {
-            lost.push(next..=last);
+            visit(next..=last);
         }
-        lost
-    }
-
-    fn show_committed(&mut self, slot: u64) {
-        self.committed_end = self.committed_end.max(slot.saturating_add(1));
-    }
-
-    fn read(&mut self, ours: bool) -> Result<()> {
-        let mut stream = self.reader.stream(Start::Oldest).map_err(Error::Log)?;
-        let (mut start, mut next) = (0, 0);
-        loop {
-            let batch = match stream.try_next() {
-                Ok(Some(batch)) => batch,
-                Ok(None) => break,
-                Err(esker_log::Error::Quarantined { from, to }) => {
-                    self.quarantined.push(SeqRange { from, to });
-                    continue;
-                }
-                Err(error) => return Err(Error::Log(error)),
-            };
-            for record in &batch {
-                match Record::decode(record.payload) {
-                    Ok(decoded) => self.take(record.seq, &decoded, &mut start, &mut next),
-                    Err(what) if !ours && self.records == RecordCounts::default() => {
-                        return Err(Error::CorruptedRecord { seq: record.seq, what });
-                    }
-                    Err(what) => self.report_invalid(record.seq, what),
-                }
-            }
-        }
-        while self.slots.get(&Slot(next)).is_some_and(|summary| summary.committed) {
-            next += 1;
-        }
-        self.floor = u64::checked_sub(start, 1).map(Slot);
-        self.frontier = u64::checked_sub(next, 1).map(Slot);
         Ok(())
-    }
-
-    fn take(&mut self, seq: Seq, record: &Record<'_>, start: &mut u64, next: &mut u64) {
-        match *record {
-            Record::Promise { ballot } => {
-                self.promised = self.promised.max(Some(ballot));
-                self.records.promises += 1;
-            }
-            Record::Accept { slot, ballot, value } => {
-                self.promised = self.promised.max(Some(ballot));
-                let summary = InspectSummary {
-                    ballot,
-                    committed: false,
-                    offset: seq,
-                    len: value.len() as u64,
-                };
-                let known = self.slots.get(&Slot(slot));
-                if slot >= *start && known.is_none_or(|known| !known.committed) {
-                    self.slots.insert(Slot(slot), summary);
-                }
-                self.records.accepts += 1;
-            }
-            Record::Commit { slots } => {
-                for (slot, ballot) in slots.iter().filter(|(slot, _)| *slot >= *start) {
-                    self.show_committed(slot);
-                    let certain = self.certain();
-                    match self.slots.get_mut(&Slot(slot)) {
-                        Some(known) if known.committed => {}
-                        Some(known) if known.offset <= certain => {
-                            self.slots.remove(&Slot(slot));
-                        }
-                        Some(known) if known.ballot == ballot => known.committed = true,
-                        Some(_) => {
-                            self.report_invalid(seq, "it commits another ballot than was accepted");
-                        }
-                        // The accept was in a dropped prefix; its copy follows.
-                        None => {}
-                    }
-                }
-                self.records.commits += 1;
-            }
-            Record::Through { first, last } => {
-                self.show_committed(last);
-                let certain = self.certain();
-                let first = first.max(*start);
-                let mut replaced = Vec::new();
-                // The map panics for a range that ends before it starts.
-                let covered = (first <= last).then_some(Slot(first)..=Slot(last));
-                let covered = covered.map(|covered| self.slots.range_mut(covered));
-                for (slot, known) in covered.into_iter().flatten() {
-                    if known.committed || known.offset > certain {
-                        known.committed = true;
-                    } else {
-                        replaced.push(*slot);
-                    }
-                }
-                for slot in replaced {
-                    self.slots.remove(&slot);
-                }
-                self.records.commits += 1;
-            }
-            Record::Chosen { slot, ballot, value } => {
-                self.show_committed(slot);
-                let summary = InspectSummary {
-                    ballot,
-                    committed: true,
-                    offset: seq,
-                    len: value.len() as u64,
-                };
-                let other = self.slots.get(&Slot(slot)).is_some_and(|known| {
-                    known.committed && known.ballot == ballot && known.len != summary.len
-                });
-                if other {
-                    self.report_invalid(seq, "the slot was committed with another value");
-                }
-                if slot >= *start {
-                    self.slots.insert(Slot(slot), summary);
-                }
-                self.records.values += 1;
-            }
-            Record::State { promise, start: to, next: decided, app_state }
-            | Record::Root {
-                root: Root { promise, start: to, next: decided, .. },
-                app_state,
-                ..
-            } => {
-                self.promised = self.promised.max(promise);
-                let at = record.app_state_at(seq.0);
-                if at >= self.app_state_at {
-                    (self.app_state, self.app_state_at) = (app_state.to_vec(), at);
-                }
-                *next = decided.max(*next);
-                self.committed_end = self.committed_end.max(decided);
-                if let Record::Root { root, .. } = record
-                    && root.lowest <= root.highest
-                {
-                    self.show_committed(root.highest);
-                }
-                if to > *start {
-                    *start = to;
-                    self.slots = self.slots.split_off(&Slot(to));
-                }
-                match record {
-                    Record::State { .. } => self.records.truncations += 1,
-                    _ => self.records.checkpoints += 1,
-                }
-            }
-            Record::Cut { from } => {
-                self.slots.retain(|slot, known| known.committed || slot.0 < from);
-                self.records.truncations += 1;
-            }
-            Record::Page { .. } => self.records.checkpoints += 1,
-        }
-    }
-
-    /// The end of the last quarantined range. A quarantined record may have replaced a value up to
-    /// here, so a marker after it may commit another value.
-    fn certain(&self) -> Seq {
-        self.quarantined.last().map_or(Seq(0), |range| range.to)
-    }
-
-    fn report_invalid(&mut self, seq: Seq, what: &'static str) {
-        if self.invalid_records.len() < INVALID_RECORDS {
-            self.invalid_records.push(InvalidRecord { seq, what });
-        }
-    }
-}
-
-/// A value, as a view of the bytes that were read.
-#[derive(Debug, Clone)]
-pub struct Value(View);
-
-impl std::ops::Deref for Value {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        self.0.payload().get(crate::record::VALUE_AT..).unwrap_or_default()
     }
 }
 
@@ -382,5 +217,64 @@ mod tests {
         let inspection = inspect_on(disk, "/log").unwrap();
         assert_eq!((inspection.floor, inspection.records.commits), (Some(Slot(9)), 2));
         log.close().unwrap();
+    }
+
+    /// Appends records in an order that no protocol has, and some that contradict others.
+    fn random_records(log: &ConsensusLog, ops: &[(u8, u64, u64, u64)]) {
+        for &(kind, slot, number, more) in ops {
+            let ballot = crate::Ballot { number, node: 1 };
+            let value = vec![7; (more % 5) as usize];
+            let appended = log.inner.append(|out| match kind {
+                0..=3 => record::accept(out, slot, ballot, &value),
+                4 => record::commit(out, &[(slot, ballot)]),
+                5 => record::commit(out, &[(slot, ballot), (more, ballot), (slot + 1, ballot)]),
+                6 => record::through(out, slot, slot + more % 9),
+                7 => record::chosen(out, slot, ballot, &value),
+                8 => record::cut(out, slot),
+                _ => record::state(out, None, slot / 4, slot / 4, b""),
+            });
+            drop(appended.unwrap());
+        }
+        log.inner.log.barrier().unwrap().blocking_wait().unwrap();
+    }
+
+    proptest::proptest! {
+        /// Many small windows have what one window of all slots has.
+        #[test]
+        fn windows_of_any_size_have_what_one_replay_has(
+            ops in proptest::collection::vec((0u8..10, 0u64..40, 0u64..3, 0u64..40), 0..120),
+            slots in 1usize..8,
+            runs in 2usize..6,
+            run_records in 1u64..5,
+        ) {
+            let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+            let log = ConsensusLog::builder("/log").disk(Arc::clone(&disk)).open().unwrap();
+            random_records(&log, &ops);
+            let within = |limits| {
+                let disk = Arc::clone(&disk);
+                inspect_within(disk, Path::new("/log"), limits, &mut |_| {}).unwrap()
+            };
+            let whole = within(Limits::DEFAULT);
+            let parts = within(Limits { slots, runs, run_records });
+            assert_eq!(parts.slots().unwrap(), whole.slots().unwrap());
+            assert_eq!(parts.totals, whole.totals);
+            assert_eq!(parts.invalid_records, whole.invalid_records);
+            assert_eq!((parts.floor, parts.frontier), (whole.floor, whole.frontier));
+            for from in [0, 3, 17] {
+                let visited = |inspection: &Inspection| {
+                    let mut visited = Vec::new();
+                    let mut values = inspection.values();
+                    let visit = |slot, summary: &InspectSummary| {
+                        assert_eq!(values.get(slot, summary)?.len() as u64, summary.len);
+                        visited.push((slot, *summary));
+                        Ok(ControlFlow::Continue(()))
+                    };
+                    inspection.visit(Slot(from), visit).unwrap();
+                    visited
+                };
+                assert_eq!(visited(&parts), visited(&whole));
+            }
+            log.close().unwrap();
+        }
     }
 }

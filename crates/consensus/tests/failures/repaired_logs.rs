@@ -61,9 +61,10 @@ fn is_inspected(s: &Setting) {
             ControlFlow::Continue(())
         })
         .unwrap();
-    let committed = found.slots.iter().filter(|(_, slot)| slot.committed);
+    let slots = found.slots().unwrap();
+    let committed = slots.iter().filter(|(_, slot)| slot.committed);
     let seen: Vec<_> = committed
-        .map(|(n, slot)| (n.0, slot.ballot, found.value(*n).unwrap().unwrap().to_vec()))
+        .map(|(n, slot)| (n.0, slot.ballot, found.values().get(*n, slot).unwrap().to_vec()))
         .collect();
     assert_eq!(seen, reported);
     assert!(!seen.is_empty());
@@ -233,8 +234,11 @@ fn iteration_reports_each_lost_slot() {
         assert_eq!(iterated(&s.log, true), (all, gone.clone()), "closed: {closed}");
         let found = inspect_on(std::sync::Arc::new(s.disk.process()), DIR).unwrap();
         let lost_range = vec![Slot(0)..=Slot(gone.len() as u64 - 1)];
-        assert_eq!(found.lost(false), lost_range);
-        assert_eq!(found.lost(true), lost_range);
+        for include_uncommitted in [false, true] {
+            let mut lost = Vec::new();
+            found.lost(include_uncommitted, |range| lost.push(range)).unwrap();
+            assert_eq!(lost, lost_range);
+        }
         let each = |_: &esker_consensus::Entry<'_>| ControlFlow::Continue(());
         for replayed in
             [s.log.replay_from(Slot(3), each), s.log.replay_range(Slot(1)..=Slot(2), each)]

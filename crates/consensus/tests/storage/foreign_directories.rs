@@ -82,8 +82,8 @@ fn a_consensus_log_is_recognised_from_its_creation_on() {
         assert!(matches!(opened, Err(esker_log::Error::WrongComponent { .. })), "{opened:?}");
         assert_eq!(everything(&disk), before);
         assert_eq!(
-            inspect_on(Arc::new(disk.process()), DIR).unwrap().slots.len(),
-            usize::from(records)
+            inspect_on(Arc::new(disk.process()), DIR).unwrap().totals.uncommitted,
+            u64::from(records)
         );
     }
 }
@@ -105,7 +105,7 @@ fn lost_or_corrupted_app_metadata_is_rewritten() {
         } else {
             disk.process().open_dir(Path::new(DIR)).unwrap().unlink("note").unwrap();
         }
-        assert_eq!(inspect_on(Arc::new(disk.process()), DIR).unwrap().slots.len(), 1);
+        assert_eq!(inspect_on(Arc::new(disk.process()), DIR).unwrap().totals.uncommitted, 1);
         let s = open_on(&disk, Mode::Durable, |_| {});
         assert_eq!(s.uncommitted().len(), 1);
         s.log.close().unwrap();

@@ -176,7 +176,11 @@ impl SimEnv {
             let (ballot, value) = slot.accepted.as_ref()?;
             Some((*n, *ballot, value.len() as u64, slot.committed.is_some()))
         });
-        let read = reported.slots.iter().map(|(n, p)| (n.0, p.ballot, p.len, p.committed));
+        let slots = match reported.slots() {
+            Ok(slots) => slots,
+            Err(error) => return self.stop(&error, "inspect"),
+        };
+        let read = slots.iter().map(|(n, p)| (n.0, p.ballot, p.len, p.committed));
         // In volatile mode an accept in memory may have replaced one that an orderly end wrote, and
         // a crash forgets both; the records of the older one are still there.
         let forgotten = |n: &u64| {

@@ -190,16 +190,17 @@ fn is_inspected(sample: &Sample, seen: &Seen, disk: &SimDisk) -> Checked {
         Err(error) => return Err(format!("inspecting: {error:?}")),
     };
     let chosen = sample.facts.chosen();
-    for (n, _) in found.slots.iter().filter(|(_, slot)| slot.committed) {
-        match found.value(*n) {
-            Ok(value) if value.as_deref() == chosen.get(&n.0).map(Vec::as_slice) => {}
+    let slots = found.slots().map_err(|error| format!("inspecting: {error:?}"))?;
+    let mut values = found.values();
+    for (n, slot) in slots.iter().filter(|(_, slot)| slot.committed) {
+        match values.get(*n, slot) {
+            Ok(value) if Some(value) == chosen.get(&n.0).map(Vec::as_slice) => {}
             Ok(_) => return Err(format!("WRONG CHOICE in slot {n}, inspected")),
             Err(error) => return Err(format!("inspecting slot {n}: {error:?}")),
         }
     }
     for (n, slot) in seen.state.slots.iter().filter(|(_, slot)| slot.committed) {
-        let there =
-            found.slots.get(&Slot(*n)).is_some_and(|it| it.committed && it.ballot == slot.ballot);
+        let there = slots.get(&Slot(*n)).is_some_and(|it| it.committed && it.ballot == slot.ballot);
         if !there {
             return Err(format!("slot {n} is committed, and not where the log is inspected"));
         }
