@@ -2,6 +2,7 @@
 
 use std::io::{self, IsTerminal};
 
+use esker_log::ReadProgress;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 /// Returns a bar that counts bytes of input, or a counter when the size is unknown. Hidden unless
@@ -29,6 +30,40 @@ pub fn of_keys(keys: u64) -> ProgressBar {
 /// Returns a bar that counts runs. Hidden unless standard error is a terminal.
 pub fn of_runs(runs: u64) -> ProgressBar {
     bar(Some(runs), "{bar:40} {human_pos} of {human_len} runs, {per_sec}, {eta} left")
+}
+
+/// Returns a bar that counts bytes of a log that is checked. Hidden with `--json`, or unless
+/// standard error is a terminal.
+pub fn of_bytes(as_json: bool) -> ProgressBar {
+    let shape = "checking {bar:20} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    if as_json { ProgressBar::hidden() } else { bar(Some(0), shape) }
+}
+
+/// Returns a bar that counts the works of a benchmark, and shows the current one. Hidden with
+/// `--json`, or unless standard error is a terminal.
+pub fn of_works(works: u64, as_json: bool) -> ProgressBar {
+    let shape = "{bar:20} {human_pos} of {human_len}, {elapsed}: {msg}";
+    if as_json { ProgressBar::hidden() } else { bar(Some(works), shape) }
+}
+
+/// Returns a bar that counts records of a log. Hidden with `--json`, or unless standard error is a
+/// terminal.
+pub fn of_records(records: u64, as_json: bool) -> ProgressBar {
+    if as_json {
+        return ProgressBar::hidden();
+    }
+    bar(Some(records), "reading {bar:20} {human_pos} of {human_len} records, {per_sec}, {eta} left")
+}
+
+/// Returns what moves a bar of bytes as a log is read.
+pub fn follow(bar: &ProgressBar) -> impl FnMut(ReadProgress) {
+    let bar = bar.clone();
+    move |progress: ReadProgress| {
+        if bar.length() != Some(progress.total) {
+            bar.set_length(progress.total);
+        }
+        bar.set_position(progress.read.min(progress.total));
+    }
 }
 
 fn bar(size: Option<u64>, shape: &str) -> ProgressBar {

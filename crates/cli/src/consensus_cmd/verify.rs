@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::consensus_dir::{self, Looked, Target};
 use crate::exit::{Failure, Outcome};
+use crate::progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -73,10 +74,12 @@ fn check(target: &Target, as_json: bool) -> Outcome<Looked> {
         return Ok((text, Err(failure)));
     }
     let dir = &target.dir;
-    let report = esker_log::verify(dir, ReadOptions::default())
+    let bar = progress::of_bytes(as_json);
+    let report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
         .map_err(|error| Failure::of_consensus(&Error::Log(error), dir))?;
+    bar.finish_and_clear();
     let valid = report.corruption.is_empty() && report.quarantined.is_empty();
-    let found = if valid { Some(target.read(|_| {})?) } else { None };
+    let found = if valid { Some(read(target, report.records, as_json)?) } else { None };
     let snapshots = check_snapshots(dir)?;
     let checked = Checked { report, found, snapshots };
     let failure = checked.failure(dir);
@@ -90,6 +93,14 @@ fn check(target: &Target, as_json: bool) -> Outcome<Looked> {
         log.unwrap_or_default() + &checked.as_text(failure.is_none())
     };
     Ok((text, failure.map_or(Ok(()), Err)))
+}
+
+/// Reads the records, of which there are so many.
+fn read(target: &Target, records: u64, as_json: bool) -> Outcome<Inspection> {
+    let bar = progress::of_records(records, as_json);
+    let found = target.read(|read| bar.set_position(read));
+    bar.finish_and_clear();
+    found
 }
 
 /// The slots with an entry.

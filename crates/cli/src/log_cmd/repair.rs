@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
 use crate::output;
+use crate::progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -39,8 +40,10 @@ pub struct RepairArguments {
 /// Repairs the log, and reports what was quarantined.
 pub fn run(arguments: &RepairArguments) -> Outcome {
     let dir = &arguments.dir;
-    let repaired =
-        esker_log::repair(dir, ReadOptions::default()).map_err(|e| Failure::of_log(&e, dir))?;
+    let bar = progress::of_bytes(arguments.json);
+    let repaired = esker_log::repair_with(dir, ReadOptions::default(), progress::follow(&bar))
+        .map_err(|e| Failure::of_log(&e, dir))?;
+    bar.finish_and_clear();
     if arguments.json {
         output::print_json(&repaired_json(&repaired))
     } else {

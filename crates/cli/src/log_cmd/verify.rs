@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome, repair_advice};
 use crate::output;
+use crate::progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -33,8 +34,10 @@ pub struct VerifyArguments {
 /// Checks the log, and fails when it is corrupt.
 pub fn run(arguments: &VerifyArguments) -> Outcome {
     let dir = &arguments.dir;
-    let report =
-        esker_log::verify(dir, ReadOptions::default()).map_err(|e| Failure::of_log(&e, dir))?;
+    let bar = progress::of_bytes(arguments.json);
+    let report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
+        .map_err(|e| Failure::of_log(&e, dir))?;
+    bar.finish_and_clear();
     if arguments.json {
         output::print_json(&report_json(&report))?;
     } else {

@@ -9,6 +9,7 @@ mod closed_output;
 mod killed_writer;
 mod moved_directory;
 mod offsets;
+mod progress;
 mod repeated_kills;
 mod second_writer;
 mod verify_during_writes;

@@ -13,6 +13,8 @@ mod recover;
 mod snapshots;
 mod timed;
 
+use indicatif::ProgressBar;
+
 pub use self::arguments::ConsensusBenchArguments;
 use self::arguments::WORKS;
 pub use self::build::{ConsensusBuildArguments, run as run_build};
@@ -20,6 +22,7 @@ use self::timed::Bench;
 use crate::bench::machine::floor::Floor;
 use crate::bench::workdir::Workdir;
 use crate::exit::Outcome;
+use crate::progress;
 
 /// Runs the requested works, compares, prints.
 pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
@@ -27,7 +30,7 @@ pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
     let workdir = Workdir::make(dir.map(|dir| &**dir), arguments.keep)?;
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
-    let mut bench = Bench { arguments, dir: workdir.log(), floor };
+    let mut bench = Bench { arguments, dir: workdir.log(), floor, bar: ProgressBar::hidden() };
     if arguments.in_child.is_some() {
         let measured = bench.many_logs()?;
         bench.floor.sample()?;
@@ -35,9 +38,12 @@ pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
     }
     let wants =
         |work: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == work);
+    let works = WORKS.iter().filter(|work| wants(work)).count();
+    bench.bar = progress::of_works(works as u64, arguments.json);
     for threads in [1, 2] {
         for work in &WORKS[..4] {
             if wants(work) {
+                bench.begin(work, threads == 2);
                 let measured = match *work {
                     "accept" => bench.accept(threads),
                     "accept-commit" => bench.accept_commit(threads),
@@ -50,23 +56,27 @@ pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
         }
     }
     if wants("scan-1000") {
+        bench.begin("scan-1000", false);
         let measured = bench.scan()?;
         bench.print(measured)?;
     }
     if wants("durable-accept-commit") {
         for callers in [1, 32] {
+            bench.begin("durable-accept-commit", callers == 32);
             let measured = bench.durable(callers)?;
             bench.floor.sample()?;
             bench.print(measured)?;
         }
     }
     if wants("batch-commit-100") {
+        bench.begin("batch-commit-100", false);
         let measured = bench.batch()?;
         bench.floor.sample()?;
         bench.print(measured)?;
     }
     for (work, create) in [("snapshot-create-1mib", true), ("snapshot-read-1mib", false)] {
         if wants(work) {
+            bench.begin(work, false);
             let measured = bench.snapshots(create)?;
             bench.floor.sample()?;
             bench.print(measured)?;
@@ -74,16 +84,21 @@ pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
     }
     if wants("manager-get") {
         for (threads, same) in [(1, false), (2, false), (2, true)] {
+            bench.begin("manager-get", threads == 2);
             let measured = bench.manager_get(threads, same)?;
             bench.floor.sample()?;
             bench.print(measured)?;
         }
     }
     if wants("many-logs") {
-        many_logs::in_child(&bench.dir.join("many-logs-process"))?;
+        bench.begin("many-logs", false);
+        let dir = bench.dir.join("many-logs-process");
+        bench.bar.suspend(|| many_logs::in_child(&dir))?;
     }
     if wants("recover") {
-        recover::run(arguments, &workdir, &mut bench.floor)?;
+        bench.begin("recover", false);
+        recover::run(&mut bench, &workdir)?;
     }
+    bench.bar.finish_and_clear();
     Ok(())
 }

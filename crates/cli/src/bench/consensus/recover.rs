@@ -16,8 +16,8 @@ use serde_json::{Value, json};
 
 use super::arguments::{ConsensusBenchArguments, insert_disk};
 use super::compare::compare;
+use super::timed::Bench;
 use crate::bench::arguments::After;
-use crate::bench::machine::floor::Floor;
 use crate::bench::measure::figure::{Figure, Shape};
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
@@ -29,7 +29,8 @@ use crate::exit::{Failure, Outcome};
 const ROUNDS: u64 = 3;
 
 /// Builds, kills or closes, opens, compares, prints.
-pub fn run(arguments: &ConsensusBenchArguments, workdir: &Workdir, floor: &mut Floor) -> Outcome {
+pub fn run(bench: &mut Bench<'_>, workdir: &Workdir) -> Outcome {
+    let arguments = bench.arguments;
     for after in [After::Close, After::Kill] {
         let built = workdir.log().join(format!("recover-{}", after.name()));
         build(arguments, &built, after)?;
@@ -82,7 +83,7 @@ pub fn run(arguments: &ConsensusBenchArguments, workdir: &Workdir, floor: &mut F
                 remove(&dir)?;
             }
         }
-        floor.sample()?;
+        bench.floor.sample()?;
         let mut put = |name: &str, value: Value| {
             params.insert(name.into(), value);
         };
@@ -94,16 +95,16 @@ pub fn run(arguments: &ConsensusBenchArguments, workdir: &Workdir, floor: &mut F
         put("page_cache", json!(if cold { "segments dropped by advice" } else { "kept" }));
         put("ops", json!("entries recovered by each opening"));
         let entries = ROUNDS * arguments.entries;
-        Figure {
+        let figure = Figure {
             params: Value::Object(params),
             open_ms: Some(latencies.quantile_us(0.5) / 1e3),
             latencies,
             used,
-            floor: floor.medians(),
+            floor: bench.floor.medians(),
             verified: true,
             ..Figure::of("consensus/recover", entries, entries * u64::from(arguments.size), time)
-        }
-        .print(arguments.json, Shape::Opening)?;
+        };
+        bench.bar.suspend(|| figure.print(arguments.json, Shape::Opening))?;
         if !arguments.keep {
             remove(&built)?;
         }

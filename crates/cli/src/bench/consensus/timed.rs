@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use esker_consensus::{ConsensusLog, Error, Options};
 use esker_log::LogStats;
+use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{ConsensusBenchArguments, insert_disk};
@@ -23,6 +24,8 @@ pub struct Bench<'a> {
     pub arguments: &'a ConsensusBenchArguments,
     pub dir: PathBuf,
     pub floor: Floor,
+    /// Counts works. It is drawn between them only, so that no timed part is disturbed.
+    pub bar: ProgressBar,
 }
 
 /// The result of a timed part.
@@ -45,17 +48,26 @@ struct Part {
 }
 
 impl Bench<'_> {
+    /// Shows which work runs. `again` is whether it already ran, with other parameters.
+    pub fn begin(&self, work: &'static str, again: bool) {
+        self.bar.set_message(work);
+        if !again {
+            self.bar.inc(1);
+        }
+        self.bar.tick();
+    }
+
     pub fn print(&self, measured: Measured) -> Outcome {
         let Measured { bench, params, ops, bytes, time, latencies, used } = measured;
-        Figure {
+        let figure = Figure {
             params: Value::Object(params),
             latencies,
             used,
             floor: self.floor.medians(),
             verified: true,
             ..Figure::of(bench, ops, bytes, time)
-        }
-        .print(self.arguments.json, Shape::Rate)
+        };
+        self.bar.suspend(|| figure.print(self.arguments.json, Shape::Rate))
     }
 
     pub fn open(&self, work: &str, options: Options) -> Outcome<(ConsensusLog, PathBuf)> {

@@ -1,0 +1,59 @@
+//! Progress is shown on a terminal, and nowhere else.
+
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+use std::process::Command;
+
+use esker_consensus::{Ballot, ConsensusLog, Slot};
+
+use crate::esker::{Ended, command, log, run, workdir};
+
+/// Runs a command with a terminal as its standard error. What it shows there is the output, and its
+/// own output goes to a file.
+fn on_a_terminal(words: &[&str], out: &Path) -> (String, String) {
+    let quoted = |word: &str| format!("'{word}'");
+    let words = [env!("CARGO_BIN_EXE_esker")].into_iter().chain(words.iter().copied());
+    let words: Vec<_> = words.map(quoted).collect();
+    let line = format!("{} > {}", words.join(" "), quoted(out.to_str().unwrap()));
+    let mut terminal = Command::new("script");
+    terminal.args(["-qec", &line, "/dev/null"]);
+    let shown = run(terminal, b"").ok().text().to_owned();
+    (shown, std::fs::read_to_string(out).unwrap())
+}
+
+fn piped(words: &[&str]) -> Ended {
+    run(command(words), b"").ok()
+}
+
+#[test]
+fn progress_is_shown_on_a_terminal_only() {
+    let (guard, dir) = workdir();
+    let lines: String = (0..2000).map(|n| format!("line {n}\n")).collect();
+    log("append", &dir, &[], lines.as_bytes()).ok();
+    let node = guard.path().join("node");
+    let consensus = ConsensusLog::open(&node).unwrap();
+    let ballot = Ballot { number: 1, node: 1 };
+    consensus.learn(Slot(0), ballot, b"value").unwrap().blocking_wait().unwrap();
+    consensus.close().unwrap();
+    let (dir, node) = (dir.to_str().unwrap(), node.to_str().unwrap());
+    let out = guard.path().join("out");
+    let bench = ["consensus", "bench", "--only", "accept", "--count", "1000"];
+    let commands: [(&[&str], &str, &str); 4] = [
+        (&["log", "verify", dir], "checking ", "checked 2000 records"),
+        (&["log", "repair", dir], "checking ", "has no corruption"),
+        (&["consensus", "verify", node], "checking ", "sound: 1 slots"),
+        (&bench, "of 1, ", "consensus/accept"),
+    ];
+    for (words, progress, result) in commands {
+        let (shown, printed) = on_a_terminal(words, &out);
+        assert!(shown.contains(progress), "{words:?} shows {shown:?}");
+        assert!(printed.contains(result) && !printed.contains(progress), "{printed}");
+        let ended = piped(words);
+        assert!(ended.text().contains(result) && ended.err.is_empty(), "{ended:?}");
+        let words = [words, &["--json"]].concat();
+        let (shown, printed) = on_a_terminal(&words, &out);
+        assert_eq!(shown, "", "{words:?}");
+        assert!(printed.lines().all(|line| line.starts_with('{')), "{printed}");
+    }
+}
