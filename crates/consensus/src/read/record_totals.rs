@@ -50,7 +50,7 @@ pub struct InvalidRecord {
     pub what: &'static str,
 }
 
-/// The entries of a log, counted; from [`inspect`].
+/// The entries of a log, counted; from [`inspect`](crate::inspect()).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct SlotTotals {
