@@ -1,6 +1,6 @@
 //! Progress is shown on a terminal, and nowhere else.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use std::path::Path;
 use std::process::Command;
@@ -28,6 +28,10 @@ fn piped(words: &[&str]) -> Ended {
 
 #[test]
 fn progress_is_shown_on_a_terminal_only() {
+    if let Err(error) = Command::new("script").arg("--version").output() {
+        eprintln!("SKIPPED: no terminal without the program script: {error}");
+        return;
+    }
     let (guard, dir) = workdir();
     let lines: String = (0..2000).map(|n| format!("line {n}\n")).collect();
     log("append", &dir, &[], lines.as_bytes()).ok();
