@@ -38,7 +38,7 @@ pub struct NodeStatus {
     pub node: u64,
     /// The id of the cluster, 32 hexadecimal digits.
     pub cluster: String,
-    /// `leader`, `follower`, `candidate`, `learner` or `stopped`.
+    /// `leader`, `follower`, `candidate`, `learner`, `stopped`, or `removed` from the cluster.
     pub role: String,
     /// The highest term that it knows.
     pub term: u64,

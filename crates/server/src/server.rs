@@ -2,6 +2,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use esker_consensus::ConsensusLog;
@@ -111,6 +112,7 @@ impl Server {
             followers,
             lease,
             refusals,
+            is_removed: AtomicBool::new(false),
             stopping,
             run,
         });
@@ -225,7 +227,7 @@ async fn belong(
     is_new: bool,
     refused: watch::Sender<Option<String>>,
 ) {
-    let mut standing = Standing::new(Arc::clone(&shared), own.client.clone());
+    let standing = Standing::new(Arc::clone(&shared), own.client.clone());
     let stops = Arc::clone(&shared);
     let why = match standing.look(join.as_deref()).await {
         Err(why) => why,

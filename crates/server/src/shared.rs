@@ -2,6 +2,7 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
 use esker_oracle::{Epochs, Oracle, Step};
@@ -34,6 +35,9 @@ pub(crate) struct Shared {
     /// A leader that no quorum answered for so long is none.
     pub(crate) lease: Duration,
     pub(crate) refusals: Refusals,
+    /// Whether the leader said last that this node is no member any more. What the node itself
+    /// knows of the members is from before that.
+    pub(crate) is_removed: AtomicBool,
     /// Held while the Raft node stops.
     pub(crate) stopping: Mutex<()>,
     /// Random, of this process.
@@ -75,7 +79,9 @@ impl Shared {
         let status = self.node.status();
         let named = |id: &u64, member| Self::named(*id, member, status.voters.contains(id));
         let leader = status.leader.and_then(|id| Some(named(&id, status.members.get(&id)?)));
-        let members = status.members.iter().map(|(id, member)| named(id, member)).collect();
+        let is_gone = |id: &u64| *id == status.node && self.is_removed.load(Relaxed);
+        let members = status.members.iter().filter(|(id, _)| !is_gone(id));
+        let members = members.map(|(id, member)| named(id, member)).collect();
         Members { leader, members, cluster: self.identity.cluster.to_string() }
     }
 
@@ -111,7 +117,10 @@ impl Shared {
         NodeStatus {
             node: status.node,
             cluster: self.identity.cluster.to_string(),
-            role: role(&status).to_owned(),
+            role: match self.is_removed.load(Relaxed) {
+                true => "removed".to_owned(),
+                false => role(&status).to_owned(),
+            },
             term: status.term,
             leader: status.leader,
             last: status.last,

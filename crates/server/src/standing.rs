@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use tokio::task::JoinSet;
@@ -27,12 +28,11 @@ pub(crate) struct Standing {
     shared: Arc<Shared>,
     /// Where clients reach this process.
     address: String,
-    is_removed: bool,
 }
 
 impl Standing {
     pub(crate) fn new(shared: Arc<Shared>, address: String) -> Self {
-        Self { shared, address, is_removed: false }
+        Self { shared, address }
     }
 
     /// Looks once.
@@ -41,7 +41,7 @@ impl Standing {
     /// Why this node has to stop: another process runs as it, or the member to join, `join`, has
     /// another cluster than this node's data. A member that the data names may have lost its own:
     /// that is no reason.
-    pub(crate) async fn look(&mut self, join: Option<&str>) -> Result<(), String> {
+    pub(crate) async fn look(&self, join: Option<&str>) -> Result<(), String> {
         let shared = Arc::clone(&self.shared);
         let (identity, status) = (&shared.identity, shared.node.status());
         let others = status.members.iter().filter(|(id, _)| **id != status.node);
@@ -51,12 +51,16 @@ impl Standing {
         let mut places: BTreeSet<String> = own.map(|own| own.client.clone()).into_iter().collect();
         let asked = join.map(ToOwned::to_owned).into_iter().chain(known.keys().cloned());
         let asked: BTreeSet<String> = asked.take(ASKED).collect();
+        let mut is_member = None;
         for (address, members) in all::<Members>(asked, "/members").await {
             if members.cluster == identity.cluster.to_string() {
                 let named = members.members.iter().find(|member| member.node == identity.node);
                 places.extend(named.map(|named| named.addr.clone()));
                 let leads = members.leader.is_some_and(|leader| leader.addr == address);
-                self.is_member(!leads || own.is_none() || named.is_some());
+                if leads && own.is_some() {
+                    // One that was deposed, and does not know it, may not know this node.
+                    is_member = Some(is_member.unwrap_or(false) || named.is_some());
+                }
             } else if let Some(node) = known.get(&address) {
                 tracing::error!(
                     node,
@@ -71,6 +75,9 @@ impl Standing {
                     identity.cluster, members.cluster
                 ));
             }
+        }
+        if let Some(is_member) = is_member {
+            self.is_member(is_member);
         }
         places.remove(&self.address);
         for (address, theirs) in all::<NodeStatus>(places, "/status").await {
@@ -89,7 +96,7 @@ impl Standing {
     }
 
     /// Looks again and again, until this node has to stop; returns why.
-    pub(crate) async fn watch(&mut self) -> String {
+    pub(crate) async fn watch(&self) -> String {
         loop {
             tokio::time::sleep(AGAIN).await;
             if let Err(why) = self.look(None).await {
@@ -98,14 +105,13 @@ impl Standing {
         }
     }
 
-    fn is_member(&mut self, is_member: bool) {
-        if !is_member && !self.is_removed {
+    fn is_member(&self, is_member: bool) {
+        if !self.shared.is_removed.swap(!is_member, Relaxed) && !is_member {
             tracing::warn!(
                 node = self.shared.identity.node,
                 "removed from the cluster; stop this node"
             );
         }
-        self.is_removed |= !is_member;
     }
 }
 

@@ -1,5 +1,7 @@
 //! What a node says of itself and of its cluster.
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use hyper::StatusCode;
 
 use crate::http::answer::{self, Answer};
@@ -12,8 +14,12 @@ pub(crate) fn up() -> Answer {
     answer::text(StatusCode::OK, "ok")
 }
 
-/// `GET /ready`: the node could serve now, or say who does.
+/// `GET /ready`: the node could serve now, or say who does. Not one that was removed.
 pub(crate) fn ready(shared: &Shared) -> Answer {
+    if shared.is_removed.load(Relaxed) {
+        let why = "this node was removed from the cluster; stop it";
+        return answer::text(StatusCode::INTERNAL_SERVER_ERROR, why);
+    }
     let status = shared.node.status();
     // A leader that no quorum answers is none. One that votes alone asks no other node.
     let asks = status.leads() && status.voters.len() > 1;

@@ -12,7 +12,7 @@ use hyper::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-use crate::client::{Protocol, post, send};
+use crate::client::{Protocol, get, post, send};
 use crate::nodes::{LONG, Nodes};
 
 /// Requirements: E-19.
@@ -187,6 +187,16 @@ async fn a_node_that_was_removed_stays_away() {
             assert!(known.iter().all(|member| member.node != gone), "{known:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
+        // It learns that it was removed, and says so.
+        let deadline = Instant::now() + LONG;
+        while nodes.status(gone).await.role != "removed" {
+            assert!(Instant::now() < deadline);
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let known = nodes.members(gone).await.members;
+        assert!(known.iter().all(|member| member.node != gone), "{known:?}");
+        let ready = get(Protocol::Http1, &nodes.address(gone), "/ready").await;
+        assert!(ready.status == 500 && ready.text().contains("was removed"), "{ready:?}");
         nodes.stop(gone).await;
     }
     assert_eq!(nodes.leader().await, leader);
