@@ -3,9 +3,9 @@
 #[path = "../kit/esker.rs"]
 mod esker;
 
+mod chapters;
 mod experiment;
 mod help;
-mod operations;
 mod published_figures;
 mod reasons_against_an_lsm_store;
 mod stability;

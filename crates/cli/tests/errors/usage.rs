@@ -21,6 +21,8 @@ fn wrong_flags_and_values() {
         assert!(!refused.err.is_empty() && refused.out.is_empty());
         assert!(!dir.exists(), "{flags:?}");
     }
+    let refused = log("append", &dir, &["--retain-bytes", "64m"], b"").exits(2);
+    assert!(refused.err.contains("at least 134217728") && refused.err.contains("--retain-bytes"));
     log("truncate", &dir, &[], b"").exits(2);
     log("cat", &dir, &["--from", "first"], b"").exits(2);
 }

@@ -85,10 +85,11 @@ impl Retention {
         )?;
         rule(records != Some(0), "retention.records", "at least 1")?;
         rule(age != Some(Duration::ZERO), "retention.age", "more than 0")?;
+        let ring = 2 * u64::from(segment_size);
         rule(
-            bytes.is_none_or(|n| n >= 2 * u64::from(segment_size)),
+            bytes.is_none_or(|n| n >= ring),
             "retention.bytes",
-            "at least two segments, which make up the ring",
+            &format!("at least {ring}: two segments, which make up the ring"),
         )
     }
 }

@@ -1,4 +1,4 @@
-//! The commands of the chapter on operating a log are followed, in order, and print what it shows.
+//! The commands of chapters are followed, in order, and print what these show.
 
 #![allow(clippy::unwrap_used)]
 
@@ -7,12 +7,13 @@ use std::process::Command;
 
 use crate::esker::{command, run};
 
-const CHAPTER: &str = include_str!("../../../../docs/src/operations.md");
+const OPERATIONS: &str = include_str!("../../../../docs/src/operations.md");
+const TOUR: &str = include_str!("../../../../docs/src/tour.md");
 
-/// The commands of the chapter, each with what it prints.
-fn commands() -> Vec<(&'static str, String)> {
+/// The commands of a chapter, each with what it prints.
+fn commands(chapter: &'static str) -> Vec<(&'static str, String)> {
     let mut commands: Vec<(&str, String)> = Vec::new();
-    for block in CHAPTER.split("\n```console\n").skip(1) {
+    for block in chapter.split("\n```console\n").skip(1) {
         for line in block.split("\n```").next().unwrap().lines() {
             match line.strip_prefix("$ ") {
                 Some(words) => commands.push((words, String::new())),
@@ -44,11 +45,20 @@ fn comparable(text: &str) -> String {
 
 #[test]
 fn chapter_on_operating_a_log_is_followed_command_by_command() {
+    follow(OPERATIONS);
+}
+
+#[test]
+fn tour_is_followed_command_by_command() {
+    follow(TOUR);
+}
+
+fn follow(chapter: &'static str) {
     let dir = tempfile::tempdir().unwrap();
     let esker = command(&["log"]);
     let programs = Path::new(esker.get_program()).parent().unwrap().to_owned();
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap());
-    let commands = commands();
+    let commands = commands(chapter);
     assert!(commands.len() > 12, "{commands:?}");
     for (words, expected) in commands {
         let mut shell = Command::new("sh");
