@@ -13,10 +13,10 @@ const KEPT_BEFORE: u64 = 1_000;
 /// A heartbeat is sent every two round trips, and a follower campaigns after 4.5 to 8 without one.
 /// Before it does, it asks whether it would win (pre-vote), so that a node that was cut off does
 /// not depose a leader. A node that restarts never continues to lead in a term of its earlier life:
-/// it may have sent entries that it has not stored. A leader that no quorum hears is silent for 20
-/// round trips, so that a node that only this leader reaches votes for another, and heartbeats for
-/// 20. A follower whose log was reverted is sent
-/// the entries again: until it has them, a quorum that lacks them can elect a leader.
+/// it may have sent entries that it has not stored. A leader that no quorum acknowledges sends no
+/// heartbeats for 20 round trips, so that a voter that hears only this leader votes for another,
+/// and then sends them for 20, in turn. A follower whose log was reverted is sent the entries
+/// again: until it has them, a quorum that lacks them can elect a leader.
 ///
 /// # Examples
 /// ```

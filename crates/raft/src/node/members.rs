@@ -132,7 +132,7 @@ impl Node {
         let remaining = || deadline.saturating_duration_since(Instant::now());
         self.prove_leadership(remaining()).await?;
         let turn = self.turn(remaining()).await?;
-        within(remaining(), self.refuse_to_lose_the_quorum(id)).await?;
+        self.refuse_to_lose_the_quorum(id, remaining() / 2).await?;
         within(remaining(), self.keep_number(id)).await?;
         let raft = self.raft.clone();
         let removed = async move {
@@ -156,9 +156,13 @@ impl Node {
     }
 
     /// Without this node, most voters have to be there: otherwise nothing could be committed any
-    /// more, not even the return of the node. Twelve leases: a leader that was just elected may
-    /// have heard of no voter yet.
-    async fn refuse_to_lose_the_quorum(&self, id: u64) -> Result<(), NodeError> {
+    /// more, not even the return of the node. They get twelve leases: a leader that was just
+    /// elected may have heard of no voter yet.
+    async fn refuse_to_lose_the_quorum(
+        &self,
+        id: u64,
+        patience: Duration,
+    ) -> Result<(), NodeError> {
         let since = Instant::now();
         let silent = |status: &Status| -> Vec<u64> {
             let others = status.voters.iter().copied().filter(|voter| *voter != id);
@@ -168,7 +172,7 @@ impl Node {
             let others = status.voters.iter().filter(|voter| **voter != id).count();
             silent(status).len() * 2 < others
         };
-        if self.wait_for(self.lately() * 4, has_quorum).await.is_some() {
+        if self.wait_for(patience.min(self.lately() * 4), has_quorum).await.is_some() {
             return Ok(());
         }
         let silent = silent(&self.status());

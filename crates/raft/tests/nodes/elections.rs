@@ -133,7 +133,8 @@ async fn leadership_goes_round_without_a_named_target() {
         let refused = group.nodes[&follower].resign(LONG).await;
         let named = Some((leader, group.member(leader)));
         assert_eq!(refused, Err(NodeError::NotLeader { leader: named }));
-        group.nodes[&leader].resign(LONG).await.unwrap();
+        let next = group.nodes[&leader].resign(LONG).await.unwrap();
+        assert_ne!(next, leader);
         assert_ne!(group.leader().await, leader);
     }
 }

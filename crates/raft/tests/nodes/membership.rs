@@ -218,7 +218,7 @@ async fn changes_at_a_time_take_turns() {
 /// the second: a cluster that needs two majorities survives less.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_joint_configuration_ends_without_another_change() {
-    let mut group = Group::of_three().await;
+    let (mut group, mut left) = (Group::of_three().await, 0);
     for id in 4..16 {
         group.start(id).await;
         let leader = group.leader().await;
@@ -228,6 +228,7 @@ async fn a_joint_configuration_ends_without_another_change() {
         let first = |status: &Status| status.voters.contains(&id);
         group.nodes[&other].wait_for(LONG, first).await.unwrap();
         group.cut_off(leader);
+        left += usize::from(old.status().is_joint);
         let (deadline, moment) = (Instant::now() + LONG, Duration::from_millis(5));
         let is_uniform = |status: &Status| status.leads() && !status.is_joint;
         let others = |id: &u64| *id != leader;
@@ -246,5 +247,6 @@ async fn a_joint_configuration_ends_without_another_change() {
         group.remove(id).await;
         group.cut_power(id);
     }
+    assert!(left > 0, "no change was cut off between its steps");
     group.check().await;
 }
