@@ -104,8 +104,12 @@ pub async fn ask(
     let failed = |why: String| CallError { address: address.to_owned(), why };
     match tokio::time::timeout(patience, exchange(address, path, body)).await {
         Ok(answer) => answer.map_err(|error| failed(error.to_string())),
-        Err(_) => Err(failed(format!("no answer within {patience:?}"))),
+        Err(_) => Err(failed(no_answer(patience))),
     }
+}
+
+fn no_answer(patience: Duration) -> String {
+    format!("no answer within {patience:?}")
 }
 
 const NO_HTTP: &str = "the connection ended without an answer; is it the address for clients of an \
@@ -185,7 +189,10 @@ pub async fn ask_leader(
         match answer {
             Ok(answer) if answer.status == StatusCode::CONFLICT && answer.leader().is_some() => {
                 named = answer.leader().map(ToOwned::to_owned);
-                failed = Some(CallError { address, why: answer.text() });
+                failed = Some(match named.clone().filter(|leader| waiting.contains(leader)) {
+                    Some(address) => CallError { address, why: no_answer(patience) },
+                    None => CallError { address, why: answer.text() },
+                });
             }
             Ok(answer) if answer.status.is_server_error() => {
                 let why = format!("{}: {}", answer.status, answer.text());

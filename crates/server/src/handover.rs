@@ -18,7 +18,7 @@ pub(crate) async fn give(shared: &Shared) {
         return;
     }
     match shared.node.resign(HANDOVER).await {
-        Ok(node) => tracing::info!(id = status.node, node, "gave leadership away"),
+        Ok(node) => tracing::info!(node, "gave leadership away"),
         Err(error) => tracing::info!(%error, "leadership was not given away"),
     }
 }

@@ -103,6 +103,8 @@ fn raft(registry: &mut Registry, shared: &Shared) {
     set("leader_id", "The node that leads, 0 if none is known", status.leader.unwrap_or(0));
     set("term", "The highest term, which rises with each election", status.term);
     set("members", "Nodes of the cluster", status.members.len() as u64);
+    let help = "1 between the two steps of a change of the voters: both majorities are needed";
+    set("members_joint", help, u64::from(status.is_joint));
     let help = "Of a leader: nodes whose logs were reverted in its term";
     set("members_reverted", help, status.reverted.len() as u64);
     set("log_last_index", "Index of the last entry", status.last.unwrap_or(0));

@@ -66,6 +66,7 @@ async fn metrics_say_what_happened() {
         ("esker_leader", 1.0),
         ("esker_leader_id", 1.0),
         ("esker_members", 1.0),
+        ("esker_members_joint", 0.0),
         ("esker_requests_waiting", 0.0),
         ("esker_requests_late_total", 0.0),
         ("esker_disk_stalls_total", 0.0),
