@@ -22,6 +22,12 @@ pub struct InspectSummary {
     pub len: u64,
 }
 
+impl InspectSummary {
+    pub(crate) fn new(offset: Seq, ballot: Ballot, value: &[u8], committed: bool) -> Self {
+        Self { ballot, committed, offset, len: value.len() as u64 }
+    }
+}
+
 /// Records read, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]

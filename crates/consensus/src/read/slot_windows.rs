@@ -187,12 +187,7 @@ impl Window {
         let Before { start, certain } = self.before;
         match *record {
             Record::Accept { slot, ballot, value } => {
-                let summary = InspectSummary {
-                    ballot,
-                    committed: false,
-                    offset: seq,
-                    len: value.len() as u64,
-                };
+                let summary = InspectSummary::new(seq, ballot, value, false);
                 let known = self.entries.get(&Slot(slot));
                 if slot >= start && known.is_none_or(|known| !known.committed) {
                     self.insert(slot, summary);
@@ -233,12 +228,7 @@ impl Window {
                 }
             }
             Record::Chosen { slot, ballot, value } => {
-                let summary = InspectSummary {
-                    ballot,
-                    committed: true,
-                    offset: seq,
-                    len: value.len() as u64,
-                };
+                let summary = InspectSummary::new(seq, ballot, value, true);
                 let other = self.entries.get(&Slot(slot)).is_some_and(|known| {
                     known.committed && known.ballot == ballot && known.len != summary.len
                 });
