@@ -19,6 +19,7 @@ pub struct Config {
     pub direct: bool,
     pub dsync: bool,
     pub cache: CacheAfterFailedSync,
+    pub buffer_size: u32,
     pub buffers: u32,
     pub tail_cache: u64,
     pub retention: Retention,
@@ -28,7 +29,8 @@ pub struct Config {
 }
 
 pub const SEGMENT: u32 = 64 << 10;
-pub const BUFFER: u32 = 8 << 10;
+/// The usual size of a unit, where a buffer holds one and where it holds four.
+pub const UNIT: u32 = 8 << 10;
 
 pub const fn batch() -> Policy {
     Policy::Batch(NonZeroU64::MIN.saturating_add(BATCH - 1))
@@ -72,6 +74,7 @@ impl Config {
             direct: true,
             dsync: true,
             cache: CacheAfterFailedSync::NewStaysReadable,
+            buffer_size: 4 * UNIT,
             buffers: 3,
             tail_cache: 32 << 10,
             retention: Retention::NONE,
@@ -115,6 +118,7 @@ impl Config {
             direct: rng.percent(50),
             dsync: rng.percent(50),
             cache: rng.pick(&caches),
+            buffer_size: rng.pick(&[UNIT, 2 * UNIT, 4 * UNIT, 4 * UNIT]),
             buffers: 2 + rng.below(3) as u32,
             tail_cache: rng.pick(&[0, 32 << 10, 8 << 20]),
             retention: rng.pick(&kept),
@@ -154,7 +158,7 @@ impl Config {
         options.segment_size = SEGMENT;
         options.segment_records = self.segment_records;
         options.reserve = self.reserve;
-        options.buffer_size = BUFFER;
+        options.buffer_size = self.buffer_size;
         options.buffers = self.buffers;
         options.tail_cache = self.tail_cache;
         options.index_bytes = 4096;
@@ -184,6 +188,7 @@ impl fmt::Display for Config {
         if self.cache == CacheAfterFailedSync::OldComesBack {
             f.write_str(" old-cache")?;
         }
+        write!(f, " buffers-of-{}", self.buffer_size)?;
         if let Some(records) = self.segment_records {
             write!(f, " segments-of-{records}")?;
         }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use esker_testkit::SplitMix64;
 
-use super::config::{BUFFER, SEGMENT};
+use super::config::{SEGMENT, UNIT};
 
 /// What becomes of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,7 +79,7 @@ impl Sizes {
             (_, 50..65) => rng.index(5000),
             (_, 65..75) => rng.pick(&BORDERS),
             (Sizes::Mixed, 75..79) => SEGMENT as usize + rng.index(30_000),
-            _ => BUFFER as usize + rng.index(12_000),
+            _ => UNIT as usize + rng.index(12_000),
         }
     }
 }

@@ -12,6 +12,8 @@
 //!
 //! The unit's header, with a checksum over the whole unit, is part of the same write. Whatever part
 //! of the write survives a crash, either the whole unit is there or its checksum does not match.
+//! A write may carry several units. Each names the one before it, so one that survived without its
+//! predecessor does not count.
 //!
 //! A unit is durable when its O_DSYNC write, or the sync after its write, has returned for it and
 //! for every unit before it. Only then does the watermark advance and a ticket resolve.
@@ -35,9 +37,9 @@ use crate::base::error::{Error, Result};
 use crate::base::log_end::Mark;
 use crate::base::options::Policy;
 use crate::commit::committer::Committer;
-use crate::commit::core::{Job, Unit};
+use crate::commit::core::{Job, Unit, Units};
 use crate::commit::write_half::WriteHalf;
-use crate::format::{BLOCK, IndexEntry, SegmentHeader, UnitHeader, UnitKind};
+use crate::format::{BLOCK, SegmentHeader, UnitHeader, UnitKind};
 use crate::runtime::backoff::Backoff;
 use crate::staging::buffer::close_unit;
 use crate::store::paths;
@@ -57,9 +59,10 @@ impl CommitIo {
     pub(crate) fn execute(&self, log: &WriteHalf) -> Result<()> {
         let mut start = Instant::now();
         let sync = match &self.job {
-            Job::Write { unit, sync } => {
-                let bytes = unit.buffer.bytes(unit.range.clone());
-                write_all_at(&*self.file, bytes, u64::from(unit.range.start))?;
+            Job::Write { units, sync } => {
+                let range = units.range();
+                let bytes = units.first.buffer.bytes(range.clone());
+                write_all_at(&*self.file, bytes, u64::from(range.start))?;
                 log.counters.wrote(bytes.len() as u64);
                 *sync
             }
@@ -91,11 +94,11 @@ impl CommitIo {
         &self.job
     }
 
-    /// Returns the emptied list of index entries, for reuse.
-    pub(crate) fn into_index(self) -> Vec<IndexEntry> {
+    /// The units that it wrote.
+    pub(crate) fn into_units(self) -> Option<Units> {
         match self.job {
-            Job::Write { unit, .. } => unit.index,
-            Job::Sync { .. } => Vec::new(),
+            Job::Write { units, .. } => Some(units),
+            Job::Sync { .. } => None,
         }
     }
 }
@@ -109,8 +112,8 @@ impl Committer {
         durable: Mark,
     ) -> Result<CommitIo> {
         let sync = match &mut job {
-            Job::Write { unit, sync } => {
-                self.complete(log, unit, durable)?;
+            Job::Write { units, sync } => {
+                self.complete(log, units, durable)?;
                 *sync
             }
             Job::Sync { .. } => true,
@@ -119,14 +122,30 @@ impl Committer {
         Ok(CommitIo { job, file: Arc::clone(&self.file), unsynced })
     }
 
-    /// Completes a unit with its header and adds it to its segment. Readers see it only once the
-    /// durable watermark covers it.
-    fn complete(&mut self, log: &WriteHalf, unit: &mut Unit, durable: Mark) -> Result<()> {
+    /// Completes units with their headers and adds them to their segment. Readers see them only
+    /// once the durable watermark covers them.
+    fn complete(&mut self, log: &WriteHalf, units: &mut Units, durable: Mark) -> Result<()> {
         // Never before the unit before: readers search for a time.
         let time_ms = log.engine.wall_ms().max(self.segment.state.read().time_ms);
-        if unit.buffer.segment != self.segment.number() {
-            self.rotate(log, unit, durable, time_ms)?;
+        if units.first.buffer.segment != self.segment.number() {
+            self.rotate(log, &units.first, durable, time_ms)?;
         }
+        units.iter().for_each(|unit| self.seal(log, unit, durable, time_ms));
+        let last = units.last();
+        log.preallocator.wait_clear(last.buffer.segment, &units.range());
+
+        let mut state = self.segment.state.write();
+        state.end = last.range.end;
+        state.last_seq = last.last_seq;
+        state.chain = self.chain;
+        state.records += units.iter().map(|unit| u64::from(unit.records)).sum::<u64>();
+        state.time_ms = time_ms;
+        state.index.append(&mut units.index);
+        Ok(())
+    }
+
+    /// Writes the header of a unit, and chains the next one to it.
+    fn seal(&mut self, log: &WriteHalf, unit: &Unit, durable: Mark, time_ms: u64) {
         let header = UnitHeader {
             kind: UnitKind::Data,
             used: unit.used,
@@ -141,17 +160,7 @@ impl Committer {
         };
         let (head, crc) = header.to_bytes(unit.salt, unit.range.start);
         close_unit(&unit.buffer, &unit.range, unit.used, &head);
-        log.preallocator.wait_clear(unit.buffer.segment, &unit.range);
         self.chain = crc;
-
-        let mut state = self.segment.state.write();
-        state.end = unit.range.end;
-        state.last_seq = unit.last_seq;
-        state.chain = crc;
-        state.records += u64::from(unit.records);
-        state.time_ms = time_ms;
-        state.index.append(&mut unit.index);
-        Ok(())
     }
 
     /// Continues in the next segment. Its header, written first, records where this one ends.

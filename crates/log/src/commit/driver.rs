@@ -247,15 +247,15 @@ impl WriteHalf {
         let start = Instant::now();
         let outcome = io.execute(self);
         let took = start.elapsed();
-        // Release the staging buffer before the waiters wake: they may want to reuse it.
-        let index = io.into_index();
+        let units = io.into_units();
         let mut state = self.lock();
         let before = state.core.durable();
         if let Err(error) = outcome {
             self.failed(&mut state, number, last, error);
             return state;
         }
-        state.core.return_index(index);
+        // Releases the staging buffer before the waiters wake: they may want to reuse it.
+        units.into_iter().for_each(|units| state.core.return_units(units));
         if !state.core.complete(number) {
             return state;
         }

@@ -12,7 +12,7 @@ const COUNTERS: [Metric<u64>; 5] = [
     ("esker_log_payload_bytes_total", Unit::Bytes, "Bytes of their payloads.", |m| {
         m.stats.payload_bytes
     }),
-    ("esker_log_commits_total", Unit::Count, "Commit units written.", |m| m.stats.commits),
+    ("esker_log_commits_total", Unit::Count, "Writes of commit units.", |m| m.stats.commits),
     ("esker_log_commit_bytes_total", Unit::Bytes, "Bytes of commit units written.", |m| {
         m.stats.bytes
     }),

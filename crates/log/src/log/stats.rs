@@ -6,7 +6,7 @@ use crate::base::position::Seq;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStats {
-    /// Commit units written.
+    /// Commits: writes of one commit unit, or of several that waited.
     pub commits: u64,
     /// Syncs, writes through O_DSYNC included.
     pub syncs: u64,

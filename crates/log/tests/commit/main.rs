@@ -3,6 +3,7 @@
 #[path = "../kit/fixture.rs"]
 mod fixture;
 
+mod chained_units;
 mod in_flight;
 mod policies;
 mod preallocation;

@@ -71,7 +71,8 @@ fn batch_counts_an_atomic_batch_as_one_append() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = driven(&disk);
     options.policy = Policy::Batch(100.try_into().unwrap());
-    options.buffer_size = 64 << 10;
+    // All of it is one unit.
+    options.buffer_size = 256 << 10;
     let log = Log::builder(DIR).options(options).open().unwrap();
     let run_and_wait = || {
         engine.run();

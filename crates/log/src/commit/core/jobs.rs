@@ -4,9 +4,8 @@
 
 use std::sync::Arc;
 
-use super::{Core, InFlightCommit, IoState, Job, Open};
+use super::{Core, InFlightCommit, IoState, Job, Open, Units};
 use crate::base::options::Policy;
-use crate::format::IndexEntry;
 use crate::staging::fill_tracker::FillTracker;
 use crate::staging::staged::Staged;
 
@@ -34,20 +33,39 @@ impl Core {
             });
             return Some(Job::Sync { through: self.written });
         }
-        if self.sealed.is_empty() {
-            self.seal();
-        }
-        let unit = self.sealed.pop_front()?;
-        let sync = self.policy != Policy::OsBuffered || unit.number <= self.requested_sync;
+        let units = self.take_units()?;
+        let sync = self.policy != Policy::OsBuffered || units.first.number <= self.requested_sync;
         self.in_flight.push_back(InFlightCommit {
-            mark: unit.mark(),
-            bytes: unit.used,
-            records: unit.records,
-            appends: unit.appends,
+            mark: units.last().mark(),
+            bytes: units.range().len() as u32,
+            records: units.iter().map(|unit| unit.records).sum(),
+            appends: units.iter().map(|unit| unit.appends).sum(),
             sync,
             state: IoState::InFlight,
         });
-        Some(Job::Write { unit, sync })
+        Some(Job::Write { units, sync })
+    }
+
+    /// Takes the units of the next write: the sealed ones of one buffer, and the open one after
+    /// them, if it is due.
+    fn take_units(&mut self) -> Option<Units> {
+        let joins = |open: &Open| match self.sealed.back() {
+            Some(sealed) => Arc::ptr_eq(&sealed.buffer, &open.buffer),
+            None => true,
+        };
+        if self.open_is_due() && self.open.as_ref().is_some_and(joins) {
+            self.seal();
+        }
+        let first = self.sealed.pop_front()?;
+        let (more, index) = self.spare_lists.pop().unwrap_or_default();
+        let mut units = Units { first, more, index };
+        while self.sealed.front().is_some_and(|unit| units.precede(unit)) {
+            units.more.extend(self.sealed.pop_front());
+        }
+        let last = units.last().last_seq;
+        let indexed = self.index.partition_point(|entry| entry.seq <= last);
+        units.index.extend(self.index.drain(..indexed));
+        Some(units)
     }
 
     /// A job completed. Returns whether the written mark advanced: it does not while an earlier job
@@ -112,11 +130,13 @@ impl Core {
         self.staged.iter().cloned().chain(open)
     }
 
-    /// Takes back an emptied list of index entries, for reuse.
-    pub(crate) fn return_index(&mut self, mut index: Vec<IndexEntry>) {
-        if index.capacity() > 0 && self.spare_index.len() < self.fill_tracker.len() {
+    /// Takes back what a write carried, for the reuse of its lists.
+    pub(crate) fn return_units(&mut self, units: Units) {
+        let Units { mut more, mut index, .. } = units;
+        if self.spare_lists.len() < self.depth {
+            more.clear();
             index.clear();
-            self.spare_index.push(index);
+            self.spare_lists.push((more, index));
         }
     }
 

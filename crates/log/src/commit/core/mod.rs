@@ -12,6 +12,10 @@
 //! unit is a run of places. It is *open* until it is full or a commit is requested, then *sealed*,
 //! then *written*, then *durable*. Units go through these states in order.
 //!
+//! **Chained units.** A reader checks a unit as a whole, so a unit ends at a quarter of a staging
+//! buffer and at 1 MiB, unless one record or an atomic batch is larger. One write carries all units
+//! that wait in the same buffer.
+//!
 //! **Fresh blocks.** A unit begins where the last one ended, rounded up to a block. No byte of an
 //! earlier unit is ever in a later one's range.
 //!
@@ -20,8 +24,8 @@
 //! order: a completed commit counts once all earlier ones are complete.
 //!
 //! **Bounds.** At most `buffers` staging buffers hold units that are not durable, and at most twice
-//! as many units are not written. At either bound the answer is [`Refusal::Full`], and the caller
-//! waits or gives up.
+//! as many units as fit in them are not written. At either bound the answer is [`Refusal::Full`],
+//! and the caller waits or gives up.
 //!
 //! **Space.** Records are placed only in fully reserved file ranges: see [`space`].
 
@@ -47,6 +51,13 @@ use crate::staging::fill_tracker::FillTracker;
 use crate::staging::staged::Staged;
 use crate::staging::tail_cache::TailCache;
 
+/// How many units of the usual size a staging buffer holds, within the bounds below.
+const UNITS_PER_BUFFER: u32 = 4;
+/// The bounds of the usual size: a smaller unit has little beside its header and padding, and a
+/// larger one fits in no cache of a processor that checks it.
+const UNIT_LEAST: u32 = 8 << 10;
+const UNIT_MOST: u32 = 1 << 20;
+
 /// A sealed unit that is to be written.
 #[derive(Debug)]
 pub(crate) struct Unit {
@@ -62,7 +73,6 @@ pub(crate) struct Unit {
     pub(crate) appends: u32,
     pub(crate) prev_seq: u64,
     pub(crate) last_seq: u64,
-    pub(crate) index: Vec<IndexEntry>,
 }
 
 impl Unit {
@@ -82,11 +92,41 @@ impl Unit {
     }
 }
 
+/// Units that one write carries: each begins where the one before it ends, in the same buffer.
+#[derive(Debug)]
+pub(crate) struct Units {
+    pub(crate) first: Unit,
+    pub(crate) more: Vec<Unit>,
+    /// The entries of the sparse index for all of them.
+    pub(crate) index: Vec<IndexEntry>,
+}
+
+impl Units {
+    pub(crate) fn last(&self) -> &Unit {
+        self.more.last().unwrap_or(&self.first)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Unit> {
+        std::iter::once(&self.first).chain(&self.more)
+    }
+
+    /// The offsets in the segment of all of them.
+    pub(crate) fn range(&self) -> Range<u32> {
+        self.first.range.start..self.last().range.end
+    }
+
+    /// Whether a unit may join them.
+    fn precede(&self, unit: &Unit) -> bool {
+        let last = self.last();
+        Arc::ptr_eq(&last.buffer, &unit.buffer) && last.range.end == unit.range.start
+    }
+}
+
 /// The next I/O request of the core.
 #[derive(Debug)]
 pub(crate) enum Job {
-    /// Write the unit and, if `sync` is set, make it and all earlier units durable.
-    Write { unit: Unit, sync: bool },
+    /// Write the units and, if `sync` is set, make them and all earlier ones durable.
+    Write { units: Units, sync: bool },
     /// Make all written units, through this mark, durable.
     Sync { through: Mark },
 }
@@ -95,7 +135,7 @@ impl Job {
     /// The last unit that it writes or syncs.
     pub(crate) fn unit(&self) -> u64 {
         match self {
-            Self::Write { unit, .. } => unit.number,
+            Self::Write { units, .. } => units.last().number,
             Self::Sync { through } => through.unit,
         }
     }
@@ -103,7 +143,7 @@ impl Job {
     /// The mark up to which everything is written once the job is done.
     pub(crate) fn mark(&self) -> Mark {
         match self {
-            Self::Write { unit, .. } => unit.mark(),
+            Self::Write { units, .. } => units.last().mark(),
             Self::Sync { through } => *through,
         }
     }
@@ -111,7 +151,7 @@ impl Job {
     /// The last record that it writes.
     pub(crate) fn last_seq(&self) -> Option<u64> {
         match self {
-            Self::Write { unit, .. } => Some(unit.last_seq),
+            Self::Write { units, .. } => Some(units.last().last_seq),
             Self::Sync { .. } => None,
         }
     }
@@ -242,7 +282,6 @@ struct Open {
     records: u32,
     appends: u32,
     prev_seq: u64,
-    index: Vec<IndexEntry>,
 }
 
 impl Open {
@@ -282,6 +321,7 @@ struct Limits {
     record: u32,
     segment: u32,
     segment_records: u64,
+    unit: u32,
     buffer: u32,
     buffers: usize,
     index_bytes: u32,
@@ -301,6 +341,8 @@ pub(crate) struct Core {
     next_unit: u64,
     open: Option<Open>,
     sealed: VecDeque<Unit>,
+    /// The entries of the sparse index for the open unit and the sealed ones.
+    index: VecDeque<IndexEntry>,
     /// Jobs that were handed out, in order.
     in_flight: VecDeque<InFlightCommit>,
     /// The most jobs in flight at a time.
@@ -329,7 +371,8 @@ pub(crate) struct Core {
     fill_tracker: Arc<[FillTracker]>,
     /// Bytes and records since the last index entry.
     since_index: (u32, u32),
-    spare_index: Vec<Vec<IndexEntry>>,
+    /// Emptied lists of writes that ended, for reuse.
+    spare_lists: Vec<(Vec<Unit>, Vec<IndexEntry>)>,
     commit_delay: CommitDelay,
 }
 
@@ -344,12 +387,15 @@ impl Core {
     ) -> Self {
         let position = start.base + u64::from(start.offset);
         let mark = Mark { unit: 0, position, seq: start.last_seq, segment: start.segment };
+        let unit = block_up(options.buffer_size / UNITS_PER_BUFFER).clamp(UNIT_LEAST, UNIT_MOST);
+        let units = options.buffers * options.buffer_size.div_ceil(unit);
         Self {
             log: start.log,
             limits: Limits {
                 record: options.record_limit,
                 segment: options.segment_size,
                 segment_records: options.segment_records.unwrap_or(u64::MAX),
+                unit,
                 buffer: options.buffer_size,
                 buffers: options.buffers as usize,
                 index_bytes: options.index_bytes,
@@ -374,6 +420,7 @@ impl Core {
             next_unit: 1,
             open: None,
             sealed: VecDeque::with_capacity(16),
+            index: VecDeque::with_capacity(16),
             in_flight: VecDeque::with_capacity(depth),
             depth,
             staged: VecDeque::with_capacity(16),
@@ -390,9 +437,9 @@ impl Core {
             requested_sync: 0,
             terminal: None,
             tail,
-            fill_tracker: (0..2 * options.buffers).map(|_| FillTracker::default()).collect(),
+            fill_tracker: (0..2 * units).map(|_| FillTracker::default()).collect(),
             since_index: (u32::MAX / 2, 0),
-            spare_index: Vec::new(),
+            spare_lists: Vec::new(),
             commit_delay: CommitDelay::default(),
         }
     }

@@ -151,7 +151,8 @@ impl Core {
             let end = open.start + open.used;
             let fits = block_up(end + stored) <= open.buffer.limit;
             let barred = self.frontier.internal && !internal;
-            if fits && !segment_full && !barred && open.used + stored <= UNIT_MAX - BLOCK {
+            let joins = open.used.saturating_add(stored) <= self.limits.unit;
+            if fits && joins && !segment_full && !barred {
                 return Ok(());
             }
             offset = block_up(end);
@@ -191,9 +192,7 @@ impl Core {
         }
         let buffer = match self.tail.newest() {
             Some(buffer)
-                if self.open.is_none()
-                    && buffer.segment == frontier.segment
-                    && frontier.offset + need <= buffer.limit =>
+                if buffer.segment == frontier.segment && frontier.offset + need <= buffer.limit =>
             {
                 buffer
             }
@@ -235,7 +234,6 @@ impl Core {
             records: 0,
             appends: 0,
             prev_seq: self.last,
-            index: self.spare_index.pop().unwrap_or_default(),
         });
         Ok(())
     }
@@ -260,7 +258,7 @@ impl Core {
         let (bytes, records) = self.since_index;
         if bytes >= self.limits.index_bytes || records >= self.limits.index_records {
             let entry = IndexEntry { seq, prev_seq: prev, unit: open.start, record: offset };
-            open.index.push(entry);
+            self.index.push_back(entry);
             self.since_index = (0, 0);
         }
         self.since_index.0 = self.since_index.0.saturating_add(stored);
@@ -300,7 +298,6 @@ impl Core {
             appends: open.appends,
             prev_seq: open.prev_seq,
             last_seq: self.last,
-            index: open.index,
             buffer: open.buffer,
         });
     }

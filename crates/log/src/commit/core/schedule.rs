@@ -39,6 +39,7 @@
 //! one beside it would gain nothing. Or the commit delay waits for callers; an accepted record ends
 //! the delay once enough are back.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
@@ -232,12 +233,17 @@ impl Core {
         self.sync_is_due() || next <= unit
     }
 
-    /// A full unit gains nothing from waiting and does not wait.
+    /// A write that no further unit can join gains nothing from waiting and does not wait. Before
+    /// that, a commit in flight is waited for, as by [`Core::open_is_due`].
     fn sealed_is_due(&self) -> bool {
-        self.sealed.front().is_some_and(|unit| unit.number <= self.requested_write)
+        let newest = self.open.as_ref().map(|open| &open.buffer);
+        self.sealed.front().is_some_and(|unit| {
+            let is_whole = newest.is_none_or(|newest| !Arc::ptr_eq(newest, &unit.buffer));
+            unit.number <= self.requested_write && (is_whole || self.in_flight.is_empty())
+        })
     }
 
-    fn open_is_due(&self) -> bool {
+    pub(super) fn open_is_due(&self) -> bool {
         let Some(open) = self.open.as_ref().filter(|open| open.records > 0) else {
             return false;
         };
