@@ -4,7 +4,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use esker_consensus::{Error, Inspection, LogState, ManagedLog, inspect_with, logs_in};
+use esker_consensus::{
+    Error, Inspection, LogState, ManagedLog, ReadOnlyReason, inspect_with, logs_in,
+};
 use esker_log::SeqRange;
 use serde_json::{Value, json};
 
@@ -170,6 +172,15 @@ pub fn target(dir: &Path, key: Option<&str>) -> Outcome<Target> {
             others + 1
         ))),
         (None, _) => Err(Failure::failed(format!("{} has no log yet", dir.display()))),
+    }
+}
+
+/// The word for why a log is read-only.
+pub fn read_only(reason: ReadOnlyReason) -> Option<&'static str> {
+    match reason {
+        ReadOnlyReason::Repaired => Some("repaired"),
+        ReadOnlyReason::Copied => Some("copied"),
+        _ => None,
     }
 }
 

@@ -251,6 +251,10 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
     let name = |component| match component {
         esker_consensus::COMPONENT => "a consensus log".to_owned(),
         esker_kv::COMPONENT => "a key-value store".to_owned(),
+        esker_consensus::COPY => "a copy of a consensus log".to_owned(),
+        esker_consensus::REGISTRY_COPY => {
+            "the registry of a copy of many consensus logs".to_owned()
+        }
         esker_consensus::UNFINISHED_BACKUP => "an unfinished backup of consensus logs".to_owned(),
         esker_consensus::REGISTRY_COMPONENT => "the registry of many consensus logs".to_owned(),
         esker_kv::UNFINISHED_BACKUP => "an unfinished backup of a key-value store".to_owned(),
@@ -293,7 +297,7 @@ pub fn repair_advice(dir: &Path) -> String {
     let component = esker_log::component(dir, esker_log::ReadOptions::default());
     let dir = dir.display();
     match component {
-        Ok(Some(esker_consensus::COMPONENT)) => format!(
+        Ok(Some(esker_consensus::COMPONENT | esker_consensus::COPY)) => format!(
             "; a repair of a consensus log may lose promises and votes that were given, so let \
              another acceptor or node take its place under a new number; \
              `esker log repair {dir}` keeps what can be read"

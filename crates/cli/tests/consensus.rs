@@ -9,7 +9,7 @@ mod esker;
 use std::path::Path;
 
 use esker::{command, run, workdir};
-use esker_consensus::{Ballot, ConsensusLog, LogManager, Slot};
+use esker_consensus::{Ballot, ConsensusLog, LogManager, ReadOnlyReason, Slot};
 use serde_json::Value;
 
 const LOW: Ballot = Ballot { number: 1, node: 1 };
@@ -122,7 +122,7 @@ fn nothing_is_appended_to_it_or_dropped_by_hand() {
         assert!(after == unlocked(before.clone()), "repair changed {}", dir.display());
         assert_eq!(lines(&["consensus", "verify"], dir)[0]["slots"], 4);
         let log = ConsensusLog::open(dir).unwrap();
-        assert!(!log.stats().read_only);
+        assert_eq!(log.stats().read_only, None);
         log.close().unwrap();
     }
 }
@@ -164,7 +164,7 @@ fn verify_of_a_corrupt_log_exits_3() {
     assert_eq!(slots, [2, 4]);
     assert_eq!(lines(&["consensus", "stat"], &dir)[0]["quarantined"].as_array().unwrap().len(), 1);
     let log = ConsensusLog::open(&dir).unwrap();
-    assert!(log.stats().read_only);
+    assert_eq!(log.stats().read_only, Some(ReadOnlyReason::Repaired));
 }
 
 #[test]
@@ -245,6 +245,63 @@ fn a_directory_of_many_logs() {
     verify.arg(&dir);
     let verified = run(verify, b"").exits(3);
     assert_eq!(verified.text().lines().count(), 3);
+}
+
+/// A copy is read by every command, and takes nothing until it is renumbered.
+#[test]
+fn a_copy_is_read_only_until_it_is_renumbered() {
+    let (_guard, root) = workdir();
+    std::fs::create_dir(&root).unwrap();
+    let (dir, copies, users) = (root.join("tables"), root.join("copies"), root.join("users"));
+    many(&dir, &["users", "orders"]);
+    let ran = |words: &[&str], dirs: &[&Path], input: &[u8]| {
+        let mut command = command(words);
+        command.args(dirs);
+        run(command, input)
+    };
+    ran(&["consensus", "backup"], &[&dir, &copies], b"").ok();
+    ran(&["consensus", "backup"], &[&dir_of(&dir, "users"), &users], b"").ok();
+    for copy in [&copies, &users] {
+        let whole = ran(&["consensus", "dump", "--json"], &[&dir_of(&dir, "users")], b"");
+        let key: &[&str] = if *copy == copies { &["--key", "users"] } else { &[] };
+        let dump = ran(&[&["consensus", "dump", "--json"], key].concat(), &[copy], b"");
+        assert_eq!(dump.ok().text(), whole.ok().text());
+        let stat = lines(&["consensus", "stat"], copy);
+        assert!(stat.iter().all(|line| line["read_only"] == "copied"), "{stat:?}");
+        let stat = ran(&["consensus", "stat"], &[copy], b"").ok();
+        assert!(stat.text().contains("read-only    copied\n"), "{}", stat.text());
+        ran(&["consensus", "verify"], &[copy], b"").ok();
+        let create = [&["snapshot", "create-from", "--slot", "1"], key].concat();
+        let words = ["it is a copy", "another node ID", "`esker consensus renumber`"];
+        ran(&create, &[copy], b"state").exits(1).says(&words);
+        let log = if *copy == copies { dir_of(copy, "users") } else { copy.clone() };
+        let words = ["needs `esker consensus backup`"];
+        ran(&["log", "restore"], &[&log, &root.join("none")], b"").exits(1).says(&words);
+        ran(&["log", "append"], &[&log], b"x").exits(1).says(&["a copy of a consensus log"]);
+        // A copy of a copy is one.
+        let again = copy.with_extension("again");
+        ran(&["consensus", "backup"], &[copy, &again], b"").ok();
+        assert_eq!(lines(&["consensus", "stat"], &again)[0]["read_only"], "copied");
+
+        let logs = if *copy == copies { 2 } else { 1 };
+        let done = ran(&["consensus", "renumber", "--json"], &[copy], b"").ok().json();
+        assert_eq!(done["logs"], logs);
+        let again = ran(&["consensus", "renumber"], &[copy], b"").ok();
+        assert_eq!(again.text(), "renumbered 0 logs\n");
+        let stat = lines(&["consensus", "stat"], copy);
+        assert!(stat.iter().all(|line| line["read_only"].is_null()), "{stat:?}");
+        ran(&create, &[copy], b"state").ok();
+        ran(&["snapshot", "list"], &[&log], b"").ok();
+    }
+    // The number of a node of the service is in its log.
+    let node = root.join("node");
+    let label = [&b"ESKNODE1"[..], &[7; 41]].concat();
+    let log = ConsensusLog::builder(&node).label(label).open().unwrap();
+    log.close().unwrap();
+    let copy = root.join("node-copy");
+    ran(&["consensus", "backup"], &[&node, &copy], b"").ok();
+    ran(&["consensus", "renumber"], &[&copy], b"").exits(1).says(&["an empty folder"]);
+    assert_eq!(lines(&["consensus", "stat"], &copy)[0]["read_only"], "copied");
 }
 
 /// The copy of many logs is a manager, beside no other; that of one log may be made beside its

@@ -10,7 +10,8 @@
 //! # What a crash leaves
 //!
 //! A copy belongs to a component of its own until it is whole and durable. So no consensus log
-//! opens it. One durable step then makes it a consensus log.
+//! opens it. One durable step then makes it a consensus log, which is read-only until its node has
+//! a new number: see [`read_only`](crate::read_only).
 
 use std::io;
 use std::path::Path;
@@ -21,7 +22,7 @@ use esker_disk::{Disk, Op};
 use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start};
 
 use crate::base::slot::Slot;
-use crate::component::{self, COMPONENT, UNFINISHED_BACKUP};
+use crate::component::{self, COPY, UNFINISHED_BACKUP};
 use crate::durability::metadata::Metadata;
 use crate::options::Options;
 use crate::outcome::{Error, Result};
@@ -70,6 +71,9 @@ impl Extent {
 /// at most a few milliseconds before this call. Any other is opened first, so that what a crash
 /// left is recovered. Blocks.
 ///
+/// The copy opens read-only, because the log may promise and accept more: see
+/// [`ReadOnlyReason::Copied`](crate::ReadOnlyReason::Copied).
+///
 /// # Durability
 /// Durable when it returns. Until then no consensus log opens `dest`. After a crash, delete `dest`.
 ///
@@ -96,20 +100,20 @@ pub fn backup_log(
     let (reader, _) = component::open_read_only(dir, ReadOptions::on(Arc::clone(&options.disk)))?;
     let extent = Extent::of(&reader)?;
     let read = ReadOptions::on(Arc::clone(&options.disk));
-    let label = match esker_log::app_metadata(dir, COMPONENT, read)? {
+    let label = match component::app_metadata(dir, &read)? {
         Some(bytes) => Metadata::decode(&bytes).label,
         None => Vec::new(),
     };
     let mut backup = Backup::default();
     // The stream ends when the reader is closed.
     let proceed = || Ok(());
-    let copy = Copy { reader: &reader, extent: &extent, dest, options, proceed: &proceed };
+    let copy = Copy { reader: &reader, extent: &extent, proceed: &proceed };
     // From here on the copy is this call's own, and no other backup goes to this directory.
-    let log = copy.begin()?;
+    let log = begin_log(dest, options)?;
     let copied = copy.run(&log, &label, &mut backup).and_then(|()| finish(&log, &label));
     drop(log);
     if let Err(error) = copied {
-        discard(dest, COMPONENT, disk);
+        discard(dest, COPY, disk);
         return Err(error);
     }
     Ok(backup)
@@ -199,13 +203,13 @@ pub(crate) fn begin(dir: &Path, options: &esker_log::Options) -> Result<Log> {
     }
 }
 
-/// Makes a copy a consensus log, durably, and closes it.
+/// Makes a copy a consensus log that is read-only, durably, and closes it.
 pub(crate) fn finish(log: &Log, label: &[u8]) -> Result<()> {
     let content = match label {
         [] => Vec::new(),
         label => Metadata { root: 0, label: label.to_vec() }.encode(),
     };
-    log.set_component(UNFINISHED_BACKUP, COMPONENT, &content)?;
+    log.set_component(UNFINISHED_BACKUP, COPY, &content)?;
     close(log);
     Ok(())
 }
@@ -226,26 +230,23 @@ pub(crate) fn close(log: &Log) {
 pub(crate) struct Copy<'a> {
     pub(crate) reader: &'a ReadOnlyLog,
     pub(crate) extent: &'a Extent,
-    /// On the disk of the options.
-    pub(crate) dest: &'a Path,
-    pub(crate) options: &'a Options,
     /// Fails when the copy must not continue. Called often.
     pub(crate) proceed: &'a dyn Fn() -> Result<()>,
 }
 
-impl Copy<'_> {
-    /// Creates the log that is copied to. It is not a consensus log yet.
-    pub(crate) fn begin(&self) -> Result<Log> {
-        let mut options = self.options.for_log();
-        // It is made durable at the end.
-        options.policy = Policy::Periodic(Duration::from_secs(1));
-        options.component = Some(UNFINISHED_BACKUP);
-        options.must_exist = false;
-        // It gets one when it is opened.
-        options.reserve = Some(0);
-        begin(self.dest, &options)
-    }
+/// Creates the log that is copied to. It is not a consensus log yet.
+pub(crate) fn begin_log(dest: &Path, options: &Options) -> Result<Log> {
+    let mut options = options.for_log();
+    // It is made durable at the end.
+    options.policy = Policy::Periodic(Duration::from_secs(1));
+    options.component = Some(UNFINISHED_BACKUP);
+    options.must_exist = false;
+    // It gets one when it is opened.
+    options.reserve = Some(0);
+    begin(dest, &options)
+}
 
+impl Copy<'_> {
     /// Makes the copy, durably, and counts it.
     pub(crate) fn run(&self, log: &Log, key: &[u8], backup: &mut Backup) -> Result<()> {
         backup.records += self.records(log)?;

@@ -5,6 +5,9 @@
 //! last checkpoint, which is optional. So a log that lost them is still opened if its first durable
 //! record is one of a consensus log, and they are stored again. This check takes no lock and
 //! changes nothing.
+//!
+//! A complete backup is a consensus log with a component of its own: see
+//! [`read_only`](crate::read_only).
 
 use std::path::Path;
 
@@ -15,24 +18,45 @@ use crate::record::Record;
 
 /// The component of consensus logs.
 pub const COMPONENT: Component = Component(*b"ESKRCONS");
+/// The component of a complete backup of a consensus log. It opens read-only until its node has a
+/// new number: see [`ConsensusLogBuilder::renumber`](crate::ConsensusLogBuilder::renumber).
+pub const COPY: Component = Component(*b"ESKRCNCP");
 /// The component of a backup that is not complete, and of each log in it.
 pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRCNBU");
 /// The component of the registry of keys of a [`LogManager`](crate::LogManager).
 pub const REGISTRY_COMPONENT: Component = Component(*b"ESKRKEYS");
+/// The component of the registry of a backup, until its node has a new number: see
+/// [`LogManagerBuilder::renumber`](crate::LogManagerBuilder::renumber).
+pub const REGISTRY_COPY: Component = Component(*b"ESKRKYCP");
 
-/// Opens the underlying log. Refuses a plain log, or one of another component, before any change.
-pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<Log> {
+/// Opens the underlying log, and returns the component that it has: [`COMPONENT`] or [`COPY`].
+/// Refuses a plain log, or one of another component, before any change.
+pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<(Log, Component)> {
     match Log::builder(dir).options(options.clone()).open() {
+        Err(esker_log::Error::WrongComponent { found: Some(COPY), .. }) => {
+            let mut own = options;
+            own.component = Some(COPY);
+            Ok((Log::builder(dir).options(own).open().map_err(refined)?, COPY))
+        }
         Err(esker_log::Error::WrongComponent { found: None, .. }) if is_one(dir, &options) => {
             tracing::warn!(dir = %dir.display(), "app metadata of the consensus log missing or corrupt");
             let mut plain = options;
             plain.component = None;
             let log = Log::builder(dir).options(plain).open()?;
             log.put_app_metadata(COMPONENT, &[])?;
-            Ok(log)
+            Ok((log, COMPONENT))
         }
-        outcome => outcome.map_err(refined),
+        outcome => Ok((outcome.map_err(refined)?, COMPONENT)),
     }
+}
+
+/// The app metadata of the consensus log in `dir`, if there is one.
+pub(crate) fn app_metadata(dir: &Path, options: &ReadOptions) -> Result<Option<Vec<u8>>> {
+    let of = |component| esker_log::app_metadata(dir, component, options.clone());
+    Ok(match of(COMPONENT).map_err(Error::Log)? {
+        None => of(COPY).map_err(Error::Log)?,
+        found => found,
+    })
 }
 
 /// The error for the log of another component, in the words of this one.
@@ -46,27 +70,30 @@ fn refined(error: esker_log::Error) -> Error {
 }
 
 /// Opens the underlying log to read it, without its lock. Refuses a plain log, or one of another
-/// component. Returns whether its app metadata say that it is a consensus log.
-pub(crate) fn open_read_only(dir: &Path, options: ReadOptions) -> Result<(ReadOnlyLog, bool)> {
+/// component. Returns the component that its app metadata name, if they name one.
+pub(crate) fn open_read_only(
+    dir: &Path,
+    options: ReadOptions,
+) -> Result<(ReadOnlyLog, Option<Component>)> {
     let found = match esker_log::component(dir, options.clone()) {
         // Corrupt app metadata is ignored, as opening does.
         Err(error @ esker_log::Error::UnsupportedVersion { .. }) => return Err(error.into()),
         found => found.unwrap_or(Some(COMPONENT)),
     };
     let reader = ReadOnlyLog::builder(dir).options(options).open().map_err(Error::Log)?;
-    if found.is_some_and(|found| found != COMPONENT) {
+    if found.is_some_and(|found| found != COMPONENT && found != COPY) {
         let (dir, expected) = (dir.into(), Some(COMPONENT));
         return Err(refined(esker_log::Error::WrongComponent { dir, found, expected }));
     }
-    Ok((reader, found.is_some()))
+    Ok((reader, found))
 }
 
 /// As [`open_read_only`], and refuses a log that lost its app metadata and has no record that shows
 /// whose it is, as a plain log without records.
 pub(crate) fn open_known(dir: &Path, options: ReadOptions) -> Result<ReadOnlyLog> {
-    let (reader, is_known) = open_read_only(dir, options)?;
+    let (reader, found) = open_read_only(dir, options)?;
     match first_is_one(&reader) {
-        Ok(None | Some(false)) if !is_known => Err(plain(dir)),
+        Ok(None | Some(false)) if found.is_none() => Err(plain(dir)),
         // If the record cannot be read, snapshots still can.
         _ => Ok(reader),
     }

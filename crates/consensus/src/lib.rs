@@ -49,7 +49,8 @@
 //! - `state`: the state that operations share. `commit_tracker` tracks what is durably committed;
 //!   `background` runs jobs that no caller waits for.
 //! - `index`: `page_table` and `page` find a slot's value; `slot_locks` order the decisions.
-//! - `options`; `component`, which recognises a consensus log; `outcome`: errors and tickets.
+//! - `options`; `component`, which recognises a consensus log; `outcome`: errors and tickets;
+//!   `read_only`: why a log accepts nothing.
 //! - `memory`: `value` and `cell` hold values; `value_pool` recycles their memory, and
 //!   `value_budget` bounds the uncommitted ones.
 //! - `record`: the records in the underlying log.
@@ -68,6 +69,7 @@ mod options;
 mod outcome;
 mod protocol;
 mod read;
+mod read_only;
 mod record;
 mod snapshots;
 mod state;
@@ -75,7 +77,7 @@ mod state;
 pub use backup::{Backup, backup_log};
 pub use base::ballot::Ballot;
 pub use base::slot::{Slot, SnapshotBounds};
-pub use component::{COMPONENT, REGISTRY_COMPONENT, UNFINISHED_BACKUP};
+pub use component::{COMPONENT, COPY, REGISTRY_COMPONENT, REGISTRY_COPY, UNFINISHED_BACKUP};
 pub use esker_log::reclaim::Reclaimed;
 pub use manager::guard::LogGuard;
 pub use manager::inspect::{LogState, ManagedLog, logs_in, logs_on};
@@ -94,6 +96,7 @@ pub use read::iterate::{IterateOptions, Iterated};
 pub use read::slot_values::Values;
 pub use read::stats::Stats;
 pub use read::watch::Watch;
+pub use read_only::ReadOnlyReason;
 pub use record::APP_STATE_LIMIT;
 pub use snapshots::create::SnapshotWriter;
 pub use snapshots::restore::Restored;

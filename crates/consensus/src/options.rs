@@ -188,6 +188,7 @@ pub struct ConsensusLogBuilder {
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
     pub(crate) shared: Shared,
+    pub(crate) renumber: bool,
 }
 
 /// What the logs of one manager share.
@@ -201,7 +202,39 @@ pub(crate) struct Shared {
 
 impl ConsensusLogBuilder {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir, options: Options::default(), shared: Shared::default() }
+        Self { dir, options: Options::default(), shared: Shared::default(), renumber: false }
+    }
+
+    /// Declares that the node of this log has a new number, which no node of its group ever had. A
+    /// backup becomes an ordinary log then, with everything that it has: durably, before the log is
+    /// returned, and after a crash entirely or not at all. Any other log stays as it is: an
+    /// ordinary one, and one that was repaired, which is read-only under any number.
+    ///
+    /// Call it once for a copy, when its group knows the new number as that of a new member.
+    /// Under the number of the original, the copy would vote against what that one promised since.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_consensus::{Ballot, ConsensusLog, Error, Options, Slot, backup_log};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let (dir, copy) = (dir.path().join("node-1"), dir.path().join("node-4"));
+    /// # ConsensusLog::open(&dir)?.close()?;
+    /// backup_log(&dir, &copy, &Options::default())?;
+    /// let log = ConsensusLog::open(&copy)?;
+    /// let ballot = Ballot { number: 5, node: 4 };
+    /// assert!(matches!(log.promise(ballot, Slot(0)), Err(Error::ReadOnly { .. })));
+    /// log.close()?;
+    ///
+    /// // Node 4 joined the group.
+    /// let log = ConsensusLog::builder(&copy).renumber().open()?;
+    /// log.promise(ballot, Slot(0))?.blocking_wait()?;
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn renumber(mut self) -> Self {
+        self.renumber = true;
+        self
     }
 
     esker_log::option_setters! { Options {

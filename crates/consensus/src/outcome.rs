@@ -14,6 +14,7 @@ use esker_log::Seq;
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
 use crate::memory::entry::Entry;
+use crate::read_only::ReadOnlyReason;
 
 /// The result of an operation on a consensus log.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -146,9 +147,11 @@ pub enum Error {
         /// The requested offset.
         offset: Seq,
     },
-    /// Corrupt records of this log were quarantined, and it may have forgotten what it promised. It
-    /// is read-only; its node joins its group as a new member, with another node ID.
-    ReadOnly,
+    /// This log may lack what its node promised, so it is read-only. The reason says what to do.
+    ReadOnly {
+        /// Why it is read-only.
+        reason: ReadOnlyReason,
+    },
     /// The log was created with another label than the one it is opened with: it is another log.
     /// It was not opened.
     WrongLabel {
@@ -282,10 +285,7 @@ impl fmt::Display for Error {
             Error::InvalidOffset { offset } => {
                 write!(f, "record {offset} is not a durable entry of the log")
             }
-            Error::ReadOnly => f.write_str(
-                "the log is read-only: corrupt records were quarantined; its node must join its \
-                 group as a new member, with another node ID",
-            ),
+            Error::ReadOnly { reason } => write!(f, "the log is read-only: {}", reason.advice()),
             Error::WrongLabel { found, expected } => write!(
                 f,
                 "the log has the label \"{}\", not \"{}\"",

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use esker_consensus::{Ballot, ConsensusLog, IterateOptions, Slot, SnapshotBounds};
+use esker_consensus::{Ballot, ConsensusLog, IterateOptions, ReadOnlyReason, Slot, SnapshotBounds};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
@@ -77,13 +77,21 @@ impl<C: StoredConfig> LogStore<C> {
     /// Stores openraft's log in this one, which nothing else may write to.
     ///
     /// # Errors
-    /// `InvalidData` when the log has entries that this crate did not write, and when it was
-    /// repaired: it may lack votes that were given. Those of reading.
+    /// `InvalidData` when the log has entries that this crate did not write, and when it is
+    /// read-only: repaired, or a copy, it may lack votes that were given. Those of reading.
     pub fn new(log: ConsensusLog) -> io::Result<Self> {
-        if log.stats().read_only {
-            let why = "the log was repaired, and may lack votes and entries: its node is removed, \
-                       and joins under a new number with a new log";
-            return Err(invalid(why.into()));
+        match log.stats().read_only {
+            None => {}
+            Some(ReadOnlyReason::Copied) => {
+                let why = "the log is a copy, and its node may have voted since: the node joins \
+                           under a new number, with a new log or with this one renumbered";
+                return Err(invalid(why.into()));
+            }
+            Some(_) => {
+                let why = "the log was repaired, and may lack votes and entries: its node is \
+                           removed, and joins under a new number with a new log";
+                return Err(invalid(why.into()));
+            }
         }
         let store = Self {
             log,

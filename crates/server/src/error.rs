@@ -18,6 +18,11 @@ pub enum ServerError {
         /// The folder of the log.
         dir: PathBuf,
     },
+    /// The node's log is a copy: the node may have voted since it was made.
+    Copied {
+        /// The folder of the log.
+        dir: PathBuf,
+    },
     /// The node's log does not say of which node it is.
     Identity {
         /// The folder of the log.
@@ -44,6 +49,12 @@ impl fmt::Display for ServerError {
                 f,
                 "the log in {} was repaired, and may lack votes and entries of this node: remove \
                  the node from its cluster, and let one join under a new number with new data",
+                dir.display()
+            ),
+            Self::Copied { dir } => write!(
+                f,
+                "the log in {} is a copy, and this node may have voted since it was made: let a \
+                 node join under a new number with new data",
                 dir.display()
             ),
             Self::Identity { dir } => write!(

@@ -12,7 +12,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_consensus::ConsensusLog;
+use esker_consensus::{ConsensusLog, ReadOnlyReason};
 use esker_disk::Disk;
 use esker_raft::ClusterId;
 
@@ -67,6 +67,12 @@ impl Identity {
     }
 }
 
+/// Whether the log with this label is that of a node of a cluster. Its number is in the label, so
+/// it never gets a new one: a node under a new number starts with an empty folder.
+pub fn is_of_a_node(label: &[u8]) -> bool {
+    label.starts_with(&MAGIC)
+}
+
 /// Fails for a path where no node's data can be: `data/raft` would be named otherwise.
 pub(crate) fn check_data(data: &Path) -> Result<(), ServerError> {
     let shown = data.display();
@@ -115,8 +121,12 @@ impl Store {
             Err(error) => return Err(error.into()),
         };
         // First: what is missing may be its identity.
-        if log.stats().read_only {
-            return Err(ServerError::Repaired { dir: self.dir.clone() });
+        match log.stats().read_only {
+            None => {}
+            Some(ReadOnlyReason::Copied) => {
+                return Err(ServerError::Copied { dir: self.dir.clone() });
+            }
+            Some(_) => return Err(ServerError::Repaired { dir: self.dir.clone() }),
         }
         if let Some(identity) = Identity::decode(log.label()) {
             return Ok(Some((log, identity)));

@@ -66,6 +66,7 @@ pub use call::{Answer, CallError, ask, ask_leader, is_address};
 pub use error::ServerError;
 #[cfg(feature = "http3")]
 pub use http::static_http3;
+pub use identity::is_of_a_node;
 pub use options::{CertificateFiles, FollowerAnswer, ServerOptions};
 pub use protocol::{
     AddNode, ClockStatus, FollowClock, FollowedClock, Members, Named, NodeStatus, RemoveNode,

@@ -24,8 +24,9 @@ ends with exit status 0, or with 3 and a note for each snapshot that is corrupt 
 opens it. A command that fails, or that a signal ends (status 130 after SIGINT, 1 after SIGTERM), removes what it \
 copied. After a crash, delete DEST and back up again.
 
-A node that continues with a copy has forgotten what it promised since. Unless no node has continued since, it must \
-join its group as a new member, with another node ID.";
+A copy opens read-only, because the original may promise and accept more. Before a node continues with it, that node \
+gets a new number, and `esker consensus renumber DEST` makes the copy an ordinary log. `esker log backup` copies no \
+consensus log. A copy by hand, with `cp`, is not recognised as one: it must not be opened beside the original.";
 
 /// Arguments of `esker consensus backup`.
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 
 mod backup;
 mod dump;
+mod renumber;
 mod stat;
 mod verify;
 
@@ -21,6 +22,8 @@ pub enum ConsensusCommand {
     Verify(verify::VerifyArguments),
     /// Copy a log, or many logs as of one moment
     Backup(backup::BackupArguments),
+    /// Let a copy take promises and accepts again, once its node has a new number
+    Renumber(renumber::RenumberArguments),
     /// Benchmark a consensus log, next to the hardware floor of this machine
     Bench(bench::ConsensusBenchArguments),
     /// Build a log for a benchmark that kills its builder
@@ -35,6 +38,7 @@ pub fn run(command: ConsensusCommand) -> Outcome {
         ConsensusCommand::Dump(arguments) => dump::run(&arguments),
         ConsensusCommand::Verify(arguments) => verify::run(&arguments),
         ConsensusCommand::Backup(arguments) => backup::run(&arguments),
+        ConsensusCommand::Renumber(arguments) => renumber::run(&arguments),
         ConsensusCommand::Bench(arguments) => bench::run_consensus(&arguments),
         ConsensusCommand::BenchBuild(arguments) => bench::run_consensus_build(&arguments),
     }

@@ -18,7 +18,8 @@ Examples:
 
 It runs beside a writer, reads every durable record, and changes nothing. `bytes` are those of the values. Of many \
 logs, one whose directory is gone has `missing`; one that cannot be read is named on standard error, and the exit \
-status is that of the first such log. For a log whose key is not text, name its directory instead of --key.";
+status is that of the first such log. `read_only` says why a log accepts nothing: `repaired`, or `copied`, which \
+`esker consensus renumber` ends. For a log whose key is not text, name its directory instead of --key.";
 
 /// Arguments of `esker consensus stat`.
 #[derive(Debug, Args)]
@@ -76,6 +77,7 @@ fn summary(target: &Target, as_json: bool) -> Outcome<String> {
             "snapshots": snapshots.iter().map(|slot| slot.0).collect::<Vec<_>>(),
             "bytes": totals.bytes,
             "quarantined": consensus_dir::ranges(&found.quarantined),
+            "read_only": found.read_only.and_then(consensus_dir::read_only),
             "records": {
                 "promises": records.promises,
                 "accepts": records.accepts,
@@ -110,6 +112,9 @@ fn summary(target: &Target, as_json: bool) -> Outcome<String> {
     row("snapshots", &if all.is_empty() { "none".to_owned() } else { all.join(" ") });
     for range in &found.quarantined {
         row("quarantined", range);
+    }
+    if let Some(reason) = found.read_only.and_then(consensus_dir::read_only) {
+        row("read-only", &reason);
     }
     Ok(text)
 }

@@ -89,7 +89,7 @@ fn copy(from: &Path, to: &Path) -> Outcome<Backup> {
     refuse_inside(from, to)?;
     let command = match log.component().map_err(of_log)? {
         Some(esker_kv::COMPONENT) => Some("esker kv backup"),
-        Some(esker_consensus::COMPONENT) => Some("esker consensus backup"),
+        Some(esker_consensus::COMPONENT | esker_consensus::COPY) => Some("esker consensus backup"),
         _ => None,
     };
     if let Some(command) = command {

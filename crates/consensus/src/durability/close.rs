@@ -58,7 +58,7 @@ impl Inner {
         self.waiting.wake();
         let closed = self.log.close().map_err(Error::from);
         match written {
-            Err(Error::ReadOnly) | Ok(()) => closed,
+            Err(Error::ReadOnly { .. }) | Ok(()) => closed,
             Err(error) => Err(error),
         }
     }
@@ -66,7 +66,8 @@ impl Inner {
     /// Appends what only memory has, before a close that does not happen if there is no room for
     /// it, or before a backup.
     pub(crate) fn save_uncommitted(&self) -> Result<()> {
-        if !self.is_volatile() {
+        // A log that is read-only has nothing that its records lack.
+        if !self.is_volatile() || self.read_only.is_some() {
             return Ok(());
         }
         let mut locks = self.locks.lock_all();

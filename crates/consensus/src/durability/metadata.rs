@@ -1,9 +1,8 @@
 //! What a consensus log keeps in the app metadata of the underlying log: the record of the last
 //! checkpoint's root (8 bytes, 0 if there is none), and the label, if the log has one.
 
-use esker_log::Log;
+use esker_log::{Component, Log};
 
-use crate::component::COMPONENT;
 use crate::options::Options;
 use crate::outcome::{Error, Result};
 
@@ -39,8 +38,8 @@ impl Metadata {
     /// the same. A replica that is missing costs a group less than one that promises with the
     /// memory of another. An operator who knows whose log it is removes the file: a log that has
     /// none takes the label.
-    pub(crate) fn read(log: &Log, options: &Options) -> Result<Self> {
-        match log.app_metadata(COMPONENT) {
+    pub(crate) fn read(log: &Log, component: Component, options: &Options) -> Result<Self> {
+        match log.app_metadata(component) {
             Ok(metadata) => Ok(metadata.map_or_else(Self::default, |bytes| Self::decode(&bytes))),
             Err(error) if !options.label.is_empty() => Err(error.into()),
             Err(error) => {
@@ -52,7 +51,12 @@ impl Metadata {
 
     /// Compares the label with the one that the log is opened with, and stores that one, durably,
     /// if there is none.
-    pub(crate) fn check_label(&mut self, log: &Log, options: &Options) -> Result<()> {
+    pub(crate) fn check_label(
+        &mut self,
+        log: &Log,
+        component: Component,
+        options: &Options,
+    ) -> Result<()> {
         let label = &options.label;
         if label.is_empty() || self.label == *label {
             return Ok(());
@@ -62,7 +66,7 @@ impl Metadata {
             return Err(Error::WrongLabel { found, expected });
         }
         self.label.clone_from(label);
-        Ok(log.put_app_metadata(COMPONENT, &self.encode())?)
+        Ok(log.put_app_metadata(component, &self.encode())?)
     }
 }
 

@@ -17,7 +17,7 @@ use esker_log::{Log, Seq, Start};
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::{SLOTS, Slot, number_of};
-use crate::component;
+use crate::component::{self, COMPONENT, COPY};
 use crate::durability::close::Owner;
 use crate::durability::load_values::load_values;
 use crate::durability::metadata::Metadata;
@@ -25,6 +25,7 @@ use crate::index::page::{IndexEntry, Page, SEQ_LIMIT, State, Word};
 use crate::memory::cell::Borrowed;
 use crate::options::ConsensusLogBuilder;
 use crate::outcome::{Error, Result};
+use crate::read_only::ReadOnlyReason;
 use crate::record::{PageAt, Record, Root};
 use crate::state::commit_tracker::{AppState, CommittedRange};
 use crate::state::inner::{ConsensusLog, Inner};
@@ -83,22 +84,22 @@ impl ConsensusLogBuilder {
     /// [`Error::WrongLabel`]. With a label in the options also [`esker_log::Error::Corrupted`] for
     /// the file `note`, which has the log's own: if you know that it is this log, remove that file.
     pub fn open(self) -> Result<ConsensusLog> {
-        let Self { dir, options, shared } = self;
+        let Self { dir, options, shared, renumber } = self;
         options.validate()?;
         let mut own = options.for_log();
         if shared.reserve.is_some() {
             (own.reserve, own.shared_reserve) = (Some(0), shared.reserve);
         }
-        let log = component::open(&dir, own)?;
+        let (log, component) = component::open(&dir, own)?;
         if log.accepted().0 >= SEQ_LIMIT {
             let what = "its number is too large";
             return Err(Error::CorruptedRecord { seq: log.accepted(), what });
         }
-        // A quarantined record may have held a promise, so the log stays read-only for good.
-        let read_only = log.was_repaired().map_err(Error::Log)?;
-        let mut metadata = Metadata::read(&log, &options)?;
-        metadata.check_label(&log, &options)?;
-        let root = if read_only { None } else { last_root(&log, metadata.root) };
+        let is_repaired = log.was_repaired().map_err(Error::Log)?;
+        let read_only = ReadOnlyReason::of(is_repaired, component == COPY);
+        let mut metadata = Metadata::read(&log, component, &options)?;
+        metadata.check_label(&log, component, &options)?;
+        let root = if is_repaired { None } else { last_root(&log, metadata.root) };
         let start = match &root {
             Some(last) => last.root.start,
             None => floor(&log)?,
@@ -106,6 +107,11 @@ impl ConsensusLogBuilder {
         let mut inner = Inner::new(log, options, metadata.label, read_only, start);
         inner.removals = shared.removals;
         Replay::run(&inner, root)?;
+        if renumber && inner.read_only == Some(ReadOnlyReason::Copied) {
+            let metadata = Metadata { root: metadata.root, label: inner.label.clone() };
+            inner.log.set_component(COPY, COMPONENT, &metadata.encode())?;
+            inner.read_only = None;
+        }
         let inner = Arc::new(inner);
         let owner = Arc::new(Owner(Arc::clone(&inner)));
         Ok(ConsensusLog { inner, _owner: owner })
@@ -248,7 +254,7 @@ impl<'a, 'g> Replay<'a, 'g> {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
                 // The log is read-only and reports the gap; the other slots stay readable.
-                Err(esker_log::Error::Quarantined { from, to }) if self.inner.read_only => {
+                Err(esker_log::Error::Quarantined { from, to }) if self.is_repaired() => {
                     let mut lost = self.inner.lost.lock();
                     let first = lost.map_or(from, |(first, _)| first);
                     *lost = Some((first, to));
@@ -262,7 +268,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             }
         }
         let oldest = self.inner.log.oldest().0;
-        if self.inner.read_only && oldest > 1 {
+        if self.is_repaired() && oldest > 1 {
             // No gap is known: `repair` wrote a new manifest, and the records before the oldest
             // segment were dropped or lost.
             self.inner.lost.lock().get_or_insert((Seq(0), Seq(oldest - 1)));
@@ -271,6 +277,10 @@ impl<'a, 'g> Replay<'a, 'g> {
         self.inner.newest.store(newest, Relaxed);
         self.inner.checkpointed.store(newest.saturating_sub(count), Relaxed);
         Ok(())
+    }
+
+    fn is_repaired(&self) -> bool {
+        self.inner.read_only == Some(ReadOnlyReason::Repaired)
     }
 
     fn record(&mut self, seq: u64, payload: &[u8]) -> Result<()> {

@@ -16,6 +16,12 @@
 //! The registry of the copy belongs to a component of its own until every log is durable, so no
 //! manager opens it. One durable step then makes it a registry. Each log has its own: see
 //! [`backup`](crate::backup).
+//!
+//! # Why no key can be added to a copy
+//!
+//! The log of a key that the copy does not have may exist in the original, with votes. So until its
+//! node has a new number, the copy is read-only as a whole: a log without a record is copied as an
+//! empty one, and a key that is not there is refused.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -26,7 +32,7 @@ use esker_disk::{DirDisk, Lock};
 use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Seq};
 
 use crate::backup::{self, Backup, Copy, Extent};
-use crate::component::{COMPONENT, REGISTRY_COMPONENT};
+use crate::component::{COPY, REGISTRY_COPY};
 use crate::manager::guard::LogGuard;
 use crate::manager::names::{self, REGISTRY};
 use crate::manager::open::{Inner, LogManager};
@@ -56,9 +62,9 @@ impl LogManager {
     /// [`ConsensusLog::keep_snapshots`](crate::ConsensusLog::keep_snapshots) do nothing, and
     /// [`LogManager::remove`] waits.
     ///
-    /// A node that continues with a backup has forgotten what it promised after that moment. It
-    /// must join its group as a new member, with another node ID, unless no node has continued
-    /// since.
+    /// A node that continues with a backup has forgotten what it promised after that moment. So the
+    /// copy opens read-only, and takes no other key: see
+    /// [`ReadOnlyReason::Copied`](crate::ReadOnlyReason::Copied).
     ///
     /// # Durability
     /// Durable when it returns. Until then no manager opens `dest`. After a crash, delete `dest`.
@@ -104,9 +110,9 @@ impl LogManager {
             .and_then(|registry| inner.copy(&parts, &options, &registry));
         if copied.is_err() {
             for part in &parts {
-                discard(&names::directory_of(&part.key), COMPONENT, &disk);
+                discard(&names::directory_of(&part.key), COPY, &disk);
             }
-            discard(REGISTRY, REGISTRY_COMPONENT, &disk);
+            discard(REGISTRY, REGISTRY_COPY, &disk);
         }
         copied
     }
@@ -114,8 +120,7 @@ impl LogManager {
 
 impl Inner {
     fn copy(&self, parts: &[Part], options: &Options, registry: &Log) -> Result<Backup> {
-        let keys: Vec<_> =
-            parts.iter().map(|part| (Arc::clone(&part.key), !part.extent.is_empty())).collect();
+        let keys: Vec<_> = parts.iter().map(|part| Arc::clone(&part.key)).collect();
         if is_planted(Bug::BackupRegistryTooEarly) {
             registry::finish_copy(registry, &keys)?;
         }
@@ -123,16 +128,15 @@ impl Inner {
         let proceed = || self.refuse_if_closed();
         for Part { key, extent } in parts {
             proceed()?;
+            let log = backup::begin_log(names::directory_of(key).as_ref(), options)?;
             if extent.is_empty() {
-                // The first use of the key creates it.
+                // Its own directory may not exist yet.
                 backup.logs += 1;
-                continue;
+            } else {
+                let reader = self.reader(key)?;
+                let copy = Copy { reader: &reader, extent, proceed: &proceed };
+                copy.run(&log, key, &mut backup)?;
             }
-            let (reader, name) = (self.reader(key)?, names::directory_of(key));
-            let copy =
-                Copy { reader: &reader, extent, dest: name.as_ref(), options, proceed: &proceed };
-            let log = copy.begin()?;
-            copy.run(&log, key, &mut backup)?;
             backup::finish(&log, key)?;
         }
         if !is_planted(Bug::BackupRegistryTooEarly) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use esker_disk::{DirDisk, Disk, StdDisk};
 use esker_log::{ReadOnlyLog, ReadOptions};
 
-use crate::component::REGISTRY_COMPONENT;
+use crate::component::{REGISTRY_COMPONENT, REGISTRY_COPY};
 use crate::manager::names::{self, REGISTRY};
 use crate::manager::registry::{State, unreadable};
 use crate::outcome::{Error, Result};
@@ -137,7 +137,7 @@ fn managed(dir: &Path, key: &[u8], names: &[String], options: &ReadOptions) -> M
 
 fn registry(options: &ReadOptions) -> Result<State> {
     let found = esker_log::component(REGISTRY, options.clone()).map_err(Error::Log)?;
-    if found.is_some_and(|found| found != REGISTRY_COMPONENT) {
+    if found.is_some_and(|found| found != REGISTRY_COMPONENT && found != REGISTRY_COPY) {
         let (dir, expected) = (REGISTRY.into(), Some(REGISTRY_COMPONENT));
         return Err(Error::Log(esker_log::Error::WrongComponent { dir, found, expected }));
     }

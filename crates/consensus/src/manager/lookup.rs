@@ -11,8 +11,9 @@ use crate::manager::names;
 use crate::manager::open::{Inner, LogManager};
 use crate::manager::open_logs::{Claim, Found};
 use crate::memory::entry::Entry;
-use crate::options::{LABEL_LIMIT, Options};
+use crate::options::{ConsensusLogBuilder, LABEL_LIMIT, Options};
 use crate::outcome::{Error, Result};
+use crate::read_only::ReadOnlyReason;
 use crate::snapshots::restore::Restored;
 use crate::snapshots::stored::Snapshot;
 use crate::state::inner::ConsensusLog;
@@ -37,6 +38,8 @@ pub struct ManagerStats {
     pub open_logs: usize,
     /// References to them.
     pub active_references: usize,
+    /// Why no log can be added or removed: the manager is a backup.
+    pub read_only: Option<ReadOnlyReason>,
 }
 
 impl ManagerStats {
@@ -56,7 +59,8 @@ impl LogManager {
     /// [`LABEL_LIMIT`]; what opening a log returns, see
     /// [`ConsensusLogBuilder::open`](crate::ConsensusLogBuilder::open): every log has its key as
     /// its label, so a corrupt file `note` is an error; [`Error::MissingLog`] for a log whose
-    /// directory was removed by hand. Other keys are not affected.
+    /// directory was removed by hand; [`Error::ReadOnly`] for a key that a backup does not have.
+    /// Other keys are not affected.
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<LogGuard> {
         let key = key.as_ref();
@@ -143,7 +147,8 @@ impl LogManager {
     pub fn stats(&self) -> Result<ManagerStats> {
         let (open_logs, active_references) = self.inner.logs.statistics();
         let total_logs = self.inner.registry.count()?;
-        Ok(ManagerStats { total_logs, open_logs, active_references })
+        let read_only = ReadOnlyReason::of(false, self.inner.registry.is_copied());
+        Ok(ManagerStats { total_logs, open_logs, active_references, read_only })
     }
 }
 
@@ -172,6 +177,10 @@ impl Inner {
     }
 
     fn open_claimed(&self, claim: Claim<'_>) -> Result<LogGuard> {
+        if !self.registry.is_created(&claim.key) {
+            // The original may have this log, with votes.
+            self.registry.refuse_if_copied()?;
+        }
         self.make_room();
         if self.registry.is_removing(&claim.key) {
             // It failed before; what it left is no log.
@@ -209,9 +218,13 @@ impl Inner {
     }
 
     fn open_log(&self, key: &[u8], options: &Options) -> Result<ConsensusLog> {
+        self.builder_of(key, options).open()
+    }
+
+    pub(super) fn builder_of(&self, key: &[u8], options: &Options) -> ConsensusLogBuilder {
         let mut builder = ConsensusLog::builder(names::directory_of(key)).options(options.clone());
         builder.shared = self.shared.clone();
-        builder.open()
+        builder
     }
 
     /// The error for the log of a key whose directory has none any more.

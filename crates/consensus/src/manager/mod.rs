@@ -2,8 +2,8 @@
 //!
 //! `open_logs` finds the log of a key; `guard` is a reference to it. `registry` keeps the keys, and
 //! `glob` matches them; `names` has the directory of a key. `open` opens a manager, `lookup` a log,
-//! and `close` closes both. `remove` removes a log, `backup` copies all, and `inspect` lists the
-//! logs without the lock.
+//! and `close` closes both. `remove` removes a log, `backup` copies all, `renumber` makes a copy
+//! writable, and `inspect` lists the logs without the lock.
 //!
 //! # The crash argument
 //!
@@ -22,3 +22,4 @@ pub(crate) mod open;
 mod open_logs;
 mod registry;
 pub(crate) mod remove;
+mod renumber;

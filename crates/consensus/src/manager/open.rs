@@ -86,6 +86,7 @@ pub struct LogManagerBuilder {
     dir: PathBuf,
     max_open: usize,
     must_exist: bool,
+    renumber: bool,
     options: Options,
 }
 
@@ -107,7 +108,7 @@ impl LogManager {
             ..Options::default()
         };
         let (dir, max_open) = (dir.as_ref().to_owned(), MAX_OPEN);
-        LogManagerBuilder { dir, max_open, must_exist: false, options }
+        LogManagerBuilder { dir, max_open, must_exist: false, renumber: false, options }
     }
 }
 
@@ -123,6 +124,17 @@ impl LogManagerBuilder {
     /// it for a directory that should hold one, such as a backup.
     pub fn must_exist(mut self, must_exist: bool) -> Self {
         self.must_exist = must_exist;
+        self
+    }
+
+    /// Declares that the node of these logs has a new number, which no node of its group ever had.
+    /// A backup becomes an ordinary manager then, durably, before it is returned: each log in turn,
+    /// as by [`ConsensusLogBuilder::renumber`](crate::ConsensusLogBuilder::renumber), and then the
+    /// set of keys. After a crash some logs may be ordinary ones, and the others read-only:
+    /// call it again. Logs that were repaired stay read-only, and one that is missing is passed
+    /// over.
+    pub fn renumber(mut self) -> Self {
+        self.renumber = true;
         self
     }
 
@@ -164,9 +176,10 @@ impl LogManagerBuilder {
     /// # Errors
     /// [`Error::InvalidOption`]; [`Error::Log`] when the directory is in use by another manager,
     /// holds something else, or cannot be read; [`Error::CorruptedRegistry`],
-    /// [`Error::UnfinishedBackup`].
+    /// [`Error::UnfinishedBackup`]. With [`LogManagerBuilder::renumber`], what opening a log
+    /// returns.
     pub fn open(self) -> Result<LogManager> {
-        let Self { dir, max_open, must_exist, mut options } = self;
+        let Self { dir, max_open, must_exist, renumber, mut options } = self;
         if max_open == 0 {
             return Err(Error::InvalidOption { option: "max_open", rule: "at least 1" });
         }
@@ -195,6 +208,9 @@ impl LogManagerBuilder {
                     "failed to complete the removal of a log"
                 );
             }
+        }
+        if renumber {
+            inner.renumber()?;
         }
         Ok(LogManager { inner: Arc::new(inner) })
     }

@@ -25,6 +25,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use esker_disk::DirDisk;
 use esker_disk::planted::{Bug, is_planted};
@@ -32,11 +33,12 @@ use esker_log::{Component, Log, LogStream, Seq, SharedReserve, Start, Ticket};
 use parking_lot::Mutex;
 
 use crate::backup;
-use crate::component::{REGISTRY_COMPONENT, UNFINISHED_BACKUP};
+use crate::component::{REGISTRY_COMPONENT, REGISTRY_COPY, UNFINISHED_BACKUP};
 use crate::manager::glob::Glob;
 use crate::manager::names::{REGISTRY, directory_of};
 use crate::options::{LABEL_LIMIT, Options};
 use crate::outcome::{Error, Result};
+use crate::read_only::ReadOnlyReason;
 
 const ADDED: u8 = 1;
 const REMOVING: u8 = 2;
@@ -58,6 +60,8 @@ const WORKERS: usize = 8;
 pub(super) struct Registry {
     log: Log,
     state: Mutex<State>,
+    /// Whether it is that of a backup, to which no key is added.
+    copied: AtomicBool,
 }
 
 /// What the records say.
@@ -150,11 +154,38 @@ impl Registry {
         let mut own = log_options(disk, options, REGISTRY_COMPONENT);
         own.must_exist = must_exist;
         let dir = disk.dir().path_of(REGISTRY);
-        let log = Log::builder(REGISTRY).options(own).open();
+        let open = |own| Log::builder(REGISTRY).options(own).open();
+        let (log, copied) = match open(own.clone()) {
+            Err(esker_log::Error::WrongComponent { found: Some(REGISTRY_COPY), .. }) => {
+                own.component = Some(REGISTRY_COPY);
+                (open(own), true)
+            }
+            log => (log, false),
+        };
         let log = log.map_err(|error| unreadable(&dir, Error::Log(error)))?;
         let state = log.stream(Start::Oldest).map_err(Error::Log).and_then(State::read);
         let state = state.map_err(|error| unreadable(&dir, error))?;
-        Ok(Self { log, state: Mutex::new(state) })
+        Ok(Self { log, state: Mutex::new(state), copied: copied.into() })
+    }
+
+    /// Whether it is that of a backup.
+    pub(super) fn is_copied(&self) -> bool {
+        self.copied.load(Relaxed)
+    }
+
+    /// Refuses a change of the keys of a backup.
+    pub(super) fn refuse_if_copied(&self) -> Result<()> {
+        let reason = ReadOnlyReason::Copied;
+        if self.is_copied() { Err(Error::ReadOnly { reason }) } else { Ok(()) }
+    }
+
+    /// Makes that of a backup an ordinary one, durably.
+    pub(super) fn renumber(&self) -> Result<()> {
+        if self.is_copied() {
+            self.log.set_component(REGISTRY_COPY, REGISTRY_COMPONENT, &[]).map_err(Error::Log)?;
+            self.copied.store(false, Relaxed);
+        }
+        Ok(())
     }
 
     /// The reserve of the registry, which all logs use.
@@ -402,21 +433,15 @@ pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log> {
     backup::begin(REGISTRY.as_ref(), &own)
 }
 
-/// Writes the keys of a backup, and makes it the registry of a manager, durably.
-///
-/// Each key comes with whether its log was copied. Where there was nothing to copy, the first use
-/// of the key creates it.
-pub(super) fn finish_copy(log: &Log, keys: &[(Arc<[u8]>, bool)]) -> Result<()> {
+/// Writes the keys of a backup, which has a log of each, and makes it the registry of a manager
+/// that is read-only, durably.
+pub(super) fn finish_copy(log: &Log, keys: &[Arc<[u8]>]) -> Result<()> {
     for keys in keys.chunks(BATCH) {
-        let of = |(key, copied): &(Arc<[u8]>, bool)| match copied {
-            true => record(CREATED, key),
-            false => record(ADDED, key),
-        };
-        let records: Vec<_> = keys.iter().map(of).collect();
+        let records: Vec<_> = keys.iter().map(|key| record(CREATED, key)).collect();
         log.append_batch(&records).map_err(Error::Log)?.detach();
     }
     log.append(record(WHOLE, &[])).map_err(Error::Log)?.blocking_wait().map_err(Error::Log)?;
-    log.set_component(UNFINISHED_BACKUP, REGISTRY_COMPONENT, &[]).map_err(Error::Log)?;
+    log.set_component(UNFINISHED_BACKUP, REGISTRY_COPY, &[]).map_err(Error::Log)?;
     backup::close(log);
     Ok(())
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use esker_disk::planted::{Bug, is_planted};
 use esker_log::ReadOptions;
 
-use crate::component::COMPONENT;
+use crate::component::{COMPONENT, COPY};
 use crate::manager::guard::OpenLog;
 use crate::manager::names;
 use crate::manager::open::{Inner, LogManager};
 use crate::manager::open_logs::{Claim, Found};
 use crate::outcome::{Error, Result};
+use crate::read_only::ReadOnlyReason;
 
 impl LogManager {
     /// Removes the log of a key with everything in it, durably: **its promises and votes, too**. Do
@@ -25,7 +26,8 @@ impl LogManager {
     /// [`Error::InUse`] while there are references to it, and
     /// [`Locked`](esker_log::Error::Locked) while a guard of a manager that was closed has it open;
     /// [`Error::WrongLabel`] when its directory has the log of another key; [`Error::ReadOnly`] for
-    /// a log of which corrupt records were quarantined: remove its directory by hand;
+    /// a log of which corrupt records were quarantined: remove its directory by hand; and for a
+    /// backup, until [`LogManagerBuilder::renumber`](crate::LogManagerBuilder::renumber);
     /// [`NoSpace`](esker_log::Error::NoSpace) with nothing changed; [`Error::Log`] when its files
     /// cannot be removed: call it again; [`Error::Log`] with nothing changed when its file `note`
     /// is corrupt, see [`LogManager::get`], or lost, which `get` mends; [`Error::Closed`].
@@ -57,6 +59,7 @@ impl Inner {
         if !self.registry.is_known(&key)? {
             return Ok(false);
         }
+        self.registry.refuse_if_copied()?;
         if open.is_none() {
             self.refuse_unremovable(&key)?;
             self.refuse_in_use(&key)?;
@@ -90,11 +93,12 @@ impl Inner {
         let names = dir.list().map_err(esker_log::Error::Io)?;
         let has = |wanted| names.iter().any(|name| name == wanted);
         if has("quarantine") {
-            return Err(Error::ReadOnly);
+            return Err(Error::ReadOnly { reason: ReadOnlyReason::Repaired });
         }
         let options = ReadOptions::on(Arc::new(self.disk.clone()));
         match esker_log::component(&name, options).map_err(Error::Log)? {
             Some(COMPONENT) => self.check_label(key),
+            Some(COPY) => Err(Error::ReadOnly { reason: ReadOnlyReason::Copied }),
             // A crash interrupted its creation.
             None if !has("manifest") => Ok(()),
             found => {

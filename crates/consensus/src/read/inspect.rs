@@ -14,11 +14,12 @@ use esker_log::{ReadOptions, SeqRange};
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
-use crate::component;
+use crate::component::{self, COPY};
 use crate::outcome::{Error, Result};
 pub use crate::read::record_totals::{InspectSummary, InvalidRecord, RecordCounts, SlotTotals};
 use crate::read::slot_values::Values;
 use crate::read::slot_windows::{Limits, SlotWindows};
+use crate::read_only::ReadOnlyReason;
 
 /// The state of a log, according to all its records; from [`inspect`].
 #[derive(Debug)]
@@ -40,6 +41,8 @@ pub struct Inspection {
     /// Ranges of records that `repair` quarantined: the last record before the range, and the last
     /// one in it. A slot that is missing after such a range may have been in it.
     pub quarantined: Vec<SeqRange>,
+    /// Why it opens read-only; `None` for an ordinary log.
+    pub read_only: Option<ReadOnlyReason>,
     /// One past the highest slot that a record shows to be committed, even if its value is lost.
     committed_end: u64,
     windows: SlotWindows,
@@ -99,7 +102,10 @@ fn inspect_within(
     limits: Limits,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Inspection> {
-    let (reader, is_known) = component::open_read_only(dir, ReadOptions::on(disk))?;
+    let (reader, component) = component::open_read_only(dir, ReadOptions::on(disk))?;
+    let is_known = component.is_some();
+    let is_repaired = reader.was_repaired().map_err(Error::Log)?;
+    let read_only = ReadOnlyReason::of(is_repaired, component == Some(COPY));
     let (windows, found) = match SlotWindows::replay(reader, is_known, limits, progress) {
         // Neither app metadata nor records identify a consensus log: it is a plain log, maybe
         // empty.
@@ -118,6 +124,7 @@ fn inspect_within(
         records: found.records,
         invalid_records: found.invalid_records,
         quarantined: found.quarantined,
+        read_only,
         committed_end: found.committed_end,
         windows,
     })

@@ -4,6 +4,7 @@ use esker_log::reclaim::Reclaimed;
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
+use crate::read_only::ReadOnlyReason;
 use crate::state::commit_tracker::CommittedRange;
 use crate::state::inner::ConsensusLog;
 
@@ -41,8 +42,8 @@ pub struct Stats {
     pub background_failures: u64,
     /// Space reclaimed since the log was opened: segments dropped, and live values copied for that.
     pub reclaimed: Reclaimed,
-    /// Whether the log is read-only because corrupt records were once quarantined.
-    pub read_only: bool,
+    /// Why the log is read-only; `None` for an ordinary log.
+    pub read_only: Option<ReadOnlyReason>,
     /// What the underlying log stores.
     pub log: esker_log::Metadata,
     /// What this process did with the underlying log.

@@ -98,7 +98,9 @@ impl ConsensusLog {
 
     /// Moves floor and frontier to a snapshot that was received.
     fn reach(&self, slot: Slot) -> Result<()> {
-        if self.frontier().is_some_and(|frontier| frontier >= slot) || self.inner.read_only {
+        if self.frontier().is_some_and(|frontier| frontier >= slot)
+            || self.inner.read_only.is_some()
+        {
             return Ok(());
         }
         self.install(SnapshotBounds { floor: slot, frontier: slot })

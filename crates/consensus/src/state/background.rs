@@ -264,7 +264,7 @@ mod tests {
         for inline in [false, true] {
             let probe = probe(inline, |_, run| match run {
                 0 => panic!("on purpose"),
-                1 => Err(Error::ReadOnly),
+                1 => Err(Error::Closed),
                 2 | 3 => Ok(Next::Again),
                 _ => Ok(Next::Done),
             });

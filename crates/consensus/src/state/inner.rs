@@ -18,6 +18,7 @@ use crate::memory::cell::Borrowed;
 use crate::memory::value_budget::ValueBudget;
 use crate::options::{Mode, Options};
 use crate::outcome::{Error, Failing, Result};
+use crate::read_only::ReadOnlyReason;
 use crate::record::{Record, Words};
 use crate::state::background::Background;
 use crate::state::commit_tracker::CommitTracker;
@@ -101,7 +102,8 @@ pub(crate) struct Inner {
     pub(crate) cut_at: AtomicU64,
     /// No automatic checkpoint before the newest record has this number: the last one failed.
     pub(crate) retry_at: AtomicU64,
-    pub(crate) read_only: bool,
+    /// Why it accepts no operation; `None` for an ordinary log.
+    pub(crate) read_only: Option<ReadOnlyReason>,
     /// The quarantined records, from the first to the last. No other record may be missing.
     pub(crate) lost: Mutex<Option<(Seq, Seq)>>,
     /// As of opening, one past the highest slot that a record shows to be committed, and one past
@@ -162,7 +164,7 @@ impl Inner {
         log: Log,
         options: Options,
         label: Vec<u8>,
-        read_only: bool,
+        read_only: Option<ReadOnlyReason>,
         start: u64,
     ) -> Self {
         let inline = options.engine.as_ref().is_some_and(esker_log::Engine::is_manual);
@@ -221,8 +223,8 @@ impl Inner {
         if promise_state.closed {
             return Err(Error::Closed);
         }
-        if self.read_only {
-            return Err(Error::ReadOnly);
+        if let Some(reason) = self.read_only {
+            return Err(Error::ReadOnly { reason });
         }
         if self.failed.load(Relaxed) {
             // The barrier returns the cause.

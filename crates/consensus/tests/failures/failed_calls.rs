@@ -4,7 +4,9 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use esker_consensus::{ConsensusLog, Error, IterateOptions, Mode, Options, Slot, SnapshotBounds};
+use esker_consensus::{
+    ConsensusLog, Error, IterateOptions, Mode, Options, ReadOnlyReason, Slot, SnapshotBounds,
+};
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op, Open, read_full_at, write_all_at};
 use esker_log::{OnCorruption, Seq};
@@ -195,15 +197,15 @@ fn log_with_a_quarantined_gap_stays_read_only() {
     assert_eq!(repaired.quarantined.len(), 1);
     for _ in 0..2 {
         let s = open_on(&disk, Mode::Durable, |_| {});
-        assert!(s.log.stats().read_only);
-        assert!(matches!(s.log.accept(Slot(70), HIGH, b"x"), Err(Error::ReadOnly)));
-        assert!(matches!(s.log.promise(HIGH, Slot(0)), Err(Error::ReadOnly)));
-        assert!(matches!(s.log.commit(Slot(7), LOW), Err(Error::ReadOnly)));
-        assert!(matches!(s.log.learn(Slot(70), LOW, b"x"), Err(Error::ReadOnly)));
-        assert!(matches!(s.log.truncate_before(Slot(1)), Err(Error::ReadOnly)));
+        assert_eq!(s.log.stats().read_only, Some(ReadOnlyReason::Repaired));
+        assert!(matches!(s.log.accept(Slot(70), HIGH, b"x"), Err(Error::ReadOnly { .. })));
+        assert!(matches!(s.log.promise(HIGH, Slot(0)), Err(Error::ReadOnly { .. })));
+        assert!(matches!(s.log.commit(Slot(7), LOW), Err(Error::ReadOnly { .. })));
+        assert!(matches!(s.log.learn(Slot(70), LOW, b"x"), Err(Error::ReadOnly { .. })));
+        assert!(matches!(s.log.truncate_before(Slot(1)), Err(Error::ReadOnly { .. })));
         assert!(matches!(
             s.log.install(SnapshotBounds { floor: Slot(1), frontier: Slot(1) }),
-            Err(Error::ReadOnly)
+            Err(Error::ReadOnly { .. })
         ));
         assert_eq!(s.committed(7), value(7));
         // Nothing is passed over silently: it may be among what was quarantined.

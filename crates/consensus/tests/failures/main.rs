@@ -3,6 +3,7 @@
 #[path = "../kit/fixture.rs"]
 mod fixture;
 
+mod copied_logs;
 mod corrupted_bytes;
 mod failed_calls;
 mod full_disk;

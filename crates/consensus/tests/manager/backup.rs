@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker_consensus::{
-    COMPONENT, ConsensusLog, Error, LogGuard, LogManager, Mode, Reclaimed, Slot, UNFINISHED_BACKUP,
-    backup_log, logs_on,
+    COPY as COPY_COMPONENT, ConsensusLog, Error, LogGuard, LogManager, LogManagerBuilder, Mode,
+    Reclaimed, Slot, UNFINISHED_BACKUP, backup_log, logs_on,
 };
 use esker_disk::sim::{CutPoint, Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
@@ -50,8 +50,20 @@ fn filled(disk: &SimDisk) -> Managed {
 
 /// The copy, opened as a manager of its own.
 fn copy_of(disk: &SimDisk) -> Result<(LogManager, Engine), Error> {
+    opened(disk, |builder| builder)
+}
+
+/// The copy, with a new number of its node.
+fn renumbered(disk: &SimDisk) -> (LogManager, Engine) {
+    opened(disk, LogManagerBuilder::renumber).unwrap()
+}
+
+fn opened(
+    disk: &SimDisk,
+    change: impl FnOnce(LogManagerBuilder) -> LogManagerBuilder,
+) -> Result<(LogManager, Engine), Error> {
     let (options, engine) = options(disk);
-    let opened = LogManager::builder(COPY).options(options).must_exist(true).open();
+    let opened = change(LogManager::builder(COPY).options(options).must_exist(true)).open();
     match opened {
         Ok(manager) => Ok((manager, engine)),
         Err(error) => {
@@ -99,12 +111,16 @@ fn a_backup_has_every_log_and_its_snapshots() {
     // The label is there before the first opening: a lost registry is made again from them.
     for log in logs_on(Arc::new(managed.disk.clone()), COPY).unwrap().unwrap() {
         let options = ReadOptions::on(Arc::new(managed.disk.clone()));
-        let metadata = esker_log::app_metadata(&log.dir, COMPONENT, options).unwrap().unwrap();
+        let metadata = esker_log::app_metadata(&log.dir, COPY_COMPONENT, options).unwrap().unwrap();
         assert_eq!(metadata[8..], log.key);
     }
     let (copy, engine) = copy_of(&managed.disk).unwrap();
     check(&copy);
+    copy.close_all().unwrap();
+    engine.stop();
     // It continues by itself.
+    let (copy, engine) = renumbered(&managed.disk);
+    check(&copy);
     accept(&copy.get(key(1)).unwrap(), SLOTS).unwrap();
     copy.close_all().unwrap();
     managed.manager.close_all().unwrap();
@@ -125,7 +141,7 @@ fn a_log_that_was_not_closed_is_recovered_first() {
     disk.power_on();
     let managed = open(&disk, 2);
     managed.manager.backup(COPY).unwrap();
-    let (copy, engine) = copy_of(&disk).unwrap();
+    let (copy, engine) = renumbered(&disk);
     let log = copy.get("late").unwrap();
     commit(&log, 0).unwrap();
     assert_eq!(committed(&log, 0), value_of(b"late", 0));

@@ -14,6 +14,7 @@ mod limit;
 mod patterns;
 mod registry;
 mod removing;
+mod renumbering;
 mod soak;
 mod stress;
 

@@ -111,12 +111,12 @@ fn a_log_with_quarantined_records_is_not_removed() {
     managed.manager.close("abc").unwrap();
     disk.process().create_dir(&dir_of_abc().join("quarantine")).unwrap();
     let before = files(&disk);
-    assert!(matches!(managed.manager.remove("abc"), Err(Error::ReadOnly)));
+    assert!(matches!(managed.manager.remove("abc"), Err(Error::ReadOnly { .. })));
     assert_eq!(files(&disk), before);
     assert!(managed.manager.has("abc").unwrap());
     let log = managed.manager.get("abc").unwrap();
     assert_eq!(log.last_slot(), Some(Slot(0)));
-    assert!(matches!(log.accept(Slot(1), LOW, b"x"), Err(Error::ReadOnly)));
+    assert!(matches!(log.accept(Slot(1), LOW, b"x"), Err(Error::ReadOnly { .. })));
 }
 
 /// What else is in its directory is the operator's.

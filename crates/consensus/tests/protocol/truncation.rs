@@ -253,7 +253,7 @@ fn pages_below_the_floor_are_not_read() {
         } else {
             s.log.truncate_before(Slot(floor + 1)).unwrap();
         }
-        assert_eq!((s.log.floor(), s.log.stats().read_only), (Some(Slot(floor)), false));
+        assert_eq!((s.log.floor(), s.log.stats().read_only), (Some(Slot(floor)), None));
         let range = s.log.committed_range().unwrap();
         assert_eq!(
             (range.lowest, range.highest, range.count),

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use esker_consensus::{Mode, Slot};
+use esker_consensus::{Mode, ReadOnlyReason, Slot};
 use esker_disk::Op;
 use esker_testkit::SplitMix64;
 
@@ -135,6 +135,11 @@ impl SimEnv {
                 Ok(guard) => guard,
                 Err(error) => return self.stop(&error, "opening a log of a backup"),
             };
+            ensure!(
+                guard.stats().read_only == Some(ReadOnlyReason::Copied),
+                "the backup {} takes writes under the number of the original",
+                copy.dir
+            );
             let of_log = of_log(&guard);
             let mut fitting = Vec::new();
             for moment in std::mem::take(&mut possible) {

@@ -141,6 +141,25 @@ async fn a_node_with_a_repaired_log_does_not_start() {
     }
 }
 
+/// A copy has the number of the node, which may have voted since.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_with_a_copied_log_does_not_start() {
+    let mut nodes = Nodes::of(1).await;
+    nodes.timestamp(1).await;
+    nodes.stop(1).await;
+    let dir = nodes.data(1).join("raft");
+    let copy = dir.with_extension("copy");
+    let options = esker_consensus::Options::default();
+    assert!(esker_consensus::backup_log(&dir, &copy, &options).unwrap().records > 0);
+    fs::remove_dir_all(&dir).unwrap();
+    fs::rename(&copy, &dir).unwrap();
+    let refused = nodes.start(1).await.unwrap_err();
+    assert!(matches!(&refused, ServerError::Copied { dir: named } if *named == dir), "{refused}");
+    assert!(refused.to_string().contains("new number"), "{refused}");
+    let log = esker_consensus::ConsensusLog::open(&dir).unwrap();
+    assert!(esker_server::is_of_a_node(log.label()) && !esker_server::is_of_a_node(b"users"));
+}
+
 /// The member may come later than the node that joins it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_waits_for_the_member_that_it_joins() {

@@ -167,7 +167,7 @@ fn by_repair(
                 one_of(&seen, allowed).and(Err("it continues and forgot".into()))
             }
         }
-        Err(Error::ReadOnly) => see(&log).and_then(|seen| {
+        Err(Error::ReadOnly { .. }) => see(&log).and_then(|seen| {
             is_true(sample, &seen)?;
             is_inspected(sample, &seen, disk)
         }),

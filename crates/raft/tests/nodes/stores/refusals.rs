@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use esker_consensus::{Ballot, Slot};
+use esker_consensus::{Ballot, ConsensusLog, Slot, backup_log};
 use esker_disk::sim::SimDisk;
 use esker_raft::openraft::storage::{RaftLogStorage, RaftSnapshotBuilder, RaftStateMachine};
 use esker_raft::openraft::{RaftLogReader, SnapshotMeta, StoredMembership};
@@ -32,6 +32,30 @@ async fn a_repaired_log_is_refused() {
     let refused = LogStore::<Strings>::new(log_on(&disk).unwrap()).unwrap_err();
     assert_eq!(refused.kind(), ErrorKind::InvalidData);
     assert!(refused.to_string().contains("new number"), "{refused}");
+}
+
+/// The node of the original may have voted since. Under a new number, the vote and the entries of
+/// the copy are kept.
+#[tokio::test]
+async fn a_copied_log_is_refused_until_it_is_renumbered() {
+    let disk = SimDisk::new(1);
+    let (mut log, _machine) = stores(log_on(&disk).unwrap());
+    append(&mut log, (0..5).map(|index| entry(1, index)).collect()).await.unwrap().await.unwrap();
+    log.save_vote(&vote(7, 1)).await.unwrap();
+    let options = log.log().options().clone();
+    backup_log("/raft", "/copy", &options).unwrap();
+    let copy = |renumber: bool| {
+        let builder = ConsensusLog::builder("/copy").options(options.clone());
+        if renumber { builder.renumber().open() } else { builder.open() }.unwrap()
+    };
+    let refused = LogStore::<Strings>::new(copy(false)).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::InvalidData);
+    let why = refused.to_string();
+    assert!(why.contains("is a copy") && why.contains("new number"), "{why}");
+    let mut store = LogStore::<Strings>::new(copy(true)).unwrap();
+    assert_eq!(store.read_vote().await.unwrap(), Some(vote(7, 1)));
+    assert_eq!(store.get_log_state().await.unwrap().last_log_id, Some(id(1, 4)));
+    store.save_vote(&vote(8, 4)).await.unwrap();
 }
 
 /// A node never goes back to an earlier term, and never gives a vote in a term in which it has

@@ -1,0 +1,30 @@
+//! Making the logs of a backup ordinary ones, once their node has a new number.
+//!
+//! The registry comes last: while it is that of a backup, a log may be one, and no key is added.
+
+use std::sync::Arc;
+
+use esker_log::ReadOptions;
+
+use crate::component::COPY;
+use crate::manager::names;
+use crate::manager::open::Inner;
+use crate::outcome::Result;
+
+impl Inner {
+    pub(super) fn renumber(&self) -> Result<()> {
+        let read = ReadOptions::on(Arc::new(self.disk.clone()));
+        for key in self.registry.keys()? {
+            let name = names::directory_of(&key);
+            // One that is missing, or has a corrupt file `note`, is an error at its next use.
+            if !matches!(esker_log::component(&name, read.clone()), Ok(Some(COPY))) {
+                continue;
+            }
+            let mut options = self.options.clone();
+            options.label = key.to_vec();
+            options.must_exist = true;
+            self.builder_of(&key, &options).renumber().open()?.close()?;
+        }
+        self.registry.renumber()
+    }
+}
