@@ -14,7 +14,7 @@ use crate::base::read_options::ReadOptions;
 use crate::read::batch::Memory;
 use crate::read::cache::ReadCache;
 use crate::read::source::{ReadSource, Source, Wait, Want};
-use crate::recovery::{read_footed, read_segment_header, scan_dir};
+use crate::recovery::{explained, read_footed, read_segment_header, scan_dir};
 use crate::runtime::engine::{Engine, ReadWork};
 use crate::staging::buffer::StagingBuffer;
 use crate::store::directory;
@@ -136,8 +136,12 @@ impl Snapshot {
 
     /// Whether another scan found the same, with no writer activity between the two.
     pub(super) fn found_the_same(&self, other: &Self) -> bool {
+        // Beside a writer, which of two files is newer may change from one scan to the next.
+        let place = |corruption: &Option<Corruption>| {
+            corruption.as_ref().map(|found| (found.file.clone(), found.offset, found.after))
+        };
         self.manifest() == other.manifest()
-            && self.corruption == other.corruption
+            && place(&self.corruption) == place(&other.corruption)
             && self.limit() == other.limit()
     }
 
@@ -167,7 +171,7 @@ impl Snapshot {
             segments,
             limit: RwLock::new((position, seq)),
             unrecovered,
-            corruption: scan.corruption,
+            corruption: scan.corruption.map(|corruption| explained(dir, &manifest, corruption)),
             cache: ReadCache::new(options.read_cache),
             engine: engine.clone(),
             weak_self: weak_self.clone(),

@@ -136,9 +136,10 @@ impl Log {
                     manifest,
                     &mut |_| {},
                 )?;
-                recovery::scan_dir(dir, &read_options, manifest, direct)?.intact()?
+                let scan = recovery::scan_dir(dir, &read_options, manifest, direct)?;
+                recovery::intact(dir, scan)?
             }
-            _ => scan.intact()?,
+            _ => recovery::intact(dir, scan)?,
         };
         let (durable, had) = (scan.durable_bound, space_reserve::size(dir, paths::RESERVE)?);
         let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
@@ -146,7 +147,8 @@ impl Log {
         let finalized = match finalize(scan) {
             Err(error) if error.is_no_space() => in_shared_space(&options, error, || {
                 // What failed left a directory that any opening recovers.
-                finalize(recovery::scan_dir(dir, &read_options, manifest, direct)?.intact()?)
+                let scan = recovery::scan_dir(dir, &read_options, manifest, direct)?;
+                finalize(recovery::intact(dir, scan)?)
             }),
             finalized => finalized,
         };

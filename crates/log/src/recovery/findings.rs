@@ -6,7 +6,7 @@ use std::sync::Arc;
 use esker_disk::{Dir, File};
 
 use super::outcome::TruncatedTail;
-use crate::base::error::{Corruption, Error, Result};
+use crate::base::error::Corruption;
 use crate::base::read_options::ReadOptions;
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, SegmentHeader};
@@ -38,14 +38,6 @@ pub(crate) struct DirScan {
 }
 
 impl DirScan {
-    /// Returns the scan, or an error if it found corruption.
-    pub(crate) fn intact(self) -> Result<Self> {
-        match self.corruption {
-            Some(corruption) => Err(Error::Corrupted(corruption)),
-            None => Ok(self),
-        }
-    }
-
     /// The highest durable lower bound as a position and a sequence number, and the bytes of valid
     /// units after it.
     pub(crate) fn durable_end(&self) -> (u64, u64, u64) {

@@ -51,6 +51,7 @@ mod copy_tail;
 mod finalize;
 mod findings;
 mod footers;
+mod newer;
 mod outcome;
 mod reach;
 pub(crate) mod repair;
@@ -64,6 +65,7 @@ pub(crate) use classify::{
 pub(crate) use copy_tail::room_for;
 pub(crate) use finalize::{create, finalize};
 pub(crate) use footers::read_footed;
+pub(crate) use newer::{explained, intact};
 pub use outcome::{PriorShutdown, Recovery, TruncatedTail};
 pub(crate) use rewrite::{Packing, Rewriter};
 pub(crate) use scan_dir::{density, read_segment_header, scan_dir};

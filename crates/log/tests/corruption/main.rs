@@ -4,6 +4,7 @@
 mod corruption_kit;
 
 mod bytes_past_the_end;
+mod copied_by_hand;
 mod flipped_bytes;
 mod locks_and_unknown_files;
 mod other_options;

@@ -31,6 +31,7 @@ use crate::base::read_options::ReadOptions;
 use crate::format::Salt;
 use crate::format::decode::LocatedRecord;
 use crate::format::unit::UnitKind;
+use crate::recovery::explained;
 use crate::store::directory;
 use crate::store::manifest::{End, Manifest};
 use crate::store::segment_reader::SegmentReader;
@@ -106,7 +107,7 @@ pub fn verify_with(
             std::thread::sleep(AGAIN);
         }
         let now = match pass(dir, &mut progress) {
-            Ok(Pass { report, is_final: true }) => return Ok(report),
+            Ok(Pass { report, is_final: true }) => return Ok(with_cause(dir, report)),
             Ok(Pass { report, .. }) => Ok(report),
             Err(error @ (Error::Io(_) | Error::Corrupted(_))) => Err(error),
             Err(error) => return Err(error),
@@ -117,11 +118,19 @@ pub fn verify_with(
             _ => false,
         };
         if same {
-            return now;
+            return now.map(|report| with_cause(dir, report));
         }
         last = Some(now);
     }
     last.unwrap_or(Ok(VerifyReport::default()))
+}
+
+/// Says of the first corruption which file is newer than which, if the files show it.
+fn with_cause(dir: &dyn Dir, mut report: VerifyReport) -> VerifyReport {
+    if let (Some(first), Ok(manifest)) = (report.corruption.first_mut(), Manifest::of_log(dir)) {
+        *first = explained(dir, &manifest, first.clone());
+    }
+    report
 }
 
 /// The number of passes at most, while a writer changes the directory.

@@ -1,0 +1,179 @@
+//! Files of a directory that are not of one moment, and which of them is newer.
+//!
+//! A log whose files were copied one by one beside its writer looks as if a segment was lost. Each
+//! file says how far the log was when it was written last, so two of them often show what happened.
+//! This explains corruption that was found, and decides nothing: the same log is refused without
+//! it. It reads two segments at most, so that it takes no longer for a large log.
+//!
+//! What a file says:
+//!
+//! - *The manifest*: the session, the first segment, and the end after a clean close. It is durable
+//!   before anything of its session is written, and before a segment leaves the log.
+//! - *A segment*: the session and the records of its units, and how far the log was durable when
+//!   each was submitted.
+//! - *The watermark page*: the session, the last durable record and its segment, the trim point.
+
+use esker_disk::{Dir, Open};
+
+use super::findings::DirScan;
+use super::scan_dir::read_segment_header;
+use crate::base::error::{Corruption, Error, Result};
+use crate::format::BLOCK;
+use crate::store::manifest::Manifest;
+use crate::store::paths::{self, Name};
+use crate::store::segment_reader::ReadErrors;
+use crate::store::segment_scan::orphan_units;
+use crate::store::watermark_page::{PageReader, StoredWatermark};
+
+/// The newest segments of which the units are read.
+const READ: usize = 2;
+
+/// Adds to a corruption which file of the directory is newer than which, if two of them show it.
+pub(crate) fn explained(dir: &dyn Dir, manifest: &Manifest, corruption: Corruption) -> Corruption {
+    // What cannot be read explains nothing, and the corruption is reported in any case.
+    match newer(dir, manifest) {
+        Ok(Some(newer)) => Corruption {
+            what: format!(
+                "{}; {newer}; if the files were copied beside a writer, copy the log with `esker \
+                 log backup`",
+                corruption.what
+            ),
+            ..corruption
+        },
+        Ok(None) | Err(_) => corruption,
+    }
+}
+
+/// Returns the scan of a directory, or an error if it found corruption.
+pub(crate) fn intact(dir: &dyn Dir, scan: DirScan) -> Result<DirScan> {
+    match scan.corruption {
+        Some(corruption) => Err(Error::Corrupted(explained(dir, &scan.manifest, corruption))),
+        None => Ok(scan),
+    }
+}
+
+/// What a segment says.
+struct Known {
+    number: u64,
+    session: u64,
+    /// Its last record.
+    last: u64,
+    /// The highest durable lower bound.
+    durable_bound: u64,
+    /// Whether no unit that does not check follows its last record. A file that is reused has
+    /// bytes of its earlier life there.
+    ends: bool,
+}
+
+impl Known {
+    fn name(&self) -> String {
+        paths::segment(self.number)
+    }
+}
+
+fn newer(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<String>> {
+    let page = PageReader::of_any_log(dir)?.and_then(|page| page.stored().ok().flatten());
+    let page = page.filter(|page| page.log == manifest.log);
+    let segments = segments(dir, manifest)?;
+    Ok(of_manifest(manifest, &segments, page.as_ref())
+        .or_else(|| page.and_then(|page| of_page(manifest, &segments, &page))))
+}
+
+/// The newest segments with a valid header, newest first.
+fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Vec<Known>> {
+    let names = dir.list()?;
+    let mut numbers: Vec<u64> = names
+        .iter()
+        .filter_map(|name| match paths::classify(name) {
+            Name::Segment(number) => Some(number),
+            _ => None,
+        })
+        .collect();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    let mut found = Vec::new();
+    for number in numbers {
+        let file = dir.open(&paths::segment(number), Open::read())?;
+        let Ok((header, _)) = read_segment_header(&*file, manifest, number)? else { continue };
+        let (session, last) = (header.session, header.prev_seq);
+        let durable_bound = header.durable_bound;
+        let mut known = Known { number, session, last, durable_bound, ends: true };
+        let errors = ReadErrors::default();
+        orphan_units(&file, header.salt(), BLOCK, None, &errors, |unit, is_valid| {
+            if is_valid {
+                known.session = known.session.max(unit.header.session);
+                known.last = known.last.max(unit.header.last_seq);
+                known.durable_bound = known.durable_bound.max(unit.header.durable_bound);
+            }
+            known.ends = is_valid;
+        })?;
+        found.push(known);
+        if found.len() == READ {
+            break;
+        }
+    }
+    Ok(found)
+}
+
+fn is_newer(file: &str, than: &str, why: String) -> Option<String> {
+    Some(format!("{file} is newer than {than}: {why}"))
+}
+
+/// What the manifest and another file show.
+fn of_manifest(
+    manifest: &Manifest,
+    segments: &[Known],
+    page: Option<&StoredWatermark>,
+) -> Option<String> {
+    let this = paths::MANIFEST;
+    let sessions =
+        |session| format!("it is of session {session}, and that of {}", manifest.session);
+    if let Some(found) = segments.iter().find(|found| found.session > manifest.session) {
+        return is_newer(&found.name(), this, sessions(found.session));
+    }
+    if let Some(page) = page.filter(|page| page.session > manifest.session) {
+        return is_newer(paths::MARK, this, sessions(page.session));
+    }
+    let Some(newest) = segments.first() else {
+        let first = manifest.trim_segment;
+        let why = format!("no segment is there, and the log begins with segment {first} for that");
+        return is_newer("the list of files", this, why).filter(|_| first > 0);
+    };
+    if newest.number < manifest.trim_segment {
+        let why = format!("the log begins with segment {} for it", manifest.trim_segment);
+        return is_newer(this, &newest.name(), why);
+    }
+    let clean = manifest.clean?;
+    if clean.segment > newest.number {
+        let why = format!("the log ends in segment {} for it", clean.segment);
+        return is_newer(this, &newest.name(), why);
+    }
+    if clean.segment == newest.number && clean.seq > newest.last && newest.ends {
+        let why = format!("it has record {}, and that has {}", clean.seq, newest.last);
+        return is_newer(this, &newest.name(), why);
+    }
+    None
+}
+
+/// What the watermark page and a segment show.
+fn of_page(manifest: &Manifest, segments: &[Known], page: &StoredWatermark) -> Option<String> {
+    let this = paths::MARK;
+    let newest = segments.first()?;
+    if page.segment > newest.number {
+        let why = format!("it has record {} as durable, in segment {}", page.seq, page.segment);
+        return is_newer(this, &newest.name(), why);
+    }
+    if page.segment == newest.number && page.seq > newest.last && newest.ends {
+        let why =
+            format!("it has record {} as durable, and that ends with {}", page.seq, newest.last);
+        return is_newer(this, &newest.name(), why);
+    }
+    if page.trim > manifest.trim_seq {
+        let (dropped, kept) = (page.trim, manifest.trim_seq);
+        let why = format!("records up to {dropped} were dropped for it, and up to {kept} for that");
+        return is_newer(this, paths::MANIFEST, why);
+    }
+    // Only after a power cut, or a crash within a commit, is the page older than what it is about.
+    let found = segments.iter().find(|found| found.durable_bound > page.seq)?;
+    let (knows, has) = (found.durable_bound, page.seq);
+    is_newer(&found.name(), this, format!("it has record {knows} as durable, and that has {has}"))
+}
