@@ -29,7 +29,9 @@ impl Node {
     /// # Errors
     /// Those of [`Node::propose`]; [`NodeError::Membership`] while a change of an earlier leader is
     /// not committed, for a number that another node has, one with another
-    /// [`store`](Member::store), and for one that was removed.
+    /// [`store`](Member::store), and for one that was removed. Also for a new node that does not
+    /// answer, or with which too few voters would: it then is a member without a vote, which can be
+    /// added again, and removed.
     pub async fn add(&self, id: u64, member: Member, patience: Duration) -> Result<(), NodeError> {
         let deadline = Instant::now() + patience;
         let remaining = || deadline.saturating_duration_since(Instant::now());
@@ -41,8 +43,20 @@ impl Node {
         if known.is_some_and(|(_, votes)| votes) {
             return Ok(());
         }
+        let answered = |status: &Status| status.matched.get(&id).is_some_and(Option::is_some);
+        self.refuse_the_silent(id, &member, term, answered, remaining()).await?;
         self.catch_up(id, term, LAG, remaining()).await?;
         let (turn, raft) = (self.turn(remaining()).await?, self.raft.clone());
+        // It may have gone meanwhile, and so may others.
+        let lease = self.lease();
+        let answers = |status: &Status| status.has_heard(id, lease);
+        self.refuse_the_silent(id, &member, term, answers, remaining()).await?;
+        let with = |status: &Status| {
+            let others = status.voters.iter().copied().filter(|voter| *voter != id);
+            others.chain([id]).collect()
+        };
+        let what = format!("with node {id}");
+        self.refuse_to_lose_the_quorum(&what, term, with, lease, remaining() / 2).await?;
         let promoted = async move {
             let _turn = turn;
             let promoted = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
@@ -50,6 +64,28 @@ impl Node {
             Ok(())
         };
         changed(promoted, remaining()).await
+    }
+
+    /// A node gets no vote before it answers: the change to voters of which too few answer is never
+    /// committed, and neither is any change that would undo it. It gets twelve leases, of which the
+    /// first connection takes some.
+    async fn refuse_the_silent(
+        &self,
+        id: u64,
+        member: &Member,
+        term: u64,
+        answers: impl Fn(&Status) -> bool + Send + Sync,
+        patience: Duration,
+    ) -> Result<(), NodeError> {
+        let patience = patience.min(self.lately() * 4);
+        match self.wait_as_leader(term, patience, answers).await {
+            Err(NodeError::TimedOut) => Err(NodeError::Membership(format!(
+                "node {id} gets no vote: it does not answer at {}, where the other nodes connect \
+                 to it (--raft-advertise); start it where it is reached, or remove it",
+                member.raft
+            ))),
+            answered => answered,
+        }
     }
 
     /// Waits until no other change is made.
@@ -120,19 +156,22 @@ impl Node {
     /// number that is none of the cluster's, if too few of the other voters answer, and after 4,096
     /// removals.
     pub async fn remove(&self, id: u64, patience: Duration) -> Result<(), NodeError> {
-        let status = self.status();
-        let refused = |why: &str| Err(NodeError::Membership(format!("node {id} {why}")));
-        if !status.members.contains_key(&id) {
-            return refused("does not belong to the cluster");
-        }
-        if status.leads() && status.node == id {
-            return refused("leads; transfer its leadership first");
-        }
         let deadline = Instant::now() + patience;
         let remaining = || deadline.saturating_duration_since(Instant::now());
-        self.prove_leadership(remaining()).await?;
+        // A refusal is final. Only a leader that is one knows the members.
+        let term = self.prove_leadership(remaining()).await?;
         let turn = self.turn(remaining()).await?;
-        self.refuse_to_lose_the_quorum(id, remaining() / 2).await?;
+        let refused = |why: &str| Err(NodeError::Membership(format!("node {id} {why}")));
+        if known(&self.raft, id).await?.is_none() {
+            return refused("does not belong to the cluster");
+        }
+        if self.id() == id {
+            return refused("leads; transfer its leadership first");
+        }
+        let without =
+            |status: &Status| status.voters.iter().copied().filter(|voter| *voter != id).collect();
+        let (what, patience) = (format!("without node {id}"), remaining() / 2);
+        self.refuse_to_lose_the_quorum(&what, term, without, Duration::ZERO, patience).await?;
         within(remaining(), self.keep_number(id)).await?;
         let raft = self.raft.clone();
         let removed = async move {
@@ -155,28 +194,30 @@ impl Node {
         changed(removed, remaining()).await
     }
 
-    /// Without this node, most voters have to be there: otherwise nothing could be committed any
-    /// more, not even the return of the node. They get twelve leases: a leader that was just
-    /// elected may have heard of no voter yet.
+    /// Most of the voters after a change have to be there: otherwise nothing could be committed any
+    /// more, not even its reversal. Those count that acknowledged this leader `lately`, or do in
+    /// twelve leases: a leader that was just elected may have heard of no voter yet.
     async fn refuse_to_lose_the_quorum(
         &self,
-        id: u64,
+        change: &str,
+        term: u64,
+        voters: impl Fn(&Status) -> Vec<u64> + Send + Sync,
+        lately: Duration,
         patience: Duration,
     ) -> Result<(), NodeError> {
         let since = Instant::now();
         let silent = |status: &Status| -> Vec<u64> {
-            let others = status.voters.iter().copied().filter(|voter| *voter != id);
-            others.filter(|voter| !status.has_heard(*voter, since.elapsed())).collect()
+            let mut silent = voters(status);
+            silent.retain(|voter| !status.has_heard(*voter, since.elapsed().max(lately)));
+            silent
         };
-        let has_quorum = |status: &Status| {
-            let others = status.voters.iter().filter(|voter| **voter != id).count();
-            silent(status).len() * 2 < others
-        };
-        if self.wait_for(patience.min(self.lately() * 4), has_quorum).await.is_some() {
-            return Ok(());
+        let has_quorum = |status: &Status| silent(status).len() * 2 < voters(status).len();
+        match self.wait_as_leader(term, patience.min(self.lately() * 4), has_quorum).await {
+            Err(NodeError::TimedOut) => {}
+            answered => return answered,
         }
         let silent = silent(&self.status());
-        let why = format!("without node {id} there is no quorum: {silent:?} do not answer");
+        let why = format!("{change} there is no quorum: {silent:?} do not answer");
         Err(NodeError::Membership(why))
     }
 

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use crate::node::bounds::PROPOSALS;
 use crate::node::error::NodeError;
 use crate::node::start::Node;
+use crate::node::status::Status;
 
 /// Entries that the target of a transfer may lack while this leader still takes proposals, and a
 /// node that gets a vote.
@@ -40,9 +41,8 @@ impl Drop for Resignation<'_> {
 impl Node {
     /// Gives leadership to a voter, and returns when that leads. Transfers take turns.
     ///
-    /// Waits first until the target has almost all entries, and has acknowledged a message that was
-    /// sent after that. Then this node takes no proposal and
-    /// proves no leadership for the rest of its term, and waits until the target has all of them:
+    /// Waits first until the target acknowledges a message, and has almost all entries. Then this
+    /// node takes no proposal and proves no leadership for the rest of its term, and waits until the target has all of them:
     /// one that lacks an entry ignores the request.
     ///
     /// # Cancel safety
@@ -64,8 +64,13 @@ impl Node {
         if target == status.node || !status.voters.contains(&target) {
             return Err(NodeError::Membership(format!("node {target} is not another voter")));
         }
+        // One that does not answer is not waited for as long as one that lags.
+        self.hear_from(target, term, remaining().min(self.lately())).await?;
+        let heard = Instant::now();
         self.catch_up(target, term, LAG, remaining()).await?;
-        self.hear_from(target, term, remaining()).await?;
+        if heard.elapsed() > self.lease() {
+            self.hear_from(target, term, remaining().min(self.lately())).await?;
+        }
         // From here on nothing is served. A target that stops now does not keep it so.
         let (given_up, deadline) = (deadline, deadline.min(Instant::now() + self.lately()));
         let remaining = || deadline.saturating_duration_since(Instant::now());
@@ -102,18 +107,23 @@ impl Node {
     /// Those of [`Node::transfer`]; [`NodeError::Membership`] if no other voter answers, or there
     /// is none.
     pub async fn resign(&self, patience: Duration) -> Result<u64, NodeError> {
+        let deadline = Instant::now() + patience;
+        // A refusal is final. Only a leader that is one knows whether there is another voter.
+        self.prove_leadership(patience).await?;
         let status = self.status();
-        if !status.leads() {
-            return Err(self.not_leader());
-        }
         if status.voters == [status.node] {
             return Err(NodeError::Membership("there is no other voter".into()));
         }
-        let others = status.voters.iter().copied().filter(|voter| *voter != status.node);
-        let others = others.filter(|voter| status.has_heard(*voter, self.lately()));
-        let mut targets: Vec<_> = others.collect();
-        targets.sort_by_key(|voter| Reverse(status.matched.get(voter).copied().flatten()));
-        let deadline = Instant::now() + patience;
+        let lately = self.lately();
+        let heard = |status: &Status| -> Vec<u64> {
+            let others = status.voters.iter().copied().filter(|voter| *voter != status.node);
+            others.filter(|voter| status.has_heard(*voter, lately)).collect()
+        };
+        let remaining = deadline.saturating_duration_since(Instant::now()).min(lately);
+        let status = self.wait_for(remaining, |status| !heard(status).is_empty()).await;
+        let mut targets = status.as_ref().map(heard).unwrap_or_default();
+        let matched = status.map(|status| status.matched).unwrap_or_default();
+        targets.sort_by_key(|voter| Reverse(matched.get(voter).copied().flatten()));
         let mut given = Err(NodeError::Membership("no other voter answers".into()));
         for target in targets {
             let remaining = deadline.saturating_duration_since(Instant::now());
@@ -125,26 +135,30 @@ impl Node {
         given
     }
 
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_millis(self.raft.config().election_timeout_max)
+    }
+
     /// For how long a node that is there may be silent: three leases.
     pub(crate) fn lately(&self) -> Duration {
-        Duration::from_millis(self.raft.config().election_timeout_max) * 3
+        self.lease() * 3
     }
 
     /// Waits until the target acknowledges what this leader sends from now on: what it has may be
-    /// known from before it stopped. Three leases at most.
+    /// known from before it stopped.
     async fn hear_from(&self, target: u64, term: u64, patience: Duration) -> Result<(), NodeError> {
         let since = Instant::now();
-        let heard = self.wait_for(patience.min(self.lately()), |status| {
-            !status.leads() || status.term != term || status.has_heard(target, since.elapsed())
-        });
-        match heard.await {
-            Some(status) if status.leads() && status.term == term => Ok(()),
-            Some(_) => Err(NodeError::NotLeader { leader: None }),
-            None => Err(NodeError::Membership(format!("node {target} does not answer"))),
+        let has_heard = |status: &Status| status.has_heard(target, since.elapsed());
+        match self.wait_as_leader(term, patience, has_heard).await {
+            Err(NodeError::TimedOut) => {
+                Err(NodeError::Membership(format!("node {target} does not answer")))
+            }
+            heard => heard,
         }
     }
 
-    /// Waits until the target lacks so many entries at most.
+    /// Waits until the target lacks so many entries at most, and has acknowledged one: what it has
+    /// is not known before.
     pub(crate) async fn catch_up(
         &self,
         target: u64,
@@ -152,14 +166,26 @@ impl Node {
         lag: u64,
         patience: Duration,
     ) -> Result<(), NodeError> {
-        let caught_up = self.wait_for(patience, |status| {
-            let matched = status.matched.get(&target).copied().flatten();
-            let has = matched.map_or(0, |index| index + 1);
-            let all = status.last.map_or(0, |index| index + 1);
-            !status.leads() || status.term != term || all - has.min(all) <= lag
-        });
-        match caught_up.await {
-            Some(status) if status.leads() && status.term == term => Ok(()),
+        let is_near = |status: &Status| {
+            let lacks = |has: u64| status.last.map_or(0, |last| last.saturating_sub(has));
+            status.matched.get(&target).copied().flatten().is_some_and(|has| lacks(has) <= lag)
+        };
+        self.wait_as_leader(term, patience, is_near).await
+    }
+
+    /// Waits until a leader's knowledge is as wanted, while it leads in this term.
+    ///
+    /// # Errors
+    /// [`NodeError::NotLeader`]; [`NodeError::TimedOut`] after `patience`.
+    pub(crate) async fn wait_as_leader(
+        &self,
+        term: u64,
+        patience: Duration,
+        is_wanted: impl Fn(&Status) -> bool + Send + Sync,
+    ) -> Result<(), NodeError> {
+        let leads = |status: &Status| status.leads() && status.term == term;
+        match self.wait_for(patience, |status| !leads(status) || is_wanted(status)).await {
+            Some(status) if leads(&status) => Ok(()),
             Some(_) => Err(NodeError::NotLeader { leader: None }),
             None => Err(NodeError::TimedOut),
         }

@@ -201,6 +201,11 @@ impl Group {
         self.cuts.send_modify(|cuts| cuts.extend((1..=HIGHEST).map(|other| (other, id + OF_LONG))));
     }
 
+    /// The node gets long entries again.
+    pub fn release_long_entries(&self, id: u64) {
+        self.cuts.send_modify(|cuts| cuts.retain(|(_, to)| *to != id + OF_LONG));
+    }
+
     pub fn connect(&self) {
         self.cuts.send_modify(BTreeSet::clear);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use esker_raft::{Command, Member, NodeError, Status};
+use esker_testkit::own_address;
 
 use crate::group::{Group, LONG, SHORT, command};
 
@@ -249,4 +250,89 @@ async fn a_joint_configuration_ends_without_another_change() {
     }
     assert!(left > 0, "no change was cut off between its steps");
     group.check().await;
+}
+
+/// A node with a wrong Raft address had a vote at once while the log was short. The change to the
+/// voters with it was never committed, nothing else was after it, and no remedy helped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_never_answered_gets_no_vote() {
+    let mut group = Group::new();
+    group.start(1).await;
+    group.nodes[&1].bootstrap(group.member(1)).await.unwrap();
+    group.leader().await;
+    let node = Arc::clone(&group.nodes[&1]);
+    for id in [2, 3] {
+        group.start(id).await;
+        let nowhere = Member { raft: format!("{}:1", own_address()), ..group.member(id) };
+        let refused = node.add(id, nowhere.clone(), LONG).await;
+        let Err(NodeError::Membership(why)) = &refused else { panic!("{refused:?}") };
+        assert!(why.contains("gets no vote") && why.contains(&nowhere.raft), "{why}");
+        let status = node.status();
+        assert!(!status.is_joint && !status.voters.contains(&id), "{status:?}");
+        node.propose(command("served"), LONG).await.unwrap();
+    }
+    // Either it is removed, or it gets its right address.
+    node.remove(3, LONG).await.unwrap();
+    group.cut_power(3);
+    node.add(2, group.member(2), LONG).await.unwrap();
+    assert_eq!(node.status().voters, [1, 2]);
+    group.check().await;
+}
+
+/// Voters may go while a new node catches up: with it there would be no quorum.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_new_node_takes_no_quorum_with_it() {
+    let mut group = Group::of_three().await;
+    for _ in 0..3 {
+        let leader = group.leader().await;
+        group.nodes[&leader].propose(command("long".repeat(1000)), LONG).await.unwrap();
+    }
+    let leader = group.leader().await;
+    group.start(4).await;
+    group.hold_long_entries(4);
+    let (node, member) = (Arc::clone(&group.nodes[&leader]), group.member(4));
+    let adding = Arc::clone(&node);
+    let added = tokio::spawn(async move { adding.add(4, member, LONG).await });
+    let is_known =
+        |status: &Status| status.members.contains_key(&4) && status.applied == status.last;
+    node.wait_for(LONG, is_known).await.unwrap();
+    for id in (1..=3).filter(|id| *id != leader) {
+        group.cut_off(id);
+    }
+    tokio::time::sleep(SHORT).await;
+    assert!(!added.is_finished(), "it has no entries yet");
+    group.release_long_entries(4);
+    let refused = added.await.unwrap();
+    let Err(NodeError::Membership(why)) = &refused else { panic!("{refused:?}") };
+    assert!(why.contains("with node 4 there is no quorum"), "{why}");
+    group.connect();
+    group.check().await;
+}
+
+/// A refusal is final: a node that may have missed changes does not refuse one, and the caller asks
+/// another node.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_a_proven_leader_refuses_a_change() {
+    let group = Group::of_three().await;
+    let leader = group.leader().await;
+    let (follower, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
+    let refused = group.nodes[&follower].remove(9, SHORT).await;
+    assert!(matches!(refused, Err(NodeError::NotLeader { .. })), "{refused:?}");
+    group.cut_off(leader);
+    // The others elect one of them.
+    let deadline = Instant::now() + LONG;
+    while [follower, other].iter().all(|id| !group.nodes[id].leads()) {
+        assert!(Instant::now() < deadline, "no node was elected");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let node = &group.nodes[&leader];
+    for id in [leader, 9] {
+        let refused = node.remove(id, SHORT).await;
+        assert!(
+            refused.is_err() && !matches!(refused, Err(NodeError::Membership(_))),
+            "{refused:?}"
+        );
+    }
+    let refused = node.resign(SHORT).await;
+    assert!(refused.is_err() && !matches!(refused, Err(NodeError::Membership(_))), "{refused:?}");
 }

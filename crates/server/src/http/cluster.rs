@@ -198,6 +198,8 @@ async fn added(shared: &Shared, wanted: AddNode) -> Done {
             return Err(wrong(&format!("{address:?} is not the host:port of one host")));
         }
     }
+    // A refusal is final, so only the leader refuses.
+    let known = shared.node.member(node, CHANGE).await?;
     let others = shared.node.status().members;
     let mut others = others.iter().filter(|(other, _)| **other != node);
     let taken = others.find(|(_, other)| other.client == addr || other.raft == raft);
@@ -207,7 +209,6 @@ async fn added(shared: &Shared, wanted: AddNode) -> Done {
              `esker cluster remove --node-id {other}`"
         )));
     }
-    let known = shared.node.member(node, CHANGE).await?;
     let store = store.map(|store| u128::from_str_radix(&store, 16)).transpose();
     let store = store.map_err(|_| wrong("the store has 32 hexadecimal digits"))?;
     let store = match (known, store) {

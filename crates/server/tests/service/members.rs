@@ -13,7 +13,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
 use crate::client::{Protocol, get, post, send};
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{LONG, Nodes, own_port};
 
 /// Requirements: E-19.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -305,4 +305,53 @@ async fn a_change_is_for_its_cluster_and_not_from_a_page() {
     let long = vec![b' '; (64 << 10) + 1];
     let refused = send(Protocol::Http1, &address, "POST", path, &[json], &long).await;
     assert_eq!(refused.status, 413);
+}
+
+/// With a wrong --raft-advertise the second node took the quorum of a young cluster with it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_whose_raft_address_is_wrong_gets_no_vote() {
+    let mut nodes = Nodes::of(1).await;
+    let mut options = nodes.options(2);
+    options.raft_advertise = Some(own_port().to_string());
+    nodes.start_with(2, options.clone()).await.unwrap();
+    let deadline = Instant::now() + LONG;
+    while nodes.members(1).await.members.len() < 2 {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // The same request that the node made.
+    let known = nodes.members(1).await;
+    let wrong = &known.members[1];
+    let body = serde_json::json!({
+        "cluster": known.cluster, "nodeID": 2, "addr": wrong.addr, "raftAddr": wrong.raft,
+    });
+    let refused = post(&nodes.address(1), "/cluster/add", &body.to_string()).await;
+    assert_eq!(refused.status, 422, "{refused:?}");
+    assert!(refused.text().contains("--raft-advertise"), "{refused:?}");
+    assert_eq!(nodes.members(1).await.members.iter().filter(|member| member.voter).count(), 1);
+    nodes.timestamp(1).await;
+    nodes.stop(2).await;
+    options.raft_advertise = None;
+    nodes.start_with(2, options).await.unwrap();
+    nodes.wait_for_voters(2).await;
+}
+
+/// What a follower knows may be old: its refusal would be final.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_refuses_no_change() {
+    let nodes = Nodes::of(3).await;
+    let leader = nodes.leader().await;
+    let known = nodes.members(leader).await;
+    // The address of another member.
+    let body = serde_json::json!({
+        "cluster": known.cluster, "nodeID": 9, "addr": nodes.address(leader), "raftAddr": "a:1",
+    });
+    let remove = serde_json::json!({"cluster": known.cluster, "nodeID": 9});
+    for (path, body) in [("/cluster/add", body), ("/cluster/remove", remove)] {
+        let body = body.to_string();
+        let answer = post(&nodes.address(leader % 3 + 1), path, &body).await;
+        assert_eq!(answer.status, 409, "{path}: {answer:?}");
+        let answer = post(&nodes.address(leader), path, &body).await;
+        assert_eq!(answer.status, 422, "{path}: {answer:?}");
+    }
 }
