@@ -92,7 +92,11 @@ pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<Stri
                 continue;
             }
             // What was removed has entries.
-            tell(&addresses, &shared.identity, &own, is_new).await
+            tokio::select! {
+                biased;
+                told = tell(&addresses, &shared.identity, &own, is_new) => told,
+                () = elected(&shared) => continue,
+            }
         };
         match reached {
             Ok(()) => tracing::info!(node = status.node, "the cluster knows this node"),
@@ -104,6 +108,13 @@ pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<Stri
         }
         tokio::time::sleep(again).await;
         again = (again * 2).min(AGAIN_MAX);
+    }
+}
+
+/// Waits until this node leads: it tells itself then, and no other one can be told.
+async fn elected(shared: &Shared) {
+    while !shared.node.status().leads() {
+        tokio::time::sleep(AGAIN * 4).await;
     }
 }
 

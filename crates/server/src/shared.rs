@@ -32,7 +32,7 @@ pub(crate) struct Shared {
     pub(crate) rooms: Rooms,
     /// How this node answers while another one leads.
     pub(crate) followers: Followers,
-    /// A leader that no quorum answered for so long is none.
+    /// For how long a voter that acknowledged a heartbeat gives no vote.
     pub(crate) lease: Duration,
     pub(crate) refusals: Refusals,
     /// Whether the leader said last that this node is no member any more. What the node itself

@@ -22,7 +22,7 @@ pub(crate) async fn watch(shared: Arc<Shared>, stall: Duration) {
         }
         tokio::time::sleep(TICK).await;
         let wait = shared.node.disk_wait().filter(|wait| *wait > stall);
-        let Some(wait) = wait.filter(|_| shared.node.leads()) else {
+        let Some(wait) = wait.filter(|_| shared.node.status().leads()) else {
             is_known = false;
             continue;
         };
@@ -31,12 +31,13 @@ pub(crate) async fn watch(shared: Arc<Shared>, stall: Duration) {
             let wait_ms = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX);
             tracing::error!(wait_ms, "the disk stalls; this leader gives its leadership away");
         }
-        let resigned = shared.node.resign(TRANSFER).await;
-        // It tries again at the next tick, and says so once.
-        if let Err(error) = resigned.as_ref()
-            && !is_known
-        {
-            tracing::warn!(%error, "leadership stays at a node whose disk stalls");
+        match shared.node.resign(TRANSFER).await {
+            Ok(node) => tracing::info!(node, "gave leadership away"),
+            // It tries again at the next tick, and says so once.
+            Err(error) if !is_known => {
+                tracing::warn!(%error, "leadership was not given away; trying again");
+            }
+            Err(_) => {}
         }
         is_known = true;
     }

@@ -297,9 +297,12 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                     request.refuse_far_term(self.own_vote().leader_id.term)?;
                     match request {
                         Request::Append { vote, previous, commit, entries } => {
-                            self.inner.heard.from(caller);
                             Ticks::is_awake();
-                            let checked = checked_append(caller, vote, previous, commit, &entries);
+                            let checked =
+                                checked_append::<C>(caller, vote, previous, commit, &entries);
+                            if let Ok(request) = &checked {
+                                self.inner.heard.from(caller, request.vote.leader_id.term);
+                            }
                             appends.push(call, len, checked);
                         }
                         request => {

@@ -62,7 +62,7 @@ impl Node {
     /// [`NodeError::TimedOut`] after `patience`; [`NodeError::LeadershipTransfer`] from the moment
     /// at which a transfer begins, for the rest of the term.
     pub async fn prove_leadership(&self, patience: Duration) -> Result<u64, NodeError> {
-        if self.leads_in().is_none() {
+        if self.leads_in().is_none() || self.successor().is_some() {
             return Err(self.not_leader());
         }
         let proof = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
@@ -91,8 +91,16 @@ impl Node {
     /// Fails in a term in which this node gives its leadership up.
     pub(crate) fn refuse_resigned(&self, term: u64) -> Result<(), NodeError> {
         match term < self.resigned.load(SeqCst) {
-            true => Err(NodeError::LeadershipTransfer),
+            true => Err(self.succeeded(NodeError::LeadershipTransfer)),
             false => Ok(()),
+        }
+    }
+
+    /// The error of a former leader, or the leader of a later term, if it has heard of one.
+    pub(crate) fn succeeded(&self, error: NodeError) -> NodeError {
+        match self.successor() {
+            Some(_) => self.not_leader(),
+            None => error,
         }
     }
 }

@@ -129,7 +129,8 @@ impl Prover {
                 voters.ask_again(*number);
             }
         })
-        .await?;
+        .await
+        .map_err(|error: NodeError| node.succeeded(error))?;
         *clock = node.clock.now();
         // This node is one of its voters.
         if term_of(node.log.promised().unwrap_or(Ballot::ZERO)) != term {

@@ -1,12 +1,19 @@
 //! What happens to a node, in its log: leadership won and lost.
 
+use std::sync::Arc;
+
 use openraft::ServerState;
 use openraft::async_runtime::watch::WatchReceiver;
+use parking_lot::Mutex;
+use tokio::time::Instant;
 
 use crate::node::replica::Core;
 
+/// The last term that a node won, and when.
+pub(crate) type Won = Arc<Mutex<Option<(u64, Instant)>>>;
+
 /// Logs each change, until the node stops. One that is undone before it is seen is not logged.
-pub(crate) async fn report_leadership(raft: Core) {
+pub(crate) async fn report_leadership(raft: Core, won: Won) {
     // They change with the vote, the role and the members, not with each heartbeat.
     let mut metrics = raft.server_metrics();
     let node = *raft.node_id();
@@ -22,6 +29,7 @@ pub(crate) async fn report_leadership(raft: Core) {
                 tracing::warn!(node, term = before, now_term = term, leader, "leadership lost");
             }
             if let Some(term) = leads {
+                *won.lock() = Some((term, Instant::now()));
                 tracing::info!(node, term, "leadership won");
             }
             leads_in = leads;

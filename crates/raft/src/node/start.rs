@@ -30,7 +30,7 @@ use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
 use crate::node::joint::end_joint_configurations;
 use crate::node::replica::{AnyMachine, Core, Replica};
-use crate::node::report::report_leadership;
+use crate::node::report::{Won, report_leadership};
 use crate::settings::config;
 
 /// How often openraft looks at its deadlines, in round trips: a heartbeat is due every two, and one
@@ -72,6 +72,7 @@ pub struct Node {
     pub(crate) log: ConsensusLog,
     pub(crate) entries: LogStore<Commands>,
     pub(crate) heard: Heard,
+    pub(crate) won: Won,
     pub(crate) network: Network,
     pub(crate) clock: WallClock,
     /// One above the last term in which this node gave its leadership up; 0 for none.
@@ -230,7 +231,8 @@ impl Parts {
         let server = Server::with_clock(cluster, raft.clone(), entries.clone(), clock.clone());
         let heard = server.heard();
         tokio::spawn(follow_addresses(raft.clone(), network.clone()));
-        tokio::spawn(report_leadership(raft.clone()));
+        let won = Won::default();
+        tokio::spawn(report_leadership(raft.clone(), Arc::clone(&won)));
         let changes = Arc::new(Mutex::new(()));
         tokio::spawn(end_joint_configurations(raft.clone(), Arc::clone(&changes)));
         let (votes_from, elector) = (server.votes_from(), raft.clone());
@@ -244,6 +246,7 @@ impl Parts {
             log,
             entries,
             heard,
+            won,
             network,
             clock,
             resigned: AtomicU64::new(0),

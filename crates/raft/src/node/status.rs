@@ -36,7 +36,7 @@ pub struct Status {
     /// The highest term that it knows.
     pub term: u64,
     /// The node that leads, as far as this one knows. [`Node::status`] leaves out one that was not
-    /// heard of for two leases.
+    /// heard of for two leases, and the node itself if it has heard no quorum for as long.
     pub leader: Option<u64>,
     /// All nodes of the cluster.
     pub members: BTreeMap<u64, Member>,
@@ -111,11 +111,21 @@ impl Node {
 
     /// What the node knows now; it may lag behind an answer that it gave. Does not wait; copies the
     /// members.
+    ///
+    /// A leader that no quorum acknowledged for two leases, or that hears of one of a later term, is
+    /// a follower here: openraft calls it the leader until it has stored the vote of another.
     pub fn status(&self) -> Status {
         let mut status = Status::of(&self.raft.metrics().borrow_watched());
-        let lease = Duration::from_millis(self.raft.config().election_timeout_max);
-        let is_there = |node: &u64| *node == status.node || self.heard.is_recent(*node, lease * 2);
-        status.leader = status.leader.filter(is_there);
+        let (own, lately) = (status.node, self.lease() * 2);
+        let heard = self.heard.recent(lately);
+        let successor = heard.filter(|(_, term)| *term > status.term).map(|(node, _)| node);
+        if status.leads() && (successor.is_some() || self.is_out_of_touch(&status, lately)) {
+            status.role = Role::Follower;
+        }
+        let is_heard = |node| heard.is_some_and(|(last, _)| last == node);
+        let leads = status.leads();
+        let is_there = |node: &u64| if *node == own { leads } else { is_heard(*node) };
+        status.leader = successor.or(status.leader.filter(is_there));
         if status.leads() {
             let reverted = self.network.reversions().in_term(status.term).into_iter();
             status.reverted = reverted.filter(|(id, _)| status.members.contains_key(id)).collect();
@@ -123,7 +133,26 @@ impl Node {
         status
     }
 
-    /// Whether this node leads, as far as it knows. Does not wait.
+    /// The leader of a later term than this node knows, if one was heard of for less than two
+    /// leases: openraft notices it only when the disk has stored its vote.
+    pub(crate) fn successor(&self) -> Option<u64> {
+        let (node, term) = self.heard.recent(self.lease() * 2)?;
+        (term > self.raft.metrics().borrow_watched().current_term).then_some(node)
+    }
+
+    /// Whether no quorum acknowledged this leader for so long. One that votes alone asks no other
+    /// node.
+    fn is_out_of_touch(&self, status: &Status, lately: Duration) -> bool {
+        let age = status.quorum_age.or_else(|| {
+            // Votes elected it, and no quorum has acknowledged it since.
+            let (term, since) = (*self.won.lock())?;
+            (term == status.term).then(|| since.elapsed())
+        });
+        status.voters != [status.node] && age.is_some_and(|age| age > lately)
+    }
+
+    /// Whether this node leads, as far as it knows, also one that hears no quorum any more: see
+    /// [`Node::status`]. Does not wait.
     pub fn leads(&self) -> bool {
         self.leads_in().is_some()
     }
@@ -153,7 +182,8 @@ impl Node {
         failure.unwrap_or_else(|| "a task of openraft panicked".into())
     }
 
-    /// Waits until the node's knowledge is as wanted, and returns it; `None` after that time.
+    /// Waits until the node's knowledge is as wanted, and returns it; `None` after that time. It
+    /// knows a leader until another is elected: see [`Node::status`].
     pub async fn wait_for(
         &self,
         patience: Duration,

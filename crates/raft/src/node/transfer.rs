@@ -91,7 +91,18 @@ impl Node {
         let led = self.wait_for(given_up.saturating_duration_since(Instant::now()), |status| {
             status.term > term && status.leader.is_some()
         });
-        match led.await.and_then(|status| status.leader) {
+        // openraft does not notice it while this node's disk stalls, and names it otherwise.
+        let heard = async {
+            let leader = self.heard.after(term).await;
+            tokio::time::sleep(self.lease()).await;
+            leader
+        };
+        let leader = tokio::select! {
+            biased;
+            led = led => led.and_then(|status| status.leader),
+            leader = heard => Some(leader),
+        };
+        match leader {
             Some(leader) if leader == target => Ok(()),
             Some(leader) => Err(NodeError::Membership(format!(
                 "node {target} was asked to lead, and node {leader} was elected"

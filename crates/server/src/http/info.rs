@@ -21,10 +21,7 @@ pub(crate) fn ready(shared: &Shared) -> Answer {
         return answer::text(StatusCode::INTERNAL_SERVER_ERROR, why);
     }
     let status = shared.node.status();
-    // A leader that no quorum answers is none. One that votes alone asks no other node.
-    let asks = status.leads() && status.voters.len() > 1;
-    let is_stale = asks && status.quorum_age.is_none_or(|age| age > shared.lease);
-    match status.leader.filter(|_| !is_stale) {
+    match status.leader {
         Some(leader) => {
             let node = status.node;
             let body = format!("leader={leader} nodeID={node} raftAvailable=true\n");

@@ -307,6 +307,27 @@ async fn a_change_is_for_its_cluster_and_not_from_a_page() {
     assert_eq!(refused.status, 413);
 }
 
+/// A leader whose followers are gone said that it led, without end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_without_a_quorum_is_not_named() {
+    let mut nodes = Nodes::of(3).await;
+    let leader = nodes.leader().await;
+    assert_eq!(nodes.named_leaders(leader).await, [leader; 5]);
+    for other in (1..=3).filter(|id| *id != leader) {
+        nodes.stop(other).await;
+    }
+    let deadline = Instant::now() + LONG;
+    loop {
+        let named = nodes.named_leaders(leader).await;
+        let ready = get(Protocol::Http1, &nodes.address(leader), "/ready").await;
+        if named.is_empty() && ready.status == 500 {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{named:?} {ready:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
 /// With a wrong --raft-advertise the second node took the quorum of a young cluster with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_raft_address_is_wrong_gets_no_vote() {
@@ -354,4 +375,25 @@ async fn a_follower_refuses_no_change() {
         let answer = post(&nodes.address(leader), path, &body).await;
         assert_eq!(answer.status, 422, "{path}: {answer:?}");
     }
+}
+
+/// Two of three nodes move, and one of them is elected. The others reach it nowhere else, and it
+/// asked them for 15 s whether it may move.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_moved_and_leads_tells_itself() {
+    let mut nodes = Nodes::of(3).await;
+    let leader = nodes.leader().await;
+    let moved: Vec<_> = (1..=3).filter(|id| *id != leader).collect();
+    for id in &moved {
+        nodes.stop(*id).await;
+        nodes.forget_addresses(*id);
+    }
+    for id in &moved {
+        let mut options = nodes.options(*id);
+        options.join = Some(nodes.address(leader));
+        nodes.start_with(*id, options).await.unwrap();
+    }
+    let moving = Instant::now();
+    nodes.wait_for_voters(3).await;
+    assert!(moving.elapsed() < Duration::from_secs(10), "{:?}", moving.elapsed());
 }

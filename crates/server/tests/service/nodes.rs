@@ -147,6 +147,21 @@ impl Nodes {
             .await
     }
 
+    /// The nodes that this one names as the leader, in each way that it has.
+    pub async fn named_leaders(&self, node: u64) -> Vec<u64> {
+        let text = async |path| ask(&self.address(node), path, None, LONG).await.unwrap().text();
+        let (status, clock, metrics) =
+            (self.status(node).await, text("/clock").await, text("/metrics").await);
+        let leads = [
+            status.role == "leader",
+            clock.contains("\"leads\":true"),
+            metrics.lines().any(|line| ["esker_leader 1", "esker_leader 1.0"].contains(&line)),
+        ];
+        let own = leads.into_iter().filter(|leads| *leads).map(|_| node);
+        let named = self.members(node).await.leader.map(|leader| leader.node);
+        own.chain(named).chain(status.leader).collect()
+    }
+
     /// A timestamp from this node, as soon as it leads.
     pub async fn timestamp(&self, node: u64) -> Vec<u8> {
         let deadline = Instant::now() + LONG;

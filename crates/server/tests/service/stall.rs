@@ -3,6 +3,8 @@
 
 use std::time::{Duration, Instant};
 
+use esker_server::FollowerAnswer;
+
 use crate::client::{Protocol, get};
 use crate::nodes::{LONG, Nodes};
 
@@ -28,6 +30,30 @@ async fn a_leader_whose_disk_stalls_gives_its_leadership_away() {
     assert!(after > before);
     let metrics = get(Protocol::Http1, &nodes.address(leader), "/metrics").await;
     assert!(metrics.text().contains("esker_disk_stalls_total 1"), "{}", metrics.text());
+    nodes.disks[&leader].stall(false);
+    nodes.wait_for_voters(3).await;
+}
+
+/// openraft waits for the disk before it notices the next leader. Until then the node said that it
+/// led, and had no timestamps for its clients.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_disk_stalls_names_the_next_one() {
+    let nodes = Nodes::with(3, |options| options.follower_answer = FollowerAnswer::Forward).await;
+    let leader = nodes.leader().await;
+    let address = nodes.address(leader);
+    nodes.timestamp(leader).await;
+    nodes.disks[&leader].stall(true);
+    let deadline = Instant::now() + LONG;
+    loop {
+        let issued = get(Protocol::Http1, &address, "/timestamp").await;
+        let named = nodes.named_leaders(leader).await;
+        let waits = nodes.status(leader).await.disk_wait_ms > 0;
+        if issued.status == 200 && waits && named.len() == 2 && !named.contains(&leader) {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{issued:?} {named:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     nodes.disks[&leader].stall(false);
     nodes.wait_for_voters(3).await;
 }
