@@ -38,13 +38,32 @@ impl Endpoints {
         &self.endpoints
     }
 
-    /// The members, from the first that answers.
+    /// The members, as the leader knows them, if it is found: an endpoint that was cut off may lag.
+    /// Otherwise from the first endpoint that answers, one that knows a leader before others.
     ///
     /// # Errors
     /// If none answers; if two that answer are of different clusters.
     pub async fn members(&self) -> Outcome<Members> {
         let known = self.known(ASK).await?;
-        known.map_err(|failures| Failure::failed(failures.join("; ")))
+        let (endpoint, known) = known.map_err(|failures| Failure::failed(failures.join("; ")))?;
+        if rank(endpoint, &known) == Rank::Leader {
+            return Ok(known);
+        }
+        let addresses: Vec<_> = match &known.leader {
+            Some(leader) => vec![leader.addr.clone()],
+            None => known.members.iter().map(|member| member.addr.clone()).collect(),
+        };
+        let mut best = (rank(endpoint, &known), known);
+        for (address, answer) in asked(&addresses, ASK_EACH).await {
+            let Ok(answer) = answer else { continue };
+            let Ok(members) = serde_json::from_slice::<Members>(&answer.body) else { continue };
+            let rank = rank(address, &members);
+            // Another cluster's node may be there.
+            if rank > best.0 && members.cluster == best.1.cluster {
+                best = (rank, members);
+            }
+        }
+        Ok(best.1)
     }
 
     /// Fails if two of several that answer in time are of different clusters.
@@ -56,11 +75,13 @@ impl Endpoints {
         Ok(())
     }
 
-    /// The members, from the first that answers, or why none does.
-    async fn known(&self, patience: Duration) -> Outcome<Result<Members, Vec<String>>> {
+    /// The members, from the endpoint of the highest rank that answers, or why none does.
+    async fn known(&self, patience: Duration) -> Outcome<Result<(&String, Members), Vec<String>>> {
         let mut failures = Vec::new();
         let mut found: Option<(&String, Members)> = None;
-        for (endpoint, answer) in self.asked(patience).await {
+        let several = self.endpoints.len() > 1;
+        let patience = if several { patience.min(ASK_EACH) } else { patience };
+        for (endpoint, answer) in asked(&self.endpoints, patience).await {
             let members = match answer.map(|answer| serde_json::from_slice::<Members>(&answer.body))
             {
                 Ok(Ok(members)) => members,
@@ -82,23 +103,11 @@ impl Endpoints {
                         escaped(&members.cluster)
                     )));
                 }
-                Some(_) => {}
-                None => found = Some((endpoint, members)),
+                Some((other, known)) if rank(other, known) >= rank(endpoint, &members) => {}
+                _ => found = Some((endpoint, members)),
             }
         }
-        Ok(found.map(|(_, members)| members).ok_or(failures))
-    }
-
-    /// What each of them answers, asked all at once: one that is not there delays none.
-    async fn asked(&self, patience: Duration) -> Vec<(&String, Result<Answer, CallError>)> {
-        let patience = if self.endpoints.len() > 1 { patience.min(ASK_EACH) } else { patience };
-        let mut asked = JoinSet::new();
-        for (at, endpoint) in self.endpoints.iter().cloned().enumerate() {
-            asked.spawn(async move { (at, ask(&endpoint, "/members", None, patience).await) });
-        }
-        let mut answers = asked.join_all().await;
-        answers.sort_by_key(|(at, _)| *at);
-        self.endpoints.iter().zip(answers.into_iter().map(|(_, answer)| answer)).collect()
+        Ok(found.ok_or(failures))
     }
 
     /// The addresses that may lead: those that were given, and those of the members.
@@ -107,4 +116,36 @@ impl Endpoints {
         all.extend(members.members.iter().map(|member| member.addr.clone()));
         all
     }
+}
+
+/// How much a node knows of the members.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It has heard of no leader of late.
+    Alone,
+    Follower,
+    Leader,
+}
+
+/// That of the node at this address, which named these members.
+fn rank(address: &str, members: &Members) -> Rank {
+    match &members.leader {
+        Some(leader) if leader.addr == address => Rank::Leader,
+        Some(_) => Rank::Follower,
+        None => Rank::Alone,
+    }
+}
+
+/// What each of them answers, asked all at once: one that is not there delays none.
+async fn asked(
+    addresses: &[String],
+    patience: Duration,
+) -> Vec<(&String, Result<Answer, CallError>)> {
+    let mut asked = JoinSet::new();
+    for (at, address) in addresses.iter().cloned().enumerate() {
+        asked.spawn(async move { (at, ask(&address, "/members", None, patience).await) });
+    }
+    let mut answers = asked.join_all().await;
+    answers.sort_by_key(|(at, _)| *at);
+    addresses.iter().zip(answers.into_iter().map(|(_, answer)| answer)).collect()
 }

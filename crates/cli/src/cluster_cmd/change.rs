@@ -1,6 +1,6 @@
 //! `esker cluster transfer`, `add`, `remove` and `follow-clock`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::Args;
@@ -19,6 +19,9 @@ use crate::quantity::number;
 
 /// How long a change may take.
 const CHANGE: Duration = Duration::from_secs(15);
+
+/// How long a command waits before it asks the endpoints again.
+const AGAIN: Duration = Duration::from_millis(300);
 
 /// How long a node is asked who it is.
 const LOOK: Duration = Duration::from_secs(2);
@@ -117,15 +120,8 @@ pub async fn transfer(arguments: &TransferArguments) -> Outcome {
 }
 
 pub async fn add(arguments: &AddArguments) -> Outcome {
-    let members = arguments.endpoints.members().await?;
     let node = arguments.node_id;
-    let known: Option<&Named> = members.members.iter().find(|member| member.node == node);
-    let Some(known) = known else {
-        return Err(Failure::failed(format!(
-            "node {node} is no member; a new node joins by itself: \
-             `esker serve --node-id {node} --join ADDR`"
-        )));
-    };
+    let (members, known) = member(&arguments.endpoints, node).await?;
     for (flag, address) in [("--addr", &arguments.addr), ("--raft-addr", &arguments.raft_addr)] {
         if let Some(address) = address.as_ref().filter(|address| !is_address(address)) {
             return Err(Failure::usage(format!("{flag} {address}: not the host:port of one host")));
@@ -150,6 +146,32 @@ pub async fn add(arguments: &AddArguments) -> Outcome {
     print(&format!("node {node} is a member at {}, raft {}\n", wanted.addr, wanted.raft))
 }
 
+/// The members, and the one of this number. A node that knows no leader may have missed that it was
+/// added.
+async fn member(endpoints: &Endpoints, node: u64) -> Outcome<(Members, Named)> {
+    let deadline = Instant::now() + CHANGE;
+    loop {
+        let members = endpoints.members().await?;
+        if let Some(known) = members.members.iter().find(|member| member.node == node) {
+            let known = known.clone();
+            return Ok((members, known));
+        }
+        if members.leader.is_some() {
+            return Err(Failure::failed(format!(
+                "node {node} is no member; a new node joins by itself: \
+                 `esker serve --node-id {node} --join ADDR`"
+            )));
+        }
+        if Instant::now() >= deadline {
+            return Err(Failure::failed(format!(
+                "no leader is known to the nodes that answer, and no node {node}; try again with \
+                 --endpoint of a node that knows the leader"
+            )));
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
 /// The node at this address, if there is one.
 async fn who_answers(address: &str) -> Option<NodeStatus> {
     let answer = ask(address, "/status", None, LOOK).await.ok()?;
@@ -165,13 +187,16 @@ pub async fn remove(arguments: &RemoveArguments) -> Outcome {
 
 pub async fn follow_clock(arguments: &FollowClockArguments) -> Outcome {
     let members = arguments.endpoints.members().await?;
+    let begun = Instant::now();
     if !arguments.force
         && let Some(why) = clocks::disagreement(&members).await
     {
         return Err(Failure::failed(format!("{why}; --force follows it all the same")));
     }
+    let left = CHANGE.saturating_sub(begun.elapsed());
     let wanted = FollowClock { cluster: members.cluster.clone() };
-    let answer = change(&arguments.endpoints, &members, "/cluster/follow-clock", &wanted).await?;
+    let answer =
+        changed(&arguments.endpoints, &members, "/cluster/follow-clock", &wanted, left).await?;
     let FollowedClock { epoch } = read(&answer)?;
     print(&format!("epochs follow the clock from {epoch} on\n"))
 }
@@ -183,8 +208,19 @@ async fn change(
     path: &str,
     wanted: &impl Serialize,
 ) -> Result<Bytes, Failure> {
+    changed(endpoints, members, path, wanted, CHANGE).await
+}
+
+/// The same, for so long.
+async fn changed(
+    endpoints: &Endpoints,
+    members: &Members,
+    path: &str,
+    wanted: &impl Serialize,
+    patience: Duration,
+) -> Result<Bytes, Failure> {
     let body = serde_json::to_vec(wanted).map_err(|error| Failure::failed(error.to_string()))?;
-    let answer = ask_leader(&endpoints.all(members), path, Some(&body), CHANGE).await;
+    let answer = ask_leader(&endpoints.all(members), path, Some(&body), patience).await;
     let answer = answer.map_err(|error| Failure::failed(error.to_string()))?;
     match answer.status.is_success() {
         true => Ok(answer.body),

@@ -3,6 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use esker_server::{ClockStatus, Members, Named, ask};
+use tokio::task::JoinSet;
 
 const ASK: Duration = Duration::from_secs(2);
 /// Clocks that are further apart than this, and than asking took, disagree.
@@ -20,10 +21,11 @@ struct Shown {
 
 /// Says so if the leader's clock is not that of most of the other voters that answer.
 pub async fn disagreement(members: &Members) -> Option<String> {
-    let mut all = Vec::new();
-    for member in members.members.iter().filter(|member| member.voter) {
-        all.extend(shown(member).await);
+    let mut asked = JoinSet::new();
+    for member in members.members.clone().into_iter().filter(|member| member.voter) {
+        asked.spawn(async move { shown(&member).await });
     }
+    let all: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
     compare(&all)
 }
 

@@ -1,10 +1,11 @@
 //! `esker cluster status`.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::Args;
 use esker_server::{Members, Named, NodeStatus, ask};
 use serde_json::json;
+use tokio::task::JoinSet;
 
 use super::clocks;
 use crate::endpoints::Endpoints;
@@ -12,13 +13,16 @@ use crate::exit::{Failure, Outcome};
 use crate::output::{escaped, print, print_json};
 
 const ASK: Duration = Duration::from_secs(2);
+/// How long the nodes may name no leader: elections take less.
+const ELECTION: Duration = Duration::from_secs(2);
+const AGAIN: Duration = Duration::from_millis(100);
 
 const EXAMPLES: &str = "\
 Examples:
   esker cluster status
   esker cluster status --endpoint http://10.0.0.2:8080 --json | jq .
 
-The exit status is 1 if no quorum answers.";
+The exit status is 1 if no quorum answers, and if no node leads.";
 
 /// Show the nodes of a cluster
 #[derive(Debug, Args)]
@@ -32,7 +36,10 @@ pub struct StatusArguments {
 }
 
 pub async fn run(arguments: &StatusArguments) -> Outcome {
-    let known = arguments.endpoints.members().await?;
+    let mut known = arguments.endpoints.members().await?;
+    let statuses = statuses(&known).await;
+    let newest = newest_leader(statuses.iter().filter_map(|status| status.as_ref().ok()));
+    known.leader = known.members.iter().find(|member| Some(member.node) == newest).cloned();
     let Members { leader, members, cluster } = &known;
     if !arguments.json {
         let leader =
@@ -44,8 +51,7 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
     }
     let (mut voters, mut answered, mut step, mut leases) = (0_usize, 0_usize, None, false);
     let mut reverted = Vec::new();
-    for member in members {
-        let status = status(member, cluster).await;
+    for (member, status) in members.iter().zip(statuses) {
         let leads = leader.as_ref().is_some_and(|leader| leader.node == member.node);
         voters += usize::from(member.voter);
         answered += usize::from(member.voter && status.is_ok());
@@ -81,13 +87,47 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
             None => print("If it is right: `esker cluster follow-clock` follows it at once.\n")?,
         }
     }
-    match answered * 2 > voters {
-        true => Ok(()),
-        false => Err(Failure::failed(format!(
+    match (answered * 2 > voters, leader) {
+        (true, Some(_)) => Ok(()),
+        (true, None) => Err(Failure::failed(
+            "no node leads: most of the nodes that vote answer here, and none of them hears a \
+             quorum; there are no timestamps until they reach one another (--raft-listen)",
+        )),
+        (false, _) => Err(Failure::failed(format!(
             "no quorum answers: {answered} of {voters} nodes that vote; there are no timestamps \
              until most of them run"
         ))),
     }
+}
+
+/// What each member answers, in their order, asked all at once. While most that vote answer and
+/// name no leader, there may be an election: then they are asked again.
+async fn statuses(known: &Members) -> Vec<Result<NodeStatus, String>> {
+    let deadline = Instant::now() + ELECTION;
+    loop {
+        let mut asked = JoinSet::new();
+        for (at, member) in known.members.iter().cloned().enumerate() {
+            let cluster = known.cluster.clone();
+            asked.spawn(async move { (at, status(&member, &cluster).await) });
+        }
+        let mut answers = asked.join_all().await;
+        answers.sort_by_key(|(at, _)| *at);
+        let statuses: Vec<_> = answers.into_iter().map(|(_, status)| status).collect();
+        let voters = known.members.iter().zip(&statuses).filter(|(member, _)| member.voter);
+        let silent = voters.clone().filter(|(_, status)| status.is_err()).count();
+        let has_quorum = silent * 2 < voters.count();
+        let leader = newest_leader(statuses.iter().filter_map(|status| status.as_ref().ok()));
+        if !has_quorum || leader.is_some() || Instant::now() >= deadline {
+            return statuses;
+        }
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+/// The leader that a node of the highest term names: one of an earlier term was deposed.
+fn newest_leader<'a>(statuses: impl Iterator<Item = &'a NodeStatus>) -> Option<u64> {
+    let named = statuses.filter_map(|status| Some((status.term, status.leader?)));
+    named.max_by_key(|(term, _)| *term).map(|(_, leader)| leader)
 }
 
 /// What answers at the address of a member may be another node, or of another cluster.
@@ -155,6 +195,20 @@ mod tests {
     fn a_reverted_log_has_a_remedy() {
         let said = reversion(u64::MAX);
         assert!(said.contains("Remove it") && said.lines().all(|line| line.len() <= 80), "{said}");
+    }
+
+    #[test]
+    fn a_leader_that_was_deposed_is_not_named() {
+        let status = |node: u64, term: u64, leader: Option<u64>| {
+            let status = json!({
+                "nodeID": node, "cluster": "", "role": "follower", "term": term, "leader": leader,
+                "last": 1, "applied": 1, "epoch": 1, "disk_wait_ms": 0, "version": "",
+            });
+            serde_json::from_value::<NodeStatus>(status).unwrap()
+        };
+        let all = [status(1, 1, Some(1)), status(2, 2, Some(3)), status(3, 3, None)];
+        assert_eq!(newest_leader(all.iter()), Some(3));
+        assert_eq!(newest_leader(all[2..].iter()), None);
     }
 
     #[test]
