@@ -4,6 +4,8 @@ use std::net::TcpListener;
 #[cfg(feature = "http3")]
 use std::net::UdpSocket;
 use std::sync::Arc;
+#[cfg(feature = "http3")]
+use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -76,7 +78,10 @@ impl Clients {
         let http3 = match (self.udp, self.certificate) {
             (Some(socket), Some(certificate)) => {
                 let endpoint = http3::Endpoint::start(socket, certificate.current())?;
-                tasks.spawn(certificate.watch());
+                let shared = Arc::clone(&shared);
+                tasks.spawn(certificate.watch(move |ends| {
+                    shared.counters.certificate_ends.store(ends, Relaxed);
+                }));
                 Some(endpoint)
             }
             _ => None,

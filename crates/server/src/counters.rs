@@ -1,5 +1,6 @@
 //! What is counted while requests are answered.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -26,10 +27,14 @@ pub(crate) struct Counters {
     pub(crate) http3_connections: AtomicI64,
     /// Times that the disk began to stall while this node led.
     pub(crate) disk_stalls: AtomicU64,
+    /// When the certificate of HTTP/3 ends, in seconds since 1970; 0 if there is none.
+    pub(crate) certificate_ends: AtomicU64,
+    /// Counted by the program, if it sends spans.
+    pub(crate) spans_lost: Option<Arc<AtomicU64>>,
 }
 
 impl Counters {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(spans_lost: Option<Arc<AtomicU64>>) -> Self {
         Self {
             answers: Default::default(),
             requests: Default::default(),
@@ -38,6 +43,8 @@ impl Counters {
             accepted: AtomicU64::new(0),
             http3_connections: AtomicI64::new(0),
             disk_stalls: AtomicU64::new(0),
+            certificate_ends: AtomicU64::new(0),
+            spans_lost,
         }
     }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use esker_disk::{Disk, StdDisk};
@@ -76,6 +77,8 @@ pub struct ServerOptions {
     pub certificate_check: Duration,
     /// What the node does with a request for timestamps while another node leads.
     pub follower_answer: FollowerAnswer,
+    /// Spans that were lost, counted by the program if it sends spans: a metric of the node.
+    pub spans_lost: Option<Arc<AtomicU64>>,
     /// How timestamps are issued.
     pub oracle: OracleOptions,
     /// The node's wall clock. The system's.
@@ -105,6 +108,7 @@ impl ServerOptions {
             certificate_life: Duration::from_secs(180 * 24 * 3600),
             certificate_check: Duration::from_secs(60),
             follower_answer: FollowerAnswer::default(),
+            spans_lost: None,
             oracle: OracleOptions::default(),
             clock: WallClock::default(),
             disk: Arc::new(StdDisk::new()),

@@ -72,6 +72,7 @@ impl Server {
             store: identity.store,
             removed: Vec::new(),
         };
+        report_reserve(&log);
         clients.certify(&options, &own.client)?;
         port::listen(&peers, "--raft-listen")?;
         let node = NodeOptions {
@@ -96,7 +97,7 @@ impl Server {
             founded.map_err(|error| ServerError::Stopped(error.to_string()))?;
         }
         let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options.oracle.clone());
-        let counters = Counters::new();
+        let counters = Counters::new(options.spans_lost.clone());
         let lease = options.round_trip * 8;
         let run = format!("{:032x}", u128::from_le_bytes(random()?));
         let (refusals, stopping) = (Refusals::default(), Mutex::new(()));
@@ -281,6 +282,16 @@ async fn open(
         tracing::info!(node, %cluster, "founded a cluster");
     }
     Ok((log, identity))
+}
+
+/// Warns of a disk that is too small for the reserve: when it is full, the node may not be able to
+/// open its log.
+fn report_reserve(log: &ConsensusLog) {
+    let metrics = log.log_metrics();
+    let (bytes, wanted_bytes) = (metrics.reserve_bytes, metrics.reserve_wanted_bytes);
+    if bytes < wanted_bytes {
+        tracing::warn!(bytes, wanted_bytes, "no room for the whole reserve: the disk is too small");
+    }
 }
 
 fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {

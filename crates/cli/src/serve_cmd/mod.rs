@@ -42,7 +42,8 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     let span_options = arguments.span_options(&file)?;
     let (lines, spans) = logging::start(&log_options, span_options.as_ref(), runtime.handle())?;
     let _flushed = lines.flushed();
-    let options = arguments.options(&file)?;
+    let mut options = arguments.options(&file)?;
+    options.spans_lost = spans.as_ref().map(spans::Spans::lost);
     let profile_listen = arguments.profile_listen(&file)?;
     report(&options, span_options.as_ref(), profile_listen);
     if let Some(listen) = profile_listen.filter(|listen| !listen.ip().is_loopback()) {

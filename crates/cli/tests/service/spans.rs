@@ -140,10 +140,40 @@ async fn a_collector_that_fails_keeps_no_node() {
         }
         let warning = node.says("the collector does not take spans; they are lost");
         assert!(warning["collector"].as_str().unwrap().starts_with(&**url), "{warning}");
+        assert!(spans_lost(&address).await >= 1);
         // Once, not with each batch.
         tokio::time::sleep(std::time::Duration::from_millis(2500)).await;
         let seen = stops(node);
         let warnings = |line: &&Value| line["message"].as_str().unwrap().contains("collector");
         assert_eq!(seen.iter().filter(warnings).count(), 1, "{seen:?}");
     }
+}
+
+async fn spans_lost(address: &str) -> u64 {
+    let metrics = ask(address, "/metrics", None, LONG).await.unwrap().text();
+    let lost = metrics.lines().find_map(|line| line.strip_prefix("esker_spans_lost_total "));
+    lost.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap()
+}
+
+/// How many spans were lost was not known.
+/// Requirements: E-11.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn spans_that_are_lost_are_counted() {
+    let address = format!("127.0.0.1:{}", esker_testkit::free_port());
+    let dir = tempfile::tempdir().unwrap();
+    let (mut node, client) = traced(&format!("http://{address}"), &dir).await;
+    node.says("the collector does not take spans; they are lost");
+    let before = spans_lost(&client).await;
+    assert!(before >= 1);
+    // It is there now.
+    let listener = TcpListener::bind(&address).unwrap();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            take(stream);
+        }
+    });
+    ask(&client, "/up", None, LONG).await.unwrap();
+    let again = node.says("the collector takes spans again");
+    assert_eq!(again["lost"].as_u64().unwrap(), spans_lost(&client).await, "{again}");
+    stops(node);
 }

@@ -81,6 +81,12 @@ impl ConsensusLog {
         }
     }
 
+    /// Returns the metrics of the underlying log: durations of syncs, its reserve, and more.
+    /// No I/O.
+    pub fn log_metrics(&self) -> esker_log::LogMetrics {
+        self.inner.log.metrics()
+    }
+
     /// The state in which opening found the underlying log, and what recovery did.
     pub fn recovery(&self) -> &esker_log::Recovery {
         self.inner.log.recovery()

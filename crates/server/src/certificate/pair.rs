@@ -96,6 +96,11 @@ impl Pair {
         }
     }
 
+    /// When it ends, in seconds since 1970.
+    pub(crate) fn ends(&self) -> u64 {
+        self.ends.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+    }
+
     /// Whether less than a third of its life is left.
     pub(crate) fn is_due(&self, now: SystemTime) -> bool {
         let life = self.ends.duration_since(self.begins).unwrap_or_default();

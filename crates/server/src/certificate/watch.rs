@@ -81,8 +81,10 @@ impl Certificate {
         Arc::clone(&self.current)
     }
 
-    /// Renews the certificate, or reads the operator's again, for ever.
-    pub(crate) async fn watch(mut self) {
+    /// Renews the certificate, or reads the operator's again, for ever. `ends` gets the end of the
+    /// one in use, in seconds since 1970.
+    pub(crate) async fn watch(mut self, ends: impl Fn(u64)) {
+        ends(self.pair.ends());
         let mut ticks = tokio::time::interval(self.check);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -96,6 +98,7 @@ impl Certificate {
                 Ok(same) => self = same,
                 Err(error) => return tracing::error!(%error, "the certificate is not renewed"),
             }
+            ends(self.pair.ends());
         }
     }
 

@@ -20,6 +20,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// For Prometheus.
 const METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
+const PLAIN_METRICS: HeaderValue =
+    HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
 fn of(status: StatusCode, kind: HeaderValue, body: Bytes) -> Answer {
     let mut answer = Response::new(Full::new(body));
@@ -45,6 +47,10 @@ pub(crate) fn json(client: &Client, id: u64, value: &impl Serialize) -> Answer {
 
 pub(crate) fn metrics(client: &Client, body: String) -> Answer {
     long(client, METRICS, body.into())
+}
+
+pub(crate) fn plain_metrics(client: &Client, body: String) -> Answer {
+    long(client, PLAIN_METRICS, body.into())
 }
 
 /// An answer that has room of its client's until it is sent.

@@ -6,7 +6,6 @@ use hyper::StatusCode;
 
 use crate::http::answer::{self, Answer};
 use crate::http::client::Client;
-use crate::http::metrics as exposition;
 use crate::shared::Shared;
 
 /// `GET /up`: the process answers.
@@ -44,12 +43,4 @@ pub(crate) fn status(shared: &Shared, client: &Client, id: u64) -> Answer {
 /// `GET /clock`.
 pub(crate) fn clock(shared: &Shared, client: &Client, id: u64) -> Answer {
     answer::json(client, id, &shared.clock())
-}
-
-/// `GET /metrics`, for Prometheus.
-pub(crate) fn metrics(shared: &Shared, client: &Client, id: u64) -> Answer {
-    match exposition::encode(shared) {
-        Ok(body) => answer::metrics(client, body),
-        Err(error) => answer::failed(id, &error),
-    }
 }

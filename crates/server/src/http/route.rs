@@ -18,6 +18,7 @@ use crate::http::answer::{self, Answer};
 use crate::http::client::Requests;
 use crate::http::cluster::{self, Change};
 use crate::http::info;
+use crate::http::metrics;
 use crate::http::span::RequestSpan;
 use crate::http::timestamp::{self, Asked};
 
@@ -186,7 +187,10 @@ where
         Path::Members => done(info::members(shared, client, id)),
         Path::Status => done(info::status(shared, client, id)),
         Path::Clock => done(info::clock(shared, client, id)),
-        Path::Metrics => done(info::metrics(shared, client, id)),
+        Path::Metrics => {
+            let is_plain = metrics::is_plain(request.headers());
+            done(metrics::answer(shared, client, id, is_plain))
+        }
         Path::Cluster(change) => {
             let requests = Arc::clone(requests);
             Work::Change(Box::pin(

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use esker_raft::WallClock;
 
-use crate::client::{Protocol, get};
+use crate::client::{Protocol, get, send};
 use crate::nodes::{LONG, Nodes};
 
 /// The value of this metric, with its labels.
@@ -105,6 +105,79 @@ async fn metrics_say_what_happened() {
     nodes.start(1).await.unwrap();
     nodes.timestamp(1).await;
     assert!(metric(&address, "esker_term").await > term);
+}
+
+/// The disk, the certificate, the program and the process.
+///
+/// Requirements: E-11.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_show_what_the_node_runs_on() {
+    let nodes = Nodes::of(1).await;
+    nodes.timestamp(1).await;
+    let address = nodes.address(1);
+    let syncs = metric(&address, "esker_log_sync_duration_seconds_count").await;
+    assert!(syncs >= 1.0 && metric(&address, "esker_log_sync_duration_seconds_sum").await > 0.0);
+    // Some of the next ones are between the two.
+    let all = "esker_log_sync_duration_seconds_bucket{le=\"+Inf\"}";
+    assert!(metric(&address, all).await >= syncs);
+    assert!(metric(&address, "esker_log_syncs_total").await >= syncs);
+    for name in [
+        "esker_log_records_total",
+        "esker_log_payload_bytes_total",
+        "esker_log_commits_total",
+        "esker_log_commit_bytes_total",
+        "esker_log_disk_bytes",
+        "esker_log_memory_bytes",
+        "esker_log_segments",
+        "process_cpu_seconds_total",
+    ] {
+        assert!(metric(&address, name).await > 0.0, "{name}");
+    }
+    let wanted = metric(&address, "esker_log_reserve_wanted_bytes").await;
+    assert!(wanted > 0.0);
+    assert_eq!(metric(&address, "esker_log_reserve_bytes").await, wanted);
+    assert!(metric(&address, "process_resident_memory_bytes").await > 1e6);
+    let build = format!("esker_build_info{{version=\"{}\"}}", nodes.status(1).await.version);
+    assert_eq!(metric(&address, &build).await, 1.0);
+    // Of 180 days.
+    let now = std::time::UNIX_EPOCH.elapsed().unwrap().as_secs_f64();
+    let left = metric(&address, "esker_certificate_expiry_seconds").await - now;
+    assert!((179.0..181.0).contains(&(left / 86_400.0)), "{left}");
+
+    let metrics = get(Protocol::Http1, &address, "/metrics").await;
+    assert!(!metrics.text().contains("esker_spans_lost"), "no spans are sent");
+    // Each line is read alone.
+    assert!(!metrics.text().contains("Of these"));
+    let types = metrics.text().lines().filter_map(|line| line.strip_prefix("# TYPE "));
+    for name in types.filter_map(|line| line.split(' ').next()) {
+        for unit in ["seconds", "bytes"] {
+            let is_said = metrics.text().contains(&format!("# UNIT {name} {unit}\n"));
+            assert_eq!(is_said, name.ends_with(unit), "{name}");
+        }
+    }
+}
+
+/// One that reads the older text alone got a format that it did not ask for.
+///
+/// Requirements: E-11.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn metrics_have_the_format_that_is_asked_for() {
+    let nodes = Nodes::of(1).await;
+    let address = nodes.address(1);
+    let prometheus =
+        "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
+    for (accept, kind, name) in [
+        ("text/plain;version=0.0.4", "text/plain; version=0.0.4", "esker_timestamps_total"),
+        (prometheus, "application/openmetrics-text; version=1.0.0", "esker_timestamps"),
+        ("*/*", "application/openmetrics-text; version=1.0.0", "esker_timestamps"),
+    ] {
+        let headers = [("accept", accept)];
+        let metrics = send(Protocol::Http1, &address, "GET", "/metrics", &headers, b"").await;
+        let found = metrics.header("content-type").unwrap();
+        assert!(found.starts_with(kind), "{accept}: {found}");
+        assert!(metrics.text().contains(&format!("# TYPE {name} counter\n")), "{accept}");
+        assert!(metrics.text().contains("\nesker_timestamps_total 0\n"), "{accept}");
+    }
 }
 
 /// A node whose epoch does not advance stops, and says why.

@@ -1,0 +1,135 @@
+//! `GET /metrics`: all that is known, as OpenMetrics text, or as the text that was before it.
+
+mod families;
+mod log;
+mod plain;
+mod process;
+
+use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use hyper::header::HeaderMap;
+use prometheus_client::metrics::info::Info;
+
+use crate::counters::{Counters, PROTOCOLS, STATUSES};
+use crate::http::answer::{self, Answer};
+use crate::http::client::Client;
+use crate::http::metrics::families::Families;
+use crate::shared::Shared;
+
+/// The form that a client wants.
+pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
+    plain::is_wanted(headers)
+}
+
+/// `GET /metrics`, for Prometheus.
+pub(crate) fn answer(shared: &Shared, client: &Client, id: u64, is_plain: bool) -> Answer {
+    match encode(shared) {
+        Ok(open) if is_plain => answer::plain_metrics(client, plain::of_open_metrics(&open)),
+        Ok(open) => answer::metrics(client, open),
+        Err(error) => answer::failed(id, &error),
+    }
+}
+
+/// All metrics.
+fn encode(shared: &Shared) -> Result<String, fmt::Error> {
+    let mut families = Families::of_esker();
+    families.any("build", "The program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+    http(&mut families, &shared.counters);
+    oracle(&mut families, shared);
+    raft(&mut families, shared);
+    log::register(&mut families, &shared.node.log().log_metrics());
+    let mut encoded = String::new();
+    families.encode(&mut encoded)?;
+    let mut families = Families::of_process();
+    process::register(&mut families);
+    families.encode(&mut encoded)?;
+    encoded.push_str("# EOF\n");
+    Ok(encoded)
+}
+
+fn http(families: &mut Families, counters: &Counters) {
+    let answers = STATUSES.iter().zip(&counters.answers).map(|(status, answered)| {
+        let status = if *status == 0 { "other".into() } else { status.to_string() };
+        (status, answered.load(Relaxed))
+    });
+    families.counters("http_answers", "Answers to clients, by status", "status", answers);
+    let requests = PROTOCOLS.iter().zip(&counters.requests);
+    let requests = requests.map(|(protocol, count)| ((*protocol).into(), count.load(Relaxed)));
+    families.counters("http_requests", "Requests of clients, by protocol", "protocol", requests);
+    let help = "Time of a request for timestamps, in the server";
+    families.any_seconds("timestamp_latency", help, counters.latency.clone());
+    let open = counters.connections.load(Relaxed) as f64;
+    families.gauge("http_connections", "Connections of clients, over all protocols", open);
+    let open = counters.http3_connections.load(Relaxed) as f64;
+    families.gauge("http3_connections", "Connections of clients over HTTP/3", open);
+    let accepted = counters.accepted.load(Relaxed);
+    let help = "Connections of clients that were accepted";
+    families.counter("http_connections_accepted", help, accepted);
+    let stalls = counters.disk_stalls.load(Relaxed);
+    families.counter("disk_stalls", "Stalls of the disk while this node led", stalls);
+    if let ends @ 1.. = counters.certificate_ends.load(Relaxed) {
+        let help = "When the certificate of HTTP/3 ends, in seconds since 1970";
+        families.seconds("certificate_expiry", help, ends as f64);
+    }
+    if let Some(lost) = &counters.spans_lost {
+        let help = "Spans that were dropped, or that the collector did not take";
+        families.counter("spans_lost", help, lost.load(Relaxed));
+    }
+}
+
+fn oracle(families: &mut Families, shared: &Shared) {
+    let stats = shared.oracle.stats();
+    families.counter("requests", "Requests answered with timestamps", stats.requests);
+    let help = "Requests answered under a lease, without a proof";
+    families.counter("requests_leased", help, stats.leased);
+    families.counter("timestamps", "Timestamps issued", stats.timestamps);
+    families.counter("batches", "Batches of requests, with one proof each", stats.batches);
+    let help = "Requests for timestamps without an answer in time";
+    families.counter("requests_late", help, stats.timed_out);
+    families.counter("epoch_advances", "Epochs of this process", stats.advances);
+    let failed = stats.failed_advances;
+    families.counter("epoch_advances_failed", "Advances of the epoch that failed", failed);
+    let steps = [("backward", stats.backward_steps), ("forward", stats.forward_steps)];
+    let steps = steps.map(|(direction, count)| (direction.into(), count));
+    let help = "Steps of the clock that were not followed";
+    families.counters("clock_steps", help, "direction", steps);
+    let on = f64::from(u8::from(shared.epochs.with(esker_oracle::Epochs::lease_reads)));
+    families.gauge("lease_reads", "1 if leaders answer under their lease", on);
+    let waiting = shared.oracle.waiting() as f64;
+    families.gauge("requests_waiting", "Requests for timestamps that wait", waiting);
+    let epoch = Duration::from_nanos(shared.epochs.with(|epochs| epochs.last()));
+    let now = Duration::from_nanos(shared.node.clock().now());
+    let age = now.as_secs_f64() - epoch.as_secs_f64();
+    families.seconds("epoch_age", "The clock of this node, less the last epoch", age);
+    let clock = shared.clock();
+    let seconds = |ns: Option<u64>| ns.map_or(-1.0, |ns| Duration::from_nanos(ns).as_secs_f64());
+    let help = "The furthest clock of another voter, as last compared; -1 if none was";
+    families.seconds("clock_spread", help, seconds(clock.spread_ns));
+    let help = "Of a leader: how far an epoch may be from the clocks of voters; -1 otherwise";
+    families.seconds("clock_uncertainty", help, seconds(clock.uncertainty_ns));
+    let help = "Of a leader: how much further ahead its clock is than epochs follow at once";
+    families.seconds("clock_step", help, clock.step_ns as f64 / 1e9);
+}
+
+fn raft(families: &mut Families, shared: &Shared) {
+    let status = shared.node.status();
+    let mut set = |name: &str, help: &str, value: u64| families.gauge(name, help, value as f64);
+    set("leader", "1 if this node leads", u64::from(status.leads()));
+    set("leader_id", "The node that leads, 0 if none is known", status.leader.unwrap_or(0));
+    set("term", "The highest term, which rises with each election", status.term);
+    set("members", "Nodes of the cluster", status.members.len() as u64);
+    let help = "1 between the two steps of a change of the voters: both majorities are needed";
+    set("members_joint", help, u64::from(status.is_joint));
+    let help = "Of a leader: nodes whose logs were reverted in its term";
+    set("members_reverted", help, status.reverted.len() as u64);
+    set("log_last_index", "Index of the last Raft entry", status.last.unwrap_or(0));
+    let help = "Index of the last Raft entry that was applied";
+    set("log_applied_index", help, status.applied.unwrap_or(0));
+    let quorum = status.quorum_age.map_or(-1.0, |age| age.as_secs_f64());
+    let help = "Of a leader: time since a quorum acknowledged it; -1 otherwise";
+    families.seconds("quorum_age", help, quorum);
+    let wait = shared.node.disk_wait().unwrap_or_default().as_secs_f64();
+    families.seconds("disk_wait", "How long the oldest entry has waited for the disk", wait);
+}
