@@ -23,15 +23,25 @@ pub struct ClockReport {
     pub spread: Option<Duration>,
     /// What the clock did when this process last proposed an epoch.
     pub step: Step,
+    /// How old an epoch may be that timestamps are issued of: a request that finds an older one
+    /// waits for a new epoch.
+    pub epoch_age_max: Duration,
+    /// The epoch that would be proposed now.
+    pub next_epoch: u64,
 }
 
 impl ClockReport {
     /// How far the epoch of a timestamp that is issued now may be from the clocks of this node and
     /// of the voters that were compared. `None` for a node that has no epoch of its own.
     pub fn uncertainty(&self) -> Option<Duration> {
-        self.epoch_age?;
-        let apart = Duration::from_nanos(self.clock.abs_diff(self.epoch));
-        Some(apart + self.spread.unwrap_or_default())
+        let is_used = self.epoch_age? <= self.epoch_age_max;
+        let apart = |epoch| Duration::from_nanos(self.clock.abs_diff(epoch));
+        let mut own = apart(self.epoch);
+        if !is_used {
+            // As far as a new epoch gets from the clock before it is replaced.
+            own = own.min(apart(self.next_epoch).saturating_add(self.epoch_age_max));
+        }
+        Some(own.saturating_add(self.spread.unwrap_or_default()))
     }
 }
 
@@ -83,10 +93,41 @@ mod tests {
         assert_eq!(state.spread(), None);
         let epoch_age = Some(Duration::from_nanos(4));
         let spread = Some(Duration::from_nanos(9));
-        let report = ClockReport { clock: 100, epoch: 96, epoch_age, spread, step: Step::None };
+        let report = ClockReport {
+            clock: 100,
+            epoch: 96,
+            epoch_age,
+            spread,
+            step: Step::None,
+            epoch_age_max: Duration::from_nanos(20),
+            next_epoch: 100,
+        };
         assert_eq!(report.uncertainty(), Some(Duration::from_nanos(13)));
         assert_eq!(ClockReport { epoch_age: None, ..report }.uncertainty(), None);
         let behind = ClockReport { epoch: 120, spread: None, ..report };
         assert_eq!(behind.uncertainty(), Some(Duration::from_nanos(20)));
+    }
+
+    /// The uncertainty of an idle leader grew for as long as no request came.
+    #[test]
+    fn the_uncertainty_of_an_idle_leader_is_that_of_the_next_epoch() {
+        let nanos = Duration::from_nanos;
+        let idle = ClockReport {
+            clock: 10_000,
+            epoch: 1000,
+            epoch_age: Some(nanos(9000)),
+            spread: Some(nanos(3)),
+            step: Step::None,
+            epoch_age_max: nanos(20),
+            next_epoch: 10_000,
+        };
+        assert_eq!(idle.uncertainty(), Some(nanos(23)));
+        let in_use = ClockReport { clock: 1020, epoch_age: Some(nanos(20)), ..idle };
+        assert_eq!(in_use.uncertainty(), Some(nanos(23)));
+        // A clock that is not followed yet, and one behind the epoch.
+        let ahead = ClockReport { next_epoch: 4000, ..idle };
+        assert_eq!(ahead.uncertainty(), Some(nanos(6023)));
+        let behind = ClockReport { clock: 400, next_epoch: 1001, ..idle };
+        assert_eq!(behind.uncertainty(), Some(nanos(603)));
     }
 }

@@ -18,6 +18,9 @@ use crate::service::leased::{Leased, Taken};
 use crate::service::options::OracleOptions;
 use crate::service::spans::SPANS;
 
+/// Between two warnings that the epoch did not advance.
+const WARN: Duration = Duration::from_secs(1);
+
 pub(crate) struct Issuer {
     leased: Arc<Leased>,
     prover: Prover,
@@ -30,6 +33,9 @@ pub(crate) struct Issuer {
     advancing: Option<JoinHandle<Result<Option<Taken>, NodeError>>>,
     /// Advances in a row that missed their deadline.
     missed: u32,
+    /// Advances in a row that failed, and when that was last a warning.
+    failed: u32,
+    warned: Option<Instant>,
     clock: Arc<ClockState>,
 }
 
@@ -51,6 +57,8 @@ impl Issuer {
             reference: None,
             advancing: None,
             missed: 0,
+            failed: 0,
+            warned: None,
             clock,
         }
     }
@@ -208,11 +216,20 @@ impl Issuer {
         match &advanced {
             Ok(taken) => {
                 count(&self.counters.advances, 1);
+                self.failed = 0;
                 self.reference = taken.or(self.reference);
             }
             Err(error) => {
                 count(&self.counters.failed_advances, 1);
-                tracing::warn!(%error, in_a_row = self.missed, "the epoch did not advance");
+                self.failed = self.failed.saturating_add(1);
+                let (in_a_row, missed) = (self.failed, self.missed);
+                // A leader that is deposed fails as often as requests come.
+                if self.warned.is_none_or(|warned| warned.elapsed() >= WARN) {
+                    self.warned = Some(Instant::now());
+                    tracing::warn!(%error, in_a_row, missed, "the epoch did not advance");
+                } else {
+                    tracing::debug!(%error, in_a_row, missed, "the epoch did not advance");
+                }
             }
         }
         if self.missed >= self.options.failed_advances {

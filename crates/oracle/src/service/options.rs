@@ -13,7 +13,8 @@ pub struct OracleOptions {
     pub buffer: usize,
     /// The most timestamps of one request, 1 to [`COUNT_MAX`]. 65,536.
     pub max_timestamps: u32,
-    /// How old an epoch gets while requests come. 100 ms.
+    /// An epoch is replaced after this time while requests come, and timestamps are issued of none
+    /// that is older than twice this. 100 ms.
     pub epoch_interval: Duration,
     /// How far the clock may step forward and be followed at once. 10 s.
     pub max_clock_step: Duration,

@@ -10,6 +10,7 @@ use esker_raft::{Node, Replica};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::clock::{Reference, follow};
 use crate::epochs::Epochs;
 use crate::range::Range;
 use crate::service::clock_state::{ClockReport, ClockState};
@@ -47,6 +48,7 @@ pub struct Oracle {
     counters: Arc<Counters>,
     clock: Arc<ClockState>,
     max_timestamps: u32,
+    max_clock_step: Duration,
 }
 
 impl Oracle {
@@ -57,6 +59,7 @@ impl Oracle {
         let (requests, waiting) = mpsc::channel(limit);
         let counters = Arc::new(Counters::new());
         let patience = options.patience;
+        let max_clock_step = options.max_clock_step;
         let max_timestamps = options.max_timestamps.clamp(1, COUNT_MAX);
         let leased = Arc::new(Leased {
             node,
@@ -71,7 +74,7 @@ impl Oracle {
         let alarm = Alarm::new();
         let server = Server { issuer, counters: Arc::clone(&counters), patience, limit, alarm };
         tokio::spawn(server.serve(waiting));
-        Self { requests, leased, counters, clock, max_timestamps }
+        Self { requests, leased, counters, clock, max_timestamps, max_clock_step }
     }
 
     /// So many timestamps: of one epoch, with consecutive indexes, above all that any call returned
@@ -127,12 +130,19 @@ impl Oracle {
             current.as_ref().map(|(allotment, since)| (allotment.epoch(), since.elapsed()))
         });
         let epoch = self.leased.epochs.with(Epochs::last);
+        let clock = self.leased.node.clock().now();
+        let epoch_age = own.filter(|(ours, _)| *ours == epoch).map(|(_, age)| age);
+        let reference = Reference { epoch, age: epoch_age.unwrap_or_default() };
         ClockReport {
-            clock: self.leased.node.clock().now(),
+            clock,
             epoch,
-            epoch_age: own.filter(|(ours, _)| *ours == epoch).map(|(_, age)| age),
+            epoch_age,
             spread: self.clock.spread(),
             step: self.clock.step(),
+            epoch_age_max: self.leased.epoch_interval.saturating_mul(2),
+            next_epoch: follow(clock, reference, self.max_clock_step)
+                .wall
+                .max(epoch.saturating_add(1)),
         }
     }
 

@@ -66,6 +66,33 @@ async fn a_clock_that_goes_back_is_logged_once_for_each_time() {
     }
 }
 
+/// A leader whose epoch did not advance logged a warning for each request.
+#[tokio::test]
+async fn advances_that_fail_are_a_warning_a_second() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let log = tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone());
+    let _guard = tracing::subscriber::set_default(log.finish());
+    let mut options = OracleOptions::default();
+    (options.epoch_interval, options.patience) =
+        (Duration::from_millis(1), Duration::from_millis(20));
+    let cluster = Cluster::of(1, options).await;
+    let oracle = cluster.oracle(1);
+    let begun = Instant::now();
+    while oracle.timestamps(1).await.is_err() {
+        assert!(begun.elapsed() < LONG);
+    }
+    cluster.stall(1, true);
+    let failed = oracle.stats().failed_advances;
+    while oracle.stats().failed_advances < failed + 5 {
+        drop(oracle.timestamps(1).await);
+        assert!(begun.elapsed() < LONG);
+    }
+    cluster.stall(1, false);
+    let warnings = lines.with("the epoch did not advance") as u64;
+    assert!((1..=1 + begun.elapsed().as_secs()).contains(&warnings), "{warnings}");
+}
+
 fn now() -> u64 {
     WallClock::default().now()
 }

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 
 use esker_raft::WallClock;
 use esker_server::{ClockStatus, FollowedClock, NodeStatus};
@@ -90,4 +91,22 @@ async fn a_clock_that_is_ahead_is_shown_and_followed_when_an_operator_asks() {
     assert_eq!(refused.status, 422);
     assert!(refused.text().contains("behind the epoch"), "{}", refused.text());
     assert!(step_ms(&nodes, 1).await < -3_500_000);
+}
+
+/// The uncertainty of an idle leader grew with the age of its epoch, although a request would get a
+/// new one.
+///
+/// Requirements: E-11.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_leader_is_as_certain_as_the_next_epoch() {
+    let nodes = Nodes::with(1, |options| {
+        options.oracle.epoch_interval = Duration::from_millis(1);
+    })
+    .await;
+    nodes.timestamp(1).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    let seen = clock(&nodes, 1).await;
+    assert!(seen.epoch_age_ns.is_some_and(|age| age >= 300_000_000), "{seen:?}");
+    assert!(seen.uncertainty_ns.is_some_and(|all| all <= 2_000_000), "{seen:?}");
+    assert!(metric(&nodes, 1, "esker_clock_uncertainty_seconds").await <= 0.002);
 }
