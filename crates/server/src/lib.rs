@@ -35,9 +35,9 @@
 //! For readers of the source: `identity` is what a data folder says of its node; `call` asks other
 //! members over HTTP, `forward` in place of a client, and `protocol` is what they are asked;
 //! `certificate` is that of HTTP/3; `port` binds; `rooms` bounds the memory of connections, and
-//! `looks` ends unused ones; `shared` is what all requests use; `http` answers; `join`, `standing`,
-//! `stall` and `leases` run beside it, and `handover` when it stops; `server` puts everything
-//! together.
+//! `looks` ends unused ones; `reach` checks the addresses of members; `shared` is what all requests
+//! use; `http` answers; `join`, `standing`, `stall` and `leases` run beside it, and `handover` when
+//! it stops; `server` puts everything together.
 
 mod call;
 #[cfg(feature = "http3")]
@@ -55,6 +55,7 @@ mod looks;
 mod options;
 mod port;
 mod protocol;
+mod reach;
 mod refusals;
 mod rooms;
 mod server;

@@ -22,6 +22,7 @@ use crate::join::{admit, announce};
 use crate::leases;
 use crate::options::ServerOptions;
 use crate::port;
+use crate::reach;
 use crate::refusals::Refusals;
 use crate::rooms::Rooms;
 use crate::shared::{Followers, Shared};
@@ -65,13 +66,18 @@ impl Server {
         let mut clients = Clients::bind(&options, || port::bind(options.listen, "--listen"))?;
         let peers = port::bind(options.raft_listen, "--raft-listen")?;
         let (address, raft_address) = (local(&clients.tcp)?, local(&peers)?);
-        let (log, identity) = open(&options, address).await?;
-        let own = Member {
-            raft: options.raft_advertise.clone().unwrap_or_else(|| raft_address.to_string()),
-            client: options.advertise.clone().unwrap_or_else(|| address.to_string()),
-            store: identity.store,
-            removed: Vec::new(),
-        };
+        let raft = options.raft_advertise.clone().unwrap_or_else(|| raft_address.to_string());
+        let client = options.advertise.clone().unwrap_or_else(|| address.to_string());
+        if reach::is_loopback(&raft) && !reach::is_loopback(&client) {
+            tracing::warn!(
+                client,
+                raft,
+                "other hosts cannot join: only this one reaches the address for other nodes; \
+                 give --raft-listen (RAFT_ADDR)"
+            );
+        }
+        let (log, identity) = open(&options, address, [&client, &raft]).await?;
+        let own = Member { raft, client, store: identity.store, removed: Vec::new() };
         report_reserve(&log);
         clients.certify(&options, &own.client)?;
         port::listen(&peers, "--raft-listen")?;
@@ -246,10 +252,12 @@ async fn belong(
     }
 }
 
-/// The node's log: that of its data, or a new one of a node that clients reach at this address.
+/// The node's log: that of its data, or a new one of a node that listens for clients at `address`
+/// and is known at the other two.
 async fn open(
     options: &ServerOptions,
     address: SocketAddr,
+    [client, raft]: [&str; 2],
 ) -> Result<(ConsensusLog, Identity), ServerError> {
     check_data(&options.data)?;
     let store = Store::new(Arc::clone(&options.disk), options.log_dir());
@@ -271,7 +279,11 @@ async fn open(
             let why = format!("a new node cannot join itself: --join {member}");
             return Err(ServerError::Option(why));
         }
-        (Some(member), Some(node)) => Identity::joining(admit(member, node).await?, node)?,
+        (Some(member), Some(node)) => {
+            let cluster = admit(member, node).await?;
+            reach::check(member, client, raft).await?;
+            Identity::joining(cluster, node)?
+        }
         (Some(_), None) => {
             return Err(ServerError::Option("a node that joins needs a number: --node-id".into()));
         }

@@ -62,6 +62,20 @@ async fn requests_are_logged_at_debug_level() {
     node.stop();
 }
 
+/// Nodes on other hosts became voters, and never reached the Raft address of node 1.
+#[test]
+fn a_node_that_other_hosts_ask_warns_of_a_raft_address_on_loopback() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut serve = serve(&ANY_PORT);
+    serve.current_dir(&dir).args(["--advertise", "10.77.0.1:8080"]);
+    let mut node = Logged::start(&mut serve);
+    node.answers();
+    let warns = |line: &&Value| line["level"] == "warn" && line["raft"].is_string();
+    let line = node.seen.iter().find(warns).unwrap();
+    assert!(line["message"].as_str().unwrap().contains("--raft-listen (RAFT_ADDR)"), "{line}");
+    node.stop();
+}
+
 /// Who leads, and what changes the cluster: after it was done, or why it was not, once.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_and_changes_of_the_cluster_are_logged() {
@@ -86,6 +100,17 @@ async fn leadership_and_changes_of_the_cluster_are_logged() {
     }
     let refused = first.says("a change of the cluster was refused");
     assert_eq!((&refused["node"], &refused["change"]), (&json!(9), &json!("remove a node")));
+    // The node itself changes it back, unless it votes already.
+    let moved = |port: &str| {
+        let raft = members["members"].as_array().unwrap().iter().find(|one| one["nodeID"] == 2);
+        let (cluster, raft) = (&members["cluster"], &raft.unwrap()["raftAddr"]);
+        let addr = format!("localhost:{port}");
+        json!({"cluster": cluster, "nodeID": 2, "addr": addr, "raftAddr": raft}).to_string()
+    };
+    let body_of_add = moved(other.rsplit(':').next().unwrap());
+    assert_eq!(post(&address, "/cluster/add", &body_of_add).await.status, 200);
+    let changed = first.says("changed the address of a node");
+    assert_eq!(changed["node"], 2);
     // Until the second one votes.
     let transferred = loop {
         let seen = post(&address, "/cluster/transfer", &body(2)).await;

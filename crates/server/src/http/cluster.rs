@@ -166,7 +166,7 @@ async fn admit(shared: &Shared, body: &Bytes) -> Done {
     of_this_cluster(shared, &cluster)?;
     match shared.node.member(node, CHANGE).await? {
         None if shared.node.was_removed(node, CHANGE).await? => Err(refused(format!(
-            "a node {node} was removed, and its number is not given again: take another one"
+            "node {node} was removed, and its number is not given again: take another one"
         ))),
         None => Ok(()),
         Some(_) => Err(refused(format!(
@@ -178,8 +178,11 @@ async fn admit(shared: &Shared, body: &Bytes) -> Done {
 async fn add(shared: &Shared, id: u64, body: &Bytes) -> Done {
     let wanted: AddNode = parse(body)?;
     let (node, addr, raft) = (wanted.node, wanted.addr.clone(), wanted.raft.clone());
+    let before = shared.node.status().members.remove(&node);
+    let moved = before.is_some_and(|before| before.client != addr || before.raft != raft);
     let done = added(shared, wanted).await;
     match &done {
+        Ok(()) if moved => tracing::info!(id, node, addr, raft, "changed the address of a node"),
         Ok(()) => tracing::info!(id, node, addr, raft, "added a node"),
         Err(why) => not_done(shared, id, "add a node", Some(node), why),
     }

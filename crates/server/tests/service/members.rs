@@ -133,6 +133,30 @@ async fn a_node_that_waits_for_its_cluster_refuses_connections() {
     drop(joined);
 }
 
+/// A founder whose port for other nodes was on loopback got voters on other hosts, which never
+/// reached it.
+///
+/// Requirements: E-5.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_does_not_join_a_member_that_it_cannot_reach() {
+    let mut nodes = Nodes::none();
+    let mut options = nodes.options(1);
+    options.advertise = Some("10.77.0.1:8080".into());
+    nodes.start_with(1, options).await.unwrap();
+    nodes.timestamp(1).await;
+    let apart = |nodes: &mut Nodes| {
+        let mut options = nodes.options(2);
+        options.advertise = Some("10.77.0.2:8080".into());
+        options.raft_advertise = Some("10.77.0.2:8081".into());
+        options
+    };
+    let options = apart(&mut nodes);
+    let why = nodes.start_with(2, options).await.unwrap_err().to_string();
+    assert!(why.contains("node 1 at 10.77.0.1:8080") && why.contains("--raft-listen"), "{why}");
+    assert!(!nodes.data(2).exists());
+    assert_eq!(nodes.members(1).await.members.len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_does_not_join_itself() {
     let mut nodes = Nodes::none();

@@ -1,0 +1,78 @@
+//! Whether the members of a cluster can be reached from this node.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use crate::call::ask;
+use crate::error::ServerError;
+use crate::protocol::Members;
+
+const ASK: Duration = Duration::from_secs(5);
+
+/// Refuses a cluster with a member on another host that gives the other nodes an address of
+/// loopback: this node, at these addresses, would become a voter that never reaches it.
+pub(crate) async fn check(member: &str, client: &str, raft: &str) -> Result<(), ServerError> {
+    let refused = |why: String| ServerError::Join(why);
+    let answer = ask(member, "/members", None, ASK).await;
+    let answer = answer.map_err(|error| refused(error.to_string()))?;
+    let members: Members = serde_json::from_slice(&answer.body)
+        .map_err(|_| refused(format!("{member} names no members")))?;
+    unreachable(&members, client, raft).map_or(Ok(()), |why| Err(refused(why)))
+}
+
+fn unreachable(members: &Members, client: &str, raft: &str) -> Option<String> {
+    // Where all nodes are on one host, loopback is enough.
+    if is_loopback(raft) {
+        return None;
+    }
+    let is_apart = |addr: &str| !is_loopback(addr) && host(addr) != host(client);
+    let alone = members
+        .members
+        .iter()
+        .find(|other| other.voter && is_loopback(&other.raft) && is_apart(&other.addr))?;
+    let (node, addr, at) = (alone.node, &alone.addr, &alone.raft);
+    Some(format!(
+        "node {node} at {addr} is on another host, and gives the other nodes {at}, which no other \
+         host reaches: start it with --raft-listen, or --raft-advertise"
+    ))
+}
+
+/// Whether only the host itself reaches this address. Of names this is known of `localhost`.
+pub(crate) fn is_loopback(address: &str) -> bool {
+    let host = host(address);
+    let ip = host.parse().map(|ip: IpAddr| ip.to_canonical().is_loopback());
+    ip.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost"))
+}
+
+fn host(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_matches(['[', ']'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Named;
+
+    fn why(addr: &str, of_member: &str, client: &str, raft: &str) -> Option<String> {
+        let (addr, of_member) = (addr.to_owned(), of_member.to_owned());
+        let named = Named { node: 1, addr, raft: of_member, voter: true };
+        let members = Members { leader: None, members: vec![named], cluster: String::new() };
+        unreachable(&members, client, raft)
+    }
+
+    /// A founder whose port for other nodes was on loopback got voters that never reached it.
+    #[test]
+    fn a_member_on_another_host_needs_an_address_that_is_not_loopback() {
+        let (other, own) = ("10.77.0.1:8080", "10.77.0.2:8080");
+        for raft in ["127.0.0.1:8081", "localhost:8081", "[::1]:8081", "[::ffff:127.0.0.1]:8081"] {
+            let found = why(other, raft, own, "10.77.0.2:8081");
+            assert!(found.is_some_and(|why| why.contains(raft) && why.contains("--raft-listen")));
+        }
+        assert_eq!(why(other, "10.77.0.1:8081", own, "10.77.0.2:8081"), None);
+        // One host, by the address of either.
+        assert_eq!(why("127.0.0.1:8080", "127.0.0.1:8081", own, "10.77.0.2:8081"), None);
+        assert_eq!(why(own, "127.0.0.1:8081", own, "10.77.0.2:8091"), None);
+        assert_eq!(why(other, "127.0.0.1:8081", own, "127.0.0.1:8091"), None);
+    }
+}
