@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use h3::client::SendRequest;
@@ -18,6 +19,10 @@ use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 use crate::bench::timestamp::tally::Answered;
 use crate::exit::{Failure, Outcome};
 
+/// No host says that a process died over UDP: a server that is silent for so long is gone.
+const IDLE: Duration = Duration::from_secs(1);
+/// A server that lives is never silent for so long.
+const KEEP_ALIVE: Duration = Duration::from_millis(200);
 /// The most bytes of an answer.
 const ANSWER: usize = (16 << 16) + 4096;
 
@@ -47,7 +52,12 @@ impl Trust {
         };
         tls.alpn_protocols = vec![b"h3".to_vec()];
         let quic = QuicClientConfig::try_from(tls).map_err(|error| failed(&error))?;
-        Ok(Self { config: quinn::ClientConfig::new(Arc::new(quic)), is_any: file.is_none() })
+        let mut config = quinn::ClientConfig::new(Arc::new(quic));
+        let mut transport = quinn::TransportConfig::default();
+        let idle = quinn::IdleTimeout::try_from(IDLE).map_err(|error| failed(&error))?;
+        transport.keep_alive_interval(Some(KEEP_ALIVE)).max_idle_timeout(Some(idle));
+        config.transport_config(Arc::new(transport));
+        Ok(Self { config, is_any: file.is_none() })
     }
 }
 
@@ -157,5 +167,22 @@ impl Connection {
         let leader = head.headers().get("esker-leader").and_then(|leader| leader.to_str().ok());
         let leader = leader.map(ToOwned::to_owned);
         Ok((Answered { status: head.status().as_u16(), leader }, body.freeze()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// It took 30 s until a connection to a dead process was given up.
+    #[tokio::test]
+    async fn a_server_that_is_silent_is_given_up() {
+        let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = silent.local_addr().unwrap().to_string();
+        let trust = Trust::new(None).unwrap();
+        let opened = Connection::open(&trust, &address, "/timestamp");
+        assert!(tokio::time::timeout(IDLE * 10, opened).await.unwrap().is_err());
     }
 }

@@ -16,6 +16,8 @@ use crate::exit::{Failure, Outcome};
 
 /// A request without an answer for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// A node that takes no connection for so long is not there.
+const CONNECT: Duration = Duration::from_secs(1);
 /// Between two attempts to reach a node.
 const AGAIN: Duration = Duration::from_millis(2);
 
@@ -316,7 +318,7 @@ impl Caller {
         if (shared.1.is_none() || shared.0 == failed) && !self.load.is_over() {
             let address = self.load.leader.lock().clone();
             let opened = self.load.dialer.open(&address, &self.load.path);
-            match tokio::time::timeout(PATIENCE, opened).await {
+            match tokio::time::timeout(CONNECT, opened).await {
                 Ok(Ok(opened)) => *shared = (shared.0 + 1, Some(opened)),
                 _ => {
                     shared.1 = None;
