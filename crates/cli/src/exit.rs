@@ -120,7 +120,16 @@ impl Failure {
                 ),
                 ..failure
             },
-            _ => failure,
+            _ => match error {
+                esker_consensus::Error::Log(Error::Io(cause)) if is_permission(cause) => {
+                    Self::failed(format!(
+                        "{}; a node needs a folder that this user may read and write: give \
+                         another one with --data, or this one to this user",
+                        with_causes(error)
+                    ))
+                }
+                _ => failure,
+            },
         }
     }
 
@@ -306,12 +315,16 @@ pub fn repair_advice(dir: &Path) -> String {
     }
 }
 
+fn is_permission(cause: &esker_disk::Error) -> bool {
+    matches!(cause.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
 fn io_advice(cause: &esker_disk::Error, dir: &Path) -> &'static str {
     if cause.is_no_space() {
         return "; durable records are safe: make room and run the command again";
     }
     match cause.kind() {
-        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+        _ if is_permission(cause) => {
             "; writing needs a directory that this user may write to, reading one that it may \
              read: `esker log append --readable-by group` creates one that the group may read"
         }
@@ -360,6 +373,18 @@ mod tests {
         let error = esker_disk::Error::new(esker_disk::Op::Write, Path::new("f"), None, full);
         let message = Failure::of_log(&Error::Io(error), Path::new("d")).message;
         assert!(message.contains(": no storage space; durable records are safe"), "{message}");
+    }
+
+    /// It was advised to create another log with `esker log append`.
+    #[test]
+    fn a_node_that_may_not_write_gets_the_advice_of_a_node() {
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = esker_disk::Error::new(esker_disk::Op::Open, Path::new("f"), None, denied);
+        let error = esker_consensus::Error::Log(Error::Io(error));
+        let message = Failure::of_node(&error, Path::new("d")).message;
+        assert!(message.contains("--data") && !message.contains("log append"), "{message}");
+        let message = Failure::of_consensus(&error, Path::new("d")).message;
+        assert!(message.contains("log append"), "{message}");
     }
 
     #[test]

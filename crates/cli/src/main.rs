@@ -28,6 +28,7 @@ mod serve_cmd;
 mod signals;
 mod snapshot_cmd;
 mod ts_cmd;
+mod variables;
 
 use std::process::ExitCode;
 
@@ -39,7 +40,8 @@ use arguments::{Arguments, Component};
 static ALLOCATOR: bench::CountingAllocator = bench::CountingAllocator;
 
 fn main() -> ExitCode {
-    let outcome = match Arguments::parse().component {
+    let arguments = Arguments::try_parse().unwrap_or_else(|error| variables::name(error).exit());
+    let outcome = match arguments.component {
         Component::Log(command) => log_cmd::run(command),
         Component::Consensus(command) => consensus_cmd::run(command),
         Component::Snapshot(command) => snapshot_cmd::run(command),

@@ -69,6 +69,66 @@ pub fn read(path: Option<&Path>) -> Outcome<ConfigFile> {
     toml::from_str(&text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let place = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
-        Failure::usage(format!("{shown}, line {place}: {}", error.message()))
+        let why = unknown_key(error.message()).unwrap_or_else(|| error.message().to_owned());
+        Failure::usage(format!("{shown}, line {place}: {why}"))
     })
+}
+
+/// What is said of a key that is not known: `message` names it, and then all that are.
+fn unknown_key(message: &str) -> Option<String> {
+    let mut names = message.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
+    let key = names.next()?;
+    let wanted = key.replace('-', "_");
+    let nearest = names.map(|name| (distance(&wanted, name), name)).min();
+    Some(match nearest {
+        // As far apart as a mistake in each third letter.
+        Some((far, name)) if far <= name.len() / 3 => {
+            format!("unknown key `{key}`: did you mean `{name}`?")
+        }
+        _ => format!("unknown key `{key}`: the keys are the flags of `esker serve`, with _ for -"),
+    })
+}
+
+/// How many letters have to be put in, taken out or changed.
+fn distance(from: &str, to: &str) -> usize {
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (at, one) in from.bytes().enumerate() {
+        let mut corner = at;
+        let mut left = at + 1;
+        for (cell, other) in row.iter_mut().skip(1).zip(to.bytes()) {
+            let changed = corner + usize::from(one != other);
+            corner = *cell;
+            left = changed.min(left + 1).min(*cell + 1);
+            *cell = left;
+        }
+        if let Some(first) = row.first_mut() {
+            *first = at + 1;
+        }
+    }
+    row.last().copied().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_key_is_compared_with_the_known_ones() {
+        let said = |key: &str| {
+            let error = toml::from_str::<ConfigFile>(&format!("{key} = 1")).err();
+            error.and_then(|error| unknown_key(error.message())).unwrap_or_default()
+        };
+        assert!(said("lisen").contains("did you mean `listen`?"), "{}", said("lisen"));
+        assert!(said("node-id").contains("did you mean `node_id`?"), "{}", said("node-id"));
+        assert!(
+            said("epoch_interval").contains("`epoch_interval_ms`"),
+            "{}",
+            said("epoch_interval")
+        );
+        assert!(!said("colour").contains("did you mean"), "{}", said("colour"));
+        let apart = [("", "abc", 3), ("abc", "", 3), ("abc", "abd", 1), ("listen", "lisetn", 2)];
+        for (from, to, far) in apart {
+            assert_eq!(distance(from, to), far, "{from} {to}");
+        }
+    }
 }

@@ -33,7 +33,7 @@ const EXAMPLES: &str = "\
 Examples:
   # A node that works alone, and a timestamp
   esker serve
-  curl -s http://127.0.0.1:8080/timestamp | xxd -p
+  curl -sf http://127.0.0.1:8080/timestamp | xxd -p
 
   # Three nodes
   esker serve --data ./one
@@ -89,7 +89,8 @@ pub struct ServeArguments {
     /// The most timestamps of one request; more are answered 400 [default: 65536]
     #[arg(long, env = "MAX_TIMESTAMPS", value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(TIMESTAMPS))]
     max_timestamps: Option<u32>,
-    /// How old an epoch gets while requests come, in milliseconds [default: 100]
+    /// While requests come, an epoch is replaced after this time, and is never older than twice
+    /// this, in milliseconds [default: 100]
     #[arg(long, env = "EPOCH_INTERVAL_MS", value_name = "MS", allow_negative_numbers = true, value_parser = number::<u64>(INTERVAL_MS))]
     epoch_interval_ms: Option<u64>,
     /// Advances of the epoch in a row that miss their deadline until the node stops [default: 100]
@@ -241,10 +242,26 @@ impl ServeArguments {
         Ok(Some(SpanOptions { collector, service, environment }))
     }
 
-    /// Where profiles are to be had, if anywhere.
-    pub fn profile_listen(&self, file: &ConfigFile) -> Outcome<Option<SocketAddr>> {
+    /// Where profiles are to be had, if anywhere. None of the node's own ports.
+    pub fn profile_listen(
+        &self,
+        file: &ConfigFile,
+        options: &ServerOptions,
+    ) -> Outcome<Option<SocketAddr>> {
         let listen = self.profile_listen.as_ref().or(file.profile_listen.as_ref());
-        listen.map(|listen| address("--profile-listen (ESKER_PROFILE_LISTEN)", listen)).transpose()
+        let flag = "--profile-listen (ESKER_PROFILE_LISTEN)";
+        let Some(listen) = listen.map(|listen| address(flag, listen)).transpose()? else {
+            return Ok(None);
+        };
+        for (other, taken) in [("--listen", options.listen), ("--raft-listen", options.raft_listen)]
+        {
+            if is_same_port(listen, taken) {
+                return Err(Failure::usage(format!(
+                    "{flag} {listen} and {other} {taken} are the same port: give each its own"
+                )));
+            }
+        }
+        Ok(Some(listen))
     }
 
     /// The options of the node.
@@ -255,7 +272,7 @@ impl ServeArguments {
             flag.as_ref().or(filed.as_ref()).cloned()
         };
         if let Some(listen) = text(&self.listen, &file.listen) {
-            options.listen = address("--listen", &listen)?;
+            options.listen = address("--listen (ESKER_LISTEN)", &listen)?;
         }
         // A flag comes before a variable, also one for the same thing under another name.
         let is_of_env = |name: &str| std::env::var_os(name).is_some();
@@ -279,8 +296,12 @@ impl ServeArguments {
         options.advertise = text(&self.advertise, &file.advertise);
         options.raft_advertise = text(&self.raft_advertise, &file.raft_advertise);
         for (flag, advertised, listen) in [
-            ("--advertise", &options.advertise, options.listen),
-            ("--raft-advertise", &options.raft_advertise, options.raft_listen),
+            ("--advertise (ESKER_ADVERTISE)", &options.advertise, options.listen),
+            (
+                "--raft-advertise (ESKER_RAFT_ADVERTISE)",
+                &options.raft_advertise,
+                options.raft_listen,
+            ),
         ] {
             match advertised {
                 Some(advertised) if !is_address(advertised) => {

@@ -44,7 +44,7 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     let _flushed = lines.flushed();
     let mut options = arguments.options(&file)?;
     options.spans_lost = spans.as_ref().map(spans::Spans::lost);
-    let profile_listen = arguments.profile_listen(&file)?;
+    let profile_listen = arguments.profile_listen(&file, &options)?;
     report(&options, span_options.as_ref(), profile_listen);
     if let Some(listen) = profile_listen.filter(|listen| !listen.ip().is_loopback()) {
         tracing::warn!(%listen, "profiles can be had by every host that reaches this address");

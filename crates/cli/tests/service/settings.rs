@@ -61,6 +61,14 @@ fn wrong_settings_are_named() {
         (&["--log-level-key", "node"], "LOG_LEVEL_KEY"),
         (&["--http3=maybe"], "--http3"),
         (&["--profile-listen", "6060"], "--profile-listen"),
+        (
+            &["--profile-listen", "127.0.0.1:7", "--listen", "127.0.0.1:7"],
+            "--profile-listen (ESKER_PROFILE_LISTEN) 127.0.0.1:7 and --listen 127.0.0.1:7",
+        ),
+        (
+            &["--profile-listen", "0.0.0.0:7", "--raft-listen", "127.0.0.1:7"],
+            "and --raft-listen 127.0.0.1:7 are the same port",
+        ),
         (&["--otlp-endpoint", "https://127.0.0.1:4318"], "OLTP_ENDPOINT"),
         (&["--cert", "/nowhere/cert.pem"], "--key"),
         (&["--key", "/nowhere/key.pem"], "--cert"),
@@ -109,7 +117,7 @@ fn wrong_settings_are_named() {
         let mut serve = command(&["serve", "--data"]);
         serve.arg(dir.path().join("data")).env(name, value);
         let ended = ended(&mut serve).exits(2);
-        assert!(ended.err.contains(value) || ended.err.contains(name), "{name}: {}", ended.err);
+        assert!(ended.err.contains(name), "{name}: {}", ended.err);
     }
     let path = dir.path().join("esker.toml");
     for (text, named) in [
@@ -118,6 +126,10 @@ fn wrong_settings_are_named() {
         ("rtt_ms = 0", "--rtt-ms (RTT_MS)"),
         ("raft_addr = \"8081\"", "--raft-listen (RAFT_ADDR)"),
         ("http_port = 65536", "line 1"),
+        (
+            "pretty = true\nlisen = \"127.0.0.1:0\"",
+            "line 2: unknown key `lisen`: did you mean `listen`?",
+        ),
     ] {
         std::fs::write(&path, text).unwrap();
         let mut serve = command(&["serve", "--data"]);

@@ -95,8 +95,8 @@ fn not_written(error: esker_disk::Error) -> ServerError {
 
 /// The operator's certificate in the data folder: only the operator replaces it.
 fn unusable(files: &Files, why: &str) -> ServerError {
-    let cert = files.cert.display();
+    let (cert, key) = (files.cert.display(), files.key.display());
     ServerError::Option(format!(
-        "{cert}: {why}; replace it and its key, or remove both, and the node makes its own"
+        "{cert} and {key}: {why}; replace them, or remove both, and the node makes its own"
     ))
 }

@@ -13,6 +13,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::server::ParsedCertificate;
 use rustls::sign::CertifiedKey;
+use x509_cert::Version;
 use x509_cert::der::Decode;
 
 use crate::certificate::files::Pem;
@@ -41,18 +42,41 @@ impl Pair {
     pub(crate) fn parse(pem: &Pem) -> Result<Self, String> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.cert).collect();
         let chain = chain.map_err(|error| format!("the certificate is no PEM: {error}"))?;
+        let is_swapped = chain.is_empty() && PrivateKeyDer::from_pem_slice(&pem.cert).is_ok()
+            || CertificateDer::from_pem_slice(&pem.key).is_ok()
+                && PrivateKeyDer::from_pem_slice(&pem.key).is_err();
+        if is_swapped {
+            let why = "the certificate is where the key should be, or the other way round";
+            return Err(why.into());
+        }
         let Some(first) = chain.first() else {
             return Err("the file of the certificate has none".into());
         };
         let parsed = x509_cert::Certificate::from_der(first)
             .map_err(|error| format!("the certificate cannot be read: {error}"))?;
+        let version = parsed.tbs_certificate.version;
+        if version != Version::V3 {
+            let version = version as u8 + 1;
+            return Err(format!(
+                "the certificate is of version {version} of X.509, and clients of HTTP/3 take \
+                 version 3 alone: make one with extensions, such as its names"
+            ));
+        }
         let key = PrivateKeyDer::from_pem_slice(&pem.key)
             .map_err(|error| format!("the key cannot be read: {error}"))?;
         let is_own = chain.len() == 1 && is_own(&parsed);
         let validity = parsed.tbs_certificate.validity;
         let key =
             CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| {
-                format!("the certificate and the key do not belong together: {error}")
+                match error {
+                    rustls::Error::InconsistentKeys(_) => {
+                        "the certificate and the key do not belong together".to_owned()
+                    }
+                    rustls::Error::InvalidCertificate(why) => {
+                        format!("the certificate cannot be used: {why}")
+                    }
+                    error => format!("the key cannot be used: {error}"),
+                }
             })?;
         Ok(Self {
             key: Arc::new(key),
@@ -158,6 +182,24 @@ mod tests {
     use super::*;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
+    /// As `openssl x509 -req` makes it without extensions, and its key.
+    const VERSION_1: (&[u8], &[u8]) = (
+        b"-----BEGIN CERTIFICATE-----
+MIIBFTCBvQIUSCh4TLmtNzP9K2OnK+AF9fqcDAUwCgYIKoZIzj0EAwIwDTELMAkG
+A1UEAwwCdjEwIBcNMjYxMTI3MTYzMDI4WhgPMjEyNjExMDMxNjMwMjhaMA0xCzAJ
+BgNVBAMMAnYxMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAECxZvkX+ZOoyQZP+T
+V7iLS0SJljDcDdKYhR/GNsmew8qseQQjG+JMd/cUjZJ1C7j++PfrQUwKhK1DNeBA
+zg4k+TAKBggqhkjOPQQDAgNHADBEAiAMNY44Fy3IIhn4f7cPXVs3VdTkTB7tpVIv
+9N7lSRx2ngIgb6ehES7Fk0uKiAAopFjVWVqyDCZDOLZqkOeeY+5mfnQ=
+-----END CERTIFICATE-----
+",
+        b"-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgc4rjP7qgGd310/LF
+TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
+0piFH8Y2yZ7Dyqx5BCMb4kx39xSNknULuP749+tBTAqErUM14EDODiT5
+-----END PRIVATE KEY-----
+",
+    );
 
     fn pair(life: Duration, now: SystemTime) -> Pair {
         let hosts = hosts(["10.0.0.1", "[fd00::1]", "node-1.example", "node_2"]);
@@ -223,6 +265,14 @@ mod tests {
             (b"-----BEGIN CERTIFICATE-----\nAA", &one.key, "PEM"),
             (&one.cert, b"nothing", "key"),
             (&one.cert, &two.key, "together"),
+            (&one.key, &one.cert, "where the key should be"),
+            (&one.cert, &one.cert, "where the key should be"),
+            (
+                &one.cert,
+                b"-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+                "key cannot be used",
+            ),
+            (VERSION_1.0, VERSION_1.1, "version 1 of X.509"),
         ] {
             let pem = Pem { cert: cert.to_vec(), key: key.to_vec() };
             let found = Pair::parse(&pem).unwrap_err();
