@@ -94,7 +94,7 @@ pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<Stri
             // What was removed has entries.
             tokio::select! {
                 biased;
-                told = tell(&addresses, &shared.identity, &own, is_new) => told,
+                outcome = tell(&addresses, &shared.identity, &own, is_new) => outcome,
                 () = elected(&shared) => continue,
             }
         };
@@ -111,7 +111,7 @@ pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<Stri
     }
 }
 
-/// Waits until this node leads: it tells itself then, and no other one can be told.
+/// Waits until this node leads: it makes the change itself then, and no other one can.
 async fn elected(shared: &Shared) {
     while !shared.node.status().leads() {
         tokio::time::sleep(AGAIN * 4).await;

@@ -112,8 +112,8 @@ impl Node {
     /// What the node knows now; it may lag behind an answer that it gave. Does not wait; copies the
     /// members.
     ///
-    /// A leader that no quorum acknowledged for two leases, or that hears of one of a later term, is
-    /// a follower here: openraft calls it the leader until it has stored the vote of another.
+    /// A leader that no quorum acknowledged for two leases, or that hears of one of a later term,
+    /// is a follower here: openraft calls it the leader until it has stored the vote of another.
     pub fn status(&self) -> Status {
         let mut status = Status::of(&self.raft.metrics().borrow_watched());
         let (own, lately) = (status.node, self.lease() * 2);

@@ -42,8 +42,8 @@ impl Node {
     /// Gives leadership to a voter, and returns when that leads. Transfers take turns.
     ///
     /// Waits first until the target acknowledges a message, and has almost all entries. Then this
-    /// node takes no proposal and proves no leadership for the rest of its term, and waits until the target has all of them:
-    /// one that lacks an entry ignores the request.
+    /// node takes no proposal and proves no leadership for the rest of its term, and waits until
+    /// the target has all of them: one that lacks an entry ignores the request.
     ///
     /// # Cancel safety
     /// A future that is dropped before the target was asked changes nothing. After that this node

@@ -404,7 +404,7 @@ async fn a_follower_refuses_no_change() {
 /// Two of three nodes move, and one of them is elected. The others reach it nowhere else, and it
 /// asked them for 15 s whether it may move.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_moved_and_leads_tells_itself() {
+async fn a_node_that_moved_and_leads_changes_its_own_address() {
     let mut nodes = Nodes::of(3).await;
     let leader = nodes.leader().await;
     let moved: Vec<_> = (1..=3).filter(|id| *id != leader).collect();
