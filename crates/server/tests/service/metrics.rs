@@ -191,7 +191,7 @@ async fn a_node_whose_epoch_does_not_advance_stops() {
     })
     .await;
     nodes.timestamp(1).await;
-    nodes.disks[&1].stall(true);
+    let stalled = nodes.stall(1).await;
     let address = nodes.address(1);
     let asked = async {
         loop {
@@ -205,5 +205,5 @@ async fn a_node_whose_epoch_does_not_advance_stops() {
     let why = tokio::time::timeout(LONG, failed).await.unwrap();
     assert!(why.to_string().contains("EPOCH_DEADLINE_LIMIT"), "{why}");
     assert!(metric(&address, "esker_epoch_advances_failed_total").await >= 3.0);
-    nodes.disks[&1].stall(false);
+    drop(stalled);
 }

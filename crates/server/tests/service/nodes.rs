@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use esker_disk::{Latency, SlowDisk, StdDisk};
 use esker_server::{Members, NodeStatus, Server, ServerError, ServerOptions, ask};
 use esker_testkit::own_address;
+use tokio::sync::{Mutex, MutexGuard};
 
 pub const LONG: Duration = Duration::from_secs(30);
 /// Of the default round trip.
@@ -25,11 +26,26 @@ pub fn own_port() -> SocketAddr {
     SocketAddr::new(*HOST, NEXT.fetch_add(1, Relaxed))
 }
 
+/// A disk that stalls until this is dropped, also by a test that fails.
+///
+/// One at a time: the logs of a process share four threads that commit, and a log whose disk stalls
+/// keeps up to two of them.
+pub struct Stalled {
+    disk: SlowDisk,
+    _alone: MutexGuard<'static, ()>,
+}
+
+impl Drop for Stalled {
+    fn drop(&mut self) {
+        self.disk.stall(false);
+    }
+}
+
 pub struct Nodes {
     dir: tempfile::TempDir,
     pub servers: BTreeMap<u64, Server>,
     addresses: BTreeMap<u64, (SocketAddr, SocketAddr)>,
-    pub disks: BTreeMap<u64, SlowDisk>,
+    disks: BTreeMap<u64, SlowDisk>,
     /// Applied to the options of each node.
     pub change: fn(&mut ServerOptions),
 }
@@ -43,6 +59,14 @@ impl Nodes {
             disks: BTreeMap::new(),
             change: |_| {},
         }
+    }
+
+    pub async fn stall(&self, node: u64) -> Stalled {
+        static ONE: Mutex<()> = Mutex::const_new(());
+        let alone = ONE.lock().await;
+        let disk = self.disks[&node].clone();
+        disk.stall(true);
+        Stalled { disk, _alone: alone }
     }
 
     pub async fn of(count: u64) -> Self {

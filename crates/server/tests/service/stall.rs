@@ -13,7 +13,7 @@ async fn a_leader_whose_disk_stalls_gives_its_leadership_away() {
     let nodes = Nodes::of(3).await;
     let leader = nodes.leader().await;
     let before = nodes.timestamp(leader).await;
-    nodes.disks[&leader].stall(true);
+    let stalled = nodes.stall(leader).await;
     // Epochs advance while requests come: these are the entries that wait for the disk.
     let deadline = Instant::now() + LONG;
     let other = leader % 3 + 1;
@@ -30,7 +30,7 @@ async fn a_leader_whose_disk_stalls_gives_its_leadership_away() {
     assert!(after > before);
     let metrics = get(Protocol::Http1, &nodes.address(leader), "/metrics").await;
     assert!(metrics.text().contains("esker_disk_stalls_total 1"), "{}", metrics.text());
-    nodes.disks[&leader].stall(false);
+    drop(stalled);
     nodes.wait_for_voters(3).await;
 }
 
@@ -42,7 +42,7 @@ async fn a_leader_whose_disk_stalls_names_the_next_one() {
     let leader = nodes.leader().await;
     let address = nodes.address(leader);
     nodes.timestamp(leader).await;
-    nodes.disks[&leader].stall(true);
+    let stalled = nodes.stall(leader).await;
     let deadline = Instant::now() + LONG;
     loop {
         let issued = get(Protocol::Http1, &address, "/timestamp").await;
@@ -54,6 +54,6 @@ async fn a_leader_whose_disk_stalls_names_the_next_one() {
         assert!(Instant::now() < deadline, "{issued:?} {named:?}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    nodes.disks[&leader].stall(false);
+    drop(stalled);
     nodes.wait_for_voters(3).await;
 }

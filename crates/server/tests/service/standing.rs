@@ -183,11 +183,11 @@ async fn a_node_waits_for_the_member_that_it_joins() {
 async fn a_node_stops_in_time_although_its_disk_stalls() {
     let mut nodes = Nodes::with(1, |options| options.close = LONG / 60).await;
     nodes.timestamp(1).await;
-    nodes.disks[&1].stall(true);
+    let stalled = nodes.stall(1).await;
     let server = nodes.servers.remove(&1).unwrap();
     let begun = std::time::Instant::now();
     let stopped = server.stop().await;
     assert!(matches!(&stopped, Err(ServerError::Io(what, _)) if what.contains("in time")));
     assert!(begun.elapsed() < LONG / 3, "{:?}", begun.elapsed());
-    nodes.disks[&1].stall(false);
+    drop(stalled);
 }
