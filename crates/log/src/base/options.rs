@@ -172,13 +172,15 @@ pub struct Options {
     pub segment_records: Option<u64>,
     /// The size of one staging buffer in bytes, a multiple of 4096 from 8 KiB to 64 MiB. Default
     /// 4 MiB. A larger record gets a buffer of its own. A buffer uses memory only as it is filled.
+    /// One write carries a whole one at most. A commit unit, which is checked as a whole, has a
+    /// quarter of it, and 1 MiB at most.
     pub buffer_size: u32,
     /// The most buffers that hold records not yet durable, from 2 to 1024. Default 8. When they are
     /// full, appending waits, or fails with [`Error::Full`].
     pub buffers: u32,
     /// The most commits in flight at a time where each is one write that is durable by itself (see
     /// `dsync`); otherwise there is one. From 1 to 8, default 2. With more, the device can process
-    /// several writes at once, and a crash may leave more units that were never durable.
+    /// several writes at once, and a crash may leave more of them that were never durable.
     pub commits_in_flight: u32,
     /// Whether the staging buffers are on huge pages. Default `false`. All of them are then
     /// reserved at opening, which fails with [`Error::HugePages`] when the kernel has too few in

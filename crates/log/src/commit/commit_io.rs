@@ -130,7 +130,7 @@ impl Committer {
         if units.first.buffer.segment != self.segment.number() {
             self.rotate(log, &units.first, durable, time_ms)?;
         }
-        units.iter().for_each(|unit| self.seal(log, unit, durable, time_ms));
+        units.iter().for_each(|unit| self.put_header(log, unit, durable, time_ms));
         let last = units.last();
         log.preallocator.wait_clear(last.buffer.segment, &units.range());
 
@@ -145,7 +145,7 @@ impl Committer {
     }
 
     /// Writes the header of a unit, and chains the next one to it.
-    fn seal(&mut self, log: &WriteHalf, unit: &Unit, durable: Mark, time_ms: u64) {
+    fn put_header(&mut self, log: &WriteHalf, unit: &Unit, durable: Mark, time_ms: u64) {
         let header = UnitHeader {
             kind: UnitKind::Data,
             used: unit.used,

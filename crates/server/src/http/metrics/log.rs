@@ -13,7 +13,7 @@ pub(crate) fn register(families: &mut Families, log: &LogMetrics) {
     let LogMetrics { stats, metadata, .. } = log;
     families.counter("log_records", "Records that the log accepted", stats.appended);
     families.counted_bytes("log_payload", "Bytes of records in the log", stats.payload_bytes);
-    families.counter("log_commits", "Commit units written", stats.commits);
+    families.counter("log_commits", "Writes of commit units", stats.commits);
     families.counted_bytes("log_commit", "Bytes of commit units written", stats.bytes);
     families.counter("log_syncs", "Syncs of commits", stats.syncs);
     let syncs = counted(&log.sync_durations);
