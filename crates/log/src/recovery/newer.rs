@@ -114,7 +114,7 @@ fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Vec<Known>> {
     Ok(found)
 }
 
-fn is_newer(file: &str, than: &str, why: String) -> Option<String> {
+fn newer_than(file: &str, than: &str, why: String) -> Option<String> {
     Some(format!("{file} is newer than {than}: {why}"))
 }
 
@@ -128,28 +128,28 @@ fn of_manifest(
     let sessions =
         |session| format!("it is of session {session}, and that of {}", manifest.session);
     if let Some(found) = segments.iter().find(|found| found.session > manifest.session) {
-        return is_newer(&found.name(), this, sessions(found.session));
+        return newer_than(&found.name(), this, sessions(found.session));
     }
     if let Some(page) = page.filter(|page| page.session > manifest.session) {
-        return is_newer(paths::MARK, this, sessions(page.session));
+        return newer_than(paths::MARK, this, sessions(page.session));
     }
     let Some(newest) = segments.first() else {
         let first = manifest.trim_segment;
         let why = format!("no segment is there, and the log begins with segment {first} for that");
-        return is_newer("the list of files", this, why).filter(|_| first > 0);
+        return newer_than("the list of files", this, why).filter(|_| first > 0);
     };
     if newest.number < manifest.trim_segment {
         let why = format!("the log begins with segment {} for it", manifest.trim_segment);
-        return is_newer(this, &newest.name(), why);
+        return newer_than(this, &newest.name(), why);
     }
     let clean = manifest.clean?;
     if clean.segment > newest.number {
         let why = format!("the log ends in segment {} for it", clean.segment);
-        return is_newer(this, &newest.name(), why);
+        return newer_than(this, &newest.name(), why);
     }
     if clean.segment == newest.number && clean.seq > newest.last && newest.ends {
         let why = format!("it has record {}, and that has {}", clean.seq, newest.last);
-        return is_newer(this, &newest.name(), why);
+        return newer_than(this, &newest.name(), why);
     }
     None
 }
@@ -160,20 +160,78 @@ fn of_page(manifest: &Manifest, segments: &[Known], page: &StoredWatermark) -> O
     let newest = segments.first()?;
     if page.segment > newest.number {
         let why = format!("it has record {} as durable, in segment {}", page.seq, page.segment);
-        return is_newer(this, &newest.name(), why);
+        return newer_than(this, &newest.name(), why);
     }
     if page.segment == newest.number && page.seq > newest.last && newest.ends {
         let why =
             format!("it has record {} as durable, and that ends with {}", page.seq, newest.last);
-        return is_newer(this, &newest.name(), why);
+        return newer_than(this, &newest.name(), why);
     }
     if page.trim > manifest.trim_seq {
         let (dropped, kept) = (page.trim, manifest.trim_seq);
         let why = format!("records up to {dropped} were dropped for it, and up to {kept} for that");
-        return is_newer(this, paths::MANIFEST, why);
+        return newer_than(this, paths::MANIFEST, why);
     }
     // Only after a power cut, or a crash within a commit, is the page older than what it is about.
     let found = segments.iter().find(|found| found.durable_bound > page.seq)?;
     let (knows, has) = (found.durable_bound, page.seq);
-    is_newer(&found.name(), this, format!("it has record {knows} as durable, and that has {has}"))
+    newer_than(&found.name(), this, format!("it has record {knows} as durable, and that has {has}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::LogId;
+    use crate::store::manifest::End;
+
+    const LOG: LogId = LogId([7; 16]);
+
+    /// Files of one moment: segments 4 and 5, with records up to 90, in session 3.
+    fn files() -> (Manifest, Vec<Known>, StoredWatermark) {
+        let segment =
+            |number, last| Known { number, session: 3, last, durable_bound: last - 1, ends: true };
+        let manifest = Manifest { session: 3, trim_segment: 4, trim_seq: 60, ..Manifest::new(LOG) };
+        let page =
+            StoredWatermark { log: LOG, session: 3, position: 0, seq: 90, segment: 5, trim: 60 };
+        (manifest, vec![segment(5, 90), segment(4, 75)], page)
+    }
+
+    fn said(change: impl FnOnce(&mut Manifest, &mut Vec<Known>, &mut StoredWatermark)) -> String {
+        let (mut manifest, mut segments, mut page) = files();
+        change(&mut manifest, &mut segments, &mut page);
+        let found = of_manifest(&manifest, &segments, Some(&page));
+        found.or_else(|| of_page(&manifest, &segments, &page)).unwrap_or_default()
+    }
+
+    fn closed(segment: u64, seq: u64) -> Option<End> {
+        Some(End { segment, offset: 8192, seq, chain: 0 })
+    }
+
+    #[test]
+    fn files_of_one_moment_are_not_compared() {
+        assert_eq!(said(|_, _, _| {}), "");
+        assert_eq!(said(|manifest, _, _| manifest.clean = closed(5, 90)), "");
+        // A file that is reused has bytes of its earlier life after its last record.
+        let reused = |manifest: &mut Manifest, segments: &mut Vec<Known>| {
+            manifest.clean = closed(5, 95);
+            segments[0].ends = false;
+        };
+        assert_eq!(said(|manifest, segments, _| reused(manifest, segments)), "");
+    }
+
+    #[test]
+    fn a_later_end_after_a_clean_close_is_newer() {
+        let found = said(|manifest, _, _| manifest.clean = closed(6, 120));
+        assert!(found.ends_with("the log ends in segment 6 for it"), "{found}");
+        let found = said(|manifest, _, _| manifest.clean = closed(5, 95));
+        assert!(found.ends_with("it has record 95, and that has 90"), "{found}");
+    }
+
+    #[test]
+    fn a_page_of_a_later_session_or_trim_point_is_newer_than_the_manifest() {
+        let found = said(|_, _, page| page.session = 4);
+        assert_eq!(found, "mark is newer than manifest: it is of session 4, and that of 3");
+        let found = said(|_, _, page| page.trim = 70);
+        assert!(found.starts_with("mark is newer than manifest: records up to 70 "), "{found}");
+    }
 }
