@@ -111,26 +111,18 @@ impl Failure {
     /// that the node has given.
     pub fn of_node(error: &esker_consensus::Error, dir: &Path) -> Self {
         let failure = Self::of_consensus(error, dir);
-        match failure.status {
-            Status::Corrupt => Self {
-                message: format!(
-                    "{}; do not repair the log of a node, which may lose its votes: remove the \
-                     node from its cluster, and let one join under a new number",
-                    with_causes(error)
-                ),
-                ..failure
-            },
-            _ => match error {
-                esker_consensus::Error::Log(Error::Io(cause)) if is_permission(cause) => {
-                    Self::failed(format!(
-                        "{}; a node needs a folder that this user may read and write: give \
-                         another one with --data, or this one to this user",
-                        with_causes(error)
-                    ))
-                }
-                _ => failure,
-            },
-        }
+        let advice = match error {
+            _ if failure.status == Status::Corrupt => {
+                "do not repair the log of a node, which may lose its votes: remove the node from \
+                 its cluster, and let one join under a new number"
+            }
+            esker_consensus::Error::Log(Error::Io(cause)) if is_permission(cause) => {
+                "a node needs a folder that this user may read and write: give another one with \
+                 --data, or this one to this user"
+            }
+            _ => return failure,
+        };
+        Self { message: format!("{}; {advice}", with_causes(error)), ..failure }
     }
 
     /// Creates a failure from an error of the consensus log in `dir`.

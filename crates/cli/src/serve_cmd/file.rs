@@ -79,7 +79,7 @@ fn unknown_key(message: &str) -> Option<String> {
     let mut names = message.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
     let key = names.next()?;
     let wanted = key.replace('-', "_");
-    let nearest = names.map(|name| (distance(&wanted, name), name)).min();
+    let nearest = names.map(|name| (strsim::levenshtein(&wanted, name), name)).min();
     Some(match nearest {
         // As far apart as a mistake in each third letter.
         Some((far, name)) if far <= name.len() / 3 => {
@@ -87,25 +87,6 @@ fn unknown_key(message: &str) -> Option<String> {
         }
         _ => format!("unknown key `{key}`: the keys are the flags of `esker serve`, with _ for -"),
     })
-}
-
-/// How many letters have to be put in, taken out or changed.
-fn distance(from: &str, to: &str) -> usize {
-    let mut row: Vec<usize> = (0..=to.len()).collect();
-    for (at, one) in from.bytes().enumerate() {
-        let mut corner = at;
-        let mut left = at + 1;
-        for (cell, other) in row.iter_mut().skip(1).zip(to.bytes()) {
-            let changed = corner + usize::from(one != other);
-            corner = *cell;
-            left = changed.min(left + 1).min(*cell + 1);
-            *cell = left;
-        }
-        if let Some(first) = row.first_mut() {
-            *first = at + 1;
-        }
-    }
-    row.last().copied().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -128,7 +109,7 @@ mod tests {
         assert!(!said("colour").contains("did you mean"), "{}", said("colour"));
         let apart = [("", "abc", 3), ("abc", "", 3), ("abc", "abd", 1), ("listen", "lisetn", 2)];
         for (from, to, far) in apart {
-            assert_eq!(distance(from, to), far, "{from} {to}");
+            assert_eq!(strsim::levenshtein(from, to), far, "{from} {to}");
         }
     }
 }
