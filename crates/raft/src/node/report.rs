@@ -1,4 +1,4 @@
-//! What happens to a node, in its log: leadership won and lost.
+//! Leadership won and lost: in the log of the node, and since when it leads.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::node::replica::Core;
 /// The last term that a node won, and when.
 pub(crate) type Won = Arc<Mutex<Option<(u64, Instant)>>>;
 
-/// Logs each change, until the node stops. One that is undone before it is seen is not logged.
+/// Logs each change, and keeps the last win, until the node stops. One that is undone before it is
+/// seen is neither logged nor kept.
 pub(crate) async fn report_leadership(raft: Core, won: Won) {
     // They change with the vote, the role and the members, not with each heartbeat.
     let mut metrics = raft.server_metrics();

@@ -223,7 +223,9 @@ async fn a_joint_configuration_ends_without_another_change() {
     for id in 4..16 {
         group.start(id).await;
         let first = |status: &Status| status.voters.contains(&id);
+        let deadline = Instant::now() + LONG;
         let (leader, old, addition) = loop {
+            assert!(Instant::now() < deadline, "node {id} is not added");
             let leader = group.leader().await;
             let (old, other) = (Arc::clone(&group.nodes[&leader]), leader % 3 + 1);
             let (adding, member) = (Arc::clone(&old), group.member(id));
