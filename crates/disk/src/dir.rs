@@ -70,6 +70,13 @@ pub trait Dir: Debug + Send + Sync {
     /// Creates a subdirectory, makes its name durable and opens it. An existing one is opened.
     fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>>;
 
+    /// From now on, users that may read this file may also read what this handle creates, and not
+    /// write it. A missing file changes nothing, nor does a disk without permissions.
+    fn readable_as(&self, name: &str) -> Result<()> {
+        let _ = name;
+        Ok(())
+    }
+
     /// Takes the exclusive lock on the directory itself. No file in the directory holds the lock:
     /// removing a file does not release it, and it stays with a renamed directory. It is held until
     /// the returned guard is dropped or the process ends.

@@ -234,6 +234,10 @@ impl Dir for SlowDir {
         Ok(self.below(self.device.sync(|| self.dir.create_dir(name))?))
     }
 
+    fn readable_as(&self, name: &str) -> Result<()> {
+        self.dir.readable_as(name)
+    }
+
     fn lock(&self) -> Result<Box<dyn Lock>> {
         self.dir.lock()
     }

@@ -171,6 +171,10 @@ impl Dir for HookedDir {
         Ok(hooked(dir, &self.hook))
     }
 
+    fn readable_as(&self, name: &str) -> Result<()> {
+        self.dir.readable_as(name)
+    }
+
     fn lock(&self) -> Result<Box<dyn Lock>> {
         self.forward(call(Op::Lock, self.path()), |dir| dir.lock())
     }

@@ -11,7 +11,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
@@ -33,7 +33,7 @@ pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).uni
 pub(crate) struct StdDir {
     fd: Arc<OwnedFd>,
     path: PathBuf,
-    readers: Readers,
+    readers: Mutex<Readers>,
     /// Whether this handle has the lock.
     locked: Arc<AtomicBool>,
     /// The device where a probe found that all open modes work, in this directory, in one that was
@@ -44,7 +44,12 @@ pub(crate) struct StdDir {
 impl StdDir {
     pub(super) fn new(fd: OwnedFd, path: PathBuf, readers: Readers) -> Self {
         let (locked, all_modes_work) = Default::default();
+        let readers = Mutex::new(readers);
         Self { fd: Arc::new(fd), path, readers, locked, all_modes_work }
+    }
+
+    fn readers(&self) -> Readers {
+        *self.readers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn device(&self) -> Option<u64> {
@@ -73,9 +78,10 @@ impl StdDir {
     /// Opens a file. If others than the owner may read what this creates, the umask does not
     /// restrict it.
     fn open_or_create(&self, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
-        let mode = self.readers.file_mode();
+        let readers = self.readers();
+        let mode = readers.file_mode();
         let open = |flags| rustix::fs::openat(&self.fd, name, flags, mode);
-        if self.readers == Readers::Owner || !flags.contains(OFlags::CREATE) {
+        if readers == Readers::Owner || !flags.contains(OFlags::CREATE) {
             return open(flags);
         }
         match open(flags | OFlags::EXCL) {
@@ -93,18 +99,19 @@ impl StdDir {
         let fd = rustix::fs::openat(&self.fd, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
             .map_err(|errno| self.failed(Op::OpenDir, name, errno))?;
         let all_modes_work = Arc::clone(&self.all_modes_work);
-        Ok(Self { all_modes_work, ..Self::new(fd, self.path_of(name), self.readers) })
+        Ok(Self { all_modes_work, ..Self::new(fd, self.path_of(name), self.readers()) })
     }
 
     pub(crate) fn create_below(&self, name: &str) -> Result<Self> {
         check_name(Op::CreateDir, &self.path, name)?;
-        let mode = self.readers.dir_mode();
+        let readers = self.readers();
+        let mode = readers.dir_mode();
         let is_new = match rustix::fs::mkdirat(&self.fd, name, mode) {
             Err(Errno::EXIST) => false,
             made => made.map(|()| true).map_err(|errno| self.failed(Op::CreateDir, name, errno))?,
         };
         let dir = self.open_below(name)?;
-        if is_new && self.readers != Readers::Owner {
+        if is_new && readers != Readers::Owner {
             let made = rustix::fs::fchmod(&dir.fd, mode);
             made.map_err(|errno| self.failed(Op::CreateDir, name, errno))?;
         }
@@ -208,6 +215,22 @@ impl Dir for StdDir {
 
     fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>> {
         Ok(Arc::new(self.create_below(name)?))
+    }
+
+    fn readable_as(&self, name: &str) -> Result<()> {
+        check_name(Op::Open, &self.path, name)?;
+        let stat = match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => return Ok(()),
+            stat => stat.map_err(|errno| self.failed(Op::Open, name, errno))?,
+        };
+        let mode = Mode::from_raw_mode(stat.st_mode);
+        let readers = [(Mode::ROTH, Readers::All), (Mode::RGRP, Readers::Group)];
+        let found = readers.into_iter().find(|(bit, _)| mode.contains(*bit));
+        if let Some((_, found)) = found {
+            let mut readers = self.readers.lock().unwrap_or_else(PoisonError::into_inner);
+            *readers = found.max(*readers);
+        }
+        Ok(())
     }
 
     fn lock(&self) -> Result<Box<dyn Lock>> {

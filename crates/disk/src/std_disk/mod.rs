@@ -38,7 +38,7 @@ pub(crate) use file::StdFile;
 
 /// Who may read what a [`StdDisk`] creates. Only the owner may write it. The umask of the process
 /// does not restrict this further.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Readers {
     /// Files have the mode 0600, directories 0700. The default.
     #[default]
@@ -81,7 +81,7 @@ impl StdDisk {
     }
 
     /// Returns this disk, which lets others read what it creates. What is there already keeps its
-    /// mode.
+    /// mode. A log that exists also keeps the readers of its manifest.
     ///
     /// # Examples
     /// ```

@@ -175,6 +175,10 @@ impl Dir for UringDir {
         Ok(self.disk.dir(self.dir.create_below(name)?))
     }
 
+    fn readable_as(&self, name: &str) -> Result<()> {
+        self.dir.readable_as(name)
+    }
+
     fn lock(&self) -> Result<Box<dyn Lock>> {
         self.dir.lock()
     }

@@ -41,7 +41,10 @@ pub(crate) fn open(path: &Path, disk: &dyn Disk) -> Result<Arc<dyn Dir>> {
         Ok(Some((UNFINISHED_BACKUP, _))) => {
             Err(not_a_log(path, "it is an unfinished backup; back up to it again"))
         }
-        _ => Ok(dir),
+        _ => {
+            dir.readable_as(paths::MANIFEST)?;
+            Ok(dir)
+        }
     }
 }
 
@@ -62,6 +65,7 @@ pub(crate) fn enter(path: &Path, options: &Options) -> Result<Arc<dyn Dir>> {
         opened => opened.map_err(|cause| no_directory(path, cause))?,
     };
     if is_a_log(&*dir, options)? {
+        dir.readable_as(paths::MANIFEST)?;
         return Ok(dir);
     }
     if options.must_exist {

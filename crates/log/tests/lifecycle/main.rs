@@ -7,6 +7,7 @@ mod app_metadata;
 mod close;
 mod engine_stop;
 mod errors;
+mod file_modes;
 mod foreign_files;
 mod kept_footer;
 mod metadata;

@@ -104,6 +104,10 @@ impl Dir for NoDir {
         Ok(Self::around(self.dir.create_dir(name)?, &self.off))
     }
 
+    fn readable_as(&self, name: &str) -> Result<()> {
+        self.dir.readable_as(name)
+    }
+
     fn lock(&self) -> Result<Box<dyn Lock>> {
         self.dir.lock()
     }
