@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use esker_disk::Op;
 
 use crate::base::error::{Error, Result};
+use crate::base::position::Seq;
 use crate::format::{BLOCK, random_numbers};
 use crate::log::Log;
 use crate::read::snapshot::{SnapshotReader, into_io};
@@ -363,6 +364,77 @@ impl Log {
         self.refuse_if_closed()?;
         let (chunk, output) = (Chunk::new(), Output::Nowhere);
         Ok(SnapshotWriter { at, len: 0, chunk, output, log: self.clone() })
+    }
+
+    /// Writes a snapshot of the application's state after it applied everything up to the record
+    /// `at`: all that `state` has. Returns the size of the file in bytes. Blocks; takes 10 MiB of
+    /// memory.
+    ///
+    /// # Durability
+    /// Durable when it returns. A crash before that leaves what was there before.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] for a record that is not durable: a crash would leave a state ahead of
+    /// the log. [`Error::Io`] when `state` fails; otherwise as [`SnapshotWriter::publish`].
+    ///
+    /// # Examples
+    /// ```
+    /// use std::io::Read;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = esker_log::Log::open(dir.path().join("log"))?;
+    /// # log.append("one")?.blocking_wait()?;
+    /// log.put_snapshot(1, &b"the state after record 1"[..])?;
+    ///
+    /// // At the next start: the state, and then the records after it.
+    /// let (mut state, mut after) = (String::new(), 0);
+    /// if let Some(mut snapshot) = log.newest_snapshot()? {
+    ///     snapshot.read_to_string(&mut state)?;
+    ///     after = snapshot.at();
+    /// }
+    /// let records = log.stream(esker_log::Start::From((after + 1).into()))?;
+    /// # drop(records);
+    /// assert_eq!((&*state, after), ("the state after record 1", 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn put_snapshot(&self, at: impl Into<Seq>, state: impl io::Read) -> Result<u64> {
+        let at = at.into();
+        if at > self.durable() {
+            return Err(Error::NotFound { seq: at });
+        }
+        let mut writer = self.snapshot_writer(at.0)?;
+        match writer.copy_from(state) {
+            Ok(_) => writer.publish(&[]),
+            Err(error) => Err(match error.downcast::<Error>() {
+                Ok(error) => error,
+                Err(source) => {
+                    let path = self.write.dir.path_of(&paths::snapshot(at.0));
+                    Error::Io(esker_disk::Error::new(Op::Read, &path, None, source))
+                }
+            }),
+        }
+    }
+
+    /// Opens the newest snapshot that is valid, after reading all of it; `None` if there is none.
+    /// One that is corrupt is passed over, with a warning. Blocks for the time of reading it.
+    ///
+    /// # Errors
+    /// [`Error::Io`], [`Error::Closed`].
+    pub fn newest_snapshot(&self) -> Result<Option<SnapshotReader>> {
+        for at in self.snapshots()?.into_iter().rev() {
+            let opened = self.snapshot_reader(at).and_then(|found| {
+                let checked = found.map(|mut found| found.verify().map(|()| found));
+                checked.transpose()
+            });
+            match opened {
+                Err(Error::Corrupted(corruption)) => {
+                    tracing::warn!(%corruption, "passing over a corrupt snapshot");
+                }
+                // It may have been removed meanwhile.
+                Ok(None) => {}
+                found => return found,
+            }
+        }
+        Ok(None)
     }
 
     /// Returns the numbers of all snapshots, in ascending order. Reads no file. Waits while one of

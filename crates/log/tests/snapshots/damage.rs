@@ -104,3 +104,48 @@ fn the_file_of_another_snapshot_is_refused() {
     disk.put(&file(7), &mixed).unwrap();
     assert!(matches!(read(&log, 7), Err(Error::Corrupted(_))));
 }
+
+/// A state that fails, or is ahead of the log, leaves the snapshots as they are; a corrupt one is
+/// passed over.
+#[test]
+fn the_newest_valid_snapshot_is_returned() {
+    let (log, disk, _engine) = log();
+    assert!(log.newest_snapshot().unwrap().is_none());
+    crate::fixture::append(&log, 3);
+    drop(log.append("not durable").unwrap());
+    assert!(matches!(log.put_snapshot(4, &b"ahead"[..]), Err(Error::NotFound { .. })));
+    for at in 1..=3 {
+        let state = content(at, 5000);
+        assert_eq!(log.put_snapshot(at, &state[..]).unwrap(), 3 * 4096);
+    }
+    let newest = |log: &Log| {
+        log.newest_snapshot().unwrap().map(|mut reader| {
+            let mut state = Vec::new();
+            reader.read_to_end(&mut state).unwrap();
+            assert_eq!(state, content(reader.at(), 5000));
+            reader.at()
+        })
+    };
+    assert_eq!(newest(&log), Some(3));
+    // It replaces the last one of its number only once it is whole.
+    let failing = std::io::Read::chain(&b"a part"[..], Failing);
+    assert!(matches!(log.put_snapshot(3, failing), Err(Error::Io(_))));
+    assert_eq!((newest(&log), log.snapshots().unwrap()), (Some(3), vec![1, 2, 3]));
+    disk.flip_bit(&file(3), (4096 + 100) * 8).unwrap();
+    assert_eq!(newest(&log), Some(2));
+    // In the header.
+    disk.flip_bit(&file(2), 9 * 8).unwrap();
+    assert_eq!(newest(&log), Some(1));
+    log.remove_snapshot(1).unwrap();
+    assert_eq!(newest(&log), None);
+    log.close().unwrap();
+}
+
+/// A source that cannot be read.
+struct Failing;
+
+impl Read for Failing {
+    fn read(&mut self, _: &mut [u8]) -> std::io::Result<usize> {
+        Err(std::io::Error::other("the source is gone"))
+    }
+}
