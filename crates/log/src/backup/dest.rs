@@ -22,6 +22,7 @@ use crate::store::directory;
 use crate::store::incoming_file::IncomingFile;
 use crate::store::manifest::{End, Manifest};
 use crate::store::paths::{self, Name};
+use crate::store::sealed_file;
 use crate::store::segment_scan::Density;
 use crate::store::segment_table::Segment;
 use crate::store::snapshot_files;
@@ -34,6 +35,8 @@ pub(super) struct Dest {
     manifest: Manifest,
     /// Whether nothing else opens it yet.
     unfinished: bool,
+    /// Segments that were copied and have no name yet.
+    unnamed: BTreeSet<u64>,
     _lock: Box<dyn Lock>,
 }
 
@@ -63,6 +66,7 @@ impl Dest {
             Err(cause) if cause.kind() == ErrorKind::NotFound => options.disk.create_dir(path)?,
             opened => opened?,
         };
+        dir.readable_as(paths::MANIFEST)?;
         let lock = directory::hold(&*dir)?;
         let names = dir.list()?;
         let refuse = |found: String| Err(Error::NotThisBackup { dir: path.into(), found });
@@ -92,12 +96,21 @@ impl Dest {
             }
             _ => {}
         }
+        for name in names.iter().filter(|name| paths::classify(name) == Name::Temporary) {
+            dir.unlink(name)?;
+        }
         let unfinished = manifest.is_none() || component.is_some();
         if unfinished && component.is_none() {
             app_metadata::write(&*dir, UNFINISHED_BACKUP, &[])?;
         }
         let manifest = manifest.unwrap_or_else(|| Manifest::new(log));
-        Ok(Self { dir, manifest, unfinished, _lock: lock })
+        Ok(Self { dir, manifest, unfinished, unnamed: BTreeSet::new(), _lock: lock })
+    }
+
+    /// The last record of the backup before; `None` if there is no complete one, or it is empty.
+    pub(super) fn last(&self) -> Option<Seq> {
+        let last = Seq(self.manifest.durable_bound());
+        (!self.unfinished && last > Seq::ZERO).then_some(last)
     }
 
     /// Whether all of a segment is there that `next` follows.
@@ -105,7 +118,9 @@ impl Dest {
         segment::is_there(&*self.dir, &self.manifest, segment, next)
     }
 
-    /// Copies a segment up to an offset.
+    /// Copies a segment up to an offset. It gets its name at once where nothing else opens the
+    /// directory, so that the next backup continues here, and with [`Dest::name_segments`]
+    /// otherwise.
     pub(super) fn copy(
         &mut self,
         segment: &Segment,
@@ -113,16 +128,54 @@ impl Dest {
         next: Option<&SegmentHeader>,
         density: Density,
     ) -> Result<Copied> {
-        let (dir, manifest) = (&*self.dir, &mut self.manifest);
-        let before = *manifest;
-        segment::copy(dir, &before, segment, end, next, density, || {
-            if manifest.clean.is_some() {
-                manifest.durable = manifest.durable_bound();
-                manifest.clean = None;
-                manifest.write(dir)?;
+        let copied = segment::copy(&*self.dir, &self.manifest, segment, end, next, density)?;
+        if matches!(copied, Copied::Valid(..)) {
+            self.unnamed.insert(segment.number());
+            if self.unfinished {
+                self.name_segments()?;
             }
-            Ok(())
-        })
+        }
+        Ok(copied)
+    }
+
+    /// Before segments get their names that do not follow those that are there: until the copy is
+    /// complete, nothing opens it. All of them are copied by then.
+    pub(super) fn leave_a_gap(&mut self, first: &SegmentHeader) -> Result<()> {
+        let mut gap = false;
+        for name in self.dir.list()? {
+            match paths::classify(&name) {
+                Name::Segment(number) if [first.segment, first.prev_segment].contains(&number) => {
+                    return Ok(());
+                }
+                Name::Segment(_) => gap = true,
+                _ => {}
+            }
+        }
+        if gap && !self.unfinished {
+            app_metadata::write(&*self.dir, UNFINISHED_BACKUP, &[])?;
+            self.unfinished = true;
+        }
+        Ok(())
+    }
+
+    /// Forgets what an attempt copied and did not name.
+    pub(super) fn begin_again(&mut self) {
+        self.unnamed.clear();
+    }
+
+    /// Gives the copied segments their names, in ascending order.
+    pub(super) fn name_segments(&mut self) -> Result<()> {
+        let (dir, manifest) = (&*self.dir, &mut self.manifest);
+        if !self.unnamed.is_empty() && manifest.clean.is_some() {
+            manifest.durable = manifest.durable_bound();
+            manifest.clean = None;
+            manifest.write(dir)?;
+        }
+        while let Some(number) = self.unnamed.pop_first() {
+            let name = paths::segment(number);
+            sealed_file::publish(dir, &paths::temporary(&name), &name)?;
+        }
+        Ok(())
     }
 
     /// Copies a snapshot, unless it is there. Another one of that number is replaced.

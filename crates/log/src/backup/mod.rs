@@ -7,35 +7,43 @@
 //! its header is that of the original, and its footer and its last unit lead to the header of the
 //! segment after it.
 //!
-//! Each segment that is copied is read back and checked, unit by unit, before it gets its name. If
-//! the check fails because the writer dropped the segment meanwhile, the copy starts over with the
-//! segments that are left.
+//! Each segment that is copied is read back and checked, unit by unit, before it gets its name. The
+//! newest comes first. If the check fails because the writer dropped the segment meanwhile, it has
+//! dropped all before it, too, and the copy begins after it.
+//!
+//! The last record of an earlier backup must be one of the log. A restored copy that went on by
+//! itself has the same id, and would replace what only the backup still has.
 //!
 //! # What a crash leaves
 //!
 //! The first backup to a directory belongs to a component of its own until it is complete, so
 //! nothing else opens it; the next backup completes it.
 //!
-//! A later backup first removes the clean end from the manifest of the copy, durably. Then segments
-//! get their names in ascending order; the last one of the backup before is replaced by a longer
-//! one. After each of these steps the copy is a log that was not closed, with everything that it
-//! had. The clean end of the manifest comes after all of them, and only then the segments go that
-//! the original has dropped, as after any trim.
+//! A later backup copies to temporary files first. Then it removes the clean end from the manifest
+//! of the copy, durably, and the segments get their names in ascending order; the last one of the
+//! backup before is replaced by a longer one. After each of these steps the copy is a log that was
+//! not closed, with everything that it had. The clean end of the manifest comes after all of them,
+//! and only then the segments go that the original has dropped, as after any trim.
+//!
+//! Where the original dropped segments that the copy never had, the new ones do not follow those
+//! that are there. Then nothing opens the copy from the first new name until it is complete, for a
+//! few operations on names.
 
 mod dest;
+mod lineage;
+mod origin;
 mod segment;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::Dir;
-
 use crate::base::error::{Error, Result, corruption_at};
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
+use crate::consumers;
 use crate::follower::ReadOnlyLog;
-use crate::format::{BLOCK, LogId};
+use crate::format::BLOCK;
 use crate::log::Log;
 use crate::read::source::Source;
 use crate::recovery::density;
@@ -43,9 +51,10 @@ use crate::store::app_metadata;
 use crate::store::segment_table::Segment;
 use crate::store::snapshot_files;
 use dest::{CopiedLog, Dest};
+use origin::Origin;
 use segment::{Copied, Invalid};
 
-/// How often a backup starts over because its segments were dropped before they were copied.
+/// How often a backup starts over because even the newest segment was dropped before it was copied.
 const TRIES: usize = 100;
 
 /// What a backup did.
@@ -64,30 +73,24 @@ pub struct Backup {
     pub bytes: u64,
 }
 
-/// The log that is copied.
-struct Origin<'a> {
-    dir: &'a dyn Dir,
-    id: LogId,
-    session: u64,
-    /// What is durable now.
-    now: &'a dyn Fn() -> Result<Arc<dyn Source>>,
-}
-
 impl Log {
     /// Copies the log, up to what is durable now, to a directory, and makes the copy durable. The
     /// copy is a log with the same id that was closed cleanly. If the directory has an earlier
     /// backup of this log, only what has changed since is copied: new segments, and the last one.
-    /// Segments and snapshots that left the log leave the copy. The copy has the offsets of
-    /// consumers, none of them after its last record.
+    /// Segments and snapshots that left the log leave the copy. Where segments leave it meanwhile,
+    /// the copy begins after them. The copy has the offsets of consumers, none of them after its
+    /// last record.
     ///
     /// Appending continues meanwhile. The call blocks for the time of reading and writing the
     /// copied bytes, and reading them back; memory is a few megabytes, and 200 bytes per commit of
     /// one segment.
     ///
     /// # Errors
-    /// [`Error::NotThisBackup`] if the directory holds anything else, or was opened for writing
-    /// since; [`Error::WrongComponent`] for the log of a component, which has a backup of its own;
-    /// [`Error::Trimmed`] if the log drops segments faster than they are copied;
+    /// [`Error::NotThisBackup`] if the directory holds anything else, was opened for writing since,
+    /// is inside of the log, or has a last record that the log does not have, as after a repair of
+    /// the log, or in a log that was restored and went on; [`Error::WrongComponent`] for the log of
+    /// a component, which has a backup of its own;
+    /// [`Error::Trimmed`] if the log drops segments faster than one is copied;
     /// [`Error::Corrupted`], [`Error::Locked`], [`Error::Closed`] and [`Error::Io`]. An earlier
     /// backup is still a log then, with all its records that the original still has.
     ///
@@ -111,7 +114,8 @@ impl Log {
             let source: Arc<dyn Source> = Arc::clone(&self.read) as _;
             Ok(source)
         };
-        let origin = Origin { dir: &*self.write.dir, id, session, now: &now };
+        let stream = |start| self.stream(start);
+        let origin = Origin { dir: &*self.write.dir, id, session, now: &now, stream: &stream };
         back_up(&origin, &ReadOptions::from(&self.write.options), dest.as_ref())
     }
 }
@@ -126,7 +130,8 @@ impl ReadOnlyLog {
         let metadata = self.metadata();
         let now = || self.source();
         let (id, session) = (metadata.id, metadata.session);
-        let origin = Origin { dir: self.dir(), id, session, now: &now };
+        let stream = |start| self.stream(start);
+        let origin = Origin { dir: self.dir(), id, session, now: &now, stream: &stream };
         back_up(&origin, self.options(), dest.as_ref())
     }
 }
@@ -136,7 +141,19 @@ fn back_up(origin: &Origin<'_>, options: &ReadOptions, dest: &Path) -> Result<Ba
         let dir = origin.dir.path().into();
         return Err(Error::WrongComponent { dir, found: Some(found), expected: None });
     }
-    let mut dest = Dest::open(options, dest, origin.id, origin.session)?;
+    // Without them the copy is not complete, and nothing was changed yet.
+    consumers::read(origin.dir, origin.id)?;
+    let path = dest;
+    let refuse = |found: String| Err(Error::NotThisBackup { dir: path.into(), found });
+    if is_inside(path, origin.dir.path()) {
+        return refuse("it is inside of the log".into());
+    }
+    let mut dest = Dest::open(options, path, origin.id, origin.session)?;
+    if let Some(last) = dest.last()
+        && let Some(found) = lineage::differs(origin, options, path, last)?
+    {
+        return refuse(found);
+    }
     for _ in 0..TRIES {
         if let Some(backup) = attempt(origin, options, &mut dest)? {
             return Ok(backup);
@@ -145,23 +162,25 @@ fn back_up(origin: &Origin<'_>, options: &ReadOptions, dest: &Path) -> Result<Ba
     Err(Error::Trimmed { oldest: Seq((origin.now)()?.low().seq + 1) })
 }
 
-/// `None` if a segment left the log before it was copied.
+fn is_inside(dest: &Path, dir: &Path) -> bool {
+    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.into());
+    whole(dest).starts_with(whole(dir))
+}
+
+/// `None` if even the newest segment left the log before it was copied.
 fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Result<Option<Backup>> {
+    dest.begin_again();
     let source = (origin.now)()?;
     let low = source.low();
     let (limit, _) = source.limit();
-    let segments = wanted(&*source, low.position, limit);
-    let mut done = Backup {
-        durable: Seq::ZERO,
-        position: Position(limit),
-        segments: segments.len(),
-        copied: 0,
-        bytes: 0,
-    };
+    let mut segments = wanted(&*source, low.position, limit);
+    let mut done =
+        Backup { durable: Seq::ZERO, position: Position(limit), segments: 0, copied: 0, bytes: 0 };
     let mut session = origin.session;
     let mut last = None;
-    for (n, segment) in segments.iter().enumerate() {
-        let next = segments.get(n + 1).map(|next| &next.header);
+    let mut low_seq = low.seq;
+    for n in (0..segments.len()).rev() {
+        let (segment, next) = (&segments[n], segments.get(n + 1).map(|next| &next.header));
         if next.is_some_and(|next| dest.has(segment, next)) {
             continue;
         }
@@ -171,13 +190,20 @@ fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Resul
                 session = session.max(unit_session);
                 done.copied += 1;
                 done.bytes += u64::from(end.offset);
-                last = Some(end);
+                last = last.or(Some(end));
             }
             Copied::Invalid(Invalid { offset, after, decode_error }) => {
                 let now = (origin.now)()?;
-                let is_there =
-                    now.segments().all().iter().any(|there| there.header == segment.header);
-                if !is_there || now.low().position > low.position {
+                let mut there = now.segments().all();
+                there.retain(|there| there.header == segment.header);
+                if there.is_empty()
+                    && let Some(next) = next
+                {
+                    low_seq = next.prev_seq;
+                    segments.drain(..=n);
+                    break;
+                }
+                if there.is_empty() || now.low().position > low.position {
                     return Ok(None);
                 }
                 return Err(corruption_at(&segment.path, offset, after, decode_error));
@@ -187,15 +213,21 @@ fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Resul
     let Some(end) = last else {
         return Err(corruption_at(origin.dir.path(), 0, 0, "the log has no segment"));
     };
-    done.durable = Seq(end.seq);
+    if let Some(first) = segments.first() {
+        dest.leave_a_gap(&first.header)?;
+    }
+    if let Some(first) = segments.first() {
+        dest.leave_a_gap(&first.header)?;
+    }
+    dest.name_segments()?;
+    (done.durable, done.segments) = (Seq(end.seq), segments.len());
     let snapshots = snapshot_files::list(origin.dir)?;
     let snapshots: BTreeSet<u64> = snapshots.into_iter().filter(|at| *at <= end.seq).collect();
     for at in &snapshots {
         dest.copy_snapshot(origin.dir, *at)?;
     }
     let segments = segments.iter().map(|segment| segment.number()).collect();
-    let low = low.seq;
-    let copied = CopiedLog { session, low, end, position: limit, segments, snapshots };
+    let copied = CopiedLog { session, low: low_seq, end, position: limit, segments, snapshots };
     dest.finish(origin.dir, &copied)?;
     Ok(Some(done))
 }

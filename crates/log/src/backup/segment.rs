@@ -10,7 +10,6 @@ use crate::format::{BLOCK, DecodeError, SegmentHeader};
 use crate::recovery::{read_footed, read_segment_header};
 use crate::store::manifest::{End, Manifest};
 use crate::store::paths;
-use crate::store::sealed_file;
 use crate::store::segment_footer::write_footer;
 use crate::store::segment_reader::ReadErrors;
 use crate::store::segment_scan::{Density, From, end_of_units, scan};
@@ -36,8 +35,7 @@ pub(super) struct Invalid {
     pub(super) decode_error: DecodeError,
 }
 
-/// Copies a segment up to an offset to a temporary file, checks it, and calls `publishing` before
-/// it gets its name.
+/// Copies a segment up to an offset to a temporary file, durably, and checks it.
 pub(super) fn copy(
     dir: &dyn Dir,
     manifest: &Manifest,
@@ -45,7 +43,6 @@ pub(super) fn copy(
     end: u32,
     next: Option<&SegmentHeader>,
     density: Density,
-    publishing: impl FnOnce() -> Result<()>,
 ) -> Result<Copied> {
     let temporary = paths::temporary(&segment.name());
     let file = dir.open(&temporary, Open::create())?;
@@ -66,8 +63,6 @@ pub(super) fn copy(
     } else {
         file.sync_data()?;
     }
-    publishing()?;
-    sealed_file::publish(dir, &temporary, &segment.name())?;
     Ok(Copied::Valid(end, session))
 }
 
