@@ -2,14 +2,16 @@
 //! waits for any of it.
 
 use std::ops::Range;
+use std::sync::Weak;
 use std::sync::atomic::Ordering::SeqCst;
 
 use esker_disk::{AlignedBuf, File, Open, write_all_at};
 
 use crate::base::error::{Error, Result, with_causes};
-use crate::commit::preallocator::{CHUNK, Prewriter};
+use crate::commit::preallocator::{AfterBurst, CHUNK, Prewriter};
 use crate::commit::retention::{expire_if_due, retain, unless_full};
 use crate::commit::write_half::WriteHalf;
+use crate::runtime::engine::CommitWork;
 use crate::store::paths;
 use crate::store::segment_footer::write_footer;
 use crate::store::segment_table::Segment;
@@ -27,7 +29,8 @@ pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
     }
     unless_full(expire_if_due(log))?;
     log.reserve_ahead();
-    prewrite_ahead(log)
+    prewrite_ahead(log)?;
+    prewrite_after_burst(log)
 }
 
 /// Writes the footer of each full segment, once a unit of a later segment is durable. Then all
@@ -76,24 +79,57 @@ fn prewrite_ahead(log: &WriteHalf) -> Result<()> {
     // Not kept for the next time: an idle log has no more files open than it needs.
     let mut prewriter = None;
     while let Some(next) = log.preallocator.next_range() {
-        match prewrite(log, &mut prewriter, next.segment, &next.range) {
-            Err(Error::Io(cause)) if cause.is_no_space() => {
-                tracing::warn!(error = with_causes(&cause), "no space to prewrite blocks");
-                return Ok(());
-            }
-            outcome => outcome?,
+        if !prewrite_if_room(log, &mut prewriter, next.segment, &next.range)? {
+            break;
         }
     }
     Ok(())
 }
 
-/// Writes zeros to blocks that no commit has entered.
+/// Prewrites one range after a burst, so that the locks and the thread are free between two of
+/// them.
+fn prewrite_after_burst(log: &WriteHalf) -> Result<()> {
+    let now = log.engine.now();
+    let next = match log.preallocator.after_burst(now) {
+        AfterBurst::Nothing => return Ok(()),
+        AfterBurst::Look(at) => at,
+        AfterBurst::Prewrite(next) => {
+            if !prewrite_if_room(log, &mut None, next.segment, &next.range)? {
+                drop(next);
+                log.preallocator.end_burst();
+                return Ok(());
+            }
+            now
+        }
+    };
+    let again: Weak<dyn CommitWork> = log.weak_self.clone();
+    log.engine.maintain_at(next, again);
+    Ok(())
+}
+
+/// As [`prewrite`]; `false` also where the disk is full.
+fn prewrite_if_room(
+    log: &WriteHalf,
+    kept: &mut Option<Prewriter>,
+    number: u64,
+    range: &Range<u32>,
+) -> Result<bool> {
+    match prewrite(log, kept, number, range) {
+        Err(Error::Io(cause)) if cause.is_no_space() => {
+            tracing::warn!(error = with_causes(&cause), "no space to prewrite blocks");
+            Ok(false)
+        }
+        outcome => outcome,
+    }
+}
+
+/// Writes zeros to blocks that no commit has entered; `false` where the file cannot be opened.
 fn prewrite(
     log: &WriteHalf,
     kept: &mut Option<Prewriter>,
     number: u64,
     range: &Range<u32>,
-) -> Result<()> {
+) -> Result<bool> {
     if kept.as_ref().is_none_or(|kept| kept.segment != number) {
         let how = Open::write().direct(log.mode.direct);
         let file = match log.dir.open(&paths::segment(number), how) {
@@ -103,7 +139,7 @@ fn prewrite(
                     error = with_causes(&error),
                     "failed to open a segment to prewrite blocks"
                 );
-                return Ok(());
+                return Ok(false);
             }
         };
         *kept = Some(Prewriter {
@@ -113,9 +149,10 @@ fn prewrite(
         });
     }
     let Some(Prewriter { file, zeros, .. }) = kept else {
-        return Ok(());
+        return Ok(false);
     };
     let len = (range.end - range.start) as usize;
     write_all_at(&**file, &zeros[..len], u64::from(range.start))?;
-    Ok(file.sync_data()?)
+    file.sync_data()?;
+    Ok(true)
 }

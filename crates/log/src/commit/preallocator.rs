@@ -4,10 +4,15 @@
 //! Commits and prewriting take disjoint ranges from one frontier. A commit enters its range here
 //! before it writes. A prewrite takes only blocks past every entered range. A commit whose range is
 //! being prewritten waits for that one write.
+//!
+//! While commits are small, prewriting stays a little ahead of them. After a burst, once the log
+//! was idle for a second, it continues until the next burst of that size finds written blocks, also
+//! in the next segment. It does so chunk by chunk, and stops when a commit comes.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{AlignedBuf, File};
@@ -20,6 +25,13 @@ const LARGE: u64 = 64 << 10;
 /// The least and the most bytes kept prewritten ahead of the log. Opening prewrites the least.
 const AHEAD_MIN: u32 = 128 << 10;
 const AHEAD_MAX: u32 = 16 << 20;
+/// A burst has at least this many bytes, and prewriting after it at most so many.
+const BURST_MIN: u64 = 256 << 10;
+const BURST_MAX: u64 = 64 << 20;
+/// A log without a commit for this long is idle.
+const IDLE: Duration = Duration::from_secs(1);
+/// The most bytes of one prewrite after a burst: a commit may wait for it.
+const IDLE_CHUNK: u32 = 256 << 10;
 /// The most bytes of one prewrite.
 pub(crate) const CHUNK: u32 = 1 << 20;
 
@@ -52,8 +64,8 @@ struct State {
     entered_to: u32,
     /// Units may be placed below this offset.
     limit: u32,
-    /// The range that is being prewritten.
-    busy: Option<Range<u32>>,
+    /// The range that is being prewritten, and its segment.
+    busy: Option<(u64, Range<u32>)>,
     /// Segments that the committer has yet to enter. The core places units in no others, so there
     /// are at most as many as units in memory, plus one.
     ready: VecDeque<(u64, ReadySegment)>,
@@ -62,7 +74,22 @@ struct State {
     /// A moving average of the commit size, and recently entered bytes, halved at each prewrite.
     commit_size: u64,
     recent: u64,
+    /// Bytes entered since the log was last idle, and as many of them as the last look found.
+    burst: u64,
+    looked_at: u64,
+    /// When the next look is due; `None` before a burst.
+    next_look: Option<Duration>,
     closed: bool,
+}
+
+/// What is due for a log that had a burst.
+#[derive(Debug)]
+pub(crate) enum AfterBurst<'a> {
+    Nothing,
+    /// To look again at this time, on the clock of the engine.
+    Look(Duration),
+    /// To prewrite, and to look again at once.
+    Prewrite(PrewriteRange<'a>),
 }
 
 impl Preallocator {
@@ -85,7 +112,9 @@ impl Preallocator {
         let len = u64::from(range.end - range.start);
         state.commit_size = (state.commit_size * 7 + len) / 8;
         state.recent += len;
-        while state.busy.as_ref().is_some_and(|busy| busy.start < range.end) {
+        state.burst += len;
+        let touches = |busy: &(u64, Range<u32>)| busy.0 == segment && busy.1.start < range.end;
+        while state.busy.as_ref().is_some_and(touches) {
             self.cleared.wait(&mut state);
         }
     }
@@ -103,13 +132,43 @@ impl Preallocator {
         state.entered_to = BLOCK;
     }
 
-    /// Whether prewriting, or reserving ahead, is due.
+    /// Whether prewriting, or reserving ahead, is due, or the wait for the end of a burst.
     pub(crate) fn is_low(&self) -> bool {
         let state = self.state.lock();
         let short = state.entered_to > state.limit / 2
             && state.ready.is_empty()
             && state.tried != (state.segment, state.limit);
-        short || (self.prewrites && state.busy.is_none() && state.wants(self.most).is_some())
+        let prewrites = || state.busy.is_none() && state.wants(self.most).is_some();
+        short || (self.prewrites && (state.begins_burst() || prewrites()))
+    }
+
+    /// What is due after a burst. `now` is the time on the clock of the engine.
+    pub(crate) fn after_burst(&self, now: Duration) -> AfterBurst<'_> {
+        let mut state = self.state.lock();
+        if !self.prewrites || state.closed {
+            return AfterBurst::Nothing;
+        }
+        let is_idle = match state.next_look {
+            None if state.begins_burst() => false,
+            Some(at) if now >= at => state.looked_at == state.burst && state.busy.is_none(),
+            None | Some(_) => return AfterBurst::Nothing,
+        };
+        if !is_idle {
+            state.looked_at = state.burst;
+            state.next_look = Some(now + IDLE);
+            return AfterBurst::Look(now + IDLE);
+        }
+        let Some((segment, range)) = state.wants_after_burst(self.most) else {
+            state.end_burst();
+            return AfterBurst::Nothing;
+        };
+        state.busy = Some((segment, range.clone()));
+        AfterBurst::Prewrite(PrewriteRange { preallocator: self, segment, range })
+    }
+
+    /// Prewriting after a burst failed. The next burst begins now.
+    pub(crate) fn end_burst(&self) {
+        self.state.lock().end_burst();
     }
 
     /// Reserving ahead had no effect. Prevents another attempt until the segment or its limit
@@ -128,8 +187,9 @@ impl Preallocator {
         }
         let range = state.wants(self.most)?;
         state.recent /= 2;
-        state.busy = Some(range.clone());
-        Some(PrewriteRange { preallocator: self, segment: state.segment, range })
+        let segment = state.segment;
+        state.busy = Some((segment, range.clone()));
+        Some(PrewriteRange { preallocator: self, segment, range })
     }
 
     /// Adds the next segment, which was created.
@@ -186,13 +246,45 @@ pub(crate) struct PrewriteRange<'a> {
 impl Drop for PrewriteRange<'_> {
     fn drop(&mut self) {
         let mut state = self.preallocator.state.lock();
-        state.written_to = state.written_to.max(self.range.end);
+        if let Some((_, ready)) = state.ready.iter_mut().find(|(number, _)| *number == self.segment)
+        {
+            ready.written_to = ready.written_to.max(self.range.end);
+        } else if state.segment == self.segment {
+            state.written_to = state.written_to.max(self.range.end);
+        }
         state.busy = None;
         self.preallocator.cleared.notify_all();
     }
 }
 
 impl State {
+    fn begins_burst(&self) -> bool {
+        self.next_look.is_none() && self.burst >= BURST_MIN
+    }
+
+    fn end_burst(&mut self) {
+        (self.burst, self.next_look) = (0, None);
+    }
+
+    /// The next range to prewrite until as much is ahead as the burst had: in the segment that the
+    /// log continues in, and then in those that follow.
+    fn wants_after_burst(&self, most: u32) -> Option<(u64, Range<u32>)> {
+        let mut wanted = self.burst.min(BURST_MAX);
+        let here = (self.segment, self.entered_to, self.written_to, self.limit);
+        let ready = self.ready.iter();
+        let ready = ready.map(|(number, next)| (*number, BLOCK, next.written_to, next.limit));
+        for (segment, entered_to, written_to, limit) in std::iter::once(here).chain(ready) {
+            let (start, limit) = (written_to.max(entered_to), limit.min(most));
+            let ahead = u64::from(start - entered_to);
+            if ahead < wanted && start < limit {
+                let len = (wanted - ahead).min(u64::from(IDLE_CHUNK)) as u32;
+                return Some((segment, start..limit.min(start + len.next_multiple_of(BLOCK))));
+            }
+            wanted = wanted.saturating_sub(ahead);
+        }
+        None
+    }
+
     fn wants(&self, most: u32) -> Option<Range<u32>> {
         let limit = self.limit.min(most);
         if self.commit_size >= LARGE {
