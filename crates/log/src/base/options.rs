@@ -210,7 +210,8 @@ pub struct Options {
     pub direct: Direct,
     /// Whether the file is opened with O_DSYNC, so that every write is durable by itself, where the
     /// policy wants every commit durable. Default `true`: one system call less per commit. With
-    /// `false` a commit is a write and an fdatasync.
+    /// `false` a commit is a write and an fdatasync. Under [`Policy::Always`], full buffers that no
+    /// caller waits for share an fdatasync in either case, at most half of `buffers`.
     pub dsync: bool,
     /// What to do about corruption. Default: fail.
     pub on_corruption: OnCorruption,

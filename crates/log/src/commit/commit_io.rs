@@ -15,8 +15,10 @@
 //! A write may carry several units. Each names the one before it, so one that survived without its
 //! predecessor does not count.
 //!
-//! A unit is durable when its O_DSYNC write, or the sync after its write, has returned for it and
-//! for every unit before it. Only then does the watermark advance and a ticket resolve.
+//! A unit is durable when its O_DSYNC write, or a sync that began after its write had returned, has
+//! returned for it and for every unit before it. Only then does the watermark advance and a ticket
+//! resolve. Of the writes of a group (see `core::grouping`) any subset may survive, as of writes in
+//! flight.
 //!
 //! The durable lower bound in a header is the durable watermark from before the write was
 //! submitted, never more. Under `OsBuffered` the watermark page, stored and synced before a ticket
@@ -69,7 +71,8 @@ impl CommitIo {
             Job::Sync { .. } => true,
         };
         if sync {
-            if !log.mode.dsync {
+            let is_durable = log.mode.dsync && matches!(self.job, Job::Write { .. });
+            if !is_durable {
                 // The write is no part of the syncs after it.
                 start = Instant::now();
                 for file in &self.unsynced {
@@ -111,15 +114,19 @@ impl Committer {
         mut job: Job,
         durable: Mark,
     ) -> Result<CommitIo> {
-        let sync = match &mut job {
+        let (sync, is_durable) = match &mut job {
             Job::Write { units, sync } => {
                 self.complete(log, units, durable)?;
-                *sync
+                (*sync, *sync)
             }
-            Job::Sync { .. } => true,
+            Job::Sync { .. } => (true, false),
         };
         let unsynced = if sync { std::mem::take(&mut self.unsynced) } else { Vec::new() };
-        Ok(CommitIo { job, file: Arc::clone(&self.file), unsynced })
+        let file = match log.mode.dsync && !is_durable {
+            true => self.grouped_file(&*log.dir, log.mode),
+            false => Arc::clone(&self.file),
+        };
+        Ok(CommitIo { job, file, unsynced })
     }
 
     /// Completes units with their headers and adds them to their segment. Readers see them only
@@ -193,6 +200,8 @@ impl Committer {
         debug_assert_eq!(full, unit.buffer.base);
         self.segment.state.write().full = true;
         let old = std::mem::replace(&mut self.file, ready.writer);
+        // A group ends with its segment, so its sync was handed out.
+        self.grouped = None;
         if !log.mode.dsync {
             self.unsynced.push(old);
         }

@@ -16,6 +16,9 @@ pub(crate) struct Committer {
     /// The segment that is written to, and its file, open for writing.
     pub(super) segment: Arc<Segment>,
     pub(super) file: Arc<dyn File>,
+    /// The same file without O_DSYNC, for grouped writes and their sync. Opened with the first of
+    /// them in a segment.
+    pub(super) grouped: Option<Arc<dyn File>>,
     /// Files of earlier segments with unsynced writes.
     pub(super) unsynced: Vec<Arc<dyn File>>,
     pub(super) chain: u32,
@@ -31,7 +34,16 @@ impl Committer {
         session: u64,
     ) -> Result<Self> {
         let file = dir.open(&segment.name(), mode.writing())?;
-        Ok(Self { segment, file, unsynced: Vec::new(), chain, session })
+        Ok(Self { segment, file, grouped: None, unsynced: Vec::new(), chain, session })
+    }
+
+    /// The file for grouped writes and for their sync. If it cannot be opened, that of all other
+    /// writes, which makes each of them durable at once.
+    pub(super) fn grouped_file(&mut self, dir: &dyn Dir, mode: FileMode) -> Arc<dyn File> {
+        if self.grouped.is_none() {
+            self.grouped = dir.open(&self.segment.name(), mode.grouped_writing()).ok();
+        }
+        Arc::clone(self.grouped.as_ref().unwrap_or(&self.file))
     }
 
     pub(crate) fn chain(&self) -> u32 {

@@ -164,9 +164,7 @@ impl Log {
         }
 
         let start = finalized.start;
-        // A sync covers only completed writes. So several commits in flight need O_DSYNC.
-        let depth = if mode.dsync { options.commits_in_flight as usize } else { 1 };
-        let core = Core::new(&start, &options, Arc::clone(&tail), depth);
+        let core = Core::new(&start, &options, Arc::clone(&tail), mode.dsync);
         let segments = SegmentTable::new(finalized.segments);
         let newest = segments
             .newest()

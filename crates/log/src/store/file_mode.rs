@@ -14,6 +14,11 @@ impl FileMode {
         Open::write().direct(self.direct).dsync(self.dsync)
     }
 
+    /// For writes that a later sync makes durable.
+    pub(crate) fn grouped_writing(self) -> Open {
+        Self { dsync: false, ..self }.writing()
+    }
+
     pub(crate) fn reading(self) -> Open {
         Open::read().direct(self.direct)
     }

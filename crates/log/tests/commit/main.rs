@@ -4,7 +4,9 @@
 mod fixture;
 
 mod chained_units;
+mod grouped_writes;
 mod in_flight;
 mod policies;
 mod preallocation;
+mod prewriting_after_a_burst;
 mod sync_count;

@@ -2,6 +2,7 @@
 
 use super::{Core, InFlightCommit};
 use crate::base::log_end::Mark;
+use crate::base::options::Policy;
 
 impl Core {
     /// Panics where an invariant is broken. Does nothing in release builds.
@@ -18,6 +19,16 @@ impl Core {
     fn check_marks(&self) {
         assert!(is_at_most(self.durable, self.written), "more is durable than written");
         assert!(self.written.seq <= self.last, "more is written than accepted");
+        let (covered, handed_out) = (self.covered, self.handed_out());
+        assert!(
+            is_at_most(self.durable, covered) && is_at_most(covered, handed_out),
+            "the jobs handed out make other units durable than they carry"
+        );
+        assert!(
+            self.policy == Policy::OsBuffered
+                || handed_out.position - covered.position <= self.group,
+            "more is written without a sync than a group may have"
+        );
         assert!(self.written.unit < self.next_unit, "a unit is written that was not begun");
         assert!(
             self.durable_records <= self.written_records

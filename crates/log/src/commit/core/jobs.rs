@@ -23,6 +23,7 @@ impl Core {
         }
         // Sync before writing more: a caller waits, or too much is at risk.
         if self.sync_is_due() {
+            self.covered = self.written;
             self.in_flight.push_back(InFlightCommit {
                 mark: self.written,
                 bytes: 0,
@@ -33,8 +34,13 @@ impl Core {
             });
             return Some(Job::Sync { through: self.written });
         }
+        let grouped = self.next_write_is_grouped();
         let units = self.take_units()?;
-        let sync = self.policy != Policy::OsBuffered || units.first.number <= self.requested_sync;
+        let sync = !grouped
+            && (self.policy != Policy::OsBuffered || units.first.number <= self.requested_sync);
+        if sync {
+            self.covered = units.last().mark();
+        }
         self.in_flight.push_back(InFlightCommit {
             mark: units.last().mark(),
             bytes: units.range().len() as u32,
@@ -49,7 +55,7 @@ impl Core {
     /// Takes the units of the next write: the sealed ones of one buffer, and the open one after
     /// them, if it is due.
     fn take_units(&mut self) -> Option<Units> {
-        let joins = |open: &Open| match self.sealed.back() {
+        let joins = |open: &Open| match self.sealed.front() {
             Some(sealed) => Arc::ptr_eq(&sealed.buffer, &open.buffer),
             None => true,
         };

@@ -19,6 +19,9 @@
 //! **Fresh blocks.** A unit begins where the last one ended, rounded up to a block. No byte of an
 //! earlier unit is ever in a later one's range.
 //!
+//! **Grouped writes.** Full buffers that no caller waits for may be written without O_DSYNC, and
+//! one sync makes several of them durable: see [`grouping`].
+//!
 //! **In-flight commits.** A unit that is being written is in flight. A few later units may be, too,
 //! and the device completes them in any order. The written and durable positions still advance in
 //! order: a completed commit counts once all earlier ones are complete.
@@ -29,6 +32,7 @@
 //!
 //! **Space.** Records are placed only in fully reserved file ranges: see [`space`].
 
+mod grouping;
 mod invariants;
 mod jobs;
 mod reserve;
@@ -351,6 +355,12 @@ pub(crate) struct Core {
     staged: VecDeque<Staged>,
     written: Mark,
     durable: Mark,
+    /// What the jobs handed out so far make durable, once they are complete.
+    covered: Mark,
+    /// A caller waits for the units up to this one, or did.
+    awaited: u64,
+    /// The most bytes of grouped writes that have no sync; 0 where writes are not grouped.
+    group: u64,
     /// Records accepted, written and durable since the start.
     accepted_records: u64,
     /// Bytes of the payloads of accepted records.
@@ -377,14 +387,15 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// `depth` is how many jobs may be in flight; more than one only where each write is durable by
-    /// itself.
+    /// `dsync`: a write that is to be durable is so by itself. A sync covers only completed writes,
+    /// so without that one job is in flight at a time.
     pub(crate) fn new(
         start: &LogEnd,
         options: &Options,
         tail: Arc<TailCache>,
-        depth: usize,
+        dsync: bool,
     ) -> Self {
+        let depth = if dsync { options.commits_in_flight as usize } else { 1 };
         let position = start.base + u64::from(start.offset);
         let mark = Mark { unit: 0, position, seq: start.last_seq, segment: start.segment };
         let unit = block_up(options.buffer_size / UNITS_PER_BUFFER).clamp(UNIT_LEAST, UNIT_MOST);
@@ -426,6 +437,9 @@ impl Core {
             staged: VecDeque::with_capacity(16),
             written: mark,
             durable: mark,
+            covered: mark,
+            awaited: 0,
+            group: Self::group_limit(options, dsync),
             accepted_records: 0,
             accepted_bytes: 0,
             durable_records: 0,

@@ -37,9 +37,9 @@
 //! **A requested commit starts at once**, with three exceptions ([`Core::has_job`],
 //! [`Core::begin_delay`]). As many commits are in flight as may be. One is in flight, and a second
 //! one beside it would gain nothing. Or the commit delay waits for callers; an accepted record ends
-//! the delay once enough are back.
+//! the delay once enough are back. How full units that no caller waits for share a sync is in
+//! [`grouping`](super::grouping).
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
@@ -200,6 +200,13 @@ impl Core {
     #[inline(always)]
     pub(crate) fn on(&mut self, event: Event) -> Action {
         let action = schedule(self.policy, event);
+        match event {
+            Event::TicketPolled { unit } | Event::TicketAwaited { unit } => {
+                self.awaited = self.awaited.max(unit);
+            }
+            Event::Closed => self.awaited = ALL,
+            _ => {}
+        }
         match action.request {
             Some(Request::Write(unit)) => self.request_write(unit),
             Some(Request::Sync(unit)) => self.request_sync(unit),
@@ -223,23 +230,24 @@ impl Core {
         if self.has_failed() {
             return false;
         }
-        self.in_flight.len() < self.depth
-            && (self.sealed_is_due() || self.open_is_due() || self.sync_is_due())
+        if self.sync_is_due() {
+            // It covers only what is complete, and nothing joins what it is to cover.
+            return self.in_flight.is_empty();
+        }
+        self.in_flight.len() < self.depth && (self.sealed_is_due() || self.open_is_due())
     }
 
     /// Whether the next job helps to make this unit durable.
     pub(crate) fn next_job_helps(&self, unit: u64) -> bool {
-        let next = self.in_flight.back().map_or(self.written.unit, |commit| commit.mark.unit) + 1;
-        self.sync_is_due() || next <= unit
+        self.sync_is_due() || self.handed_out().unit < unit
     }
 
     /// A write that no further unit can join gains nothing from waiting and does not wait. Before
     /// that, a commit in flight is waited for, as by [`Core::open_is_due`].
     fn sealed_is_due(&self) -> bool {
-        let newest = self.open.as_ref().map(|open| &open.buffer);
         self.sealed.front().is_some_and(|unit| {
-            let is_whole = newest.is_none_or(|newest| !Arc::ptr_eq(newest, &unit.buffer));
-            unit.number <= self.requested_write && (is_whole || self.in_flight.is_empty())
+            unit.number <= self.requested_write
+                && (self.is_whole(unit) || self.in_flight.is_empty())
         })
     }
 
@@ -262,8 +270,8 @@ impl Core {
     }
 
     pub(super) fn sync_is_due(&self) -> bool {
-        let requested = self.requested_sync.min(self.written.unit);
-        self.durable.unit < requested
+        let requested = self.requested_sync.min(self.handed_out().unit);
+        self.covered.unit < requested && !self.next_write_is_grouped()
     }
 
     /// A commit completed after `took` and woke this many callers.

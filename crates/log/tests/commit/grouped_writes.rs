@@ -1,0 +1,301 @@
+//! Full buffers that no caller waits for are written without O_DSYNC, and share a sync.
+//!
+//! Guards: a group that counts as durable before its sync, or as soon as one write of it is; a sync
+//! that begins before all writes of its group are complete, or misses the file that they went to; a
+//! group without an end, or one that keeps a waiting caller; records of a group that are lost or
+//! changed by two crashes in a row.
+#![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU64;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use esker_disk::Op;
+use esker_disk::sim::{CutPoint, Effect, Fault, Gate, Persist, SimDisk};
+use esker_log::{Engine, Log, Options, Policy, Seq, Ticket};
+use esker_testkit::{Call, HookedDisk};
+
+use crate::fixture::{DIR, LONG, Opens, all, driven, in_time, is_eio, poll_once, until};
+
+/// Two records fill one.
+const BUFFER: u32 = 16 << 10;
+const LEN: usize = 6000;
+const PER_BUFFER: u64 = 2;
+const BUFFERS: u32 = 8;
+/// A group has half of the staging memory.
+const GROUP: u64 = PER_BUFFER * BUFFERS as u64 / 2;
+
+fn payload(seq: u64) -> Vec<u8> {
+    (0..LEN as u64).map(|at| (seq * 31 + at * 7) as u8).collect()
+}
+
+fn payloads(last: u64) -> Vec<(u64, Vec<u8>)> {
+    (1..=last).map(|seq| (seq, payload(seq))).collect()
+}
+
+fn options(disk: &SimDisk) -> (Options, Engine) {
+    let (mut options, engine) = driven(disk);
+    options.buffer_size = BUFFER;
+    options.buffers = BUFFERS;
+    options.segment_size = 1 << 20;
+    (options, engine)
+}
+
+/// Appends so many records. Nothing waits for them.
+fn stage(log: &Log, count: u64) -> Vec<Ticket> {
+    (0..count).map(|_| log.append(payload(log.accepted().0 + 1)).unwrap()).collect()
+}
+
+/// What was asked of the file of a segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Asked {
+    Write { dsync: bool },
+    Sync,
+}
+
+const PLAIN: Asked = Asked::Write { dsync: false };
+const DURABLE: Asked = Asked::Write { dsync: true };
+
+type Calls = Arc<Mutex<Vec<(PathBuf, Asked)>>>;
+
+/// The same disk, and what is asked of its segments from now on. Zeros are written ahead of the
+/// log, and their sync is not one of a commit.
+fn watched(disk: &SimDisk) -> (HookedDisk, Calls) {
+    let calls = Calls::default();
+    let list = Arc::clone(&calls);
+    let zeros = Mutex::new(false);
+    let note = move |call: &Call<'_>| {
+        if call.path.extension().is_some_and(|extension| extension == "seg") {
+            let mut zeros = zeros.lock().unwrap();
+            let asked = match call.op {
+                Op::Write if call.bytes.iter().all(|byte| *byte == 0) => {
+                    *zeros = true;
+                    None
+                }
+                Op::Write => Some(Asked::Write { dsync: call.how.unwrap().dsync }),
+                Op::Sync if std::mem::take(&mut *zeros) => None,
+                Op::Sync => Some(Asked::Sync),
+                _ => None,
+            };
+            list.lock().unwrap().extend(asked.map(|asked| (call.path.to_owned(), asked)));
+        }
+        Ok(())
+    };
+    (HookedDisk::new(Arc::new(disk.process()), note), calls)
+}
+
+/// What was asked since the last call of this.
+fn take(calls: &Calls) -> Vec<Asked> {
+    calls.lock().unwrap().drain(..).map(|(_, asked)| asked).collect()
+}
+
+fn open_watched(disk: &SimDisk, set: impl FnOnce(&mut Options)) -> (Log, Engine, Calls) {
+    let (mut options, engine) = options(disk);
+    let (hooked, calls) = watched(disk);
+    options.disk = Arc::new(hooked);
+    set(&mut options);
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    engine.run();
+    take(&calls);
+    (log, engine, calls)
+}
+
+#[test]
+fn full_buffers_share_a_sync() {
+    let disk = SimDisk::new(1);
+    let (log, engine, calls) = open_watched(&disk, |_| {});
+    let tickets = stage(&log, GROUP + 1);
+    engine.run();
+    assert_eq!(take(&calls), [PLAIN, PLAIN, PLAIN, PLAIN, Asked::Sync]);
+    assert_eq!((log.durable(), log.stats().pending), (Seq(GROUP), 1));
+    drop(tickets);
+    engine.run();
+    assert_eq!(take(&calls), [DURABLE]);
+    // A single full buffer, and the rest that no buffer follows, share nothing.
+    drop(stage(&log, PER_BUFFER));
+    engine.run();
+    assert_eq!(take(&calls), [DURABLE, DURABLE]);
+    let last = GROUP + 1 + PER_BUFFER;
+    assert_eq!(all(&log), payloads(last));
+    log.close().unwrap();
+    let (log, ..) = open_watched(&disk, |_| {});
+    assert_eq!(all(&log), payloads(last));
+    log.close().unwrap();
+}
+
+#[test]
+fn a_group_has_half_of_the_staging_memory_at_most() {
+    let disk = SimDisk::new(1);
+    let (log, engine, calls) = open_watched(&disk, |_| {});
+    let tickets = stage(&log, 7 * PER_BUFFER + 1);
+    engine.run();
+    // The fifth and sixth are a second group. It is written beside the sync of the first.
+    let asked = take(&calls);
+    assert_eq!(asked[..4], [PLAIN; 4]);
+    assert_eq!(asked.iter().filter(|asked| **asked == Asked::Sync).count(), 2, "{asked:?}");
+    assert_eq!(log.durable(), Seq(7 * PER_BUFFER));
+    drop(tickets);
+    log.close().unwrap();
+}
+
+/// Without O_DSYNC there is nothing to share, and the other policies promise more of each write.
+#[test]
+fn other_ways_have_no_groups() {
+    let never = Duration::from_secs(3600);
+    for policy in [Policy::Batch(NonZeroU64::new(1000).unwrap()), Policy::Periodic(never)] {
+        let disk = SimDisk::new(1);
+        let (log, engine, calls) = open_watched(&disk, |options| options.policy = policy);
+        let tickets = stage(&log, GROUP + 1);
+        drop(log.barrier().unwrap());
+        engine.advance(never);
+        assert!(take(&calls).iter().all(|asked| *asked == DURABLE), "{policy:?}");
+        drop(tickets);
+        log.close().unwrap();
+    }
+    let disk = SimDisk::new(1);
+    let (log, engine, calls) = open_watched(&disk, |options| options.buffers = 3);
+    drop(stage(&log, 2 * PER_BUFFER + 1));
+    engine.run();
+    assert!(take(&calls).iter().all(|asked| *asked == DURABLE));
+    log.close().unwrap();
+}
+
+#[test]
+fn what_a_caller_waits_for_joins_no_group() {
+    let disk = SimDisk::new(1);
+    let (log, engine, calls) = open_watched(&disk, |_| {});
+    let mut tickets = stage(&log, 6 * PER_BUFFER + 1);
+    assert!(poll_once(&mut tickets[PER_BUFFER as usize]).is_pending());
+    engine.run();
+    // The caller waits for the second buffer. The group begins after it.
+    assert_eq!(take(&calls)[..4], [DURABLE, DURABLE, PLAIN, PLAIN]);
+    drop(tickets);
+    log.close().unwrap();
+}
+
+/// The sync begins when all writes of its group are complete. Until it ends, none counts.
+#[test]
+fn a_waiting_caller_ends_the_group() {
+    let disk = SimDisk::new(1);
+    let threads = Engine::new(3).unwrap();
+    let (log, _, calls) = open_watched(&disk, |options| options.engine = Some(threads));
+    let gate = Gate::new();
+    let _opens = Opens(disk.clone(), gate.clone());
+    // All is staged before the first write ends, which is not one of a group.
+    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
+    let before = log.append(payload(1)).unwrap();
+    let mut before = Box::pin(before);
+    assert!(poll_once(&mut before).is_pending());
+    assert!(gate.wait_for(1, LONG));
+    let mut tickets = stage(&log, 6 * PER_BUFFER + 1);
+    let second = Gate::new();
+    let _opens_too = Opens(disk.clone(), second.clone());
+    disk.inject(Fault::on(Op::Write, Effect::Block(second.clone())).path(".seg").times(1));
+    until("one of the group is complete", || log.stats().commits >= 2 || second.wait_for(1, LONG));
+    gate.open();
+    assert!(second.wait_for(1, LONG));
+    until("the first record is durable", || log.durable() >= Seq(1));
+    assert!(poll_once(&mut tickets[0]).is_pending());
+    std::thread::sleep(Duration::from_millis(50));
+    assert!(!take(&calls).contains(&Asked::Sync), "a sync beside a write that it is to cover");
+    assert_eq!(log.durable(), Seq(1));
+    second.open();
+    in_time("the caller", move || tickets.swap_remove(0).blocking_wait().unwrap());
+    let asked = take(&calls);
+    let synced = asked.iter().position(|asked| *asked == Asked::Sync);
+    assert!(synced.is_some_and(|at| at <= 1), "the group went on beside a caller: {asked:?}");
+    until("all is durable", || log.durable() == log.accepted());
+    log.close().unwrap();
+}
+
+#[test]
+fn a_failed_sync_fails_its_whole_group() {
+    for seed in 0..20 {
+        let disk = SimDisk::new(seed);
+        let (log, engine, _) = open_watched(&disk, |_| {});
+        drop(stage(&log, 1));
+        engine.run();
+        assert_eq!(log.durable(), Seq(1));
+        disk.inject(Fault::on(Op::Sync, Effect::Io).path(".seg").times(1));
+        let tickets = stage(&log, 5 * PER_BUFFER);
+        engine.run();
+        assert_eq!(log.durable(), Seq(1), "seed {seed}");
+        for ticket in tickets {
+            let error = ticket.blocking_wait().unwrap_err();
+            assert!(is_eio(&error) || error.to_string().contains("stop"), "seed {seed}: {error}");
+        }
+        drop(log);
+        disk.power_cut(Persist::Random);
+        disk.power_on();
+        let (log, ..) = open_watched(&disk, |_| {});
+        let last = log.durable().0;
+        assert!((1..=1 + 5 * PER_BUFFER).contains(&last), "seed {seed}: {last}");
+        assert_eq!(all(&log), payloads(last), "seed {seed}");
+        log.close().unwrap();
+    }
+}
+
+/// Where the file cannot be opened once more, each write is durable by itself.
+#[test]
+fn a_group_needs_no_second_descriptor() {
+    let disk = SimDisk::new(1);
+    let (log, engine, calls) = open_watched(&disk, |_| {});
+    disk.inject(Fault::on(Op::Open, Effect::Os(24)).path(".seg"));
+    drop(stage(&log, GROUP + 1));
+    engine.run();
+    assert_eq!(log.durable(), Seq(GROUP + 1));
+    assert!(!take(&calls).contains(&PLAIN));
+    assert_eq!(all(&log), payloads(GROUP + 1));
+    disk.clear_faults();
+    log.close().unwrap();
+}
+
+/// Power fails at any operation of a run of groups, over segments of several sizes, twice. All that
+/// was durable is there, and then a run of what was accepted.
+#[test]
+fn groups_cut_by_two_crashes_keep_what_was_durable() {
+    let mut lost = BTreeSet::new();
+    let mut more = BTreeSet::new();
+    for seed in 0..120 {
+        let disk = SimDisk::new(seed);
+        let mut last = 0;
+        for life in 0..2 {
+            let what = format!("seed {seed}, life {life}");
+            let (mut options, engine) = options(&disk);
+            options.disk = Arc::new(disk.process());
+            options.segment_size = if seed % 3 == 0 { 64 << 10 } else { 256 << 10 };
+            let log = Log::builder(DIR).options(options).open().unwrap();
+            assert_eq!((log.durable().0, all(&log)), (last, payloads(last)), "{what}");
+            disk.cut_power_at(
+                CutPoint::During(disk.operations() + (seed * 7 + life * 3) % 23),
+                Persist::Random,
+            );
+            for _ in 0..3 {
+                for _ in 0..7 * PER_BUFFER {
+                    drop(log.append(payload(log.accepted().0 + 1)));
+                }
+                engine.run();
+            }
+            let (durable, accepted) = (log.durable().0, log.accepted().0);
+            drop(log);
+            engine.stop();
+            disk.power_cut(Persist::Random);
+            disk.power_on();
+
+            let (options, engine) = self::options(&disk);
+            let log = Log::builder(DIR).options(options).open().unwrap();
+            last = log.durable().0;
+            assert!((durable..=accepted).contains(&last), "{what}: {durable} {last} {accepted}");
+            assert_eq!(all(&log), payloads(last), "{what}");
+            lost.insert(accepted - last);
+            more.insert(last - durable);
+            disk.kill();
+            drop(log);
+            engine.stop();
+            disk.power_on();
+        }
+    }
+    assert!(lost.len() >= 5 && more.len() >= 3, "lost {lost:?}, kept beyond durable {more:?}");
+}
