@@ -83,7 +83,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
 
     let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;
     let log = log_options::for_writing(dir, options)?;
-    warn_of_no_retention(&log, arguments);
+    warn_of_no_retention(&log);
     if io::stdin().is_terminal() && io::stderr().is_terminal() {
         complain("note: reading records from the terminal; Ctrl-D ends the input");
     }
@@ -144,16 +144,25 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
         .and(printed)
 }
 
-/// Notes that nothing is dropped from a log whose oldest records were dropped: the limits of an
-/// earlier run do not hold for this one.
-fn warn_of_no_retention(log: &Log, arguments: &AppendArguments) {
-    let after = log.metadata().after;
-    if log.retention() == Retention::NONE && after > Seq::ZERO && !arguments.keep_seq {
-        complain(&format!(
-            "note: the log begins after record {after}, and nothing is dropped now: this run has no \
-             --retain-bytes, --retain-segments or --retain-age"
-        ));
+/// Notes that nothing is dropped from the log although the last run dropped old records: the limits
+/// of one run do not hold for the next.
+fn warn_of_no_retention(log: &Log) {
+    let prior = log.recovery().prior_retention;
+    if log.retention() != Retention::NONE || prior == Retention::NONE {
+        return;
     }
+    let limits = [
+        prior.bytes.map(|bytes| format!("--retain-bytes {bytes}")),
+        prior.segments.map(|segments| format!("--retain-segments {segments}")),
+        prior.records.map(|records| format!("at most {records} records")),
+        prior.age.map(|age| format!("--retain-age {}ms", age.as_millis())),
+    ];
+    let limits: Vec<_> = limits.into_iter().flatten().collect();
+    complain(&format!(
+        "note: the last run kept the log to {}, and nothing is dropped now: this run has no \
+         --retain-bytes, --retain-segments or --retain-age",
+        limits.join(" and ")
+    ));
 }
 
 /// How reading the input ended.

@@ -53,15 +53,22 @@ fn retention_applies_only_when_requested() {
     assert!(segments(&dir).len() <= 4, "{:?}", segments(&dir));
 }
 
-/// The limits of one run do not hold for the next, which says so.
+/// The limits of one run do not hold for the next, which says so; also before anything was dropped,
+/// and not because something was truncated by hand.
 #[test]
-fn an_append_without_the_retention_of_an_earlier_one_says_so() {
+fn an_append_without_the_retention_of_the_last_run_says_so() {
     let (_guard, dir) = workdir();
     let small = ["--segment-size", "64K"];
-    let limited = [&small[..], &["--retain-segments", "3"]].concat();
-    assert_eq!(log("append", &dir, &limited, lines(1, 40_000).as_bytes()).ok().err, "");
-    log("append", &dir, &small, b"one\n").ok().says(&["nothing is dropped now", "--retain-age"]);
+    let limited = [&small[..], &["--retain-bytes", "1G", "--retain-age", "2h"]].concat();
+    assert_eq!(log("append", &dir, &small, lines(1, 40_000).as_bytes()).ok().err, "");
+    log("truncate", &dir, &["--before", "20000"], b"").ok();
+    assert_eq!(log("append", &dir, &small, b"one\n").ok().err, "");
     assert_eq!(log("append", &dir, &limited, b"two\n").ok().err, "");
+    log("append", &dir, &small, b"three\n")
+        .ok()
+        .says(&["--retain-bytes 1073741824 and --retain-age 7200000ms", "nothing is dropped now"]);
+    assert_eq!(log("append", &dir, &small, b"four\n").ok().err, "");
+    assert_eq!(log("append", &dir, &limited, b"five\n").ok().err, "");
 }
 
 /// A log that never fills a segment obeys its age, too.

@@ -143,7 +143,9 @@ impl Log {
         };
         let (durable, had) = (scan.durable_bound, space_reserve::size(dir, paths::RESERVE)?);
         let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
-        let finalize = |scan| recovery::finalize(dir, &read_options, scan, engine.wall_ms());
+        let retention = options.retention;
+        let finalize =
+            |scan| recovery::finalize(dir, &read_options, scan, retention, engine.wall_ms());
         let finalized = match finalize(scan) {
             Err(error) if error.is_no_space() => in_shared_space(&options, error, || {
                 // What failed left a directory that any opening recovers.

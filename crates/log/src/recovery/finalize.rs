@@ -12,6 +12,7 @@ use super::outcome::{PriorShutdown, Recovery, TruncatedTail};
 use crate::base::error::Result;
 use crate::base::error::corruption_at;
 use crate::base::log_end::{LogEnd, Mark};
+use crate::base::options::Retention;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
 use crate::format::{BLOCK, LogId, NUMBER_MAX};
@@ -46,6 +47,7 @@ pub(crate) fn finalize(
     dir: &dyn Dir,
     options: &ReadOptions,
     scan: DirScan,
+    retention: Retention,
     time_ms: u64,
 ) -> Result<Finalized> {
     let mut manifest = scan.manifest;
@@ -71,6 +73,7 @@ pub(crate) fn finalize(
         dir.unlink(&paths::segment(*number))?;
     }
     manifest.session += 1;
+    let prior_retention = std::mem::replace(&mut manifest.retention, retention);
     if let Some(oldest) = scan.live.first()
         && manifest.trim_segment > 0
     {
@@ -91,6 +94,7 @@ pub(crate) fn finalize(
             (None, _) => PriorShutdown::Unclean,
         },
         session: manifest.session,
+        prior_retention,
         last: Seq::ZERO,
         truncated_tail: scan.cut.clone(),
         copied: 0,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::base::options::Retention;
 use crate::base::position::Seq;
 
 /// The result of opening a log for writing.
@@ -12,6 +13,8 @@ pub struct Recovery {
     pub prior_shutdown: PriorShutdown,
     /// The number of this opening for writing, from 1. No two openings have the same number.
     pub session: u64,
+    /// What the previous session kept of the log, when it was opened or closed.
+    pub prior_retention: Retention,
     /// The last record.
     pub last: Seq,
     /// What was cut off after the last record, if anything.

@@ -5,14 +5,18 @@
 //! before the next unit is written.
 //!
 //! ```text
-//! content: 88 bytes as in `Raw`, then the footer without the zeros at its end, or nothing
+//! content: 88 bytes as in `Raw`, then 36 as in `RawRetention` if there is a limit, then the footer
+//!          without the zeros at its end, or nothing
 //! ```
+
+use std::time::Duration;
 
 use esker_disk::Dir;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::base::error::{Corruption, Error, Result};
+use crate::base::options::Retention;
 use crate::base::position::Seq;
 use crate::format::{Footer, LogId, NUMBER_MAX, Salt};
 use crate::store::directory;
@@ -34,6 +38,8 @@ pub(crate) struct Manifest {
     pub(crate) durable: u64,
     /// The largest size of the reserve so far, in blocks of 4096 bytes; 0 where it is not known.
     pub(crate) reserve_blocks: u32,
+    /// What the last writer kept of the log.
+    pub(crate) retention: Retention,
     /// The end of the log, after a clean close and until the next opening for writing.
     pub(crate) clean: Option<End>,
 }
@@ -63,6 +69,55 @@ struct Raw {
     durable: U64,
 }
 
+/// The limits of a retention. 0 where there is none.
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawRetention {
+    magic: [u8; 4],
+    bytes: U64,
+    segments: U64,
+    records: U64,
+    /// Nanoseconds.
+    age: U64,
+}
+
+impl RawRetention {
+    const MAGIC: [u8; 4] = *b"KEEP";
+
+    fn of(retention: Retention) -> Self {
+        let limit = |limit: Option<u64>| U64::new(limit.unwrap_or(0));
+        let age = retention.age.map(|age| age.as_nanos().min(u128::from(u64::MAX)) as u64);
+        Self {
+            magic: Self::MAGIC,
+            bytes: limit(retention.bytes),
+            segments: limit(retention.segments),
+            records: limit(retention.records),
+            age: limit(age),
+        }
+    }
+
+    fn retention(&self) -> Retention {
+        let limit = |limit: U64| Some(limit.get()).filter(|limit| *limit > 0);
+        Retention {
+            bytes: limit(self.bytes),
+            segments: limit(self.segments),
+            records: limit(self.records),
+            age: limit(self.age).map(Duration::from_nanos),
+        }
+    }
+}
+
+/// The parts of the content; `None` where it is too short.
+fn split(content: &[u8]) -> Option<(Raw, Retention, &[u8])> {
+    let (raw, rest) = Raw::read_from_prefix(content).ok()?;
+    match RawRetention::read_from_prefix(rest) {
+        Ok((limits, footer)) if limits.magic == RawRetention::MAGIC => {
+            Some((raw, limits.retention(), footer))
+        }
+        _ => Some((raw, Retention::NONE, rest)),
+    }
+}
+
 impl Manifest {
     pub(crate) fn new(log: LogId) -> Self {
         Self {
@@ -72,6 +127,7 @@ impl Manifest {
             trim_seq: 0,
             durable: 0,
             reserve_blocks: 0,
+            retention: Retention::NONE,
             clean: None,
         }
     }
@@ -98,6 +154,9 @@ impl Manifest {
             durable: U64::new(self.durable),
         };
         let mut content = raw.as_bytes().to_vec();
+        if self.retention.is_set() {
+            content.extend_from_slice(RawRetention::of(self.retention).as_bytes());
+        }
         if let Some((footer, salt)) = footer {
             content.extend_from_slice(&footer.encode(salt));
         }
@@ -109,7 +168,7 @@ impl Manifest {
     pub(crate) fn footer(&self, dir: &dyn Dir, salt: Salt) -> Option<Footer> {
         let clean = self.clean?;
         let content = sealed_file::read(dir, MANIFEST, MAGIC).ok()?;
-        let (_, bytes) = Raw::read_from_prefix(&content).ok()?;
+        let (_, _, bytes) = split(&content)?;
         if Self::parse(&content) != Ok(*self) {
             return None;
         }
@@ -137,7 +196,7 @@ impl Manifest {
 
     /// The manifest in the content of its sealed file.
     pub(crate) fn parse(content: &[u8]) -> std::result::Result<Self, &'static str> {
-        let Ok((raw, footer)) = Raw::read_from_prefix(content) else {
+        let Some((raw, retention, footer)) = split(content) else {
             return Err("the content has the wrong length");
         };
         if raw.clean.get() != 1 && !footer.is_empty() {
@@ -154,6 +213,7 @@ impl Manifest {
             trim_seq: raw.trim_seq.get(),
             durable: raw.durable.get(),
             reserve_blocks: raw.reserve_blocks.get(),
+            retention,
             clean: (raw.clean.get() == 1).then(|| End {
                 segment: raw.segment.get(),
                 offset: raw.offset.get(),
@@ -218,6 +278,12 @@ mod tests {
         let dir = SimDisk::new(1).create_dir(Path::new("/log")).unwrap();
         let (manifest, footer) = closed();
         let salt = Salt::new(manifest.log, 3);
+        let limits =
+            Retention { bytes: Some(9), age: Some(Duration::from_secs(5)), ..Retention::NONE };
+        let limited = Manifest { retention: limits, ..manifest };
+        limited.write_with(&*dir, Some((&footer, salt))).unwrap();
+        assert_eq!(Manifest::read(&*dir).unwrap(), Some(limited));
+        assert_eq!(limited.footer(&*dir, salt), Some(footer.clone()));
         let kept = |footer: &Footer| {
             manifest.write_with(&*dir, Some((footer, salt))).unwrap();
             assert_eq!(Manifest::read(&*dir).unwrap(), Some(manifest));

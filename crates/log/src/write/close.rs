@@ -137,10 +137,12 @@ impl WriteHalf {
             chain: committer.chain(),
         };
         drop(state);
+        let retention = self.retention();
         let footer = closing_footer(&newest, self.options.index_bytes);
         self.change_manifest_with(footer.as_ref().map(|footer| (footer, newest.salt)), |manifest| {
             manifest.durable = end.seq;
             manifest.clean = Some(end);
+            manifest.retention = retention;
         })
     }
 }
