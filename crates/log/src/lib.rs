@@ -119,7 +119,7 @@ pub use log::stats::LogStats;
 pub use read::batch::{Batch, BatchIter, Payload, Record, View};
 pub use read::checkpoint::{CheckpointBuffer, CheckpointReader};
 pub use read::cursor::Start;
-pub use read::metadata::{Metadata, SegmentInfo};
+pub use read::metadata::{Metadata, SegmentInfo, Stored};
 pub use read::snapshot::SnapshotReader;
 pub use read::stream::LogStream;
 pub use read::stream_table::StreamLag;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use esker_log::{ReadOnlyLog, Start};
+use esker_log::{ReadOnlyLog, Start, Stored};
 use serde_json::json;
 
 use super::writer;
@@ -36,7 +36,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     let dir = &arguments.dir;
     let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::of_log(&e, dir))?;
     let metadata = reader.metadata();
-    let (records, bytes) = reader.stored();
+    let Stored { records, payload_bytes, bytes, .. } = reader.stored();
     let corruption = reader.corruption();
     let oldest = time_at(&reader, Start::Oldest);
     let newest = time_at(&reader, Start::From(reader.durable()));
@@ -51,6 +51,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
             "position": reader.position().0,
             "records": records,
             "segments": metadata.segments,
+            "payload_bytes": payload_bytes,
             "bytes": bytes,
             "closed_cleanly": reader.is_closed_cleanly(),
             "unrecovered_bytes": reader.unrecovered_bytes(),
@@ -78,7 +79,11 @@ pub fn run(arguments: &StatArguments) -> Outcome {
         }
         row("position", &reader.position());
         row("segments", &metadata.segments);
-        row("bytes", &format_args!("{bytes} ({})", indicatif::BinaryBytes(bytes)));
+        match payload_bytes {
+            Some(payload_bytes) => row("payload", &in_units(payload_bytes)),
+            None => row("payload", &"not known: a segment was sealed by an earlier version"),
+        }
+        row("bytes", &in_units(bytes));
         for (name, time) in [("oldest from", oldest), ("newest from", newest)] {
             if let Some(time) = time {
                 row(name, &format_args!("{}, {} ago", output::time(time), age(time)));
@@ -101,6 +106,11 @@ pub fn run(arguments: &StatArguments) -> Outcome {
         Some(corruption) => Err(Failure::of_log(&esker_log::Error::Corrupted(corruption), dir)),
         None => Ok(()),
     }
+}
+
+/// Bytes as a number, and in a unit.
+fn in_units(bytes: u64) -> String {
+    format!("{bytes} ({})", indicatif::BinaryBytes(bytes))
 }
 
 /// The time of the first record from a start on, if it can be read.

@@ -13,4 +13,5 @@ mod retention;
 mod salvage;
 mod several_processes;
 mod signals;
+mod stat;
 mod transfer;

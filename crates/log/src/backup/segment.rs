@@ -118,6 +118,7 @@ fn check(
         last_seq: found.seq,
         chain: found.chain,
         records: found.records,
+        payload: Some(found.payload),
         time_ms: if found.time_ms == 0 { header.time_ms } else { found.time_ms },
         full: next.is_some(),
         footed: false,

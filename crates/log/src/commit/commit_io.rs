@@ -146,6 +146,7 @@ impl Committer {
         state.last_seq = last.last_seq;
         state.chain = self.chain;
         state.records += units.iter().map(|unit| u64::from(unit.records)).sum::<u64>();
+        state.add_payload(units.iter().map(|unit| unit.payload).sum());
         state.time_ms = time_ms;
         state.index.append(&mut units.index);
         Ok(())
@@ -216,6 +217,7 @@ impl Committer {
                 end: BLOCK,
                 last_seq: unit.prev_seq,
                 chain: header_crc,
+                payload: Some(0),
                 time_ms,
                 index: Vec::with_capacity(capacity),
                 ..State::default()

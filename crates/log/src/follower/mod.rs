@@ -25,7 +25,7 @@ use crate::consumers::Consumers;
 use crate::read::batch::{Payload, View};
 use crate::read::checkpoint::CheckpointReader;
 use crate::read::cursor::{self, Start};
-use crate::read::metadata::{Metadata, SegmentInfo};
+use crate::read::metadata::{Metadata, SegmentInfo, Stored};
 use crate::read::placed;
 use crate::read::placed_many;
 use crate::read::snapshot::SnapshotReader;
@@ -431,19 +431,10 @@ impl ReadOnlyLog {
         &*self.log.dir
     }
 
-    /// The number of readable records, and the bytes of segments, at the time of opening. Reads the
-    /// truncated part of the oldest segment to count its records.
-    pub fn stored(&self) -> (u64, u64) {
-        let snapshot = self.log.snapshot();
-        let trim = snapshot.low().seq;
-        snapshot.segments().all().iter().fold((0, 0), |(records, bytes), segment| {
-            let (stored, end, last) = {
-                let state = segment.state.read();
-                (state.records, state.end, state.last_seq)
-            };
-            let dropped = if last <= trim { stored } else { segment.records_up_to(trim) };
-            (records + stored.saturating_sub(dropped), bytes + u64::from(end))
-        })
+    /// Returns what was stored at the time of opening. Reads the dropped part of the oldest segment,
+    /// to count its records, and no others.
+    pub fn stored(&self) -> Stored {
+        Stored::new(&*self.log.snapshot())
     }
 
     /// Whether the log was closed cleanly as of the last poll.

@@ -36,6 +36,8 @@ pub(crate) struct Footer {
     pub(crate) time_ms: u64,
     /// The checksum of the last unit.
     pub(crate) chain: u32,
+    /// Bytes of the payloads; `None` in a footer of before they were recorded.
+    pub(crate) payload: Option<u32>,
     pub(crate) index: Vec<IndexEntry>,
 }
 
@@ -52,7 +54,8 @@ struct Raw {
     session: U64,
     time_ms: U64,
     chain: U32,
-    zero: U32,
+    /// The bytes of the payloads plus one; 0 where they are not recorded.
+    payload_plus_one: U32,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -87,7 +90,7 @@ impl Footer {
             session: U64::new(self.session),
             time_ms: U64::new(self.time_ms),
             chain: U32::new(self.chain),
-            zero: U32::ZERO,
+            payload_plus_one: U32::new(self.payload.map_or(0, |bytes| bytes + 1)),
         };
         let mut bytes = vec![0; FOOTER_HEADER];
         for entry in &self.index {
@@ -155,6 +158,10 @@ impl Footer {
         if records > u64::from(end / 16) || raw.prev_seq.get() > raw.last_seq.get() {
             return Err(DecodeError::Nonsense);
         }
+        let payload = raw.payload_plus_one.get().checked_sub(1);
+        if payload.is_some_and(|bytes| bytes >= end) {
+            return Err(DecodeError::Nonsense);
+        }
         let index = entries.iter().map(|entry| IndexEntry {
             seq: entry.seq.get(),
             prev_seq: entry.prev_seq.get(),
@@ -169,6 +176,7 @@ impl Footer {
             session: raw.session.get(),
             time_ms: raw.time_ms.get(),
             chain: raw.chain.get(),
+            payload,
             index: index.collect(),
         })
     }
@@ -194,6 +202,7 @@ mod tests {
             session: 3,
             time_ms: 4,
             chain: 5,
+            payload: Some(0),
             index: (1..4).map(entry).collect(),
         }
     }

@@ -22,6 +22,9 @@ pub struct Metadata {
     /// Stored records, including those in dropped parts of the oldest segment and in commits in
     /// flight.
     pub records: u64,
+    /// Bytes of the payloads of these. `None` where a segment is known by a footer only that an
+    /// earlier version of Esker wrote, without this number.
+    pub payload_bytes: Option<u64>,
     /// Number of segments.
     pub segments: usize,
     /// Bytes written in segments, without space that is only reserved.
@@ -48,6 +51,7 @@ impl Metadata {
             durable: Seq(durable),
             position: Position(position),
             records: 0,
+            payload_bytes: Some(0),
             segments: segments.len(),
             disk_bytes: 0,
             index_entries: 0,
@@ -56,10 +60,49 @@ impl Metadata {
         for segment in &segments {
             let state = segment.state.read();
             metadata.records += state.records;
+            metadata.payload_bytes =
+                metadata.payload_bytes.zip(state.payload).map(|(all, more)| all + u64::from(more));
             metadata.disk_bytes += u64::from(state.end);
             metadata.index_entries += state.index.len();
         }
         metadata
+    }
+}
+
+/// What a [`ReadOnlyLog`](crate::ReadOnlyLog) found in the segments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stored {
+    /// Readable records: those that were not dropped.
+    pub records: u64,
+    /// Bytes of the payloads of these. `None` where a segment is known by a footer only that an
+    /// earlier version of Esker wrote, without this number.
+    pub payload_bytes: Option<u64>,
+    /// Bytes in segments, including headers, padding, and what was dropped of the oldest one.
+    pub bytes: u64,
+}
+
+impl Stored {
+    pub(crate) fn new(source: &dyn Source) -> Self {
+        let trim = source.low().seq;
+        let mut stored = Self { records: 0, payload_bytes: Some(0), bytes: 0 };
+        for segment in source.segments().all() {
+            let (records, payload, end, last) = {
+                let state = segment.state.read();
+                (state.records, state.payload.map(u64::from), state.end, state.last_seq)
+            };
+            stored.bytes += u64::from(end);
+            if last <= trim {
+                continue;
+            }
+            let dropped = segment.records_up_to(trim);
+            stored.records += records.saturating_sub(dropped.0);
+            stored.payload_bytes = stored
+                .payload_bytes
+                .zip(payload)
+                .map(|(all, more)| all + more.saturating_sub(dropped.1));
+        }
+        stored
     }
 }
 

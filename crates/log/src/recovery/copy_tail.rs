@@ -207,10 +207,12 @@ pub(super) fn copy_tail(
         match (n, cut) {
             (0, Some((end, last_seq, chain))) => {
                 let moved = newest.units.as_deref().unwrap_or_default()[tail.unit..].iter();
-                let records: u64 = moved.map(|unit| u64::from(unit.header.records)).sum();
+                let records: u64 = moved.clone().map(|unit| u64::from(unit.header.records)).sum();
+                let payload: u32 = moved.map(|unit| unit.payload).sum();
                 let mut state = newest.segment.state.write();
                 (state.end, state.last_seq, state.chain) = (end, last_seq, chain);
                 state.records -= records;
+                state.payload = state.payload.map(|all| all - payload);
                 state.index.retain(|entry| entry.unit < end);
                 (state.full, state.footed) = (true, false);
                 drop(state);

@@ -95,6 +95,7 @@ fn state_of(footer: Footer) -> State {
         last_seq: footer.last_seq,
         chain: footer.chain,
         records: footer.records,
+        payload: footer.payload,
         time_ms: footer.time_ms,
         full: true,
         footed: true,

@@ -84,6 +84,7 @@ impl<'a> Rewriter<'a> {
                 end: BLOCK,
                 last_seq: header.prev_seq,
                 chain: header_crc,
+                payload: Some(0),
                 time_ms: header.time_ms,
                 ..State::default()
             },
@@ -120,6 +121,7 @@ impl<'a> Rewriter<'a> {
         self.unit.resize(end, 0);
         self.digest = self.digest.wrapping_add(u64::from(header.crc));
         self.records += 1;
+        self.state.add_payload(payload.len() as u32);
         self.state.last_seq = seq;
         Ok(())
     }

@@ -267,9 +267,10 @@ mod tests {
         manifest.clean = Some(End { segment: 3, offset: 40 << 10, seq: 90, chain: 5 });
         let index = vec![IndexEntry { seq: 81, prev_seq: 80, unit: 4096, record: 4160 }; 300];
         let (session, time_ms, records) = (1, 2, 10);
-        let (end, chain) = (40 << 10, 5);
+        let (end, chain, payload) = (40 << 10, 5, Some(7));
+        let (prev_seq, last_seq) = (80, 90);
         let footer =
-            Footer { end, records, prev_seq: 80, last_seq: 90, session, time_ms, chain, index };
+            Footer { end, records, prev_seq, last_seq, session, time_ms, chain, payload, index };
         (manifest, footer)
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct ValidUnit {
     pub(crate) header: UnitHeader,
     /// What the next unit must chain to.
     pub(crate) chain: u32,
+    /// Bytes of the payloads of its records.
+    pub(crate) payload: u32,
 }
 
 impl ValidUnit {
@@ -50,6 +52,8 @@ pub(crate) struct Scan {
     pub(crate) chain: u32,
     pub(crate) session: u64,
     pub(crate) records: u64,
+    /// Bytes of the payloads of these.
+    pub(crate) payload: u32,
     pub(crate) time_ms: u64,
     /// Why the scan stopped before `until`.
     pub(crate) decode_error: Option<DecodeError>,
@@ -107,6 +111,7 @@ pub(crate) fn scan(
                 scan.seq = header.last_seq;
                 scan.session = header.session;
                 scan.records += u64::from(header.records);
+                scan.payload += unit.payload;
                 scan.time_ms = header.time_ms;
                 continue;
             }
@@ -171,10 +176,15 @@ pub(crate) fn next_unit(
     offset: u32,
     expected: Expected,
     until: Option<u32>,
-    each: impl FnMut(crate::format::decode::LocatedRecord<'_>),
+    mut each: impl FnMut(crate::format::decode::LocatedRecord<'_>),
 ) -> Result<std::result::Result<ValidUnit, DecodeError>> {
-    Ok(valid_unit(image, salt, offset, each)?.and_then(|(header, crc)| {
-        let unit = ValidUnit { offset, header, chain: header.next_chain(crc) };
+    let mut payload = 0;
+    let checked = valid_unit(image, salt, offset, |record| {
+        payload += record.payload.len() as u32;
+        each(record);
+    })?;
+    Ok(checked.and_then(|(header, crc)| {
+        let unit = ValidUnit { offset, header, chain: header.next_chain(crc), payload };
         if !expected.is_continued_by(&header) {
             return Err(DecodeError::Chain);
         }

@@ -33,11 +33,21 @@ pub(crate) struct State {
     pub(crate) last_seq: u64,
     pub(crate) chain: u32,
     pub(crate) records: u64,
+    /// Bytes of the payloads of these records; `None` where only a footer is known, and that was
+    /// written before footers had them.
+    pub(crate) payload: Option<u32>,
     pub(crate) time_ms: u64,
     /// Nothing but the footer will still be written.
     pub(crate) full: bool,
     pub(crate) footed: bool,
     pub(crate) index: Vec<IndexEntry>,
+}
+
+impl State {
+    /// Counts the payloads of more records.
+    pub(crate) fn add_payload(&mut self, bytes: u32) {
+        self.payload = self.payload.map(|payload| payload + bytes);
+    }
 }
 
 impl Segment {
@@ -89,13 +99,18 @@ impl Segment {
         known.or_else(|| (end - offset <= len).then_some(end))
     }
 
-    /// The number of records with sequence numbers up to this one in valid units.
-    pub(crate) fn records_up_to(&self, seq: u64) -> u64 {
+    /// The number of records with sequence numbers up to this one in valid units, and the bytes of
+    /// their payloads.
+    pub(crate) fn records_up_to(&self, seq: u64) -> (u64, u64) {
         let end = self.state.read().end;
-        let (mut count, mut at) = (0, BLOCK);
-        let Ok(mut image) = SegmentReader::new(Arc::clone(&self.reader)) else { return 0 };
+        let (mut count, mut at) = ((0, 0), BLOCK);
+        let Ok(mut image) = SegmentReader::new(Arc::clone(&self.reader)) else { return count };
         while at < end && self.header.prev_seq < seq {
-            let each = |record: LocatedRecord<'_>| count += u64::from(record.seq <= seq);
+            let each = |record: LocatedRecord<'_>| {
+                if record.seq <= seq {
+                    count = (count.0 + 1, count.1 + record.payload.len() as u64);
+                }
+            };
             match valid_unit(&mut image, self.salt, at, each) {
                 Ok(Ok((header, _))) if header.last_seq < seq => at += header.span(),
                 _ => break,

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Log, OnCorruption, PriorShutdown, ReadOnlyLog, Start, repair};
+use esker_log::{Engine, Log, OnCorruption, OpenCheck, PriorShutdown, ReadOnlyLog, Start, repair};
 
 use crate::corruption_kit::edits::put;
 use crate::corruption_kit::format::{self, BLOCK, crc, manifest};
@@ -139,6 +139,27 @@ fn fixtures_are_read_from_a_real_directory() {
     }
 }
 
+/// The footers of the fixtures are of before footers had the bytes of the payloads.
+#[test]
+fn a_footer_without_payload_bytes_is_read_and_they_are_not_known() {
+    let (disk, expected) = load("clean");
+    let open = |check| {
+        let mut options = options(&disk, &Engine::manual());
+        options.check = check;
+        ReadOnlyLog::builder(DIR).options(options).open().unwrap()
+    };
+    let quick = open(OpenCheck::Quick);
+    assert_eq!(quick.stored().records, expected.len() as u64);
+    assert_eq!((quick.stored().payload_bytes, quick.metadata().payload_bytes), (None, None));
+    let whole = open(OpenCheck::Full);
+    let payload = |item: &Item| match item {
+        Item::Record { payload, .. } => payload.len() as u64,
+        Item::Gap(..) => 0,
+    };
+    let items = reading::of_reader(&whole, 0).unwrap().items;
+    assert_eq!(whole.stored().payload_bytes, Some(items.iter().map(payload).sum()));
+}
+
 /// A log that was begun with a known id.
 fn begin(name: &'static str) -> Building {
     let log = Building::new(name);
@@ -236,10 +257,10 @@ f2ed830a000000001500000018e580bd
 756e6465722074686520696365000000
 ";
 const FOOTER: &str = "\
-07f0cee5e0b3da4e0200000000200000
+07f0cee5e9c356580200000000200000
 03000000000000000000000000000000
 03000000000000000100000000000000
-6745230100000000b2cde20800000000
+6745230100000000b2cde20813000000
 01000000000000000000000000000000
 00100000481000000300000000000000
 02000000000000000010000070100000

@@ -13,4 +13,5 @@ mod kept_footer;
 mod metadata;
 mod moved_directory;
 mod options;
+mod payload_bytes;
 mod reopen;

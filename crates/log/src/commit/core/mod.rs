@@ -72,6 +72,8 @@ pub(crate) struct Unit {
     pub(crate) range: Range<u32>,
     /// Bytes of header and records.
     pub(crate) used: u32,
+    /// Bytes of the payloads.
+    pub(crate) payload: u32,
     pub(crate) records: u32,
     /// How many appends the records came with; an atomic batch is one.
     pub(crate) appends: u32,
@@ -283,6 +285,7 @@ struct Open {
     buffer: Arc<StagingBuffer>,
     start: u32,
     used: u32,
+    payload: u32,
     records: u32,
     appends: u32,
     prev_seq: u64,

@@ -231,6 +231,7 @@ impl Core {
             buffer,
             start: frontier.offset,
             used: UNIT_HEADER,
+            payload: 0,
             records: 0,
             appends: 0,
             prev_seq: self.last,
@@ -264,6 +265,7 @@ impl Core {
         self.since_index.0 = self.since_index.0.saturating_add(stored);
         self.since_index.1 += 1;
         open.used += stored;
+        open.payload += size as u32;
         open.records += 1;
         self.frontier.records += 1;
         self.last = seq;
@@ -294,6 +296,7 @@ impl Core {
             salt: Salt::new(self.log, open.buffer.segment),
             range: open.start..end,
             used: open.used,
+            payload: open.payload,
             records: open.records,
             appends: open.appends,
             prev_seq: open.prev_seq,

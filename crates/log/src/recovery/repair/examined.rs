@@ -6,6 +6,7 @@ use std::sync::Arc;
 use esker_disk::{Dir, File};
 
 use crate::base::error::{Result, corruption_at};
+use crate::format::decode::LocatedRecord;
 use crate::format::unit::UnitKind;
 use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::store::manifest::End;
@@ -83,14 +84,16 @@ impl ValidRun {
         let mut image = SegmentReader::new(Arc::clone(file))?;
         let (mut units, mut offset) = (Vec::new(), self.first.offset);
         while offset < self.last.end() {
-            let unit = valid_unit(&mut image, salt, offset, |_| {})?;
+            let mut payload = 0;
+            let count = |record: LocatedRecord<'_>| payload += record.payload.len() as u32;
+            let unit = valid_unit(&mut image, salt, offset, count)?;
             let after = units
                 .last()
                 .map_or(self.first.header.prev_seq, |unit: &ValidUnit| unit.header.last_seq);
             let (header, crc) = unit.map_err(|decode_error| {
                 corruption_at(&segment.path, offset, after, decode_error)
             })?;
-            let unit = ValidUnit { offset, header, chain: header.next_chain(crc) };
+            let unit = ValidUnit { offset, header, chain: header.next_chain(crc), payload };
             offset = unit.end();
             units.push(unit);
         }

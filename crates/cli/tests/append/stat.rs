@@ -1,0 +1,39 @@
+//! What `stat` counts: records and the bytes of their payloads, beside those of the files.
+
+use std::path::Path;
+
+use crate::esker::{lines, log, segments, workdir};
+
+#[test]
+fn payload_bytes_are_those_of_the_records_that_can_be_read() {
+    let (_guard, dir) = workdir();
+    let all = lines(1, 20_000);
+    log("append", &dir, &["--segment-size", "64K"], all.as_bytes()).ok();
+    assert!(segments(&dir).len() > 3);
+    let stat = log("stat", &dir, &["--json"], b"").ok().json();
+    assert_eq!(stat["payload_bytes"], all.len() - 20_000);
+    assert!(stat["bytes"].as_u64() > stat["payload_bytes"].as_u64());
+    let text = log("stat", &dir, &[], b"").ok();
+    let row = format!("payload      {} (", all.len() - 20_000);
+    assert!(text.text().contains(&row), "{}", text.text());
+
+    log("truncate", &dir, &["--before", "15000"], b"").ok();
+    let stat = log("stat", &dir, &["--json"], b"").ok().json();
+    assert_eq!(stat["payload_bytes"], lines(15_000, 20_000).len() - 5_001);
+    assert_eq!(stat["records"], 5_001);
+}
+
+/// Segments of before footers had the bytes of their payloads.
+#[test]
+fn payload_bytes_that_are_not_known_are_said_to_be() {
+    let (_guard, dir) = workdir();
+    std::fs::create_dir(&dir).unwrap();
+    let older = Path::new(env!("CARGO_MANIFEST_DIR")).join("../log/tests/golden/v2/clean");
+    for name in ["00000000000000000001.seg", "00000000000000000002.seg", "manifest", "mark"] {
+        std::fs::copy(older.join(name), dir.join(name)).unwrap();
+    }
+    let stat = log("stat", &dir, &["--json"], b"").ok().json();
+    assert_eq!((stat["payload_bytes"].is_null(), stat["records"].is_null()), (true, false));
+    let text = log("stat", &dir, &[], b"").ok();
+    assert!(text.text().contains("payload      not known"), "{}", text.text());
+}
