@@ -392,3 +392,42 @@ fn readers_see_all_that_a_repair_left() {
     let reader = ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     assert_eq!(*reader.read(13).unwrap(), *payload("truncated", 13, 100));
 }
+
+/// All segments are gone, and the watermark page is of a time before the manifest raised the trim
+/// point: it names a segment that left the log, and that is not the one that is missing.
+#[test]
+fn a_watermark_page_of_a_dropped_segment_hides_no_missing_one() {
+    let disk = SimDisk::new(1);
+    let engine = Engine::manual();
+    let mut options = options(&disk, &engine);
+    options.segment_records = Some(4);
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+    let append = |seq| log.append(payload("page", seq, 100)).unwrap().blocking_wait().unwrap();
+    append(1);
+    let page = disk.contents(&in_dir("mark")).unwrap();
+    for seq in 2..=12 {
+        append(seq);
+    }
+    log.truncate_before(9).unwrap();
+    disk.kill();
+    drop(log);
+    disk.power_on();
+    let names = disk.files(Path::new(DIR)).unwrap();
+    let segments: Vec<_> = names.iter().filter(|name| name.ends_with(".seg")).collect();
+    assert_eq!(segments, ["00000000000000000003.seg"]);
+    unlink(&disk, &segment_path(3));
+    put(&disk, &in_dir("mark"), &page);
+
+    let report = verify(DIR, &options).unwrap();
+    let first = report.corruption.first().expect("verify finds it valid");
+    assert_eq!((&first.file, first.offset, first.after), (&segment_path(3), 0, Seq(8)));
+    assert!(first.what.starts_with("the segment is missing"), "{first}");
+    let reader = ReadOnlyLog::builder(DIR).options(options.clone()).open().unwrap();
+    assert_eq!(reader.corruption().map(|found| found.file), Some(segment_path(3)));
+    drop(reader);
+
+    assert_eq!(repair(DIR, &options).unwrap().quarantined[0].file, segment_path(3));
+    assert_eq!(verify(DIR, &options).unwrap().corruption, []);
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    assert!(log.append(b"next").unwrap().seq() > Seq(8));
+}

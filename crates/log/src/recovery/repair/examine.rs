@@ -281,13 +281,15 @@ fn lost_segments(
     stored: Option<u64>,
     newest: Option<u64>,
 ) -> Vec<u64> {
-    let is_later = |number: &u64| newest.is_none_or(|newest| *number > newest);
+    // The page may be of a time when a segment was the newest that left the log meanwhile.
+    let least = newest.map_or(manifest.trim_segment.max(1), |newest| newest + 1);
+    let is_later = |number: &u64| *number >= least;
     let lost = |parsed: &ParsedHeader| matches!(parsed, Err(HeaderError::Invalid(decode_error)) if *decode_error != DecodeError::Blank);
     let corrupt = headers.iter().filter(|(_, (_, parsed))| lost(parsed)).map(|(number, _)| *number);
     let closed = manifest.clean.map(|clean| clean.segment);
     let mut numbers: Vec<u64> = corrupt.chain(closed).chain(stored).filter(is_later).collect();
     if numbers.is_empty() && newest.is_none() {
-        numbers.push(manifest.trim_segment.max(1));
+        numbers.push(least);
     }
     numbers.sort_unstable();
     numbers.dedup();
