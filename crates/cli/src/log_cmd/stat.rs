@@ -8,6 +8,7 @@ use clap::Args;
 use esker_log::{ReadOnlyLog, Start, Stored};
 use serde_json::json;
 
+use super::verify::range_json;
 use super::writer;
 use crate::exit::{Failure, Outcome};
 use crate::output;
@@ -18,7 +19,8 @@ Examples:
   esker log stat ./esker-data --json | jq .durable
 
 It runs beside a writer. It reads the header and footer of every segment, not every record: for that, \
-use `esker log verify`. Exit status 3 when it found corruption.";
+use `esker log verify`. Of a repaired log it shows the ranges that were quarantined. Exit status 3 when it \
+found corruption.";
 
 /// Arguments of `esker log stat`.
 #[derive(Debug, Args)]
@@ -36,7 +38,8 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     let dir = &arguments.dir;
     let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::of_log(&e, dir))?;
     let metadata = reader.metadata();
-    let Stored { records, payload_bytes, bytes, .. } = reader.stored();
+    let stored = reader.stored().map_err(|e| Failure::of_log(&e, dir))?;
+    let Stored { records, payload_bytes, bytes, quarantined, skipped, .. } = stored;
     let corruption = reader.corruption();
     let oldest = time_at(&reader, Start::Oldest);
     let newest = time_at(&reader, Start::From(reader.durable()));
@@ -53,6 +56,9 @@ pub fn run(arguments: &StatArguments) -> Outcome {
             "segments": metadata.segments,
             "payload_bytes": payload_bytes,
             "bytes": bytes,
+            "gaps": quarantined.len(),
+            "quarantined": quarantined.iter().map(range_json).collect::<Vec<_>>(),
+            "skipped": skipped,
             "closed_cleanly": reader.is_closed_cleanly(),
             "unrecovered_bytes": reader.unrecovered_bytes(),
             "oldest_time": oldest.map(output::time),
@@ -84,6 +90,13 @@ pub fn run(arguments: &StatArguments) -> Outcome {
             None => row("payload", &"not known: a segment was sealed by an earlier version"),
         }
         row("bytes", &in_units(bytes));
+        row("gaps", &quarantined.len());
+        for range in &quarantined {
+            row("quarantined", range);
+        }
+        if skipped > 0 {
+            row("skipped", &format_args!("{skipped} numbers that no record was given"));
+        }
         for (name, time) in [("oldest from", oldest), ("newest from", newest)] {
             if let Some(time) = time {
                 row(name, &format_args!("{}, {} ago", output::time(time), age(time)));

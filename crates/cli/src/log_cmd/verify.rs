@@ -71,9 +71,13 @@ pub fn corruption_json(corruption: &Corruption) -> Value {
     })
 }
 
+/// Converts a range of records to JSON.
+pub fn range_json(range: &SeqRange) -> Value {
+    json!({ "from": range.from.0, "to": range.to.0 })
+}
+
 /// Converts a report to JSON.
 pub fn report_json(report: &VerifyReport) -> Value {
-    let gap = |range: &SeqRange| json!({ "from": range.from.0, "to": range.to.0 });
     json!({
         "sound": report.corruption.is_empty(),
         "segments": report.segments,
@@ -84,7 +88,7 @@ pub fn report_json(report: &VerifyReport) -> Value {
         "last": report.last.0,
         "claimed": report.durable_bound.0,
         "damage": report.corruption.iter().map(corruption_json).collect::<Vec<_>>(),
-        "quarantined": report.quarantined.iter().map(gap).collect::<Vec<_>>(),
+        "quarantined": report.quarantined.iter().map(range_json).collect::<Vec<_>>(),
     })
 }
 

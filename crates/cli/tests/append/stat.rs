@@ -37,3 +37,17 @@ fn payload_bytes_that_are_not_known_are_said_to_be() {
     let text = log("stat", &dir, &[], b"").ok();
     assert!(text.text().contains("payload      not known"), "{}", text.text());
 }
+
+/// Of a log whose numbers were brought by its writer, what is between them is no gap.
+#[test]
+fn numbers_that_no_record_was_given_are_counted() {
+    let (_guard, dir) = workdir();
+    let records = br#"{"seq":5,"prev":0,"payload":"a"}
+{"seq":9,"prev":5,"payload":"b"}
+"#;
+    log("append", &dir, &["--framing", "json", "--keep-seq"], records).ok();
+    let stat = log("stat", &dir, &["--json"], b"").ok().json();
+    assert_eq!((&stat["gaps"], &stat["skipped"]), (&0.into(), &3.into()));
+    let text = log("stat", &dir, &[], b"").ok();
+    assert!(text.text().contains("skipped      3 numbers"), "{}", text.text());
+}

@@ -76,7 +76,17 @@ fn repair_loses_one_unit_and_cat_reports_it() {
     let cat = log("cat", &dir, &[], b"").ok().says(&["above 100 up to 200", "quarantined"]);
     assert_eq!(cat.text(), esker::lines(1, 100) + &esker::lines(201, 300));
     log("verify", &dir, &[], b"").ok();
+    let lists_the_gap = || {
+        let stat = log("stat", &dir, &["--json"], b"").ok().json();
+        assert_eq!((&stat["gaps"], &stat["skipped"]), (&1.into(), &0.into()));
+        assert_eq!(stat["quarantined"], serde_json::json!([{ "from": 100, "to": 200 }]));
+        let text = log("stat", &dir, &[], b"").ok();
+        let rows = "gaps         1\nquarantined  the records above 100 up to 200\n";
+        assert!(text.text().contains(rows), "{}", text.text());
+    };
+    lists_the_gap();
     log("append", &dir, &[], b"line 301\n").ok();
+    lists_the_gap();
     let cat = log("cat", &dir, &["--from", "250"], b"").ok();
     assert_eq!((cat.text(), cat.err.as_str()), (esker::lines(250, 301).as_str(), ""));
 }

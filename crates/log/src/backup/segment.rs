@@ -119,6 +119,7 @@ fn check(
         chain: found.chain,
         records: found.records,
         payload: Some(found.payload),
+        has_gap: found.has_gap,
         time_ms: if found.time_ms == 0 { header.time_ms } else { found.time_ms },
         full: next.is_some(),
         footed: false,

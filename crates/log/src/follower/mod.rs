@@ -432,9 +432,20 @@ impl ReadOnlyLog {
     }
 
     /// Returns what was stored at the time of opening. Reads the dropped part of the oldest segment,
-    /// to count its records, and no others.
-    pub fn stored(&self) -> Stored {
-        Stored::new(&*self.log.snapshot())
+    /// to count its records, and the headers of the commit units of segments that may have a gap.
+    ///
+    /// # Errors
+    /// [`Error::Corrupted`] where such a header is corrupt, [`Error::Io`], [`Error::Closed`].
+    pub fn stored(&self) -> Result<Stored> {
+        self.log.refuse_if_closed()?;
+        match Stored::new(&*self.log.snapshot()) {
+            Err(Error::Corrupted(_)) => {
+                // As in `read`.
+                self.log.poll(Depth::Rescan)?;
+                Stored::new(&*self.log.snapshot())
+            }
+            other => other,
+        }
     }
 
     /// Whether the log was closed cleanly as of the last poll.

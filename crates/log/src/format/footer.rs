@@ -6,11 +6,13 @@
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::format::block::{BLOCK, DecodeError, Salt, block_up, crc};
+use crate::format::block::{BLOCK, DecodeError, SEGMENT_MAX, Salt, block_up, crc};
 
 const MAGIC: u32 = 0xE5CE_F007;
 pub(crate) const FOOTER_HEADER: usize = 64;
 pub(crate) const ENTRY: usize = 24;
+/// The bit that says of a segment that it has a gap. The bytes of its payloads take the others.
+const HAS_GAP: u32 = SEGMENT_MAX;
 
 /// An entry of the sparse index: where one record is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub(crate) struct Footer {
     pub(crate) chain: u32,
     /// Bytes of the payloads; `None` in a footer of before they were recorded.
     pub(crate) payload: Option<u32>,
+    /// There may be a gap among the units. Not `false` where there is one.
+    pub(crate) has_gap: bool,
     pub(crate) index: Vec<IndexEntry>,
 }
 
@@ -54,8 +58,8 @@ struct Raw {
     session: U64,
     time_ms: U64,
     chain: U32,
-    /// The bytes of the payloads plus one; 0 where they are not recorded.
-    payload_plus_one: U32,
+    /// The bytes of the payloads plus one, and [`HAS_GAP`]; 0 where nothing is recorded.
+    content: U32,
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
@@ -70,6 +74,11 @@ struct RawEntry {
 const _: () = assert!(size_of::<Raw>() == FOOTER_HEADER && size_of::<RawEntry>() == ENTRY);
 
 impl Footer {
+    fn content(&self) -> u32 {
+        let gap = if self.has_gap { HAS_GAP } else { 0 };
+        self.payload.map_or(0, |bytes| (bytes + 1) | gap)
+    }
+
     /// Encodes the footer as whole blocks.
     pub(crate) fn to_bytes(&self, salt: Salt) -> Vec<u8> {
         let mut bytes = self.encode(salt);
@@ -90,7 +99,7 @@ impl Footer {
             session: U64::new(self.session),
             time_ms: U64::new(self.time_ms),
             chain: U32::new(self.chain),
-            payload_plus_one: U32::new(self.payload.map_or(0, |bytes| bytes + 1)),
+            content: U32::new(self.content()),
         };
         let mut bytes = vec![0; FOOTER_HEADER];
         for entry in &self.index {
@@ -158,10 +167,17 @@ impl Footer {
         if records > u64::from(end / 16) || raw.prev_seq.get() > raw.last_seq.get() {
             return Err(DecodeError::Nonsense);
         }
-        let payload = raw.payload_plus_one.get().checked_sub(1);
+        let content = raw.content.get();
+        let payload = (content & !HAS_GAP).checked_sub(1);
         if payload.is_some_and(|bytes| bytes >= end) {
             return Err(DecodeError::Nonsense);
         }
+        let numbers = raw.last_seq.get() - raw.prev_seq.get();
+        let has_gap = match payload {
+            Some(_) => content & HAS_GAP != 0,
+            // A gap has numbers and no records.
+            None => records < numbers,
+        };
         let index = entries.iter().map(|entry| IndexEntry {
             seq: entry.seq.get(),
             prev_seq: entry.prev_seq.get(),
@@ -177,6 +193,7 @@ impl Footer {
             time_ms: raw.time_ms.get(),
             chain: raw.chain.get(),
             payload,
+            has_gap,
             index: index.collect(),
         })
     }
@@ -203,6 +220,7 @@ mod tests {
             time_ms: 4,
             chain: 5,
             payload: Some(0),
+            has_gap: true,
             index: (1..4).map(entry).collect(),
         }
     }

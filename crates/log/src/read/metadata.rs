@@ -1,9 +1,10 @@
 //! What a log stores, from memory alone.
 
-use crate::base::position::{Position, Seq};
+use crate::base::error::Result;
+use crate::base::position::{Position, Seq, SeqRange};
 use crate::format::LogId;
 use crate::read::source::Source;
-use crate::store::segment_table::SegmentTable;
+use crate::store::segment_table::{Segment, SegmentTable};
 
 /// What a log stores. From memory alone, for writers and readers alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,12 +81,24 @@ pub struct Stored {
     pub payload_bytes: Option<u64>,
     /// Bytes in segments, including headers, padding, and what was dropped of the oldest one.
     pub bytes: u64,
+    /// The ranges of records that `repair` quarantined, in order, each as a stream returns it with
+    /// [`Error::Quarantined`](crate::Error::Quarantined).
+    pub quarantined: Vec<SeqRange>,
+    /// Numbers among those of the records that no record was given: callers brought their own, and
+    /// passed over these.
+    pub skipped: u64,
 }
 
 impl Stored {
-    pub(crate) fn new(source: &dyn Source) -> Self {
+    pub(crate) fn new(source: &dyn Source) -> Result<Self> {
         let trim = source.low().seq;
-        let mut stored = Self { records: 0, payload_bytes: Some(0), bytes: 0 };
+        let mut stored = Self {
+            records: 0,
+            payload_bytes: Some(0),
+            bytes: 0,
+            quarantined: Vec::new(),
+            skipped: 0,
+        };
         for segment in source.segments().all() {
             let (records, payload, end, last) = {
                 let state = segment.state.read();
@@ -96,14 +109,31 @@ impl Stored {
                 continue;
             }
             let dropped = segment.records_up_to(trim);
-            stored.records += records.saturating_sub(dropped.0);
+            let records = records.saturating_sub(dropped.0);
+            stored.records += records;
             stored.payload_bytes = stored
                 .payload_bytes
                 .zip(payload)
                 .map(|(all, more)| all + more.saturating_sub(dropped.1));
+            let mut gaps = segment.gaps()?;
+            gaps.retain(|gap| gap.to.0 > trim);
+            let after = first_follows(&segment, &gaps).max(trim);
+            let lost = gaps.iter().map(|gap| gap.to.0 - gap.from.0.max(trim)).sum::<u64>();
+            stored.skipped += last.saturating_sub(after).saturating_sub(records + lost);
+            stored.quarantined.append(&mut gaps);
         }
-        stored
+        Ok(stored)
     }
+}
+
+/// The number that the first record of a segment follows, or the first of these gaps. The first
+/// record of a log may follow any number, which the header of its segment does not have.
+fn first_follows(segment: &Segment, gaps: &[SeqRange]) -> u64 {
+    let header = segment.header.prev_seq;
+    let state = segment.state.read();
+    let record = state.index.first().map(|entry| entry.prev_seq);
+    let gap = gaps.first().map(|gap| gap.from.0);
+    record.into_iter().chain(gap).min().filter(|_| header == 0).unwrap_or(header)
 }
 
 /// The records of one segment.

@@ -96,6 +96,7 @@ fn state_of(footer: Footer) -> State {
         chain: footer.chain,
         records: footer.records,
         payload: footer.payload,
+        has_gap: footer.has_gap,
         time_ms: footer.time_ms,
         full: true,
         footed: true,

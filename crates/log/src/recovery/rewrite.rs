@@ -177,6 +177,7 @@ impl<'a> Rewriter<'a> {
             last_seq: to,
             ..self.unit_header()
         };
+        self.state.has_gap = true;
         self.state.last_seq = to;
         self.put(header, vec![0; BLOCK as usize])
     }

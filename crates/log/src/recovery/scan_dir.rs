@@ -376,13 +376,14 @@ impl DirScanner<'_> {
             let next = next?;
             (found.chain != next.chain || found.seq != next.prev_seq).then_some(DecodeError::Chain)
         });
-        let Scan { end, seq, chain, records, payload, time_ms, index, units, .. } = found;
+        let Scan { end, seq, chain, records, payload, has_gap, time_ms, index, units, .. } = found;
         let state = State {
             end,
             last_seq: seq,
             chain,
             records,
             payload: Some(payload),
+            has_gap,
             time_ms: if time_ms == 0 { header.time_ms } else { time_ms },
             full: next.is_some() && decode_error.is_none(),
             footed: matches,

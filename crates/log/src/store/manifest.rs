@@ -268,9 +268,19 @@ mod tests {
         let index = vec![IndexEntry { seq: 81, prev_seq: 80, unit: 4096, record: 4160 }; 300];
         let (session, time_ms, records) = (1, 2, 10);
         let (end, chain, payload) = (40 << 10, 5, Some(7));
-        let (prev_seq, last_seq) = (80, 90);
-        let footer =
-            Footer { end, records, prev_seq, last_seq, session, time_ms, chain, payload, index };
+        let (prev_seq, last_seq, has_gap) = (80, 90, false);
+        let footer = Footer {
+            end,
+            records,
+            prev_seq,
+            last_seq,
+            session,
+            time_ms,
+            chain,
+            payload,
+            has_gap,
+            index,
+        };
         (manifest, footer)
     }
 

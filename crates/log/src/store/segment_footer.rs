@@ -28,7 +28,7 @@ pub(crate) fn closing_footer(segment: &Segment, index_bytes: u32) -> Option<Foot
 /// The footer of a segment as it is now.
 fn footer_of(segment: &Segment) -> Footer {
     let state = segment.state.read();
-    let State { end, last_seq, chain, records, payload, time_ms, ref index, .. } = *state;
+    let State { end, last_seq, chain, records, payload, has_gap, time_ms, ref index, .. } = *state;
     Footer {
         end,
         records,
@@ -38,6 +38,7 @@ fn footer_of(segment: &Segment) -> Footer {
         time_ms,
         chain,
         payload,
+        has_gap,
         index: index.clone(),
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Scan {
     pub(crate) records: u64,
     /// Bytes of the payloads of these.
     pub(crate) payload: u32,
+    /// A gap is among the units.
+    pub(crate) has_gap: bool,
     pub(crate) time_ms: u64,
     /// Why the scan stopped before `until`.
     pub(crate) decode_error: Option<DecodeError>,
@@ -112,6 +114,7 @@ pub(crate) fn scan(
                 scan.session = header.session;
                 scan.records += u64::from(header.records);
                 scan.payload += unit.payload;
+                scan.has_gap |= header.kind == UnitKind::Gap;
                 scan.time_ms = header.time_ms;
                 continue;
             }

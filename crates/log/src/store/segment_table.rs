@@ -6,7 +6,10 @@ use std::sync::Arc;
 use esker_disk::File;
 use parking_lot::RwLock;
 
+use crate::base::error::{Result, corruption_at};
+use crate::base::position::{Seq, SeqRange};
 use crate::format::decode::LocatedRecord;
+use crate::format::unit::{UnitHeader, UnitKind};
 use crate::format::{BLOCK, IndexEntry, Salt, SegmentHeader};
 use crate::store::paths;
 use crate::store::segment_reader::SegmentReader;
@@ -36,6 +39,8 @@ pub(crate) struct State {
     /// Bytes of the payloads of these records; `None` where only a footer is known, and that was
     /// written before footers had them.
     pub(crate) payload: Option<u32>,
+    /// There may be a gap among the units. Not `false` where there is one.
+    pub(crate) has_gap: bool,
     pub(crate) time_ms: u64,
     /// Nothing but the footer will still be written.
     pub(crate) full: bool,
@@ -117,6 +122,33 @@ impl Segment {
             }
         }
         count
+    }
+
+    /// The ranges of records that `repair` quarantined, in order. Reads the headers of all units if
+    /// there may be one.
+    pub(crate) fn gaps(&self) -> Result<Vec<SeqRange>> {
+        let (end, has_gap) = {
+            let state = self.state.read();
+            (state.end, state.has_gap)
+        };
+        let mut gaps = Vec::new();
+        if !has_gap {
+            return Ok(gaps);
+        }
+        let mut image = SegmentReader::new(Arc::clone(&self.reader))?;
+        let (mut at, mut last) = (BLOCK, self.header.prev_seq);
+        while at < end {
+            let parsed = UnitHeader::parse(image.block(u64::from(at))?, self.salt, at);
+            let (header, _) = parsed.map_err(|error| corruption_at(&self.path, at, last, error))?;
+            let (from, to) = (header.prev_seq, header.last_seq);
+            // Where only a header was corrupt, no record is missing.
+            if header.kind == UnitKind::Gap && from < to {
+                gaps.push(SeqRange { from: Seq(from), to: Seq(to) });
+            }
+            at += header.span();
+            last = to;
+        }
+        Ok(gaps)
     }
 
     /// The offset of a unit at or before the record with this number.

@@ -28,7 +28,11 @@ fn agree(disk: &SimDisk, log: &Log, numbers: &[u64], trim: u64) {
     let reader = ReadOnlyLog::builder(DIR).options(driven(disk).0).open().unwrap();
     assert_eq!((log.oldest(), reader.oldest()), (Seq(oldest), Seq(oldest)), "trim {trim}");
     assert_eq!(all(log).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), kept);
-    assert_eq!(reader.stored().records, kept.len() as u64, "stat, trim {trim}");
+    let stored = reader.stored().unwrap();
+    assert_eq!(stored.records, kept.len() as u64, "stat, trim {trim}");
+    // The first record says that it follows 0.
+    assert_eq!(stored.skipped, last.saturating_sub(trim) - stored.records, "trim {trim}");
+    assert_eq!(stored.quarantined, []);
     let report = verify(DIR, &driven(disk).0).unwrap();
     assert!(report.corruption.is_empty(), "{:?}", report.corruption);
     assert_eq!(report.records, kept.len() as u64, "verify, trim {trim}");

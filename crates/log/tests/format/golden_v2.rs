@@ -149,15 +149,30 @@ fn a_footer_without_payload_bytes_is_read_and_they_are_not_known() {
         ReadOnlyLog::builder(DIR).options(options).open().unwrap()
     };
     let quick = open(OpenCheck::Quick);
-    assert_eq!(quick.stored().records, expected.len() as u64);
-    assert_eq!((quick.stored().payload_bytes, quick.metadata().payload_bytes), (None, None));
+    assert_eq!(quick.stored().unwrap().records, expected.len() as u64);
+    assert_eq!(
+        (quick.stored().unwrap().payload_bytes, quick.metadata().payload_bytes),
+        (None, None)
+    );
     let whole = open(OpenCheck::Full);
     let payload = |item: &Item| match item {
         Item::Record { payload, .. } => payload.len() as u64,
         Item::Gap(..) => 0,
     };
     let items = reading::of_reader(&whole, 0).unwrap().items;
-    assert_eq!(whole.stored().payload_bytes, Some(items.iter().map(payload).sum()));
+    assert_eq!(whole.stored().unwrap().payload_bytes, Some(items.iter().map(payload).sum()));
+}
+
+/// A footer without that field does not say either whether there is a gap.
+#[test]
+fn gaps_are_listed_where_a_footer_does_not_say_that_there_is_one() {
+    let (disk, expected) = load("quarantined");
+    let options = options(&disk, &Engine::manual());
+    let stored = ReadOnlyLog::builder(DIR).options(options).open().unwrap().stored().unwrap();
+    let gaps = stored.quarantined.iter();
+    let gaps: Vec<_> = gaps.map(|gap| format!("gap from {} to {}", gap.from, gap.to)).collect();
+    let expected: Vec<_> = expected.into_iter().filter(|line| line.starts_with("gap")).collect();
+    assert_eq!(gaps, expected);
 }
 
 /// A log that was begun with a known id.

@@ -28,7 +28,7 @@ fn open(disk: &SimDisk) -> Log {
 }
 
 fn stored(disk: &SimDisk) -> Stored {
-    ReadOnlyLog::builder(DIR).options(options(disk)).open().unwrap().stored()
+    ReadOnlyLog::builder(DIR).options(options(disk)).open().unwrap().stored().unwrap()
 }
 
 fn bytes(numbers: std::ops::RangeInclusive<u64>) -> Option<u64> {

@@ -6,7 +6,8 @@
 
 use std::time::Duration;
 
-use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, Seq, Start};
+use esker_disk::sim::SimDisk;
+use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, Seq, Start, Stored};
 use futures_util::{FutureExt, StreamExt};
 
 use crate::corruption_kit::DIR;
@@ -42,6 +43,71 @@ fn reported(mut next: impl FnMut() -> Option<Result<esker_log::Batch, Error>>) -
 
 fn open(sample: &Sample) -> Log {
     repairs::open(&sample.disk.fork(1), OnCorruption::Fail).unwrap()
+}
+
+fn stored(disk: &SimDisk) -> Stored {
+    let engine = Engine::manual();
+    let reader = ReadOnlyLog::builder(DIR).options(options(disk, &engine)).open().unwrap();
+    reader.stored().unwrap()
+}
+
+/// The gaps that a reader lists. Two units side by side may be one gap or two.
+fn listed(disk: &SimDisk) -> Vec<(u64, u64)> {
+    let mut gaps: Vec<(u64, u64)> = Vec::new();
+    for gap in stored(disk).quarantined {
+        match gaps.last_mut() {
+            Some((_, end)) if *end == gap.from.0 => *end = gap.to.0,
+            _ => gaps.push((gap.from.0, gap.to.0)),
+        }
+    }
+    gaps
+}
+
+#[test]
+fn every_gap_is_listed_that_a_stream_meets() {
+    let sample = sample::quarantined();
+    let gaps = gaps(&sample);
+    assert!(!gaps.is_empty());
+    assert_eq!(listed(&sample.disk), gaps);
+    // From footers, and where recovery copied a gap.
+    let disk = sample.disk.fork(1);
+    for _ in 0..3 {
+        let log = repairs::open(&disk, OnCorruption::Fail).unwrap();
+        for _ in 0..40 {
+            log.append(vec![7; 4000]).unwrap().blocking_wait().unwrap();
+        }
+        assert_eq!(listed(&disk), gaps);
+        disk.kill();
+        disk.power_on();
+        drop(log);
+        assert_eq!(listed(&disk), gaps);
+    }
+    let (first, last) = (gaps[0], *gaps.last().unwrap());
+    let log = repairs::open(&disk, OnCorruption::Fail).unwrap();
+    log.truncate_before(first.1 + 1).unwrap();
+    assert_eq!(listed(&disk), gaps[1..]);
+    log.truncate_before(last.1 + 1).unwrap();
+    assert_eq!(listed(&disk), []);
+    log.close().unwrap();
+}
+
+/// Numbers that no record was given are not those of a gap.
+#[test]
+fn quarantined_numbers_are_not_skipped_ones() {
+    let sample = sample::quarantined();
+    let skipped = stored(&sample.disk).skipped;
+    let mut last = match &sample.items[0] {
+        Item::Record { prev, .. } => *prev,
+        Item::Gap(from, _) => *from,
+    };
+    let mut expected = 0;
+    for item in &sample.items {
+        if let Item::Record { seq, .. } = item {
+            expected += seq - last - 1;
+        }
+        last = item.last();
+    }
+    assert_eq!(skipped, expected);
 }
 
 /// Requirements: W-25.
