@@ -1,8 +1,9 @@
-//! Basic types of the crate: errors, options, sequence numbers, positions.
+//! Basic types of the crate: errors, options, sequence numbers, positions, metrics by name.
 
 pub(crate) mod component;
 pub(crate) mod error;
 pub(crate) mod log_end;
+pub(crate) mod metric_value;
 pub(crate) mod options;
 pub(crate) mod position;
 pub(crate) mod read_options;

@@ -11,6 +11,7 @@ pub(crate) mod checkpoint;
 mod close;
 pub(crate) mod locked;
 pub(crate) mod lookup;
+mod metric_values;
 pub(crate) mod metrics;
 mod open;
 #[cfg(feature = "metrics")]
