@@ -108,6 +108,7 @@ pub use base::shared_reserve::SharedReserve;
 pub use consumers::Consumers;
 pub use follower::ReadOnlyLog;
 pub use follower::builder::ReadOnlyLogBuilder;
+pub use follower::metrics::{ReadOnlyMetrics, ReaderLag};
 pub use format::{LogId, RECORD_LIMIT_MAX};
 pub use log::Log;
 pub use log::builder::LogBuilder;

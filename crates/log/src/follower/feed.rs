@@ -13,6 +13,7 @@ use crate::read::batch::Batch;
 use crate::read::cursor::{self, Cursor, Start};
 use crate::read::source::{Source, Wait};
 use crate::read::stream::Feed;
+use crate::read::stream_table::Progress;
 use crate::runtime::waiters::{For, Key};
 
 /// The poll interval of a blocking call when there is no polling thread.
@@ -32,6 +33,8 @@ pub(super) struct FollowerFeed {
     rescan: Option<u64>,
     /// The number of such scans for the same place.
     rescans: usize,
+    /// Of a stream: where others see how far it has come.
+    progress: Option<(usize, Arc<Progress>)>,
 }
 
 impl FollowerFeed {
@@ -61,7 +64,16 @@ impl FollowerFeed {
             waiting: Waiting::new(log),
             rescan: None,
             rescans: 0,
+            progress: None,
         })
+    }
+
+    /// Shows how far it has come to [`ReadOnlyLog::metrics`](super::ReadOnlyLog::metrics) until it
+    /// is dropped.
+    pub(super) fn registered(mut self) -> Self {
+        let (after, position) = self.cursor.start();
+        self.progress = Some(self.log.streams.add(after, position));
+        self
     }
 
     /// Whether the scan of everything that this stream requested is still pending.
@@ -90,6 +102,9 @@ impl FollowerFeed {
                 self.snapshot = now;
             }
             let next = self.cursor.step(&*self.snapshot, wait);
+            if let Some((_, progress)) = &self.progress {
+                progress.store_position(self.cursor.position());
+            }
             if !Arc::ptr_eq(&self.log.snapshot(), &self.snapshot) {
                 continue;
             }
@@ -148,6 +163,12 @@ impl Feed for FollowerFeed {
         }
     }
 
+    fn delivered(&self, through: Seq) {
+        if let Some((_, progress)) = &self.progress {
+            progress.store_seq(through);
+        }
+    }
+
     /// Returns the error of a poll that failed while this stream waited.
     fn refuse_to_wait(&self) -> Result<()> {
         self.waiting.refuse_to_wait()
@@ -166,6 +187,14 @@ impl Feed for FollowerFeed {
 
     fn poll_interval(&self) -> Option<Duration> {
         self.log.engine.is_manual().then_some(PAUSE)
+    }
+}
+
+impl Drop for FollowerFeed {
+    fn drop(&mut self) {
+        if let Some((key, _)) = self.progress.take() {
+            self.log.streams.remove(key);
+        }
     }
 }
 

@@ -1,7 +1,10 @@
 //! State shared by the handles and streams of one reader.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{
+    AtomicBool, AtomicU64,
+    Ordering::{Relaxed, SeqCst},
+};
 
 use esker_disk::Dir;
 use parking_lot::{Mutex, RwLock};
@@ -11,7 +14,9 @@ use super::snapshot::Snapshot;
 use crate::base::error::{Error, Result};
 use crate::base::read_options::ReadOptions;
 use crate::consumers::Consumers;
+use crate::read::read_counts::ReadCounts;
 use crate::read::source::Source;
+use crate::read::stream_table::StreamTable;
 use crate::runtime::engine::Engine;
 
 #[derive(Debug)]
@@ -27,6 +32,11 @@ pub(super) struct FollowedLog {
     /// Held during a poll.
     pub(super) poll_lock: Mutex<()>,
     pub(super) poller: Arc<Poller>,
+    pub(super) streams: StreamTable,
+    pub(super) read_counts: Arc<ReadCounts>,
+    /// The number of polls, and of those that scanned the directory.
+    pub(super) polls: AtomicU64,
+    pub(super) scans: AtomicU64,
     pub(super) closed: AtomicBool,
 }
 
@@ -53,6 +63,7 @@ impl Polled for FollowedLog {
     /// Polls, and wakes the waiting streams that the result concerns.
     fn poll(&self, depth: Depth) -> Result<PollResult> {
         let _lock = self.poll_lock.lock();
+        self.polls.fetch_add(1, Relaxed);
         let snapshot = self.snapshot();
         let before = snapshot.limit().1;
         if depth != Depth::Rescan
@@ -65,7 +76,8 @@ impl Polled for FollowedLog {
             self.poller.waiters.wake_readers(last, &mut Vec::new());
             return Ok(PollResult::Advanced);
         }
-        let now = Snapshot::rescan(&*self.dir, &self.options, &self.engine)?;
+        self.scans.fetch_add(1, Relaxed);
+        let now = Snapshot::rescan(&*self.dir, &self.options, &self.engine, &self.read_counts)?;
         if depth != Depth::Rescan && now.found_the_same(&snapshot) {
             return Ok(PollResult::Unchanged);
         }

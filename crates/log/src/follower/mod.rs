@@ -1,18 +1,20 @@
 //! Reading a log that another process writes, or that no process has open.
 //!
 //! `snapshot` is the result of one directory scan and a cache of what was read since. `feed` reads
-//! it in order for a stream. `poller` polls for the streams that wait.
+//! it in order for a stream. `poller` polls for the streams that wait. `metrics` is what a reader
+//! says of itself.
 
 pub(crate) mod builder;
 mod feed;
 mod followed_log;
+pub(crate) mod metrics;
 mod poller;
 mod snapshot;
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Poll;
 
 use parking_lot::{Mutex, RwLock};
@@ -31,6 +33,7 @@ use crate::read::placed_many;
 use crate::read::snapshot::SnapshotReader;
 use crate::read::source::Source;
 use crate::read::stream::{LogStream, read_one};
+use crate::read::stream_table::StreamTable;
 use crate::runtime::detached::detached;
 use crate::runtime::engine::Engine;
 use crate::store::{app_metadata, directory, snapshot_files};
@@ -106,7 +109,8 @@ impl ReadOnlyLog {
         options.validate()?;
         let dir = directory::open(dir, &*options.disk)?;
         let engine = options.engine.clone().unwrap_or_else(Engine::for_reads);
-        let snapshot = Snapshot::rescan(&*dir, &options, &engine)?;
+        let read_counts = Arc::default();
+        let snapshot = Snapshot::rescan(&*dir, &options, &engine, &read_counts)?;
         let consumers = Consumers::new(Arc::clone(&dir), snapshot.manifest().log);
         Ok(Self {
             log: Arc::new(FollowedLog {
@@ -117,6 +121,10 @@ impl ReadOnlyLog {
                 consumers,
                 poll_lock: Mutex::default(),
                 poller: Arc::default(),
+                streams: StreamTable::default(),
+                read_counts,
+                polls: AtomicU64::new(0),
+                scans: AtomicU64::new(1),
                 closed: AtomicBool::new(false),
             }),
         })
@@ -145,7 +153,7 @@ impl ReadOnlyLog {
     /// [`Error::Trimmed`] when the start was dropped, [`Error::Closed`].
     pub fn stream(&self, start: Start) -> Result<LogStream> {
         self.log.refuse_if_closed()?;
-        Ok(LogStream::new(Box::new(FollowerFeed::new(&self.log, start)?)))
+        Ok(LogStream::new(Box::new(FollowerFeed::new(&self.log, start)?.registered())))
     }
 
     /// Closes the reader and all of its streams. Waiting streams are woken with [`Error::Closed`].
@@ -431,8 +439,8 @@ impl ReadOnlyLog {
         &*self.log.dir
     }
 
-    /// Returns what was stored at the time of opening. Reads the dropped part of the oldest segment,
-    /// to count its records, and the headers of the commit units of segments that may have a gap.
+    /// Returns what was stored at the time of opening. Reads the dropped part of the oldest
+    /// segment, to count its records, and the headers of units in segments that may have a gap.
     ///
     /// # Errors
     /// [`Error::Corrupted`] where such a header is corrupt, [`Error::Io`], [`Error::Closed`].

@@ -13,6 +13,7 @@ use crate::base::options::Direct;
 use crate::base::read_options::ReadOptions;
 use crate::read::batch::Memory;
 use crate::read::cache::ReadCache;
+use crate::read::read_counts::ReadCounts;
 use crate::read::source::{ReadSource, Source, Wait, Want};
 use crate::recovery::{explained, read_footed, read_segment_header, scan_dir};
 use crate::runtime::engine::{Engine, ReadWork};
@@ -107,8 +108,9 @@ impl Snapshot {
         dir: &dyn Dir,
         options: &ReadOptions,
         engine: &Engine,
+        counts: &Arc<ReadCounts>,
     ) -> Result<Arc<Self>> {
-        let mut outcome = Self::scan(dir, options, engine);
+        let mut outcome = Self::scan(dir, options, engine, counts);
         for _ in 1..TRIES {
             match &outcome {
                 Ok(snapshot) if snapshot.corruption.is_none() => break,
@@ -119,7 +121,7 @@ impl Snapshot {
                 ) => break,
                 _ => {
                     std::thread::sleep(AGAIN);
-                    let again = Self::scan(dir, options, engine);
+                    let again = Self::scan(dir, options, engine, counts);
                     let same = match (&outcome, &again) {
                         (Ok(before), Ok(now)) => before.found_the_same(now),
                         _ => false,
@@ -149,7 +151,12 @@ impl Snapshot {
         *self.manifest.read()
     }
 
-    fn scan(dir: &dyn Dir, options: &ReadOptions, engine: &Engine) -> Result<Arc<Self>> {
+    fn scan(
+        dir: &dyn Dir,
+        options: &ReadOptions,
+        engine: &Engine,
+        counts: &Arc<ReadCounts>,
+    ) -> Result<Arc<Self>> {
         let manifest = Manifest::of_log(dir)?;
         let page = PageReader::open(dir, manifest.log)?;
         let direct = options.direct != Direct::Off && directory::reads_directly(dir);
@@ -172,7 +179,7 @@ impl Snapshot {
             limit: RwLock::new((position, seq)),
             unrecovered,
             corruption: scan.corruption.map(|corruption| explained(dir, &manifest, corruption)),
-            cache: ReadCache::new(options.read_cache),
+            cache: ReadCache::new(options.read_cache, Arc::clone(counts)),
             engine: engine.clone(),
             weak_self: weak_self.clone(),
         });
@@ -252,6 +259,15 @@ impl Snapshot {
         self.cache.forget_below(trim_segment);
         *manifest = *now;
         true
+    }
+
+    /// How far the writer's watermark page is ahead of this snapshot, in records and in bytes.
+    /// `None` where no page of this session can be read.
+    pub(super) fn behind(&self) -> Option<(u64, u64)> {
+        let stored = self.page.as_ref()?.stored().ok().flatten()?;
+        let (position, seq) = self.limit();
+        (stored.session == self.manifest().session)
+            .then(|| (stored.seq.saturating_sub(seq), stored.position.saturating_sub(position)))
     }
 
     /// Marks this snapshot as replaced. Waiting reads are woken and retry on the new one.

@@ -24,7 +24,7 @@ pub struct LogMetrics {
     /// [`LogStats::syncs`] of them. A sync that failed is not counted.
     pub sync_durations: DurationHistogram,
     /// How far each [`LogStream`](crate::LogStream) of this log lags that was not dropped, in no
-    /// particular order. Not those of a [`ReadOnlyLog`](crate::ReadOnlyLog).
+    /// particular order. Those of a [`ReadOnlyLog`](crate::ReadOnlyLog) are in its own metrics.
     pub streams: Vec<StreamLag>,
     /// Bytes on disk that the reserve holds, so that a log on a full disk can be opened, closed and
     /// truncated.

@@ -188,7 +188,7 @@ impl Log {
             segments: Arc::clone(&segments),
             tail: Arc::clone(&tail),
             trim_point: Arc::clone(&trim_point),
-            cache: ReadCache::new(options.read_cache),
+            cache: ReadCache::new(options.read_cache, Arc::default()),
             streams: StreamTable::default(),
             closed: Arc::clone(&closed),
             weak_self: weak_self.clone(),

@@ -3,7 +3,8 @@
 //! `source` is the interface to the log. `cursor` iterates over its units in order and finds single
 //! records. `placed` reads a record whose place
 //! is known, and `placed_many` several of them. A caller reads from a `stream`, over a `feed`.
-//! `batch` holds the records that readers get. `cache` shares file reads among all readers.
+//! `batch` holds the records that readers get. `cache` shares file reads among all readers, and
+//! `read_counts` counts them.
 //! `checkpoint` reads a component's checkpoint, and `samples` compares the records that it was made
 //! from with those of this log.
 
@@ -15,6 +16,7 @@ pub(crate) mod feed;
 pub(crate) mod metadata;
 pub(crate) mod placed;
 pub(crate) mod placed_many;
+pub(crate) mod read_counts;
 pub(crate) mod read_half;
 pub(crate) mod samples;
 pub(crate) mod snapshot;

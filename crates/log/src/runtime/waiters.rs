@@ -152,6 +152,11 @@ impl Waiters {
         self.waiting.load(SeqCst) > 0
     }
 
+    /// The number of readers that wait and were not woken.
+    pub(crate) fn waiting_readers(&self) -> usize {
+        self.waiting.load(SeqCst)
+    }
+
     /// The callers that wait and were not woken.
     pub(crate) fn callers(&self) -> WaitingCallers {
         let mut callers = WaitingCallers::default();

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use esker_log::{Log, LogMetrics, Start};
+use esker_log::{Log, LogMetrics, ReadOnlyLog, ReadOnlyMetrics, Start};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Recorder,
     SharedString, Unit, with_local_recorder,
@@ -168,9 +168,11 @@ fn gauges_have_the_values_of_the_snapshot() {
 #[test]
 fn the_book_lists_every_metric() {
     let recorded = Recorded::default();
-    let (log, _, _) = log();
+    let (log, disk, _) = log();
     append(&log, 1);
     publish(&recorded, &log, None);
+    let reader = ReadOnlyLog::builder(DIR).options(driven(&disk).0).open().unwrap();
+    with_local_recorder(&recorded, || reader.metrics().publish(None, &[("log", "orders")]));
     let published: Vec<_> = recorded.values.lock().unwrap().keys().cloned().collect();
     let described = recorded.described.lock().unwrap();
     let expected: Vec<_> = described.keys().map(|name| format!("{name} log=orders")).collect();
@@ -182,5 +184,32 @@ fn the_book_lists_every_metric() {
     listed.sort_unstable();
     let names = described.keys().map(|name| name.strip_prefix("esker_log_").unwrap());
     assert_eq!(listed, names.collect::<Vec<_>>());
+    log.close().unwrap();
+}
+
+/// What a reader publishes grows as the writer's counters do, and is under names of its own.
+#[test]
+fn a_reader_publishes_what_happened_since() {
+    let recorded = Recorded::default();
+    let (log, disk, _) = log();
+    append(&log, 10);
+    let reader = ReadOnlyLog::builder(DIR).options(driven(&disk).0).open().unwrap();
+    let publish = |since: Option<&ReadOnlyMetrics>| {
+        let metrics = reader.metrics();
+        with_local_recorder(&recorded, || metrics.publish(since, &[("log", "orders")]));
+        metrics
+    };
+    let value = |name: &str| recorded.value(&format!("esker_log_reader_{name}"));
+    let mut last = publish(None);
+    assert_eq!((value("seen"), value("lag_records"), value("scans_total")), (10, 0, 1));
+    for polls in 1..=3 {
+        append(&log, 2);
+        last = publish(Some(&last));
+        assert_eq!(value("lag_records"), 2);
+        reader.refresh().unwrap();
+        last = publish(Some(&last));
+        assert_eq!((value("polls_total"), value("scans_total")), (polls, 1));
+        assert_eq!((value("seen"), value("lag_records")), (10 + 2 * polls, 0));
+    }
     log.close().unwrap();
 }

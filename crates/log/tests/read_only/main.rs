@@ -7,6 +7,7 @@ mod backup;
 mod consumers;
 mod dropped_records;
 mod lagging_reader;
+mod metrics;
 mod placed;
 mod verify_during_writes;
 mod waiting;

@@ -42,6 +42,7 @@ use crate::format::unit::UnitKind;
 use crate::format::{BLOCK, UnitHeader};
 use crate::read::batch::Memory;
 use crate::read::cursor::read_units;
+use crate::read::read_counts::ReadCounts;
 use crate::read::source::{ReadSource, Wait, Want};
 use crate::runtime::engine::{Engine, ReadWork};
 use crate::runtime::waiters::wake;
@@ -59,12 +60,13 @@ pub(crate) struct ReadCache {
     budget: u64,
     /// Whether the cache is in the engine's queue for reads.
     queued: AtomicBool,
+    counts: Arc<ReadCounts>,
 }
 
 impl ReadCache {
-    pub(crate) fn new(budget: u64) -> Self {
+    pub(crate) fn new(budget: u64, counts: Arc<ReadCounts>) -> Self {
         let (state, queued) = (Mutex::default(), AtomicBool::new(false));
-        Self { state, loaded: Condvar::new(), budget, queued }
+        Self { state, loaded: Condvar::new(), budget, queued, counts }
     }
 
     /// Valid units from this offset on; the bytes below `end` are durable. Units that do not check
@@ -213,6 +215,7 @@ impl ReadCache {
         }
         let start = Instant::now();
         if let Some((buffer, valid)) = read(&segment, id.1..end, most, spare) {
+            self.counts.add(u64::from(valid - id.1));
             loading.content = Content::Loaded(Arc::new(buffer), valid);
         }
         loading.took = Some(start.elapsed());
