@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_log::{Error, Log, Retention, Seq};
+use esker_log::{Error, Log, Retention, Seq, SeqRange};
 use indicatif::ProgressBar;
 
 use super::json_line::{self, JsonLine};
@@ -58,8 +58,8 @@ pub struct AppendArguments {
     /// json, the payload or payload_b64 of each line of `esker log cat --json`
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "FRAMING")]
     framing: Framing,
-    /// With --framing json: records keep seq and prev. The first must follow the last record of the
-    /// log, unless that is empty
+    /// With --framing json: records keep their seq, which must be above the last of the log.
+    /// Numbers that the input lacks, by its prev, stay missing, with a line each on standard error
     #[arg(long)]
     keep_seq: bool,
     #[command(flatten)]
@@ -102,7 +102,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
         framing: arguments.framing,
         keep_seq: arguments.keep_seq,
         lines: 0,
-        last_seq: None,
+        last_seq: Some(log.accepted()).filter(|last| *last > Seq::ZERO),
     };
 
     let begin = Instant::now();
@@ -193,7 +193,7 @@ struct Appending<'a> {
     keep_seq: bool,
     /// The lines of JSON that were read.
     lines: u64,
-    /// The number of the last of them, if numbers are kept.
+    /// The last record, if numbers are kept; `None` in an empty log.
     last_seq: Option<Seq>,
 }
 
@@ -255,7 +255,8 @@ impl Appending<'_> {
 
     /// Accepts the records of these lines, up to the first that is none.
     fn accept_lines(&mut self, records: &[Range<usize>]) -> Result<(), End> {
-        let mut lines: Vec<JsonLine> = Vec::new();
+        let mut payloads: Vec<(Seq, Vec<u8>)> = Vec::new();
+        let (mut prev, mut notes) = (None, Vec::new());
         let mut parsed = Ok(());
         for record in records {
             self.lines += 1;
@@ -264,36 +265,50 @@ impl Appending<'_> {
                 continue;
             }
             let line = JsonLine::parse(bytes);
-            match line.and_then(|line| line.numbered(self.keep_seq, self.last_seq)) {
-                Ok(line) => {
-                    self.last_seq = line.seq();
-                    lines.push(line);
+            let placed = line.and_then(|line| match self.keep_seq {
+                true => Ok((Some(line.place(self.last_seq)?), line.payload)),
+                false => Ok((None, line.payload)),
+            });
+            match placed {
+                Ok((Some(place), payload)) => {
+                    self.last_seq = Some(place.seq);
+                    prev.get_or_insert(place.prev);
+                    notes.extend(place.missing.map(|missing| (self.lines, missing)));
+                    payloads.push((place.seq, payload));
                 }
+                Ok((None, payload)) => payloads.push((Seq::ZERO, payload)),
                 Err(what) => {
                     parsed = Err(End::Line(self.lines, what));
                     break;
                 }
             }
         }
-        let accepted = match lines.first().map(|first| first.seqs) {
-            None => Ok(()),
-            Some(Some((prev, first))) => {
-                let numbered: Vec<_> = lines.iter().filter_map(JsonLine::with_seq).collect();
+        let accepted = match prev {
+            _ if payloads.is_empty() => Ok(()),
+            Some(prev) => {
                 let before = self.log.accepted();
-                let appended = self.log.append_batch_if(prev, &numbered).map(drop);
+                let appended = self.log.append_batch_if(prev, &payloads).map(drop);
                 let last = self.log.accepted();
-                let taken = || numbered.iter().filter(|(seq, _)| before < *seq && *seq <= last);
+                let taken = || payloads.iter().filter(|(seq, _)| before < *seq && *seq <= last);
                 let bytes = taken().map(|(_, payload)| payload.len() as u64).sum();
-                self.count(Accepted { records: taken().count() as u64, bytes, first: first.0 });
+                let first = payloads[0].0.0;
+                self.count(Accepted { records: taken().count() as u64, bytes, first });
                 appended
             }
-            Some(None) => {
-                let payloads: Vec<_> = lines.iter().map(|line| &line.payload).collect();
+            None => {
+                let payloads: Vec<_> = payloads.iter().map(|(_, payload)| payload).collect();
                 let (accepted, appended) = append(self.log, &payloads);
                 self.count(accepted);
                 appended
             }
         };
+        self.progress.suspend(|| {
+            for (line, SeqRange { from, to }) in notes {
+                complain(&format!(
+                    "note: records above {from} up to {to} are missing before line {line} of the input"
+                ));
+            }
+        });
         accepted.map_err(End::Log).and(parsed)
     }
 

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use esker_log::Seq;
+use esker_log::{Seq, SeqRange};
 use serde::Deserialize;
 
 use crate::output;
@@ -16,8 +16,19 @@ pub fn limit(record_limit: u32) -> u32 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonLine {
     pub payload: Vec<u8>,
-    /// The number before it, and its own, where the line has both.
-    pub seqs: Option<(Seq, Seq)>,
+    /// Its number, and the number before it, where the line has them.
+    pub seq: Option<Seq>,
+    pub prev: Option<Seq>,
+}
+
+/// Where a record goes that keeps its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub seq: Seq,
+    /// The record that it is appended after.
+    pub prev: Seq,
+    /// The numbers between the two that the input lacks.
+    pub missing: Option<SeqRange>,
 }
 
 #[derive(Deserialize)]
@@ -44,36 +55,39 @@ impl JsonLine {
             (None, None) => return Err("it has neither `payload` nor `payload_b64`".into()),
             (Some(_), Some(_)) => return Err("it has both `payload` and `payload_b64`".into()),
         };
-        let seqs = fields.prev.zip(fields.seq).map(|(prev, seq)| (Seq(prev), Seq(seq)));
-        Ok(Self { payload, seqs })
+        Ok(Self { payload, seq: fields.seq.map(Seq), prev: fields.prev.map(Seq) })
     }
 
-    /// The line, with its numbers only if it keeps them. Then it must have them, and follow the one
-    /// before it.
-    pub fn numbered(self, keep: bool, before: Option<Seq>) -> Result<Self, String> {
-        if !keep {
-            return Ok(Self { seqs: None, ..self });
+    /// Where the record goes after the one with the number `last`; `None` in an empty log. Records
+    /// that a repair quarantined, or that `cat --skip-corrupt` skipped, are missing in the input:
+    /// numbers are allowed to be missing, and never to go back.
+    pub fn place(&self, last: Option<Seq>) -> Result<Place, String> {
+        let seq = self.seq.ok_or("it has no `seq` for --keep-seq")?;
+        if seq == Seq::ZERO {
+            return Err("numbers begin with 1".into());
         }
-        match (self.seqs, before) {
-            (None, _) => Err("it has no `seq` and `prev` for --keep-seq".into()),
-            (Some((prev, seq)), _) if prev >= seq => {
-                Err(format!("record {seq} cannot follow record {prev}"))
-            }
-            (Some((prev, seq)), Some(before)) if prev != before => {
-                Err(format!("record {seq} follows record {prev}, and the line before has {before}"))
-            }
-            _ => Ok(self),
+        if let Some(prev) = self.prev.filter(|prev| *prev >= seq) {
+            return Err(format!("record {seq} cannot follow record {prev}"));
         }
-    }
-
-    /// Its number.
-    pub fn seq(&self) -> Option<Seq> {
-        self.seqs.map(|(_, seq)| seq)
-    }
-
-    /// The payload under its number.
-    pub fn with_seq(&self) -> Option<(Seq, &[u8])> {
-        Some((self.seq()?, &self.payload))
+        let last = match last {
+            Some(last) if seq <= last => {
+                return Err(format!(
+                    "record {seq} cannot follow record {last}, which comes before"
+                ));
+            }
+            Some(last) => last,
+            // The first record of an empty log may follow any number.
+            None => self.prev.unwrap_or_default(),
+        };
+        // Without the number before it, every number in between may have been a record.
+        let prev = self.prev.unwrap_or(Seq(seq.0 - 1));
+        if prev < last {
+            return Err(format!(
+                "record {seq} follows record {prev}, and record {last} comes before it"
+            ));
+        }
+        let missing = (last < prev).then_some(SeqRange { from: last, to: prev });
+        Ok(Place { seq, prev: last, missing })
     }
 }
 
@@ -85,9 +99,10 @@ mod tests {
     fn a_line_has_a_payload() {
         let parsed = |line: &str| JsonLine::parse(line.as_bytes());
         let all = r#"{"seq":7,"prev":5,"position":4168,"time":"2026-01-01T00:00:00.000Z","payload":"a\n\"b"}"#;
-        let record = JsonLine { payload: b"a\n\"b".to_vec(), seqs: Some((Seq(5), Seq(7))) };
+        let payload = b"a\n\"b".to_vec();
+        let record = JsonLine { payload, seq: Some(Seq(7)), prev: Some(Seq(5)) };
         assert_eq!(parsed(all), Ok(record));
-        let encoded = JsonLine { payload: vec![0xff, 0], seqs: None };
+        let encoded = JsonLine { payload: vec![0xff, 0], seq: Some(Seq(1)), prev: None };
         assert_eq!(parsed(r#"{"payload_b64":"/wA=","seq":1}"#), Ok(encoded));
         for wrong in [
             "",
@@ -101,5 +116,26 @@ mod tests {
         ] {
             assert!(parsed(wrong).is_err(), "{wrong}");
         }
+    }
+    #[test]
+    fn numbers_may_be_missing_and_never_go_back() {
+        let place = |seq, prev: Option<u64>, last: Option<u64>| {
+            let line = JsonLine { payload: vec![], seq: Some(Seq(seq)), prev: prev.map(Seq) };
+            let place = line.place(last.map(Seq)).ok()?;
+            Some((place.prev.0, place.missing.map(|range| (range.from.0, range.to.0))))
+        };
+        assert_eq!(place(7, Some(6), None), Some((6, None)));
+        assert_eq!(place(7, None, None), Some((0, Some((0, 6)))));
+        assert_eq!(place(1, None, None), Some((0, None)));
+        assert_eq!(place(9, Some(7), Some(7)), Some((7, None)));
+        assert_eq!(place(21, Some(20), Some(10)), Some((10, Some((10, 20)))));
+        assert_eq!(place(21, None, Some(10)), Some((10, Some((10, 20)))));
+        assert_eq!(place(11, None, Some(10)), Some((10, None)));
+        for (seq, prev, last) in
+            [(10, None, Some(10)), (9, Some(8), Some(10)), (21, Some(9), Some(10)), (0, None, None)]
+        {
+            assert_eq!(place(seq, prev, last), None, "{seq} {prev:?} {last:?}");
+        }
+        assert_eq!(place(7, Some(7), None), None);
     }
 }

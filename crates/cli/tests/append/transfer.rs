@@ -8,7 +8,7 @@ use esker_log::{Log, Seq};
 use esker_testkit::Rng;
 use serde_json::Value;
 
-use crate::esker::{log, workdir};
+use crate::esker::{self, lines as lines_of, log, workdir};
 use crate::length_prefixed_records::framed;
 
 /// Empty, long, of text with all that JSON escapes, and of any bytes.
@@ -93,11 +93,11 @@ fn numbers_are_kept_on_demand() {
     log("append", &copy, &flags, more).ok();
     assert_eq!(cat(&copy, &["-n", "1"]), b"more\n");
     for (line, what) in [
-        ("{\"seq\":1004,\"prev\":1003,\"payload\":\"a\"}", "1002"),
+        ("{\"seq\":1004,\"prev\":1001,\"payload\":\"a\"}", "1002"),
         ("{\"seq\":1002,\"prev\":1002,\"payload\":\"a\"}", "cannot follow"),
         ("{\"payload\":\"a\"}", "--keep-seq"),
         (
-            "{\"seq\":1003,\"prev\":1002,\"payload\":\"a\"}\n{\"seq\":1005,\"prev\":1004,\"payload\":\"a\"}",
+            "{\"seq\":1003,\"prev\":1002,\"payload\":\"a\"}\n{\"seq\":1003,\"prev\":1002,\"payload\":\"a\"}",
             "line 2",
         ),
     ] {
@@ -110,6 +110,63 @@ fn numbers_are_kept_on_demand() {
         1
     );
     log("append", &copy, &["--keep-seq"], b"").exits(2).says(&["--framing json"]);
+}
+
+/// What a repair quarantined, and what `--skip-corrupt` skips, is missing in an export. It was
+/// refused: "record 21 follows record 20, and the line before has 10", and "it has no `seq` and
+/// `prev`".
+#[test]
+fn an_export_with_gaps_is_imported_under_its_numbers() {
+    let (guard, dir) = workdir();
+    for from in [1, 11, 21] {
+        log("append", &dir, &[], lines_of(from, from + 9).as_bytes()).ok();
+    }
+    corrupt(&dir, b"line 14");
+    let keep = ["--framing", "json", "--keep-seq"];
+    let numbers = |dir: &Path| -> Vec<u64> {
+        let all = lines(&cat(dir, &["--json"]));
+        all.iter().map(|line| line["seq"].as_u64().unwrap()).collect()
+    };
+    let import = |exported: &[u8], to: &str, missing: &str| {
+        let copy = guard.path().join(to);
+        let imported = log("append", &copy, &keep, exported).ok();
+        assert_eq!(imported.err.lines().count(), 1, "{}", imported.err);
+        assert!(imported.err.contains(missing), "{}", imported.err);
+        copy
+    };
+    // The record after the gap has no `prev`.
+    let skipped = log("cat", &dir, &["--skip-corrupt", "--json"], b"").exits(3);
+    let copy = import(&skipped.out, "skipped", "records above 13 up to 14 are missing");
+    let all: Vec<u64> = (1..=13).chain(15..=30).collect();
+    assert_eq!(numbers(&copy), all);
+
+    log("repair", &dir, &[], b"").ok();
+    let exported = log("cat", &dir, &["--json"], b"").ok().out;
+    let copy = import(&exported, "repaired", "records above 10 up to 20 are missing");
+    let all: Vec<u64> = (1..=10).chain(21..=30).collect();
+    assert_eq!(numbers(&copy), all);
+    // Once more, from the copy: now nothing is missing.
+    let again = guard.path().join("again");
+    let second = log("append", &again, &keep, &cat(&copy, &["--json"])).ok();
+    assert_eq!((second.err.as_str(), numbers(&again)), ("", all));
+
+    // After the last record of a log that has some.
+    let tail = log("cat", &dir, &["--json", "--from", "25"], b"").ok().out;
+    let short = guard.path().join("short");
+    log("append", &short, &[], lines_of(1, 3).as_bytes()).ok();
+    let appended = log("append", &short, &keep, &tail).ok();
+    assert!(appended.err.contains("records above 3 up to 24 are missing"), "{}", appended.err);
+    assert_eq!(numbers(&short)[3..], [25, 26, 27, 28, 29, 30]);
+    log("append", &short, &keep, &tail).exits(1).says(&["line 1", "record 25", "30"]);
+}
+
+/// Changes one byte of the first record with this payload.
+fn corrupt(dir: &Path, payload: &[u8]) {
+    let segment = &esker::segments(dir)[0];
+    let mut bytes = std::fs::read(segment).unwrap();
+    let at = bytes.windows(payload.len()).position(|found| found == payload).unwrap();
+    bytes[at] ^= 0xff;
+    std::fs::write(segment, bytes).unwrap();
 }
 
 /// The records before it are kept, and the message names its line.
