@@ -196,6 +196,17 @@ fn consensus() {
     }
 }
 
+/// Two works shared a directory, so that with `--keep` the second "read 0 of 10000 entries".
+#[test]
+fn every_kept_log_of_consensus_has_a_directory_of_its_own() {
+    let (_guard, dir) = workdir();
+    let mut bench = command(&["consensus", "bench", "--json", "--keep", "--count", "200"]);
+    bench.args(["--entries", "2000", "--logs", "4", "--dir"]).arg(&dir);
+    let figures = run(bench, b"").ok().text().lines().count();
+    let logs = std::fs::read_dir(dir.join("log")).unwrap().count();
+    assert_eq!((figures, logs), (20, 20));
+}
+
 #[test]
 fn figures_of_a_store() {
     let words = ["kv", "bench", "--keys", "3000", "--count", "4000", "--writers", "4"];

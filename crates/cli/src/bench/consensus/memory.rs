@@ -29,7 +29,7 @@ impl Bench<'_> {
         let each = (self.arguments.count.unwrap_or(600_000) / WARM_UP).min(capacity).max(2) / 2 * 2;
         // Committed values are evicted early, which frees memory for the next round.
         options.cache_size = each * u64::from(self.arguments.size).max(64);
-        let (log, dir) = self.open("accept", options.clone())?;
+        let (log, dir) = self.open(&format!("accept-{threads}"), options.clone())?;
         let failure = |error| Failure::of_consensus(&error, &dir);
         let mut outcome = (Duration::ZERO, Latencies::new(), Used::default());
         for round in 0..ROUNDS {
@@ -66,7 +66,7 @@ impl Bench<'_> {
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, false);
         let count = self.arguments.count.unwrap_or(2_000_000) / 2 * 2;
-        let (log, dir) = self.open("accept-commit", options.clone())?;
+        let (log, dir) = self.open(&format!("accept-commit-{threads}"), options.clone())?;
         let outcome = self.timed(threads, count / threads as u64, |value, slot| {
             stamp_value(slot, value);
             log.accept(Slot(slot), BALLOT, value)?.blocking_wait()?;
@@ -80,7 +80,8 @@ impl Bench<'_> {
     pub fn read(&self, threads: usize, committed: bool) -> Outcome<Measured> {
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, true);
-        let (log, dir) = self.open("read", options.clone())?;
+        let work = if committed { "read-committed" } else { "read-uncommitted" };
+        let (log, dir) = self.open(&format!("{work}-{threads}"), options.clone())?;
         let failure = |error| Failure::of_consensus(&error, &dir);
         let mut value = vec![0; self.arguments.size as usize];
         for slot in 0..ENTRIES {

@@ -70,8 +70,13 @@ impl Bench<'_> {
         self.bar.suspend(|| figure.print(self.arguments.json, Shape::Rate))
     }
 
+    /// Opens the log of a work, in a directory of its own.
     pub fn open(&self, work: &str, options: Options) -> Outcome<(ConsensusLog, PathBuf)> {
         let dir = self.dir.join(work);
+        // With `--keep`, the log of an earlier work is still there.
+        if dir.exists() {
+            return Err(Failure::failed(format!("{} is of another work", dir.display())));
+        }
         let log = ConsensusLog::builder(&dir)
             .options(options)
             .open()
