@@ -92,6 +92,13 @@ pub fn print(
                 complain(&format!("note: skipped {bytes} bytes of {file} from byte {offset} on"));
                 printed.is_partial = true;
             }
+            // That is known, and no corruption that is left.
+            Salvaged::Quarantined { to, .. } if range.is_before(to) => {}
+            Salvaged::Quarantined { from, .. } if range.is_over(Some(from)) => break,
+            Salvaged::Quarantined { from, to } => {
+                output::unless_closed(out.flush())?;
+                complain(&format!("note: {}", Error::Quarantined { from, to }));
+            }
             Salvaged::Missing { from, to } => {
                 output::unless_closed(out.flush())?;
                 complain(&format!("note: records above {from} up to {to} are missing"));

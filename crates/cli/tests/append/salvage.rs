@@ -51,6 +51,16 @@ fn all_but_the_corrupt_record_are_printed() {
     assert!(partial.err.contains("records above 10 up to 30 are missing"), "{}", partial.err);
 
     log("repair", &dir, &[], b"").ok();
+    // As `cat` does. It said that the log is corrupt, with exit status 3.
+    let repaired = log("cat", &dir, &["--skip-corrupt"], b"").ok();
+    assert_eq!(repaired.text(), lines(1, 10) + &lines(21, 30));
+    let gap = "the records above 10 up to 20 were corrupt and are quarantined";
+    repaired.says(&["note: ", gap]);
+    log("cat", &dir, &[], b"").ok().says(&["note: ", gap]);
+    for (outside, lines) in [(["--from", "25"], lines(25, 30)), (["--to", "9"], lines(1, 9))] {
+        let some = log("cat", &dir, &[&["--skip-corrupt"], &outside[..]].concat(), b"").ok();
+        assert_eq!((some.text(), some.err.as_str()), (&*lines, ""));
+    }
     let quarantined = fs::read_dir(dir.join("quarantine")).unwrap().next().unwrap().unwrap().path();
     let salvaged = log("salvage", &quarantined, &[], b"").ok();
     // As another log, in the same order.

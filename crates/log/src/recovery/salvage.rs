@@ -43,6 +43,13 @@ pub enum Salvaged {
         /// The last of them.
         to: Seq,
     },
+    /// Records that a repair quarantined: every number above `from` and up to `to`.
+    Quarantined {
+        /// The record before them.
+        from: Seq,
+        /// The last of them.
+        to: Seq,
+    },
     /// Bytes that belong to no valid record.
     Skipped {
         /// The file.
@@ -84,6 +91,8 @@ pub struct Salvage {
     upto: Option<u64>,
     /// A record that comes after missing ones.
     next: Option<SalvagedRecord>,
+    /// Records that a repair quarantined, after missing ones.
+    gap: Option<(Seq, Seq)>,
 }
 
 /// A file to read.
@@ -123,7 +132,7 @@ pub fn salvage(file: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Resul
     };
     let source = Source::open(&*dir, name, log, number, first)?;
     let files = VecDeque::from([source]);
-    Ok(Salvage { files, walk: None, last: None, upto: None, next: None })
+    Ok(Salvage { files, walk: None, last: None, upto: None, next: None, gap: None })
 }
 
 /// Opens all segments of the log in a directory, for its durable records. Reads the log once to
@@ -149,7 +158,7 @@ pub fn salvage_log(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Re
         files.push_back(source);
     }
     let (last, upto) = (Some(manifest.trim_seq), Some(upto));
-    Ok(Salvage { files, walk: None, last, upto, next: None })
+    Ok(Salvage { files, walk: None, last, upto, next: None, gap: None })
 }
 
 /// The segment before this header ends where this one begins. What follows there is dead, whichever
@@ -217,6 +226,8 @@ struct Walk {
 enum There {
     /// Zeros, the header of a commit, or a record that does not count: so many bytes.
     Nothing(u32),
+    /// Records that a repair quarantined, up to this one, and the bytes in their place.
+    Gap(u64, u32),
     Record(RecordHeader),
     Corrupt,
     End,
@@ -239,6 +250,15 @@ impl Walk {
             match self.there(last)? {
                 There::End => return Ok(self.take_skipped()),
                 There::Nothing(bytes) => self.at += bytes,
+                There::Gap(to, bytes) => {
+                    if let Some(skipped) = self.take_skipped() {
+                        return Ok(Some(skipped));
+                    }
+                    let from = Seq(self.prev.unwrap_or_default().max(last));
+                    self.at += bytes;
+                    self.prev = Some(to);
+                    return Ok(Some(Salvaged::Quarantined { from, to: Seq(to) }));
+                }
                 There::Corrupt => {
                     let from = self.skipped.map_or(self.at, |(from, _)| from);
                     self.at += STEP;
@@ -276,10 +296,13 @@ impl Walk {
             if let Ok((header, _)) = UnitHeader::parse(bytes, self.source.salt, place) {
                 let time = UNIX_EPOCH + Duration::from_millis(header.time_ms);
                 (self.prev, self.time) = (Some(header.prev_seq), Some(time));
-                return Ok(There::Nothing(match header.kind {
-                    UnitKind::Data => UNIT_HEADER,
-                    UnitKind::Gap => header.span(),
-                }));
+                return Ok(match header.kind {
+                    UnitKind::Data => There::Nothing(UNIT_HEADER),
+                    UnitKind::Gap if header.last_seq > last.max(header.prev_seq) => {
+                        There::Gap(header.last_seq, header.span())
+                    }
+                    UnitKind::Gap => There::Nothing(header.span()),
+                });
             }
             // Nothing follows the footer of a segment.
             if Footer::length(bytes, place).is_ok() {
@@ -337,6 +360,9 @@ impl Salvage {
         if let Some(record) = self.next.take() {
             return Ok(Some(self.take(record)));
         }
+        if let Some((from, to)) = self.gap.take() {
+            return Ok(Some(Salvaged::Quarantined { from, to }));
+        }
         while self.upto.is_none() || self.last < self.upto {
             let walk = match &mut self.walk {
                 Some(walk) => walk,
@@ -357,6 +383,15 @@ impl Salvage {
                         return Ok(missing);
                     }
                     return Ok(Some(self.take(record)));
+                }
+                Some(Salvaged::Quarantined { from, to }) => {
+                    if self.upto.is_some_and(|upto| from.0 >= upto) {
+                        return Ok(self.missing_before(self.upto));
+                    }
+                    let missing = self.missing_before(Some(from.0));
+                    self.last = Some(to.0);
+                    self.gap = missing.is_some().then_some((from, to));
+                    return Ok(missing.or(Some(Salvaged::Quarantined { from, to })));
                 }
                 skipped => return Ok(skipped),
             }

@@ -86,7 +86,8 @@ pub struct CatArguments {
     #[arg(long, value_enum, default_value_t, hide_possible_values = true, value_name = "FRAMING")]
     framing: Framing,
     /// Print every valid record, also of corrupt commits and those after them; what is skipped or
-    /// missing is reported on standard error, with exit status 3. For a log without a writer
+    /// missing is reported on standard error, with exit status 3; what a repair quarantined, with
+    /// one line and exit status 0. For a log without a writer
     #[arg(long, conflicts_with_all = ["last", "since", "follow"])]
     skip_corrupt: bool,
 }
