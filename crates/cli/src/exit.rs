@@ -81,7 +81,7 @@ impl Failure {
             Error::Corrupted(corruption) => {
                 // One of many logs in the directory.
                 let below = corruption.file.parent().filter(|below| below.starts_with(dir));
-                (Status::Corrupt, repair_advice(below.unwrap_or(dir)))
+                (Status::Corrupt, advice_on(corruption, below.unwrap_or(dir)))
             }
             Error::Quarantined { .. } => (Status::Corrupt, String::new()),
             Error::Locked { .. } => (
@@ -293,8 +293,31 @@ fn is_of_consumers(file: &Path) -> bool {
     file.parent().is_some_and(|dir| dir.ends_with("consumers"))
 }
 
+/// What to do about a corruption of the log in `dir`. Files that were copied one by one beside a
+/// writer are no log, and a repair of the copy would drop records that the original has.
+pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
+    const BACKUP: &str = "`esker log backup`";
+    if corruption.what.contains(BACKUP) {
+        return String::new();
+    }
+    let is_segment = corruption.file.extension().is_some_and(|end| end == "seg");
+    if !is_segment || corruption.file.exists() {
+        return repair_advice(dir);
+    }
+    let command = match esker_log::component(dir, esker_log::ReadOptions::default()) {
+        Ok(Some(esker_kv::COMPONENT)) => "`esker kv backup`",
+        Ok(Some(esker_consensus::COMPONENT | esker_consensus::COPY)) => "`esker consensus backup`",
+        _ => BACKUP,
+    };
+    format!(
+        "; files that are copied while the log is open are no copy of it: if these were, copy it \
+         with {command}; otherwise{}",
+        repair_advice(dir).trim_start_matches(';')
+    )
+}
+
 /// Advice on repairing the log in `dir`.
-pub fn repair_advice(dir: &Path) -> String {
+fn repair_advice(dir: &Path) -> String {
     let component = esker_log::component(dir, esker_log::ReadOptions::default());
     let dir = dir.display();
     match component {

@@ -7,7 +7,7 @@ use clap::Args;
 use esker_log::{Corruption, ReadOptions, SeqRange, VerifyReport};
 use serde_json::{Value, json};
 
-use crate::exit::{Failure, Outcome, repair_advice};
+use crate::exit::{Failure, Outcome, advice_on};
 use crate::output;
 use crate::progress;
 
@@ -56,7 +56,7 @@ pub fn refuse_corruption(report: &VerifyReport, dir: &Path) -> Outcome {
             if count == 1 { "place" } else { "places" },
             report.corruption[0].file.display(),
             report.corruption[0].offset,
-            repair_advice(dir),
+            advice_on(&report.corruption[0], dir),
         ))),
     }
 }

@@ -101,3 +101,46 @@ fn repair_of_a_valid_log_changes_nothing() {
     assert_eq!(std::fs::read(segments(&dir).remove(0)).unwrap(), before);
     assert_eq!(log("append", &dir, &[], b"").ok().err, "", "it is still closed cleanly");
 }
+
+/// A copy that was made file by file beside a writer. It was advised to repair it, which drops
+/// records that the original has.
+#[test]
+fn a_copy_by_hand_is_advised_to_be_made_by_backup() {
+    let (guard, dir) = workdir();
+    let records: String = (0..5000).map(|n| format!("{n:0100}\n")).collect();
+    log("append", &dir, &["--segment-size", "64K"], records.as_bytes()).ok();
+    let all = segments(&dir);
+    assert!(all.len() > 4);
+    let copy = guard.path().join("copy");
+    copy_files(&dir, &copy);
+    std::fs::remove_file(copy.join(all[2].file_name().unwrap())).unwrap();
+    let missing = ["is missing", "`esker log backup`", "otherwise run `esker log repair"];
+    log("cat", &copy, &[], b"").exits(3).says(&missing);
+    log("append", &copy, &[], b"").exits(3).says(&missing);
+
+    // The files of another moment: the manifest is of one before.
+    let later = guard.path().join("later");
+    copy_files(&dir, &later);
+    log("append", &dir, &["--segment-size", "64K"], records.as_bytes()).ok();
+    for file in segments(&dir) {
+        std::fs::copy(&file, later.join(file.file_name().unwrap())).unwrap();
+    }
+    for ended in [log("cat", &later, &[], b""), log("append", &later, &[], b"")] {
+        let ended = ended.exits(3).says(&["is newer than", "`esker log backup`"]);
+        assert!(!ended.err.contains("esker log repair"), "{}", ended.err);
+    }
+    // What was not copied is repaired.
+    let segment = &segments(&dir)[1];
+    flip(segment, 8200);
+    let flipped = log("verify", &dir, &[], b"").exits(3).says(&["run `esker log repair"]);
+    assert!(!flipped.err.contains("backup"), "{}", flipped.err);
+}
+
+fn copy_files(from: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for file in std::fs::read_dir(from).unwrap().map(|file| file.unwrap()) {
+        if file.path().is_file() {
+            std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+        }
+    }
+}
