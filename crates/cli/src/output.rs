@@ -17,6 +17,23 @@ pub fn buffered() -> io::Result<BufWriter<File>> {
     Ok(BufWriter::with_capacity(64 << 10, file))
 }
 
+/// A number of things, by the name of one of them.
+pub fn counted(count: u64, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
+/// The message of an error in one line of JSON. It names the column, and not the line: that is
+/// always 1.
+pub fn json_error(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let place = format!(" at line {} column {}", error.line(), error.column());
+    match message.strip_suffix(&place) {
+        Some(what) => format!("{what} at column {}", error.column()),
+        None => message,
+    }
+}
+
 /// Writes text to standard output. A pipe that its reader closed, as `head` does, is not an error.
 pub fn print(text: &str) -> Outcome {
     print_while_open(text).map(drop)

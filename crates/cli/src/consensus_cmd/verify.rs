@@ -204,7 +204,11 @@ impl Checked {
 
     fn as_text(&self, sound: bool) -> String {
         let Self { report, found, snapshots } = self;
-        let mut text = format!("checked {} records, {} bytes\n", report.records, report.bytes);
+        let mut text = format!(
+            "checked {}, {} bytes\n",
+            crate::output::counted(report.records, "record"),
+            report.bytes
+        );
         report.corruption.iter().for_each(|corruption| text += &format!("{corruption}\n"));
         for range in &report.quarantined {
             text += &format!("quarantined: {range}\n");

@@ -85,8 +85,10 @@ pub fn compact(arguments: &CompactArguments) -> Outcome {
         }));
     }
     output::print(&format!(
-        "{} segments with {} bytes freed, {} bytes copied; {bytes} bytes in use\n",
-        done.segments, done.bytes_freed, done.bytes_copied
+        "{} with {} bytes freed, {} bytes copied; {bytes} bytes in use\n",
+        output::counted(done.segments as u64, "segment"),
+        done.bytes_freed,
+        done.bytes_copied
     ))
 }
 

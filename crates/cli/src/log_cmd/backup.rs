@@ -20,7 +20,8 @@ Examples:
   esker log verify /mnt/backup/esker-data
 
 It copies what is durable, reads it back, and makes it durable: the copy is complete when the command \
-ends with exit status 0. Segments that the log dropped leave the copy. If it is interrupted, run it again; \
+ends with exit status 0. The bytes are those of the segments that were copied, with their headers and \
+indexes, which `verify` does not count. Segments that the log dropped leave the copy. If it is interrupted, run it again; \
 an earlier backup stays a log meanwhile. A copy that was opened for writing is a log of its own, and takes \
 no further backup.";
 
@@ -110,6 +111,7 @@ fn print(backup: &Backup, done: &str, json: bool) -> Outcome {
         }));
     }
     output::print(&format!(
-        "{done} through record {durable}: {copied} of {segments} segments copied, {bytes} bytes\n"
+        "{done} through record {durable}: {copied} of {} copied, {bytes} bytes\n",
+        output::counted(*segments as u64, "segment")
     ))
 }

@@ -68,9 +68,9 @@ impl Summary {
             (Some(first), Some(last)) => format!("numbers {first} to {last}, "),
             _ => String::new(),
         };
-        let noun = if *records == 1 { "record" } else { "records" };
+        let records = output::counted(*records, "record");
         output::print(&format!(
-            "appended {records} {noun}, {bytes} bytes in {seconds:.3} s ({rate:.1} MB/s)\n\
+            "appended {records}, {bytes} bytes in {seconds:.3} s ({rate:.1} MB/s)\n\
              {numbers}durable through {durable}\n"
         ))
     }

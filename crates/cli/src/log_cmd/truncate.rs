@@ -48,17 +48,19 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
         error => Failure::of_log(&error, dir),
     })?;
     let metadata = log.metadata();
-    let (oldest, segments) = (metadata.after.0 + 1, metadata.segments);
+    let oldest = metadata.after.0 + 1;
     if *json {
         return output::print_json(&json!({
             "oldest": oldest,
             "durable": metadata.durable.0,
-            "segments": segments,
+            "segments": metadata.segments,
             "bytes": metadata.disk_bytes,
         }));
     }
     output::print(&format!(
-        "the oldest record is {oldest}, the last {}; {segments} segments, {} bytes\n",
-        metadata.durable, metadata.disk_bytes
+        "the oldest record is {oldest}, the last {}; {}, {} bytes\n",
+        metadata.durable,
+        output::counted(metadata.segments as u64, "segment"),
+        metadata.disk_bytes
     ))
 }

@@ -17,7 +17,8 @@ Examples:
   esker log verify ./esker-data --json | jq .damage
 
 It takes no lock and changes nothing. Exit status 0 for a log without corruption, 3 when durable \
-records are corrupt; `esker log repair` quarantines the corruption. With --json, `quarantined` has the \
+records are corrupt; `esker log repair` quarantines the corruption. The bytes are those of commit units, \
+without the headers and indexes of segments, which `backup` and `stat` count as well. With --json, `quarantined` has the \
 ranges of earlier repairs: `from` is the last record before the range, `to` the last in it.";
 
 /// Arguments of `esker log verify`.
@@ -95,8 +96,12 @@ pub fn report_json(report: &VerifyReport) -> Value {
 /// Converts a report to text.
 pub fn report_text(report: &VerifyReport) -> String {
     let mut text = format!(
-        "checked {} records in {} commit units and {} segments, {} bytes; the last is {}\n",
-        report.records, report.units, report.segments, report.bytes, report.last
+        "checked {} in {} and {}, {} bytes; the last is {}\n",
+        output::counted(report.records, "record"),
+        output::counted(report.units, "commit unit"),
+        output::counted(report.segments, "segment"),
+        report.bytes,
+        report.last
     );
     for range in &report.quarantined {
         let _ = writeln!(text, "quarantined: {range}");
