@@ -21,7 +21,7 @@ pub struct WritingArguments {
     /// When a commit happens without a request: always, batch:N, periodic:MS, os
     #[arg(long, value_name = "POLICY", default_value = "always", value_parser = quantity::policy)]
     pub policy: Policy,
-    /// The largest record, at most 64M [default: 1M]
+    /// The largest record, at most 64M and 4K [default: 1M]
     #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
     pub record_limit: Option<u32>,
     #[command(flatten)]
@@ -32,8 +32,9 @@ pub struct WritingArguments {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Storage")]
 pub struct IoArguments {
-    /// The size at which a segment is full, 64K to 512M, a multiple of 4096 [default: 64M]
-    #[arg(long, value_name = "BYTES", value_parser = quantity::small_bytes)]
+    /// The size at which a segment is full, 64K to 512M, rounded down to a multiple of 4096. M is
+    /// 2^20 bytes, MB 10^6 [default: 64M]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::blocks)]
     pub segment_size: Option<u32>,
     /// Standard I/O, io_uring, or the faster one (standard I/O)
     #[arg(
@@ -85,7 +86,8 @@ pub struct IoArguments {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Retention")]
 pub struct RetentionArguments {
-    /// Retain at most this many bytes, in whole segments; the oldest are removed first
+    /// Retain at most this many bytes, in whole segments; the oldest are removed first. G is 2^30
+    /// bytes, GB 10^9
     #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
     pub retain_bytes: Option<u64>,
     /// Retain at most this many segments

@@ -7,11 +7,15 @@ use std::time::Duration;
 use esker_log::Policy;
 
 /// Parses bytes: a number, with `K`, `M`, `G` or `T` for powers of 1024, or `KB`, `MB`, `GB` or
-/// `TB` for powers of 1000, in any case.
+/// `TB` for powers of 1000, in any case. With a unit it may have decimals, as `1.5M`.
 pub fn bytes(text: &str) -> Result<u64, String> {
+    let wrong = || "a size is like 4096, 64K, 1.5M or 10GB".to_owned();
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let number: u64 = digits.parse().map_err(|_| "a size is like 4096, 64K, 64M or 10GB")?;
+    let (whole, decimals) = digits.split_once('.').unwrap_or((digits, "0"));
+    if [whole, decimals].iter().any(|part| !part.bytes().all(|c| c.is_ascii_digit())) {
+        return Err(wrong());
+    }
     let unit = &text[digits.len()..];
     let factor: u64 = match unit.to_ascii_lowercase().as_str() {
         "" | "b" => 1,
@@ -25,7 +29,23 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "tb" => 1_000_000_000_000,
         _ => return Err(format!("unknown unit {unit}; a size is like 4096, 64K, 64M or 10GB")),
     };
-    number.checked_mul(factor).ok_or_else(|| "a size below 2^64 bytes".into())
+    let too_large = || "a size below 2^64 bytes".to_owned();
+    if whole.is_empty() || decimals.is_empty() || factor == 1 && digits.contains('.') {
+        return Err(wrong());
+    }
+    let whole: u64 = whole.parse().map_err(|_| too_large())?;
+    let scale = 10u128.checked_pow(decimals.len() as u32).ok_or_else(wrong)?;
+    let decimals: u128 = decimals.parse().map_err(|_| wrong())?;
+    let part = decimals.checked_mul(factor.into()).ok_or_else(wrong)? / scale;
+    let sum = u128::from(whole) * u128::from(factor) + part;
+    u64::try_from(sum).map_err(|_| too_large())
+}
+
+/// Parses bytes of whole blocks of 4096, as which segments and buffers are written: `10MB` is
+/// rounded down.
+pub fn blocks(text: &str) -> Result<u32, String> {
+    const BLOCK: u32 = 4096;
+    Ok(small_bytes(text)? / BLOCK * BLOCK)
 }
 
 /// Parses bytes that fit into 32 bits.
@@ -84,6 +104,17 @@ pub fn number<T: TryFrom<u64>>(
         let number = text.trim().parse().ok().filter(|number| bounds.contains(number));
         let number = number.and_then(|number| T::try_from(number).ok());
         number.ok_or_else(|| format!("a number from {} to {}", bounds.start(), bounds.end()))
+/// Parses whole milliseconds in these bounds: a number of them, or a time with a unit, as `10ms`.
+pub fn millis(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
+    move |text| {
+        let time = sum_of_times(text, 1e-3).filter(|time| time.subsec_nanos() % 1_000_000 == 0);
+        let millis = time.and_then(|time| u64::try_from(time.as_millis()).ok());
+        millis.filter(|millis| bounds.contains(millis)).ok_or_else(|| {
+            format!("a number from {} to {}, or a time, as 10ms", bounds.start(), bounds.end())
+        })
+    }
+}
+
     }
 }
 
@@ -157,12 +188,38 @@ mod tests {
 
     #[test]
     fn a_size_range_includes_both_ends() {
+        assert_eq!(bytes("1.5M"), Ok(3 << 19));
+        assert_eq!(bytes("0.25kb"), Ok(250));
+        assert_eq!(bytes("16777215.999T"), Ok(u64::MAX - 1_099_511_627));
+        assert!(
+            ["1.5", "1.5b", ".5M", "1.M", "1.2.3M", "-1M", "1e3K", "+1"]
+                .iter()
+                .all(|text| bytes(text).is_err())
+        );
         assert_eq!(size_range("900"), Ok(900..=900));
         assert_eq!(size_range("512..1M"), Ok(512..=1 << 20));
         assert!(size_range("2..1").is_err());
     }
 
     #[test]
+    #[test]
+    fn blocks_are_rounded_down() {
+        assert_eq!(blocks("10MB"), Ok(9_998_336));
+        assert_eq!(blocks("64K"), Ok(65_536));
+        assert_eq!(blocks("4095"), Ok(0));
+    }
+
+    #[test]
+    fn milliseconds_have_units_or_none() {
+        let millis = millis(1..=60_000);
+        for (text, expected) in [("10", 10), ("10ms", 10), ("1.5s", 1_500), ("1m", 60_000)] {
+            assert_eq!(millis(text), Ok(expected), "{text}");
+        }
+        for text in ["0", "0.5", "0.5ms", "61s", "-1", "soon", "10MS", ""] {
+            assert!(millis(text).is_err(), "{text}");
+        }
+    }
+
     fn times_have_units() {
         assert_eq!(time("7d"), Ok(Duration::from_secs(7 * 86_400)));
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));

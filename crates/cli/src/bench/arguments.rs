@@ -82,8 +82,8 @@ pub struct LogBenchArguments {
     /// Callers do not wait for durability; one barrier at the end, inside the timed part
     #[arg(long = "async")]
     pub pipelined: bool,
-    /// The pause of each caller between its calls; not part of any latency
-    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=60_000))]
+    /// The pause of each caller between its calls, in milliseconds or as 1s; in no latency
+    #[arg(long, value_name = "MS", default_value_t = 0, value_parser = quantity::millis(0..=60_000))]
     pub delay: u64,
     /// Discard segment writes, to measure the CPU cost of the log; never verified
     #[arg(long, conflicts_with_all = ["open", "keep", "disk"])]
@@ -141,8 +141,8 @@ pub struct LogBenchArguments {
     /// Print one JSON object per figure, and nothing else, on standard output
     #[arg(long)]
     pub json: bool,
-    /// The size of a staging buffer [default: 4M]
-    #[arg(long, alias = "buf-capacity", value_name = "BYTES", value_parser = quantity::small_bytes)]
+    /// The size of a staging buffer, rounded down to a multiple of 4096 [default: 4M]
+    #[arg(long, alias = "buf-capacity", value_name = "BYTES", value_parser = quantity::blocks)]
     pub buffer_size: Option<u32>,
     /// Staging buffers for records that are not yet durable [default: 8]
     #[arg(long, alias = "pool-size", value_name = "N")]

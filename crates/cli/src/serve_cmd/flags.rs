@@ -13,7 +13,7 @@ use esker_server::{CertificateFiles, FollowerAnswer, ServerOptions, is_address};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::exit::{Failure, Outcome};
-use crate::quantity::{number, time};
+use crate::quantity::{millis, number, time};
 use crate::serve_cmd::file::ConfigFile;
 use crate::serve_cmd::logging::{Level, LogOptions};
 use crate::serve_cmd::spans::{SpanOptions, collector};
@@ -90,14 +90,15 @@ pub struct ServeArguments {
     #[arg(long, env = "MAX_TIMESTAMPS", value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(TIMESTAMPS))]
     max_timestamps: Option<u32>,
     /// While requests come, an epoch is replaced after this time, and is never older than twice
-    /// this, in milliseconds [default: 100]
-    #[arg(long, env = "EPOCH_INTERVAL_MS", value_name = "MS", allow_negative_numbers = true, value_parser = number::<u64>(INTERVAL_MS))]
+    /// this, in milliseconds or as 100ms [default: 100]
+    #[arg(long, env = "EPOCH_INTERVAL_MS", value_name = "MS", allow_negative_numbers = true, value_parser = millis(INTERVAL_MS))]
     epoch_interval_ms: Option<u64>,
     /// Advances of the epoch in a row that miss their deadline until the node stops [default: 100]
     #[arg(long, env = "EPOCH_DEADLINE_LIMIT", value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(LIMIT))]
     epoch_deadline_limit: Option<u32>,
-    /// The round-trip time between nodes, in milliseconds: elections follow from it [default: 10]
-    #[arg(long, env = "RTT_MS", value_name = "MS", allow_negative_numbers = true, value_parser = number::<u64>(RTT_MS))]
+    /// The round-trip time between nodes, in milliseconds or as 10ms: elections follow from it
+    /// [default: 10]
+    #[arg(long, env = "RTT_MS", value_name = "MS", allow_negative_numbers = true, value_parser = millis(RTT_MS))]
     rtt_ms: Option<u64>,
     /// Connections of clients at a time [default: 10000]
     #[arg(long, env = "ESKER_CONNECTIONS", value_name = "N", allow_negative_numbers = true, value_parser = number::<usize>(CONNECTIONS))]

@@ -72,6 +72,19 @@ fn every_option_is_reported() {
     assert_eq!(figure["verified"], true);
 }
 
+/// A size in powers of ten was refused: "must be a multiple of 4096". `--delay` took no unit.
+#[test]
+fn sizes_are_rounded_down_to_blocks_and_times_have_units() {
+    let flags = ["--segment-size=10MB", "--buffer-size=1MB", "--delay=1ms", "--count=20"];
+    let params = figure(&flags)["params"].clone();
+    for (name, value) in [("segment_size", 9_998_336), ("buffer_size", 999_424), ("delay_ms", 1)] {
+        assert_eq!(params[name], value, "{name}");
+    }
+    assert_eq!(figure(&["--segment-size=1.5M", "--count=20"])["params"]["segment_size"], 3 << 19);
+    bench(&["--segment-size=64KB"]).exits(2);
+    bench(&["--delay=61s"]).exits(2);
+}
+
 /// Requirements: W-21.
 #[test]
 fn other_names_are_understood() {

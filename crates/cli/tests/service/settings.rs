@@ -50,6 +50,7 @@ fn wrong_settings_are_named() {
         (&["--max-timestamps", "65537"], "1 to 65536"),
         (&["--epoch-deadline-limit", "-1"], "1 to 4294967295"),
         (&["--rtt-ms", "10001"], "1 to 10000"),
+        (&["--rtt-ms", "11s"], "1 to 10000"),
         (&["--connections", "0"], "--connections"),
         (&["--http-port", "-1"], "0 to 65535"),
         (&["--raft-addr", "127.0.0.1"], "--raft-listen"),
@@ -326,6 +327,9 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
     let variable =
         starts(serve(&["--raft-addr", "127.0.0.1:0"]).env("HTTP_PORT", port.to_string()));
     assert_eq!(variable["listen"], format!("127.0.0.1:{port}"));
+    let units = ["--rtt-ms=20ms", "--epoch-interval-ms=0.25s", "--listen=127.0.0.1:0"];
+    let units = starts(&mut serve(&units));
+    assert_eq!((&units["rtt_ms"], &units["epoch_interval_ms"]), (&json!(20), &json!(250)));
     let flag = starts(&mut serve(&["--http-port", &port.to_string()]));
     assert_eq!(flag["raft_listen"], format!("127.0.0.1:{}", port + 1));
 }
