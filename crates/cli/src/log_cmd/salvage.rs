@@ -37,7 +37,28 @@ pub struct SalvageArguments {
 /// Prints what is valid.
 pub fn run(arguments: &SalvageArguments) -> Outcome {
     let file = &arguments.file;
-    let failed = |error: Error| Failure::of_log(&error, file.parent().unwrap_or(file));
+    match std::fs::metadata(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(Failure::failed(format!("there is no file {}", file.display())));
+        }
+        Ok(metadata) if metadata.is_dir() => {
+            return Err(Failure::failed(format!(
+                "{} is a directory; `esker log cat --skip-corrupt` reads a whole log",
+                file.display()
+            )));
+        }
+        Ok(_) | Err(_) => {}
+    }
+    let failed = |error: Error| match error {
+        // The checksums of records depend on the log, the segment and the offset.
+        Error::NotALog { .. } => Failure::failed(format!(
+            "{} has not the place and the name of a file of a log: rename what a repair quarantined \
+             to LOG/quarantine/SEGMENT-OFFSET.bytes, as 00000000000000000003-4096.bytes for what was \
+             in segment 3 from byte 4096 on, and a segment to LOG/00000000000000000003.seg",
+            file.display()
+        )),
+        error => Failure::of_log(&error, file.parent().unwrap_or(file)),
+    };
     let salvage = esker_log::salvage(file, ReadOptions::default()).map_err(failed)?;
     let printed = print(salvage, Framing::Json, Range::from(None), file)?;
     match printed.records {

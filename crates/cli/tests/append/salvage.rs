@@ -69,4 +69,14 @@ fn all_but_the_corrupt_record_are_printed() {
     let rescued = log("cat", &other, &[], b"").ok();
     assert_eq!(rescued.text(), lines(11, 13) + &lines(15, 20));
     log("salvage", &dir.join("manifest"), &[], b"").exits(1);
+
+    // Where it is not, and where it is under another name or in another place.
+    let absent = log("salvage", &dir.join("nosuch"), &[], b"").exits(1);
+    assert!(absent.says(&["there is no file"]).err.contains("nosuch"));
+    log("salvage", &dir, &[], b"").exits(1).says(&["is a directory", "--skip-corrupt"]);
+    let name = quarantined.file_name().unwrap();
+    for moved in [quarantined.with_extension("saved"), dir.with_file_name(name)] {
+        fs::copy(&quarantined, &moved).unwrap();
+        log("salvage", &moved, &[], b"").exits(1).says(&["quarantine/SEGMENT-OFFSET.bytes"]);
+    }
 }
