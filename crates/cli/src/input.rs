@@ -1,7 +1,7 @@
 //! Standard input that can be polled together with signals.
 
 use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io::{self, IsTerminal, Read, Seek};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -39,6 +39,13 @@ impl Input {
         // Only a regular file has an offset.
         let start = (&file).stream_position().unwrap_or(0);
         Ok(Self { file, stop: Stop::on_signals()?, start, read: 0 })
+    }
+
+    /// Says on a terminal how the input ends.
+    pub fn note_its_end(what: &str) {
+        if io::stdin().is_terminal() && io::stderr().is_terminal() {
+            complain(&format!("note: reading {what} from the terminal; Ctrl-D ends the input"));
+        }
     }
 
     /// Returns the size of the input, including what was read, for a regular file.

@@ -39,6 +39,13 @@ pub fn of_bytes(as_json: bool) -> ProgressBar {
     if as_json { ProgressBar::hidden() } else { bar(Some(0), shape) }
 }
 
+/// Returns a bar that counts bytes of a log that is copied. Hidden with `--json`, or unless
+/// standard error is a terminal.
+pub fn of_copy(bytes: u64, as_json: bool) -> ProgressBar {
+    let shape = "copying {bar:20} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
+    if as_json { ProgressBar::hidden() } else { bar(Some(bytes), shape) }
+}
+
 /// Returns a bar that counts the works of a benchmark, and shows the current one. Hidden with
 /// `--json`, or unless standard error is a terminal.
 pub fn of_works(works: u64, as_json: bool) -> ProgressBar {

@@ -67,6 +67,7 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
     }
     let input = Input::open().map_err(|error| Failure::of_io("catch signals", &error))?;
     let store = open::store(dir, false)?;
+    Input::note_its_end("entries");
     let progress = progress::of_input(input.size());
     let framer = match framing {
         Framing::Json => Framer::new(choices::Framing::Lines, LINE_LIMIT),

@@ -5,7 +5,7 @@
 //! policy. Input ends at end of file or at a signal; the command then calls `barrier`, closes the
 //! log and prints the summary.
 
-use std::io::{self, IsTerminal};
+use std::io;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -84,9 +84,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;
     let log = log_options::for_writing(dir, options)?;
     warn_of_no_retention(&log);
-    if io::stdin().is_terminal() && io::stderr().is_terminal() {
-        complain("note: reading records from the terminal; Ctrl-D ends the input");
-    }
+    Input::note_its_end("records");
     let progress = progress::of_input(input.size());
     let framer = match arguments.framing {
         Framing::Json => Framer::new(Framing::Json, json_line::limit(limit)),

@@ -1,7 +1,10 @@
 //! `esker log backup` and `restore`: a copy of a log, and a log of a copy.
 
+use std::fs::DirEntry;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
 
 use clap::Args;
 use esker_log::{Backup, ReadOnlyLog};
@@ -10,6 +13,10 @@ use serde_json::json;
 use crate::destination::refuse_inside;
 use crate::exit::{Failure, Outcome};
 use crate::output;
+use crate::progress;
+
+/// How often progress is shown.
+const SHOWN_EVERY: Duration = Duration::from_millis(100);
 
 const BACKUP_EXAMPLES: &str = "\
 Examples:
@@ -62,7 +69,7 @@ pub struct RestoreArguments {
 /// Backs up.
 pub fn run(arguments: &BackupArguments) -> Outcome {
     let BackupArguments { dir, dest, json } = arguments;
-    let backup = copy(dir, dest)?;
+    let backup = copy(dir, dest, *json)?;
     print(&backup, "backed up", *json)
 }
 
@@ -80,11 +87,11 @@ pub fn restore(arguments: &RestoreArguments) -> Outcome {
             dir.display()
         )));
     }
-    let restored = copy(dest, dir)?;
+    let restored = copy(dest, dir, *json)?;
     print(&restored, "restored", *json)
 }
 
-fn copy(from: &Path, to: &Path) -> Outcome<Backup> {
+fn copy(from: &Path, to: &Path, json: bool) -> Outcome<Backup> {
     let of_log = |error: esker_log::Error| Failure::of_log(&error, from);
     let log = ReadOnlyLog::open(from).map_err(of_log)?;
     refuse_inside(from, to)?;
@@ -96,7 +103,50 @@ fn copy(from: &Path, to: &Path) -> Outcome<Backup> {
     if let Some(command) = command {
         return Err(Failure::failed(format!("{} needs `{command}`", from.display())));
     }
-    log.backup(to).map_err(of_log)
+    let (_, total) = log.stored();
+    let copied = with_progress(to, total, json, || log.backup(to));
+    copied.map_err(|error| match &error {
+        // Only the destination is locked.
+        esker_log::Error::Locked { pid, .. } => {
+            let by = pid.map_or_else(String::new, |pid| format!(", process {pid}"));
+            Failure::of_log(&error, from).instead(format!(
+                "{} is in use{by}: another backup into it is running; wait until it ends",
+                to.display()
+            ))
+        }
+        _ => of_log(error),
+    })
+}
+
+/// Copies, and shows how many bytes of segments the destination has meanwhile.
+fn with_progress<T>(to: &Path, total: u64, json: bool, copy: impl FnOnce() -> T) -> T {
+    let bar = progress::of_copy(total, json);
+    if bar.is_hidden() {
+        return copy();
+    }
+    bar.tick();
+    let (ended, end) = mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let end = end;
+            while end.recv_timeout(SHOWN_EVERY) == Err(RecvTimeoutError::Timeout) {
+                bar.set_position(segment_bytes(to).min(total));
+            }
+        });
+        let copied = copy();
+        drop(ended);
+        copied
+    })
+}
+
+/// The bytes of the segments in a directory, with those that are not complete.
+fn segment_bytes(dir: &Path) -> u64 {
+    let files = std::fs::read_dir(dir).into_iter().flatten().flatten();
+    let is_segment = |file: &DirEntry| {
+        Path::new(&file.file_name()).extension().is_some_and(|end| end == "seg" || end == "new")
+    };
+    let sizes = files.filter(is_segment).filter_map(|file| file.metadata().ok());
+    sizes.map(|metadata| metadata.len()).sum()
 }
 
 fn print(backup: &Backup, done: &str, json: bool) -> Outcome {

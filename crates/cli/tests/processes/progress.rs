@@ -43,7 +43,10 @@ fn progress_is_shown_on_a_terminal_only() {
     let (dir, node) = (dir.to_str().unwrap(), node.to_str().unwrap());
     let out = guard.path().join("out");
     let bench = ["consensus", "bench", "--only", "accept", "--count", "1000"];
-    let commands: [(&[&str], &str, &str); 4] = [
+    let (copy, restored) = (guard.path().join("copy"), guard.path().join("restored"));
+    let (copy, restored) = (copy.to_str().unwrap(), restored.to_str().unwrap());
+    let commands: [(&[&str], &str, &str); 5] = [
+        (&["log", "backup", dir, copy], "copying ", "backed up through record 2000"),
         (&["log", "verify", dir], "checking ", "checked 2000 records"),
         (&["log", "repair", dir], "checking ", "has no corruption"),
         (&["consensus", "verify", node], "checking ", "sound: 1 slots"),
@@ -59,5 +62,26 @@ fn progress_is_shown_on_a_terminal_only() {
         let (shown, printed) = on_a_terminal(&words, &out);
         assert_eq!(shown, "", "{words:?}");
         assert!(printed.lines().all(|line| line.starts_with('{')), "{printed}");
+    }
+    // Only to a directory of its own.
+    let (shown, printed) = on_a_terminal(&["log", "restore", copy, restored], &out);
+    assert!(shown.contains("copying ") && printed.starts_with("restored"), "{shown:?} {printed}");
+}
+
+/// `kv import` waited, and said nothing.
+#[test]
+fn input_from_a_terminal_is_said_to_end_with_ctrl_d() {
+    if Command::new("script").arg("--version").output().is_err() {
+        eprintln!("SKIPPED: no terminal without the program script");
+        return;
+    }
+    let (_guard, dir) = workdir();
+    for words in ["kv import", "log append"] {
+        let dir = dir.with_extension(&words[..2]);
+        let line = format!("'{}' {words} '{}'", env!("CARGO_BIN_EXE_esker"), dir.display());
+        let mut terminal = Command::new("script");
+        terminal.args(["-qec", &line, "/dev/null"]);
+        let ended = run(terminal, b"\x04").ok();
+        assert!(ended.text().contains("Ctrl-D ends the input"), "{words}: {}", ended.text());
     }
 }
