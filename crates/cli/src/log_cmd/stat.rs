@@ -107,10 +107,14 @@ pub fn run(arguments: &StatArguments) -> Outcome {
         }
         let shutdown = match (reader.is_closed_cleanly(), reader.unrecovered_bytes()) {
             (true, _) => "closed cleanly".to_owned(),
-            (false, 0) => "open, or not closed".to_owned(),
-            (false, more) => format!(
-                "open, or not closed; {more} bytes after the durable watermark, not yet recovered"
-            ),
+            (false, 0) if writer.is_some() => "open".to_owned(),
+            (false, more) if writer.is_some() => {
+                format!("open; {more} bytes after the durable watermark are being written")
+            }
+            (false, 0) => "not closed".to_owned(),
+            (false, more) => {
+                format!("not closed; {more} bytes after the durable watermark, not yet recovered")
+            }
         };
         row("shutdown", &shutdown);
         output::print(&text)?;

@@ -13,3 +13,8 @@ pub fn of(dir: &Path) -> Option<i32> {
     let exists = test_kill_process(Pid::from_raw(pid)?) != Err(Errno::SRCH);
     exists.then_some(pid)
 }
+
+/// Whether a writer ever had the log in this directory open. No backup has the file `lock`.
+pub fn had_one(dir: &Path) -> bool {
+    dir.join("lock").exists()
+}

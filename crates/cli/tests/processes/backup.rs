@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use esker_testkit::number_from_env;
 
-use crate::esker::{command, kv, lines, log, signal, spawn, workdir};
+use crate::esker::{command, kv, lines, log, signal, spawn, until, workdir};
 
 fn cat(dir: &Path) -> String {
     log("cat", dir, &[], b"").ok().text().to_owned()
@@ -135,6 +135,44 @@ fn a_backup_that_is_interrupted_is_completed() {
     }
     back_up(&dir, &dest);
     assert!(cat(&dest) == lines(1, 200_000));
+}
+
+/// A later backup that was interrupted leaves a log that was not closed, without a watermark page
+/// and without the file of a writer. `cat` advised to wait for the next writer.
+#[test]
+fn an_interrupted_later_backup_is_advised_to_be_run_again() {
+    let (_guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 10).as_bytes()).ok();
+    let mut writer = spawn(command(&["log", "append"]).arg(&dir), Stdio::piped());
+    writer.stdin.as_mut().unwrap().write_all(lines(11, 20).as_bytes()).unwrap();
+    let stat = || log("stat", &dir, &["--json"], b"").ok().json();
+    until("the writer commits", || stat()["durable"] == 20);
+    // Beside the writer, `stat` said "not closed" and "not yet recovered".
+    let beside = log("stat", &dir, &[], b"").ok();
+    assert!(beside.text().contains("shutdown     open\n"), "{}", beside.text());
+    signal(&writer, "KILL");
+    writer.wait().unwrap();
+    let killed = log("stat", &dir, &[], b"").ok();
+    assert!(killed.text().contains("shutdown     not closed"), "{}", killed.text());
+
+    std::fs::remove_file(dir.join("mark")).unwrap();
+    log("cat", &dir, &[], b"").ok().says(&["the next writer to open"]);
+    std::fs::remove_file(dir.join("lock")).unwrap();
+    log("cat", &dir, &[], b"").ok().says(&["run the backup to", "again"]);
+}
+
+/// It said that the destination is open for writing, and to read with `cat`.
+#[test]
+fn a_backup_beside_another_one_to_the_same_place_is_refused() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 10).as_bytes()).ok();
+    let dest = guard.path().join("copy");
+    back_up(&dir, &dest);
+    // As a backup locks it.
+    let held = std::fs::File::open(&dest).unwrap();
+    held.lock().unwrap();
+    let refused = log("backup", &dir, &[dest.to_str().unwrap()], b"").exits(4);
+    refused.says(&[dest.to_str().unwrap(), "another backup into it is running"]);
 }
 
 #[test]

@@ -148,14 +148,21 @@ fn print_valid(arguments: &CatArguments) -> Outcome {
 /// that data is its next commit and needs no message.
 fn report_unrecovered_tail(reader: &ReadOnlyLog, dir: &Path) {
     let bytes = reader.unrecovered_bytes();
-    if bytes > 0 && writer::of(dir).is_none() {
-        complain(&format!(
-            "note: {bytes} bytes after record {} are not known to be durable; the next writer to open {} \
-             recovers them or cuts them off",
-            reader.durable(),
-            dir.display()
-        ));
+    if bytes == 0 || writer::of(dir).is_some() {
+        return;
     }
+    let (durable, had_writer) = (reader.durable(), writer::had_one(dir));
+    let dir = dir.display();
+    complain(&match had_writer {
+        true => format!(
+            "note: {bytes} bytes after record {durable} are not known to be durable; the next \
+             writer to open {dir} recovers them or cuts them off"
+        ),
+        false => format!(
+            "note: {bytes} bytes after record {durable} are of a backup that is running or was \
+             interrupted; run the backup to {dir} again"
+        ),
+    });
 }
 
 /// Flushes what was printed, and returns the outcome.
