@@ -274,7 +274,8 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
             found.map_or("a plain log".into(), name)
         ),
         (Some(found), None) => format!(
-            "{dir} belongs to {}: `esker log` does not append to it or truncate it",
+            "{dir} belongs to {}: `esker log` does not append to it or truncate it, and keeps no \
+             offsets in it",
             name(found)
         ),
         (None, None) => format!("{dir} is a log of another component"),

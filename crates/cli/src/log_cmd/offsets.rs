@@ -24,7 +24,8 @@ Examples:
   esker log offsets ./esker-data set billing 1300 --if 1200
 
 An offset is the number of the last record that a consumer is done with. It keeps no records: \
-retention drops them all the same. It works beside a live writer. `get` and `remove` of a consumer \
+retention drops them all the same. The lag counts the numbers after it that were not dropped. It works \
+beside a live writer. `get` and `remove` of a consumer \
 without an offset exit with 1, as does `set --if` when the offset is another.";
 
 /// Arguments of `esker log offsets`.
@@ -46,7 +47,12 @@ enum OffsetsCommand {
         json: bool,
     },
     /// Print the offset of a consumer
-    Get { name: String },
+    Get {
+        name: String,
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Set the offset of a consumer, durably
     Set {
         name: String,
@@ -77,14 +83,24 @@ fn expected(text: &str) -> Result<Expected, String> {
 /// Runs a command of `esker log offsets`.
 pub fn run(arguments: &OffsetsArguments) -> Outcome {
     let dir = &arguments.dir;
-    let log = ReadOnlyLog::open(dir).map_err(|error| Failure::of_log(&error, dir))?;
+    let failed = |error: Error| match error {
+        Error::OffsetChanged { .. } => Failure::failed(format!("{error}; nothing was changed")),
+        error => Failure::of_log(&error, dir),
+    };
+    let log = ReadOnlyLog::open(dir).map_err(failed)?;
+    // As for `append`: a component has a log for itself.
+    if let found @ Some(_) = log.component().map_err(failed)? {
+        return Err(failed(Error::WrongComponent { dir: dir.clone(), found, expected: None }));
+    }
     let consumers = log.consumers();
-    let failed = |error: Error| Failure::of_log(&error, dir);
     let absent =
         |name: &str| Failure::failed(format!("{}: consumer {name} has no offset", dir.display()));
     match &arguments.command {
-        OffsetsCommand::List { json } => list(dir, log.durable(), &consumers, *json)?,
-        OffsetsCommand::Get { name } => match consumers.get(name).map_err(failed)? {
+        OffsetsCommand::List { json } => list(dir, &log, &consumers, *json)?,
+        OffsetsCommand::Get { name, json } => match consumers.get(name).map_err(failed)? {
+            Some(Seq(offset)) if *json => {
+                return output::print_json(&json!({ "name": name, "offset": offset }));
+            }
             Some(offset) => return output::print(&format!("{offset}\n")),
             None => return Err(absent(name)),
         },
@@ -101,13 +117,23 @@ pub fn run(arguments: &OffsetsArguments) -> Outcome {
     Ok(())
 }
 
-fn list(dir: &Path, durable: Seq, consumers: &Consumers, json: bool) -> Outcome {
+fn list(dir: &Path, log: &ReadOnlyLog, consumers: &Consumers, json: bool) -> Outcome {
+    let before = Seq(log.oldest().0.saturating_sub(1));
     for (name, offset) in consumers.list().map_err(|error| Failure::of_log(&error, dir))? {
-        let lag = durable.0.saturating_sub(offset.0);
+        let lag = log.durable().0.saturating_sub(offset.max(before).0);
         if json {
-            output::print_json(&json!({ "name": name, "offset": offset.0, "lag": lag }))?;
+            let mut line = json!({ "name": name, "offset": offset.0, "lag": lag });
+            if offset < before {
+                line["dropped_to"] = json!(before.0);
+            }
+            output::print_json(&line)?;
         } else {
-            output::print(&format!("{} {offset} (lag {lag})\n", output::escaped(&name)))?;
+            let dropped = match offset < before {
+                true => format!("; records up to {before} were dropped"),
+                false => String::new(),
+            };
+            let name = output::escaped(&name);
+            output::print(&format!("{name} {offset} (lag {lag}{dropped})\n"))?;
         }
     }
     Ok(())

@@ -4,7 +4,7 @@
 
 use std::process::Stdio;
 
-use crate::esker::{command, lines, log, read_lines, signal, spawn, workdir};
+use crate::esker::{command, kv, lines, log, read_lines, signal, spawn, workdir};
 
 #[test]
 fn offsets_are_shown_and_changed_beside_a_writer() {
@@ -16,10 +16,14 @@ fn offsets_are_shown_and_changed_beside_a_writer() {
     offsets(&["get", "billing"]).exits(1);
     offsets(&["remove", "billing"]).exits(1);
     offsets(&["set", "billing", "40", "--if", "none"]).ok();
-    offsets(&["set", "billing", "41", "--if", "none"]).exits(1);
+    let refused = offsets(&["set", "billing", "41", "--if", "none"]).exits(1);
+    refused.says(&["is 40", "nothing was changed"]);
     offsets(&["set", "billing", "42", "--if", "40"]).ok();
     offsets(&["set", "a b", "100"]).ok();
     assert_eq!(offsets(&["get", "billing"]).ok().text(), "42\n");
+    let one = offsets(&["get", "billing", "--json"]).ok();
+    assert_eq!(one.text(), "{\"name\":\"billing\",\"offset\":42}\n");
+    assert_eq!(offsets(&["get", "unknown", "--json"]).exits(1).text(), "");
     assert_eq!(offsets(&["list"]).ok().text(), "a b 100 (lag 0)\nbilling 42 (lag 58)\n");
     let shown = offsets(&["list", "--json"]);
     let all = "{\"lag\":0,\"name\":\"a b\",\"offset\":100}\n\
@@ -44,6 +48,30 @@ fn offsets_are_shown_and_changed_beside_a_writer() {
     log("backup", &dir, &[copy.to_str().unwrap()], b"").exits(3).says(&["remove the file"]);
     std::fs::remove_file(&file).unwrap();
     assert_eq!(offsets(&["list"]).ok().text(), "");
+}
+
+/// The lag counted records that retention or a truncation had dropped.
+#[test]
+fn dropped_records_are_no_lag() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 100).as_bytes()).ok();
+    for (name, offset) in [("late", "42"), ("recent", "99")] {
+        log("offsets", &dir, &["set", name, offset], b"").ok();
+    }
+    log("truncate", &dir, &["--before", "97"], b"").ok();
+    let shown = "late 42 (lag 4; records up to 96 were dropped)\nrecent 99 (lag 1)\n";
+    assert_eq!(log("offsets", &dir, &["list"], b"").ok().text(), shown);
+    let json = "{\"dropped_to\":96,\"lag\":4,\"name\":\"late\",\"offset\":42}\n\
+                {\"lag\":1,\"name\":\"recent\",\"offset\":99}\n";
+    assert_eq!(log("offsets", &dir, &["list", "--json"], b"").ok().text(), json);
+
+    // As `append` does, it leaves the log of a component alone.
+    let store = guard.path().join("store");
+    kv(&store, &["put", "key", "value"], b"").ok();
+    for words in [&["set", "x", "1"][..], &["get", "x"], &["list"]] {
+        log("offsets", &store, words, b"").exits(1).says(&["a key-value store", "no offsets"]);
+    }
+    assert!(!store.join("consumers").exists());
 }
 
 /// Each of these processes adds one to an offset, again and again, if no other did meanwhile. One
