@@ -94,6 +94,38 @@ mod tests {
         }
     }
 
+    fn check_headings(command: &clap::Command, checked: &mut usize) {
+        const STORAGE: [&str; 8] = [
+            "policy",
+            "record_limit",
+            "segment_size",
+            "disk",
+            "direct",
+            "dsync",
+            "readable_by",
+            "queue_depth",
+        ];
+        for argument in command.get_arguments() {
+            let id = argument.get_id().as_str();
+            let heading = match id {
+                _ if id.starts_with("retain_") => Some("Retention"),
+                _ if STORAGE.contains(&id) => continue,
+                _ => None,
+            };
+            assert_eq!(argument.get_help_heading(), heading, "{} {id}", command.get_name());
+            *checked += 1;
+        }
+        command.get_subcommands().for_each(|command| check_headings(command, checked));
+    }
+
+    /// `--json` of `append` was below "Retention".
+    #[test]
+    fn no_heading_of_a_group_covers_what_follows_it() {
+        let mut checked = 0;
+        check_headings(&Arguments::command(), &mut checked);
+        assert!(checked > 200, "{checked}");
+    }
+
     /// Help is wrapped to 80 columns. A command in an example must not be.
     #[test]
     fn no_example_is_wrapped() {

@@ -162,14 +162,15 @@ pub struct LogBenchArguments {
     /// The records at which a segment is full as well [default: no such limit]
     #[arg(long, alias = "page-capacity", value_name = "N")]
     pub segment_records: Option<u64>,
-    #[command(flatten)]
-    pub retention: RetentionArguments,
     /// The seed of the records' bytes
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// The seed that readers expect, to test that they compare
     #[arg(long, hide = true, value_name = "N")]
     pub expect_seed: Option<u64>,
+    // Last: what follows would be below their headings in the help.
+    #[command(flatten)]
+    pub retention: RetentionArguments,
     #[command(flatten)]
     pub writing: WritingArguments,
 }

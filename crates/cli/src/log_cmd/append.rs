@@ -62,13 +62,14 @@ pub struct AppendArguments {
     /// Numbers that the input lacks, by its prev, stay missing, with a line each on standard error
     #[arg(long)]
     keep_seq: bool,
+    /// Print the summary as one JSON object
+    #[arg(long)]
+    json: bool,
+    // Last: what follows would be below their headings in the help.
     #[command(flatten)]
     writing: WritingArguments,
     #[command(flatten)]
     retention: RetentionArguments,
-    /// Print the summary as one JSON object
-    #[arg(long)]
-    json: bool,
 }
 
 /// Appends until the input ends.

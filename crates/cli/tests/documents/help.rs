@@ -85,7 +85,8 @@ fn every_help_fits_a_terminal() {
 fn the_help_of_append_has_groups() {
     let help = run(command(&["log", "append", "--help"]), b"").ok();
     let at = |text: &str| help.text().find(text).unwrap_or_else(|| panic!("no {text}"));
-    assert!(at("\nOptions:") < at("  --json"));
+    let json = at("\n      --json ");
+    assert!(at("\nOptions:") < json && json < at("\nStorage:"));
     assert!(at("\nStorage:") < at("  --dsync"));
     assert!(at("\nRetention:") < at("  --retain-age"));
     assert!(at("--dsync[=<on|off|auto>]") > 0);
