@@ -40,7 +40,8 @@ use arguments::{Arguments, Component};
 static ALLOCATOR: bench::CountingAllocator = bench::CountingAllocator;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::try_parse().unwrap_or_else(|error| variables::name(error).exit());
+    let arguments = Arguments::try_parse()
+        .unwrap_or_else(|error| variables::explain(variables::name(error)).exit());
     let outcome = match arguments.component {
         Component::Log(command) => log_cmd::run(command),
         Component::Consensus(command) => consensus_cmd::run(command),

@@ -27,7 +27,7 @@ pub fn bytes(text: &str) -> Result<u64, String> {
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
-        _ => return Err(format!("unknown unit {unit}; a size is like 4096, 64K, 64M or 10GB")),
+        _ => return Err(format!("unknown unit {unit}; {}", wrong())),
     };
     let too_large = || "a size below 2^64 bytes".to_owned();
     if whole.is_empty() || decimals.is_empty() || factor == 1 && digits.contains('.') {
@@ -72,6 +72,14 @@ pub fn time(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "a time is like 90 (seconds), 500ms, 15m, 2h30m or 7d".into())
 }
 
+/// Parses a time above 0.
+pub fn timeout(text: &str) -> Result<Duration, String> {
+    match time(text)? {
+        Duration::ZERO => Err("a time above 0, as 500ms or 10s".into()),
+        time => Ok(time),
+    }
+}
+
 /// The sum of numbers with units. A number alone counts `bare` seconds.
 fn sum_of_times(text: &str, bare: f64) -> Option<Duration> {
     let mut rest = text.trim();
@@ -96,14 +104,6 @@ fn sum_of_times(text: &str, bare: f64) -> Option<Duration> {
     (!text.trim().is_empty()).then_some(sum)
 }
 
-/// Parses a number in these bounds.
-pub fn number<T: TryFrom<u64>>(
-    bounds: RangeInclusive<u64>,
-) -> impl Fn(&str) -> Result<T, String> + Clone {
-    move |text| {
-        let number = text.trim().parse().ok().filter(|number| bounds.contains(number));
-        let number = number.and_then(|number| T::try_from(number).ok());
-        number.ok_or_else(|| format!("a number from {} to {}", bounds.start(), bounds.end()))
 /// Parses whole milliseconds in these bounds: a number of them, or a time with a unit, as `10ms`.
 pub fn millis(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, String> + Clone {
     move |text| {
@@ -115,6 +115,14 @@ pub fn millis(bounds: RangeInclusive<u64>) -> impl Fn(&str) -> Result<u64, Strin
     }
 }
 
+/// Parses a number in these bounds.
+pub fn number<T: TryFrom<u64>>(
+    bounds: RangeInclusive<u64>,
+) -> impl Fn(&str) -> Result<T, String> + Clone {
+    move |text| {
+        let number = text.trim().parse().ok().filter(|number| bounds.contains(number));
+        let number = number.and_then(|number| T::try_from(number).ok());
+        number.ok_or_else(|| format!("a number from {} to {}", bounds.start(), bounds.end()))
     }
 }
 
@@ -180,14 +188,6 @@ mod tests {
         assert_eq!(bytes("64m"), Ok(64 << 20));
         assert_eq!(bytes("10MB"), Ok(10_000_000));
         assert_eq!(bytes("3kb"), Ok(3_000));
-        assert!(bytes("4 apples").is_err());
-        assert!(bytes("m").is_err());
-        assert!(bytes("99999999999T").is_err());
-        assert!(small_bytes("4G").is_err());
-    }
-
-    #[test]
-    fn a_size_range_includes_both_ends() {
         assert_eq!(bytes("1.5M"), Ok(3 << 19));
         assert_eq!(bytes("0.25kb"), Ok(250));
         assert_eq!(bytes("16777215.999T"), Ok(u64::MAX - 1_099_511_627));
@@ -196,12 +196,12 @@ mod tests {
                 .iter()
                 .all(|text| bytes(text).is_err())
         );
-        assert_eq!(size_range("900"), Ok(900..=900));
-        assert_eq!(size_range("512..1M"), Ok(512..=1 << 20));
-        assert!(size_range("2..1").is_err());
+        assert!(bytes("4 apples").is_err());
+        assert!(bytes("m").is_err());
+        assert!(bytes("99999999999T").is_err());
+        assert!(small_bytes("4G").is_err());
     }
 
-    #[test]
     #[test]
     fn blocks_are_rounded_down() {
         assert_eq!(blocks("10MB"), Ok(9_998_336));
@@ -220,6 +220,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_size_range_includes_both_ends() {
+        assert_eq!(size_range("900"), Ok(900..=900));
+        assert_eq!(size_range("512..1M"), Ok(512..=1 << 20));
+        assert!(size_range("2..1").is_err());
+    }
+
+    #[test]
     fn times_have_units() {
         assert_eq!(time("7d"), Ok(Duration::from_secs(7 * 86_400)));
         assert_eq!(time("500ms"), Ok(Duration::from_millis(500)));

@@ -1,6 +1,7 @@
 //! Errors of values that come from environment variables.
 
 use std::ffi::OsStr;
+use std::num::{IntErrorKind, ParseIntError};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Command, CommandFactory, Error};
@@ -25,6 +26,28 @@ pub fn name(mut error: Error) -> Error {
         error.insert(ContextKind::InvalidArg, named);
     }
     error
+}
+
+/// Says of a value that is no number what it must be, in other words than those of the parser.
+pub fn explain(error: Error) -> Error {
+    let source = std::error::Error::source(&error);
+    let Some(cause) = source.and_then(|source| source.downcast_ref::<ParseIntError>()) else {
+        return error;
+    };
+    let why = match cause.kind() {
+        IntErrorKind::PosOverflow => "the number is too large",
+        IntErrorKind::NegOverflow => "the number is too small",
+        _ => "not a whole number",
+    };
+    let of = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => text.as_str(),
+        _ => "",
+    };
+    let (value, argument) = (of(ContextKind::InvalidValue), of(ContextKind::InvalidArg));
+    let message = format!(
+        "invalid value '{value}' for '{argument}': {why}\n\nFor more information, try '--help'.\n"
+    );
+    Error::raw(error.kind(), message)
 }
 
 /// Whether a word of the command line is this flag, with or without its value.

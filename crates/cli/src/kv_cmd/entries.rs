@@ -90,21 +90,11 @@ pub struct Entry {
     pub pair: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// The message of an error in one line. It names the column, and not the line: that is always 1.
-fn within(error: &serde_json::Error) -> String {
-    let message = error.to_string();
-    let place = format!(" at line {} column {}", error.line(), error.column());
-    match message.strip_suffix(&place) {
-        Some(what) => format!("{what} at column {}", error.column()),
-        None => message,
-    }
-}
-
 /// Parses what [`write_json`] and [`write_keyspace`] write; otherwise says what is wrong.
 pub fn parse_json(line: &[u8]) -> Result<Entry, String> {
     const FIELDS: [&str; 5] = ["key", "key_b64", "value", "value_b64", "keyspace"];
     let object: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(line)
-        .map_err(|error| format!("it is no JSON object: {}", within(&error)))?;
+        .map_err(|error| format!("it is no JSON object: {}", output::json_error(&error)))?;
     if let Some(name) = object.keys().find(|name| !FIELDS.contains(&name.as_str())) {
         return Err(format!("it has a field {name:?}, which is unknown"));
     }

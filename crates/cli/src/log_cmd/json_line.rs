@@ -44,9 +44,14 @@ struct Fields<'a> {
 impl JsonLine {
     /// Parses a line; otherwise says what is wrong.
     pub fn parse(line: &[u8]) -> Result<Self, String> {
-        let fields: Fields<'_> = serde_json::from_slice(line).map_err(|error| {
-            format!("it is no record as `esker log cat --json` prints it: {error}")
-        })?;
+        let wrong =
+            |what: &str| format!("it is no record as `esker log cat --json` prints it: {what}");
+        // An array would be taken for the fields in their order.
+        if !line.trim_ascii_start().starts_with(b"{") {
+            return Err(wrong("it is no JSON object"));
+        }
+        let fields: Fields<'_> = serde_json::from_slice(line)
+            .map_err(|error| wrong(&output::json_error(&error).replace("u64", "a number")))?;
         let payload = match (fields.payload, fields.payload_b64) {
             (Some(text), None) => text.into_owned().into_bytes(),
             (None, Some(encoded)) => {
@@ -107,6 +112,7 @@ mod tests {
         for wrong in [
             "",
             "1",
+            r#"[1, 0, "a", null]"#,
             "{}",
             r#"{"payload":1}"#,
             r#"{"payload":"a","payload_b64":"YQ=="}"#,

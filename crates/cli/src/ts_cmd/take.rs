@@ -9,7 +9,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::endpoints::Endpoints;
 use crate::exit::{Failure, Outcome, complain, with_causes};
-use crate::quantity::{number, time};
+use crate::quantity::{number, timeout};
 use crate::ts_cmd::shown::show;
 
 /// How often `--watch` asks.
@@ -30,7 +30,7 @@ pub struct TakeArguments {
     #[arg(long)]
     watch: bool,
     /// How long a request may take, elections included
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = timeout)]
     timeout: Duration,
 }
 

@@ -178,4 +178,13 @@ fn a_line_that_is_no_record_ends_the_import() {
     let ended = log("append", &dir, &["--framing", "json"], input).exits(1);
     assert!(ended.err.contains("line 4 of the input"), "{}", ended.err);
     assert_eq!(cat(&dir, &[]), b"a\nb\n");
+    for (line, word) in [
+        ("[1]", "it is no JSON object"),
+        ("{\"payload\":\"a\"", "at column 14"),
+        ("{\"payload\":\"a\",\"seq\":-1}", "expected a number at column"),
+    ] {
+        let refused = log("append", &dir, &["--framing", "json"], line.as_bytes()).exits(1);
+        assert!(refused.err.contains(word), "{}", refused.err);
+        assert!(!refused.err.contains("struct") && !refused.err.contains("line 1 column"));
+    }
 }

@@ -27,6 +27,34 @@ fn wrong_flags_and_values() {
     log("cat", &dir, &["--from", "first"], b"").exits(2);
 }
 
+/// They were in the words of the parser: "invalid digit found in string".
+#[test]
+fn numbers_are_refused_in_plain_words() {
+    let too_large = "99999999999999999999";
+    for (arguments, words) in [
+        (
+            &["log", "cat", "d", "--from", "abc"][..],
+            ["'abc' for '--from <N>'", "not a whole number"],
+        ),
+        (&["log", "cat", "d", "--from", ""], ["--from <N>", "not a whole number"]),
+        (&["log", "cat", "d", "--to", too_large], ["--to <N>", "the number is too large"]),
+        (&["log", "bench", "--writers", "many"], ["--writers <N>", "not a whole number"]),
+        (
+            &["log", "append", "d", "--record-limit", "65M"],
+            ["at most 64M and 4K", "--record-limit"],
+        ),
+        (&["log", "append", "d", "--retain-bytes", "1M"], ["--retain-bytes", "128M"]),
+        (&["ts", "--timeout", "0"], ["--timeout <TIME>", "above 0"]),
+        (&["ts", "bench", "--timeout", "0"], ["--timeout <TIME>", "above 0"]),
+    ] {
+        let refused = run(command(arguments), b"").exits(2);
+        for word in words {
+            assert!(refused.err.contains(word), "{arguments:?}: {}", refused.err);
+        }
+        assert!(!refused.err.contains("found in string"), "{}", refused.err);
+    }
+}
+
 #[test]
 fn wrong_commands() {
     for arguments in

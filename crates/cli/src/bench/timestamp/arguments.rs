@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::endpoints::Endpoints;
 use crate::exit::{Failure, Outcome};
-use crate::quantity::{seconds, time};
+use crate::quantity::{seconds, timeout};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -112,7 +112,7 @@ pub struct TsBenchArguments {
     #[arg(long, value_name = "PORT", default_value_t = 18_080, value_parser = clap::value_parser!(u16).range(1..=65_000))]
     pub port: u16,
     /// How long to look for a leader
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = time)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = timeout)]
     pub timeout: Duration,
     /// Print a JSON object
     #[arg(long)]
