@@ -95,7 +95,14 @@ fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String 
             );
         }
     }
-    for QuarantinedRange { file, offset, bytes, kept_in, from, to, .. } in &repaired.quarantined {
+    let ranges = &repaired.quarantined;
+    for range in ranges {
+        let QuarantinedRange { file, offset, bytes, kept_in, from, to, .. } = range;
+        // Of a file that is missing, both its header and its records: one loss.
+        let loses = |other: &QuarantinedRange| other.file == *file && other.from < other.to;
+        if from == to && kept_in.is_none() && ranges.iter().any(loses) {
+            continue;
+        }
         let file = file.display();
         let _ = match kept_in {
             Some(_) => write!(text, "quarantined {bytes} bytes of {file} from byte {offset} on: "),

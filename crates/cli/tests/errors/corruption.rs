@@ -91,6 +91,17 @@ fn repair_loses_one_unit_and_cat_reports_it() {
     assert_eq!((cat.text(), cat.err.as_str()), (esker::lines(250, 301).as_str(), ""));
 }
 
+/// It said of one file that no record is lost, and then that ten are.
+#[test]
+fn repair_of_a_missing_file_reports_one_loss() {
+    let (_guard, dir) = workdir();
+    log("append", &dir, &[], esker::lines(1, 10).as_bytes()).ok();
+    std::fs::remove_file(segments(&dir).remove(0)).unwrap();
+    let repaired = log("repair", &dir, &[], b"").ok();
+    assert_eq!(repaired.text().lines().count(), 1, "{}", repaired.text());
+    assert!(repaired.text().contains("above 0 up to 10 are lost"), "{}", repaired.text());
+}
+
 #[test]
 fn repair_of_a_valid_log_changes_nothing() {
     let (_guard, dir) = workdir();
