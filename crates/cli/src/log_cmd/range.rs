@@ -73,7 +73,8 @@ impl Range {
 
     /// Whether no record after the one with this number is wanted.
     pub fn is_over(&self, last: Option<Seq>) -> bool {
-        self.limit == 0 || last.is_some_and(|last| last >= self.to)
+        let is_empty = matches!(self.start, Start::From(from) if from > self.to);
+        is_empty || self.limit == 0 || last.is_some_and(|last| last >= self.to)
     }
 
     /// Whether a record comes before the start, if that is a number.
