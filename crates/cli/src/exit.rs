@@ -322,6 +322,13 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
         return String::new();
     }
     let is_segment = corruption.file.extension().is_some_and(|end| end == "seg");
+    // A writer makes the file `lock`.
+    if is_segment && corruption.file.exists() && !dir.join("lock").exists() {
+        return format!(
+            "; if this is a backup, remove the file and back up again; otherwise{}",
+            repair_advice(dir).trim_start_matches(';')
+        );
+    }
     if !is_segment || corruption.file.exists() {
         return repair_advice(dir);
     }
