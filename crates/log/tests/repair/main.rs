@@ -5,6 +5,7 @@ mod corruption_kit;
 #[path = "../kit/fixture.rs"]
 mod fixture;
 
+mod cut_off_bytes;
 mod missing_files;
 mod power_cuts;
 mod readers_at_the_gap;

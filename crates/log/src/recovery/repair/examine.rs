@@ -94,6 +94,7 @@ pub(crate) fn examine(
             next: None,
             ranges: Vec::new(),
             written_to: 0,
+            written_seq: 0,
         });
     }
     let mut reading = ReadProgress::default();
@@ -161,7 +162,7 @@ pub(crate) fn examine(
     }
     let dead = cut_torn_tail(&mut segments, manifest, durable_bound);
     add_lost_front(dir, &mut segments, manifest);
-    let last = segments.last().map_or(manifest.trim_seq, Examined::accounted_to);
+    let mut last = segments.last().map_or(manifest.trim_seq, Examined::accounted_to);
     // Durable records are missing after the last segment. They were in segments that lost their
     // header and all units, or that are gone.
     let newest = segments.last().map(|newest: &Examined| newest.number);
@@ -171,6 +172,7 @@ pub(crate) fn examine(
         let lost = lost_segments(&headers, manifest, stored, newest);
         if let (Some(newest), false) = (segments.last_mut(), lost.is_empty()) {
             reached.0 = close_newest(newest, manifest, last)?;
+            last = newest.accounted_to();
         }
         for number in lost {
             let file = headers.get(&number).map(|(file, _)| Arc::clone(file));
@@ -269,7 +271,7 @@ fn close_newest(newest: &mut Examined, manifest: &Manifest, last: u64) -> Result
     if !is_complete && newest.written_to > from {
         let (to, decode_error) = (newest.written_to, DecodeError::Blank);
         newest.ranges.push(SegmentRange::Corrupt { from, to, after: last, decode_error });
-        (newest.end, newest.next) = (Some(to), Some((0, last)));
+        (newest.end, newest.next) = (Some(to), Some((0, last.max(newest.written_seq))));
     }
     Ok(newest.base.saturating_add(u64::from(newest.ranges_end())))
 }

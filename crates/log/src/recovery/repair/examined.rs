@@ -34,6 +34,8 @@ pub(crate) struct Examined {
     pub(crate) ranges: Vec<SegmentRange>,
     /// The end of the last block with data after the pieces.
     pub(crate) written_to: u32,
+    /// The highest number in a valid header of an invalid unit after the pieces; 0 without one.
+    pub(crate) written_seq: u64,
 }
 
 /// The start of a segment that lost its header, as far as the rest of the segment gives it.
@@ -147,6 +149,7 @@ impl Examined {
             next: None,
             ranges: Vec::new(),
             written_to: 0,
+            written_seq: 0,
         }
     }
 
@@ -225,18 +228,22 @@ impl Examined {
     }
 
     /// Extends this segment to the known start of the next one, which lost its header. The space
-    /// between becomes a gap, unless this segment's end is known more precisely. Returns where the
-    /// two segments meet.
+    /// between becomes a gap, unless this segment's end is known more precisely. If nothing is
+    /// known of the next one, it starts after everything that was written here: records may be
+    /// missing in these bytes. Returns where the two segments meet.
     pub(crate) fn reach(&mut self, (base, seq): (u64, u64), stored: KnownStart) -> (u64, u64) {
         let known_base = stored.base.unwrap_or(base).max(base);
-        let known_seq = stored.prev_seq.unwrap_or(seq).max(seq);
-        if (known_base, known_seq) == (base, seq) {
+        let from = self.ranges_end();
+        let is_unknown = stored.base.is_none() && stored.prev_seq.is_none();
+        let is_longer = is_unknown && from < self.written_to.min(SEGMENT_MAX / 2);
+        let written_seq = if is_longer { self.written_seq } else { 0 };
+        let known_seq = stored.prev_seq.unwrap_or(seq).max(seq).max(written_seq);
+        if (known_base, known_seq) == (base, seq) && !is_longer {
             return (base, seq);
         }
-        let from = self.ranges_end();
         let to = match known_base.checked_sub(self.base) {
             Some(end) if known_base > base && end < u64::from(SEGMENT_MAX / 2) => end as u32,
-            _ => self.written_to.max(from + BLOCK),
+            _ => self.written_to.min(SEGMENT_MAX / 2).max(from + BLOCK),
         };
         match self.ranges.last_mut() {
             Some(SegmentRange::Corrupt { to: end, .. }) => *end = to.max(*end),

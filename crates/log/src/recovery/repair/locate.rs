@@ -1,10 +1,12 @@
 //! Locates the start of a segment that lost its header.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use esker_disk::File;
 
 use super::examined::{Examined, KnownStart};
+use super::split_segment::written_after;
 use crate::base::error::Result;
 use crate::format::{BLOCK, Footer, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::store::manifest::Manifest;
@@ -24,16 +26,27 @@ fn footer_in(file: &Arc<dyn File>, salt: Salt) -> Result<Option<Footer>> {
     let mut image = SegmentReader::new(Arc::clone(file))?;
     let mut at = BLOCK;
     while u64::from(at) < image.len() {
-        let block = image.at(u64::from(at), BLOCK as usize)?;
-        if let Ok(length) = Footer::length(block, at) {
-            let bytes = image.at(u64::from(at), length as usize)?;
-            if let Ok(footer) = Footer::parse(bytes, salt, at) {
-                return Ok(Some(footer));
-            }
+        if let Some((footer, _)) = footer_at(&mut image, salt, at)? {
+            return Ok(Some(footer));
         }
         at += BLOCK;
     }
     Ok(None)
+}
+
+fn footer_at(image: &mut SegmentReader<'_>, salt: Salt, at: u32) -> Result<Option<(Footer, u32)>> {
+    let block = image.at(u64::from(at), BLOCK as usize)?;
+    let Ok(length) = Footer::length(block, at) else { return Ok(None) };
+    let bytes = image.at(u64::from(at), length as usize)?;
+    Ok(Footer::parse(bytes, salt, at).ok().map(|footer| (footer, length)))
+}
+
+/// The bytes that are lost if a file is cut at an offset. A footer there is not among them: it
+/// holds nothing that the units do not.
+pub(super) fn cut_off(file: &Arc<dyn File>, salt: Salt, at: u32) -> Result<Option<Range<u32>>> {
+    let mut image = SegmentReader::new(Arc::clone(file))?;
+    let footer = footer_at(&mut image, salt, at)?.map_or(0, |(_, length)| length);
+    written_after(file, at + footer)
 }
 
 /// The valid units of a segment without a header.

@@ -7,6 +7,7 @@ use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
 
 use super::examine::{Examination, examine};
 use super::examined::{Examined, SegmentRange, ValidRun};
+use super::locate::cut_off;
 use super::report::{QuarantinedRange, ReadProgress};
 use crate::base::error::Result;
 use crate::base::error::corruption_at;
@@ -183,6 +184,21 @@ fn rebuild(
                 chain = next_chain;
             }
         }
+    }
+    let cut = match &segment.file {
+        Some(file) => cut_off(file, salt, segment.ranges_end())?,
+        None => None,
+    };
+    if let Some(cut) = cut {
+        let (offset, bytes) = (u64::from(cut.start), u64::from(cut.end - cut.start));
+        quarantined.push(QuarantinedRange {
+            file: segment.path.clone(),
+            offset,
+            bytes,
+            kept_in: keep(dir, segment, offset, bytes)?,
+            from: Seq(segment.accounted_to()),
+            to: Seq(segment.accounted_to()),
+        });
     }
     // The length matches the pieces, so that a gap at the end is complete.
     new.set_len(u64::from(segment.ranges_end()))?;

@@ -1,5 +1,6 @@
 //! Splits one segment into valid units and corrupt ranges.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use esker_disk::File;
@@ -76,6 +77,7 @@ pub(crate) fn split_segment(
                 let ValidUnit { header, chain, .. } = unit;
                 durable_bound = durable_bound.max(header.durable_bound);
                 segment.ranges.push(SegmentRange::Valid(unit.into()));
+                segment.written_seq = 0;
                 expected =
                     Expected { chain: Some(chain), seq: header.last_seq, session: header.session };
                 at += u64::from(header.span());
@@ -92,6 +94,7 @@ pub(crate) fn split_segment(
             && is_current_session(&header, expected.session)
         {
             durable_bound = durable_bound.max(header.durable_bound);
+            segment.written_seq = segment.written_seq.max(header.last_seq);
         }
         at += u64::from(BLOCK);
         if image.at(at - u64::from(BLOCK), BLOCK as usize)?.iter().any(|&byte| byte != 0) {
@@ -131,14 +134,20 @@ fn drop_what_does_not_lead_on(segment: &mut Examined) {
 
 /// The end of the last block of a file that is not all zeros.
 pub(crate) fn written_to(file: &Arc<dyn File>) -> Result<u32> {
+    Ok(written_after(file, 0)?.map_or(0, |written| written.end))
+}
+
+/// From the first block at or after an offset that is not all zeros to the end of the last one.
+pub(crate) fn written_after(file: &Arc<dyn File>, offset: u32) -> Result<Option<Range<u32>>> {
     let mut image = SegmentReader::new(Arc::clone(file))?;
-    let (mut at, mut end) = (0, 0);
-    while at < image.len() {
-        let block = image.at(at, BLOCK as usize)?;
-        at += u64::from(BLOCK);
+    let (mut at, mut written) = (offset, None);
+    while u64::from(at) < image.len() {
+        let block = image.at(u64::from(at), BLOCK as usize)?;
+        let end = at + BLOCK;
         if block.iter().any(|&byte| byte != 0) {
-            end = at as u32;
+            written = Some(written.map_or(at, |written: Range<u32>| written.start)..end);
         }
+        at = end;
     }
-    Ok(end)
+    Ok(written)
 }
