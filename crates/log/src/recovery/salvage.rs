@@ -3,7 +3,8 @@
 //! Reading, opening and `repair` take whole commit units. Here a record counts if its own checksum
 //! matches, which covers its place, its length and its number, and if its number is above that of
 //! the record before it. After bytes that are no record the search continues at each next multiple
-//! of eight, where records start. It costs the time of reading, and for corrupt bytes that look
+//! of eight, where records start. The zeros after a record have no checksum, so they may be
+//! anything. It costs the time of reading, and for corrupt bytes that look
 //! like the start of a record that of the checksum of what would be its payload.
 
 use std::collections::VecDeque;
@@ -18,7 +19,9 @@ use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::format::record::{RECORD_HEADER, RecordHeader};
 use crate::format::unit::{UNIT_HEADER, UnitKind};
-use crate::format::{BLOCK, Footer, LogId, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader};
+use crate::format::{
+    BLOCK, DecodeError, Footer, LogId, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader,
+};
 use crate::recovery::read_segment_header;
 use crate::recovery::repair::verify;
 use crate::store::directory::{self, not_a_log};
@@ -315,11 +318,12 @@ impl Walk {
         let stored = self.image.at(at, header.stored() as usize)?;
         match header.check(self.source.salt, place, stored) {
             // Truncated, or cut off.
-            Ok(()) if header.seq <= last => {
+            // No checksum covers the zeros after a record.
+            Ok(()) | Err(DecodeError::Padding) if header.seq <= last => {
                 self.prev = Some(header.seq);
                 Ok(There::Nothing(header.stored()))
             }
-            Ok(()) => Ok(There::Record(header)),
+            Ok(()) | Err(DecodeError::Padding) => Ok(There::Record(header)),
             Err(_) => Ok(There::Corrupt),
         }
     }

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use esker_disk::sim::SimDisk;
 use esker_log::{Error, Log, ReadOptions, Salvage, Salvaged, Start, repair, salvage, salvage_log};
 
+use crate::corruption_kit::map::{Map, segment_path};
 use crate::fixture::{DIR, Seen, all, append, append_many, driven, payload, payloads, seen};
 
 fn open(disk: &SimDisk) -> Log {
@@ -160,6 +161,28 @@ fn a_flipped_bit_costs_one_record() {
         }
     }
     assert!(lost > 300, "{lost}");
+}
+
+/// No checksum covers the zeros after a record.
+#[test]
+fn a_flipped_bit_in_the_padding_costs_no_record() {
+    let (disk, written) = sample();
+    let mut flips = 0;
+    for segment in Map::of(&disk).segments {
+        let file = segment_path(segment.number);
+        for record in segment.units.iter().flat_map(|unit| &unit.records).step_by(7) {
+            for byte in record.payload.end..record.at.end {
+                let disk = disk.fork(byte as u64);
+                disk.flip_bit(&file, byte as u64 * 8 + 3).unwrap();
+                let (found, _, missing) = read_all(salvage_log(DIR, options(&disk)).unwrap());
+                let at = format!("byte {byte} of {}, record {}", file.display(), record.seq);
+                assert!(found == written, "{at}: {} records", found.len());
+                assert!(missing.is_empty(), "{at}");
+                flips += 1;
+            }
+        }
+    }
+    assert!(flips > 100, "{flips}");
 }
 
 /// `repair` quarantines whole commits: what it took, and what is left, are all but one record.
