@@ -32,6 +32,38 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::checksum(Crc32Iscsi, bytes) as u32
 }
 
+/// The CRC-32C of two runs of bytes as one, from that of each, and the length of the second.
+pub(crate) fn crc_of_joined(first: u32, second: u32, len: u32) -> u32 {
+    let powers = POWERS.iter().enumerate().filter(|(bit, _)| (len >> bit) & 1 == 1);
+    powers.fold(first, |sum, (_, power)| multiply(sum, *power)) ^ second
+}
+
+/// What 2^n bytes multiply a checksum by: x^(8 * 2^n). Bit 31 is the coefficient of x^0.
+static POWERS: [u32; 32] = powers();
+
+const fn powers() -> [u32; 32] {
+    let mut powers = [1 << 23; 32];
+    let mut n = 1;
+    while n < powers.len() {
+        powers[n] = multiply(powers[n - 1], powers[n - 1]);
+        n += 1;
+    }
+    powers
+}
+
+/// The product of two polynomials modulo that of CRC-32C. Without branches, which random bits
+/// would mispredict.
+const fn multiply(a: u32, mut b: u32) -> u32 {
+    const POLYNOMIAL: u32 = 0x82F6_3B78;
+    let (mut product, mut bit) = (0, 32);
+    while bit > 0 {
+        bit -= 1;
+        product ^= b & 0u32.wrapping_sub((a >> bit) & 1);
+        b = (b >> 1) ^ (POLYNOMIAL & 0u32.wrapping_sub(b & 1));
+    }
+    product
+}
+
 /// Sixteen random bytes that identify a log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogId(pub [u8; 16]);
@@ -124,6 +156,16 @@ impl std::fmt::Display for DecodeError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn joined_checksums_are_those_of_the_joined_bytes() {
+        let bytes: Vec<u8> = (0..9000u32).map(|n| ((n * n) >> 3) as u8).collect();
+        for (from, to) in [(0, 0), (0, 9000), (1, 2), (4096, 8192), (17, 8999), (9000, 9000)] {
+            let (first, second) = (crc(&bytes[..from]), crc(&bytes[from..to]));
+            let joined = crc_of_joined(first, second, (to - from) as u32);
+            assert_eq!(joined, crc(&bytes[..to]), "{from}, {to}");
+        }
+    }
 
     #[test]
     fn salt_differs_by_log_and_segment() {

@@ -17,7 +17,7 @@ pub(crate) mod unit;
 
 pub(crate) use block::{
     BLOCK, DecodeError, NUMBER_MAX, SEGMENT_MAX, Salt, UNIT_MAX, VERSION, block_up, crc,
-    random_numbers,
+    crc_of_joined, random_numbers,
 };
 pub use block::{LogId, RECORD_LIMIT_MAX};
 pub(crate) use footer::{Footer, IndexEntry};

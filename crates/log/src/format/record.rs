@@ -63,6 +63,12 @@ impl RecordHeader {
         self.size.next_multiple_of(8)
     }
 
+    /// The checksum that the payload of a record at `offset` must have.
+    pub(crate) fn payload_crc(self, salt: Salt, offset: u32) -> u32 {
+        // The checksum of no bytes is zero.
+        self.crc ^ checksum(salt, offset, self.size, self.seq, &[])
+    }
+
     /// Checks a whole stored record at `offset`, zeros included.
     pub(crate) fn check(self, salt: Salt, offset: u32, stored: &[u8]) -> Result<(), DecodeError> {
         let Some(payload) = stored.get(RECORD_HEADER as usize..self.size as usize) else {

@@ -53,6 +53,7 @@ mod findings;
 mod footers;
 mod newer;
 mod outcome;
+mod range_sums;
 mod reach;
 pub(crate) mod repair;
 mod rewrite;

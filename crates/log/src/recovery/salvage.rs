@@ -4,8 +4,11 @@
 //! matches, which covers its place, its length and its number, and if its number is above that of
 //! the record before it. After bytes that are no record the search continues at each next multiple
 //! of eight, where records start. The zeros after a record have no checksum, so they may be
-//! anything. It costs the time of reading, and for corrupt bytes that look
-//! like the start of a record that of the checksum of what would be its payload.
+//! anything.
+//!
+//! The time is linear in the bytes of a file, whatever they are: bytes that look like the start of
+//! a long record cost a few steps and at most a block, by [`RangeSums`]. Only the first such record
+//! of a file is read whole.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -20,8 +23,9 @@ use crate::base::read_options::ReadOptions;
 use crate::format::record::{RECORD_HEADER, RecordHeader};
 use crate::format::unit::{UNIT_HEADER, UnitKind};
 use crate::format::{
-    BLOCK, DecodeError, Footer, LogId, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader,
+    BLOCK, Footer, LogId, RECORD_LIMIT_MAX, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader, crc,
 };
+use crate::recovery::range_sums::RangeSums;
 use crate::recovery::read_segment_header;
 use crate::recovery::repair::verify;
 use crate::store::directory::{self, not_a_log};
@@ -81,7 +85,7 @@ pub struct SalvagedRecord {
 }
 
 /// The valid records of corrupt files, in ascending order of their numbers; from [`salvage`] or
-/// [`salvage_log`]. Memory is that of the largest record, and two megabytes.
+/// [`salvage_log`]. Memory is that of the largest record, and four megabytes.
 #[derive(Debug)]
 pub struct Salvage {
     files: VecDeque<Source>,
@@ -214,6 +218,8 @@ impl Source {
 struct Walk {
     source: Source,
     image: SegmentReader<'static>,
+    /// `None` before the first long range without the checksum that it would need.
+    sums: Option<RangeSums>,
     /// The offset in the file.
     at: u32,
     /// The number before the next record, if it is known.
@@ -241,7 +247,8 @@ impl Walk {
         let mut image = SegmentReader::new(Arc::clone(&source.file))?;
         image.end_at(source.until);
         let at = source.from;
-        Ok(Self { source, image, at, prev: None, time: None, skipped: None, next: None })
+        let (sums, prev, time) = (None, None, None);
+        Ok(Self { source, image, sums, at, prev, time, skipped: None, next: None })
     }
 
     /// The next record above `last`, or bytes that were skipped. `None` at the end of the file.
@@ -295,6 +302,7 @@ impl Walk {
         if *word == [0; STEP as usize] {
             return Ok(There::Nothing(STEP));
         }
+        let record = RecordHeader::parse(bytes);
         if place.is_multiple_of(BLOCK) {
             if let Ok((header, _)) = UnitHeader::parse(bytes, self.source.salt, place) {
                 let time = UNIX_EPOCH + Duration::from_millis(header.time_ms);
@@ -314,18 +322,44 @@ impl Walk {
             // Whatever follows is of another commit.
             self.time = None;
         }
-        let Ok(header) = RecordHeader::parse(bytes) else { return Ok(There::Corrupt) };
-        let stored = self.image.at(at, header.stored() as usize)?;
-        match header.check(self.source.salt, place, stored) {
-            // Truncated, or cut off.
-            // No checksum covers the zeros after a record.
-            Ok(()) | Err(DecodeError::Padding) if header.seq <= last => {
-                self.prev = Some(header.seq);
-                Ok(There::Nothing(header.stored()))
-            }
-            Ok(()) | Err(DecodeError::Padding) => Ok(There::Record(header)),
-            Err(_) => Ok(There::Corrupt),
+        let Ok(header) = record else { return Ok(There::Corrupt) };
+        let sum = header.payload_crc(self.source.salt, place);
+        if !self.has_sum(RECORD_HEADER, header.size - RECORD_HEADER, sum)? {
+            return Ok(There::Corrupt);
         }
+        // Truncated, or cut off.
+        if header.seq <= last {
+            self.prev = Some(header.seq);
+            return Ok(There::Nothing(header.stored()));
+        }
+        Ok(There::Record(header))
+    }
+
+    /// Whether so many bytes after a header at this offset have this checksum. Reads them all only
+    /// if they do, if they are few, or if they are the first that do not.
+    fn has_sum(&mut self, header: u32, len: u32, sum: u32) -> Result<bool> {
+        let (at, skip) = (u64::from(self.at), header as usize);
+        let from = at + u64::from(header);
+        // No record is longer, and no footer needs to be found that is.
+        if from + u64::from(len) > self.image.len() || len > RECORD_LIMIT_MAX {
+            return Ok(false);
+        }
+        let is_long = len >= BLOCK;
+        if is_long && let Some(sums) = &mut self.sums {
+            let head = self.image.at(at, skip + BLOCK as usize)?;
+            let head = head.get(skip..).unwrap_or_default();
+            if sums.of(from, len, head)? != Some(sum) {
+                return Ok(false);
+            }
+        }
+        let bytes = self.image.at(at, skip + len as usize)?;
+        if bytes.get(skip..skip + len as usize).is_some_and(|bytes| crc(bytes) == sum) {
+            return Ok(true);
+        }
+        if is_long && self.sums.is_none() {
+            self.sums = Some(RangeSums::new(&self.source.file, self.image.len())?);
+        }
+        Ok(false)
     }
 
     /// The record at this offset, which is valid.

@@ -1,0 +1,111 @@
+//! The checksum of any range of a file, without reading the whole range.
+//!
+//! Almost any eight bytes look like the header of a long record. If each such record were read, the
+//! time of a search would grow with the square of the bytes. Here the checksum of a range follows
+//! from those of the file up to two blocks, and from the bytes before and after these blocks.
+
+use std::sync::Arc;
+
+use esker_disk::File;
+
+use crate::base::error::Result;
+use crate::format::{BLOCK, crc, crc_of_joined};
+use crate::store::segment_reader::SegmentReader;
+
+/// The checksums of a file up to each of its blocks.
+#[derive(Debug)]
+pub(super) struct RangeSums {
+    up_to: Vec<u32>,
+    /// Reads the ends of ranges, so that the reader of the search keeps its place.
+    reader: SegmentReader<'static>,
+}
+
+impl RangeSums {
+    /// Reads the file once, up to an offset.
+    pub(super) fn new(file: &Arc<dyn File>, until: u64) -> Result<Self> {
+        let mut reader = SegmentReader::new(Arc::clone(file))?;
+        reader.end_at(until);
+        let (mut at, mut sum, mut up_to) = (0, 0, vec![0]);
+        while at + u64::from(BLOCK) <= reader.len() {
+            let block = reader.at(at, BLOCK as usize)?;
+            if block.len() < BLOCK as usize {
+                break;
+            }
+            sum = crc_of_joined(sum, crc(block), BLOCK);
+            up_to.push(sum);
+            at += u64::from(BLOCK);
+        }
+        Ok(Self { up_to, reader })
+    }
+
+    /// The checksum of so many bytes from an offset on; `None` if the file ends before. `head` is
+    /// the bytes at the offset, at least a block of them.
+    pub(super) fn of(&mut self, from: u64, len: u32, head: &[u8]) -> Result<Option<u32>> {
+        let to = from + u64::from(len);
+        let first = from.next_multiple_of(u64::from(BLOCK));
+        let last = to - to % u64::from(BLOCK);
+        let up_to = |at: u64| self.up_to.get((at / u64::from(BLOCK)) as usize).copied();
+        let (Some(head), Some(before), Some(through), true) =
+            (head.get(..(first - from) as usize), up_to(first), up_to(last), first <= last)
+        else {
+            return Ok(None);
+        };
+        let tail = (to - last) as usize;
+        let tail_sum = match tail {
+            0 => 0,
+            _ => match self.block(last)?.get(..tail) {
+                Some(bytes) => crc(bytes),
+                None => return Ok(None),
+            },
+        };
+        // The file up to `first` is the same in both, so it cancels out.
+        let sum = crc_of_joined(crc(head) ^ before, through, (last - first) as u32);
+        Ok(Some(crc_of_joined(sum, tail_sum, tail as u32)))
+    }
+
+    /// A block of the file. One that the device fails to read counts as zeros.
+    fn block(&mut self, at: u64) -> Result<&[u8]> {
+        match self.reader.block(at) {
+            Ok(_) => self.reader.block(at),
+            Err(_) => self.reader.at(at, BLOCK as usize),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use esker_disk::sim::SimDisk;
+    use esker_disk::{Disk, Open, write_all_at};
+
+    use super::*;
+
+    #[test]
+    fn the_sum_of_every_range_is_that_of_its_bytes() {
+        let disk = SimDisk::new(1);
+        let dir = disk.create_dir(Path::new("/d")).unwrap();
+        let file = dir.open("f", Open::create()).unwrap();
+        let bytes: Vec<u8> =
+            (0..50_001u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        write_all_at(&*file, &bytes, 0).unwrap();
+        let (end, block) = (50_000, BLOCK as usize);
+        let mut sums = RangeSums::new(&file, end as u64).unwrap();
+        let mut compared = 0;
+        for from in (0..end).step_by(1237) {
+            let head = &bytes[from..(from + block).min(end)];
+            for len in (0..end).step_by(997).chain([4096, 8192, end - from]) {
+                let found = sums.of(from as u64, len as u32, head).unwrap();
+                if from + len > end {
+                    assert_eq!(found, None, "{len} from {from}");
+                } else if let Some(found) = found {
+                    assert_eq!(found, crc(&bytes[from..from + len]), "{len} from {from}");
+                    compared += 1;
+                } else {
+                    assert!(len < block, "{len} from {from}");
+                }
+            }
+        }
+        assert!(compared > 500, "{compared}");
+    }
+}

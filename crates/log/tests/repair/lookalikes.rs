@@ -1,0 +1,85 @@
+//! Bytes that look like a part of a segment, in the payloads of corrupt files.
+//!
+//! Guards: a search whose cost grows with the square of the bytes.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::PathBuf;
+use std::time::Instant;
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Log, ReadOptions, Salvaged, salvage};
+
+use crate::corruption_kit::format::{self, RECORD_HEADER, Salt, seal_record};
+use crate::corruption_kit::map::segment_path;
+use crate::fixture::{DIR, LONG, Seen, all, append, driven, payload};
+
+const MIB: usize = 1 << 20;
+
+fn options(disk: &SimDisk) -> ReadOptions {
+    ReadOptions::from(driven(disk).0)
+}
+
+fn records(found: esker_log::Salvage) -> Vec<Seen> {
+    let records = found.map(Result::unwrap).filter_map(|found| match found {
+        Salvaged::Record(record) => Some((record.seq.0, record.payload)),
+        _ => None,
+    });
+    records.collect()
+}
+
+fn put(bytes: &mut [u8], at: usize, words: &[u32]) {
+    for (n, word) in words.iter().enumerate() {
+        bytes[at + 4 * n..at + 4 * n + 4].copy_from_slice(&word.to_le_bytes());
+    }
+}
+
+/// A log of one segment, closed.
+fn written(first: &[u8]) -> (SimDisk, PathBuf, Vec<Seen>) {
+    let disk = SimDisk::new(1);
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+    log.append(first).unwrap().blocking_wait().unwrap();
+    append(&log, 10);
+    let written = all(&log);
+    log.close().unwrap();
+    (disk, segment_path(1), written)
+}
+
+#[test]
+fn what_looks_like_records_costs_little_time() {
+    search_among_lookalikes();
+}
+
+/// Long ranges of corrupt bytes, of which many look like the start of a long record.
+/// Between them are valid records of all sizes, which no unit header announces.
+fn search_among_lookalikes() {
+    let (disk, file, written) = written(b"first");
+    let mut bytes = disk.contents(&file).unwrap();
+    let salt = Salt::new(&bytes[16..32], 1);
+    let end = format::segment(&bytes).unwrap().end;
+    bytes.truncate(end);
+    bytes.resize(4 * MIB, 0);
+    for at in (end..4 * MIB).step_by(8) {
+        // Of 16 bytes to 1.5 MiB.
+        let size = ((at * 7919) % (MIB + MIB / 2)).max(16) as u32;
+        put(&mut bytes, at, &[size, 0x0102_0304]);
+    }
+    let mut expected = written.clone();
+    for (n, len) in [0, 5, 4096, 8170, 8200, 12_345, 600_000, 1_000_003].into_iter().enumerate() {
+        let (seq, at) = (100 + n as u64, end + 4104 + n * (MIB / 4 + 8 * n));
+        let at = if n == 7 { 2 * MIB + MIB / 2 + 2000 } else { at };
+        let mut payload = payload(seq).repeat(len / 64 + 1);
+        payload.resize(len, 7);
+        put(&mut bytes, at, &[(RECORD_HEADER + len) as u32, 0, seq as u32, 0]);
+        bytes[at + RECORD_HEADER..at + RECORD_HEADER + len].copy_from_slice(&payload);
+        seal_record(&mut bytes, salt, at);
+        expected.push((seq, payload));
+    }
+    disk.overwrite(&file, 0, &bytes).unwrap();
+    let started = Instant::now();
+    let found = records(salvage(&file, options(&disk)).unwrap());
+    let took = started.elapsed();
+    // If each were read, these would be 400 GB.
+    assert!(took < LONG, "{took:?}");
+    let numbers: Vec<u64> = found.iter().map(|(seq, _)| *seq).collect();
+    assert!(found == expected, "{numbers:?}");
+}
