@@ -139,15 +139,25 @@ impl Footer {
         Ok(block_up(FOOTER_HEADER as u32 + raw.entries.get() * ENTRY as u32))
     }
 
+    /// The length of the entries of the footer that starts with these bytes, and the checksum that
+    /// the entries must have.
+    pub(crate) fn entries(bytes: &[u8], salt: Salt, end: u32) -> Result<(u32, u32), DecodeError> {
+        Self::length(bytes, end)?;
+        let (mut raw, _) = Raw::read_from_prefix(bytes).map_err(|_| DecodeError::Cut)?;
+        let sum = raw.crc.get();
+        raw.crc = U32::ZERO;
+        let entries = sum ^ salt.bind(end, raw.as_bytes()).rotate_left(1);
+        Ok((raw.entries.get() * ENTRY as u32, entries))
+    }
+
     /// Parses a footer at `end`. `bytes` has the length that [`Footer::length`] returned.
     pub(crate) fn parse(bytes: &[u8], salt: Salt, end: u32) -> Result<Self, DecodeError> {
         let length = Self::length(bytes, end)? as usize;
         let bytes = bytes.get(..length).ok_or(DecodeError::Cut)?;
-        let (mut raw, rest) = Raw::read_from_prefix(bytes).map_err(|_| DecodeError::Cut)?;
-        let sum = raw.crc.get();
-        raw.crc = U32::ZERO;
-        let (entries, zeros) = rest.split_at(raw.entries.get() as usize * ENTRY);
-        if salt.bind(end, raw.as_bytes()).rotate_left(1) ^ crc(entries) != sum {
+        let (entries_len, sum) = Self::entries(bytes, salt, end)?;
+        let (raw, rest) = Raw::read_from_prefix(bytes).map_err(|_| DecodeError::Cut)?;
+        let (entries, zeros) = rest.split_at(entries_len as usize);
+        if crc(entries) != sum {
             return Err(DecodeError::Checksum);
         }
         if zeros.iter().any(|&byte| byte != 0) {

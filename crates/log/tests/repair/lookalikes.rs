@@ -1,18 +1,20 @@
 //! Bytes that look like a part of a segment, in the payloads of corrupt files.
 //!
-//! Guards: a search whose cost grows with the square of the bytes.
+//! Guards: valid records after bytes that look like a footer; a search whose cost grows with the
+//! square of the bytes.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::PathBuf;
 use std::time::Instant;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Log, ReadOptions, Salvaged, salvage};
+use esker_log::{Log, ReadOptions, Salvaged, salvage, salvage_log};
 
-use crate::corruption_kit::format::{self, RECORD_HEADER, Salt, seal_record};
+use crate::corruption_kit::format::{self, BLOCK, RECORD_HEADER, Salt, UNIT_HEADER, seal_record};
 use crate::corruption_kit::map::segment_path;
 use crate::fixture::{DIR, LONG, Seen, all, append, driven, payload};
 
+const FOOTER: u32 = 0xE5CE_F007;
 const MIB: usize = 1 << 20;
 
 fn options(disk: &SimDisk) -> ReadOptions {
@@ -45,13 +47,36 @@ fn written(first: &[u8]) -> (SimDisk, PathBuf, Vec<Seen>) {
 }
 
 #[test]
-fn what_looks_like_records_costs_little_time() {
-    search_among_lookalikes();
+fn records_after_what_looks_like_a_footer_are_found() {
+    // The first record begins here.
+    let start = BLOCK + UNIT_HEADER + RECORD_HEADER;
+    for entries in [0, 1, 200, u32::MAX] {
+        let mut first = vec![b'A'; 9000];
+        for at in [2 * BLOCK, 3 * BLOCK] {
+            put(&mut first, at - start, &[FOOTER, 0, entries, at as u32]);
+        }
+        let (disk, file, written) = written(&first);
+        disk.flip_bit(&file, (start as u64 + 5) * 8).unwrap();
+        let in_log = records(salvage_log(DIR, options(&disk)).unwrap());
+        assert!(in_log == written[1..], "{entries} entries: {} of 10", in_log.len());
+        let in_file = records(salvage(&file, options(&disk)).unwrap());
+        assert!(in_file == written[1..], "{entries} entries: {} of 10", in_file.len());
+    }
 }
 
-/// Long ranges of corrupt bytes, of which many look like the start of a long record.
+#[test]
+fn what_looks_like_records_costs_little_time() {
+    search_among_lookalikes(false);
+}
+
+#[test]
+fn what_looks_like_footers_costs_little_time() {
+    search_among_lookalikes(true);
+}
+
+/// Long ranges of corrupt bytes, of which many look like the start of a long record or of a footer.
 /// Between them are valid records of all sizes, which no unit header announces.
-fn search_among_lookalikes() {
+fn search_among_lookalikes(has_footers: bool) {
     let (disk, file, written) = written(b"first");
     let mut bytes = disk.contents(&file).unwrap();
     let salt = Salt::new(&bytes[16..32], 1);
@@ -62,6 +87,11 @@ fn search_among_lookalikes() {
         // Of 16 bytes to 1.5 MiB.
         let size = ((at * 7919) % (MIB + MIB / 2)).max(16) as u32;
         put(&mut bytes, at, &[size, 0x0102_0304]);
+    }
+    let blocks = (end..4 * MIB - BLOCK).step_by(BLOCK).filter(|at| at % (16 * BLOCK) != 0);
+    for at in blocks.filter(|_| has_footers) {
+        let entries = 50_000.min(at as u32 / 16);
+        put(&mut bytes, at, &[FOOTER, 1, entries, at as u32]);
     }
     let mut expected = written.clone();
     for (n, len) in [0, 5, 4096, 8170, 8200, 12_345, 600_000, 1_000_003].into_iter().enumerate() {
