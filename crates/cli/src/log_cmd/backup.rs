@@ -103,7 +103,7 @@ fn copy(from: &Path, to: &Path, json: bool) -> Outcome<Backup> {
     if let Some(command) = command {
         return Err(Failure::failed(format!("{} needs `{command}`", from.display())));
     }
-    let (_, total) = log.stored();
+    let total = log.metadata().disk_bytes;
     let copied = with_progress(to, total, json, || log.backup(to));
     copied.map_err(|error| match &error {
         // Only the destination is locked.
