@@ -419,16 +419,16 @@ mod tests {
         assert!(message.contains(": no storage space; durable records are safe"), "{message}");
     }
 
-    /// It was advised to create another log with `esker log append`.
+    /// It was advised to create another log, with `--readable-by`.
     #[test]
     fn a_node_that_may_not_write_gets_the_advice_of_a_node() {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         let error = esker_disk::Error::new(esker_disk::Op::Open, Path::new("f"), None, denied);
         let error = esker_consensus::Error::Log(Error::Io(error));
         let message = Failure::of_node(&error, Path::new("d")).message;
-        assert!(message.contains("--data") && !message.contains("log append"), "{message}");
+        assert!(message.contains("--data") && !message.contains("--readable-by"), "{message}");
         let message = Failure::of_consensus(&error, Path::new("d")).message;
-        assert!(message.contains("log append"), "{message}");
+        assert!(message.contains("--readable-by"), "{message}");
     }
 
     #[test]

@@ -36,8 +36,8 @@ const RESTORE_EXAMPLES: &str = "\
 Examples:
   esker log restore /mnt/backup/esker-data ./esker-data
 
-DIR must be empty or not exist. It is a log when the command ends with exit status 0. The backup stays as \
-it is. A restored log has the numbers of the original: readers that have seen later records of that one \
+DIR must be empty or not exist. It is a log when the command ends with exit status 0. If it is interrupted, run \
+it again. The backup stays as it is. A restored log has the numbers of the original: readers that have seen later records of that one \
 must start over.";
 
 /// Arguments of `esker log backup`.
@@ -81,7 +81,12 @@ pub fn restore(arguments: &RestoreArguments) -> Outcome {
         Err(error) if error.kind() == ErrorKind::NotFound => true,
         Err(error) => return Err(Failure::of_io(dir.display(), &error)),
     };
-    if !is_empty {
+    // An earlier call was interrupted: the copy continues.
+    let is_unfinished = || {
+        let found = esker_log::component(dir, esker_log::ReadOptions::default());
+        found.is_ok_and(|found| found == Some(esker_log::UNFINISHED_BACKUP))
+    };
+    if !is_empty && !is_unfinished() {
         return Err(Failure::failed(format!(
             "{} is not empty: a log is restored to a directory of its own",
             dir.display()

@@ -122,19 +122,21 @@ fn backups_of_a_ring_under_full_load_through_kills() {
 fn a_backup_that_is_interrupted_is_completed() {
     let (guard, dir) = workdir();
     log("append", &dir, &["--segment-size", "64K"], lines(1, 200_000).as_bytes()).ok();
-    let dest = guard.path().join("copy");
-    let mut backup = spawn(command(&["log", "backup"]).arg(&dir).arg(&dest), Stdio::null());
-    while !dest.join("note").exists() && backup.try_wait().unwrap().is_none() {}
-    signal(&backup, "KILL");
-    backup.wait().unwrap();
-    if dest.join("note").exists() {
-        log("append", &dest, &[], b"x").exits(1).says(&["unfinished backup", "again"]);
-        for verb in ["cat", "stat", "verify", "repair"] {
-            log(verb, &dest, &[], b"").exits(1).says(&["unfinished backup", "again"]);
+    for verb in ["backup", "restore"] {
+        let dest = guard.path().join(verb);
+        let mut copying = spawn(command(&["log", verb]).arg(&dir).arg(&dest), Stdio::null());
+        while !dest.join("note").exists() && copying.try_wait().unwrap().is_none() {}
+        signal(&copying, "KILL");
+        copying.wait().unwrap();
+        if dest.join("note").exists() {
+            log("append", &dest, &[], b"x").exits(1).says(&["unfinished backup", "again"]);
+            for verb in ["cat", "stat", "verify", "repair"] {
+                log(verb, &dest, &[], b"").exits(1).says(&["unfinished backup", "again"]);
+            }
+            log(verb, &dir, &[dest.to_str().unwrap()], b"").ok();
         }
+        assert!(cat(&dest) == lines(1, 200_000));
     }
-    back_up(&dir, &dest);
-    assert!(cat(&dest) == lines(1, 200_000));
 }
 
 /// A later backup that was interrupted leaves a log that was not closed, without a watermark page

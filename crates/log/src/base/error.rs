@@ -356,8 +356,9 @@ impl Error {
 
     /// Whether the same call, on the same handle and with the same arguments, may succeed later: a
     /// lack of room, of time, of disk space or of threads, an operation that is in progress, and a
-    /// log that another process has open. After [`Error::Timeout`] a record may have been accepted;
-    /// then another call appends it twice, unless it is one of the forms with `_if`.
+    /// log that another process has open. After [`Error::Timeout`] a record may have been accepted,
+    /// and after [`Error::NoSpace`] the first records of a batch that is not atomic. Then another
+    /// call appends them twice, unless it is one of the forms with `_if`.
     ///
     /// # Examples
     /// ```
