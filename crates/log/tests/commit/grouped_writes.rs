@@ -9,15 +9,15 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use esker_disk::Op;
-use esker_disk::sim::{CutPoint, Effect, Fault, Gate, Persist, SimDisk};
+use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
 use esker_log::{Engine, Log, Options, Policy, Seq, Ticket};
 use esker_testkit::{Call, HookedDisk};
 
-use crate::fixture::{DIR, LONG, Opens, all, driven, in_time, is_eio, poll_once, until};
+use crate::fixture::{DIR, all, driven, in_time, is_eio, poll_once, until};
 
 /// Two records fill one.
 const BUFFER: u32 = 16 << 10;
@@ -61,25 +61,27 @@ const DURABLE: Asked = Asked::Write { dsync: true };
 type Calls = Arc<Mutex<Vec<(PathBuf, Asked)>>>;
 
 /// The same disk, and what is asked of its segments from now on. Zeros are written ahead of the
-/// log, and their sync is not one of a commit.
-fn watched(disk: &SimDisk) -> (HookedDisk, Calls) {
+/// log, and their sync is not one of a commit. `before` runs before each of the others.
+fn watched(disk: &SimDisk, before: impl Fn(Asked) + Send + Sync + 'static) -> (HookedDisk, Calls) {
     let calls = Calls::default();
     let list = Arc::clone(&calls);
     let zeros = Mutex::new(false);
     let note = move |call: &Call<'_>| {
         if call.path.extension().is_some_and(|extension| extension == "seg") {
-            let mut zeros = zeros.lock().unwrap();
             let asked = match call.op {
                 Op::Write if call.bytes.iter().all(|byte| *byte == 0) => {
-                    *zeros = true;
+                    *zeros.lock().unwrap() = true;
                     None
                 }
                 Op::Write => Some(Asked::Write { dsync: call.how.unwrap().dsync }),
-                Op::Sync if std::mem::take(&mut *zeros) => None,
+                Op::Sync if std::mem::take(&mut *zeros.lock().unwrap()) => None,
                 Op::Sync => Some(Asked::Sync),
                 _ => None,
             };
-            list.lock().unwrap().extend(asked.map(|asked| (call.path.to_owned(), asked)));
+            if let Some(asked) = asked {
+                list.lock().unwrap().push((call.path.to_owned(), asked));
+                before(asked);
+            }
         }
         Ok(())
     };
@@ -93,7 +95,7 @@ fn take(calls: &Calls) -> Vec<Asked> {
 
 fn open_watched(disk: &SimDisk, set: impl FnOnce(&mut Options)) -> (Log, Engine, Calls) {
     let (mut options, engine) = options(disk);
-    let (hooked, calls) = watched(disk);
+    let (hooked, calls) = watched(disk, |_| {});
     options.disk = Arc::new(hooked);
     set(&mut options);
     let log = Log::builder(DIR).options(options).open().unwrap();
@@ -175,34 +177,76 @@ fn what_a_caller_waits_for_joins_no_group() {
     log.close().unwrap();
 }
 
+/// Holds the first call that it gets, until it is opened.
+#[derive(Default)]
+struct Held {
+    /// Whether a call came, and whether it may continue.
+    state: Mutex<(bool, bool)>,
+    opened: Condvar,
+}
+
+impl Held {
+    fn hold(&self) {
+        let mut state = self.state.lock().unwrap();
+        if !std::mem::replace(&mut state.0, true) {
+            drop(self.opened.wait_while(state, |state| !state.1).unwrap());
+        }
+    }
+
+    fn is_reached(&self) -> bool {
+        self.state.lock().unwrap().0
+    }
+
+    fn open(&self) {
+        self.state.lock().unwrap().1 = true;
+        self.opened.notify_all();
+    }
+}
+
+/// Opens both also after a failure.
+struct OpensBoth([Arc<Held>; 2]);
+
+impl Drop for OpensBoth {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|held| held.open());
+    }
+}
+
 /// The sync begins when all writes of its group are complete. Until it ends, none counts.
 #[test]
 fn a_waiting_caller_ends_the_group() {
     let disk = SimDisk::new(1);
-    let threads = Engine::new(3).unwrap();
-    let (log, _, calls) = open_watched(&disk, |options| options.engine = Some(threads));
-    let gate = Gate::new();
-    let _opens = Opens(disk.clone(), gate.clone());
-    // All is staged before the first write ends, which is not one of a group.
-    disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg").nth(1));
-    let before = log.append(payload(1)).unwrap();
-    let mut before = Box::pin(before);
+    let (durable, plain) = (Arc::<Held>::default(), Arc::<Held>::default());
+    let holds = [(DURABLE, Arc::clone(&durable)), (PLAIN, Arc::clone(&plain))];
+    let (hooked, calls) = watched(&disk, move |asked| {
+        holds.iter().filter(|(of, _)| *of == asked).for_each(|(_, held)| held.hold());
+    });
+    let (mut options, _) = options(&disk);
+    options.disk = Arc::new(hooked);
+    options.engine = Some(Engine::new(3).unwrap());
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    // Opens them before the log is dropped.
+    let _opens = OpensBoth([Arc::clone(&durable), Arc::clone(&plain)]);
+    // Most is staged before the first write ends. It is not one of a group, nor perhaps the next.
+    let mut before = log.append(payload(1)).unwrap();
     assert!(poll_once(&mut before).is_pending());
-    assert!(gate.wait_for(1, LONG));
+    until("the first write", || durable.is_reached());
     let mut tickets = stage(&log, 6 * PER_BUFFER + 1);
-    let second = Gate::new();
-    let _opens_too = Opens(disk.clone(), second.clone());
-    disk.inject(Fault::on(Op::Write, Effect::Block(second.clone())).path(".seg").times(1));
-    until("one of the group is complete", || log.stats().commits >= 2 || second.wait_for(1, LONG));
-    gate.open();
-    assert!(second.wait_for(1, LONG));
-    until("the first record is durable", || log.durable() >= Seq(1));
-    assert!(poll_once(&mut tickets[0]).is_pending());
+    durable.open();
+    until("a write of the group", || plain.is_reached());
+    until("the records before it are durable", || {
+        let seen = log.durable();
+        std::thread::sleep(Duration::from_millis(50));
+        seen >= Seq(1) && log.durable() == seen
+    });
+    let seen = log.durable();
+    let first = seen.0 as usize - 1;
+    assert!(poll_once(&mut tickets[first]).is_pending());
     std::thread::sleep(Duration::from_millis(50));
     assert!(!take(&calls).contains(&Asked::Sync), "a sync beside a write that it is to cover");
-    assert_eq!(log.durable(), Seq(1));
-    second.open();
-    in_time("the caller", move || tickets.swap_remove(0).blocking_wait().unwrap());
+    assert_eq!(log.durable(), seen);
+    plain.open();
+    in_time("the caller", move || tickets.swap_remove(first).blocking_wait().unwrap());
     let asked = take(&calls);
     let synced = asked.iter().position(|asked| *asked == Asked::Sync);
     assert!(synced.is_some_and(|at| at <= 1), "the group went on beside a caller: {asked:?}");
