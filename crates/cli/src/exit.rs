@@ -90,7 +90,6 @@ impl Failure {
             ),
             Error::InvalidOption { option, .. } => {
                 let advice = match (*option, option_flags::flag(option)) {
-                    ("retention.bytes", Some(flag)) => format!(" ({flag}{})", in_units(error)),
                     ("record_limit", Some(flag)) => format!(" ({flag}, at most 64M and 4K)"),
                     (_, Some(flag)) => format!(" ({flag})"),
                     (_, None) => String::new(),
@@ -292,21 +291,6 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
 pub fn with_causes(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
-}
-
-/// The first number of a message as it is typed for a flag, where it is a whole one with a unit.
-fn in_units(error: &Error) -> String {
-    let message = error.to_string();
-    let number = message.split(|c: char| !c.is_ascii_digit()).find_map(|word| word.parse().ok());
-    match number {
-        Some(bytes @ 1..) if u64::is_multiple_of(bytes, 1 << 20) => {
-            format!(" {}M or more", bytes >> 20)
-        }
-        Some(bytes @ 1..) if u64::is_multiple_of(bytes, 1 << 10) => {
-            format!(" {}K or more", bytes >> 10)
-        }
-        _ => String::new(),
-    }
 }
 
 /// Whether a file has the offsets of consumers, which no repair changes.

@@ -132,30 +132,10 @@ impl Dest {
         if matches!(copied, Copied::Valid(..)) {
             self.unnamed.insert(segment.number());
             if self.unfinished {
-                self.name_segments()?;
+                self.publish()?;
             }
         }
         Ok(copied)
-    }
-
-    /// Before segments get their names that do not follow those that are there: until the copy is
-    /// complete, nothing opens it. All of them are copied by then.
-    pub(super) fn leave_a_gap(&mut self, first: &SegmentHeader) -> Result<()> {
-        let mut gap = false;
-        for name in self.dir.list()? {
-            match paths::classify(&name) {
-                Name::Segment(number) if [first.segment, first.prev_segment].contains(&number) => {
-                    return Ok(());
-                }
-                Name::Segment(_) => gap = true,
-                _ => {}
-            }
-        }
-        if gap && !self.unfinished {
-            app_metadata::write(&*self.dir, UNFINISHED_BACKUP, &[])?;
-            self.unfinished = true;
-        }
-        Ok(())
     }
 
     /// Forgets what an attempt copied and did not name.
@@ -163,17 +143,45 @@ impl Dest {
         self.unnamed.clear();
     }
 
-    /// Gives the copied segments their names, in ascending order.
-    pub(super) fn name_segments(&mut self) -> Result<()> {
-        let (dir, manifest) = (&*self.dir, &mut self.manifest);
-        if !self.unnamed.is_empty() && manifest.clean.is_some() {
+    /// Gives the copied segments their names, in ascending order. `first` is the header of the
+    /// first segment of the log.
+    pub(super) fn name_segments(&mut self, first: &SegmentHeader) -> Result<()> {
+        if !self.unfinished && !self.unnamed.is_empty() {
+            if self.is_continued_by(first)? {
+                self.remove_clean_end()?;
+            } else {
+                // Until the copy is complete, it has a gap, and nothing opens it.
+                app_metadata::write(&*self.dir, UNFINISHED_BACKUP, &[])?;
+                self.unfinished = true;
+            }
+        }
+        self.publish()
+    }
+
+    /// Whether the segments that are there reach up to the first one of the log.
+    fn is_continued_by(&self, first: &SegmentHeader) -> Result<bool> {
+        let names = self.dir.list()?;
+        let mut segments = names.iter().filter_map(|name| match paths::classify(name) {
+            Name::Segment(number) => Some(number),
+            _ => None,
+        });
+        Ok(segments.any(|number| number == first.segment || number == first.prev_segment))
+    }
+
+    fn remove_clean_end(&mut self) -> Result<()> {
+        let manifest = &mut self.manifest;
+        if manifest.clean.is_some() {
             manifest.durable = manifest.durable_bound();
             manifest.clean = None;
-            manifest.write(dir)?;
+            manifest.write(&*self.dir)?;
         }
+        Ok(())
+    }
+
+    fn publish(&mut self) -> Result<()> {
         while let Some(number) = self.unnamed.pop_first() {
             let name = paths::segment(number);
-            sealed_file::publish(dir, &paths::temporary(&name), &name)?;
+            sealed_file::publish(&*self.dir, &paths::temporary(&name), &name)?;
         }
         Ok(())
     }

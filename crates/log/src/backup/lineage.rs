@@ -1,4 +1,4 @@
-//! Whether an earlier backup is one of this log, and not of a copy that went on by itself.
+//! Whether an earlier backup is one of this log, and not of a copy that continued by itself.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -16,7 +16,7 @@ use crate::read::stream::LogStream;
 const LOOKS: u32 = 20;
 const PAUSE: Duration = Duration::from_millis(25);
 
-/// A record by what two logs that went on separately do not share.
+/// A record by what two logs that continued separately do not share.
 #[derive(Debug, PartialEq, Eq)]
 struct Known {
     payload: Vec<u8>,
@@ -68,7 +68,7 @@ pub(super) fn differs(
     Ok((theirs != ours).then(|| {
         format!(
             "its record {last} is another one than that of the log: one of them was restored or \
-             copied, and went on by itself"
+             copied, and continued by itself"
         )
     }))
 }

@@ -11,7 +11,7 @@
 //! newest comes first. If the check fails because the writer dropped the segment meanwhile, it has
 //! dropped all before it, too, and the copy begins after it.
 //!
-//! The last record of an earlier backup must be one of the log. A restored copy that went on by
+//! The last record of an earlier backup must be one of the log. A restored copy that continued by
 //! itself has the same id, and would replace what only the backup still has.
 //!
 //! # What a crash leaves
@@ -27,7 +27,7 @@
 //!
 //! Where the original dropped segments that the copy never had, the new ones do not follow those
 //! that are there. Then nothing opens the copy from the first new name until it is complete, for a
-//! few operations on names.
+//! few operations on names; its manifest stays as it was meanwhile.
 
 mod dest;
 mod lineage;
@@ -88,8 +88,8 @@ impl Log {
     /// # Errors
     /// [`Error::NotThisBackup`] if the directory holds anything else, was opened for writing since,
     /// is inside of the log, or has a last record that the log does not have, as after a repair of
-    /// the log, or in a log that was restored and went on; [`Error::WrongComponent`] for the log of
-    /// a component, which has a backup of its own;
+    /// the log, or in a log that was restored and continued; [`Error::WrongComponent`] for the log
+    /// of a component, which has a backup of its own;
     /// [`Error::Trimmed`] if the log drops segments faster than one is copied;
     /// [`Error::Corrupted`], [`Error::Locked`], [`Error::Closed`] and [`Error::Io`]. An earlier
     /// backup is still a log then, with all its records that the original still has.
@@ -213,13 +213,7 @@ fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Resul
     let Some(end) = last else {
         return Err(corruption_at(origin.dir.path(), 0, 0, "the log has no segment"));
     };
-    if let Some(first) = segments.first() {
-        dest.leave_a_gap(&first.header)?;
-    }
-    if let Some(first) = segments.first() {
-        dest.leave_a_gap(&first.header)?;
-    }
-    dest.name_segments()?;
+    dest.name_segments(&segments[0].header)?;
     (done.durable, done.segments) = (Seq(end.seq), segments.len());
     let snapshots = snapshot_files::list(origin.dir)?;
     let snapshots: BTreeSet<u64> = snapshots.into_iter().filter(|at| *at <= end.seq).collect();

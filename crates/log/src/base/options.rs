@@ -89,9 +89,16 @@ impl Retention {
         rule(
             bytes.is_none_or(|n| n >= ring),
             "retention.bytes",
-            &format!("at least {ring}: two segments, which make up the ring"),
+            &format!("at least {}: two segments, which make up the ring", in_units(ring)),
         )
     }
+}
+
+/// A number of bytes, and the same in K or M where that is whole, as the command takes it.
+fn in_units(bytes: u64) -> String {
+    let units = [(20, 'M'), (10, 'K')];
+    let found = units.into_iter().find(|(bits, _)| bytes.is_multiple_of(1 << bits));
+    found.map_or(bytes.to_string(), |(bits, unit)| format!("{bytes} ({}{unit})", bytes >> bits))
 }
 
 /// Whether commits bypass the page cache (O_DIRECT).
@@ -210,8 +217,9 @@ pub struct Options {
     pub direct: Direct,
     /// Whether the file is opened with O_DSYNC, so that every write is durable by itself, where the
     /// policy wants every commit durable. Default `true`: one system call less per commit. With
-    /// `false` a commit is a write and an fdatasync. Under [`Policy::Always`], full buffers that no
-    /// caller waits for share an fdatasync in either case, at most half of `buffers`.
+    /// `false` a commit is a write and an fdatasync. Even with `true`, full buffers that no caller
+    /// waits for share an fdatasync under [`Policy::Always`], at most half of `buffers`, if these
+    /// are 4 or more.
     pub dsync: bool,
     /// What to do about corruption. Default: fail.
     pub on_corruption: OnCorruption,

@@ -276,7 +276,7 @@ impl WriteHalf {
         let moved = mark != before;
         let page_stored = if moved { self.watermark_page.lock().store(mark) } else { Ok(()) };
         self.waiters.wake_readers(mark.seq, wakers);
-        if (moved && self.rotation_pending.load(SeqCst)) || self.preallocator.is_low() {
+        if (moved && self.rotation_pending.load(SeqCst)) || self.preallocator.needs_maintenance() {
             self.want_maintenance();
         }
         let mut state = self.lock();

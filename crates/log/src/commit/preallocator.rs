@@ -133,7 +133,7 @@ impl Preallocator {
     }
 
     /// Whether prewriting, or reserving ahead, is due, or the wait for the end of a burst.
-    pub(crate) fn is_low(&self) -> bool {
+    pub(crate) fn needs_maintenance(&self) -> bool {
         let state = self.state.lock();
         let short = state.entered_to > state.limit / 2
             && state.ready.is_empty()

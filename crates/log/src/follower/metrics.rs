@@ -112,10 +112,10 @@ const ROWS: &[Row<ReadOnlyMetrics>] = &[
         m.streams.len() as u64
     }),
     ("esker_log_reader_stream_lag_records", Gauge, Count, "Lag of the slowest stream.", |m| {
-        m.streams.iter().map(|lag| lag.records).max().unwrap_or(0)
+        StreamLag::most_records(&m.streams)
     }),
     ("esker_log_reader_stream_lag_bytes", Gauge, Bytes, "Lag of the slowest stream.", |m| {
-        m.streams.iter().map(|lag| lag.bytes).max().unwrap_or(0)
+        StreamLag::most_bytes(&m.streams)
     }),
 ];
 

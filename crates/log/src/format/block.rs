@@ -32,7 +32,8 @@ pub(crate) fn crc(bytes: &[u8]) -> u32 {
     crc_fast::checksum(Crc32Iscsi, bytes) as u32
 }
 
-/// The CRC-32C of two runs of bytes as one, from that of each, and the length of the second.
+/// The CRC-32C of two runs of bytes as one, from that of each, and the length of the second. The
+/// function of crc-fast squares matrices in each call, and a search asks for thousands.
 pub(crate) fn crc_of_joined(first: u32, second: u32, len: u32) -> u32 {
     let powers = POWERS.iter().enumerate().filter(|(bit, _)| (len >> bit) & 1 == 1);
     powers.fold(first, |sum, (_, power)| multiply(sum, *power)) ^ second

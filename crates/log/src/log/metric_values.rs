@@ -4,6 +4,7 @@ use crate::base::metric_value::MetricKind::{Counter, Gauge};
 use crate::base::metric_value::MetricUnit::{Bytes, Count};
 use crate::base::metric_value::{self, MetricValue, Row};
 use crate::log::metrics::LogMetrics;
+use crate::read::stream_table::StreamLag;
 
 const ROWS: &[Row<LogMetrics>] = &[
     ("esker_log_records_total", Counter, Count, "Records accepted.", |m| m.stats.appended),
@@ -46,10 +47,10 @@ const ROWS: &[Row<LogMetrics>] = &[
         m.streams.len() as u64
     }),
     ("esker_log_stream_lag_records", Gauge, Count, "Lag of the slowest stream.", |m| {
-        m.streams.iter().map(|lag| lag.records).max().unwrap_or(0)
+        StreamLag::most_records(&m.streams)
     }),
     ("esker_log_stream_lag_bytes", Gauge, Bytes, "Lag of the slowest stream.", |m| {
-        m.streams.iter().map(|lag| lag.bytes).max().unwrap_or(0)
+        StreamLag::most_bytes(&m.streams)
     }),
 ];
 

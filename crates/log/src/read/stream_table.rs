@@ -26,6 +26,18 @@ pub struct StreamLag {
     pub bytes: u64,
 }
 
+impl StreamLag {
+    /// The records of the stream that lags most.
+    pub(crate) fn most_records(lags: &[Self]) -> u64 {
+        lags.iter().map(|lag| lag.records).max().unwrap_or(0)
+    }
+
+    /// The bytes of the stream that lags most.
+    pub(crate) fn most_bytes(lags: &[Self]) -> u64 {
+        lags.iter().map(|lag| lag.bytes).max().unwrap_or(0)
+    }
+}
+
 /// The streams that were not dropped.
 #[derive(Debug, Default)]
 pub(crate) struct StreamTable {

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
-use esker_log::{Engine, Log, Options, Policy, Seq, Ticket};
+use esker_log::{Engine, Error, Log, Options, Policy, Seq, Ticket};
 use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{DIR, all, driven, in_time, is_eio, poll_once, until};
@@ -342,4 +342,50 @@ fn groups_cut_by_two_crashes_keep_what_was_durable() {
         }
     }
     assert!(lost.len() >= 5 && more.len() >= 3, "lost {lost:?}, kept beyond durable {more:?}");
+}
+
+/// Power fails after several groups, and the watermark page does not survive. A flipped bit is
+/// reported, or cuts what the guarantees say: the last commit, which may be a group, and one beside
+/// it.
+#[test]
+fn a_flipped_bit_cuts_two_commits_at_most() {
+    let disk = SimDisk::new(1);
+    let (log, engine, calls) = open_watched(&disk, |_| {});
+    for _ in 0..3 {
+        drop(stage(&log, 7 * PER_BUFFER));
+        engine.run();
+    }
+    let last = log.durable().0;
+    assert_eq!(last, 21 * PER_BUFFER);
+    assert!(take(&calls).iter().filter(|asked| **asked == Asked::Sync).count() >= 3);
+    disk.power_cut(Persist::Nothing);
+    drop(log);
+    engine.stop();
+    disk.power_on();
+
+    let path = PathBuf::from(DIR).join("00000000000000000001.seg");
+    let bytes = disk.contents(&path).unwrap();
+    let (mut reported, mut cut) = (0, BTreeSet::new());
+    for seq in 1..=last {
+        let payload = payload(seq);
+        let at = bytes.windows(LEN).position(|found| found == payload).unwrap() as u64;
+        let flipped = disk.fork(seq);
+        flipped.flip_bit(&path, (at + 9) * 8).unwrap();
+        match Log::builder(DIR).options(options(&flipped).0).open() {
+            Err(Error::Corrupted(_)) => reported += 1,
+            Err(error) => panic!("record {seq}: {error}"),
+            Ok(log) => {
+                let kept = log.durable().0;
+                assert!(kept < seq, "record {seq} was flipped, and {kept} are left");
+                assert!(
+                    last - kept <= GROUP + PER_BUFFER,
+                    "record {seq}: {kept} of {last} are left"
+                );
+                assert_eq!(all(&log), payloads(kept));
+                cut.insert(last - kept);
+                drop(log);
+            }
+        }
+    }
+    assert!(reported >= last / 2 && cut.len() >= 2, "{reported} reported, {cut:?} cut");
 }
