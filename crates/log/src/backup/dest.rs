@@ -20,7 +20,7 @@ use crate::store::app_metadata;
 use crate::store::chunked_file;
 use crate::store::directory;
 use crate::store::incoming_file::IncomingFile;
-use crate::store::manifest::{End, Manifest};
+use crate::store::manifest::{End, Lineage, Manifest};
 use crate::store::paths::{self, Name};
 use crate::store::sealed_file;
 use crate::store::segment_scan::Density;
@@ -33,6 +33,8 @@ pub(super) struct Dest {
     dir: Arc<dyn Dir>,
     /// The manifest of the backup before, or a new one.
     manifest: Manifest,
+    /// The lineage of the backup before, if there is one.
+    lineage: Option<Lineage>,
     /// Whether nothing else opens it yet.
     unfinished: bool,
     /// Segments that were copied and have no name yet.
@@ -44,6 +46,7 @@ pub(super) struct Dest {
 pub(super) struct CopiedLog {
     /// The session of its last unit, or a later one.
     pub(super) session: u64,
+    pub(super) lineage: Lineage,
     /// The number of the last record that was trimmed.
     pub(super) low: u64,
     pub(super) end: End,
@@ -103,8 +106,19 @@ impl Dest {
         if unfinished && component.is_none() {
             app_metadata::write(&*dir, UNFINISHED_BACKUP, &[])?;
         }
+        let lineage = manifest.map(|manifest| manifest.lineage);
         let manifest = manifest.unwrap_or_else(|| Manifest::new(log));
-        Ok(Self { dir, manifest, unfinished, unnamed: BTreeSet::new(), _lock: lock })
+        Ok(Self { dir, manifest, lineage, unfinished, unnamed: BTreeSet::new(), _lock: lock })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The lineage of the backup before; `None` if there is none, not even one that an interrupted
+    /// backup left with a gap.
+    pub(super) fn lineage(&self) -> Option<Lineage> {
+        self.lineage
     }
 
     /// The last record of the backup before; `None` if there is no complete one, or it is empty.
@@ -209,7 +223,7 @@ impl Dest {
     /// Makes the copy a log that ends there, with the offsets of its consumers, and removes what is
     /// not of it.
     pub(super) fn finish(&mut self, from: &dyn Dir, copied: &CopiedLog) -> Result<()> {
-        let CopiedLog { session, low, end, position, segments, snapshots } = copied;
+        let CopiedLog { session, lineage, low, end, position, segments, snapshots } = copied;
         let dir = &*self.dir;
         let first = segments.first().copied().unwrap_or_default();
         for name in dir.list()? {
@@ -228,6 +242,8 @@ impl Dest {
             trim_seq: *low,
             durable: end.seq,
             clean: Some(*end),
+            lineage: *lineage,
+            is_copy: true,
             ..self.manifest
         };
         manifest.write(dir)?;

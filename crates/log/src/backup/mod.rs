@@ -48,6 +48,7 @@ use crate::log::Log;
 use crate::read::source::Source;
 use crate::recovery::density;
 use crate::store::app_metadata;
+use crate::store::manifest::Lineage;
 use crate::store::segment_table::Segment;
 use crate::store::snapshot_files;
 use dest::{CopiedLog, Dest};
@@ -87,8 +88,8 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::NotThisBackup`] if the directory holds anything else, was opened for writing since,
-    /// is inside of the log, or has a last record that the log does not have, as after a repair of
-    /// the log, or in a log that was restored and continued; [`Error::WrongComponent`] for the log
+    /// is inside of the log, or has records that the log lost in a repair, or is of a log that was
+    /// restored or copied and continued by itself; [`Error::WrongComponent`] for the log
     /// of a component, which has a backup of its own;
     /// [`Error::Trimmed`] if the log drops segments faster than one is copied;
     /// [`Error::Corrupted`], [`Error::Locked`], [`Error::Closed`] and [`Error::Io`]. An earlier
@@ -149,13 +150,12 @@ fn back_up(origin: &Origin<'_>, options: &ReadOptions, dest: &Path) -> Result<Ba
         return refuse("it is inside of the log".into());
     }
     let mut dest = Dest::open(options, path, origin.id, origin.session)?;
-    if let Some(last) = dest.last()
-        && let Some(found) = lineage::differs(origin, options, path, last)?
-    {
-        return refuse(found);
-    }
     for _ in 0..TRIES {
-        if let Some(backup) = attempt(origin, options, &mut dest)? {
+        let lineage = lineage::of(origin)?;
+        if let Some(found) = lineage::differs(origin, options, &dest, lineage)? {
+            return refuse(found);
+        }
+        if let Some(backup) = attempt(origin, options, &mut dest, lineage)? {
             return Ok(backup);
         }
     }
@@ -167,8 +167,14 @@ fn is_inside(dest: &Path, dir: &Path) -> bool {
     whole(dest).starts_with(whole(dir))
 }
 
-/// `None` if even the newest segment left the log before it was copied.
-fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Result<Option<Backup>> {
+/// `None` if even the newest segment left the log before it was copied, or if another process began
+/// another lineage meanwhile.
+fn attempt(
+    origin: &Origin<'_>,
+    options: &ReadOptions,
+    dest: &mut Dest,
+    lineage: Lineage,
+) -> Result<Option<Backup>> {
     dest.begin_again();
     let source = (origin.now)()?;
     let low = source.low();
@@ -183,6 +189,11 @@ fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Resul
         let (segment, next) = (&segments[n], segments.get(n + 1).map(|next| &next.header));
         if next.is_some_and(|next| dest.has(segment, next)) {
             continue;
+        }
+        if let Some(gap) = lineage::has_quarantined(options, dest, &segment.gaps()?)? {
+            let dir = dest.path().into();
+            let found = format!("it has some of {gap}, which are quarantined in the log");
+            return Err(Error::NotThisBackup { dir, found });
         }
         let end = source.segments().readable(segment, limit);
         match dest.copy(segment, end, next, density(options))? {
@@ -213,6 +224,9 @@ fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Resul
     let Some(end) = last else {
         return Err(corruption_at(origin.dir.path(), 0, 0, "the log has no segment"));
     };
+    if lineage::of(origin)? != lineage {
+        return Ok(None);
+    }
     dest.name_segments(&segments[0].header)?;
     (done.durable, done.segments) = (Seq(end.seq), segments.len());
     let snapshots = snapshot_files::list(origin.dir)?;
@@ -221,7 +235,8 @@ fn attempt(origin: &Origin<'_>, options: &ReadOptions, dest: &mut Dest) -> Resul
         dest.copy_snapshot(origin.dir, *at)?;
     }
     let segments = segments.iter().map(|segment| segment.number()).collect();
-    let copied = CopiedLog { session, low: low_seq, end, position: limit, segments, snapshots };
+    let copied =
+        CopiedLog { session, lineage, low: low_seq, end, position: limit, segments, snapshots };
     dest.finish(origin.dir, &copied)?;
     Ok(Some(done))
 }

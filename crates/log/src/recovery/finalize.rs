@@ -73,6 +73,9 @@ pub(crate) fn finalize(
         dir.unlink(&paths::segment(*number))?;
     }
     manifest.session += 1;
+    if manifest.is_copy {
+        manifest.begin_lineage();
+    }
     let prior_retention = std::mem::replace(&mut manifest.retention, retention);
     if let Some(oldest) = scan.live.first()
         && manifest.trim_segment > 0

@@ -5,9 +5,17 @@
 //! before the next unit is written.
 //!
 //! ```text
-//! content: 88 bytes as in `Raw`, then 36 as in `RawRetention` if there is a limit, then the footer
-//!          without the zeros at its end, or nothing
+//! content: 88 bytes as in `Raw`, then 36 as in `RawRetention` if there is a limit, then 24 as in
+//!          `RawLineage` for a log that is or was a copy, or lost records, then the footer without
+//!          the zeros at its end, or nothing
 //! ```
+//!
+//! # Lineages
+//!
+//! Logs with one id may differ: a copy that is opened for writing continues by itself, and a repair
+//! that gives records up may assign their numbers again. Each of these draws a new lineage, durably
+//! and before the first append. *Two logs with one id and one lineage never have different records
+//! under one number.* A copy has the lineage of its original until it is opened for writing.
 
 use std::time::Duration;
 
@@ -40,9 +48,16 @@ pub(crate) struct Manifest {
     pub(crate) reserve_blocks: u32,
     /// What the last writer kept of the log.
     pub(crate) retention: Retention,
+    pub(crate) lineage: Lineage,
+    /// Whether this is a copy that was not opened for writing yet.
+    pub(crate) is_copy: bool,
     /// The end of the log, after a clean close and until the next opening for writing.
     pub(crate) clean: Option<End>,
 }
+
+/// Which of the logs with one id this is. Zeros until one continues by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Lineage([u8; 16]);
 
 /// The end of a log that was closed cleanly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,14 +122,43 @@ impl RawRetention {
     }
 }
 
-/// The parts of the content; `None` where it is too short.
-fn split(content: &[u8]) -> Option<(Raw, Retention, &[u8])> {
-    let (raw, rest) = Raw::read_from_prefix(content).ok()?;
-    match RawRetention::read_from_prefix(rest) {
-        Ok((limits, footer)) if limits.magic == RawRetention::MAGIC => {
-            Some((raw, limits.retention(), footer))
-        }
-        _ => Some((raw, Retention::NONE, rest)),
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+struct RawLineage {
+    magic: [u8; 4],
+    /// 1 for a copy that was not opened for writing yet, otherwise 0.
+    is_copy: U32,
+    lineage: [u8; 16],
+}
+
+impl RawLineage {
+    const MAGIC: [u8; 4] = *b"LINE";
+}
+
+/// The parts of the content.
+struct Parts<'a> {
+    raw: Raw,
+    retention: Retention,
+    lineage: Lineage,
+    is_copy: bool,
+    footer: &'a [u8],
+}
+
+impl<'a> Parts<'a> {
+    /// `None` where the content is too short.
+    fn of(content: &'a [u8]) -> Option<Self> {
+        let (raw, rest) = Raw::read_from_prefix(content).ok()?;
+        let (retention, rest) = match RawRetention::read_from_prefix(rest) {
+            Ok((limits, rest)) if limits.magic == RawRetention::MAGIC => (limits.retention(), rest),
+            _ => (Retention::NONE, rest),
+        };
+        let (lineage, is_copy, footer) = match RawLineage::read_from_prefix(rest) {
+            Ok((line, footer)) if line.magic == RawLineage::MAGIC => {
+                (Lineage(line.lineage), line.is_copy.get() == 1, footer)
+            }
+            _ => (Lineage::default(), false, rest),
+        };
+        Some(Self { raw, retention, lineage, is_copy, footer })
     }
 }
 
@@ -128,8 +172,16 @@ impl Manifest {
             durable: 0,
             reserve_blocks: 0,
             retention: Retention::NONE,
+            lineage: Lineage::default(),
+            is_copy: false,
             clean: None,
         }
+    }
+
+    /// Draws a new lineage, for a log that from here on has records of its own.
+    pub(crate) fn begin_lineage(&mut self) {
+        self.lineage = Lineage(LogId::random().0);
+        self.is_copy = false;
     }
 
     pub(crate) fn write(&self, dir: &dyn Dir) -> Result<()> {
@@ -157,6 +209,12 @@ impl Manifest {
         if self.retention.is_set() {
             content.extend_from_slice(RawRetention::of(self.retention).as_bytes());
         }
+        let Self { lineage, is_copy, .. } = *self;
+        if is_copy || lineage != Lineage::default() {
+            let (magic, is_copy) = (RawLineage::MAGIC, U32::new(u32::from(is_copy)));
+            let line = RawLineage { magic, is_copy, lineage: lineage.0 };
+            content.extend_from_slice(line.as_bytes());
+        }
         if let Some((footer, salt)) = footer {
             content.extend_from_slice(&footer.encode(salt));
         }
@@ -168,11 +226,11 @@ impl Manifest {
     pub(crate) fn footer(&self, dir: &dyn Dir, salt: Salt) -> Option<Footer> {
         let clean = self.clean?;
         let content = sealed_file::read(dir, MANIFEST, MAGIC).ok()?;
-        let (_, _, bytes) = split(&content)?;
+        let parts = Parts::of(&content)?;
         if Self::parse(&content) != Ok(*self) {
             return None;
         }
-        let footer = Footer::decode(bytes, salt, clean.offset).ok()?;
+        let footer = Footer::decode(parts.footer, salt, clean.offset).ok()?;
         let agrees = footer.last_seq == clean.seq && footer.chain == clean.chain;
         agrees.then_some(footer)
     }
@@ -196,7 +254,7 @@ impl Manifest {
 
     /// The manifest in the content of its sealed file.
     pub(crate) fn parse(content: &[u8]) -> std::result::Result<Self, &'static str> {
-        let Some((raw, retention, footer)) = split(content) else {
+        let Some(Parts { raw, retention, lineage, is_copy, footer }) = Parts::of(content) else {
             return Err("the content has the wrong length");
         };
         if raw.clean.get() != 1 && !footer.is_empty() {
@@ -214,6 +272,8 @@ impl Manifest {
             durable: raw.durable.get(),
             reserve_blocks: raw.reserve_blocks.get(),
             retention,
+            lineage,
+            is_copy,
             clean: (raw.clean.get() == 1).then(|| End {
                 segment: raw.segment.get(),
                 offset: raw.offset.get(),
@@ -292,9 +352,14 @@ mod tests {
         let limits =
             Retention { bytes: Some(9), age: Some(Duration::from_secs(5)), ..Retention::NONE };
         let limited = Manifest { retention: limits, ..manifest };
-        limited.write_with(&*dir, Some((&footer, salt))).unwrap();
-        assert_eq!(Manifest::read(&*dir).unwrap(), Some(limited));
-        assert_eq!(limited.footer(&*dir, salt), Some(footer.clone()));
+        let copy = Manifest { is_copy: true, ..manifest };
+        let lineage = Lineage([9; 16]);
+        for parts in [limited, copy, Manifest { lineage, ..copy }, Manifest { lineage, ..limited }]
+        {
+            parts.write_with(&*dir, Some((&footer, salt))).unwrap();
+            assert_eq!(Manifest::read(&*dir).unwrap(), Some(parts));
+            assert_eq!(parts.footer(&*dir, salt), Some(footer.clone()));
+        }
         let kept = |footer: &Footer| {
             manifest.write_with(&*dir, Some((footer, salt))).unwrap();
             assert_eq!(Manifest::read(&*dir).unwrap(), Some(manifest));

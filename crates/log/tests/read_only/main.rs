@@ -4,6 +4,7 @@
 mod fixture;
 
 mod backup;
+mod backup_lineage;
 mod consumers;
 mod dropped_records;
 mod lagging_reader;

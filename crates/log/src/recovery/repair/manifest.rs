@@ -82,6 +82,8 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<RebuiltManifest> {
         durable: page.map_or(0, |page| page.seq),
         ..Manifest::new(log)
     };
+    // That of the lost manifest is not known.
+    manifest.begin_lineage();
     // The last record of the log, and of the segment that the manifest begins with.
     let (mut last, mut last_of_first) = (0, 0);
     for (&number, (file, header)) in files.iter().rev() {

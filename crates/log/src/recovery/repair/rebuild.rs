@@ -62,6 +62,12 @@ fn repair_once(
     let stored = page.and_then(|page| page.stored().ok().flatten());
     let mut found = examine(dir, &manifest, stored, progress)?;
     add_lost_end(&mut found);
+    // Durable before anything changes: a crash may end the repair after any segment. A copy has no
+    // records of its own, however many it loses.
+    if !manifest.is_copy && found.segments.iter().any(Examined::is_corrupt) {
+        manifest.begin_lineage();
+        manifest.write(dir)?;
+    }
     let mut quarantined = Vec::new();
     if on_corruption == OnCorruption::Truncate {
         truncate(dir, options, &mut manifest, &found, &mut quarantined)?;
