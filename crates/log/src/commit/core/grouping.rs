@@ -17,9 +17,10 @@ use crate::base::log_end::Mark;
 use crate::base::options::{Options, Policy};
 
 impl Core {
-    /// The most bytes of a group; 0 where there are none.
+    /// The most bytes of a group; 0 where there are none. With fewer than four buffers no second
+    /// one fits.
     pub(super) fn group_limit(options: &Options, dsync: bool) -> u64 {
-        let groups = dsync && options.policy == Policy::Always && options.buffers >= 4;
+        let groups = dsync && options.policy == Policy::Always;
         if groups { u64::from(options.buffers / 2) * u64::from(options.buffer_size) } else { 0 }
     }
 
