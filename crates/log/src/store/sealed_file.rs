@@ -21,6 +21,19 @@
 //! was of.) A reader that opened the file before the exchange may see the next replacement being
 //! written to it. A read whose checksum does not match therefore opens the file and reads again.
 //!
+//! # Blocks of the temporary file
+//!
+//! A temporary file of the right length is overwritten as it is. Reserving its blocks or setting
+//! its length again would change nothing, but each makes ext4 write metadata in the next sync: a
+//! commit of the journal or, without a journal, the inode. A file of any other length gets its
+//! blocks reserved before it is written, and its length set before it is synced.
+//!
+//! The length promises neither blocks nor content: a crash may leave any bytes, and a copy of the
+//! directory may leave holes. Nothing reads those bytes, and writing the zeros allocates what is
+//! missing. On a full disk that write fails, or its sync where the file system allocates late. Only
+//! the temporary file has changed by then. The content in place stays, and the error is that of a
+//! full disk.
+//!
 //! ```text
 //! 0        8         12    16       20              20+len
 //! | magic  | version | crc | length | content ...   | zeros to the end of the block
@@ -56,13 +69,16 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
     let sum = crc(&bytes);
     bytes[12..16].copy_from_slice(&sum.to_le_bytes());
 
-    let next = paths::next(name);
-    let file = spare(dir, &next, bytes.len())?;
     // Whole blocks: what a crash left there may be unreadable, and the allocated block is to stay.
     bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
+    let len = bytes.len() as u64;
+    let next = paths::next(name);
+    let file = spare(dir, &next, len)?;
     blank(&*file, bytes.len())?;
     write_all_at(&*file, &bytes, 0)?;
-    file.set_len(bytes.len() as u64)?;
+    if file.len()? != len {
+        file.set_len(len)?;
+    }
     if !is_planted(Bug::RenamedBeforeSync) {
         file.sync_data()?;
     }
@@ -72,7 +88,7 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
         dir.rename(&next, name)?;
     }
     dir.sync()?;
-    if !exchanged && let Err(error) = spare(dir, &next, bytes.len()) {
+    if !exchanged && let Err(error) = spare(dir, &next, len) {
         // The next replacement creates the temporary file if there is room.
         tracing::debug!(
             error = with_causes(&error),
@@ -106,13 +122,16 @@ fn blank(file: &dyn File, len: usize) -> Result<()> {
     Ok(file.sync_data()?)
 }
 
-/// Opens the temporary file with room for this many bytes. An existing one needs no new space.
-fn spare(dir: &dyn Dir, next: &str, len: usize) -> Result<Arc<dyn File>> {
+/// Opens the temporary file with room for this many bytes. One of that length already has its
+/// blocks, unless it was copied with holes: then they are allocated when it is written.
+fn spare(dir: &dyn Dir, next: &str, len: u64) -> Result<Arc<dyn File>> {
     // The file to overwrite may have had the final name a moment ago.
     dir.sync()?;
     let file = dir.open(next, Open::create())?;
     let before = file.len()?;
-    if let Err(cause) = file.preallocate(0, len.max(BLOCK) as u64) {
+    if before != len
+        && let Err(cause) = file.preallocate(0, len)
+    {
         // A full disk fails here, where nothing was written.
         file.set_len(before)?;
         return Err(cause.into());
@@ -219,13 +238,15 @@ fn whole(file: &dyn File) -> Result<Vec<u8>> {
 mod tests {
     use std::path::Path;
 
-    use esker_disk::Disk;
-    use esker_disk::sim::{CutPoint, Persist, SimDisk};
+    use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
+    use esker_disk::{Disk, Op};
 
     use super::*;
 
     const MAGIC: [u8; 8] = *b"ESKERTST";
     const DIR: &str = "/log";
+    /// The error number of a full disk.
+    const NO_SPACE: i32 = 28;
 
     fn read_one(disk: &SimDisk) -> Result<Vec<u8>> {
         read(&*disk.open_dir(Path::new(DIR)).unwrap(), "file", MAGIC)
@@ -263,12 +284,21 @@ mod tests {
     }
 
     /// The process is killed at any operation of a replacement, and the power fails at any
-    /// operation of the next one.
+    /// operation of the next one. The file keeps its length, grows, and shrinks.
     #[test]
     fn two_replacements_and_two_crashes_leave_one_of_the_three() {
+        for blocks in [[1, 1, 1], [1, 2, 2], [1, 2, 3], [3, 1, 2], [2, 2, 1]] {
+            let contents: [Vec<u8>; 3] =
+                std::array::from_fn(|n| vec![b'a' + n as u8; (blocks[n] - 1) * BLOCK + 100 + n]);
+            assert!(crashes_twice(&contents) > 100, "{blocks:?}");
+        }
+    }
+
+    /// Returns how many pairs of crashes were tried.
+    fn crashes_twice([whole, next, last]: &[Vec<u8>; 3]) -> u32 {
         let disk = SimDisk::new(1);
         let dir = disk.create_dir(Path::new(DIR)).unwrap();
-        for content in [b"first", b"older", b"whole"] {
+        for content in [&b"first"[..], b"older", whole] {
             write(&*dir, "file", MAGIC, content).unwrap();
         }
         let mut tried = 0;
@@ -276,7 +306,7 @@ mod tests {
             let disk = disk.fork(killed);
             disk.kill_at(CutPoint::During(disk.operations() + killed));
             let dir = disk.open_dir(Path::new(DIR)).unwrap();
-            let over = write(&*dir, "file", MAGIC, b"next!").is_ok();
+            let over = write(&*dir, "file", MAGIC, next).is_ok();
             disk.cancel_cut();
             disk.power_on();
             for cut in 0.. {
@@ -284,13 +314,16 @@ mod tests {
                 let how = [Persist::Random, Persist::Nothing, Persist::Torn][cut as usize % 3];
                 disk.cut_power_at(CutPoint::During(disk.operations() + cut / 3), how);
                 let dir = disk.open_dir(Path::new(DIR)).unwrap();
-                let over = write(&*dir, "file", MAGIC, b"last!").is_ok();
+                let over = write(&*dir, "file", MAGIC, last).is_ok();
                 disk.cancel_cut();
                 disk.power_on();
                 let found = read_one(&disk).map_err(|error| error.to_string());
-                let one =
-                    [b"whole", b"next!", b"last!"].iter().any(|one| found == Ok(one.to_vec()));
-                assert!(one, "killed at {killed}, power cut at {cut}: {found:?}");
+                let one = [whole, next, last].iter().any(|one| found.as_ref() == Ok(one));
+                assert!(
+                    one,
+                    "killed at {killed}, power cut at {cut}: {:?}",
+                    found.map(|c| c.len())
+                );
                 tried += 1;
                 if over {
                     break;
@@ -300,6 +333,133 @@ mod tests {
                 break;
             }
         }
-        assert!(tried > 100, "{tried}");
+        tried
+    }
+
+    /// A replacement of the same length reserved its blocks and set its length again, and each made
+    /// the next sync write metadata.
+    #[test]
+    fn a_replacement_of_the_same_length_changes_no_length() {
+        let disk = SimDisk::new(1);
+        let dir = disk.create_dir(Path::new(DIR)).unwrap();
+        for content in [&b"first"[..], b"older", b"newer"] {
+            write(&*dir, "file", MAGIC, content).unwrap();
+        }
+        let (begin, content) = (disk.stats(), vec![7; BLOCK - HEADER]);
+        write(&*dir, "file", MAGIC, &content).unwrap();
+        let end = disk.stats();
+        assert_eq!(end.resizes, begin.resizes);
+        assert_eq!((end.syncs - begin.syncs, end.dir_syncs - begin.dir_syncs), (2, 2));
+        assert_eq!(read_one(&disk).unwrap(), content);
+        // One byte more is one block more.
+        write(&*dir, "file", MAGIC, &vec![7; BLOCK - HEADER + 1]).unwrap();
+        assert!(disk.stats().resizes > end.resizes);
+    }
+
+    /// On a full disk a file that has to grow stays as it is, and so does the temporary one.
+    #[test]
+    fn a_replacement_that_grows_reserves_its_blocks_first() {
+        let disk = SimDisk::new(1);
+        let dir = disk.create_dir(Path::new(DIR)).unwrap();
+        for content in [b"first", b"older", b"whole"] {
+            write(&*dir, "file", MAGIC, content).unwrap();
+        }
+        let next = Path::new(DIR).join(paths::next("file"));
+        let temporary = disk.contents(&next).unwrap();
+        let large = vec![7; 3 * BLOCK];
+        for free in 0..3 {
+            disk.set_capacity(Some(disk.used() + free * BLOCK as u64));
+            let refused = write(&*dir, "file", MAGIC, &large).unwrap_err();
+            assert!(refused.is_no_space(), "{refused}");
+            assert_eq!(read_one(&disk).unwrap(), b"whole");
+            assert_eq!(disk.contents(&next).unwrap(), temporary, "{free} blocks free");
+        }
+        // What needs no block is replaced all the same.
+        disk.set_capacity(Some(disk.used()));
+        write(&*dir, "file", MAGIC, b"small").unwrap();
+        assert_eq!(read_one(&disk).unwrap(), b"small");
+        disk.set_capacity(None);
+        write(&*dir, "file", MAGIC, &large).unwrap();
+        assert_eq!(read_one(&disk).unwrap(), large);
+    }
+
+    /// A disk with a whole file of two blocks, and a temporary file in some state.
+    fn with_temporary(change: impl FnOnce(&SimDisk, &Path)) -> SimDisk {
+        let disk = SimDisk::new(1);
+        let dir = disk.create_dir(Path::new(DIR)).unwrap();
+        for byte in [1, 2] {
+            write(&*dir, "file", MAGIC, &[byte; BLOCK]).unwrap();
+        }
+        change(&disk, &Path::new(DIR).join(paths::next("file")));
+        disk
+    }
+
+    /// A crash left the temporary file short, long, empty, or with other bytes; a copy of the
+    /// directory left holes in it.
+    #[test]
+    fn a_temporary_file_in_any_state_is_used() {
+        const LEN: u64 = 2 * BLOCK as u64;
+        type State = (&'static str, fn(&SimDisk, &Path), bool);
+        let states: [State; 7] = [
+            ("missing", |disk, path| disk.remove(path).unwrap(), false),
+            ("empty", |disk, path| disk.truncate(path, 0).unwrap(), false),
+            ("short", |disk, path| disk.truncate(path, 100).unwrap(), false),
+            (
+                "sparse",
+                |disk, path| {
+                    disk.truncate(path, 0).unwrap();
+                    disk.truncate(path, LEN).unwrap();
+                },
+                false,
+            ),
+            ("long", |disk, path| disk.overwrite(path, LEN, &[9; 5000]).unwrap(), true),
+            (
+                "other bytes",
+                |disk, path| disk.overwrite(path, 0, &[9; LEN as usize]).unwrap(),
+                true,
+            ),
+            ("unreadable", |disk, path| disk.make_unreadable(path, 0).unwrap(), true),
+        ];
+        for (state, change, has_blocks) in states {
+            let disk = with_temporary(change);
+            let dir = disk.open_dir(Path::new(DIR)).unwrap();
+            disk.set_capacity(Some(disk.used()));
+            let outcome = write(&*dir, "file", MAGIC, &[3; BLOCK]);
+            assert_eq!(outcome.is_ok(), has_blocks, "{state}, on a full disk: {outcome:?}");
+            assert!(outcome.is_ok() || outcome.is_err_and(|error| error.is_no_space()), "{state}");
+            let whole = if has_blocks { 3 } else { 2 };
+            assert_eq!(read_one(&disk).unwrap(), [whole; BLOCK], "{state}");
+            disk.set_capacity(None);
+            for byte in [4, 5] {
+                let dir = disk.open_dir(Path::new(DIR)).unwrap();
+                write(&*dir, "file", MAGIC, &[byte; BLOCK]).unwrap();
+                disk.power_cut(Persist::Nothing);
+                disk.power_on();
+                assert_eq!(read_one(&disk).unwrap(), [byte; BLOCK], "{state}");
+            }
+        }
+    }
+
+    /// Where blocks are allocated late, a full disk fails a sync.
+    #[test]
+    fn a_full_disk_that_fails_a_sync_is_reported_and_loses_nothing() {
+        for nth in 1..=2 {
+            let disk = with_temporary(|_, _| {});
+            let dir = disk.open_dir(Path::new(DIR)).unwrap();
+            let full = Effect::Os(NO_SPACE);
+            disk.inject(Fault::on(Op::Sync, full).path("file.next").nth(nth));
+            let refused = write(&*dir, "file", MAGIC, &[3; BLOCK]).unwrap_err();
+            assert!(refused.is_no_space(), "{refused}");
+            for cut in [false, true] {
+                if cut {
+                    disk.power_cut(Persist::Random);
+                    disk.power_on();
+                }
+                assert_eq!(read_one(&disk).unwrap(), [2; BLOCK]);
+            }
+            let dir = disk.open_dir(Path::new(DIR)).unwrap();
+            write(&*dir, "file", MAGIC, &[4; BLOCK]).unwrap();
+            assert_eq!(read_one(&disk).unwrap(), [4; BLOCK]);
+        }
     }
 }
