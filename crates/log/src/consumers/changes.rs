@@ -8,32 +8,62 @@ use super::offsets::{CONSUMERS_MAX, Offsets};
 use crate::base::error::{Error, Result};
 use crate::base::position::Seq;
 
-/// A change of one offset.
+/// A change of one offset, or of several together.
 #[derive(Debug)]
-pub(super) struct Change {
-    pub(super) name: String,
-    /// What the offset must be, if it must be anything.
-    pub(super) expected: Option<Option<Seq>>,
-    /// What it becomes; `None` removes it.
-    pub(super) offset: Option<Seq>,
+pub(super) enum Change {
+    One {
+        name: String,
+        /// What the offset must be, if it must be anything.
+        expected: Option<Option<Seq>>,
+        /// What it becomes; `None` removes it.
+        offset: Option<Seq>,
+    },
+    /// Sets all of these, or none.
+    All(Offsets),
 }
 
 impl Change {
-    /// Makes the change. Returns the offset before.
+    /// Makes the change. Returns the offset before, of a change of one.
     pub(super) fn apply(&self, offsets: &mut Offsets) -> Result<Option<Seq>> {
-        let found = offsets.get(&self.name).copied();
-        if self.expected.is_some_and(|expected| expected != found) {
-            return Err(Error::OffsetChanged { name: self.name.clone(), found });
+        match self {
+            Change::One { name, expected, offset } => apply_one(offsets, name, *expected, *offset),
+            Change::All(all) => apply_all(offsets, all).map(|()| None),
         }
-        match self.offset {
-            None => offsets.remove(&self.name),
-            Some(_) if found.is_none() && offsets.len() >= CONSUMERS_MAX => {
-                return Err(Error::TooManyConsumers { limit: CONSUMERS_MAX });
-            }
-            Some(offset) => offsets.insert(self.name.clone(), offset),
-        };
-        Ok(found)
     }
+}
+
+fn apply_one(
+    offsets: &mut Offsets,
+    name: &str,
+    expected: Option<Option<Seq>>,
+    offset: Option<Seq>,
+) -> Result<Option<Seq>> {
+    let found = offsets.get(name).copied();
+    if expected.is_some_and(|expected| expected != found) {
+        return Err(Error::OffsetChanged { name: name.into(), found });
+    }
+    match offset {
+        None => offsets.remove(name),
+        Some(_) if found.is_none() && offsets.len() >= CONSUMERS_MAX => {
+            return Err(Error::TooManyConsumers { limit: CONSUMERS_MAX });
+        }
+        Some(offset) => offsets.insert(name.into(), offset),
+    };
+    Ok(found)
+}
+
+fn apply_all(offsets: &mut Offsets, all: &Offsets) -> Result<()> {
+    let added = all.keys().filter(|&name| !offsets.contains_key(name)).count();
+    if offsets.len() + added > CONSUMERS_MAX {
+        return Err(Error::TooManyConsumers { limit: CONSUMERS_MAX });
+    }
+    for (name, offset) in all {
+        match offsets.get_mut(name) {
+            Some(found) => *found = *offset,
+            None => drop(offsets.insert(name.clone(), *offset)),
+        }
+    }
+    Ok(())
 }
 
 #[derive(Debug)]

@@ -26,7 +26,7 @@ use crate::base::position::Seq;
 use crate::format::LogId;
 use crate::store::paths::CONSUMERS;
 use changes::{Change, Changes};
-use offsets::{NAME_MAX, Offsets};
+use offsets::{CONSUMERS_MAX, NAME_MAX, Offsets};
 
 /// How long a change waits for other processes.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -44,7 +44,9 @@ const PAUSE_MOST: Duration = Duration::from_millis(20);
 /// the log open for writing. At most 1,024 names, of 1 to 255 bytes each.
 ///
 /// # Durability
-/// A change is durable when its call returns. It takes four syncs. Changes of other threads that
+/// A change is durable when its call returns. It replaces a small file, with four syncs: two of the
+/// file and two of its directory. The first change of a handle makes one more, and a change of the
+/// number of blocks of the file, each of 4 KiB, makes them slower. Changes of other threads that
 /// arrive meanwhile share the next replacement. A power cut may take back an offset that
 /// [`Consumers::get`] returned while another process was still making it durable.
 ///
@@ -116,6 +118,52 @@ impl Consumers {
         self.change(name, None, Some(offset))
     }
 
+    /// Sets the offsets of several consumers in one replacement: all of them, or none. Other
+    /// consumers keep theirs. If a name occurs more than once, its last offset counts. Without any
+    /// name nothing is written.
+    ///
+    /// # Durability
+    /// All offsets are durable when the call returns, after as many syncs as [`Consumers::set`]
+    /// makes for one. After a crash during the call all of them are there, or none.
+    ///
+    /// # Errors
+    /// Those of [`Consumers::set`]. After [`Error::Io`] all of them may be there, or none; after
+    /// any other error, none.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_log::{Log, Seq};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = Log::open(dir.path().join("log"))?;
+    /// let consumers = log.consumers();
+    /// consumers.set_all([("billing", Seq(7)), ("shipping", Seq(4))])?;
+    /// assert_eq!(consumers.get("shipping")?, Some(Seq(4)));
+    ///
+    /// // A name that is not valid: nothing changes.
+    /// assert!(consumers.set_all([("billing", Seq(8)), ("", Seq(8))]).is_err());
+    /// assert_eq!(consumers.get("billing")?, Some(Seq(7)));
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn set_all(
+        &self,
+        offsets: impl IntoIterator<Item = (impl Into<String>, Seq)>,
+    ) -> Result<()> {
+        let mut all = Offsets::new();
+        for (name, offset) in offsets {
+            let name = name.into();
+            check(&name)?;
+            all.insert(name, offset);
+            // However many an iterator returns.
+            if all.len() > CONSUMERS_MAX {
+                return Err(Error::TooManyConsumers { limit: CONSUMERS_MAX });
+            }
+        }
+        if all.is_empty() {
+            return Ok(());
+        }
+        self.make(Change::All(all)).map(drop)
+    }
+
     /// Sets the offset of a consumer if it is `expected`; `None` is that of a new one.
     ///
     /// # Errors
@@ -141,12 +189,21 @@ impl Consumers {
         expected: Option<Option<Seq>>,
         offset: Option<Seq>,
     ) -> Result<Option<Seq>> {
-        if name.is_empty() || name.len() > NAME_MAX {
-            return Err(Error::InvalidConsumer { bytes: name.len(), limit: NAME_MAX });
-        }
-        let change = Change { name: name.into(), expected, offset };
+        check(name)?;
+        self.make(Change::One { name: name.into(), expected, offset })
+    }
+
+    fn make(&self, change: Change) -> Result<Option<Seq>> {
         self.shared.changes.make(change, |changes| self.shared.write(changes))
     }
+}
+
+/// Refuses a name that no consumer can have.
+fn check(name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > NAME_MAX {
+        return Err(Error::InvalidConsumer { bytes: name.len(), limit: NAME_MAX });
+    }
+    Ok(())
 }
 
 impl Shared {

@@ -62,15 +62,17 @@ fn encode(log: LogId, offsets: &Offsets) -> Vec<u8> {
 pub(crate) fn decode(content: &[u8]) -> Option<(LogId, Offsets)> {
     let (id, rest) = content.split_first_chunk::<16>()?;
     let (count, mut rest) = rest.split_first_chunk::<4>()?;
-    let mut offsets = Offsets::new();
+    let mut offsets = Vec::new();
     for _ in 0..u32::from_le_bytes(*count) {
         let (len, after) = rest.split_first()?;
         let (name, after) = after.split_at_checked(usize::from(*len))?;
         let (offset, after) = after.split_at_checked(8)?;
         let name = std::str::from_utf8(name).ok().filter(|name| !name.is_empty())?;
-        offsets.insert(name.to_owned(), Seq(u64_at(offset, 0)));
+        offsets.push((name.to_owned(), Seq(u64_at(offset, 0))));
         rest = after;
     }
+    // A map of names in their order is built at once, without a search for each.
+    let offsets: Offsets = offsets.into_iter().collect();
     let whole = rest.is_empty() && offsets.len() <= CONSUMERS_MAX;
     whole.then_some((LogId(*id), offsets))
 }

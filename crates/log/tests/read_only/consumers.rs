@@ -138,20 +138,148 @@ fn cut_at(
     killed: bool,
     offset: Seq,
 ) -> (Option<Seq>, bool) {
+    let whole =
+        dies_at(disk, at, persist, killed, |consumers| consumers.set("one", offset).is_ok());
+    (reader(disk, DIR).consumers().get("one").unwrap(), whole)
+}
+
+/// Makes a change on a disk that dies at an operation. Returns whether the change returned.
+fn dies_at(
+    disk: &SimDisk,
+    at: u64,
+    persist: Persist,
+    killed: bool,
+    change: impl FnOnce(&Consumers) -> bool,
+) -> bool {
     let consumers = reader(disk, DIR).consumers();
     let point = CutPoint::During(disk.operations() + at);
     match killed {
         true => disk.kill_at(point),
         false => disk.cut_power_at(point, persist),
     }
-    let whole = consumers.set("one", offset).is_ok();
+    let whole = change(&consumers);
     disk.cancel_cut();
     if whole {
         // Right after it returned.
         disk.power_cut(Persist::Nothing);
     }
     disk.power_on();
-    (reader(disk, DIR).consumers().get("one").unwrap(), whole)
+    whole
+}
+
+/// One bad name among many, or one name too many: no offset changes, and nothing is written.
+#[test]
+fn set_all_sets_all_offsets_or_none() {
+    let disk = SimDisk::new(1);
+    let consumers = open(&disk, DIR).consumers();
+    let many = |n: u64| (0..n).map(|n| (format!("c{n:04}"), Seq(n)));
+    consumers.set_all([("a", Seq(1)), ("b", Seq(2)), ("a", Seq(3))]).unwrap();
+    assert_eq!(listed(&consumers), pairs(&[("a", 3), ("b", 2)]));
+    let begin = disk.stats();
+    for bad in [String::new(), "n".repeat(256)] {
+        let all = many(500).chain([(bad, Seq(1))]).chain([("z".into(), Seq(1))]);
+        let refused = consumers.set_all(all).unwrap_err();
+        assert!(matches!(refused, Error::InvalidConsumer { limit: 255, .. }), "{refused}");
+    }
+    for all in [1023, 1025, 5000] {
+        let mut taken = 0;
+        let refused = consumers.set_all(many(all).inspect(|_| taken += 1)).unwrap_err();
+        assert!(matches!(refused, Error::TooManyConsumers { limit: 1024 }), "{refused}");
+        // Memory is bounded, whatever an iterator returns.
+        assert!(taken <= 1025, "{taken}");
+    }
+    consumers.set_all(many(0)).unwrap();
+    assert_eq!(disk.stats().writes, begin.writes);
+    assert_eq!(listed(&consumers), pairs(&[("a", 3), ("b", 2)]));
+
+    consumers.set_all(many(1022)).unwrap();
+    assert_eq!(consumers.list().unwrap().len(), 1024);
+    // All names are taken. Those that are there can be set, and no other.
+    let refused = consumers.set_all([("a", Seq(9)), ("new", Seq(9))]).unwrap_err();
+    assert!(matches!(refused, Error::TooManyConsumers { limit: 1024 }), "{refused}");
+    consumers
+        .set_all(consumers.list().unwrap().into_iter().map(|(name, _)| (name, Seq(7))))
+        .unwrap();
+    let found = consumers.list().unwrap();
+    assert!(found.len() == 1024 && found.iter().all(|(_, offset)| *offset == Seq(7)));
+}
+
+/// As many syncs for a thousand offsets as for one.
+#[test]
+fn set_all_is_one_replacement() {
+    let disk = SimDisk::new(1);
+    let consumers = open(&disk, DIR).consumers();
+    let names: Vec<String> = (0..1000).map(|n| format!("consumer {n}")).collect();
+    let set = |offset| consumers.set_all(names.iter().map(|name| (name, Seq(offset)))).unwrap();
+    let syncs = || disk.stats().syncs + disk.stats().dir_syncs;
+    set(1);
+    set(2);
+    let begin = syncs();
+    set(3);
+    assert_eq!(syncs() - begin, 4);
+    consumers.set("consumer 7", Seq(4)).unwrap();
+    assert_eq!(syncs() - begin, 8);
+    let expected = |name: &str| if name == "consumer 7" { 4 } else { 3 };
+    assert!(listed(&consumers).iter().all(|(name, offset)| *offset == expected(name)));
+}
+
+/// Power is lost, or the process killed, at each step of a change of many offsets, and power in
+/// each step of the next one. The first has to grow the file.
+#[test]
+fn all_offsets_of_a_change_or_none_through_two_crashes() {
+    let many = |offset: u64| -> Vec<(String, u64)> {
+        (0..300).map(|n| (format!("consumer {n:03}"), offset + n % 2)).collect()
+    };
+    let (none, five, six) = (pairs(&[("other", 3)]), many(5), many(6));
+    let expected = |all: &[(String, u64)]| [all, &none].concat();
+    let origin = SimDisk::new(1);
+    append(&open(&origin, DIR), 3);
+    let consumers = reader(&origin, DIR).consumers();
+    consumers.set("other", Seq(2)).unwrap();
+    consumers.set("other", Seq(3)).unwrap();
+    let mut tried = 0;
+    for (persist, killed) in
+        [(Persist::Nothing, false), (Persist::Random, false), (Persist::Torn, true)]
+    {
+        for at in 0.. {
+            let disk = origin.fork(at);
+            let (first, returned) = set_all_cut_at(&disk, at, persist, killed, &five);
+            assert!(first == expected(&five) || (!returned && first == none), "{at}: {first:?}");
+            for next in 0.. {
+                let disk = disk.fork(next);
+                let (second, whole) = set_all_cut_at(&disk, next, persist, false, &six);
+                let outcomes = [none.clone(), expected(&five), expected(&six)];
+                assert!(outcomes.contains(&second), "{at}, {next}: {second:?}");
+                // What was read after a power cut is durable; after a kill, what returned is.
+                let durable = first != none && (!killed || returned);
+                assert!(!durable || second != none, "{at}, {next}: a change is lost");
+                assert!(!whole || second == outcomes[2], "a change that returned is lost");
+                tried += 1;
+                if whole {
+                    break;
+                }
+            }
+            if returned {
+                break;
+            }
+        }
+    }
+    assert!(tried > 150, "{tried}");
+}
+
+/// Sets offsets on a disk that dies at an operation. Returns what is there afterwards, and whether
+/// the change returned.
+fn set_all_cut_at(
+    disk: &SimDisk,
+    at: u64,
+    persist: Persist,
+    killed: bool,
+    all: &[(String, u64)],
+) -> (Vec<(String, u64)>, bool) {
+    let whole = dies_at(disk, at, persist, killed, |consumers| {
+        consumers.set_all(all.iter().map(|(name, offset)| (name, Seq(*offset)))).is_ok()
+    });
+    (listed(&reader(disk, DIR).consumers()), whole)
 }
 
 /// On a real disk, with locks between handles as between processes.
@@ -228,6 +356,41 @@ fn changes_that_wait_share_one_replacement() {
     // Threads that the machine did not let run in time come after the second replacement.
     let more = disk.stats().syncs - begin;
     assert!(more <= 20 * one, "{more} syncs for 101 changes, and {one} for one");
+}
+
+/// Changes that share a replacement keep their own outcomes: one that is refused changes nothing,
+/// and the others are made.
+#[test]
+fn a_refused_change_leaves_those_that_share_its_replacement() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    let consumers = log.consumers();
+    consumers.set_all((0..1020u64).map(|n| (format!("{n}"), Seq(n)))).unwrap();
+    let gate = Gate::new();
+    disk.inject(Fault::on(Op::Sync, Effect::Block(gate.clone())).path("offsets").times(1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| consumers.set("0", Seq(3)).unwrap());
+        let waits = gate.wait_for(1, LONG);
+        let refused = scope.spawn(|| {
+            let names = ["x1", "x2", "x3", "x4", "x5"];
+            consumers.set_all(names.map(|name| (name, Seq(1)))).unwrap_err()
+        });
+        let made = scope.spawn(|| consumers.set_all([("1", Seq(8)), ("y", Seq(8))]));
+        let other = scope.spawn(|| consumers.compare_and_set("2", Some(Seq(9)), Seq(1)));
+        std::thread::sleep(Duration::from_millis(20));
+        gate.open();
+        assert!(waits, "the first change does not wait");
+        let refused = refused.join().unwrap();
+        assert!(matches!(refused, Error::TooManyConsumers { limit: 1024 }), "{refused}");
+        made.join().unwrap().unwrap();
+        let refused = other.join().unwrap().unwrap_err();
+        assert!(matches!(refused, Error::OffsetChanged { found: Some(Seq(2)), .. }), "{refused}");
+    });
+    let found = listed(&consumers);
+    assert!(found.len() == 1021 && found.iter().all(|(name, _)| !name.starts_with('x')));
+    for (name, offset) in [("0", 3), ("1", 8), ("2", 2), ("y", 8)] {
+        assert_eq!(consumers.get(name).unwrap(), Some(Seq(offset)), "{name}");
+    }
 }
 
 #[test]
