@@ -60,6 +60,9 @@ Examples:
   esker log bench --catchup --follower
   esker log bench --readers 1 --rate 100000000 --batch 100 --follower
 
+  # How long it takes to set the named offsets of consumers durably
+  esker log bench --offsets --seconds 3
+
 All records are read back after the run and compared; with --catchup, while they are read. The hardware \
 floor is sampled before, during and after the run.";
 
@@ -111,6 +114,10 @@ pub struct LogBenchArguments {
     /// With --catchup or --readers: another process reads the log as well
     #[arg(long)]
     pub follower: bool,
+    /// Benchmark named offsets of consumers: one caller that sets one or 1,000 in a call, and 100
+    /// and 1,000 threads that each set their own
+    #[arg(long, conflicts_with_all = ["open", "catchup", "readers", "pipelined", "blocking", "batch", "writers", "size", "no_disk"])]
+    pub offsets: bool,
     /// Benchmark opening, after a clean close and after a kill
     #[arg(long, conflicts_with_all = ["pipelined", "blocking", "batch", "writers", "seconds", "count"])]
     pub open: bool,
@@ -231,10 +238,10 @@ impl LogBenchArguments {
             )));
         }
         let has_retention = self.retention.retention() != esker_log::Retention::NONE;
-        let reads_or_opens = self.open || self.catchup || self.readers.is_some();
-        if reads_or_opens && (has_retention || self.delay > 0 || self.no_disk) {
+        let appends_only = !self.open && !self.catchup && !self.offsets && self.readers.is_none();
+        if !appends_only && (has_retention || self.delay > 0 || self.no_disk) {
             return Err(Failure::usage(
-                "--retain-..., --delay and --no-disk cannot be combined with --open, --readers or --catchup",
+                "--retain-..., --delay and --no-disk cannot be combined with --open, --readers, --catchup or --offsets",
             ));
         }
         if self.writers > 1 && (*self.size.start() as usize) < HEADER {

@@ -53,6 +53,7 @@ pub fn run_log(arguments: &LogBenchArguments) -> Outcome {
     match arguments {
         arguments if arguments.open => runs::open::run(arguments),
         arguments if arguments.catchup => runs::catchup::run(arguments),
+        arguments if arguments.offsets => runs::offsets::run(arguments),
         LogBenchArguments { readers: Some(readers), .. } => runs::fanout::run(arguments, *readers),
         arguments => runs::append::run(arguments),
     }

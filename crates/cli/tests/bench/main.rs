@@ -7,5 +7,6 @@ mod documented_commands;
 mod json_keys;
 mod kv;
 mod many_callers;
+mod offsets;
 mod options;
 mod readers;

@@ -281,7 +281,7 @@ fn main_params(params: &Value) -> String {
 }
 
 /// Formats microseconds with their significant digits.
-fn time(us: f64) -> String {
+pub fn time(us: f64) -> String {
     match us {
         us if us < 10.0 => format!("{us:.2} us"),
         us if us < 10_000.0 => format!("{us:.0} us"),
@@ -289,8 +289,8 @@ fn time(us: f64) -> String {
     }
 }
 
-/// `null` without a floor.
-fn ratio(value: f64, floor: f64) -> Option<f64> {
+/// Returns a figure as a multiple of the floor; `None` without a floor.
+pub fn ratio(value: f64, floor: f64) -> Option<f64> {
     (floor > 0.0).then(|| rounded(value / floor, 3))
 }
 

@@ -6,18 +6,15 @@ use std::time::{Duration, Instant};
 use esker_log::Log;
 use serde_json::{Value, json};
 
-use crate::bench::arguments::{LogBenchArguments, SECONDS};
-use crate::bench::load::callers::{Callers, Slice, TIMED_EVERY, Until, WORKERS, Work};
+use crate::bench::arguments::LogBenchArguments;
+use crate::bench::load::callers::{Callers, Slice, TIMED_EVERY, WORKERS, Work};
 use crate::bench::load::no_disk::NoDisk;
 use crate::bench::machine::floor::Floor;
 use crate::bench::measure::figure::{Figure, Shape, Summary};
 use crate::bench::records::readback::{self, Compared};
+use crate::bench::runs::plan::Plan;
 use crate::bench::workdir::Workdir;
 use crate::exit::{Failure, Outcome, complain};
-
-/// The longest warm-up before the timed part, in seconds and as a part of the timed part.
-const WARM_UP_S: f64 = 0.3;
-const WARM_UP_PART: f64 = 0.2;
 
 /// Runs, reads back, prints.
 pub fn run(arguments: &LogBenchArguments) -> Outcome {
@@ -48,7 +45,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         switch.set();
     }
     let mut callers = Callers::new(&log, work, &recipe)?;
-    let plan = Plan::of(arguments);
+    let plan = Plan::of(arguments, arguments.writers);
     callers.run(plan.warm_up).map_err(of_log)?;
     callers.take_latencies();
     let mut total = Slice::default();
@@ -165,34 +162,4 @@ fn read_back(compared: &Compared) -> String {
         compared.records as f64 / seconds,
         compared.bytes as f64 / seconds / 1e6
     )
-}
-
-/// The warm-up and the slices of the timed part.
-struct Plan {
-    warm_up: Until,
-    slices: Vec<Until>,
-    seconds: Option<f64>,
-}
-
-impl Plan {
-    fn of(arguments: &LogBenchArguments) -> Self {
-        if let Some(count) = arguments.count {
-            let each = count.div_ceil(u64::from(arguments.writers));
-            let half = each / 2;
-            let warm_up = ((each as f64 * WARM_UP_PART) as u64).max(1);
-            return Self {
-                warm_up: Until::Records(warm_up),
-                slices: vec![Until::Records(half), Until::Records(each - half)],
-                seconds: None,
-            };
-        }
-        let seconds = arguments.seconds.unwrap_or(SECONDS);
-        let slices = if seconds < 3.0 { 2 } else { 3 };
-        let time = |seconds: f64| Until::Elapsed(Duration::from_secs_f64(seconds));
-        Self {
-            warm_up: time((seconds * WARM_UP_PART).min(WARM_UP_S)),
-            slices: vec![time(seconds / f64::from(slices)); slices as usize],
-            seconds: Some(seconds),
-        }
-    }
 }

@@ -4,4 +4,6 @@ pub mod append;
 pub mod build;
 pub mod catchup;
 pub mod fanout;
+pub mod offsets;
 pub mod open;
+pub mod plan;
