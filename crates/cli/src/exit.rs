@@ -264,7 +264,7 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
         esker_consensus::REGISTRY_COMPONENT => "the registry of many consensus logs".to_owned(),
         esker_kv::UNFINISHED_BACKUP => "an unfinished backup of a key-value store".to_owned(),
         esker_log::UNFINISHED_BACKUP => {
-            "an unfinished backup; run `esker log backup` again".to_owned()
+            "an unfinished backup; run `esker log backup` or `restore` again".to_owned()
         }
         other => format!("a log of the component {other}"),
     };

@@ -1,13 +1,12 @@
 //! `esker log backup` and `restore`: a copy of a log, and a log of a copy.
 
 use std::fs::DirEntry;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
 use clap::Args;
-use esker_log::{Backup, ReadOnlyLog};
+use esker_log::{Backup, Error, ReadOnlyLog};
 use serde_json::json;
 
 use crate::destination::refuse_inside;
@@ -37,7 +36,7 @@ Examples:
   esker log restore /mnt/backup/esker-data ./esker-data
 
 DIR must be empty or not exist. It is a log when the command ends with exit status 0. If it is interrupted, run \
-it again. The backup stays as it is. A restored log has the numbers of the original: readers that have seen later records of that one \
+it again: what is there is continued, or found complete. The backup stays as it is. A restored log has the numbers of the original: readers that have seen later records of that one \
 must start over.";
 
 /// Arguments of `esker log backup`.
@@ -69,35 +68,31 @@ pub struct RestoreArguments {
 /// Backs up.
 pub fn run(arguments: &BackupArguments) -> Outcome {
     let BackupArguments { dir, dest, json } = arguments;
-    let backup = copy(dir, dest, *json)?;
+    let backup =
+        copy(dir, dest, *json, |log| log.backup(dest).map_err(|error| of_copy(&error, dir, dest)))?;
     print(&backup, "backed up", *json)
 }
 
 /// Restores.
 pub fn restore(arguments: &RestoreArguments) -> Outcome {
     let RestoreArguments { dest, dir, json } = arguments;
-    let is_empty = match std::fs::read_dir(dir) {
-        Ok(mut names) => names.next().is_none(),
-        Err(error) if error.kind() == ErrorKind::NotFound => true,
-        Err(error) => return Err(Failure::of_io(dir.display(), &error)),
-    };
-    // An earlier call was interrupted: the copy continues.
-    let is_unfinished = || {
-        let found = esker_log::component(dir, esker_log::ReadOptions::default());
-        found.is_ok_and(|found| found == Some(esker_log::UNFINISHED_BACKUP))
-    };
-    if !is_empty && !is_unfinished() {
-        return Err(Failure::failed(format!(
-            "{} is not empty: a log is restored to a directory of its own",
+    let restored = copy(dest, dir, *json, |log| match log.restore(dir) {
+        Err(Error::NotThisBackup { found, .. }) => Err(Failure::failed(format!(
+            "{} is not empty: {found}; a log is restored to a directory of its own",
             dir.display()
-        )));
-    }
-    let restored = copy(dest, dir, *json)?;
+        ))),
+        restored => restored.map_err(|error| of_copy(&error, dest, dir)),
+    })?;
     print(&restored, "restored", *json)
 }
 
-fn copy(from: &Path, to: &Path, json: bool) -> Outcome<Backup> {
-    let of_log = |error: esker_log::Error| Failure::of_log(&error, from);
+fn copy(
+    from: &Path,
+    to: &Path,
+    json: bool,
+    copy: impl FnOnce(&ReadOnlyLog) -> Outcome<Backup>,
+) -> Outcome<Backup> {
+    let of_log = |error: Error| Failure::of_log(&error, from);
     let log = ReadOnlyLog::open(from).map_err(of_log)?;
     refuse_inside(from, to)?;
     let command = match log.component().map_err(of_log)? {
@@ -109,18 +104,21 @@ fn copy(from: &Path, to: &Path, json: bool) -> Outcome<Backup> {
         return Err(Failure::failed(format!("{} needs `{command}`", from.display())));
     }
     let total = log.metadata().disk_bytes;
-    let copied = with_progress(to, total, json, || log.backup(to));
-    copied.map_err(|error| match &error {
+    with_progress(to, total, json, || copy(&log))
+}
+
+fn of_copy(error: &Error, from: &Path, to: &Path) -> Failure {
+    match error {
         // Only the destination is locked.
-        esker_log::Error::Locked { pid, .. } => {
+        Error::Locked { pid, .. } => {
             let by = pid.map_or_else(String::new, |pid| format!(", process {pid}"));
-            Failure::of_log(&error, from).instead(format!(
+            Failure::of_log(error, from).instead(format!(
                 "{} is in use{by}: another backup into it is running; wait until it ends",
                 to.display()
             ))
         }
-        _ => of_log(error),
-    })
+        error => Failure::of_log(error, from),
+    }
 }
 
 /// Copies, and shows how many bytes of segments the destination has meanwhile.

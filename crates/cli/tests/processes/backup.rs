@@ -139,6 +139,38 @@ fn a_backup_that_is_interrupted_is_completed() {
     }
 }
 
+/// It was refused where the first file was not complete, and where the process was killed after its
+/// last step: the directory was not empty.
+#[test]
+fn a_restore_that_is_killed_at_any_moment_is_run_again() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &["--segment-size", "64K"], lines(1, 40_000).as_bytes()).ok();
+    let dest = guard.path().join("copy");
+    back_up(&dir, &dest);
+    let restored = guard.path().join("restored");
+    let restore = || log("restore", &dest, &[restored.to_str().unwrap(), "--json"], b"");
+    // What a kill leaves at the first file.
+    std::fs::create_dir(&restored).unwrap();
+    std::fs::write(restored.join("note.next"), [0; 4096]).unwrap();
+    for is_complete in [false, true] {
+        let reported = restore().ok().json();
+        assert_eq!((reported["copied"] == 0, &reported["durable"]), (is_complete, &40_000.into()));
+        assert!(cat(&restored) == lines(1, 40_000));
+    }
+    for round in 0..number_from_env("ESKER_SOAK", 5) {
+        std::fs::remove_dir_all(&restored).unwrap();
+        for moment in [round * 7, round * 11] {
+            let mut copying = command(&["log", "restore"]);
+            let mut copying = spawn(copying.arg(&dest).arg(&restored), Stdio::null());
+            std::thread::sleep(Duration::from_millis(moment % 130));
+            signal(&copying, "KILL");
+            copying.wait().unwrap();
+        }
+        restore().ok();
+        assert!(cat(&restored) == lines(1, 40_000), "round {round}");
+    }
+}
+
 /// A later backup that was interrupted leaves a log that was not closed, without a watermark page
 /// and without the file of a writer. `cat` advised to wait for the next writer.
 #[test]
@@ -187,8 +219,16 @@ fn a_backup_goes_to_its_own_place() {
     log("append", &other, &[], b"mine\n").ok();
     let refused = log("backup", &dir, &[other.to_str().unwrap()], b"").exits(1);
     refused.says(&["opened for writing"]);
-    log("restore", &dir, &[other.to_str().unwrap()], b"").exits(1).says(&["not empty"]);
+    log("restore", &dir, &[other.to_str().unwrap()], b"")
+        .exits(1)
+        .says(&["not empty", "opened for"]);
     assert_eq!(cat(&other), "mine\n");
+    std::fs::create_dir(guard.path().join("home")).unwrap();
+    std::fs::write(guard.path().join("home/thesis.tex"), "mine").unwrap();
+    let home = guard.path().join("home");
+    log("restore", &dir, &[home.to_str().unwrap()], b"")
+        .exits(1)
+        .says(&["not empty", "other files"]);
     let store = guard.path().join("store");
     kv(&store, &["put", "a", "1"], b"").ok();
     let copy = guard.path().join("copy");

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use esker_disk::{Dir, Lock};
 
+use super::lineage::Earlier;
 use super::segment::{self, Copied};
 use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result};
@@ -103,6 +104,10 @@ impl Dest {
             dir.unlink(name)?;
         }
         let unfinished = manifest.is_none() || component.is_some();
+        if unfinished {
+            // The process that created the directory may have died before its name was durable.
+            options.disk.create_dir(path)?;
+        }
         if unfinished && component.is_none() {
             app_metadata::write(&*dir, UNFINISHED_BACKUP, &[])?;
         }
@@ -115,10 +120,10 @@ impl Dest {
         self.dir.path()
     }
 
-    /// The lineage of the backup before; `None` if there is none, not even one that an interrupted
-    /// backup left with a gap.
-    pub(super) fn lineage(&self) -> Option<Lineage> {
-        self.lineage
+    /// The backup before; `None` if there is none, not even one that an interrupted backup left with
+    /// a gap.
+    pub(super) fn earlier(&self) -> Option<Earlier> {
+        self.lineage.map(|lineage| Earlier { lineage, last: self.last() })
     }
 
     /// The last record of the backup before; `None` if there is no complete one, or it is empty.

@@ -35,22 +35,29 @@ pub(super) fn of(origin: &Origin<'_>) -> Result<Lineage> {
     Ok(Manifest::of_log(origin.dir)?.lineage)
 }
 
+/// What an earlier backup is known by.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Earlier {
+    pub(super) lineage: Lineage,
+    /// Its last record; `None` if it is empty, or an interrupted backup left a gap in it.
+    pub(super) last: Option<Seq>,
+}
+
 /// How an earlier backup differs from a log of this lineage; `None` if it does not.
 pub(super) fn differs(
     origin: &Origin<'_>,
     options: &ReadOptions,
-    dest: &Dest,
+    dest: &Path,
+    earlier: Earlier,
     lineage: Lineage,
 ) -> Result<Option<String>> {
-    let Some(earlier) = dest.lineage() else { return Ok(None) };
-    let compared = match dest.last() {
-        Some(last) => compare(origin, options, dest.path(), last)?,
-        // It is empty, or an interrupted backup left a gap in it.
+    let compared = match earlier.last {
+        Some(last) => compare(origin, options, dest, last)?,
         None => Compared::Unknown,
     };
     Ok(match compared {
         Compared::Same => None,
-        Compared::Unknown => (earlier != lineage).then(|| {
+        Compared::Unknown => (earlier.lineage != lineage).then(|| {
             "the log does not have its last record any more, and one of them was restored, copied \
              or repaired, and continued by itself"
                 .into()

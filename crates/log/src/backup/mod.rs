@@ -32,6 +32,7 @@
 mod dest;
 mod lineage;
 mod origin;
+mod restore;
 mod segment;
 
 use std::collections::BTreeSet;
@@ -152,7 +153,9 @@ fn back_up(origin: &Origin<'_>, options: &ReadOptions, dest: &Path) -> Result<Ba
     let mut dest = Dest::open(options, path, origin.id, origin.session)?;
     for _ in 0..TRIES {
         let lineage = lineage::of(origin)?;
-        if let Some(found) = lineage::differs(origin, options, &dest, lineage)? {
+        if let Some(earlier) = dest.earlier()
+            && let Some(found) = lineage::differs(origin, options, path, earlier, lineage)?
+        {
             return refuse(found);
         }
         if let Some(backup) = attempt(origin, options, &mut dest, lineage)? {

@@ -278,7 +278,11 @@ pub(crate) fn copy(from: &dyn Dir, to: &dyn Dir, log: LogId, last: Seq) -> Resul
     let mut offsets = read(from, log)?;
     offsets.values_mut().for_each(|offset| *offset = last.min(*offset));
     if read(to, log).is_ok_and(|there| there == offsets) {
-        return Ok(());
+        // The process that wrote them may have died before their name was durable.
+        return match to.open_dir(CONSUMERS) {
+            Err(cause) if cause.kind() == ErrorKind::NotFound => Ok(()),
+            dir => Ok(dir?.sync()?),
+        };
     }
     let dir = to.create_dir(CONSUMERS)?;
     let _lock = lock(&*dir)?;

@@ -39,7 +39,7 @@ pub(crate) fn open(path: &Path, disk: &dyn Disk) -> Result<Arc<dyn Dir>> {
     // Its first segments may be there without a manifest, which a repair would make.
     match app_metadata::read(&*dir) {
         Ok(Some((UNFINISHED_BACKUP, _))) => {
-            Err(not_a_log(path, "it is an unfinished backup; back up to it again"))
+            Err(not_a_log(path, "it is an unfinished backup; back up or restore to it again"))
         }
         _ => {
             dir.readable_as(paths::MANIFEST)?;

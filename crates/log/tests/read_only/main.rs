@@ -10,6 +10,7 @@ mod dropped_records;
 mod lagging_reader;
 mod metrics;
 mod placed;
+mod restore;
 mod verify_during_writes;
 mod waiting;
 mod watermark;
