@@ -13,8 +13,12 @@ use crate::exit::{Failure, Outcome};
 /// Returns standard output with a buffer that is written by [`Write::flush`] or when full, not at
 /// each line.
 pub fn buffered() -> io::Result<BufWriter<File>> {
-    let file = File::from(io::stdout().as_fd().try_clone_to_owned()?);
-    Ok(BufWriter::with_capacity(64 << 10, file))
+    Ok(BufWriter::with_capacity(64 << 10, file()?))
+}
+
+/// Returns standard output without a buffer.
+pub fn file() -> io::Result<File> {
+    Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
 /// A number of things, by the name of one of them.

@@ -7,10 +7,12 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use esker_log::ReadOnlyLog;
 use rustix::event::{PollFd, PollFlags, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+use crate::exit::complain;
 
 /// Becomes readable when a signal has arrived, so that it can be polled together with input.
 #[derive(Debug)]
@@ -93,22 +95,43 @@ pub fn close_at_signal(close: impl FnOnce() + Send + 'static) -> io::Result<Arc<
     Ok(interrupted)
 }
 
-/// Closes the reader at a signal, or when the reader of standard output `out` has exited. Starts a
-/// thread that waits for that.
-pub fn close_at_end(reader: ReadOnlyLog, out: &File) -> io::Result<()> {
-    let stop = Stop::on_signals()?;
-    let out = out.try_clone()?;
-    let wait = move || {
-        loop {
-            let mut fds = [
-                PollFd::new(&stop, PollFlags::IN),
-                PollFd::from_borrowed_fd(out.as_fd(), PollFlags::empty()),
-            ];
-            let _ = poll(&mut fds, None);
-            if stop.is_requested() || !fds[1].revents().is_empty() {
-                return reader.close();
+/// How long a command may take to write what it has printed, after a signal.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+impl Stop {
+    /// Calls `close`, which ends the command with status 0, at a signal or when the reader of
+    /// standard output `out` has exited. After a signal the process exits with 0 even if its output
+    /// stays blocked. Starts a thread. Returns whether a signal has arrived, for the command to
+    /// check between records.
+    pub fn end_follower(
+        self,
+        out: &File,
+        close: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Arc<AtomicBool>> {
+        let (arrived, out) = (Arc::clone(&self.arrived), out.try_clone()?);
+        let wait = move || {
+            loop {
+                let mut fds = [
+                    PollFd::new(&self, PollFlags::IN),
+                    PollFd::from_borrowed_fd(out.as_fd(), PollFlags::empty()),
+                ];
+                let _ = poll(&mut fds, None);
+                if self.is_requested() || !fds[1].revents().is_empty() {
+                    break;
+                }
             }
-        }
-    };
-    std::thread::Builder::new().name("close".into()).spawn(wait).map(drop)
+            close();
+            if self.is_requested() {
+                // The process usually ends meanwhile.
+                std::thread::sleep(PATIENCE);
+                complain(
+                    "note: standard output is blocked; its last record may be incomplete, and \
+                     records after it were not printed",
+                );
+                std::process::exit(0);
+            }
+        };
+        std::thread::Builder::new().name("close".into()).spawn(wait)?;
+        Ok(arrived)
+    }
 }

@@ -5,6 +5,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use clap::Args;
 use esker_kv::{Action, Change, Changes, Error, ReadOnlyStore, Seq, Watch};
@@ -12,7 +13,7 @@ use esker_kv::{Action, Change, Changes, Error, ReadOnlyStore, Seq, Watch};
 use super::{entries, open};
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
-use crate::signals;
+use crate::signals::Stop;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -57,12 +58,13 @@ pub fn run(arguments: &WatchArguments) -> Outcome {
     if let Some(name) = &arguments.keyspace {
         open::check_name(name)?;
     }
+    let no_signals = |e| Failure::of_io("wait for signals", &e);
+    let stop = Stop::on_signals().map_err(no_signals)?;
     let log = open::log(dir)?;
     let from = from.map_or_else(|| log.durable(), Seq);
     let mut watch = Watch::of_log(&log, from).map_err(failure)?;
     let mut out = output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?;
-    signals::close_at_end(log, out.get_ref())
-        .map_err(|e| Failure::of_io("wait for signals", &e))?;
+    let stopped = stop.end_follower(out.get_ref(), move || log.close()).map_err(no_signals)?;
     if let Some(name) = &arguments.keyspace {
         note_if_absent(dir, name);
     }
@@ -78,7 +80,7 @@ pub fn run(arguments: &WatchArguments) -> Outcome {
             Err(error) => Err(error),
         };
         let written = match next {
-            Ok(changes) => print_changes(&mut out, &changes, arguments),
+            Ok(changes) => print_changes(&mut out, &changes, arguments, &stopped),
             Err(Error::Closed) => return output::unless_closed(out.flush()).map(drop),
             Err(error) => {
                 output::unless_closed(out.flush())?;
@@ -107,8 +109,13 @@ fn print_changes(
     out: &mut BufWriter<File>,
     changes: &Changes,
     arguments: &WatchArguments,
+    stopped: &AtomicBool,
 ) -> io::Result<()> {
     for change in changes {
+        // The next call finds the log closed.
+        if stopped.load(SeqCst) {
+            break;
+        }
         if arguments.keyspace.as_ref().is_some_and(|name| *name != *change.keyspace) {
             continue;
         }

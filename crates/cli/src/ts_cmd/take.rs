@@ -1,15 +1,17 @@
 //! `esker ts`.
 
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 use clap::Args;
 use esker_client::Client;
 use esker_oracle::Range;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::endpoints::Endpoints;
 use crate::exit::{Failure, Outcome, complain, with_causes};
+use crate::output;
 use crate::quantity::{number, timeout};
+use crate::signals::Stop;
 use crate::ts_cmd::shown::show;
 
 /// How often `--watch` asks.
@@ -49,14 +51,16 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
             checked?;
             return show_all(range.map_err(failed)?, arguments).map(drop);
         }
-        of_one_cluster.await?;
-        let failed = |error| Failure::of_io("catch signals", &error);
-        let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+        let failed = |error| Failure::of_io("wait for signals", &error);
+        let stop = Stop::on_signals().map_err(failed)?;
+        let out = output::file().map_err(failed)?;
+        let (close, closed) = tokio::sync::oneshot::channel::<()>();
+        let stopped = stop.end_follower(&out, || drop(close)).map_err(failed)?;
         let asked = async {
+            of_one_cluster.await?;
             loop {
                 match client.timestamps(arguments.n).await {
-                    Ok(range) if !show_all(range, arguments)? => return Ok(()),
+                    Ok(range) if !show_until(range, arguments, &stopped)? => return Ok(()),
                     Ok(_) => {}
                     Err(error) => complain(&with_causes(&error)),
                 }
@@ -65,8 +69,7 @@ pub fn run(arguments: &TakeArguments) -> Outcome {
         };
         tokio::select! {
             ended = asked => ended,
-            _ = interrupt.recv() => Ok(()),
-            _ = terminate.recv() => Ok(()),
+            _ = closed => Ok(()),
         }
     })
 }
@@ -75,10 +78,15 @@ fn failed(error: esker_client::Error) -> Failure {
     Failure::failed(with_causes(&error))
 }
 
-/// Returns whether standard output is still open for reading.
 fn show_all(range: Range, arguments: &TakeArguments) -> Outcome<bool> {
+    show_until(range, arguments, &AtomicBool::new(false))
+}
+
+/// Returns whether to continue: nothing stopped the command, and standard output is still open for
+/// reading.
+fn show_until(range: Range, arguments: &TakeArguments, stopped: &AtomicBool) -> Outcome<bool> {
     for timestamp in range.timestamps() {
-        if !show(timestamp, arguments.json)? {
+        if stopped.load(SeqCst) || !show(timestamp, arguments.json)? {
             return Ok(false);
         }
     }

@@ -9,6 +9,7 @@
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 use crate::esker::{self, command, end, follow, log, signal, spawn, workdir};
 
@@ -127,4 +128,39 @@ fn a_follower_ends_with_status_0() {
     assert_eq!(esker::read_lines(follower.stdout.as_mut().unwrap(), 1), "only\n");
     signal(&follower, "INT");
     assert_eq!(end(follower).ok().err, "");
+}
+
+/// Bug: a follower that had more to print when the signal came found its reader closed, and exited
+/// with 1. The pipe is full when the signal comes, and is read afterwards.
+#[test]
+fn a_follower_with_more_to_print_ends_with_status_0() {
+    let (_guard, dir) = workdir();
+    log("append", &dir, &["--segment-size", "64K"], esker::lines(1, 100_000).as_bytes()).ok();
+    for name in ["INT", "TERM", "HUP"] {
+        let mut follower = follow(&dir);
+        let mut printed = esker::read_lines(follower.stdout.as_mut().unwrap(), 1);
+        std::thread::sleep(Duration::from_millis(100));
+        signal(&follower, name);
+        std::thread::sleep(Duration::from_millis(100));
+        let ended = end(follower).ok();
+        assert_eq!(ended.err, "");
+        printed += ended.text();
+        let count = printed.lines().count() as u64;
+        assert_eq!(printed, esker::lines(1, count));
+        // What the pipe and the buffers held.
+        assert!(count < 20_000, "{name}: {count}");
+    }
+}
+
+/// Its output is not read at all. It waited until a second signal terminated it.
+#[test]
+fn a_follower_whose_output_is_blocked_ends_with_status_0() {
+    let (_guard, dir) = workdir();
+    log("append", &dir, &[], esker::lines(1, 100_000).as_bytes()).ok();
+    let mut follower = follow(&dir);
+    let mut out = follower.stdout.take().unwrap();
+    esker::read_lines(&mut out, 1);
+    signal(&follower, "TERM");
+    esker::until("the follower ends", || follower.try_wait().unwrap().is_some());
+    end(follower).ok().says(&["standard output is blocked"]);
 }

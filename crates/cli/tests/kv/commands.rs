@@ -1,7 +1,7 @@
 //! The commands of `esker kv`, as a user runs them.
 #![allow(clippy::unwrap_used)]
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::Stdio;
 
@@ -215,4 +215,31 @@ fn a_store_is_backed_up_beside_its_writer() {
     let log = esker_log::Log::builder(&unfinished).component(esker_kv::UNFINISHED_BACKUP);
     log.open().unwrap().close().unwrap();
     kv(&unfinished, &["get", "key"], b"").exits(1).says(&["an unfinished backup"]);
+}
+
+/// Its output is not read at all. It waited until a second signal terminated it.
+#[test]
+fn a_watch_with_more_to_print_ends_at_a_signal() {
+    let (_guard, dir) = esker::workdir();
+    let input: String =
+        (0..20_000).map(|n| format!("{{\"key\":\"{n}\",\"value\":\"value {n}\"}}\n")).collect();
+    kv(&dir, &["import"], input.as_bytes()).ok();
+    for is_read in [true, false] {
+        let mut watch = command(&["kv", "watch"]);
+        let mut watch = spawn(watch.arg(&dir).args(["--from", "0"]), Stdio::null());
+        let mut out = watch.stdout.take().unwrap();
+        esker::read_lines(&mut out, 1);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        esker::signal(&watch, "TERM");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        if is_read {
+            let mut rest = String::new();
+            out.read_to_string(&mut rest).unwrap();
+            assert!(rest.ends_with('\n') && rest.lines().count() < 19_000);
+            assert_eq!(esker::end(watch).ok().err, "");
+        } else {
+            esker::until("the watch ends", || watch.try_wait().unwrap().is_some());
+            esker::end(watch).ok().says(&["standard output is blocked"]);
+        }
+    }
 }

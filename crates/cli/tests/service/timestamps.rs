@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::client::{Protocol, get};
-use crate::esker::{command, end, read_lines, run, spawn, until};
+use crate::esker::{command, end, read_lines, run, signal, spawn, until};
 use crate::lines::{ANY_PORT, Logged, serve};
 use crate::nodes::Nodes;
 
@@ -87,6 +87,32 @@ async fn a_watch_ends_when_its_reader_does() {
     drop(out);
     until("the watch ends", || watch.try_wait().unwrap().is_some());
     end(watch).ok();
+}
+
+/// Bug: with its output blocked, it ended neither at the first signal nor at the second. With a
+/// reader, it first printed everything that it had asked for.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_watch_with_more_to_print_ends_at_a_signal() {
+    let nodes = Nodes::of(1).await;
+    let endpoint = format!("http://{}", nodes.address(1));
+    for is_read in [true, false] {
+        let mut watch = command(&["ts", "--watch", "--n", "65536", "--endpoint", &endpoint]);
+        let mut watch = spawn(&mut watch, Stdio::null());
+        let mut out = watch.stdout.take().unwrap();
+        assert_eq!(read_lines(&mut out, 1).lines().count(), 1);
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        signal(&watch, "TERM");
+        std::thread::sleep(std::time::Duration::from_millis(100));
+        if is_read {
+            let mut rest = String::new();
+            out.read_to_string(&mut rest).unwrap();
+            assert!(rest.ends_with('\n') && rest.lines().count() < 65_000);
+            assert_eq!(end(watch).ok().err, "");
+        } else {
+            until("the watch ends", || watch.try_wait().unwrap().is_some());
+            end(watch).ok().says(&["standard output is blocked"]);
+        }
+    }
 }
 
 /// What answers is a server of something else, or none of HTTP.

@@ -19,7 +19,7 @@ use crate::choices::Framing;
 use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 use crate::quantity;
-use crate::signals;
+use crate::signals::Stop;
 use printer::{End, Printer};
 
 use super::range::Range;
@@ -105,6 +105,8 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     if arguments.skip_corrupt {
         return print_valid(arguments);
     }
+    let no_signals = |e| Failure::of_io("wait for signals", &e);
+    let stop = arguments.follow.then(Stop::on_signals).transpose().map_err(no_signals)?;
     let reader = ReadOnlyLog::open(dir).map_err(of_log)?;
     let range = match (from, last, since) {
         (_, Some(last), _) => Range::last(&reader, *last).map_err(of_log)?,
@@ -116,16 +118,15 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     let out = output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?;
     let mut printer = Printer::new(stream, out, arguments.framing(), range);
 
-    if !arguments.follow {
+    let Some(stop) = stop else {
         let end = printer.catch_up();
         if end.is_ok() {
             report_unrecovered_tail(&reader, dir);
         }
         return ended(&mut printer, end, dir);
-    }
-    signals::close_at_end(reader, printer.out())
-        .map_err(|e| Failure::of_io("wait for signals", &e))?;
-    let end = printer.follow();
+    };
+    let stopped = stop.end_follower(printer.out(), move || reader.close()).map_err(no_signals)?;
+    let end = printer.follow(&stopped);
     ended(&mut printer, end, dir)
 }
 

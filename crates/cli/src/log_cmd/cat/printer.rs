@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::SystemTime;
 
 use esker_log::{Batch, Error, LogStream, Record, Seq};
@@ -26,11 +28,13 @@ pub struct Printer {
     /// The last record printed.
     printed: Option<Seq>,
     time: TimeText,
+    stopped: Arc<AtomicBool>,
 }
 
 impl Printer {
     pub fn new(stream: LogStream, out: BufWriter<File>, framing: Framing, range: Range) -> Self {
-        Self { stream, out, framing, range, printed: None, time: TimeText::default() }
+        let (time, stopped) = (TimeText::default(), Arc::default());
+        Self { stream, out, framing, range, printed: None, time, stopped }
     }
 
     /// The last record printed.
@@ -59,10 +63,15 @@ impl Printer {
         self.flush().map_err(End::Output)
     }
 
-    /// Prints existing and new records until the range ends or the reader is closed.
-    pub fn follow(&mut self) -> Result<(), End> {
+    /// Prints existing and new records until the range ends, the reader is closed, or `stopped` is
+    /// set.
+    pub fn follow(&mut self, stopped: &Arc<AtomicBool>) -> Result<(), End> {
+        self.stopped = Arc::clone(stopped);
         loop {
-            self.catch_up()?;
+            match self.catch_up() {
+                Err(End::Log(Error::Closed)) => return Ok(()),
+                caught_up => caught_up?,
+            }
             if self.range.is_over(self.printed) {
                 return Ok(());
             }
@@ -77,6 +86,10 @@ impl Printer {
 
     fn print_batch(&mut self, batch: &Batch) -> Result<(), End> {
         for record in batch {
+            if self.stopped.load(SeqCst) {
+                self.range = self.range.limit(Some(0));
+                return Ok(());
+            }
             match self.range.take(record.seq) {
                 Take::Skip => {}
                 Take::Print => {
