@@ -2,8 +2,9 @@
 //!
 //! `snapshot` is the result of one directory scan and a cache of what was read since. `feed` reads
 //! it in order for a stream. `poller` polls for the streams that wait. `metrics` is what a reader
-//! says of itself.
+//! says of itself. `app_snapshots` opens the snapshots of the application.
 
+mod app_snapshots;
 pub(crate) mod builder;
 mod feed;
 mod followed_log;
@@ -30,13 +31,12 @@ use crate::read::cursor::{self, Start};
 use crate::read::metadata::{Metadata, SegmentInfo, Stored};
 use crate::read::placed;
 use crate::read::placed_many;
-use crate::read::snapshot::SnapshotReader;
 use crate::read::source::Source;
 use crate::read::stream::{LogStream, read_one};
 use crate::read::stream_table::StreamTable;
 use crate::runtime::detached::detached;
 use crate::runtime::engine::Engine;
-use crate::store::{app_metadata, directory, snapshot_files};
+use crate::store::{app_metadata, directory};
 use feed::{FollowerFeed, Waiting};
 use followed_log::FollowedLog;
 use poller::{Depth, Polled};
@@ -321,25 +321,6 @@ impl ReadOnlyLog {
             self.refresh()?;
             Ok(self.log.snapshot() as _)
         })
-    }
-
-    /// Returns the numbers of all snapshots, as [`Log::snapshots`](crate::Log::snapshots) does.
-    ///
-    /// # Errors
-    /// As [`Log::snapshots`](crate::Log::snapshots).
-    pub fn snapshots(&self) -> Result<Vec<u64>> {
-        self.log.refuse_if_closed()?;
-        snapshot_files::list(&*self.log.dir)
-    }
-
-    /// Opens a snapshot, as [`Log::snapshot_reader`](crate::Log::snapshot_reader) does. The writer
-    /// may remove it at any time; one that is open here stays readable.
-    ///
-    /// # Errors
-    /// As [`Log::snapshot_reader`](crate::Log::snapshot_reader).
-    pub fn snapshot_reader(&self, at: u64) -> Result<Option<SnapshotReader>> {
-        self.log.refuse_if_closed()?;
-        SnapshotReader::open(&*self.log.dir, at)
     }
 
     /// Returns the component that the log belongs to; `None` for a plain log. Reads from the disk.

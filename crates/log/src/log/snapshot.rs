@@ -12,7 +12,7 @@ use crate::base::error::{Error, Result};
 use crate::base::position::Seq;
 use crate::format::{BLOCK, random_numbers};
 use crate::log::Log;
-use crate::read::snapshot::{SnapshotReader, into_io};
+use crate::read::snapshot::{self, SnapshotReader, into_io};
 use crate::store::chunked_file::{self, CONTENT_MAX, Chunk, Kind, Names, Salt, Samples, Writer};
 use crate::store::incoming_file::{IncomingFile, STEP};
 use crate::store::paths;
@@ -418,23 +418,10 @@ impl Log {
     /// One that is corrupt is passed over, with a warning. Blocks for the time of reading it.
     ///
     /// # Errors
+    /// [`Error::Busy`] if others are removed and published again and again meanwhile;
     /// [`Error::Io`], [`Error::Closed`].
     pub fn newest_snapshot(&self) -> Result<Option<SnapshotReader>> {
-        for at in self.snapshots()?.into_iter().rev() {
-            let opened = self.snapshot_reader(at).and_then(|found| {
-                let checked = found.map(|mut found| found.verify().map(|()| found));
-                checked.transpose()
-            });
-            match opened {
-                Err(Error::Corrupted(corruption)) => {
-                    tracing::warn!(%corruption, "passing over a corrupt snapshot");
-                }
-                // It may have been removed meanwhile.
-                Ok(None) => {}
-                found => return found,
-            }
-        }
-        Ok(None)
+        snapshot::newest(|| self.snapshots(), |at| self.snapshot_reader(at))
     }
 
     /// Returns the numbers of all snapshots, in ascending order. Reads no file. Waits while one of

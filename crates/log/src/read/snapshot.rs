@@ -113,6 +113,37 @@ impl SnapshotReader {
     }
 }
 
+/// How often a search starts over because what it found was removed meanwhile.
+const TRIES: usize = 100;
+
+/// Opens the newest snapshot that is valid, of those that `list` returns, after reading all of it.
+pub(crate) fn newest(
+    list: impl Fn() -> Result<Vec<u64>>,
+    open: impl Fn(u64) -> Result<Option<SnapshotReader>>,
+) -> Result<Option<SnapshotReader>> {
+    for _ in 0..TRIES {
+        let mut is_gone = false;
+        for at in list()?.into_iter().rev() {
+            let opened = open(at).and_then(|found| {
+                let checked = found.map(|mut found| found.verify().map(|()| found));
+                checked.transpose()
+            });
+            match opened {
+                Err(Error::Corrupted(corruption)) => {
+                    tracing::warn!(%corruption, "passing over a corrupt snapshot");
+                }
+                // It was removed after it was listed: a newer one may be there by now.
+                Ok(None) => is_gone = true,
+                found => return found,
+            }
+        }
+        if !is_gone {
+            return Ok(None);
+        }
+    }
+    Err(Error::Busy { what: "the snapshots are removed faster than they are read" })
+}
+
 impl io::Read for SnapshotReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if out.is_empty() || self.returned >= self.len() {

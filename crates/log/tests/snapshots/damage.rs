@@ -3,9 +3,10 @@
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log};
+use esker_log::{Error, Log, ReadOnlyLog};
 
 use crate::fixture::{DIR, driven, log};
 use crate::{CHUNK, content, read, write};
@@ -118,13 +119,19 @@ fn the_newest_valid_snapshot_is_returned() {
         let state = content(at, 5000);
         assert_eq!(log.put_snapshot(at, &state[..]).unwrap(), 3 * 4096);
     }
+    let reader = ReadOnlyLog::builder(DIR).disk(Arc::new(disk.clone())).open().unwrap();
+    // The writer and a reader find the same one.
     let newest = |log: &Log| {
-        log.newest_snapshot().unwrap().map(|mut reader| {
-            let mut state = Vec::new();
-            reader.read_to_end(&mut state).unwrap();
-            assert_eq!(state, content(reader.at(), 5000));
-            reader.at()
-        })
+        let [ours, theirs] = [log.newest_snapshot(), reader.newest_snapshot()].map(|found| {
+            found.unwrap().map(|mut snapshot| {
+                let mut state = Vec::new();
+                snapshot.read_to_end(&mut state).unwrap();
+                assert_eq!(state, content(snapshot.at(), 5000));
+                snapshot.at()
+            })
+        });
+        assert_eq!(ours, theirs);
+        ours
     };
     assert_eq!(newest(&log), Some(3));
     // It replaces the last one of its number only once it is whole.

@@ -4,10 +4,12 @@
 use std::io::{Read, Write};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Op, StdDisk};
 use esker_log::{Error, Log, Options, ReadOnlyLog};
+use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{DIR, append, driven, log, small};
 use crate::{CHUNK, content, read, write};
@@ -232,4 +234,35 @@ fn snapshots_are_written_at_the_same_time() {
     for at in 0..2 {
         assert_eq!(read(&log, at).unwrap(), Some(content(2, CHUNK + 100)));
     }
+}
+
+/// The writer replaces the only snapshot by a newer one, while a reader opens it.
+#[test]
+fn the_newest_snapshot_is_found_while_the_writer_replaces_it() {
+    let disk = SimDisk::new(1);
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+    append(&log, 50);
+    log.put_snapshot(1, &content(1, 10)[..]).unwrap();
+    let (writer, replaced) = (log.clone(), AtomicU64::new(0));
+    let hook = move |call: &Call<'_>| {
+        let opens = call.op == Op::Open && call.path.to_string_lossy().contains("snapshot-");
+        if opens && replaced.load(SeqCst) < 40 {
+            let at = replaced.fetch_add(1, SeqCst) + 2;
+            writer.put_snapshot(at, &content(at, 10)[..]).unwrap();
+            writer.remove_snapshot(at - 1).unwrap();
+        }
+        Ok(())
+    };
+    let hooked = HookedDisk::new(Arc::new(disk.clone()), hook);
+    let reader = ReadOnlyLog::builder(DIR).disk(Arc::new(hooked)).open().unwrap();
+    let mut found = reader.newest_snapshot().unwrap().unwrap();
+    assert_eq!(found.at(), 41);
+    // One that was returned stays readable.
+    log.remove_snapshot(41).unwrap();
+    let mut state = Vec::new();
+    found.read_to_end(&mut state).unwrap();
+    assert_eq!(state, content(41, 10));
+    assert!(reader.newest_snapshot().unwrap().is_none());
+    reader.close();
+    assert!(matches!(reader.newest_snapshot(), Err(Error::Closed)));
 }
