@@ -143,8 +143,8 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
         .and(printed)
 }
 
-/// Notes that nothing is dropped from the log although the last run dropped old records: the limits
-/// of one run do not hold for the next.
+/// Notes that nothing is dropped from the log although an earlier run dropped old records: the
+/// limits of one run do not hold for the next.
 fn warn_of_no_retention(log: &Log) {
     let prior = log.recovery().prior_retention;
     if log.retention() != Retention::NONE || prior == Retention::NONE {
@@ -158,7 +158,7 @@ fn warn_of_no_retention(log: &Log) {
     ];
     let limits: Vec<_> = limits.into_iter().flatten().collect();
     complain(&format!(
-        "note: the last run kept the log to {}, and nothing is dropped now: this run has no \
+        "note: an earlier run kept the log to {}, and nothing is dropped now: this run has no \
          --retain-bytes, --retain-segments or --retain-age",
         limits.join(" and ")
     ));

@@ -71,6 +71,21 @@ fn an_append_without_the_retention_of_the_last_run_says_so() {
     assert_eq!(log("append", &dir, &limited, b"five\n").ok().err, "");
 }
 
+/// Bug: the command in between had no retention, and so the append after it said nothing.
+#[test]
+fn a_command_that_appends_nothing_keeps_the_retention_of_the_last_run() {
+    let (_guard, dir) = workdir();
+    log("append", &dir, &["--retain-bytes", "1G"], lines(1, 100).as_bytes()).ok();
+    log("truncate", &dir, &["--before", "20"], b"").ok();
+    log("repair", &dir, &[], b"").ok();
+    log("offsets", &dir, &["set", "billing", "30"], b"").ok();
+    for input in [&b""[..], b"one\n"] {
+        let says = &["--retain-bytes 1073741824", "nothing is dropped now"];
+        log("append", &dir, &[], input).ok().says(says);
+    }
+    assert_eq!(log("append", &dir, &[], b"two\n").ok().err, "");
+}
+
 /// A log that never fills a segment obeys its age, too.
 #[test]
 fn old_records_are_dropped_from_the_active_segment() {

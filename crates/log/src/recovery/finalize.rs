@@ -76,7 +76,11 @@ pub(crate) fn finalize(
     if manifest.is_copy {
         manifest.begin_lineage();
     }
-    let prior_retention = std::mem::replace(&mut manifest.retention, retention);
+    let prior_retention = manifest.retention;
+    if retention.is_set() {
+        // Otherwise a close of a session that appended clears it.
+        manifest.retention = retention;
+    }
     if let Some(oldest) = scan.live.first()
         && manifest.trim_segment > 0
     {

@@ -13,7 +13,8 @@ pub struct Recovery {
     pub prior_shutdown: PriorShutdown,
     /// The number of this opening for writing, from 1. No two openings have the same number.
     pub session: u64,
-    /// What the previous session kept of the log, when it was opened or closed.
+    /// What the last session with a retention kept of the log; nothing if a session without one
+    /// has appended since and was closed. A session that only truncates does not change it.
     pub prior_retention: Retention,
     /// The last record.
     pub last: Seq,

@@ -46,7 +46,8 @@ pub(crate) struct Manifest {
     pub(crate) durable: u64,
     /// The largest size of the reserve so far, in blocks of 4096 bytes; 0 where it is not known.
     pub(crate) reserve_blocks: u32,
-    /// What the last writer kept of the log.
+    /// What the last session with a retention kept of the log, until one without appends and is
+    /// closed.
     pub(crate) retention: Retention,
     pub(crate) lineage: Lineage,
     /// Whether this is a copy that was not opened for writing yet.

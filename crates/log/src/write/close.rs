@@ -138,11 +138,15 @@ impl WriteHalf {
         };
         drop(state);
         let retention = self.retention();
+        let has_appended = self.lock().core.appended().0 > 0;
+        let records = retention.is_set() || has_appended || self.options.retention.is_set();
         let footer = closing_footer(&newest, self.options.index_bytes);
         self.change_manifest_with(footer.as_ref().map(|footer| (footer, newest.salt)), |manifest| {
             manifest.durable = end.seq;
             manifest.clean = Some(end);
-            manifest.retention = retention;
+            if records {
+                manifest.retention = retention;
+            }
         })
     }
 }
