@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_log::{Options, Seq};
+use esker_log::{Log, Options, Seq};
 use serde_json::json;
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, complain};
 use crate::log_options;
 use crate::output;
 
@@ -15,8 +15,9 @@ Examples:
   # Remove every record below number 1000000
   esker log truncate ./esker-data --before 1000000
 
-It takes the lock. Space is freed in whole segments. Records below N in the segment that contains N \
-are no longer readable; their space is freed with that segment.";
+It takes the lock. Space is freed in whole segments, and never that of the newest. Records below N in the \
+segment that contains N are no longer readable; their space is freed with that segment. If no space was \
+freed, a note on standard error says what frees it.";
 
 /// Arguments of `esker log truncate`.
 #[derive(Debug, Args)]
@@ -38,6 +39,7 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
     let mut options = Options::default();
     options.must_exist = true;
     let log = log_options::for_writing(dir, options)?;
+    let segments = log.metadata().segments;
     let truncated = log.truncate_before(Seq(*before));
     let closed = log.close();
     truncated.and(closed).map_err(|error| match error {
@@ -49,6 +51,9 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
     })?;
     let metadata = log.metadata();
     let oldest = metadata.after.0 + 1;
+    if metadata.segments == segments {
+        note_what_stays(&log);
+    }
     if *json {
         return output::print_json(&json!({
             "oldest": oldest,
@@ -63,4 +68,25 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
         output::counted(metadata.segments as u64, "segment"),
         metadata.disk_bytes
     ))
+}
+
+/// Notes that truncated records still take space, and what frees it.
+fn note_what_stays(log: &Log) {
+    let segments = log.segments();
+    let Some(first) = segments.first().filter(|first| first.after < log.metadata().after) else {
+        return;
+    };
+    complain(&match segments.len() {
+        1 => {
+            "note: no space was freed: the newest segment is never dropped, and has the truncated \
+              records; append a record with --segment-size 64K, which begins another segment and \
+              needs 100 KiB of free space, and truncate again"
+                .to_owned()
+        }
+        _ => format!(
+            "note: no space was freed: the oldest segment also has records up to {}, and is freed \
+             when they are truncated",
+            first.last
+        ),
+    });
 }

@@ -86,6 +86,28 @@ fn a_command_that_appends_nothing_keeps_the_retention_of_the_last_run() {
     assert_eq!(log("append", &dir, &[], b"two\n").ok().err, "");
 }
 
+/// Bug: truncating all records of a log with one segment freed nothing, and did not say so.
+#[test]
+fn a_truncation_that_frees_nothing_says_what_frees_space() {
+    let (_guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 200_000).as_bytes()).ok();
+    let truncate = |before: &str| log("truncate", &dir, &["--before", before], b"").ok();
+    let bytes = || segments(&dir).iter().map(|path| path.metadata().unwrap().len()).sum::<u64>();
+    truncate("1").says_nothing();
+    for before in ["100", "200001"] {
+        truncate(before).says(&["no space was freed", "append a record with --segment-size 64K"]);
+        assert!(bytes() > 2_000_000);
+    }
+    // The remedy.
+    log("append", &dir, &["--segment-size", "64K"], b"a new segment\n").ok();
+    truncate("200001").says_nothing();
+    assert!(bytes() < 100_000, "{}", bytes());
+    assert_eq!(log("cat", &dir, &[], b"").ok().text(), "a new segment\n");
+
+    log("append", &dir, &["--segment-size", "64K"], lines(1, 20_000).as_bytes()).ok();
+    truncate("200002").says(&["no space was freed", "the oldest segment also has records up to"]);
+}
+
 /// A log that never fills a segment obeys its age, too.
 #[test]
 fn old_records_are_dropped_from_the_active_segment() {

@@ -37,6 +37,13 @@ impl Ended {
         self
     }
 
+    /// There is no complaint.
+    #[track_caller]
+    pub fn says_nothing(self) -> Self {
+        assert_eq!(self.err, "");
+        self
+    }
+
     /// The complaint is one line, and says all of these.
     #[track_caller]
     pub fn says(self, words: &[&str]) -> Self {
