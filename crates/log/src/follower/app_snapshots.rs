@@ -29,12 +29,12 @@ impl ReadOnlyLog {
     /// One that is corrupt is passed over, with a warning. Blocks for the time of reading it.
     ///
     /// If the writer removes or replaces the snapshot that is being opened, the search starts over.
-    /// One that was returned stays readable. Its record may be after [`ReadOnlyLog::durable`], which
-    /// is of the last poll; a stream from there on polls by itself.
+    /// One that was returned stays readable. Its record may be after [`ReadOnlyLog::durable`],
+    /// which is of the last poll; a stream from there on polls by itself.
     ///
     /// # Durability
-    /// The writer wrote and synced the content. A snapshot that it is just publishing may have a name
-    /// that a power cut removes.
+    /// The content was synced. A snapshot that the writer is just publishing may have a name that a
+    /// power cut removes.
     ///
     /// # Errors
     /// As [`Log::newest_snapshot`](crate::Log::newest_snapshot).
