@@ -12,6 +12,47 @@ use crate::base::error::Result;
 use crate::format::{BLOCK, crc, crc_of_joined};
 use crate::store::segment_reader::SegmentReader;
 
+/// Compares ranges of a file with checksums, in time that is linear in the file.
+#[derive(Debug, Default)]
+pub(super) struct RangeChecks {
+    /// `None` before the first long range without the checksum that it would need.
+    sums: Option<RangeSums>,
+}
+
+impl RangeChecks {
+    /// Whether `len` bytes after a header at `at` have this checksum. Reads them all only if they
+    /// do, if they are few, or if they are the first that do not.
+    pub(super) fn has_sum(
+        &mut self,
+        image: &mut SegmentReader<'_>,
+        at: u64,
+        header: u32,
+        len: u32,
+        sum: u32,
+    ) -> Result<bool> {
+        let (from, skip) = (at + u64::from(header), header as usize);
+        if from + u64::from(len) > image.len() {
+            return Ok(false);
+        }
+        let is_long = len >= BLOCK;
+        if is_long && let Some(sums) = &mut self.sums {
+            let head = image.at(at, skip + BLOCK as usize)?;
+            let head = head.get(skip..).unwrap_or_default();
+            if sums.of(from, len, head)? != Some(sum) {
+                return Ok(false);
+            }
+        }
+        let bytes = image.at(at, skip + len as usize)?;
+        if bytes.get(skip..skip + len as usize).is_some_and(|bytes| crc(bytes) == sum) {
+            return Ok(true);
+        }
+        if is_long && self.sums.is_none() {
+            self.sums = Some(RangeSums::new(image.file(), image.len())?);
+        }
+        Ok(false)
+    }
+}
+
 /// The checksums of a file up to each of its blocks.
 #[derive(Debug)]
 pub(super) struct RangeSums {

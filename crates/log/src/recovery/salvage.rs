@@ -7,8 +7,8 @@
 //! anything.
 //!
 //! The time is linear in the bytes of a file, whatever they are: bytes that look like the start of
-//! a long record cost a few steps and at most a block, by [`RangeSums`]. Only the first such record
-//! of a file is read whole.
+//! a long record cost a few steps and at most a block, by [`RangeChecks`]. Only the first such
+//! record of a file is read whole.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -24,9 +24,9 @@ use crate::format::footer::FOOTER_HEADER;
 use crate::format::record::{RECORD_HEADER, RecordHeader};
 use crate::format::unit::{UNIT_HEADER, UnitKind};
 use crate::format::{
-    BLOCK, Footer, LogId, RECORD_LIMIT_MAX, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader, crc,
+    BLOCK, Footer, LogId, RECORD_LIMIT_MAX, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader,
 };
-use crate::recovery::range_sums::RangeSums;
+use crate::recovery::range_sums::RangeChecks;
 use crate::recovery::read_segment_header;
 use crate::recovery::repair::verify;
 use crate::store::directory::{self, not_a_log};
@@ -219,8 +219,7 @@ impl Source {
 struct Walk {
     source: Source,
     image: SegmentReader<'static>,
-    /// `None` before the first long range without the checksum that it would need.
-    sums: Option<RangeSums>,
+    checks: RangeChecks,
     /// The offset in the file.
     at: u32,
     /// The number before the next record, if it is known.
@@ -248,8 +247,8 @@ impl Walk {
         let mut image = SegmentReader::new(Arc::clone(&source.file))?;
         image.end_at(source.until);
         let at = source.from;
-        let (sums, prev, time) = (None, None, None);
-        Ok(Self { source, image, sums, at, prev, time, skipped: None, next: None })
+        let (checks, prev, time) = (RangeChecks::default(), None, None);
+        Ok(Self { source, image, checks, at, prev, time, skipped: None, next: None })
     }
 
     /// The next record above `last`, or bytes that were skipped. `None` at the end of the file.
@@ -338,31 +337,11 @@ impl Walk {
         Ok(There::Record(header))
     }
 
-    /// Whether so many bytes after a header at this offset have this checksum. Reads them all only
-    /// if they do, if they are few, or if they are the first that do not.
+    /// Whether so many bytes after a header at this offset have this checksum.
     fn has_sum(&mut self, header: u32, len: u32, sum: u32) -> Result<bool> {
-        let (at, skip) = (u64::from(self.at), header as usize);
-        let from = at + u64::from(header);
         // No record is longer, and no footer needs to be found that is.
-        if from + u64::from(len) > self.image.len() || len > RECORD_LIMIT_MAX {
-            return Ok(false);
-        }
-        let is_long = len >= BLOCK;
-        if is_long && let Some(sums) = &mut self.sums {
-            let head = self.image.at(at, skip + BLOCK as usize)?;
-            let head = head.get(skip..).unwrap_or_default();
-            if sums.of(from, len, head)? != Some(sum) {
-                return Ok(false);
-            }
-        }
-        let bytes = self.image.at(at, skip + len as usize)?;
-        if bytes.get(skip..skip + len as usize).is_some_and(|bytes| crc(bytes) == sum) {
-            return Ok(true);
-        }
-        if is_long && self.sums.is_none() {
-            self.sums = Some(RangeSums::new(&self.source.file, self.image.len())?);
-        }
-        Ok(false)
+        Ok(len <= RECORD_LIMIT_MAX
+            && self.checks.has_sum(&mut self.image, self.at.into(), header, len, sum)?)
     }
 
     /// The record at this offset, which is valid.

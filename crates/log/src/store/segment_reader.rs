@@ -75,6 +75,10 @@ impl<'a> SegmentReader<'a> {
         self.len = self.len.min(end);
     }
 
+    pub(crate) fn file(&self) -> &Arc<dyn File> {
+        &self.file
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

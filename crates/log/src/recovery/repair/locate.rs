@@ -8,7 +8,9 @@ use esker_disk::File;
 use super::examined::{Examined, KnownStart};
 use super::split_segment::written_after;
 use crate::base::error::Result;
+use crate::format::footer::FOOTER_HEADER;
 use crate::format::{BLOCK, Footer, SEGMENT_MAX, Salt, SegmentHeader};
+use crate::recovery::range_sums::RangeChecks;
 use crate::store::manifest::Manifest;
 use crate::store::segment_reader::{ReadErrors, SegmentReader};
 use crate::store::segment_scan::orphan_units;
@@ -22,12 +24,25 @@ pub(crate) fn find_footer(segment: &Examined, manifest: &Manifest) -> Result<Opt
     }
 }
 
+/// Reads a few times the length of the file at most, whatever its bytes are: bytes that look like a
+/// footer cost a block, unless they have its checksum.
 fn footer_in(file: &Arc<dyn File>, salt: Salt) -> Result<Option<Footer>> {
     let mut image = SegmentReader::new(Arc::clone(file))?;
-    let mut at = BLOCK;
+    let mut checks = RangeChecks::default();
+    let (mut at, mut in_vain) = (BLOCK, 0);
     while u64::from(at) < image.len() {
-        if let Some((footer, _)) = footer_at(&mut image, salt, at)? {
-            return Ok(Some(footer));
+        let header = image.at(u64::from(at), BLOCK as usize)?;
+        if let Ok((entries, sum)) = Footer::entries(header, salt, at)
+            && checks.has_sum(&mut image, at.into(), FOOTER_HEADER as u32, entries, sum)?
+        {
+            if let Some((footer, _)) = footer_at(&mut image, salt, at)? {
+                return Ok(Some(footer));
+            }
+            // The checksum is that of a footer, and the content is not. No writer makes these.
+            in_vain += u64::from(entries);
+            if in_vain > image.len() {
+                break;
+            }
         }
         at += BLOCK;
     }
