@@ -306,25 +306,34 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
         return String::new();
     }
     let is_segment = corruption.file.extension().is_some_and(|end| end == "seg");
+    let is_missing = is_segment && !corruption.file.exists();
     // A writer makes the file `lock`.
-    if is_segment && corruption.file.exists() && !dir.join("lock").exists() {
+    if is_segment && !dir.join("lock").exists() {
+        let again = if is_missing { "" } else { "remove the file and " };
         return format!(
-            "; if this is a backup, remove the file and back up again; otherwise{}",
+            "; if this is a backup, {again}back up again; otherwise{}",
             repair_advice(dir).trim_start_matches(';')
         );
     }
-    if !is_segment || corruption.file.exists() {
+    if !is_missing {
         return repair_advice(dir);
     }
-    let command = match esker_log::component(dir, esker_log::ReadOptions::default()) {
-        Ok(Some(esker_kv::COMPONENT)) => "`esker kv backup`",
-        Ok(Some(esker_consensus::COMPONENT | esker_consensus::COPY)) => "`esker consensus backup`",
-        _ => BACKUP,
+    let keeps_the_others = || {
+        let dir = dir.display();
+        format!(" run `esker log repair {dir}`, which gives up the records of the missing segment")
+    };
+    let (command, otherwise) = match esker_log::component(dir, esker_log::ReadOptions::default()) {
+        Ok(Some(esker_kv::COMPONENT)) => ("`esker kv backup`", keeps_the_others()),
+        Ok(Some(esker_consensus::COMPONENT | esker_consensus::COPY)) => {
+            ("`esker consensus backup`", repair_advice(dir))
+        }
+        _ => (BACKUP, keeps_the_others()),
     };
     format!(
-        "; files that are copied while the log is open are no copy of it: if these were, copy it \
-         with {command}; otherwise{}",
-        repair_advice(dir).trim_start_matches(';')
+        "; if {} was copied by other tools, copy the original again with {command}; if it is the \
+         original, restore a backup, or{}",
+        dir.display(),
+        otherwise.trim_start_matches(';')
     )
 }
 

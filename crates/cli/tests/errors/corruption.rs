@@ -113,6 +113,23 @@ fn repair_of_a_valid_log_changes_nothing() {
     assert_eq!(log("append", &dir, &[], b"").ok().err, "", "it is still closed cleanly");
 }
 
+/// It was taken for a copy by hand, and a repair was advised, after which no backup goes there.
+#[test]
+fn a_missing_segment_of_a_backup_is_backed_up_again() {
+    let (guard, dir) = workdir();
+    let records: String = (0..5000).map(|n| format!("{n:0100}\n")).collect();
+    log("append", &dir, &["--segment-size", "64K"], records.as_bytes()).ok();
+    let copy = guard.path().join("copy");
+    let back_up = || log("backup", &dir, &[copy.to_str().unwrap()], b"").ok();
+    back_up();
+    std::fs::remove_file(segments(&copy).remove(2)).unwrap();
+    log("cat", &copy, &[], b"")
+        .exits(3)
+        .says(&["is missing", "if this is a backup, back up again"]);
+    back_up();
+    assert_eq!(log("cat", &copy, &[], b"").ok().text(), records);
+}
+
 /// A copy that was made file by file beside a writer. It was advised to repair it, which drops
 /// records that the original has.
 #[test]
@@ -125,7 +142,12 @@ fn a_copy_by_hand_is_advised_to_be_made_by_backup() {
     let copy = guard.path().join("copy");
     copy_files(&dir, &copy);
     std::fs::remove_file(copy.join(all[2].file_name().unwrap())).unwrap();
-    let missing = ["is missing", "`esker log backup`", "otherwise run `esker log repair"];
+    let missing = [
+        "is missing",
+        "copied by other tools, copy the original again with `esker log backup`",
+        "or run `esker log repair",
+        "gives up the records of the missing segment",
+    ];
     log("cat", &copy, &[], b"").exits(3).says(&missing);
     log("append", &copy, &[], b"").exits(3).says(&missing);
 
