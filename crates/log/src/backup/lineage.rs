@@ -8,7 +8,6 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use super::dest::Dest;
 use super::origin::Origin;
 use crate::base::error::{Error, Result};
 use crate::base::position::{Seq, SeqRange};
@@ -67,14 +66,15 @@ pub(super) fn differs(
 }
 
 /// Whether an earlier backup has records that a repair of the log quarantined, in one of `gaps`.
-/// Returns that gap. A backup that cannot be read there counts as one that has them.
+/// Returns that gap. `last` is the last record of the backup, if it can be read. A backup that cannot be read there counts as one that has them.
 pub(super) fn has_quarantined(
     options: &ReadOptions,
-    dest: &Dest,
+    dest: &Path,
+    last: Option<Seq>,
     gaps: &[SeqRange],
 ) -> Result<Option<SeqRange>> {
-    let Some(last) = dest.last().filter(|_| !gaps.is_empty()) else { return Ok(None) };
-    let copy = ReadOnlyLog::builder(dest.path()).options(options.clone()).open();
+    let Some(last) = last.filter(|_| !gaps.is_empty()) else { return Ok(None) };
+    let copy = ReadOnlyLog::builder(dest).options(options.clone()).open();
     for gap in gaps.iter().filter(|gap| gap.from < last) {
         let found = match &copy {
             Ok(copy) => first_after(copy, gap.from, gap.to),

@@ -193,7 +193,8 @@ fn attempt(
         if next.is_some_and(|next| dest.has(segment, next)) {
             continue;
         }
-        if let Some(gap) = lineage::has_quarantined(options, dest, &segment.gaps()?)? {
+        let (earlier, gaps) = (dest.last(), segment.gaps()?);
+        if let Some(gap) = lineage::has_quarantined(options, dest.path(), earlier, &gaps)? {
             let dir = dest.path().into();
             let found = format!("it has some of {gap}, which are quarantined in the log");
             return Err(Error::NotThisBackup { dir, found });
