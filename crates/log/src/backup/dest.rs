@@ -120,8 +120,8 @@ impl Dest {
         self.dir.path()
     }
 
-    /// The backup before; `None` if there is none, not even one that an interrupted backup left with
-    /// a gap.
+    /// The backup before; `None` if there is none, not even one that an interrupted backup left
+    /// with a gap.
     pub(super) fn earlier(&self) -> Option<Earlier> {
         self.lineage.map(|lineage| Earlier { lineage, last: self.last() })
     }

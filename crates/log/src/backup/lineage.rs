@@ -66,7 +66,8 @@ pub(super) fn differs(
 }
 
 /// Whether an earlier backup has records that a repair of the log quarantined, in one of `gaps`.
-/// Returns that gap. `last` is the last record of the backup, if it can be read. A backup that cannot be read there counts as one that has them.
+/// Returns that gap. `last` is the last record of the backup, if it can be read. A backup that
+/// cannot be read there counts as one that has them.
 pub(super) fn has_quarantined(
     options: &ReadOptions,
     dest: &Path,
