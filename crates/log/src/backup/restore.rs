@@ -52,7 +52,7 @@ impl ReadOnlyLog {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{Log, ReadOnlyLog};
+    /// use esker_log::{Log, ReadOnlyLog, Seq};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let (dir, copy) = (dir.path().join("log"), dir.path().join("copy"));
     /// # let restored = dir.with_file_name("restored");
@@ -62,7 +62,7 @@ impl ReadOnlyLog {
     ///
     /// ReadOnlyLog::open(&copy)?.restore(&restored)?;
     /// let restored = Log::open(&restored)?;
-    /// assert_eq!(restored.append("the next")?.seq(), 2);
+    /// assert_eq!(restored.append("the next")?.seq(), Seq(2));
     /// # Ok::<(), esker_log::Error>(())
     /// ```
     pub fn restore(&self, dir: impl AsRef<Path>) -> Result<Backup> {
