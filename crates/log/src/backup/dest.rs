@@ -12,6 +12,7 @@ use super::segment::{self, Copied};
 use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result};
 use crate::base::log_end::Mark;
+use crate::base::options::Retention;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
 use crate::consumers;
@@ -48,6 +49,8 @@ pub(super) struct CopiedLog {
     /// The session of its last unit, or a later one.
     pub(super) session: u64,
     pub(super) lineage: Lineage,
+    /// What its last writer kept of it.
+    pub(super) retention: Retention,
     /// The number of the last record that was trimmed.
     pub(super) low: u64,
     pub(super) end: End,
@@ -228,7 +231,8 @@ impl Dest {
     /// Makes the copy a log that ends there, with the offsets of its consumers, and removes what is
     /// not of it.
     pub(super) fn finish(&mut self, from: &dyn Dir, copied: &CopiedLog) -> Result<()> {
-        let CopiedLog { session, lineage, low, end, position, segments, snapshots } = copied;
+        let CopiedLog { session, lineage, retention, .. } = copied;
+        let CopiedLog { low, end, position, segments, snapshots, .. } = copied;
         let dir = &*self.dir;
         let first = segments.first().copied().unwrap_or_default();
         for name in dir.list()? {
@@ -248,6 +252,7 @@ impl Dest {
             durable: end.seq,
             clean: Some(*end),
             lineage: *lineage,
+            retention: *retention,
             is_copy: true,
             ..self.manifest
         };

@@ -49,7 +49,7 @@ use crate::log::Log;
 use crate::read::source::Source;
 use crate::recovery::density;
 use crate::store::app_metadata;
-use crate::store::manifest::Lineage;
+use crate::store::manifest::{Lineage, Manifest};
 use crate::store::segment_table::Segment;
 use crate::store::snapshot_files;
 use dest::{CopiedLog, Dest};
@@ -228,7 +228,8 @@ fn attempt(
     let Some(end) = last else {
         return Err(corruption_at(origin.dir.path(), 0, 0, "the log has no segment"));
     };
-    if lineage::of(origin)? != lineage {
+    let manifest = Manifest::of_log(origin.dir)?;
+    if manifest.lineage != lineage {
         return Ok(None);
     }
     dest.name_segments(&segments[0].header)?;
@@ -239,8 +240,16 @@ fn attempt(
         dest.copy_snapshot(origin.dir, *at)?;
     }
     let segments = segments.iter().map(|segment| segment.number()).collect();
-    let copied =
-        CopiedLog { session, lineage, low: low_seq, end, position: limit, segments, snapshots };
+    let copied = CopiedLog {
+        session,
+        lineage,
+        retention: manifest.retention,
+        low: low_seq,
+        end,
+        position: limit,
+        segments,
+        snapshots,
+    };
     dest.finish(origin.dir, &copied)?;
     Ok(Some(done))
 }

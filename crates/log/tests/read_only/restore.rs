@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_log::{Backup, Engine, Error, Log, ReadOnlyLog, Result, Seq, Start};
+use esker_log::{Backup, Engine, Error, Log, ReadOnlyLog, Result, Retention, Seq, Start};
 
 use crate::fixture::{DIR, Seen, append, driven, payloads, seen};
 
@@ -210,4 +210,20 @@ fn an_unfinished_backup_with_more_records_is_not_replaced() {
         }
     }
     assert!(unfinished > 3, "{unfinished}");
+}
+
+/// Its first writer without limits is warned, as one of the original would be.
+#[test]
+fn a_restored_log_knows_the_retention_of_the_original() {
+    let disk = SimDisk::new(1);
+    let mut options = driven(&disk).0;
+    options.retention.segments = Some(40);
+    let retention = options.retention;
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    append(&log, 10);
+    log.backup(BACKUP).unwrap();
+    restore(&disk).unwrap();
+    let restored = open(&disk, RESTORED);
+    assert_eq!(restored.recovery().prior_retention, retention);
+    assert_eq!(restored.retention(), Retention::NONE);
 }
