@@ -7,7 +7,8 @@
 
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args;
@@ -16,7 +17,7 @@ use indicatif::ProgressBar;
 
 use super::json_line::{self, JsonLine};
 use super::summary::Summary;
-use crate::choices::Framing;
+use crate::choices::{Framing, ReadableBy};
 use crate::exit::{Failure, Outcome, complain, with_causes};
 use crate::framing::{BadFraming, Framer};
 use crate::input::{Event, Input};
@@ -83,6 +84,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     let limit = options.record_limit;
 
     let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;
+    warn_of_kept_readers(dir, arguments.writing.io.readable_by);
     let log = log_options::for_writing(dir, options)?;
     warn_of_no_retention(&log);
     Input::note_its_end("records");
@@ -141,6 +143,23 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
             failure.and(format_args!("records through {} are durable", summary.durable))
         })
         .and(printed)
+}
+
+/// Notes that a log that is there keeps its readers: `--readable-by` holds for what is created.
+fn warn_of_kept_readers(dir: &Path, readable_by: ReadableBy) {
+    let Ok(manifest) = std::fs::metadata(dir.join("manifest")) else { return };
+    let (wanted, change) = match readable_by {
+        ReadableBy::Owner => return,
+        ReadableBy::Group => (0o040, "g+rX"),
+        ReadableBy::All => (0o004, "a+rX"),
+    };
+    if manifest.permissions().mode() & wanted == 0 {
+        let dir = dir.display();
+        complain(&format!(
+            "note: {dir} exists and keeps its readers; `chmod -R {change} {dir}` lets others read \
+             it, and what is added later"
+        ));
+    }
 }
 
 /// Notes that nothing is dropped from the log although an earlier run dropped old records: the

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 use esker_log::{Consumers, Error, ReadOnlyLog, Seq};
 use serde_json::json;
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, complain};
 use crate::output;
 
 const EXAMPLES: &str = "\
@@ -106,15 +106,29 @@ pub fn run(arguments: &OffsetsArguments) -> Outcome {
         },
         OffsetsCommand::Set { name, n, expected: None } => {
             consumers.set(name, Seq(*n)).map(drop).map_err(failed)?;
+            note_if_ahead(&log, name, Seq(*n));
         }
         OffsetsCommand::Set { name, n, expected: Some(expected) } => {
             consumers.compare_and_set(name, expected.0, Seq(*n)).map_err(failed)?;
+            note_if_ahead(&log, name, Seq(*n));
         }
         OffsetsCommand::Remove { name } => {
             consumers.remove(name).map_err(failed)?.ok_or_else(|| absent(name))?;
         }
     }
     Ok(())
+}
+
+/// Notes an offset after the last record: the consumer will skip the records up to it.
+fn note_if_ahead(log: &ReadOnlyLog, name: &str, offset: Seq) {
+    let last = log.durable();
+    if offset > last {
+        let name = output::escaped(name);
+        complain(&format!(
+            "note: {name} is at {offset}, and the last durable record is {last}: the consumer skips \
+             the records up to {offset}"
+        ));
+    }
 }
 
 fn list(dir: &Path, log: &ReadOnlyLog, consumers: &Consumers, json: bool) -> Outcome {

@@ -20,8 +20,8 @@ Examples:
   # ./esker-data/quarantine
   esker log repair ./esker-data
 
-It takes the lock. At most the corrupt commit unit is lost: the records of one group commit, at most \
-4 MiB with the default buffers unless one record or atomic batch is larger. The quarantined bytes are kept in a file. \
+It takes the lock. At most the corrupt commit unit is lost: records that were committed together, at most \
+1 MiB unless one record or atomic batch is larger. The quarantined bytes are kept in a file. \
 `esker log cat` then prints the remaining records, with one line on standard error for each \
 quarantined range. With --json, `from` is the last record before a range, and `to` the last in it. \
 A valid log is not changed.";

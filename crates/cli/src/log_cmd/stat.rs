@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use esker_log::{ReadOnlyLog, Start, Stored};
+use esker_log::{Corruption, Error, ReadOnlyLog, Seq, Start, Stored};
 use serde_json::json;
 
 use super::verify::range_json;
@@ -19,7 +19,8 @@ Examples:
   esker log stat ./esker-data --json | jq .durable
 
 It runs beside a writer. It reads the header and footer of every segment, not every record: for that, \
-use `esker log verify`. Of a repaired log it shows the ranges that were quarantined. Exit status 3 when it \
+use `esker log verify`. Of a repaired log it shows the ranges that were quarantined. A writer in another \
+container may not be shown: the system lists the locks of its own processes. Exit status 3 when it \
 found corruption.";
 
 /// Arguments of `esker log stat`.
@@ -40,9 +41,10 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     let metadata = reader.metadata();
     let stored = reader.stored().map_err(|e| Failure::of_log(&e, dir))?;
     let Stored { records, payload_bytes, bytes, quarantined, skipped, .. } = stored;
-    let corruption = reader.corruption();
-    let oldest = time_at(&reader, Start::Oldest);
-    let newest = time_at(&reader, Start::From(reader.durable()));
+    let of_log = |e| Failure::of_log(&e, dir);
+    let (oldest, unreadable) = oldest_time(&reader).map_err(of_log)?;
+    let corruption = reader.corruption().or(unreadable);
+    let newest = time_at(&reader, Start::From(reader.durable())).unwrap_or_default();
     let writer = writer::of(dir).filter(|_| !reader.is_closed_cleanly());
     if arguments.json {
         output::print_json(&json!({
@@ -130,10 +132,26 @@ fn in_units(bytes: u64) -> String {
     format!("{bytes} ({})", indicatif::BinaryBytes(bytes))
 }
 
-/// The time of the first record from a start on, if it can be read.
-fn time_at(reader: &ReadOnlyLog, start: Start) -> Option<SystemTime> {
-    let batch = reader.stream(start).ok()?.try_next().ok()??;
-    batch.iter().next()?.time()
+/// The time of the oldest record that can be read, or the corruption that it is in.
+fn oldest_time(reader: &ReadOnlyLog) -> Result<(Option<SystemTime>, Option<Corruption>), Error> {
+    let mut start = Start::Oldest;
+    let mut after = Seq::ZERO;
+    loop {
+        match time_at(reader, start) {
+            Ok(time) => return Ok((time, None)),
+            Err(Error::Corrupted(corruption)) => return Ok((None, Some(corruption))),
+            Err(Error::Quarantined { to, .. }) if to > after => after = to,
+            Err(Error::Trimmed { oldest }) if oldest > after => after = Seq(oldest.0 - 1),
+            Err(error) => return Err(error),
+        }
+        start = Start::After(after);
+    }
+}
+
+/// The time of the first record from a start on; `None` if there is none.
+fn time_at(reader: &ReadOnlyLog, start: Start) -> Result<Option<SystemTime>, Error> {
+    let batch = reader.stream(start)?.try_next()?;
+    Ok(batch.and_then(|batch| batch.iter().next()?.time()))
 }
 
 /// How long ago this was, in whole seconds.

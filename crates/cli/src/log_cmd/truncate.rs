@@ -17,7 +17,10 @@ Examples:
 
 It takes the lock. Space is freed in whole segments, and never that of the newest. Records below N in the \
 segment that contains N are no longer readable; their space is freed with that segment. If no space was \
-freed, a note on standard error says what frees it.";
+freed, and there is some, a note on standard error says what frees it.";
+
+/// The least bytes of truncated records in the only segment of a log that are noted.
+const WORTH_A_NOTE: u64 = 1 << 20;
 
 /// Arguments of `esker log truncate`.
 #[derive(Debug, Args)]
@@ -77,6 +80,7 @@ fn note_what_stays(log: &Log) {
         return;
     };
     complain(&match segments.len() {
+        1 if first.bytes < WORTH_A_NOTE => return,
         1 => {
             "note: no space was freed: the newest segment is never dropped, and has the truncated \
               records; append a record with --segment-size 64K, which begins another segment and \

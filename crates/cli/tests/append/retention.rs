@@ -92,6 +92,9 @@ fn a_truncation_that_frees_nothing_says_what_frees_space() {
     let (_guard, dir) = workdir();
     log("append", &dir, &[], lines(1, 200_000).as_bytes()).ok();
     let truncate = |before: &str| log("truncate", &dir, &["--before", before], b"").ok();
+    let small = dir.with_file_name("small");
+    log("append", &small, &[], lines(1, 10).as_bytes()).ok();
+    log("truncate", &small, &["--before", "5"], b"").ok().says_nothing();
     let bytes = || segments(&dir).iter().map(|path| path.metadata().unwrap().len()).sum::<u64>();
     truncate("1").says_nothing();
     for before in ["100", "200001"] {

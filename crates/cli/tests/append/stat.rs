@@ -1,8 +1,13 @@
-//! What `stat` counts: records and the bytes of their payloads, beside those of the files.
+//! What `stat` shows: records and the bytes of their payloads, beside those of the files; the writer;
+//! the age of the oldest record.
 
+#![allow(clippy::unwrap_used)]
+
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::{Command, Stdio};
 
-use crate::esker::{lines, log, segments, workdir};
+use crate::esker::{command, lines, log, segments, spawn, until, workdir};
 
 #[test]
 fn payload_bytes_are_those_of_the_records_that_can_be_read() {
@@ -51,4 +56,42 @@ fn numbers_that_no_record_was_given_are_counted() {
     assert_eq!((&stat["gaps"], &stat["skipped"]), (&0.into(), &7.into()));
     let text = log("stat", &dir, &[], b"").ok();
     assert!(text.text().contains("skipped      7 numbers"), "{}", text.text());
+}
+
+/// A process counted if it had the number in the file `lock`: any process that got it meanwhile, or
+/// that of the original for a copy.
+#[test]
+fn the_writer_is_the_process_that_has_the_lock() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &[], b"one\n").ok();
+    let mut writer = spawn(command(&["log", "append"]).arg(&dir), Stdio::piped());
+    let pid = |dir: &Path| log("stat", dir, &["--json"], b"").ok().json()["writer_pid"].as_u64();
+    until("the writer is shown", || pid(&dir) == Some(writer.id().into()));
+    let copy = guard.path().join("copy");
+    Command::new("cp").arg("-r").args([&dir, &copy]).status().unwrap();
+    assert_eq!(pid(&copy), None);
+    std::fs::write(dir.join("lock"), "1         \n").unwrap();
+    assert_eq!(pid(&dir), Some(writer.id().into()));
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    assert_eq!(pid(&dir), None);
+    let text = log("stat", &dir, &[], b"").ok();
+    assert!(text.text().contains("shutdown     not closed"), "{}", text.text());
+}
+
+/// The time was missing, without a word, where the oldest record was corrupt or quarantined.
+#[test]
+fn the_oldest_time_is_that_of_the_oldest_readable_record() {
+    let (_guard, dir) = workdir();
+    for record in ["first\n", "second\n", "third\n"] {
+        log("append", &dir, &[], record.as_bytes()).ok();
+    }
+    let first = std::fs::File::options().write(true).open(&segments(&dir)[0]).unwrap();
+    first.write_all_at(b"X", 4096 + 70).unwrap();
+    let stat = log("stat", &dir, &["--json"], b"").exits(3);
+    assert!(stat.json()["damage"]["offset"] == 4096, "{}", stat.text());
+    log("repair", &dir, &[], b"").ok();
+    let stat = log("stat", &dir, &["--json"], b"").ok().json();
+    assert_eq!((&stat["records"], &stat["gaps"]), (&2.into(), &1.into()));
+    assert!(stat["oldest_time"].is_string(), "{stat}");
 }

@@ -89,6 +89,13 @@ fn what_is_created_has_the_mode_that_was_asked_for() {
             let mut all = Vec::new();
             modes(&dir, &mut all);
             assert!(all.len() > 5, "{all:?}");
+            // A log that is there keeps its readers, and says so.
+            let again =
+                log("append", &dir, &["--readable-by=all", "--retain-segments=3"], b"").ok();
+            match by {
+                Some("all") => drop(again.says_nothing()),
+                _ => drop(again.says(&["keeps its readers", "chmod -R a+rX"])),
+            }
             for (is_dir, mode) in all {
                 let wanted = if is_dir { of_dirs } else { of_files };
                 // With a umask the owner's rights may only be fewer, and are not.

@@ -35,6 +35,8 @@ fn offsets_are_shown_and_changed_beside_a_writer() {
     // Where the consumer continues.
     assert_eq!(log("cat", &dir, &["--from", "43", "--limit", "1"], b"").ok().text(), lines(43, 43));
     offsets(&["remove", "a b"]).ok();
+    offsets(&["set", "ahead", "101"]).ok().says(&["note: ahead is at 101", "the last durable"]);
+    offsets(&["remove", "ahead"]).ok().says_nothing();
     let copy = guard.path().join("copy");
     log("backup", &dir, &[copy.to_str().unwrap()], b"").ok();
     assert_eq!(log("offsets", &copy, &["list"], b"").ok().text(), "billing 42 (lag 58)\n");

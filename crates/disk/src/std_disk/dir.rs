@@ -5,6 +5,9 @@
 //! System calls on a regular file ignore `O_NONBLOCK`, but io_uring honours it, so it is cleared
 //! after the open.
 //!
+//! What root creates in a directory of another user belongs to that user, who could not use it
+//! otherwise.
+//!
 //! The lock is an `flock` on this directory's own open file description, which another handle to
 //! the directory does not share. This handle could take it again, so it keeps whether it has it.
 
@@ -14,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use rustix::fd::OwnedFd;
-use rustix::fs::{AtFlags, FileType, FlockOperation, Mode, OFlags, RenameFlags};
+use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 
 use super::file::StdFile;
@@ -34,6 +37,8 @@ pub(crate) struct StdDir {
     fd: Arc<OwnedFd>,
     path: PathBuf,
     readers: Mutex<Readers>,
+    /// The owner of what is created here, if that is not this process.
+    owner: Option<(Uid, Gid)>,
     /// Whether this handle has the lock.
     locked: Arc<AtomicBool>,
     /// The device where a probe found that all open modes work, in this directory, in one that was
@@ -44,8 +49,8 @@ pub(crate) struct StdDir {
 impl StdDir {
     pub(super) fn new(fd: OwnedFd, path: PathBuf, readers: Readers) -> Self {
         let (locked, all_modes_work) = Default::default();
-        let readers = Mutex::new(readers);
-        Self { fd: Arc::new(fd), path, readers, locked, all_modes_work }
+        let (readers, owner) = (Mutex::new(readers), other_owner(&fd));
+        Self { fd: Arc::new(fd), path, readers, owner, locked, all_modes_work }
     }
 
     fn readers(&self) -> Readers {
@@ -76,19 +81,23 @@ impl StdDir {
     }
 
     /// Opens a file. If others than the owner may read what this creates, the umask does not
-    /// restrict it.
+    /// restrict it. If root creates it for another owner, it belongs to that one.
     fn open_or_create(&self, name: &str, flags: OFlags) -> rustix::io::Result<OwnedFd> {
         let readers = self.readers();
         let mode = readers.file_mode();
         let open = |flags| rustix::fs::openat(&self.fd, name, flags, mode);
-        if readers == Readers::Owner || !flags.contains(OFlags::CREATE) {
+        let as_created = readers == Readers::Owner && self.owner.is_none();
+        if as_created || !flags.contains(OFlags::CREATE) {
             return open(flags);
         }
         match open(flags | OFlags::EXCL) {
             Err(Errno::EXIST) if !flags.contains(OFlags::EXCL) => open(flags),
             created => {
                 let fd = created?;
-                rustix::fs::fchmod(&fd, mode)?;
+                if readers != Readers::Owner {
+                    rustix::fs::fchmod(&fd, mode)?;
+                }
+                self.give(&fd)?;
                 Ok(fd)
             }
         }
@@ -111,12 +120,26 @@ impl StdDir {
             made => made.map(|()| true).map_err(|errno| self.failed(Op::CreateDir, name, errno))?,
         };
         let dir = self.open_below(name)?;
-        if is_new && readers != Readers::Owner {
-            let made = rustix::fs::fchmod(&dir.fd, mode);
+        if is_new {
+            let made = match readers {
+                Readers::Owner => Ok(()),
+                _ => rustix::fs::fchmod(&dir.fd, mode),
+            };
+            let made = made.and_then(|()| self.give(&dir.fd));
             made.map_err(|errno| self.failed(Op::CreateDir, name, errno))?;
         }
         self.sync()?;
-        Ok(dir)
+        Ok(if is_new { self.open_below(name)? } else { dir })
+    }
+
+    /// Gives what was created to the owner of this directory. A file system that refuses it, such as
+    /// one of another machine, decides itself whose it is.
+    fn give(&self, created: &OwnedFd) -> rustix::io::Result<()> {
+        let Some((user, group)) = self.owner else { return Ok(()) };
+        match rustix::fs::fchown(created, Some(user), Some(group)) {
+            Err(Errno::PERM | Errno::INVAL) => Ok(()),
+            given => given,
+        }
     }
 
     fn failed(&self, op: Op, name: &str, errno: Errno) -> Error {
@@ -267,6 +290,16 @@ impl Dir for StdDir {
     }
 }
 
+/// The owner of a directory, where this process is root and does not own it.
+fn other_owner(dir: &OwnedFd) -> Option<(Uid, Gid)> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let stat = rustix::fs::fstat(dir).ok()?;
+    let user = Uid::from_raw(stat.st_uid);
+    (!user.is_root()).then(|| (user, Gid::from_raw(stat.st_gid)))
+}
+
 fn kind_of(stat: &rustix::fs::Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
@@ -306,6 +339,34 @@ mod tests {
         assert_eq!(below.all_modes_work.get(), Some(&elsewhere));
         below.all_modes_work = Arc::new(OnceLock::from(below.device().unwrap()));
         assert_eq!(below.facts().unwrap(), Facts::new("std", true, true));
+    }
+
+    /// Its owner could not open it: the offsets of a log, for instance, that root set.
+    #[test]
+    fn what_root_creates_belongs_to_the_owner_of_the_directory() {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: needs root");
+            return;
+        }
+        let workdir = tempfile::tempdir().unwrap();
+        let owner = (Uid::from_raw(65_534), Gid::from_raw(65_533));
+        rustix::fs::chown(workdir.path(), Some(owner.0), Some(owner.1)).unwrap();
+        let dir = StdDisk::new().open_std_dir(workdir.path()).unwrap();
+        let owner_of = |path: &Path| {
+            let stat = rustix::fs::stat(path).unwrap();
+            (Uid::from_raw(stat.st_uid), Gid::from_raw(stat.st_gid))
+        };
+        dir.open_file("a", Open::create()).unwrap();
+        dir.open_file("b", Open::create_new()).unwrap();
+        dir.create_below("c").unwrap().open_file("d", Open::create()).unwrap();
+        for created in ["a", "b", "c", "c/d"] {
+            assert_eq!(owner_of(&workdir.path().join(created)), owner, "{created}");
+        }
+        // What was there stays as it is.
+        let before = (Uid::ROOT, Gid::ROOT);
+        rustix::fs::chown(workdir.path().join("a"), Some(before.0), Some(before.1)).unwrap();
+        dir.open_file("a", Open::create()).unwrap();
+        assert_eq!(owner_of(&workdir.path().join("a")), before);
     }
 
     /// Whichever handle has it, and also after the handle that took it was dropped.
