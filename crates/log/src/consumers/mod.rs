@@ -8,8 +8,9 @@
 //!
 //! The sealed file has the offsets before a change or those after it. A change is made to the
 //! content that was read under the lock. A process that died may have left that content visible and
-//! not yet durable; every replacement syncs the directory before it writes, so a power cut cannot
-//! take it back from under the change. A call returns after the replacement is durable.
+//! not yet durable. A replacement overwrites the other file only after some process synced the
+//! directory, so a power cut cannot take the content back from under the change. A call returns
+//! after the replacement is durable.
 
 mod changes;
 pub(crate) mod offsets;
@@ -44,9 +45,9 @@ const PAUSE_MOST: Duration = Duration::from_millis(20);
 /// the log open for writing. At most 1,024 names, of 1 to 255 bytes each.
 ///
 /// # Durability
-/// A change is durable when its call returns. It replaces a small file, with four syncs: two of the
-/// file and two of its directory. The first change of a handle makes one more, and a change of the
-/// number of blocks of the file, each of 4 KiB, makes them slower. Changes of other threads that
+/// A change is durable when its call returns. It replaces a small file, with three syncs: two of
+/// the file and one of its directory. The first change of a handle makes one or two more, and a
+/// change of the number of blocks of the file, each of 4 KiB, one. Changes of other threads that
 /// arrive meanwhile share the next replacement. A power cut may take back an offset that
 /// [`Consumers::get`] returned while another process was still making it durable.
 ///

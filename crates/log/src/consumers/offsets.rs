@@ -41,10 +41,10 @@ pub(super) fn read(dir: &dyn Dir, log: LogId) -> Result<Offsets> {
     }
 }
 
-/// Replaces the file, durably.
+/// Replaces the file, durably. The caller holds the lock of its directory.
 pub(super) fn write(dir: &dyn Dir, log: LogId, offsets: &Offsets) -> Result<()> {
     debug_assert!(offsets.len() <= CONSUMERS_MAX);
-    sealed_file::write(dir, NAME, MAGIC, &encode(log, offsets))
+    sealed_file::write_often(dir, NAME, MAGIC, &encode(log, offsets))
 }
 
 fn encode(log: LogId, offsets: &Offsets) -> Vec<u8> {

@@ -15,11 +15,29 @@
 //! The exchange is one step, so that a crash leaves each of the two files under one of the two
 //! names. Both were synced whole before: the new one just now, the old one when it was written.
 //!
-//! Only the next replacement overwrites a file, the temporary one, and only after it synced the
-//! directory. Until then the medium may still give that file the final name. No reader opens the
-//! temporary file. (Only `repair` does, which holds the lock: it asks which log a lost manifest
-//! was of.) A reader that opened the file before the exchange may see the next replacement being
-//! written to it. A read whose checksum does not match therefore opens the file and reads again.
+//! Only the temporary file is overwritten, and only after a sync of the directory. Until then the
+//! medium may still give that file the final name. No reader opens the temporary file. (Only
+//! `repair` does, which holds the lock: it asks which log a lost manifest was of.) A reader that
+//! opened the file before the exchange may see the zeros or the next replacement being written to
+//! it. A read whose checksum does not match therefore opens the file and reads again.
+//!
+//! # A temporary file of zeros
+//!
+//! Before the content is written, the temporary file is overwritten with zeros, durably. Its bytes
+//! are the version before the last, with a valid checksum. If the device lost the next write, they
+//! would come back undetected.
+//!
+//! A file that is replaced often ([`write_often`]) gets these zeros at the end of a replacement,
+//! without a sync. The next replacement then only syncs them. It does not sync the directory
+//! before: zeros under the temporary name prove that a process did.
+//!
+//! - Every process writes zeros under the lock, after a sync of the directory.
+//! - An exchange gives the temporary name to a file that begins with a magic number.
+//! - A new file never had the final name, and its own name is durable before its blocks, which read
+//!   as zeros, are reserved.
+//! - After a power cut, the names that are visible are those on the medium.
+//!
+//! `write` keeps the version before the last, because `repair` reads it.
 //!
 //! # Blocks of the temporary file
 //!
@@ -29,10 +47,10 @@
 //! blocks reserved before it is written, and its length set before it is synced.
 //!
 //! The length promises neither blocks nor content: a crash may leave any bytes, and a copy of the
-//! directory may leave holes. Nothing reads those bytes, and writing the zeros allocates what is
-//! missing. On a full disk that write fails, or its sync where the file system allocates late. Only
-//! the temporary file has changed by then. The content in place stays, and the error is that of a
-//! full disk.
+//! directory may leave holes, which read as zeros. A write allocates what is missing. On a full
+//! disk that write fails, or its sync where the file system allocates late. Only the temporary file
+//! has changed by then, because the names are exchanged last. The content in place stays, and the
+//! error is that of a full disk.
 //!
 //! ```text
 //! 0        8         12    16       20              20+len
@@ -40,7 +58,6 @@
 //! ```
 
 use std::io::ErrorKind;
-use std::sync::Arc;
 
 use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{BLOCK, Dir, File, Open, Refusal, read_full_at, write_all_at};
@@ -58,9 +75,30 @@ const PADDED: u32 = 1 << 31;
 /// An upper bound of any content. A longer file is corrupt, and no memory is allocated for it.
 const LIMIT: usize = 1 << 20;
 
-/// Replaces the content of a file, durably.
+/// Replaces the content of a file, durably. The temporary file keeps the content before.
 pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -> Result<()> {
-    let mut bytes = Vec::with_capacity(HEADER + content.len());
+    replace(dir, name, magic, content).map(drop)
+}
+
+/// Replaces the content of a file, durably, and prepares the next replacement, which then makes one
+/// sync less. The caller holds the lock under which all processes replace this file.
+pub(crate) fn write_often(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -> Result<()> {
+    let len = replace(dir, name, magic, content)?;
+    let prepared = dir.open(&paths::next(name), Open::write()).map_err(Error::from);
+    // A file of another length gets its zeros once its blocks are reserved.
+    let prepared = prepared.and_then(|file| match file.len()? == len {
+        true => blank(&*file, len),
+        false => Ok(()),
+    });
+    if let Err(error) = prepared {
+        tracing::debug!(error = with_causes(&error), name, "failed to prepare a temporary file");
+    }
+    Ok(())
+}
+
+/// Replaces the content. Returns the length of the file.
+fn replace(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -> Result<u64> {
+    let mut bytes = Vec::with_capacity((HEADER + content.len()).next_multiple_of(BLOCK));
     bytes.extend_from_slice(&magic);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
     bytes.extend_from_slice(&[0; 4]);
@@ -73,8 +111,14 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
     bytes.resize(bytes.len().next_multiple_of(BLOCK), 0);
     let len = bytes.len() as u64;
     let next = paths::next(name);
-    let file = spare(dir, &next, len)?;
-    blank(&*file, bytes.len())?;
+    let file = dir.open(&next, Open::create())?;
+    if !is_blank(&*file, len)? {
+        // It may be new, or may have had the final name a moment ago.
+        dir.sync()?;
+        reserve(&*file, len)?;
+        blank(&*file, len)?;
+    }
+    file.sync_data()?;
     write_all_at(&*file, &bytes, 0)?;
     if file.len()? != len {
         file.set_len(len)?;
@@ -88,7 +132,7 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
         dir.rename(&next, name)?;
     }
     dir.sync()?;
-    if !exchanged && let Err(error) = spare(dir, &next, len) {
+    if !exchanged && let Err(error) = create(dir, &next, len) {
         // The next replacement creates the temporary file if there is room.
         tracing::debug!(
             error = with_causes(&error),
@@ -96,7 +140,7 @@ pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -
             "failed to keep a temporary file allocated"
         );
     }
-    Ok(())
+    Ok(len)
 }
 
 fn is_there(dir: &dyn Dir, name: &str) -> Result<bool> {
@@ -114,20 +158,32 @@ fn exchange(dir: &dyn Dir, a: &str, b: &str) -> Result<bool> {
     }
 }
 
-/// Durably overwrites the content of the temporary file with zeros. That content is the version
-/// before the last, with a valid checksum. If the device lost the next write, it would come back
-/// undetected.
-fn blank(file: &dyn File, len: usize) -> Result<()> {
-    write_all_at(file, &vec![0; len], 0)?;
-    Ok(file.sync_data()?)
+/// Overwrites the content of the temporary file with zeros, not yet durably.
+fn blank(file: &dyn File, len: u64) -> Result<()> {
+    Ok(write_all_at(file, &vec![0; len as usize], 0)?)
 }
 
-/// Opens the temporary file with room for this many bytes. One of that length already has its
-/// blocks, unless it was copied with holes: then they are allocated when it is written.
-fn spare(dir: &dyn Dir, next: &str, len: u64) -> Result<Arc<dyn File>> {
-    // The file to overwrite may have had the final name a moment ago.
-    dir.sync()?;
+/// Whether the temporary file has this length and nothing but zeros: then the directory was synced
+/// after the last exchange. Not one that cannot be read.
+fn is_blank(file: &dyn File, len: u64) -> Result<bool> {
+    if file.len()? != len {
+        return Ok(false);
+    }
+    let mut bytes = vec![1; len as usize];
+    let read = read_full_at(file, &mut bytes, 0);
+    Ok(read.is_ok_and(|read| read == bytes.len()) && bytes.iter().all(|&byte| byte == 0))
+}
+
+/// Creates a temporary file with blocks for this many bytes.
+fn create(dir: &dyn Dir, next: &str, len: u64) -> Result<()> {
     let file = dir.open(next, Open::create())?;
+    dir.sync()?;
+    reserve(&*file, len)
+}
+
+/// Reserves the blocks of a temporary file. One of this length already has them, unless it was
+/// copied with holes: then they are allocated when it is written.
+fn reserve(file: &dyn File, len: u64) -> Result<()> {
     let before = file.len()?;
     if before != len
         && let Err(cause) = file.preallocate(0, len)
@@ -136,7 +192,7 @@ fn spare(dir: &dyn Dir, next: &str, len: u64) -> Result<Arc<dyn File>> {
         file.set_len(before)?;
         return Err(cause.into());
     }
-    Ok(file)
+    Ok(())
 }
 
 /// Durably renames a file that was written and synced under a temporary name.
@@ -248,6 +304,8 @@ mod tests {
     /// The error number of a full disk.
     const NO_SPACE: i32 = 28;
 
+    type Write = fn(&dyn Dir, &str, [u8; 8], &[u8]) -> Result<()>;
+
     fn read_one(disk: &SimDisk) -> Result<Vec<u8>> {
         read(&*disk.open_dir(Path::new(DIR)).unwrap(), "file", MAGIC)
     }
@@ -290,12 +348,14 @@ mod tests {
         for blocks in [[1, 1, 1], [1, 2, 2], [1, 2, 3], [3, 1, 2], [2, 2, 1]] {
             let contents: [Vec<u8>; 3] =
                 std::array::from_fn(|n| vec![b'a' + n as u8; (blocks[n] - 1) * BLOCK + 100 + n]);
-            assert!(crashes_twice(&contents) > 100, "{blocks:?}");
+            for write in [write as Write, write_often] {
+                assert!(crashes_twice(&contents, write) > 100, "{blocks:?}");
+            }
         }
     }
 
     /// Returns how many pairs of crashes were tried.
-    fn crashes_twice([whole, next, last]: &[Vec<u8>; 3]) -> u32 {
+    fn crashes_twice([whole, next, last]: &[Vec<u8>; 3], write: Write) -> u32 {
         let disk = SimDisk::new(1);
         let dir = disk.create_dir(Path::new(DIR)).unwrap();
         for content in [&b"first"[..], b"older", whole] {
@@ -340,20 +400,62 @@ mod tests {
     /// the next sync write metadata.
     #[test]
     fn a_replacement_of_the_same_length_changes_no_length() {
-        let disk = SimDisk::new(1);
-        let dir = disk.create_dir(Path::new(DIR)).unwrap();
-        for content in [&b"first"[..], b"older", b"newer"] {
-            write(&*dir, "file", MAGIC, content).unwrap();
+        for (write, dir_syncs) in [(write as Write, 2), (write_often, 1)] {
+            let disk = SimDisk::new(1);
+            let dir = disk.create_dir(Path::new(DIR)).unwrap();
+            for content in [&b"first"[..], b"older", b"newer"] {
+                write(&*dir, "file", MAGIC, content).unwrap();
+            }
+            let (begin, content) = (disk.stats(), vec![7; BLOCK - HEADER]);
+            write(&*dir, "file", MAGIC, &content).unwrap();
+            let end = disk.stats();
+            assert_eq!(end.resizes, begin.resizes);
+            let syncs = (end.syncs - begin.syncs, end.dir_syncs - begin.dir_syncs);
+            assert_eq!(syncs, (2, dir_syncs));
+            assert_eq!(read_one(&disk).unwrap(), content);
+            // One byte more is one block more.
+            write(&*dir, "file", MAGIC, &vec![7; BLOCK - HEADER + 1]).unwrap();
+            assert!(disk.stats().resizes > end.resizes);
         }
-        let (begin, content) = (disk.stats(), vec![7; BLOCK - HEADER]);
-        write(&*dir, "file", MAGIC, &content).unwrap();
-        let end = disk.stats();
-        assert_eq!(end.resizes, begin.resizes);
-        assert_eq!((end.syncs - begin.syncs, end.dir_syncs - begin.dir_syncs), (2, 2));
-        assert_eq!(read_one(&disk).unwrap(), content);
-        // One byte more is one block more.
-        write(&*dir, "file", MAGIC, &vec![7; BLOCK - HEADER + 1]).unwrap();
-        assert!(disk.stats().resizes > end.resizes);
+    }
+
+    /// A process exchanged the files and died before it synced the directory. What it left under
+    /// the temporary name still has the final name on the medium.
+    #[test]
+    fn an_exchange_that_is_not_durable_is_synced_before_the_file_is_overwritten() {
+        // The syncs of the directory before the last one of a replacement.
+        for (write, before) in [(write as Write, 1), (write_often, 0)] {
+            let disk = SimDisk::new(1);
+            let dir = disk.create_dir(Path::new(DIR)).unwrap();
+            for content in [b"first", b"older", b"whole"] {
+                write(&*dir, "file", MAGIC, content).unwrap();
+            }
+            disk.inject(Fault::on(Op::SyncDir, Effect::Io).after(before).times(1));
+            write(&*dir, "file", MAGIC, b"other").unwrap_err();
+            assert_eq!(read_one(&disk).unwrap(), b"other");
+            let begin = disk.stats().dir_syncs;
+            write(&*dir, "file", MAGIC, b"newer").unwrap();
+            assert_eq!(disk.stats().dir_syncs - begin, 2);
+        }
+    }
+
+    /// The device loses a write that it acknowledged. The version before the last must not come
+    /// back in place of the new one.
+    #[test]
+    fn a_lost_sync_is_corruption_and_no_older_version() {
+        for write in [write as Write, write_often] {
+            let disk = SimDisk::new(1);
+            let dir = disk.create_dir(Path::new(DIR)).unwrap();
+            for content in [b"first", b"older", b"whole"] {
+                write(&*dir, "file", MAGIC, content).unwrap();
+            }
+            disk.inject(Fault::on(Op::Sync, Effect::Lost).path("file.next").nth(2));
+            write(&*dir, "file", MAGIC, b"newer").unwrap();
+            disk.power_cut(Persist::Nothing);
+            disk.power_on();
+            let found = read_one(&disk);
+            assert!(matches!(found, Err(Error::Corrupted(_))), "{found:?}");
+        }
     }
 
     /// On a full disk a file that has to grow stays as it is, and so does the temporary one.
@@ -424,7 +526,7 @@ mod tests {
             let disk = with_temporary(change);
             let dir = disk.open_dir(Path::new(DIR)).unwrap();
             disk.set_capacity(Some(disk.used()));
-            let outcome = write(&*dir, "file", MAGIC, &[3; BLOCK]);
+            let outcome = write_often(&*dir, "file", MAGIC, &[3; BLOCK]);
             assert_eq!(outcome.is_ok(), has_blocks, "{state}, on a full disk: {outcome:?}");
             assert!(outcome.is_ok() || outcome.is_err_and(|error| error.is_no_space()), "{state}");
             let whole = if has_blocks { 3 } else { 2 };
@@ -432,7 +534,7 @@ mod tests {
             disk.set_capacity(None);
             for byte in [4, 5] {
                 let dir = disk.open_dir(Path::new(DIR)).unwrap();
-                write(&*dir, "file", MAGIC, &[byte; BLOCK]).unwrap();
+                write_often(&*dir, "file", MAGIC, &[byte; BLOCK]).unwrap();
                 disk.power_cut(Persist::Nothing);
                 disk.power_on();
                 assert_eq!(read_one(&disk).unwrap(), [byte; BLOCK], "{state}");
@@ -443,7 +545,7 @@ mod tests {
     /// Where blocks are allocated late, a full disk fails a sync.
     #[test]
     fn a_full_disk_that_fails_a_sync_is_reported_and_loses_nothing() {
-        for nth in 1..=2 {
+        for (write, nth) in [(write as Write, 1), (write, 2), (write_often, 1), (write_often, 2)] {
             let disk = with_temporary(|_, _| {});
             let dir = disk.open_dir(Path::new(DIR)).unwrap();
             let full = Effect::Os(NO_SPACE);
