@@ -12,7 +12,6 @@ use super::segment::{self, Copied};
 use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result};
 use crate::base::log_end::Mark;
-use crate::base::options::Retention;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
 use crate::consumers;
@@ -35,8 +34,8 @@ pub(super) struct Dest {
     dir: Arc<dyn Dir>,
     /// The manifest of the backup before, or a new one.
     manifest: Manifest,
-    /// The lineage of the backup before, if there is one.
-    lineage: Option<Lineage>,
+    /// The backup before, if there is one.
+    earlier: Option<Earlier>,
     /// Whether nothing else opens it yet.
     unfinished: bool,
     /// Segments that were copied and have no name yet.
@@ -48,9 +47,8 @@ pub(super) struct Dest {
 pub(super) struct CopiedLog {
     /// The session of its last unit, or a later one.
     pub(super) session: u64,
-    pub(super) lineage: Lineage,
-    /// What its last writer kept of it.
-    pub(super) retention: Retention,
+    /// Its manifest, for what does not depend on the position of its end.
+    pub(super) manifest: Manifest,
     /// The number of the last record that was trimmed.
     pub(super) low: u64,
     pub(super) end: End,
@@ -68,6 +66,7 @@ impl Dest {
         path: &Path,
         log: LogId,
         session: u64,
+        lineage: Lineage,
     ) -> Result<Self> {
         let dir = match options.disk.open_dir(path) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => options.disk.create_dir(path)?,
@@ -82,14 +81,17 @@ impl Dest {
         if let Some(component) = component.filter(|component| *component != UNFINISHED_BACKUP) {
             return refuse(format!("it is of the component {component}"));
         }
-        if names.iter().any(|name| name == paths::LOCK) {
+        if names.iter().any(|name| name == paths::LOCK)
+            || manifest.is_some_and(|manifest| !manifest.is_copy)
+        {
             return refuse("it was opened for writing, so that it is a log of its own".into());
         }
         match &manifest {
             Some(found) if found.log != log => {
                 return refuse(format!("it is of the log {}, and this is {log}", found.log));
             }
-            Some(found) if found.session > session => {
+            // Of another lineage, its sessions say nothing.
+            Some(found) if found.session > session && found.lineage == lineage => {
                 return refuse(format!(
                     "it is newer than the log: session {}, and this is {session}",
                     found.session
@@ -114,25 +116,18 @@ impl Dest {
         if unfinished && component.is_none() {
             app_metadata::write(&*dir, UNFINISHED_BACKUP, &[])?;
         }
-        let lineage = manifest.map(|manifest| manifest.lineage);
+        let earlier = manifest.map(|manifest| Earlier {
+            lineage: manifest.lineage,
+            last: Seq(manifest.durable_bound()),
+            is_interrupted: unfinished || manifest.clean.is_none(),
+        });
         let manifest = manifest.unwrap_or_else(|| Manifest::new(log));
-        Ok(Self { dir, manifest, lineage, unfinished, unnamed: BTreeSet::new(), _lock: lock })
+        Ok(Self { dir, manifest, earlier, unfinished, unnamed: BTreeSet::new(), _lock: lock })
     }
 
-    pub(super) fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
-    /// The backup before; `None` if there is none, not even one that an interrupted backup left
-    /// with a gap.
+    /// The backup before; `None` if none was complete.
     pub(super) fn earlier(&self) -> Option<Earlier> {
-        self.lineage.map(|lineage| Earlier { lineage, last: self.last() })
-    }
-
-    /// The last record of the backup before; `None` if there is no complete one, or it is empty.
-    pub(super) fn last(&self) -> Option<Seq> {
-        let last = Seq(self.manifest.durable_bound());
-        (!self.unfinished && last > Seq::ZERO).then_some(last)
+        self.earlier
     }
 
     /// Whether all of a segment is there that `next` follows.
@@ -166,12 +161,19 @@ impl Dest {
     }
 
     /// Gives the copied segments their names, in ascending order. `first` is the header of the
-    /// first segment of the log.
-    pub(super) fn name_segments(&mut self, first: &SegmentHeader) -> Result<()> {
+    /// first segment of the log, and `log` its manifest.
+    pub(super) fn name_segments(&mut self, first: &SegmentHeader, log: &Manifest) -> Result<()> {
         if !self.unfinished && !self.unnamed.is_empty() {
-            if self.is_continued_by(first)? {
-                self.remove_clean_end()?;
-            } else {
+            let is_continued = self.is_continued_by(first)?;
+            // What is there is of this lineage, too, and what comes now may be of no other.
+            let manifest = &mut self.manifest;
+            (manifest.lineage, manifest.ancestors) = (log.lineage, log.ancestors);
+            if is_continued {
+                manifest.durable = manifest.durable_bound();
+                manifest.clean = None;
+            }
+            manifest.write(&*self.dir)?;
+            if !is_continued {
                 // Until the copy is complete, it has a gap, and nothing opens it.
                 app_metadata::write(&*self.dir, UNFINISHED_BACKUP, &[])?;
                 self.unfinished = true;
@@ -180,24 +182,17 @@ impl Dest {
         self.publish()
     }
 
-    /// Whether the segments that are there reach up to the first one of the log.
+    /// Whether the first segment of the log has or follows what is there, so that the copy has no
+    /// gap while the segments get their names.
     fn is_continued_by(&self, first: &SegmentHeader) -> Result<bool> {
-        let names = self.dir.list()?;
-        let mut segments = names.iter().filter_map(|name| match paths::classify(name) {
-            Name::Segment(number) => Some(number),
-            _ => None,
+        let is_there = self.dir.list()?.contains(&paths::segment(first.segment));
+        let begins_there = first.prev_seq <= self.manifest.trim_seq;
+        // The segment where the copy ends may have grown before the log dropped it.
+        let follows_the_end = self.manifest.clean.is_some_and(|end| {
+            (end.segment, end.seq, end.chain) == (first.prev_segment, first.prev_seq, first.chain)
         });
-        Ok(segments.any(|number| number == first.segment || number == first.prev_segment))
-    }
-
-    fn remove_clean_end(&mut self) -> Result<()> {
-        let manifest = &mut self.manifest;
-        if manifest.clean.is_some() {
-            manifest.durable = manifest.durable_bound();
-            manifest.clean = None;
-            manifest.write(&*self.dir)?;
-        }
-        Ok(())
+        let follows = || segment::leads_to(&*self.dir, &self.manifest, first);
+        Ok(is_there || begins_there || follows_the_end || follows())
     }
 
     fn publish(&mut self) -> Result<()> {
@@ -231,8 +226,8 @@ impl Dest {
     /// Makes the copy a log that ends there, with the offsets of its consumers, and removes what is
     /// not of it.
     pub(super) fn finish(&mut self, from: &dyn Dir, copied: &CopiedLog) -> Result<()> {
-        let CopiedLog { session, lineage, retention, .. } = copied;
-        let CopiedLog { low, end, position, segments, snapshots, .. } = copied;
+        let CopiedLog { session, manifest: log, low, end, position, .. } = copied;
+        let CopiedLog { segments, snapshots, .. } = copied;
         let dir = &*self.dir;
         let first = segments.first().copied().unwrap_or_default();
         for name in dir.list()? {
@@ -251,8 +246,9 @@ impl Dest {
             trim_seq: *low,
             durable: end.seq,
             clean: Some(*end),
-            lineage: *lineage,
-            retention: *retention,
+            lineage: log.lineage,
+            ancestors: log.ancestors,
+            retention: log.retention,
             is_copy: true,
             ..self.manifest
         };

@@ -1,16 +1,19 @@
-//! Whether an earlier backup is one of this log, and not of a copy that continued by itself.
+//! Whether all records of an earlier backup are those of this log.
 //!
-//! The last record of the backup decides where both have it: a log that was restored from the
-//! backup and continued may replace it, as everything in the backup is in that log. Where the
-//! record cannot be compared, because the log dropped it, for instance, only the same lineage shows
-//! that nothing else in the backup would be lost.
+//! Lineages decide: a backup of the same lineage has nothing else, and one of an ancestor has
+//! nothing else if it ends at or before the last record that both share. So a log that was restored
+//! from a backup may continue it. Copies made by hand have one lineage, although each may continue
+//! by itself; the last record of the backup is compared for these, where both have it.
+//!
+//! An interrupted backup may have left later records of its log in the copy. Only its own lineage
+//! continues it.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use super::origin::Origin;
 use crate::base::error::{Error, Result};
-use crate::base::position::{Seq, SeqRange};
+use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
 use crate::follower::ReadOnlyLog;
 use crate::read::cursor::Start;
@@ -29,85 +32,45 @@ struct Known {
     time: Option<SystemTime>,
 }
 
-/// The lineage of the log now. A copy that another process opens for writing begins another one.
-pub(super) fn of(origin: &Origin<'_>) -> Result<Lineage> {
-    Ok(Manifest::of_log(origin.dir)?.lineage)
-}
-
 /// What an earlier backup is known by.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Earlier {
     pub(super) lineage: Lineage,
-    /// Its last record; `None` if it is empty, or an interrupted backup left a gap in it.
-    pub(super) last: Option<Seq>,
+    /// Its last record; 0 if it is empty.
+    pub(super) last: Seq,
+    /// Whether the backup after it was interrupted.
+    pub(super) is_interrupted: bool,
 }
 
-/// How an earlier backup differs from a log of this lineage; `None` if it does not.
+/// How an earlier backup differs from the log with this manifest; `None` if it does not.
 pub(super) fn differs(
     origin: &Origin<'_>,
     options: &ReadOptions,
     dest: &Path,
     earlier: Earlier,
-    lineage: Lineage,
+    manifest: &Manifest,
 ) -> Result<Option<String>> {
-    let compared = match earlier.last {
-        Some(last) => compare(origin, options, dest, last)?,
-        None => Compared::Unknown,
-    };
-    Ok(match compared {
-        Compared::Same => None,
-        Compared::Unknown => (earlier.lineage != lineage).then(|| {
-            "the log does not have its last record any more, and one of them was restored, copied \
-             or repaired, and continued by itself"
-                .into()
-        }),
-        Compared::Different(found) => Some(found),
-    })
-}
-
-/// Whether an earlier backup has records that a repair of the log quarantined, in one of `gaps`.
-/// Returns that gap. `last` is the last record of the backup, if it can be read. A backup that
-/// cannot be read there counts as one that has them.
-pub(super) fn has_quarantined(
-    options: &ReadOptions,
-    dest: &Path,
-    last: Option<Seq>,
-    gaps: &[SeqRange],
-) -> Result<Option<SeqRange>> {
-    let Some(last) = last.filter(|_| !gaps.is_empty()) else { return Ok(None) };
-    let copy = ReadOnlyLog::builder(dest).options(options.clone()).open();
-    for gap in gaps.iter().filter(|gap| gap.from < last) {
-        let found = match &copy {
-            Ok(copy) => first_after(copy, gap.from, gap.to),
-            Err(error) => Err(error.clone()),
-        };
-        match found {
-            Ok(None) => {}
-            Ok(Some(_)) | Err(Error::Corrupted(_)) => return Ok(Some(*gap)),
-            Err(error) => return Err(error),
+    let Earlier { lineage, last, is_interrupted } = earlier;
+    let own = "was restored, copied or repaired, and continued by itself";
+    match manifest.shares_upto(lineage) {
+        None => return Ok(Some(format!("it is of another lineage: it or the log {own}"))),
+        Some(upto) if upto < last.0 => {
+            return Ok(Some(format!("it has records after {upto}, where the log {own}")));
         }
-    }
-    Ok(None)
-}
-
-/// The first record after one number, up to another. Passes over gaps.
-fn first_after(log: &ReadOnlyLog, mut after: Seq, upto: Seq) -> Result<Option<Seq>> {
-    while after < upto {
-        let next = log.stream(Start::After(after)).and_then(|mut stream| stream.try_next());
-        let resume = match next {
-            Err(Error::Quarantined { to, .. }) => to,
-            Err(Error::Trimmed { oldest }) => Seq(oldest.0.saturating_sub(1)),
-            next => {
-                let first = next?.and_then(|batch| batch.first());
-                return Ok(first.filter(|first| *first <= upto));
-            }
-        };
-        if resume <= after {
-            break;
+        Some(_) if is_interrupted && lineage != manifest.lineage => {
+            let found = "an interrupted backup of another log may have left records in it, and the \
+                         log";
+            return Ok(Some(format!("{found} {own}")));
         }
-        after = resume;
+        Some(_) => {}
     }
-    Ok(None)
+    if last == Seq::ZERO {
+        return Ok(None);
+    }
+    match compare(origin, options, dest, last)? {
+        Compared::Same | Compared::Unknown => Ok(None),
+        Compared::Different(found) => Ok(Some(found)),
+    }
 }
 
 #[derive(Debug)]
@@ -139,13 +102,8 @@ fn compare(origin: &Origin<'_>, options: &ReadOptions, dest: &Path, last: Seq) -
         return Ok(Compared::Unknown);
     }
     let ours = match (origin.stream)(Start::From(last)).and_then(|stream| first(stream, last)) {
-        Err(Error::Quarantined { .. }) => {
-            return Ok(Compared::Different(format!(
-                "record {last} of it is quarantined in the log"
-            )));
-        }
-        // The log dropped it meanwhile.
-        Err(Error::Trimmed { .. }) => return Ok(Compared::Unknown),
+        // A backup of the same lineage has the gap, too. Or the log dropped it meanwhile.
+        Err(Error::Quarantined { .. } | Error::Trimmed { .. }) => return Ok(Compared::Unknown),
         found => found?,
     };
     let copy = ReadOnlyLog::builder(dest).options(options.clone()).open();
@@ -153,7 +111,7 @@ fn compare(origin: &Origin<'_>, options: &ReadOptions, dest: &Path, last: Seq) -
         copy.and_then(|copy| copy.stream(Start::From(last))).and_then(|stream| first(stream, last));
     let theirs = match theirs {
         // The end of the copy is corrupt, and is copied again.
-        Err(Error::Corrupted(_)) => return Ok(Compared::Unknown),
+        Err(Error::Corrupted(_) | Error::NotALog { .. }) => return Ok(Compared::Unknown),
         theirs => theirs?,
     };
     if theirs == ours {

@@ -150,15 +150,17 @@ fn back_up(origin: &Origin<'_>, options: &ReadOptions, dest: &Path) -> Result<Ba
     if is_inside(path, origin.dir.path()) {
         return refuse("it is inside of the log".into());
     }
-    let mut dest = Dest::open(options, path, origin.id, origin.session)?;
+    let lineage = Manifest::of_log(origin.dir)?.lineage;
+    let mut dest = Dest::open(options, path, origin.id, origin.session, lineage)?;
     for _ in 0..TRIES {
-        let lineage = lineage::of(origin)?;
+        // A copy that another process opens for writing meanwhile begins another lineage.
+        let manifest = Manifest::of_log(origin.dir)?;
         if let Some(earlier) = dest.earlier()
-            && let Some(found) = lineage::differs(origin, options, path, earlier, lineage)?
+            && let Some(found) = lineage::differs(origin, options, path, earlier, &manifest)?
         {
             return refuse(found);
         }
-        if let Some(backup) = attempt(origin, options, &mut dest, lineage)? {
+        if let Some(backup) = attempt(origin, options, &mut dest, manifest.lineage)? {
             return Ok(backup);
         }
     }
@@ -193,12 +195,6 @@ fn attempt(
         if next.is_some_and(|next| dest.has(segment, next)) {
             continue;
         }
-        let (earlier, gaps) = (dest.last(), segment.gaps()?);
-        if let Some(gap) = lineage::has_quarantined(options, dest.path(), earlier, &gaps)? {
-            let dir = dest.path().into();
-            let found = format!("it has some of {gap}, which are quarantined in the log");
-            return Err(Error::NotThisBackup { dir, found });
-        }
         let end = source.segments().readable(segment, limit);
         match dest.copy(segment, end, next, density(options))? {
             Copied::Valid(end, unit_session) => {
@@ -232,7 +228,7 @@ fn attempt(
     if manifest.lineage != lineage {
         return Ok(None);
     }
-    dest.name_segments(&segments[0].header)?;
+    dest.name_segments(&segments[0].header, &manifest)?;
     (done.durable, done.segments) = (Seq(end.seq), segments.len());
     let snapshots = snapshot_files::list(origin.dir)?;
     let snapshots: BTreeSet<u64> = snapshots.into_iter().filter(|at| *at <= end.seq).collect();
@@ -240,16 +236,8 @@ fn attempt(
         dest.copy_snapshot(origin.dir, *at)?;
     }
     let segments = segments.iter().map(|segment| segment.number()).collect();
-    let copied = CopiedLog {
-        session,
-        lineage,
-        retention: manifest.retention,
-        low: low_seq,
-        end,
-        position: limit,
-        segments,
-        snapshots,
-    };
+    let copied =
+        CopiedLog { session, manifest, low: low_seq, end, position: limit, segments, snapshots };
     dest.finish(origin.dir, &copied)?;
     Ok(Some(done))
 }

@@ -98,9 +98,9 @@ impl ReadOnlyLog {
         }
         let last = Seq(durable);
         let lineage = Manifest::of_log(dir)?.lineage;
-        let earlier = Earlier { lineage, last: Some(last).filter(|last| *last > Seq::ZERO) };
-        let now = lineage::of(origin)?;
-        if let Some(found) = lineage::differs(origin, self.options(), path, earlier, now)? {
+        let earlier = Earlier { lineage, last, is_interrupted: false };
+        let manifest = Manifest::of_log(origin.dir)?;
+        if let Some(found) = lineage::differs(origin, self.options(), path, earlier, &manifest)? {
             return refuse(dir, found);
         }
         // The interrupted call may not have come to its last sync.
@@ -124,6 +124,7 @@ fn find(dir: &dyn Dir, origin: &Origin<'_>) -> Result<Found> {
         (_, Some(found)) if found.log != origin.id => {
             refuse(dir, format!("it is of the log {}, and this is {}", found.log, origin.id))
         }
+        (_, Some(found)) if !found.is_copy => refuse(dir, "it was opened for writing".into()),
         (None, Some(_)) => Ok(Found::Complete),
         // A later backup that was interrupted.
         (Some(_), Some(found)) if found.durable_bound() > (origin.now)()?.limit().1 => {

@@ -137,10 +137,16 @@ pub(super) fn is_there(
 ) -> bool {
     let Ok(file) = dir.open(&segment.name(), Open::read()) else { return false };
     let header = read_segment_header(&*file, manifest, segment.number());
-    if !header.is_ok_and(|parsed| parsed.is_ok_and(|(found, _)| found == segment.header)) {
-        return false;
-    }
-    let copy = of_copy(dir, &file, &segment.header, State::default());
+    header.is_ok_and(|parsed| parsed.is_ok_and(|(found, _)| found == segment.header))
+        && leads_to(dir, manifest, next)
+}
+
+/// Whether a directory has all of the segment that this one follows.
+pub(super) fn leads_to(dir: &dyn Dir, manifest: &Manifest, next: &SegmentHeader) -> bool {
+    let number = next.prev_segment;
+    let Ok(file) = dir.open(&paths::segment(number), Open::read()) else { return false };
+    let Ok(Ok((header, _))) = read_segment_header(&*file, manifest, number) else { return false };
+    let copy = of_copy(dir, &file, &header, State::default());
     read_footed(&copy, next).is_some_and(|state| ends_as(&copy, &state))
 }
 

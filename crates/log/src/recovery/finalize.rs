@@ -74,7 +74,7 @@ pub(crate) fn finalize(
     }
     manifest.session += 1;
     if manifest.is_copy {
-        manifest.begin_lineage();
+        manifest.begin_lineage(scan.durable_bound);
     }
     let prior_retention = manifest.retention;
     if retention.is_set() {

@@ -5,7 +5,7 @@
 //! before the next unit is written.
 //!
 //! ```text
-//! content: 88 bytes as in `Raw`, then 36 as in `RawRetention` if there is a limit, then 24 as in
+//! content: 88 bytes as in `Raw`, then 36 as in `RawRetention` if there is a limit, then 220 as in
 //!          `RawLineage` for a log that is or was a copy, or lost records, then the footer without
 //!          the zeros at its end, or nothing
 //! ```
@@ -15,7 +15,8 @@
 //! Logs with one id may differ: a copy that is opened for writing continues by itself, and a repair
 //! that gives records up may assign their numbers again. Each of these draws a new lineage, durably
 //! and before the first append. *Two logs with one id and one lineage never have different records
-//! under one number.* A copy has the lineage of its original until it is opened for writing.
+//! under one number.* A copy has the lineage of its original until it is opened for writing. A
+//! lineage knows those that it comes from, and up to which record it shares theirs.
 
 use std::time::Duration;
 
@@ -50,6 +51,8 @@ pub(crate) struct Manifest {
     /// closed.
     pub(crate) retention: Retention,
     pub(crate) lineage: Lineage,
+    /// The lineages that it comes from, the last one first.
+    pub(crate) ancestors: [Option<Ancestor>; ANCESTORS],
     /// Whether this is a copy that was not opened for writing yet.
     pub(crate) is_copy: bool,
     /// The end of the log, after a clean close and until the next opening for writing.
@@ -59,6 +62,17 @@ pub(crate) struct Manifest {
 /// Which of the logs with one id this is. Zeros until one continues by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Lineage([u8; 16]);
+
+/// A lineage that another comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Ancestor {
+    pub(crate) lineage: Lineage,
+    /// The last record that both have.
+    pub(crate) upto: u64,
+}
+
+/// The most ancestors that a manifest has. The oldest are forgotten.
+const ANCESTORS: usize = 8;
 
 /// The end of a log that was closed cleanly.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,18 +144,51 @@ struct RawLineage {
     /// 1 for a copy that was not opened for writing yet, otherwise 0.
     is_copy: U32,
     lineage: [u8; 16],
+    /// The number of ancestors.
+    count: U32,
+    ancestors: [RawAncestor; ANCESTORS],
+}
+
+#[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Clone, Copy)]
+#[repr(C)]
+struct RawAncestor {
+    lineage: [u8; 16],
+    upto: U64,
 }
 
 impl RawLineage {
     const MAGIC: [u8; 4] = *b"LINE";
+
+    fn of(manifest: &Manifest) -> Self {
+        let raw = |ancestor: Option<Ancestor>| RawAncestor {
+            lineage: ancestor.map_or([0; 16], |ancestor| ancestor.lineage.0),
+            upto: U64::new(ancestor.map_or(0, |ancestor| ancestor.upto)),
+        };
+        Self {
+            magic: Self::MAGIC,
+            is_copy: U32::new(u32::from(manifest.is_copy)),
+            lineage: manifest.lineage.0,
+            count: U32::new(manifest.ancestors.iter().flatten().count() as u32),
+            ancestors: manifest.ancestors.map(raw),
+        }
+    }
+
+    fn ancestors(&self) -> [Option<Ancestor>; ANCESTORS] {
+        let mut left = self.count.get();
+        self.ancestors.map(|raw| {
+            let is_there = left > 0;
+            left = left.saturating_sub(1);
+            let ancestor = Ancestor { lineage: Lineage(raw.lineage), upto: raw.upto.get() };
+            is_there.then_some(ancestor)
+        })
+    }
 }
 
 /// The parts of the content.
 struct Parts<'a> {
     raw: Raw,
     retention: Retention,
-    lineage: Lineage,
-    is_copy: bool,
+    line: Option<RawLineage>,
     footer: &'a [u8],
 }
 
@@ -153,13 +200,11 @@ impl<'a> Parts<'a> {
             Ok((limits, rest)) if limits.magic == RawRetention::MAGIC => (limits.retention(), rest),
             _ => (Retention::NONE, rest),
         };
-        let (lineage, is_copy, footer) = match RawLineage::read_from_prefix(rest) {
-            Ok((line, footer)) if line.magic == RawLineage::MAGIC => {
-                (Lineage(line.lineage), line.is_copy.get() == 1, footer)
-            }
-            _ => (Lineage::default(), false, rest),
+        let (line, footer) = match RawLineage::read_from_prefix(rest) {
+            Ok((line, footer)) if line.magic == RawLineage::MAGIC => (Some(line), footer),
+            _ => (None, rest),
         };
-        Some(Self { raw, retention, lineage, is_copy, footer })
+        Some(Self { raw, retention, line, footer })
     }
 }
 
@@ -174,15 +219,37 @@ impl Manifest {
             reserve_blocks: 0,
             retention: Retention::NONE,
             lineage: Lineage::default(),
+            ancestors: [None; ANCESTORS],
             is_copy: false,
             clean: None,
         }
     }
 
-    /// Draws a new lineage, for a log that from here on has records of its own.
-    pub(crate) fn begin_lineage(&mut self) {
+    /// Draws a new lineage, for a log that after this record has records of its own.
+    pub(crate) fn begin_lineage(&mut self, upto: u64) {
+        let before = Ancestor { lineage: self.lineage, upto };
+        self.draw_lineage();
+        self.ancestors.rotate_right(1);
+        self.ancestors[0] = Some(before);
+    }
+
+    /// Draws a new lineage, for a log whose own is not known.
+    pub(crate) fn draw_lineage(&mut self) {
         self.lineage = Lineage(LogId::random().0);
         self.is_copy = false;
+    }
+
+    /// The last record that this log shares with those of a lineage; `None` if it is not known to
+    /// come from that one.
+    pub(crate) fn shares_upto(&self, lineage: Lineage) -> Option<u64> {
+        if lineage == self.lineage {
+            return Some(u64::MAX);
+        }
+        let mut upto = u64::MAX;
+        self.ancestors.iter().flatten().find_map(|ancestor| {
+            upto = upto.min(ancestor.upto);
+            (ancestor.lineage == lineage).then_some(upto)
+        })
     }
 
     pub(crate) fn write(&self, dir: &dyn Dir) -> Result<()> {
@@ -210,11 +277,8 @@ impl Manifest {
         if self.retention.is_set() {
             content.extend_from_slice(RawRetention::of(self.retention).as_bytes());
         }
-        let Self { lineage, is_copy, .. } = *self;
-        if is_copy || lineage != Lineage::default() {
-            let (magic, is_copy) = (RawLineage::MAGIC, U32::new(u32::from(is_copy)));
-            let line = RawLineage { magic, is_copy, lineage: lineage.0 };
-            content.extend_from_slice(line.as_bytes());
+        if self.is_copy || self.lineage != Lineage::default() {
+            content.extend_from_slice(RawLineage::of(self).as_bytes());
         }
         if let Some((footer, salt)) = footer {
             content.extend_from_slice(&footer.encode(salt));
@@ -255,7 +319,7 @@ impl Manifest {
 
     /// The manifest in the content of its sealed file.
     pub(crate) fn parse(content: &[u8]) -> std::result::Result<Self, &'static str> {
-        let Some(Parts { raw, retention, lineage, is_copy, footer }) = Parts::of(content) else {
+        let Some(Parts { raw, retention, line, footer }) = Parts::of(content) else {
             return Err("the content has the wrong length");
         };
         if raw.clean.get() != 1 && !footer.is_empty() {
@@ -273,8 +337,9 @@ impl Manifest {
             durable: raw.durable.get(),
             reserve_blocks: raw.reserve_blocks.get(),
             retention,
-            lineage,
-            is_copy,
+            lineage: line.as_ref().map_or_else(Lineage::default, |line| Lineage(line.lineage)),
+            ancestors: line.as_ref().map_or([None; ANCESTORS], RawLineage::ancestors),
+            is_copy: line.is_some_and(|line| line.is_copy.get() == 1),
             clean: (raw.clean.get() == 1).then(|| End {
                 segment: raw.segment.get(),
                 offset: raw.offset.get(),
@@ -355,8 +420,9 @@ mod tests {
         let limited = Manifest { retention: limits, ..manifest };
         let copy = Manifest { is_copy: true, ..manifest };
         let lineage = Lineage([9; 16]);
-        for parts in [limited, copy, Manifest { lineage, ..copy }, Manifest { lineage, ..limited }]
-        {
+        let mut descended = Manifest { lineage, ..limited };
+        descended.begin_lineage(7);
+        for parts in [limited, copy, Manifest { lineage, ..copy }, descended] {
             parts.write_with(&*dir, Some((&footer, salt))).unwrap();
             assert_eq!(Manifest::read(&*dir).unwrap(), Some(parts));
             assert_eq!(parts.footer(&*dir, salt), Some(footer.clone()));
@@ -375,6 +441,24 @@ mod tests {
         assert_eq!(kept(&Footer { end: 36 << 10, ..footer.clone() }), None);
         manifest.write(&*dir).unwrap();
         assert_eq!(manifest.footer(&*dir, salt), None);
+    }
+
+    #[test]
+    fn a_lineage_shares_what_each_on_the_way_shares() {
+        let mut manifest = Manifest::new(LogId([7; 16]));
+        let mut seen = vec![manifest.lineage];
+        for upto in [90, 40, 60] {
+            manifest.begin_lineage(upto);
+            seen.push(manifest.lineage);
+        }
+        let all: Vec<_> = seen.iter().map(|of| manifest.shares_upto(*of)).collect();
+        assert_eq!(all, [Some(40), Some(40), Some(60), Some(u64::MAX)]);
+        assert_eq!(manifest.shares_upto(Lineage([1; 16])), None);
+        for _ in 0..ANCESTORS {
+            manifest.begin_lineage(100);
+        }
+        assert_eq!(manifest.shares_upto(seen[3]), Some(100));
+        assert_eq!(manifest.shares_upto(seen[2]), None, "it was forgotten");
     }
 
     #[test]

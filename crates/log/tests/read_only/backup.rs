@@ -300,8 +300,8 @@ fn a_log_that_went_its_own_way_is_refused() {
         assert_eq!(read(&disk, COPY), payloads(1..=40));
         restored.close().unwrap();
     };
-    refused(30, "durable up to record 30");
-    refused(60, "its record 40 is another one");
+    refused(30, "records after 20, where the log");
+    refused(60, "records after 20, where the log");
     append(&log, 3);
     assert_eq!(log.backup(COPY).unwrap().durable, Seq(43));
     assert_eq!(read(&disk, COPY), payloads(1..=43));

@@ -7,6 +7,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, ReadOptions, Start, repair};
 
@@ -97,7 +98,7 @@ fn a_restored_log_continues_its_backup_and_the_original_cannot() {
     }
     let log = open(&disk, DIR);
     append(&log, 10);
-    refused(&disk, &log, DIR, "its record 30 is another one");
+    refused(&disk, &log, DIR, "it is of another lineage");
     append(&log, 50);
     log.truncate_before(70).unwrap();
     refused(&disk, &log, DIR, "continued by itself");
@@ -159,14 +160,14 @@ fn a_log_that_lost_records_in_a_repair_is_refused() {
     options.on_corruption = OnCorruption::Truncate;
     let log = Log::builder(DIR).options(options).open().unwrap();
     assert!(log.accepted().0 < 40);
-    refused(&disk, &log, DIR, "known to be durable up to");
+    refused(&disk, &log, DIR, "where the log was restored, copied or repaired");
     go_on(&log, 60, 50);
     refused(&disk, &log, DIR, "continued by itself");
 }
 
-/// As the lineage of the log is not known any more.
+/// Its lineage is not known any more.
 #[test]
-fn a_log_that_lost_its_manifest_is_compared_by_its_records() {
+fn a_log_that_lost_its_manifest_needs_another_directory() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 40);
@@ -176,17 +177,13 @@ fn a_log_that_lost_its_manifest_is_compared_by_its_records() {
     repair(DIR, read_options(&disk)).unwrap();
     let log = open(&disk, DIR);
     append(&log, 3);
-    assert_eq!(log.backup(COPY).unwrap().durable.0, 43);
-    log.close().unwrap();
-    disk.remove(&Path::new(DIR).join("manifest")).unwrap();
-    repair(DIR, read_options(&disk)).unwrap();
-    let log = open(&disk, DIR);
+    refused(&disk, &log, DIR, "it is of another lineage");
+    log.backup("/new").unwrap();
     append(&log, 17);
-    log.truncate_before(50).unwrap();
-    refused(&disk, &log, DIR, "continued by itself");
+    assert_eq!(log.backup("/new").unwrap().durable.0, 60);
 }
 
-/// The newest segment of a backup may be the only place that has them.
+/// The backup may be the only place that has them.
 #[test]
 fn quarantined_records_are_not_overwritten_in_the_backup() {
     let disk = SimDisk::new(1);
@@ -201,14 +198,209 @@ fn quarantined_records_are_not_overwritten_in_the_backup() {
     let lost = &repaired.quarantined[0];
     assert!(lost.from < lost.to && lost.to.0 < 10, "{lost:?}");
     let log = open(&disk, DIR);
-    refused(&disk, &log, DIR, "which are quarantined in the log");
+    refused(&disk, &log, DIR, "where the log was restored, copied or repaired");
     append(&log, 100);
-    refused(&disk, &log, DIR, "which are quarantined in the log");
+    refused(&disk, &log, DIR, "where the log was restored, copied or repaired");
     assert_eq!(records(&disk, COPY), payloads(1..=10));
     // A new backup has the gap, and takes what follows.
     log.backup("/new").unwrap();
     append(&log, 1);
     assert_eq!(log.backup("/new").unwrap().durable.0, 114);
+}
+
+/// It was refused for ever: the last record to compare was in the gap.
+#[test]
+fn a_backup_that_ends_in_a_gap_is_continued() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 10);
+    log.close().unwrap();
+    let first = Path::new(DIR).join(format!("{:020}.seg", 1));
+    let length = disk.contents(&first).unwrap().len() as u64;
+    let last = (0..length / 4096).rev().find(|block| {
+        let bytes = disk.contents(&first).unwrap();
+        bytes[*block as usize * 4096..][..4096].iter().any(|byte| *byte != 0)
+    });
+    disk.flip_bit(&first, 8 * (last.unwrap() * 4096 + 70)).unwrap();
+    let lost = repair(DIR, read_options(&disk)).unwrap().quarantined;
+    assert_eq!(lost[0].to.0, 10, "{lost:?}");
+    let log = open(&disk, DIR);
+    for more in 0..3 {
+        assert_eq!(log.backup(COPY).unwrap().durable.0, 10 + more);
+        append(&log, 1);
+    }
+}
+
+/// Two copies that continue by themselves may have equal records under one number.
+#[test]
+fn equal_last_records_are_no_common_history() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 5);
+    log.backup(COPY).unwrap();
+    for own in ["/a", "/b"] {
+        reader(&disk, COPY).restore(own).unwrap();
+    }
+    let [a, b] = ["/a", "/b"].map(|dir| open(&disk, dir));
+    for (log, own) in [(&a, "alice"), (&b, "bob")] {
+        log.append_batch(&[own, "tick"]).unwrap().blocking_wait().unwrap();
+    }
+    a.backup(COPY).unwrap();
+    refused(&disk, &b, "/b", "it is of another lineage");
+}
+
+/// Also where none of the records of the backup is left to compare.
+#[test]
+fn a_restored_log_continues_its_backup_whatever_it_dropped() {
+    for (records, kept) in [(0, 1), (20, 1), (20, 21)] {
+        let disk = SimDisk::new(1);
+        let log = open(&disk, DIR);
+        append(&log, records);
+        if kept > 1 {
+            log.truncate_before(kept).unwrap();
+        }
+        log.backup(COPY).unwrap();
+        reader(&disk, COPY).restore(RESTORED).unwrap();
+        // Before it is a log of its own.
+        reader(&disk, RESTORED).backup("/second").unwrap();
+        let restored = open(&disk, RESTORED);
+        go_on(&restored, 60, 50);
+        for copy in [COPY, "/second"] {
+            assert_eq!(restored.backup(copy).unwrap().durable.0, 60);
+        }
+        // Of another lineage, more sessions are no sign of a newer log.
+        go_on(&restored, 70, 50);
+        assert_eq!(restored.backup(COPY).unwrap().durable.0, 70);
+    }
+}
+
+/// A copy that was written to is a log of its own, whatever became of the file `lock`.
+#[test]
+fn a_copy_that_was_opened_for_writing_is_not_replaced() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 20);
+    log.backup(COPY).unwrap();
+    let process = disk.process();
+    let copy = open(&process, COPY);
+    go_on(&copy, 22, 1);
+    disk.kill();
+    disk.power_on();
+    disk.remove(&Path::new(COPY).join("lock")).unwrap();
+    let before = disk.contents(&Path::new(COPY).join("manifest")).unwrap();
+    let error = reader(&disk, DIR).backup(COPY).unwrap_err();
+    assert!(error.to_string().contains("opened for writing"), "{error}");
+    let error = reader(&disk, DIR).restore(COPY).unwrap_err();
+    assert!(error.to_string().contains("opened for writing"), "{error}");
+    assert_eq!(disk.contents(&Path::new(COPY).join("manifest")).unwrap(), before);
+    assert_eq!(open(&disk, COPY).durable().0, 22);
+}
+
+/// The process is killed at each operation of a backup of one log, and then of another. What each
+/// leaves is a log or an unfinished backup, never a corrupt one, and has what it had; the one that
+/// was interrupted ends it.
+#[test]
+fn an_interrupted_backup_is_never_corrupt() {
+    type Prepare = fn(&SimDisk);
+    let dropped: Prepare = |disk| {
+        // The segment where the copy ends grew before it was dropped.
+        let log = open(disk, DIR);
+        append(&log, 8);
+        log.backup(COPY).unwrap();
+        append(&log, 150);
+        log.truncate_before(100).unwrap();
+        log.close().unwrap();
+    };
+    let recovered: Prepare = |disk| {
+        // A recovery moves the whole log to another segment.
+        let log = open(disk, DIR);
+        append(&log, 4);
+        log.backup(COPY).unwrap();
+        log.close().unwrap();
+        for _ in 0..2 {
+            let process = disk.process();
+            let log = open(&process, DIR);
+            append(&log, 1);
+            disk.kill();
+            disk.power_on();
+        }
+        let log = open(disk, DIR);
+        append(&log, 1);
+        log.close().unwrap();
+    };
+    for prepare in [dropped, recovered] {
+        let origin = SimDisk::new(1);
+        prepare(&origin);
+        let before = records(&origin, COPY);
+        reader(&origin, COPY).restore(RESTORED).unwrap();
+        let restored = open(&origin, RESTORED);
+        go_on(&restored, 200, 1);
+        restored.close().unwrap();
+        let mut unopened = 0;
+        for at in 0.. {
+            let disk = origin.fork(at);
+            disk.kill_at(CutPoint::During(disk.operations() + at));
+            let done = reader(&disk.process(), RESTORED).backup(COPY).is_ok();
+            disk.cancel_cut();
+            disk.kill();
+            disk.power_on();
+            let first = check_interrupted(&disk, &before, at);
+            // Whatever the first left, the log that it is not of may not mix with it.
+            let theirs = reader(&disk, DIR).backup(COPY);
+            match theirs {
+                Ok(_) => assert_eq!(records(&disk, COPY), records(&disk, DIR), "at {at}"),
+                Err(error) => {
+                    assert!(matches!(error, Error::NotThisBackup { .. }), "at {at}: {error}");
+                    reader(&disk, RESTORED).backup(COPY).unwrap();
+                    assert_eq!(records(&disk, COPY), records(&disk, RESTORED), "at {at}");
+                }
+            }
+            unopened += u32::from(!first);
+            if done {
+                break;
+            }
+        }
+        for at in 0.. {
+            let disk = origin.fork(at);
+            disk.kill_at(CutPoint::During(disk.operations() + at));
+            let done = reader(&disk.process(), DIR).backup(COPY).is_ok();
+            disk.cancel_cut();
+            disk.kill();
+            disk.power_on();
+            let opened = check_interrupted(&disk, &before, at);
+            // A copy of what is there is of the lineage of its records.
+            if opened && !done && reader(&disk, COPY).restore("/third").is_ok() {
+                let copied = records(&disk, "/third");
+                let replaced = reader(&disk, RESTORED).backup("/third").is_ok();
+                assert!(!replaced || copied == before, "at {at}");
+            }
+            reader(&disk, DIR).backup(COPY).unwrap();
+            assert_eq!(records(&disk, COPY), records(&disk, DIR), "at {at}");
+            unopened += u32::from(!opened);
+            if done {
+                break;
+            }
+        }
+        if prepare as usize == recovered as usize {
+            assert_eq!(unopened, 0, "nothing was dropped");
+        }
+    }
+}
+
+/// Whether the copy opens. Then it has the records that it had, unless the log dropped them.
+fn check_interrupted(disk: &SimDisk, before: &[Seen], at: u64) -> bool {
+    let found = esker_log::component(COPY, read_options(disk)).unwrap();
+    if found == Some(esker_log::UNFINISHED_BACKUP) {
+        return false;
+    }
+    let copy = reader(disk, COPY);
+    assert!(copy.corruption().is_none(), "at {at}: {:?}", copy.corruption());
+    let found = records(disk, COPY);
+    assert!(found.starts_with(before) || found[0].0 > before[0].0, "at {at}");
+    let fork = disk.fork(1);
+    let opened = open(&fork, COPY);
+    assert!(opened.durable().0 >= before.last().unwrap().0, "at {at}");
+    true
 }
 
 /// An interrupted backup left a gap, so that nothing opens the copy and no record can be compared.
@@ -249,4 +441,30 @@ fn an_interrupted_backup_is_ended_by_its_own_lineage_only() {
         tried += 1;
     }
     assert!(tried > 0, "no step leaves a gap");
+}
+
+/// They have one lineage, although each continues by itself.
+#[test]
+fn copies_made_by_hand_are_compared_by_the_last_record() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 20);
+    log.close().unwrap();
+    disk.create_dir(Path::new("/hand")).unwrap();
+    for name in disk.files(Path::new(DIR)).unwrap() {
+        let content = disk.contents(&Path::new(DIR).join(&name));
+        disk.put(&Path::new("/hand").join(&name), &content.unwrap()).unwrap();
+    }
+    let log = open(&disk, DIR);
+    append(&log, 20);
+    log.backup(COPY).unwrap();
+    for (upto, what) in [(30, "durable up to record 30"), (60, "its record 40 is another one")] {
+        for _ in 0..3 {
+            open(&disk, "/hand").close().unwrap();
+        }
+        let hand = open(&disk, "/hand");
+        go_on(&hand, upto, 1);
+        refused(&disk, &hand, "/hand", what);
+        hand.close().unwrap();
+    }
 }

@@ -158,6 +158,17 @@ impl Examined {
         self.header.is_none() || self.ranges.iter().any(bad)
     }
 
+    /// The last record before its first corruption; `None` if it has none.
+    pub(crate) fn before_corruption(&self) -> Option<u64> {
+        if self.header.is_none() {
+            return Some(self.prev_seq);
+        }
+        self.ranges.iter().find_map(|range| match range {
+            SegmentRange::Corrupt { after, .. } => Some(*after),
+            SegmentRange::Valid(_) => None,
+        })
+    }
+
     /// The chain value that the next segment must continue, if this one has no corruption.
     pub(crate) fn chain_after(&self, header: &SegmentHeader) -> u32 {
         match self.ranges.last() {

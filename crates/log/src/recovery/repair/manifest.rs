@@ -83,7 +83,7 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<RebuiltManifest> {
         ..Manifest::new(log)
     };
     // That of the lost manifest is not known.
-    manifest.begin_lineage();
+    manifest.draw_lineage();
     // The last record of the log, and of the segment that the manifest begins with.
     let (mut last, mut last_of_first) = (0, 0);
     for (&number, (file, header)) in files.iter().rev() {

@@ -64,8 +64,10 @@ fn repair_once(
     add_lost_end(&mut found);
     // Durable before anything changes: a crash may end the repair after any segment. A copy has no
     // records of its own, however many it loses.
-    if !manifest.is_copy && found.segments.iter().any(Examined::is_corrupt) {
-        manifest.begin_lineage();
+    if let Some(kept) = found.segments.iter().find_map(Examined::before_corruption)
+        && !manifest.is_copy
+    {
+        manifest.begin_lineage(kept);
         manifest.write(dir)?;
     }
     let mut quarantined = Vec::new();
