@@ -1,5 +1,5 @@
-//! What `stat` shows: records and the bytes of their payloads, beside those of the files; the writer;
-//! the age of the oldest record.
+//! What `stat` shows: records and the bytes of their payloads, beside those of the files; the
+//! writer; the age of the oldest record.
 
 #![allow(clippy::unwrap_used)]
 
@@ -79,7 +79,7 @@ fn the_writer_is_the_process_that_has_the_lock() {
     assert!(text.text().contains("shutdown     not closed"), "{}", text.text());
 }
 
-/// The time was missing, without a word, where the oldest record was corrupt or quarantined.
+/// The time was silently missing where the oldest record was corrupt or quarantined.
 #[test]
 fn the_oldest_time_is_that_of_the_oldest_readable_record() {
     let (_guard, dir) = workdir();

@@ -132,8 +132,8 @@ impl StdDir {
         Ok(if is_new { self.open_below(name)? } else { dir })
     }
 
-    /// Gives what was created to the owner of this directory. A file system that refuses it, such as
-    /// one of another machine, decides itself whose it is.
+    /// Gives what was created to the owner of this directory. A file system that refuses it, such
+    /// as one of another machine, decides itself whose it is.
     fn give(&self, created: &OwnedFd) -> rustix::io::Result<()> {
         let Some((user, group)) = self.owner else { return Ok(()) };
         match rustix::fs::fchown(created, Some(user), Some(group)) {

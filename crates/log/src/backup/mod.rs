@@ -11,8 +11,9 @@
 //! newest comes first. If the check fails because the writer dropped the segment meanwhile, it has
 //! dropped all before it, too, and the copy begins after it.
 //!
-//! The last record of an earlier backup must be one of the log. A restored copy that continued by
-//! itself has the same id, and would replace what only the backup still has.
+//! Every record of an earlier backup must be one of the log, or have been one: see `lineage`. A
+//! restored copy that continued by itself has the same id, and would replace what only the backup
+//! still has.
 //!
 //! # What a crash leaves
 //!
@@ -20,14 +21,15 @@
 //! nothing else opens it; the next backup completes it.
 //!
 //! A later backup copies to temporary files first. Then it removes the clean end from the manifest
-//! of the copy, durably, and the segments get their names in ascending order; the last one of the
-//! backup before is replaced by a longer one. After each of these steps the copy is a log that was
-//! not closed, with everything that it had. The clean end of the manifest comes after all of them,
-//! and only then the segments go that the original has dropped, as after any trim.
+//! of the copy and gives it the lineage of the log, durably, and the segments get their names in
+//! ascending order; the last one of the backup before is replaced by a longer one. After each of
+//! these steps the copy is a log that was not closed, with everything that it had. The clean end of
+//! the manifest comes after all of them, and only then the segments go that the original has
+//! dropped, as after any trim.
 //!
 //! Where the original dropped segments that the copy never had, the new ones do not follow those
 //! that are there. Then nothing opens the copy from the first new name until it is complete, for a
-//! few operations on names; its manifest stays as it was meanwhile.
+//! few operations on names. Only the lineage of the copy changes meanwhile.
 
 mod dest;
 mod lineage;
