@@ -10,7 +10,9 @@ use esker_log::{
     Engine, Error, Log, OpenCheck, Options, Policy, PriorShutdown, Seq, Start, repair, verify,
 };
 
-use crate::fixture::{Seen, all, append, block_on, in_time, payload, payloads, read_from, rest};
+use crate::fixture::{
+    Seen, all, append, append_many, block_on, in_time, payload, payloads, read_from, rest,
+};
 
 /// Runs all of it on a disk of this name.
 pub fn behaves(disk: &Arc<dyn Disk>, name: &str) {
@@ -91,7 +93,7 @@ fn follows(dir: &Path, options: &Options) {
         move || {
             let mut stream = log.stream(Start::Oldest).unwrap();
             let mut seen = Vec::new();
-            while seen.len() < 400 {
+            while seen.len() < 160 {
                 let batch = stream.blocking_next().unwrap();
                 seen.extend(batch.iter().map(|r| (r.seq.0, r.payload.to_vec())));
             }
@@ -99,10 +101,10 @@ fn follows(dir: &Path, options: &Options) {
         }
     };
     let follower = std::thread::spawn(|| in_time("the follower", follower));
-    append(&log, 380);
-    assert_eq!(follower.join().unwrap(), payloads(1..=400));
-    assert_eq!(rest(&mut tip), payloads(21..=400));
-    assert_eq!(read_from(&log, Start::After(Seq(390))).unwrap(), payloads(391..=400));
+    append(&log, 140);
+    assert_eq!(follower.join().unwrap(), payloads(1..=160));
+    assert_eq!(rest(&mut tip), payloads(21..=160));
+    assert_eq!(read_from(&log, Start::After(Seq(150))).unwrap(), payloads(151..=160));
     log.close().unwrap();
 }
 
@@ -112,7 +114,8 @@ fn keeps_a_ring(dir: &Path, options: &Options) {
     let mut options = options.clone();
     options.retention.segments = Some(2);
     let log = Log::builder(dir).options(options.clone()).open().unwrap();
-    append(&log, 1000);
+    append(&log, 200);
+    append_many(&log, 800);
     log.close().unwrap();
     let log = Log::builder(dir).options(options).open().unwrap();
     let kept = all(&log);
