@@ -130,9 +130,9 @@ impl Dest {
         self.earlier
     }
 
-    /// Whether all of a segment is there that `next` follows.
-    pub(super) fn has(&self, segment: &Segment, next: &SegmentHeader) -> bool {
-        segment::is_there(&*self.dir, &self.manifest, segment, next)
+    /// Whether all of the segment is there that `next` follows.
+    pub(super) fn leads_to(&self, next: &SegmentHeader) -> bool {
+        segment::leads_to(&*self.dir, &self.manifest, next)
     }
 
     /// Copies a segment up to an offset. It gets its name at once where nothing else opens the
@@ -191,8 +191,7 @@ impl Dest {
         let follows_the_end = self.manifest.clean.is_some_and(|end| {
             (end.segment, end.seq, end.chain) == (first.prev_segment, first.prev_seq, first.chain)
         });
-        let follows = || segment::leads_to(&*self.dir, &self.manifest, first);
-        Ok(is_there || begins_there || follows_the_end || follows())
+        Ok(is_there || begins_there || follows_the_end || self.leads_to(first))
     }
 
     fn publish(&mut self) -> Result<()> {

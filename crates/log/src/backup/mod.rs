@@ -4,8 +4,8 @@
 //!
 //! A log that was closed cleanly at one durable position, with the id of the original: the same
 //! bytes up to there. A segment that the destination has is not copied again. It counts as there if
-//! its header is that of the original, and its footer and its last unit lead to the header of the
-//! segment after it.
+//! its header is valid, and its footer and its last unit lead to the header of the segment after
+//! it: the checksum of a header begins the chain of its units.
 //!
 //! Each segment that is copied is read back and checked, unit by unit, before it gets its name. The
 //! newest comes first. If the check fails because the writer dropped the segment meanwhile, it has
@@ -194,7 +194,7 @@ fn attempt(
     let mut low_seq = low.seq;
     for n in (0..segments.len()).rev() {
         let (segment, next) = (&segments[n], segments.get(n + 1).map(|next| &next.header));
-        if next.is_some_and(|next| dest.has(segment, next)) {
+        if next.is_some_and(|next| dest.leads_to(next)) {
             continue;
         }
         let end = source.segments().readable(segment, limit);

@@ -128,19 +128,6 @@ fn check(
     Ok(Ok((state, found.session)))
 }
 
-/// Whether a directory has all of a segment that `next` follows.
-pub(super) fn is_there(
-    dir: &dyn Dir,
-    manifest: &Manifest,
-    segment: &Segment,
-    next: &SegmentHeader,
-) -> bool {
-    let Ok(file) = dir.open(&segment.name(), Open::read()) else { return false };
-    let header = read_segment_header(&*file, manifest, segment.number());
-    header.is_ok_and(|parsed| parsed.is_ok_and(|(found, _)| found == segment.header))
-        && leads_to(dir, manifest, next)
-}
-
 /// Whether a directory has all of the segment that this one follows.
 pub(super) fn leads_to(dir: &dyn Dir, manifest: &Manifest, next: &SegmentHeader) -> bool {
     let number = next.prev_segment;

@@ -135,8 +135,8 @@ fn of_manifest(
     }
     let Some(newest) = segments.first() else {
         let first = manifest.trim_segment;
-        let what = "no segment is there, and the log begins with";
-        return (first > 0).then(|| format!("{what} segment {first} for {this}"));
+        let why = format!("no segment is there, and the log begins with segment {first} for that");
+        return newer_than("the directory", this, why).filter(|_| first > 0);
     };
     if newest.number < manifest.trim_segment {
         let why = format!("the log begins with segment {} for it", manifest.trim_segment);
