@@ -260,6 +260,7 @@ fn a_restored_log_continues_its_backup_whatever_it_dropped() {
             log.truncate_before(kept).unwrap();
         }
         log.backup(COPY).unwrap();
+        log.backup("/old").unwrap();
         reader(&disk, COPY).restore(RESTORED).unwrap();
         // Before it is a log of its own.
         reader(&disk, RESTORED).backup("/second").unwrap();
@@ -271,6 +272,12 @@ fn a_restored_log_continues_its_backup_whatever_it_dropped() {
         // Of another lineage, more sessions are no sign of a newer log.
         go_on(&restored, 70, 50);
         assert_eq!(restored.backup(COPY).unwrap().durable.0, 70);
+        // Through another backup and another restore.
+        restored.backup("/new").unwrap();
+        reader(&disk, "/new").restore("/twice").unwrap();
+        let twice = open(&disk, "/twice");
+        go_on(&twice, 80, 75);
+        assert_eq!(twice.backup("/old").unwrap().durable.0, 80);
     }
 }
 
@@ -308,7 +315,7 @@ fn an_interrupted_backup_is_never_corrupt() {
         append(&log, 8);
         log.backup(COPY).unwrap();
         append(&log, 150);
-        log.truncate_before(100).unwrap();
+        log.truncate_before(20).unwrap();
         log.close().unwrap();
     };
     let recovered: Prepare = |disk| {
@@ -345,6 +352,7 @@ fn an_interrupted_backup_is_never_corrupt() {
             disk.kill();
             disk.power_on();
             let first = check_interrupted(&disk, &before, at);
+            check_lineage(&disk, &before, DIR, at);
             // Whatever the first left, the log that it is not of may not mix with it.
             let theirs = reader(&disk, DIR).backup(COPY);
             match theirs {
@@ -368,12 +376,7 @@ fn an_interrupted_backup_is_never_corrupt() {
             disk.kill();
             disk.power_on();
             let opened = check_interrupted(&disk, &before, at);
-            // A copy of what is there is of the lineage of its records.
-            if opened && !done && reader(&disk, COPY).restore("/third").is_ok() {
-                let copied = records(&disk, "/third");
-                let replaced = reader(&disk, RESTORED).backup("/third").is_ok();
-                assert!(!replaced || copied == before, "at {at}");
-            }
+            check_lineage(&disk, &before, RESTORED, at);
             reader(&disk, DIR).backup(COPY).unwrap();
             assert_eq!(records(&disk, COPY), records(&disk, DIR), "at {at}");
             unopened += u32::from(!opened);
@@ -384,6 +387,18 @@ fn an_interrupted_backup_is_never_corrupt() {
         if prepare as usize == recovered as usize {
             assert_eq!(unopened, 0, "nothing was dropped");
         }
+    }
+}
+
+/// A copy of what an interrupted backup left is of the lineage of its records: the other log, in
+/// `dir`, replaces it only if it has nothing but what the backup before had.
+fn check_lineage(disk: &SimDisk, before: &[Seen], dir: &str, at: u64) {
+    let disk = disk.fork(at);
+    let copy = ReadOnlyLog::builder(COPY).options(read_options(&disk)).open();
+    if copy.is_ok_and(|copy| copy.restore("/third").is_ok()) {
+        let copied = records(&disk, "/third");
+        let replaced = reader(&disk, dir).backup("/third").is_ok();
+        assert!(!replaced || copied == before, "at {at}");
     }
 }
 
