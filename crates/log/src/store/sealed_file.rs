@@ -77,13 +77,13 @@ const LIMIT: usize = 1 << 20;
 
 /// Replaces the content of a file, durably. The temporary file keeps the content before.
 pub(crate) fn write(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -> Result<()> {
-    replace(dir, name, magic, content).map(drop)
+    replace(dir, name, magic, content, false).map(drop)
 }
 
 /// Replaces the content of a file, durably, and prepares the next replacement, which then makes one
 /// sync less. The caller holds the lock under which all processes replace this file.
 pub(crate) fn write_often(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -> Result<()> {
-    let len = replace(dir, name, magic, content)?;
+    let len = replace(dir, name, magic, content, true)?;
     let prepared = dir.open(&paths::next(name), Open::write()).map_err(Error::from);
     // A file of another length gets its zeros once its blocks are reserved.
     let prepared = prepared.and_then(|file| match file.len()? == len {
@@ -96,8 +96,15 @@ pub(crate) fn write_often(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[
     Ok(())
 }
 
-/// Replaces the content. Returns the length of the file.
-fn replace(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -> Result<u64> {
+/// Replaces the content. `may_be_blank`: whether the temporary file may have zeros already. Returns
+/// the length of the file.
+fn replace(
+    dir: &dyn Dir,
+    name: &str,
+    magic: [u8; 8],
+    content: &[u8],
+    may_be_blank: bool,
+) -> Result<u64> {
     let mut bytes = Vec::with_capacity((HEADER + content.len()).next_multiple_of(BLOCK));
     bytes.extend_from_slice(&magic);
     bytes.extend_from_slice(&VERSION.to_le_bytes());
@@ -112,7 +119,7 @@ fn replace(dir: &dyn Dir, name: &str, magic: [u8; 8], content: &[u8]) -> Result<
     let len = bytes.len() as u64;
     let next = paths::next(name);
     let file = dir.open(&next, Open::create())?;
-    if !is_blank(&*file, len)? {
+    if !may_be_blank || !is_blank(&*file, len)? {
         // It may be new, or may have had the final name a moment ago.
         dir.sync()?;
         reserve(&*file, len)?;

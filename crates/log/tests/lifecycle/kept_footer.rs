@@ -162,7 +162,7 @@ fn a_full_disk_keeps_no_footer() {
     let disk = SimDisk::new(1);
     let log = open(&disk).unwrap();
     append(&log, UNITS);
-    disk.inject(Fault::on(Op::Size, Effect::NoSpace).path("manifest.next").times(1));
+    disk.inject(Fault::on(Op::Write, Effect::NoSpace).path("manifest.next").times(1));
     log.close().unwrap();
     disk.clear_faults();
     let segment = segment(&disk);
