@@ -116,7 +116,9 @@ impl Client {
         let mut calls = Vec::new();
         let now = || begun.elapsed().as_nanos() as u64;
         let count = if self.number.is_multiple_of(4) { 100 } else { 1 };
-        while !stop.load(SeqCst) {
+        // A packet to a killed process is not answered: the patience of one request may be that of
+        // a short run.
+        while !stop.load(SeqCst) || (calls.is_empty() && begun.elapsed() < LONG) {
             let called = now();
             let outcome = tokio::time::timeout(PATIENCE, self.ask(count)).await;
             let returned = now();
