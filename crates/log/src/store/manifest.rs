@@ -47,8 +47,8 @@ pub(crate) struct Manifest {
     pub(crate) durable: u64,
     /// The largest size of the reserve so far, in blocks of 4096 bytes; 0 where it is not known.
     pub(crate) reserve_blocks: u32,
-    /// What the last session with a retention kept of the log, until one without appends and is
-    /// closed.
+    /// The limits of the last session that had some. A session without limits that appended clears
+    /// them when it closes.
     pub(crate) retention: Retention,
     pub(crate) lineage: Lineage,
     /// The lineages that it comes from, the last one first.

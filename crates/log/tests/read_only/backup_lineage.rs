@@ -208,6 +208,31 @@ fn quarantined_records_are_not_overwritten_in_the_backup() {
     assert_eq!(log.backup("/new").unwrap().durable.0, 114);
 }
 
+/// The backup has what the repair of the restored log gave up, before or at its first opening.
+#[test]
+fn a_restored_log_that_was_repaired_does_not_overwrite_the_backup() {
+    for at_opening in [false, true] {
+        let disk = SimDisk::new(1);
+        let log = open(&disk, DIR);
+        append(&log, 10);
+        log.backup(COPY).unwrap();
+        reader(&disk, COPY).restore(RESTORED).unwrap();
+        let first = Path::new(RESTORED).join(format!("{:020}.seg", 1));
+        disk.flip_bit(&first, 8 * (2 * 4_096 + 100)).unwrap();
+        let mut options = driven(&disk).0;
+        if at_opening {
+            options.on_corruption = OnCorruption::Quarantine;
+        } else {
+            repair(RESTORED, read_options(&disk)).unwrap();
+        }
+        let restored = Log::builder(RESTORED).options(options).open().unwrap();
+        append(&restored, 3);
+        assert_eq!(reader(&disk, RESTORED).stored().unwrap().quarantined.len(), 1);
+        refused(&disk, &restored, RESTORED, "where the log was restored, copied or repaired");
+        assert_eq!(records(&disk, COPY), payloads(1..=10));
+    }
+}
+
 /// It was refused for ever: the last record to compare was in the gap.
 #[test]
 fn a_backup_that_ends_in_a_gap_is_continued() {

@@ -62,11 +62,9 @@ fn repair_once(
     let stored = page.and_then(|page| page.stored().ok().flatten());
     let mut found = examine(dir, &manifest, stored, progress)?;
     add_lost_end(&mut found);
-    // Durable before anything changes: a crash may end the repair after any segment. A copy has no
-    // records of its own, however many it loses.
-    if let Some(kept) = found.segments.iter().find_map(Examined::before_corruption)
-        && !manifest.is_copy
-    {
+    // Durable before anything changes: a crash may end the repair after any segment. A copy, too,
+    // shares with its original only what comes before.
+    if let Some(kept) = found.segments.iter().find_map(Examined::before_corruption) {
         manifest.begin_lineage(kept);
         manifest.write(dir)?;
     }
