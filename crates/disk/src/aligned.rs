@@ -15,6 +15,7 @@
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -68,6 +69,49 @@ impl AlignedBuf {
         match layout.ok().and_then(|layout| Some((layout, map_lazily(layout.size())?))) {
             Some((layout, start)) => Self { start, layout, owner: Owner::System },
             None => Self::new(len),
+        }
+    }
+
+    /// As [`AlignedBuf::lazy`], and asks the kernel for transparent huge pages. For large buffers
+    /// that are filled: the first byte in each huge page takes the memory of all of it, usually
+    /// 2 MiB.
+    ///
+    /// A huge page is one piece of memory for the device, where small ones are up to 512. Memory
+    /// that is shorter than a huge page, or for which the kernel finds none, is on small pages.
+    pub fn lazy_huge(len: usize) -> Self {
+        let rounded = len.max(1).checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX);
+        let page = huge_pages::page_size().filter(|page| *page <= rounded);
+        let layout = Layout::from_size_align(rounded, BLOCK).ok();
+        let mapped = layout.zip(page).and_then(|(layout, page)| {
+            Some((layout, map_lazily_on_huge_pages(layout.size(), page)?))
+        });
+        match mapped {
+            Some((layout, start)) => Self { start, layout, owner: Owner::System },
+            None => Self::lazy(len),
+        }
+    }
+
+    /// Makes buffers of `len` bytes, rounded up to whole blocks, that share huge pages as those of
+    /// [`AlignedBuf::lazy_huge`] do: as many as a huge page has room for. One where that would be
+    /// none, or more than eight.
+    pub fn lazy_huge_parts(len: usize) -> Vec<Self> {
+        let each = len.max(1).checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX);
+        let count = huge_pages::page_size().map_or(1, |page| page / each);
+        let count = if (2..=8).contains(&count) { count } else { 1 };
+        let whole = Self::lazy_huge(each.saturating_mul(count));
+        let layout = Layout::from_size_align(each, BLOCK);
+        match (&whole.owner, layout) {
+            (Owner::System, Ok(layout)) => {
+                let whole = ManuallyDrop::new(whole);
+                let part = |n| {
+                    // SAFETY: the offset is less than the length of the mapping. Each part owns its
+                    // bytes and unmaps them; `whole` no longer does.
+                    let start = unsafe { whole.start.add(n * each) };
+                    Self { start, layout, owner: Owner::System }
+                };
+                (0..count).map(part).collect()
+            }
+            _ => vec![Self::new(len)],
         }
     }
 
@@ -208,23 +252,61 @@ impl HugePages {
     }
 }
 
-/// Maps zeroed memory without populating it. Its pages are as large as the smallest.
+/// Maps zeroed memory without populating it.
 #[cfg(target_os = "linux")]
-fn map_lazily(len: usize) -> Option<NonNull<u8>> {
-    use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous};
+fn map_empty(len: usize) -> Option<NonNull<u8>> {
+    use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
     let access = ProtFlags::READ | ProtFlags::WRITE;
     // SAFETY: the kernel chooses the address, so the new mapping overlaps no other memory.
     let start = unsafe { mmap_anonymous(std::ptr::null_mut(), len, access, MapFlags::PRIVATE) };
-    let start = start.ok()?;
+    NonNull::new(start.ok()?.cast())
+}
+
+/// Maps zeroed memory without populating it. Its pages are as large as the smallest.
+#[cfg(target_os = "linux")]
+fn map_lazily(len: usize) -> Option<NonNull<u8>> {
+    use rustix::mm::{Advice, madvise};
+    let start = map_empty(len)?;
     // Where the kernel uses huge pages unasked, the first byte would cost 2 MiB. A kernel without
     // huge pages refuses the advice.
     // SAFETY: the range is the mapping that was just made.
-    let _ = unsafe { madvise(start, len, Advice::LinuxNoHugepage) };
-    NonNull::new(start.cast())
+    let _ = unsafe { madvise(start.as_ptr().cast(), len, Advice::LinuxNoHugepage) };
+    Some(start)
 }
 
 #[cfg(not(target_os = "linux"))]
 fn map_lazily(_: usize) -> Option<NonNull<u8>> {
+    None
+}
+
+/// Maps zeroed memory without populating it, from the start of a huge page. Its pages are huge
+/// where the kernel allows that and finds some.
+#[cfg(target_os = "linux")]
+fn map_lazily_on_huge_pages(len: usize, page: usize) -> Option<NonNull<u8>> {
+    use rustix::mm::{Advice, madvise, munmap};
+    // The kernel aligns a mapping to small pages, so some memory before and after is unmapped
+    // again.
+    let start = map_empty(len.checked_add(page)?)?;
+    let before = start.as_ptr().align_offset(page).min(page);
+    let after = page - before;
+    // SAFETY: `before` and `after` add up to what the mapping is longer than `len`.
+    let aligned = unsafe { start.add(before) };
+    if before > 0 {
+        // SAFETY: the first `before` bytes of the mapping, which nothing uses.
+        let _ = unsafe { munmap(start.as_ptr().cast(), before) };
+    }
+    if after > 0 {
+        // SAFETY: the last `after` bytes of the mapping, which nothing uses.
+        let _ = unsafe { munmap(aligned.as_ptr().add(len).cast(), after) };
+    }
+    // A kernel without huge pages refuses the advice.
+    // SAFETY: the range is what is left of the mapping that was just made.
+    let _ = unsafe { madvise(aligned.as_ptr().cast(), len, Advice::LinuxHugepage) };
+    Some(aligned)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn map_lazily_on_huge_pages(_: usize, _: usize) -> Option<NonNull<u8>> {
     None
 }
 
@@ -291,7 +373,7 @@ mod tests {
     #[test]
     fn starts_on_a_block_and_is_whole_blocks_of_zeros() {
         for len in [0, 1, BLOCK - 1, BLOCK, BLOCK + 1, 3 * BLOCK] {
-            for buf in [AlignedBuf::new(len), AlignedBuf::lazy(len)] {
+            for buf in [AlignedBuf::new(len), AlignedBuf::lazy(len), AlignedBuf::lazy_huge(len)] {
                 assert_eq!(buf.as_ptr().addr() % BLOCK, 0);
                 assert_eq!(buf.len(), len.max(1).next_multiple_of(BLOCK));
                 assert!(buf.iter().all(|byte| *byte == 0));
@@ -299,11 +381,17 @@ mod tests {
         }
     }
 
-    /// The bytes of this process that are in memory.
+    /// The bytes of this process that are mapped, and those that are in memory.
+    #[cfg(target_os = "linux")]
+    fn memory() -> (usize, usize) {
+        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+        let mut bytes = pages.split(' ').map(|pages| pages.parse::<usize>().unwrap() * BLOCK);
+        (bytes.next().unwrap(), bytes.next().unwrap())
+    }
+
     #[cfg(target_os = "linux")]
     fn resident() -> usize {
-        let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
-        pages.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * BLOCK
+        memory().1
     }
 
     #[test]
@@ -316,6 +404,41 @@ mod tests {
         assert!(resident() > before + (192 << 20));
         drop(buf);
         assert!(resident() < before + (64 << 20));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn buffers_that_ask_for_huge_pages_begin_with_one_and_are_unmapped() {
+        let Some(page) = HugePages::page_size().filter(|page| *page <= 64 << 20) else {
+            return eprintln!("SKIPPED: the kernel has no huge pages");
+        };
+        for len in [page, page + BLOCK, 2 * page] {
+            let mut buf = AlignedBuf::lazy_huge(len);
+            assert_eq!(buf.as_ptr().addr() % page, 0);
+            assert_eq!(buf.len(), len);
+            assert!(buf.iter().all(|byte| *byte == 0));
+            buf.fill(7);
+        }
+        for (len, count) in
+            [(page / 2, 2), (page / 4 - BLOCK, 4), (page / 16, 1), (page, 1), (3 * page, 1)]
+        {
+            let mut parts = AlignedBuf::lazy_huge_parts(len);
+            assert_eq!(parts.len(), count);
+            for (n, part) in parts.iter_mut().enumerate() {
+                assert_eq!(part.len(), len);
+                part.fill(n as u8 + 1);
+            }
+            // Each part lives as long as it is used.
+            let last = parts.pop().unwrap();
+            drop(parts);
+            assert!(last.iter().all(|byte| *byte == count as u8));
+        }
+        let (before, _) = memory();
+        for _ in 0..1_000 {
+            drop((AlignedBuf::lazy_huge(page), AlignedBuf::lazy_huge_parts(page / 2)));
+        }
+        let grown = memory().0.saturating_sub(before);
+        assert!(grown < 500 * page, "{grown} bytes of dropped buffers are mapped");
     }
 
     /// Runs only where huge pages are reserved: `sysctl -w vm.nr_hugepages=8`.

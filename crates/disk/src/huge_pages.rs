@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The file in which Linux reports memory counters.
 const MEMINFO: &str = "/proc/meminfo";
@@ -77,8 +77,11 @@ impl std::error::Error for NoHugePages {
 
 /// Returns the huge page size in bytes.
 pub(crate) fn page_size() -> Option<usize> {
-    let kib = field(&std::fs::read_to_string(MEMINFO).ok()?, "Hugepagesize")?;
-    kib.checked_mul(1024).filter(|size| *size > 0)
+    static SIZE: OnceLock<Option<usize>> = OnceLock::new();
+    *SIZE.get_or_init(|| {
+        let kib = field(&std::fs::read_to_string(MEMINFO).ok()?, "Hugepagesize")?;
+        kib.checked_mul(1024).filter(|size| size.is_power_of_two())
+    })
 }
 
 /// Returns how many pages must be reserved in all, so that `needed` more are available.

@@ -189,9 +189,11 @@ pub struct Options {
     /// `dsync`); otherwise there is one. From 1 to 8, default 2. With more, the device can process
     /// several writes at once, and a crash may leave more of them that were never durable.
     pub commits_in_flight: u32,
-    /// Whether the staging buffers are on huge pages. Default `false`. All of them are then
-    /// reserved at opening, which fails with [`Error::HugePages`] when the kernel has too few in
-    /// its pool. `buffer_size` must be a multiple of the size of a huge page, usually 2 MiB.
+    /// Whether the staging buffers are on huge pages of the kernel's pool. Default `false`: the
+    /// kernel is asked for transparent huge pages, for all buffers but the first of the log. With
+    /// this, all of them are reserved at opening, which fails with [`Error::HugePages`] when the
+    /// kernel has too few in its pool. `buffer_size` must be a multiple of the size of a huge page,
+    /// usually 2 MiB.
     ///
     /// The number of buffers reserved, each of `buffer_size`, is one more than the larger of
     /// `buffers` and what `tail_cache` has room for. Buffers of larger records, and those made

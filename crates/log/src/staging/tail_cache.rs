@@ -33,6 +33,8 @@ struct Kept {
     buffer: Arc<StagingBuffer>,
     /// The position after the last unit in the buffer, once the next buffer is open.
     end: u64,
+    /// Whether its memory may serve another buffer.
+    reusable: bool,
 }
 
 impl TailCache {
@@ -104,6 +106,7 @@ impl TailCache {
             let Some(mut oldest) = buffers.pop_front() else { break };
             bytes -= oldest.bytes();
             if let Some(buffer) = Arc::get_mut(&mut oldest.buffer)
+                && oldest.reusable
                 && buffer.capacity() == usual
                 && span.limit - span.start <= usual
             {
@@ -111,14 +114,22 @@ impl TailCache {
                 reused = Some(oldest.buffer);
             }
         }
+        // A log of few records fills a part of one buffer, whose small pages take as much memory as
+        // it uses. Later buffers are filled, and huge pages of them are written faster.
+        let first = self.kept.load(Ordering::Relaxed) == 0;
         let buffer = reused.unwrap_or_else(|| {
             let capacity = usual.max(span.limit - span.start);
             let huge = self.huge.as_ref().filter(|huge| huge.buffer_len() == capacity as usize);
             let memory = huge.and_then(HugePages::lend);
-            let memory = memory.unwrap_or_else(|| AlignedBuf::lazy(capacity as usize));
+            let lazy = if first { AlignedBuf::lazy } else { AlignedBuf::lazy_huge };
+            let memory = memory.unwrap_or_else(|| lazy(capacity as usize));
             Arc::new(StagingBuffer::new(span, memory, Arc::clone(&self.held)))
         });
-        buffers.push_back(Kept { buffer: Arc::clone(&buffer), end: u64::MAX });
+        buffers.push_back(Kept {
+            buffer: Arc::clone(&buffer),
+            end: u64::MAX,
+            reusable: !first || self.huge.is_some(),
+        });
         self.kept.store(buffers.iter().map(Kept::bytes).sum(), Ordering::Relaxed);
         buffer
     }
