@@ -16,7 +16,7 @@ use crate::store::segment_scan::{Density, From, end_of_units, scan};
 use crate::store::segment_table::{Segment, State};
 
 /// Bytes that are read and written at once.
-const CHUNK: usize = 1 << 20;
+const CHUNK: usize = 2 << 20;
 
 /// The result of a copy.
 #[derive(Debug)]
@@ -68,7 +68,7 @@ pub(super) fn copy(
 
 fn copy_bytes(from: &dyn File, to: &dyn File, end: u32) -> Result<()> {
     to.preallocate(0, u64::from(end))?;
-    let mut buffer = AlignedBuf::new(CHUNK);
+    let mut buffer = AlignedBuf::lazy_huge(CHUNK);
     let mut at = 0;
     while at < u64::from(end) {
         let wanted = CHUNK.min((u64::from(end) - at) as usize);

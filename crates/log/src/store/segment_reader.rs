@@ -39,7 +39,7 @@ impl ReadErrors {
     }
 }
 
-const CHUNK: usize = 1 << 20;
+const CHUNK: usize = 2 << 20;
 
 /// A sliding view of a file. Callers ask for offsets that are multiples of a block.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl<'a> SegmentReader<'a> {
         let want = len.max(CHUNK.min((self.len - offset.min(self.len)) as usize));
         let want = want.next_multiple_of(BLOCK);
         if want > self.buffer.len() {
-            self.buffer = AlignedBuf::new(want);
+            self.buffer = AlignedBuf::lazy_huge(want);
         }
         self.loaded = offset..offset;
         let buffer = &mut self.buffer[..want];

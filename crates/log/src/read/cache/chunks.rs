@@ -16,8 +16,10 @@ use crate::store::segment_table::Segment;
 
 /// Bytes per read, unless a unit is larger.
 const CHUNK: u32 = 1 << 20;
+/// A chunk of this length is whole: units end where the sparse index says, every 64 KiB by default.
+const WHOLE: u32 = CHUNK - (64 << 10);
 /// The number of chunks loaded ahead of a reader.
-const AHEAD: usize = 3;
+const AHEAD: usize = 6;
 /// A chunk loaded ahead counts as awaited for this long; after that its reader is not expected.
 const GONE: Duration = Duration::from_secs(1);
 /// Buffers kept for the next loads; each is as large as the chunk that it held.
@@ -232,10 +234,17 @@ impl State {
         }
     }
 
-    /// A used buffer for a load, if there is one. Fresh memory costs as much as the read itself.
+    /// A used buffer for a load, if there is one of which it fills half. Fresh memory costs as much
+    /// as the read itself.
+    ///
+    /// Buffers of whole chunks share huge pages, which are read several times as fast.
     pub(super) fn take_spare(&mut self, len: usize) -> Option<AlignedBuf> {
-        let fits = self.spare.iter().position(|spare| spare.len() >= len)?;
-        Some(self.spare.swap_remove(fits))
+        let fits = |spare: &AlignedBuf| (len..=2 * len).contains(&spare.len());
+        if !self.spare.iter().any(fits) && (WHOLE..=CHUNK).contains(&(len as u32)) {
+            self.spare.truncate(SPARE - 1);
+            self.spare.extend(AlignedBuf::lazy_huge_parts(CHUNK as usize));
+        }
+        Some(self.spare.swap_remove(self.spare.iter().position(fits)?))
     }
 
     fn keep_spare(&mut self, buffer: AlignedBuf) {
