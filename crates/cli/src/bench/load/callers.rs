@@ -19,8 +19,9 @@ use crate::exit::{Failure, Outcome};
 /// Pipelined callers record the latency of one in this many calls: reading the clock costs as much
 /// as a call.
 pub const TIMED_EVERY: u64 = 16;
-/// Pipelined async callers yield after this many calls.
-const YIELD_EVERY: u64 = 64;
+/// Pipelined async callers yield after this many calls. A yield wakes another worker, which costs
+/// as much as some 50 calls.
+const YIELD_EVERY: u64 = 1024;
 /// Threads that run the async callers.
 pub const WORKERS: usize = 2;
 const STACK: usize = 256 << 10;
