@@ -360,6 +360,10 @@ fn io_advice(cause: &esker_disk::Error, dir: &Path) -> &'static str {
         return "; durable records are safe: make room and run the command again";
     }
     match cause.kind() {
+        io::ErrorKind::ReadOnlyFilesystem => {
+            "; the file system is mounted read-only: reading works, writing needs it mounted \
+             read-write"
+        }
         _ if is_permission(cause) => {
             "; writing needs a directory that this user may write to, reading one that it may \
              read: the owner lets the group read a log, also what is added later, with \

@@ -41,6 +41,14 @@ pub fn bytes(text: &str) -> Result<u64, String> {
     u64::try_from(sum).map_err(|_| too_large())
 }
 
+/// Bytes as [`bytes`] parses them, in the largest unit of which they are a whole number.
+pub fn shown_bytes(bytes: u64) -> String {
+    let units = [(1 << 40, "T"), (1 << 30, "G"), (1 << 20, "M"), (1 << 10, "K")];
+    let whole = units.into_iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
+    let (unit, name) = whole.unwrap_or((1, ""));
+    format!("{}{name}", bytes / unit)
+}
+
 /// Parses bytes of whole blocks of 4096, as which segments and buffers are written: `10MB` is
 /// rounded down.
 pub fn blocks(text: &str) -> Result<u32, String> {
@@ -70,6 +78,16 @@ pub fn size_range(text: &str) -> Result<RangeInclusive<u32>, String> {
 pub fn time(text: &str) -> Result<Duration, String> {
     sum_of_times(text, 1.0)
         .ok_or_else(|| "a time is like 90 (seconds), 500ms, 15m, 2h30m or 7d".into())
+}
+
+/// A time as [`time`] parses it, in milliseconds or in the largest unit of which it is a whole
+/// number.
+pub fn shown_time(time: Duration) -> String {
+    let millis = time.as_millis();
+    let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
+    let whole = units.into_iter().find(|(unit, _)| millis > 0 && millis.is_multiple_of(*unit));
+    let (unit, name) = whole.unwrap_or((1, "ms"));
+    format!("{}{name}", millis / unit)
 }
 
 /// Parses a time above 0.
@@ -200,6 +218,19 @@ mod tests {
         assert!(bytes("m").is_err());
         assert!(bytes("99999999999T").is_err());
         assert!(small_bytes("4G").is_err());
+    }
+
+    #[test]
+    fn what_is_shown_is_parsed_to_the_same() {
+        for (number, shown) in [(0, "0"), (1000, "1000"), (3 << 19, "1536K"), (2 << 30, "2G")] {
+            assert_eq!((shown_bytes(number), bytes(shown)), (shown.to_owned(), Ok(number)));
+        }
+        for (millis, shown) in
+            [(0, "0ms"), (1500, "1500ms"), (1000, "1s"), (7_200_000, "2h"), (172_800_000, "2d")]
+        {
+            let duration = Duration::from_millis(millis);
+            assert_eq!((shown_time(duration), time(shown)), (shown.to_owned(), Ok(duration)));
+        }
     }
 
     #[test]

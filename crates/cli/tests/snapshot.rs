@@ -140,7 +140,7 @@ fn a_state_of_one_of_many_logs_is_restored_as_json() {
     for verb in ["list", "verify", "restore"] {
         run(with(verb, &[]), b"").exits(2).says(&["2 logs", "--key"]);
     }
-    run(with("restore", &["--key", "orders"]), b"").exits(1).says(&["no snapshot; it has none"]);
+    run(with("restore", &["--key", "orders"]), b"").exits(1).says(&["has no snapshot"]);
     let missing = run(with("verify", &["--key", "users", "--slot", "7"]), b"");
     missing.exits(1).says(&["no snapshot at slot 7", "at the slots 0"]);
     run(with("verify", &["--key", "users"]), b"").ok();

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::consensus_dir::{self, Looked, Target};
 use crate::exit::{Failure, Outcome};
+use crate::output::counted;
 use crate::progress;
 
 const EXAMPLES: &str = "\
@@ -205,9 +206,9 @@ impl Checked {
     fn as_text(&self, sound: bool) -> String {
         let Self { report, found, snapshots } = self;
         let mut text = format!(
-            "checked {}, {} bytes\n",
-            crate::output::counted(report.records, "record"),
-            report.bytes
+            "checked {}, {}\n",
+            counted(report.records, "record"),
+            counted(report.bytes, "byte")
         );
         report.corruption.iter().for_each(|corruption| text += &format!("{corruption}\n"));
         for range in &report.quarantined {
@@ -223,7 +224,7 @@ impl Checked {
             text += &format!("snapshot {slot}: {what}\n");
         }
         if let Some(found) = found.as_ref().filter(|_| sound) {
-            text += &format!("sound: {} slots\n", slots(found));
+            text += &format!("sound: {}\n", counted(slots(found), "slot"));
         }
         text
     }

@@ -23,6 +23,7 @@ use crate::framing::{BadFraming, Framer};
 use crate::input::{Event, Input};
 use crate::log_options::{self, RetentionArguments, WritingArguments};
 use crate::progress;
+use crate::quantity;
 
 /// How long input must be absent to count as a pause.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -170,10 +171,10 @@ fn warn_of_no_retention(log: &Log) {
         return;
     }
     let limits = [
-        prior.bytes.map(|bytes| format!("--retain-bytes {bytes}")),
+        prior.bytes.map(|bytes| format!("--retain-bytes {}", quantity::shown_bytes(bytes))),
         prior.segments.map(|segments| format!("--retain-segments {segments}")),
         prior.records.map(|records| format!("at most {records} records")),
-        prior.age.map(|age| format!("--retain-age {}ms", age.as_millis())),
+        prior.age.map(|age| format!("--retain-age {}", quantity::shown_time(age))),
     ];
     let limits: Vec<_> = limits.into_iter().flatten().collect();
     complain(&format!(

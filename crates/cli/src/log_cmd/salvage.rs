@@ -24,7 +24,8 @@ Examples:
 
 FILE is one that `esker log repair` quarantined, or a segment. Each record whose own checksum matches \
 is printed as `esker log cat --json` does; prev, position and time only where they are known. What \
-is skipped or missing is reported on standard error. `esker log cat --skip-corrupt` reads a whole log so.";
+is skipped or missing is reported on standard error, and the exit status is 0. `esker log cat \
+--skip-corrupt` reads a whole log so.";
 
 /// Arguments of `esker log salvage`.
 #[derive(Debug, Args)]

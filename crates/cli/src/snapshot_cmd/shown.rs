@@ -19,14 +19,14 @@ pub fn failure(error: &Error, dir: &Path, snapshots: &Snapshots, wanted: &str) -
         return Failure::of_consensus(error, dir);
     }
     let all = snapshots.list().unwrap_or_default();
-    let there = match &all[..] {
-        [] => "it has none".to_owned(),
+    let (wanted, there) = match &all[..] {
+        [] => ("", String::new()),
         all => {
             let all: Vec<_> = all.iter().map(Slot::to_string).collect();
-            format!("it has some at the slots {}", all.join(", "))
+            (wanted, format!("; it has some at the slots {}", all.join(", ")))
         }
     };
-    Failure::failed(format!("{} has no snapshot{wanted}; {there}", dir.display()))
+    Failure::failed(format!("{} has no snapshot{wanted}{there}", dir.display()))
 }
 
 /// A snapshot as JSON. A note that is not UTF-8 text is base 64.
@@ -49,7 +49,7 @@ pub fn as_json(info: &SnapshotInfo) -> Value {
 pub fn as_text(info: &SnapshotInfo) -> String {
     let SnapshotInfo { slot, len, note, .. } = info;
     let note = if note.is_empty() { String::new() } else { format!(" {}", note.escape_ascii()) };
-    format!("{slot} {len} bytes{note}\n")
+    format!("{slot} {}{note}\n", output::counted(*len, "byte"))
 }
 
 /// What is wrong with a snapshot, as JSON.

@@ -53,7 +53,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
                 newest = Some(slot);
                 let len = snapshot.info().len;
                 let line = json!({ "slot": slot.0, "sound": true, "damage": null });
-                (line, format!("{slot} sound: {len} bytes\n"))
+                (line, format!("{slot} sound: {}\n", output::counted(len, "byte")))
             }
             // It was removed since it was listed.
             Err(Error::NoSnapshot) if arguments.slot.is_none() => continue,

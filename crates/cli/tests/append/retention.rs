@@ -66,7 +66,7 @@ fn an_append_without_the_retention_of_the_last_run_says_so() {
     assert_eq!(log("append", &dir, &limited, b"two\n").ok().err, "");
     log("append", &dir, &small, b"three\n")
         .ok()
-        .says(&["--retain-bytes 1073741824 and --retain-age 7200000ms", "nothing is dropped now"]);
+        .says(&["--retain-bytes 1G and --retain-age 2h", "nothing is dropped now"]);
     assert_eq!(log("append", &dir, &small, b"four\n").ok().err, "");
     assert_eq!(log("append", &dir, &limited, b"five\n").ok().err, "");
 }
@@ -80,7 +80,7 @@ fn a_command_that_appends_nothing_keeps_the_retention_of_the_last_run() {
     log("repair", &dir, &[], b"").ok();
     log("offsets", &dir, &["set", "billing", "30"], b"").ok();
     for input in [&b""[..], b"one\n"] {
-        let says = &["--retain-bytes 1073741824", "nothing is dropped now"];
+        let says = &["--retain-bytes 1G", "nothing is dropped now"];
         log("append", &dir, &[], input).ok().says(says);
     }
     assert_eq!(log("append", &dir, &[], b"two\n").ok().err, "");

@@ -49,7 +49,7 @@ fn progress_is_shown_on_a_terminal_only() {
         (&["log", "backup", dir, copy], "copying ", "backed up through record 2000"),
         (&["log", "verify", dir], "checking ", "checked 2000 records"),
         (&["log", "repair", dir], "checking ", "has no corruption"),
-        (&["consensus", "verify", node], "checking ", "sound: 1 slots"),
+        (&["consensus", "verify", node], "checking ", "sound: 1 slot"),
         (&bench, "of 1, ", "consensus/accept"),
     ];
     for (words, progress, result) in commands {
