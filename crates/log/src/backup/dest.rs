@@ -105,9 +105,7 @@ impl Dest {
             }
             _ => {}
         }
-        for name in names.iter().filter(|name| paths::classify(name) == Name::Temporary) {
-            dir.unlink(name)?;
-        }
+        unlink_temporary(&*dir)?;
         let unfinished = manifest.is_none() || component.is_some();
         if unfinished {
             // The process that created the directory may have died before its name was durable.
@@ -153,6 +151,12 @@ impl Dest {
             }
         }
         Ok(copied)
+    }
+
+    /// Frees the space of what was copied and not named. The disk may be full.
+    pub(super) fn give_up(self) {
+        // The next backup does it, too.
+        let _ = unlink_temporary(&*self.dir);
     }
 
     /// Forgets what an attempt copied and did not name.
@@ -277,4 +281,12 @@ impl Dest {
         self.unfinished = false;
         Ok(())
     }
+}
+
+fn unlink_temporary(dir: &dyn Dir) -> Result<()> {
+    let names = dir.list()?;
+    for name in names.iter().filter(|name| paths::classify(name) == Name::Temporary) {
+        dir.unlink(name)?;
+    }
+    Ok(())
 }

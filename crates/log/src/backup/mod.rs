@@ -154,15 +154,28 @@ fn back_up(origin: &Origin<'_>, options: &ReadOptions, dest: &Path) -> Result<Ba
     }
     let lineage = Manifest::of_log(origin.dir)?.lineage;
     let mut dest = Dest::open(options, path, origin.id, origin.session, lineage)?;
+    let copied = copy_to(&mut dest, origin, options, path);
+    if copied.is_err() {
+        dest.give_up();
+    }
+    copied
+}
+
+fn copy_to(
+    dest: &mut Dest,
+    origin: &Origin<'_>,
+    options: &ReadOptions,
+    path: &Path,
+) -> Result<Backup> {
     for _ in 0..TRIES {
         // A copy that another process opens for writing meanwhile begins another lineage.
         let manifest = Manifest::of_log(origin.dir)?;
         if let Some(earlier) = dest.earlier()
             && let Some(found) = lineage::differs(origin, options, path, earlier, &manifest)?
         {
-            return refuse(found);
+            return Err(Error::NotThisBackup { dir: path.into(), found });
         }
-        if let Some(backup) = attempt(origin, options, &mut dest, manifest.lineage)? {
+        if let Some(backup) = attempt(origin, options, dest, manifest.lineage)? {
             return Ok(backup);
         }
     }

@@ -90,6 +90,27 @@ fn a_backup_is_the_log_at_a_durable_position() {
     assert_eq!(files.iter().filter(|name| name.ends_with(".seg")).count(), backup.segments);
 }
 
+/// Bug: what a later backup had copied when its disk was full stayed there until the next one.
+#[test]
+fn a_full_disk_leaves_the_earlier_backup_and_no_other_file() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 300);
+    log.backup(COPY).unwrap();
+    let files = disk.files(Path::new(COPY)).unwrap();
+    append(&log, 500);
+    log.barrier().unwrap().blocking_wait().unwrap();
+    // Room for one of the segments that are new.
+    disk.set_capacity(Some(disk.used() + (100 << 10)));
+    let refused = log.backup(COPY).unwrap_err();
+    assert!(refused.is_no_space(), "{refused}");
+    assert_eq!(disk.files(Path::new(COPY)).unwrap(), files);
+    disk.set_capacity(None);
+    assert_eq!(read(&disk, COPY), payloads(1..=300));
+    log.backup(COPY).unwrap();
+    assert_eq!(read(&disk, COPY), payloads(1..=800));
+}
+
 /// A recovery moves the last records to another segment, and cuts the one before.
 #[test]
 fn a_backup_follows_the_log_through_its_recoveries() {
