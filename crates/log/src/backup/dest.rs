@@ -114,11 +114,10 @@ impl Dest {
         if unfinished && component.is_none() {
             app_metadata::write(&*dir, UNFINISHED_BACKUP, &[])?;
         }
-        let earlier = manifest.map(|manifest| Earlier {
-            lineage: manifest.lineage,
-            last: Seq(manifest.durable_bound()),
-            is_interrupted: unfinished || manifest.clean.is_none(),
-        });
+        let earlier = match &manifest {
+            Some(manifest) => Some(earlier(&*dir, manifest, unfinished)?),
+            None => None,
+        };
         let manifest = manifest.unwrap_or_else(|| Manifest::new(log));
         Ok(Self { dir, manifest, earlier, unfinished, unnamed: BTreeSet::new(), _lock: lock })
     }
@@ -281,6 +280,18 @@ impl Dest {
         self.unfinished = false;
         Ok(())
     }
+}
+
+fn earlier(dir: &dyn Dir, manifest: &Manifest, unfinished: bool) -> Result<Earlier> {
+    let is_interrupted = unfinished || manifest.clean.is_none();
+    let last = manifest.durable_bound();
+    let mut last_there = last;
+    if is_interrupted {
+        // The manifest is of the backup before, and only this copy may have what came since.
+        last_there = last.max(segment::last_record(dir, manifest)?);
+    }
+    let (last, last_there) = (Seq(last), Seq(last_there));
+    Ok(Earlier { lineage: manifest.lineage, last, is_interrupted, last_there })
 }
 
 fn unlink_temporary(dir: &dyn Dir) -> Result<()> {

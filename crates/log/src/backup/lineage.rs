@@ -6,7 +6,7 @@
 //! by itself; the last record of the backup is compared for these, where both have it.
 //!
 //! An interrupted backup may have left later records of its log in the copy. Only its own lineage
-//! continues it.
+//! continues it, and only if it has these records, too: an older copy of the log does not.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -40,6 +40,8 @@ pub(super) struct Earlier {
     pub(super) last: Seq,
     /// Whether the backup after it was interrupted.
     pub(super) is_interrupted: bool,
+    /// The last record that is there, one that an interrupted backup left included.
+    pub(super) last_there: Seq,
 }
 
 /// How an earlier backup differs from the log with this manifest; `None` if it does not.
@@ -50,7 +52,7 @@ pub(super) fn differs(
     earlier: Earlier,
     manifest: &Manifest,
 ) -> Result<Option<String>> {
-    let Earlier { lineage, last, is_interrupted } = earlier;
+    let Earlier { lineage, last, is_interrupted, last_there } = earlier;
     let own = "was restored, copied or repaired, and continued by itself";
     match manifest.shares_upto(lineage) {
         None => return Ok(Some(format!("it is of another lineage: it or the log {own}"))),
@@ -64,10 +66,10 @@ pub(super) fn differs(
         }
         Some(_) => {}
     }
-    if last == Seq::ZERO {
+    if last_there == Seq::ZERO {
         return Ok(None);
     }
-    match compare(origin, options, dest, last)? {
+    match compare(origin, options, dest, last, last_there)? {
         Compared::Same | Compared::Unknown => Ok(None),
         Compared::Different(found) => Ok(Some(found)),
     }
@@ -81,21 +83,27 @@ enum Compared {
     Unknown,
 }
 
-/// Compares the last record of an earlier backup with that of the log.
+/// Compares the last record of an earlier backup with that of the log, if the log has as many.
 ///
 /// Recovery may move a record to another segment, with its time, so that places say nothing.
-fn compare(origin: &Origin<'_>, options: &ReadOptions, dest: &Path, last: Seq) -> Result<Compared> {
+fn compare(
+    origin: &Origin<'_>,
+    options: &ReadOptions,
+    dest: &Path,
+    last: Seq,
+    last_there: Seq,
+) -> Result<Compared> {
     let mut source = (origin.now)()?;
     for _ in 0..LOOKS {
-        if source.limit().1 < last.0 {
+        if source.limit().1 < last_there.0 {
             std::thread::sleep(PAUSE);
             source = (origin.now)()?;
         }
     }
     let (durable, low) = (source.limit().1, source.low().seq);
-    if durable < last.0 {
+    if durable < last_there.0 {
         return Ok(Compared::Different(format!(
-            "it has record {last}, and the log is known to be durable up to record {durable}"
+            "it has record {last_there}, and the log is known to be durable up to record {durable}"
         )));
     }
     if low >= last.0 {
@@ -110,8 +118,10 @@ fn compare(origin: &Origin<'_>, options: &ReadOptions, dest: &Path, last: Seq) -
     let theirs =
         copy.and_then(|copy| copy.stream(Start::From(last))).and_then(|stream| first(stream, last));
     let theirs = match theirs {
-        // The end of the copy is corrupt, and is copied again.
-        Err(Error::Corrupted(_) | Error::NotALog { .. }) => return Ok(Compared::Unknown),
+        // The end of the copy is corrupt, and is copied again. Or the copy is empty.
+        Err(Error::Corrupted(_) | Error::NotALog { .. } | Error::Trimmed { .. }) => {
+            return Ok(Compared::Unknown);
+        }
         theirs => theirs?,
     };
     if theirs == ours {

@@ -98,7 +98,7 @@ impl ReadOnlyLog {
         }
         let last = Seq(durable);
         let lineage = Manifest::of_log(dir)?.lineage;
-        let earlier = Earlier { lineage, last, is_interrupted: false };
+        let earlier = Earlier { lineage, last, is_interrupted: false, last_there: last };
         let manifest = Manifest::of_log(origin.dir)?;
         if let Some(found) = lineage::differs(origin, self.options(), path, earlier, &manifest)? {
             return refuse(dir, found);

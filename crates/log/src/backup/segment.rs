@@ -9,7 +9,7 @@ use crate::base::error::Result;
 use crate::format::{BLOCK, DecodeError, SegmentHeader};
 use crate::recovery::{read_footed, read_segment_header};
 use crate::store::manifest::{End, Manifest};
-use crate::store::paths;
+use crate::store::paths::{self, Name};
 use crate::store::segment_footer::write_footer;
 use crate::store::segment_reader::ReadErrors;
 use crate::store::segment_scan::{Density, From, end_of_units, scan};
@@ -98,13 +98,7 @@ fn check(
         Ok((found, chain)) if found == *header => chain,
         _ => return invalid(0, header.prev_seq, DecodeError::Checksum),
     };
-    let from = From {
-        salt: header.salt(),
-        offset: BLOCK,
-        chain,
-        seq: header.prev_seq,
-        session: header.session,
-    };
+    let from = first_unit(header, chain);
     let found = scan(file, from, Some(end), density, &ReadErrors::default())?;
     if found.decode_error.is_some() || found.end != end {
         let decode_error = found.decode_error.unwrap_or(DecodeError::Cut);
@@ -126,6 +120,31 @@ fn check(
         index: found.index,
     };
     Ok(Ok((state, found.session)))
+}
+
+fn first_unit(header: &SegmentHeader, chain: u32) -> From {
+    let SegmentHeader { prev_seq: seq, session, .. } = *header;
+    From { salt: header.salt(), offset: BLOCK, chain, seq, session }
+}
+
+/// The number of the last record in the newest segment of a directory, whatever its manifest says;
+/// 0 if there is none.
+pub(super) fn last_record(dir: &dyn Dir, manifest: &Manifest) -> Result<u64> {
+    let names = dir.list()?;
+    let number = |name: &String| match paths::classify(name) {
+        Name::Segment(number) => Some(number),
+        _ => None,
+    };
+    let mut numbers: Vec<_> = names.iter().filter_map(number).collect();
+    numbers.sort_unstable();
+    for number in numbers.into_iter().rev() {
+        let file = dir.open(&paths::segment(number), Open::read())?;
+        let Ok((header, chain)) = read_segment_header(&*file, manifest, number)? else { continue };
+        let density = Density { bytes: u32::MAX, records: u32::MAX };
+        let from = first_unit(&header, chain);
+        return Ok(scan(&file, from, None, density, &ReadErrors::default())?.seq);
+    }
+    Ok(0)
 }
 
 /// Whether a directory has all of the segment that this one follows.

@@ -487,6 +487,60 @@ fn an_interrupted_backup_is_ended_by_its_own_lineage_only() {
     assert!(tried > 0, "no step leaves a gap");
 }
 
+/// Bug: it replaced the later one silently, by what the manifest said of the backup before.
+#[test]
+fn an_older_copy_does_not_replace_what_an_interrupted_backup_left() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 40);
+    log.backup(COPY).unwrap();
+    append(&log, 100);
+    log.backup(RESTORED).unwrap();
+    append(&log, 600);
+    let mut tried = 0;
+    // A refusal waits for what a writer may have just made durable.
+    for at in (0..).step_by(9) {
+        let disk = disk.fork(at);
+        disk.cut_power_at(CutPoint::During(disk.operations() + at), Persist::Everything);
+        let done = reader(&disk.process(), DIR).backup(COPY).is_ok();
+        disk.cancel_cut();
+        disk.power_on();
+        if done {
+            break;
+        }
+        let left = records(&disk, COPY);
+        let replaced = reader(&disk, RESTORED).backup(COPY);
+        if left.len() > 140 {
+            let error = replaced.unwrap_err();
+            assert!(matches!(error, Error::NotThisBackup { .. }), "at {at}: {error}");
+            assert_eq!(records(&disk, COPY), left, "at {at}");
+            tried += 1;
+        } else {
+            replaced.unwrap();
+            assert_eq!(records(&disk, COPY), payloads(1..=140), "at {at}");
+        }
+        assert_eq!(reader(&disk, DIR).backup(COPY).unwrap().durable.0, 740);
+        assert_eq!(records(&disk, COPY), payloads(1..=740), "at {at}");
+    }
+    assert!(tried > 3, "{tried} steps leave later records");
+}
+
+/// Bug: the record to compare was dropped from the copy, and that was an error.
+#[test]
+fn a_restored_log_continues_an_empty_backup() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 2);
+    log.backup(COPY).unwrap();
+    log.backup(RESTORED).unwrap();
+    log.truncate_before(3).unwrap();
+    log.backup(COPY).unwrap();
+    let restored = open(&disk, RESTORED);
+    append(&restored, 1);
+    assert_eq!(restored.backup(COPY).unwrap().durable.0, 3);
+    assert_eq!(records(&disk, COPY), payloads(1..=3));
+}
+
 /// They have one lineage, although each continues by itself.
 #[test]
 fn copies_made_by_hand_are_compared_by_the_last_record() {
