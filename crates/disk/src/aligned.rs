@@ -1,10 +1,10 @@
 //! Aligned memory for direct I/O.
 //!
 //! Direct I/O moves bytes between the device and the caller's memory. That memory must start at a
-//! multiple of the block size. `Vec<u8>` does not guarantee that; [`AlignedBuf`] does. The
-//! allocator zeroes the buffer, which writes to every page of it: for memory of this alignment, it
-//! does not ask the system for zeroed pages. [`AlignedBuf::lazy`] does, so that pages that are
-//! never used cost nothing.
+//! multiple of the block size. `Vec<u8>` does not guarantee that; [`AlignedBuf`] does. Large
+//! buffers are mappings of their own, so that dropping one returns its memory to the system.
+//! [`AlignedBuf::lazy`] makes such a mapping of any length: pages that are never used cost nothing.
+//! [`AlignedBuf::lazy_huge`] asks for transparent huge pages, which a device moves in fewer pieces.
 //!
 //! [`HugePages`] provides the same buffers on huge pages. It makes and populates one mapping up
 //! front, so missing huge pages are an error then and not in the middle of a write. Dropping a
@@ -34,6 +34,10 @@ pub struct AlignedBuf {
     owner: Owner,
 }
 
+/// Buffers from this length on are mappings of their own. The allocator keeps what is freed, in
+/// pieces of all lengths for each thread, and large buffers of many lengths leave gaps there.
+const LARGE: usize = 128 << 10;
+
 /// Where a buffer goes when it is dropped.
 enum Owner {
     Allocator,
@@ -52,6 +56,11 @@ impl AlignedBuf {
         let Ok(layout) = Layout::from_size_align(rounded, BLOCK) else {
             handle_alloc_error(Layout::new::<[u8; BLOCK]>());
         };
+        if rounded >= LARGE
+            && let Some(start) = map_lazily(rounded)
+        {
+            return Self { start, layout, owner: Owner::System };
+        }
         // SAFETY: the layout's size is at least BLOCK, hence not zero.
         let start = unsafe { alloc_zeroed(layout) };
         match NonNull::new(start) {
