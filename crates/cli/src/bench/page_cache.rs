@@ -29,10 +29,12 @@ pub fn read_raw(dir: &Path, direct: bool) -> esker_disk::Result<f64> {
     let next = AtomicUsize::new(0);
     let begin = Instant::now();
     let worker = || {
-        let mut buffer = AlignedBuf::new(CHUNK);
+        // On a huge page, into which the disk reads fastest.
+        let mut memory = AlignedBuf::lazy_huge(2 << 20);
+        let buffer = &mut memory[..CHUNK];
         let mut read = 0;
         while let Some((file, offset)) = chunks.get(next.fetch_add(1, Relaxed)) {
-            read += read_full_at(&**file, &mut buffer, *offset)?;
+            read += read_full_at(&**file, buffer, *offset)?;
         }
         Ok(read)
     };
