@@ -74,9 +74,6 @@ impl Failure {
             return Self::failed(foreign(*found, *expected, dir));
         }
         let (status, advice) = match error {
-            Error::Corrupted(Corruption { file, .. }) if is_of_consumers(file) => {
-                (Status::Corrupt, "; remove the file, and set the offsets again".into())
-            }
             Error::InvalidConsumer { .. } => (Status::Usage, String::new()),
             Error::Corrupted(corruption) => {
                 // One of many logs in the directory.
@@ -95,6 +92,10 @@ impl Failure {
                     (_, None) => String::new(),
                 };
                 (Status::Usage, advice)
+            }
+            // Then the path is right.
+            Error::NotALog { found, .. } if found.contains("unfinished backup") => {
+                (Status::Failed, String::new())
             }
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
             Error::Io(cause) | Error::Poisoned(cause) => {
@@ -294,13 +295,22 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Whether a file has the offsets of consumers, which no repair changes.
-fn is_of_consumers(file: &Path) -> bool {
+pub fn is_of_consumers(file: &Path) -> bool {
     file.parent().is_some_and(|dir| dir.ends_with("consumers"))
 }
 
 /// What to do about a corruption of the log in `dir`. Files that were copied one by one beside a
 /// writer are no log, and a repair of the copy would drop records that the original has.
 pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
+    if is_of_consumers(&corruption.file) {
+        return "; remove the file, and set the offsets again".into();
+    }
+    if corruption.file.ends_with("note") {
+        return format!(
+            "; if this is a backup, remove {} and back up again; otherwise restore a backup",
+            dir.display()
+        );
+    }
     const BACKUP: &str = "`esker log backup`";
     if corruption.what.contains(BACKUP) {
         return String::new();

@@ -59,7 +59,7 @@ pub fn of_records(records: u64, as_json: bool) -> ProgressBar {
     if as_json {
         return ProgressBar::hidden();
     }
-    bar(Some(records), "reading {bar:20} {human_pos} of {human_len} records, {per_sec}, {eta} left")
+    bar(Some(records), "reading {bar:20} {human_pos} of {human_len} records, {eta} left")
 }
 
 /// Returns what moves a bar of bytes as a log is read.

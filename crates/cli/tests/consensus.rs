@@ -287,7 +287,7 @@ fn a_copy_is_read_only_until_it_is_renumbered() {
         let done = ran(&["consensus", "renumber", "--json"], &[copy], b"").ok().json();
         assert_eq!(done["logs"], logs);
         let again = ran(&["consensus", "renumber"], &[copy], b"").ok();
-        assert_eq!(again.text(), "renumbered 0 logs\n");
+        assert_eq!(again.text(), "renumbered 0 logs: none is a copy that needs a number\n");
         let stat = lines(&["consensus", "stat"], copy);
         assert!(stat.iter().all(|line| line["read_only"].is_null()), "{stat:?}");
         ran(&create, &[copy], b"state").ok();

@@ -57,8 +57,9 @@ pub fn run(arguments: &RenumberArguments) -> Outcome {
     match json {
         true => output::print_json(&json!({ "logs": done }))?,
         false => {
-            let s = if done == 1 { "" } else { "s" };
-            output::print(&format!("renumbered {done} log{s}\n"))?;
+            let logs = output::counted(done as u64, "log");
+            let why = if done == 0 { ": none is a copy that needs a number" } else { "" };
+            output::print(&format!("renumbered {logs}{why}\n"))?;
         }
     }
     if left == 0 {

@@ -117,6 +117,10 @@ fn of_copy(error: &Error, from: &Path, to: &Path) -> Failure {
                 to.display()
             ))
         }
+        Error::Corrupted(found) if found.file.starts_with(to) => Failure::corrupt(format!(
+            "{error}; nothing was copied: remove {}, or copy to another directory",
+            to.display()
+        )),
         error => Failure::of_log(error, from),
     }
 }

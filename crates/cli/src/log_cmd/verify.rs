@@ -4,10 +4,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{Corruption, ReadOptions, SeqRange, VerifyReport};
+use esker_log::{Corruption, Error, ReadOnlyLog, ReadOptions, SeqRange, VerifyReport};
 use serde_json::{Value, json};
 
-use crate::exit::{Failure, Outcome, advice_on};
+use crate::exit::{Failure, Outcome, advice_on, is_of_consumers};
 use crate::output;
 use crate::progress;
 
@@ -36,9 +36,18 @@ pub struct VerifyArguments {
 pub fn run(arguments: &VerifyArguments) -> Outcome {
     let dir = &arguments.dir;
     let bar = progress::of_bytes(arguments.json);
-    let report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
-        .map_err(|e| Failure::of_log(&e, dir))?;
+    let failed = |error: Error| Failure::of_log(&error, dir);
+    let mut report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
+        .map_err(failed)?;
     bar.finish_and_clear();
+    match ReadOnlyLog::open(dir).and_then(|log| log.consumers().list()) {
+        // A corruption of the log is in the report.
+        Err(Error::Corrupted(found)) if is_of_consumers(&found.file) => {
+            report.corruption.push(found);
+        }
+        Err(Error::Corrupted(_)) | Ok(_) => {}
+        Err(error) => return Err(failed(error)),
+    }
     if arguments.json {
         output::print_json(&report_json(&report))?;
     } else {

@@ -235,3 +235,52 @@ fn a_backup_goes_to_its_own_place() {
     log("backup", &store, &[copy.to_str().unwrap()], b"").exits(1).says(&["esker kv backup"]);
     log("backup", &guard.path().join("nothing"), &[copy.to_str().unwrap()], b"").exits(1);
 }
+
+/// Bug: the lock of a repair made a log of its own of a backup, while nothing was repaired.
+#[test]
+fn a_backup_in_which_nothing_is_repaired_stays_one() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 9).as_bytes()).ok();
+    let copy = guard.path().join("copy");
+    let dest = [copy.to_str().unwrap()];
+    log("backup", &dir, &dest, b"").ok();
+    assert!(log("repair", &copy, &[], b"").ok().text().contains("no corruption"));
+    log("append", &dir, &[], lines(10, 12).as_bytes()).ok();
+    log("backup", &dir, &dest, b"").ok();
+    assert_eq!(cat(&copy), lines(1, 12));
+}
+
+/// Bug: the advice was to repair the original.
+#[test]
+fn a_corrupt_copy_is_the_one_that_is_named() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 9).as_bytes()).ok();
+    let copy = guard.path().join("copy");
+    for file in ["manifest", "note"] {
+        log("backup", &dir, &[copy.to_str().unwrap()], b"").ok();
+        std::fs::write(copy.join(file), [7; 4096]).unwrap();
+        let refused = log("backup", &dir, &[copy.to_str().unwrap()], b"").exits(3);
+        let remedy = format!("nothing was copied: remove {}", copy.display());
+        assert!(refused.err.contains(&remedy), "{}", refused.err);
+        assert!(!refused.err.contains("repair"), "{}", refused.err);
+        std::fs::remove_dir_all(&copy).unwrap();
+    }
+}
+
+/// Bug: with a corrupt `note`, an unfinished backup was taken for a sound log, and nothing but
+/// reading worked.
+#[test]
+fn a_backup_with_a_corrupt_note_may_be_unfinished() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 9).as_bytes()).ok();
+    let copy = guard.path().join("copy");
+    log("backup", &dir, &[copy.to_str().unwrap()], b"").ok();
+    std::fs::write(copy.join("note"), [7; 4096]).unwrap();
+    for verb in ["cat", "stat", "verify", "repair"] {
+        log(verb, &copy, &[], b"").exits(3).says(&["note", "remove", "back up again"]);
+    }
+    // Of a log that was opened for writing, the records are there.
+    std::fs::write(dir.join("note"), [7; 4096]).unwrap();
+    assert_eq!(cat(&dir), lines(1, 9));
+    log("verify", &dir, &[], b"").exits(3).says(&["note", "restore a backup"]);
+}

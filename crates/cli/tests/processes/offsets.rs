@@ -114,3 +114,16 @@ fn processes_do_not_lose_each_others_updates() {
     // It may have been killed before it said that the last one is done.
     assert!(at == counted || at == counted + 1, "{at} of {counted}");
 }
+
+/// Bug: `verify` called the log sound.
+#[test]
+fn corrupt_offsets_are_found_by_verify() {
+    let (_guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 9).as_bytes()).ok();
+    log("offsets", &dir, &["set", "billing", "3"], b"").ok();
+    log("verify", &dir, &[], b"").ok();
+    std::fs::write(dir.join("consumers/offsets"), [7; 4096]).unwrap();
+    let found = log("verify", &dir, &["--json"], b"").exits(3);
+    assert_eq!(found.json()["sound"], false);
+    found.says(&["consumers/offsets", "remove the file, and set the offsets again"]);
+}

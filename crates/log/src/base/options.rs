@@ -89,7 +89,7 @@ impl Retention {
         rule(
             bytes.is_none_or(|n| n >= ring),
             "retention.bytes",
-            &format!("at least {}: two segments, which make up the ring", in_units(ring)),
+            &format!("at least {}: two segments; smaller segments allow less", in_units(ring)),
         )
     }
 }

@@ -384,13 +384,18 @@ impl ReadOnlyLog {
         self.log.snapshot().corruption.clone()
     }
 
-    /// Returns the segments that hold durable records, oldest first. No I/O.
+    /// Returns the segments that hold durable records, oldest first, with what was counted in them
+    /// at the last scan, as for [`ReadOnlyLog::metadata`]. No I/O.
     pub fn segments(&self) -> Vec<SegmentInfo> {
         let snapshot = self.log.snapshot();
         SegmentInfo::of(snapshot.segments(), snapshot.limit().1)
     }
 
     /// Returns what the log stores, as of the last poll. No I/O.
+    ///
+    /// A poll that finds more records in the newest segment does not read them. The counts
+    /// (records, bytes, entries of the index) are those of the last scan of the directory, at
+    /// opening or when the writer began a segment or a session; [`ReadOnlyLog::stored`] reads them.
     pub fn metadata(&self) -> Metadata {
         let snapshot = self.log.snapshot();
         let manifest = snapshot.manifest();
@@ -420,13 +425,19 @@ impl ReadOnlyLog {
         &*self.log.dir
     }
 
-    /// Returns what was stored at the time of opening. Reads the dropped part of the oldest
-    /// segment, to count its records, and the headers of units in segments that may have a gap.
+    /// Returns what is stored. Reads the newest segment where the last poll found more in it than
+    /// was counted, the dropped part of the oldest segment, to count its records, and the headers
+    /// of units in segments that may have a gap.
     ///
     /// # Errors
     /// [`Error::Corrupted`] where such a header is corrupt, [`Error::Io`], [`Error::Closed`].
     pub fn stored(&self) -> Result<Stored> {
         self.log.refuse_if_closed()?;
+        let snapshot = self.log.snapshot();
+        let newest = snapshot.segments().all().pop();
+        if newest.is_none_or(|newest| newest.state.read().last_seq < snapshot.limit().1) {
+            self.log.poll(Depth::Rescan)?;
+        }
         match Stored::new(&*self.log.snapshot()) {
             Err(Error::Corrupted(_)) => {
                 // As in `read`.

@@ -41,6 +41,10 @@ pub(crate) fn open(path: &Path, disk: &dyn Disk) -> Result<Arc<dyn Dir>> {
         Ok(Some((UNFINISHED_BACKUP, _))) => {
             Err(not_a_log(path, "it is an unfinished backup; back up or restore to it again"))
         }
+        // It may be that of an unfinished backup, in which no writer made the file `lock`.
+        Err(error @ Error::Corrupted(_)) if !dir.list()?.iter().any(|name| name == LOCK) => {
+            Err(error)
+        }
         _ => {
             dir.readable_as(paths::MANIFEST)?;
             Ok(dir)

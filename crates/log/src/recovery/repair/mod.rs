@@ -21,6 +21,8 @@ mod verify;
 
 use std::path::Path;
 
+use esker_disk::Dir;
+
 use crate::base::error::{Error, Result};
 use crate::base::options::OnCorruption;
 use crate::base::read_options::ReadOptions;
@@ -70,8 +72,11 @@ pub fn repair_with(
     if !paths::is_a_log(&dir.list()?) {
         return Err(directory::not_a_log(dir.path(), "it has no segments"));
     }
-    let _lock = directory::lock(dir)?;
     let mut repaired = Repaired::default();
+    if is_sound_backup(dir, options, progress)? {
+        return Ok(repaired);
+    }
+    let _lock = directory::lock(dir)?;
     let found = match Manifest::read(dir) {
         Ok(Some(found)) => found,
         Ok(None) | Err(Error::Corrupted(_)) => {
@@ -89,4 +94,23 @@ pub fn repair_with(
         store_watermark(dir, &manifest, progress)?;
     }
     Ok(repaired)
+}
+
+/// Whether it is a backup in which nothing is corrupt. The lock of a repair would make a log of its
+/// own of it, which no later backup continues.
+fn is_sound_backup(
+    dir: &dyn Dir,
+    options: &ReadOptions,
+    progress: &mut dyn FnMut(ReadProgress),
+) -> Result<bool> {
+    let is_backup = matches!(Manifest::read(dir), Ok(Some(manifest)) if manifest.is_copy)
+        && !dir.list()?.iter().any(|name| name == paths::LOCK);
+    if !is_backup {
+        return Ok(false);
+    }
+    match verify_with(dir.path(), options.clone(), progress) {
+        Ok(report) => Ok(report.corruption.is_empty()),
+        Err(Error::Corrupted(_)) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
