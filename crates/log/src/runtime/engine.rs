@@ -22,7 +22,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::{Condvar, Mutex};
 
 /// The most threads for reads.
-const READERS: usize = 4;
+const READERS: usize = 3;
 
 /// Work that the engine does for the writing side of a log.
 pub(crate) trait CommitWork: Send + Sync {
