@@ -100,28 +100,24 @@ impl AlignedBuf {
         }
     }
 
-    /// Makes buffers of `len` bytes, rounded up to whole blocks, that share huge pages as those of
-    /// [`AlignedBuf::lazy_huge`] do: as many as a huge page has room for. One where that would be
-    /// none, or more than eight.
-    pub fn lazy_huge_parts(len: usize) -> Vec<Self> {
-        let each = len.max(1).checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX);
-        let count = huge_pages::page_size().map_or(1, |page| page / each);
-        let count = if (2..=8).contains(&count) { count } else { 1 };
-        let whole = Self::lazy_huge(each.saturating_mul(count));
-        let layout = Layout::from_size_align(each, BLOCK);
-        match (&whole.owner, layout) {
-            (Owner::System, Ok(layout)) => {
-                let whole = ManuallyDrop::new(whole);
-                let part = |n| {
-                    // SAFETY: the offset is less than the length of the mapping. Each part owns its
-                    // bytes and unmaps them; `whole` no longer does.
-                    let start = unsafe { whole.start.add(n * each) };
-                    Self { start, layout, owner: Owner::System }
-                };
-                (0..count).map(part).collect()
-            }
-            _ => vec![Self::new(len)],
+    /// Makes a buffer as [`AlignedBuf::lazy_huge`] does and splits it in `count` buffers of whole
+    /// blocks. The last one has what is left of `len`.
+    pub fn lazy_huge_parts(len: usize, count: usize) -> Vec<Self> {
+        let whole = Self::lazy_huge(len);
+        let each = whole.len() / count.max(1) / BLOCK * BLOCK;
+        if each == 0 || !matches!(whole.owner, Owner::System) {
+            return vec![whole];
         }
+        let whole = ManuallyDrop::new(whole);
+        let part = |n: usize| {
+            let end = if n + 1 == count { whole.len() } else { (n + 1) * each };
+            let layout = Layout::from_size_align(end - n * each, BLOCK).ok()?;
+            // SAFETY: the offset is less than the length of the mapping. Each part owns its bytes
+            // and unmaps them; `whole` no longer does.
+            let start = unsafe { whole.start.add(n * each) };
+            Some(Self { start, layout, owner: Owner::System })
+        };
+        (0..count).filter_map(part).collect()
     }
 
     /// Returns the address of the first byte; valid for reads of the whole length while `self`
@@ -428,23 +424,22 @@ mod tests {
             assert!(buf.iter().all(|byte| *byte == 0));
             buf.fill(7);
         }
-        for (len, count) in
-            [(page / 2, 2), (page / 4 - BLOCK, 4), (page / 16, 1), (page, 1), (3 * page, 1)]
-        {
-            let mut parts = AlignedBuf::lazy_huge_parts(len);
-            assert_eq!(parts.len(), count);
+        for (len, count) in [(page, 2), (2 * page, 3), (page + BLOCK, 1), (3 * BLOCK, 4)] {
+            let mut parts = AlignedBuf::lazy_huge_parts(len, count);
+            assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), len);
+            assert!(parts.len() == count || len < count * BLOCK);
             for (n, part) in parts.iter_mut().enumerate() {
-                assert_eq!(part.len(), len);
                 part.fill(n as u8 + 1);
             }
             // Each part lives as long as it is used.
             let last = parts.pop().unwrap();
+            let number = parts.len() as u8 + 1;
             drop(parts);
-            assert!(last.iter().all(|byte| *byte == count as u8));
+            assert!(last.iter().all(|byte| *byte == number));
         }
         let (before, _) = memory();
         for _ in 0..1_000 {
-            drop((AlignedBuf::lazy_huge(page), AlignedBuf::lazy_huge_parts(page / 2)));
+            drop((AlignedBuf::lazy_huge(page), AlignedBuf::lazy_huge_parts(page, 2)));
         }
         let grown = memory().0.saturating_sub(before);
         assert!(grown < 500 * page, "{grown} bytes of dropped buffers are mapped");

@@ -17,7 +17,10 @@ use crate::store::segment_table::Segment;
 /// Bytes per read, unless a unit is larger.
 const CHUNK: u32 = 1 << 20;
 /// A chunk of this length is whole: units end where the sparse index says, every 64 KiB by default.
-const WHOLE: u32 = CHUNK - (64 << 10);
+const WHOLE: usize = CHUNK as usize - (64 << 10);
+/// The memory of three chunks: two huge pages. A chunk of one unit may be a little longer than
+/// [`CHUNK`], and two units of that size have no room in a page.
+const THREE: usize = 4 << 20;
 /// The number of chunks loaded ahead of a reader.
 const AHEAD: usize = 6;
 /// A chunk loaded ahead counts as awaited for this long; after that its reader is not expected.
@@ -87,9 +90,10 @@ impl Chunk {
         self.most > self.end
     }
 
-    pub(super) fn bytes(&self) -> u64 {
-        match &self.content {
-            Content::Loaded(buffer, _) => buffer.len() as u64,
+    /// The bytes of units in the chunk, which has this id. Its memory is up to half more.
+    pub(super) fn bytes(&self, id: ChunkId) -> u64 {
+        match self.content {
+            Content::Loaded(_, valid) => u64::from(valid - id.1),
             _ => 0,
         }
     }
@@ -225,7 +229,7 @@ impl State {
                 return;
             };
             let Some(chunk) = self.chunks.remove(&oldest) else { return };
-            self.bytes -= chunk.bytes();
+            self.bytes -= chunk.bytes(oldest);
             if let Content::Loaded(buffer, _) = chunk.content
                 && let Some(buffer) = Arc::into_inner(buffer)
             {
@@ -234,15 +238,15 @@ impl State {
         }
     }
 
-    /// A used buffer for a load, if there is one of which it fills half. Fresh memory costs as much
+    /// A used buffer for a load, if there is one of which it fills two thirds. Fresh memory costs as much
     /// as the read itself.
     ///
     /// Buffers of whole chunks share huge pages, which are read several times as fast.
     pub(super) fn take_spare(&mut self, len: usize) -> Option<AlignedBuf> {
-        let fits = |spare: &AlignedBuf| (len..=2 * len).contains(&spare.len());
-        if !self.spare.iter().any(fits) && (WHOLE..=CHUNK).contains(&(len as u32)) {
-            self.spare.truncate(SPARE - 1);
-            self.spare.extend(AlignedBuf::lazy_huge_parts(CHUNK as usize));
+        let fits = |spare: &AlignedBuf| (len..=len + len / 2).contains(&spare.len());
+        if !self.spare.iter().any(fits) && (WHOLE..=THREE / 3 - BLOCK as usize).contains(&len) {
+            self.spare.truncate(SPARE - 2);
+            self.spare.extend(AlignedBuf::lazy_huge_parts(THREE, 3));
         }
         Some(self.spare.swap_remove(self.spare.iter().position(fits)?))
     }

@@ -183,7 +183,7 @@ impl ReadCache {
         let State { chunks, bytes, .. } = &mut *guard;
         chunks.retain(|id, chunk| {
             let stays = id.0 >= segment || !chunk.is_kept();
-            *bytes -= if stays { 0 } else { chunk.bytes() };
+            *bytes -= if stays { 0 } else { chunk.bytes(*id) };
             stays
         });
     }
@@ -252,7 +252,7 @@ impl Drop for Loading<'_> {
                 (chunk.end, chunk.most) = (valid, valid);
             }
             wakers = std::mem::take(&mut chunk.wakers);
-            state.bytes += chunk.bytes();
+            state.bytes += chunk.bytes(self.id);
         }
         state.evict(self.cache.budget, self.id);
         drop(guard);
