@@ -238,8 +238,8 @@ impl State {
         }
     }
 
-    /// A used buffer for a load, if there is one of which it fills two thirds. Fresh memory costs as
-    /// much as the read itself.
+    /// A used buffer for a load, if there is one of which it fills two thirds. Fresh memory costs
+    /// as much as the read itself.
     ///
     /// Buffers of whole chunks share huge pages, which are read several times as fast.
     pub(super) fn take_spare(&mut self, len: usize) -> Option<AlignedBuf> {
