@@ -23,6 +23,7 @@ use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
 use crate::format::BLOCK;
 use crate::store::app_metadata;
+use crate::store::manifest::Manifest;
 use crate::store::paths::{self, LOCK, QUARANTINE};
 
 /// The length of the file `lock`: a process id, spaces, and a newline. It is constant, so that a
@@ -41,15 +42,19 @@ pub(crate) fn open(path: &Path, disk: &dyn Disk) -> Result<Arc<dyn Dir>> {
         Ok(Some((UNFINISHED_BACKUP, _))) => {
             Err(not_a_log(path, "it is an unfinished backup; back up or restore to it again"))
         }
-        // It may be that of an unfinished backup, in which no writer made the file `lock`.
-        Err(error @ Error::Corrupted(_)) if !dir.list()?.iter().any(|name| name == LOCK) => {
-            Err(error)
-        }
+        // It may be that of an unfinished backup. A component whose file it is writes it again.
+        Err(error @ Error::Corrupted(_)) if is_backup(&*dir)? => Err(error),
         _ => {
             dir.readable_as(paths::MANIFEST)?;
             Ok(dir)
         }
     }
+}
+
+/// Whether it is a copy of a log, in which no writer made the file `lock`.
+fn is_backup(dir: &dyn Dir) -> Result<bool> {
+    let is_copy = matches!(Manifest::read(dir), Ok(Some(manifest)) if manifest.is_copy);
+    Ok(is_copy && !dir.list()?.iter().any(|name| name == LOCK))
 }
 
 fn no_directory(path: &Path, cause: esker_disk::Error) -> Error {

@@ -28,7 +28,6 @@ use crate::base::error::{Corruption, Error, Result};
 use crate::base::options::Retention;
 use crate::base::position::Seq;
 use crate::format::{Footer, LogId, NUMBER_MAX, Salt};
-use crate::store::directory;
 use crate::store::paths::{self, MANIFEST};
 use crate::store::sealed_file;
 
@@ -362,7 +361,9 @@ impl Manifest {
         match Self::read(dir)? {
             Some(manifest) => Ok(manifest),
             None if paths::is_a_log(&dir.list()?) => Err(lost(dir)),
-            None => Err(directory::not_a_log(dir.path(), "it has no manifest")),
+            None => {
+                Err(Error::NotALog { dir: dir.path().into(), found: "it has no manifest".into() })
+            }
         }
     }
 }

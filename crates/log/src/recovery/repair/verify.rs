@@ -32,7 +32,6 @@ use crate::format::Salt;
 use crate::format::decode::LocatedRecord;
 use crate::format::unit::UnitKind;
 use crate::recovery::explained;
-use crate::store::app_metadata;
 use crate::store::directory;
 use crate::store::manifest::{End, Manifest};
 use crate::store::segment_reader::SegmentReader;
@@ -154,10 +153,6 @@ fn pass(dir: &dyn Dir, progress: &mut dyn FnMut(ReadProgress)) -> Result<Pass> {
     let now = Manifest::of_log(dir)?;
     let moved = stored() != before || now != manifest;
     let mut report = report(dir, found, &manifest, &now)?;
-    match app_metadata::read(dir) {
-        Err(Error::Corrupted(corruption)) => report.corruption.push(corruption),
-        found => drop(found?),
-    }
     if report.corruption.is_empty() {
         return Ok(Pass { report, is_final: true });
     }
