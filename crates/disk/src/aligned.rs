@@ -50,7 +50,8 @@ impl AlignedBuf {
     /// Allocates at least `len` zero bytes, rounded up to whole blocks and never less than one
     /// block.
     ///
-    /// Like other allocations, it aborts the process when memory is exhausted.
+    /// From 128 KiB on it is a mapping of its own. Like other allocations, it aborts the process
+    /// when memory is exhausted.
     pub fn new(len: usize) -> Self {
         let rounded = len.max(1).checked_next_multiple_of(BLOCK).unwrap_or(usize::MAX);
         let Ok(layout) = Layout::from_size_align(rounded, BLOCK) else {
@@ -103,8 +104,8 @@ impl AlignedBuf {
     /// Makes a buffer as [`AlignedBuf::lazy_huge`] does and splits it in `count` buffers of whole
     /// blocks. The last one has what is left of `len`.
     pub fn lazy_huge_parts(len: usize, count: usize) -> Vec<Self> {
-        let whole = Self::lazy_huge(len);
-        let each = whole.len() / count.max(1) / BLOCK * BLOCK;
+        let (whole, count) = (Self::lazy_huge(len), count.max(1));
+        let each = whole.len() / count / BLOCK * BLOCK;
         if each == 0 || !matches!(whole.owner, Owner::System) {
             return vec![whole];
         }
@@ -409,6 +410,14 @@ mod tests {
         assert!(resident() > before + (192 << 20));
         drop(buf);
         assert!(resident() < before + (64 << 20));
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn only_large_buffers_are_mappings_of_their_own() {
+        let is_mapped = |len| matches!(AlignedBuf::new(len).owner, Owner::System);
+        assert!(!is_mapped(BLOCK) && !is_mapped(LARGE - BLOCK));
+        assert!(is_mapped(LARGE) && is_mapped(4 << 20));
     }
 
     #[test]

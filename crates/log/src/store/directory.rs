@@ -52,7 +52,7 @@ pub(crate) fn open(path: &Path, disk: &dyn Disk) -> Result<Arc<dyn Dir>> {
 }
 
 /// Whether it is a copy of a log, in which no writer made the file `lock`.
-fn is_backup(dir: &dyn Dir) -> Result<bool> {
+pub(crate) fn is_backup(dir: &dyn Dir) -> Result<bool> {
     let is_copy = matches!(Manifest::read(dir), Ok(Some(manifest)) if manifest.is_copy);
     Ok(is_copy && !dir.list()?.iter().any(|name| name == LOCK))
 }

@@ -20,7 +20,7 @@ const CHUNK: u32 = 1 << 20;
 const WHOLE: usize = CHUNK as usize - (64 << 10);
 /// The memory of three chunks: two huge pages. A chunk of one unit may be a little longer than
 /// [`CHUNK`], and two units of that size have no room in a page.
-const THREE: usize = 4 << 20;
+const MEMORY_OF_THREE: usize = 4 << 20;
 /// The number of chunks loaded ahead of a reader.
 const AHEAD: usize = 6;
 /// A chunk loaded ahead counts as awaited for this long; after that its reader is not expected.
@@ -244,9 +244,12 @@ impl State {
     /// Buffers of whole chunks share huge pages, which are read several times as fast.
     pub(super) fn take_spare(&mut self, len: usize) -> Option<AlignedBuf> {
         let fits = |spare: &AlignedBuf| (len..=len + len / 2).contains(&spare.len());
-        if !self.spare.iter().any(fits) && (WHOLE..=THREE / 3 - BLOCK as usize).contains(&len) {
+        if !self.spare.iter().any(fits)
+            && (WHOLE..=MEMORY_OF_THREE / 3 - BLOCK as usize).contains(&len)
+        {
             self.spare.truncate(SPARE - 2);
-            self.spare.extend(AlignedBuf::lazy_huge_parts(THREE, 3));
+            let parts = AlignedBuf::lazy_huge_parts(MEMORY_OF_THREE, 3);
+            self.spare.extend(parts.into_iter().filter(fits));
         }
         Some(self.spare.swap_remove(self.spare.iter().position(fits)?))
     }

@@ -103,9 +103,7 @@ fn is_sound_backup(
     options: &ReadOptions,
     progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<bool> {
-    let is_backup = matches!(Manifest::read(dir), Ok(Some(manifest)) if manifest.is_copy)
-        && !dir.list()?.iter().any(|name| name == paths::LOCK);
-    if !is_backup {
+    if !directory::is_backup(dir)? {
         return Ok(false);
     }
     match verify_with(dir.path(), options.clone(), progress) {
