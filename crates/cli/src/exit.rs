@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use esker_disk::Op;
-use esker_log::{Component, Corruption, Error};
+use esker_log::{Component, Corruption, Error, HandCopy};
 
 use crate::option_flags;
 
@@ -312,8 +312,12 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
         );
     }
     const BACKUP: &str = "`esker log backup`";
-    if corruption.what.contains(BACKUP) {
-        return String::new();
+    match corruption.hand_copy {
+        HandCopy::Evident => return String::new(),
+        HandCopy::Possible => {
+            return format!("; otherwise{}", repair_advice(dir).trim_start_matches(';'));
+        }
+        HandCopy::NoSign => {}
     }
     let is_segment = corruption.file.extension().is_some_and(|end| end == "seg");
     let is_missing = is_segment && !corruption.file.exists();

@@ -97,7 +97,7 @@ mod write;
 
 pub use backup::Backup;
 pub use base::component::{Component, UNFINISHED_BACKUP};
-pub use base::error::{Corruption, Error, Result};
+pub use base::error::{Corruption, Error, HandCopy, Result};
 pub use base::metric_value::{MetricKind, MetricUnit, MetricValue};
 pub use base::options::{
     Direct, OnCorruption, OpenCheck, Options, Policy, RESERVE_KEPT_MOST, RESERVE_MAX, Retention,

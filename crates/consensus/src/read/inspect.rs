@@ -220,10 +220,9 @@ mod tests {
         for (first, last) in [(2, 5), (20, 12)] {
             drop(log.inner.append(|out| record::through(out, first, last)).unwrap());
         }
-        log.inner.log.barrier().unwrap().blocking_wait().unwrap();
+        log.close().unwrap();
         let inspection = inspect_on(disk, "/log").unwrap();
         assert_eq!((inspection.floor, inspection.records.commits), (Some(Slot(9)), 2));
-        log.close().unwrap();
     }
 
     /// Appends records in an order that no protocol has, and some that contradict others.
@@ -242,7 +241,6 @@ mod tests {
             });
             drop(appended.unwrap());
         }
-        log.inner.log.barrier().unwrap().blocking_wait().unwrap();
     }
 
     proptest::proptest! {
@@ -257,6 +255,7 @@ mod tests {
             let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
             let log = ConsensusLog::builder("/log").disk(Arc::clone(&disk)).open().unwrap();
             random_records(&log, &ops);
+            log.close().unwrap();
             let within = |limits| {
                 let disk = Arc::clone(&disk);
                 inspect_within(disk, Path::new("/log"), limits, &mut |_| {}).unwrap()
@@ -281,7 +280,6 @@ mod tests {
                 };
                 assert_eq!(visited(&parts), visited(&whole));
             }
-            log.close().unwrap();
         }
     }
 }

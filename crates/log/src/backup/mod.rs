@@ -232,7 +232,7 @@ fn attempt(
                 if there.is_empty() || now.low().position > low.position {
                     return Ok(None);
                 }
-                return Err(corruption_at(&segment.path, offset, after, decode_error));
+                return Err(corruption_at(&segment.path, offset.into(), after, decode_error));
             }
         }
     }

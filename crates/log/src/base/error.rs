@@ -202,6 +202,21 @@ pub struct Corruption {
     pub after: Seq,
     /// What is wrong there.
     pub what: String,
+    /// Whether the files look as if they were copied one by one beside a writer.
+    pub hand_copy: HandCopy,
+}
+
+/// Whether the files of a directory are of different moments, so that the original may have what is
+/// missing there.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum HandCopy {
+    /// Nothing shows it.
+    #[default]
+    NoSign,
+    /// They are, but a crash may have left them so.
+    Possible,
+    /// They are, and no crash leaves them so.
+    Evident,
 }
 
 impl fmt::Display for Corruption {
@@ -419,18 +434,23 @@ pub(crate) fn with_causes<'a>(
     error
 }
 
-pub(crate) fn corruption_at(path: &Path, offset: u32, after: u64, what: impl ToString) -> Error {
+pub(crate) fn corruption_at(path: &Path, offset: u64, after: u64, what: impl ToString) -> Error {
     Error::Corrupted(corruption_of(path, offset, after, what))
 }
 
 pub(crate) fn corruption_of(
     path: &Path,
-    offset: u32,
+    offset: u64,
     after: u64,
     what: impl ToString,
 ) -> Corruption {
-    let (file, offset) = (path.into(), u64::from(offset));
-    Corruption { file, offset, after: Seq(after), what: what.to_string() }
+    Corruption {
+        file: path.into(),
+        offset,
+        after: Seq(after),
+        what: what.to_string(),
+        hand_copy: HandCopy::NoSign,
+    }
 }
 
 /// Why a log accepts no more records. Kept for every later caller.

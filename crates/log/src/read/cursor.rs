@@ -315,7 +315,7 @@ fn corruption(segment: &Segment, offset: u32, decode_error: DecodeError) -> Erro
             unit += header.span();
         }
     }
-    corruption_at(&segment.path, unit.min(offset), after, decode_error)
+    corruption_at(&segment.path, unit.min(offset).into(), after, decode_error)
 }
 
 /// Reads from a segment's file. Returns fewer bytes at the end of the file.

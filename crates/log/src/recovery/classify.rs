@@ -138,7 +138,7 @@ impl DirScanner<'_> {
             let is_missing =
                 offset == 0 && missing_header.is_some_and(|n| !self.headers.contains_key(&n));
             let what = if is_missing { MISSING.into() } else { stop.decode_error.to_string() };
-            scan.corruption = Some(corruption_of(&path, offset, last, what));
+            scan.corruption = Some(corruption_of(&path, offset.into(), last, what));
         } else if lost > 0 || stop.decode_error == DecodeError::Unreadable || is_torn(tail, end) {
             let bytes_after = u64::from(tail.end.saturating_sub(end));
             let bytes = if tail.earlier_life { lost } else { lost.max(bytes_after) };
@@ -194,6 +194,6 @@ impl DirScanner<'_> {
         let path = self.path(clean.segment);
         let offset = if number == clean.segment { state.end } else { 0 };
         let what = format!("the log was closed at byte {}, which is not its end", clean.offset);
-        Some(corruption_of(&path, offset, state.last_seq, what))
+        Some(corruption_of(&path, offset.into(), state.last_seq, what))
     }
 }

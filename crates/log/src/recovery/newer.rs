@@ -12,12 +12,13 @@
 //! - *A segment*: the session and the records of its units, and how far the log was durable when
 //!   each was submitted.
 //! - *The watermark page*: the session, the last durable record and its segment, the trim point.
+//!   It is rarely synced, so a crash may leave it older than the rest.
 
 use esker_disk::{Dir, Open};
 
 use super::findings::DirScan;
 use super::scan_dir::read_segment_header;
-use crate::base::error::{Corruption, Error, Result};
+use crate::base::error::{Corruption, Error, HandCopy, Result};
 use crate::format::BLOCK;
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
@@ -32,12 +33,13 @@ const READ: usize = 2;
 pub(crate) fn explained(dir: &dyn Dir, manifest: &Manifest, corruption: Corruption) -> Corruption {
     // What cannot be read explains nothing, and the corruption is reported in any case.
     match newer(dir, manifest) {
-        Ok(Some(newer)) => Corruption {
+        Ok(Some((newer, hand_copy))) => Corruption {
             what: format!(
                 "{}; {newer}; if the files were copied beside a writer, copy the log with `esker \
                  log backup`",
                 corruption.what
             ),
+            hand_copy,
             ..corruption
         },
         Ok(None) | Err(_) => corruption,
@@ -71,12 +73,16 @@ impl Known {
     }
 }
 
-fn newer(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<String>> {
+fn newer(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<(String, HandCopy)>> {
     let page = PageReader::of_any_log(dir)?.and_then(|page| page.stored().ok().flatten());
     let page = page.filter(|page| page.log == manifest.log);
     let segments = segments(dir, manifest)?;
-    Ok(of_manifest(manifest, &segments, page.as_ref())
-        .or_else(|| page.and_then(|page| of_page(manifest, &segments, &page))))
+    let evident = of_manifest(manifest, &segments, page.as_ref())
+        .or_else(|| of_page(manifest, &segments, page.as_ref()?));
+    Ok(match evident {
+        Some(newer) => Some((newer, HandCopy::Evident)),
+        None => page.and_then(|page| of_older_page(&segments, &page)).zip(Some(HandCopy::Possible)),
+    })
 }
 
 /// The newest segments with a valid header, newest first.
@@ -172,10 +178,18 @@ fn of_page(manifest: &Manifest, segments: &[Known], page: &StoredWatermark) -> O
         let why = format!("records up to {dropped} were dropped for it, and up to {kept} for that");
         return newer_than(this, paths::MANIFEST, why);
     }
-    // Only after a power cut, or a crash within a commit, is the page older than what it is about.
+    None
+}
+
+/// What a page shows that is older than a segment, as a crash may leave it.
+fn of_older_page(segments: &[Known], page: &StoredWatermark) -> Option<String> {
     let found = segments.iter().find(|found| found.durable_bound > page.seq)?;
     let (knows, has) = (found.durable_bound, page.seq);
-    newer_than(&found.name(), this, format!("it has record {knows} as durable, and that has {has}"))
+    newer_than(
+        &found.name(),
+        paths::MARK,
+        format!("it has record {knows} as durable, and that has {has}"),
+    )
 }
 
 #[cfg(test)]
@@ -200,7 +214,8 @@ mod tests {
         let (mut manifest, mut segments, mut page) = files();
         change(&mut manifest, &mut segments, &mut page);
         let found = of_manifest(&manifest, &segments, Some(&page));
-        found.or_else(|| of_page(&manifest, &segments, &page)).unwrap_or_default()
+        let found = found.or_else(|| of_page(&manifest, &segments, &page));
+        found.or_else(|| of_older_page(&segments, &page)).unwrap_or_default()
     }
 
     fn closed(segment: u64, seq: u64) -> Option<End> {

@@ -156,7 +156,12 @@ impl<'a> Rewriter<'a> {
                 if let (_, Some(cause)) = read_errors.seen() {
                     return Err(cause.into());
                 }
-                return Err(corruption_at(path, unit.offset, unit.header.prev_seq, decode_error));
+                return Err(corruption_at(
+                    path,
+                    unit.offset.into(),
+                    unit.header.prev_seq,
+                    decode_error,
+                ));
             }
         }
         Ok(())

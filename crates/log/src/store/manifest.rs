@@ -24,9 +24,8 @@ use esker_disk::Dir;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-use crate::base::error::{Corruption, Error, Result};
+use crate::base::error::{Error, Result, corruption_at};
 use crate::base::options::Retention;
-use crate::base::position::Seq;
 use crate::format::{Footer, LogId, NUMBER_MAX, Salt};
 use crate::store::paths::{self, MANIFEST};
 use crate::store::sealed_file;
@@ -374,8 +373,7 @@ pub(crate) fn lost(dir: &dyn Dir) -> Error {
 }
 
 fn corrupt(dir: &dyn Dir, what: &str) -> Error {
-    let file = dir.path_of(MANIFEST);
-    Error::Corrupted(Corruption { file, offset: 0, after: Seq::ZERO, what: what.into() })
+    corruption_at(&dir.path_of(MANIFEST), 0, 0, what)
 }
 
 #[cfg(test)]

@@ -62,8 +62,7 @@ use std::io::ErrorKind;
 use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{BLOCK, Dir, File, Open, Refusal, read_full_at, write_all_at};
 
-use crate::base::error::{Corruption, Error, Result, with_causes};
-use crate::base::position::Seq;
+use crate::base::error::{Error, Result, corruption_at, with_causes};
 use crate::format::{VERSION, crc};
 use crate::store::paths;
 
@@ -238,10 +237,7 @@ fn read_once(
     ours: impl Fn([u8; 8]) -> bool,
 ) -> Result<([u8; 8], Vec<u8>)> {
     let file = dir.open(name, Open::read())?;
-    let corrupt = |what: &str| {
-        let file = dir.path_of(name);
-        Error::Corrupted(Corruption { file, offset: 0, after: Seq::ZERO, what: what.into() })
-    };
+    let corrupt = |what: &str| corruption_at(&dir.path_of(name), 0, 0, what);
     if file.len()? > (HEADER + LIMIT) as u64 {
         return Err(corrupt("the file is far too long"));
     }

@@ -139,7 +139,8 @@ impl Segment {
         let (mut at, mut last) = (BLOCK, self.header.prev_seq);
         while at < end {
             let parsed = UnitHeader::parse(image.block(u64::from(at))?, self.salt, at);
-            let (header, _) = parsed.map_err(|error| corruption_at(&self.path, at, last, error))?;
+            let (header, _) =
+                parsed.map_err(|error| corruption_at(&self.path, at.into(), last, error))?;
             let (from, to) = (header.prev_seq, header.last_seq);
             // Where only a header was corrupt, no record is missing.
             if header.kind == UnitKind::Gap && from < to {

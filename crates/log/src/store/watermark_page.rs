@@ -115,6 +115,7 @@ pub(crate) struct WatermarkPage {
     stored: Option<Mark>,
     /// The slot that the next store goes to.
     slot: usize,
+    is_closed: bool,
 }
 
 impl WatermarkPage {
@@ -132,15 +133,22 @@ impl WatermarkPage {
         for missing in (file.len()? as usize / BLOCK)..SLOTS {
             write_all_at(&*file, &[0; BLOCK], (missing * BLOCK) as u64)?;
         }
-        Ok(Self { file, log, session, trim, stored: None, slot })
+        Ok(Self { file, log, session, trim, stored: None, slot, is_closed: false })
     }
 
-    /// Stores a watermark, unless one with the same or a higher sequence number was stored.
+    /// Stores a watermark, unless one with the same or a higher sequence number was stored, or the
+    /// page is closed.
     pub(crate) fn store(&mut self, mark: Mark) -> Result<()> {
-        if self.stored.is_some_and(|stored| mark.seq <= stored.seq) {
+        if self.is_closed || self.stored.is_some_and(|stored| mark.seq <= stored.seq) {
             return Ok(());
         }
         self.write(mark)
+    }
+
+    /// Nothing is stored from now on. A thread stores the watermark of a commit after it woke the
+    /// callers; by then the log may be closed, and the directory that of another writer.
+    pub(crate) fn close(&mut self) {
+        self.is_closed = true;
     }
 
     /// Stores a watermark, and returns when the page is durable.

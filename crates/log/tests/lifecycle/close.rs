@@ -5,12 +5,15 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
+use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Error, Log, PriorShutdown, Start};
+use esker_log::{Engine, Error, Log, PriorShutdown, Start};
 
 use crate::fixture::{
     self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads,
@@ -39,6 +42,89 @@ fn close_makes_everything_accepted_durable() {
     assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), payloads(1..=30));
     log.close().unwrap();
+}
+
+/// The next writer of the directory, perhaps of another process, would find the store of this one.
+#[test]
+fn close_waits_for_a_store_of_the_watermark() {
+    let disk = SimDisk::new(1);
+    let log = on(&Engine::new(1).unwrap(), &disk);
+    append(&log, 1);
+    let held = fixture::Opens(disk.clone(), Gate::new());
+    disk.inject(Fault::on(Op::Write, Effect::Block(held.1.clone())).path("mark").nth(1));
+    // The engine commits for a ticket that is polled.
+    let mut ticket = log.append(payload(2)).unwrap();
+    let _ = poll_once(&mut ticket);
+    assert!(held.1.wait_for(1, LONG));
+    block_on(ticket).unwrap();
+    let closing = std::thread::spawn(move || log.close());
+    for _ in 0..30 {
+        std::thread::sleep(Duration::from_millis(1));
+        assert!(!closing.is_finished(), "closed while a store was under way");
+    }
+    held.1.open();
+    closing.join().unwrap().unwrap();
+    assert_eq!(durable_of_page(&disk), 2);
+}
+
+/// A thread that is slow between waking the callers and storing the watermark.
+#[test]
+fn a_store_of_the_watermark_does_not_follow_close() {
+    for fails in [false, true] {
+        let disk = SimDisk::new(1);
+        let engine = Engine::new(1).unwrap();
+        let log = on(&engine, &disk);
+        append(&log, 1);
+        let slow = Arc::new(SlowWaker(Mutex::new(()), AtomicBool::new(false)));
+        let held = slow.0.lock().unwrap();
+        let mut ticket = log.append(payload(2)).unwrap();
+        let waker = Waker::from(Arc::clone(&slow));
+        assert!(Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker)).is_pending());
+        until("the caller is woken", || slow.1.load(Ordering::SeqCst));
+        if fails {
+            disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
+            log.append(payload(3)).unwrap().blocking_wait().unwrap_err();
+            log.close().unwrap_err();
+        } else {
+            log.close().unwrap();
+            assert_eq!(durable_of_page(&disk), 2);
+        }
+        let next = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+        append(&next, 1);
+        let page = disk.contents(Path::new("/log/mark")).unwrap();
+        drop(held);
+        // The engine has one thread, which commits for another log after that.
+        let other = on(&engine, &SimDisk::new(2));
+        let mut after = other.append(b"x").unwrap();
+        let _ = poll_once(&mut after);
+        block_on(after).unwrap();
+        assert_eq!(disk.contents(Path::new("/log/mark")).unwrap(), page, "fails: {fails}");
+        next.close().unwrap();
+        other.close().unwrap();
+    }
+}
+
+fn on(engine: &Engine, disk: &SimDisk) -> Log {
+    let mut options = small(disk);
+    options.engine = Some(engine.clone());
+    Log::builder(DIR).options(options).open().unwrap()
+}
+
+/// Says that it was called, and returns when its lock is free.
+struct SlowWaker(Mutex<()>, AtomicBool);
+
+impl Wake for SlowWaker {
+    fn wake(self: Arc<Self>) {
+        self.1.store(true, Ordering::SeqCst);
+        drop(self.0.lock());
+    }
+}
+
+/// The last record that the watermark page has as durable, of a log that is closed.
+fn durable_of_page(disk: &SimDisk) -> u64 {
+    let page = disk.contents(Path::new("/log/mark")).unwrap();
+    let seq = |slot: usize| u64::from_le_bytes(page[slot + 40..slot + 48].try_into().unwrap());
+    seq(0).max(seq(4096))
 }
 
 /// Requirements: L-4a, LB-3.

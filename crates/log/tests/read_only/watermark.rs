@@ -233,7 +233,8 @@ fn a_reader_follows_another_process() {
             let stream = reader.stream(Start::Oldest).unwrap();
             (reader, stream)
         });
-        reader.refresh().unwrap();
+        // The writer stores its watermark after it wakes the caller.
+        block_on(reader.wait_durable(durable)).unwrap();
         got.extend(rest(stream));
         assert!(got.len() as u64 >= durable, "{} of {durable}", got.len());
         if durable >= 300 {

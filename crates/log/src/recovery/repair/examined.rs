@@ -93,7 +93,7 @@ impl ValidRun {
                 .last()
                 .map_or(self.first.header.prev_seq, |unit: &ValidUnit| unit.header.last_seq);
             let (header, crc) = unit.map_err(|decode_error| {
-                corruption_at(&segment.path, offset, after, decode_error)
+                corruption_at(&segment.path, offset.into(), after, decode_error)
             })?;
             let unit = ValidUnit { offset, header, chain: header.next_chain(crc), payload };
             offset = unit.end();

@@ -147,7 +147,7 @@ fn rebuild(
                     check_unit(bytes, salt, unit.offset, |_| {}).map_err(|decode_error| {
                         corruption_at(
                             &segment.path,
-                            unit.offset,
+                            unit.offset.into(),
                             unit.header.prev_seq,
                             decode_error,
                         )

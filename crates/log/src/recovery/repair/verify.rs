@@ -25,7 +25,7 @@ use esker_disk::Dir;
 use super::examine::{Examination, examine};
 use super::examined::{Examined, SegmentRange};
 use super::report::ReadProgress;
-use crate::base::error::{Corruption, Error, Result};
+use crate::base::error::{Corruption, Error, Result, corruption_of};
 use crate::base::position::{Seq, SeqRange};
 use crate::base::read_options::ReadOptions;
 use crate::format::Salt;
@@ -187,13 +187,9 @@ fn report(
         durable_bound: Seq(found.durable_bound),
         ..VerifyReport::default()
     };
+    let manifest_path = dir.path_of(crate::store::paths::MANIFEST);
     for segment in &segments {
-        let corruption = |offset: u64, after: u64, what: String| Corruption {
-            file: segment.path.clone(),
-            offset,
-            after: Seq(after),
-            what,
-        };
+        let corruption = |offset, after, what| corruption_of(&segment.path, offset, after, what);
         if let Some(decode_error) = &segment.header_error {
             report.corruption.push(corruption(0, segment.prev_seq, decode_error.clone()));
         }
@@ -228,33 +224,23 @@ fn report(
         }
     }
     if found.clean_lies {
-        report.corruption.push(Corruption {
-            file: dir.path_of(crate::store::paths::MANIFEST),
-            offset: 0,
-            after: Seq(manifest.clean.map_or(0, |end| end.seq)),
-            what: "the log continues past the end that the manifest records".into(),
-        });
+        let closed_at = manifest.clean.map_or(0, |end| end.seq);
+        let what = "the log continues past the end that the manifest records";
+        report.corruption.push(corruption_of(&manifest_path, 0, closed_at, what));
     }
     // Records dropped meanwhile are not missing. A log that ends below its trim point is corrupt.
     let missing = if trim == manifest.trim_seq { 0 } else { trim };
     if found.durable_bound > found.last.max(missing)
         && let Some(newest) = segments.last()
     {
-        report.corruption.push(Corruption {
-            file: newest.path.clone(),
-            offset: u64::from(newest.ranges_end()),
-            after: Seq(found.last),
-            what: format!("records up to {} were durable and are missing", found.durable_bound),
-        });
+        let what = format!("records up to {} were durable and are missing", found.durable_bound);
+        let at = u64::from(newest.ranges_end());
+        report.corruption.push(corruption_of(&newest.path, at, found.last, what));
     }
     let ends = |end: &End| segments.last().is_some_and(|newest| newest.ends_at(end));
     if report.corruption.is_empty() && !manifest.clean.as_ref().is_none_or(ends) {
-        report.corruption.push(Corruption {
-            file: dir.path_of(crate::store::paths::MANIFEST),
-            offset: 0,
-            after: report.last,
-            what: "the log was closed elsewhere than where it ends".into(),
-        });
+        let what = "the log was closed elsewhere than where it ends";
+        report.corruption.push(corruption_of(&manifest_path, 0, report.last.0, what));
     }
     Ok(report)
 }

@@ -43,8 +43,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::SeqCst};
 use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at, write_all_at};
 
-use crate::base::error::{Corruption, Error, Result};
-use crate::base::position::Seq;
+use crate::base::error::{Error, Result, corruption_at};
 use crate::format::BLOCK;
 pub(crate) use crate::store::chunked_file::chunk::{Buffer, Chunk};
 pub(crate) use crate::store::chunked_file::format::{
@@ -233,8 +232,7 @@ pub(crate) fn discard(dir: &dyn Dir, name: &str) -> Result<()> {
 
 /// The error for a corrupt file.
 pub(crate) fn corrupt(file: &dyn File, offset: u64, what: &str) -> Error {
-    let file = file.path().into();
-    Error::Corrupted(Corruption { file, offset, after: Seq::ZERO, what: what.into() })
+    corruption_at(file.path(), offset, 0, what)
 }
 
 #[cfg(test)]
