@@ -275,7 +275,7 @@ fn a_copy_is_read_only_until_it_is_renumbered() {
         let words = ["it is a copy", "another node ID", "`esker consensus renumber`"];
         ran(&create, &[copy], b"state").exits(1).says(&words);
         let log = if *copy == copies { dir_of(copy, "users") } else { copy.clone() };
-        let words = ["needs `esker consensus backup`"];
+        let words = ["needs `esker consensus backup`, or is used where it is"];
         ran(&["log", "restore"], &[&log, &root.join("none")], b"").exits(1).says(&words);
         ran(&["log", "append"], &[&log], b"x").exits(1).says(&["a copy of a consensus log"]);
         // A copy of a copy is one.

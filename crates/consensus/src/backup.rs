@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::{Disk, Op};
-use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start};
+use esker_log::{
+    Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, SeqRange, Start,
+};
 
 use crate::base::slot::Slot;
 use crate::component::{self, COPY, UNFINISHED_BACKUP};
@@ -68,8 +70,8 @@ impl Extent {
 
 /// Copies the consensus log in `dir` to a new one in `dest`, on the disk of the options: everything
 /// that is durable, and its snapshots. A log that another process has open is copied as of a moment
-/// at most a few milliseconds before this call. Any other is opened first, so that what a crash
-/// left is recovered. Blocks.
+/// at most a few milliseconds before this call. One that was not closed cleanly is opened first, so
+/// that what a crash left is recovered; one that was is only read. Blocks.
 ///
 /// The copy opens read-only, because the log may promise and accept more: see
 /// [`ReadOnlyReason::Copied`](crate::ReadOnlyReason::Copied).
@@ -80,6 +82,7 @@ impl Extent {
 /// # Errors
 /// [`Error::NotEmpty`] for a `dest` that holds something; as
 /// [`ConsensusLogBuilder::open`](crate::ConsensusLogBuilder::open);
+/// [`Quarantined`](esker_log::Error::Quarantined) for a log with records that `repair` gave up;
 /// [`Trimmed`](esker_log::Error::Trimmed) when another process dropped records that were not copied
 /// yet: call it again; [`NoSpace`](esker_log::Error::NoSpace). What was copied is removed.
 pub fn backup_log(
@@ -91,15 +94,19 @@ pub fn backup_log(
     options.validate()?;
     let disk = &*options.disk;
     refuse_used(disk, dest)?;
-    let own = Options { must_exist: true, label: Vec::new(), ..options.clone() };
-    match ConsensusLog::builder(dir).options(own).open() {
-        Ok(log) => log.close()?,
-        Err(Error::Log(esker_log::Error::Locked { .. })) => {}
-        Err(error) => return Err(error),
-    }
-    let (reader, _) = component::open_read_only(dir, ReadOptions::on(Arc::clone(&options.disk)))?;
-    let extent = Extent::of(&reader)?;
     let read = ReadOptions::on(Arc::clone(&options.disk));
+    let reader = component::open_known(dir, read.clone())?;
+    if !reader.is_closed_cleanly() {
+        let own = Options { must_exist: true, label: Vec::new(), ..options.clone() };
+        match ConsensusLog::builder(dir).options(own).open() {
+            Ok(log) => log.close()?,
+            Err(Error::Log(esker_log::Error::Locked { .. })) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    // As of its first refresh it has what opening recovered.
+    let extent = Extent::of(&reader)?;
+    refuse_repaired(&reader)?;
     let label = match component::app_metadata(dir, &read)? {
         Some(bytes) => Metadata::decode(&bytes).label,
         None => Vec::new(),
@@ -146,6 +153,17 @@ pub(crate) fn durable(reader: &ReadOnlyLog) -> Result<Seq> {
     match reader.corruption() {
         Some(corruption) => Err(esker_log::Error::Corrupted(corruption).into()),
         None => Ok(reader.durable()),
+    }
+}
+
+/// Refuses a log with a gap before anything is created.
+fn refuse_repaired(reader: &ReadOnlyLog) -> Result<()> {
+    if !reader.was_repaired()? {
+        return Ok(());
+    }
+    match reader.stored()?.quarantined.first() {
+        Some(&SeqRange { from, to }) => Err(esker_log::Error::Quarantined { from, to }.into()),
+        None => Ok(()),
     }
 }
 

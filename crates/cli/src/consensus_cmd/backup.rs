@@ -116,6 +116,11 @@ fn explain(error: &Error, dir: &Path, dest: &Path) -> Failure {
             "{}: another process dropped records before they were copied; try again",
             dir.display()
         )),
+        Error::Log(esker_log::Error::Quarantined { .. }) => {
+            let advice = "a log that lost records is not copied, because its node may have \
+                          forgotten votes: let that node rejoin as a new member";
+            Failure::of_consensus(error, dir).or_else(advice)
+        }
         Error::NotEmpty { .. } if is_unfinished(dest) => Failure::failed(format!(
             "{} is an unfinished backup; delete it and back up again",
             dest.display()

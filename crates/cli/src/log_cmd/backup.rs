@@ -96,12 +96,16 @@ fn copy(
     let log = ReadOnlyLog::open(from).map_err(of_log)?;
     refuse_inside(from, to)?;
     let command = match log.component().map_err(of_log)? {
-        Some(esker_kv::COMPONENT) => Some("esker kv backup"),
-        Some(esker_consensus::COMPONENT | esker_consensus::COPY) => Some("esker consensus backup"),
+        Some(esker_kv::COMPONENT) => Some("`esker kv backup`, which copies a backup back, too"),
+        Some(esker_consensus::COMPONENT) => Some("`esker consensus backup`"),
+        Some(esker_consensus::COPY) => Some(
+            "`esker consensus backup`, or is used where it is; `esker consensus renumber` lets its \
+             node continue with it",
+        ),
         _ => None,
     };
     if let Some(command) = command {
-        return Err(Failure::failed(format!("{} needs `{command}`", from.display())));
+        return Err(Failure::failed(format!("{} needs {command}", from.display())));
     }
     let total = log.metadata().disk_bytes;
     with_progress(to, total, json, || copy(&log))

@@ -149,6 +149,7 @@ fn a_copy_by_hand_is_advised_to_be_made_by_backup() {
         "gives up the records of the missing segment",
     ];
     log("cat", &copy, &[], b"").exits(3).says(&missing);
+    log("verify", &copy, &[], b"").exits(3).says(&["is corrupt in 1 place,"]);
     log("append", &copy, &[], b"").exits(3).says(&missing);
 
     // The files of another moment: the manifest is of one before.

@@ -4,12 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use esker_consensus::{
     ConsensusLog, Error, IterateOptions, Mode, Options, ReadOnlyReason, Slot, SnapshotBounds,
     backup_log, inspect_on,
 };
+use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::{Engine, repair};
 
@@ -122,6 +124,23 @@ fn a_copy_is_read_and_takes_nothing() {
     engine.stop();
 }
 
+/// Opening it for writing began a session, and needed permission to write.
+#[test]
+fn a_closed_log_is_copied_without_a_change() {
+    let disk = SimDisk::new(1);
+    copied(&disk);
+    let files = || {
+        let names = disk.files(Path::new(DIR)).unwrap();
+        let content = |name: &String| disk.contents(&Path::new(DIR).join(name)).unwrap();
+        names.iter().map(|name| (name.clone(), content(name))).collect::<Vec<_>>()
+    };
+    let before = files();
+    let (options, engine) = own(&disk);
+    assert_eq!(backup_log(DIR, "/second", &options).unwrap().snapshots, 1);
+    assert!(files() == before);
+    engine.stop();
+}
+
 /// It says what to do, for each reason.
 #[test]
 fn the_error_names_the_reason_and_the_remedy() {
@@ -174,9 +193,9 @@ fn a_renumbered_copy_is_an_ordinary_log() {
 fn a_repaired_copy_stays_read_only() {
     let disk = SimDisk::new(1);
     copied(&disk);
-    let names = disk.files(std::path::Path::new(COPY)).unwrap();
+    let names = disk.files(Path::new(COPY)).unwrap();
     let segment = names.into_iter().find(|name| name.ends_with(".seg")).unwrap();
-    disk.flip_bit(&std::path::Path::new(COPY).join(segment), (4096 + 100) * 8).unwrap();
+    disk.flip_bit(&Path::new(COPY).join(segment), (4096 + 100) * 8).unwrap();
     let (options, engine) = own(&disk);
     let mut plain = esker_log::Options::on(Arc::new(disk.process()));
     plain.segment_size = 64 << 10;
@@ -191,6 +210,11 @@ fn a_repaired_copy_stays_read_only() {
     }
     let found = inspect_on(Arc::new(disk.process()), COPY).unwrap();
     assert_eq!(found.read_only, Some(ReadOnlyReason::Repaired));
+    // It lacks votes, so it is not copied on, and nothing is created.
+    let refused = backup_log(COPY, "/again", &options);
+    let is_named = matches!(refused, Err(Error::Log(esker_log::Error::Quarantined { .. })));
+    assert!(is_named, "{refused:?}");
+    assert!(disk.open_dir(Path::new("/again")).is_err());
     engine.stop();
 }
 

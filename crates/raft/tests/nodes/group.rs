@@ -83,11 +83,13 @@ pub struct Group {
     /// What was acknowledged, in order.
     written: Vec<String>,
     attempts: u64,
+    round_trip: Duration,
 }
 
 impl Group {
     pub fn new() -> Self {
         Self {
+            round_trip: Duration::from_millis(10),
             nodes: BTreeMap::new(),
             words: BTreeMap::new(),
             disks: BTreeMap::new(),
@@ -100,7 +102,13 @@ impl Group {
 
     /// Three nodes, of which the first leads.
     pub async fn of_three() -> Self {
-        let mut group = Self::new();
+        Self::of_three_at(Duration::from_millis(10)).await
+    }
+
+    /// The same, for a round trip of this time: an election timeout is up to eight of them. A
+    /// leader that gets no processor for that long is deposed, and rightly.
+    pub async fn of_three_at(round_trip: Duration) -> Self {
+        let mut group = Self { round_trip, ..Self::new() };
         group.start(1).await;
         let member = group.member(1);
         group.nodes[&1].bootstrap(member).await.unwrap();
@@ -128,7 +136,7 @@ impl Group {
             self.proxies.insert(id, Proxy::new(id, self.cuts.subscribe()).await);
         }
         let words = Replica::new(Words::default());
-        let (node, address) = start_with(&disk, id, Duration::from_millis(10), &words);
+        let (node, address) = start_with(&disk, id, self.round_trip, &words);
         self.proxies[&id].leads_to(Some(address));
         self.nodes.insert(id, Arc::new(node));
         self.words.insert(id, words);

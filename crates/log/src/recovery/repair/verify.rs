@@ -213,6 +213,8 @@ fn report(
                         }
                     }
                 }
+                // A missing file is one place.
+                SegmentRange::Corrupt { .. } if segment.file.is_none() => {}
                 SegmentRange::Corrupt { from, after, decode_error, .. } => {
                     report.corruption.push(corruption(
                         u64::from(*from),
