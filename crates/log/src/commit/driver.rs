@@ -10,6 +10,7 @@ use esker_disk::planted::{Bug, is_planted};
 use parking_lot::MutexGuard;
 
 use crate::base::error::{Error, Result, Terminal, with_causes};
+use crate::base::options::Policy;
 use crate::commit::commit_io::CommitIo;
 use crate::commit::committer::Committer;
 use crate::commit::core::schedule::{Action, Event, Runner, schedule};
@@ -18,6 +19,7 @@ use crate::commit::maintenance::maintain;
 use crate::commit::write_half::{State, WriteHalf};
 use crate::runtime::engine::CommitWork;
 use crate::runtime::waiters::{WaitingCallers, wake};
+use crate::store::watermark_page::WatermarkPage;
 
 impl WriteHalf {
     /// The outcome of a record; `None` while it is undecided.
@@ -248,6 +250,10 @@ impl WriteHalf {
         let outcome = io.execute(self);
         let took = start.elapsed();
         let units = io.into_units();
+        let (page, page_stored) = match outcome {
+            Ok(()) => self.store_watermark(number),
+            Err(_) => (None, Ok(())),
+        };
         let mut state = self.lock();
         let before = state.core.durable();
         if let Err(error) = outcome {
@@ -260,6 +266,11 @@ impl WriteHalf {
             return state;
         }
         let mark = state.core.durable();
+        if let (Some(page), Ok(())) = (&page, &page_stored) {
+            debug_assert!(page.has(mark), "a watermark is published that is not stored");
+        }
+        drop(page);
+        let moved = mark != before;
         self.watermark.publish(mark.position, mark.seq);
         self.publish_terminal(&state);
         let callers = self.waiters.take_callers(mark.seq, wakers);
@@ -273,8 +284,6 @@ impl WriteHalf {
         if self.callbacks.first().is_some_and(|first| first <= mark.seq) {
             self.queue_commit();
         }
-        let moved = mark != before;
-        let page_stored = if moved { self.watermark_page.lock().store(mark) } else { Ok(()) };
         self.waiters.wake_readers(mark.seq, wakers);
         if (moved && self.rotation_pending.load(SeqCst)) || self.preallocator.needs_maintenance() {
             self.want_maintenance();
@@ -284,6 +293,23 @@ impl WriteHalf {
             self.terminal(&mut state, error, mark.seq);
         }
         state
+    }
+
+    /// Stores the watermark to which a job leads that did its I/O, before anyone learns of it: what
+    /// was acknowledged is visible to other processes, also if this one is killed. Nothing is
+    /// acknowledged until the job completes, and the page is held until then: so none that
+    /// completes meanwhile moves the watermark past it.
+    ///
+    /// Under `OsBuffered` the I/O of the job stored it, and synced it.
+    fn store_watermark(&self, job: u64) -> (Option<MutexGuard<'_, WatermarkPage>>, Result<()>) {
+        if self.options.policy == Policy::OsBuffered {
+            return (None, Ok(()));
+        }
+        let mut page = self.watermark_page.lock();
+        // Without the state lock, which appends and queries take.
+        let mark = self.lock().core.durable_with(job);
+        let stored = page.store(mark);
+        (Some(page), stored)
     }
 
     /// Imitates threads: submits everything that may be in flight at once, then completes it, every

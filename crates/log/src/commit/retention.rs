@@ -190,10 +190,8 @@ fn drop_up_to(log: &WriteHalf, below: u64) -> Result<()> {
     let full =
         |error: Error| error.for_want_of_space(log.dir.path(), BLOCK.into(), log.watermark.seq());
     // A reader in another process that sees the new trim point must also see how far the log was
-    // durable: what it misses below is repeated there. A commit stores the page only after it has
-    // woken its callers.
-    let durable = log.lock().core.durable();
-    log.watermark_page.lock().store(durable)?;
+    // durable: what it misses below is repeated there. It does: a commit stores the watermark page
+    // before anyone learns that it ended.
     log.change_manifest(|manifest| {
         manifest.trim_seq = manifest.trim_seq.max(below);
         manifest.durable = manifest.durable.max(log.watermark.seq());

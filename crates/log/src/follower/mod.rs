@@ -48,8 +48,8 @@ use snapshot::Snapshot;
 /// It follows the directory that it opened, even if that is moved or replaced by another.
 ///
 /// It reads durable records only. With a writer, it reads up to the writer's watermark page, which
-/// the writer stores after it wakes its own callers: a record that was acknowledged just now may be
-/// missing for a moment, and [`ReadOnlyLog::wait_durable`] waits for it.
+/// has each record before it is acknowledged: opening a reader, or [`ReadOnlyLog::refresh`], after
+/// an acknowledgement finds the record.
 /// Without one, it reads up to the higher of that watermark and the highest durable lower bound in
 /// the log itself. It changes nothing on disk.
 ///

@@ -115,7 +115,6 @@ pub(crate) struct WatermarkPage {
     stored: Option<Mark>,
     /// The slot that the next store goes to.
     slot: usize,
-    is_closed: bool,
 }
 
 impl WatermarkPage {
@@ -133,22 +132,20 @@ impl WatermarkPage {
         for missing in (file.len()? as usize / BLOCK)..SLOTS {
             write_all_at(&*file, &[0; BLOCK], (missing * BLOCK) as u64)?;
         }
-        Ok(Self { file, log, session, trim, stored: None, slot, is_closed: false })
+        Ok(Self { file, log, session, trim, stored: None, slot })
     }
 
-    /// Stores a watermark, unless one with the same or a higher sequence number was stored, or the
-    /// page is closed.
+    /// Stores a watermark, unless one with the same or a higher sequence number was stored.
     pub(crate) fn store(&mut self, mark: Mark) -> Result<()> {
-        if self.is_closed || self.stored.is_some_and(|stored| mark.seq <= stored.seq) {
+        if self.has(mark) {
             return Ok(());
         }
         self.write(mark)
     }
 
-    /// Nothing is stored from now on. A thread stores the watermark of a commit after it woke the
-    /// callers; by then the log may be closed, and the directory that of another writer.
-    pub(crate) fn close(&mut self) {
-        self.is_closed = true;
+    /// Whether this watermark, or a higher one, was stored.
+    pub(crate) fn has(&self, mark: Mark) -> bool {
+        self.stored.is_some_and(|stored| mark.seq <= stored.seq)
     }
 
     /// Stores a watermark, and returns when the page is durable.

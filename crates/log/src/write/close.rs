@@ -49,7 +49,6 @@ impl WriteHalf {
         self.watermark.set_terminal();
         self.wake_all();
         if !matches!(outcome, Err(Error::Timeout)) {
-            self.watermark_page.lock().close();
             *self.lock.lock() = None;
         }
         outcome
@@ -112,8 +111,6 @@ impl WriteHalf {
         if let Some(terminal) = self.lock().core.failure() {
             return Err(terminal.refusal());
         }
-        let durable = self.lock().core.durable();
-        self.watermark_page.lock().store(durable)?;
         unless_full(retain(self).and_then(|()| expire(self)))?;
         for (number, _) in &unused {
             self.dir.unlink(&paths::segment(*number))?;

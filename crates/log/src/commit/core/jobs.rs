@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use super::{Core, InFlightCommit, IoState, Job, Open, Units};
+use crate::base::log_end::Mark;
 use crate::base::options::Policy;
 use crate::staging::fill_tracker::FillTracker;
 use crate::staging::staged::Staged;
@@ -93,6 +94,14 @@ impl Core {
         self.forget_released();
         self.check_invariants();
         self.in_flight.len() < in_flight
+    }
+
+    /// How far records will be durable when this job completes, which has done its I/O.
+    pub(crate) fn durable_with(&self, commit: u64) -> Mark {
+        let is_done =
+            |job: &&InFlightCommit| job.state == IoState::Completed || job.mark.unit == commit;
+        let done = self.in_flight.iter().take_while(is_done).filter(|job| job.sync);
+        done.last().map_or(self.durable, |job| job.mark)
     }
 
     /// A job failed. Neither it nor any later job will count as written.
