@@ -151,7 +151,8 @@ impl LocalNodes {
         }
     }
 
-    /// Waits until a node votes and, if others could elect it or be elected, has a leader.
+    /// Waits until a node votes and, if others could elect it or be elected, has a leader and no
+    /// change of the voters is under way: it would need nodes that may be stopped next.
     pub async fn wait_until_member(&mut self, number: u16) -> Outcome {
         let deadline = Instant::now() + START;
         while Instant::now() < deadline {
@@ -159,11 +160,7 @@ impl LocalNodes {
             if let Ok(answer) = ask(&self.address(number), "/members", None, ASK).await
                 && let Ok(members) = serde_json::from_slice::<Members>(&answer.body)
             {
-                let own = u64::from(number);
-                let votes = members.members.iter().any(|one| one.node == own && one.voter);
-                // The first of three that start again waits for the second.
-                let needs_leader = members.members.len() < 2 || number > 1;
-                if votes && (members.leader.is_some() || !needs_leader) {
+                if is_member(number, &members) {
                     return Ok(());
                 }
             }
@@ -233,5 +230,37 @@ impl LocalNodes {
         while Instant::now() < deadline && self.nodes.iter_mut().flatten().any(runs) {
             tokio::time::sleep(LOOK).await;
         }
+    }
+}
+
+/// Whether a node has joined, as it says itself.
+fn is_member(number: u16, members: &Members) -> bool {
+    let votes = members.members.iter().any(|one| one.node == u64::from(number) && one.voter);
+    // The first of three that start again waits for the second.
+    let waits_for_others = members.members.len() > 1 && number == 1;
+    votes && (waits_for_others || members.leader.is_some() && !members.changing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn members(count: u64, leader: Option<u64>, changing: bool) -> Members {
+        let named = |node| Named { node, addr: String::new(), raft: String::new(), voter: true };
+        let members = (1..=count).map(named).collect();
+        Members { leader: leader.map(named), members, cluster: String::new(), changing }
+    }
+
+    /// Three nodes were said to run while the third was being added. Stopped then, two of them
+    /// could not go on without the other.
+    #[test]
+    fn a_node_that_is_being_added_has_not_joined() {
+        assert!(!is_member(3, &members(3, Some(1), true)));
+        assert!(is_member(3, &members(3, Some(1), false)));
+        assert!(!is_member(3, &members(2, Some(1), false)));
+        assert!(!is_member(3, &members(3, None, false)));
+        // The first of three waits for the second.
+        assert!(is_member(1, &members(3, None, true)));
+        assert!(!is_member(1, &members(1, None, false)));
     }
 }

@@ -28,6 +28,10 @@ pub struct Members {
     /// The id of the cluster, 32 hexadecimal digits.
     #[serde(default)]
     pub cluster: String,
+    /// Whether the voters are being changed: until that is done, a majority of those before and one
+    /// of those after have to be there.
+    #[serde(default)]
+    pub changing: bool,
 }
 
 /// The answer of `GET /status`: what a node knows of itself.

@@ -57,7 +57,8 @@ mod tests {
     fn why(addr: &str, of_member: &str, client: &str, raft: &str) -> Option<String> {
         let (addr, of_member) = (addr.to_owned(), of_member.to_owned());
         let named = Named { node: 1, addr, raft: of_member, voter: true };
-        let members = Members { leader: None, members: vec![named], cluster: String::new() };
+        let members =
+            Members { leader: None, members: vec![named], cluster: String::new(), changing: false };
         unreachable(&members, client, raft)
     }
 

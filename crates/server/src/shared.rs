@@ -82,7 +82,8 @@ impl Shared {
         let is_gone = |id: &u64| *id == status.node && self.is_removed.load(Relaxed);
         let members = status.members.iter().filter(|(id, _)| !is_gone(id));
         let members = members.map(|(id, member)| named(id, member)).collect();
-        Members { leader, members, cluster: self.identity.cluster.to_string() }
+        let cluster = self.identity.cluster.to_string();
+        Members { leader, members, cluster, changing: status.is_joint }
     }
 
     /// How much further ahead the clock is than epochs follow at once; below 0 if it is behind.

@@ -24,6 +24,11 @@ Examples:
 
 The exit status is 1 if no quorum answers, and if no node leads.";
 
+const CHANGING: &str = "\
+The voters are being changed. Until that is done, most of those before it and most
+of those after it have to answer, or no node leads.
+";
+
 /// Show the nodes of a cluster
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -40,7 +45,7 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
     let statuses = statuses(&known).await;
     let newest = newest_leader(statuses.iter().filter_map(|status| status.as_ref().ok()));
     known.leader = known.members.iter().find(|member| Some(member.node) == newest).cloned();
-    let Members { leader, members, cluster } = &known;
+    let Members { leader, members, cluster, changing } = &known;
     if !arguments.json {
         let leader =
             leader.as_ref().map_or("none is known".into(), |leader| leader.node.to_string());
@@ -65,6 +70,7 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
                 "leads": leads,
                 "status": status.as_ref().ok(),
                 "error": status.as_ref().err(),
+                "changing": changing,
             }))?;
         } else {
             print(&line(member, &status))?;
@@ -76,6 +82,9 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
     }
     if leases {
         print("Lease reads are on; the guarantees say what they assume of clocks.\n")?;
+    }
+    if *changing && !arguments.json {
+        print(CHANGING)?;
     }
     for node in reverted {
         print(&reversion(node))?;

@@ -40,7 +40,8 @@ async fn until_voters(address: &str, count: usize) {
     loop {
         let found = members(address).await;
         let voters = found.iter().flat_map(|all| &all.members).filter(|one| one.voter).count();
-        if voters == count && found.as_ref().is_some_and(|all| all.leader.is_some()) {
+        let is_stable = |all: &Members| all.leader.is_some() && !all.changing;
+        if voters == count && found.as_ref().is_some_and(is_stable) {
             return;
         }
         assert!(Instant::now() < deadline, "{found:?}");

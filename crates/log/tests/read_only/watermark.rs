@@ -116,8 +116,8 @@ fn a_commit_in_flight_is_not_shown() {
     log.close().unwrap();
 }
 
-/// The page is stored before the caller is woken, so that a writer that is killed right after leaves
-/// nothing that only it knew to be durable.
+/// The page is stored before the caller is woken, so that a writer that is killed right after
+/// leaves nothing that only it knew to be durable.
 #[test]
 fn what_was_acknowledged_is_visible_to_other_processes() {
     let disk = SimDisk::new(1);

@@ -145,15 +145,17 @@ impl Nodes {
         serde_json::from_slice(&answer.body).unwrap()
     }
 
-    /// Waits until every running node knows one leader and so many voters, and returns the leader.
+    /// Waits until every running node knows one leader and so many voters, and that no change of
+    /// them is under way, and returns the leader.
     pub async fn wait_for_voters(&self, count: usize) -> u64 {
         let deadline = Instant::now() + LONG;
         loop {
             let mut leaders = Vec::new();
             for node in self.servers.keys() {
-                let Members { leader, members, .. } = self.members(*node).await;
+                let Members { leader, members, changing, .. } = self.members(*node).await;
                 let voters = members.iter().filter(|member| member.voter).count();
-                leaders.push(leader.map(|leader| leader.node).filter(|_| voters == count));
+                let is_done = voters == count && !changing;
+                leaders.push(leader.map(|leader| leader.node).filter(|_| is_done));
             }
             leaders.dedup();
             if let [Some(leader)] = leaders[..]
