@@ -19,15 +19,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::{Disk, Op};
-use esker_log::{
-    Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, SeqRange, Start,
-};
+use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start};
 
 use crate::base::slot::Slot;
 use crate::component::{self, COPY, UNFINISHED_BACKUP};
 use crate::durability::metadata::Metadata;
 use crate::options::Options;
 use crate::outcome::{Error, Result};
+use crate::read_only::ReadOnlyReason;
 use crate::state::inner::ConsensusLog;
 
 /// How often, and after which pause, a copy looks whether a record is durable for readers. It is
@@ -82,7 +81,7 @@ impl Extent {
 /// # Errors
 /// [`Error::NotEmpty`] for a `dest` that holds something; as
 /// [`ConsensusLogBuilder::open`](crate::ConsensusLogBuilder::open);
-/// [`Quarantined`](esker_log::Error::Quarantined) for a log with records that `repair` gave up;
+/// [`Error::ReadOnly`] for a log that was repaired;
 /// [`Trimmed`](esker_log::Error::Trimmed) when another process dropped records that were not copied
 /// yet: call it again; [`NoSpace`](esker_log::Error::NoSpace). What was copied is removed.
 pub fn backup_log(
@@ -96,7 +95,9 @@ pub fn backup_log(
     refuse_used(disk, dest)?;
     let read = ReadOptions::on(Arc::clone(&options.disk));
     let reader = component::open_known(dir, read.clone())?;
-    if !reader.is_closed_cleanly() {
+    // Opening also recovers app metadata that were lost.
+    let is_known = matches!(component::app_metadata(dir, &read), Ok(Some(_)));
+    if !reader.is_closed_cleanly() || !is_known {
         let own = Options { must_exist: true, label: Vec::new(), ..options.clone() };
         match ConsensusLog::builder(dir).options(own).open() {
             Ok(log) => log.close()?,
@@ -156,14 +157,11 @@ pub(crate) fn durable(reader: &ReadOnlyLog) -> Result<Seq> {
     }
 }
 
-/// Refuses a log with a gap before anything is created.
+/// Refuses a log that was repaired: a copy would not be known to be one.
 fn refuse_repaired(reader: &ReadOnlyLog) -> Result<()> {
-    if !reader.was_repaired()? {
-        return Ok(());
-    }
-    match reader.stored()?.quarantined.first() {
-        Some(&SeqRange { from, to }) => Err(esker_log::Error::Quarantined { from, to }.into()),
-        None => Ok(()),
+    match reader.was_repaired()? {
+        true => Err(Error::ReadOnly { reason: ReadOnlyReason::Repaired }),
+        false => Ok(()),
     }
 }
 

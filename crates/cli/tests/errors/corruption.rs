@@ -97,9 +97,21 @@ fn repair_of_a_missing_file_reports_one_loss() {
     let (_guard, dir) = workdir();
     log("append", &dir, &[], esker::lines(1, 10).as_bytes()).ok();
     std::fs::remove_file(segments(&dir).remove(0)).unwrap();
+    log("verify", &dir, &[], b"").exits(3).says(&["is corrupt in 1 place,"]);
     let repaired = log("repair", &dir, &[], b"").ok();
     assert_eq!(repaired.text().lines().count(), 1, "{}", repaired.text());
     assert!(repaired.text().contains("above 0 up to 10 are lost"), "{}", repaired.text());
+}
+
+/// The next segment names one that is not there; that is no place of its own.
+#[test]
+fn repair_of_a_missing_first_file_reports_one_loss() {
+    let (_guard, dir) = workdir();
+    let records: String = (0..2000).map(|n| format!("{n:0100}\n")).collect();
+    log("append", &dir, &["--segment-size", "64K"], records.as_bytes()).ok();
+    std::fs::remove_file(segments(&dir).remove(0)).unwrap();
+    log("verify", &dir, &[], b"").exits(3).says(&["is corrupt in 1 place,"]);
+    assert_eq!(log("repair", &dir, &[], b"").ok().text().lines().count(), 1);
 }
 
 #[test]
@@ -185,6 +197,22 @@ fn an_older_watermark_page_may_be_that_of_a_power_cut() {
         let otherwise =
             format!("`esker log backup`; otherwise run `esker log repair {}`", dir.display());
         ended.exits(3).says(&["is newer than mark", &otherwise]);
+    }
+}
+
+/// A header that cannot be read is no sign of a copy: the file does not say how new it is.
+#[test]
+fn a_corrupt_header_is_advised_to_be_repaired() {
+    for count in [3, 2000] {
+        let (_guard, dir) = workdir();
+        let records: String = (0..count).map(|n| format!("{n:0100}\n")).collect();
+        log("append", &dir, &["--segment-size", "64K"], records.as_bytes()).ok();
+        flip(segments(&dir).last().unwrap(), 20);
+        for ended in [log("cat", &dir, &[], b""), log("append", &dir, &[], b"")] {
+            let advice = format!("run `esker log repair {}`", dir.display());
+            let ended = ended.exits(3).says(&[&advice]);
+            assert!(!ended.err.contains("newer"), "{}", ended.err);
+        }
     }
 }
 

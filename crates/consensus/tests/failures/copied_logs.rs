@@ -212,7 +212,7 @@ fn a_repaired_copy_stays_read_only() {
     assert_eq!(found.read_only, Some(ReadOnlyReason::Repaired));
     // It lacks votes, so it is not copied on, and nothing is created.
     let refused = backup_log(COPY, "/again", &options);
-    let is_named = matches!(refused, Err(Error::Log(esker_log::Error::Quarantined { .. })));
+    let is_named = matches!(refused, Err(Error::ReadOnly { reason: ReadOnlyReason::Repaired }));
     assert!(is_named, "{refused:?}");
     assert!(disk.open_dir(Path::new("/again")).is_err());
     engine.stop();

@@ -250,25 +250,26 @@ impl WriteHalf {
         let outcome = io.execute(self);
         let took = start.elapsed();
         let units = io.into_units();
-        let (page, page_stored) = match outcome {
-            Ok(()) => self.store_watermark(number),
-            Err(_) => (None, Ok(())),
-        };
+        let stored = outcome.and_then(|()| self.store_watermark(number));
         let mut state = self.lock();
         let before = state.core.durable();
-        if let Err(error) = outcome {
-            self.failed(&mut state, number, last, error);
-            return state;
-        }
+        let page = match stored {
+            Ok(page) => page,
+            Err(error) => {
+                self.failed(&mut state, number, last, error);
+                return state;
+            }
+        };
         // Releases the staging buffer before the waiters wake: they may want to reuse it.
         units.into_iter().for_each(|units| state.core.return_units(units));
         if !state.core.complete(number) {
             return state;
         }
         let mark = state.core.durable();
-        if let (Some(page), Ok(())) = (&page, &page_stored) {
-            debug_assert!(page.has(mark), "a watermark is published that is not stored");
-        }
+        debug_assert!(
+            page.as_ref().is_none_or(|page| page.has(mark)),
+            "a watermark is published that is not stored"
+        );
         drop(page);
         let moved = mark != before;
         self.watermark.publish(mark.position, mark.seq);
@@ -288,11 +289,7 @@ impl WriteHalf {
         if (moved && self.rotation_pending.load(SeqCst)) || self.preallocator.needs_maintenance() {
             self.want_maintenance();
         }
-        let mut state = self.lock();
-        if let Err(error) = page_stored {
-            self.terminal(&mut state, error, mark.seq);
-        }
-        state
+        self.lock()
     }
 
     /// Stores the watermark to which a job leads that did its I/O, before anyone learns of it: what
@@ -301,15 +298,18 @@ impl WriteHalf {
     /// completes meanwhile moves the watermark past it.
     ///
     /// Under `OsBuffered` the I/O of the job stored it, and synced it.
-    fn store_watermark(&self, job: u64) -> (Option<MutexGuard<'_, WatermarkPage>>, Result<()>) {
+    ///
+    /// # Errors
+    /// The store failed. The job counts as failed, too: a reader would not see what it wrote.
+    fn store_watermark(&self, job: u64) -> Result<Option<MutexGuard<'_, WatermarkPage>>> {
         if self.options.policy == Policy::OsBuffered {
-            return (None, Ok(()));
+            return Ok(None);
         }
         let mut page = self.watermark_page.lock();
         // Without the state lock, which appends and queries take.
         let mark = self.lock().core.durable_with(job);
-        let stored = page.store(mark);
-        (Some(page), stored)
+        page.store(mark)?;
+        Ok(Some(page))
     }
 
     /// Imitates threads: submits everything that may be in flight at once, then completes it, every

@@ -8,6 +8,7 @@ use esker_disk::Open;
 use esker_disk::planted::{Bug, is_planted};
 
 use crate::base::error::{Error, Result, with_causes};
+use crate::base::options::Policy;
 use crate::base::position::Seq;
 use crate::commit::write_half::WriteHalf;
 use crate::format::BLOCK;
@@ -197,7 +198,13 @@ fn drop_up_to(log: &WriteHalf, below: u64) -> Result<()> {
         manifest.durable = manifest.durable.max(log.watermark.seq());
     })
     .map_err(full)?;
-    log.watermark_page.lock().store_trim(below)?;
+    let mut page = log.watermark_page.lock();
+    let stored = page.store_trim(below)?;
+    // Under `OsBuffered` one slot is durable at any time, so none is stored before this is. No
+    // other commit waits for this sync.
+    let page = (log.options.policy == Policy::OsBuffered).then_some(page);
+    stored.sync_data()?;
+    drop(page);
     log.trim_point.raise(TrimPoint::locate(&log.segments, below));
     let next = log.segments.of_seq(below.saturating_add(1));
     let Some(first) = next.or_else(|| log.segments.newest()) else { return Ok(()) };

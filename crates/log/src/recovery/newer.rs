@@ -19,7 +19,8 @@ use esker_disk::{Dir, Open};
 use super::findings::DirScan;
 use super::scan_dir::read_segment_header;
 use crate::base::error::{Corruption, Error, HandCopy, Result};
-use crate::format::BLOCK;
+use crate::format::segment::HeaderError;
+use crate::format::{BLOCK, DecodeError};
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
 use crate::store::segment_reader::ReadErrors;
@@ -76,7 +77,7 @@ impl Known {
 fn newer(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<(String, HandCopy)>> {
     let page = PageReader::of_any_log(dir)?.and_then(|page| page.stored().ok().flatten());
     let page = page.filter(|page| page.log == manifest.log);
-    let segments = segments(dir, manifest)?;
+    let Some(segments) = segments(dir, manifest)? else { return Ok(None) };
     let evident = of_manifest(manifest, &segments, page.as_ref())
         .or_else(|| of_page(manifest, &segments, page.as_ref()?));
     Ok(match evident {
@@ -85,8 +86,8 @@ fn newer(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<(String, HandCopy)
     })
 }
 
-/// The newest segments with a valid header, newest first.
-fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Vec<Known>> {
+/// The newest segments, newest first; `None` if the header of one of them is corrupt.
+fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<Vec<Known>>> {
     let names = dir.list()?;
     let mut numbers: Vec<u64> = names
         .iter()
@@ -99,7 +100,13 @@ fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Vec<Known>> {
     let mut found = Vec::new();
     for number in numbers {
         let file = dir.open(&paths::segment(number), Open::read())?;
-        let Ok((header, _)) = read_segment_header(&*file, manifest, number)? else { continue };
+        let header = match read_segment_header(&*file, manifest, number)? {
+            Ok((header, _)) => header,
+            // Nothing was written to it yet.
+            Err(HeaderError::Invalid(DecodeError::Blank)) => continue,
+            // What it would say may be what explains the rest.
+            Err(_) => return Ok(None),
+        };
         let (session, last) = (header.session, header.prev_seq);
         let durable_bound = header.durable_bound;
         let mut known = Known { number, session, last, durable_bound, ends: true };
@@ -117,7 +124,7 @@ fn segments(dir: &dyn Dir, manifest: &Manifest) -> Result<Vec<Known>> {
             break;
         }
     }
-    Ok(found)
+    Ok(Some(found))
 }
 
 fn newer_than(file: &str, than: &str, why: String) -> Option<String> {

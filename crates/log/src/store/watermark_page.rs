@@ -154,14 +154,14 @@ impl WatermarkPage {
         Ok(self.file.sync_data()?)
     }
 
-    /// Raises the trim point: records up to this number are dropped. Returns when the page is
-    /// durable.
-    pub(crate) fn store_trim(&mut self, trim: u64) -> Result<()> {
+    /// Raises the trim point: records up to this number are dropped. Returns the file, for the
+    /// caller to sync.
+    pub(crate) fn store_trim(&mut self, trim: u64) -> Result<Arc<dyn File>> {
         self.trim = self.trim.max(trim);
         if let Some(mark) = self.stored {
             self.write(mark)?;
         }
-        Ok(self.file.sync_data()?)
+        Ok(Arc::clone(&self.file))
     }
 
     /// Durably lowers both slots to this watermark. Only a truncating `repair` takes back what was

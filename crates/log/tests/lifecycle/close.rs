@@ -11,9 +11,9 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
+use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Engine, Error, Log, PriorShutdown, Start};
+use esker_log::{Engine, Error, Log, PriorShutdown, Start, Ticket};
 
 use crate::fixture::{
     self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads,
@@ -55,14 +55,19 @@ fn a_store_of_the_watermark_does_not_follow_close() {
         append(&log, 1);
         let slow = Arc::new(SlowWaker(Mutex::new(()), AtomicBool::new(false)));
         let held = slow.0.lock().unwrap();
+        // A timer may commit it before it is polled.
+        let gate = fixture::Opens(disk.clone(), Gate::new());
+        disk.inject(Fault::on(Op::Write, Effect::Block(gate.1.clone())).path(".seg"));
         let mut ticket = log.append(payload(2)).unwrap();
         let waker = Waker::from(Arc::clone(&slow));
         assert!(Pin::new(&mut ticket).poll(&mut Context::from_waker(&waker)).is_pending());
+        drop(gate);
         until("the caller is woken", || slow.1.load(Ordering::SeqCst));
         if fails {
-            disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
-            log.append(payload(3)).unwrap().blocking_wait().unwrap_err();
+            disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg"));
+            log.append(payload(3)).and_then(Ticket::blocking_wait).unwrap_err();
             log.close().unwrap_err();
+            disk.clear_faults();
         } else {
             log.close().unwrap();
         }

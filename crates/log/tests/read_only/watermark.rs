@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Engine, Error, Log, LogStream, ReadOnlyLog, Seq, Start};
+use esker_log::{Engine, Error, Log, LogStream, ReadOnlyLog, Seq, Start, Ticket};
 
 use crate::fixture::{
     self, DIR, LONG, Seen, all, append, block_on, driven, log, payload, payloads, poll_once, seen,
@@ -136,6 +136,25 @@ fn what_was_acknowledged_is_visible_to_other_processes() {
     gate.open();
     block_on(ticket).unwrap();
     assert_eq!(reader(&disk).durable(), Seq(2));
+    log.close().unwrap();
+}
+
+/// A record that readers would not see is not acknowledged.
+#[test]
+fn a_watermark_that_cannot_be_stored_fails_the_commit() {
+    let (log, disk, engine) = log();
+    append(&log, 3);
+    disk.inject(Fault::on(Op::Write, Effect::Io).path("mark"));
+    let error = log.append(payload(4)).and_then(Ticket::blocking_wait).unwrap_err();
+    assert!(fixture::is_eio(&error), "{error:?}");
+    assert_eq!(log.durable(), Seq(3));
+    assert!(matches!(log.append(b"x"), Err(Error::Poisoned(_))));
+    assert!(matches!(log.truncate_before(4), Err(Error::Poisoned(_))));
+    assert!(log.close().is_err());
+    engine.stop();
+    disk.clear_faults();
+    let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+    assert!(all(&log).starts_with(&payloads(1..=3)));
     log.close().unwrap();
 }
 

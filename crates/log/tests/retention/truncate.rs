@@ -4,10 +4,12 @@
 //! retention by position.
 
 use esker_disk::Op;
-use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
+use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
 use esker_log::{Error, Log, Seq};
 
-use crate::fixture::{DIR, all, append, driven, is_eio, log, payload, payloads};
+use crate::fixture::{
+    DIR, LONG, Opens, all, append, driven, in_time, is_eio, log, payload, payloads, small,
+};
 
 #[test]
 fn truncation_drops_records_below_and_keeps_the_rest() {
@@ -112,5 +114,24 @@ fn a_truncation_that_fails_poisons_the_log_and_loses_nothing() {
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     let left = all(&log);
     assert!(left == payloads(1..=200) || left == payloads(100..=200));
+    log.close().unwrap();
+}
+
+/// It syncs the watermark page, into which each commit stores before it is acknowledged.
+#[test]
+fn a_commit_does_not_wait_for_the_sync_of_a_truncation() {
+    let disk = SimDisk::new(1);
+    let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
+    append(&log, 20);
+    let held = Opens(disk.clone(), Gate::new());
+    disk.inject(Fault::on(Op::Sync, Effect::Block(held.1.clone())).path("mark").nth(1));
+    let truncating = log.clone();
+    let truncating = std::thread::spawn(move || truncating.truncate_before(10));
+    assert!(held.1.wait_for(1, LONG));
+    let appending = log.clone();
+    in_time("an append", move || append(&appending, 1));
+    drop(held);
+    truncating.join().unwrap().unwrap();
+    assert_eq!((log.oldest(), log.durable()), (Seq(10), Seq(21)));
     log.close().unwrap();
 }

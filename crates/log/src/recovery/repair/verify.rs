@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use esker_disk::Dir;
 
-use super::examine::{Examination, examine};
+use super::examine::{BEFORE_MISSING, Examination, examine};
 use super::examined::{Examined, SegmentRange};
 use super::report::ReadProgress;
 use crate::base::error::{Corruption, Error, Result, corruption_of};
@@ -190,7 +190,10 @@ fn report(
     let manifest_path = dir.path_of(crate::store::paths::MANIFEST);
     for segment in &segments {
         let corruption = |offset, after, what| corruption_of(&segment.path, offset, after, what);
-        if let Some(decode_error) = &segment.header_error {
+        // A missing file is one place, that of the file.
+        if let Some(decode_error) = &segment.header_error
+            && decode_error != BEFORE_MISSING
+        {
             report.corruption.push(corruption(0, segment.prev_seq, decode_error.clone()));
         }
         for range in &segment.ranges {
@@ -213,7 +216,6 @@ fn report(
                         }
                     }
                 }
-                // A missing file is one place.
                 SegmentRange::Corrupt { .. } if segment.file.is_none() => {}
                 SegmentRange::Corrupt { from, after, decode_error, .. } => {
                     report.corruption.push(corruption(
@@ -233,7 +235,7 @@ fn report(
     // Records dropped meanwhile are not missing. A log that ends below its trim point is corrupt.
     let missing = if trim == manifest.trim_seq { 0 } else { trim };
     if found.durable_bound > found.last.max(missing)
-        && let Some(newest) = segments.last()
+        && let Some(newest) = segments.last().filter(|newest| newest.file.is_some())
     {
         let what = format!("records up to {} were durable and are missing", found.durable_bound);
         let at = u64::from(newest.ranges_end());
