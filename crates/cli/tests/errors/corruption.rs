@@ -103,7 +103,6 @@ fn repair_of_a_missing_file_reports_one_loss() {
     assert!(repaired.text().contains("above 0 up to 10 are lost"), "{}", repaired.text());
 }
 
-/// The next segment names one that is not there; that is no place of its own.
 #[test]
 fn repair_of_a_missing_first_file_reports_one_loss() {
     let (_guard, dir) = workdir();

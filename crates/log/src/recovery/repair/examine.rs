@@ -212,9 +212,6 @@ fn front_base(segments: &[Examined], manifest: &Manifest) -> Result<Option<u64>>
     Ok(None)
 }
 
-/// The header error of a segment whose header is valid, and names no preceding segment.
-pub(super) const BEFORE_MISSING: &str = "the segment before it is missing";
-
 /// Inserts a gap if records are missing before the oldest segment. The manifest names the record
 /// and the segment that the log begins with. The gap takes the place of that segment.
 fn add_lost_front(dir: &dyn Dir, segments: &mut Vec<Examined>, manifest: &Manifest) {
@@ -227,7 +224,7 @@ fn add_lost_front(dir: &dyn Dir, segments: &mut Vec<Examined>, manifest: &Manife
     }
     if first.header.take().is_some() {
         // It names no preceding segment.
-        first.header_error = Some(BEFORE_MISSING.into());
+        first.header_error = Some("the segment before it is missing".into());
     }
     let gap = Examined {
         base,

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use esker_disk::Dir;
 
-use super::examine::{BEFORE_MISSING, Examination, examine};
+use super::examine::{Examination, examine};
 use super::examined::{Examined, SegmentRange};
 use super::report::ReadProgress;
 use crate::base::error::{Corruption, Error, Result, corruption_of};
@@ -190,10 +190,7 @@ fn report(
     let manifest_path = dir.path_of(crate::store::paths::MANIFEST);
     for segment in &segments {
         let corruption = |offset, after, what| corruption_of(&segment.path, offset, after, what);
-        // A missing file is one place, that of the file.
-        if let Some(decode_error) = &segment.header_error
-            && decode_error != BEFORE_MISSING
-        {
+        if let Some(decode_error) = &segment.header_error {
             report.corruption.push(corruption(0, segment.prev_seq, decode_error.clone()));
         }
         for range in &segment.ranges {
@@ -216,6 +213,7 @@ fn report(
                         }
                     }
                 }
+                // A missing file is one place.
                 SegmentRange::Corrupt { .. } if segment.file.is_none() => {}
                 SegmentRange::Corrupt { from, after, decode_error, .. } => {
                     report.corruption.push(corruption(
