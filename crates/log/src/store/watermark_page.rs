@@ -1,5 +1,6 @@
-//! The watermark page: one small file that the writer overwrites after each commit. Other
-//! processes read from it how far they may read, and recovery which records must exist.
+//! The watermark page: one small file that the writer overwrites after each commit, before it
+//! acknowledges it. Other processes read from it how far they may read, and recovery which records
+//! must exist.
 //!
 //! The content of a slot was true before it was stored, even if the page never reaches the disk.
 //! Its sequence number is a durable lower bound for ever. Its position is valid for its session
