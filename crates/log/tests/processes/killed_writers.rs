@@ -245,3 +245,52 @@ fn again(reader: &ReadOnlyLog) -> LogStream {
         }
     }
 }
+
+/// Tasks of several threads, each of which says what was acknowledged.
+fn acknowledge(dir: &Path) {
+    let log = Log::builder(dir).options(options(false)).open().unwrap();
+    println!("recovered {}", log.durable());
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                let mut stdout = std::io::stdout();
+                loop {
+                    let appended = block_on(block_on(log.append_async(b"a record")).unwrap());
+                    let seq = appended.unwrap().seq;
+                    if writeln!(stdout, "acknowledged {seq}").is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+    });
+}
+
+/// Before another writer opens the log, which may never happen.
+#[test]
+fn what_a_killed_writer_acknowledged_is_read() {
+    if let Some(dir) = std::env::var_os(CHILD) {
+        return acknowledge(dir.as_ref());
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path().join("log");
+    for round in 0..20 {
+        let (writer, recovered, mut out) = start("what_a_killed_writer_acknowledged_is_read", &dir);
+        let mut said = String::new();
+        for _ in 0..=round * 3 {
+            said.clear();
+            out.read_line(&mut said).unwrap();
+        }
+        drop(writer);
+        let rest = out.lines().map_while(std::result::Result::ok);
+        // The last line may have lost its end.
+        let lines = rest.chain([said.trim().to_owned()]).filter_map(|line| {
+            line.strip_prefix("acknowledged ").and_then(|seq| seq.parse::<u64>().ok())
+        });
+        let acknowledged = lines.max().unwrap();
+        assert!(acknowledged > recovered);
+        let reader = ReadOnlyLog::open(&dir).unwrap();
+        assert!(reader.durable().0 >= acknowledged, "{} {acknowledged}", reader.durable());
+        assert_eq!(reader.read(acknowledged).unwrap().payload(), b"a record");
+    }
+}
