@@ -35,6 +35,10 @@ impl Interleaving {
     pub(crate) fn disk(&self, disk: Arc<dyn Disk>) -> HookedDisk {
         let interleaving = self.clone();
         HookedDisk::new(disk, move |call: &Call<'_>| {
+            // A commit ends with this write: a call that waits for it here would wait for itself.
+            if call.op == Op::Write && call.path.ends_with("mark") {
+                return Ok(());
+            }
             let is_segment = call.path.extension().is_some_and(|extension| extension == "seg");
             let on = if is_segment { On::Segments } else { On::Others };
             interleaving.go_on((call.op, on));
