@@ -159,10 +159,9 @@ impl LocalNodes {
             self.check()?;
             if let Ok(answer) = ask(&self.address(number), "/members", None, ASK).await
                 && let Ok(members) = serde_json::from_slice::<Members>(&answer.body)
+                && is_member(number, &members)
             {
-                if is_member(number, &members) {
-                    return Ok(());
-                }
+                return Ok(());
             }
             tokio::time::sleep(LOOK).await;
         }
