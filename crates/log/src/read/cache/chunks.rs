@@ -22,7 +22,7 @@ const WHOLE: usize = CHUNK as usize - (64 << 10);
 /// [`CHUNK`], and two units of that size have no room in a page.
 const MEMORY_OF_THREE: usize = 4 << 20;
 /// The number of chunks loaded ahead of a reader.
-const AHEAD: usize = 12;
+const AHEAD: usize = 6;
 /// A chunk loaded ahead counts as awaited for this long; after that its reader is not expected.
 const GONE: Duration = Duration::from_secs(1);
 /// Buffers kept for the next loads; each is as large as the chunk that it held.

@@ -5,7 +5,7 @@
 //! The sparse index gives the starts of units, so readers that come from different offsets soon ask
 //! for the same chunks. A chunk is loaded by the first reader that needs it. A waiting thread loads
 //! it itself; a task is woken when an engine thread has loaded it. For a reader that continues from
-//! one chunk to the next, the next twelve are loaded meanwhile, in turn.
+//! one chunk to the next, the next six are loaded meanwhile, in turn.
 //!
 //! The log is open in this process, or written by another process; either is a [`ReadSource`]. What
 //! another process wrote since the log was last scanned as a whole has no index of unit starts. A
