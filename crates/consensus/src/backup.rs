@@ -95,6 +95,7 @@ pub fn backup_log(
     refuse_used(disk, dest)?;
     let read = ReadOptions::on(Arc::clone(&options.disk));
     let reader = component::open_known(dir, read.clone())?;
+    refuse_repaired(&reader)?;
     // Opening also recovers app metadata that were lost.
     let is_known = matches!(component::app_metadata(dir, &read), Ok(Some(_)));
     if !reader.is_closed_cleanly() || !is_known {
@@ -107,7 +108,6 @@ pub fn backup_log(
     }
     // As of its first refresh it has what opening recovered.
     let extent = Extent::of(&reader)?;
-    refuse_repaired(&reader)?;
     let label = match component::app_metadata(dir, &read)? {
         Some(bytes) => Metadata::decode(&bytes).label,
         None => Vec::new(),
