@@ -200,8 +200,8 @@ fn drop_up_to(log: &WriteHalf, below: u64) -> Result<()> {
     .map_err(full)?;
     let mut page = log.watermark_page.lock();
     let stored = page.store_trim(below)?;
-    // Under `OsBuffered` one slot is durable at any time, so none is stored before this is. No
-    // other commit waits for this sync.
+    // Under `OsBuffered` one slot has to be durable at any time, so the page is held until this one
+    // is. Under the other policies no commit waits for this sync.
     let page = (log.options.policy == Policy::OsBuffered).then_some(page);
     stored.sync_data()?;
     drop(page);

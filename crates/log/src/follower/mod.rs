@@ -49,9 +49,8 @@ use snapshot::Snapshot;
 ///
 /// It reads durable records only. With a writer, it reads up to the writer's watermark page, which
 /// has each record before it is acknowledged: opening a reader, or [`ReadOnlyLog::refresh`], after
-/// an acknowledgement finds the record.
-/// Without one, it reads up to the higher of that watermark and the highest durable lower bound in
-/// the log itself. It changes nothing on disk.
+/// an acknowledgement finds the record. Without one, it reads up to the higher of that watermark
+/// and the highest durable lower bound in the log itself. It changes nothing on disk.
 ///
 /// Cheap to clone; all clones are the same reader, and its streams share what they read.
 ///
