@@ -13,7 +13,6 @@ use esker_log::{Engine, Error, Log, Policy, PriorShutdown, Seq, Start};
 
 use crate::fixture::{
     self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads, rest,
-    small,
 };
 
 fn poisoned<T>(outcome: esker_log::Result<T>) {
@@ -143,9 +142,7 @@ fn reopen_continues_from_the_records_on_disk() {
 #[test]
 fn every_waiting_caller_gets_the_failure() {
     let disk = SimDisk::new(1);
-    let mut options = small(&disk);
-    options.engine = Some(Engine::new(1).unwrap());
-    let log = Log::builder(DIR).options(options).open().unwrap();
+    let log = fixture::log_on(&disk, &Engine::new(1).unwrap());
     append(&log, 1);
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());

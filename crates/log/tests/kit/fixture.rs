@@ -40,6 +40,13 @@ pub fn small(disk: &SimDisk) -> Options {
     options
 }
 
+/// A log on a disk, with the threads of an engine of its own.
+pub fn log_on(disk: &SimDisk, engine: &Engine) -> Log {
+    let mut options = small(disk);
+    options.engine = Some(engine.clone());
+    Log::builder(DIR).options(options).open().unwrap()
+}
+
 /// A log on a new disk, driven by the test.
 pub fn log() -> (Log, SimDisk, Engine) {
     let disk = SimDisk::new(1);

@@ -51,7 +51,7 @@ fn a_store_of_the_watermark_does_not_follow_close() {
     for fails in [false, true] {
         let disk = SimDisk::new(1);
         let engine = Engine::new(1).unwrap();
-        let log = on(&engine, &disk);
+        let log = fixture::log_on(&disk, &engine);
         append(&log, 1);
         let slow = Arc::new(SlowWaker(Mutex::new(()), AtomicBool::new(false)));
         let held = slow.0.lock().unwrap();
@@ -77,7 +77,7 @@ fn a_store_of_the_watermark_does_not_follow_close() {
         let page = disk.contents(Path::new("/log/mark")).unwrap();
         drop(held);
         // The engine has one thread, which commits for another log after that.
-        let other = on(&engine, &SimDisk::new(2));
+        let other = fixture::log_on(&SimDisk::new(2), &engine);
         let mut after = other.append(b"x").unwrap();
         let _ = poll_once(&mut after);
         block_on(after).unwrap();
@@ -85,12 +85,6 @@ fn a_store_of_the_watermark_does_not_follow_close() {
         next.close().unwrap();
         other.close().unwrap();
     }
-}
-
-fn on(engine: &Engine, disk: &SimDisk) -> Log {
-    let mut options = small(disk);
-    options.engine = Some(engine.clone());
-    Log::builder(DIR).options(options).open().unwrap()
 }
 
 /// Says that it was called, and returns when its lock is free.

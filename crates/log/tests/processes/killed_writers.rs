@@ -249,7 +249,8 @@ fn again(reader: &ReadOnlyLog) -> LogStream {
 /// Tasks of several threads, each of which says what was acknowledged.
 fn acknowledge(dir: &Path) {
     let log = Log::builder(dir).options(options(false)).open().unwrap();
-    println!("recovered {}", log.durable());
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "recovered {}", log.durable()).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..4 {
             scope.spawn(|| {

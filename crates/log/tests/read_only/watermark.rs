@@ -121,9 +121,7 @@ fn a_commit_in_flight_is_not_shown() {
 #[test]
 fn what_was_acknowledged_is_visible_to_other_processes() {
     let disk = SimDisk::new(1);
-    let mut options = small(&disk);
-    options.engine = Some(Engine::new(1).unwrap());
-    let log = Log::builder(DIR).options(options).open().unwrap();
+    let log = fixture::log_on(&disk, &Engine::new(1).unwrap());
     append(&log, 1);
     let gate = Gate::new();
     let _opens = fixture::Opens(disk.clone(), gate.clone());
