@@ -6,16 +6,16 @@
 //! [`AlignedBuf::lazy`] makes such a mapping of any length: pages that are never used cost nothing.
 //! [`AlignedBuf::lazy_huge`] asks for transparent huge pages, which a device moves in fewer pieces.
 //!
-//! [`HugePages`] provides the same buffers on huge pages. It makes and populates one mapping up
-//! front, so missing huge pages are an error then and not in the middle of a write. Dropping a
-//! buffer returns it to the mapping. The mapping is freed with the last buffer.
+//! [`HugePages`] is a pool of such buffers in one mapping. [`HugePages::reserve`] populates it from
+//! the kernel's reserve, so missing huge pages are an error then and not in the middle of a write;
+//! [`HugePages::transparent`] asks for transparent huge pages, one by one when they are used.
+//! Dropping a buffer returns it to the pool. The mapping is freed with the last buffer.
 
 #![allow(unsafe_code)]
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fmt;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::path::Path;
 use std::ptr::NonNull;
@@ -101,26 +101,6 @@ impl AlignedBuf {
         }
     }
 
-    /// Makes a buffer as [`AlignedBuf::lazy_huge`] does and splits it in `count` buffers of whole
-    /// blocks. The last one has what is left of `len`.
-    pub fn lazy_huge_parts(len: usize, count: usize) -> Vec<Self> {
-        let (whole, count) = (Self::lazy_huge(len), count.max(1));
-        let each = whole.len() / count / BLOCK * BLOCK;
-        if each == 0 || !matches!(whole.owner, Owner::System) {
-            return vec![whole];
-        }
-        let whole = ManuallyDrop::new(whole);
-        let part = |n: usize| {
-            let end = if n + 1 == count { whole.len() } else { (n + 1) * each };
-            let layout = Layout::from_size_align(end - n * each, BLOCK).ok()?;
-            // SAFETY: the offset is less than the length of the mapping. Each part owns its bytes
-            // and unmaps them; `whole` no longer does.
-            let start = unsafe { whole.start.add(n * each) };
-            Some(Self { start, layout, owner: Owner::System })
-        };
-        (0..count).filter_map(part).collect()
-    }
-
     /// Returns the address of the first byte; valid for reads of the whole length while `self`
     /// lives.
     pub fn as_ptr(&self) -> *const u8 {
@@ -181,6 +161,9 @@ impl fmt::Debug for AlignedBuf {
 }
 
 /// A pool of equal-sized buffers on huge pages. Cheap to clone; clones share the memory.
+///
+/// A buffer that comes back is lent first, so a user that needs few buffers touches little memory,
+/// and the processor's caches may still hold it.
 #[derive(Debug, Clone)]
 pub struct HugePages {
     mapping: Arc<Mapping>,
@@ -236,13 +219,33 @@ impl HugePages {
             return Err(NoHugePages::uneven(len, page));
         };
         let start = map(total).map_err(|cause| NoHugePages::missing(total / page, page, cause))?;
-        // SAFETY: each offset is less than the length of the mapping.
-        let idle = (0..count).rev().map(|n| Idle(unsafe { start.add(n * len) })).collect();
-        Ok(Self { mapping: Arc::new(Mapping { start, len: total, each, idle: Mutex::new(idle) }) })
+        Ok(Self::over(start, each, count))
     }
 
-    /// Lends a buffer; `None` when all are lent out. It holds zeros, or the content its last user
-    /// left.
+    /// Makes a pool of `count` buffers of `len` bytes each that asks the kernel for transparent
+    /// huge pages, and takes memory for each page when it is first written to. Buffers need not be
+    /// whole pages: several may share one. Pages are small where the kernel has no huge ones left.
+    ///
+    /// `None` when `len` is not a non-zero multiple of [`BLOCK`], or when the kernel has no huge
+    /// pages or refuses a mapping of this length.
+    pub fn transparent(len: usize, count: usize) -> Option<Self> {
+        let whole = len > 0 && len.is_multiple_of(BLOCK);
+        let total = len.checked_mul(count).filter(|total| whole && *total > 0)?;
+        let each = Layout::from_size_align(len, BLOCK).ok()?;
+        let start = map_lazily_on_huge_pages(total, Self::page_size()?)?;
+        Some(Self::over(start, each, count))
+    }
+
+    /// A pool over a mapping of this many buffers, none of them lent out.
+    fn over(start: NonNull<u8>, each: Layout, count: usize) -> Self {
+        // SAFETY: each offset is less than the length of the mapping.
+        let at = |n: usize| Idle(unsafe { start.add(n * each.size()) });
+        let (len, idle) = (count * each.size(), Mutex::new((0..count).rev().map(at).collect()));
+        Self { mapping: Arc::new(Mapping { start, len, each, idle }) }
+    }
+
+    /// Lends the buffer that came back last; `None` when all are lent out. It holds zeros, or the
+    /// content its last user left.
     pub fn lend(&self) -> Option<AlignedBuf> {
         let Idle(start) = self.mapping.idle().pop()?;
         Some(AlignedBuf {
@@ -433,25 +436,54 @@ mod tests {
             assert!(buf.iter().all(|byte| *byte == 0));
             buf.fill(7);
         }
-        for (len, count) in [(page, 2), (2 * page, 3), (page + BLOCK, 1), (3 * BLOCK, 4)] {
-            let mut parts = AlignedBuf::lazy_huge_parts(len, count);
-            assert_eq!(parts.iter().map(|part| part.len()).sum::<usize>(), len);
-            assert!(parts.len() == count || len < count * BLOCK);
-            for (n, part) in parts.iter_mut().enumerate() {
-                part.fill(n as u8 + 1);
-            }
-            // Each part lives as long as it is used.
-            let last = parts.pop().unwrap();
-            let number = parts.len() as u8 + 1;
-            drop(parts);
-            assert!(last.iter().all(|byte| *byte == number));
-        }
         let (before, _) = memory();
         for _ in 0..1_000 {
-            drop((AlignedBuf::lazy_huge(page), AlignedBuf::lazy_huge_parts(page, 2)));
+            drop(AlignedBuf::lazy_huge(page));
+            let pool = HugePages::transparent(page / 2, 2).unwrap();
+            let lent = pool.lend().unwrap();
+            drop(pool);
+            drop(lent);
         }
         let grown = memory().0.saturating_sub(before);
         assert!(grown < 500 * page, "{grown} bytes of dropped buffers are mapped");
+    }
+
+    /// Requirements: W-19.
+    #[test]
+    #[cfg(target_os = "linux")]
+    #[allow(clippy::print_stderr)] // A test reports what it skips.
+    fn buffers_that_share_a_huge_page_are_apart_and_come_back_in_turn() {
+        let Some(page) = HugePages::page_size() else {
+            return eprintln!("SKIPPED: the kernel has no huge pages");
+        };
+        let pool = HugePages::transparent(3 * BLOCK, 4).unwrap();
+        let mut lent: Vec<_> = (0..4).map(|_| pool.lend().unwrap()).collect();
+        assert!(pool.lend().is_none(), "there were four");
+        assert!(lent[0].as_ptr().addr().is_multiple_of(page));
+        for (n, buffer) in lent.iter_mut().enumerate() {
+            assert_eq!((buffer.len(), pool.buffer_len()), (3 * BLOCK, 3 * BLOCK));
+            buffer.fill(n as u8 + 1);
+        }
+        for (n, buffer) in lent.iter().enumerate() {
+            assert!(buffer.iter().all(|byte| *byte == n as u8 + 1), "{n}");
+        }
+        // What came back last is lent first.
+        let last = lent.remove(1);
+        let address = last.as_ptr().addr();
+        drop(lent.pop());
+        drop(last);
+        assert_eq!(pool.lend().unwrap().as_ptr().addr(), address);
+        // A lent buffer keeps the mapping alive.
+        drop(pool);
+        assert!(lent[0].iter().all(|byte| *byte == 1));
+    }
+
+    #[test]
+    fn pools_of_no_blocks_or_of_too_many_are_refused() {
+        let refused = [(0, 4), (BLOCK + 1, 4), (BLOCK, 0), (BLOCK, usize::MAX), (1 << 62, 1)];
+        for (len, count) in refused {
+            assert!(HugePages::transparent(len, count).is_none(), "{count} of {len}");
+        }
     }
 
     /// Runs only where huge pages are reserved: `sysctl -w vm.nr_hugepages=8`.

@@ -41,10 +41,10 @@ pub(crate) trait Feed: Send + Sync + std::fmt::Debug {
 /// writer has opened the log again, after a crash or a clean close, the stream continues after the
 /// last record that it delivered. Each record is delivered once, and only if it was durable.
 ///
-/// Streams of one reader share what they read from the files: chunks of one megabyte, up to three
+/// Streams of one reader share what they read from the files: chunks of one megabyte, up to six
 /// ahead. The option [`read_cache`](crate::ReadOptions::read_cache) bounds the chunks that are
-/// kept. Beyond it there are at most four chunks being read, four buffers for the next, and the
-/// chunks that the streams' batches hold.
+/// kept, and their memory. Beyond it there are at most four chunks being read, and the chunks that
+/// the streams' batches hold.
 ///
 /// While any of them waits, one thread polls the writer's watermark page for all of them, every 0.1
 /// to 4 ms. A stream whose poll was pending counts as waiting until it is polled again or dropped.

@@ -163,3 +163,48 @@ fn read_ahead_is_cached_when_its_reader_arrives() {
     assert!(read <= once * 7 / 5, "{read} bytes for {once}");
     log.close().unwrap();
 }
+
+/// A reader that is alone leaves little behind. Once others come to what it has passed, what is
+/// passed is kept again, and they share it.
+/// Requirements: WT-17.
+#[test]
+fn less_is_kept_behind_a_reader_that_is_alone() {
+    const PAYLOAD: usize = 60 << 10;
+    const LARGE: u64 = 1_400;
+    /// Ten megabytes, which the cache could keep.
+    const REGION: u64 = 160;
+    let disk = SimDisk::new(1);
+    let mut options = options(&disk);
+    options.segment_size = 16 << 20;
+    options.engine = Some(Engine::manual());
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    for _ in 0..LARGE {
+        drop(log.append(vec![1; PAYLOAD]).unwrap());
+    }
+    log.barrier().unwrap().blocking_wait().unwrap();
+    let kept = || log.metadata().read_cache_bytes;
+    let read = |to: u64| {
+        let before = disk.stats().bytes_read;
+        let mut stream = log.stream(Start::Oldest).unwrap();
+        while stream.last().is_none_or(|last| last.0 < to) {
+            stream.try_next().unwrap().unwrap();
+        }
+        disk.stats().bytes_read - before
+    };
+    read(REGION);
+    assert!(kept() > 8 << 20, "{} bytes: others may follow", kept());
+    read(LARGE);
+    assert!(kept() <= (2 << 20) + PIECE, "{} bytes", kept());
+
+    let region = read(REGION);
+    assert!(region > 8 << 20, "{region} bytes were read; nothing was kept");
+    // This finds that it was kept for too short a time.
+    read(REGION);
+    assert!(kept() > 8 << 20, "{} bytes", kept());
+    for _ in 0..10 {
+        assert_eq!(read(REGION), 0);
+    }
+    assert!(read(REGION + 64) > 0);
+    assert!(kept() > 8 << 20, "{} bytes, of chunks that were read again", kept());
+    log.close().unwrap();
+}

@@ -4,32 +4,20 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use esker_disk::AlignedBuf;
-
+use super::chunk::{CHUNK, Chunk, ChunkId, Content};
+use super::rereads::Rereads;
 use super::throttle::Throttle;
 use crate::format::BLOCK;
 use crate::read::batch::Memory;
 use crate::read::source::{ReadSource, Want};
 use crate::store::segment_table::Segment;
 
-/// Bytes per read, unless a unit is larger.
-const CHUNK: u32 = 1 << 20;
-/// A chunk of this length is whole: units end where the sparse index says, every 64 KiB by default.
-const WHOLE: usize = CHUNK as usize - (64 << 10);
-/// The memory of three chunks: two huge pages. A chunk of one unit may be a little longer than
-/// [`CHUNK`], and two units of that size have no room in a page.
-const MEMORY_OF_THREE: usize = 4 << 20;
 /// The number of chunks loaded ahead of a reader.
 const AHEAD: usize = 6;
-/// A chunk loaded ahead counts as awaited for this long; after that its reader is not expected.
-const GONE: Duration = Duration::from_secs(1);
-/// Buffers kept for the next loads; each is as large as the chunk that it held.
-const SPARE: usize = 4;
-
-/// The start of a chunk: segment and offset.
-pub(super) type ChunkId = (u64, u32);
+/// Bytes of chunks that are kept behind a reader that is alone.
+const KEPT_ALONE: u64 = 2 << 20;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -39,32 +27,8 @@ pub(super) struct State {
     pub(super) loading: usize,
     pub(super) bytes: u64,
     pub(super) clock: u64,
-    spare: Vec<AlignedBuf>,
+    rereads: Rereads,
     pub(super) throttle: Throttle,
-}
-
-#[derive(Debug)]
-pub(super) struct Chunk {
-    pub(super) end: u32,
-    /// The offset that it may extend to. Above `end` while the chunk is open.
-    pub(super) most: u32,
-    pub(super) content: Content,
-    pub(super) used: u64,
-    /// When a reader was first expected; `None` once it came.
-    awaited: Option<Instant>,
-    /// Whether it was ever put in the queue.
-    listed: bool,
-    pub(super) wakers: Vec<Waker>,
-}
-
-#[derive(Debug)]
-pub(super) enum Content {
-    Queued(Arc<Segment>),
-    Loading,
-    /// Valid units from the start of the chunk up to this offset.
-    Loaded(Arc<AlignedBuf>, u32),
-    /// It holds no valid unit, or could not be read.
-    Invalid,
 }
 
 /// The result of looking up a chunk.
@@ -73,30 +37,6 @@ pub(super) enum Lookup {
     Loading,
     /// `None` if there is no valid unit at the offset.
     Loaded(Option<(Memory, Range<u32>)>),
-}
-
-impl Chunk {
-    pub(super) fn is_kept(&self) -> bool {
-        matches!(self.content, Content::Loaded(..) | Content::Invalid)
-    }
-
-    /// Whether a reader is still expected.
-    fn is_awaited(&self, now: Instant) -> bool {
-        self.awaited.is_some_and(|since| now.saturating_duration_since(since) < GONE)
-    }
-
-    /// Whether the end of the chunk is still unknown.
-    pub(super) fn is_open(&self) -> bool {
-        self.most > self.end
-    }
-
-    /// The bytes of units in the chunk, which has this id. Its memory is up to half more.
-    pub(super) fn bytes(&self, id: ChunkId) -> u64 {
-        match self.content {
-            Content::Loaded(_, valid) => u64::from(valid - id.1),
-            _ => 0,
-        }
-    }
 }
 
 impl State {
@@ -110,7 +50,10 @@ impl State {
         let Some(chunk) = self.chunks.get_mut(&id) else { return (id, Lookup::Loaded(None)) };
         chunk.used = self.clock;
         if let Content::Loaded(..) = chunk.content {
-            chunk.awaited = None;
+            match chunk.awaited.take() {
+                Some(_) => self.rereads.first(),
+                None => self.rereads.again(),
+            }
         }
         let lookup = match &chunk.content {
             Content::Queued(_) => Lookup::Queued,
@@ -150,7 +93,9 @@ impl State {
             listed: false,
             wakers,
         };
-        self.chunks.insert((segment.number(), offset), chunk);
+        let id = (segment.number(), offset);
+        self.rereads.loaded(id);
+        self.chunks.insert(id, chunk);
     }
 
     /// Registers a waker for the end of the load. Takes it only if no equivalent waker is
@@ -217,11 +162,17 @@ impl State {
     }
 
     /// Evicts the least recently used chunks, except `but`, down to the budget. Chunks that await a
-    /// reader are evicted last.
+    /// reader are evicted last. Behind a reader that is alone, less is kept.
     pub(super) fn evict(&mut self, budget: u64, but: ChunkId) {
         let now = Instant::now();
-        while self.bytes > budget {
-            let kept = self.chunks.iter().filter(|(id, chunk)| chunk.is_kept() && **id != but);
+        let behind = if self.rereads.are_likely() { budget } else { budget.min(KEPT_ALONE) };
+        let passed = self.chunks.iter().filter(|(id, chunk)| chunk.is_passed() && **id != but);
+        let mut passed: u64 = passed.map(|(id, chunk)| chunk.bytes(*id)).sum();
+        while self.bytes > budget || passed > behind {
+            let any = self.bytes > budget;
+            let kept = self.chunks.iter().filter(|(id, chunk)| {
+                **id != but && (chunk.is_passed() || (any && chunk.is_kept()))
+            });
             let Some(oldest) = kept
                 .min_by_key(|(_, chunk)| (chunk.is_awaited(now), chunk.used))
                 .map(|(id, _)| *id)
@@ -229,37 +180,62 @@ impl State {
                 return;
             };
             let Some(chunk) = self.chunks.remove(&oldest) else { return };
-            self.bytes -= chunk.bytes(oldest);
-            if let Content::Loaded(buffer, _) = chunk.content
-                && let Some(buffer) = Arc::into_inner(buffer)
-            {
-                self.keep_spare(buffer);
+            let bytes = chunk.bytes(oldest);
+            self.bytes -= bytes;
+            if chunk.is_passed() {
+                passed -= bytes;
+                self.rereads.evicted(oldest, (budget / u64::from(CHUNK)) as usize);
             }
         }
     }
+}
 
-    /// A used buffer for a load, if there is one of which it fills two thirds. Fresh memory costs
-    /// as much as the read itself.
-    ///
-    /// Buffers of whole chunks share huge pages, which are read several times as fast.
-    pub(super) fn take_spare(&mut self, len: usize) -> Option<AlignedBuf> {
-        let fits = |spare: &AlignedBuf| (len..=len + len / 2).contains(&spare.len());
-        if !self.spare.iter().any(fits)
-            && (WHOLE..=MEMORY_OF_THREE / 3 - BLOCK as usize).contains(&len)
-        {
-            self.spare.truncate(SPARE - 2);
-            let parts = AlignedBuf::lazy_huge_parts(MEMORY_OF_THREE, 3);
-            self.spare.extend(parts.into_iter().filter(fits));
+#[cfg(test)]
+mod tests {
+    use esker_disk::AlignedBuf;
+
+    use super::*;
+    use crate::read::cache::chunk::GONE;
+
+    /// Five loaded chunks of a megabyte, after so many that were read once.
+    fn five(read_once: u32, awaited: Option<Instant>) -> State {
+        let mut state = State::default();
+        for used in 0..5 {
+            let chunk = Chunk {
+                end: CHUNK,
+                most: CHUNK,
+                content: Content::Loaded(Arc::new(AlignedBuf::new(1)), CHUNK),
+                used,
+                awaited,
+                listed: true,
+                wakers: Vec::new(),
+            };
+            state.chunks.insert((used, 0), chunk);
+            state.bytes += u64::from(CHUNK);
         }
-        Some(self.spare.swap_remove(self.spare.iter().position(fits)?))
+        (0..read_once).for_each(|_| state.rereads.first());
+        state
     }
 
-    fn keep_spare(&mut self, buffer: AlignedBuf) {
-        let smaller = self.spare.iter().position(|spare| spare.len() < buffer.len());
-        if self.spare.len() < SPARE {
-            self.spare.push(buffer);
-        } else if let Some(smaller) = smaller {
-            self.spare[smaller] = buffer;
-        }
+    fn left(mut state: State, budget: u64) -> Vec<u64> {
+        state.evict(budget, (4, 0));
+        assert_eq!(state.bytes, state.chunks.len() as u64 * u64::from(CHUNK));
+        state.chunks.keys().map(|(segment, _)| *segment).collect()
+    }
+
+    #[test]
+    fn two_chunks_are_kept_behind_a_reader_that_is_alone() {
+        let budget = 16 * u64::from(CHUNK);
+        assert_eq!(left(five(1_000, None), budget), [2, 3, 4]);
+        assert_eq!(left(five(0, None), budget), [0, 1, 2, 3, 4]);
+        assert_eq!(left(five(1_000, None), budget / 16), [4]);
+    }
+
+    #[test]
+    fn chunks_that_a_slow_reader_has_not_reached_are_kept() {
+        let long_ago = Instant::now().checked_sub(2 * GONE);
+        assert!(long_ago.is_some());
+        assert_eq!(left(five(1_000, long_ago), 16 * u64::from(CHUNK)), [0, 1, 2, 3, 4]);
+        assert_eq!(left(five(1_000, long_ago), 3 * u64::from(CHUNK)), [2, 3, 4]);
     }
 }
