@@ -1,6 +1,6 @@
-//! Transparent huge pages: the first staging buffer takes what its records need; the later ones, and
-//! the chunks that are read from files, are on huge pages. Has a process of its own, as it looks at
-//! the memory of all of it.
+//! Transparent huge pages: the first staging buffer takes what its records need; the later ones,
+//! and the chunks that are read from files, are on huge pages. Has a process of its own, as it
+//! looks at the memory of all of it.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A test says what it skipped.
 
