@@ -1,7 +1,7 @@
 //! Drives commits, on the thread of a waiting caller or of the engine.
 
 use std::ops::RangeInclusive;
-use std::sync::atomic::Ordering::SeqCst;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::{Duration, Instant};
@@ -53,11 +53,24 @@ impl WriteHalf {
         }
     }
 
+    /// Reports that a ticket was dropped before it resolved. Takes no lock if one of its unit was
+    /// dropped before: what was requested then covers it, and every event that gives the committer
+    /// something to do, such as an accepted record, wakes it.
+    #[inline]
+    pub(crate) fn ticket_dropped(&self, unit: u64) {
+        if self.requested.load(Relaxed) < unit {
+            self.on(Event::TicketDropped { unit });
+        }
+    }
+
     /// As [`WriteHalf::on`], under the state lock. Returns whether the calling thread has to run
     /// the commits that are due.
     #[inline(always)]
     fn on_locked(&self, state: &mut State, event: Event) -> bool {
         let action = state.core.on(event);
+        if let Event::TicketDropped { .. } = event {
+            self.requested.store(state.core.requested(), Relaxed);
+        }
         if let Some(after) = action.timer.filter(|_| !state.timer_armed) {
             self.arm_timer(state, after);
         }

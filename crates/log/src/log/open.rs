@@ -1,7 +1,7 @@
 //! Opening a log for writing.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
 use esker_disk::Dir;
@@ -231,6 +231,7 @@ impl Log {
             queued: AtomicBool::new(false),
             maintenance_queued: AtomicBool::new(false),
             rotation_pending: AtomicBool::new(true),
+            requested: AtomicU64::new(0),
             retention: Mutex::new(options.retention),
             next_expiry: Mutex::default(),
             watermark_page: Mutex::new(finalized.page),

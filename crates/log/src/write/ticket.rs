@@ -193,7 +193,7 @@ impl Drop for Ticket {
             self.log.waiters.remove(key);
         }
         if !self.resolved {
-            self.log.on(Event::TicketDropped { unit: self.unit });
+            self.log.ticket_dropped(self.unit);
         }
     }
 }

@@ -47,6 +47,30 @@ fn always_commits_records_without_a_waiter() {
     assert_eq!(after_the_worst_cut(log, &disk, &engine), 10);
 }
 
+/// One dropped ticket requests the commit of its unit, also if those of earlier units were dropped,
+/// and if the others of its unit are kept.
+/// Requirements: L-12.
+#[test]
+fn each_unit_is_committed_when_one_of_its_tickets_is_dropped() {
+    for policy in [Policy::Always, Policy::OsBuffered] {
+        let (log, _, engine) = open(policy);
+        for first in (1..=13).step_by(3) {
+            append_and_drop(&log, first..=first);
+            let kept = [first + 1, first + 2].map(|seq| log.append(payload(seq)).unwrap());
+            engine.run();
+            assert_eq!(log.stats().records, first + 2, "{policy:?}");
+            drop(kept);
+        }
+        let kept: Vec<_> = (16..=18).map(|seq| log.append(payload(seq)).unwrap()).collect();
+        engine.run();
+        assert_eq!(log.stats().records, 15, "no caller requested them: {policy:?}");
+        drop(kept.into_iter().nth(1));
+        engine.run();
+        assert_eq!(log.stats().records, 18, "{policy:?}");
+        log.close().unwrap();
+    }
+}
+
 /// Requirements: L-12.
 #[test]
 fn a_batch_commits_by_itself_when_it_is_full_and_not_before() {
