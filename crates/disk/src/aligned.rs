@@ -219,7 +219,7 @@ impl HugePages {
             return Err(NoHugePages::uneven(len, page));
         };
         let start = map(total).map_err(|cause| NoHugePages::missing(total / page, page, cause))?;
-        Ok(Self::over(start, each, count))
+        Ok(Self::over(start, total, each, count))
     }
 
     /// Makes a pool of `count` buffers of `len` bytes each that asks the kernel for transparent
@@ -232,16 +232,24 @@ impl HugePages {
         let whole = len > 0 && len.is_multiple_of(BLOCK);
         let total = len.checked_mul(count).filter(|total| whole && *total > 0)?;
         let each = Layout::from_size_align(len, BLOCK).ok()?;
-        let start = map_lazily_on_huge_pages(total, Self::page_size()?)?;
-        Some(Self::over(start, each, count))
+        // A page of which the mapping has only a part would be small.
+        let page = Self::page_size()?;
+        let mapped = total.checked_next_multiple_of(page)?;
+        let start = map_lazily_on_huge_pages(mapped, page)?;
+        Some(Self::over(start, mapped, each, count))
     }
 
-    /// A pool over a mapping of this many buffers, none of them lent out.
-    fn over(start: NonNull<u8>, each: Layout, count: usize) -> Self {
+    /// A pool over a mapping of at least this many buffers, none of them lent out.
+    fn over(start: NonNull<u8>, len: usize, each: Layout, count: usize) -> Self {
         // SAFETY: each offset is less than the length of the mapping.
         let at = |n: usize| Idle(unsafe { start.add(n * each.size()) });
-        let (len, idle) = (count * each.size(), Mutex::new((0..count).rev().map(at).collect()));
+        let idle = Mutex::new((0..count).rev().map(at).collect());
         Self { mapping: Arc::new(Mapping { start, len, each, idle }) }
+    }
+
+    /// Returns the number of buffers that are not lent out.
+    pub fn idle(&self) -> usize {
+        self.mapping.idle().len()
     }
 
     /// Lends the buffer that came back last; `None` when all are lent out. It holds zeros, or the
@@ -459,6 +467,7 @@ mod tests {
         let pool = HugePages::transparent(3 * BLOCK, 4).unwrap();
         let mut lent: Vec<_> = (0..4).map(|_| pool.lend().unwrap()).collect();
         assert!(pool.lend().is_none(), "there were four");
+        assert_eq!(pool.idle(), 0);
         assert!(lent[0].as_ptr().addr().is_multiple_of(page));
         for (n, buffer) in lent.iter_mut().enumerate() {
             assert_eq!((buffer.len(), pool.buffer_len()), (3 * BLOCK, 3 * BLOCK));
@@ -472,6 +481,7 @@ mod tests {
         let address = last.as_ptr().addr();
         drop(lent.pop());
         drop(last);
+        assert_eq!(pool.idle(), 2);
         assert_eq!(pool.lend().unwrap().as_ptr().addr(), address);
         // A lent buffer keeps the mapping alive.
         drop(pool);

@@ -207,8 +207,8 @@ pub struct Options {
     /// handed out by then, at most the tail cache, may come on top.
     pub reader_memory: u64,
     /// The bytes of records read from files that are cached for other readers of the same range.
-    /// Default 16 MiB. Readers that lag share what one of them read. The memory is at most 7/3 of
-    /// this and 11 MiB; a reader that is alone takes 12 MiB.
+    /// Default 16 MiB. Readers that lag share what one of them read. The memory is usually 4/3
+    /// of this, and at most three times this and 8 MiB.
     pub read_cache: u64,
     /// The most bytes between two entries of the sparse index. Default 64 KiB, from 4 KiB to
     /// 512 KiB. A denser index takes more memory (24 bytes per entry); with a sparser one a

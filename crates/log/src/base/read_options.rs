@@ -16,8 +16,8 @@ use crate::runtime::engine::Engine;
 #[non_exhaustive]
 pub struct ReadOptions {
     /// The bytes of records read from files that are cached for other streams of the same reader.
-    /// Default 16 MiB. Streams that lag share what one of them read. The memory is at most 7/3 of
-    /// this and 11 MiB; a stream that is alone takes 12 MiB.
+    /// Default 16 MiB. Streams that lag share what one of them read. The memory is usually 4/3
+    /// of this, and at most three times this and 8 MiB.
     pub read_cache: u64,
     /// How much is checked at opening. Default: quick.
     pub check: OpenCheck,

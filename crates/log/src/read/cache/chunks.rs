@@ -18,6 +18,9 @@ use crate::store::segment_table::Segment;
 const AHEAD: usize = 6;
 /// Bytes of chunks that are kept behind a reader that is alone.
 const KEPT_ALONE: u64 = 2 << 20;
+/// The most chunks that one load evicts because a reader is alone. A large cache shrinks in steps,
+/// as readers wait for the lock.
+const AT_ONCE: usize = 4;
 
 #[derive(Debug, Default)]
 pub(super) struct State {
@@ -94,7 +97,7 @@ impl State {
             wakers,
         };
         let id = (segment.number(), offset);
-        self.rereads.loaded(id);
+        self.rereads.loaded(id.0, &(offset..chunk.end));
         self.chunks.insert(id, chunk);
     }
 
@@ -165,11 +168,14 @@ impl State {
     /// reader are evicted last. Behind a reader that is alone, less is kept.
     pub(super) fn evict(&mut self, budget: u64, but: ChunkId) {
         let now = Instant::now();
-        let behind = if self.rereads.are_likely() { budget } else { budget.min(KEPT_ALONE) };
+        let likely = self.rereads.are_likely(budget);
+        let behind = if likely { budget } else { budget.min(KEPT_ALONE) };
+        let mut at_once = AT_ONCE;
         let passed = self.chunks.iter().filter(|(id, chunk)| chunk.is_passed() && **id != but);
         let mut passed: u64 = passed.map(|(id, chunk)| chunk.bytes(*id)).sum();
-        while self.bytes > budget || passed > behind {
+        while self.bytes > budget || (passed > behind && at_once > 0) {
             let any = self.bytes > budget;
+            at_once -= usize::from(!any);
             let kept = self.chunks.iter().filter(|(id, chunk)| {
                 **id != but && (chunk.is_passed() || (any && chunk.is_kept()))
             });
@@ -184,7 +190,7 @@ impl State {
             self.bytes -= bytes;
             if chunk.is_passed() {
                 passed -= bytes;
-                self.rereads.evicted(oldest, (budget / u64::from(CHUNK)) as usize);
+                self.rereads.evicted(oldest.0, oldest.1..chunk.end, budget);
             }
         }
     }

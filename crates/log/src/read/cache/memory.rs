@@ -1,46 +1,83 @@
 //! The memory that chunks are read into.
 
-use std::sync::OnceLock;
-
 use esker_disk::{AlignedBuf, HugePages};
+use parking_lot::Mutex;
 
 use super::chunk::CHUNK;
 use crate::format::BLOCK;
 
-/// The memory of one chunk in the pool: three share two huge pages. A chunk of one unit may be a
-/// little longer than [`CHUNK`], and two units of that size have no room in a page.
+/// The memory of one chunk in a slab. A chunk of one unit may be a little longer than [`CHUNK`],
+/// and two units of that size have no room in a huge page.
 const EACH: usize = (4 << 20) / 3 / BLOCK as usize * BLOCK as usize;
-/// The most buffers in the pool. Larger caches are on small pages beyond this.
-const POOLED: u64 = 1_024;
+/// Chunks that share the two huge pages of a slab.
+const IN_SLAB: usize = 3;
 
-/// A pool of buffers on huge pages, into which a device reads several times as fast. A buffer comes
-/// back when the cache and the last batch have dropped it, and is the next that is lent. So one
-/// reader moves few buffers through the processor's caches, and needs no fresh pages, which cost as
-/// much as the read itself.
-#[derive(Debug)]
+/// Slabs of buffers on huge pages, into which a device reads several times as fast. A buffer comes
+/// back when the cache and the last batch have dropped it.
+///
+/// The first slab that has a buffer lends it. So one reader moves few buffers through the
+/// processor's caches, and needs no fresh pages, which cost as much as the read itself. Where fewer
+/// buffers are used than before, the last slabs are idle. They are unmapped, but for one.
+#[derive(Debug, Default)]
 pub(super) struct ChunkMemory {
-    pool: OnceLock<Option<HugePages>>,
-    buffers: usize,
+    slabs: Mutex<Vec<HugePages>>,
 }
 
 impl ChunkMemory {
-    /// Memory for chunks of this many bytes, and for `more` that are being read or that readers
-    /// hold. Maps nothing before the first large chunk.
-    pub(super) fn new(budget: u64, more: usize) -> Self {
-        let kept = (budget / u64::from(CHUNK)).min(POOLED) as usize;
-        Self { pool: OnceLock::new(), buffers: kept + more }
-    }
-
-    /// A buffer of this length or longer. Short and long chunks, and those for which the pool has
-    /// no buffer left, have memory of their own.
+    /// A buffer of this length or longer. Short and long chunks have memory of their own.
     pub(super) fn take(&self, len: usize) -> AlignedBuf {
         if len > EACH {
             return AlignedBuf::lazy_huge(len);
         }
         // A shorter chunk is the last of a segment or before a unit longer than half a chunk.
-        let pooled = len >= CHUNK as usize / 2;
-        let pool = || HugePages::transparent(EACH, self.buffers);
-        let lent = pooled.then(|| self.pool.get_or_init(pool).as_ref()?.lend()).flatten();
+        let lent = if len >= CHUNK as usize / 2 { self.lend() } else { None };
         lent.unwrap_or_else(|| AlignedBuf::new(len))
+    }
+
+    fn lend(&self) -> Option<AlignedBuf> {
+        let mut slabs = self.slabs.lock();
+        if let Some(lent) = slabs.iter().find_map(HugePages::lend) {
+            let is_idle = |slab: Option<&HugePages>| slab.is_some_and(|s| s.idle() == IN_SLAB);
+            while is_idle(slabs.last()) && is_idle(slabs.iter().rev().nth(1)) {
+                slabs.pop();
+            }
+            return Some(lent);
+        }
+        let slab = HugePages::transparent(EACH, IN_SLAB)?;
+        let lent = slab.lend();
+        slabs.push(slab);
+        lent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn slabs(memory: &ChunkMemory) -> usize {
+        memory.slabs.lock().len()
+    }
+
+    #[test]
+    #[allow(clippy::print_stderr)] // A test reports what it skips.
+    fn slabs_come_when_they_are_needed_and_go_when_they_are_idle() {
+        if HugePages::page_size().is_none() {
+            return eprintln!("SKIPPED: the kernel has no huge pages");
+        }
+        let memory = ChunkMemory::default();
+        drop((memory.take(1), memory.take(EACH + 1)));
+        assert_eq!(slabs(&memory), 0);
+        let mut held: Vec<_> = (0..30).map(|_| memory.take(CHUNK as usize)).collect();
+        assert_eq!(slabs(&memory), 10);
+        assert!(held.iter().all(|buffer| buffer.len() == EACH));
+        // The third slab has one that is kept.
+        let kept = held.swap_remove(7);
+        drop(held);
+        for _ in 0..5 {
+            drop(memory.take(EACH));
+            assert_eq!(slabs(&memory), 4, "three, and one that is idle");
+        }
+        drop(memory);
+        assert!(kept.iter().all(|byte| *byte == 0));
     }
 }

@@ -73,7 +73,7 @@ pub(crate) struct ReadCache {
 impl ReadCache {
     pub(crate) fn new(budget: u64, counts: Arc<ReadCounts>) -> Self {
         let (state, queued) = (Mutex::default(), AtomicBool::new(false));
-        let memory = ChunkMemory::new(budget, 2 * LOADS);
+        let memory = ChunkMemory::default();
         Self { state, loaded: Condvar::new(), memory, budget, queued, counts }
     }
 

@@ -5,19 +5,25 @@
 //! caches.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
-use super::chunk::ChunkId;
+use super::chunk::CHUNK;
 
 /// After this many chunks in a row that were read once, the reader counts as alone.
-const ALONE: u32 = 64;
+const ALONE: u64 = 64;
+/// A larger cache holds more: a reader behind may come for what it holds only this many times as
+/// many chunks later.
+const CACHES: u64 = 4;
 
 /// What was read more than once lately.
 #[derive(Debug, Default)]
 pub(super) struct Rereads {
     /// The number of chunks read for the first time since one was read again.
-    firsts: u32,
-    /// The chunks evicted last: as many as a larger cache would still have.
-    evicted: VecDeque<ChunkId>,
+    firsts: u64,
+    /// The chunks evicted last, by segment and offsets: what a full cache would still have.
+    evicted: VecDeque<(u64, Range<u32>)>,
+    /// The bytes of these chunks.
+    bytes: u64,
 }
 
 impl Rereads {
@@ -31,63 +37,87 @@ impl Rereads {
         self.firsts = 0;
     }
 
-    /// A chunk is loaded. It may be one that was kept for too short a time.
-    pub(super) fn loaded(&mut self, id: ChunkId) {
-        if self.evicted.contains(&id) {
+    /// A chunk is loaded. A part of it may have been in one that was kept for too short a time:
+    /// another reader cuts the same units elsewhere.
+    pub(super) fn loaded(&mut self, segment: u64, offsets: &Range<u32>) {
+        let overlaps = |(number, evicted): &(u64, Range<u32>)| {
+            *number == segment && evicted.start < offsets.end && offsets.start < evicted.end
+        };
+        if self.evicted.iter().any(overlaps) {
             self.again();
         }
     }
 
-    /// A chunk that had been read was evicted. The last `most` are remembered.
-    pub(super) fn evicted(&mut self, id: ChunkId, most: usize) {
-        self.evicted.push_back(id);
-        while self.evicted.len() > most {
-            self.evicted.pop_front();
+    /// A chunk that had been read was evicted. The last `most` bytes of them are remembered.
+    pub(super) fn evicted(&mut self, segment: u64, offsets: Range<u32>, most: u64) {
+        self.bytes += bytes(&offsets);
+        self.evicted.push_back((segment, offsets));
+        while self.bytes > most
+            && let Some((_, oldest)) = self.evicted.pop_front()
+        {
+            self.bytes -= bytes(&oldest);
         }
     }
 
-    /// Whether more readers are likely to come to the chunks that one has passed.
-    pub(super) fn are_likely(&self) -> bool {
-        self.firsts < ALONE
+    /// Whether more readers are likely to come to the chunks that one has passed, with a cache of
+    /// this many bytes.
+    pub(super) fn are_likely(&self, budget: u64) -> bool {
+        self.firsts < ALONE.max(budget / u64::from(CHUNK) * CACHES)
     }
+}
+
+fn bytes(offsets: &Range<u32>) -> u64 {
+    u64::from(offsets.end.saturating_sub(offsets.start))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const BUDGET: u64 = 16 * CHUNK as u64;
+
     fn alone() -> Rereads {
         let mut rereads = Rereads::default();
         for _ in 0..ALONE {
-            assert!(rereads.are_likely());
+            assert!(rereads.are_likely(BUDGET));
             rereads.first();
         }
-        assert!(!rereads.are_likely());
+        assert!(!rereads.are_likely(BUDGET));
         rereads
     }
 
     #[test]
     fn a_reader_is_alone_until_a_chunk_is_read_again() {
         let mut rereads = alone();
+        assert!(rereads.are_likely(2 * BUDGET), "a larger cache waits for longer");
+        assert!(!rereads.are_likely(0));
         rereads.first();
-        assert!(!rereads.are_likely());
+        assert!(!rereads.are_likely(BUDGET));
         rereads.again();
-        assert!(rereads.are_likely());
+        assert!(rereads.are_likely(BUDGET));
     }
 
     #[test]
     fn a_chunk_that_was_evicted_too_early_counts_and_an_older_one_does_not() {
-        for (id, likely) in [((1, 0), false), ((1, 1), true), ((1, 2), true), ((2, 1), false)] {
+        let loads = [
+            (1, 0..100, false),
+            (1, 100..150, true),
+            (1, 50..101, true),
+            (1, 299..400, true),
+            (1, 300..400, false),
+            (2, 100..200, false),
+        ];
+        for (segment, offsets, likely) in loads {
             let mut rereads = alone();
-            for offset in 0..3 {
-                rereads.evicted((1, offset), 2);
+            for start in [0, 100, 200] {
+                rereads.evicted(1, start..start + 100, 250);
             }
-            rereads.loaded(id);
-            assert_eq!(rereads.are_likely(), likely, "{id:?}");
+            rereads.loaded(segment, &offsets);
+            assert_eq!(rereads.are_likely(BUDGET), likely, "{segment} {offsets:?}");
         }
         let mut rereads = alone();
-        rereads.evicted((1, 0), 0);
-        rereads.loaded((1, 0));
-        assert!(!rereads.are_likely(), "a cache that keeps nothing");
+        rereads.evicted(1, 0..100, 0);
+        rereads.loaded(1, &(0..100));
+        assert!(!rereads.are_likely(BUDGET), "a cache that keeps nothing");
     }
 }
