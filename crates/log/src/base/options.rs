@@ -208,7 +208,7 @@ pub struct Options {
     pub reader_memory: u64,
     /// The bytes of records read from files that are cached for other readers of the same range.
     /// Default 16 MiB. Readers that lag share what one of them read. The memory is usually 4/3
-    /// of this, and at most three times this and 8 MiB.
+    /// of this, and at most 8 times this.
     pub read_cache: u64,
     /// The most bytes between two entries of the sparse index. Default 64 KiB, from 4 KiB to
     /// 512 KiB. A denser index takes more memory (24 bytes per entry); with a sparser one a

@@ -17,7 +17,7 @@ use crate::runtime::engine::Engine;
 pub struct ReadOptions {
     /// The bytes of records read from files that are cached for other streams of the same reader.
     /// Default 16 MiB. Streams that lag share what one of them read. The memory is usually 4/3
-    /// of this, and at most three times this and 8 MiB.
+    /// of this, and at most 8 times this.
     pub read_cache: u64,
     /// How much is checked at opening. Default: quick.
     pub check: OpenCheck,

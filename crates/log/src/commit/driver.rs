@@ -53,13 +53,14 @@ impl WriteHalf {
         }
     }
 
-    /// Reports that a ticket was dropped before it resolved. Takes no lock if one of its unit was
-    /// dropped before: what was requested then covers it, and every event that gives the committer
-    /// something to do, such as an accepted record, wakes it.
+    /// Reports that a ticket was dropped before it resolved. Takes no lock if one of this unit or
+    /// of a later one was dropped before: what was requested then covers it, and every event that
+    /// gives the committer something to do, such as an accepted record, wakes it.
     #[inline]
     pub(crate) fn ticket_dropped(&self, unit: u64) {
-        if self.requested.load(Relaxed) < unit {
+        if self.dropped_through.load(Relaxed) < unit {
             self.on(Event::TicketDropped { unit });
+            self.dropped_through.fetch_max(unit, Relaxed);
         }
     }
 
@@ -68,9 +69,6 @@ impl WriteHalf {
     #[inline(always)]
     fn on_locked(&self, state: &mut State, event: Event) -> bool {
         let action = state.core.on(event);
-        if let Event::TicketDropped { .. } = event {
-            self.requested.store(state.core.requested(), Relaxed);
-        }
         if let Some(after) = action.timer.filter(|_| !state.timer_armed) {
             self.arm_timer(state, after);
         }

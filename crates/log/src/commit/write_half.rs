@@ -85,8 +85,8 @@ pub(crate) struct WriteHalf {
     pub(crate) committer_idle: Condvar,
     /// As many callers are back as the commit delay waits for.
     pub(crate) delay_met: AtomicBool,
-    /// The unit through which dropped tickets have requested commits. May be older than the state.
-    pub(crate) requested: AtomicU64,
+    /// The highest unit of which a ticket was dropped before it resolved.
+    pub(crate) dropped_through: AtomicU64,
     pub(crate) closed: Arc<AtomicBool>,
     /// The readers to notify when segments are dropped.
     pub(crate) readers: Weak<dyn ReadWork>,

@@ -231,7 +231,7 @@ impl Log {
             queued: AtomicBool::new(false),
             maintenance_queued: AtomicBool::new(false),
             rotation_pending: AtomicBool::new(true),
-            requested: AtomicU64::new(0),
+            dropped_through: AtomicU64::new(0),
             retention: Mutex::new(options.retention),
             next_expiry: Mutex::default(),
             watermark_page: Mutex::new(finalized.page),

@@ -43,8 +43,8 @@ pub(crate) trait Feed: Send + Sync + std::fmt::Debug {
 ///
 /// Streams of one reader share what they read from the files: chunks of one megabyte, up to six
 /// ahead. The option [`read_cache`](crate::ReadOptions::read_cache) bounds the chunks that are
-/// kept, and their memory. Beyond it there are at most four chunks being read, and the chunks that
-/// the streams' batches hold.
+/// kept. Beyond it there are at most four chunks being read, and the chunks that the streams'
+/// batches hold.
 ///
 /// While any of them waits, one thread polls the writer's watermark page for all of them, every 0.1
 /// to 4 ms. A stream whose poll was pending counts as waiting until it is polled again or dropped.

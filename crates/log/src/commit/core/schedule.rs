@@ -225,14 +225,6 @@ impl Core {
         self.request_write(unit);
     }
 
-    /// The unit through which everything is requested that a dropped ticket requests.
-    pub(crate) fn requested(&self) -> u64 {
-        match self.policy {
-            Policy::OsBuffered => self.requested_write,
-            Policy::Always | Policy::Batch(_) | Policy::Periodic(_) => self.requested_sync,
-        }
-    }
-
     /// Whether there is a job, and room for it in flight.
     pub(crate) fn has_job(&self) -> bool {
         if self.has_failed() {

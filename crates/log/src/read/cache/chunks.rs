@@ -203,10 +203,10 @@ mod tests {
     use super::*;
     use crate::read::cache::chunk::GONE;
 
-    /// Five loaded chunks of a megabyte, after so many that were read once.
-    fn five(read_once: u32, awaited: Option<Instant>) -> State {
+    /// Loaded chunks of a megabyte, after so many that were read once.
+    fn loaded(chunks: u64, read_once: u32, awaited: Option<Instant>) -> State {
         let mut state = State::default();
-        for used in 0..5 {
+        for used in 0..chunks {
             let chunk = Chunk {
                 end: CHUNK,
                 most: CHUNK,
@@ -223,6 +223,10 @@ mod tests {
         state
     }
 
+    fn five(read_once: u32, awaited: Option<Instant>) -> State {
+        loaded(5, read_once, awaited)
+    }
+
     fn left(mut state: State, budget: u64) -> Vec<u64> {
         state.evict(budget, (4, 0));
         assert_eq!(state.bytes, state.chunks.len() as u64 * u64::from(CHUNK));
@@ -235,6 +239,18 @@ mod tests {
         assert_eq!(left(five(1_000, None), budget), [2, 3, 4]);
         assert_eq!(left(five(0, None), budget), [0, 1, 2, 3, 4]);
         assert_eq!(left(five(1_000, None), budget / 16), [4]);
+    }
+
+    #[test]
+    fn a_large_cache_shrinks_by_few_chunks_a_load() {
+        let mut state = loaded(40, 1_000, None);
+        for left in [36, 32, 28] {
+            state.evict(64 * u64::from(CHUNK), (39, 0));
+            assert_eq!(state.chunks.len(), left);
+        }
+        // What exceeds the budget goes at once.
+        state.evict(10 * u64::from(CHUNK), (39, 0));
+        assert!(state.chunks.len() <= 10, "{}", state.chunks.len());
     }
 
     #[test]
