@@ -1,6 +1,6 @@
 //! The command line arguments. Every command shows examples in its help.
 
-use clap::{Parser, Subcommand};
+use clap::{Arg, Command, CommandFactory, Error, FromArgMatches, Parser, Subcommand};
 
 use crate::bench::BenchCommand;
 use crate::cluster_cmd::ClusterCommand;
@@ -39,6 +39,23 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 corrupt data, 4 locked by anothe
 pub struct Arguments {
     #[command(subcommand)]
     pub component: Component,
+}
+
+/// Parses the command line. A negative number is the value of a flag, whose parser says what it
+/// takes, and no flag by itself.
+pub fn parse() -> Result<Arguments, Error> {
+    let matches = with_negative_numbers(Arguments::command()).try_get_matches()?;
+    Arguments::from_arg_matches(&matches)
+}
+
+fn with_negative_numbers(command: Command) -> Command {
+    let is_flag = |argument: &Arg| argument.get_long().is_some();
+    command
+        .mut_args(|argument| {
+            let takes_one = is_flag(&argument) && argument.get_action().takes_values();
+            if takes_one { argument.allow_negative_numbers(true) } else { argument }
+        })
+        .mut_subcommands(with_negative_numbers)
 }
 
 /// The components of Esker.

@@ -85,13 +85,8 @@ impl Failure {
                 Status::Locked,
                 "; wait until the other process ends, or read with `esker log cat`".into(),
             ),
-            Error::InvalidOption { option, .. } => {
-                let advice = match (*option, option_flags::flag(option)) {
-                    ("record_limit", Some(flag)) => format!(" ({flag}, at most 64M and 4K)"),
-                    (_, Some(flag)) => format!(" ({flag})"),
-                    (_, None) => String::new(),
-                };
-                (Status::Usage, advice)
+            Error::InvalidOption { option, rule } => {
+                return Self::usage(option_flags::wrong(option, rule));
             }
             // Then the path is right.
             Error::NotALog { found, .. } if found.contains("unfinished backup") => {
@@ -184,10 +179,8 @@ impl Failure {
             Error::Quarantined { .. } => {
                 Self { status: Status::Corrupt, message: format!("{}: {error}", dir.display()) }
             }
-            Error::InvalidOption { option, .. } => {
-                let flag = option_flags::flag(option);
-                let flag = flag.map_or_else(String::new, |flag| format!(" ({flag})"));
-                Failure::usage(format!("{error}{flag}"))
+            Error::InvalidOption { option, rule } => {
+                Failure::usage(option_flags::wrong(option, rule))
             }
             Error::InvalidName { .. } => Failure::usage(error.to_string()),
             _ => Failure::failed(format!("{}: {}", dir.display(), with_causes(error))),
@@ -303,7 +296,7 @@ pub fn is_of_consumers(file: &Path) -> bool {
 /// writer are no log, and a repair of the copy would drop records that the original has.
 pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
     if is_of_consumers(&corruption.file) {
-        return "; remove the file, and set the offsets again".into();
+        return "; remove the file, which no repair changes, and set the offsets again".into();
     }
     if corruption.file.ends_with("note") {
         return format!(
@@ -312,15 +305,22 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
         );
     }
     const BACKUP: &str = "`esker log backup`";
+    let is_segment = corruption.file.extension().is_some_and(|end| end == "seg");
+    let is_missing = is_segment && !corruption.file.exists();
+    let keeps_the_others = || {
+        let dir = dir.display();
+        format!(" run `esker log repair {dir}`, which gives up the records of the missing segment")
+    };
     match corruption.hand_copy {
+        HandCopy::Evident if is_missing => {
+            return format!("; if it is the original, restore a backup, or{}", keeps_the_others());
+        }
         HandCopy::Evident => return String::new(),
         HandCopy::Possible => {
             return format!("; otherwise{}", repair_advice(dir).trim_start_matches(';'));
         }
         HandCopy::NoSign => {}
     }
-    let is_segment = corruption.file.extension().is_some_and(|end| end == "seg");
-    let is_missing = is_segment && !corruption.file.exists();
     // A writer makes the file `lock`.
     if is_segment && !dir.join("lock").exists() {
         let again = if is_missing { "" } else { "remove the file and " };
@@ -332,10 +332,6 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
     if !is_missing {
         return repair_advice(dir);
     }
-    let keeps_the_others = || {
-        let dir = dir.display();
-        format!(" run `esker log repair {dir}`, which gives up the records of the missing segment")
-    };
     let (command, otherwise) = match esker_log::component(dir, esker_log::ReadOptions::default()) {
         Ok(Some(esker_kv::COMPONENT)) => ("`esker kv backup`", keeps_the_others()),
         Ok(Some(esker_consensus::COMPONENT | esker_consensus::COPY)) => {
@@ -352,11 +348,16 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
 }
 
 /// Advice on repairing the log in `dir`.
-fn repair_advice(dir: &Path) -> String {
+pub fn repair_advice(dir: &Path) -> String {
     let component = esker_log::component(dir, esker_log::ReadOptions::default());
     let dir = dir.display();
     match component {
-        Ok(Some(esker_consensus::COMPONENT | esker_consensus::COPY)) => format!(
+        Ok(Some(esker_consensus::COPY)) => format!(
+            "; it is a backup: delete the whole copy and back up again with `esker consensus \
+             backup`; without the original, `esker log repair {dir}` keeps what can be read, \
+             read-only"
+        ),
+        Ok(Some(esker_consensus::COMPONENT)) => format!(
             "; a repair of a consensus log may lose promises and votes that were given, so let \
              another acceptor or node take its place under a new number; \
              `esker log repair {dir}` keeps what can be read"

@@ -134,6 +134,9 @@ impl IoArguments {
             Some(Choice::Off) => false,
             Some(Choice::Auto) | None => options.dsync,
         };
+        if self.queue_depth.is_some() && self.disk != DiskChoice::Uring {
+            complain("note: --queue-depth has no effect without --disk uring");
+        }
         let readers = self.readable_by.into();
         options.disk = match self.disk {
             DiskChoice::Uring => uring(self.queue_depth, readers),

@@ -32,7 +32,7 @@ mod variables;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 
 use arguments::{Arguments, Component};
 
@@ -40,7 +40,7 @@ use arguments::{Arguments, Component};
 static ALLOCATOR: bench::CountingAllocator = bench::CountingAllocator;
 
 fn main() -> ExitCode {
-    let arguments = Arguments::try_parse()
+    let arguments = arguments::parse()
         .unwrap_or_else(|error| variables::explain(variables::name(error)).exit());
     let outcome = match arguments.component {
         Component::Log(command) => log_cmd::run(command),

@@ -19,7 +19,7 @@ const FLAGS: [(&str, Option<&str>); 22] = [
     ("pin", Some("--pin")),
     ("policy", Some("--policy")),
     ("record_limit", Some("--record-limit")),
-    ("reserve", None),
+    ("reserve", Some("--reserve")),
     ("retention.age", Some("--retain-age")),
     ("retention.bytes", Some("--retain-bytes")),
     ("retention.records", None),
@@ -27,6 +27,19 @@ const FLAGS: [(&str, Option<&str>); 22] = [
     ("segment_records", Some("--segment-records")),
     ("segment_size", Some("--segment-size")),
 ];
+
+/// Returns the message for an option that must be what `rule` says: with the flag that sets it, in
+/// place of the names of the library.
+pub fn wrong(option: &str, rule: &str) -> String {
+    let Some(flag) = flag(option) else { return format!("option {option} must be {rule}") };
+    if option == "policy" {
+        return format!("{flag} must be batch:N of at most 2^32, or periodic:MS of at most a day");
+    }
+    // The command rounds these down to whole blocks.
+    let rule = rule.strip_prefix("a multiple of 4096 ").unwrap_or(rule);
+    let rule = rule.replace("a segment_size of", "--segment-size");
+    format!("{flag} must be {}", rule.replace(" KiB", "K").replace(" MiB", "M"))
+}
 
 /// Returns the flag that sets this option of the library.
 pub fn flag(option: &str) -> Option<&'static str> {
@@ -65,6 +78,13 @@ mod tests {
             };
             names.extend(literals.filter(is_name).map(str::to_owned));
         }
+    }
+
+    #[test]
+    fn a_message_names_the_flag_and_what_it_takes() {
+        let rule = "a multiple of 4096 from 64 KiB to 512 MiB";
+        assert_eq!(wrong("segment_size", rule), "--segment-size must be from 64K to 512M");
+        assert_eq!(wrong("label", "short"), "option label must be short");
     }
 
     #[test]

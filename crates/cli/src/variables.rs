@@ -28,8 +28,20 @@ pub fn name(mut error: Error) -> Error {
     error
 }
 
-/// Says of a value that is no number what it must be, in other words than those of the parser.
+/// Says of a value that is no number what it must be, in other words than those of the parser, and
+/// how a flag takes a value that stands apart from it.
 pub fn explain(error: Error) -> Error {
+    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
+        && error.kind() == ErrorKind::UnknownArgument
+        && let Some(flag) = flag_before(word)
+        && takes_equals(&Arguments::command(), &flag)
+    {
+        let message = format!(
+            "unexpected argument '{word}' found: the value of '{flag}' follows a '=', as in \
+             '{flag}={word}'\n\nFor more information, try '--help'.\n"
+        );
+        return Error::raw(error.kind(), message);
+    }
     let source = std::error::Error::source(&error);
     let Some(cause) = source.and_then(|source| source.downcast_ref::<ParseIntError>()) else {
         return error;
@@ -54,6 +66,21 @@ pub fn explain(error: Error) -> Error {
 fn is_flag(word: &OsStr, flag: &str) -> bool {
     let word = word.to_string_lossy();
     word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
+}
+
+/// The flag right before this word of the command line.
+fn flag_before(word: &str) -> Option<String> {
+    let words = std::env::args_os().skip(1).map(|given| given.to_string_lossy().into_owned());
+    let before = words.take_while(|given| given != word).last();
+    before.filter(|flag| flag.starts_with("--"))
+}
+
+/// Whether this flag of one of the commands takes its value after a `=` only.
+fn takes_equals(command: &Command, flag: &str) -> bool {
+    let mut own = command.get_arguments();
+    let is_it = |name: &str| flag.strip_prefix("--") == Some(name);
+    own.any(|argument| argument.get_long().is_some_and(is_it) && argument.is_require_equals_set())
+        || command.get_subcommands().any(|below| takes_equals(below, flag))
 }
 
 /// The variable of this flag of one of the commands.

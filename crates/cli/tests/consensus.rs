@@ -387,6 +387,25 @@ fn look(words: &[&str], dir: &Path) -> esker::Ended {
     run(look, b"")
 }
 
+/// It was advised to let another acceptor take its place, and to repair it.
+#[test]
+fn a_corrupt_backup_is_deleted_and_made_again() {
+    let (_guard, root) = workdir();
+    std::fs::create_dir(&root).unwrap();
+    let (dir, copy) = (root.join("node"), root.join("copy"));
+    let log = ConsensusLog::open(&dir).unwrap();
+    log.learn(Slot(0), LOW, b"x").unwrap().blocking_wait().unwrap();
+    log.close().unwrap();
+    let mut backup = command(&["consensus", "backup"]);
+    backup.arg(&dir).arg(&copy);
+    run(backup, b"").ok();
+    flip(&esker::segments(&copy).remove(0), 4096 + 100);
+    let found = look(&["consensus", "verify"], &copy).exits(3);
+    let remedy = "it is a backup: delete the whole copy and back up again";
+    assert!(found.err.contains(remedy) && !found.err.contains("acceptor"), "{}", found.err);
+    assert!(look(&["consensus", "dump"], &copy).exits(3).err.contains(remedy));
+}
+
 /// Each of them is named, and the others are shown.
 #[test]
 fn logs_that_are_missing_or_corrupt_are_named_beside_the_others() {

@@ -9,7 +9,7 @@ use esker_log::{ReadOptions, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::consensus_dir::{self, Looked, Target};
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, repair_advice};
 use crate::output::counted;
 use crate::progress;
 
@@ -137,9 +137,16 @@ impl Checked {
     fn failure(&self, dir: &Path) -> Option<Failure> {
         let name = dir.display();
         if let Some(first) = self.report.corruption.first() {
+            let component = esker_log::component(dir, ReadOptions::default());
+            let advice = match component {
+                Ok(Some(esker_consensus::COPY)) => repair_advice(dir),
+                _ => format!(
+                    "; `esker log repair {name}` quarantines the corruption, and makes this log \
+                     read-only"
+                ),
+            };
             return Some(Failure::corrupt(format!(
-                "{name} is corrupt, first in {} at byte {}; `esker log repair {name}` quarantines the corruption, \
-                 and makes this log read-only",
+                "{name} is corrupt, first in {} at byte {}{advice}",
                 first.file.display(),
                 first.offset
             )));

@@ -67,6 +67,10 @@ pub struct AppendArguments {
     /// Print the summary as one JSON object
     #[arg(long)]
     json: bool,
+    /// Space that is kept on the disk to open, close and truncate the log when it is full; at most
+    /// 512M [default: 33M and 4K, or less on a small disk]
+    #[arg(long, value_name = "BYTES", value_parser = quantity::bytes)]
+    reserve: Option<u64>,
     // Last: what follows would be below their headings in the help.
     #[command(flatten)]
     writing: WritingArguments,
@@ -82,6 +86,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     }
     let mut options = arguments.writing.options();
     options.retention = arguments.retention.retention();
+    options.reserve = arguments.reserve;
     let limit = options.record_limit;
 
     let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;

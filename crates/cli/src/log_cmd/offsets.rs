@@ -23,6 +23,9 @@ Examples:
   # without an offset
   esker log offsets ./esker-data set billing 1300 --if 1200
 
+  # For scripts: a name may have spaces and line breaks, which --json keeps
+  esker log offsets ./esker-data list --json
+
 An offset is the number of the last record that a consumer is done with. It keeps no records: \
 retention drops them all the same. The lag counts the numbers after it that were not dropped. It works \
 beside a live writer. `get` and `remove` of a consumer \
@@ -34,6 +37,9 @@ without an offset exit with 1, as does `set --if` when the offset is another.";
 pub struct OffsetsArguments {
     /// The log's directory
     dir: PathBuf,
+    /// Print one JSON object, with `list` one per consumer
+    #[arg(long, global = true)]
+    json: bool,
     #[command(subcommand)]
     command: OffsetsCommand,
 }
@@ -41,18 +47,9 @@ pub struct OffsetsArguments {
 #[derive(Debug, Subcommand)]
 enum OffsetsCommand {
     /// Print the offset and the lag of every consumer
-    List {
-        /// Print one JSON object per consumer
-        #[arg(long)]
-        json: bool,
-    },
+    List,
     /// Print the offset of a consumer
-    Get {
-        name: String,
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
+    Get { name: String },
     /// Set the offset of a consumer, durably
     Set {
         name: String,
@@ -95,28 +92,33 @@ pub fn run(arguments: &OffsetsArguments) -> Outcome {
     let consumers = log.consumers();
     let absent =
         |name: &str| Failure::failed(format!("{}: consumer {name} has no offset", dir.display()));
-    match &arguments.command {
-        OffsetsCommand::List { json } => list(dir, &log, &consumers, *json)?,
-        OffsetsCommand::Get { name, json } => match consumers.get(name).map_err(failed)? {
-            Some(Seq(offset)) if *json => {
-                return output::print_json(&json!({ "name": name, "offset": offset }));
+    let (name, offset) = match &arguments.command {
+        OffsetsCommand::List => return list(dir, &log, &consumers, arguments.json),
+        OffsetsCommand::Get { name } => {
+            let offset = consumers.get(name).map_err(failed)?.ok_or_else(|| absent(name))?;
+            if !arguments.json {
+                return output::print(&format!("{offset}\n"));
             }
-            Some(offset) => return output::print(&format!("{offset}\n")),
-            None => return Err(absent(name)),
-        },
-        OffsetsCommand::Set { name, n, expected: None } => {
-            consumers.set(name, Seq(*n)).map(drop).map_err(failed)?;
-            note_if_ahead(&log, name, Seq(*n));
+            (name, Some(offset))
         }
-        OffsetsCommand::Set { name, n, expected: Some(expected) } => {
-            consumers.compare_and_set(name, expected.0, Seq(*n)).map_err(failed)?;
+        OffsetsCommand::Set { name, n, expected } => {
+            match expected {
+                None => consumers.set(name, Seq(*n)).map(drop),
+                Some(expected) => consumers.compare_and_set(name, expected.0, Seq(*n)).map(drop),
+            }
+            .map_err(failed)?;
             note_if_ahead(&log, name, Seq(*n));
+            (name, Some(Seq(*n)))
         }
         OffsetsCommand::Remove { name } => {
             consumers.remove(name).map_err(failed)?.ok_or_else(|| absent(name))?;
+            (name, None)
         }
+    };
+    match arguments.json {
+        true => output::print_json(&json!({ "name": name, "offset": offset.map(|seq| seq.0) })),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Notes an offset after the last record: the consumer will skip the records up to it.

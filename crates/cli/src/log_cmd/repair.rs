@@ -4,9 +4,10 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{QuarantinedRange, ReadOnlyLog, ReadOptions, Repaired, Seq, SeqRange};
+use esker_log::{Error, QuarantinedRange, ReadOnlyLog, ReadOptions, Repaired, Seq, SeqRange};
 use serde_json::{Value, json};
 
+use super::verify::corrupt_offsets;
 use crate::exit::{Failure, Outcome};
 use crate::output;
 use crate::progress;
@@ -45,9 +46,14 @@ pub fn run(arguments: &RepairArguments) -> Outcome {
         .map_err(|e| Failure::of_log(&e, dir))?;
     bar.finish_and_clear();
     if arguments.json {
-        output::print_json(&repaired_json(&repaired))
+        output::print_json(&repaired_json(&repaired))?;
     } else {
-        output::print(&repaired_text(dir, &repaired, first_kept(dir, &repaired)?))
+        output::print(&repaired_text(dir, &repaired, first_kept(dir, &repaired)?))?;
+    }
+    // No repair changes them, and `verify` would go on to find them corrupt.
+    match corrupt_offsets(dir).map_err(|e| Failure::of_log(&e, dir))? {
+        Some(found) => Err(Failure::of_log(&Error::Corrupted(found), dir)),
+        None => Ok(()),
     }
 }
 

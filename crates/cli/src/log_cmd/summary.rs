@@ -68,9 +68,10 @@ impl Summary {
             (Some(first), Some(last)) => format!("numbers {first} to {last}, "),
             _ => String::new(),
         };
-        let records = output::counted(*records, "record");
+        let (records, bytes) =
+            (output::counted(*records, "record"), output::counted(*bytes, "byte"));
         output::print(&format!(
-            "appended {records}, {bytes} bytes in {seconds:.3} s ({rate:.1} MB/s)\n\
+            "appended {records}, {bytes} in {seconds:.3} s ({rate:.1} MB/s)\n\
              {numbers}durable through {durable}\n"
         ))
     }

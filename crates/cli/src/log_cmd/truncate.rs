@@ -83,8 +83,7 @@ fn note_what_stays(log: &Log) {
         1 if first.bytes < WORTH_A_NOTE => return,
         1 => {
             "note: no space was freed: the newest segment is never dropped, and has the truncated \
-              records; append a record with --segment-size 64K, which begins another segment and \
-              needs 100 KiB of free space, and truncate again"
+              records; append a record with --segment-size 64K, which begins another segment"
                 .to_owned()
         }
         _ => format!(

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{Corruption, Error, ReadOnlyLog, ReadOptions, SeqRange, VerifyReport};
+use esker_log::{Corruption, Error, HandCopy, ReadOnlyLog, ReadOptions, SeqRange, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome, advice_on, is_of_consumers};
@@ -40,14 +40,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     let mut report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
         .map_err(failed)?;
     bar.finish_and_clear();
-    match ReadOnlyLog::open(dir).and_then(|log| log.consumers().list()) {
-        // A corruption of the log is in the report.
-        Err(Error::Corrupted(found)) if is_of_consumers(&found.file) => {
-            report.corruption.push(found);
-        }
-        Err(Error::Corrupted(_)) | Ok(_) => {}
-        Err(error) => return Err(failed(error)),
-    }
+    report.corruption.extend(corrupt_offsets(dir).map_err(failed)?);
     if arguments.json {
         output::print_json(&report_json(&report))?;
     } else {
@@ -56,19 +49,33 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     refuse_corruption(&report, dir)
 }
 
+/// What is wrong with the offsets of consumers, if they are corrupt. Ignores corruption of the log.
+pub(super) fn corrupt_offsets(dir: &Path) -> Result<Option<Corruption>, Error> {
+    match ReadOnlyLog::open(dir).and_then(|log| log.consumers().list()) {
+        Err(Error::Corrupted(found)) => {
+            Ok(Some(found).filter(|found| is_of_consumers(&found.file)))
+        }
+        Ok(_) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 /// Fails if the log is corrupt.
 pub fn refuse_corruption(report: &VerifyReport, dir: &Path) -> Outcome {
-    match report.corruption.len() {
-        0 => Ok(()),
-        count => Err(Failure::corrupt(format!(
-            "{} is corrupt in {count} {}, first in {} at byte {}{}",
-            dir.display(),
-            if count == 1 { "place" } else { "places" },
-            report.corruption[0].file.display(),
-            report.corruption[0].offset,
-            advice_on(&report.corruption[0], dir),
-        ))),
-    }
+    let Some(first) = report.corruption.first() else { return Ok(()) };
+    // Which file is newer is part of the line above for this place.
+    let copied = match first.hand_copy {
+        HandCopy::NoSign => "",
+        _ => "; if the files were copied beside a writer, copy the log with `esker log backup`",
+    };
+    Err(Failure::corrupt(format!(
+        "{} is corrupt in {}, first in {} at byte {}{copied}{}",
+        dir.display(),
+        output::counted(report.corruption.len() as u64, "place"),
+        first.file.display(),
+        first.offset,
+        advice_on(first, dir),
+    )))
 }
 
 /// Converts one corruption to JSON.

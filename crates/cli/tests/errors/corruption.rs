@@ -181,6 +181,29 @@ fn a_copy_by_hand_is_advised_to_be_made_by_backup() {
     assert!(!flipped.err.contains("backup"), "{}", flipped.err);
 }
 
+/// Bug: the manifest names the newest segment, so this looked like a copy by hand alone, and no
+/// command named another remedy.
+#[test]
+fn a_missing_newest_segment_has_two_remedies() {
+    let (_guard, dir) = workdir();
+    let records: String = (0..5000).map(|n| format!("{n:0100}\n")).collect();
+    log("append", &dir, &["--segment-size", "64K"], records.as_bytes()).ok();
+    std::fs::remove_file(segments(&dir).last().unwrap()).unwrap();
+    let remedies = [
+        "copied beside a writer, copy the log with `esker log backup`",
+        "if it is the original, restore a backup, or run `esker log repair",
+        "gives up the records of the missing segment",
+    ];
+    for command in ["cat", "stat", "append"] {
+        log(command, &dir, &[], b"").exits(3).says(&remedies);
+    }
+    let found = log("verify", &dir, &[], b"").exits(3);
+    // The last line by itself, for those who see nothing else.
+    found.says(&remedies);
+    log("repair", &dir, &[], b"").ok();
+    log("verify", &dir, &[], b"").ok();
+}
+
 /// The watermark page is rarely synced, so a power cut leaves it older than the segments. A place
 /// that is corrupt for another reason was then explained as a copy by hand, and no repair advised.
 #[test]
@@ -197,6 +220,10 @@ fn an_older_watermark_page_may_be_that_of_a_power_cut() {
             format!("`esker log backup`; otherwise run `esker log repair {}`", dir.display());
         ended.exits(3).says(&["is newer than mark", &otherwise]);
     }
+    // Its last line began with the second half of that.
+    let copied = "if the files were copied beside a writer, copy the log with `esker log backup`; \
+                  otherwise run";
+    log("verify", &dir, &[], b"").exits(3).says(&[copied]);
 }
 
 /// A header that cannot be read is no sign of a copy: the file does not say how new it is.

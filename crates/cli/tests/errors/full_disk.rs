@@ -66,8 +66,8 @@ fn the_disk_runs_full_while_it_is_written() {
     drop(mounted);
 }
 
-/// All records are in the newest segment. The documented remedy frees it, and needs the room that
-/// the message names.
+/// All records are in the newest segment, on a disk that holds nothing else. The documented remedy
+/// frees it. Bug: it needed 100 KiB that the disk did not have, beside a reserve of 17 MB.
 #[test]
 fn the_newest_segment_is_freed_once_another_has_begun() {
     let (guard, _) = workdir();
@@ -80,14 +80,36 @@ fn the_newest_segment_is_freed_once_another_has_begun() {
     let durable = full.text().split("durable through ").nth(1).unwrap().trim().parse::<u64>();
     let next = (durable.unwrap() + 1).to_string();
     let truncate = || log("truncate", &dir, &["--before", &next], b"").ok();
-    truncate().says(&["no space was freed", "100 KiB"]);
-    let small = ["--segment-size", "64K"];
-    log("append", &dir, &small, b"x\n").exits(1).says(&["No space left"]);
-    let remount = ["-o", "remount,size=41060k"];
-    assert!(Command::new("mount").args(remount).arg(guard.path()).status().unwrap().success());
-    log("append", &dir, &small, b"x\n").ok();
+    truncate().says(&["no space was freed", "--segment-size 64K"]);
+    log("append", &dir, &["--segment-size", "64K"], b"a new segment\n").ok();
     truncate().says_nothing();
-    log("append", &dir, &[], esker::lines(1, 10_000).as_bytes()).ok();
+    log("append", &dir, &[], esker::lines(1, 100_000).as_bytes()).ok();
+    let kept = format!("a new segment\n{}", esker::lines(1, 100_000));
+    assert_eq!(log("cat", &dir, &[], b"").ok().text(), kept);
+    drop(mounted);
+}
+
+/// Bug: the reserve of a ring took half of what was free each time that a segment was dropped, and
+/// a writer at full speed got `NoSpace` although whole segments were about to leave the log.
+#[test]
+fn a_ring_at_full_speed_stays_on_a_small_disk() {
+    let (guard, _) = workdir();
+    let Some(mounted) = Mounted::tmpfs(guard.path(), "24m") else {
+        println!("skipped: this user may not mount");
+        return;
+    };
+    let dir = guard.path().join("log");
+    let input = esker::lines(1, 2_000_000);
+    for ring in [
+        ["--segment-size", "1M", "--retain-bytes", "2M"],
+        ["--segment-size", "2M", "--retain-segments", "4"],
+    ] {
+        log("append", &dir, &ring, input.as_bytes()).ok();
+        let reserve = std::fs::metadata(dir.join("reserve")).unwrap().len();
+        assert!(reserve <= 12 << 20, "{reserve}");
+    }
+    let kept = log("cat", &dir, &[], b"").ok();
+    assert!(input.ends_with(kept.text()) && kept.text().len() > 100_000);
     drop(mounted);
 }
 

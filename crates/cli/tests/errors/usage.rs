@@ -44,6 +44,24 @@ fn numbers_are_refused_in_plain_words() {
             ["at most 64M and 4K", "--record-limit"],
         ),
         (&["log", "append", "d", "--retain-bytes", "1M"], ["--retain-bytes", "128M"]),
+        (
+            &["log", "append", "d", "--retain-bytes", "10MB"],
+            ["--retain-bytes must be at least 134217728 (128M)", "--segment-size 4194304 (4M)"],
+        ),
+        (
+            &["log", "append", "d", "--retain-bytes", "100K"],
+            ["--retain-bytes must be", "at least 131072 (128K) with the smallest"],
+        ),
+        (&["log", "append", "d", "--retain-bytes", "-5"], ["'-5'", "a size is like"]),
+        (&["log", "cat", "d", "--from", "-5"], ["'-5' for '--from <N>'", "not a whole number"]),
+        (&["log", "append", "d", "--retain-age", "0"], ["--retain-age must be", "such as 10ms"]),
+        (
+            &["log", "append", "d", "--segment-size", "1K"],
+            ["--segment-size must be", "from 64K to 512M"],
+        ),
+        (&["log", "append", "d", "--policy", "batch:9999999999"], ["--policy must be", "batch:N"]),
+        (&["log", "append", "d", "--dsync", "off"], ["'off'", "'--dsync=off'"]),
+        (&["log", "append", "d", "--reserve", "1G"], ["--reserve must be", "512M"]),
         (&["ts", "--timeout", "0"], ["--timeout <TIME>", "above 0"]),
         (&["ts", "bench", "--timeout", "0"], ["--timeout <TIME>", "above 0"]),
     ] {
@@ -53,6 +71,14 @@ fn numbers_are_refused_in_plain_words() {
         }
         assert!(!refused.err.contains("found in string"), "{}", refused.err);
     }
+}
+
+/// It was accepted without a word.
+#[test]
+fn a_queue_depth_without_io_uring_is_noted() {
+    let (_guard, dir) = workdir();
+    let noted = log("append", &dir, &["--queue-depth", "2"], b"x\n").ok();
+    noted.says(&["--queue-depth has no effect", "--disk uring"]);
 }
 
 #[test]

@@ -24,6 +24,12 @@ fn offsets_are_shown_and_changed_beside_a_writer() {
     let one = offsets(&["get", "billing", "--json"]).ok();
     assert_eq!(one.text(), "{\"name\":\"billing\",\"offset\":42}\n");
     assert_eq!(offsets(&["get", "unknown", "--json"]).exits(1).text(), "");
+    // Wherever the flag stands, and with each command.
+    assert_eq!(offsets(&["--json", "get", "billing"]).ok().text(), one.text());
+    let changed = offsets(&["set", "c", "7", "--json"]).ok();
+    assert_eq!(changed.text(), "{\"name\":\"c\",\"offset\":7}\n");
+    let removed = offsets(&["--json", "remove", "c"]).ok();
+    assert_eq!(removed.text(), "{\"name\":\"c\",\"offset\":null}\n");
     assert_eq!(offsets(&["list"]).ok().text(), "a b 100 (lag 0)\nbilling 42 (lag 58)\n");
     let shown = offsets(&["list", "--json"]);
     let all = "{\"lag\":0,\"name\":\"a b\",\"offset\":100}\n\
@@ -125,5 +131,11 @@ fn corrupt_offsets_are_found_by_verify() {
     std::fs::write(dir.join("consumers/offsets"), [7; 4096]).unwrap();
     let found = log("verify", &dir, &["--json"], b"").exits(3);
     assert_eq!(found.json()["sound"], false);
-    found.says(&["consumers/offsets", "remove the file, and set the offsets again"]);
+    let remedy = ["consumers/offsets", "remove the file", "set the offsets again"];
+    found.says(&remedy);
+    // It said that there is no corruption, and exited with 0.
+    let repaired = log("repair", &dir, &[], b"").exits(3).says(&remedy);
+    assert!(repaired.text().contains("nothing was changed"), "{}", repaired.text());
+    std::fs::remove_file(dir.join("consumers/offsets")).unwrap();
+    log("repair", &dir, &[], b"").ok().says_nothing();
 }

@@ -16,6 +16,8 @@ use crate::runtime::engine::Engine;
 const CHECKPOINT: u64 = 1 << 20;
 /// The largest reserve, in bytes. It becomes a segment, so it is no larger than one.
 pub const RESERVE_MAX: u64 = (SEGMENT_MAX / 4) as u64;
+/// The least `segment_size`.
+const SEGMENT_MIN: u32 = 64 << 10;
 /// The most bytes of a reserve that are kept for opening after a crash; of a smaller reserve it is
 /// half. The rest is for records that free space.
 pub const RESERVE_KEPT_MOST: u64 = 16 << 20;
@@ -84,13 +86,19 @@ impl Retention {
             "at least 2: a ring of one would drop everything at each turn",
         )?;
         rule(records != Some(0), "retention.records", "at least 1")?;
-        rule(age != Some(Duration::ZERO), "retention.age", "more than 0")?;
+        rule(age != Some(Duration::ZERO), "retention.age", "more than 0, such as 10ms")?;
+        let Some(bytes) = bytes else { return Ok(()) };
         let ring = 2 * u64::from(segment_size);
-        rule(
-            bytes.is_none_or(|n| n >= ring),
-            "retention.bytes",
-            &format!("at least {}: two segments; smaller segments allow less", in_units(ring)),
-        )
+        let least = 2 * u64::from(SEGMENT_MIN);
+        let smaller = match bytes.checked_ilog2() {
+            // The largest power of two of which two fit.
+            Some(bits) if bytes >= least => {
+                format!("a segment_size of {} allows {bytes}", in_units(1 << (bits - 1)))
+            }
+            _ => format!("at least {} with the smallest segments", in_units(least)),
+        };
+        let ring_rule = format!("at least {}, two segments; {smaller}", in_units(ring));
+        rule(bytes >= ring, "retention.bytes", &ring_rule)
     }
 }
 
@@ -170,8 +178,9 @@ pub struct Options {
     /// half of it, at most 16 MiB, to openings. Ordinary appends get [`Error::NoSpace`] while the
     /// reserve is missing and cannot be made.
     ///
-    /// The reserve is filled when the log is opened and when space was freed. Where there is little
-    /// room, it takes half of that, and at least 64 KiB. Default `None`: a segment's header,
+    /// The reserve is filled when the log is opened and when space was freed; with a retention, only
+    /// up to its former size in the second case. Where there is little room, it takes half of that,
+    /// and at least 64 KiB. Default `None`: a segment's header,
     /// `buffers` times `buffer_size`, and 1 MiB for one checkpoint. At most 512 MiB. `Some(0)`
     /// keeps none: then a log on a full disk may not open before there is room.
     pub reserve: Option<u64>,
@@ -304,7 +313,8 @@ impl Options {
         let blocks = |n: u32| n.is_multiple_of(BLOCK);
         rule(self.record_limit <= RECORD_LIMIT_MAX, "record_limit", "at most 64 MiB and 4 KiB")?;
         rule(
-            blocks(self.segment_size) && (64 << 10..=SEGMENT_MAX / 4).contains(&self.segment_size),
+            blocks(self.segment_size)
+                && (SEGMENT_MIN..=SEGMENT_MAX / 4).contains(&self.segment_size),
             "segment_size",
             "a multiple of 4096 from 64 KiB to 512 MiB",
         )?;

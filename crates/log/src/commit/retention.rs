@@ -72,6 +72,28 @@ pub(crate) fn retain(log: &WriteHalf) -> Result<()> {
     first.map_or(Ok(()), |first| drop_segments_below(log, &first))
 }
 
+/// Whether a segment may leave the log once what follows it is durable: there is a limit, or
+/// dropped records still take space.
+pub(super) fn may_free(log: &WriteHalf) -> bool {
+    let dropped = log.trim_point.low().seq;
+    let holds_dropped = |oldest: Arc<Segment>| oldest.header.prev_seq < dropped;
+    log.retention().is_set() || log.segments.oldest().is_some_and(holds_dropped)
+}
+
+/// Applies the retention at once, for a caller that found the disk full. Returns whether that freed
+/// a segment.
+pub(super) fn retain_now(log: &WriteHalf) -> Result<bool> {
+    let _changing = log.segment_set_lock.lock();
+    // Never write to a directory whose last write or sync failed.
+    if log.is_closed() || log.watermark.is_terminal() {
+        return Ok(false);
+    }
+    let oldest = log.segments.oldest_number();
+    unless_full(retain(log))?;
+    unless_full(expire(log))?;
+    Ok(log.segments.oldest_number() != oldest)
+}
+
 /// Removes the segments before `first` from the log: raises the trim point durably, then removes
 /// their names.
 ///
@@ -208,9 +230,7 @@ fn drop_up_to(log: &WriteHalf, below: u64) -> Result<()> {
     log.trim_point.raise(TrimPoint::locate(&log.segments, below));
     let next = log.segments.of_seq(below.saturating_add(1));
     let Some(first) = next.or_else(|| log.segments.newest()) else { return Ok(()) };
-    // Only the number: a reference to a segment keeps its file open, and so its space.
-    let oldest = log.segments.oldest().map(|oldest| oldest.number());
-    match oldest {
+    match log.segments.oldest_number() {
         Some(oldest) if first.number() > oldest => drop_segments_below(log, &first).map_err(full),
         _ => Ok(()),
     }

@@ -25,6 +25,7 @@ use crate::base::options::Options;
 use crate::base::shared_reserve::Lent;
 use crate::commit::core::{Need, Reserved, Wanted};
 use crate::commit::preallocator::ReadySegment;
+use crate::commit::retention::{may_free, retain_now};
 use crate::commit::space_request::SpaceRequest;
 use crate::commit::write_half::WriteHalf;
 use crate::format::footer::{ENTRY, FOOTER_HEADER};
@@ -66,12 +67,55 @@ fn sizes(least: u32, best: u32) -> impl Iterator<Item = u32> {
 }
 
 impl WriteHalf {
-    /// Reserves the space for a unit, on this thread.
+    /// Reserves the space for a unit, on this thread. An ordinary append that finds the disk full
+    /// waits for the segments that may leave the log, and where every record was dropped it may
+    /// begin another segment in the reserve.
     ///
     /// # Errors
     /// [`Error::NoSpace`], after which the log stays usable; [`Error::Io`], after which it is
     /// poisoned.
     pub(crate) fn reserve(&self, need: Need) -> Result<()> {
+        let is_full = |error: &Error| error.is_no_space() && !need.internal;
+        match self.reserve_now(need) {
+            Err(error) if is_full(&error) => {}
+            outcome => return outcome,
+        }
+        loop {
+            self.free_segments()?;
+            let oldest = self.segments.oldest_number();
+            match self.reserve_now(need) {
+                // Another thread may have freed one since.
+                Err(error) if is_full(&error) && self.segments.oldest_number() == oldest => {
+                    return self.begin_in_reserve(need, error);
+                }
+                Err(error) if is_full(&error) => {}
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// Frees the segments that may leave the log. Those with records that are not durable may after
+    /// the next commit, so this waits for that.
+    fn free_segments(&self) -> Result<()> {
+        let unit = self.lock().core.last_unit();
+        if !self.applies_retention()? && may_free(self) {
+            self.await_durable(unit, None)?;
+            self.applies_retention()?;
+        }
+        Ok(())
+    }
+
+    /// Applies the retention, and returns whether that freed a segment. One that another thread is
+    /// freeing is gone when this returns.
+    fn applies_retention(&self) -> Result<bool> {
+        let freed = retain_now(self);
+        if let Err(error) = &freed {
+            self.fail(error.clone());
+        }
+        freed
+    }
+
+    fn reserve_now(&self, need: Need) -> Result<()> {
         let mut reserve = self.reserve.lock();
         // At most one iteration each for a refusal, the reserve, this segment, and the next one;
         // more only if other appenders use the new space first.
@@ -136,10 +180,15 @@ impl WriteHalf {
         limit_of(&self.options, reserve.lends().max(shared))
     }
 
-    /// Fills the reserve after space was freed.
+    /// Fills the reserve after space was freed; with a retention only up to its former size.
     pub(crate) fn fill_reserve(&self) {
         let mut reserve = self.reserve.lock();
-        if let Err(error) = reserve.fill(&*self.dir, &self.options) {
+        // A ring takes again what it frees, all the time.
+        let filled = match self.retention().is_set() {
+            true => reserve.restore(&*self.dir, &self.options),
+            false => reserve.fill(&*self.dir, &self.options),
+        };
+        if let Err(error) = filled {
             tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
         }
         if let Some(lender) = self.lender() {
@@ -313,18 +362,9 @@ impl WriteHalf {
     /// Continues an internal append in the reserve.
     fn use_reserve(&self, reserve: &mut Reserve, wanted: Wanted, full: Error) -> Result<()> {
         let limit = limit_of(&self.options, reserve.lends());
-        let (next, bytes) = match wanted {
-            Wanted::Make { segment, least, .. } => (segment, least),
-            // The unit goes to the segment after this one instead.
-            Wanted::Extend { segment, from, least, .. } => (segment + 1, least - from + BLOCK),
-            Wanted::Release => return Err(full),
-        };
-        let free = self.lock().core.has_no_next(next);
-        if !free {
-            return Err(full);
-        }
+        let Some((next, bytes)) = self.following(wanted) else { return Err(full) };
         if limit < bytes || self.shares_its_reserve() {
-            return self.use_part(reserve, next, bytes, full);
+            return self.use_part(reserve, next, bytes, true, full);
         }
         match reserve.lend(&*self.dir, &paths::segment(next)) {
             Err(error) if error.is_no_space() => return Err(full),
@@ -333,22 +373,54 @@ impl WriteHalf {
         self.open_next(next, limit, 0, true)
     }
 
-    /// Continues an internal append in a part of a reserve that several logs share: its own, or
-    /// that of another log.
-    fn use_part(&self, reserve: &mut Reserve, next: u64, bytes: u32, full: Error) -> Result<()> {
+    /// The segment after the one in use, if there is none yet, and the bytes that a unit needs
+    /// there.
+    fn following(&self, wanted: Wanted) -> Option<(u64, u32)> {
+        let (next, bytes) = match wanted {
+            Wanted::Make { segment, least, .. } => (segment, least),
+            // The unit goes to the segment after this one instead.
+            Wanted::Extend { segment, from, least, .. } => (segment + 1, least - from + BLOCK),
+            Wanted::Release => return None,
+        };
+        self.lock().core.has_no_next(next).then_some((next, bytes))
+    }
+
+    /// Begins another segment in the reserve for an ordinary append, if every record was dropped.
+    /// The first commit there lets all other segments leave the log, and with their space the
+    /// reserve is filled again.
+    fn begin_in_reserve(&self, need: Need, full: Error) -> Result<()> {
+        let mut reserve = self.reserve.lock();
+        let dropped = self.trim_point.low().seq;
+        let wanted = {
+            let state = self.lock();
+            let last = state.core.last_seq();
+            state.core.wanted(need).filter(|_| last > 0 && last == dropped)
+        };
+        match wanted.and_then(|wanted| self.following(wanted)) {
+            Some((next, bytes)) => self.use_part(&mut reserve, next, bytes, false, full),
+            None => Err(full),
+        }
+    }
+
+    /// Continues in a part of the reserve: its own, or that of another log which several share.
+    fn use_part(
+        &self,
+        reserve: &mut Reserve,
+        next: u64,
+        bytes: u32,
+        internal: bool,
+        full: Error,
+    ) -> Result<()> {
         let lends = match self.lender() {
             Some(lender) if !self.shares_its_reserve() => lender.lends(),
             _ => reserve.lends(),
         };
         let part = file_len(&self.options, bytes).max((lends / PARTS).min(PART));
         let best = limit_of(&self.options, part).max(bytes);
-        let mut make = || self.make_next(next, bytes, best, true);
-        let lent = if self.shares_its_reserve() {
-            self.lend_part(reserve, Lent::Bytes(part), &mut make)
-        } else if let Some(lender) = self.lender() {
-            lender.lend(Lent::Bytes(part), &mut make)
-        } else {
-            Ok(false)
+        let mut make = || self.make_next(next, bytes, best, internal);
+        let lent = match self.lender() {
+            Some(lender) if !self.shares_its_reserve() => lender.lend(Lent::Bytes(part), &mut make),
+            _ => self.lend_part(reserve, Lent::Bytes(part), &mut make),
         };
         match lent {
             Ok(true) => Ok(()),

@@ -31,7 +31,8 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::TooLarge`](crate::Error::TooLarge); [`Error::NoSpace`](crate::Error::NoSpace) on a
-    /// full disk, after which the log stays usable; [`Error::Io`](crate::Error::Io) when creating
+    /// full disk, after which the log stays usable: first this call waits for the segments that a
+    /// retention lets go; [`Error::Io`](crate::Error::Io) when creating
     /// or extending a segment failed for another reason, after which the log is poisoned;
     /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Closed`](crate::Error::Closed),
     /// [`Error::Stopped`](crate::Error::Stopped). In all these cases nothing was accepted.

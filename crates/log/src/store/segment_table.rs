@@ -192,6 +192,11 @@ impl SegmentTable {
         self.table.read().first().cloned()
     }
 
+    /// The number of the oldest segment. Holds no reference to it, which would keep its space.
+    pub(crate) fn oldest_number(&self) -> Option<u64> {
+        self.table.read().first().map(|oldest| oldest.number())
+    }
+
     /// The segment that holds, or would hold, the record with this number: the last one whose
     /// records all follow a smaller number.
     pub(crate) fn of_seq(&self, seq: u64) -> Option<Arc<Segment>> {

@@ -34,8 +34,8 @@ pub(crate) struct Reserve {
     bytes: u64,
     /// The same, for those who do not wait for the lock of the reserve.
     shared_bytes: Arc<AtomicU64>,
-    /// The largest size that it had. It takes free space up to this size, and beyond that at most
-    /// half of what is left.
+    /// The largest size that it had. It takes free space up to this size, and grows beyond it where
+    /// as much is left.
     had: u64,
     /// Of that what the manifest keeps, in blocks.
     pub(crate) recorded: u32,
@@ -164,19 +164,22 @@ impl Reserve {
         let mut size = most;
         // Each attempt adds half as much as the one before.
         while size > self.bytes && size >= RESERVE_LEAST.min(most) {
-            // Beyond its former size it leaves as much free space to others as it takes.
             let own = self.had.max(self.bytes);
-            match file.preallocate(0, size + size.saturating_sub(own)) {
-                Ok(()) => {
-                    file.set_len(size)?;
-                    file.sync_data()?;
-                    dir.sync()?;
-                    self.set_bytes(size);
-                    self.had = self.had.max(size);
-                    return Ok(());
+            // Beyond its former size it leaves as much free space to others as it has. If it left
+            // what it takes now, it would halve the rest each time that space is freed.
+            if size <= own || has_room(dir, size - self.bytes + size)? {
+                match file.preallocate(0, size) {
+                    Ok(()) => {
+                        file.set_len(size)?;
+                        file.sync_data()?;
+                        dir.sync()?;
+                        self.set_bytes(size);
+                        self.had = self.had.max(size);
+                        return Ok(());
+                    }
+                    Err(cause) if cause.is_no_space() => file.set_len(self.bytes)?,
+                    Err(cause) => return Err(cause.into()),
                 }
-                Err(cause) if cause.is_no_space() => file.set_len(self.bytes)?,
-                Err(cause) => return Err(cause.into()),
             }
             let half = self.bytes + (size - self.bytes) / 2 / block * block;
             size = if size > own && half < own { own } else { half };
@@ -195,6 +198,21 @@ pub(crate) fn size(dir: &dyn Dir, name: &str) -> Result<u64> {
         Ok(file) => Ok(file.len()?),
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => Ok(0),
         Err(cause) => Err(cause.into()),
+    }
+}
+
+/// Whether so much is free. Asks with a file of its own: where there is less, the file has all of
+/// it for a moment, and a crash leaves it so. An opening removes this file, and would take that for
+/// the reserve.
+fn has_room(dir: &dyn Dir, bytes: u64) -> Result<bool> {
+    let name = paths::temporary(RESERVE);
+    match new_file(dir, &name, bytes) {
+        Err(error) if error.is_no_space() => Ok(false),
+        file => {
+            drop(file?);
+            dir.unlink(&name)?;
+            Ok(true)
+        }
     }
 }
 

@@ -8,9 +8,9 @@
 use std::path::Path;
 use std::time::Duration;
 
-use esker_disk::sim::{Persist, SimDisk};
+use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, Open};
-use esker_log::{Error, Log, Seq};
+use esker_log::{Error, Log, Retention, Seq};
 
 use crate::fixture::{DIR, LONG, all, append, block_on, driven, in_time, payload, payloads, small};
 
@@ -244,6 +244,181 @@ fn internal_appends_leave_the_space_that_opening_needs() {
                 drop(log);
                 disk.power_on();
             }
+        }
+    }
+}
+
+/// Appends to a ring without waiting for durability, in each way that there is.
+fn lap(log: &Log, records: u64, way: usize) -> Result<(), Error> {
+    for n in 0..records {
+        let record = payload(n);
+        let appended = match way {
+            0 => log.append(&record),
+            1 => log.append_timeout(&record, LONG),
+            2 => block_on(log.append_async(&record)),
+            3 => log.append_batch(&[&record, &record]),
+            4 => log.append_atomic(&[&record, &record]),
+            _ => loop {
+                match log.try_append(&record) {
+                    // The engine is at it.
+                    Err(Error::Full) => std::thread::sleep(Duration::from_micros(50)),
+                    other => break other,
+                }
+            },
+        };
+        appended?.detach();
+    }
+    Ok(())
+}
+
+/// Bug: a writer at full speed was ahead of the segments that leave a ring, and got `NoSpace`
+/// although they were about to.
+#[test]
+fn a_ring_on_a_full_disk_waits_for_the_segments_that_leave() {
+    in_time("laps of a ring", || {
+        // Without threads, those wait for ever that leave commits to the engine.
+        for (way, threads) in (0..6).map(|way| (way, true)).chain([0, 3, 4].map(|way| (way, false)))
+        {
+            let disk = SimDisk::new(1);
+            // The reserve, two segments, and less than two more.
+            disk.set_capacity(Some(320 << 10));
+            let mut options = if threads { small(&disk) } else { driven(&disk).0 };
+            options.reserve = Some(64 << 10);
+            options.retention.segments = Some(2);
+            let log = Log::builder(DIR).options(options).open().unwrap();
+            let outcome = lap(&log, 2000, way);
+            assert!(outcome.is_ok(), "way {way}, threads: {threads}: {outcome:?}");
+            log.barrier().unwrap().blocking_wait().unwrap();
+            let (first, last) = (log.oldest().0, log.durable().0);
+            assert!(last - first > 20 && all(&log).len() as u64 == last - first + 1);
+            log.close().unwrap();
+        }
+    });
+}
+
+fn reserve_of(disk: &SimDisk) -> u64 {
+    disk.contents(&Path::new(DIR).join("reserve")).map_or(0, |bytes| bytes.len() as u64)
+}
+
+/// Bug: each time that a ring dropped a segment, its reserve took half of what was free, until the
+/// ring had no room.
+#[test]
+fn the_reserve_of_a_ring_keeps_its_size() {
+    let disk = SimDisk::new(1);
+    disk.set_capacity(Some(MIB));
+    let (mut options, engine) = driven(&disk);
+    options.reserve = Some(MIB - (64 << 10));
+    options.retention.segments = Some(3);
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+    let first = reserve_of(&disk);
+    assert!((200 << 10..MIB / 2).contains(&first), "{first}");
+    for _ in 0..50 {
+        lap(&log, 20, 0).unwrap();
+        engine.run();
+        assert_eq!(reserve_of(&disk), first);
+    }
+    log.close().unwrap();
+    // An opening may enlarge it, and leaves as much as it has then.
+    for _ in 0..5 {
+        let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+        assert!(reserve_of(&disk) >= first && reserve_of(&disk) <= MIB / 2);
+        lap(&log, 200, 0).unwrap();
+        log.close().unwrap();
+    }
+    // Without a retention it grows when space was freed, and leaves as much as it has.
+    options.retention = Retention::NONE;
+    disk.set_capacity(Some(3 * MIB));
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    assert!(reserve_of(&disk) > MIB / 2, "{}", reserve_of(&disk));
+    log.close().unwrap();
+}
+
+/// A disk that holds nothing but the log, all of whose records were truncated: the newest segment
+/// has all of the space, and is never dropped.
+///
+/// Bug: the append that would have begun another segment found no room for it, beside a reserve.
+#[test]
+fn where_all_was_truncated_the_next_segment_comes_from_the_reserve() {
+    for segment_size in [64 << 10, 64 << 20] {
+        let disk = SimDisk::new(1);
+        disk.set_capacity(Some(8 * MIB));
+        let (mut options, engine) = driven(&disk);
+        options.segment_size = 64 << 20;
+        options.reserve = Some(4 * MIB);
+        let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+        let last = fill(&log);
+        log.close().unwrap();
+        drop(log);
+        options.segment_size = segment_size;
+        let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+        let reserve = reserve_of(&disk);
+        // Where a record is left, the reserve is for others.
+        log.truncate_before(last).unwrap();
+        let large = vec![7; 10_000];
+        is_full(log.append(&large));
+        assert_eq!(reserve_of(&disk), reserve);
+        log.truncate_before(last + 1).unwrap();
+        log.append(&large).unwrap().blocking_wait().unwrap();
+        engine.run();
+        assert!(disk.used() < 5 * MIB, "{} bytes are in use", disk.used());
+        assert!(log.segments().len() == 1 && reserve_of(&disk) >= reserve);
+        assert!(fill_more(&log) > 200);
+        assert_eq!(all(&log)[0], (last + 1, large));
+        log.close().unwrap();
+    }
+}
+
+/// Power cuts while the next segment comes from the reserve.
+#[test]
+fn a_segment_from_the_reserve_is_safe_against_power_cuts() {
+    let filled = || {
+        let disk = SimDisk::new(1);
+        disk.set_capacity(Some(2 * MIB));
+        let (mut options, _) = driven(&disk);
+        options.segment_size = 64 << 20;
+        options.reserve = Some(MIB);
+        let log = Log::builder(DIR).options(options).open().unwrap();
+        let last = fill(&log);
+        log.truncate_before(last + 1).unwrap();
+        (disk, log, last)
+    };
+    let records = |last: u64| [(last + 1, vec![1; 5000]), (last + 2, vec![2; 5000])];
+    for at in 0.. {
+        let mut cut_early = false;
+        for persist in [Persist::Nothing, Persist::Everything, Persist::Random] {
+            let (disk, log, last) = filled();
+            let begin = disk.operations();
+            disk.cut_power_at(CutPoint::Before(begin + at), persist);
+            let mut durable = 0;
+            for (_, record) in &records(last) {
+                match log.append(record).and_then(esker_log::Ticket::blocking_wait) {
+                    Ok(_) => durable += 1,
+                    Err(_) => break,
+                }
+            }
+            cut_early |= durable < 2;
+            drop(log);
+            disk.power_on();
+            // The second crash comes before anything was appended.
+            for _ in 0..2 {
+                let (mut options, _) = driven(&disk);
+                options.segment_size = 64 << 20;
+                options.reserve = Some(MIB);
+                let log = Log::builder(DIR).options(options).open().unwrap();
+                let found = all(&log);
+                assert!(found.len() >= durable && records(last).starts_with(&found), "{at}");
+                disk.power_cut(persist);
+                drop(log);
+                disk.power_on();
+            }
+            let (options, _) = driven(&disk);
+            let log = Log::builder(DIR).options(options).open().unwrap();
+            append_one(&log);
+            log.close().unwrap();
+        }
+        if !cut_early {
+            assert!(at > 10, "{at}");
+            return;
         }
     }
 }

@@ -79,7 +79,9 @@ fn measure(
         }
         if !arguments.json {
             complain(&format!(
-                "{callers} callers, {names} names in a call, part {} of {}",
+                "{}, {} in a call, part {} of {}",
+                output::counted(callers.into(), "caller"),
+                output::counted(names.into(), "name"),
                 index + 1,
                 plan.slices.len()
             ));
