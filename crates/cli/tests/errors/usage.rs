@@ -73,7 +73,7 @@ fn numbers_are_refused_in_plain_words() {
     }
 }
 
-/// It was accepted without a word.
+/// It was accepted silently.
 #[test]
 fn a_queue_depth_without_io_uring_is_noted() {
     let (_guard, dir) = workdir();
