@@ -205,34 +205,54 @@ fn power_cut_while_the_disk_is_full_loses_nothing_durable() {
         let life = fill(&mut sim_env).unwrap_or_else(|error| panic!("{error}"));
         drop(life.map(|life| sim_env.die(life, How::Cut(Persist::Random))));
         let steps = [Step::Truncate { percent: 50 }, Step::Run, Step::Reopen, Step::Read];
-        let operations = {
-            let mut sim_env = sim_env.fork(1);
-            let before = sim_env.disk.operations();
-            assert!(sim_env.live(&steps).is_ok(), "{policy:?}");
-            sim_env.disk.operations() - before
-        };
-        for operation in 0..operations {
-            for (m, how) in [How::Kill, How::Cut(Persist::Random), How::Cut(Persist::Nothing)]
-                .into_iter()
-                .enumerate()
-            {
-                let seed = mix(operation, m as u64);
-                let mut sim_env = sim_env.fork(seed);
-                let plan = Plan::during(sim_env.disk.operations() + operation, how);
-                let name = format!("{policy:?} operation {operation} {how:?}");
-                let cut = sim_env.live_and_die(&steps, plan);
-                assert_eq!(cut, Ok(()), "{name}");
-                let next = Plan::within(&sim_env.disk, 20, &mut SplitMix64::new(seed));
-                assert_eq!(sim_env.live_and_die(&[Step::Read], next), Ok(()), "{name}, {next}");
-                let life = sim_env.live(&[Step::Read]);
-                assert!(life.is_ok(), "{name}, {next}, still full: {life:?}");
-                drop(life);
-                sim_env.disk.kill();
-                sim_env.disk.power_on();
-                sim_env.disk.set_capacity(None);
-                let append = Step::Append { len: 5000, then: Then::Wait };
-                assert_eq!(sim_env.live_and_close(&vec![append; 5]), Ok(()), "{name}, {next}");
-            }
+        cut_at_each_operation(&sim_env, &steps, &format!("{policy:?}"));
+    }
+}
+
+/// The same of a ring, whose appends wait for the segments that leave it.
+#[test]
+fn power_cut_while_appends_free_space_loses_nothing_durable() {
+    for (n, policy) in (0..).zip(policies()) {
+        let config = config_of(policy, WAYS[n as usize % 4]).retention(segments(2));
+        let mut sim_env = SimEnv::new(config, n);
+        sim_env.disk.set_capacity(Some((WITH_RESERVE + 18) * 4096));
+        let life = sim_env.open().unwrap_or_else(|stop| panic!("{stop:?}"));
+        drop(sim_env.die(life, How::Kill));
+        let mut steps = vec![Step::Append { len: 5000, then: Then::Drop }; 60];
+        steps.extend([Step::Reopen, Step::Read]);
+        cut_at_each_operation(&sim_env, &steps, &format!("ring, {policy:?}"));
+    }
+}
+
+fn cut_at_each_operation(sim_env: &SimEnv, steps: &[Step], name: &str) {
+    let operations = {
+        let mut sim_env = sim_env.fork(1);
+        let before = sim_env.disk.operations();
+        let lived = sim_env.live(steps);
+        assert!(lived.is_ok(), "{name}: {lived:?}");
+        sim_env.disk.operations() - before
+    };
+    for operation in 0..operations {
+        for (m, how) in [How::Kill, How::Cut(Persist::Random), How::Cut(Persist::Nothing)]
+            .into_iter()
+            .enumerate()
+        {
+            let seed = mix(operation, m as u64);
+            let mut sim_env = sim_env.fork(seed);
+            let plan = Plan::during(sim_env.disk.operations() + operation, how);
+            let name = format!("{name}, operation {operation} {how:?}");
+            let cut = sim_env.live_and_die(steps, plan);
+            assert_eq!(cut, Ok(()), "{name}");
+            let next = Plan::within(&sim_env.disk, 20, &mut SplitMix64::new(seed));
+            assert_eq!(sim_env.live_and_die(&[Step::Read], next), Ok(()), "{name}, {next}");
+            let life = sim_env.live(&[Step::Read]);
+            assert!(life.is_ok(), "{name}, {next}, still full: {life:?}");
+            drop(life);
+            sim_env.disk.kill();
+            sim_env.disk.power_on();
+            sim_env.disk.set_capacity(None);
+            let append = Step::Append { len: 5000, then: Then::Wait };
+            assert_eq!(sim_env.live_and_close(&vec![append; 5]), Ok(()), "{name}, {next}");
         }
     }
 }
