@@ -292,63 +292,81 @@ pub fn is_of_consumers(file: &Path) -> bool {
     file.parent().is_some_and(|dir| dir.ends_with("consumers"))
 }
 
-/// What to do about a corruption of the log in `dir`. Files that were copied one by one beside a
-/// writer are no log, and a repair of the copy would drop records that the original has.
+/// What to do about a corruption of the log in `dir`: one advice for each thing that the directory
+/// may be, from what the files show.
 pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
-    if is_of_consumers(&corruption.file) {
-        return "; remove the file, which no repair changes, and set the offsets again".into();
-    }
-    if corruption.file.ends_with("note") {
-        return format!(
-            "; if this is a backup, remove {} and back up again; otherwise restore a backup",
-            dir.display()
-        );
-    }
-    const BACKUP: &str = "`esker log backup`";
-    let is_segment = corruption.file.extension().is_some_and(|end| end == "seg");
-    let is_missing = is_segment && !corruption.file.exists();
-    let keeps_the_others = || {
-        let dir = dir.display();
-        format!(" run `esker log repair {dir}`, which gives up the records of the missing segment")
-    };
-    match corruption.hand_copy {
-        HandCopy::Evident if is_missing => {
-            return format!("; if it is the original, restore a backup, or{}", keeps_the_others());
-        }
-        HandCopy::Evident => return String::new(),
-        HandCopy::Possible => {
-            return format!("; otherwise{}", repair_advice(dir).trim_start_matches(';'));
-        }
-        HandCopy::NoSign => {}
-    }
+    let shown = dir.display();
+    let component = esker_log::component(dir, esker_log::ReadOptions::default()).ok().flatten();
+    let is_copy = component == Some(esker_consensus::COPY);
     // A writer makes the file `lock`.
-    if is_segment && !dir.join("lock").exists() {
-        let again = if is_missing { "" } else { "remove the file and " };
+    let may_be_backup = !dir.join("lock").exists();
+    let file = &corruption.file;
+    let is_segment = file.extension().is_some_and(|end| end == "seg");
+    let is_missing = is_segment && !file.exists();
+    let command = match component {
+        Some(esker_kv::COMPONENT) => "`esker kv backup`",
+        Some(esker_consensus::COMPONENT) => "`esker consensus backup`",
+        _ => "`esker log backup`",
+    };
+    if is_of_consumers(file) {
+        let again =
+            if may_be_backup { "if this is a backup, back up again; otherwise " } else { "" };
         return format!(
-            "; if this is a backup, {again}back up again; otherwise{}",
-            repair_advice(dir).trim_start_matches(';')
+            "; {again}remove the file, which no repair changes, and set the offsets again"
         );
     }
-    if !is_missing {
+    if file.ends_with("note") {
+        return format!(
+            "; if this is a backup, remove {shown} and back up again; otherwise restore a backup"
+        );
+    }
+    if is_copy {
         return repair_advice(dir);
     }
-    let (command, otherwise) = match esker_log::component(dir, esker_log::ReadOptions::default()) {
-        Ok(Some(esker_kv::COMPONENT)) => ("`esker kv backup`", keeps_the_others()),
-        Ok(Some(esker_consensus::COMPONENT | esker_consensus::COPY)) => {
-            ("`esker consensus backup`", repair_advice(dir))
-        }
-        _ => (BACKUP, keeps_the_others()),
-    };
-    format!(
-        "; if {} was copied by other tools, copy the original again with {command}; if it is the \
-         original, restore a backup, or{}",
-        dir.display(),
-        otherwise.trim_start_matches(';')
-    )
+    let mut advice = Vec::new();
+    if corruption.hand_copy != HandCopy::NoSign {
+        advice.push(format!(
+            "if the files were copied beside a writer, copy the original with {command}, to \
+             another directory"
+        ));
+    }
+    // Of a component it is no backup that can be continued.
+    if may_be_backup && component.is_none() {
+        advice.push(match is_segment {
+            true if is_missing => "if this is a backup, back up again".to_owned(),
+            true => "if this is a backup and the original is there, remove the file and back up \
+                     again"
+                .to_owned(),
+            false => format!(
+                "if this is a backup and the original is there, remove {shown} and back up again"
+            ),
+        });
+    } else if is_missing && corruption.hand_copy == HandCopy::NoSign {
+        advice.push(format!(
+            "if {shown} was copied by other tools, copy the original with {command}, to another \
+             directory"
+        ));
+    }
+    // A repair of what was copied by hand would drop records that the original has.
+    let is_evident = corruption.hand_copy == HandCopy::Evident;
+    if is_missing && component != Some(esker_consensus::COMPONENT) {
+        advice.push(format!(
+            "if it is the original, restore a backup, or run `esker log repair {shown}`, which \
+             gives up the records of the missing segment"
+        ));
+    } else if is_missing || !is_evident {
+        let repair = repair_advice(dir);
+        advice.push(match (advice.is_empty(), is_missing) {
+            (true, _) => repair.trim_start_matches("; ").to_owned(),
+            (false, true) => format!("if it is the original, {}", repair.trim_start_matches("; ")),
+            (false, false) => format!("otherwise {}", repair.trim_start_matches("; ")),
+        });
+    }
+    advice.iter().map(|one| format!("; {one}")).collect()
 }
 
 /// Advice on repairing the log in `dir`.
-pub fn repair_advice(dir: &Path) -> String {
+fn repair_advice(dir: &Path) -> String {
     let component = esker_log::component(dir, esker_log::ReadOptions::default());
     let dir = dir.display();
     match component {
@@ -360,7 +378,7 @@ pub fn repair_advice(dir: &Path) -> String {
         Ok(Some(esker_consensus::COMPONENT)) => format!(
             "; a repair of a consensus log may lose promises and votes that were given, so let \
              another acceptor or node take its place under a new number; \
-             `esker log repair {dir}` keeps what can be read"
+             `esker log repair {dir}` keeps what can be read, read-only"
         ),
         _ => format!("; run `esker log repair {dir}` to quarantine the corruption"),
     }

@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::num::{IntErrorKind, ParseIntError};
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{Command, CommandFactory, Error};
+use clap::{Arg, Command, CommandFactory, Error};
 
 use crate::arguments::Arguments;
 
@@ -31,15 +31,10 @@ pub fn name(mut error: Error) -> Error {
 /// Says of a value that is no number what it must be, in other words than those of the parser, and
 /// how a flag takes a value that stands apart from it.
 pub fn explain(error: Error) -> Error {
-    if let Some(ContextValue::String(word)) = error.get(ContextKind::InvalidArg)
-        && error.kind() == ErrorKind::UnknownArgument
-        && let Some(flag) = flag_before(word)
-        && takes_equals(&Arguments::command(), &flag)
+    if error.kind() == ErrorKind::UnknownArgument
+        && let Some(why) = misplaced_value(&Arguments::command())
     {
-        let message = format!(
-            "unexpected argument '{word}' found: the value of '{flag}' follows a '=', as in \
-             '{flag}={word}'\n\nFor more information, try '--help'.\n"
-        );
+        let message = format!("{why}\n\nFor more information, try '--help'.\n");
         return Error::raw(error.kind(), message);
     }
     let source = std::error::Error::source(&error);
@@ -68,19 +63,29 @@ fn is_flag(word: &OsStr, flag: &str) -> bool {
     word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }
 
-/// The flag right before this word of the command line.
-fn flag_before(word: &str) -> Option<String> {
-    let words = std::env::args_os().skip(1).map(|given| given.to_string_lossy().into_owned());
-    let before = words.take_while(|given| given != word).last();
-    before.filter(|flag| flag.starts_with("--"))
+/// What is wrong with the value right after a flag that the parser did not take for one: it stands
+/// apart, or is a negative number with a unit.
+fn misplaced_value(command: &Command) -> Option<String> {
+    let words: Vec<_> =
+        std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    words.windows(2).find_map(|pair| {
+        let [flag, value] = pair else { return None };
+        let argument = flag.strip_prefix("--").and_then(|name| of_flag(command, name))?;
+        let choices = argument.get_possible_values();
+        let is_apart = value == "=" || choices.iter().any(|choice| choice.matches(value, false));
+        if argument.is_require_equals_set() && is_apart {
+            return Some(format!("the value of '{flag}' follows a '=', as in '{flag}=off'"));
+        }
+        let digits = value.strip_prefix('-')?.starts_with(|c: char| c.is_ascii_digit());
+        (digits && argument.get_action().takes_values())
+            .then(|| format!("invalid value '{value}' for '{flag}': it is negative"))
+    })
 }
 
-/// Whether this flag of one of the commands takes its value after a `=` only.
-fn takes_equals(command: &Command, flag: &str) -> bool {
-    let mut own = command.get_arguments();
-    let is_it = |name: &str| flag.strip_prefix("--") == Some(name);
-    own.any(|argument| argument.get_long().is_some_and(is_it) && argument.is_require_equals_set())
-        || command.get_subcommands().any(|below| takes_equals(below, flag))
+/// The argument of one of the commands that has this flag.
+fn of_flag<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+    let own = command.get_arguments().find(|argument| argument.get_long() == Some(name));
+    own.or_else(|| command.get_subcommands().find_map(|below| of_flag(below, name)))
 }
 
 /// The variable of this flag of one of the commands.

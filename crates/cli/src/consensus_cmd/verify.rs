@@ -9,7 +9,7 @@ use esker_log::{ReadOptions, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::consensus_dir::{self, Looked, Target};
-use crate::exit::{Failure, Outcome, repair_advice};
+use crate::exit::{Failure, Outcome, advice_on};
 use crate::output::counted;
 use crate::progress;
 
@@ -137,14 +137,7 @@ impl Checked {
     fn failure(&self, dir: &Path) -> Option<Failure> {
         let name = dir.display();
         if let Some(first) = self.report.corruption.first() {
-            let component = esker_log::component(dir, ReadOptions::default());
-            let advice = match component {
-                Ok(Some(esker_consensus::COPY)) => repair_advice(dir),
-                _ => format!(
-                    "; `esker log repair {name}` quarantines the corruption, and makes this log \
-                     read-only"
-                ),
-            };
+            let advice = advice_on(first, dir);
             return Some(Failure::corrupt(format!(
                 "{name} is corrupt, first in {} at byte {}{advice}",
                 first.file.display(),

@@ -74,6 +74,8 @@ impl JsonLine {
         if let Some(prev) = self.prev.filter(|prev| *prev >= seq) {
             return Err(format!("record {seq} cannot follow record {prev}"));
         }
+        // Without the number before it, every number in between may have been a record.
+        let prev = self.prev.unwrap_or(Seq(seq.0 - 1));
         let last = match last {
             Some(last) if seq <= last => {
                 return Err(format!(
@@ -82,10 +84,8 @@ impl JsonLine {
             }
             Some(last) => last,
             // The first record of an empty log may follow any number.
-            None => self.prev.unwrap_or_default(),
+            None => prev,
         };
-        // Without the number before it, every number in between may have been a record.
-        let prev = self.prev.unwrap_or(Seq(seq.0 - 1));
         if prev < last {
             return Err(format!(
                 "record {seq} follows record {prev}, and record {last} comes before it"
@@ -131,7 +131,7 @@ mod tests {
             Some((place.prev.0, place.missing.map(|range| (range.from.0, range.to.0))))
         };
         assert_eq!(place(7, Some(6), None), Some((6, None)));
-        assert_eq!(place(7, None, None), Some((0, Some((0, 6)))));
+        assert_eq!(place(7, None, None), Some((6, None)));
         assert_eq!(place(1, None, None), Some((0, None)));
         assert_eq!(place(9, Some(7), Some(7)), Some((7, None)));
         assert_eq!(place(21, Some(20), Some(10)), Some((10, Some((10, 20)))));

@@ -54,6 +54,7 @@ enum OffsetsCommand {
     Set {
         name: String,
         /// The number of the last record that it is done with
+        #[arg(allow_negative_numbers = true)]
         n: u64,
         /// Only if the offset is this; `none` if there is to be none
         #[arg(long = "if", value_name = "OLD", value_parser = expected)]
@@ -152,5 +153,10 @@ fn list(dir: &Path, log: &ReadOnlyLog, consumers: &Consumers, json: bool) -> Out
             output::print(&format!("{name} {offset} (lag {lag}{dropped})\n"))?;
         }
     }
-    Ok(())
+    // Records that it hides are in no lag.
+    match log.corruption() {
+        Some(found) => Err(Failure::of_log(&Error::Corrupted(found), dir)
+            .and("the lags count the records that can be read without a repair")),
+        None => Ok(()),
+    }
 }

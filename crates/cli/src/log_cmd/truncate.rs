@@ -79,13 +79,17 @@ fn note_what_stays(log: &Log) {
     let Some(first) = segments.first().filter(|first| first.after < log.metadata().after) else {
         return;
     };
+    let is_empty = log.metadata().after == log.durable();
     complain(&match segments.len() {
         1 if first.bytes < WORTH_A_NOTE => return,
-        1 => {
+        1 if is_empty => {
             "note: no space was freed: the newest segment is never dropped, and has the truncated \
-              records; append a record with --segment-size 64K, which begins another segment"
+             records; append a record with --segment-size 64K, which begins another segment"
                 .to_owned()
         }
+        1 => "note: no space was freed: the newest segment also has later records, and is freed \
+              when they are truncated and another segment has begun"
+            .to_owned(),
         _ => format!(
             "note: no space was freed: the oldest segment also has records up to {}, and is freed \
              when they are truncated",

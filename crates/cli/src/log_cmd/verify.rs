@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{Corruption, Error, HandCopy, ReadOnlyLog, ReadOptions, SeqRange, VerifyReport};
+use esker_log::{Corruption, Error, ReadOnlyLog, ReadOptions, SeqRange, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome, advice_on, is_of_consumers};
@@ -63,13 +63,8 @@ pub(super) fn corrupt_offsets(dir: &Path) -> Result<Option<Corruption>, Error> {
 /// Fails if the log is corrupt.
 pub fn refuse_corruption(report: &VerifyReport, dir: &Path) -> Outcome {
     let Some(first) = report.corruption.first() else { return Ok(()) };
-    // Which file is newer is part of the line above for this place.
-    let copied = match first.hand_copy {
-        HandCopy::NoSign => "",
-        _ => "; if the files were copied beside a writer, copy the log with `esker log backup`",
-    };
     Err(Failure::corrupt(format!(
-        "{} is corrupt in {}, first in {} at byte {}{copied}{}",
+        "{} is corrupt in {}, first in {} at byte {}{}",
         dir.display(),
         output::counted(report.corruption.len() as u64, "place"),
         first.file.display(),

@@ -155,7 +155,8 @@ fn a_copy_by_hand_is_advised_to_be_made_by_backup() {
     std::fs::remove_file(copy.join(all[2].file_name().unwrap())).unwrap();
     let missing = [
         "is missing",
-        "copied by other tools, copy the original again with `esker log backup`",
+        "copied by other tools, copy the original with `esker log backup`, to another directory",
+        "if it is the original, restore a backup,",
         "or run `esker log repair",
         "gives up the records of the missing segment",
     ];
@@ -190,7 +191,8 @@ fn a_missing_newest_segment_has_two_remedies() {
     log("append", &dir, &["--segment-size", "64K"], records.as_bytes()).ok();
     std::fs::remove_file(segments(&dir).last().unwrap()).unwrap();
     let remedies = [
-        "copied beside a writer, copy the log with `esker log backup`",
+        "if the files were copied beside a writer, copy the original with `esker log backup`, to \
+         another directory",
         "if it is the original, restore a backup, or run `esker log repair",
         "gives up the records of the missing segment",
     ];
@@ -217,12 +219,12 @@ fn an_older_watermark_page_may_be_that_of_a_power_cut() {
     flip(&segment, offset_of(&segment, "line 150"));
     for ended in [log("cat", &dir, &[], b""), log("append", &dir, &[], b"")] {
         let otherwise =
-            format!("`esker log backup`; otherwise run `esker log repair {}`", dir.display());
+            format!("to another directory; otherwise run `esker log repair {}`", dir.display());
         ended.exits(3).says(&["is newer than mark", &otherwise]);
     }
     // Its last line began with the second half of that.
-    let copied = "if the files were copied beside a writer, copy the log with `esker log backup`; \
-                  otherwise run";
+    let copied = "if the files were copied beside a writer, copy the original with `esker log \
+                  backup`, to another directory; otherwise run";
     log("verify", &dir, &[], b"").exits(3).says(&[copied]);
 }
 

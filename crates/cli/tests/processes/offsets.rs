@@ -139,3 +139,15 @@ fn corrupt_offsets_are_found_by_verify() {
     std::fs::remove_file(dir.join("consumers/offsets")).unwrap();
     log("repair", &dir, &[], b"").ok().says_nothing();
 }
+
+/// The lag was 0 where the oldest segment was missing, with status 0.
+#[test]
+fn lags_over_a_corrupt_log_are_no_success() {
+    let (_guard, dir) = workdir();
+    log("append", &dir, &["--segment-size", "64K"], lines(1, 20_000).as_bytes()).ok();
+    log("offsets", &dir, &["set", "billing", "100"], b"").ok();
+    std::fs::remove_file(crate::esker::segments(&dir).remove(0)).unwrap();
+    let listed = log("offsets", &dir, &["list"], b"").exits(3);
+    assert!(listed.text().starts_with("billing 100 "), "{}", listed.text());
+    listed.says(&["is missing", "the lags count the records that can be read"]);
+}

@@ -16,6 +16,9 @@ use crate::store::paths;
 use crate::store::segment_footer::write_footer;
 use crate::store::segment_table::Segment;
 
+/// The part of a segment's size that its file may have unused at its end, in a log with a retention.
+const UNUSED_PART: u64 = 8;
+
 /// Does everything that is due, once.
 pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
     let _changing = log.segment_set_lock.lock();
@@ -67,8 +70,13 @@ pub(crate) fn end_segment(log: &WriteHalf, file: &dyn File, segment: &Segment) -
         }
         end => end?,
     };
-    // A file that will be recycled keeps its blocks.
-    if !log.retention().is_set() && file.len()? > end {
+    // A file that will be recycled keeps its blocks, but for more than a limit in bytes allows for.
+    let unused = file.len()?.saturating_sub(end);
+    let allowed = match log.retention().is_set() {
+        true => u64::from(log.options.segment_size) / UNUSED_PART,
+        false => 0,
+    };
+    if unused > allowed {
         file.set_len(end)?;
     }
     Ok(())

@@ -131,7 +131,10 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
         let unused = Arc::into_inner(segment).is_some();
         // No other thread adds any: the caller holds `segment_set_lock`.
         let wanted = log.spares.lock().len() < SPARES;
-        if recycles && unused && wanted && size >= log.options.segment_size / 2 {
+        let segment_size = log.options.segment_size;
+        // A much longer file, of a large record, would take its space for a segment.
+        let fits = (segment_size / 2..=segment_size + segment_size / 8).contains(&size);
+        if recycles && unused && wanted && fits {
             match log.dir.rename(&name, &paths::spare(number)) {
                 Err(cause) if cause.is_no_space() => log.dir.unlink(&name)?,
                 renamed => {

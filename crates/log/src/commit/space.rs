@@ -59,10 +59,15 @@ fn limit_of(options: &Options, len: u64) -> u32 {
     len.saturating_sub(footer_room(options, len)) / BLOCK * BLOCK
 }
 
-/// Sizes to try, largest first: repeated halves, down to one megabyte or to what is needed.
+/// Sizes to try, largest first, down to one megabyte or to what is needed: half of what is tried
+/// beyond that each time. So on a disk that is nearly full, each step takes half of the rest.
 fn sizes(least: u32, best: u32) -> impl Iterator<Item = u32> {
     let least = least.max(best.min(LEAST));
-    let next = move |size: &u32| (*size > least).then(|| block_up(*size / 2).max(least));
+    let next = move |size: &u32| match *size - least {
+        0 => None,
+        beyond if beyond <= 16 * BLOCK => Some(least),
+        beyond => Some(block_up(least + beyond / 2)),
+    };
     std::iter::successors(Some(best.max(least)), next)
 }
 
@@ -183,8 +188,9 @@ impl WriteHalf {
     /// Fills the reserve after space was freed; with a retention only up to its former size.
     pub(crate) fn fill_reserve(&self) {
         let mut reserve = self.reserve.lock();
-        // A ring takes again what it frees, all the time.
-        let filled = match self.retention().is_set() {
+        // A ring takes again what it frees, also if this session only truncates it.
+        let is_ring = self.retention().is_set() || self.manifest.lock().retention.is_set();
+        let filled = match is_ring {
             true => reserve.restore(&*self.dir, &self.options),
             false => reserve.fill(&*self.dir, &self.options),
         };

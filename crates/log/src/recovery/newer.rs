@@ -34,15 +34,9 @@ const READ: usize = 2;
 pub(crate) fn explained(dir: &dyn Dir, manifest: &Manifest, corruption: Corruption) -> Corruption {
     // What cannot be read explains nothing, and the corruption is reported in any case.
     match newer(dir, manifest) {
-        Ok(Some((newer, hand_copy))) => Corruption {
-            what: format!(
-                "{}; {newer}; if the files were copied beside a writer, copy the log with `esker \
-                 log backup`",
-                corruption.what
-            ),
-            hand_copy,
-            ..corruption
-        },
+        Ok(Some((newer, hand_copy))) => {
+            Corruption { what: format!("{}; {newer}", corruption.what), hand_copy, ..corruption }
+        }
         Ok(None) | Err(_) => corruption,
     }
 }

@@ -43,14 +43,40 @@ pub(crate) struct Reserve {
 
 impl Reserve {
     /// Opens the reserve in the directory, and creates or fills it as far as there is room. `had`
-    /// is its size before recovery used it, and `recorded` the blocks in the manifest.
-    pub(crate) fn open(dir: &dyn Dir, options: &Options, had: u64, recorded: u32) -> Result<Self> {
+    /// is its size before recovery used it, and `recorded` the blocks in the manifest. `is_ring`:
+    /// a log with a retention takes again what it frees, so its reserve does not grow by itself.
+    pub(crate) fn open(
+        dir: &dyn Dir,
+        options: &Options,
+        had: u64,
+        recorded: u32,
+        is_ring: bool,
+    ) -> Result<Self> {
         let bytes = size(dir, RESERVE)?;
         let largest = (u64::from(recorded) * u64::from(BLOCK)).min(options.reserve_bytes());
         let shared_bytes = Arc::new(AtomicU64::new(bytes));
         let mut reserve = Self { bytes, shared_bytes, had: had.max(bytes).max(largest), recorded };
-        reserve.fill(dir, options)?;
+        match options.reserve {
+            Some(_) if reserve.had > options.reserve_bytes() => {
+                reserve.lower(dir, options.reserve_bytes())?;
+            }
+            None if is_ring && reserve.had > 0 => reserve.restore(dir, options)?,
+            _ => reserve.fill(dir, options)?,
+        }
         Ok(reserve)
+    }
+
+    /// Makes the reserve smaller for good.
+    fn lower(&mut self, dir: &dyn Dir, bytes: u64) -> Result<()> {
+        self.had = bytes;
+        match bytes {
+            _ if self.bytes <= bytes => Ok(()),
+            0 => {
+                self.set_bytes(0);
+                Ok(dir.unlink(RESERVE)?)
+            }
+            _ => self.shrink(dir, bytes),
+        }
     }
 
     /// The size of the file, read without a lock.

@@ -6,6 +6,7 @@ mod corruption_kit;
 mod fixture;
 
 mod cut_off_bytes;
+mod full_disk;
 mod lookalikes;
 mod missing_files;
 mod power_cuts;

@@ -23,12 +23,13 @@ use std::path::Path;
 
 use esker_disk::Dir;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::OnCorruption;
 use crate::base::read_options::ReadOptions;
 use crate::store::directory;
 use crate::store::manifest::Manifest;
-use crate::store::paths;
+use crate::store::paths::{self, RESERVE};
+use crate::store::space_reserve;
 
 pub(crate) use manifest::{RebuiltManifest, manifest};
 pub(crate) use rebuild::repair_segments;
@@ -77,6 +78,25 @@ pub fn repair_with(
         return Ok(repaired);
     }
     let _lock = directory::lock(dir)?;
+    match repair_locked(dir, options, &mut repaired, progress) {
+        // The next opening fills the reserve again. What was repaired so far stays repaired.
+        Err(error) if error.is_no_space() && space_reserve::size(dir, RESERVE)? > 0 => {
+            tracing::warn!(error = with_causes(&error), "repairing in the space of the reserve");
+            dir.unlink(RESERVE)?;
+            dir.sync()?;
+            repair_locked(dir, options, &mut repaired, progress)?;
+        }
+        outcome => outcome?,
+    }
+    Ok(repaired)
+}
+
+fn repair_locked(
+    dir: &dyn Dir,
+    options: &ReadOptions,
+    repaired: &mut Repaired,
+    progress: &mut dyn FnMut(ReadProgress),
+) -> Result<()> {
     let found = match Manifest::read(dir) {
         Ok(Some(found)) => found,
         Ok(None) | Err(Error::Corrupted(_)) => {
@@ -93,7 +113,7 @@ pub fn repair_with(
     if repaired.manifest_rebuilt {
         store_watermark(dir, &manifest, progress)?;
     }
-    Ok(repaired)
+    Ok(())
 }
 
 /// Whether it is a backup in which nothing is corrupt. The lock of a repair would make a log of its

@@ -1,0 +1,64 @@
+//! A corrupt log on a disk that is full of it.
+//!
+//! Guards: a repair that finds no room for what it quarantines, beside a reserve.
+
+use std::path::Path;
+
+use esker_disk::sim::SimDisk;
+use esker_log::{Error, Log, ReadOptions, repair, verify_with};
+
+use crate::fixture::{DIR, driven, payload};
+
+/// Bug: `repair` said to make room, and so did truncation, which needs a log that is not corrupt.
+#[test]
+fn a_corrupt_log_that_fills_its_disk_is_repaired_in_the_reserve() {
+    let disk = SimDisk::new(1);
+    disk.set_capacity(Some(2 << 20));
+    let (mut options, _) = driven(&disk);
+    options.reserve = Some(512 << 10);
+    let log = Log::builder(DIR).options(options.clone()).open().unwrap();
+    let last = loop {
+        let seq = log.accepted().0 + 1;
+        match log.append(payload(seq)).and_then(esker_log::Ticket::blocking_wait) {
+            Ok(_) => {}
+            Err(Error::NoSpace { .. }) => break seq - 1,
+            Err(error) => panic!("{error:?}"),
+        }
+    };
+    log.close().unwrap();
+    drop(log);
+    // Another program took the rest.
+    disk.set_capacity(Some(disk.used()));
+    let segment = Path::new(DIR).join("00000000000000000001.seg");
+    disk.overwrite(&segment, 30_000, &[0xaa; 5000]).unwrap();
+    let read = ReadOptions::on(std::sync::Arc::new(disk.clone()));
+    assert!(!verify_with(DIR, read.clone(), |_| {}).unwrap().corruption.is_empty());
+    let repaired = repair(DIR, read.clone()).unwrap();
+    assert!(!repaired.quarantined.is_empty());
+    assert!(verify_with(DIR, read, |_| {}).unwrap().corruption.is_empty());
+    disk.set_capacity(Some(disk.used() + (1 << 20)));
+    let log = Log::builder(DIR).options(options).open().unwrap();
+    assert_eq!(log.durable().0, last);
+    let lost: u64 = repaired.quarantined.iter().map(|range| range.to.0 - range.from.0).sum();
+    assert!(lost > 0 && lost < 100, "{lost}");
+    let kept: Vec<_> = (1..=last)
+        .filter(|seq| {
+            repaired.quarantined.iter().all(|range| *seq <= range.from.0 || *seq > range.to.0)
+        })
+        .map(|seq| (seq, payload(seq)))
+        .collect();
+    let mut stream = log.stream(esker_log::Start::Oldest).unwrap();
+    let mut seen = Vec::new();
+    loop {
+        match stream.try_next() {
+            Ok(Some(batch)) => {
+                seen.extend(batch.iter().map(|record| (record.seq.0, record.payload.to_vec())))
+            }
+            Ok(None) => break,
+            Err(Error::Quarantined { .. }) => {}
+            Err(error) => panic!("{error:?}"),
+        }
+    }
+    assert_eq!(seen, kept);
+    log.close().unwrap();
+}
