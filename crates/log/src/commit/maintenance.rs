@@ -16,7 +16,8 @@ use crate::store::paths;
 use crate::store::segment_footer::write_footer;
 use crate::store::segment_table::Segment;
 
-/// The part of a segment's size that its file may have unused at its end, in a log with a retention.
+/// The part of a segment's size that its file may have unused at its end, in a log with a
+/// retention.
 const UNUSED_PART: u64 = 8;
 
 /// Does everything that is due, once.

@@ -52,7 +52,7 @@ fn a_corrupt_log_that_fills_its_disk_is_repaired_in_the_reserve() {
     loop {
         match stream.try_next() {
             Ok(Some(batch)) => {
-                seen.extend(batch.iter().map(|record| (record.seq.0, record.payload.to_vec())))
+                seen.extend(batch.iter().map(|record| (record.seq.0, record.payload.to_vec())));
             }
             Ok(None) => break,
             Err(Error::Quarantined { .. }) => {}
