@@ -400,7 +400,7 @@ fn io_advice(cause: &esker_disk::Error, dir: &Path) -> &'static str {
         _ if is_permission(cause) => {
             "; writing needs a directory that this user may write to, reading one that it may \
              read: the owner lets the group read a log, also what is added later, with \
-             `chmod -R g+rX DIR`, or creates it with `--readable-by group`"
+             `chmod -R g+rX DIR; chmod g+s DIR`, or creates it with `--readable-by group`"
         }
         io::ErrorKind::NotADirectory if cause.path() == dir => "; it is a file, not a directory",
         _ if matches!(cause.op(), Op::OpenDir | Op::CreateDir) => "",

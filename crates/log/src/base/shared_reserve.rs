@@ -12,8 +12,8 @@ pub(crate) trait Lender: Send + Sync {
     /// Whether ordinary appends are refused until space is freed. Fills the reserve if there is
     /// room.
     fn is_low(&self) -> bool;
-    /// Fills the reserve after space was freed.
-    fn fill(&self);
+    /// Fills the reserve after space was freed, up to its former size or also beyond that.
+    fn fill(&self, may_grow: bool);
     /// Releases this many bytes of the reserve, all of it if the log that asks is being opened, and
     /// calls `take`, which uses them. No other log gets them. What `take` leaves is reserved again.
     /// Returns `false`, and does not call it, if there is less.

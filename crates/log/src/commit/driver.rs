@@ -18,7 +18,7 @@ use crate::commit::core::{Core, Job};
 use crate::commit::maintenance::maintain;
 use crate::commit::write_half::{State, WriteHalf};
 use crate::runtime::engine::CommitWork;
-use crate::runtime::waiters::{For, Registered, WaitingCallers, park, thread_waker, wake};
+use crate::runtime::waiters::{WaitingCallers, wake};
 use crate::store::watermark_page::WatermarkPage;
 
 impl WriteHalf {
@@ -105,33 +105,6 @@ impl WriteHalf {
             false => Event::RoomPolled,
         };
         self.run_on(event, Until::One)
-    }
-
-    /// Waits until the unit is durable, or can no longer become durable.
-    pub(crate) fn await_durable(&self, unit: u64, deadline: Option<Instant>) -> Result<()> {
-        let mut place = Registered::new(&self.waiters);
-        loop {
-            if let Some(outcome) = self.durable_or_failed(unit) {
-                return outcome;
-            }
-            if self.drive(unit, deadline) {
-                continue;
-            }
-            let last = self.lock().core.last_seq();
-            self.waiters.register(&mut place.key, For::Durable(last), &thread_waker());
-            // The commit in flight may have ended, or failed, before this thread was registered.
-            if self.durable_or_failed(unit).is_none() && !park(deadline) {
-                return Err(Error::Timeout);
-            }
-        }
-    }
-
-    fn durable_or_failed(&self, unit: u64) -> Option<Result<()>> {
-        let state = self.lock();
-        match state.core.failure() {
-            Some(terminal) => Some(Err(terminal.refusal())),
-            None => (state.core.durable().unit >= unit).then_some(Ok(())),
-        }
     }
 
     /// Whether a caller with this deadline may run commits.
@@ -313,6 +286,7 @@ impl WriteHalf {
         self.watermark.publish(mark.position, mark.seq);
         self.publish_terminal(&state);
         let callers = self.waiters.take_callers(mark.seq, wakers);
+        let space_waits = std::mem::take(&mut state.space.waits_for_commit);
         state.core.commit_completed(callers, took);
         if self.waiters.has_readers() {
             // Waking thousands of readers takes long. The engine commits for the callers meanwhile.
@@ -320,7 +294,7 @@ impl WriteHalf {
         }
         drop(state);
         wakers.drain(..).for_each(wake);
-        if self.callbacks.first().is_some_and(|first| first <= mark.seq) {
+        if space_waits || self.callbacks.first().is_some_and(|first| first <= mark.seq) {
             self.queue_commit();
         }
         self.waiters.wake_readers(mark.seq, wakers);

@@ -80,18 +80,16 @@ pub(super) fn may_free(log: &WriteHalf) -> bool {
     log.retention().is_set() || log.segments.oldest().is_some_and(holds_dropped)
 }
 
-/// Applies the retention at once, for a caller that found the disk full. Returns whether that freed
-/// a segment.
-pub(super) fn retain_now(log: &WriteHalf) -> Result<bool> {
+/// Applies the retention at once, for a caller that found the disk full. What another thread is
+/// dropping is gone when this returns.
+pub(super) fn retain_now(log: &WriteHalf) -> Result<()> {
     let _changing = log.segment_set_lock.lock();
     // Never write to a directory whose last write or sync failed.
     if log.is_closed() || log.watermark.is_terminal() {
-        return Ok(false);
+        return Ok(());
     }
-    let oldest = log.segments.oldest_number();
     unless_full(retain(log))?;
-    unless_full(expire(log))?;
-    Ok(log.segments.oldest_number() != oldest)
+    unless_full(expire(log))
 }
 
 /// Removes the segments before `first` from the log: raises the trim point durably, then removes
@@ -150,6 +148,7 @@ fn drop_segments_below(log: &WriteHalf, first: &Segment) -> Result<()> {
     if dropped_any {
         log.dir.sync()?;
         log.fill_reserve();
+        log.drops.fetch_add(1, SeqCst);
     }
     Ok(())
 }

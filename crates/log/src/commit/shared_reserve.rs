@@ -83,12 +83,16 @@ impl Lender for WriteHalf {
         reserve.is_low(&self.options)
     }
 
-    fn fill(&self) {
+    fn fill(&self, may_grow: bool) {
         let mut reserve = self.reserve.lock();
         if self.is_closed() {
             return;
         }
-        if let Err(error) = reserve.fill(&*self.dir, &self.options) {
+        let filled = match may_grow {
+            true => reserve.fill(&*self.dir, &self.options),
+            false => reserve.restore(&*self.dir, &self.options),
+        };
+        if let Err(error) = filled {
             tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
         }
         self.record_or_fail(&mut reserve);

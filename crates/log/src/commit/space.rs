@@ -17,12 +17,15 @@
 //! segment, so a crash leaves that part whole under one of two names. Under neither name does
 //! recovery use it before it has a header.
 
+use std::sync::atomic::Ordering::SeqCst;
+
 use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{File, Open};
 
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Options;
 use crate::base::shared_reserve::Lent;
+use crate::commit::core::schedule::Event;
 use crate::commit::core::{Need, Reserved, Wanted};
 use crate::commit::preallocator::ReadySegment;
 use crate::commit::retention::{may_free, retain_now};
@@ -33,6 +36,18 @@ use crate::format::{BLOCK, SEGMENT_MAX, block_up};
 use crate::runtime::waiters::wake;
 use crate::store::paths::{self, RESERVE};
 use crate::store::space_reserve::{RESERVE_LEAST, Reserve};
+
+/// What an attempt to reserve space led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Space {
+    Reserved,
+    /// The disk is full, and segments may leave the log once this unit is durable. Nobody has
+    /// requested that commit.
+    AfterCommit {
+        unit: u64,
+    },
+}
 
 /// The smallest segment that is created when there is no room for a whole one.
 const LEAST: u32 = 1 << 20;
@@ -72,52 +87,42 @@ fn sizes(least: u32, best: u32) -> impl Iterator<Item = u32> {
 }
 
 impl WriteHalf {
-    /// Reserves the space for a unit, on this thread. An ordinary append that finds the disk full
-    /// waits for the segments that may leave the log, and where every record was dropped it may
-    /// begin another segment in the reserve.
+    /// Reserves the space for a unit, on this thread. Where the disk is full, it first frees the
+    /// segments that may leave the log. Never waits for a commit: an engine thread that calls this
+    /// may be the one that has to run it.
     ///
     /// # Errors
     /// [`Error::NoSpace`], after which the log stays usable; [`Error::Io`], after which it is
     /// poisoned.
-    pub(crate) fn reserve(&self, need: Need) -> Result<()> {
-        let is_full = |error: &Error| error.is_no_space() && !need.internal;
-        match self.reserve_now(need) {
-            Err(error) if is_full(&error) => {}
-            outcome => return outcome,
-        }
+    pub(crate) fn reserve(&self, need: Need) -> Result<Space> {
         loop {
-            self.free_segments()?;
-            let oldest = self.segments.oldest_number();
-            match self.reserve_now(need) {
-                // Another thread may have freed one since.
-                Err(error) if is_full(&error) && self.segments.oldest_number() == oldest => {
-                    return self.begin_in_reserve(need, error);
-                }
-                Err(error) if is_full(&error) => {}
-                outcome => return outcome,
+            let drops = self.drops.load(SeqCst);
+            let full = match self.reserve_now(need) {
+                Err(error) if error.is_no_space() && !need.internal => error,
+                outcome => return outcome.map(|()| Space::Reserved),
+            };
+            // Read before the retention is applied: a commit that ends in between lets more go.
+            let (last, durable) = self.last_and_durable();
+            if let Err(error) = retain_now(self) {
+                self.fail(error.clone());
+                return Err(error);
+            }
+            if self.drops.load(SeqCst) != drops {
+                continue;
+            }
+            if durable == last || !may_free(self) {
+                return self.begin_in_reserve(need, full).map(|()| Space::Reserved);
+            }
+            if self.last_and_durable().1 < last {
+                return Ok(Space::AfterCommit { unit: last });
             }
         }
     }
 
-    /// Frees the segments that may leave the log. Those with records that are not durable may after
-    /// the next commit, so this waits for that.
-    fn free_segments(&self) -> Result<()> {
-        let unit = self.lock().core.last_unit();
-        if !self.applies_retention()? && may_free(self) {
-            self.await_durable(unit, None)?;
-            self.applies_retention()?;
-        }
-        Ok(())
-    }
-
-    /// Applies the retention, and returns whether that freed a segment. One that another thread is
-    /// freeing is gone when this returns.
-    fn applies_retention(&self) -> Result<bool> {
-        let freed = retain_now(self);
-        if let Err(error) = &freed {
-            self.fail(error.clone());
-        }
-        freed
+    /// The last unit, and the last durable one.
+    fn last_and_durable(&self) -> (u64, u64) {
+        let state = self.lock();
+        (state.core.last_unit(), state.core.durable().unit)
     }
 
     fn reserve_now(&self, need: Need) -> Result<()> {
@@ -133,15 +138,19 @@ impl WriteHalf {
                 state.core.wanted(need)
             };
             let Some(wanted) = wanted else { return Ok(()) };
-            if let Err(error) = self.make(&mut reserve, wanted, need.internal) {
-                let (bytes, durable) = (u64::from(need.bytes), self.watermark.seq());
-                let error = error.for_want_of_space(self.dir.path(), bytes, durable);
-                if !error.is_no_space() {
-                    self.fail(error.clone());
-                }
-                return Err(error);
-            }
+            let made = self.make(&mut reserve, wanted, need.internal);
+            made.map_err(|error| self.not_reserved(need, error))?;
         }
+    }
+
+    /// Poisons the log, unless the disk is only full.
+    fn not_reserved(&self, need: Need, error: Error) -> Error {
+        let (bytes, durable) = (u64::from(need.bytes), self.watermark.seq());
+        let error = error.for_want_of_space(self.dir.path(), bytes, durable);
+        if !error.is_no_space() {
+            self.fail(error.clone());
+        }
+        error
     }
 
     /// Reserves space before it is needed. A failure loses nothing: space or descriptors may be
@@ -198,7 +207,7 @@ impl WriteHalf {
             tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
         }
         if let Some(lender) = self.lender() {
-            lender.fill();
+            lender.fill(!is_ring);
         }
         let lends = self.lends(&reserve);
         self.lock().core.renew_share(lends);
@@ -399,13 +408,18 @@ impl WriteHalf {
         let dropped = self.trim_point.low().seq;
         let wanted = {
             let state = self.lock();
+            // After a close the directory may have another writer.
+            if let Some(terminal) = state.core.terminal() {
+                return Err(terminal.refusal());
+            }
             let last = state.core.last_seq();
             state.core.wanted(need).filter(|_| last > 0 && last == dropped)
         };
-        match wanted.and_then(|wanted| self.following(wanted)) {
-            Some((next, bytes)) => self.use_part(&mut reserve, next, bytes, false, full),
-            None => Err(full),
-        }
+        let Some((next, bytes)) = wanted.and_then(|wanted| self.following(wanted)) else {
+            return Err(full);
+        };
+        let made = self.use_part(&mut reserve, next, bytes, false, full);
+        made.map_err(|error| self.not_reserved(need, error))
     }
 
     /// Continues in a part of the reserve: its own, or that of another log which several share.
@@ -476,8 +490,7 @@ impl WriteHalf {
         }
         space.made += 1;
         request.0 = Some(space.made);
-        let bytes = space.need.map_or(need.bytes, |other| other.bytes.max(need.bytes));
-        space.need = Some(Need { bytes, ..need });
+        space.ask(need);
         drop(state);
         self.queue_commit();
         Ok(())
@@ -497,7 +510,8 @@ impl WriteHalf {
         }
     }
 
-    /// Reserves the requested space, on a thread of the engine.
+    /// Reserves the requested space, on a thread of the engine. If that has to wait for a commit,
+    /// the request stays, and the end of the commit queues it again.
     pub(crate) fn reserve_requested(&self) {
         let (need, made) = {
             let mut state = self.lock();
@@ -506,8 +520,25 @@ impl WriteHalf {
         let Some(need) = need else { return };
         let outcome = self.reserve(need);
         let mut state = self.lock();
-        state.space.handled = state.space.handled.max(made);
-        state.space.failed = outcome.err().map(|error| (need.bytes, error));
+        let failed = match outcome {
+            Ok(Space::AfterCommit { unit }) => {
+                state.space.ask(need);
+                let is_durable = state.core.durable().unit >= unit;
+                state.space.waits_for_commit = !is_durable;
+                drop(state);
+                match is_durable {
+                    true => self.queue_commit(),
+                    false => self.on(Event::TicketPolled { unit }),
+                }
+                return;
+            }
+            Ok(Space::Reserved) => None,
+            Err(error) => Some((need.bytes, error)),
+        };
+        // Another thread may have handled a later request meanwhile.
+        if made >= state.space.handled {
+            (state.space.handled, state.space.failed) = (made, failed);
+        }
         let mut wakers = Vec::new();
         drop(state);
         self.waiters.take_callers(0, &mut wakers);

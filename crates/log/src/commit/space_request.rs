@@ -12,6 +12,16 @@ pub(crate) struct SpaceRequests {
     pub(super) handled: u64,
     /// The last failure, and the bytes that were requested.
     pub(super) failed: Option<(u32, Error)>,
+    /// The disk is full, and the next commit that ends may let segments leave the log.
+    pub(super) waits_for_commit: bool,
+}
+
+impl SpaceRequests {
+    /// Requests space; for several requests as much as the largest of them needs.
+    pub(super) fn ask(&mut self, need: Need) {
+        let bytes = self.need.map_or(need.bytes, |other| other.bytes.max(need.bytes));
+        self.need = Some(Need { bytes, ..need });
+    }
 }
 
 /// The number of a caller's latest request; `None` before the first.

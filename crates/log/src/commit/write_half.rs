@@ -69,6 +69,8 @@ pub(crate) struct WriteHalf {
     pub(crate) next_expiry: Mutex<Duration>,
     /// Read by other processes.
     pub(crate) watermark_page: Mutex<WatermarkPage>,
+    /// How often segments were dropped and their space was freed.
+    pub(crate) drops: AtomicU64,
     /// Held while the set of segments changes.
     pub(crate) segment_set_lock: Mutex<()>,
     /// Held while a checkpoint is written; the number of those begun in this session.

@@ -240,6 +240,7 @@ impl Log {
             retention: Mutex::new(options.retention),
             next_expiry: Mutex::default(),
             watermark_page: Mutex::new(finalized.page),
+            drops: AtomicU64::new(0),
             segment_set_lock: Mutex::default(),
             reserve_bytes: reserve.shared_bytes(),
             reserve: Mutex::new(reserve),

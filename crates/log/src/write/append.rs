@@ -8,6 +8,7 @@ use crate::base::error::{Error, Result};
 use crate::base::position::{Place, Position, Seq};
 use crate::commit::core::schedule::Event;
 use crate::commit::core::{AppendKind, Need, Placement, Refusal};
+use crate::commit::space::Space;
 use crate::commit::space_request::SpaceRequest;
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Registered, park, thread_waker};
@@ -47,7 +48,7 @@ impl WriteHalf {
         attempt: impl FnMut() -> std::result::Result<T, Refusal>,
     ) -> Result<T> {
         Self::while_space(attempt, |need| match self.reserves_itself() {
-            true => self.reserve(need),
+            true => self.reserve_or_full(need),
             false => Err(self.leave_space(need)),
         })
     }
@@ -56,9 +57,20 @@ impl WriteHalf {
     pub(crate) fn try_append_here(&self, record: Input<'_>) -> Result<Ticket> {
         let accepted = Self::while_space(
             || self.accept(record, AppendKind::Ordinary),
-            |need| self.reserve(need),
+            |need| self.reserve_or_full(need),
         )?;
         Ok(self.ticket(accepted))
+    }
+
+    /// Reserves space without waiting for a commit, and requests one that may free some.
+    fn reserve_or_full(&self, need: Need) -> Result<()> {
+        match self.reserve(need)? {
+            Space::Reserved => Ok(()),
+            Space::AfterCommit { unit } => {
+                self.on(Event::TicketPolled { unit });
+                Err(Error::Full)
+            }
+        }
     }
 
     fn while_space<T>(
@@ -90,8 +102,10 @@ impl WriteHalf {
                     Ok(done) => return Poll::Ready(Ok(done)),
                     Err(Refusal::Error(error)) => return Poll::Ready(Err(error)),
                     Err(Refusal::NeedsSpace(need)) if log.reserves_itself() => {
-                        match log.reserve(need) {
+                        match log.reserve_or_full(need) {
                             Ok(()) => continue,
+                            // The commit is requested, and ends the wait.
+                            Err(Error::Full) => None,
                             Err(error) => return Poll::Ready(Err(error)),
                         }
                     }
@@ -223,7 +237,23 @@ impl WriteHalf {
                 Ok(done) => return Ok(done),
                 Err(Refusal::Error(error)) => return Err(error),
                 Err(Refusal::NeedsSpace(need)) if deadline.is_none() || self.reserves_itself() => {
-                    self.reserve(need)?;
+                    match self.reserve(need)? {
+                        Space::Reserved => {}
+                        Space::AfterCommit { unit } if registered => {
+                            // Others may have appended since the commit that was waited for.
+                            self.on(Event::TicketPolled { unit });
+                            if !park(deadline) {
+                                return Err(Error::Timeout);
+                            }
+                            registered = false;
+                        }
+                        Space::AfterCommit { unit } => {
+                            if !self.drive(unit, deadline) {
+                                self.waiters.register(&mut place.key, For::Room, &thread_waker());
+                                registered = true;
+                            }
+                        }
+                    }
                 }
                 Err(Refusal::NeedsSpace(need)) => {
                     self.waiters.register(&mut place.key, For::Room, &thread_waker());
