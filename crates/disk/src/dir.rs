@@ -70,6 +70,12 @@ pub trait Dir: Debug + Send + Sync {
     /// Creates a subdirectory, makes its name durable and opens it. An existing one is opened.
     fn create_dir(&self, name: &str) -> Result<Arc<dyn Dir>>;
 
+    /// Returns the bytes that are free on the file system for this user, as far as they are known:
+    /// other programs change them, and a quota is not in them.
+    fn available(&self) -> Option<u64> {
+        None
+    }
+
     /// From now on, users that may read this file may also read what this handle creates, and not
     /// write it. A missing file changes nothing, nor does a disk without permissions.
     fn readable_as(&self, name: &str) -> Result<()> {

@@ -208,6 +208,12 @@ impl Dir for StdDir {
             .map_err(|errno| self.failed(Op::Unlink, name, errno))
     }
 
+    fn available(&self) -> Option<u64> {
+        let stat = rustix::fs::fstatvfs(&self.fd).ok()?;
+        // Some file systems do not say.
+        (stat.f_blocks > 0).then(|| stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+
     fn remove_dir(&self, name: &str) -> Result<()> {
         check_name(Op::Unlink, &self.path, name)?;
         rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)

@@ -155,6 +155,10 @@ impl Dir for UringDir {
         self.dir.unlink(name)
     }
 
+    fn available(&self) -> Option<u64> {
+        self.dir.available()
+    }
+
     fn remove_dir(&self, name: &str) -> Result<()> {
         self.dir.remove_dir(name)
     }

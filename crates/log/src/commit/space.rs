@@ -42,8 +42,8 @@ use crate::store::space_reserve::{RESERVE_LEAST, Reserve};
 #[must_use]
 pub(crate) enum Space {
     Reserved,
-    /// The disk is full, and segments may leave the log once this unit is durable. Nobody has
-    /// requested that commit.
+    /// The disk is full, and segments may leave the log once this unit is durable. The caller
+    /// requests that commit.
     AfterCommit {
         unit: u64,
     },

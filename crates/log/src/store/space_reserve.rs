@@ -193,7 +193,7 @@ impl Reserve {
             let own = self.had.max(self.bytes);
             // Beyond its former size it leaves as much free space to others as it has. If it left
             // what it takes now, it would halve the rest each time that space is freed.
-            if size <= own || has_room(dir, size - self.bytes + size)? {
+            if size <= own || has_room(dir, own, size - self.bytes + size)? {
                 match file.preallocate(0, size) {
                     Ok(()) => {
                         file.set_len(size)?;
@@ -227,10 +227,15 @@ pub(crate) fn size(dir: &dyn Dir, name: &str) -> Result<u64> {
     }
 }
 
-/// Whether so much is free. Asks with a file of its own: where there is less, the file has all of
-/// it for a moment, and a crash leaves it so. An opening removes this file, and would take that for
-/// the reserve.
-fn has_room(dir: &dyn Dir, bytes: u64) -> Result<bool> {
+/// Whether so much is free, for a reserve that had `own` bytes. Asks with a file of its own: where
+/// there is less, the file has all of it for a moment, and a crash leaves it so. An opening removes
+/// this file, and would take that for the reserve.
+///
+/// A reserve that is there need not grow, so it does not ask where the file system says no.
+fn has_room(dir: &dyn Dir, own: u64, bytes: u64) -> Result<bool> {
+    if own > 0 && dir.available().is_some_and(|available| available < bytes) {
+        return Ok(false);
+    }
     let name = paths::temporary(RESERVE);
     match new_file(dir, &name, bytes) {
         Err(error) if error.is_no_space() => Ok(false),

@@ -17,3 +17,4 @@ mod lying_writes;
 mod no_space;
 mod poisoned;
 mod short_calls;
+mod waiting_for_space;
