@@ -178,9 +178,9 @@ pub struct Options {
     /// half of it, at most 16 MiB, to openings. Ordinary appends get [`Error::NoSpace`] while the
     /// reserve is missing and cannot be made.
     ///
-    /// The reserve is filled when the log is opened and when space was freed; with a retention only
-    /// up to its former size in the second case. It leaves as much free space as it has, and has at
-    /// least 64 KiB. Default `None`: a segment's header, `buffers` times `buffer_size`, and 1 MiB
+    /// The reserve is filled when the log is opened and when space was freed. It leaves as much free
+    /// space as it has, and has at least 64 KiB. In a log with a retention it does not grow by
+    /// itself. A size given here makes one that is there larger or smaller. Default `None`: a segment's header, `buffers` times `buffer_size`, and 1 MiB
     /// for one checkpoint. At most 512 MiB. `Some(0)` keeps none: then a log on a full disk may not
     /// open before there is room.
     pub reserve: Option<u64>,
