@@ -178,8 +178,8 @@ pub struct Options {
     /// half of it, at most 16 MiB, to openings. Ordinary appends get [`Error::NoSpace`] while the
     /// reserve is missing and cannot be made.
     ///
-    /// The reserve is filled when the log is opened and when space was freed. It leaves as much free
-    /// space as it has, and has at least 64 KiB. In a log with a retention it does not grow by
+    /// The reserve is filled when the log is opened and when space was freed. It leaves as much
+    /// free space as it has, and has at least 64 KiB. In a log with a retention it does not grow by
     /// itself. A size given here makes one that is there larger or smaller.
     ///
     /// Default `None`: a segment's header, `buffers` times `buffer_size`, and 1 MiB for one
