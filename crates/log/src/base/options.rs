@@ -180,7 +180,8 @@ pub struct Options {
     ///
     /// The reserve is filled when the log is opened and when space was freed. It leaves as much
     /// free space as it has, and has at least 64 KiB. In a log with a retention it does not grow by
-    /// itself. A size given here makes one that is there larger or smaller.
+    /// itself. A size given here makes one that is there larger or smaller, and holds until the
+    /// next opening.
     ///
     /// Default `None`: a segment's header, `buffers` times `buffer_size`, and 1 MiB for one
     /// checkpoint. At most 512 MiB. `Some(0)` keeps none: then a log on a full disk may not open

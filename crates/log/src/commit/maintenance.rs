@@ -71,7 +71,8 @@ pub(crate) fn end_segment(log: &WriteHalf, file: &dyn File, segment: &Segment) -
         }
         end => end?,
     };
-    // A file that will be recycled keeps its blocks, but for more than a limit in bytes allows for.
+    // A file that will be recycled keeps its blocks, unless so many are unused that a ring would
+    // take much more than its limit.
     let unused = file.len()?.saturating_sub(end);
     let allowed = match log.retention().is_set() {
         true => u64::from(log.options.segment_size) / UNUSED_PART,

@@ -159,12 +159,8 @@ impl Log {
         let recorded = manifest.reserve_blocks;
         let is_ring = manifest.retention.is_set();
         let mut reserve = Reserve::open(dir, &options, had, recorded, is_ring).map_err(full)?;
-        // An opening by default may want less, and must not make it less for the next one.
-        let is_other = match options.reserve {
-            Some(_) => manifest.reserve_blocks != reserve.had_blocks(),
-            None => manifest.reserve_blocks < reserve.had_blocks(),
-        };
-        if is_other {
+        // Another opening may want less, and must not make it less for the next one.
+        if manifest.reserve_blocks < reserve.had_blocks() {
             manifest.reserve_blocks = reserve.had_blocks();
             manifest.write(dir).map_err(full)?;
             reserve.recorded = manifest.reserve_blocks;

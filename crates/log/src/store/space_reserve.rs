@@ -66,7 +66,7 @@ impl Reserve {
         Ok(reserve)
     }
 
-    /// Makes the reserve smaller for good.
+    /// Makes the reserve smaller. The manifest keeps what it had, for openings that want it.
     fn lower(&mut self, dir: &dyn Dir, bytes: u64) -> Result<()> {
         self.had = bytes;
         match bytes {
