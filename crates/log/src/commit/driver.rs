@@ -286,7 +286,7 @@ impl WriteHalf {
         self.watermark.publish(mark.position, mark.seq);
         self.publish_terminal(&state);
         let callers = self.waiters.take_callers(mark.seq, wakers);
-        let space_waits = std::mem::take(&mut state.space.waits_for_commit);
+        let space_waits = std::mem::take(&mut state.space.waits);
         state.core.commit_completed(callers, took);
         if self.waiters.has_readers() {
             // Waking thousands of readers takes long. The engine commits for the callers meanwhile.
@@ -462,6 +462,7 @@ impl CommitWork for WriteHalf {
             tracing::error!(error = with_causes(&error), "maintenance failed");
             self.fail(error);
         }
+        self.retry_space();
     }
 
     fn period(&self) {

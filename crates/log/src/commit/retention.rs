@@ -81,15 +81,20 @@ pub(super) fn may_free(log: &WriteHalf) -> bool {
 }
 
 /// Applies the retention at once, for a caller that found the disk full. What another thread is
-/// dropping is gone when this returns.
-pub(super) fn retain_now(log: &WriteHalf) -> Result<()> {
-    let _changing = log.segment_set_lock.lock();
+/// dropping is gone when this returns. `None` where that thread has not finished and the caller
+/// `may_wait` for no other.
+pub(super) fn retain_now(log: &WriteHalf, may_wait: bool) -> Result<Option<()>> {
+    let lock = &log.segment_set_lock;
+    let _changing = match if may_wait { Some(lock.lock()) } else { lock.try_lock() } {
+        Some(changing) => changing,
+        None => return Ok(None),
+    };
     // Never write to a directory whose last write or sync failed.
-    if log.is_closed() || log.watermark.is_terminal() {
-        return Ok(());
+    if !log.is_closed() && !log.watermark.is_terminal() {
+        unless_full(retain(log))?;
+        unless_full(expire(log))?;
     }
-    unless_full(retain(log))?;
-    unless_full(expire(log))
+    Ok(Some(()))
 }
 
 /// Removes the segments before `first` from the log: raises the trim point durably, then removes

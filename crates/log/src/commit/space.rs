@@ -47,6 +47,9 @@ pub(crate) enum Space {
     AfterCommit {
         unit: u64,
     },
+    /// The disk is full, and another thread is changing the set of segments. The caller requests
+    /// the maintenance that comes after it.
+    AfterMaintenance,
 }
 
 /// The smallest segment that is created when there is no room for a whole one.
@@ -89,12 +92,13 @@ fn sizes(least: u32, best: u32) -> impl Iterator<Item = u32> {
 impl WriteHalf {
     /// Reserves the space for a unit, on this thread. Where the disk is full, it first frees the
     /// segments that may leave the log. Never waits for a commit: an engine thread that calls this
-    /// may be the one that has to run it.
+    /// may be the one that has to run it. Such a thread `may_wait` for no maintenance either, which
+    /// hangs with the disk.
     ///
     /// # Errors
     /// [`Error::NoSpace`], after which the log stays usable; [`Error::Io`], after which it is
     /// poisoned.
-    pub(crate) fn reserve(&self, need: Need) -> Result<Space> {
+    pub(crate) fn reserve(&self, need: Need, may_wait: bool) -> Result<Space> {
         loop {
             let drops = self.drops.load(SeqCst);
             let full = match self.reserve_now(need) {
@@ -103,9 +107,13 @@ impl WriteHalf {
             };
             // Read before the retention is applied: a commit that ends in between lets more go.
             let (last, durable) = self.last_and_durable();
-            if let Err(error) = retain_now(self) {
-                self.fail(error.clone());
-                return Err(error);
+            match retain_now(self, may_wait) {
+                Ok(Some(())) => {}
+                Ok(None) => return Ok(Space::AfterMaintenance),
+                Err(error) => {
+                    self.fail(error.clone());
+                    return Err(error);
+                }
             }
             if self.drops.load(SeqCst) != drops {
                 continue;
@@ -468,6 +476,13 @@ impl WriteHalf {
         Ok(())
     }
 
+    /// Queues a request for space again that waited.
+    pub(crate) fn retry_space(&self) {
+        if std::mem::take(&mut self.lock().space.waits) {
+            self.queue_commit();
+        }
+    }
+
     // ---- callers that may not block -------------------------------------------------------------
 
     /// Requests space from the engine, for a caller that is registered as waiting for room.
@@ -510,27 +525,33 @@ impl WriteHalf {
         }
     }
 
-    /// Reserves the requested space, on a thread of the engine. If that has to wait for a commit,
-    /// the request stays, and the end of the commit queues it again.
+    /// Reserves the requested space, on a thread of the engine. If that has to wait for a commit or
+    /// for maintenance, the request stays, and the end of these queues it again.
     pub(crate) fn reserve_requested(&self) {
         let (need, made) = {
             let mut state = self.lock();
             (state.space.need.take(), state.space.made)
         };
         let Some(need) = need else { return };
-        let outcome = self.reserve(need);
+        let outcome = self.reserve(need, false);
         let mut state = self.lock();
         let failed = match outcome {
             Ok(Space::AfterCommit { unit }) => {
                 state.space.ask(need);
                 let is_durable = state.core.durable().unit >= unit;
-                state.space.waits_for_commit = !is_durable;
+                state.space.waits = !is_durable;
                 drop(state);
                 match is_durable {
                     true => self.queue_commit(),
                     false => self.on(Event::TicketPolled { unit }),
                 }
                 return;
+            }
+            Ok(Space::AfterMaintenance) => {
+                state.space.ask(need);
+                state.space.waits = true;
+                drop(state);
+                return self.want_maintenance();
             }
             Ok(Space::Reserved) => None,
             Err(error) => Some((need.bytes, error)),

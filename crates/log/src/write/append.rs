@@ -64,13 +64,12 @@ impl WriteHalf {
 
     /// Reserves space without waiting for a commit, and requests one that may free some.
     fn reserve_or_full(&self, need: Need) -> Result<()> {
-        match self.reserve(need)? {
-            Space::Reserved => Ok(()),
-            Space::AfterCommit { unit } => {
-                self.on(Event::TicketPolled { unit });
-                Err(Error::Full)
-            }
+        match self.reserve(need, false)? {
+            Space::Reserved => return Ok(()),
+            Space::AfterCommit { unit } => self.on(Event::TicketPolled { unit }),
+            Space::AfterMaintenance => self.want_maintenance(),
         }
+        Err(Error::Full)
     }
 
     fn while_space<T>(
@@ -237,8 +236,8 @@ impl WriteHalf {
                 Ok(done) => return Ok(done),
                 Err(Refusal::Error(error)) => return Err(error),
                 Err(Refusal::NeedsSpace(need)) if deadline.is_none() || self.reserves_itself() => {
-                    match self.reserve(need)? {
-                        Space::Reserved => {}
+                    match self.reserve(need, true)? {
+                        Space::Reserved | Space::AfterMaintenance => {}
                         Space::AfterCommit { unit } if registered => {
                             // Others may have appended since the commit that was waited for.
                             self.on(Event::TicketPolled { unit });

@@ -100,6 +100,52 @@ fn no_thread_of_an_engine_waits_for_a_commit() {
     });
 }
 
+/// Bug: the threads of an engine waited for a thread that was changing the set of segments, on a disk
+/// that hung.
+#[test]
+fn no_thread_of_an_engine_waits_for_the_set_of_segments() {
+    in_time("two logs on an engine", || {
+        let engine = Engine::new(2).unwrap();
+        let (disk, other_disk) = (SimDisk::new(1), SimDisk::new(2));
+        let log = ring(&disk, |options| {
+            options.engine = Some(engine.clone());
+            options.policy = Policy::Batch(NonZeroU64::new(100_000).unwrap());
+        });
+        let mut options = small(&other_disk);
+        options.engine = Some(engine.clone());
+        let other = Log::builder(DIR).options(options).open().unwrap();
+        let gate = Gate::new();
+        disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path("manifest"));
+        let truncating = std::thread::spawn({
+            let log = log.clone();
+            move || log.truncate_before(Seq(log.oldest().0 + 1)).unwrap()
+        });
+        assert!(gate.wait_for(1, LONG));
+        // Until space is wanted, and nothing can leave.
+        let callers: Vec<_> = (0..60)
+            .map(|_| {
+                let log = log.clone();
+                std::thread::spawn(move || log.append_timeout(RECORD, LONG).map(|t| t.detach()))
+            })
+            .collect();
+        let waits = |callers: &[std::thread::JoinHandle<_>]| {
+            callers.iter().filter(|caller| !caller.is_finished()).count()
+        };
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(waits(&callers) > 2, "{}", waits(&callers));
+        for _ in 0..10 {
+            other.append(RECORD).unwrap().blocking_wait_timeout(LONG).unwrap();
+        }
+        gate.open();
+        disk.clear_faults();
+        truncating.join().unwrap();
+        for caller in callers {
+            caller.join().unwrap().unwrap();
+        }
+        log.barrier().unwrap().blocking_wait_timeout(LONG).unwrap();
+    });
+}
+
 /// Bug: an append that waited on its own thread waited for the last record of the log, which others
 /// had appended meanwhile and no caller had requested.
 #[test]
