@@ -100,8 +100,8 @@ fn no_thread_of_an_engine_waits_for_a_commit() {
     });
 }
 
-/// Bug: the threads of an engine waited for a thread that was changing the set of segments, on a disk
-/// that hung.
+/// Bug: the threads of an engine waited for a thread that was changing the set of segments, on a
+/// disk that hung.
 #[test]
 fn no_thread_of_an_engine_waits_for_the_set_of_segments() {
     in_time("two logs on an engine", || {
@@ -143,6 +143,40 @@ fn no_thread_of_an_engine_waits_for_the_set_of_segments() {
             caller.join().unwrap().unwrap();
         }
         log.barrier().unwrap().blocking_wait_timeout(LONG).unwrap();
+    });
+}
+
+/// A caller with a deadline leaves it to the engine to reserve space. The commit that lets a segment
+/// go is that of another caller, and no other work for the engine follows it.
+#[test]
+fn a_request_for_space_is_tried_again_after_the_commit() {
+    in_time("a request", || {
+        let disk = SimDisk::new(1);
+        let log = ring(&disk, |options| {
+            options.policy = Policy::Batch(NonZeroU64::new(100_000).unwrap());
+        });
+        let in_newest = || log.segments().last().map_or(0, |newest| newest.last.0 - newest.after.0);
+        while in_newest() < 7 {
+            log.append(RECORD).unwrap().blocking_wait().unwrap();
+        }
+        let gate = Gate::new();
+        disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
+        // It begins the segment with which the oldest one is beyond the limit.
+        let committing = std::thread::spawn({
+            let log = log.clone();
+            move || log.append(RECORD).unwrap().blocking_wait().unwrap()
+        });
+        assert!(gate.wait_for(1, LONG));
+        let waiting = std::thread::spawn({
+            let log = log.clone();
+            move || log.append_timeout(vec![1; 60_000], LONG / 2).map(|ticket| ticket.detach())
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!waiting.is_finished());
+        gate.open();
+        disk.clear_faults();
+        committing.join().unwrap();
+        waiting.join().unwrap().unwrap();
     });
 }
 
