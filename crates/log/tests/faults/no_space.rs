@@ -464,6 +464,10 @@ fn a_ring_of_large_records_takes_little_more_than_its_limit() {
             // The next segment, two spares and the small files beside it.
             let most = MIB * 8 / 7 + 3 * (72 << 10) + (64 << 10) + (110 << 10);
             assert!(disk.used() <= most, "{len}: {} bytes", disk.used());
+            for name in disk.files(Path::new(DIR)).unwrap() {
+                let bytes = disk.contents(&Path::new(DIR).join(&name)).unwrap().len();
+                assert!(!name.ends_with(".spare") || bytes <= 80 << 10, "{name}: {bytes} bytes");
+            }
         }
         log.close().unwrap();
     }
