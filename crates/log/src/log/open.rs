@@ -129,11 +129,12 @@ impl Log {
         let scan = match &scan.corruption {
             Some(corruption) if options.on_corruption != OnCorruption::Fail => {
                 tracing::warn!(%corruption, "quarantining corrupt units");
-                let (manifest, _) = repair::repair_segments(
+                let manifest = repair::repair_segments(
                     dir,
                     &read_options,
                     options.on_corruption,
                     manifest,
+                    &mut Vec::new(),
                     &mut |_| {},
                 )?;
                 let scan = recovery::scan_dir(dir, &read_options, manifest, direct)?;

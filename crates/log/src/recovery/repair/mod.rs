@@ -107,9 +107,9 @@ fn repair_locked(
         }
         Err(error) => return Err(error),
     };
-    let (manifest, quarantined) =
-        repair_segments(dir, options, OnCorruption::Quarantine, found, progress)?;
-    repaired.quarantined = quarantined;
+    let on_corruption = OnCorruption::Quarantine;
+    let quarantined = &mut repaired.quarantined;
+    let manifest = repair_segments(dir, options, on_corruption, found, quarantined, progress)?;
     if repaired.manifest_rebuilt {
         store_watermark(dir, &manifest, progress)?;
     }

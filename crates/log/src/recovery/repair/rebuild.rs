@@ -28,7 +28,8 @@ use crate::store::watermark_page::{PageReader, WatermarkPage};
 /// The number of times that the log is examined and repaired at most.
 const ROUNDS: usize = 4;
 
-/// Repairs every segment of a log, and returns the resulting manifest.
+/// Repairs every segment of a log, and returns the resulting manifest. Adds to `quarantined` what
+/// each segment lost once it has its name, so that it is complete also after an error.
 ///
 /// A rewritten segment may show that another is corrupt, or was of an earlier time. So the repair
 /// is repeated until it finds nothing more, at most [`ROUNDS`] times.
@@ -37,18 +38,17 @@ pub(crate) fn repair_segments(
     options: &ReadOptions,
     on_corruption: OnCorruption,
     mut manifest: Manifest,
+    quarantined: &mut Vec<QuarantinedRange>,
     progress: &mut dyn FnMut(ReadProgress),
-) -> Result<(Manifest, Vec<QuarantinedRange>)> {
-    let mut all = Vec::new();
+) -> Result<Manifest> {
     for _ in 0..ROUNDS {
-        let (now, quarantined) = repair_once(dir, options, on_corruption, manifest, progress)?;
-        manifest = now;
-        if quarantined.is_empty() {
+        let before = quarantined.len();
+        manifest = repair_once(dir, options, on_corruption, manifest, quarantined, progress)?;
+        if quarantined.len() == before {
             break;
         }
-        all.extend(quarantined);
     }
-    Ok((manifest, all))
+    Ok(manifest)
 }
 
 fn repair_once(
@@ -56,8 +56,9 @@ fn repair_once(
     options: &ReadOptions,
     on_corruption: OnCorruption,
     mut manifest: Manifest,
+    quarantined: &mut Vec<QuarantinedRange>,
     progress: &mut dyn FnMut(ReadProgress),
-) -> Result<(Manifest, Vec<QuarantinedRange>)> {
+) -> Result<Manifest> {
     let page = PageReader::of_any_log(dir)?;
     let stored = page.and_then(|page| page.stored().ok().flatten());
     let mut found = examine(dir, &manifest, stored, progress)?;
@@ -68,28 +69,26 @@ fn repair_once(
         manifest.begin_lineage(kept);
         manifest.write(dir)?;
     }
-    let mut quarantined = Vec::new();
+    let known = quarantined.len();
     if on_corruption == OnCorruption::Truncate {
-        truncate(dir, options, &mut manifest, &found, &mut quarantined)?;
+        truncate(dir, options, &mut manifest, &found, quarantined)?;
     } else {
         let mut before: Option<(u64, u32)> = None;
         for segment in &found.segments {
             let chain = match segment.header {
                 Some(header) if !segment.is_corrupt() => segment.chain_after(&header),
-                _ => {
-                    rebuild(dir, &manifest, segment, before, found.durable_bound, &mut quarantined)?
-                }
+                _ => rebuild(dir, &manifest, segment, before, found.durable_bound, quarantined)?,
             };
             before = Some((segment.number, chain));
         }
     }
     let newest = found.segments.last();
     let ends = |end: &End| newest.is_some_and(|newest| newest.ends_at(end));
-    if !quarantined.is_empty() || !manifest.clean.as_ref().is_none_or(ends) || found.clean_lies {
+    if quarantined.len() > known || !manifest.clean.as_ref().is_none_or(ends) || found.clean_lies {
         manifest.clean = None;
         manifest.write(dir)?;
     }
-    Ok((manifest, quarantined))
+    Ok(manifest)
 }
 
 /// Adds a gap at the end for durable records that are missing after the last unit.
@@ -114,6 +113,7 @@ fn rebuild(
     durable_bound: u64,
     quarantined: &mut Vec<QuarantinedRange>,
 ) -> Result<u32> {
+    let mut lost = Vec::new();
     let header = segment.header.unwrap_or_else(|| new_header(manifest, segment, before));
     let salt = Salt::new(manifest.log, segment.number);
     let name = segment.name();
@@ -123,7 +123,7 @@ fn rebuild(
     let (block, mut chain) = header.to_block();
     write_aligned(&*new, &block, 0)?;
     if segment.header.is_none() {
-        quarantined.push(QuarantinedRange {
+        lost.push(QuarantinedRange {
             file: segment.path.clone(),
             offset: 0,
             bytes: u64::from(BLOCK),
@@ -165,7 +165,7 @@ fn rebuild(
                     _ => segment.next.unwrap_or((0, durable_bound)),
                 };
                 let bytes = u64::from(to - from);
-                quarantined.push(QuarantinedRange {
+                lost.push(QuarantinedRange {
                     file: segment.path.clone(),
                     offset: u64::from(*from),
                     bytes,
@@ -197,7 +197,7 @@ fn rebuild(
     };
     if let Some(cut) = cut {
         let (offset, bytes) = (u64::from(cut.start), u64::from(cut.end - cut.start));
-        quarantined.push(QuarantinedRange {
+        lost.push(QuarantinedRange {
             file: segment.path.clone(),
             offset,
             bytes,
@@ -210,6 +210,7 @@ fn rebuild(
     new.set_len(u64::from(segment.ranges_end()))?;
     new.sync_data()?;
     sealed_file::publish(dir, &temporary, &name)?;
+    quarantined.append(&mut lost);
     Ok(chain)
 }
 
