@@ -247,16 +247,16 @@ fn has_room(dir: &dyn Dir, own: u64, bytes: u64) -> Result<bool> {
     }
 }
 
-/// Creates a file with this much room, from free space or else from the reserve. In the second case
-/// it first releases part of the reserve. If another program takes that space, the rest of the
-/// reserve becomes the file.
+/// Creates a file with this much room, from free space, or else also from the reserve. In the
+/// second case it first releases part of the reserve, or all where it has less. If another program
+/// takes that space, the rest of the reserve becomes the file, or the reserve is filled again.
 pub(crate) fn file_with_room(dir: &dyn Dir, name: &str, room: u64) -> Result<Arc<dyn File>> {
     let full = match new_file(dir, name, room) {
         Err(Error::Io(cause)) if cause.is_no_space() => cause,
         made => return made,
     };
     let have = size(dir, RESERVE)?;
-    if have < room {
+    if have == 0 {
         return Err(Error::Io(full));
     }
     // Two more blocks, for a directory entry and the file itself.
@@ -268,6 +268,13 @@ pub(crate) fn file_with_room(dir: &dyn Dir, name: &str, room: u64) -> Result<Arc
         Err(Error::Io(cause)) if cause.is_no_space() && rest * u64::from(BLOCK) >= room => {
             dir.rename(RESERVE, name)?;
             Ok(file)
+        }
+        Err(Error::Io(cause)) if cause.is_no_space() => {
+            // What cannot be had back is missing until there is room.
+            if file.preallocate(0, have).is_err() {
+                file.set_len(rest * u64::from(BLOCK))?;
+            }
+            Err(Error::Io(cause))
         }
         made => made,
     }
