@@ -462,7 +462,6 @@ impl CommitWork for WriteHalf {
             tracing::error!(error = with_causes(&error), "maintenance failed");
             self.fail(error);
         }
-        self.retry_space();
     }
 
     fn period(&self) {

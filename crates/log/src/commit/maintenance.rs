@@ -22,7 +22,7 @@ const UNUSED_PART: u64 = 8;
 
 /// Does everything that is due, once.
 pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
-    let _changing = log.segment_set_lock.lock();
+    let _changing = log.change_segments();
     // Never write to a file whose last write or sync failed.
     if log.is_closed() || log.watermark.is_terminal() {
         return Ok(());

@@ -84,11 +84,11 @@ pub(super) fn may_free(log: &WriteHalf) -> bool {
 /// dropping is gone when this returns. `None` where that thread has not finished and the caller
 /// `may_wait` for no other.
 pub(super) fn retain_now(log: &WriteHalf, may_wait: bool) -> Result<Option<()>> {
-    let lock = &log.segment_set_lock;
-    let _changing = match if may_wait { Some(lock.lock()) } else { lock.try_lock() } {
-        Some(changing) => changing,
-        None => return Ok(None),
+    let changing = match may_wait {
+        true => Some(log.change_segments()),
+        false => log.try_change_segments(),
     };
+    let Some(_changing) = changing else { return Ok(None) };
     // Never write to a directory whose last write or sync failed.
     if !log.is_closed() && !log.watermark.is_terminal() {
         unless_full(retain(log))?;
@@ -196,7 +196,7 @@ pub(crate) fn expire(log: &WriteHalf) -> Result<()> {
 /// Drops every record below `seq`, and frees whole segments.
 pub(crate) fn truncate_before(log: &WriteHalf, seq: Seq) -> Result<()> {
     let below = seq.0.saturating_sub(1);
-    let _changing = log.segment_set_lock.lock();
+    let _changing = log.change_segments();
     if log.is_closed() {
         return Err(Error::Closed);
     }

@@ -47,9 +47,8 @@ pub(crate) enum Space {
     AfterCommit {
         unit: u64,
     },
-    /// The disk is full, and another thread is changing the set of segments. The caller requests
-    /// the maintenance that comes after it.
-    AfterMaintenance,
+    /// The disk is full, and another thread is changing the set of segments.
+    AfterChange,
 }
 
 /// The smallest segment that is created when there is no room for a whole one.
@@ -92,8 +91,8 @@ fn sizes(least: u32, best: u32) -> impl Iterator<Item = u32> {
 impl WriteHalf {
     /// Reserves the space for a unit, on this thread. Where the disk is full, it first frees the
     /// segments that may leave the log. Never waits for a commit: an engine thread that calls this
-    /// may be the one that has to run it. Such a thread `may_wait` for no maintenance either, which
-    /// hangs with the disk.
+    /// may be the one that has to run it. Such a thread `may_wait` for no other that changes the
+    /// set of segments either, which hangs with the disk.
     ///
     /// # Errors
     /// [`Error::NoSpace`], after which the log stays usable; [`Error::Io`], after which it is
@@ -109,7 +108,7 @@ impl WriteHalf {
             let (last, durable) = self.last_and_durable();
             match retain_now(self, may_wait) {
                 Ok(Some(())) => {}
-                Ok(None) => return Ok(Space::AfterMaintenance),
+                Ok(None) => return Ok(Space::AfterChange),
                 Err(error) => {
                     self.fail(error.clone());
                     return Err(error);
@@ -339,9 +338,8 @@ impl WriteHalf {
 
     /// Creates the file of the next segment, from a spare if there is one.
     fn make_next(&self, number: u64, least: u32, best: u32, internal: bool) -> Result<()> {
-        let spare = self.spares.lock().pop();
+        let spare = if internal { None } else { self.spares.lock().pop() };
         if let Some(spare) = spare
-            && !internal
             && self.make_of_spare(spare, number, least, best)?
         {
             return Ok(());
@@ -526,7 +524,7 @@ impl WriteHalf {
     }
 
     /// Reserves the requested space, on a thread of the engine. If that has to wait for a commit or
-    /// for maintenance, the request stays, and the end of these queues it again.
+    /// for another thread, the request stays, and the end of these queues it again.
     pub(crate) fn reserve_requested(&self) {
         let (need, made) = {
             let mut state = self.lock();
@@ -547,11 +545,13 @@ impl WriteHalf {
                 }
                 return;
             }
-            Ok(Space::AfterMaintenance) => {
+            Ok(Space::AfterChange) => {
                 state.space.ask(need);
                 state.space.waits = true;
                 drop(state);
-                return self.want_maintenance();
+                // The other thread may have ended before it could see that.
+                drop(self.try_change_segments());
+                return;
             }
             Ok(Space::Reserved) => None,
             Err(error) => Some((need.bytes, error)),

@@ -12,8 +12,8 @@ pub(crate) struct SpaceRequests {
     pub(super) handled: u64,
     /// The last failure, and the bytes that were requested.
     pub(super) failed: Option<(u32, Error)>,
-    /// The disk is full, and the end of the next commit or maintenance may let segments leave the
-    /// log.
+    /// The disk is full, and the end of the next commit, or of the next change of the set of
+    /// segments, may let segments leave the log.
     pub(super) waits: bool,
 }
 

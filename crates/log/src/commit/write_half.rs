@@ -95,6 +95,21 @@ pub(crate) struct WriteHalf {
     pub(crate) weak_self: Weak<WriteHalf>,
 }
 
+/// The lock of the set of segments. When it is released, a request for space that waited for that
+/// is queued again: what changed may have freed some.
+#[derive(Debug)]
+pub(crate) struct ChangingSegments<'a> {
+    log: &'a WriteHalf,
+    lock: Option<MutexGuard<'a, ()>>,
+}
+
+impl Drop for ChangingSegments<'_> {
+    fn drop(&mut self) {
+        self.lock = None;
+        self.log.retry_space();
+    }
+}
+
 impl std::fmt::Debug for WriteHalf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let durable = self.watermark.seq();
@@ -221,6 +236,17 @@ impl WriteHalf {
         *self.next_expiry.lock() = Duration::ZERO;
         self.rotation_pending.store(true, SeqCst);
         self.want_maintenance();
+    }
+
+    /// Takes the lock of the set of segments, or waits for it.
+    pub(crate) fn change_segments(&self) -> ChangingSegments<'_> {
+        ChangingSegments { log: self, lock: Some(self.segment_set_lock.lock()) }
+    }
+
+    /// As [`WriteHalf::change_segments`], or `None` where another thread has the lock.
+    pub(crate) fn try_change_segments(&self) -> Option<ChangingSegments<'_>> {
+        let lock = self.segment_set_lock.try_lock()?;
+        Some(ChangingSegments { log: self, lock: Some(lock) })
     }
 
     pub(crate) fn is_closed(&self) -> bool {

@@ -52,7 +52,7 @@ impl Log {
         content: &[u8],
     ) -> Result<()> {
         let write = &*self.write;
-        let _changing = write.segment_set_lock.lock();
+        let _changing = write.change_segments();
         if let Some(terminal) = write.lock().core.terminal() {
             return Err(terminal.refusal());
         }

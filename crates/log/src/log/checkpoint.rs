@@ -172,7 +172,7 @@ impl Log {
     /// Gives a sealed file its name, unless the log was closed: then the directory may have another
     /// writer.
     pub(crate) fn publish(&self, writer: Writer) -> Result<()> {
-        let _not_closing = self.write.segment_set_lock.lock();
+        let _not_closing = self.write.change_segments();
         self.refuse_if_closed()?;
         writer.publish()
     }

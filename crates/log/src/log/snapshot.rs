@@ -431,7 +431,7 @@ impl Log {
     /// # Errors
     /// [`Error::Io`], [`Error::Closed`].
     pub fn snapshots(&self) -> Result<Vec<u64>> {
-        let _not_publishing = self.write.segment_set_lock.lock();
+        let _not_publishing = self.write.change_segments();
         self.refuse_if_closed()?;
         snapshot_files::list(&*self.write.dir)
     }
@@ -454,7 +454,7 @@ impl Log {
     /// [`Error::Io`], [`Error::Closed`]; [`Error::Poisoned`] after a failure: the name of a newer
     /// snapshot may not be durable.
     pub fn remove_snapshot(&self, at: u64) -> Result<()> {
-        let _not_closing = self.write.segment_set_lock.lock();
+        let _not_closing = self.write.change_segments();
         self.refuse_if_closed()?;
         if let Some(terminal) = self.write.lock().core.failure() {
             return Err(terminal.refusal());
@@ -482,7 +482,7 @@ impl Log {
         let found = IncomingFile::find(dir, self.write.mode.direct, header, admits);
         let begun = found.and_then(|found| {
             // After a close the directory may have another writer.
-            let _not_closing = self.write.segment_set_lock.lock();
+            let _not_closing = self.write.change_segments();
             self.refuse_if_closed()?;
             found.begin(header)
         });
@@ -494,7 +494,7 @@ impl Log {
     /// another writer. A failure poisons the log, because nothing may be dropped on the strength of
     /// a name that is not durable. A rename that a full directory refuses changes no name.
     fn publish_snapshot(&self, publish: impl FnOnce() -> Result<()>) -> Result<()> {
-        let _not_closing = self.write.segment_set_lock.lock();
+        let _not_closing = self.write.change_segments();
         self.refuse_if_closed()?;
         let outcome = publish();
         if let Err(Error::Io(cause)) = &outcome {

@@ -64,10 +64,10 @@ impl WriteHalf {
 
     /// Reserves space without waiting for a commit, and requests one that may free some.
     fn reserve_or_full(&self, need: Need) -> Result<()> {
-        match self.reserve(need, false)? {
+        match self.reserve(need, self.reserves_itself())? {
             Space::Reserved => return Ok(()),
             Space::AfterCommit { unit } => self.on(Event::TicketPolled { unit }),
-            Space::AfterMaintenance => self.want_maintenance(),
+            Space::AfterChange => {}
         }
         Err(Error::Full)
     }
@@ -216,6 +216,12 @@ impl WriteHalf {
         self.lock().core.has_room()
     }
 
+    /// Whether a commit can still make this unit durable, and wakes who waits when it ends.
+    fn is_undecided(&self, unit: u64) -> bool {
+        let state = self.lock();
+        state.core.failure().is_none() && state.core.durable().unit < unit
+    }
+
     /// Whether there is no engine thread that would reserve space for a caller.
     fn reserves_itself(&self) -> bool {
         self.engine.is_manual()
@@ -237,19 +243,15 @@ impl WriteHalf {
                 Err(Refusal::Error(error)) => return Err(error),
                 Err(Refusal::NeedsSpace(need)) if deadline.is_none() || self.reserves_itself() => {
                     match self.reserve(need, true)? {
-                        Space::Reserved | Space::AfterMaintenance => {}
-                        Space::AfterCommit { unit } if registered => {
-                            // Others may have appended since the commit that was waited for.
-                            self.on(Event::TicketPolled { unit });
-                            if !park(deadline) {
-                                return Err(Error::Timeout);
-                            }
-                            registered = false;
-                        }
+                        Space::Reserved | Space::AfterChange => {}
                         Space::AfterCommit { unit } => {
                             if !self.drive(unit, deadline) {
+                                // Right before parking: what reserves may use the thread's wake.
                                 self.waiters.register(&mut place.key, For::Room, &thread_waker());
-                                registered = true;
+                                if self.is_undecided(unit) && !park(deadline) {
+                                    return Err(Error::Timeout);
+                                }
+                                registered = false;
                             }
                         }
                     }

@@ -34,7 +34,7 @@ impl WriteHalf {
         let durable_or_failed = self.await_durable(unit, deadline);
         let outcome = self.take_committer(deadline).and_then(|committer| {
             // Whatever the outcome, no maintenance may run after the directory lock is released.
-            let _changing = self.segment_set_lock.lock();
+            let _changing = self.change_segments();
             // Wait for a running reservation. A later one sees the terminal state and returns.
             drop(self.reserve.lock());
             let unused = self.preallocator.close();

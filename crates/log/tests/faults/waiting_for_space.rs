@@ -38,6 +38,20 @@ fn ring(disk: &SimDisk, set: impl FnOnce(&mut Options)) -> Log {
     log
 }
 
+/// A ring on a full disk, and another log on a disk of its own, on one engine.
+fn two_logs(threads: usize, policy: Policy) -> (SimDisk, Log, Log) {
+    let engine = Engine::new(threads).unwrap();
+    let (disk, other_disk) = (SimDisk::new(1), SimDisk::new(2));
+    let log = ring(&disk, |options| {
+        options.engine = Some(engine.clone());
+        options.policy = policy;
+    });
+    let mut options = small(&other_disk);
+    options.engine = Some(engine);
+    let other = Log::builder(DIR).options(options).open().unwrap();
+    (disk, log, other)
+}
+
 /// Appends without waiting until there is no room.
 fn fill(log: &Log) {
     let mut refused = 0;
@@ -63,15 +77,7 @@ fn no_thread_of_an_engine_waits_for_a_commit() {
             (2, Policy::Always),
             (1, Policy::Batch(NonZeroU64::new(1000).unwrap())),
         ] {
-            let engine = Engine::new(threads).unwrap();
-            let (disk, other_disk) = (SimDisk::new(1), SimDisk::new(2));
-            let log = ring(&disk, |options| {
-                options.engine = Some(engine.clone());
-                options.policy = policy;
-            });
-            let mut options = small(&other_disk);
-            options.engine = Some(engine.clone());
-            let other = Log::builder(DIR).options(options).open().unwrap();
+            let (disk, log, other) = two_logs(threads, policy);
             let gate = Gate::new();
             disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
             let committing = std::thread::spawn({
@@ -107,15 +113,8 @@ fn no_thread_of_an_engine_waits_for_a_commit() {
 #[test]
 fn no_thread_of_an_engine_waits_for_the_set_of_segments() {
     in_time("two logs on an engine", || {
-        let engine = Engine::new(2).unwrap();
-        let (disk, other_disk) = (SimDisk::new(1), SimDisk::new(2));
-        let log = ring(&disk, |options| {
-            options.engine = Some(engine.clone());
-            options.policy = Policy::Batch(NonZeroU64::new(100_000).unwrap());
-        });
-        let mut options = small(&other_disk);
-        options.engine = Some(engine.clone());
-        let other = Log::builder(DIR).options(options).open().unwrap();
+        let policy = Policy::Batch(NonZeroU64::new(100_000).unwrap());
+        let (disk, log, other) = two_logs(2, policy);
         let gate = Gate::new();
         disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path("manifest"));
         let truncating = std::thread::spawn({
