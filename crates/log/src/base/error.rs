@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_disk::NoHugePages;
+use esker_disk::{NoHugePages, Op};
 
 use crate::base::component::Component;
 use crate::base::position::{Position, Seq};
@@ -367,6 +367,11 @@ impl Error {
             Error::NoSpace { .. } => true,
             _ => false,
         }
+    }
+
+    /// Whether a file or directory could not be opened, such as for want of descriptors.
+    pub(crate) fn failed_to_open(&self) -> bool {
+        matches!(self, Error::Io(cause) if matches!(cause.op(), Op::Open | Op::OpenDir))
     }
 
     /// Whether the same call, on the same handle and with the same arguments, may succeed later: a

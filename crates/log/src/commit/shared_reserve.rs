@@ -12,7 +12,7 @@
 
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::base::error::{Error, Result, with_causes};
+use crate::base::error::{Error, Result};
 use crate::base::shared_reserve::{Lender, Lent};
 use crate::commit::write_half::WriteHalf;
 use crate::store::space_reserve::Reserve;
@@ -60,7 +60,7 @@ impl WriteHalf {
 
     fn refill(&self, reserve: &mut Reserve) {
         if let Err(error) = reserve.restore(&*self.dir, &self.options) {
-            tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
+            self.unless_refused(error, "failed to fill the reserve");
         }
     }
 }
@@ -93,7 +93,7 @@ impl Lender for WriteHalf {
             false => reserve.restore(&*self.dir, &self.options),
         };
         if let Err(error) = filled {
-            tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
+            self.unless_refused(error, "failed to fill the reserve");
         }
         self.record_or_fail(&mut reserve);
     }

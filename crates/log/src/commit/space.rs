@@ -29,7 +29,7 @@ use crate::commit::core::schedule::Event;
 use crate::commit::core::{Need, Reserved, Wanted};
 use crate::commit::preallocator::ReadySegment;
 use crate::commit::retention::{may_free, retain_now};
-use crate::commit::space_request::SpaceRequest;
+use crate::commit::space_request::{Failed, SpaceRequest};
 use crate::commit::write_half::WriteHalf;
 use crate::format::footer::{ENTRY, FOOTER_HEADER};
 use crate::format::{BLOCK, SEGMENT_MAX, block_up};
@@ -118,9 +118,10 @@ impl WriteHalf {
                 continue;
             }
             if durable == last || !may_free(self) {
-                return self.begin_in_reserve(need, full).map(|()| Space::Reserved);
-            }
-            if self.last_and_durable().1 < last {
+                if self.begin_in_reserve(need, last, full)? {
+                    return Ok(Space::Reserved);
+                }
+            } else if self.last_and_durable().1 < last {
                 return Ok(Space::AfterCommit { unit: last });
             }
         }
@@ -160,8 +161,18 @@ impl WriteHalf {
         error
     }
 
-    /// Reserves space before it is needed. A failure loses nothing: space or descriptors may be
-    /// available when it is needed, and if not, the caller gets the error then.
+    /// Warns where the system refused something: space, or the opening of a file. Any other failure
+    /// poisons the log: a failed sync is reported once, and the next one could claim success.
+    pub(super) fn unless_refused(&self, error: Error, failed: &'static str) {
+        if error.is_no_space() || error.failed_to_open() {
+            tracing::warn!(error = with_causes(&error), "{failed}");
+        } else {
+            self.fail(error);
+        }
+    }
+
+    /// Reserves space before it is needed. Space or descriptors that are missing may be available
+    /// when it is needed, and if not, the caller gets the error then.
     pub(crate) fn reserve_ahead(&self) {
         let mut reserve = self.reserve.lock();
         let wanted = {
@@ -173,7 +184,7 @@ impl WriteHalf {
         };
         let Some(wanted) = wanted else { return self.preallocator.tried() };
         if let Err(error) = self.make(&mut reserve, wanted, false) {
-            tracing::warn!(error = with_causes(&error), "failed to reserve space ahead");
+            self.unless_refused(error, "failed to reserve space ahead");
             self.preallocator.tried();
         }
     }
@@ -190,7 +201,7 @@ impl WriteHalf {
     pub(crate) fn is_full_disk(&self) -> bool {
         let mut reserve = self.reserve.lock();
         if let Err(error) = reserve.restore(&*self.dir, &self.options) {
-            tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
+            self.unless_refused(error, "failed to fill the reserve");
         }
         reserve.is_low(&self.options) || self.lender().is_some_and(|lender| lender.is_low())
     }
@@ -211,7 +222,7 @@ impl WriteHalf {
             false => reserve.fill(&*self.dir, &self.options),
         };
         if let Err(error) = filled {
-            tracing::warn!(error = with_causes(&error), "failed to fill the reserve");
+            self.unless_refused(error, "failed to fill the reserve");
         }
         if let Some(lender) = self.lender() {
             lender.fill(!is_ring);
@@ -236,8 +247,9 @@ impl WriteHalf {
                 Ok(())
             }
             changed => {
+                changed?;
                 reserve.recorded = blocks;
-                changed
+                Ok(())
             }
         }
     }
@@ -408,8 +420,9 @@ impl WriteHalf {
 
     /// Begins another segment in the reserve for an ordinary append, if every record was dropped.
     /// The first commit there lets all other segments leave the log, and with their space the
-    /// reserve is filled again.
-    fn begin_in_reserve(&self, need: Need, full: Error) -> Result<()> {
+    /// reserve is filled again. Returns `false` if a record was placed after unit `last`: the
+    /// caller then looks again.
+    fn begin_in_reserve(&self, need: Need, last: u64, full: Error) -> Result<bool> {
         let mut reserve = self.reserve.lock();
         let dropped = self.trim_point.low().seq;
         let wanted = {
@@ -418,14 +431,19 @@ impl WriteHalf {
             if let Some(terminal) = state.core.terminal() {
                 return Err(terminal.refusal());
             }
-            let last = state.core.last_seq();
-            state.core.wanted(need).filter(|_| last > 0 && last == dropped)
+            // Another caller may have begun it already.
+            let Some(wanted) = state.core.wanted(need) else { return Ok(true) };
+            if state.core.last_unit() != last {
+                return Ok(false);
+            }
+            let seq = state.core.last_seq();
+            (seq > 0 && seq == dropped).then_some(wanted)
         };
         let Some((next, bytes)) = wanted.and_then(|wanted| self.following(wanted)) else {
             return Err(full);
         };
         let made = self.use_part(&mut reserve, next, bytes, false, full);
-        made.map_err(|error| self.not_reserved(need, error))
+        made.map(|()| true).map_err(|error| self.not_reserved(need, error))
     }
 
     /// Continues in a part of the reserve: its own, or that of another log which several share.
@@ -489,31 +507,36 @@ impl WriteHalf {
     /// The error of a reservation made since the caller's first request, if it failed.
     pub(crate) fn request_space(&self, need: Need, request: &mut SpaceRequest) -> Result<()> {
         let mut state = self.lock();
-        let space = &mut state.space;
+        let requests = state.space.like(need);
         if let Some(at) = request.0 {
-            if space.handled < at {
+            if requests.handled < at {
                 return Ok(());
             }
             // A failed request for more bytes says nothing about a smaller one.
-            if let Some((bytes, error)) = &space.failed
-                && *bytes <= need.bytes
+            if let Some(failed) = &requests.failed
+                && failed.bytes <= need.bytes
             {
-                return Err(error.clone());
+                return Err(failed.error.clone());
             }
         }
-        space.made += 1;
-        request.0 = Some(space.made);
-        space.ask(need);
+        requests.made += 1;
+        request.0 = Some(requests.made);
+        requests.ask(need);
         drop(state);
         self.queue_commit();
         Ok(())
     }
 
     /// Leaves the reservation to the engine, for a caller that does not wait. Returns that caller's
-    /// error.
+    /// error: that of the last request of any caller, unless segments left the log since.
     pub(crate) fn leave_space(&self, need: Need) -> Error {
-        // Check the outcome of the last request of any caller.
-        let mut request = SpaceRequest(Some(self.lock().space.made));
+        let drops = self.drops.load(SeqCst);
+        let mut request = {
+            let mut state = self.lock();
+            let requests = state.space.like(need);
+            requests.failed.take_if(|failed| failed.drops != drops);
+            SpaceRequest(Some(requests.made))
+        };
         match self.request_space(need, &mut request) {
             Ok(()) => Error::Full,
             Err(error) => {
@@ -526,18 +549,23 @@ impl WriteHalf {
     /// Reserves the requested space, on a thread of the engine. If that has to wait for a commit or
     /// for another thread, the request stays, and the end of these queues it again.
     pub(crate) fn reserve_requested(&self) {
-        let (need, made) = {
-            let mut state = self.lock();
-            (state.space.need.take(), state.space.made)
-        };
-        let Some(need) = need else { return };
+        // At most once for each kind; later requests queue another call.
+        for _ in 0..2 {
+            let requested = self.lock().space.take();
+            let Some((need, made)) = requested else { return };
+            self.reserve_for(need, made);
+        }
+    }
+
+    fn reserve_for(&self, need: Need, made: u64) {
+        let drops = self.drops.load(SeqCst);
         let outcome = self.reserve(need, false);
         let mut state = self.lock();
         let failed = match outcome {
             Ok(Space::AfterCommit { unit }) => {
-                state.space.ask(need);
+                state.space.like(need).ask(need);
                 let is_durable = state.core.durable().unit >= unit;
-                state.space.waits = !is_durable;
+                state.space.waits |= !is_durable;
                 drop(state);
                 match is_durable {
                     true => self.queue_commit(),
@@ -546,7 +574,7 @@ impl WriteHalf {
                 return;
             }
             Ok(Space::AfterChange) => {
-                state.space.ask(need);
+                state.space.like(need).ask(need);
                 state.space.waits = true;
                 drop(state);
                 // The other thread may have ended before it could see that.
@@ -554,11 +582,12 @@ impl WriteHalf {
                 return;
             }
             Ok(Space::Reserved) => None,
-            Err(error) => Some((need.bytes, error)),
+            Err(error) => Some(Failed { bytes: need.bytes, drops, error }),
         };
+        let requests = state.space.like(need);
         // Another thread may have handled a later request meanwhile.
-        if made >= state.space.handled {
-            (state.space.handled, state.space.failed) = (made, failed);
+        if made >= requests.handled {
+            (requests.handled, requests.failed) = (made, failed);
         }
         let mut wakers = Vec::new();
         drop(state);

@@ -3,21 +3,54 @@
 use crate::base::error::Error;
 use crate::commit::core::Need;
 
-/// The space requested from the engine by callers that must not block, and the outcome.
+/// The space requested from the engine by callers that must not block, and the outcomes. Those of
+/// internal appends are kept apart: they may use the reserve, and ordinary ones may not.
 #[derive(Debug, Default)]
 pub(crate) struct SpaceRequests {
-    pub(super) need: Option<Need>,
-    /// How many requests were made, and how many of them were handled.
-    pub(super) made: u64,
-    pub(super) handled: u64,
-    /// The last failure, and the bytes that were requested.
-    pub(super) failed: Option<(u32, Error)>,
+    internal: Requests,
+    ordinary: Requests,
     /// The disk is full, and the end of the next commit, or of the next change of the set of
     /// segments, may let segments leave the log.
     pub(super) waits: bool,
 }
 
+/// The requests of one kind.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    pub(super) need: Option<Need>,
+    /// How many requests were made, and how many of them were handled.
+    pub(super) made: u64,
+    pub(super) handled: u64,
+    pub(super) failed: Option<Failed>,
+}
+
+/// The last failure.
+#[derive(Debug, Clone)]
+pub(super) struct Failed {
+    /// The bytes that were requested.
+    pub(super) bytes: u32,
+    /// How often segments had left the log before.
+    pub(super) drops: u64,
+    pub(super) error: Error,
+}
+
 impl SpaceRequests {
+    pub(super) fn like(&mut self, need: Need) -> &mut Requests {
+        if need.internal { &mut self.internal } else { &mut self.ordinary }
+    }
+
+    /// What to reserve next, and the number of the last request for it. Internal appends come
+    /// first: some of them free space.
+    pub(super) fn take(&mut self) -> Option<(Need, u64)> {
+        let requests = match self.internal.need {
+            Some(_) => &mut self.internal,
+            None => &mut self.ordinary,
+        };
+        requests.need.take().map(|need| (need, requests.made))
+    }
+}
+
+impl Requests {
     /// Requests space; for several requests as much as the largest of them needs.
     pub(super) fn ask(&mut self, need: Need) {
         let bytes = self.need.map_or(need.bytes, |other| other.bytes.max(need.bytes));

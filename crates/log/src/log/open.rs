@@ -23,8 +23,8 @@ use crate::log::{Log, Owner};
 use crate::read::cache::ReadCache;
 use crate::read::read_half::ReadHalf;
 use crate::read::stream_table::StreamTable;
-use crate::recovery;
 use crate::recovery::repair;
+use crate::recovery::{self, Finalized};
 use crate::runtime::affinity;
 use crate::runtime::counters::Counters;
 use crate::runtime::detached::detached;
@@ -123,39 +123,16 @@ impl Log {
             dsync: options.dsync && facts.dsync && durable_commits,
         };
 
-        let manifest = manifest_of(dir, &options)?;
         let direct = options.direct != Direct::Off && facts.direct;
-        let scan = recovery::scan_dir(dir, &read_options, manifest, direct)?;
-        let scan = match &scan.corruption {
-            Some(corruption) if options.on_corruption != OnCorruption::Fail => {
-                tracing::warn!(%corruption, "quarantining corrupt units");
-                let manifest = repair::repair_segments(
-                    dir,
-                    &read_options,
-                    options.on_corruption,
-                    manifest,
-                    &mut Vec::new(),
-                    &mut |_| {},
-                )?;
-                let scan = recovery::scan_dir(dir, &read_options, manifest, direct)?;
-                recovery::intact(dir, scan)?
-            }
-            _ => recovery::intact(dir, scan)?,
-        };
-        let (durable, had) = (scan.durable_bound, space_reserve::size(dir, paths::RESERVE)?);
-        let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
-        let retention = options.retention;
-        let finalize =
-            |scan| recovery::finalize(dir, &read_options, scan, retention, engine.wall_ms());
-        let finalized = match finalize(scan) {
-            Err(error) if error.is_no_space() => in_shared_space(&options, error, || {
-                // What failed left a directory that any opening recovers.
-                let scan = recovery::scan_dir(dir, &read_options, manifest, direct)?;
-                finalize(recovery::intact(dir, scan)?)
-            }),
+        let had = space_reserve::size(dir, paths::RESERVE)?;
+        let recover = || recover(dir, &options, &read_options, direct, engine.wall_ms());
+        let finalized = match recover() {
+            // What failed left a directory that any opening recovers.
+            Err(error) if error.is_no_space() => in_shared_space(&options, error, recover),
             finalized => finalized,
-        };
-        let finalized = finalized.map_err(full)?;
+        }?;
+        let durable = finalized.start.last_seq;
+        let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
         let mut manifest = finalized.manifest;
         let recorded = manifest.reserve_blocks;
         let is_ring = manifest.retention.is_set();
@@ -259,6 +236,38 @@ impl Log {
         let owner = Owner { write: writing, read: reading, recovery, disk_name, consumers };
         Ok(Self { write, read, owner: Arc::new(owner) })
     }
+}
+
+/// Recovers what is in the directory, and repairs it first if the options say so.
+fn recover(
+    dir: &dyn Dir,
+    options: &Options,
+    read_options: &ReadOptions,
+    direct: bool,
+    now_ms: u64,
+) -> Result<Finalized> {
+    let manifest = manifest_of(dir, options)?;
+    let mut scan = recovery::scan_dir(dir, read_options, manifest, direct)?;
+    let durable = scan.durable_bound;
+    let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
+    if options.on_corruption != OnCorruption::Fail
+        && let Some(corruption) = &scan.corruption
+    {
+        tracing::warn!(%corruption, "quarantining corrupt units");
+        let (on_corruption, quarantined) = (options.on_corruption, &mut Vec::new());
+        let manifest = repair::repair_segments(
+            dir,
+            read_options,
+            on_corruption,
+            manifest,
+            quarantined,
+            &mut |_| {},
+        )
+        .map_err(full)?;
+        scan = recovery::scan_dir(dir, read_options, manifest, direct)?;
+    }
+    let scan = recovery::intact(dir, scan)?;
+    recovery::finalize(dir, read_options, scan, options.retention, now_ms).map_err(full)
 }
 
 /// Recovers a log that the full disk had no room for, in the space of the reserve that it shares.

@@ -64,7 +64,7 @@ pub(crate) use classify::{
     MISSING, begins_with, is_corruption, is_current_session, is_front_missing, never_began,
 };
 pub(crate) use copy_tail::room_for;
-pub(crate) use finalize::{create, finalize};
+pub(crate) use finalize::{Finalized, create, finalize};
 pub(crate) use footers::read_footed;
 pub(crate) use newer::{explained, intact};
 pub use outcome::{PriorShutdown, Recovery, TruncatedTail};

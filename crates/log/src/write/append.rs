@@ -251,10 +251,11 @@ impl WriteHalf {
                                 if self.is_undecided(unit) && !park(deadline) {
                                     return Err(Error::Timeout);
                                 }
-                                registered = false;
                             }
                         }
                     }
+                    // A commit that ended meanwhile has taken the waker.
+                    registered = false;
                 }
                 Err(Refusal::NeedsSpace(need)) => {
                     self.waiters.register(&mut place.key, For::Room, &thread_waker());

@@ -6,6 +6,7 @@ mod case;
 mod fixture;
 
 mod close_races;
+mod contended_space;
 mod every_call;
 mod failed_state;
 mod failed_sync;

@@ -4,9 +4,10 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, ReadOptions, repair, verify_with};
+use esker_log::{Error, Log, Options, ReadOptions, repair, verify_with};
 
 use crate::fixture::{DIR, driven, payload};
 
@@ -20,8 +21,25 @@ fn a_corrupt_log_that_fills_its_disk_is_repaired_in_the_reserve() {
     }
 }
 
-/// Repairs a log beside which so many bytes are free, and checks what is lost against the report.
-fn repaired_with(extra: u64) {
+/// Bug: a repair that began again copied the same bytes under another name, and each further
+/// attempt on a full disk did so again.
+#[test]
+fn a_repair_that_begins_again_keeps_corrupt_bytes_once() {
+    for extra in 0..60 {
+        let (disk, _, _) = corrupt_log(extra * 4096);
+        let repaired = repair(DIR, ReadOptions::on(Arc::new(disk.clone()))).unwrap();
+        let mut kept: Vec<_> =
+            repaired.quarantined.iter().filter_map(|range| range.kept_in.clone()).collect();
+        kept.sort_unstable();
+        let quarantine = Path::new(DIR).join("quarantine");
+        let files = disk.files(&quarantine).unwrap();
+        let files: Vec<_> = files.iter().map(|file| quarantine.join(file)).collect();
+        assert_eq!(files, kept, "{extra} blocks");
+    }
+}
+
+/// A log with two corrupt segments, beside which so many bytes are free, and its last record.
+fn corrupt_log(extra: u64) -> (SimDisk, Options, u64) {
     let disk = SimDisk::new(1);
     disk.set_capacity(Some(2 << 20));
     let (mut options, _) = driven(&disk);
@@ -43,7 +61,13 @@ fn repaired_with(extra: u64) {
     disk.overwrite(&segment, 30_000, &[0xaa; 5000]).unwrap();
     let third = Path::new(DIR).join("00000000000000000003.seg");
     disk.overwrite(&third, 9_000, &[0xaa; 40_000]).unwrap();
-    let read = ReadOptions::on(std::sync::Arc::new(disk.clone()));
+    (disk, options, last)
+}
+
+/// Repairs such a log, and checks what is lost against the report.
+fn repaired_with(extra: u64) {
+    let (disk, options, last) = corrupt_log(extra);
+    let read = ReadOptions::on(Arc::new(disk.clone()));
     assert!(!verify_with(DIR, read.clone(), |_| {}).unwrap().corruption.is_empty());
     let repaired = repair(DIR, read.clone()).unwrap();
     assert!(!repaired.quarantined.is_empty());

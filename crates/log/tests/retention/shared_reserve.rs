@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, Options, Policy, SharedReserve, Start};
+use esker_log::{Engine, Error, Log, OnCorruption, Options, Policy, SharedReserve, Start};
 
 use crate::fixture::driven;
 
@@ -168,6 +168,63 @@ fn a_crash_on_a_full_disk_is_recovered_in_the_shared_reserve() {
     }
     // It took what it could get again.
     assert!(logs.reserve() > 2 * MIB, "{}", logs.reserve());
+}
+
+/// Bug: an opening that repaired a log and found the disk full did not use the shared reserve, or
+/// used it with what the manifest had said before the repair.
+#[test]
+fn a_repaired_log_is_recovered_in_the_shared_reserve() {
+    let disk = SimDisk::new(1);
+    let logs = open_with(&disk, 1, Policy::OsBuffered).unwrap();
+    for _ in 0..RECORDS {
+        logs.others[0].append([7; LEN]).unwrap().detach();
+    }
+    logs.engine.run();
+    logs.others[0].barrier().unwrap().blocking_wait().unwrap();
+    for _ in 0..5 {
+        logs.others[0].append([7; LEN]).unwrap().detach();
+    }
+    logs.engine.run();
+    disk.kill();
+    drop(logs);
+    disk.power_on();
+    let newest = Path::new("/other-0").join("00000000000000000003.seg");
+    disk.overwrite(&newest, 20_000, &[0xaa; 9000]).unwrap();
+    let mut in_shared = 0;
+    for less in (0..100).step_by(3) {
+        let disk = disk.fork(less);
+        let (mut options, engine) = options(&disk);
+        options.policy = Policy::OsBuffered;
+        let mut own = options.clone();
+        own.reserve = Some(4 * MIB);
+        let owner = Log::builder(OWNER).options(own).open().unwrap();
+        disk.set_capacity(Some(disk.used() + 4096 * (100 - less)));
+        options.on_corruption = OnCorruption::Quarantine;
+        let log = match other(&options, None, 0) {
+            Ok(log) => log,
+            Err(error) => {
+                assert!(matches!(error, Error::NoSpace { .. }), "{less}: {error:?}");
+                in_shared += 1;
+                other(&options, Some(owner.shared_reserve()), 0).unwrap()
+            }
+        };
+        let mut stream = log.stream(Start::Oldest).unwrap();
+        let (mut records, mut lost) = (0, 0);
+        loop {
+            match stream.try_next() {
+                Ok(Some(batch)) => records += batch.iter().count(),
+                Ok(None) => break,
+                Err(Error::Quarantined { from, to }) => lost += to.0 - from.0,
+                Err(error) => panic!("{less}: {error:?}"),
+            }
+        }
+        assert!((RECORDS..=RECORDS + 5).contains(&(records + lost as usize)), "{less}: {records}");
+        assert!((1..5).contains(&lost), "{less}: {lost}");
+        log.close().unwrap();
+        owner.close().unwrap();
+        engine.stop();
+    }
+    assert!(in_shared > 5, "{in_shared}");
 }
 
 /// Once the log that has the reserve is closed, its directory is not touched.

@@ -64,16 +64,17 @@ impl Core {
         {
             return Some(Wanted::Release);
         }
-        if !self.ends(offset, need) {
-            let least = offset.saturating_add(need.bytes);
-            return Some(extension(segment, here.limit, here.full, least));
-        }
         let least = BLOCK.saturating_add(need.bytes);
-        Some(match self.next {
-            Some(next) => extension(next.segment, next.limit, next.full, least),
-            None => {
+        // Never the segment in use once there is a next one: a smaller record may go there while
+        // this one is extended, and then it gets its footer, or leaves the log.
+        if let Some(next) = self.next {
+            return Some(extension(next.segment, next.limit, next.full, least));
+        }
+        Some(match self.ends(offset, need) {
+            true => {
                 Wanted::Make { segment: segment + 1, least, best: self.limits.segment.max(least) }
             }
+            false => extension(segment, here.limit, here.full, offset.saturating_add(need.bytes)),
         })
     }
 

@@ -27,6 +27,8 @@ use crate::store::watermark_page::{PageReader, WatermarkPage};
 
 /// The number of times that the log is examined and repaired at most.
 const ROUNDS: usize = 4;
+/// The most corrupt bytes copied at once.
+const PIECE: usize = 1 << 20;
 
 /// Repairs every segment of a log, and returns the resulting manifest. Adds to `quarantined` what
 /// each segment lost once it has its name, so that it is complete also after an error.
@@ -252,7 +254,8 @@ fn new_header(
     header
 }
 
-/// Copies corrupt bytes under `quarantine/`, durably. `None` when there are none to copy.
+/// Copies corrupt bytes under `quarantine/`, durably, unless an earlier attempt did. `None` when
+/// there are none to copy.
 fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Option<PathBuf>> {
     // The directory's existence records that the log was repaired, even if no bytes are kept.
     let quarantine = dir.create_dir(paths::QUARANTINE)?;
@@ -262,25 +265,61 @@ fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Op
         0 => format!("{:020}-{offset}.bytes", segment.number),
         n => format!("{:020}-{offset}-{n}.bytes", segment.number),
     });
-    let Some(name) = names.take(taken.len() + 1).find(|name| !taken.contains(name)) else {
-        return Ok(None);
-    };
-    let temporary = paths::temporary(&name);
-    let kept = quarantine.open(&temporary, Open::create())?;
-    kept.set_len(0)?;
-    let mut image = SegmentReader::new(Arc::clone(file))?;
-    let mut at = 0;
-    while at < bytes {
-        let chunk = image.at(offset + at, (bytes - at).min(1 << 20) as usize)?;
-        if chunk.is_empty() {
-            break;
+    for name in names.take(taken.len() + 1) {
+        if taken.contains(&name) {
+            // A repair that found the disk full, or was ended by a crash, has copied them already.
+            let earlier = quarantine.open(&name, Open::read())?;
+            if !is_copy_of(&earlier, file, offset, bytes)? {
+                continue;
+            }
+            earlier.sync_data()?;
+            quarantine.sync()?;
+        } else {
+            let temporary = paths::temporary(&name);
+            let kept = quarantine.open(&temporary, Open::create())?;
+            kept.set_len(0)?;
+            let mut image = SegmentReader::new(Arc::clone(file))?;
+            let mut at = 0;
+            while at < bytes {
+                let chunk = image.at(offset + at, piece(bytes - at))?;
+                if chunk.is_empty() {
+                    break;
+                }
+                write_all_at(&*kept, chunk, at)?;
+                at += chunk.len() as u64;
+            }
+            kept.sync_data()?;
+            sealed_file::publish(&*quarantine, &temporary, &name)?;
         }
-        write_all_at(&*kept, chunk, at)?;
-        at += chunk.len() as u64;
+        return Ok(Some(quarantine.path_of(&name)));
     }
-    kept.sync_data()?;
-    sealed_file::publish(&*quarantine, &temporary, &name)?;
-    Ok(Some(quarantine.path_of(&name)))
+    Ok(None)
+}
+
+/// Whether a file consists of these bytes of a segment, as far as the segment has them.
+fn is_copy_of(
+    copy: &Arc<dyn File>,
+    segment: &Arc<dyn File>,
+    offset: u64,
+    bytes: u64,
+) -> Result<bool> {
+    let there = segment.len()?.saturating_sub(offset).min(bytes);
+    if copy.len()? != there {
+        return Ok(false);
+    }
+    let mut copy = SegmentReader::new(Arc::clone(copy))?;
+    let mut image = SegmentReader::new(Arc::clone(segment))?;
+    for at in (0..there).step_by(PIECE) {
+        if copy.at(at, piece(there - at))? != image.at(offset + at, piece(there - at))? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The bytes of the next piece to copy or compare.
+fn piece(left: u64) -> usize {
+    left.min(PIECE as u64) as usize
 }
 
 /// Cuts the log at its first corruption. Everything after the cut is quarantined.
