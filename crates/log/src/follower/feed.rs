@@ -39,6 +39,10 @@ pub(super) struct FollowerFeed {
 
 impl FollowerFeed {
     pub(super) fn new(log: &Arc<FollowedLog>, start: Start) -> Result<Self> {
+        if start == Start::Tip {
+            // What became durable before is not what is wanted.
+            log.poll(Depth::Manifest)?;
+        }
         let snapshot = log.snapshot();
         let exactly = |error| cursor::exactly(&*snapshot, error);
         let start = match start {
@@ -146,9 +150,15 @@ impl Feed for FollowerFeed {
             };
             let snapshot = self.log.snapshot();
             self.rescans += 1;
-            if self.last < snapshot.low().seq || self.rescans > TRIES {
+            // What was dropped is no corruption: its file may be in use again. A stream from a time
+            // searches again instead.
+            let is_dropped = self.start.is_none() && self.last < snapshot.low().seq;
+            if is_dropped || self.rescans > TRIES {
                 self.rescans = 0;
-                return Err(cursor::exactly(&*snapshot, error));
+                return Err(match is_dropped {
+                    true => Error::Trimmed { oldest: cursor::oldest(&*snapshot) },
+                    false => cursor::exactly(&*snapshot, error),
+                });
             }
             // A recovering writer moves the last records under a reader. Only corruption that a new
             // scan of everything finds again is reported.

@@ -34,7 +34,7 @@ pub(super) enum Depth {
     Watermark,
     /// Also whether the log was closed or records were dropped, if the watermark is unchanged.
     Manifest,
-    /// The rescan_requested directory, dropping the cache of earlier reads.
+    /// The whole directory, dropping the cache of earlier reads.
     Rescan,
 }
 

@@ -38,7 +38,8 @@ impl Log {
     /// As [`Log::truncate_before`], without blocking: a thread of its own does the work.
     ///
     /// # Cancel safety
-    /// A call that is dropped drops the records all the same.
+    /// A call that is dropped drops the records all the same, unless the log is closed before that
+    /// thread has begun.
     ///
     /// # Errors
     /// As [`Log::truncate_before`], and [`Error::NoThread`].

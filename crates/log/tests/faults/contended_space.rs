@@ -172,7 +172,7 @@ fn an_internal_request_gets_the_reserve_beside_an_ordinary_one() {
         assert!(gate.wait_for(1, LONG));
         let record = [1; 6000];
         let mut internal =
-            Box::pin(log.append_locked_async(|attempt| attempt.append_internal(&record, |_| {})));
+            Box::pin(log.append_locked_async(|attempt| attempt.append_internal(record, |_| {})));
         let mut ordinary = Box::pin(log.append_async(record));
         let (woken, woken_too) = (Woken::default(), Woken::default());
         assert!(woken.poll(internal.as_mut()).is_pending());

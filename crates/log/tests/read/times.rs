@@ -64,8 +64,12 @@ struct Writing {
 
 impl Writing {
     fn open(disk: &SimDisk, now: u64, policy: Policy) -> Self {
+        Self::open_with(disk, now, |options| options.policy = policy)
+    }
+
+    fn open_with(disk: &SimDisk, now: u64, set: impl FnOnce(&mut Options)) -> Self {
         let (mut options, engine) = driven(disk);
-        options.policy = policy;
+        set(&mut options);
         engine.advance(Duration::from_millis(now));
         let log = Log::builder(DIR).options(options).open().unwrap();
         Self { log, engine, disk: disk.clone(), now, expected: Vec::new() }
@@ -121,6 +125,35 @@ fn a_stream_starts_at_a_time_to_come() {
     assert!(from > 6);
     assert_eq!(times(&mut own), one.expected[from..]);
     assert_eq!(times(&mut other), one.expected[from..]);
+}
+
+/// Bug: where a ring had reused the segment that a stream from a time was to begin with, the stream
+/// reported corruption. It begins with the oldest record instead, as if it were made then.
+#[test]
+fn a_stream_from_a_time_begins_with_what_a_ring_has_left() {
+    for (made_before, looks) in [(false, false), (false, true), (true, false), (true, true)] {
+        for nth in [1, 9, 30, 60] {
+            let disk = SimDisk::new(1);
+            let ring = |options: &mut Options| options.retention.segments = Some(3);
+            let mut one = Writing::open_with(&disk.process(), 5_000, ring);
+            one.append(200);
+            let (mut options, _) = driven(&disk.process());
+            // A search in a segment reads its units.
+            (options.index_bytes, options.index_records) = (64 << 10, 1 << 20);
+            let reader = ReadOnlyLog::builder(DIR).options(options).open().unwrap();
+            // Of the segments that are there, the oldest will be written again.
+            let start = Start::At(at(times(&mut one.log.stream(Start::Oldest).unwrap())[nth].1));
+            let made = made_before.then(|| reader.stream(start).unwrap());
+            one.append(200);
+            if looks {
+                reader.refresh().unwrap();
+                one.append(200);
+            }
+            let mut stream = made.unwrap_or_else(|| reader.stream(start).unwrap());
+            let there = times(&mut one.log.stream(Start::Oldest).unwrap());
+            assert_eq!(times(&mut stream), there, "{made_before} {looks} {nth}");
+        }
+    }
 }
 
 /// A reader scans the directory again, and its stream has delivered nothing yet.

@@ -57,6 +57,17 @@ fn each_commit_wakes_every_waiting_reader() {
     log.close().unwrap();
 }
 
+/// Bug: a stream from the tip began with what the reader had not looked at yet.
+#[test]
+fn the_tip_is_what_is_durable_at_the_call() {
+    let (log, reader) = both(&SimDisk::new(1));
+    append(&log, 2);
+    let mut stream = reader.stream(Start::Tip).unwrap();
+    append(&log, 1);
+    assert_eq!(follows(&stream.blocking_next_timeout(fixture::LONG).unwrap(), 2), 3);
+    log.close().unwrap();
+}
+
 #[test]
 fn a_wait_has_an_end() {
     let (log, reader) = both(&SimDisk::new(1));
