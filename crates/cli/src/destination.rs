@@ -1,18 +1,13 @@
 //! The destination of a backup.
 
-use std::io;
-use std::path::{Component, Path, PathBuf};
+use std::path::Path;
 
 use crate::exit::{Failure, Outcome};
 
 /// Refuses a destination that is the directory to copy, or inside it, by whatever name.
 pub fn refuse_inside(dir: &Path, dest: &Path) -> Outcome {
-    let failure = |path: &Path| {
-        let name = path.display().to_string();
-        move |error: io::Error| Failure::of_io(name, &error)
-    };
-    let source = dir.canonicalize().map_err(failure(dir))?;
-    if resolved(dest).map_err(failure(dest))?.starts_with(source) {
+    let unknown = |error: std::io::Error| Failure::of_io(dest.display().to_string(), &error);
+    if esker_log::is_inside(dest, dir).map_err(unknown)? {
         return Err(Failure::usage(format!(
             "{} is in the directory to copy, {}; a backup goes to a directory outside it",
             dest.display(),
@@ -20,24 +15,4 @@ pub fn refuse_inside(dir: &Path, dest: &Path) -> Outcome {
         )));
     }
     Ok(())
-}
-
-/// The path without symbolic links and `..`. What does not exist yet is appended to what does.
-fn resolved(path: &Path) -> io::Result<PathBuf> {
-    let path = std::path::absolute(path)?;
-    let mut resolved = PathBuf::new();
-    for part in path.components() {
-        match part {
-            Component::ParentDir => {
-                resolved.pop();
-            }
-            part => {
-                resolved.push(part);
-                if let Ok(found) = resolved.canonicalize() {
-                    resolved = found;
-                }
-            }
-        }
-    }
-    Ok(resolved)
 }

@@ -95,7 +95,7 @@ mod staging;
 mod store;
 mod write;
 
-pub use backup::Backup;
+pub use backup::{Backup, is_inside};
 pub use base::component::{Component, UNFINISHED_BACKUP};
 pub use base::error::{Corruption, Error, HandCopy, Result};
 pub use base::metric_value::{MetricKind, MetricUnit, MetricValue};

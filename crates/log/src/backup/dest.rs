@@ -40,6 +40,8 @@ pub(super) struct Dest {
     unfinished: bool,
     /// Segments that were copied and have no name yet.
     unnamed: BTreeSet<u64>,
+    /// Snapshots of which the same holds.
+    unnamed_snapshots: BTreeSet<u64>,
     _lock: Box<dyn Lock>,
 }
 
@@ -119,7 +121,8 @@ impl Dest {
             None => None,
         };
         let manifest = manifest.unwrap_or_else(|| Manifest::new(log));
-        Ok(Self { dir, manifest, earlier, unfinished, unnamed: BTreeSet::new(), _lock: lock })
+        let (unnamed, unnamed_snapshots) = (BTreeSet::new(), BTreeSet::new());
+        Ok(Self { dir, manifest, earlier, unfinished, unnamed, unnamed_snapshots, _lock: lock })
     }
 
     /// The backup before; `None` if none was complete.
@@ -155,17 +158,20 @@ impl Dest {
     /// Frees the space of what was copied and not named. The disk may be full.
     pub(super) fn give_up(self) {
         // The next backup does it, too.
+        let _ = chunked_file::remove(&*self.dir, paths::INCOMING);
         let _ = unlink_temporary(&*self.dir);
     }
 
     /// Forgets what an attempt copied and did not name.
     pub(super) fn begin_again(&mut self) {
         self.unnamed.clear();
+        self.unnamed_snapshots.clear();
     }
 
-    /// Gives the copied segments their names, in ascending order. `first` is the header of the
-    /// first segment of the log, and `log` its manifest.
-    pub(super) fn name_segments(&mut self, first: &SegmentHeader, log: &Manifest) -> Result<()> {
+    /// Gives the copied segments their names, in ascending order, and then the snapshots. `first`
+    /// is the header of the first segment of the log, and `log` its manifest. All that may fail for
+    /// long, or take long, is done: until the copy is finished, it may have a gap.
+    pub(super) fn name_files(&mut self, first: &SegmentHeader, log: &Manifest) -> Result<()> {
         if !self.unfinished && !self.unnamed.is_empty() {
             let is_continued = self.is_continued_by(first)?;
             // What is there is of this lineage, too, and what comes now may be of no other.
@@ -182,7 +188,12 @@ impl Dest {
                 self.unfinished = true;
             }
         }
-        self.publish()
+        self.publish()?;
+        while let Some(at) = self.unnamed_snapshots.pop_first() {
+            let name = paths::snapshot(at);
+            sealed_file::publish(&*self.dir, &paths::temporary(&name), &name)?;
+        }
+        Ok(())
     }
 
     /// Whether the first segment of the log has or follows what is there, so that the copy has no
@@ -206,7 +217,8 @@ impl Dest {
     }
 
     /// Copies a snapshot, unless it is there. Another one of that number is replaced.
-    pub(super) fn copy_snapshot(&self, from: &dyn Dir, at: u64) -> Result<()> {
+    /// It gets its name with [`Dest::name_files`].
+    pub(super) fn copy_snapshot(&mut self, from: &dyn Dir, at: u64) -> Result<()> {
         // It may have been removed meanwhile.
         let Some(mut source) = SnapshotReader::open(from, at)? else { return Ok(()) };
         let header = source.sealed_header();
@@ -222,7 +234,9 @@ impl Dest {
             copy.write(source.sealed_chunk(copy.next())?)?;
         }
         copy.seal()?;
-        copy.publish()
+        copy.stage()?;
+        self.unnamed_snapshots.insert(at);
+        Ok(())
     }
 
     /// Makes the copy a log that ends there, with the offsets of its consumers, and removes what is

@@ -20,18 +20,20 @@
 //! The first backup to a directory belongs to a component of its own until it is complete, so
 //! nothing else opens it; the next backup completes it.
 //!
-//! A later backup copies to temporary files first. Then it removes the clean end from the manifest
-//! of the copy and gives it the lineage of the log, durably, and the segments get their names in
-//! ascending order; the last one of the backup before is replaced by a longer one. After each of
-//! these steps the copy is a log that was not closed, with everything that it had. The clean end of
-//! the manifest comes after all of them, and only then the segments go that the original has
-//! dropped, as after any trim.
+//! A later backup copies segments and snapshots to temporary files first. Then it removes the clean
+//! end from the manifest of the copy and gives it the lineage of the log, durably, and the segments
+//! get their names in ascending order; the last one of the backup before is replaced by a longer
+//! one. The snapshots follow, so that none is ahead of the records. After each of these steps the
+//! copy is a log that was not closed, with everything that it had. The clean end of the manifest
+//! comes after all of them, and only then the segments go that the original has dropped, as after
+//! any trim.
 //!
 //! Where the original dropped segments that the copy never had, the new ones do not follow those
 //! that are there. Then nothing opens the copy from the first new name until it is complete, for a
 //! few operations on names. Only the lineage of the copy changes meanwhile.
 
 mod dest;
+mod destination;
 mod lineage;
 mod origin;
 mod restore;
@@ -55,6 +57,7 @@ use crate::store::manifest::{Lineage, Manifest};
 use crate::store::segment_table::Segment;
 use crate::store::snapshot_files;
 use dest::{CopiedLog, Dest};
+pub use destination::is_inside;
 use origin::Origin;
 use segment::{Copied, Invalid};
 
@@ -149,7 +152,8 @@ fn back_up(origin: &Origin<'_>, options: &ReadOptions, dest: &Path) -> Result<Ba
     consumers::read(origin.dir, origin.id)?;
     let path = dest;
     let refuse = |found: String| Err(Error::NotThisBackup { dir: path.into(), found });
-    if is_inside(path, origin.dir.path()) {
+    // Without the current directory, where it is cannot be said.
+    if is_inside(path, origin.dir.path()).unwrap_or(false) {
         return refuse("it is inside of the log".into());
     }
     let lineage = Manifest::of_log(origin.dir)?.lineage;
@@ -180,11 +184,6 @@ fn copy_to(
         }
     }
     Err(Error::Trimmed { oldest: Seq((origin.now)()?.low().seq + 1) })
-}
-
-fn is_inside(dest: &Path, dir: &Path) -> bool {
-    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.into());
-    whole(dest).starts_with(whole(dir))
 }
 
 /// `None` if even the newest segment left the log before it was copied, or if another process began
@@ -239,17 +238,17 @@ fn attempt(
     let Some(end) = last else {
         return Err(corruption_at(origin.dir.path(), 0, 0, "the log has no segment"));
     };
-    let manifest = Manifest::of_log(origin.dir)?;
-    if manifest.lineage != lineage {
-        return Ok(None);
-    }
-    dest.name_segments(&segments[0].header, &manifest)?;
-    (done.durable, done.segments) = (Seq(end.seq), segments.len());
     let snapshots = snapshot_files::list(origin.dir)?;
     let snapshots: BTreeSet<u64> = snapshots.into_iter().filter(|at| *at <= end.seq).collect();
     for at in &snapshots {
         dest.copy_snapshot(origin.dir, *at)?;
     }
+    let manifest = Manifest::of_log(origin.dir)?;
+    if manifest.lineage != lineage {
+        return Ok(None);
+    }
+    dest.name_files(&segments[0].header, &manifest)?;
+    (done.durable, done.segments) = (Seq(end.seq), segments.len());
     let segments = segments.iter().map(|segment| segment.number()).collect();
     let copied =
         CopiedLog { session, manifest, low: low_seq, end, position: limit, segments, snapshots };

@@ -171,10 +171,22 @@ impl IncomingFile {
 
     /// Gives the sealed file its name, durably.
     pub(crate) fn publish(self) -> Result<()> {
+        let name = paths::snapshot(self.header.at);
+        self.rename_to(&name)
+    }
+
+    /// Gives the sealed file a temporary name, durably. Under that nothing opens it.
+    pub(crate) fn stage(self) -> Result<()> {
+        let name = paths::temporary(&paths::snapshot(self.header.at));
+        self.rename_to(&name)
+    }
+
+    /// A file that was published before stays where it is.
+    fn rename_to(self, name: &str) -> Result<()> {
         if self.name != INCOMING {
             return Ok(self.dir.sync()?);
         }
-        sealed_file::publish(&*self.dir, INCOMING, &paths::snapshot(self.header.at))
+        sealed_file::publish(&*self.dir, INCOMING, name)
     }
 }
 
