@@ -172,7 +172,7 @@ impl Snapshot {
         let segments =
             SegmentTable::new(scan.live.iter().map(|live| Arc::clone(&live.segment)).collect());
         let snapshot = Arc::new_cyclic(|weak_self| Self {
-            trim_point: TrimPoint::new(&segments, manifest.trim_seq),
+            trim_point: TrimPoint::new(&segments, scan.manifest.trim_seq),
             manifest: RwLock::new(manifest),
             page,
             segments,

@@ -26,7 +26,7 @@ const READ: u32 = 256 << 10;
 /// Where a stream starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// With the oldest stored record.
+    /// With the oldest stored record. A gap that a repair left right before it is reported first.
     Oldest,
     /// With the first record that becomes durable after the call.
     Tip,

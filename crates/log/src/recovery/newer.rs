@@ -142,7 +142,7 @@ fn of_manifest(
     }
     let Some(newest) = segments.first() else {
         let first = manifest.trim_segment;
-        let why = format!("no segment is there, and the log begins with segment {first} for that");
+        let why = format!("the log begins with segment {first} for that, and no segment is there");
         return newer_than("the directory", this, why).filter(|_| first > 0);
     };
     if newest.number < manifest.trim_segment {

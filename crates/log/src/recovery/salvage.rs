@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use esker_disk::{Dir, File, Open};
 
-use crate::base::error::Result;
+use crate::base::error::{Corruption, Result};
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::format::footer::FOOTER_HEADER;
@@ -28,9 +28,8 @@ use crate::format::{
 };
 use crate::recovery::range_sums::RangeChecks;
 use crate::recovery::read_segment_header;
-use crate::recovery::repair::verify;
+use crate::recovery::repair::{manifest_or_rebuilt, verify};
 use crate::store::directory::{self, not_a_log};
-use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
 use crate::store::segment_reader::SegmentReader;
 
@@ -101,6 +100,8 @@ pub struct Salvage {
     next: Option<SalvagedRecord>,
     /// Records that a repair quarantined, after missing ones.
     gap: Option<(Seq, Seq)>,
+    /// What is wrong with the manifest.
+    manifest: Option<Corruption>,
 }
 
 /// A file to read.
@@ -123,7 +124,8 @@ struct Source {
 ///
 /// # Errors
 /// [`Error::NotALog`](crate::Error::NotALog) if its name is not that of such a file, or there is no
-/// log around it; `Corrupted` if the manifest of the log is, `UnsupportedVersion` and `Io`.
+/// log around it; `Corrupted` if the manifest of the log is and the other files do not tell what it
+/// was, `UnsupportedVersion` and `Io`.
 pub fn salvage(file: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Salvage> {
     let (path, disk) = (file.as_ref(), options.into().disk);
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -131,16 +133,17 @@ pub fn salvage(file: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Resul
     let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
     let dir = disk.open_dir(above)?;
     let (number, first, log) = match (paths::classify(name), quarantined(name)) {
-        (Name::Segment(number), _) => (number, 0, Manifest::of_log(&*dir)?.log),
+        (Name::Segment(number), _) => (number, 0, manifest_or_rebuilt(&*dir)?.0.log),
         (_, Some((number, first))) => {
             let log = disk.open_dir(&parent(above))?;
-            (number, first, Manifest::of_log(&*log)?.log)
+            (number, first, manifest_or_rebuilt(&*log)?.0.log)
         }
         _ => return Err(not_a_log(path, "its name is not that of a segment or quarantined bytes")),
     };
     let source = Source::open(&*dir, name, log, number, first)?;
     let files = VecDeque::from([source]);
-    Ok(Salvage { files, walk: None, last: None, upto: None, next: None, gap: None })
+    let manifest = None;
+    Ok(Salvage { files, walk: None, last: None, upto: None, next: None, gap: None, manifest })
 }
 
 /// Opens all segments of the log in a directory, for its durable records. Reads the log once to
@@ -152,7 +155,7 @@ pub fn salvage_log(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Re
     let options = options.into();
     let upto = verify(dir.as_ref(), options.clone())?.durable_bound.0;
     let dir = directory::open(dir.as_ref(), &*options.disk)?;
-    let manifest = Manifest::of_log(&*dir)?;
+    let (manifest, corruption) = manifest_or_rebuilt(&*dir)?;
     let mut files: VecDeque<Source> = VecDeque::new();
     for name in dir.list()? {
         let Name::Segment(number) = paths::classify(&name) else { continue };
@@ -166,7 +169,7 @@ pub fn salvage_log(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Re
         files.push_back(source);
     }
     let (last, upto) = (Some(manifest.trim_seq), Some(upto));
-    Ok(Salvage { files, walk: None, last, upto, next: None, gap: None })
+    Ok(Salvage { files, walk: None, last, upto, next: None, gap: None, manifest: corruption })
 }
 
 /// The segment before this header ends where this one begins. What follows there is dead, whichever
@@ -376,6 +379,12 @@ impl Iterator for Salvage {
 }
 
 impl Salvage {
+    /// What is wrong with the manifest of the log. Then records that were truncated may be among
+    /// those that are returned. `None` also for a single file.
+    pub fn manifest_corruption(&self) -> Option<&Corruption> {
+        self.manifest.as_ref()
+    }
+
     fn advance(&mut self) -> Result<Option<Salvaged>> {
         if let Some(record) = self.next.take() {
             return Ok(Some(self.take(record)));

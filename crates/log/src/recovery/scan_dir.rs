@@ -95,6 +95,8 @@ pub(crate) fn scan_dir(
         reader.and_then(|reader| reader.stored().or_else(|_| reader.stored()).ok().flatten());
     if let Some(stored) = page.filter(|stored| stored.log == manifest.log) {
         scan.durable_bound = scan.durable_bound.max(stored.seq);
+        // Each truncation is in both. An older manifest that was put back does not undo it.
+        scan.manifest.trim_seq = manifest.trim_seq.max(stored.trim);
         scanner.stored = Some(stored.segment);
     }
     let reached = reach::retain(&mut scanner.headers, &manifest, |(_, parsed)| parsed.is_ok());

@@ -5,7 +5,7 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Error, Log, Seq};
+use esker_log::{Error, Log, ReadOnlyLog, ReadOptions, Seq, verify};
 
 use crate::fixture::{
     DIR, LONG, Opens, all, append, driven, in_time, is_eio, log, payload, payloads, small,
@@ -133,5 +133,31 @@ fn a_commit_does_not_wait_for_the_sync_of_a_truncation() {
     drop(held);
     truncating.join().unwrap().unwrap();
     assert_eq!((log.oldest(), log.durable()), (Seq(10), Seq(21)));
+    log.close().unwrap();
+}
+
+/// Bug: a manifest of before a truncation that was put back, or copied first by hand, undid it,
+/// although the watermark page knew of it.
+#[test]
+fn an_older_manifest_does_not_undo_a_truncation() {
+    let disk = SimDisk::new(1);
+    let open = || Log::builder(DIR).options(driven(&disk).0).open().unwrap();
+    let log = open();
+    append(&log, 10);
+    log.close().unwrap();
+    let path = std::path::Path::new(DIR).join("manifest");
+    let older = disk.contents(&path).unwrap();
+    let log = open();
+    log.truncate_before(6).unwrap();
+    log.close().unwrap();
+    disk.overwrite(&path, 0, &older).unwrap();
+    let options = || ReadOptions::on(std::sync::Arc::new(disk.clone()));
+    let report = verify(DIR, options()).unwrap();
+    assert!(report.corruption.is_empty(), "{report:?}");
+    assert_eq!((report.after, report.records), (Seq(5), 5));
+    let reader = ReadOnlyLog::builder(DIR).options(driven(&disk).0).open().unwrap();
+    assert_eq!(reader.oldest(), Seq(6));
+    let log = open();
+    assert_eq!(all(&log), payloads(6..=10));
     log.close().unwrap();
 }

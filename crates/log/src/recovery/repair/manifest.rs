@@ -7,7 +7,7 @@ use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
 
 use super::examined::Examined;
 use super::locate::{find_footer, known_start};
-use crate::base::error::{Error, Result};
+use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::{Seq, SeqRange};
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, LogId, Salt, SegmentHeader};
@@ -28,7 +28,31 @@ pub(crate) struct RebuiltManifest {
     pub(crate) may_be_truncated: Option<SeqRange>,
 }
 
-/// Rebuilds a manifest from the segments and the watermark page, and writes it.
+/// Rebuilds the manifest, and writes it.
+pub(crate) fn manifest(dir: &dyn Dir) -> Result<RebuiltManifest> {
+    let rebuilt = rebuild(dir)?;
+    if rebuilt.manifest.trim_seq > 0 {
+        // The records before the oldest segment were dropped or lost; nothing decides which. So
+        // this counts as a repair that quarantined bytes.
+        dir.create_dir(paths::QUARANTINE)?;
+    }
+    rebuilt.manifest.write(dir)?;
+    Ok(rebuilt)
+}
+
+/// The manifest of a log. In place of a corrupt or lost one, what can be told from the other files,
+/// and the corruption. Changes nothing.
+pub(crate) fn manifest_or_rebuilt(dir: &dyn Dir) -> Result<(Manifest, Option<Corruption>)> {
+    match Manifest::of_log(dir) {
+        Err(Error::Corrupted(found)) => match rebuild(dir) {
+            Ok(rebuilt) => Ok((rebuilt.manifest, Some(found))),
+            Err(_) => Err(Error::Corrupted(found)),
+        },
+        manifest => Ok((manifest?, None)),
+    }
+}
+
+/// Rebuilds a manifest from the segments and the watermark page. Changes nothing.
 ///
 /// The trim point is the highest one proven: by the oldest segment's first number, or by the
 /// watermark page, which each truncation stores and syncs. If the page is the newest data in the
@@ -40,7 +64,7 @@ pub(crate) struct RebuiltManifest {
 /// The segments may all be of another log, restored to the wrong directory. The watermark page and
 /// the temporary file of the manifest still name the right one. If either names another log than
 /// the segments, nothing is written: no file decides which is right.
-pub(crate) fn manifest(dir: &dyn Dir) -> Result<RebuiltManifest> {
+fn rebuild(dir: &dyn Dir) -> Result<RebuiltManifest> {
     let (files, log) = files(dir)?;
     let page = match PageReader::of_any_log(dir)? {
         Some(reader) => reader.stored().ok().flatten(),
@@ -128,12 +152,6 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<RebuiltManifest> {
         manifest.session = manifest.session.max(page.session);
         manifest.trim_seq = manifest.trim_seq.max(page.trim);
     }
-    if manifest.trim_seq > 0 {
-        // The records before the oldest segment were dropped or lost; nothing decides which. So
-        // this counts as a repair that quarantined bytes.
-        dir.create_dir(paths::QUARANTINE)?;
-    }
-    manifest.write(dir)?;
     let range = (manifest.trim_seq, last_of_first);
     let may_be_truncated =
         (!knows && range.0 < range.1).then_some(SeqRange { from: Seq(range.0), to: Seq(range.1) });

@@ -31,7 +31,7 @@ use crate::store::manifest::Manifest;
 use crate::store::paths::{self, RESERVE};
 use crate::store::space_reserve;
 
-pub(crate) use manifest::{RebuiltManifest, manifest};
+pub(crate) use manifest::{RebuiltManifest, manifest, manifest_or_rebuilt};
 pub(crate) use rebuild::repair_segments;
 use rebuild::store_watermark;
 pub use report::{QuarantinedRange, ReadProgress, Repaired};

@@ -125,11 +125,12 @@ fn rebuild(
     let (block, mut chain) = header.to_block();
     write_aligned(&*new, &block, 0)?;
     if segment.header.is_none() {
+        let (kept_in, bytes) = keep(dir, segment, 0, u64::from(BLOCK))?;
         lost.push(QuarantinedRange {
             file: segment.path.clone(),
             offset: 0,
-            bytes: u64::from(BLOCK),
-            kept_in: keep(dir, segment, 0, u64::from(BLOCK))?,
+            bytes,
+            kept_in,
             from: Seq(segment.prev_seq),
             to: Seq(segment.prev_seq),
         });
@@ -166,12 +167,12 @@ fn rebuild(
                     }
                     _ => segment.next.unwrap_or((0, durable_bound)),
                 };
-                let bytes = u64::from(to - from);
+                let (kept_in, bytes) = keep(dir, segment, u64::from(*from), u64::from(to - from))?;
                 lost.push(QuarantinedRange {
                     file: segment.path.clone(),
                     offset: u64::from(*from),
                     bytes,
-                    kept_in: keep(dir, segment, u64::from(*from), bytes)?,
+                    kept_in,
                     from: Seq(*after),
                     to: Seq(last_seq),
                 });
@@ -198,12 +199,13 @@ fn rebuild(
         None => None,
     };
     if let Some(cut) = cut {
-        let (offset, bytes) = (u64::from(cut.start), u64::from(cut.end - cut.start));
+        let offset = u64::from(cut.start);
+        let (kept_in, bytes) = keep(dir, segment, offset, u64::from(cut.end - cut.start))?;
         lost.push(QuarantinedRange {
             file: segment.path.clone(),
             offset,
             bytes,
-            kept_in: keep(dir, segment, offset, bytes)?,
+            kept_in,
             from: Seq(segment.accounted_to()),
             to: Seq(segment.accounted_to()),
         });
@@ -254,12 +256,21 @@ fn new_header(
     header
 }
 
-/// Copies corrupt bytes under `quarantine/`, durably, unless an earlier attempt did. `None` when
-/// there are none to copy.
-fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Option<PathBuf>> {
+/// Copies corrupt bytes under `quarantine/`, durably, unless an earlier attempt did. Returns the
+/// file, and how many bytes of these the segment has; `None` where it has none.
+fn keep(
+    dir: &dyn Dir,
+    segment: &Examined,
+    offset: u64,
+    bytes: u64,
+) -> Result<(Option<PathBuf>, u64)> {
     // The directory's existence records that the log was repaired, even if no bytes are kept.
     let quarantine = dir.create_dir(paths::QUARANTINE)?;
-    let Some(file) = &segment.file else { return Ok(None) };
+    let Some(file) = &segment.file else { return Ok((None, 0)) };
+    let bytes = file.len()?.saturating_sub(offset).min(bytes);
+    if bytes == 0 {
+        return Ok((None, 0));
+    }
     let taken = quarantine.list()?;
     let names = (0u32..).map(|n| match n {
         0 => format!("{:020}-{offset}.bytes", segment.number),
@@ -279,38 +290,31 @@ fn keep(dir: &dyn Dir, segment: &Examined, offset: u64, bytes: u64) -> Result<Op
             let kept = quarantine.open(&temporary, Open::create())?;
             kept.set_len(0)?;
             let mut image = SegmentReader::new(Arc::clone(file))?;
-            let mut at = 0;
-            while at < bytes {
-                let chunk = image.at(offset + at, piece(bytes - at))?;
-                if chunk.is_empty() {
-                    break;
-                }
-                write_all_at(&*kept, chunk, at)?;
-                at += chunk.len() as u64;
+            for at in (0..bytes).step_by(PIECE) {
+                write_all_at(&*kept, image.at(offset + at, piece(bytes - at))?, at)?;
             }
             kept.sync_data()?;
             sealed_file::publish(&*quarantine, &temporary, &name)?;
         }
-        return Ok(Some(quarantine.path_of(&name)));
+        return Ok((Some(quarantine.path_of(&name)), bytes));
     }
-    Ok(None)
+    Ok((None, 0))
 }
 
-/// Whether a file consists of these bytes of a segment, as far as the segment has them.
+/// Whether a file consists of these bytes of a segment.
 fn is_copy_of(
     copy: &Arc<dyn File>,
     segment: &Arc<dyn File>,
     offset: u64,
     bytes: u64,
 ) -> Result<bool> {
-    let there = segment.len()?.saturating_sub(offset).min(bytes);
-    if copy.len()? != there {
+    if copy.len()? != bytes {
         return Ok(false);
     }
     let mut copy = SegmentReader::new(Arc::clone(copy))?;
     let mut image = SegmentReader::new(Arc::clone(segment))?;
-    for at in (0..there).step_by(PIECE) {
-        if copy.at(at, piece(there - at))? != image.at(offset + at, piece(there - at))? {
+    for at in (0..bytes).step_by(PIECE) {
+        if copy.at(at, piece(bytes - at))? != image.at(offset + at, piece(bytes - at))? {
             return Ok(false);
         }
     }
@@ -344,12 +348,12 @@ fn truncate(
     for segment in found.segments[first..].iter().chain(&found.dead) {
         let from = if segment.number == corrupt.number { u64::from(cut) } else { 0 };
         let len = segment.file.as_ref().map_or(Ok(0), |file| file.len())?;
-        let bytes = len.saturating_sub(from);
+        let (kept_in, bytes) = keep(dir, segment, from, len.saturating_sub(from))?;
         quarantined.push(QuarantinedRange {
             file: segment.path.clone(),
             offset: from,
             bytes,
-            kept_in: keep(dir, segment, from, bytes)?,
+            kept_in,
             from: Seq(last),
             to: Seq(found.durable_bound.max(found.last)),
         });

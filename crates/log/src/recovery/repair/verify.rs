@@ -24,6 +24,7 @@ use esker_disk::Dir;
 
 use super::examine::{Examination, examine};
 use super::examined::{Examined, SegmentRange};
+use super::manifest::manifest_or_rebuilt;
 use super::report::ReadProgress;
 use crate::base::error::{Corruption, Error, Result, corruption_of};
 use crate::base::position::{Seq, SeqRange};
@@ -68,7 +69,8 @@ pub struct VerifyReport {
 ///
 /// # Errors
 /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
-/// Corruption is part of the report. Only a corrupt or lost manifest is [`Error::Corrupted`].
+/// Corruption is part of the report, also that of the manifest. It is [`Error::Corrupted`] only
+/// where the other files do not tell which log this is.
 ///
 /// [`Error::NotALog`]: crate::Error::NotALog
 /// [`Error::UnsupportedVersion`]: crate::Error::UnsupportedVersion
@@ -118,11 +120,26 @@ pub fn verify_with(
             _ => false,
         };
         if same {
-            return now.map(|report| with_cause(dir, report));
+            return match now {
+                Ok(report) => Ok(with_cause(dir, report)),
+                Err(Error::Corrupted(_)) => without_manifest(dir, &mut progress),
+                Err(error) => Err(error),
+            };
         }
         last = Some(now);
     }
     last.unwrap_or(Ok(VerifyReport::default()))
+}
+
+/// Reads the segments of a log whose manifest is corrupt or lost, as a repair would.
+fn without_manifest(dir: &dyn Dir, progress: &mut dyn FnMut(ReadProgress)) -> Result<VerifyReport> {
+    let (manifest, corruption) = manifest_or_rebuilt(dir)?;
+    let page = PageReader::of_any_log(dir)?;
+    let stored = page.and_then(|page| page.stored().ok().flatten());
+    let found = examine(dir, &manifest, stored, progress)?;
+    let mut report = report(dir, found, &manifest, &manifest)?;
+    report.corruption.splice(0..0, corruption);
+    Ok(report)
 }
 
 /// Says of the first corruption which file is newer than which, if the files show it.
@@ -150,8 +167,12 @@ fn pass(dir: &dyn Dir, progress: &mut dyn FnMut(ReadProgress)) -> Result<Pass> {
     let before = stored();
     let manifest = Manifest::of_log(dir)?;
     let found = examine(dir, &manifest, before, progress)?;
-    let now = Manifest::of_log(dir)?;
+    let mut now = Manifest::of_log(dir)?;
     let moved = stored() != before || now != manifest;
+    if let Some(page) = before.filter(|stored| stored.log == manifest.log) {
+        // As opening does.
+        now.trim_seq = now.trim_seq.max(page.trim);
+    }
     let mut report = report(dir, found, &manifest, &now)?;
     if report.corruption.is_empty() {
         return Ok(Pass { report, is_final: true });
