@@ -288,8 +288,14 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 /// Whether a file has the offsets of consumers, which no repair changes.
-pub fn is_of_consumers(file: &Path) -> bool {
+fn is_of_consumers(file: &Path) -> bool {
     file.parent().is_some_and(|dir| dir.ends_with("consumers"))
+}
+
+/// Whether a file is a snapshot of the application.
+fn is_snapshot(file: &Path) -> bool {
+    let name = file.file_name().and_then(|name| name.to_str());
+    name.is_some_and(|name| name.starts_with("snapshot-"))
 }
 
 /// What to do about a corruption of the log in `dir`: one advice for each thing that the directory
@@ -308,12 +314,19 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
         Some(esker_consensus::COMPONENT) => "`esker consensus backup`",
         _ => "`esker log backup`",
     };
+    let again = if may_be_backup { "if this is a backup, back up again; otherwise " } else { "" };
     if is_of_consumers(file) {
-        let again =
-            if may_be_backup { "if this is a backup, back up again; otherwise " } else { "" };
         return format!(
             "; {again}remove the file, which no repair changes, and set the offsets again"
         );
+    }
+    // A consensus log may have no records below its snapshot.
+    if is_snapshot(file) && component.is_none() {
+        let remove = "remove the file, which no repair changes";
+        return match may_be_backup {
+            true => format!("; {remove}, and if this is a backup, back up again"),
+            false => format!("; {remove}: the application begins with an earlier snapshot"),
+        };
     }
     if file.ends_with("note") {
         return format!(

@@ -181,12 +181,15 @@ pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
             None => String::new(),
         };
         // A repair clears the mark of the clean close as well.
-        let repaired = match log.was_repaired() {
-            Ok(true) => "; `esker log verify` lists the records that a repair quarantined",
-            Ok(false) | Err(_) => "",
+        let (was, repaired) = match log.was_repaired() {
+            Ok(true) => (
+                "was repaired or not closed cleanly",
+                "; `esker log verify` lists the records that a repair quarantined",
+            ),
+            Ok(false) | Err(_) => ("was not closed cleanly", ""),
         };
         complain(&format!(
-            "note: {} was not closed cleanly; recovered through record {}{cut}{repaired}",
+            "note: {} {was}; recovered through record {}{cut}{repaired}",
             dir.display(),
             recovery.last
         ));

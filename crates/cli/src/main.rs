@@ -42,6 +42,7 @@ static ALLOCATOR: bench::CountingAllocator = bench::CountingAllocator;
 fn main() -> ExitCode {
     let arguments = arguments::parse()
         .unwrap_or_else(|error| variables::explain(variables::name(error)).exit());
+    signals::survive_file_size_limit();
     let outcome = match arguments.component {
         Component::Log(command) => log_cmd::run(command),
         Component::Consensus(command) => consensus_cmd::run(command),

@@ -6,13 +6,20 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 
 use crate::exit::complain;
+
+/// Has a write beyond the limit on the size of a file (`ulimit -f`) fail, instead of ending the
+/// process silently.
+pub fn survive_file_size_limit() {
+    // Only calls of signal handlers see the flag. Without the handler the signal ends the process.
+    let _ = signal_hook::flag::register(SIGXFSZ, Arc::default());
+}
 
 /// Becomes readable when a signal has arrived, so that it can be polled together with input.
 #[derive(Debug)]
@@ -20,6 +27,8 @@ pub struct Stop {
     pipe: UnixStream,
     arrived: Arc<AtomicBool>,
     interrupted: Arc<AtomicBool>,
+    /// The number of the signal.
+    number: Arc<AtomicUsize>,
 }
 
 impl Stop {
@@ -30,17 +39,19 @@ impl Stop {
         sender.set_nonblocking(true)?;
         let arrived = Arc::new(AtomicBool::new(false));
         let interrupted = Arc::new(AtomicBool::new(false));
+        let number = Arc::new(AtomicUsize::new(0));
         // Registered before `arrived`, so that it is set whenever SIGINT has set `arrived`.
         signal_hook::flag::register(SIGINT, Arc::clone(&interrupted))?;
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             // The order matters: at the first signal `arrived` is still false, so only a second one
             // terminates.
             let status = 128 + signal;
+            signal_hook::flag::register_usize(signal, Arc::clone(&number), signal as usize)?;
             signal_hook::flag::register_conditional_shutdown(signal, status, Arc::clone(&arrived))?;
             signal_hook::flag::register(signal, Arc::clone(&arrived))?;
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
-        Ok(Self { pipe, arrived, interrupted })
+        Ok(Self { pipe, arrived, interrupted, number })
     }
 
     /// Returns whether a signal has arrived.
@@ -66,14 +77,16 @@ impl AsFd for Stop {
     }
 }
 
-/// Cleans up at a signal, and exits with 130. Starts a thread that waits for one.
+/// Cleans up at a signal, and exits with 128 and its number, as if it had ended the process. Starts
+/// a thread that waits for one.
 pub fn exit_at_signal(clean_up: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let stop = Stop::on_signals()?;
+    let number = Arc::clone(&stop.number);
     let wait = move || {
         // Without its pipe there is nothing to wait for.
         if stop.wait().is_ok() {
             clean_up();
-            std::process::exit(130);
+            std::process::exit(128 + number.load(Ordering::SeqCst) as i32);
         }
     };
     std::thread::Builder::new().name("clean up".into()).spawn(wait)?;

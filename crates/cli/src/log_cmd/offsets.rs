@@ -15,8 +15,7 @@ Examples:
   esker log offsets ./esker-data list
 
   # Continue where a consumer stopped, and say how far it is now
-  esker log cat ./esker-data \\
-    --from $(($(esker log offsets ./esker-data get billing) + 1))
+  esker log cat ./esker-data --consumer billing
   esker log offsets ./esker-data set billing 1200
 
   # Only if no other process changed it meanwhile; `none` is a consumer
@@ -47,11 +46,18 @@ pub struct OffsetsArguments {
 #[derive(Debug, Subcommand)]
 enum OffsetsCommand {
     /// Print the offset and the lag of every consumer
+    #[command(after_help = "Example:\n  esker log offsets ./esker-data list")]
     List,
     /// Print the offset of a consumer
-    Get { name: String },
+    #[command(after_help = "Example:\n  esker log offsets ./esker-data get billing")]
+    Get {
+        /// The consumer: any text of 1 to 255 bytes
+        name: String,
+    },
     /// Set the offset of a consumer, durably
+    #[command(after_help = "Example:\n  esker log offsets ./esker-data set billing 1200")]
     Set {
+        /// The consumer: any text of 1 to 255 bytes
         name: String,
         /// The number of the last record that it is done with
         #[arg(allow_negative_numbers = true)]
@@ -61,7 +67,11 @@ enum OffsetsCommand {
         expected: Option<Expected>,
     },
     /// Remove a consumer, durably
-    Remove { name: String },
+    #[command(after_help = "Example:\n  esker log offsets ./esker-data remove billing")]
+    Remove {
+        /// The consumer: any text of 1 to 255 bytes
+        name: String,
+    },
 }
 
 /// What an offset must be.

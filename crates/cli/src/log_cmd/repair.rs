@@ -4,10 +4,12 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_log::{Error, QuarantinedRange, ReadOnlyLog, ReadOptions, Repaired, Seq, SeqRange};
+use esker_log::{
+    Corruption, Error, QuarantinedRange, ReadOnlyLog, ReadOptions, Repaired, Seq, SeqRange,
+};
 use serde_json::{Value, json};
 
-use super::verify::corrupt_offsets;
+use super::verify::{corrupt_beside, corruption_json};
 use crate::exit::{Failure, Outcome};
 use crate::output;
 use crate::progress;
@@ -45,13 +47,15 @@ pub fn run(arguments: &RepairArguments) -> Outcome {
     let repaired = esker_log::repair_with(dir, ReadOptions::default(), progress::follow(&bar))
         .map_err(|e| Failure::of_log(&e, dir))?;
     bar.finish_and_clear();
-    if arguments.json {
-        output::print_json(&repaired_json(&repaired))?;
-    } else {
-        output::print(&repaired_text(dir, &repaired, first_kept(dir, &repaired)?))?;
-    }
     // No repair changes them, and `verify` would go on to find them corrupt.
-    match corrupt_offsets(dir).map_err(|e| Failure::of_log(&e, dir))? {
+    let left = corrupt_beside(dir).map_err(|e| Failure::of_log(&e, dir))?;
+    if arguments.json {
+        output::print_json(&repaired_json(&repaired, &left))?;
+    } else {
+        let first = first_kept(dir, &repaired)?;
+        output::print(&repaired_text(dir, &repaired, first, !left.is_empty()))?;
+    }
+    match left.into_iter().next() {
         Some(found) => Err(Failure::of_log(&Error::Corrupted(found), dir)),
         None => Ok(()),
     }
@@ -67,7 +71,7 @@ fn first_kept(dir: &Path, repaired: &Repaired) -> Outcome<Option<Seq>> {
     Ok(Some(reader.oldest()).filter(|oldest| *oldest > Seq(1)))
 }
 
-fn repaired_json(repaired: &Repaired) -> Value {
+fn repaired_json(repaired: &Repaired, left: &[Corruption]) -> Value {
     let range_json = |range: &QuarantinedRange| {
         json!({
             "file": range.file.to_string_lossy(),
@@ -83,10 +87,16 @@ fn repaired_json(repaired: &Repaired) -> Value {
         "manifest": repaired.manifest_rebuilt,
         "may_be_truncated": repaired.may_be_truncated.map(|range| [range.from.0, range.to.0]),
         "aside": repaired.quarantined.iter().map(range_json).collect::<Vec<_>>(),
+        "damage": left.iter().map(corruption_json).collect::<Vec<_>>(),
     })
 }
 
-fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String {
+fn repaired_text(
+    dir: &Path,
+    repaired: &Repaired,
+    first: Option<Seq>,
+    is_corrupt_beside: bool,
+) -> String {
     let mut text = String::new();
     if repaired.manifest_rebuilt {
         text += "the manifest was rebuilt from the segments\n";
@@ -109,22 +119,33 @@ fn repaired_text(dir: &Path, repaired: &Repaired, first: Option<Seq>) -> String 
         if from == to && kept_in.is_none() && ranges.iter().any(loses) {
             continue;
         }
+        let is_missing = ranges
+            .iter()
+            .any(|other| other.file == *file && other.offset == 0 && other.kept_in.is_none());
         let file = file.display();
         let _ = match kept_in {
             Some(_) => write!(text, "quarantined {bytes} bytes of {file} from byte {offset} on: "),
-            None => write!(text, "{file} ends at byte {offset}: "),
+            None if is_missing => write!(text, "{file} is missing or empty: "),
+            None => write!(text, "nothing is left of {file} from byte {offset} on: "),
         };
-        let _ = match from < to {
-            true => write!(text, "the records above {from} up to {to} are lost"),
-            false => write!(text, "no record is lost"),
+        let range = format_args!("the records above {from} up to {to}");
+        let _ = match kept_in.as_ref().map(|file| file.display()) {
+            None if from < to => write!(text, "{range} are lost"),
+            None => write!(text, "no record is lost"),
+            Some(kept) if from < to => write!(
+                text,
+                "{range} are no longer in the log; `esker log salvage {kept}` prints the valid ones"
+            ),
+            Some(kept) => write!(text, "no record is lost; kept in {kept}"),
         };
-        if let Some(kept_in) = kept_in {
-            let _ = write!(text, "; kept in {}", kept_in.display());
-        }
         text.push('\n');
     }
     if text.is_empty() {
-        text = format!("{} has no corruption; nothing was changed\n", dir.display());
+        let dir = dir.display();
+        text = match is_corrupt_beside {
+            true => format!("the records of {dir} have no corruption; nothing was changed\n"),
+            false => format!("{dir} has no corruption; nothing was changed\n"),
+        };
     }
     text
 }

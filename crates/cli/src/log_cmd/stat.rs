@@ -101,7 +101,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
         }
         for (name, time) in [("oldest from", oldest), ("newest from", newest)] {
             if let Some(time) = time {
-                row(name, &format_args!("{}, {} ago", output::time(time), age(time)));
+                row(name, &format_args!("{}, {}", output::time(time), age(time)));
             }
         }
         if let Some(pid) = writer {
@@ -155,7 +155,11 @@ fn time_at(reader: &ReadOnlyLog, start: Start) -> Result<Option<SystemTime>, Err
 }
 
 /// How long ago this was, in whole seconds.
-fn age(time: SystemTime) -> humantime::FormattedDuration {
-    let age = SystemTime::now().duration_since(time).unwrap_or_default();
-    humantime::format_duration(Duration::from_secs(age.as_secs()))
+fn age(time: SystemTime) -> String {
+    let in_seconds =
+        |time: Duration| humantime::format_duration(Duration::from_secs(time.as_secs()));
+    match SystemTime::now().duration_since(time) {
+        Ok(age) => format!("{} ago", in_seconds(age)),
+        Err(ahead) => format!("{} ahead of the clock", in_seconds(ahead.duration())),
+    }
 }

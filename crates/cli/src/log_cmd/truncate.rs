@@ -87,9 +87,11 @@ fn note_what_stays(log: &Log) {
              records; append a record with --segment-size 64K, which begins another segment"
                 .to_owned()
         }
-        1 => "note: no space was freed: the newest segment also has later records, and is freed \
-              when they are truncated and another segment has begun"
-            .to_owned(),
+        1 => format!(
+            "note: no space was freed: the newest segment also has later records, and is freed \
+             when they are truncated, too, with --before {}, and another segment has begun",
+            log.durable().next()
+        ),
         _ => format!(
             "note: no space was freed: the oldest segment also has records up to {}, and is freed \
              when they are truncated",

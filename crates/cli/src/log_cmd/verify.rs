@@ -7,7 +7,7 @@ use clap::Args;
 use esker_log::{Corruption, Error, ReadOnlyLog, ReadOptions, SeqRange, VerifyReport};
 use serde_json::{Value, json};
 
-use crate::exit::{Failure, Outcome, advice_on, is_of_consumers};
+use crate::exit::{Failure, Outcome, advice_on};
 use crate::output;
 use crate::progress;
 
@@ -40,7 +40,7 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     let mut report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
         .map_err(failed)?;
     bar.finish_and_clear();
-    report.corruption.extend(corrupt_offsets(dir).map_err(failed)?);
+    report.corruption.extend(corrupt_beside(dir).map_err(failed)?);
     if arguments.json {
         output::print_json(&report_json(&report))?;
     } else {
@@ -49,15 +49,32 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     refuse_corruption(&report, dir)
 }
 
-/// What is wrong with the offsets of consumers, if they are corrupt. Ignores corruption of the log.
-pub(super) fn corrupt_offsets(dir: &Path) -> Result<Option<Corruption>, Error> {
-    match ReadOnlyLog::open(dir).and_then(|log| log.consumers().list()) {
-        Err(Error::Corrupted(found)) => {
-            Ok(Some(found).filter(|found| is_of_consumers(&found.file)))
-        }
-        Ok(_) => Ok(None),
-        Err(error) => Err(error),
+/// What is wrong beside the records: with the offsets of consumers, and with the snapshots of the
+/// application. Ignores corruption of the log.
+pub(super) fn corrupt_beside(dir: &Path) -> Result<Vec<Corruption>, Error> {
+    let log = match ReadOnlyLog::open(dir) {
+        Err(Error::Corrupted(_)) => return Ok(Vec::new()),
+        log => log?,
+    };
+    let offsets = log.consumers().list().map(drop);
+    let mut found: Vec<_> = corruption_in(offsets)?.into_iter().collect();
+    for at in log.snapshots()? {
+        found.extend(corruption_in(read_snapshot(&log, at))?);
     }
+    Ok(found)
+}
+
+fn corruption_in(outcome: Result<(), Error>) -> Result<Option<Corruption>, Error> {
+    match outcome {
+        Err(Error::Corrupted(found)) => Ok(Some(found)),
+        Err(error) => Err(error),
+        Ok(()) => Ok(None),
+    }
+}
+
+/// Reads a snapshot to its end, unless it was removed meanwhile.
+fn read_snapshot(log: &ReadOnlyLog, at: u64) -> Result<(), Error> {
+    log.snapshot_reader(at)?.map_or(Ok(()), |mut snapshot| snapshot.verify())
 }
 
 /// Fails if the log is corrupt.

@@ -99,7 +99,7 @@ fn a_truncation_that_frees_nothing_says_what_frees_space() {
     truncate("1").says_nothing();
     // Another segment alone frees nothing while records are left in this one.
     for (before, remedy) in [
-        ("100", "is freed when they are truncated and another segment has begun"),
+        ("100", "is freed when they are truncated, too, with --before 200001"),
         ("200001", "append a record with --segment-size 64K"),
     ] {
         truncate(before).says(&["no space was freed", remedy]);

@@ -252,3 +252,29 @@ fn copy_files(from: &Path, to: &Path) {
         }
     }
 }
+
+/// Bug: `verify` named the manifest alone, and printed no JSON; `cat --skip-corrupt` printed
+/// nothing.
+#[test]
+fn a_corrupt_manifest_hides_nothing_else() {
+    let (_guard, dir) = workdir();
+    three_units(&dir);
+    let first = &segments(&dir)[0];
+    let whole = std::fs::read(first).unwrap();
+    for lost in [false, true] {
+        std::fs::write(first, &whole).unwrap();
+        match lost {
+            true => std::fs::remove_file(dir.join("manifest")).unwrap(),
+            false => flip(&dir.join("manifest"), 30),
+        }
+        let report = log("verify", &dir, &["--json"], b"").exits(3).json();
+        assert_eq!((&report["records"], &report["sound"]), (&300.into(), &false.into()));
+        let printed = log("cat", &dir, &["--skip-corrupt"], b"").exits(3);
+        assert_eq!(printed.text(), esker::lines(1, 300));
+        flip(first, offset_of(first, "150"));
+        let report = log("verify", &dir, &["--json"], b"").exits(3).json();
+        assert_eq!(report["damage"].as_array().unwrap().len(), 2, "{report}");
+        let printed = log("cat", &dir, &["--skip-corrupt"], b"").exits(3);
+        assert_eq!(printed.text().lines().count(), 299);
+    }
+}

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use esker_testkit::number_from_env;
 
-use crate::esker::{command, kv, lines, log, signal, spawn, until, workdir};
+use crate::esker::{command, kv, lines, log, run, signal, spawn, until, workdir};
 
 fn cat(dir: &Path) -> String {
     log("cat", dir, &[], b"").ok().text().to_owned()
@@ -215,6 +215,18 @@ fn a_backup_goes_to_its_own_place() {
     log("append", &dir, &[], lines(1, 9).as_bytes()).ok();
     let inside = dir.join("copy");
     log("backup", &dir, &[inside.to_str().unwrap()], b"").exits(2);
+    // Bug: the path of the parent counted as inside.
+    for (number, from) in [".", dir.to_str().unwrap()].into_iter().enumerate() {
+        let beside = format!("{from}/../beside-{number}");
+        let mut backup = command(&["log", "backup", from, &beside]);
+        backup.current_dir(&dir);
+        run(backup, b"").ok();
+        let restored = format!("{from}/../restored-{number}");
+        let mut restore = command(&["log", "restore", from, &restored]);
+        restore.current_dir(&dir);
+        run(restore, b"").ok();
+        assert_eq!(cat(&guard.path().join(format!("restored-{number}"))), lines(1, 9));
+    }
     let other = guard.path().join("other");
     log("append", &other, &[], b"mine\n").ok();
     let refused = log("backup", &dir, &[other.to_str().unwrap()], b"").exits(1);
@@ -282,4 +294,29 @@ fn a_backup_with_a_corrupt_note_may_be_unfinished() {
     // Of a log that was opened for writing, the records are there.
     std::fs::write(dir.join("note"), [7; 4096]).unwrap();
     assert_eq!(cat(&dir), lines(1, 9));
+}
+
+/// Bug: a backup of a log with a corrupt snapshot named a repair, which found nothing to repair.
+#[test]
+fn a_corrupt_snapshot_is_found_and_its_remedy_works() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &[], lines(1, 9).as_bytes()).ok();
+    let opened = esker_log::Log::open(&dir).unwrap();
+    opened.put_snapshot(5, &mut &[7; 100_000][..]).unwrap();
+    opened.close().unwrap();
+    drop(opened);
+    log("verify", &dir, &[], b"").ok();
+    let snapshot = dir.join("snapshot-00000000000000000005");
+    let mut bytes = std::fs::read(&snapshot).unwrap();
+    bytes[50_000] ^= 1;
+    std::fs::write(&snapshot, bytes).unwrap();
+    let remedy = ["snapshot-00000000000000000005", "remove the file"];
+    let copy = guard.path().join("copy");
+    log("backup", &dir, &[copy.to_str().unwrap()], b"").exits(3).says(&remedy);
+    log("verify", &dir, &[], b"").exits(3).says(&remedy);
+    log("repair", &dir, &[], b"").exits(3).says(&remedy);
+    std::fs::remove_file(snapshot).unwrap();
+    log("verify", &dir, &[], b"").ok();
+    log("backup", &dir, &[copy.to_str().unwrap()], b"").ok();
+    assert_eq!(cat(&copy), lines(1, 9));
 }

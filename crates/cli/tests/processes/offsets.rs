@@ -39,7 +39,11 @@ fn offsets_are_shown_and_changed_beside_a_writer() {
         offsets(wrong).exits(2);
     }
     // Where the consumer continues.
-    assert_eq!(log("cat", &dir, &["--from", "43", "--limit", "1"], b"").ok().text(), lines(43, 43));
+    let next = ["--consumer", "billing", "--limit", "1"];
+    assert_eq!(log("cat", &dir, &next, b"").ok().text(), lines(43, 43));
+    let first = log("cat", &dir, &["--consumer", "new", "--limit", "1"], b"").ok();
+    assert_eq!(first.text(), lines(1, 1));
+    first.says(&["new has no offset yet"]);
     offsets(&["remove", "a b"]).ok();
     offsets(&["set", "ahead", "101"]).ok().says(&["note: ahead is at 101", "the last durable"]);
     offsets(&["remove", "ahead"]).ok().says_nothing();
@@ -53,6 +57,7 @@ fn offsets_are_shown_and_changed_beside_a_writer() {
     let file = dir.join("consumers").join("offsets");
     std::fs::write(&file, [7; 100]).unwrap();
     offsets(&["list"]).exits(3).says(&["consumers/offsets", "remove the file"]);
+    assert_eq!(log("cat", &dir, &next, b"").exits(3).text(), "");
     log("backup", &dir, &[copy.to_str().unwrap()], b"").exits(3).says(&["remove the file"]);
     std::fs::remove_file(&file).unwrap();
     assert_eq!(offsets(&["list"]).ok().text(), "");
@@ -135,7 +140,10 @@ fn corrupt_offsets_are_found_by_verify() {
     found.says(&remedy);
     // It said that there is no corruption, and exited with 0.
     let repaired = log("repair", &dir, &[], b"").exits(3).says(&remedy);
-    assert!(repaired.text().contains("nothing was changed"), "{}", repaired.text());
+    let said = repaired.text();
+    assert!(said.contains("the records of ") && said.contains("nothing was changed"), "{said}");
+    let left = &log("repair", &dir, &["--json"], b"").exits(3).json()["damage"][0];
+    assert!(left["file"].as_str().unwrap().ends_with("consumers/offsets"), "{left}");
     std::fs::remove_file(dir.join("consumers/offsets")).unwrap();
     log("repair", &dir, &[], b"").ok().says_nothing();
 }

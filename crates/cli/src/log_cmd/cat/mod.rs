@@ -40,6 +40,9 @@ Examples:
   # What became durable in the last ten minutes
   esker log cat ./esker-data --since 10m
 
+  # After the offset of a consumer
+  esker log cat ./esker-data --consumer billing
+
   # To another log, records of any bytes
   esker log cat ./esker-data --framing len32 \\
     | esker log append ./copy --framing len32
@@ -71,6 +74,10 @@ pub struct CatArguments {
     /// 7d
     #[arg(long, value_name = "TIME", value_parser = quantity::time, conflicts_with = "from")]
     since: Option<Duration>,
+    /// Start after the offset of this consumer, or with the oldest record if it has none; fails if
+    /// a record after it was dropped
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["from", "last", "since"])]
+    consumer: Option<String>,
     /// End after N records
     #[arg(long, value_name = "N")]
     limit: Option<u64>,
@@ -88,7 +95,7 @@ pub struct CatArguments {
     /// Print every valid record, also of corrupt commits and those after them; what is skipped or
     /// missing is reported on standard error, with exit status 3; what a repair quarantined, with
     /// one line and exit status 0. For a log without a writer
-    #[arg(long, conflicts_with_all = ["last", "since", "follow"])]
+    #[arg(long, conflicts_with_all = ["last", "since", "consumer", "follow"])]
     skip_corrupt: bool,
 }
 
@@ -100,7 +107,7 @@ impl CatArguments {
 
 /// Prints until the end of the log, corruption, or a signal.
 pub fn run(arguments: &CatArguments) -> Outcome {
-    let CatArguments { dir, from, to, last, since, limit, .. } = arguments;
+    let CatArguments { dir, from, to, last, since, consumer, limit, .. } = arguments;
     let of_log = |error: Error| Failure::of_log(&error, dir);
     if arguments.skip_corrupt {
         return print_valid(arguments);
@@ -108,10 +115,11 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     let no_signals = |e| Failure::of_io("wait for signals", &e);
     let stop = arguments.follow.then(Stop::on_signals).transpose().map_err(no_signals)?;
     let reader = ReadOnlyLog::open(dir).map_err(of_log)?;
-    let range = match (from, last, since) {
+    let range = match (consumer, last, since) {
+        (Some(name), _, _) => after_consumer(&reader, name).map_err(of_log)?,
         (_, Some(last), _) => Range::last(&reader, *last).map_err(of_log)?,
         (_, _, Some(since)) => Range::since(*since),
-        (from, None, None) => Range::from(*from),
+        (None, None, None) => Range::from(*from),
     };
     let range = range.to(*to).limit(*limit);
     let stream = reader.stream(range.start()).map_err(of_log)?;
@@ -130,17 +138,33 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     ended(&mut printer, end, dir)
 }
 
+/// What a consumer is not done with.
+fn after_consumer(reader: &ReadOnlyLog, name: &str) -> Result<Range, Error> {
+    let offset = reader.consumers().get(name)?;
+    if offset.is_none() {
+        let name = output::escaped(name);
+        complain(&format!("note: {name} has no offset yet; this begins with the oldest record"));
+    }
+    Ok(Range::from(offset.map(|offset| offset.0.saturating_add(1))))
+}
+
 /// Prints the valid records of a log that may be corrupt.
 fn print_valid(arguments: &CatArguments) -> Outcome {
     let CatArguments { dir, from, to, limit, .. } = arguments;
     let salvage = esker_log::salvage_log(dir, ReadOptions::default());
     let salvage = salvage.map_err(|error| Failure::of_log(&error, dir))?;
     let range = Range::from(*from).to(*to).limit(*limit);
+    let manifest = salvage.manifest_corruption().cloned();
+    if let Some(found) = &manifest {
+        complain(&format!("{found}; records that were truncated may be printed, too"));
+    }
     match salvage::print(salvage, arguments.framing(), range, dir)? {
-        Printed { is_partial: true, records } => Err(Failure::corrupt(format!(
-            "{} is corrupt; {records} valid records were printed",
-            dir.display()
-        ))),
+        Printed { is_partial, records } if is_partial || manifest.is_some() => {
+            Err(Failure::corrupt(format!(
+                "{} is corrupt; {records} valid records were printed",
+                dir.display()
+            )))
+        }
         _ => Ok(()),
     }
 }
