@@ -278,3 +278,23 @@ fn a_corrupt_manifest_hides_nothing_else() {
         assert_eq!(printed.text().lines().count(), 299);
     }
 }
+
+/// Bug: the bytes that were expected were reported, also where the file had fewer or none.
+#[test]
+fn a_repair_reports_the_bytes_that_it_keeps() {
+    for left in [0, 10, 5000, 9000] {
+        let (_guard, dir) = workdir();
+        three_units(&dir);
+        let file = std::fs::File::options().write(true).open(&segments(&dir)[0]).unwrap();
+        file.set_len(left).unwrap();
+        let repaired = log("repair", &dir, &["--json"], b"").ok().json();
+        let ranges = repaired["aside"].as_array().unwrap();
+        assert!(!ranges.is_empty());
+        for range in ranges {
+            let kept = range["kept_in"].as_str();
+            let there = kept.map_or(0, |file| std::fs::metadata(file).unwrap().len());
+            assert_eq!(range["bytes"], there, "{left}: {range}");
+            assert!(there > 0 || kept.is_none());
+        }
+    }
+}
