@@ -48,15 +48,16 @@ pub fn run(arguments: &RepairArguments) -> Outcome {
         .map_err(|e| Failure::of_log(&e, dir))?;
     bar.finish_and_clear();
     // No repair changes them, and `verify` would go on to find them corrupt.
-    let left = corrupt_beside(dir).map_err(|e| Failure::of_log(&e, dir))?;
+    let (left, unread) = corrupt_beside(dir);
     if arguments.json {
         output::print_json(&repaired_json(&repaired, &left))?;
     } else {
         let first = first_kept(dir, &repaired)?;
-        output::print(&repaired_text(dir, &repaired, first, !left.is_empty()))?;
+        let is_sound_beside = left.is_empty() && unread.is_none();
+        output::print(&repaired_text(dir, &repaired, first, is_sound_beside))?;
     }
-    match left.into_iter().next() {
-        Some(found) => Err(Failure::of_log(&Error::Corrupted(found), dir)),
+    match left.into_iter().next().map(Error::Corrupted).or(unread) {
+        Some(error) => Err(Failure::of_log(&error, dir)),
         None => Ok(()),
     }
 }
@@ -95,7 +96,7 @@ fn repaired_text(
     dir: &Path,
     repaired: &Repaired,
     first: Option<Seq>,
-    is_corrupt_beside: bool,
+    is_sound_beside: bool,
 ) -> String {
     let mut text = String::new();
     if repaired.manifest_rebuilt {
@@ -142,9 +143,9 @@ fn repaired_text(
     }
     if text.is_empty() {
         let dir = dir.display();
-        text = match is_corrupt_beside {
-            true => format!("the records of {dir} have no corruption; nothing was changed\n"),
-            false => format!("{dir} has no corruption; nothing was changed\n"),
+        text = match is_sound_beside {
+            true => format!("{dir} has no corruption; nothing was changed\n"),
+            false => format!("the records of {dir} have no corruption; nothing was changed\n"),
         };
     }
     text

@@ -40,36 +40,39 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     let mut report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
         .map_err(failed)?;
     bar.finish_and_clear();
-    report.corruption.extend(corrupt_beside(dir).map_err(failed)?);
+    let (corrupt, unread) = corrupt_beside(dir);
+    report.corruption.extend(corrupt);
     if arguments.json {
         output::print_json(&report_json(&report))?;
     } else {
         output::print(&report_text(&report))?;
     }
-    refuse_corruption(&report, dir)
+    refuse_corruption(&report, dir)?;
+    unread.map_or(Ok(()), |error| Err(failed(error)))
 }
 
 /// What is wrong beside the records: with the offsets of consumers, and with the snapshots of the
-/// application. Ignores corruption of the log.
-pub(super) fn corrupt_beside(dir: &Path) -> Result<Vec<Corruption>, Error> {
-    let log = match ReadOnlyLog::open(dir) {
-        Err(Error::Corrupted(_)) => return Ok(Vec::new()),
-        log => log?,
+/// application. And the first error for which one of them could not be read. Ignores corruption of
+/// the log.
+pub(super) fn corrupt_beside(dir: &Path) -> (Vec<Corruption>, Option<Error>) {
+    let (mut corrupt, mut unread) = (Vec::new(), None);
+    let mut note = |outcome: Result<(), Error>| match outcome {
+        Err(Error::Corrupted(found)) => corrupt.push(found),
+        Err(error) => unread = unread.take().or(Some(error)),
+        Ok(()) => {}
     };
-    let offsets = log.consumers().list().map(drop);
-    let mut found: Vec<_> = corruption_in(offsets)?.into_iter().collect();
-    for at in log.snapshots()? {
-        found.extend(corruption_in(read_snapshot(&log, at))?);
+    match ReadOnlyLog::open(dir) {
+        Ok(log) => {
+            note(log.consumers().list().map(drop));
+            match log.snapshots() {
+                Ok(all) => all.into_iter().for_each(|at| note(read_snapshot(&log, at))),
+                Err(error) => note(Err(error)),
+            }
+        }
+        Err(Error::Corrupted(_)) => {}
+        Err(error) => note(Err(error)),
     }
-    Ok(found)
-}
-
-fn corruption_in(outcome: Result<(), Error>) -> Result<Option<Corruption>, Error> {
-    match outcome {
-        Err(Error::Corrupted(found)) => Ok(Some(found)),
-        Err(error) => Err(error),
-        Ok(()) => Ok(None),
-    }
+    (corrupt, unread)
 }
 
 /// Reads a snapshot to its end, unless it was removed meanwhile.

@@ -298,3 +298,20 @@ fn a_repair_reports_the_bytes_that_it_keeps() {
         }
     }
 }
+
+/// Bug: a snapshot that cannot be read hid what was found, and what a repair had done.
+#[test]
+fn an_unreadable_snapshot_hides_no_report() {
+    let (_guard, dir) = workdir();
+    three_units(&dir);
+    std::fs::create_dir(dir.join("snapshot-00000000000000000009")).unwrap();
+    let report = log("verify", &dir, &["--json"], b"").exits(1);
+    assert_eq!(report.json()["records"], 300);
+    report.says(&["snapshot-00000000000000000009"]);
+    let first = &segments(&dir)[0];
+    flip(first, offset_of(first, "150"));
+    let report = log("verify", &dir, &["--json"], b"").exits(3);
+    assert_eq!(report.json()["damage"].as_array().unwrap().len(), 1);
+    let repaired = log("repair", &dir, &["--json"], b"").exits(1);
+    assert_eq!(repaired.json()["aside"].as_array().unwrap().len(), 1);
+}

@@ -136,7 +136,7 @@ impl Dest {
     }
 
     /// Copies a segment up to an offset. It gets its name at once where nothing else opens the
-    /// directory, so that the next backup continues here, and with [`Dest::name_segments`]
+    /// directory, so that the next backup continues here, and with [`Dest::name_files`]
     /// otherwise.
     pub(super) fn copy(
         &mut self,
@@ -157,8 +157,10 @@ impl Dest {
 
     /// Frees the space of what was copied and not named. The disk may be full.
     pub(super) fn give_up(self) {
-        // The next backup does it, too.
-        let _ = chunked_file::remove(&*self.dir, paths::INCOMING);
+        // The next backup does it, too. An unfinished one continues its snapshot.
+        if !self.unfinished {
+            let _ = chunked_file::remove(&*self.dir, paths::INCOMING);
+        }
         let _ = unlink_temporary(&*self.dir);
     }
 
@@ -190,8 +192,7 @@ impl Dest {
         }
         self.publish()?;
         while let Some(at) = self.unnamed_snapshots.pop_first() {
-            let name = paths::snapshot(at);
-            sealed_file::publish(&*self.dir, &paths::temporary(&name), &name)?;
+            sealed_file::publish(&*self.dir, &staged(at), &paths::snapshot(at))?;
         }
         Ok(())
     }
@@ -217,7 +218,7 @@ impl Dest {
     }
 
     /// Copies a snapshot, unless it is there. Another one of that number is replaced.
-    /// It gets its name with [`Dest::name_files`].
+    /// It gets its name as a segment does.
     pub(super) fn copy_snapshot(&mut self, from: &dyn Dir, at: u64) -> Result<()> {
         // It may have been removed meanwhile.
         let Some(mut source) = SnapshotReader::open(from, at)? else { return Ok(()) };
@@ -234,8 +235,12 @@ impl Dest {
             copy.write(source.sealed_chunk(copy.next())?)?;
         }
         copy.seal()?;
-        copy.stage()?;
-        self.unnamed_snapshots.insert(at);
+        if self.unfinished {
+            return copy.publish();
+        }
+        if copy.stage(&staged(at))? {
+            self.unnamed_snapshots.insert(at);
+        }
         Ok(())
     }
 
@@ -272,7 +277,8 @@ impl Dest {
         self.manifest = manifest;
         let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, *low)?;
         let (seq, segment) = (end.seq, end.segment);
-        page.store_durably(Mark { unit: 0, position: *position, seq, segment })?;
+        // In both slots: the other one may have a later trim point of the same session.
+        page.take_back(Mark { unit: 0, position: *position, seq, segment })?;
         consumers::copy(from, dir, manifest.log, Seq(end.seq))?;
         if self.unfinished {
             dir.unlink(paths::APP_METADATA)?;
@@ -306,6 +312,11 @@ fn earlier(dir: &dyn Dir, manifest: &Manifest, unfinished: bool) -> Result<Earli
     }
     let (last, last_there) = (Seq(last), Seq(last_there));
     Ok(Earlier { lineage: manifest.lineage, last, is_interrupted, last_there })
+}
+
+/// The temporary name of a snapshot. The directory is locked: no other snapshot is written.
+fn staged(at: u64) -> String {
+    paths::snapshot_aside(at, 0)
 }
 
 fn unlink_temporary(dir: &dyn Dir) -> Result<()> {

@@ -549,10 +549,8 @@ impl WriteHalf {
     /// Reserves the requested space, on a thread of the engine. If that has to wait for a commit or
     /// for another thread, the request stays, and the end of these queues it again.
     pub(crate) fn reserve_requested(&self) {
-        // At most once for each kind; later requests queue another call.
-        for _ in 0..2 {
-            let requested = self.lock().space.take();
-            let Some((need, made)) = requested else { return };
+        let requested = self.lock().space.take();
+        for (need, made) in requested.into_iter().flatten() {
             self.reserve_for(need, made);
         }
     }

@@ -39,14 +39,11 @@ impl SpaceRequests {
         if need.internal { &mut self.internal } else { &mut self.ordinary }
     }
 
-    /// What to reserve next, and the number of the last request for it. Internal appends come
-    /// first: some of them free space.
-    pub(super) fn take(&mut self) -> Option<(Need, u64)> {
-        let requests = match self.internal.need {
-            Some(_) => &mut self.internal,
-            None => &mut self.ordinary,
-        };
-        requests.need.take().map(|need| (need, requests.made))
+    /// What to reserve, and the number of the last request for it. Internal appends come first:
+    /// some of them free space.
+    pub(super) fn take(&mut self) -> [Option<(Need, u64)>; 2] {
+        [&mut self.internal, &mut self.ordinary]
+            .map(|requests| requests.need.take().map(|need| (need, requests.made)))
     }
 }
 

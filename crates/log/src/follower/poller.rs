@@ -44,7 +44,7 @@ pub(super) enum PollResult {
     Unchanged,
     /// More is durable.
     Advanced,
-    /// The rescan_requested directory was scanned again.
+    /// The whole directory was scanned again.
     Rescanned,
 }
 

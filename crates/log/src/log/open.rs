@@ -255,6 +255,8 @@ fn recover(
     {
         tracing::warn!(%corruption, "quarantining corrupt units");
         let (on_corruption, quarantined) = (options.on_corruption, &mut Vec::new());
+        // The trim point may be that of the watermark page.
+        let manifest = Manifest { trim_seq: scan.manifest.trim_seq, ..manifest };
         let manifest = repair::repair_segments(
             dir,
             read_options,

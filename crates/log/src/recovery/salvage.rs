@@ -146,7 +146,7 @@ pub fn salvage(file: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Resul
     Ok(Salvage { files, walk: None, last: None, upto: None, next: None, gap: None, manifest })
 }
 
-/// Opens all segments of the log in a directory, for its durable records. Reads the log once to
+/// Opens all segments of the log in a directory, for its durable records. Reads the log first, to
 /// find how far it is durable. Changes nothing, and is for a log that no writer has open.
 ///
 /// # Errors

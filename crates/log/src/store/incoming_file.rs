@@ -172,21 +172,21 @@ impl IncomingFile {
     /// Gives the sealed file its name, durably.
     pub(crate) fn publish(self) -> Result<()> {
         let name = paths::snapshot(self.header.at);
-        self.rename_to(&name)
+        self.rename_to(&name).map(drop)
     }
 
-    /// Gives the sealed file a temporary name, durably. Under that nothing opens it.
-    pub(crate) fn stage(self) -> Result<()> {
-        let name = paths::temporary(&paths::snapshot(self.header.at));
-        self.rename_to(&name)
+    /// Gives the sealed file this temporary name, durably. Returns `false` where it was published
+    /// before, and stays.
+    pub(crate) fn stage(self, temporary: &str) -> Result<bool> {
+        self.rename_to(temporary)
     }
 
-    /// A file that was published before stays where it is.
-    fn rename_to(self, name: &str) -> Result<()> {
+    fn rename_to(self, name: &str) -> Result<bool> {
         if self.name != INCOMING {
-            return Ok(self.dir.sync()?);
+            self.dir.sync()?;
+            return Ok(false);
         }
-        sealed_file::publish(&*self.dir, INCOMING, name)
+        sealed_file::publish(&*self.dir, INCOMING, name).map(|()| true)
     }
 }
 

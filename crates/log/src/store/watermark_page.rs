@@ -165,8 +165,8 @@ impl WatermarkPage {
         Ok(Arc::clone(&self.file))
     }
 
-    /// Durably lowers both slots to this watermark. Only a truncating `repair` takes back what was
-    /// durable.
+    /// Durably sets both slots to this watermark, also if it is lower: for a truncating `repair`,
+    /// and for a backup, whose log may have been another one before.
     pub(crate) fn take_back(&mut self, mark: Mark) -> Result<()> {
         for _ in 0..SLOTS {
             self.write(mark)?;

@@ -124,6 +124,7 @@ fn a_snapshot_that_cannot_be_copied_leaves_the_earlier_backup() {
         let (files, earlier) = (disk.files(Path::new(COPY)).unwrap(), snapshots(&disk, COPY));
         append(&log, 300);
         log.truncate_before(250).unwrap();
+        write_snapshot(&log, 299, b"state at 299");
         write_snapshot(&log, 300, &[7; 3_000_000]);
         log.barrier().unwrap().blocking_wait().unwrap();
         let snapshot = Path::new(DIR).join("snapshot-00000000000000000300");
@@ -143,6 +144,45 @@ fn a_snapshot_that_cannot_be_copied_leaves_the_earlier_backup() {
         assert_eq!(read(&disk, COPY), payloads(250..=360));
         assert_eq!(snapshots(&disk, COPY), snapshots(&disk, DIR));
     }
+}
+
+/// Bug: a snapshot of the copy that was longer than it should be was taken for a new one.
+#[test]
+fn a_longer_snapshot_of_the_copy_is_cut() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 60);
+    write_snapshot(&log, 60, &[7; 100_000]);
+    log.backup(COPY).unwrap();
+    let snapshot = Path::new(COPY).join("snapshot-00000000000000000060");
+    let whole = disk.contents(&snapshot).unwrap();
+    disk.overwrite(&snapshot, whole.len() as u64, &[0; 4096]).unwrap();
+    append(&log, 10);
+    log.backup(COPY).unwrap();
+    assert_eq!(disk.contents(&snapshot).unwrap(), whole);
+    assert_eq!(read(&disk, COPY), payloads(1..=70));
+}
+
+/// Bug: a slot of the watermark page of the backup before hid records that this one has: they were
+/// truncated in the log of that one.
+#[test]
+fn a_backup_of_a_log_that_truncated_less_has_all_its_records() {
+    let disk = SimDisk::new(1);
+    let log = open(&disk, DIR);
+    append(&log, 300);
+    log.close().unwrap();
+    reader(&disk, DIR).unwrap().backup("/early").unwrap();
+    for _ in 0..5 {
+        open(&disk, DIR).close().unwrap();
+    }
+    let log = open(&disk, DIR);
+    log.truncate_before(250).unwrap();
+    log.close().unwrap();
+    back_up(&disk).unwrap();
+    reader(&disk, "/early").unwrap().restore("/restored").unwrap();
+    open(&disk, "/restored").close().unwrap();
+    reader(&disk, "/restored").unwrap().backup(COPY).unwrap();
+    assert_eq!(read(&disk, COPY), payloads(1..=300));
 }
 
 /// A recovery moves the last records to another segment, and cuts the one before.
@@ -228,6 +268,8 @@ fn a_power_cut_leaves_the_backup_before_or_none() {
                     }
                 }
                 back_up(&disk).unwrap();
+                let files = disk.files(Path::new(COPY)).unwrap();
+                assert!(files.iter().all(|name| !name.ends_with(".new")), "{at}: {files:?}");
                 assert!(read(&disk, COPY) == whole, "at {at}, {persist:?}");
                 assert_eq!(snapshots(&disk, COPY), snapshots(&disk, DIR));
             }

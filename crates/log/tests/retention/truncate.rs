@@ -5,7 +5,7 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Error, Log, ReadOnlyLog, ReadOptions, Seq, verify};
+use esker_log::{Error, Log, OnCorruption, ReadOnlyLog, ReadOptions, Seq, salvage_log, verify};
 
 use crate::fixture::{
     DIR, LONG, Opens, all, append, driven, in_time, is_eio, log, payload, payloads, small,
@@ -157,6 +157,20 @@ fn an_older_manifest_does_not_undo_a_truncation() {
     assert_eq!((report.after, report.records), (Seq(5), 5));
     let reader = ReadOnlyLog::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(reader.oldest(), Seq(6));
+    assert_eq!(salvage_log(DIR, options()).unwrap().count(), 5);
+    // Nor does a repair, whichever.
+    for on_corruption in [OnCorruption::Quarantine, OnCorruption::Truncate] {
+        let disk = disk.fork(1);
+        // The last unit: a header of the segment and nine units come before it.
+        let segment = std::path::Path::new(DIR).join("00000000000000000001.seg");
+        disk.overwrite(&segment, 10 * 4096, &[1; 8]).unwrap();
+        let mut options = driven(&disk).0;
+        options.on_corruption = on_corruption;
+        let log = Log::builder(DIR).options(options).open().unwrap();
+        assert!(log.was_repaired().unwrap());
+        assert_eq!(log.oldest(), Seq(6), "{on_corruption:?}");
+        log.close().unwrap();
+    }
     let log = open();
     assert_eq!(all(&log), payloads(6..=10));
     log.close().unwrap();

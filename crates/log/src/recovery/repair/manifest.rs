@@ -40,16 +40,23 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<RebuiltManifest> {
     Ok(rebuilt)
 }
 
-/// The manifest of a log. In place of a corrupt or lost one, what can be told from the other files,
-/// and the corruption. Changes nothing.
+/// The manifest of a log, with the trim point of the watermark page if that is later. In place of a
+/// corrupt or lost one, what can be told from the other files, and the corruption. Changes nothing.
 pub(crate) fn manifest_or_rebuilt(dir: &dyn Dir) -> Result<(Manifest, Option<Corruption>)> {
-    match Manifest::of_log(dir) {
-        Err(Error::Corrupted(found)) => match rebuild(dir) {
-            Ok(rebuilt) => Ok((rebuilt.manifest, Some(found))),
-            Err(_) => Err(Error::Corrupted(found)),
-        },
-        manifest => Ok((manifest?, None)),
-    }
+    let mut manifest = match Manifest::of_log(dir) {
+        Err(Error::Corrupted(found)) => {
+            return match rebuild(dir) {
+                Ok(rebuilt) => Ok((rebuilt.manifest, Some(found))),
+                Err(Error::NotALog { .. } | Error::Corrupted(_)) => Err(Error::Corrupted(found)),
+                Err(error) => Err(error),
+            };
+        }
+        manifest => manifest?,
+    };
+    let page = PageReader::of_any_log(dir)?.and_then(|page| page.stored().ok().flatten());
+    let truncated = page.filter(|page| page.log == manifest.log).map_or(0, |page| page.trim);
+    manifest.trim_seq = manifest.trim_seq.max(truncated);
+    Ok((manifest, None))
 }
 
 /// Rebuilds a manifest from the segments and the watermark page. Changes nothing.
