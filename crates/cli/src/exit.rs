@@ -325,7 +325,7 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
         let remove = "remove the file, which no repair changes";
         return match may_be_backup {
             true => format!("; {remove}, and if this is a backup, back up again"),
-            false => format!("; {remove}: the application begins with an earlier snapshot"),
+            false => format!("; {remove}: the application begins with an earlier snapshot, if any"),
         };
     }
     if file.ends_with("note") {
