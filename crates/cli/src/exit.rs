@@ -362,6 +362,11 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
     }
     // A repair of what was copied by hand would drop records that the original has.
     let is_evident = corruption.hand_copy == HandCopy::Evident;
+    if is_evident && corruption.what.contains("is newer than manifest") {
+        // It drops no record that a segment has.
+        let repair = repair_advice(dir);
+        advice.push(format!("if it is the original, {}", repair.trim_start_matches("; ")));
+    }
     if is_missing && component != Some(esker_consensus::COMPONENT) {
         advice.push(format!(
             "if it is the original, restore a backup, or run `esker log repair {shown}`, which \

@@ -46,6 +46,14 @@ pub fn completions(arguments: &CompletionsArguments, mut commands: Command) -> O
 /// Writes a page for each command. Pages that are there are replaced.
 pub fn man(arguments: &ManArguments, commands: Command) -> Outcome {
     let dir = &arguments.dir;
+    let named = |sub: Command| {
+        let name = format!("esker log offsets <DIR> {}", sub.get_name());
+        sub.bin_name(name)
+    };
+    // A page has the arguments of its own command, and these come after one of their parent.
+    let commands = commands.mut_subcommand("log", |log| {
+        log.mut_subcommand("offsets", |offsets| offsets.mut_subcommands(named))
+    });
     std::fs::create_dir_all(dir)
         .and_then(|()| clap_mangen::generate_to(commands, dir))
         .map_err(|error| Failure::of_io(format_args!("write {}", dir.display()), &error))

@@ -84,8 +84,10 @@ fn repaired_json(repaired: &Repaired, left: &[Corruption]) -> Value {
         })
     };
     json!({
-        "repaired": repaired.manifest_rebuilt || !repaired.quarantined.is_empty(),
-        "manifest": repaired.manifest_rebuilt,
+        "repaired": repaired.manifest_rebuilt
+            || repaired.manifest_corrected
+            || !repaired.quarantined.is_empty(),
+        "manifest": repaired.manifest_rebuilt || repaired.manifest_corrected,
         "may_be_truncated": repaired.may_be_truncated.map(|range| [range.from.0, range.to.0]),
         "aside": repaired.quarantined.iter().map(range_json).collect::<Vec<_>>(),
         "damage": left.iter().map(corruption_json).collect::<Vec<_>>(),
@@ -113,6 +115,9 @@ fn repaired_text(
         }
     }
     let ranges = &repaired.quarantined;
+    if repaired.manifest_corrected && ranges.is_empty() {
+        text += "the manifest was of an earlier time, and was corrected\n";
+    }
     for range in ranges {
         let QuarantinedRange { file, offset, bytes, kept_in, from, to, .. } = range;
         // Of a file that is missing, both its header and its records: one loss.

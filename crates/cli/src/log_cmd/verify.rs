@@ -42,10 +42,17 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     bar.finish_and_clear();
     let (corrupt, unread) = corrupt_beside(dir);
     report.corruption.extend(corrupt);
+    // What could not be read may be corrupt.
     if arguments.json {
-        output::print_json(&report_json(&report))?;
+        let mut shown = report_json(&report);
+        shown["sound"] = json!(report.corruption.is_empty() && unread.is_none());
+        output::print_json(&shown)?;
     } else {
-        output::print(&report_text(&report))?;
+        let text = report_text(&report);
+        output::print(match unread {
+            Some(_) => text.trim_end_matches("sound\n"),
+            None => &text,
+        })?;
     }
     refuse_corruption(&report, dir)?;
     unread.map_or(Ok(()), |error| Err(failed(error)))

@@ -78,6 +78,12 @@ fn dropped_records_are_no_lag() {
                 {\"lag\":1,\"name\":\"recent\",\"offset\":99}\n";
     assert_eq!(log("offsets", &dir, &["list", "--json"], b"").ok().text(), json);
 
+    // The remedy of a consumer that lags too far.
+    let behind = log("cat", &dir, &["--consumer", "late"], b"").exits(1);
+    behind.says(&["up to 96 were dropped", "set late 96"]);
+    log("offsets", &dir, &["set", "late", "96"], b"").ok();
+    assert_eq!(log("cat", &dir, &["--consumer", "late"], b"").ok().text(), lines(97, 100));
+
     // As `append` does, it leaves the log of a component alone.
     let store = guard.path().join("store");
     kv(&store, &["put", "key", "value"], b"").ok();

@@ -153,7 +153,7 @@ pub fn salvage(file: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Resul
 /// As [`salvage`].
 pub fn salvage_log(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Salvage> {
     let options = options.into();
-    let upto = verify(dir.as_ref(), options.clone())?.durable_bound.0;
+    let report = verify(dir.as_ref(), options.clone())?;
     let dir = directory::open(dir.as_ref(), &*options.disk)?;
     let (manifest, corruption) = manifest_or_rebuilt(&*dir)?;
     let mut files: VecDeque<Source> = VecDeque::new();
@@ -168,7 +168,12 @@ pub fn salvage_log(dir: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Re
         }
         files.push_back(source);
     }
-    let (last, upto) = (Some(manifest.trim_seq), Some(upto));
+    let mut upto = report.durable_bound;
+    if corruption.is_some() {
+        // What else was durable is not known without the manifest: a repair keeps all of them.
+        upto = upto.max(report.last);
+    }
+    let (last, upto) = (Some(manifest.trim_seq), Some(upto.0));
     Ok(Salvage { files, walk: None, last, upto, next: None, gap: None, manifest: corruption })
 }
 

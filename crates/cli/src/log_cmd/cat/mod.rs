@@ -116,7 +116,7 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     let stop = arguments.follow.then(Stop::on_signals).transpose().map_err(no_signals)?;
     let reader = ReadOnlyLog::open(dir).map_err(of_log)?;
     let range = match (consumer, last, since) {
-        (Some(name), _, _) => after_consumer(&reader, name).map_err(of_log)?,
+        (Some(name), _, _) => after_consumer(&reader, name, dir)?,
         (_, Some(last), _) => Range::last(&reader, *last).map_err(of_log)?,
         (_, _, Some(since)) => Range::since(*since),
         (None, None, None) => Range::from(*from),
@@ -139,13 +139,28 @@ pub fn run(arguments: &CatArguments) -> Outcome {
 }
 
 /// What a consumer is not done with.
-fn after_consumer(reader: &ReadOnlyLog, name: &str) -> Result<Range, Error> {
-    let offset = reader.consumers().get(name)?;
-    if offset.is_none() {
-        let name = output::escaped(name);
-        complain(&format!("note: {name} has no offset yet; this begins with the oldest record"));
+fn after_consumer(reader: &ReadOnlyLog, name: &str, dir: &Path) -> Outcome<Range> {
+    let of_log = |error: Error| Failure::of_log(&error, dir);
+    let shown = output::escaped(name);
+    let Some(offset) = reader.consumers().get(name).map_err(of_log)? else {
+        complain(&format!("note: {shown} has no offset yet; this begins with the oldest record"));
+        return Ok(Range::from(None));
+    };
+    let before = reader.oldest().0.saturating_sub(1);
+    if offset.0 < before {
+        return Err(Failure::failed(format!(
+            "{shown} is at {offset}, and the records up to {before} were dropped; \
+             `esker log offsets {} set {shown} {before}` lets it go on after them",
+            dir.display()
+        )));
     }
-    Ok(Range::from(offset.map(|offset| offset.0.saturating_add(1))))
+    if offset > reader.durable() {
+        complain(&format!(
+            "note: {shown} is at {offset}, and the last durable record is {}",
+            reader.durable()
+        ));
+    }
+    Ok(Range::from(Some(offset.0.saturating_add(1))))
 }
 
 /// Prints the valid records of a log that may be corrupt.

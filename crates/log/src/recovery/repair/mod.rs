@@ -28,7 +28,7 @@ use crate::base::options::OnCorruption;
 use crate::base::read_options::ReadOptions;
 use crate::store::directory;
 use crate::store::manifest::Manifest;
-use crate::store::paths::{self, RESERVE};
+use crate::store::paths::{self, Name, RESERVE};
 use crate::store::space_reserve;
 
 pub(crate) use manifest::{RebuiltManifest, manifest, manifest_or_rebuilt};
@@ -84,11 +84,25 @@ pub fn repair_with(
             tracing::warn!(error = with_causes(&error), "repairing in the space of the reserve");
             dir.unlink(RESERVE)?;
             dir.sync()?;
-            repair_locked(dir, options, &mut repaired, progress)?;
+            let outcome = repair_locked(dir, options, &mut repaired, progress);
+            if outcome.is_err() {
+                unlink_temporary(dir)?;
+            }
+            outcome?;
         }
         outcome => outcome?,
     }
     Ok(repaired)
+}
+
+/// Frees the space of a segment that could not be rewritten.
+fn unlink_temporary(dir: &dyn Dir) -> Result<()> {
+    for name in dir.list()? {
+        if paths::classify(&name) == Name::Temporary {
+            dir.unlink(&name)?;
+        }
+    }
+    Ok(())
 }
 
 fn repair_locked(
@@ -110,6 +124,7 @@ fn repair_locked(
     let on_corruption = OnCorruption::Quarantine;
     let quarantined = &mut repaired.quarantined;
     let manifest = repair_segments(dir, options, on_corruption, found, quarantined, progress)?;
+    repaired.manifest_corrected |= !repaired.manifest_rebuilt && manifest.clean != found.clean;
     if repaired.manifest_rebuilt {
         store_watermark(dir, &manifest, progress)?;
     }
