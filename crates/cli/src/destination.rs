@@ -1,13 +1,19 @@
 //! The destination of a backup.
 
+use std::io;
 use std::path::Path;
 
 use crate::exit::{Failure, Outcome};
 
 /// Refuses a destination that is the directory to copy, or inside it, by whatever name.
 pub fn refuse_inside(dir: &Path, dest: &Path) -> Outcome {
-    let unknown = |error: std::io::Error| Failure::of_io(dest.display().to_string(), &error);
-    if esker_log::is_inside(dest, dir).map_err(unknown)? {
+    let failed = |path: &Path| {
+        let name = path.display().to_string();
+        move |error: io::Error| Failure::of_io(name, &error)
+    };
+    // Of the two, the source has to be there.
+    std::fs::metadata(dir).map_err(failed(dir))?;
+    if esker_log::is_inside(dest, dir).map_err(failed(dest))? {
         return Err(Failure::usage(format!(
             "{} is in the directory to copy, {}; a copy goes to a directory outside it",
             dest.display(),
