@@ -40,7 +40,7 @@ pub(super) struct Dest {
     unfinished: bool,
     /// Segments that were copied and have no name yet.
     unnamed: BTreeSet<u64>,
-    /// Snapshots of which the same holds.
+    /// Snapshots that were copied and have no name yet.
     unnamed_snapshots: BTreeSet<u64>,
     _lock: Box<dyn Lock>,
 }
@@ -171,8 +171,8 @@ impl Dest {
     }
 
     /// Gives the copied segments their names, in ascending order, and then the snapshots. `first`
-    /// is the header of the first segment of the log, and `log` its manifest. All that may fail for
-    /// long, or take long, is done: until the copy is finished, it may have a gap.
+    /// is the header of the first segment of the log, and `log` its manifest. From here on the copy
+    /// may have a gap until it is finished, so everything was copied before.
     pub(super) fn name_files(&mut self, first: &SegmentHeader, log: &Manifest) -> Result<()> {
         if !self.unfinished && !self.unnamed.is_empty() {
             let is_continued = self.is_continued_by(first)?;
@@ -278,7 +278,7 @@ impl Dest {
         let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, *low)?;
         let (seq, segment) = (end.seq, end.segment);
         // In both slots: the other one may have a later trim point of the same session.
-        page.take_back(Mark { unit: 0, position: *position, seq, segment })?;
+        page.store_in_both_slots(Mark { unit: 0, position: *position, seq, segment })?;
         consumers::copy(from, dir, manifest.log, Seq(end.seq))?;
         if self.unfinished {
             dir.unlink(paths::APP_METADATA)?;

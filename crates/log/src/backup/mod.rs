@@ -152,7 +152,7 @@ fn back_up(origin: &Origin<'_>, options: &ReadOptions, dest: &Path) -> Result<Ba
     consumers::read(origin.dir, origin.id)?;
     let path = dest;
     let refuse = |found: String| Err(Error::NotThisBackup { dir: path.into(), found });
-    // Without the current directory, where it is cannot be said.
+    // A relative path without a current directory is refused when it is opened.
     if is_inside(path, origin.dir.path()).unwrap_or(false) {
         return refuse("it is inside of the log".into());
     }

@@ -69,7 +69,7 @@ impl Known {
 }
 
 fn newer(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<(String, HandCopy)>> {
-    let page = PageReader::of_any_log(dir)?.and_then(|page| page.stored().ok().flatten());
+    let page = PageReader::stored_in(dir)?;
     let page = page.filter(|page| page.log == manifest.log);
     let Some(segments) = segments(dir, manifest)? else { return Ok(None) };
     let evident = of_manifest(manifest, &segments, page.as_ref())

@@ -124,8 +124,8 @@ struct Source {
 ///
 /// # Errors
 /// [`Error::NotALog`](crate::Error::NotALog) if its name is not that of such a file, or there is no
-/// log around it; `Corrupted` if the manifest of the log is and the other files do not tell what it
-/// was, `UnsupportedVersion` and `Io`.
+/// log around it; `Corrupted` if the manifest is corrupt and the other files do not name the log;
+/// `UnsupportedVersion` and `Io`.
 pub fn salvage(file: impl AsRef<Path>, options: impl Into<ReadOptions>) -> Result<Salvage> {
     let (path, disk) = (file.as_ref(), options.into().disk);
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -167,7 +167,7 @@ impl WatermarkPage {
 
     /// Durably sets both slots to this watermark, also if it is lower: for a truncating `repair`,
     /// and for a backup, whose log may have been another one before.
-    pub(crate) fn take_back(&mut self, mark: Mark) -> Result<()> {
+    pub(crate) fn store_in_both_slots(&mut self, mark: Mark) -> Result<()> {
         for _ in 0..SLOTS {
             self.write(mark)?;
         }
@@ -215,6 +215,11 @@ impl PageReader {
     /// Opens the page of this log. Returns `None` when there is none.
     pub(crate) fn open(dir: &dyn Dir, log: LogId) -> Result<Option<Self>> {
         Ok(Self::of_any_log(dir)?.map(|reader| Self { log: Some(log), ..reader }))
+    }
+
+    /// The content of the page in a directory, of whatever log; `None` when no slot can be read.
+    pub(crate) fn stored_in(dir: &dyn Dir) -> Result<Option<StoredWatermark>> {
+        Ok(Self::of_any_log(dir)?.and_then(|page| page.stored().ok().flatten()))
     }
 
     /// Opens the page without checking its log id.

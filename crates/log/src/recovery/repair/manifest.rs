@@ -41,7 +41,7 @@ pub(crate) fn manifest(dir: &dyn Dir) -> Result<RebuiltManifest> {
 }
 
 /// The manifest of a log, with the trim point of the watermark page if that is later. In place of a
-/// corrupt or lost one, what can be told from the other files, and the corruption. Changes nothing.
+/// corrupt or lost one, what the other files prove, and the corruption. Changes nothing.
 pub(crate) fn manifest_or_rebuilt(dir: &dyn Dir) -> Result<(Manifest, Option<Corruption>)> {
     let mut manifest = match Manifest::of_log(dir) {
         Err(Error::Corrupted(found)) => {
@@ -53,7 +53,7 @@ pub(crate) fn manifest_or_rebuilt(dir: &dyn Dir) -> Result<(Manifest, Option<Cor
         }
         manifest => manifest?,
     };
-    let page = PageReader::of_any_log(dir)?.and_then(|page| page.stored().ok().flatten());
+    let page = PageReader::stored_in(dir)?;
     let truncated = page.filter(|page| page.log == manifest.log).map_or(0, |page| page.trim);
     manifest.trim_seq = manifest.trim_seq.max(truncated);
     Ok((manifest, None))
@@ -73,10 +73,7 @@ pub(crate) fn manifest_or_rebuilt(dir: &dyn Dir) -> Result<(Manifest, Option<Cor
 /// the segments, nothing is written: no file decides which is right.
 fn rebuild(dir: &dyn Dir) -> Result<RebuiltManifest> {
     let (files, log) = files(dir)?;
-    let page = match PageReader::of_any_log(dir)? {
-        Some(reader) => reader.stored().ok().flatten(),
-        None => None,
-    };
+    let page = PageReader::stored_in(dir)?;
     let Some(log) = log.or(page.map(|page| page.log)) else {
         let found = "no segment has a valid header, and there is no valid watermark page";
         return Err(directory::not_a_log(dir.path(), found));

@@ -61,9 +61,7 @@ fn repair_once(
     quarantined: &mut Vec<QuarantinedRange>,
     progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<Manifest> {
-    let page = PageReader::of_any_log(dir)?;
-    let stored = page.and_then(|page| page.stored().ok().flatten());
-    let mut found = examine(dir, &manifest, stored, progress)?;
+    let mut found = examine(dir, &manifest, PageReader::stored_in(dir)?, progress)?;
     add_lost_end(&mut found);
     // Durable before anything changes: a crash may end the repair after any segment. A copy, too,
     // shares with its original only what comes before.
@@ -362,7 +360,7 @@ fn truncate(
     // Records left below the trim point stay dropped. New sequence numbers continue above it.
     manifest.trim_seq = manifest.trim_seq.min(last);
     let mut page = WatermarkPage::open(dir, manifest.log, manifest.session, manifest.trim_seq)?;
-    page.take_back(Mark { unit: 0, position: 0, seq: last, segment: 0 })?;
+    page.store_in_both_slots(Mark { unit: 0, position: 0, seq: last, segment: 0 })?;
     manifest.clean = None;
     manifest.durable = last;
     manifest.write(dir)?;

@@ -70,7 +70,7 @@ pub struct VerifyReport {
 /// # Errors
 /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
 /// Corruption is part of the report, also that of the manifest. It is [`Error::Corrupted`] only
-/// where the other files do not tell which log this is.
+/// where the other files do not name the log.
 ///
 /// [`Error::NotALog`]: crate::Error::NotALog
 /// [`Error::UnsupportedVersion`]: crate::Error::UnsupportedVersion
@@ -134,9 +134,7 @@ pub fn verify_with(
 /// Reads the segments of a log whose manifest is corrupt or lost, as a repair would.
 fn without_manifest(dir: &dyn Dir, progress: &mut dyn FnMut(ReadProgress)) -> Result<VerifyReport> {
     let (manifest, corruption) = manifest_or_rebuilt(dir)?;
-    let page = PageReader::of_any_log(dir)?;
-    let stored = page.and_then(|page| page.stored().ok().flatten());
-    let found = examine(dir, &manifest, stored, progress)?;
+    let found = examine(dir, &manifest, PageReader::stored_in(dir)?, progress)?;
     let mut report = report(dir, found, &manifest, &manifest)?;
     report.corruption.splice(0..0, corruption);
     Ok(report)
