@@ -47,7 +47,7 @@ pub fn run(arguments: &RepairArguments) -> Outcome {
     let repaired = esker_log::repair_with(dir, ReadOptions::default(), progress::follow(&bar))
         .map_err(|e| Failure::of_log(&e, dir))?;
     bar.finish_and_clear();
-    // No repair changes them, and `verify` would go on to find them corrupt.
+    // No repair changes offsets or snapshots, and `verify` would report them again.
     let (left, unread) = corrupt_beside(dir);
     if arguments.json {
         output::print_json(&repaired_json(&repaired, &left))?;

@@ -292,6 +292,7 @@ fn a_repair_reports_the_bytes_that_it_keeps() {
         let repaired = log("repair", &dir, &["--json"], b"").ok().json();
         let ranges = repaired["aside"].as_array().unwrap();
         assert!(!ranges.is_empty());
+        assert_eq!(repaired["manifest"], false, "{left}: the manifest was not wrong");
         for range in ranges {
             let kept = range["kept_in"].as_str();
             let there = kept.map_or(0, |file| std::fs::metadata(file).unwrap().len());

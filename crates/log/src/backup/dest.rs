@@ -107,7 +107,7 @@ impl Dest {
             }
             _ => {}
         }
-        unlink_temporary(&*dir)?;
+        directory::unlink_temporary(&*dir)?;
         let unfinished = manifest.is_none() || component.is_some();
         if unfinished {
             // The process that created the directory may have died before its name was durable.
@@ -161,7 +161,7 @@ impl Dest {
         if !self.unfinished {
             let _ = chunked_file::remove(&*self.dir, paths::INCOMING);
         }
-        let _ = unlink_temporary(&*self.dir);
+        let _ = directory::unlink_temporary(&*self.dir);
     }
 
     /// Forgets what an attempt copied and did not name.
@@ -317,12 +317,4 @@ fn earlier(dir: &dyn Dir, manifest: &Manifest, unfinished: bool) -> Result<Earli
 /// The temporary name of a snapshot. The directory is locked: no other snapshot is written.
 fn staged(at: u64) -> String {
     paths::snapshot_aside(at, 0)
-}
-
-fn unlink_temporary(dir: &dyn Dir) -> Result<()> {
-    let names = dir.list()?;
-    for name in names.iter().filter(|name| paths::classify(name) == Name::Temporary) {
-        dir.unlink(name)?;
-    }
-    Ok(())
 }

@@ -24,7 +24,7 @@ use crate::base::options::Options;
 use crate::format::BLOCK;
 use crate::store::app_metadata;
 use crate::store::manifest::Manifest;
-use crate::store::paths::{self, LOCK, QUARANTINE};
+use crate::store::paths::{self, LOCK, Name, QUARANTINE};
 
 /// The length of the file `lock`: a process id, spaces, and a newline. It is constant, so that a
 /// shorter id leaves nothing of a longer one.
@@ -143,6 +143,15 @@ fn write_pid(dir: &dyn Dir) -> Result<()> {
 /// The process that the file `lock` names, if it names one.
 fn holder(dir: &dyn Dir) -> Option<u32> {
     line_of(&*dir.open(LOCK, Open::read()).ok()?)?.trim_end().parse().ok()
+}
+
+/// Removes the temporary files of a directory that is locked.
+pub(crate) fn unlink_temporary(dir: &dyn Dir) -> Result<()> {
+    let names = dir.list()?;
+    for name in names.iter().filter(|name| paths::classify(name) == Name::Temporary) {
+        dir.unlink(name)?;
+    }
+    Ok(())
 }
 
 /// Whether corrupt units of the log in this directory were ever quarantined.

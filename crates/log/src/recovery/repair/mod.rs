@@ -28,7 +28,7 @@ use crate::base::options::OnCorruption;
 use crate::base::read_options::ReadOptions;
 use crate::store::directory;
 use crate::store::manifest::Manifest;
-use crate::store::paths::{self, Name, RESERVE};
+use crate::store::paths::{self, RESERVE};
 use crate::store::space_reserve;
 
 pub(crate) use manifest::{RebuiltManifest, manifest, manifest_or_rebuilt};
@@ -86,23 +86,14 @@ pub fn repair_with(
             dir.sync()?;
             let outcome = repair_locked(dir, options, &mut repaired, progress);
             if outcome.is_err() {
-                unlink_temporary(dir)?;
+                // Frees the space of a segment that could not be rewritten.
+                let _ = directory::unlink_temporary(dir);
             }
             outcome?;
         }
         outcome => outcome?,
     }
     Ok(repaired)
-}
-
-/// Frees the space of a segment that could not be rewritten.
-fn unlink_temporary(dir: &dyn Dir) -> Result<()> {
-    for name in dir.list()? {
-        if paths::classify(&name) == Name::Temporary {
-            dir.unlink(&name)?;
-        }
-    }
-    Ok(())
 }
 
 fn repair_locked(
@@ -124,7 +115,10 @@ fn repair_locked(
     let on_corruption = OnCorruption::Quarantine;
     let quarantined = &mut repaired.quarantined;
     let manifest = repair_segments(dir, options, on_corruption, found, quarantined, progress)?;
-    repaired.manifest_corrected |= !repaired.manifest_rebuilt && manifest.clean != found.clean;
+    // A repair that quarantines anything drops the clean end, too.
+    repaired.manifest_corrected |= !repaired.manifest_rebuilt
+        && repaired.quarantined.is_empty()
+        && manifest.clean != found.clean;
     if repaired.manifest_rebuilt {
         store_watermark(dir, &manifest, progress)?;
     }

@@ -41,8 +41,8 @@ pub struct Repaired {
     pub quarantined: Vec<QuarantinedRange>,
     /// Whether the manifest was missing or corrupt, and was rebuilt from the segments.
     pub manifest_rebuilt: bool,
-    /// Whether the manifest named another end of the log than the segments, and no longer does: it
-    /// was of an earlier time, or the end is quarantined.
+    /// Whether the manifest alone was wrong: it was of an earlier time and named another end of the
+    /// log than the segments have.
     pub manifest_corrected: bool,
     /// Set with a rebuilt manifest: these records are readable
     /// and may have been truncated before. Nothing that is left proves the trim point. `None` if
