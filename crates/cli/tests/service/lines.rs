@@ -97,6 +97,12 @@ impl Logged {
         }
     }
 
+    /// The first line with this message, also of those that were read.
+    pub fn said(&mut self, message: &str) -> Value {
+        let seen = self.seen.iter().find(|line| line["message"] == message).cloned();
+        seen.unwrap_or_else(|| self.says(message))
+    }
+
     pub fn says(&mut self, message: &str) -> Value {
         self.next(|line| line["message"] == message)
     }
