@@ -1,5 +1,6 @@
-//! The durable watermark is read without a lock. Guards against a reader that sees a sequence
-//! number and a position below it, and against a waiter that is never woken.
+//! The durable watermark is read without a lock. Guards against a reader that combines the position
+//! of one publication with the sequence number of another, in either order of reading, and against
+//! a waiter that is never woken.
 
 use loom::sync::atomic::{AtomicBool, Ordering};
 use loom::sync::{Arc, Mutex};
@@ -7,22 +8,73 @@ use loom::thread;
 
 use crate::watermark::DurableWatermark;
 
-/// Requirements: L-13.
-#[test]
-fn position_read_after_the_number_covers_it() {
-    loom::model(|| {
-        let published = Arc::new(DurableWatermark::new(4096, 0));
+/// The position after a record, in blocks of ten records each.
+const fn position_after(seq: u64) -> u64 {
+    4096 + seq / 10 * 4096
+}
+
+/// Publishes two commits beside `read`, in every order that two threads can take.
+fn beside_two_commits(read: impl Fn(&DurableWatermark) + Sync + Send + 'static) {
+    loom::model(move || {
+        let published = Arc::new(DurableWatermark::new(position_after(0), 0));
         let committer = {
             let published = Arc::clone(&published);
             thread::spawn(move || {
-                published.publish(8192, 10);
-                published.publish(12288, 20);
+                published.publish(position_after(10), 10);
+                published.publish(position_after(20), 20);
             })
         };
+        read(&published);
+        committer.join().unwrap();
+        assert_eq!(published.load(), (position_after(20), 20));
+    });
+}
+
+/// A stream that begins after the last record its caller has began past records of a commit that
+/// was being published.
+///
+/// Requirements: L-13.
+#[test]
+fn position_and_number_are_of_one_publication() {
+    beside_two_commits(|published| {
+        let (position, seq) = published.load();
+        assert_eq!(position, position_after(seq), "{position} and {seq} are two moments");
+    });
+}
+
+/// Requirements: L-13.
+#[test]
+fn position_read_after_the_number_covers_it() {
+    beside_two_commits(|published| {
         let seq = published.seq();
         let position = published.position();
-        assert!(position >= 4096 + seq / 10 * 4096);
-        committer.join().unwrap();
+        assert!(position >= position_after(seq));
+    });
+}
+
+/// Guards against a record that a stream delivers although the watermark is still below it.
+///
+/// Requirements: L-13.
+#[test]
+fn number_read_after_the_position_covers_it() {
+    beside_two_commits(|published| {
+        let position = published.position();
+        let seq = published.seq();
+        assert!(position_after(seq) >= position);
+    });
+}
+
+/// Requirements: L-13.
+#[test]
+fn suspended_publication_is_not_seen_in_part() {
+    loom::model(|| {
+        let published = DurableWatermark::new(position_after(0), 0);
+        published.publish(position_after(10), 10);
+        published.fill_next(position_after(20), 20);
+        assert_eq!(published.load(), (position_after(10), 10));
+        assert_eq!((published.position(), published.seq()), (position_after(10), 10));
+        published.publish(position_after(20), 20);
+        assert_eq!(published.load(), (position_after(20), 20));
     });
 }
 

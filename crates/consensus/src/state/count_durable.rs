@@ -32,8 +32,9 @@ impl Inner {
     /// Counts the commits whose markers are durable (see `visible`), and the durable raises of the
     /// floor.
     pub(crate) fn count_durable(&self, guard: &Guard) {
-        let visible = self.visible();
         let durable = self.log.durable().0;
+        // Of the same moment: a raise counts only with the commits before it.
+        let visible = if self.options.sync_on_commit { durable } else { u64::MAX };
         let mut tracker = self.tracker.lock();
         let before = tracker.next;
         if tracker.raised(durable) {

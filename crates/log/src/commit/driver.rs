@@ -253,10 +253,10 @@ impl WriteHalf {
             self.publish_terminal(&state);
             return state;
         }
-        drop(state);
         if is_planted(Bug::DurableBeforeSync) {
             self.watermark.publish(io.job().mark().position, io.job().mark().seq);
         }
+        drop(state);
         let start = Instant::now();
         let outcome = io.execute(self);
         let took = start.elapsed();

@@ -327,8 +327,7 @@ pub(crate) fn load(segment: &Segment, offset: u32, len: u32) -> Result<(AlignedB
 
 /// Returns one record.
 pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
-    let (_, last) = source.limit();
-    let (limit, _) = source.limit();
+    let (limit, last) = source.limit();
     let not_found = Error::NotFound { seq };
     if seq.0 > last || seq.0 == 0 {
         return Err(not_found);

@@ -52,8 +52,7 @@ impl ReadHalf {
 
 impl Source for ReadHalf {
     fn limit(&self) -> (u64, u64) {
-        let position = self.watermark.position();
-        (position, self.watermark.seq())
+        self.watermark.load()
     }
 
     fn low(&self) -> Trim {

@@ -13,8 +13,9 @@ use crate::store::trim_point::Trim;
 
 /// The log that a cursor reads: opened by this process, or written by another process.
 pub(crate) trait Source: Send + Sync + std::fmt::Debug {
-    /// A position up to which reading is allowed, and the number of the last durable record, read
-    /// after it. That record may be after the position, never before it.
+    /// The position up to which reading is allowed, and the number of the last durable record
+    /// before it, of one moment. Two calls return two moments: a caller that needs both values
+    /// calls once.
     fn limit(&self) -> (u64, u64);
     /// The lower end of the log: the trim point.
     fn low(&self) -> Trim;
