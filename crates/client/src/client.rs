@@ -10,7 +10,7 @@ use crate::call::Call;
 use crate::counters::{ClientStats, add};
 use crate::error::Error;
 use crate::leader::Leader;
-use crate::queue::{LANES, Queue};
+use crate::queue::Queue;
 use crate::requests::{self, Shared};
 
 /// The most timestamps of a request that a node takes.
@@ -77,11 +77,11 @@ impl ClientBuilder {
         self
     }
 
-    /// Builds the client, whose tasks run on this runtime. It connects with the first call.
+    /// Builds the client and starts its thread. It connects with the first call.
     ///
     /// # Errors
     /// [`Error::NoEndpoint`], [`Error::Endpoint`] and [`Error::Option`] for what cannot be, and
-    /// [`Error::NoRuntime`] outside of a tokio runtime.
+    /// [`Error::NoThread`] if the system gives no thread.
     pub fn build(self) -> Result<Client, Error> {
         let Self { endpoints, cluster, timeout, connect, queue, count_max } = self;
         let wrong = [
@@ -104,14 +104,10 @@ impl ClientBuilder {
         if addresses.is_empty() {
             return Err(Error::NoEndpoint);
         }
-        let runtime = tokio::runtime::Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (queue, leader) =
             (Queue::new(queue, count_max), Leader::new(addresses, cluster, connect));
         let shared = Arc::new(Shared { queue, leader });
-        for lane in 0..LANES {
-            runtime.spawn(requests::run(Arc::clone(&shared), lane));
-        }
-        runtime.spawn(requests::expire(Arc::clone(&shared)));
+        requests::start(&shared).map_err(|error| Error::NoThread(Arc::new(error)))?;
         Ok(Client { handle: Arc::new(Handle { shared, timeout }) })
     }
 }
@@ -123,6 +119,9 @@ impl ClientBuilder {
 /// the next one, without a timer. A timestamp comes from a request that was sent after its call
 /// began, so a call that begins after another one returned gets a higher timestamp, from whichever
 /// client. No timestamp is kept for later.
+///
+/// Connections and timers are on one thread of the client, which ends with the last clone. So calls
+/// can be awaited on any executor, and end by their deadlines on each.
 ///
 /// The client follows the leader, through elections too, until the deadline of the call. A request
 /// whose answer was lost is repeated: the service may skip timestamps, and issues none twice.

@@ -1,6 +1,8 @@
 //! Why there are no timestamps.
 
 use std::fmt;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
 
 use esker_oracle::Timestamp;
@@ -42,7 +44,7 @@ pub enum Error {
         /// The highest timestamp before.
         highest: Timestamp,
     },
-    /// The runtime on which the client was built has ended.
+    /// The client's thread has ended, which a bug alone can cause.
     Closed,
     /// The client was built without an endpoint.
     NoEndpoint,
@@ -50,8 +52,8 @@ pub enum Error {
     Endpoint(String),
     /// An option cannot have this value.
     Option(&'static str),
-    /// The client was not built on a tokio runtime.
-    NoRuntime,
+    /// The client's thread could not be started.
+    NoThread(Arc<io::Error>),
 }
 
 impl fmt::Display for Error {
@@ -73,15 +75,13 @@ impl fmt::Display for Error {
                 "{address} answered {got}, and this client had {highest} before it asked: it is \
                  another cluster, or one that lost its data"
             ),
-            Self::Closed => {
-                f.write_str("the runtime of the client has ended; build a client again")
-            }
+            Self::Closed => f.write_str("the client's thread has ended; build a client again"),
             Self::NoEndpoint => f.write_str("a client needs the address of a node"),
             Self::Endpoint(text) => {
                 write!(f, "{text:?} is no endpoint; one looks like http://10.0.0.1:8080")
             }
             Self::Option(why) => f.write_str(why),
-            Self::NoRuntime => f.write_str("a client is built on a tokio runtime"),
+            Self::NoThread(_) => f.write_str("the client's thread could not be started"),
         }
     }
 }
@@ -90,6 +90,7 @@ impl std::error::Error for Error {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Deadline { last: Some(cause) } | Self::Refused(cause) => Some(cause),
+            Self::NoThread(error) => Some(error),
             _ => None,
         }
     }

@@ -15,17 +15,27 @@ async fn the_timestamp_of_a_dropped_call_is_lost() {
         let client = client.clone();
         tokio::spawn(async move { client.timestamps(count).await.unwrap() })
     };
+    let mut busy = Vec::new();
+    for requests in 1..=2 {
+        busy.push(call(1));
+        held.fake.wait_for_requests(requests).await;
+    }
     let (dropped, kept) = (call(3), call(2));
-    held.fake.wait_for_requests(1).await;
-    assert_eq!(held.fake.asked(), [5], "both share a request");
+    tokio::task::yield_now().await;
+    held.release(1);
+    held.fake.wait_for_requests(3).await;
+    assert_eq!(held.fake.asked(), [1, 1, 5], "both share a request");
     dropped.abort();
     assert!(dropped.await.unwrap_err().is_cancelled());
-    held.release(1);
-    assert_eq!(kept.await.unwrap().first.index, 4);
+    held.release(2);
+    for busy in busy {
+        busy.await.unwrap();
+    }
+    assert_eq!(kept.await.unwrap().first.index, 6);
     let next = call(1);
     held.release(1);
-    assert_eq!(next.await.unwrap().first.index, 6);
-    assert_eq!(held.fake.asked(), [5, 1]);
+    assert_eq!(next.await.unwrap().first.index, 8);
+    assert_eq!(held.fake.asked(), [1, 1, 5, 1]);
 }
 
 /// A call does nothing until it is polled, and after it was dropped.

@@ -53,11 +53,16 @@ async fn callers_that_share_a_request_have_their_own_deadlines() {
         let client = client.clone();
         tokio::spawn(async move { client.timestamps_by(1, Instant::now() + patience).await })
     };
+    let mut busy = Vec::new();
+    for requests in 1..=2 {
+        busy.push(call(LONG));
+        held.fake.wait_for_requests(requests).await;
+    }
     let begun = Instant::now();
     let in_flight = [call(LONG), call(SHORT)];
-    held.fake.wait_for_requests(1).await;
-    let second = call(LONG);
-    held.fake.wait_for_requests(2).await;
+    tokio::task::yield_now().await;
+    held.release(1);
+    held.fake.wait_for_requests(3).await;
     // No request may be sent for these.
     let waiting = [call(SHORT), call(LONG)];
     let [long, short] = in_flight;
@@ -67,14 +72,14 @@ async fn callers_that_share_a_request_have_their_own_deadlines() {
         assert!(matches!(error, Error::Deadline { .. }), "{error}");
     }
     assert!(begun.elapsed() >= SHORT && begun.elapsed() < Duration::from_secs(5));
-    assert_eq!(held.fake.asked(), [2, 1]);
+    assert_eq!(held.fake.asked(), [1, 1, 2]);
     held.release(3);
     let mut issued = Vec::new();
-    for call in [long, second, waiting_long] {
+    for call in busy.into_iter().chain([long, waiting_long]) {
         issued.push(call.await.unwrap().unwrap().first.index);
     }
     // What the expired callers would have had is lost.
-    assert_eq!(issued, [1, 3, 5]);
+    assert_eq!(issued, [1, 2, 3, 6]);
 }
 
 #[tokio::test]

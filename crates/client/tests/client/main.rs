@@ -8,4 +8,5 @@ mod fake;
 mod leaders;
 mod order;
 mod queue;
+mod runtimes;
 mod sharing;
