@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use esker_consensus::{
-    Error, Inspection, LogState, ManagedLog, ReadOnlyReason, inspect_with, logs_in,
+    COMPONENT, COPY, Error, Inspection, LogState, ManagedLog, ReadOnlyReason, inspect_with, logs_in,
 };
-use esker_log::SeqRange;
+use esker_log::{ReadOnlyLog, SeqRange};
 use serde_json::{Value, json};
 
 use crate::exit::{Failure, Outcome};
@@ -143,10 +143,7 @@ pub fn targets(dir: &Path, key: Option<&str>) -> Outcome<Vec<Target>> {
     let found = logs_in(dir).map_err(|error| Failure::of_consensus(&error, dir))?;
     match (found, key) {
         (None, None) => Ok(vec![Target { dir: dir.into(), managed: None }]),
-        (None, Some(_)) => Err(Failure::failed(format!(
-            "{} is not the directory of many logs; leave out --key",
-            dir.display()
-        ))),
+        (None, Some(_)) => Err(without_keys(dir)),
         (Some(logs), None) => Ok(logs.into_iter().map(Target::from).collect()),
         (Some(logs), Some(key)) => {
             let log = logs.into_iter().find(|log| log.key == key.as_bytes());
@@ -155,6 +152,23 @@ pub fn targets(dir: &Path, key: Option<&str>) -> Outcome<Vec<Target>> {
             })?;
             Ok(vec![log.into()])
         }
+    }
+}
+
+/// The failure to look for a key in a directory that is not that of many logs.
+fn without_keys(dir: &Path) -> Failure {
+    let component = ReadOnlyLog::open(dir).and_then(|log| log.component());
+    match component {
+        Ok(Some(COMPONENT | COPY)) => Failure::failed(format!(
+            "{} is the directory of one log, not of many; leave out --key",
+            dir.display()
+        )),
+        Ok(found) => {
+            let (dir, expected) = (dir.to_owned(), Some(COMPONENT));
+            let error = esker_log::Error::WrongComponent { dir: dir.clone(), found, expected };
+            Failure::of_log(&error, &dir)
+        }
+        Err(error) => Failure::of_log(&error, dir),
     }
 }
 

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use esker_disk::Op;
 use esker_log::{Component, Corruption, Error, HandCopy};
 
-use crate::option_flags;
+use crate::{option_flags, output};
 
 /// The exit statuses of every `esker` command. 0 is success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,14 +93,9 @@ impl Failure {
                 (Status::Failed, String::new())
             }
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
-            Error::Io(cause) | Error::Poisoned(cause) => {
-                (Status::Failed, io_advice(cause, dir).into())
-            }
+            Error::Io(cause) | Error::Poisoned(cause) => (Status::Failed, io_advice(cause, dir)),
             Error::NoSpace { durable, .. } => {
                 (Status::Failed, format!("; records through {durable} are durable"))
-            }
-            Error::Trimmed { oldest } => {
-                (Status::Failed, format!("; use --from {oldest} or higher"))
             }
             _ => (Status::Failed, String::new()),
         };
@@ -138,7 +133,7 @@ impl Failure {
                      `restore` and `verify` read it meanwhile",
                 ),
             },
-            Error::Log(cause) => Failure::of_log(cause, dir),
+            Error::Log(cause) => Failure::of_component(cause, dir),
             Error::MissingLog { .. } | Error::CorruptedRegistry { .. } => {
                 Self { status: Status::Corrupt, message: with_causes(error) }
             }
@@ -206,7 +201,29 @@ impl Failure {
                 "{}; writes through position {durable} are durable",
                 with_causes(error)
             )),
+            _ => Failure::of_component(error, dir),
+        }
+    }
+
+    /// Creates a failure from an error of the log of a component, which no command creates for
+    /// other readers.
+    fn of_component(error: &Error, dir: &Path) -> Self {
+        match error {
+            Error::Io(cause) | Error::Poisoned(cause) if is_permission(cause) => {
+                let advice = permission_advice(cause);
+                Self::failed(format!("{}{advice}", with_causes(error)))
+            }
             _ => Failure::of_log(error, dir),
+        }
+    }
+
+    /// Creates a failure from an error of a log that is read. Where it was dropped meanwhile, a
+    /// flag begins after that.
+    pub fn of_read(error: &Error, dir: &Path) -> Self {
+        let failure = Self::of_log(error, dir);
+        match error {
+            Error::Trimmed { oldest } => failure.or_else(&format!("use --from {oldest} or higher")),
+            _ => failure,
         }
     }
 
@@ -406,24 +423,62 @@ fn is_permission(cause: &esker_disk::Error) -> bool {
     matches!(cause.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
 }
 
-fn io_advice(cause: &esker_disk::Error, dir: &Path) -> &'static str {
+fn io_advice(cause: &esker_disk::Error, dir: &Path) -> String {
     if cause.is_no_space() {
-        return "; durable records are safe: make room and run the command again";
+        return format!("; durable records are safe: {} and run the command again", remedy(cause));
     }
+    if is_permission(cause) {
+        let mut advice = permission_advice(cause).to_owned();
+        if cause.kind() != io::ErrorKind::ReadOnlyFilesystem {
+            advice += ", or creates it with `--readable-by group`";
+        }
+        return advice;
+    }
+    match cause.kind() {
+        io::ErrorKind::NotADirectory if cause.path() == dir => "; it is a file, not a directory",
+        _ if matches!(cause.op(), Op::OpenDir | Op::CreateDir) => "",
+        _ => "; durable records are safe",
+    }
+    .into()
+}
+
+/// What to do where space lacks.
+fn remedy(cause: &esker_disk::Error) -> &'static str {
+    if cause.is_out_of_inodes() { "remove files from this file system" } else { "make room" }
+}
+
+fn permission_advice(cause: &esker_disk::Error) -> &'static str {
     match cause.kind() {
         io::ErrorKind::ReadOnlyFilesystem => {
             "; the file system is mounted read-only: reading works, writing needs it mounted \
              read-write"
         }
-        _ if is_permission(cause) => {
+        _ => {
             "; writing needs a directory that this user may write to, reading one that it may \
              read: the owner lets the group read a log, also what is added later, with \
-             `chmod -R g+rX DIR; chmod g+s DIR`, or creates it with `--readable-by group`"
+             `chmod -R g+rX DIR; chmod g+s DIR`"
         }
-        io::ErrorKind::NotADirectory if cause.path() == dir => "; it is a file, not a directory",
-        _ if matches!(cause.op(), Op::OpenDir | Op::CreateDir) => "",
-        _ => "; durable records are safe",
     }
+}
+
+/// The message for a copy that was removed because space lacks for it.
+pub fn no_space_for_copy(cause: &esker_disk::Error, dest: &Path) -> Failure {
+    let what = if cause.is_out_of_inodes() { "inode for a file" } else { "space for the copy" };
+    Failure::failed(format!(
+        "no {what} in {}; the copy was removed, {} and run the command again",
+        dest.display(),
+        remedy(cause)
+    ))
+}
+
+/// Prints what is wrong with a command line, or the help or the version that it asks for, and
+/// returns the exit status.
+pub fn explain(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        let _ = error.print();
+        return ExitCode::from(Status::Usage as u8);
+    }
+    report(output::write_while_open(|| error.print()).map(drop))
 }
 
 /// Prints the failure to standard error, and returns the exit status.
@@ -475,8 +530,34 @@ mod tests {
         let error = esker_consensus::Error::Log(Error::Io(error));
         let message = Failure::of_node(&error, Path::new("d")).message;
         assert!(message.contains("--data") && !message.contains("--readable-by"), "{message}");
-        let message = Failure::of_consensus(&error, Path::new("d")).message;
-        assert!(message.contains("--readable-by"), "{message}");
+    }
+
+    /// No command creates a store or a consensus log with `--readable-by`.
+    #[test]
+    fn a_component_that_may_not_be_read_gets_advice_that_its_commands_take() {
+        let denied = || {
+            let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+            let error = esker_disk::Error::new(esker_disk::Op::Open, Path::new("f"), None, denied);
+            Error::Io(error)
+        };
+        let dir = Path::new("d");
+        for failure in [
+            Failure::of_kv(&esker_kv::Error::Log(denied()), dir),
+            Failure::of_consensus(&esker_consensus::Error::Log(denied()), dir),
+        ] {
+            let message = failure.message;
+            assert!(message.contains("chmod") && !message.contains("--readable-by"), "{message}");
+        }
+        let message = Failure::of_log(&denied(), dir).message;
+        assert!(message.contains("chmod") && message.contains("--readable-by"), "{message}");
+    }
+
+    /// Only what takes `--from` advises it.
+    #[test]
+    fn a_record_that_was_dropped_is_followed_by_a_flag_where_there_is_one() {
+        let (error, dir) = (Error::Trimmed { oldest: 7.into() }, Path::new("d"));
+        assert!(!Failure::of_log(&error, dir).message.contains("--from"));
+        assert!(Failure::of_read(&error, dir).message.ends_with("; use --from 7 or higher"));
     }
 
     #[test]

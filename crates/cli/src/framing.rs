@@ -7,8 +7,12 @@ use std::fmt;
 use std::io::BufRead;
 use std::ops::Range;
 
+use esker_log::RECORD_LIMIT_MAX;
+
 use crate::choices::Framing;
 
+/// The highest limit of a record.
+const MAX: usize = RECORD_LIMIT_MAX as usize;
 /// Bytes requested in one read.
 const READ: usize = 256 << 10;
 /// Size of the length field before a record.
@@ -51,11 +55,22 @@ pub enum BadFraming {
 impl fmt::Display for BadFraming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            // What no limit takes is not to be raised for.
+            BadFraming::TooLarge { record, length: None, limit } if *limit >= MAX => {
+                write!(f, "record {record} of the input has more than {limit} bytes, the most")
+            }
             BadFraming::TooLarge { record, length: None, limit } => write!(
                 f,
                 "record {record} of the input has more than {limit} bytes; the limit is {limit}: \
                  raise it with --record-limit"
             ),
+            BadFraming::TooLarge { record, length: Some(length), .. } if *length > MAX => {
+                write!(
+                    f,
+                    "record {record} of the input has a length of {length} bytes, and the most is \
+                     {MAX}: the input is not framed as len32"
+                )
+            }
             BadFraming::TooLarge { record, length: Some(length), limit } => write!(
                 f,
                 "record {record} of the input has a length of {length} bytes; the limit is \
@@ -234,6 +249,17 @@ mod tests {
         for found in records(Framing::Len32, 2, b"\x03\0\0\0abc") {
             assert!(found.unwrap_err().to_string().contains("record 1 "));
         }
+    }
+
+    /// The advice was to raise the limit, also for what no limit takes.
+    #[test]
+    fn a_limit_is_to_be_raised_only_as_far_as_it_can_be() {
+        let said = |length, limit| {
+            let text = BadFraming::TooLarge { record: 1, length, limit }.to_string();
+            text.contains("raise it with --record-limit")
+        };
+        assert!(said(None, 8) && said(Some(9), 8) && said(Some(MAX), MAX - 1));
+        assert!(!said(None, MAX) && !said(Some(MAX + 1), 8));
     }
 
     #[test]

@@ -71,6 +71,8 @@ pub enum Refusal {
         /// What was found, with its article: "a FIFO".
         found: &'static str,
     },
+    /// The path ends in a symbolic link to something that does not exist.
+    DanglingLink,
     /// The file system cannot exchange two names.
     Exchange,
 }
@@ -80,6 +82,9 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::Name => f.write_str("the name is not one component of a path"),
             Refusal::NotAFile { found } => write!(f, "this is {found}, not a regular file"),
+            Refusal::DanglingLink => {
+                f.write_str("this is a symbolic link to something that does not exist")
+            }
             Refusal::Exchange => f.write_str("the file system cannot exchange two names"),
         }
     }
@@ -97,12 +102,21 @@ pub struct Error {
     path: Arc<Path>,
     offset: Option<u64>,
     source: Arc<io::Error>,
+    out_of_inodes: bool,
 }
 
 impl Error {
     /// Wraps an error of the operating system.
     pub fn new(op: Op, path: &Path, offset: Option<u64>, source: io::Error) -> Self {
-        Self { op, path: path.into(), offset, source: Arc::new(source) }
+        let (path, source) = (path.into(), Arc::new(source));
+        Self { op, path, offset, source, out_of_inodes: false }
+    }
+
+    /// Returns the error, with this as the reason for the lack of space: the file system has blocks
+    /// or not, and no inode for another file.
+    #[must_use]
+    pub fn out_of_inodes(self) -> Self {
+        Self { out_of_inodes: true, ..self }
     }
 
     /// Returns the operation that failed.
@@ -140,6 +154,12 @@ impl Error {
         )
     }
 
+    /// Returns whether space lacks because every inode of the file system is in use. Removing files
+    /// helps, and blocks do not.
+    pub fn is_out_of_inodes(&self) -> bool {
+        self.out_of_inodes
+    }
+
     /// Returns the operating system's error number, where there is one.
     pub fn os_code(&self) -> Option<i32> {
         self.source.raw_os_error()
@@ -151,6 +171,9 @@ impl fmt::Display for Error {
         write!(f, "failed to {} {}", self.op, self.path.display())?;
         if let (Some(offset), Op::Read | Op::Write) = (self.offset, self.op) {
             write!(f, " at byte {offset}")?;
+        }
+        if self.out_of_inodes {
+            f.write_str(": every inode of the file system is in use")?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use esker_log::ReadOptions;
 use serde_json::json;
 
 use crate::destination::refuse_inside;
-use crate::exit::{Failure, Outcome, complain};
+use crate::exit::{Failure, Outcome, complain, no_space_for_copy};
 use crate::output;
 use crate::signals;
 
@@ -108,10 +108,7 @@ fn explain(error: &Error, dir: &Path, dest: &Path) -> Failure {
             let advice = "`LogManager::backup` copies many logs in the process that has them open";
             Failure::of_consensus(error, dir).or_else(advice)
         }
-        Error::Log(esker_log::Error::NoSpace { .. }) => Failure::failed(format!(
-            "no space for the copy in {}; the copy was removed, make room and run the command again",
-            dest.display()
-        )),
+        Error::Log(esker_log::Error::NoSpace { cause, .. }) => no_space_for_copy(cause, dest),
         Error::Log(esker_log::Error::Trimmed { .. }) => Failure::failed(format!(
             "{}: another process dropped records before they were copied; try again",
             dir.display()

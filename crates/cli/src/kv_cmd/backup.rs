@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::open;
 use crate::destination::refuse_inside;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, no_space_for_copy};
 use crate::output;
 use crate::signals;
 
@@ -56,10 +56,7 @@ pub fn run(arguments: &BackupArguments) -> Outcome {
         Error::Closed => Failure::failed(
             "a signal ended the command: the backup is not complete, and its files were removed",
         ),
-        Error::Log(esker_log::Error::NoSpace { .. }) => Failure::failed(format!(
-            "no space for the copy in {}; the copy was removed, make room and run the command again",
-            dest.display()
-        )),
+        Error::Log(esker_log::Error::NoSpace { cause, .. }) => no_space_for_copy(cause, dest),
         Error::Trimmed { .. } => Failure::failed(format!(
             "{}: the writer overwrites records faster than they are copied; try again when it writes less",
             dir.display()

@@ -9,14 +9,18 @@
 use std::path::Path;
 use std::process::Command;
 
-use crate::esker::{self, log, run, workdir};
+use crate::esker::{self, kv, log, run, workdir};
 
 struct Mounted<'a>(&'a Path);
 
 impl<'a> Mounted<'a> {
     fn tmpfs(at: &'a Path, size: &str) -> Option<Self> {
+        Self::with(at, &format!("size={size}"))
+    }
+
+    fn with(at: &'a Path, options: &str) -> Option<Self> {
         let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &format!("size={size}"), "esker-test"]).arg(at);
+        mount.args(["-t", "tmpfs", "-o", options, "esker-test"]).arg(at);
         let mounted = mount.stderr(std::process::Stdio::null()).status();
         mounted.is_ok_and(|status| status.success()).then_some(Self(at))
     }
@@ -122,6 +126,39 @@ fn a_disk_that_is_full_from_the_start() {
     };
     let dir = guard.path().join("log");
     log("append", &dir, &[], b"x\n").exits(1).says(&["No space left", "make room"]);
+    drop(mounted);
+}
+
+/// Bug: "no space for 4096 bytes", on a disk with gigabytes to spare.
+#[test]
+fn a_file_system_without_an_inode_says_so() {
+    let (guard, _) = workdir();
+    let Some(mounted) = Mounted::with(guard.path(), "size=64m,nr_inodes=40") else {
+        println!("skipped: this user may not mount");
+        return;
+    };
+    let (dir, store) = (guard.path().join("log"), guard.path().join("store"));
+    let small = ["--segment-size", "64K"];
+    log("append", &dir, &small, b"before\n").ok();
+    kv(&store, &["put", "a", "b"], b"").ok();
+    let fillers: Vec<_> = (0..40).map(|n| guard.path().join(format!("filler-{n}"))).collect();
+    let made = fillers.iter().take_while(|path| std::fs::write(path, b"").is_ok()).count();
+    assert!(made < fillers.len());
+    let said = ["inode", "remove files"];
+    let input = esker::lines(1, 100_000);
+    let full = log("append", &dir, &small, input.as_bytes()).exits(1).says(&said);
+    assert!(!full.err.contains("bytes") && !full.err.contains("make room"), "{}", full.err);
+    for (new, failed) in [
+        ("new", log("append", &guard.path().join("new"), &[], b"x\n")),
+        ("copy", kv(&store, &["backup", guard.path().join("copy").to_str().unwrap()], b"")),
+    ] {
+        failed.exits(1).says(&said);
+        assert!(!guard.path().join(new).exists());
+    }
+    fillers.iter().take(made).for_each(|path| std::fs::remove_file(path).unwrap());
+    log("append", &dir, &small, b"and on\n").ok();
+    let cat = log("cat", &dir, &[], b"").ok();
+    assert!(cat.text().starts_with("before\n") && cat.text().ends_with("\nand on\n"));
     drop(mounted);
 }
 

@@ -3,7 +3,9 @@
 #[path = "../kit/esker.rs"]
 mod esker;
 
+mod advice;
 mod corruption;
+mod dangling_link;
 mod full_disk;
 mod garbage_in_a_segment;
 mod not_a_directory;

@@ -21,7 +21,7 @@ use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFla
 use rustix::io::Errno;
 
 use super::file::StdFile;
-use super::{Readers, StdLock, failed, probe, system};
+use super::{Readers, StdLock, failed, has_no_inode, probe, system};
 use crate::dir::Dir;
 use crate::dir::check_name;
 use crate::error::{Error, Op, Refusal, Result};
@@ -143,7 +143,10 @@ impl StdDir {
     }
 
     fn failed(&self, op: Op, name: &str, errno: Errno) -> Error {
-        failed(op, &self.path_of(name), errno)
+        let error = failed(op, &self.path_of(name), errno);
+        let creates = matches!(op, Op::Open | Op::CreateDir) && errno == Errno::NOSPC;
+        let has_none = creates && rustix::fs::fstatvfs(&self.fd).is_ok_and(|fs| has_no_inode(&fs));
+        if has_none { error.out_of_inodes() } else { error }
     }
 
     /// Maps a failed open to an error. The errno for a name that is not a regular file is

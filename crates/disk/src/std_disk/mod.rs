@@ -29,7 +29,7 @@ use rustix::io::Errno;
 
 use crate::dir::Dir;
 use crate::disk::Disk;
-use crate::error::{Error, Op, Result};
+use crate::error::{Error, Op, Refusal, Result};
 use crate::file::Lock;
 
 pub(crate) use dir::StdDir;
@@ -96,7 +96,7 @@ impl StdDisk {
 
     pub(crate) fn open_std_dir(self, path: &Path) -> Result<StdDir> {
         let fd = rustix::fs::open(non_empty(path), dir::DIRECTORY, Mode::empty())
-            .map_err(|errno| failed(Op::OpenDir, path, errno))?;
+            .map_err(|errno| dangling(Op::OpenDir, path, errno))?;
         Ok(StdDir::new(fd, path.to_path_buf(), self.readers))
     }
 
@@ -121,7 +121,7 @@ impl StdDisk {
                         // The umask does not apply.
                         _ => rustix::fs::chmod(dir, mode),
                     });
-                    made.map_err(|errno| failed(Op::CreateDir, dir, errno))?;
+                    made.map_err(|errno| not_created(dir, errno))?;
                 }
             }
             sync_dir(parent(dir))?;
@@ -163,12 +163,40 @@ fn failed(op: Op, path: &Path, errno: Errno) -> Error {
     Error::new(op, path, None, io::Error::from(errno))
 }
 
+/// The error of a directory that could not be created.
+fn not_created(dir: &Path, errno: Errno) -> Error {
+    let error = failed(Op::CreateDir, dir, errno);
+    let fs = (errno == Errno::NOSPC).then(|| rustix::fs::statvfs(non_empty(parent(dir))));
+    let has_none = fs.is_some_and(|fs| fs.is_ok_and(|fs| has_no_inode(&fs)));
+    if has_none { error.out_of_inodes() } else { error }
+}
+
+/// Whether every inode is in use. A file system without a limit says that it has none at all.
+fn has_no_inode(fs: &rustix::fs::StatVfs) -> bool {
+    fs.f_files > 0 && fs.f_favail == 0
+}
+
+/// The error for a path, at which there may be a symbolic link to nothing.
+fn dangling(op: Op, path: &Path, errno: Errno) -> Error {
+    let is_link = errno == Errno::NOENT
+        && rustix::fs::lstat(non_empty(path))
+            .is_ok_and(|stat| rustix::fs::FileType::from_raw_mode(stat.st_mode).is_symlink());
+    if !is_link {
+        return failed(op, path, errno);
+    }
+    let source = io::Error::new(io::ErrorKind::NotFound, Refusal::DanglingLink);
+    Error::new(op, path, None, source)
+}
+
 /// Returns `true` for a directory, `false` when nothing exists, an error for anything else.
 fn is_dir(op: Op, path: &Path) -> Result<bool> {
     match rustix::fs::stat(non_empty(path)) {
         Ok(stat) if rustix::fs::FileType::from_raw_mode(stat.st_mode).is_dir() => Ok(true),
         Ok(_) => Err(failed(op, path, Errno::NOTDIR)),
-        Err(Errno::NOENT) => Ok(false),
+        Err(Errno::NOENT) => match dangling(op, path, Errno::NOENT) {
+            error if error.refusal().is_some() => Err(error),
+            _ => Ok(false),
+        },
         Err(errno) => Err(failed(op, path, errno)),
     }
 }

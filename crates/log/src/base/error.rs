@@ -311,6 +311,11 @@ impl fmt::Display for Error {
                 f,
                 "another record was accepted after {prev} first; the last record is now {last}"
             ),
+            Error::NoSpace { dir, cause, .. } if cause.is_out_of_inodes() => write!(
+                f,
+                "no inode for another file in {}; remove files from its file system and try again",
+                dir.display()
+            ),
             Error::NoSpace { dir, wanted, .. } => write!(
                 f,
                 "no space for {wanted} bytes in {}; make room and try again",

@@ -16,7 +16,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, Dir, Disk, File, Lock, Open, read_full_at, write_all_at};
+use esker_disk::{AlignedBuf, Dir, Disk, File, Lock, Open, Refusal, read_full_at, write_all_at};
 
 use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result, with_causes};
@@ -59,6 +59,9 @@ pub(crate) fn is_backup(dir: &dyn Dir) -> Result<bool> {
 
 fn no_directory(path: &Path, cause: esker_disk::Error) -> Error {
     match cause.kind() {
+        _ if cause.refusal() == Some(Refusal::DanglingLink) => {
+            not_a_log(path, "it is a symbolic link to something that does not exist")
+        }
         ErrorKind::NotFound => not_a_log(path, "there is no such directory"),
         ErrorKind::NotADirectory => not_a_log(path, "it is a file, not a directory"),
         _ => cause.into(),

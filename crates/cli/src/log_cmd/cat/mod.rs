@@ -108,7 +108,7 @@ impl CatArguments {
 /// Prints until the end of the log, corruption, or a signal.
 pub fn run(arguments: &CatArguments) -> Outcome {
     let CatArguments { dir, from, to, last, since, consumer, limit, .. } = arguments;
-    let of_log = |error: Error| Failure::of_log(&error, dir);
+    let of_log = |error: Error| Failure::of_read(&error, dir);
     if arguments.skip_corrupt {
         return print_valid(arguments);
     }
@@ -212,7 +212,7 @@ fn ended(printer: &mut Printer, end: Result<(), End>, dir: &Path) -> Outcome {
         Ok(()) => flushed.map(|_| ()),
         Err(End::Output(error)) => output::unless_closed(Err(error)).map(|_| ()),
         Err(End::Log(error)) => {
-            let failure = Failure::of_log(&error, dir);
+            let failure = Failure::of_read(&error, dir);
             Err(match printer.printed() {
                 Some(last) => failure.and(format_args!("printed through record {last}")),
                 None => failure.and(format_args!("nothing was printed")),
