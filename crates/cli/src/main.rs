@@ -27,6 +27,7 @@ mod quantity;
 mod serve_cmd;
 mod signals;
 mod snapshot_cmd;
+mod stdout_at_start;
 mod ts_cmd;
 mod variables;
 
@@ -40,8 +41,10 @@ use arguments::{Arguments, Component};
 static ALLOCATOR: bench::CountingAllocator = bench::CountingAllocator;
 
 fn main() -> ExitCode {
-    let arguments = arguments::parse()
-        .unwrap_or_else(|error| variables::explain(variables::name(error)).exit());
+    let arguments = match arguments::parse() {
+        Ok(arguments) => arguments,
+        Err(error) => return exit::explain(&variables::explain(variables::name(error))),
+    };
     signals::survive_file_size_limit();
     let outcome = match arguments.component {
         Component::Log(command) => log_cmd::run(command),

@@ -9,6 +9,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
 
 use crate::exit::{Failure, Outcome};
+use crate::stdout_at_start;
 
 /// Returns standard output with a buffer that is written by [`Write::flush`] or when full, not at
 /// each line.
@@ -18,6 +19,7 @@ pub fn buffered() -> io::Result<BufWriter<File>> {
 
 /// Returns standard output without a buffer.
 pub fn file() -> io::Result<File> {
+    stdout_at_start::check()?;
     Ok(File::from(io::stdout().as_fd().try_clone_to_owned()?))
 }
 
@@ -45,8 +47,13 @@ pub fn print(text: &str) -> Outcome {
 
 /// As [`print`], and returns whether standard output is still open for reading.
 pub fn print_while_open(text: &str) -> Outcome<bool> {
-    let mut out = io::stdout().lock();
-    unless_closed(out.write_all(text.as_bytes()).and_then(|()| out.flush()))
+    write_while_open(|| io::stdout().write_all(text.as_bytes()))
+}
+
+/// As [`print_while_open`], with what writes to standard output.
+pub fn write_while_open(write: impl FnOnce() -> io::Result<()>) -> Outcome<bool> {
+    let written = stdout_at_start::check().and_then(|()| write());
+    unless_closed(written.and_then(|()| io::stdout().flush()))
 }
 
 /// Writes one JSON object and a newline to standard output.

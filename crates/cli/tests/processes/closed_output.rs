@@ -1,9 +1,10 @@
-//! `esker log cat | head -1` ends quietly: a reader that has seen enough is no failure.
+//! `esker log cat | head -1` ends quietly: a reader that has seen enough is no failure. Output that
+//! cannot be written is one.
 
 use std::io::Read;
 use std::process::Command;
 
-use crate::esker::{self, end, follow, log, run, workdir};
+use crate::esker::{self, Ended, end, follow, kv, log, run, workdir};
 
 #[test]
 fn cat_ends_quietly_when_head_closes_its_output() {
@@ -43,4 +44,58 @@ fn append_succeeds_when_its_summary_is_not_read() {
     shell.arg(&dir);
     assert_eq!(run(shell, b"kept\n").ok().err, "");
     assert_eq!(log("cat", &dir, &[], b"").ok().out, b"kept\n");
+}
+
+/// Runs a command with standard output as the shell opens it.
+fn with_output(words: &[&str], redirection: &str) -> Ended {
+    let mut shell = Command::new("bash");
+    let script = format!("exec \"$0\" \"$@\" {redirection}");
+    shell.args(["-c", &script, env!("CARGO_BIN_EXE_esker")]).args(words);
+    run(shell, b"")
+}
+
+/// Bug: `cat >&-` exited 0. The runtime opens `/dev/null` in the place of a closed descriptor.
+#[test]
+fn output_that_is_closed_or_full_is_a_failure() {
+    let (guard, dir) = workdir();
+    log("append", &dir, &[], b"only\n").ok();
+    let store = guard.path().join("store");
+    kv(&store, &["put", "colour", "blue"], b"").ok();
+    let consensus = guard.path().join("consensus");
+    esker_consensus::ConsensusLog::open(&consensus).unwrap().close().unwrap();
+    let [dir, store, consensus] = [&dir, &store, &consensus].map(|dir| dir.to_str().unwrap());
+    for words in [
+        &["log", "cat", dir][..],
+        &["log", "cat", dir, "--json"],
+        &["log", "cat", dir, "--follow"],
+        &["log", "cat", dir, "--skip-corrupt"],
+        &["log", "stat", dir],
+        &["log", "verify", dir],
+        &["log", "append", dir],
+        &["kv", "get", store, "colour"],
+        &["kv", "scan", store],
+        &["kv", "export", store],
+        &["kv", "stat", store],
+        &["kv", "verify", store],
+        &["kv", "keyspaces", store, "list"],
+        &["consensus", "stat", consensus],
+        &["consensus", "verify", consensus],
+        &["ts", "decode", "00000000000000070000000000000001"],
+        &["completions", "bash"],
+        &["--version"],
+        &["log", "--help"],
+        &["kv", "get", "--help"],
+    ] {
+        for redirection in [">&-", "> /dev/full"] {
+            let ended = with_output(words, redirection);
+            assert_eq!(ended.status, 1, "{words:?} {redirection}: {ended:?}");
+            assert!(ended.err.contains("standard output"), "{words:?}: {}", ended.err);
+        }
+        if words != ["log", "cat", dir, "--follow"] {
+            // Opened for reading, too, as the runtime does.
+            with_output(words, "1<> /dev/null").ok();
+        }
+    }
+    // What prints nothing succeeds.
+    with_output(&["kv", "put", store, "shape", "round"], ">&-").ok();
 }
