@@ -105,6 +105,22 @@ fn model_is_printed_beside_the_measurement() {
     }
 }
 
+/// Bug: a model was fitted to runs of a few syncs, and printed as if it said something.
+#[test]
+fn no_model_is_fitted_to_runs_that_are_too_short() {
+    let flags = ["--policy", "always,batch:100", "--count", "500", "--keys", "100"];
+    let short = ["no model was fitted: batch:100 had ", "--count"];
+    for form in [&["--csv"][..], &["--json", "--blocking"], &["--blocking"]] {
+        let ended = kv_bench(&[&flags[..], form].concat()).ok();
+        for said in short {
+            assert!(ended.err.contains(said), "{form:?}: {}", ended.err);
+        }
+        for printed in ["T_write", "kv/model"] {
+            assert!(!ended.err.contains(printed) && !ended.text().contains(printed), "{form:?}");
+        }
+    }
+}
+
 /// Requirements: M-8.
 #[test]
 fn figures_name_the_machine() {

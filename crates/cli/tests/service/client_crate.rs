@@ -76,6 +76,7 @@ async fn the_benchmark_of_callers_checks_what_it_got() {
     bench.args(["--endpoint", &endpoint]);
     let figure = tokio::task::spawn_blocking(|| run(bench, b"").ok().json()).await.unwrap();
     assert_eq!((&figure["bench"], &figure["verified"]), (&"oracle/client".into(), &true.into()));
+    assert_eq!((&figure["checked"], &figure["unrecorded"]), (&true.into(), &0.into()));
     for key in ["ops", "ops_per_s", "p50_us", "p999_us", "max_us", "timestamps_per_s", "requests"] {
         assert!(figure[key].as_f64().unwrap() > 0.0, "{key}: {figure}");
     }

@@ -18,7 +18,7 @@ use super::arguments::{ConsensusBenchArguments, insert_disk};
 use super::compare::compare;
 use super::timed::Bench;
 use crate::bench::arguments::After;
-use crate::bench::measure::figure::{Figure, Shape};
+use crate::bench::measure::figure::{Figure, Shape, Verdict};
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::bench::page_cache::drop_cached_pages;
@@ -101,7 +101,7 @@ pub fn run(bench: &mut Bench<'_>, workdir: &Workdir) -> Outcome {
             latencies,
             used,
             floor: bench.floor.medians(),
-            verified: true,
+            verdict: Verdict::Right,
             ..Figure::of("consensus/recover", entries, entries * u64::from(arguments.size), time)
         };
         bench.bar.suspend(|| figure.print(arguments.json, Shape::Opening))?;

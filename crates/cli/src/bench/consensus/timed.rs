@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 
 use super::arguments::{ConsensusBenchArguments, insert_disk};
 use crate::bench::machine::floor::Floor;
-use crate::bench::measure::figure::{Figure, Shape};
+use crate::bench::measure::figure::{Figure, Shape, Verdict};
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::exit::{Failure, Outcome};
@@ -64,7 +64,7 @@ impl Bench<'_> {
             latencies,
             used,
             floor: self.floor.medians(),
-            verified: true,
+            verdict: Verdict::Right,
             ..Figure::of(bench, ops, bytes, time)
         };
         self.bar.suspend(|| figure.print(self.arguments.json, Shape::Rate))

@@ -26,7 +26,7 @@ use self::model::{Mode, Model};
 use crate::bench::machine::environment::Environment;
 use crate::bench::machine::floor::Floor;
 use crate::bench::machine::random_read;
-use crate::bench::measure::figure::{Figure, Shape, rounded};
+use crate::bench::measure::figure::{Figure, Shape, Verdict, rounded};
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::bench::page_cache::drop_cached_pages;
@@ -76,9 +76,14 @@ pub fn run(arguments: &KvBenchArguments) -> Outcome {
     Ok(())
 }
 
-/// Prints the model beside the measurement; with `--csv` on standard error.
+/// Prints the model beside the measurement, unless that was too short; with `--csv` on standard
+/// error.
 fn print_model(arguments: &KvBenchArguments, puts: Vec<(Mode, Figure)>) -> Outcome {
     let (modes, figures): (Vec<_>, Vec<_>) = puts.into_iter().unzip();
+    if let Some(why) = model::too_short(&modes) {
+        complain(&why);
+        return Ok(());
+    }
     let Some(model) = Model::fit(&modes) else { return Ok(()) };
     if arguments.csv {
         model.table(&modes).lines().for_each(complain);
@@ -210,7 +215,7 @@ impl Bench<'_> {
             latencies: timed.latencies.clone(),
             used: timed.used,
             floor,
-            verified: true,
+            verdict: Verdict::Right,
             more,
             ..Figure::of(bench, timed.ops, timed.ops * Entries::new(arguments).bytes(), timed.time)
         }

@@ -8,7 +8,8 @@
 //!
 //! `T_write` and `T_fsync` are those with the least sum of squared relative errors over the fitted
 //! modes. The model knows one caller that stops for each sync. The store syncs while it accepts the
-//! next puts, so the fit may be bad. It is printed as it is.
+//! next puts, so the fit may be bad. It is printed as it is. A mode with few syncs shows chance
+//! instead, and nothing is fitted to it.
 
 use std::fmt::Write;
 
@@ -19,12 +20,17 @@ use super::callers::Timed;
 use super::csv;
 use crate::bench::measure::figure::rounded;
 use crate::bench::measure::latency::Latencies;
+use crate::output::counted;
 use crate::quantity;
+
+/// A mode with fewer syncs than this is not fitted.
+const SYNCS_MIN: u64 = 100;
 
 /// One mode, measured.
 #[derive(Debug)]
 pub struct Mode {
     policy: Policy,
+    syncs: u64,
     /// Puts for each sync, and whether it is given and not measured.
     n: f64,
     given: bool,
@@ -50,6 +56,7 @@ impl Mode {
         };
         Self {
             policy,
+            syncs: timed.syncs,
             n: given.unwrap_or(timed.ops as f64 / timed.syncs.max(1) as f64),
             given: given.is_some(),
             us: timed.time.as_secs_f64() * 1e6 / timed.ops.max(1) as f64,
@@ -58,14 +65,27 @@ impl Mode {
     }
 }
 
+/// The modes that a model is fitted to: those whose N is given, or all if there are fewer than two.
+fn to_fit(modes: &[Mode]) -> Vec<&Mode> {
+    let given: Vec<&Mode> = modes.iter().filter(|mode| mode.given).collect();
+    if given.len() < 2 { modes.iter().collect() } else { given }
+}
+
+/// Why no model is fitted to these modes, if one of them has too few syncs.
+pub fn too_short(modes: &[Mode]) -> Option<String> {
+    let mode = to_fit(modes).into_iter().find(|mode| mode.syncs < SYNCS_MIN)?;
+    Some(format!(
+        "no model was fitted: {} had {}, and fewer than {SYNCS_MIN} show chance; measure longer, with --seconds or \
+         --count",
+        quantity::policy_name(mode.policy),
+        counted(mode.syncs, "sync")
+    ))
+}
+
 impl Model {
-    /// Fits the model to the modes whose N is given, or to all if there are fewer than two. `None`
-    /// where N is the same everywhere.
+    /// Fits the model. `None` where N is the same everywhere.
     pub fn fit(modes: &[Mode]) -> Option<Self> {
-        let mut fitted: Vec<&Mode> = modes.iter().filter(|mode| mode.given).collect();
-        if fitted.len() < 2 {
-            fitted = modes.iter().collect();
-        }
+        let fitted = to_fit(modes);
         let first = fitted.first()?.n;
         if fitted.iter().all(|mode| (mode.n / first - 1.0).abs() < 1e-6) {
             return None;
@@ -181,7 +201,7 @@ mod tests {
         let given = !matches!(policy, Policy::Periodic(_));
         let mut latencies = Latencies::new();
         latencies.add(Duration::from_micros(2));
-        Mode { policy, n, given, us, latencies }
+        Mode { policy, syncs: SYNCS_MIN, n, given, us, latencies }
     }
 
     fn batch(n: u64, us: f64) -> Mode {
@@ -230,6 +250,19 @@ mod tests {
         assert_eq!(errors, [6.0, 40.0, 51.0]);
         let errors = modes.iter().map(|mode| Model::fit(&modes).unwrap().error_percent(mode).abs());
         assert!(errors.fold(0.0, f64::max) > 5.0);
+    }
+
+    /// A model was fitted to two syncs.
+    #[test]
+    fn nothing_is_fitted_to_a_mode_with_few_syncs() {
+        let mut modes = [mode(Policy::Always, 1.0, 277.0), batch(100, 4.0)];
+        assert_eq!(too_short(&modes), None);
+        modes[1].syncs = SYNCS_MIN - 1;
+        let why = too_short(&modes).unwrap();
+        assert!(why.contains("batch:100 had 99 syncs") && why.contains("--seconds"), "{why}");
+        // What is not fitted may have any number.
+        let period = Mode { given: false, syncs: 1, ..batch(9, 3.0) };
+        assert_eq!(too_short(&[batch(10, 9.0), batch(100, 4.0), period]), None);
     }
 
     #[test]

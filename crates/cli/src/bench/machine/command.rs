@@ -72,7 +72,6 @@ pub fn run(arguments: &FloorArguments) -> Outcome {
         latencies: syncs.clone(),
         floor: medians,
         used,
-        verified: false,
         ..Figure::of("floor", ops, ops * BLOCK as u64, sync_time)
     }
     .print(arguments.json, Shape::Floor)

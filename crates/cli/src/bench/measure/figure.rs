@@ -24,14 +24,40 @@ pub struct Figure {
     pub latencies: Latencies,
     pub used: Used,
     pub floor: FloorFigures,
-    /// Whether all written data was read back and compared.
-    pub verified: bool,
+    pub verdict: Verdict,
     /// The median time of an opening, for `log/open`.
     pub open_ms: Option<f64>,
     /// Keys of this figure only.
     pub more: Map<String, Value>,
     /// Additional text beside the rate.
     pub summary: Option<Summary>,
+}
+
+/// What the check of a run found: of the data that it wrote, read back and compared, or of the
+/// history of its callers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing was checked, or not everything.
+    Unchecked,
+    Right,
+    Wrong,
+}
+
+impl Verdict {
+    /// For a check that ends the command where it finds something.
+    pub fn right_if(checked: bool) -> Self {
+        if checked { Self::Right } else { Self::Unchecked }
+    }
+
+    /// The key `checked`.
+    pub fn is_checked(self) -> bool {
+        self != Self::Unchecked
+    }
+
+    /// The key `verified`.
+    pub fn is_right(self) -> bool {
+        self == Self::Right
+    }
 }
 
 /// The text lines around the rate of a writer.
@@ -73,6 +99,8 @@ struct Reported<'a> {
     floor: FloorFigures,
     /// The figure as a multiple of the floor.
     ratio: Value,
+    /// Whether everything was checked; and, if so, whether it was right.
+    checked: bool,
     verified: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     open_ms: Option<f64>,
@@ -92,7 +120,7 @@ impl Figure {
             latencies: Latencies::new(),
             used: Used::default(),
             floor: FloorFigures::default(),
-            verified: false,
+            verdict: Verdict::Unchecked,
             open_ms: None,
             more: Map::new(),
             summary: None,
@@ -145,7 +173,8 @@ impl Figure {
                     "mb_per_s_to_seq": ratio(mb_per_s, self.floor.seq_mb_per_s),
                 }),
             },
-            verified: self.verified,
+            checked: self.verdict.is_checked(),
+            verified: self.verdict.is_right(),
             open_ms: self.open_ms.map(|ms| rounded(ms, 3)),
             more: &self.more,
         }

@@ -10,7 +10,7 @@ use crate::bench::arguments::LogBenchArguments;
 use crate::bench::load::callers::{Callers, Slice, TIMED_EVERY, WORKERS, Work};
 use crate::bench::load::no_disk::NoDisk;
 use crate::bench::machine::floor::Floor;
-use crate::bench::measure::figure::{Figure, Shape, Summary};
+use crate::bench::measure::figure::{Figure, Shape, Summary, Verdict};
 use crate::bench::records::readback::{self, Compared};
 use crate::bench::runs::plan::Plan;
 use crate::bench::workdir::Workdir;
@@ -131,7 +131,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         latencies,
         used: total.used,
         floor: floor.medians(),
-        verified: compared.is_some(),
+        verdict: Verdict::right_if(compared.is_some()),
         ..Figure::of(bench, total.ops, total.bytes, total.time)
     }
     .print(arguments.json, Shape::Rate)

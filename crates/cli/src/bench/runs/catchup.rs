@@ -16,7 +16,7 @@ use crate::bench::arguments::{LogBenchArguments, SECONDS};
 use crate::bench::load::callers::{Callers, Slice, Until, Work};
 use crate::bench::load::follower::{Followed, Follower};
 use crate::bench::machine::floor::Floor;
-use crate::bench::measure::figure::{Figure, Shape, rounded};
+use crate::bench::measure::figure::{Figure, Shape, Verdict, rounded};
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::bench::page_cache::{drop_cached_pages, read_raw};
@@ -140,7 +140,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         latencies: alone.latencies,
         used,
         floor: floor.medians(),
-        verified: arguments.verify() != Verify::None,
+        verdict: Verdict::right_if(arguments.verify() != Verify::None),
         more,
         ..Figure::of("log/catchup", alone.tally.records, alone.tally.bytes, alone.time)
     }

@@ -22,7 +22,7 @@ use crate::bench::load::open_loop::{OpenLoop, Wrote};
 use crate::bench::load::tail_readers::TailReaders;
 use crate::bench::machine::floor::Floor;
 use crate::bench::measure::allocations;
-use crate::bench::measure::figure::{Figure, Shape, rounded};
+use crate::bench::measure::figure::{Figure, Shape, Verdict, rounded};
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::bench::records::readback;
@@ -153,11 +153,11 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
         latencies: total.lags,
         used: total.used,
         floor: figure.floor,
-        verified: arguments.verify() != Verify::None,
+        verdict: Verdict::right_if(arguments.verify() != Verify::None),
         more,
         ..Figure::of("log/fanout", read.records, read.bytes, total.time)
     };
-    Figure { latencies: total.latencies, verified: true, ..figure }
+    Figure { latencies: total.latencies, verdict: Verdict::Right, ..figure }
         .print(arguments.json, Shape::Rate)?;
     read.print(arguments.json, Shape::Reading)
 }

@@ -15,7 +15,7 @@ use serde_json::{Map, json};
 use crate::bench::arguments::LogBenchArguments;
 use crate::bench::load::callers::Until;
 use crate::bench::machine::floor::Floor;
-use crate::bench::measure::figure::{Figure, Shape, ratio, rounded, time};
+use crate::bench::measure::figure::{Figure, Shape, Verdict, ratio, rounded, time};
 use crate::bench::measure::per_thread::PerThread;
 use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::bench::records::payload::mix;
@@ -119,7 +119,7 @@ fn measure(
         latencies: work.latencies.take(),
         used: total.used,
         floor: floor.medians(),
-        verified: true,
+        verdict: Verdict::Right,
         more,
         ..Figure::of(
             "log/offsets",
@@ -322,7 +322,7 @@ fn row(figure: &Figure, callers: u32, names: u32) -> String {
         time(latencies.max_us()),
         time(sync),
         to_sync,
-        if figure.verified { "equal" } else { "no" }.into(),
+        if figure.verdict == Verdict::Right { "equal" } else { "no" }.into(),
     ];
     cells(row.each_ref().map(String::as_str))
 }

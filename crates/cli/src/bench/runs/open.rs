@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::bench::arguments::{After, LogBenchArguments};
 use crate::bench::machine::floor::Floor;
-use crate::bench::measure::figure::{Figure, Shape};
+use crate::bench::measure::figure::{Figure, Shape, Verdict};
 use crate::bench::measure::latency::Latencies;
 use crate::bench::measure::resources::{self, Snapshot, Used};
 use crate::bench::page_cache::drop_cached_pages;
@@ -193,7 +193,7 @@ impl Opening<'_> {
             latencies: openings.latencies.clone(),
             used: openings.used,
             floor: self.floor.medians(),
-            verified: true,
+            verdict: Verdict::Right,
             open_ms: Some(openings.latencies.quantile_us(0.5) / 1e3),
             ..Figure::of("log/open", ops, self.bytes * ops, openings.time)
         }

@@ -13,7 +13,7 @@ use crate::bench::measure::figure::{Figure, Shape};
 use crate::bench::measure::per_thread::PerThread;
 use crate::bench::measure::resources::{self, Snapshot};
 use crate::bench::timestamp::arguments::TsBenchArguments;
-use crate::bench::timestamp::tally::{CALLS, Tally};
+use crate::bench::timestamp::tally::{CallBudget, Recorder, Tally};
 use crate::exit::{Failure, Outcome, with_causes};
 use crate::output::print;
 
@@ -39,6 +39,7 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     resources::reset_peak();
     let (before, snapshot, begun) = (client.stats(), Snapshot::now(), Instant::now());
     let stop = Arc::new(AtomicBool::new(false));
+    let budget = CallBudget::of_memory();
     let tasks: Vec<_> = (0..callers)
         .map(|_| {
             let caller = Caller {
@@ -47,9 +48,7 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
                 begun,
                 stop: Arc::clone(&stop),
                 latencies: latencies.clone(),
-                calls: Vec::new(),
-                most: CALLS / callers as usize,
-                unrecorded: 0,
+                calls: Recorder::new(&budget),
                 failed: BTreeMap::new(),
             };
             tokio::spawn(caller.run())
@@ -65,9 +64,9 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     let mut used = snapshot.used();
     used.resident = resources::peak();
     let stats = client.stats();
-    let mut tally = Tally::one_of(1);
+    let mut tally = Tally::new(&budget);
     for caller in ended {
-        tally.record(caller.calls, caller.unrecorded);
+        tally.calls.merge(caller.calls);
         for (class, count) in caller.failed {
             *tally.failed.entry(class).or_default() += count;
         }
@@ -75,7 +74,8 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     let latencies = latencies.take();
     let ops = latencies.count();
     let mut figure = Figure::of("oracle/client", ops, 16 * ops * u64::from(arguments.n), time);
-    figure.verified = tally.check()?;
+    let checked = tally.calls.check();
+    figure.verdict = checked.verdict;
     figure.params = json!({ "callers": callers, "n": arguments.n });
     let per_s = ops as f64 * f64::from(arguments.n) / time.as_secs_f64().max(1e-9);
     let requests = stats.requests - before.requests;
@@ -84,9 +84,10 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     figure.more.insert("requests".into(), json!(requests));
     figure.more.insert("retries".into(), json!(stats.retries - before.retries));
     figure.more.insert("failed".into(), json!(tally.failed));
+    figure.more.insert("unrecorded".into(), json!(checked.unrecorded));
     figure.latencies = latencies;
     if arguments.json {
-        return figure.print(true, Shape::Rate);
+        return figure.print(true, Shape::Rate).and(checked.outcome());
     }
     print(&format!(
         "{ops} calls in {:.2} s: {per_s:.0} timestamps/s over {requests} requests; p50 {} us, p99 {} us, \
@@ -99,7 +100,7 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     for (class, count) in &tally.failed {
         print(&format!("{count} failed: {class}\n"))?;
     }
-    print(if figure.verified { "unique and in order\n" } else { "the order was not checked\n" })
+    print(&checked.text()).and(checked.outcome())
 }
 
 /// One that asks.
@@ -109,10 +110,7 @@ struct Caller {
     begun: Instant,
     stop: Arc<AtomicBool>,
     latencies: PerThread,
-    calls: Vec<Call>,
-    /// Calls that are recorded at most.
-    most: usize,
-    unrecorded: u64,
+    calls: Recorder,
     failed: BTreeMap<String, u64>,
 }
 
@@ -127,12 +125,8 @@ impl Caller {
             match issued {
                 Ok(range) => {
                     self.latencies.add(returned - called);
-                    if self.calls.len() < self.most {
-                        let (called, returned) = (since(called), since(returned));
-                        self.calls.push(Call { called, returned, range });
-                    } else {
-                        self.unrecorded += 1;
-                    }
+                    let (called, returned) = (since(called), since(returned));
+                    self.calls.record(Call { called, returned, range });
                 }
                 Err(error) => *self.failed.entry(error.to_string()).or_default() += 1,
             }

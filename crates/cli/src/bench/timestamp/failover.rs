@@ -10,16 +10,15 @@ use serde_json::json;
 use crate::bench::measure::latency::Latencies;
 use crate::bench::timestamp::arguments::{Protocol, TsBenchArguments};
 use crate::bench::timestamp::load::{Load, find_leader};
-use crate::bench::timestamp::tally::Tally;
+use crate::bench::timestamp::tally::{CallBudget, Tally};
 use crate::bench::workdir::Workdir;
 use crate::exit::{Failure, Outcome};
 use crate::local_nodes::LocalNodes;
 use crate::output::{print, print_json};
 
 const NODES: u16 = 3;
-/// Requests a second, and the connections that send them.
+/// Requests a second.
 const RATE: u32 = 1000;
-const CALLERS: u32 = 50;
 /// A cluster that has not answered after so long has failed.
 const ROUND: Duration = Duration::from_secs(5);
 /// After a round the node that comes back has time to catch up, and its leader to be sure of it.
@@ -34,11 +33,12 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
     let members: Vec<_> = (1..=NODES).map(|number| nodes.address(number)).collect();
     let begun = Instant::now();
     let (mut times, mut failed) = (Latencies::new(), 0_u32);
-    let mut all = Tally::one_of(1);
+    let budget = CallBudget::of_memory();
+    let mut all = Tally::new(&budget);
     for _ in 0..rounds {
         let leader = agreed_leader(&mut nodes, &members).await?;
         let rate = arguments.rate.unwrap_or(RATE);
-        let load = Load::paced(members.clone(), nodes.address(leader), CALLERS, rate, begun);
+        let load = Load::paced(members.clone(), nodes.address(leader), rate, begun, &budget);
         let (time, tally) = match arguments.planned {
             true => transfer(&nodes, leader, load, begun).await?,
             false => kill(&mut nodes, leader, load, begun).await?,
@@ -55,7 +55,7 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
         tokio::time::sleep(REST).await;
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let verified = all.check()?;
+    let checked = all.calls.check();
     nodes.stop().await;
     let figure = json!({
             "bench": "oracle/failover",
@@ -69,12 +69,15 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
             "failed_rounds": failed,
             "requests": all.latencies.count(),
             "failed": all.failed,
-            "verified": verified,
+            "unrecorded": checked.unrecorded,
+            "checked": checked.verdict.is_checked(),
+            "verified": checked.verdict.is_right(),
     });
     match arguments.json {
-        true => print_json(&figure),
-        false => print(&text(&times, &all, rounds, failed, arguments.planned)),
+        true => print_json(&figure)?,
+        false => print(&(text(&times, &all, rounds, failed, arguments.planned) + &checked.text()))?,
     }
+    checked.outcome()
 }
 
 /// The figure for people.

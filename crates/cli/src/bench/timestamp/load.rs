@@ -11,13 +11,15 @@ use parking_lot::Mutex;
 use crate::bench::timestamp::arguments::{Protocol, TsBenchArguments};
 use crate::bench::timestamp::http1;
 use crate::bench::timestamp::multiplexed::{Connection, Dialer};
-use crate::bench::timestamp::tally::{Answered, Tally, Times, range};
+use crate::bench::timestamp::tally::{Answered, CallBudget, Tally, Times, range};
 use crate::exit::{Failure, Outcome};
 
 /// A request without an answer for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A node that takes no connection for so long is not there.
 const CONNECT: Duration = Duration::from_secs(1);
+/// Connections of paced requests.
+const PACED: u32 = 50;
 /// Between two attempts to reach a node.
 const AGAIN: Duration = Duration::from_millis(2);
 
@@ -62,6 +64,7 @@ pub struct Load {
     from: Instant,
     /// When the last request was sent that was answered, of paced ones.
     last_success: Mutex<Option<Instant>>,
+    budget: CallBudget,
     stop: AtomicBool,
 }
 
@@ -90,6 +93,7 @@ impl Load {
             begun: Instant::now(),
             from: Instant::now(),
             last_success: Mutex::new(None),
+            budget: CallBudget::of_memory(),
             stop: AtomicBool::new(false),
         })
     }
@@ -98,24 +102,25 @@ impl Load {
     pub fn paced(
         members: Vec<String>,
         leader: String,
-        callers: u32,
         rate: u32,
         begun: Instant,
+        budget: &CallBudget,
     ) -> Self {
         Self {
             protocol: Protocol::H1,
             dialer: Dialer::http2(),
-            connections: callers,
+            connections: PACED,
             streams: 1,
             n: 1,
             is_range: false,
             path: "/timestamp".into(),
             members,
             leader: Mutex::new(leader),
-            period: Some(Duration::from_secs_f64(f64::from(callers) / f64::from(rate.max(1)))),
+            period: Some(Duration::from_secs_f64(f64::from(PACED) / f64::from(rate.max(1)))),
             begun,
             from: Instant::now(),
             last_success: Mutex::new(None),
+            budget: budget.clone(),
             stop: AtomicBool::new(false),
         }
     }
@@ -166,8 +171,7 @@ impl Load {
 
     /// Starts the callers.
     pub fn start(load: &Arc<Self>) -> Vec<tokio::task::JoinHandle<Tally>> {
-        let callers = load.connections * load.streams;
-        let tally = || Tally::one_of(callers as usize);
+        let tally = || Tally::new(&load.budget);
         let mut tasks = Vec::new();
         for connection in 0..load.connections {
             match load.protocol {
@@ -190,7 +194,7 @@ impl Load {
     /// Stops the callers, and returns what all of them saw.
     pub async fn end(&self, tasks: Vec<tokio::task::JoinHandle<Tally>>) -> Outcome<Tally> {
         self.stop.store(true, Relaxed);
-        let mut all = Tally::one_of(1);
+        let mut all = Tally::new(&self.budget);
         for task in tasks {
             match task.await {
                 Ok(tally) => all.merge(tally),

@@ -64,7 +64,8 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
     let ops = tally.latencies.count();
     let bytes = ops * arguments.body_len() as u64;
     let mut figure = Figure::of("oracle/timestamp", ops, bytes, time);
-    figure.verified = tally.check()?;
+    let checked = tally.calls.check();
+    figure.verdict = checked.verdict;
     figure.params = json!({
         "protocol": arguments.protocol.name(),
         "connections": arguments.connections,
@@ -79,13 +80,14 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
     figure.more.insert("timestamps_per_s".into(), json!((rate * f64::from(arguments.n)).round()));
     figure.more.insert("ratio_to_http".into(), json!((rate / http_rps * 1e3).round() / 1e3));
     figure.more.insert("failed".into(), json!(tally.failed));
+    figure.more.insert("unrecorded".into(), json!(checked.unrecorded));
     figure.latencies = tally.latencies;
     let outcome = match ops {
         0 => Err(Failure::failed("no request was answered")),
         _ => Ok(()),
     };
     if arguments.json {
-        return figure.print(true, Shape::Rate).and(outcome);
+        return figure.print(true, Shape::Rate).and(outcome).and(checked.outcome());
     }
     print(&format!(
         "{ops} requests in {:.2} s: {rate:.0}/s, {:.0} timestamps/s; p50 {} us, p99 {} us, max {} us\n\
@@ -100,6 +102,6 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
     for (class, count) in &tally.failed {
         print(&format!("{count} failed: {class}\n"))?;
     }
-    print(if figure.verified { "unique and in order\n" } else { "the order was not checked\n" })?;
-    outcome
+    print(&checked.text())?;
+    outcome.and(checked.outcome())
 }

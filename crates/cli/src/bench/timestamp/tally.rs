@@ -1,16 +1,126 @@
 //! What a connection saw.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use esker_oracle::history::{Call, check};
 use esker_oracle::{Range, Timestamp};
 
+use crate::bench::measure::figure::Verdict;
 use crate::bench::measure::latency::Latencies;
 use crate::exit::{Failure, Outcome};
 
-/// The most calls that are recorded in all. With more, their order is not checked.
-pub const CALLS: usize = 8_000_000;
+/// The most calls of a run that are recorded, and the fewest that have room.
+const CALLS_MAX: u64 = 50_000_000;
+const CALLS_MIN: u64 = 1_000_000;
+/// Bytes for a call: its record, while lists of records grow and are joined, and its check.
+const CALL_BYTES: u64 = 160;
+/// A caller takes room for so many calls at a time.
+const GRANT_MIN: u64 = 8;
+const GRANT_MAX: u64 = 4096;
+
+/// The room for records of calls, which all callers of a run share. Clones share it.
+#[derive(Debug, Clone)]
+pub struct CallBudget(Arc<AtomicU64>);
+
+impl CallBudget {
+    /// As many calls as half of the available memory has room for, within bounds.
+    pub fn of_memory() -> Self {
+        let calls = available_memory().map_or(CALLS_MIN, |bytes| bytes / 2 / CALL_BYTES);
+        Self::new(calls.clamp(CALLS_MIN, CALLS_MAX))
+    }
+
+    fn new(calls: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(calls)))
+    }
+
+    /// Takes room for so many calls, or for those that are left.
+    fn take(&self, wanted: u64) -> u64 {
+        let left = self.0.fetch_update(Relaxed, Relaxed, |left| Some(left.saturating_sub(wanted)));
+        left.unwrap_or_default().min(wanted)
+    }
+}
+
+/// The calls of one caller.
+#[derive(Debug)]
+pub struct Recorder {
+    budget: CallBudget,
+    calls: Vec<Call>,
+    /// Calls that there is room for.
+    granted: usize,
+    /// Calls that there was no room for.
+    unrecorded: u64,
+}
+
+impl Recorder {
+    pub fn new(budget: &CallBudget) -> Self {
+        Self { budget: budget.clone(), calls: Vec::new(), granted: 0, unrecorded: 0 }
+    }
+
+    pub fn record(&mut self, call: Call) {
+        if self.calls.len() == self.granted {
+            let more = (self.calls.len() as u64).clamp(GRANT_MIN, GRANT_MAX);
+            self.granted += self.budget.take(more) as usize;
+        }
+        if self.calls.len() < self.granted {
+            self.calls.push(call);
+        } else {
+            self.unrecorded += 1;
+        }
+    }
+
+    pub fn merge(&mut self, other: Self) {
+        self.calls.extend(other.calls);
+        self.unrecorded += other.unrecorded;
+    }
+
+    /// Checks that all timestamps are unique and in order.
+    pub fn check(&self) -> Checked {
+        let violation = check(&self.calls).err().map(|found| found.to_string());
+        let is_whole = self.unrecorded == 0 && !self.calls.is_empty();
+        let verdict = match violation {
+            Some(_) => Verdict::Wrong,
+            None => Verdict::right_if(is_whole),
+        };
+        Checked { verdict, unrecorded: self.unrecorded, violation }
+    }
+}
+
+/// What the check of a history found.
+#[derive(Debug)]
+pub struct Checked {
+    pub verdict: Verdict,
+    /// Calls that were not recorded.
+    pub unrecorded: u64,
+    violation: Option<String>,
+}
+
+impl Checked {
+    /// The line for people.
+    pub fn text(&self) -> String {
+        match (self.verdict, self.unrecorded) {
+            (Verdict::Right, _) => "unique and in order\n".into(),
+            (Verdict::Wrong, _) => "NOT unique and in order\n".into(),
+            (Verdict::Unchecked, 0) => "the order was not checked: there was no call\n".into(),
+            (Verdict::Unchecked, more) => {
+                format!("the order was not checked: {more} calls had no room to be recorded\n")
+            }
+        }
+    }
+
+    /// Fails if there is a violation. To be called when the figure was printed.
+    pub fn outcome(self) -> Outcome {
+        self.violation.map_or(Ok(()), |violation| Err(Failure::failed(violation)))
+    }
+}
+
+fn available_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    Some(kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+}
 
 /// What answers a request can have.
 #[derive(Debug)]
@@ -24,42 +134,23 @@ pub struct Answered {
 #[derive(Debug)]
 pub struct Tally {
     pub latencies: Latencies,
-    calls: Vec<Call>,
-    /// Calls that were not recorded.
-    unrecorded: u64,
-    most: usize,
+    pub calls: Recorder,
     /// Every request without timestamps, by what happened.
     pub failed: BTreeMap<String, u64>,
 }
 
 impl Tally {
-    /// For one of so many.
-    pub fn one_of(connections: usize) -> Self {
-        Self {
-            latencies: Latencies::new(),
-            calls: Vec::new(),
-            unrecorded: 0,
-            most: CALLS / connections.max(1),
-            failed: BTreeMap::new(),
-        }
+    pub fn new(budget: &CallBudget) -> Self {
+        let (latencies, calls) = (Latencies::new(), Recorder::new(budget));
+        Self { latencies, calls, failed: BTreeMap::new() }
     }
 
     /// Records an answer. `due` is when the request should have been sent.
     pub fn add(&mut self, times: Times, range: Range) {
         let Times { begun, due, called, returned } = times;
         self.latencies.add(returned.saturating_duration_since(due));
-        if self.calls.len() >= self.most {
-            self.unrecorded += 1;
-            return;
-        }
         let since = |at: Instant| at.saturating_duration_since(begun).as_nanos() as u64;
-        self.calls.push(Call { called: since(called), returned: since(returned), range });
-    }
-
-    /// Adds calls whose latencies are recorded elsewhere, and how many more there were.
-    pub fn record(&mut self, calls: Vec<Call>, unrecorded: u64) {
-        self.calls.extend(calls);
-        self.unrecorded += unrecorded;
+        self.calls.record(Call { called: since(called), returned: since(returned), range });
     }
 
     pub fn fail(&mut self, class: impl Into<String>) {
@@ -68,30 +159,23 @@ impl Tally {
 
     pub fn merge(&mut self, other: Self) {
         self.latencies.merge(&other.latencies);
-        self.calls.extend(other.calls);
-        self.unrecorded += other.unrecorded;
+        self.calls.merge(other.calls);
         for (class, count) in other.failed {
             *self.failed.entry(class).or_default() += count;
         }
     }
 
-    /// Whether all timestamps were checked to be unique and in order. Fails if they are not.
-    pub fn check(&self) -> Outcome<bool> {
-        check(&self.calls).map_err(|violation| Failure::failed(violation.to_string()))?;
-        Ok(self.unrecorded == 0 && !self.calls.is_empty())
-    }
-
     /// How long after `from` the first timestamps came that were asked for after it.
     pub fn first_after(&self, begun: Instant, from: Instant) -> Option<Duration> {
         let from = from.saturating_duration_since(begun).as_nanos() as u64;
-        let after = self.calls.iter().filter(|call| call.called >= from);
+        let after = self.calls.calls.iter().filter(|call| call.called >= from);
         after.map(|call| Duration::from_nanos(call.returned - from)).min()
     }
 
     /// The longest time after `from` without an answer.
     pub fn longest_gap(&self, begun: Instant, from: Instant) -> Option<Duration> {
         let from = from.saturating_duration_since(begun).as_nanos() as u64;
-        let mut returns: Vec<_> = self.calls.iter().map(|call| call.returned).collect();
+        let mut returns: Vec<_> = self.calls.calls.iter().map(|call| call.returned).collect();
         returns.retain(|returned| *returned >= from);
         returns.push(from);
         returns.sort_unstable();
@@ -160,18 +244,63 @@ mod tests {
             returned: at(returned),
         };
         let of = |index| Range { first: Timestamp { epoch: 1, index }, count: 1 };
-        let mut tally = Tally::one_of(1);
-        assert!(!tally.check().unwrap());
+        let mut tally = Tally::new(&CallBudget::new(9));
+        assert_eq!(tally.calls.check().verdict, Verdict::Unchecked);
         tally.add(times(0, 1), of(1));
         tally.add(times(4, 9), of(2));
         tally.add(times(6, 8), of(3));
-        assert!(tally.check().unwrap());
+        assert_eq!(tally.calls.check().verdict, Verdict::Right);
         assert_eq!(tally.first_after(begun, at(5)), Some(Duration::from_millis(3)));
         assert_eq!(tally.first_after(begun, at(7)), None);
         assert_eq!(tally.longest_gap(begun, at(2)), Some(Duration::from_millis(6)));
         assert_eq!(tally.longest_gap(begun, at(9)), Some(Duration::ZERO));
         assert_eq!(tally.longest_gap(begun, at(10)), None);
         tally.add(times(10, 11), of(3));
-        assert!(tally.check().is_err());
+        let checked = tally.calls.check();
+        assert_eq!(checked.verdict, Verdict::Wrong);
+        assert!(checked.outcome().is_err());
+    }
+
+    fn call(index: u64) -> Call {
+        let range = Range { first: Timestamp { epoch: 1, index }, count: 1 };
+        Call { called: index * 2, returned: index * 2 + 1, range }
+    }
+
+    /// Each caller had the same small share, and one that was faster than the others ran out of it.
+    #[test]
+    fn one_caller_may_use_the_room_of_all() {
+        let budget = CallBudget::new(100_000);
+        let (mut fast, mut slow) = (Recorder::new(&budget), Recorder::new(&budget));
+        slow.record(call(1));
+        (2..90_000).for_each(|index| fast.record(call(index)));
+        fast.merge(slow);
+        let checked = fast.check();
+        assert_eq!((checked.verdict, checked.unrecorded), (Verdict::Right, 0));
+    }
+
+    /// What ran out of room was reported as what is wrong: both were not verified.
+    #[test]
+    fn a_history_without_room_is_unchecked_and_not_wrong() {
+        let budget = CallBudget::new(20);
+        let mut recorder = Recorder::new(&budget);
+        (1..=21).for_each(|index| recorder.record(call(index)));
+        let checked = recorder.check();
+        assert_eq!((checked.verdict, checked.unrecorded), (Verdict::Unchecked, 1));
+        let keys = (checked.verdict.is_checked(), checked.verdict.is_right());
+        assert_eq!(keys, (false, false));
+        assert!(checked.text().contains("1 calls had no room"), "{}", checked.text());
+        assert!(checked.outcome().is_ok());
+        // A violation counts, also among a part of the calls.
+        let mut recorder = Recorder::new(&CallBudget::new(2));
+        [3, 3, 4].into_iter().for_each(|index| recorder.record(call(index)));
+        let checked = recorder.check();
+        assert_eq!((checked.verdict.is_checked(), checked.verdict.is_right()), (true, false));
+        assert!(checked.outcome().is_err());
+    }
+
+    #[test]
+    fn room_has_bounds() {
+        let CallBudget(left) = CallBudget::of_memory();
+        assert!((CALLS_MIN..=CALLS_MAX).contains(&left.load(Relaxed)));
     }
 }
