@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use esker_server::{FollowerAnswer, Server, ServerError, ServerOptions};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::exit::{Failure, Outcome, with_causes};
 use crate::serve_cmd::background::Lines;
@@ -29,12 +29,13 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
     // First: a signal while the node starts stops it as one after it does.
-    let (mut terminate, mut interrupt) = {
+    let (mut terminate, mut interrupt, hangups) = {
         let _entered = runtime.enter();
         let failed = |error| Failure::of_io("catch signals", &error);
         (
             signal(SignalKind::terminate()).map_err(failed)?,
             signal(SignalKind::interrupt()).map_err(failed)?,
+            signal(SignalKind::hangup()).map_err(failed)?,
         )
     };
     arguments.end_with_parent()?;
@@ -69,6 +70,7 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     };
     let ended = runtime.block_on(async {
         tokio::spawn(report_dropped(lines));
+        tokio::spawn(ignore(hangups));
         if let Some(profiles) = profiles {
             tokio::spawn(profiles.serve());
         }
@@ -105,6 +107,17 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     // A disk that stalls keeps no process.
     runtime.shutdown_background();
     ended
+}
+
+/// Logs each SIGHUP, which ends no node: programs that rotate logs send it, and so does a terminal
+/// that closes.
+async fn ignore(mut hangups: Signal) {
+    while hangups.recv().await.is_some() {
+        tracing::info!(
+            "SIGHUP has no effect: log lines are on standard output, and a new certificate is found \
+             without it"
+        );
+    }
 }
 
 /// Logs how many lines were dropped, once lines are taken again.

@@ -137,6 +137,40 @@ async fn three_nodes_start_as_the_page_says() {
     nodes.into_iter().for_each(|node| drop(node.stop()));
 }
 
+/// The unit of the page runs a program that starts with the file of the page, as often as it has to.
+///
+/// Bug: `systemd` gave up after five starts on a full disk.
+/// Requirements: E-14.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_unit_of_the_page_has_what_it_names() {
+    let trimmed = |kind| lines("As a service", kind).into_iter().map(str::trim).collect::<Vec<_>>();
+    let unit = trimmed("ini");
+    let line = |name: &str| unit.iter().find_map(|line| line.strip_prefix(name)).unwrap();
+    let at = |wanted: &str| unit.iter().position(|line| *line == wanted).unwrap();
+    assert!(at("[Unit]") < at("StartLimitIntervalSec=0"));
+    assert!(at("StartLimitIntervalSec=0") < at("[Service]"));
+    let page = section("As a service");
+    assert!(page.contains(&format!(
+        "useradd --system --user-group --no-create-home --shell \
+                                    /usr/sbin/nologin {}",
+        line("User=")
+    )));
+    let started = line("ExecStart=/usr/local/bin/esker serve --data /var/lib/esker/data --config ");
+    assert!(page.contains(&format!("Write `{started}`")), "{started}");
+    // The file, with addresses of this machine.
+    let mut file = trimmed("toml").join("\n");
+    for address in ["10.0.0.1:8080", "10.0.0.1:8081"] {
+        assert!(file.contains(address));
+        file = file.replace(address, "127.0.0.1:0");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("esker.toml"), file).unwrap();
+    let data = ["--data", "data", "--config", "esker.toml"];
+    let mut node = Logged::start(serve(&data).current_dir(&dir));
+    until_voters(&node.answers(), 1).await;
+    node.stop();
+}
+
 /// What is known of the service before it is used.
 ///
 /// Requirements: E-14.

@@ -72,6 +72,29 @@ async fn a_signal_at_any_moment_of_a_start_ends_it_with_0() {
     node.stop();
 }
 
+/// Bug: SIGHUP, which programs that rotate logs send, killed a node without a line.
+///
+/// Requirements: E-9.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hangup_at_any_moment_has_no_effect_but_a_line() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut node = Logged::start(serve(&ANY_PORT).current_dir(&dir));
+    node.says(STARTS);
+    node.signal(Signal::HUP);
+    let address = node.answers();
+    let is_line = |line: &serde_json::Value| {
+        line["message"].as_str().unwrap().starts_with("SIGHUP has no effect")
+    };
+    let before = node.seen.iter().filter(|line| is_line(line)).count();
+    node.signal(Signal::HUP);
+    node.next(is_line);
+    while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
+    let lines = node.stop();
+    let hangups = lines.iter().filter(|line| is_line(line));
+    assert!(before <= 1 && hangups.clone().count() == 2, "{lines:#?}");
+    assert!(hangups.clone().all(|line| line["level"] == "info"), "{lines:#?}");
+}
+
 /// A member that takes the connection and does not answer delays no signal.
 ///
 /// Requirements: EB-8, ET-11.
