@@ -47,6 +47,8 @@ pub use allotment::Allotment;
 pub use clock::{Followed, Reference, Step, agree, at_once, follow};
 #[cfg(feature = "service")]
 pub use epochs::{Advance, Epochs, LeaseReads, Owner};
+#[cfg(feature = "service")]
+pub use esker_raft::Bytes;
 pub use range::Range;
 #[cfg(feature = "service")]
 pub use service::{COUNT_MAX, ClockReport, Oracle, OracleError, OracleOptions, OracleStats, SPANS};

@@ -43,8 +43,14 @@ mod settings;
 #[cfg(feature = "simulation")]
 pub mod simulation;
 
+/// The examples of the book, compiled and run as doctests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/raft.md")]
+struct Book;
+
 pub use base::clock::WallClock;
 pub use base::config::StoredConfig;
+pub use bytes::Bytes;
 pub use esker_consensus::{ConsensusLog, Snapshot};
 pub use log_store::LogStore;
 pub use machine::{Machine, MachineSnapshot, MachineStore};

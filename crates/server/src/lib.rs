@@ -63,6 +63,7 @@ mod shared;
 mod stall;
 mod standing;
 
+pub use bytes::Bytes;
 pub use call::{Answer, CallError, ask, ask_leader, is_address};
 pub use error::ServerError;
 #[cfg(feature = "http3")]

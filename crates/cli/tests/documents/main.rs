@@ -6,6 +6,7 @@ mod esker;
 mod chapters;
 mod experiment;
 mod help;
+mod introduction;
 mod published_figures;
 mod reasons_against_an_lsm_store;
 mod stability;

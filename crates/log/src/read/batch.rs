@@ -117,12 +117,12 @@ impl Batch {
         self.iter().count()
     }
 
-    /// Returns the number of the first record.
+    /// Returns the number of the first record; `None` for an empty batch, which readers never get.
     pub fn first(&self) -> Option<Seq> {
         self.iter().next().map(|record| record.seq)
     }
 
-    /// Returns the number of the last record.
+    /// Returns the number of the last record; `None` for an empty batch, which readers never get.
     pub fn last(&self) -> Option<Seq> {
         match last_of_units(self.memory.bytes(self.offsets.clone())) {
             Some(last) => (last > self.skipped.after).then_some(Seq(last)),
