@@ -11,6 +11,7 @@ use esker_oracle::{Range, Timestamp};
 use crate::bench::measure::figure::Verdict;
 use crate::bench::measure::latency::Latencies;
 use crate::exit::{Failure, Outcome};
+use crate::output::counted;
 
 /// The most calls of a run that are recorded, and the fewest that have room.
 const CALLS_MAX: u64 = 50_000_000;
@@ -105,7 +106,8 @@ impl Checked {
             (Verdict::Wrong, _) => "NOT unique and in order\n".into(),
             (Verdict::Unchecked, 0) => "the order was not checked: there was no call\n".into(),
             (Verdict::Unchecked, more) => {
-                format!("the order was not checked: {more} calls had no room to be recorded\n")
+                let calls = counted(more, "call");
+                format!("the order was not checked: {calls} had no room to be recorded\n")
             }
         }
     }
@@ -288,7 +290,7 @@ mod tests {
         assert_eq!((checked.verdict, checked.unrecorded), (Verdict::Unchecked, 1));
         let keys = (checked.verdict.is_checked(), checked.verdict.is_right());
         assert_eq!(keys, (false, false));
-        assert!(checked.text().contains("1 calls had no room"), "{}", checked.text());
+        assert!(checked.text().contains("1 call had no room"), "{}", checked.text());
         assert!(checked.outcome().is_ok());
         // A violation counts, also among a part of the calls.
         let mut recorder = Recorder::new(&CallBudget::new(2));
