@@ -53,6 +53,11 @@ pub struct SnapshotBounds {
 /// Slots in a page.
 pub(crate) const SLOTS: usize = 4096;
 
+/// The first slot of a page.
+pub(crate) const fn first_of(number: u64) -> u64 {
+    number * SLOTS as u64
+}
+
 /// The number of the page that holds a slot.
 pub(crate) fn number_of(slot: u64) -> u64 {
     slot / SLOTS as u64

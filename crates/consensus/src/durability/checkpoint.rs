@@ -85,7 +85,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use esker_disk::planted::{Bug, is_planted};
 use esker_log::Ticket;
 
-use crate::base::slot::number_of;
+use crate::base::slot::{first_of, number_of};
 use crate::component::COMPONENT;
 use crate::durability::metadata::Metadata;
 use crate::index::page::Copied;
@@ -289,7 +289,7 @@ impl Inner {
             Found::Stored(seq) if rewrite => {
                 drop(guard);
                 let copy = |first, words: record::Words<'_>| Copied::stored(first, words.iter());
-                self.stored_page(number, seq, copy).map(Some)
+                self.stored_page(first_of(number), seq, copy).map(Some)
             }
             Found::Stored(_) | Found::Nothing => Ok(None),
         }

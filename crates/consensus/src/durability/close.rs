@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 
-use crate::base::slot::number_of;
 use crate::index::page::State;
 use crate::index::slot_locks::{AllLocks, PromiseState};
 use crate::outcome::{Error, Result};
@@ -88,7 +87,7 @@ impl Inner {
         self.each_uncommitted(0, &guard, |slot, resident| only_here.push((slot, resident)));
         let mut tickets = Vec::new();
         for (slot, resident) in only_here {
-            let Some(page) = self.page(number_of(slot), &guard)? else { continue };
+            let Some(page) = self.page(slot, &guard)? else { continue };
             let indexed = page.slot(slot);
             if indexed.word().state() == State::Accepted && indexed.word().seq() == 0 {
                 let ballot = resident.ballot;

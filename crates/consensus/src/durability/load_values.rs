@@ -4,7 +4,6 @@ use crossbeam_epoch::Guard;
 use esker_log::{Seq, Start};
 
 use crate::base::ballot::Ballot;
-use crate::base::slot::number_of;
 use crate::memory::value_budget::charge;
 use crate::memory::value_pool::new_value;
 use crate::outcome::Result;
@@ -61,7 +60,7 @@ fn load_value(
     read: Option<(Ballot, &[u8])>,
     guard: &Guard,
 ) -> Result<()> {
-    let Some(page) = inner.page(number_of(slot), guard)? else { return Ok(()) };
+    let Some(page) = inner.page(slot, guard)? else { return Ok(()) };
     let indexed = page.slot(slot);
     let stored;
     let (ballot, value) = match read {

@@ -35,7 +35,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_log::reclaim::{self, CopySpace, Effort, Live, Owner, Reclaimed, stored_size};
 use esker_log::{Seq, Ticket};
 
-use crate::base::slot::{SLOTS, Slot, number_of};
+use crate::base::slot::{Slot, first_of, number_of};
 use crate::index::page::{Page, State, Word};
 use crate::index::page_table::Found;
 use crate::outcome::{Error, Result};
@@ -160,8 +160,8 @@ impl Pass<'_> {
                         Ok(view) => view,
                         Err(_) if inner.index.stored_at(number, &guard) != seq => continue,
                         Err(cause) => {
-                            let slot = number * SLOTS as u64;
-                            return Err(Error::CorruptedEntry { slot: Slot(slot), cause });
+                            let slot = Slot(first_of(number).max(start));
+                            return Err(Error::CorruptedEntry { slot, cause });
                         }
                     };
                     let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
@@ -170,7 +170,7 @@ impl Pass<'_> {
                     else {
                         return Err(nonsense("it is no page"));
                     };
-                    let base = number * SLOTS as u64 + u64::from(first);
+                    let base = first_of(number) + u64::from(first);
                     for (slot, bits) in (base..).zip(words.iter()) {
                         let word = Word::from_bits(bits).filter(|_| found == number);
                         let word = word.ok_or(nonsense("a slot of the page cannot be"))?;
@@ -235,7 +235,7 @@ impl Owner for Pass<'_> {
         };
         let guard = crossbeam_epoch::pin();
         // Read the page before taking the lock.
-        if inner.page(number_of(slot), &guard)?.is_none() {
+        if inner.page(slot, &guard)?.is_none() {
             return Ok(None);
         }
         let promise_state = inner.locks.of_slot(slot);
@@ -243,7 +243,7 @@ impl Owner for Pass<'_> {
         if slot < inner.start() {
             return Ok(None);
         }
-        let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(None) };
+        let Some(page) = inner.page(slot, &guard)? else { return Ok(None) };
         let word = page.slot(slot).word();
         if word.state() == State::Empty || word.seq() != seq {
             return Ok(None);
@@ -260,7 +260,7 @@ impl Owner for Pass<'_> {
         let inner = self.inner;
         let guard = crossbeam_epoch::pin();
         let _slot_lock = inner.locks.of_slot(slot);
-        let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(()) };
+        let Some(page) = inner.page(slot, &guard)? else { return Ok(()) };
         let indexed = page.slot(slot);
         let word = indexed.word();
         let is_same = word.seq() == from.0 || is_planted(Bug::AcceptCopiedOverNewer);

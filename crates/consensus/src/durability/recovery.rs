@@ -16,7 +16,7 @@ use crossbeam_epoch::Guard;
 use esker_log::{Log, Seq, Start};
 
 use crate::base::ballot::Ballot;
-use crate::base::slot::{SLOTS, Slot, number_of};
+use crate::base::slot::{SLOTS, Slot, first_of, number_of};
 use crate::component::{self, COMPONENT, COPY};
 use crate::durability::close::Owner;
 use crate::durability::load_values::load_values;
@@ -241,7 +241,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             }
         }
         for page in pages.iter().filter(|page| page.open) {
-            self.inner.page(page.number, self.guard)?;
+            self.inner.page(first_of(page.number), self.guard)?;
         }
         Ok(Start::From(Seq(root.replay)))
     }
@@ -434,7 +434,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         self.is_committed(last);
         let mut number = self.inner.index.next_page(number_of(first), self.guard);
         while let Some(current) = number.filter(|number| *number <= number_of(last)) {
-            if let Some(page) = self.inner.page(current, self.guard)? {
+            if let Some(page) = self.inner.page(first.max(first_of(current)), self.guard)? {
                 for (slot, indexed) in page.used_from(first).take_while(|(slot, _)| *slot <= last) {
                     self.mark(&page, slot, indexed, marker);
                 }
@@ -458,7 +458,7 @@ impl<'a, 'g> Replay<'a, 'g> {
     /// Replays a cut: drops entries from a slot on that were accepted by records before the cut's.
     fn cut(&mut self, from: u64, seq: u64) -> Result<()> {
         for number in self.inner.index.open.list() {
-            let Some(page) = self.inner.page(number, self.guard)? else { continue };
+            let Some(page) = self.inner.page(first_of(number), self.guard)? else { continue };
             for (slot, indexed) in page.used_from(from) {
                 let word = indexed.word();
                 if word.state() == State::Accepted && word.seq() < seq && slot >= from {
@@ -474,7 +474,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         let Self { inner, guard, promise, app_state, next, range, committed_end, .. } = self;
         let mut open = Vec::new();
         for number in inner.index.open.list() {
-            let Some(page) = inner.page(number, guard)? else { continue };
+            let Some(page) = inner.page(first_of(number), guard)? else { continue };
             let slots = page.used_from(0).map(|(slot, indexed)| (indexed.word(), slot));
             let accepted = slots.filter(|(word, _)| word.state() == State::Accepted);
             open.extend(accepted.map(|(word, slot)| (word.seq(), slot)));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crossbeam_epoch::Guard;
 
 use crate::base::ballot::Ballot;
-use crate::base::slot::{Slot, number_of};
+use crate::base::slot::Slot;
 use crate::index::page::{State, Word};
 use crate::index::slot_locks::PromiseState;
 use crate::memory::entry::Entry;
@@ -240,7 +240,7 @@ impl Inner {
     ) -> Result<Attempt> {
         self.writable(promise_state)?;
         self.in_range(slot)?;
-        if ballot < promise_state.promise && self.page(number_of(slot), guard)?.is_none() {
+        if ballot < promise_state.promise && self.page(slot, guard)?.is_none() {
             return Err(Error::StaleBallot { promised: promise_state.promise });
         }
         let page = self.page_for(slot, guard)?;

@@ -90,7 +90,7 @@ impl Inner {
         if slot < start {
             return Err(Error::Truncated { floor: Slot(start - 1) });
         }
-        let Some(page) = self.page(number_of(slot), &guard)? else {
+        let Some(page) = self.page(slot, &guard)? else {
             return Err(Error::SlotNotFound { slot: Slot(slot) });
         };
         let indexed = page.slot(slot);
@@ -184,8 +184,7 @@ impl Inner {
         if slot < start {
             return Err(Error::Truncated { floor: Slot(start - 1) });
         }
-        let page =
-            self.page(number_of(slot), guard)?.ok_or(Error::SlotNotFound { slot: Slot(slot) })?;
+        let page = self.page(slot, guard)?.ok_or(Error::SlotNotFound { slot: Slot(slot) })?;
         Ok(self.to_mark(slot, page.slot(slot), Some(ballot), guard)?.is_some())
     }
 
@@ -199,7 +198,7 @@ impl Inner {
         let mut slot = first;
         // Ends at the first slot without an entry at the latest.
         while slot <= last {
-            let Some(page) = self.page(number_of(slot), &guard)? else {
+            let Some(page) = self.page(slot, &guard)? else {
                 return Err(Error::Gap { slot: Slot(slot) });
             };
             for (number, indexed) in page.from(slot).take_while(|(number, _)| *number <= last) {
@@ -239,9 +238,7 @@ impl Inner {
         let mut pairs = Vec::new();
         let mut pages = Vec::with_capacity(slots.len());
         for slot in &slots {
-            let page = self
-                .page(number_of(*slot), guard)?
-                .ok_or(Error::SlotNotFound { slot: Slot(*slot) })?;
+            let page = self.page(*slot, guard)?.ok_or(Error::SlotNotFound { slot: Slot(*slot) })?;
             let indexed = page.slot(*slot);
             let resident =
                 indexed.resident().load(guard).ok_or(Error::SlotNotFound { slot: Slot(*slot) })?;

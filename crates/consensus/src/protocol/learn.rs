@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{Ordering::Relaxed, Ordering::Release};
 
 use crate::base::ballot::Ballot;
-use crate::base::slot::{SLOTS, Slot, SnapshotBounds, number_of};
+use crate::base::slot::{SLOTS, Slot, SnapshotBounds, first_of, number_of};
 use crate::index::page::{Page, State, Word};
 use crate::index::page_table::Found;
 use crate::memory::value_budget::charge;
@@ -201,7 +201,7 @@ impl crate::state::inner::Inner {
         }
         // Read the page before taking the locks. An error does not matter here.
         if !start.is_multiple_of(SLOTS as u64) {
-            drop(self.page(number_of(start), &crossbeam_epoch::pin()));
+            drop(self.page(start, &crossbeam_epoch::pin()));
         }
         let guard = crossbeam_epoch::pin();
         self.count_durable(&guard);
@@ -281,7 +281,7 @@ impl crate::state::inner::Inner {
     /// Empties the slots below `start` in the page of `start`. Returns how many were committed.
     fn empty_below(&self, start: u64, guard: &crossbeam_epoch::Guard) -> u64 {
         let number = number_of(start);
-        match self.page(number, guard) {
+        match self.page(start, guard) {
             Ok(Some(page)) => {
                 let before = page.committed();
                 for (_, indexed) in page.used_from(0).take_while(|(slot, _)| *slot < start) {
@@ -308,7 +308,8 @@ impl crate::state::inner::Inner {
     fn first_committed(&self, from: u64, guard: &crossbeam_epoch::Guard) -> Option<u64> {
         let mut number = self.index.next_page(number_of(from), guard);
         while let Some(current) = number {
-            match self.page(current, guard) {
+            let from = from.max(first_of(current));
+            match self.page(from, guard) {
                 Ok(Some(page)) if page.committed() > 0 => {
                     let mut slots = page.used_from(from);
                     let first =
@@ -318,7 +319,7 @@ impl crate::state::inner::Inner {
                     }
                 }
                 Err(_) if self.index.stored_commits(current, guard) > 0 => {
-                    return Some(from.max(current * SLOTS as u64));
+                    return Some(from);
                 }
                 Ok(_) | Err(_) => {}
             }

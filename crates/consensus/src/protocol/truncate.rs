@@ -28,7 +28,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::base::slot::{Slot, number_of};
+use crate::base::slot::Slot;
 use crate::memory::value_budget::charge;
 use crate::outcome::Ticket;
 use crate::outcome::{Error, Result};
@@ -200,7 +200,7 @@ impl Inner {
         let ticket = self.append_internal(|out| record::cut(out, from))?;
         self.cut_at.store(ticket.seq().0, Relaxed);
         for (slot, bytes) in dropped {
-            if let Some(page) = self.page(number_of(slot), &guard)? {
+            if let Some(page) = self.page(slot, &guard)? {
                 page.clear(page.slot(slot), &guard);
                 self.budget.release(bytes);
             }

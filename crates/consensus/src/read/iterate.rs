@@ -17,7 +17,7 @@ use crossbeam_epoch::Guard;
 use esker_disk::planted::{Bug, is_planted};
 use esker_log::{Seq, Start};
 
-use crate::base::slot::{SLOTS, Slot, number_of};
+use crate::base::slot::{SLOTS, Slot, first_of, number_of};
 use crate::index::page::State;
 use crate::memory::entry::Entry;
 use crate::memory::value_budget::charge;
@@ -311,11 +311,11 @@ impl ConsensusLog {
                 return Ok(ControlFlow::Break(()));
             }
             let Some(number) = next else { break };
-            slot = slot.max(number * SLOTS as u64);
+            slot = slot.max(first_of(number));
             if slot > last {
                 break;
             }
-            let page = match inner.page(number, &guard) {
+            let page = match inner.page(slot, &guard) {
                 Ok(Some(page)) => page,
                 Ok(None) => continue,
                 Err(error) => {

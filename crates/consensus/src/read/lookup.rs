@@ -101,7 +101,7 @@ impl ConsensusLog {
     pub fn offset_of(&self, Slot(slot): Slot) -> Result<Option<Seq>> {
         self.inner.refuse_if_closed()?;
         let guard = crossbeam_epoch::pin();
-        let page = self.inner.page(number_of(slot), &guard)?;
+        let page = self.inner.page(slot, &guard)?;
         let word = page.map(|page| page.slot(slot).word());
         self.inner.keeps(slot)?;
         match word.filter(|word| word.state() != State::Empty) {
@@ -189,7 +189,7 @@ impl Inner {
         if slot < self.start() {
             return Err(self.missing(slot));
         }
-        let Some(page) = self.page(number_of(slot), guard)? else {
+        let Some(page) = self.page(slot, guard)? else {
             return Err(self.missing(slot));
         };
         self.entry_at(slot, page.slot(slot), guard)

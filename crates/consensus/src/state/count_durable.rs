@@ -68,7 +68,7 @@ impl Inner {
         tracker.stuck = false;
         loop {
             // Reads a page that is not in memory. After an error the next caller retries.
-            let page = match self.page(number_of(tracker.next), guard) {
+            let page = match self.page(tracker.next, guard) {
                 Ok(Some(page)) => page,
                 Ok(None) => return,
                 Err(error) => {

@@ -10,7 +10,7 @@ use esker_log::reclaim::CopySpace;
 use esker_log::{Log, Seq};
 use parking_lot::{Mutex, RwLock};
 
-use crate::base::slot::{SLOTS, Slot, number_of};
+use crate::base::slot::{Slot, number_of};
 use crate::index::page::Page;
 use crate::index::page_table::{Found, Index};
 use crate::index::slot_locks::{PromiseState, SlotLocks};
@@ -321,19 +321,20 @@ impl Inner {
         self.newest.load(Relaxed).saturating_sub(self.checkpointed.load(Relaxed))
     }
 
-    /// Returns the page with this number, if there is one. Reads it from the log if it is not in
-    /// memory.
+    /// Returns the page of a slot, if there is one. Reads it from the log if it is not in memory. An
+    /// error names this slot.
     pub(crate) fn page<'g>(
         &self,
-        number: u64,
+        slot: u64,
         guard: &'g crossbeam_epoch::Guard,
     ) -> Result<Option<Borrowed<'g, Arc<Page>>>> {
+        let number = number_of(slot);
         loop {
             match self.index.find(number, guard) {
                 Found::Page(page) => return Ok(Some(page)),
                 Found::Nothing => return Ok(None),
                 Found::Stored(seq) => {
-                    let page = match self.read_page(number, seq) {
+                    let page = match self.read_page(slot, seq) {
                         Ok(page) => page,
                         // A checkpoint may have stored it again, and the old record was dropped.
                         Err(error) => match self.index.find(number, guard) {
@@ -352,27 +353,26 @@ impl Inner {
         }
     }
 
-    fn read_page(&self, number: u64, seq: u64) -> Result<Page> {
-        self.stored_page(number, seq, |first, words| {
-            Page::from_words(number, usize::from(first), words.iter())
+    fn read_page(&self, slot: u64, seq: u64) -> Result<Page> {
+        self.stored_page(slot, seq, |first, words| {
+            Page::from_words(number_of(slot), usize::from(first), words.iter())
         })
     }
 
-    /// Reads a page that a checkpoint stored.
+    /// Reads the page of a slot that a checkpoint stored.
     pub(crate) fn stored_page<T>(
         &self,
-        number: u64,
+        slot: u64,
         seq: u64,
         make: impl FnOnce(u16, Words<'_>) -> Option<T>,
     ) -> Result<T> {
         let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
-        let slot = number * SLOTS as u64;
         let view = self
             .log
             .read(seq)
             .map_err(|cause| Error::CorruptedEntry { slot: Slot(slot), cause })?;
         match Record::decode(&view).map_err(nonsense)? {
-            Record::Page { number: found, first, words } if found == number => {
+            Record::Page { number, first, words } if number == number_of(slot) => {
                 make(first, words).ok_or(nonsense("a slot of the page cannot be"))
             }
             _ => Err(nonsense("it is not the page that the checkpoint names")),
@@ -385,13 +385,12 @@ impl Inner {
         slot: u64,
         guard: &'g crossbeam_epoch::Guard,
     ) -> Result<Borrowed<'g, Arc<Page>>> {
-        let number = number_of(slot);
-        if let Some(page) = self.page(number, guard)? {
+        if let Some(page) = self.page(slot, guard)? {
             return Ok(page);
         }
         let limit = Index::limit(self.start());
         self.index
-            .make(number, guard)
+            .make(number_of(slot), guard)
             .ok_or(Error::SlotOutOfRange { slot: Slot(slot), limit: Slot(limit) })
     }
 }

@@ -4,6 +4,7 @@
 mod fixture;
 
 mod copied_logs;
+mod corrupt_page;
 mod corrupted_bytes;
 mod failed_calls;
 mod full_disk;

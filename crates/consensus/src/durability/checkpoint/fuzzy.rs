@@ -23,7 +23,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use super::Checkpoint;
 use crate::base::ballot::Ballot;
-use crate::base::slot::{SLOTS, Slot, SnapshotBounds, number_of};
+use crate::base::slot::{SLOTS, Slot, SnapshotBounds, first_of, number_of};
 use crate::index::page::State;
 use crate::options::Options;
 use crate::outcome::Result;
@@ -227,7 +227,7 @@ impl Life {
             Step::CopyForward { place } => {
                 let (slot, guard) = (self.slot(place), crossbeam_epoch::pin());
                 let _slot_lock = inner.locks.of_slot(slot);
-                let Some(page) = inner.page(number_of(slot), &guard)? else { return Ok(()) };
+                let Some(page) = inner.page(slot, &guard)? else { return Ok(()) };
                 let word = page.slot(slot).word();
                 if word.state() == State::Empty {
                     return Ok(());
@@ -245,7 +245,7 @@ impl Life {
                 let guard = crossbeam_epoch::pin();
                 for (slot, from, to) in self.copies.drain(..) {
                     let _slot_lock = inner.locks.of_slot(slot);
-                    let Some(page) = inner.page(number_of(slot), &guard)? else { continue };
+                    let Some(page) = inner.page(slot, &guard)? else { continue };
                     let word = page.slot(slot).word();
                     if word.seq() == from && word.state() != State::Empty {
                         page.slot(slot).set_word(word.moved(to));
@@ -287,7 +287,7 @@ impl Life {
         });
         all.unwrap();
         let pages = inner.index.numbers(0, &guard.0).into_iter().filter_map(|number| {
-            let page = inner.page(number, &guard.0).unwrap()?;
+            let page = inner.page(first_of(number), &guard.0).unwrap()?;
             let words = page.used_from(0).map(|(_, place)| place.word());
             let count = words.filter(|word| word.state() == State::Committed).count() as u64;
             assert_eq!(count, page.committed(), "page {number} counts");
