@@ -114,7 +114,7 @@ fn write_slot(
 /// Reports the slots that may be lost, from `--from` on.
 fn report_lost(found: &Inspection, target: &Target, arguments: &DumpArguments) -> Outcome {
     let from = Slot(arguments.from.unwrap_or(0));
-    let mut count = 0;
+    let mut count = 0_u64;
     let visited = found.lost(!arguments.committed, |range| {
         let (first, last) = range.into_inner();
         let first = first.max(from);
@@ -123,7 +123,7 @@ fn report_lost(found: &Inspection, target: &Target, arguments: &DumpArguments) -
             Ordering::Equal => complain(&format!("slot {first} may be lost")),
             Ordering::Greater => return,
         }
-        count += last.0 - first.0 + 1;
+        count = (last.0 - first.0).saturating_add(1).saturating_add(count);
     });
     visited.map_err(|error| target.failure(&error))?;
     if count == 0 {

@@ -362,10 +362,10 @@ struct Accepted {
 
 /// Appends a batch. When the disk fills in the middle of it, a prefix of it is accepted.
 fn append<P: AsRef<[u8]>>(log: &Log, payloads: &[P]) -> (Accepted, esker_log::Result<()>) {
-    let before = log.accepted().0;
+    let before = log.accepted();
     // Dropping the ticket requests the commit that the policy requires for these records.
     let appended = log.append_batch(payloads).map(drop);
-    let records = payloads.len().min((log.accepted().0 - before) as usize);
+    let records = payloads.len().min((log.accepted().0 - before.0) as usize);
     let bytes = payloads[..records].iter().map(|payload| payload.as_ref().len() as u64).sum();
-    (Accepted { records: records as u64, bytes, first: before + 1 }, appended)
+    (Accepted { records: records as u64, bytes, first: before.next().0 }, appended)
 }

@@ -71,8 +71,8 @@ impl JsonLine {
         if seq == Seq::ZERO {
             return Err("numbers begin with 1".into());
         }
-        if seq == Seq(u64::MAX) {
-            return Err(format!("after record {seq} the log could never have another one"));
+        if seq > Seq::MAX {
+            return Err(format!("numbers end with {}", Seq::MAX));
         }
         if let Some(prev) = self.prev.filter(|prev| *prev >= seq) {
             return Err(format!("record {seq} cannot follow record {prev}"));

@@ -30,6 +30,11 @@ impl Range {
         Self::of(from.map_or(Start::Oldest, |from| Start::From(Seq(from))))
     }
 
+    /// After a number.
+    pub fn after(seq: Seq) -> Self {
+        Self::of(Start::After(seq))
+    }
+
     /// What became durable so long ago, or later.
     pub fn since(since: Duration) -> Self {
         let start = SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH);
@@ -73,13 +78,21 @@ impl Range {
 
     /// Whether no record after the one with this number is wanted.
     pub fn is_over(&self, last: Option<Seq>) -> bool {
-        let is_empty = matches!(self.start, Start::From(from) if from > self.to);
+        let is_empty = match self.start {
+            Start::From(from) => from > self.to,
+            Start::After(after) => after >= self.to,
+            _ => false,
+        };
         is_empty || self.limit == 0 || last.is_some_and(|last| last >= self.to)
     }
 
     /// Whether a record comes before the start, if that is a number.
     pub fn is_before(&self, seq: Seq) -> bool {
-        matches!(self.start, Start::From(from) if seq < from)
+        match self.start {
+            Start::From(from) => seq < from,
+            Start::After(after) => seq <= after,
+            _ => false,
+        }
     }
 
     /// Counts the next record.

@@ -53,7 +53,7 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
         error => Failure::of_log(&error, dir),
     })?;
     let metadata = log.metadata();
-    let oldest = metadata.after.0 + 1;
+    let oldest = metadata.after.next().0;
     if metadata.segments == segments {
         note_what_stays(&log);
     }

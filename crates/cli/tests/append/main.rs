@@ -4,6 +4,7 @@
 mod esker;
 
 mod cat_ranges;
+mod highest_number;
 mod idle_commit;
 mod io_uring;
 mod length_prefixed_records;

@@ -96,8 +96,10 @@ fn numbers_are_kept_on_demand() {
         ("{\"seq\":1004,\"prev\":1001,\"payload\":\"a\"}", "1002"),
         ("{\"seq\":1002,\"prev\":1002,\"payload\":\"a\"}", "cannot follow"),
         ("{\"payload\":\"a\"}", "--keep-seq"),
-        // Bug: nothing could be appended after it.
-        ("{\"seq\":18446744073709551615,\"payload\":\"a\"}", "could never have another one"),
+        (
+            "{\"seq\":18446744073709551615,\"payload\":\"a\"}",
+            "numbers end with 18446744073709551614",
+        ),
         (
             "{\"seq\":1003,\"prev\":1002,\"payload\":\"a\"}\n{\"seq\":1003,\"prev\":1002,\"payload\":\"a\"}",
             "line 2",

@@ -209,7 +209,7 @@ impl Inner {
         let tracker = self.tracker.lock();
         let range = tracker.range_with_pending();
         let root = Root {
-            replay: self.log.accepted().0 + 1,
+            replay: self.log.accepted().next().0,
             promise: match is_planted(Bug::PromiseLostOnTruncation) {
                 true => None,
                 false => locks.promise_state().promised(),

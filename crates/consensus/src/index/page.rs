@@ -300,7 +300,7 @@ impl Page {
     pub(crate) fn stored_words(&self) -> usize {
         let is_stored = |(_, slot): &(u64, &IndexEntry)| slot.word().seq() > 0;
         let (first, last) = (self.used_from(0).find(is_stored), self.used_from(0).rfind(is_stored));
-        first.zip(last).map_or(0, |((first, _), (last, _))| (last + 1 - first) as usize)
+        first.zip(last).map_or(0, |((first, _), (last, _))| (last - first + 1) as usize)
     }
 
     /// Whether the next checkpoint stores the page again.

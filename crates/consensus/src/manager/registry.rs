@@ -377,7 +377,7 @@ impl Registry {
         if state.whole {
             records.push(record(WHOLE, &[]));
         }
-        let first = Seq(self.log.accepted().0 + 1);
+        let first = self.log.accepted().next();
         let mut last: Option<Ticket> = None;
         for batch in records.chunks(BATCH) {
             let ticket = self.log.append_batch(batch).map_err(Error::Log)?;

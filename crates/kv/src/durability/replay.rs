@@ -81,7 +81,9 @@ impl<'a> Replay<'a> {
     /// Applies the records of the log: all that the checkpoint may not have.
     pub(super) fn run(&mut self) -> Result<Replayed> {
         let start = match self.checkpoint {
-            Some(note) if note.replay + 1 >= self.log.oldest().0 => Start::After(Seq(note.replay)),
+            Some(note) if note.replay.saturating_add(1) >= self.log.oldest().0 => {
+                Start::After(Seq(note.replay))
+            }
             _ => Start::Oldest,
         };
         let before = match start {
@@ -140,14 +142,14 @@ impl<'a> Replay<'a> {
     /// Of those that it names, removes the entries of keys that have no record after the last gap.
     pub(super) fn finish(mut self) -> Result<(Keyspaces, Gap)> {
         let gap = if self.skips_gaps { Gap::default() } else { self.gap };
-        let end = self.log.end().0 + 1;
+        let end = self.log.end().next().0;
         let deleted = Version { seq: end, deleted: true, position: 0, len: 0 };
         let mut take = |id, name: &str| {
             let keys = self.keyspaces.remove(&id).unwrap_or_else(|| Keys::new(id, ""));
             keys.set_name(name);
             keys.put_in_order(self.table, NO_READERS);
             if let Some(SeqRange { to, .. }) = gap.last().filter(|_| id != CATALOG) {
-                keys.delete_before(self.table, to.0 + 1, deleted, NO_READERS);
+                keys.delete_before(self.table, to.next().0, deleted, NO_READERS);
                 keys.remove_deleted(self.table, NO_READERS);
             }
             Arc::new(keys)

@@ -73,7 +73,7 @@ impl Snapshots {
     }
 
     fn update(&self, open: &BTreeMap<(u64, u64), Arc<Pin>>) {
-        let oldest = open.first_key_value().map_or(0, |((seq, _), _)| seq + 1);
+        let oldest = open.first_key_value().map_or(0, |((seq, _), _)| seq.saturating_add(1));
         self.oldest.store(oldest, SeqCst);
     }
 

@@ -183,7 +183,7 @@ fn copy_to(
             return Ok(backup);
         }
     }
-    Err(Error::Trimmed { oldest: Seq((origin.now)()?.low().seq + 1) })
+    Err(Error::Trimmed { oldest: Seq((origin.now)()?.low().seq).next() })
 }
 
 /// `None` if even the newest segment left the log before it was copied, or if another process began

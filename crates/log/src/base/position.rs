@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The sequence number of a record. The first that a log assigns is 1; 0 means "before any".
+/// The sequence number of a record, from 1 to [`Seq::MAX`]; 0 means "before any".
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 #[repr(transparent)]
 pub struct Seq(pub u64);
@@ -31,6 +31,8 @@ impl fmt::Display for SeqRange {
 impl Seq {
     /// The number before any record.
     pub const ZERO: Seq = Seq(0);
+    /// The highest number that a record can have, 2^64 - 2: each record has a number after it.
+    pub const MAX: Seq = Seq(u64::MAX - 1);
 }
 
 impl Seq {

@@ -86,7 +86,8 @@ impl Callbacks {
     }
 
     fn store_first(&self, waiting: &Waiting) {
-        let first = waiting.callbacks.first_key_value().map_or(0, |((seq, _), _)| seq + 1);
+        let first =
+            waiting.callbacks.first_key_value().map_or(0, |((seq, _), _)| seq.saturating_add(1));
         self.first.store(first, SeqCst);
     }
 }

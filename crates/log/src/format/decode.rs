@@ -254,7 +254,7 @@ pub(crate) fn find(
                 }
                 Ok((header, _)) if header.kind == UnitKind::Gap => {
                     let (from, to) = (header.prev_seq, header.last_seq);
-                    if (from + 1..=to).contains(&want) {
+                    if from < want && want <= to {
                         return Found::Gap { from, to };
                     }
                     at += header.span();

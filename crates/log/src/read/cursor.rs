@@ -194,7 +194,7 @@ impl Cursor {
         let low = source.low();
         // Plus one, because the trim point may be inside the bad unit itself.
         if self.position + 1 < low.position {
-            return Error::Trimmed { oldest: Seq(low.seq + 1) };
+            return Error::Trimmed { oldest: Seq(low.seq).next() };
         }
         error
     }

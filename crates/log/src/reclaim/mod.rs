@@ -324,7 +324,7 @@ fn copy<O: Owner>(
         if whole {
             return Ok(());
         }
-        from = Seq(last.0 + 1);
+        from = last.next();
     }
 }
 

@@ -213,16 +213,44 @@ fn an_empty_batch_is_fine() {
     log.close().unwrap();
 }
 
+/// Bug: a record could have the number 2^64 - 1. No number is after it, so that a reader that
+/// resumed after it got it again, and no truncation dropped it.
 #[test]
 fn no_sequence_number_follows_the_largest() {
     let (log, ..) = log();
-    append_if(&log, u64::MAX, u64::MAX - 1, b"last").unwrap().blocking_wait().unwrap();
-    assert!(matches!(log.append(b"more"), Err(Error::Sequence { .. })));
-    assert!(matches!(log.append_batch(&[b"more"]), Err(Error::Sequence { .. })));
-    assert_eq!(log.read(u64::MAX).unwrap().payload(), b"last");
+    let largest = Seq::MAX.0;
+    let refused = append_if(&log, u64::MAX, largest, b"more").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "record 18446744073709551614 has the highest number; continue in another log"
+    );
+    let refused = append_if(&log, u64::MAX, 7, b"more").unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "record 18446744073709551615 cannot be: the highest number is 18446744073709551614"
+    );
+    append_if(&log, largest, largest - 1, b"last").unwrap().blocking_wait().unwrap();
+    let more = Seq(u64::MAX);
+    for refused in [
+        log.append(b"more").map(drop),
+        log.append_batch(&[b"more"]).map(drop),
+        log.append_atomic(&[b"more"]).map(drop),
+        append_if(&log, more.0, largest, b"more").map(drop),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Sequence { prev: Seq::MAX, .. }), "{error:?}");
+        assert!(error.to_string().starts_with("record 18446744073709551614 has the highest"));
+    }
+    assert_eq!(log.read(largest).unwrap().payload(), b"last");
     let mut stream = log.stream(Start::Oldest).unwrap();
-    assert_eq!(stream.blocking_next().unwrap().last(), Some(Seq(u64::MAX)));
+    assert_eq!(stream.blocking_next().unwrap().last(), Some(Seq::MAX));
+    for start in [Start::After(Seq::MAX), Start::After(more), Start::From(more)] {
+        assert!(log.stream(start).unwrap().try_next().unwrap().is_none(), "{start:?}");
+    }
     let more = stream.blocking_next_timeout(std::time::Duration::from_millis(10)).err();
     assert!(matches!(more, Some(Error::Timeout)), "{more:?}");
+    log.truncate_before(u64::MAX).unwrap();
+    assert_eq!((log.oldest(), log.stats().accepted), (Seq(u64::MAX), Seq::MAX));
+    assert!(log.stream(Start::Oldest).unwrap().try_next().unwrap().is_none());
     log.close().unwrap();
 }

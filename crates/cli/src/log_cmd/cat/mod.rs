@@ -160,7 +160,7 @@ fn after_consumer(reader: &ReadOnlyLog, name: &str, dir: &Path) -> Outcome<Range
             reader.durable()
         ));
     }
-    Ok(Range::from(Some(offset.0.saturating_add(1))))
+    Ok(Range::after(offset))
 }
 
 /// Prints the valid records of a log that may be corrupt.

@@ -86,7 +86,7 @@ impl Core {
             self.check_size(size)?;
             stored = stored.saturating_add(u64::from(stored_size(size)));
             last = match numbering {
-                Numbering::Next => last.checked_add(1).ok_or(exhausted(last))?,
+                Numbering::Next => number_after(last)?,
                 Numbering::Given { seq, prev } => {
                     self.check_number(last, seq, prev)?;
                     seq
@@ -106,10 +106,7 @@ impl Core {
 
     fn number(&self, numbering: Numbering) -> Result<(u64, u64), Error> {
         match numbering {
-            Numbering::Next => {
-                let seq = self.last.checked_add(1).ok_or(exhausted(self.last))?;
-                Ok((seq, self.last))
-            }
+            Numbering::Next => Ok((number_after(self.last)?, self.last)),
             Numbering::Given { seq, prev } => {
                 self.check_number(self.last, seq, prev)?;
                 // The first record of an empty log may follow any number.
@@ -122,10 +119,11 @@ impl Core {
     /// durable. After that, the loser is out of order.
     fn check_number(&self, last: u64, seq: u64, prev: u64) -> Result<(), Error> {
         let anywhere = last == 0 && self.accepted_records == 0;
-        if seq > prev && (prev == last || anywhere) {
+        let is_higher = seq > prev && seq <= Seq::MAX.0;
+        if is_higher && (prev == last || anywhere) {
             return Ok(());
         }
-        if seq > prev && prev < last && prev >= self.durable.seq && last == self.last {
+        if is_higher && prev < last && prev >= self.durable.seq && last == self.last {
             return Err(Error::Conflict { prev: Seq(prev), last: Seq(last) });
         }
         Err(Error::Sequence { seq: Seq(seq), prev: Seq(prev), expected: Seq(last) })
@@ -314,7 +312,10 @@ impl Core {
     }
 }
 
-/// The error once the last number, 2^64 - 1, is used.
-fn exhausted(last: u64) -> Error {
-    Error::Sequence { seq: Seq(u64::MAX), prev: Seq(last), expected: Seq(last) }
+/// The number of the next record.
+fn number_after(last: u64) -> Result<u64, Error> {
+    match last < Seq::MAX.0 {
+        true => Ok(last + 1),
+        false => Err(Error::Sequence { seq: Seq(u64::MAX), prev: Seq(last), expected: Seq(last) }),
+    }
 }
