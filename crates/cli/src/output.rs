@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
@@ -80,9 +80,11 @@ pub fn escaped(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// Returns a time as in RFC 3339, in UTC, with milliseconds.
+/// Returns a time as in RFC 3339, in UTC, with milliseconds. That ends with the year 9999, and what
+/// formats it begins with 1970: what is beyond becomes the first or the last such time.
 pub fn time(time: SystemTime) -> String {
-    humantime::format_rfc3339_millis(time).to_string()
+    let last = SystemTime::UNIX_EPOCH + Duration::from_millis(253_402_300_799_999);
+    humantime::format_rfc3339_millis(time.clamp(SystemTime::UNIX_EPOCH, last)).to_string()
 }
 
 /// Encodes bytes as base 64, with padding.
@@ -98,6 +100,15 @@ pub fn from_base64(text: &str) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Bug: it panicked before 1970 and after 9999, which a record's time may be.
+    #[test]
+    fn every_time_is_shown() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        assert_eq!(time(at(1_000_000_000)), "2001-09-09T01:46:40.000Z");
+        assert_eq!(time(at(0) - Duration::from_secs(1)), "1970-01-01T00:00:00.000Z");
+        assert_eq!(time(at(u64::MAX / 1000)), "9999-12-31T23:59:59.999Z");
+    }
 
     #[test]
     fn base64_matches_rfc_4648() {

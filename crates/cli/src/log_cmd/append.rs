@@ -9,10 +9,10 @@ use std::io;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
-use esker_log::{Error, Log, Retention, Seq, SeqRange};
+use esker_log::{Error, Log, Retention, Seq, SeqRange, Start};
 use indicatif::ProgressBar;
 
 use super::json_line::{self, JsonLine};
@@ -27,6 +27,8 @@ use crate::quantity;
 
 /// How long input must be absent to count as a pause.
 const PAUSE: Duration = Duration::from_millis(20);
+/// How far the newest record must be ahead of the clock to be noted.
+const AHEAD_MIN: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -93,6 +95,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     warn_of_kept_readers(dir, arguments.writing.io.readable_by);
     let log = log_options::for_writing(dir, options)?;
     warn_of_no_retention(&log);
+    warn_of_times_ahead(&log, dir);
     Input::note_its_end("records");
     let progress = progress::of_input(input.size());
     let framer = match arguments.framing {
@@ -186,6 +189,26 @@ fn warn_of_no_retention(log: &Log) {
         "note: an earlier run kept the log to {}, and nothing is dropped now: this run has no \
          --retain-bytes, --retain-segments or --retain-age",
         limits.join(" and ")
+    ));
+}
+
+/// Notes that the newest record has a time ahead of the clock, which a retention by age takes as the
+/// time of the opening.
+fn warn_of_times_ahead(log: &Log, dir: &Path) {
+    if log.retention().age.is_none() {
+        return;
+    }
+    let newest = log.stream(Start::From(log.durable())).and_then(|mut stream| stream.try_next());
+    let time = newest.ok().flatten().and_then(|batch| batch.iter().last()?.time());
+    let ahead = time.and_then(|time| time.duration_since(SystemTime::now()).ok());
+    let Some(ahead) = ahead.filter(|ahead| *ahead >= AHEAD_MIN) else { return };
+    complain(&format!(
+        "note: the newest record is {} ahead of the clock, and --retain-age counts such records as \
+         new when a run begins; if the clock is right, `esker log truncate {} --before {}` drops \
+         them, and times are right again",
+        humantime::format_duration(Duration::from_secs(ahead.as_secs())),
+        dir.display(),
+        log.durable().next()
     ));
 }
 

@@ -4,6 +4,7 @@
 mod esker;
 
 mod cat_ranges;
+mod clock_ahead;
 mod highest_number;
 mod idle_commit;
 mod io_uring;

@@ -132,8 +132,7 @@ impl Committer {
     /// Completes units with their headers and adds them to their segment. Readers see them only
     /// once the durable watermark covers them.
     fn complete(&mut self, log: &WriteHalf, units: &mut Units, durable: Mark) -> Result<()> {
-        // Never before the unit before: readers search for a time.
-        let time_ms = log.engine.wall_ms().max(self.segment.state.read().time_ms);
+        let time_ms = self.unit_time(log);
         if units.first.buffer.segment != self.segment.number() {
             self.rotate(log, &units.first, durable, time_ms)?;
         }
@@ -141,15 +140,30 @@ impl Committer {
         let last = units.last();
         log.preallocator.wait_clear(last.buffer.segment, &units.range());
 
+        let last_seq = last.last_seq;
         let mut state = self.segment.state.write();
         state.end = last.range.end;
-        state.last_seq = last.last_seq;
+        state.last_seq = last_seq;
         state.chain = self.chain;
         state.records += units.iter().map(|unit| u64::from(unit.records)).sum::<u64>();
         state.add_payload(units.iter().map(|unit| unit.payload).sum());
         state.time_ms = time_ms;
         state.index.append(&mut units.index);
+        drop(state);
+        log.ages.lock().committed(last_seq, || log.engine.now());
         Ok(())
+    }
+
+    /// The time of the next unit: that of the wall clock, and never before the last unit, because
+    /// readers search for a time. Where nothing is left of that unit, its time does not count: it
+    /// may have been ahead.
+    fn unit_time(&self, log: &WriteHalf) -> u64 {
+        let now = log.engine.wall_ms();
+        let last = self.segment.state.read();
+        match last.last_seq > log.trim_point.low().seq {
+            true => now.max(last.time_ms),
+            false => now,
+        }
     }
 
     /// Writes the header of a unit, and chains the next one to it.

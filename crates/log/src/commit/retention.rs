@@ -10,6 +10,7 @@ use esker_disk::planted::{Bug, is_planted};
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::Policy;
 use crate::base::position::Seq;
+use crate::commit::ages::Expired;
 use crate::commit::write_half::WriteHalf;
 use crate::format::BLOCK;
 use crate::runtime::engine::CommitWork;
@@ -165,11 +166,11 @@ pub(super) fn expire_if_due(log: &WriteHalf) -> Result<()> {
     let now = log.engine.now();
     let next = now + (age / CHECKS).clamp(SHORTEST_CHECK, LONGEST_CHECK);
     {
-        let mut due = log.next_expiry.lock();
-        if *due > now {
+        let mut ages = log.ages.lock();
+        if ages.due > now {
             return Ok(());
         }
-        *due = next;
+        ages.due = next;
     }
     let again: Weak<dyn CommitWork> = log.weak_self.clone();
     log.engine.maintain_at(next, again);
@@ -180,17 +181,24 @@ pub(super) fn expire_if_due(log: &WriteHalf) -> Result<()> {
 /// `segment_set_lock`.
 pub(crate) fn expire(log: &WriteHalf) -> Result<()> {
     let Some(age) = log.retention().age else { return Ok(()) };
-    let age_ms = u64::try_from(age.as_millis()).unwrap_or(u64::MAX);
-    let oldest = log.engine.wall_ms().saturating_sub(age_ms);
-    match first_unit_at(&log.segments, log.watermark.position(), oldest) {
-        Ok(Some(first)) => drop_up_to(log, first.after.min(log.watermark.seq())),
-        Ok(None) => Ok(()),
-        Err(error) => {
-            let error = with_causes(&error);
-            tracing::warn!(error, "failed to find the records that are too old");
-            Ok(())
+    // An idle log, too, is to notice that the wall clock was set.
+    log.engine.wall_ms();
+    let expired = log.ages.lock().older_than(age, log.engine.now());
+    let Some(Expired { through, earlier }) = expired else { return Ok(()) };
+    let (low, limit) = (log.trim_point.low().seq, log.watermark.position());
+    let found = match earlier {
+        Some(earlier) => {
+            let first = first_unit_at(&log.segments, low, limit, earlier.time_ms);
+            first.map(|first| first.map_or(0, |first| first.after.min(earlier.last_seq)))
         }
-    }
+        None => Ok(0),
+    };
+    let below = found.unwrap_or_else(|error| {
+        let error = with_causes(&error);
+        tracing::warn!(error, "failed to find the records that are too old");
+        0
+    });
+    drop_up_to(log, below.max(through).min(log.watermark.seq()))
 }
 
 /// Drops every record below `seq`, and frees whole segments.

@@ -5,24 +5,25 @@
 //! `segment_set_lock`, then `reserve`, then `watermark_page`, then `state`; each alone or in this
 //! order. While `state` is held, only the locks of the tail cache, of a segment's table entry, of
 //! the preallocator, of the terminal cell, of the wait queues and of the engine's queues are taken,
-//! and no I/O is done. The locks of the manifest and the spares are taken without `state`.
+//! and no I/O is done. The locks of the manifest, the spares and the ages are taken without `state`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
-use std::time::Duration;
 
 use esker_disk::{Dir, Lock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::base::error::Result;
 use crate::base::options::{Options, Retention};
+use crate::commit::ages::{Ages, Begin};
 use crate::commit::callbacks::Callbacks;
 use crate::commit::committer::Committer;
 use crate::commit::core::{Core, Job};
 use crate::commit::preallocator::Preallocator;
 use crate::commit::space_request::SpaceRequests;
 use crate::format::{Footer, LogId, Salt};
+use crate::runtime::clock::STEP_MIN_MS;
 use crate::runtime::counters::Counters;
 use crate::runtime::engine::{Engine, ReadWork};
 use crate::runtime::waiters::{Waiters, WaitingCallers};
@@ -65,8 +66,7 @@ pub(crate) struct WriteHalf {
     /// Whether the log moved to another segment since the last maintenance.
     pub(crate) rotation_pending: AtomicBool,
     pub(crate) retention: Mutex<Retention>,
-    /// When the age of records is checked next, on the clock of the engine.
-    pub(crate) next_expiry: Mutex<Duration>,
+    pub(crate) ages: Mutex<Ages>,
     /// Read by other processes.
     pub(crate) watermark_page: Mutex<WatermarkPage>,
     /// How often segments were dropped and their space was freed.
@@ -233,9 +233,34 @@ impl WriteHalf {
     /// Sets the retention, and requests the maintenance that obeys it.
     pub(crate) fn set_retention(&self, retention: Retention) {
         *self.retention.lock() = retention;
-        *self.next_expiry.lock() = Duration::ZERO;
+        self.count_ages();
         self.rotation_pending.store(true, SeqCst);
         self.want_maintenance();
+    }
+
+    /// Counts the ages of records from now on if the retention needs them and they are not counted
+    /// yet. Warns where a stored time is ahead of the clock.
+    pub(crate) fn count_ages(&self) {
+        let mut ages = self.ages.lock();
+        let mut newest_ms = 0;
+        let begin = ages.set_limit(self.retention().age, || {
+            // A commit whose records are not in the table yet is noted after this.
+            let newest = self.segments.newest();
+            let state = newest.as_ref().map(|newest| newest.state.read());
+            let last_seq = state.as_ref().map_or(0, |state| state.last_seq);
+            if last_seq > self.trim_point.low().seq {
+                newest_ms = state.as_ref().map_or(0, |state| state.time_ms);
+            }
+            Begin { now: self.engine.now(), wall_ms: self.engine.wall_ms(), last_seq }
+        });
+        let ahead = begin.map_or(0, |begin| newest_ms.saturating_sub(begin.wall_ms));
+        if ahead >= STEP_MIN_MS {
+            tracing::warn!(
+                dir = %self.dir.path().display(),
+                seconds = ahead / 1000,
+                "newest record is ahead of the wall clock; such records count as new from now on"
+            );
+        }
     }
 
     /// Takes the lock of the set of segments, or waits for it.

@@ -41,7 +41,7 @@ pub(crate) struct UnitHeader {
     /// The open session that wrote the unit.
     pub(crate) session: u64,
     /// Wall clock at submission, in milliseconds since 1970, or the time of the unit before, if
-    /// that is later.
+    /// that is later and not dropped.
     pub(crate) time_ms: u64,
     /// The checksum of the previous unit, or of the segment header for the first unit.
     pub(crate) chain: u32,

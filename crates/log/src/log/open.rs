@@ -212,7 +212,7 @@ impl Log {
             rotation_pending: AtomicBool::new(true),
             dropped_through: AtomicU64::new(0),
             retention: Mutex::new(options.retention),
-            next_expiry: Mutex::default(),
+            ages: Mutex::default(),
             watermark_page: Mutex::new(finalized.page),
             drops: AtomicU64::new(0),
             segment_set_lock: Mutex::default(),
@@ -229,6 +229,7 @@ impl Log {
         let commits: Weak<dyn CommitWork> = write.weak_self.clone();
         write.engine.register(commits);
         write.engine.register_reads(sources);
+        write.count_ages();
         write.maintain();
         let (recovery, disk_name) = (finalized.recovery, facts.name);
         let consumers = Consumers::new(Arc::clone(&write.dir), write.id);

@@ -40,7 +40,8 @@ pub enum Start {
     /// numbers stay.
     Position(Position),
     /// With the first record whose [time](crate::Record::time) is this or later, of those that are
-    /// stored or will be. Reads some blocks to find it: the headers of units, in a binary search
+    /// stored or will be. Times never decrease, so all records after it follow; where the clock was
+    /// ahead, also some that were committed before this time. Reads some blocks to find it: the headers of units, in a binary search
     /// over the sparse index where the segment has one.
     At(SystemTime),
 }
@@ -90,10 +91,12 @@ impl Cursor {
 
     /// Before the first record of this time or later.
     fn at(source: &dyn Source, time_ms: u64) -> Result<Self> {
+        // The limit first: where a unit before it is earlier than dropped ones, the trim point shows
+        // that these were dropped.
+        let limit = source.limit().0;
         let low = source.low();
         let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);
-        let limit = source.limit().0;
-        let first = first_unit_at(source.segments(), limit, time_ms)?;
+        let first = first_unit_at(source.segments(), low.seq, limit, time_ms)?;
         let position = first.map_or(limit, |first| first.position).max(start);
         // Where records are dropped meanwhile, the next step says so.
         let skipped = Skipped { after: low.seq, before_ms: time_ms };

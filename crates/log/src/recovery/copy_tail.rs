@@ -23,7 +23,7 @@ use crate::base::error::Result;
 use crate::base::options::Direct;
 use crate::base::read_options::ReadOptions;
 use crate::format::unit::UNIT_HEADER;
-use crate::format::{BLOCK, SegmentHeader, UnitKind};
+use crate::format::{BLOCK, SegmentHeader, UnitHeader, UnitKind};
 use crate::store::manifest::Manifest;
 use crate::store::paths;
 use crate::store::segment_scan::ValidUnit;
@@ -129,7 +129,7 @@ impl Tail {
             prev_segment,
             prev_seq,
             durable_bound: last,
-            time_ms: self.time(live, time_ms),
+            time_ms: self.time(live, manifest.trim_seq, time_ms),
             chain,
             recovered: true,
             first_chain: 0,
@@ -137,14 +137,19 @@ impl Tail {
     }
 
     /// The time of the first unit that is copied. If there is none, `now`, or the time of the last
-    /// unit before, if that is later.
-    fn time(&self, live: &[Live], now: u64) -> u64 {
+    /// unit before, if that is later and not dropped.
+    fn time(&self, live: &[Live], trim_seq: u64, now: u64) -> u64 {
         if let Some(first) = self.copied(live).flat_map(|(_, units)| units).next() {
             return first.header.time_ms;
         }
-        let below = self.below(live).map(|(_, below)| below.header.time_ms);
-        let before = || live[..self.segment].last().map(|live| live.segment.state.read().time_ms);
-        below.or_else(before).unwrap_or(0).max(now)
+        let below =
+            self.below(live).map(|(_, below)| (below.header.last_seq, below.header.time_ms));
+        let before = || {
+            let state = live[..self.segment].last()?.segment.state.read();
+            Some((state.last_seq, state.time_ms))
+        };
+        let kept = below.or_else(before).filter(|(last_seq, _)| *last_seq > trim_seq);
+        kept.map_or(now, |(_, time_ms)| time_ms.max(now))
     }
 
     /// Frees the space after the last valid unit of each segment.
@@ -202,15 +207,19 @@ pub(super) fn copy_tail(
     let new = writer.finish()?;
 
     let mut dead = Vec::new();
-    let cut = tail.below(live).map(|(_, below)| (below.end(), below.header.last_seq, below.chain));
+    let cut = tail.below(live).map(|(_, below)| {
+        let UnitHeader { last_seq, time_ms, .. } = below.header;
+        (below.end(), last_seq, below.chain, time_ms)
+    });
     for (n, newest) in live.drain(tail.segment..).collect::<Vec<_>>().into_iter().enumerate() {
         match (n, cut) {
-            (0, Some((end, last_seq, chain))) => {
+            (0, Some((end, last_seq, chain, time_ms))) => {
                 let moved = newest.units.as_deref().unwrap_or_default()[tail.unit..].iter();
                 let records: u64 = moved.clone().map(|unit| u64::from(unit.header.records)).sum();
                 let payload: u32 = moved.map(|unit| unit.payload).sum();
                 let mut state = newest.segment.state.write();
                 (state.end, state.last_seq, state.chain) = (end, last_seq, chain);
+                state.time_ms = time_ms;
                 state.records -= records;
                 state.payload = state.payload.map(|all| all - payload);
                 state.index.retain(|entry| entry.unit < end);
@@ -228,8 +237,11 @@ pub(super) fn copy_tail(
 /// An upper bound for the size of a rewritten segment with these units, in bytes.
 pub(crate) fn room_for<'a>(units: impl Iterator<Item = &'a ValidUnit>, packing: Packing) -> u64 {
     let block = u64::from(BLOCK);
-    let (mut bytes, mut gaps) = (0, 0);
+    let (mut bytes, mut gaps, mut time_ms) = (0, 0, 0);
     for unit in units {
+        // Where times decrease, because all before was dropped, a new unit begins, too.
+        gaps += u64::from(unit.header.time_ms < time_ms);
+        time_ms = unit.header.time_ms;
         match (unit.header.kind, packing) {
             (UnitKind::Data, Packing::OneTime) => bytes += u64::from(unit.header.span()),
             (UnitKind::Data, Packing::Tight) => bytes += u64::from(unit.header.used),

@@ -29,7 +29,7 @@ pub(super) const UNIT: u32 = 1 << 20;
 pub(crate) enum Packing {
     /// Units of one time.
     OneTime,
-    /// Units of any time, of which it gets the latest. This takes the least space.
+    /// Units of times that do not decrease, of which it gets the latest. This takes the least space.
     Tight,
 }
 
@@ -97,11 +97,14 @@ impl<'a> Rewriter<'a> {
 
     fn record(&mut self, record: LocatedRecord<'_>) -> Result<()> {
         let LocatedRecord { seq, prev_seq, time_ms, payload, .. } = record;
-        let fits = time_ms <= self.state.time_ms || self.packing == Packing::Tight;
+        let fits = match self.packing {
+            Packing::OneTime => time_ms == self.state.time_ms,
+            Packing::Tight => time_ms >= self.state.time_ms,
+        };
         if self.unit.len() as u32 >= UNIT || !fits {
             self.close_unit()?;
         }
-        self.state.time_ms = self.state.time_ms.max(time_ms);
+        self.state.time_ms = time_ms;
         if self.unit.is_empty() {
             self.unit.resize(UNIT_HEADER as usize, 0);
             self.unit_prev = prev_seq;

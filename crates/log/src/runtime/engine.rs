@@ -15,11 +15,12 @@
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::{Condvar, Mutex};
+
+use crate::runtime::clock::Clock;
 
 /// The most threads for reads.
 const READERS: usize = 3;
@@ -147,12 +148,6 @@ impl Ord for Timer {
     }
 }
 
-enum Clock {
-    Real(Instant),
-    /// Nanoseconds.
-    Manual(AtomicU64),
-}
-
 impl Engine {
     /// Starts an engine with this many commit threads, at least one, one thread for slow work and
     /// one for timers.
@@ -186,7 +181,8 @@ impl Engine {
         Ok(Self { shared, _owner: Some(owner) })
     }
 
-    /// An engine without threads, whose own clock only [`Engine::advance`] moves.
+    /// An engine without threads, whose own clocks only [`Engine::advance`] and
+    /// [`Engine::set_wall_clock`] move.
     ///
     /// # Examples
     /// ```
@@ -202,7 +198,7 @@ impl Engine {
     /// # Ok::<(), esker_log::Error>(())
     /// ```
     pub fn manual() -> Self {
-        let shared = Shared::new(Clock::Manual(AtomicU64::new(0)), 0);
+        let shared = Shared::new(Clock::manual(), 0);
         Self { shared: Arc::new(shared), _owner: None }
     }
 
@@ -245,11 +241,9 @@ impl Engine {
         }
     }
 
-    /// Moves the clock of a manual engine forward and runs what is due, timers first.
+    /// Moves the clocks of a manual engine forward and runs what is due, timers first.
     pub fn advance(&self, by: Duration) {
-        if let Clock::Manual(now) = &self.shared.clock {
-            now.fetch_add(by.as_nanos() as u64, Ordering::SeqCst);
-        }
+        self.shared.clock.advance(by);
         loop {
             let due = self.shared.queues.lock().pop_timer(self.now());
             match due {
@@ -261,6 +255,27 @@ impl Engine {
         self.run();
     }
 
+    /// Sets the wall clock of a manual engine, which gives commits their times and begins in 1970.
+    /// Timers do not see it, nor do ages of records. Changes nothing on another engine.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::{Duration, UNIX_EPOCH};
+    /// use esker_log::{Engine, Log, Start};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let engine = Engine::manual();
+    /// let log = Log::builder(dir.path().join("log")).engine(engine.clone()).open()?;
+    /// let in_2001 = UNIX_EPOCH + Duration::from_secs(1_000_000_000);
+    /// engine.set_wall_clock(in_2001);
+    /// log.append("a record")?.blocking_wait()?;
+    /// let batch = log.stream(Start::Oldest)?.try_next()?.unwrap();
+    /// assert_eq!(batch.iter().next().unwrap().time(), Some(in_2001));
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn set_wall_clock(&self, time: SystemTime) {
+        self.shared.clock.set_wall(time);
+    }
+
     /// Stops the engine. From then on every operation but reads of a log on it returns
     /// [`Error::Stopped`](crate::Error::Stopped).
     pub fn stop(&self) {
@@ -270,23 +285,17 @@ impl Engine {
     /// Whether [`Engine::manual`] created it: it has no threads, and the waiting caller does the
     /// work.
     pub fn is_manual(&self) -> bool {
-        matches!(self.shared.clock, Clock::Manual(_))
+        self.shared.clock.is_manual()
     }
 
-    /// The time since the engine was created.
+    /// The time since the engine was created. Counts time in which the system is suspended.
     pub(crate) fn now(&self) -> Duration {
         self.shared.now()
     }
 
-    /// The wall clock in milliseconds since 1970. The clock of a manual engine starts there.
+    /// The wall clock in milliseconds since 1970. Reports a step of it.
     pub(crate) fn wall_ms(&self) -> u64 {
-        match &self.shared.clock {
-            Clock::Manual(now) => now.load(Ordering::SeqCst) / 1_000_000,
-            Clock::Real(_) => {
-                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-                since.as_millis() as u64
-            }
-        }
+        self.shared.clock.wall_ms()
     }
 
     /// Registers a log to be notified when the engine stops.
@@ -407,16 +416,13 @@ impl Shared {
 
     /// Creates the shared state for an engine with threads, which end when the owner is dropped.
     fn real(threads: usize) -> (Arc<Self>, Arc<Owner>) {
-        let shared = Arc::new(Self::new(Clock::Real(Instant::now()), threads));
+        let shared = Arc::new(Self::new(Clock::system(), threads));
         let owner = Arc::new(Owner(Arc::clone(&shared)));
         (shared, owner)
     }
 
     fn now(&self) -> Duration {
-        match &self.clock {
-            Clock::Real(start) => start.elapsed(),
-            Clock::Manual(now) => Duration::from_nanos(now.load(Ordering::SeqCst)),
-        }
+        self.clock.now()
     }
 
     fn commit_thread(&self) {

@@ -3,6 +3,7 @@
 #[path = "../kit/fixture.rs"]
 mod fixture;
 
+mod clock_steps;
 mod full_disk;
 mod limits;
 mod readers_below_the_trim_point;
