@@ -126,11 +126,10 @@ pub use read::snapshot::SnapshotReader;
 pub use read::stream::LogStream;
 pub use read::stream_table::StreamLag;
 pub use recovery::repair::{
-    QuarantinedRange, ReadProgress, Repaired, VerifyReport, repair, repair_with, verify,
-    verify_with,
+    QuarantinedRange, Repaired, VerifyReport, repair, repair_with, verify, verify_with,
 };
 pub use recovery::salvage::{Salvage, Salvaged, SalvagedRecord, salvage, salvage_log};
-pub use recovery::{PriorShutdown, Recovery, TruncatedTail};
+pub use recovery::{PriorShutdown, ReadProgress, Recovery, TruncatedTail};
 pub use runtime::engine::Engine;
 pub use runtime::histogram::DurationHistogram;
 #[doc(hidden)]

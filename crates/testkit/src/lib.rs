@@ -48,5 +48,5 @@ pub use payloads::{MARKED, Payloads, payloads_in};
 pub use plan::{Source, plan};
 pub use ports::{free_port, own_address};
 pub use rng::{Rng, SplitMix64, mix};
-pub use run::{Component, GROUP, run_new, run_past};
+pub use run::{Component, GROUP, Plans, run_new, run_past};
 pub use traces::{Kind, Names, Traces};

@@ -1,4 +1,5 @@
-//! Planning of corruption: one to three mutations of a directory.
+//! Planning of corruption: one to three mutations of a directory, of bytes and files anywhere, or of
+//! the files of a sequence.
 
 use std::sync::Arc;
 
@@ -26,6 +27,21 @@ pub fn plan(source: &Source, rng: &mut Rng) -> Vec<Mutation> {
     (0..count).filter_map(|_| Planner { source, rng }.one()).collect()
 }
 
+/// The end of the name of a file that is one of a sequence.
+const OF_A_SEQUENCE: &str = ".seg";
+
+/// Plans mutations of files that are one of a sequence: they hold a copy of another one, in place of
+/// their own content or after it, and the next file may be missing. One case of three has one of
+/// the mutations of [`plan`], too.
+pub fn plan_of_sequence(source: &Source, rng: &mut Rng) -> Vec<Mutation> {
+    let mut planner = Planner { source, rng };
+    let mut planned = planner.of_sequence().unwrap_or_default();
+    if planner.rng.percent(33) {
+        planned.extend(planner.one());
+    }
+    planned
+}
+
 struct Planner<'a, 'b> {
     source: &'a Source,
     rng: &'b mut Rng,
@@ -46,6 +62,45 @@ impl Planner<'_, '_> {
             89..94 => self.of_another(),
             _ => self.foreign(),
         }
+    }
+
+    fn of_sequence(&mut self) -> Option<Vec<Mutation>> {
+        let names = self.source.files.keys().filter(|name| name.ends_with(OF_A_SEQUENCE));
+        let names: Vec<String> = names.cloned().collect();
+        let first = self.rng.index(names.len().max(1));
+        let held = self.bytes(self.rng.pick(&names)?);
+        Some(match self.rng.below(6) {
+            0..2 => self.hold_another(&names[first..], &names),
+            2 => vec![Mutation::Extend { file: names[first].clone(), bytes: held.to_vec() }],
+            3..5 => {
+                let mut bytes = without_end(&self.bytes(&names[first]));
+                if self.rng.percent(60) {
+                    bytes.extend_from_slice(&held);
+                }
+                let file = names[first].clone();
+                let what = "its content without the end, and that of another after it".into();
+                let put = Mutation::Put { file, bytes: Arc::new(bytes), what };
+                let next = names.get(first + 1).map(|file| Mutation::Delete { file: file.clone() });
+                std::iter::once(put).chain(next).collect()
+            }
+            _ => {
+                let missing = names[first..].iter().take(1 + self.rng.index(3));
+                missing.map(|file| Mutation::Delete { file: file.clone() }).collect()
+            }
+        })
+    }
+
+    /// Up to three consecutive files each hold other ones, once or several times.
+    fn hold_another(&mut self, files: &[String], names: &[String]) -> Vec<Mutation> {
+        let (count, times) = (1 + self.rng.index(3), 1 + self.rng.index(3));
+        let mut planned = Vec::new();
+        for file in files.iter().take(count) {
+            let Some(other) = self.rng.pick(names).cloned() else { continue };
+            let bytes = Arc::new(self.bytes(&other).repeat(times));
+            let what = format!("{times} times the content of {other}");
+            planned.push(Mutation::Put { file: file.clone(), bytes, what });
+        }
+        planned
     }
 
     /// Picks a file; in one case of five the smaller of two, because small files have few blocks.
@@ -214,6 +269,12 @@ impl Planner<'_, '_> {
     }
 }
 
+/// Returns the bytes before the last block that is not all zeros.
+fn without_end(bytes: &[u8]) -> Vec<u8> {
+    let last = bytes.chunks(BLOCK).rposition(|block| block.iter().any(|byte| *byte != 0));
+    bytes[..last.unwrap_or(0) * BLOCK].to_vec()
+}
+
 /// Returns `len` bytes from `from` on, or as many as there are.
 fn part(bytes: &[u8], from: usize, len: usize) -> Vec<u8> {
     bytes[from.min(bytes.len())..bytes.len().min(from + len)].to_vec()
@@ -247,5 +308,29 @@ mod tests {
             }
         }
         assert_eq!(kinds.len(), 9, "{kinds:?}");
+    }
+
+    #[test]
+    fn a_file_of_a_sequence_holds_another_one_whole() {
+        let content = |n: u8| Arc::new([vec![n; 3 * BLOCK], vec![9; BLOCK]].concat());
+        let names: Vec<String> = (1..6).map(|n| format!("{n}.seg")).collect();
+        let files: Files = names.iter().cloned().zip((1..6).map(content)).collect();
+        let source = Source { files, older: vec![], other: Files::new(), names: vec![] };
+        let (mut replaced, mut longer, mut cut) = (0, 0, 0);
+        for seed in 0..500 {
+            let planned = plan_of_sequence(&source, &mut Rng::new(seed, 2));
+            assert_eq!(planned, plan_of_sequence(&source, &mut Rng::new(seed, 2)));
+            let mut damaged = source.files.clone();
+            planned.iter().for_each(|mutation| mutation.apply(&mut damaged));
+            for (name, bytes) in &damaged {
+                let Some(own) = source.files.get(name) else { continue };
+                replaced += u32::from(source.files.values().any(|of| of == bytes && of != own));
+                longer += u32::from(bytes.len() > own.len() && bytes.starts_with(own));
+                let is_cut = bytes.starts_with(&own[..3 * BLOCK]) && !bytes.starts_with(own);
+                let next = names.iter().skip_while(|of| *of != name).nth(1);
+                cut += u32::from(is_cut && next.is_some_and(|next| !damaged.contains_key(next)));
+            }
+        }
+        assert!(replaced.min(longer).min(cut) > 20, "{replaced} {longer} {cut}");
     }
 }

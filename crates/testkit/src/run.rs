@@ -12,7 +12,7 @@ use crate::changes::Changes;
 use crate::files::Files;
 use crate::mutation::Mutation;
 use crate::panics::caught;
-use crate::plan::{Source, plan};
+use crate::plan::{Source, plan, plan_of_sequence};
 use crate::rng::Rng;
 
 /// Cases that share a directory.
@@ -50,6 +50,24 @@ pub trait Component: Sync {
     ) -> Result<&'static str, String>;
 }
 
+/// What is planned for a case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plans {
+    /// Any bytes and files.
+    Any,
+    /// In one case of three, files of a sequence that hold one another.
+    Sequences,
+}
+
+impl Plans {
+    fn of(self, source: &Source, case: u64) -> Vec<Mutation> {
+        if self == Self::Sequences && Rng::new(case, 3).percent(33) {
+            return plan_of_sequence(source, &mut Rng::new(case, 4));
+        }
+        plan(source, &mut Rng::new(case, 1))
+    }
+}
+
 /// The range of cases and their reporting.
 #[derive(Debug, Clone)]
 struct Runs {
@@ -59,6 +77,7 @@ struct Runs {
     first: u64,
     /// The number of cases.
     cases: u64,
+    plans: Plans,
     /// Whether progress is printed.
     prints_progress: bool,
 }
@@ -69,7 +88,8 @@ impl Runs {
     fn from_env(name: &'static str, cases: u64) -> Self {
         let soak = seed_from_env("ESKER_SOAK", 0);
         let first = seed_from_env("ESKER_SEED", 1 << 21);
-        Self { name, first, cases: if soak > 0 { soak } else { cases }, prints_progress: soak > 0 }
+        let cases = if soak > 0 { soak } else { cases };
+        Self { name, first, cases, plans: Plans::Sequences, prints_progress: soak > 0 }
     }
 }
 
@@ -153,17 +173,18 @@ pub fn run_new<C: Component>(component: &C, name: &'static str, cases: u64) -> R
     Ok(())
 }
 
-/// Runs cases that failed once, each with what was wrong.
+/// Runs cases that failed once, each with what was wrong, with the plans that they had then.
 ///
 /// # Errors
 /// The first failure, with what was wrong before.
 pub fn run_past<C: Component>(
     component: &C,
     name: &'static str,
+    plans: Plans,
     cases: &[(u64, &str)],
 ) -> Result<(), String> {
     cases.iter().try_for_each(|(first, what)| {
-        let runs = Runs { name, first: *first, cases: 1, prints_progress: false };
+        let runs = Runs { name, first: *first, cases: 1, plans, prints_progress: false };
         run(component, &runs).map(drop).map_err(|failure| format!("{what}: {failure}"))
     })
 }
@@ -202,7 +223,7 @@ impl Shared<'_> {
 
     fn case<C: Component>(&self, component: &C, sample: &C::Sample, case: u64) {
         let source = component.source(sample);
-        let mutations = plan(source, &mut Rng::new(case, 1));
+        let mutations = self.runs.plans.of(source, case);
         let outcome = |mutations: &[Mutation]| {
             let mut damaged = source.files.clone();
             mutations.iter().for_each(|mutation| mutation.apply(&mut damaged));

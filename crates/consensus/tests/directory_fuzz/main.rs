@@ -20,7 +20,7 @@
 
 mod fuzz_kit;
 
-use esker_testkit::{run_new, run_past};
+use esker_testkit::{Plans, run_new, run_past};
 use fuzz_kit::ConsensusComponent;
 
 #[test]
@@ -37,7 +37,7 @@ fn past_failures_do_not_return() {
         (10_422, "app metadata of an older checkpoint named pages that were dropped"),
         (1_006_550, "with the manifest lost, the log became the other one that a segment names"),
     ];
-    if let Err(failure) = run_past(&ConsensusComponent, "consensus", &cases) {
+    if let Err(failure) = run_past(&ConsensusComponent, "consensus", Plans::Any, &cases) {
         panic!("{failure}");
     }
 }

@@ -51,9 +51,9 @@ use crate::follower::ReadOnlyLog;
 use crate::format::BLOCK;
 use crate::log::Log;
 use crate::read::source::Source;
-use crate::recovery::density;
 use crate::store::app_metadata;
 use crate::store::manifest::{Lineage, Manifest};
+use crate::store::segment_scan::Density;
 use crate::store::segment_table::Segment;
 use crate::store::snapshot_files;
 use dest::{CopiedLog, Dest};
@@ -210,7 +210,7 @@ fn attempt(
             continue;
         }
         let end = source.segments().readable(segment, limit);
-        match dest.copy(segment, end, next, density(options))? {
+        match dest.copy(segment, end, next, Density::of(options))? {
             Copied::Valid(end, unit_session) => {
                 session = session.max(unit_session);
                 done.copied += 1;

@@ -16,9 +16,8 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{Dir, Open};
 use parking_lot::RwLock;
 
-use super::findings::Live;
+use super::live::Live;
 use super::rewrite::{Packing, Rewriter, Rewritten, UNIT};
-use super::scan_dir::density;
 use crate::base::error::Result;
 use crate::base::options::Direct;
 use crate::base::read_options::ReadOptions;
@@ -26,7 +25,7 @@ use crate::format::unit::UNIT_HEADER;
 use crate::format::{BLOCK, SegmentHeader, UnitHeader, UnitKind};
 use crate::store::manifest::Manifest;
 use crate::store::paths;
-use crate::store::segment_scan::ValidUnit;
+use crate::store::segment_scan::{Density, ValidUnit};
 use crate::store::segment_table::Segment;
 
 /// When a crash left no more than this in the newest segment, all of it is copied. So a program
@@ -179,7 +178,7 @@ pub(super) fn copy_tail(
     let start = |tail: &Tail, packing: Packing| {
         let header = tail.header(live, manifest, number, time_ms);
         let room = room_for(tail.copied(live).flat_map(|(_, units)| units), packing);
-        Rewriter::new(dir, header, density(options), packing, room)
+        Rewriter::new(dir, header, Density::of(options), packing, room)
     };
     let mut tail = Tail::of(live, durable_bound, COPY_WHOLE);
     let mut writer = start(&tail, Packing::OneTime);

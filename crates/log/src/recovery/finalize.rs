@@ -7,7 +7,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{Dir, Open};
 
 use super::copy_tail::copy_tail;
-use super::findings::{DirScan, Live};
+use super::live::{DirScan, Live};
 use super::outcome::{PriorShutdown, Recovery, TruncatedTail};
 use crate::base::error::Result;
 use crate::base::error::corruption_at;

@@ -1,5 +1,6 @@
-//! Opening a log: scan the directory, classify its end, and make the result durable before any
-//! append.
+//! Opening a log: scan the directory, classify what it holds, and make the result durable before
+//! any append. `verify` and `repair` use the same [`scan`], which is the only place that says what
+//! is valid, torn or corrupt.
 //!
 //! There are three outcomes. The log is **clean**: it was closed cleanly, and ends where the
 //! manifest says. It has a **torn tail** from a crash: valid units are kept, the rest is cut. It
@@ -46,27 +47,21 @@
 //! after a clean close, where nothing follows the end. No dead unit can follow a new one and be
 //! taken for its successor.
 
-mod classify;
 mod copy_tail;
 mod finalize;
-mod findings;
-mod footers;
+mod live;
 mod newer;
 mod outcome;
 mod range_sums;
-mod reach;
 pub(crate) mod repair;
 mod rewrite;
 pub(crate) mod salvage;
-mod scan_dir;
+mod scan;
 
-pub(crate) use classify::{
-    MISSING, begins_with, is_corruption, is_current_session, is_front_missing, never_began,
-};
 pub(crate) use copy_tail::room_for;
 pub(crate) use finalize::{Finalized, create, finalize};
-pub(crate) use footers::read_footed;
+pub(crate) use live::scan_dir;
 pub(crate) use newer::{explained, intact};
-pub use outcome::{PriorShutdown, Recovery, TruncatedTail};
+pub use outcome::{PriorShutdown, ReadProgress, Recovery, TruncatedTail};
 pub(crate) use rewrite::{Packing, Rewriter};
-pub(crate) use scan_dir::{density, read_segment_header, scan_dir};
+pub(crate) use scan::{read_footed, read_segment_header};

@@ -16,8 +16,8 @@
 
 use esker_disk::{Dir, Open};
 
-use super::findings::DirScan;
-use super::scan_dir::read_segment_header;
+use super::live::DirScan;
+use super::scan::read_segment_header;
 use crate::base::error::{Corruption, Error, HandCopy, Result};
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, DecodeError};

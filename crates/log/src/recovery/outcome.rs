@@ -50,3 +50,14 @@ pub struct TruncatedTail {
     /// Why the first cut unit is not valid.
     pub what: String,
 }
+
+/// How much of a log was read, from [`verify_with`](crate::verify_with) and
+/// [`repair_with`](crate::repair_with).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct ReadProgress {
+    /// Bytes read, or known to hold nothing. Starts again when the log is read again.
+    pub read: u64,
+    /// The bytes of the live segment files.
+    pub total: u64,
+}

@@ -27,8 +27,8 @@ use crate::format::{
     BLOCK, Footer, LogId, RECORD_LIMIT_MAX, SEGMENT_MAX, Salt, SegmentHeader, UnitHeader,
 };
 use crate::recovery::range_sums::RangeChecks;
-use crate::recovery::read_segment_header;
 use crate::recovery::repair::{manifest_or_rebuilt, verify};
+use crate::recovery::scan::read_segment_header;
 use crate::store::directory::{self, not_a_log};
 use crate::store::paths::{self, Name};
 use crate::store::segment_reader::SegmentReader;

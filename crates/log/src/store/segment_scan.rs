@@ -6,7 +6,8 @@ use std::sync::Arc;
 use esker_disk::File;
 
 use crate::base::error::Result;
-use crate::format::decode::{check_unit, continues};
+use crate::base::read_options::ReadOptions;
+use crate::format::decode::{LocatedRecord, check_unit, continues};
 use crate::format::record::stored_size;
 use crate::format::unit::UnitKind;
 use crate::format::{BLOCK, DecodeError, IndexEntry, Salt, SegmentHeader, UnitHeader};
@@ -68,6 +69,51 @@ pub(crate) struct Density {
     pub(crate) records: u32,
 }
 
+impl Density {
+    pub(crate) fn of(options: &ReadOptions) -> Self {
+        Self { bytes: options.index_bytes, records: options.index_records }
+    }
+}
+
+/// The sparse index of records that are read in order.
+#[derive(Debug)]
+pub(crate) struct SparseIndex {
+    density: Density,
+    /// The bytes and the records since the last entry.
+    since: (u32, u32),
+    entries: Vec<IndexEntry>,
+}
+
+impl SparseIndex {
+    pub(crate) fn new(density: Density) -> Self {
+        Self { density, since: (u32::MAX / 2, 0), entries: Vec::new() }
+    }
+
+    /// Takes the next record, which is in the unit at this offset.
+    pub(crate) fn push(&mut self, unit: u32, record: &LocatedRecord<'_>) {
+        if self.since.0 >= self.density.bytes || self.since.1 >= self.density.records {
+            self.entries.push(IndexEntry {
+                seq: record.seq,
+                prev_seq: record.prev_seq,
+                unit,
+                record: record.offset,
+            });
+            self.since = (0, 0);
+        }
+        self.since.0 = self.since.0.saturating_add(stored_size(record.payload.len()));
+        self.since.1 += 1;
+    }
+
+    /// Drops the entries of a unit that is not valid, and of those after it.
+    pub(crate) fn drop_from(&mut self, unit: u32) {
+        self.entries.truncate(self.entries.partition_point(|entry| entry.unit < unit));
+    }
+
+    pub(crate) fn finish(self) -> Vec<IndexEntry> {
+        self.entries
+    }
+}
+
 /// Scans from `from` up to the offset `until`, or up to the first error.
 pub(crate) fn scan(
     file: &Arc<dyn File>,
@@ -85,23 +131,12 @@ pub(crate) fn scan(
         session: from.session,
         ..Scan::default()
     };
-    let mut since = (u32::MAX / 2, 0u32);
+    let mut index = SparseIndex::new(density);
     while until.is_none_or(|until| scan.end < until) {
         let offset = scan.end;
-        let index_len = scan.index.len();
         let expected = Expected { chain: Some(scan.chain), seq: scan.seq, session: scan.session };
-        let unit = next_unit(&mut image, from.salt, offset, expected, until, |placed| {
-            if since.0 >= density.bytes || since.1 >= density.records {
-                scan.index.push(IndexEntry {
-                    seq: placed.seq,
-                    prev_seq: placed.prev_seq,
-                    unit: offset,
-                    record: placed.offset,
-                });
-                since = (0, 0);
-            }
-            since.0 = since.0.saturating_add(stored_size(placed.payload.len()));
-            since.1 += 1;
+        let unit = next_unit(&mut image, from.salt, offset, expected, until, |record| {
+            index.push(offset, &record);
         })?;
         let decode_error = match unit {
             Err(decode_error) => decode_error,
@@ -119,10 +154,11 @@ pub(crate) fn scan(
                 continue;
             }
         };
-        scan.index.truncate(index_len);
+        index.drop_from(offset);
         scan.decode_error = Some(decode_error);
         break;
     }
+    scan.index = index.finish();
     Ok(scan)
 }
 
@@ -179,7 +215,7 @@ pub(crate) fn next_unit(
     offset: u32,
     expected: Expected,
     until: Option<u32>,
-    mut each: impl FnMut(crate::format::decode::LocatedRecord<'_>),
+    mut each: impl FnMut(LocatedRecord<'_>),
 ) -> Result<std::result::Result<ValidUnit, DecodeError>> {
     let mut payload = 0;
     let checked = valid_unit(image, salt, offset, |record| {
@@ -203,7 +239,7 @@ pub(crate) fn valid_unit(
     image: &mut SegmentReader<'_>,
     salt: Salt,
     offset: u32,
-    each: impl FnMut(crate::format::decode::LocatedRecord<'_>),
+    each: impl FnMut(LocatedRecord<'_>),
 ) -> Result<std::result::Result<(UnitHeader, u32), DecodeError>> {
     let block = image.at(u64::from(offset), BLOCK as usize)?;
     let mut span = BLOCK;

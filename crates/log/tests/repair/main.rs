@@ -5,6 +5,7 @@ mod corruption_kit;
 #[path = "../kit/fixture.rs"]
 mod fixture;
 
+mod content_of_other_segments;
 mod cut_off_bytes;
 mod full_disk;
 mod lookalikes;

@@ -46,6 +46,7 @@ pub fn check(
     let validate = if rng.percent(50) { OpenCheck::Quick } else { OpenCheck::Full };
     let first = by_opening(&disk()?, &allowed, validate, changes)
         .map_err(|what| format!("opening ({validate:?}): {what}{}", bound_by()))?;
+    log_opens_if_sound(&disk()?, changes)?;
     let repaired = by_repair(sample, &disk()?, &allowed, changes)
         .map_err(|what| format!("after a repair: {what}{}", bound_by()))?;
     Ok(match (first, repaired) {
@@ -62,6 +63,36 @@ enum Opened {
     /// Some slots say that they cannot be read.
     Partly,
     Refused,
+}
+
+/// A log that `verify` calls sound is not refused for corruption of its records.
+fn log_opens_if_sound(disk: &SimDisk, changes: &Changes) -> Checked {
+    let engine = Engine::manual();
+    let mut below = esker_log::Options::on(std::sync::Arc::new(disk.process()));
+    below.engine = Some(engine.clone());
+    let report = verify(DIR, &below);
+    let sound = report.is_ok_and(|report| report.corruption.is_empty());
+    let is_of_segments = |error: &esker_log::Error| match error {
+        esker_log::Error::Corrupted(damage) => {
+            let name = damage.file.file_name().unwrap_or_default().to_string_lossy();
+            name.ends_with(".seg") || name == "manifest"
+        }
+        _ => false,
+    };
+    for check in [OpenCheck::Full, OpenCheck::Quick].into_iter().filter(|_| sound) {
+        let (log, engine) = open(disk, check);
+        engine.stop();
+        match log {
+            Err(Error::Log(error)) if is_of_segments(&error) => {
+                return Err(format!("verify says sound, and opening ({check:?}) says {error}"));
+            }
+            Err(error) if !is_refusal(&error) && !note_excuses(&error, changes) => {
+                return Err(format!("an undue refusal: {error:?}"));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 fn open(disk: &SimDisk, validate: OpenCheck) -> (Result<ConsensusLog, Error>, Engine) {
@@ -133,12 +164,18 @@ fn by_repair(
     let mut below = esker_log::Options::on(std::sync::Arc::new(disk.process()));
     below.segment_size = 64 << 10;
     below.engine = Some(engine.clone());
+    let is_sound = verify(DIR, &below).is_ok_and(|report| report.corruption.is_empty());
     let done = match repair(DIR, &below) {
         Ok(done) => done,
         Err(esker_log::Error::Corrupted(damage)) => return Err(format!("it refuses: {damage}")),
         Err(error) if is_refusal(&Error::Log(error.clone())) => return Ok(false),
         Err(error) => return Err(format!("an undue refusal: {error:?}")),
     };
+    let is_changed =
+        !done.quarantined.is_empty() || done.manifest_rebuilt || done.manifest_corrected;
+    if is_sound == is_changed {
+        return Err(format!("verify said sound: {is_sound}, and it reports {done:?}"));
+    }
     let report = verify(DIR, &below).map_err(|error| format!("verify says {error:?}"))?;
     if let Some(damage) = report.corruption.first() {
         return Err(format!("verify finds {damage}"));

@@ -5,13 +5,11 @@ use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at};
 
-use super::examined::Examined;
-use super::locate::{find_footer, known_start};
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::{Seq, SeqRange};
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, LogId, Salt, SegmentHeader};
-use crate::recovery::read_segment_header;
+use crate::recovery::scan::{Examined, find_footer, known_start, read_segment_header};
 use crate::store::directory;
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
@@ -136,7 +134,8 @@ fn rebuild(dir: &dyn Dir) -> Result<RebuiltManifest> {
         // first.
         let named = number == before || (manifest.trim_segment < first);
         if number < first && (has_units || named) {
-            let lost = Examined::missing_header(dir, number, Some(Arc::clone(file)), String::new());
+            let path = dir.path_of(&paths::segment(number));
+            let lost = Examined::new(number, path, Some(Arc::clone(file)));
             let footer = find_footer(&lost, &manifest)?;
             let stored = known_start(&lost, footer.as_ref(), None, &manifest)?;
             manifest.trim_segment = number;

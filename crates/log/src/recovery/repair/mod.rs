@@ -9,14 +9,9 @@
 //! never less than the valid units and the corrupt bytes together. The clean end is dropped from
 //! the manifest last. Until then the next opening finds the same corruption, or none.
 
-mod examine;
-mod examined;
-mod live_numbers;
-mod locate;
 mod manifest;
 mod rebuild;
 mod report;
-mod split_segment;
 mod verify;
 
 use std::path::Path;
@@ -26,6 +21,7 @@ use esker_disk::Dir;
 use crate::base::error::{Error, Result, with_causes};
 use crate::base::options::OnCorruption;
 use crate::base::read_options::ReadOptions;
+use crate::recovery::outcome::ReadProgress;
 use crate::store::directory;
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, RESERVE};
@@ -34,7 +30,7 @@ use crate::store::space_reserve;
 pub(crate) use manifest::{RebuiltManifest, manifest, manifest_or_rebuilt};
 pub(crate) use rebuild::repair_segments;
 use rebuild::store_watermark;
-pub use report::{QuarantinedRange, ReadProgress, Repaired};
+pub use report::{QuarantinedRange, Repaired};
 pub use verify::{VerifyReport, verify, verify_with};
 
 /// Repairs the log in `dir`: quarantines corrupt commit units under `quarantine/` and keeps the

@@ -5,36 +5,50 @@ use std::sync::Arc;
 
 use esker_disk::{AlignedBuf, Dir, File, Open, write_all_at};
 
-use super::examine::{Examination, examine};
-use super::examined::{Examined, SegmentRange, ValidRun};
-use super::locate::cut_off;
-use super::report::{QuarantinedRange, ReadProgress};
-use crate::base::error::Result;
-use crate::base::error::corruption_at;
+use super::report::QuarantinedRange;
+use crate::base::error::{Error, Result, corruption_at};
 use crate::base::log_end::Mark;
 use crate::base::options::OnCorruption;
 use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
 use crate::format::decode::check_unit;
 use crate::format::{BLOCK, Salt, SegmentHeader, UnitHeader, UnitKind};
-use crate::recovery::{Packing, Rewriter, density, room_for};
-use crate::store::manifest::{End, Manifest};
+use crate::recovery::outcome::ReadProgress;
+use crate::recovery::scan::{Classified, Examined, Reading, SegmentRange, ValidRun, cut_off, scan};
+use crate::recovery::{Packing, Rewriter, room_for};
+use crate::store::manifest::Manifest;
 use crate::store::paths;
 use crate::store::sealed_file;
-use crate::store::segment_reader::SegmentReader;
-use crate::store::segment_scan::ValidUnit;
-use crate::store::watermark_page::{PageReader, WatermarkPage};
+use crate::store::segment_reader::{ReadErrors, SegmentReader};
+use crate::store::segment_scan::{Density, ValidUnit};
+use crate::store::watermark_page::{PageReader, StoredWatermark, WatermarkPage};
 
 /// The number of times that the log is examined and repaired at most.
 const ROUNDS: usize = 4;
 /// The most corrupt bytes copied at once.
 const PIECE: usize = 1 << 20;
 
+/// Reads a log as a repair does: all of it.
+pub(super) fn scan_all(
+    dir: &dyn Dir,
+    manifest: &Manifest,
+    page: Option<StoredWatermark>,
+    progress: &mut dyn FnMut(ReadProgress),
+) -> Result<Classified> {
+    // Blocks that cannot be read are corrupt.
+    let read_errors = ReadErrors::default();
+    let how = Reading { direct: false, opening: None, read_errors: &read_errors };
+    Ok(scan(dir, manifest, page, &how, progress)?.1)
+}
+
 /// Repairs every segment of a log, and returns the resulting manifest. Adds to `quarantined` what
 /// each segment lost once it has its name, so that it is complete also after an error.
 ///
 /// A rewritten segment may show that another is corrupt, or was of an earlier time. So the repair
-/// is repeated until it finds nothing more, at most [`ROUNDS`] times.
+/// is repeated until the log is valid, at most [`ROUNDS`] times.
+///
+/// # Errors
+/// `Corrupted` if corruption is left after that.
 pub(crate) fn repair_segments(
     dir: &dyn Dir,
     options: &ReadOptions,
@@ -43,11 +57,16 @@ pub(crate) fn repair_segments(
     quarantined: &mut Vec<QuarantinedRange>,
     progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<Manifest> {
-    for _ in 0..ROUNDS {
-        let before = quarantined.len();
-        manifest = repair_once(dir, options, on_corruption, manifest, quarantined, progress)?;
-        if quarantined.len() == before {
-            break;
+    for round in 0.. {
+        let found = scan_all(dir, &manifest, PageReader::stored_in(dir)?, progress)?;
+        let manifest_path = dir.path_of(paths::MANIFEST);
+        let corruption = found.corruption(&found.manifest, &manifest_path).into_iter().next();
+        match corruption {
+            Some(corruption) if round == ROUNDS => return Err(Error::Corrupted(corruption)),
+            Some(_) => {
+                manifest = repair_once(dir, options, on_corruption, found, quarantined)?;
+            }
+            None => break,
         }
     }
     Ok(manifest)
@@ -57,11 +76,10 @@ fn repair_once(
     dir: &dyn Dir,
     options: &ReadOptions,
     on_corruption: OnCorruption,
-    mut manifest: Manifest,
+    mut found: Classified,
     quarantined: &mut Vec<QuarantinedRange>,
-    progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<Manifest> {
-    let mut found = examine(dir, &manifest, PageReader::stored_in(dir)?, progress)?;
+    let mut manifest = found.manifest;
     add_lost_end(&mut found);
     // Durable before anything changes: a crash may end the repair after any segment. A copy, too,
     // shares with its original only what comes before.
@@ -69,7 +87,6 @@ fn repair_once(
         manifest.begin_lineage(kept);
         manifest.write(dir)?;
     }
-    let known = quarantined.len();
     if on_corruption == OnCorruption::Truncate {
         truncate(dir, options, &mut manifest, &found, quarantined)?;
     } else {
@@ -82,17 +99,14 @@ fn repair_once(
             before = Some((segment.number, chain));
         }
     }
-    let newest = found.segments.last();
-    let ends = |end: &End| newest.is_some_and(|newest| newest.ends_at(end));
-    if quarantined.len() > known || !manifest.clean.as_ref().is_none_or(ends) || found.clean_lies {
-        manifest.clean = None;
-        manifest.write(dir)?;
-    }
+    // Whatever was corrupt, the log does not end any more as it was closed.
+    manifest.clean = None;
+    manifest.write(dir)?;
     Ok(manifest)
 }
 
 /// Adds a gap at the end for durable records that are missing after the last unit.
-fn add_lost_end(found: &mut Examination) {
+fn add_lost_end(found: &mut Classified) {
     let (durable_bound, last) = (found.durable_bound, found.last);
     if durable_bound > last
         && let Some(newest) = found.segments.last_mut()
@@ -114,7 +128,7 @@ fn rebuild(
     quarantined: &mut Vec<QuarantinedRange>,
 ) -> Result<u32> {
     let mut lost = Vec::new();
-    let header = segment.header.unwrap_or_else(|| new_header(manifest, segment, before));
+    let header = segment.valid_header().unwrap_or_else(|| new_header(manifest, segment, before));
     let salt = Salt::new(manifest.log, segment.number);
     let name = segment.name();
     let temporary = paths::temporary(&name);
@@ -122,7 +136,7 @@ fn rebuild(
     new.set_len(0)?;
     let (block, mut chain) = header.to_block();
     write_aligned(&*new, &block, 0)?;
-    if segment.header.is_none() {
+    if segment.valid_header().is_none() {
         let (kept_in, bytes) = keep(dir, segment, 0, u64::from(BLOCK))?;
         lost.push(QuarantinedRange {
             file: segment.path.clone(),
@@ -329,7 +343,7 @@ fn truncate(
     dir: &dyn Dir,
     options: &ReadOptions,
     manifest: &mut Manifest,
-    found: &Examination,
+    found: &Classified,
     quarantined: &mut Vec<QuarantinedRange>,
 ) -> Result<()> {
     let Some(first) = found.segments.iter().position(Examined::is_corrupt) else {
@@ -340,7 +354,7 @@ fn truncate(
     let last = kept.last().map_or(corrupt.prev_seq, |unit| unit.header.last_seq);
     let cut = match kept.last() {
         Some(unit) => unit.end(),
-        None if corrupt.header.is_some() => BLOCK,
+        None if corrupt.valid_header().is_some() => BLOCK,
         None => 0,
     };
     for segment in found.segments[first..].iter().chain(&found.dead) {
@@ -370,7 +384,7 @@ fn truncate(
         }
     }
     dir.sync()?;
-    match corrupt.header {
+    match corrupt.valid_header() {
         Some(header) => rewrite_units(dir, options, corrupt, header, &kept)?,
         None => {
             if corrupt.file.is_some() {
@@ -394,7 +408,7 @@ pub(super) fn store_watermark(
     manifest: &Manifest,
     progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<()> {
-    let found = examine(dir, manifest, None, progress)?;
+    let found = scan_all(dir, manifest, None, progress)?;
     for segment in found.segments.iter().filter(|segment| segment.file.is_some()) {
         dir.open(&segment.name(), Open::write())?.sync_data()?;
     }
@@ -420,7 +434,7 @@ fn rewrite_units(
     let header = SegmentHeader { durable_bound, recovered: true, first_chain: 0, ..header };
     let packing = Packing::OneTime;
     let room = room_for(units.iter(), packing);
-    let mut writer = Rewriter::new(dir, header, density(options), packing, room)?;
+    let mut writer = Rewriter::new(dir, header, Density::of(options), packing, room)?;
     if let Some(file) = &segment.file {
         writer.copy(file, header.salt(), &segment.path, units, |_| {})?;
     }

@@ -4,17 +4,6 @@ use std::path::PathBuf;
 
 use crate::base::position::{Seq, SeqRange};
 
-/// How much of a log was read, from [`verify_with`](crate::verify_with) and
-/// [`repair_with`](crate::repair_with).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct ReadProgress {
-    /// Bytes read, or known to hold nothing. Starts again when the log is read again.
-    pub read: u64,
-    /// The bytes of the live segment files.
-    pub total: u64,
-}
-
 /// A range of a segment file that was quarantined.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]

@@ -22,19 +22,20 @@ use std::time::Duration;
 
 use esker_disk::Dir;
 
-use super::examine::{Examination, examine};
-use super::examined::{Examined, SegmentRange};
 use super::manifest::manifest_or_rebuilt;
-use super::report::ReadProgress;
-use crate::base::error::{Corruption, Error, Result, corruption_of};
+use super::rebuild::scan_all;
+use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::{Seq, SeqRange};
 use crate::base::read_options::ReadOptions;
 use crate::format::Salt;
 use crate::format::decode::LocatedRecord;
 use crate::format::unit::UnitKind;
 use crate::recovery::explained;
+use crate::recovery::outcome::ReadProgress;
+use crate::recovery::scan::{Classified, Examined, SegmentRange};
 use crate::store::directory;
-use crate::store::manifest::{End, Manifest};
+use crate::store::manifest::Manifest;
+use crate::store::paths::MANIFEST;
 use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_scan::{ValidUnit, valid_unit};
 use crate::store::watermark_page::PageReader;
@@ -134,8 +135,8 @@ pub fn verify_with(
 /// Reads the segments of a log whose manifest is corrupt or lost, as a repair would.
 fn without_manifest(dir: &dyn Dir, progress: &mut dyn FnMut(ReadProgress)) -> Result<VerifyReport> {
     let (manifest, corruption) = manifest_or_rebuilt(dir)?;
-    let found = examine(dir, &manifest, PageReader::stored_in(dir)?, progress)?;
-    let mut report = report(dir, found, &manifest, &manifest)?;
+    let found = scan_all(dir, &manifest, PageReader::stored_in(dir)?, progress)?;
+    let mut report = report(dir, &found, &manifest, &found.manifest)?;
     report.corruption.splice(0..0, corruption);
     Ok(report)
 }
@@ -164,14 +165,14 @@ fn pass(dir: &dyn Dir, progress: &mut dyn FnMut(ReadProgress)) -> Result<Pass> {
     let stored = || page.as_ref().and_then(|page| page.stored().ok().flatten());
     let before = stored();
     let manifest = Manifest::of_log(dir)?;
-    let found = examine(dir, &manifest, before, progress)?;
+    let found = scan_all(dir, &manifest, before, progress)?;
     let mut now = Manifest::of_log(dir)?;
     let moved = stored() != before || now != manifest;
     if let Some(page) = before.filter(|stored| stored.log == manifest.log) {
         // As opening does.
         now.trim_seq = now.trim_seq.max(page.trim);
     }
-    let mut report = report(dir, found, &manifest, &now)?;
+    let mut report = report(dir, &found, &manifest, &now)?;
     if report.corruption.is_empty() {
         return Ok(Pass { report, is_final: true });
     }
@@ -189,10 +190,10 @@ fn pass(dir: &dyn Dir, progress: &mut dyn FnMut(ReadProgress)) -> Result<Pass> {
     Ok(Pass { report, is_final })
 }
 
-/// Reports the findings in segments that are still in the log.
+/// Reports what is still in the log.
 fn report(
     dir: &dyn Dir,
-    found: Examination,
+    found: &Classified,
     manifest: &Manifest,
     now: &Manifest,
 ) -> Result<VerifyReport> {
@@ -204,14 +205,10 @@ fn report(
         after: Seq(segments.first().map_or(0, |first| first.prev_seq).max(trim)),
         last: Seq(segments.last().map_or(found.last, |last| last.last())),
         durable_bound: Seq(found.durable_bound),
+        corruption: found.corruption(now, &dir.path_of(MANIFEST)),
         ..VerifyReport::default()
     };
-    let manifest_path = dir.path_of(crate::store::paths::MANIFEST);
     for segment in &segments {
-        let corruption = |offset, after, what| corruption_of(&segment.path, offset, after, what);
-        if let Some(decode_error) = &segment.header_error {
-            report.corruption.push(corruption(0, segment.prev_seq, decode_error.clone()));
-        }
         for range in &segment.ranges {
             match range {
                 // All of it was truncated.
@@ -232,36 +229,9 @@ fn report(
                         }
                     }
                 }
-                // A missing file is one place.
-                SegmentRange::Corrupt { .. } if segment.file.is_none() => {}
-                SegmentRange::Corrupt { from, after, decode_error, .. } => {
-                    report.corruption.push(corruption(
-                        u64::from(*from),
-                        *after,
-                        decode_error.to_string(),
-                    ));
-                }
+                SegmentRange::Corrupt { .. } => {}
             }
         }
-    }
-    if found.clean_lies {
-        let closed_at = manifest.clean.map_or(0, |end| end.seq);
-        let what = "the log continues past the end that the manifest records";
-        report.corruption.push(corruption_of(&manifest_path, 0, closed_at, what));
-    }
-    // Records dropped meanwhile are not missing. A log that ends below its trim point is corrupt.
-    let missing = if trim == manifest.trim_seq { 0 } else { trim };
-    if found.durable_bound > found.last.max(missing)
-        && let Some(newest) = segments.last().filter(|newest| newest.file.is_some())
-    {
-        let what = format!("records up to {} were durable and are missing", found.durable_bound);
-        let at = u64::from(newest.ranges_end());
-        report.corruption.push(corruption_of(&newest.path, at, found.last, what));
-    }
-    let ends = |end: &End| segments.last().is_some_and(|newest| newest.ends_at(end));
-    if report.corruption.is_empty() && !manifest.clean.as_ref().is_none_or(ends) {
-        let what = "the log was closed elsewhere than where it ends";
-        report.corruption.push(corruption_of(&manifest_path, 0, report.last.0, what));
     }
     Ok(report)
 }

@@ -164,11 +164,17 @@ pub fn check(
         return Err("a full check at opening passed over damage".into());
     }
     if quick {
-        by_opening(&damage, &location()?, OpenCheck::Quick)
+        let quick = by_opening(&damage, &location()?, OpenCheck::Quick)
             .map_err(|what| format!("quick opening: {what}"))?;
+        if verifies && quick.is_loud() {
+            return Err(format!("verify says sound, and a quick opening says {quick:?}"));
+        }
     }
     if reader {
-        by_reader(&damage, &location()?).map_err(|what| format!("reader: {what}"))?;
+        let whole = by_reader(&damage, &location()?).map_err(|what| format!("reader: {what}"))?;
+        if verifies && !whole {
+            return Err("verify says sound, and a reader says otherwise".into());
+        }
     }
     let repaired = repaired::check(&damage, &location()?, verifies, rng)?;
     Ok(match (full, repaired) {
@@ -339,21 +345,23 @@ fn read_of(damage: &Corruption<'_>, log: &Log) -> Checked<Opened> {
     Ok(Opened::Met)
 }
 
-fn by_reader(damage: &Corruption<'_>, location: &Location) -> Checked {
+/// Whether a reader reads the log whole.
+fn by_reader(damage: &Corruption<'_>, location: &Location) -> Checked<bool> {
     let engine = Engine::manual();
     let reader = match ReadOnlyLog::builder(&location.dir).options(location.options(&engine)).open()
     {
         Ok(reader) => reader,
-        Err(error) => return damage.refusal(&error),
+        Err(error) => return damage.refusal(&error).map(|()| false),
     };
     let read = reading::of_reader(&reader, 0)?;
     damage.history().check_items(&read.items, damage.lost())?;
     damage.known_gaps(&read.items)?;
     match &read.error {
         None if reader.corruption().is_some() => return Err("the damage is not met".into()),
-        Some(Error::Trimmed { .. }) if reader.corruption().is_some() => return Ok(()),
+        Some(Error::Trimmed { .. }) if reader.corruption().is_some() => return Ok(false),
         Some(error) => damage.refusal(error)?,
         None => {}
     }
-    damage.nothing_is_silent(&read, None)
+    damage.nothing_is_silent(&read, None)?;
+    Ok(read.error.is_none())
 }

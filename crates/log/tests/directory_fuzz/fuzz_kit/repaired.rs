@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use esker_log::{Engine, Error, Log, OnCorruption, Start, repair, verify};
+use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, Repaired, Start, repair, verify};
 use esker_testkit::Rng;
 
 use super::check::{Checked, Corruption};
@@ -21,7 +21,7 @@ pub fn check(
         [OnCorruption::Fail, OnCorruption::Fail, OnCorruption::Quarantine, OnCorruption::Truncate]
             [rng.index(4)];
     let done = match way {
-        OnCorruption::Fail => by_function(damage, location),
+        OnCorruption::Fail => by_function(damage, location, verifies),
         _ => by_opening(damage, location, way),
     };
     let what = |what: String| format!("after a repair ({way:?}): {what}");
@@ -30,21 +30,28 @@ pub fn check(
         Done::Refused => Ok(false),
         Done::Left(reported) => {
             let kept = way != OnCorruption::Truncate;
-            left(damage, location, kept, reported).map_err(what).map(|()| !verifies)
+            left(damage, location, kept, reported.as_ref()).map_err(what).map(|()| !verifies)
         }
     }
 }
 
 enum Done {
     Refused,
-    /// Whether it reported something.
-    Left(bool),
+    /// What it reported; nothing by an opening, which reports to the application's log.
+    Left(Option<Repaired>),
 }
 
-fn by_function(damage: &Corruption<'_>, location: &Location) -> Checked<Done> {
+fn by_function(damage: &Corruption<'_>, location: &Location, verifies: bool) -> Checked<Done> {
     let engine = Engine::manual();
     match repair(&location.dir, location.options(&engine)) {
-        Ok(done) => Ok(Done::Left(!done.quarantined.is_empty() || done.manifest_rebuilt)),
+        Ok(done) => {
+            let is_changed =
+                !done.quarantined.is_empty() || done.manifest_rebuilt || done.manifest_corrected;
+            if verifies == is_changed {
+                return Err(format!("verify said sound: {verifies}, and it reports {done:?}"));
+            }
+            Ok(Done::Left(Some(done)))
+        }
         Err(error) => refused(damage, &error),
     }
 }
@@ -57,7 +64,7 @@ fn by_opening(damage: &Corruption<'_>, location: &Location, way: OnCorruption) -
         Ok(log) => {
             drop(log);
             engine.stop();
-            Ok(Done::Left(true))
+            Ok(Done::Left(None))
         }
         Err(error) => refused(damage, &error),
     }
@@ -72,8 +79,44 @@ fn refused(damage: &Corruption<'_>, error: &Error) -> Checked<Done> {
     }
 }
 
-fn left(damage: &Corruption<'_>, location: &Location, kept: bool, reported: bool) -> Checked {
+/// The records that are reported as lost are not there, and each record that is not there is
+/// reported: of those that something says were durable. `begin`: the log begins after this number,
+/// and nothing says what was before it.
+fn is_the_difference(
+    damage: &Corruption<'_>,
+    done: &Repaired,
+    there: &BTreeSet<u64>,
+    begin: u64,
+) -> Checked {
+    let ranges = || done.quarantined.iter().filter(|range| range.from < range.to);
+    let last = damage.history().last();
+    for range in ranges() {
+        if let Some(seq) = there.range(range.from.0 + 1..=range.to.0).next() {
+            return Err(format!("{seq} is there, and reported as lost in {range:?}"));
+        }
+        if range.to.0 > last {
+            return Err(format!("the log never went past {last}, and {range:?} is reported"));
+        }
+    }
+    let is_reported = |seq: u64| ranges().any(|range| range.from.0 < seq && seq <= range.to.0);
+    let lost = damage
+        .claimed
+        .iter()
+        .find(|seq| **seq > begin && !there.contains(seq) && !is_reported(**seq));
+    match lost {
+        Some(seq) => Err(format!("{seq} is lost, and reported are {:?}", done.quarantined)),
+        None => Ok(()),
+    }
+}
+
+fn left(
+    damage: &Corruption<'_>,
+    location: &Location,
+    kept: bool,
+    done: Option<&Repaired>,
+) -> Checked {
     is_sound(location)?;
+    let reported = done.is_none_or(|done| !done.quarantined.is_empty() || done.manifest_rebuilt);
     let engine = Engine::manual();
     let open = || {
         Log::builder(&location.dir)
@@ -102,6 +145,11 @@ fn left(damage: &Corruption<'_>, location: &Location, kept: bool, reported: bool
         if !reported && damage.claimed.iter().any(|seq| !there.contains(seq)) {
             return Err("SILENT LOSS: it says that nothing was damaged".into());
         }
+        if let Some(done) = done {
+            let empty = begins_again.unwrap_or(0);
+            let begin = begins_again.map_or(0, |_| read.items.first().map_or(empty, Item::prev));
+            is_the_difference(damage, done, &there, begin)?;
+        }
     }
     let claimed = damage.claimed.last().copied().filter(|_| kept).unwrap_or(0);
     let mut items = read.items;
@@ -109,13 +157,18 @@ fn left(damage: &Corruption<'_>, location: &Location, kept: bool, reported: bool
     engine.run();
     log.close().map_err(|error| format!("closing: {error:?}"))?;
     drop(log);
-    let log = open().map_err(|error| format!("after a clean close: {error}"))?;
-    let again = reading::of_log(&log, Start::Oldest)?;
-    if again.error.is_some() || again.items != items {
-        let (items, again_items) = (items.len(), again.items.len());
-        return Err(format!("{again_items} of {items} came back, {:?}", again.error));
+    // The first one leaves a log that was not closed.
+    for check in [OpenCheck::Full, OpenCheck::Quick] {
+        let mut options = location.options(&engine);
+        options.check = check;
+        let log = Log::builder(&location.dir).options(options).open();
+        let log = log.map_err(|error| format!("opening again ({check:?}): {error}"))?;
+        let again = reading::of_log(&log, Start::Oldest)?;
+        if again.error.is_some() || again.items != items {
+            let (items, again_items) = (items.len(), again.items.len());
+            return Err(format!("{again_items} of {items} came back, {:?}", again.error));
+        }
     }
-    drop(log);
     engine.stop();
     is_sound(location)
 }

@@ -3,16 +3,17 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use esker_disk::{Dir, File};
+use esker_disk::File;
 
 use crate::base::error::{Result, corruption_at};
 use crate::format::decode::LocatedRecord;
 use crate::format::unit::UnitKind;
-use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, Salt, SegmentHeader};
+use crate::format::{BLOCK, DecodeError, IndexEntry, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::store::manifest::End;
 use crate::store::paths;
 use crate::store::segment_reader::SegmentReader;
-use crate::store::segment_scan::{ValidUnit, valid_unit};
+use crate::store::segment_scan::{TailScan, ValidUnit, valid_unit};
+use crate::store::segment_table::State;
 
 pub(crate) struct Examined {
     pub(crate) number: u64,
@@ -22,11 +23,13 @@ pub(crate) struct Examined {
     pub(crate) file: Option<Arc<dyn File>>,
     /// `None` when the header is corrupt.
     pub(crate) header: Option<SegmentHeader>,
-    /// What is wrong with the header.
+    /// What is wrong with the header, or with what it names.
     pub(crate) header_error: Option<String>,
     pub(crate) base: u64,
     /// The number before the first record.
     pub(crate) prev_seq: u64,
+    /// The position where it ends at most, by the headers of later segments.
+    pub(crate) limit: u64,
     /// The end according to the next segment; `None` for the newest.
     pub(crate) end: Option<u32>,
     /// The chain and the last sequence number at the end, according to the next segment.
@@ -36,6 +39,36 @@ pub(crate) struct Examined {
     pub(crate) written_to: u32,
     /// The highest number in a valid header of an invalid unit after the pieces; 0 without one.
     pub(crate) written_seq: u64,
+    /// A footer follows the pieces, so no unit does.
+    pub(crate) is_complete: bool,
+    /// What follows the first units.
+    pub(crate) after_units: AfterUnits,
+    /// What an opening keeps of its first units.
+    pub(crate) kept: Kept,
+}
+
+/// What follows the first valid units of a segment.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AfterUnits {
+    pub(crate) tail: TailScan,
+    /// The bytes of units that were written in the same session or later.
+    pub(crate) units: u64,
+    /// Why the first units end.
+    pub(crate) decode_error: Option<DecodeError>,
+    /// The session of the last of the first units.
+    pub(crate) session: u64,
+}
+
+/// What an opening keeps of a segment.
+#[derive(Debug, Default)]
+pub(crate) enum Kept {
+    #[default]
+    Nothing,
+    /// The units before the first corruption, and entries of a sparse index. `true` if the segment
+    /// has its footer.
+    Units(Vec<ValidUnit>, Vec<IndexEntry>, bool),
+    /// The content according to a footer: nothing else was read.
+    Footer(State),
 }
 
 /// The start of a segment that lost its header, as far as the rest of the segment gives it.
@@ -118,7 +151,10 @@ impl Examined {
                 SegmentRange::Valid(run) => Some(run.last.header.last_seq),
                 SegmentRange::Corrupt { .. } => None,
             })
-            .unwrap_or(self.prev_seq)
+            .unwrap_or(match &self.kept {
+                Kept::Footer(state) => state.last_seq,
+                _ => self.prev_seq,
+            })
     }
 
     /// The last sequence number before the end of the segment, present or missing.
@@ -131,36 +167,41 @@ impl Examined {
         Ok(self.file.as_ref().map_or(Ok(0), |file| file.len())?)
     }
 
-    pub(crate) fn missing_header(
-        dir: &dyn Dir,
-        number: u64,
-        file: Option<Arc<dyn File>>,
-        decode_error: String,
-    ) -> Self {
+    /// A segment that was not read.
+    pub(crate) fn new(number: u64, path: PathBuf, file: Option<Arc<dyn File>>) -> Self {
         Self {
             number,
-            path: dir.path_of(&paths::segment(number)),
+            path,
             file,
             header: None,
-            header_error: Some(decode_error),
+            header_error: None,
             base: 0,
             prev_seq: 0,
+            limit: u64::MAX,
             end: None,
             next: None,
             ranges: Vec::new(),
             written_to: 0,
             written_seq: 0,
+            is_complete: false,
+            after_units: AfterUnits::default(),
+            kept: Kept::default(),
         }
+    }
+
+    /// Its header, if nothing is wrong with it or with what it names.
+    pub(crate) fn valid_header(&self) -> Option<SegmentHeader> {
+        self.header.filter(|_| self.header_error.is_none())
     }
 
     pub(crate) fn is_corrupt(&self) -> bool {
         let bad = |range: &SegmentRange| matches!(range, SegmentRange::Corrupt { .. });
-        self.header.is_none() || self.ranges.iter().any(bad)
+        self.valid_header().is_none() || self.ranges.iter().any(bad)
     }
 
     /// The last record before its first corruption; `None` if it has none.
     pub(crate) fn before_corruption(&self) -> Option<u64> {
-        if self.header.is_none() {
+        if self.valid_header().is_none() {
             return Some(self.prev_seq);
         }
         self.ranges.iter().find_map(|range| match range {
@@ -173,20 +214,23 @@ impl Examined {
     pub(crate) fn chain_after(&self, header: &SegmentHeader) -> u32 {
         match self.ranges.last() {
             Some(SegmentRange::Valid(run)) => run.last.chain,
-            _ => header.to_block().1,
+            _ => match &self.kept {
+                Kept::Footer(state) => state.chain,
+                _ => header.to_block().1,
+            },
         }
     }
 
     /// Whether the log was closed at the end of this segment.
     pub(crate) fn ends_at(&self, end: &End) -> bool {
-        let chain = self.header.map(|header| self.chain_after(&header));
+        let chain = self.valid_header().map(|header| self.chain_after(&header));
         (self.number, self.ranges_end(), self.last(), chain)
             == (end.segment, end.offset, end.seq, Some(end.chain))
     }
 
     /// The units before the first corruption.
     pub(crate) fn valid_start(&self, salt: Salt) -> Result<Vec<ValidUnit>> {
-        let ranges = if self.header.is_some() { &self.ranges[..] } else { &[] };
+        let ranges = if self.valid_header().is_some() { &self.ranges[..] } else { &[] };
         let mut units = Vec::new();
         for range in ranges {
             let SegmentRange::Valid(run) = range else { break };
@@ -229,22 +273,43 @@ impl Examined {
         self.ranges = joined;
     }
 
+    /// The offset after the units before the first corruption.
+    pub(crate) fn valid_end(&self) -> u32 {
+        let valid = self.ranges.iter().map_while(|range| match range {
+            SegmentRange::Valid(run) => Some(run.last.end()),
+            SegmentRange::Corrupt { .. } => None,
+        });
+        valid.last().unwrap_or(BLOCK)
+    }
+
     /// The offset after the last piece.
     pub(crate) fn ranges_end(&self) -> u32 {
-        match self.ranges.last() {
-            Some(SegmentRange::Valid(run)) => run.last.end(),
-            Some(SegmentRange::Corrupt { to, .. }) => *to,
-            None => BLOCK,
+        match (self.ranges.last(), &self.kept) {
+            (Some(SegmentRange::Valid(run)), _) => run.last.end(),
+            (Some(SegmentRange::Corrupt { to, .. }), _) => *to,
+            (None, Kept::Footer(state)) => state.end,
+            (None, _) => BLOCK,
         }
+    }
+
+    /// The offset where it ends at most.
+    pub(crate) fn most(&self) -> u32 {
+        self.limit.saturating_sub(self.base).min(u64::from(SEGMENT_MAX)) as u32
     }
 
     /// Extends this segment to the known start of the next one, which lost its header. The space
     /// between becomes a gap, unless this segment's end is known more precisely. If nothing is
     /// known of the next one, it starts after everything that was written here: records may be
-    /// missing in these bytes. Returns where the two segments meet.
-    pub(crate) fn reach(&mut self, (base, seq): (u64, u64), stored: KnownStart) -> (u64, u64) {
-        let known_base = stored.base.unwrap_or(base).max(base);
-        let from = self.ranges_end();
+    /// missing in these bytes. It starts at `least` or after, and within the limit: nothing after
+    /// that is of this segment. Returns where the two segments meet.
+    pub(crate) fn reach(
+        &mut self,
+        (base, seq): (u64, u64),
+        stored: KnownStart,
+        least: u64,
+    ) -> (u64, u64) {
+        let known_base = stored.base.unwrap_or(base).max(base).max(least);
+        let (from, most) = (self.ranges_end(), self.most());
         let is_unknown = stored.base.is_none() && stored.prev_seq.is_none();
         let is_longer = is_unknown && from < self.written_to.min(SEGMENT_MAX / 2);
         let written_seq = if is_longer { self.written_seq } else { 0 };
@@ -252,10 +317,18 @@ impl Examined {
         if (known_base, known_seq) == (base, seq) && !is_longer {
             return (base, seq);
         }
-        let to = match known_base.checked_sub(self.base) {
-            Some(end) if known_base > base && end < u64::from(SEGMENT_MAX / 2) => end as u32,
+        let wanted = match known_base.checked_sub(self.base) {
+            Some(end) if known_base > base => end.min(u64::from(SEGMENT_MAX)) as u32,
             _ => self.written_to.min(SEGMENT_MAX / 2).max(from + BLOCK),
         };
+        // A segment of which nothing is known gets a block for its own gap, if there is one left.
+        let own = if is_unknown && from + BLOCK <= most { BLOCK } else { 0 };
+        let least = least.saturating_sub(self.base).min(most.into()) as u32;
+        let to = wanted.min(least.max(most - own));
+        if to <= from {
+            // The gap is in the next one.
+            return (base, seq);
+        }
         match self.ranges.last_mut() {
             Some(SegmentRange::Corrupt { to: end, .. }) => *end = to.max(*end),
             _ => self.ranges.push(SegmentRange::Corrupt {

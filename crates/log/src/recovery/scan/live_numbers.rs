@@ -1,8 +1,16 @@
 //! Finds the live segments of a log, also where the links between them are lost.
 //!
-//! A valid header names the preceding segment. A segment that lost its header does not. Then the
-//! next lower number precedes it whose content leaves room: the segment must end where the lost one
-//! begins, or before.
+//! A valid header names the preceding segment, and says where that ends. A segment that lost its
+//! header does not. Then the next lower number precedes it whose content leaves room: the segment
+//! must end where the lost one begins, or before.
+//!
+//! # Where each segment ends at most
+//!
+//! The valid header above a segment is the cut, however many segments without a header are between
+//! them. Each of these takes a block at least, or what its content needs. So each live segment has
+//! a limit, and nothing at or after it is of that segment: not bytes that follow its units, and not
+//! a gap in place of the records that are missing. A preceding header that begins at or after its
+//! limit, or too far before it, is not valid.
 //!
 //! # Files that may be no segments
 //!
@@ -22,26 +30,30 @@
 //! ends where it was found to end. So it leaves the same room, and the next repair finds the same
 //! numbers.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use esker_disk::File;
 
+use super::classify::begins_with;
+use super::files::Headers;
 use super::locate::{Units, content, has_own_units};
 use crate::base::error::Result;
 use crate::format::segment::HeaderError;
-use crate::format::{BLOCK, Salt, SegmentHeader};
-use crate::recovery::begins_with;
+use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::store::manifest::Manifest;
 
-pub(super) type ParsedHeader = std::result::Result<(SegmentHeader, u32), HeaderError>;
-/// The segment files, by number.
-pub(super) type Headers = BTreeMap<u64, (Arc<dyn File>, ParsedHeader)>;
+/// A live segment.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LiveNumber {
+    pub(super) number: u64,
+    /// The position where it ends at most. The next valid header has it, if it is of the next
+    /// segment. `u64::MAX` for the newest segment.
+    pub(super) limit: u64,
+}
 
-/// The numbers of the live segments, in order. If a link is corrupt or missing, the next lower
-/// number that fits is used.
-pub(super) fn live_numbers(headers: &Headers, manifest: &Manifest) -> Result<Vec<u64>> {
-    let valid = |number: u64| headers.get(&number).and_then(|(_, parsed)| parsed.ok());
+/// The live segments, in order. If a link is corrupt or missing, the next lower number that fits is
+/// used. A header that the next one contradicts becomes invalid.
+pub(super) fn live_numbers(headers: &mut Headers, manifest: &Manifest) -> Result<Vec<LiveNumber>> {
     // The newest may have lost its header. Then it has units, or the clean end names it.
     let mut newest = None;
     for (&number, (file, parsed)) in headers.iter().rev() {
@@ -49,18 +61,26 @@ pub(super) fn live_numbers(headers: &Headers, manifest: &Manifest) -> Result<Vec
             || manifest.clean.is_some_and(|end| end.segment == number)
             || has_own_units(file, Salt::new(manifest.log, number))?
         {
-            newest = Some(number);
+            newest = Some(LiveNumber { number, limit: u64::MAX });
             break;
         }
     }
-    let mut numbers: Vec<u64> = newest.into_iter().collect();
+    let mut numbers: Vec<LiveNumber> = newest.into_iter().collect();
     let mut limit = Limit { position: u64::MAX, seq: u64::MAX, has_room: false };
-    while let Some(&number) = numbers.last() {
+    while let Some(&LiveNumber { number, .. }) = numbers.last() {
+        let valid =
+            |number: u64| headers.get(&number).and_then(|(_, parsed)| parsed.ok()).map(|of| of.0);
         let before = match valid(number) {
-            Some((header, _)) if begins_with(manifest, &header, |n| valid(n).is_some()) => None,
-            Some((header, _)) => {
+            Some(header) if begins_with(manifest, &header, |n| valid(n).is_some()) => None,
+            Some(header) => {
                 limit = Limit { position: header.base, seq: header.prev_seq, has_room: false };
-                Some(header.prev_segment)
+                let before = header.prev_segment;
+                if valid(before).is_some_and(|before| length_before(&before, &header).is_none())
+                    && let Some((_, parsed)) = headers.get_mut(&before)
+                {
+                    *parsed = Err(HeaderError::Invalid(DecodeError::Nonsense));
+                }
+                Some(before)
             }
             None => {
                 let file = headers.get(&number).map(|(file, _)| file);
@@ -69,12 +89,21 @@ pub(super) fn live_numbers(headers: &Headers, manifest: &Manifest) -> Result<Vec
             }
         };
         match before {
-            Some(before) if before >= manifest.trim_segment.max(1) => numbers.push(before),
+            Some(number) if number >= manifest.trim_segment.max(1) => {
+                numbers.push(LiveNumber { number, limit: limit.position });
+            }
             _ => break,
         }
     }
     numbers.reverse();
     Ok(numbers)
+}
+
+/// The length of a segment that the next one follows, if their headers agree about it.
+pub(super) fn length_before(header: &SegmentHeader, next: &SegmentHeader) -> Option<u32> {
+    let length = next.base.checked_sub(header.base)?;
+    let fits = (u64::from(BLOCK)..=u64::from(SEGMENT_MAX)).contains(&length);
+    (fits && header.prev_seq <= next.prev_seq).then_some(length as u32)
 }
 
 /// What the segment before another may hold.
@@ -97,12 +126,17 @@ impl Limit {
         };
         Ok(match units {
             Some(Units { first: (offset, prev_seq), end, last_seq }) => Self {
-                position: self.position.saturating_sub(u64::from(end) + self.missing(last_seq)),
+                position: self.below(u64::from(end) + self.missing(last_seq)),
                 seq: prev_seq,
                 has_room: offset > BLOCK,
             },
-            None => Self { position: self.position.saturating_sub(u64::from(BLOCK)), ..self },
+            None => Self { position: self.below(u64::from(BLOCK)), ..self },
         })
+    }
+
+    /// The position so many bytes below. There is no limit below none.
+    fn below(self, bytes: u64) -> u64 {
+        if self.position == u64::MAX { u64::MAX } else { self.position.saturating_sub(bytes) }
     }
 
     /// The least space of the records between this one and the limit.
@@ -201,5 +235,5 @@ fn ends_within(file: &Arc<dyn File>, header: &SegmentHeader, limit: Limit) -> Re
     let units = content(file, header.salt(), limit.seq)?;
     let (end, last) = units.map_or((BLOCK, header.prev_seq), |units| (units.end, units.last_seq));
     let position = header.base.saturating_add(u64::from(end) + limit.missing(last));
-    Ok((position <= limit.position).then_some(last))
+    Ok((position <= limit.position && last <= limit.seq).then_some(last))
 }

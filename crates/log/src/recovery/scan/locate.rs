@@ -56,9 +56,14 @@ fn footer_at(image: &mut SegmentReader<'_>, salt: Salt, at: u32) -> Result<Optio
     Ok(Footer::parse(bytes, salt, at).ok().map(|footer| (footer, length)))
 }
 
+/// Whether there is a valid footer at an offset.
+pub(super) fn is_footer_at(image: &mut SegmentReader<'_>, salt: Salt, at: u32) -> Result<bool> {
+    Ok(footer_at(image, salt, at)?.is_some())
+}
+
 /// The bytes that are lost if a file is cut at an offset. A footer there is not among them: it
 /// holds nothing that the units do not.
-pub(super) fn cut_off(file: &Arc<dyn File>, salt: Salt, at: u32) -> Result<Option<Range<u32>>> {
+pub(crate) fn cut_off(file: &Arc<dyn File>, salt: Salt, at: u32) -> Result<Option<Range<u32>>> {
     let mut image = SegmentReader::new(Arc::clone(file))?;
     let footer = footer_at(&mut image, salt, at)?.map_or(0, |(_, length)| length);
     written_after(file, at + footer)
