@@ -68,7 +68,8 @@ impl Planner<'_, '_> {
         let names = self.source.files.keys().filter(|name| name.ends_with(OF_A_SEQUENCE));
         let names: Vec<String> = names.cloned().collect();
         let first = self.rng.index(names.len().max(1));
-        let held = self.bytes(self.rng.pick(&names)?);
+        let held = self.rng.pick(&names)?.clone();
+        let held = self.bytes(&held);
         Some(match self.rng.below(6) {
             0..2 => self.hold_another(&names[first..], &names),
             2 => vec![Mutation::Extend { file: names[first].clone(), bytes: held.to_vec() }],

@@ -9,8 +9,7 @@ use std::path::Path;
 
 use esker_disk::planted::{Bug, is_planted};
 
-use super::examined::{AfterUnits, Examined, SegmentRange};
-use super::read_segments::Contents;
+use super::examined::{AfterUnits, Contents, Examined, SegmentRange};
 use crate::base::error::{Corruption, corruption_of};
 use crate::format::{BLOCK, DecodeError, SegmentHeader};
 use crate::recovery::outcome::TruncatedTail;

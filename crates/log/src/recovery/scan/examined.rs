@@ -71,6 +71,18 @@ pub(crate) enum Kept {
     Footer(State),
 }
 
+/// What was read of a log.
+pub(super) struct Contents {
+    /// The segments, oldest first: by their headers, or else by what fits.
+    pub(super) segments: Vec<Examined>,
+    /// Segments after these of which nothing is valid. They count only if records are missing.
+    pub(super) lost: Vec<Examined>,
+    /// The highest durable lower bound found.
+    pub(super) durable_bound: u64,
+    /// The log continues after the clean end that the manifest records.
+    pub(super) clean_lies: bool,
+}
+
 /// The start of a segment that lost its header, as far as the rest of the segment gives it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KnownStart {

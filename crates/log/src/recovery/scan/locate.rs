@@ -6,7 +6,6 @@ use std::sync::Arc;
 use esker_disk::File;
 
 use super::examined::{Examined, KnownStart};
-use super::split_segment::written_after;
 use crate::base::error::Result;
 use crate::format::footer::FOOTER_HEADER;
 use crate::format::{BLOCK, Footer, SEGMENT_MAX, Salt, SegmentHeader};
@@ -165,4 +164,24 @@ pub(crate) fn first_position(
     // If the last unit does not lead to the next segment, a gap follows it.
     let room = if next.is_some_and(|next| next.prev_seq > units.last_seq) { BLOCK } else { 0 };
     Ok((base(units.end + room), prev_seq))
+}
+
+/// The end of the last block of a file that is not all zeros.
+pub(super) fn written_to(file: &Arc<dyn File>) -> Result<u32> {
+    Ok(written_after(file, 0)?.map_or(0, |written| written.end))
+}
+
+/// From the first block at or after an offset that is not all zeros to the end of the last one.
+fn written_after(file: &Arc<dyn File>, offset: u32) -> Result<Option<Range<u32>>> {
+    let mut image = SegmentReader::new(Arc::clone(file))?;
+    let (mut at, mut written) = (offset, None);
+    while u64::from(at) < image.len() {
+        let block = image.at(u64::from(at), BLOCK as usize)?;
+        let end = at + BLOCK;
+        if block.iter().any(|&byte| byte != 0) {
+            written = Some(written.map_or(at, |written: Range<u32>| written.start)..end);
+        }
+        at = end;
+    }
+    Ok(written)
 }

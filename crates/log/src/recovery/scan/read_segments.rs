@@ -8,12 +8,12 @@ use std::sync::Arc;
 use esker_disk::Dir;
 
 use super::classify::{MISSING, is_front_missing};
-use super::examined::{Examined, Kept};
+use super::examined::{Contents, Examined, Kept};
 use super::files::{Files, Headers, Reading};
 use super::footers::{closed, footers};
 use super::live_numbers::{LiveNumber, length_before, live_numbers};
-use super::locate::{find_footer, first_position, known_start};
-use super::split_segment::{SplitFindings, goes_on, split_segment, written_to};
+use super::locate::{find_footer, first_position, known_start, written_to};
+use super::split_segment::{SplitFindings, goes_on, split_segment};
 use crate::base::error::Result;
 use crate::base::options::OpenCheck;
 use crate::format::segment::HeaderError;
@@ -24,18 +24,6 @@ use crate::store::paths;
 use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_table::State;
 use crate::store::watermark_page::StoredWatermark;
-
-/// What was read of a log.
-pub(super) struct Contents {
-    /// The segments, oldest first: by their headers, or else by what fits.
-    pub(super) segments: Vec<Examined>,
-    /// Segments after these of which nothing is valid. They count only if records are missing.
-    pub(super) lost: Vec<Examined>,
-    /// The highest durable lower bound found.
-    pub(super) durable_bound: u64,
-    /// The log continues after the clean end that the manifest records.
-    pub(super) clean_lies: bool,
-}
 
 /// The manifest as it was written, and with the trim point that the watermark page has. Each
 /// truncation is in both, so an older manifest does not undo it.

@@ -1,9 +1,6 @@
 //! Splits one segment into valid units and corrupt ranges.
 
-use std::ops::Range;
 use std::sync::Arc;
-
-use esker_disk::File;
 
 use super::examined::{AfterUnits, Examined, Kept, SegmentRange, ValidRun};
 use super::files::Reading;
@@ -234,24 +231,4 @@ fn drop_what_does_not_lead_on(segment: &mut Examined) {
         (tail.first, tail.end) = (Some(from), tail.end.max(to));
         *error = Some(decode_error);
     }
-}
-
-/// The end of the last block of a file that is not all zeros.
-pub(super) fn written_to(file: &Arc<dyn File>) -> Result<u32> {
-    Ok(written_after(file, 0)?.map_or(0, |written| written.end))
-}
-
-/// From the first block at or after an offset that is not all zeros to the end of the last one.
-pub(crate) fn written_after(file: &Arc<dyn File>, offset: u32) -> Result<Option<Range<u32>>> {
-    let mut image = SegmentReader::new(Arc::clone(file))?;
-    let (mut at, mut written) = (offset, None);
-    while u64::from(at) < image.len() {
-        let block = image.at(u64::from(at), BLOCK as usize)?;
-        let end = at + BLOCK;
-        if block.iter().any(|&byte| byte != 0) {
-            written = Some(written.map_or(at, |written: Range<u32>| written.start)..end);
-        }
-        at = end;
-    }
-    Ok(written)
 }
