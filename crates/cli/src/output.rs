@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::fd::AsFd;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
@@ -80,11 +80,43 @@ pub fn escaped(text: &str) -> String {
     text.chars().map(escape).collect()
 }
 
-/// Returns a time as in RFC 3339, in UTC, with milliseconds. That ends with the year 9999, and what
-/// formats it begins with 1970: what is beyond becomes the first or the last such time.
+/// Returns a time as in RFC 3339, in UTC, with milliseconds. Never fails: see [`time_in_nanos`].
 pub fn time(time: SystemTime) -> String {
-    let last = SystemTime::UNIX_EPOCH + Duration::from_millis(253_402_300_799_999);
-    humantime::format_rfc3339_millis(time.clamp(SystemTime::UNIX_EPOCH, last)).to_string()
+    let (seconds, nanos) = seconds_of(time);
+    format!("{seconds}.{:03}Z", nanos / 1_000_000)
+}
+
+/// As [`time`], with nanoseconds. A year before 0 or after 9999, for which RFC 3339 has no text,
+/// has a sign as in ISO 8601: a clock may show any time, and logs have what it showed.
+pub fn time_in_nanos(time: SystemTime) -> String {
+    let (seconds, nanos) = seconds_of(time);
+    format!("{seconds}.{nanos:09}Z")
+}
+
+/// The whole seconds of a time as text, and the nanoseconds after them.
+fn seconds_of(time: SystemTime) -> (String, i128) {
+    const DAYS_OF_400_YEARS: i128 = 146_097;
+    // The days from March 1 of the year 0 to the beginning of 1970.
+    const DAYS_TO_1970: i128 = 719_468;
+    let since = match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => since.as_nanos().cast_signed(),
+        Err(before) => -before.duration().as_nanos().cast_signed(),
+    };
+    let (seconds, nanos) = (since.div_euclid(1_000_000_000), since.rem_euclid(1_000_000_000));
+    let (days, second) = (seconds.div_euclid(86_400) + DAYS_TO_1970, seconds.rem_euclid(86_400));
+    // Years begin in March here, so that the day of a leap year is the last.
+    let (cycle, day) = (days.div_euclid(DAYS_OF_400_YEARS), days.rem_euclid(DAYS_OF_400_YEARS));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let (day, month) = (day - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
+    let year = cycle * 400 + year + i128::from(month <= 2);
+    let year = match year {
+        0..=9999 => format!("{year:04}"),
+        _ => format!("{year:+05}"),
+    };
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    (format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"), nanos)
 }
 
 /// Encodes bytes as base 64, with padding.
@@ -99,15 +131,40 @@ pub fn from_base64(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
-    /// Bug: it panicked before 1970 and after 9999, which a record's time may be.
     #[test]
-    fn every_time_is_shown() {
-        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        assert_eq!(time(at(1_000_000_000)), "2001-09-09T01:46:40.000Z");
-        assert_eq!(time(at(0) - Duration::from_secs(1)), "1970-01-01T00:00:00.000Z");
-        assert_eq!(time(at(u64::MAX / 1000)), "9999-12-31T23:59:59.999Z");
+    fn a_time_is_as_rfc_3339_has_it() {
+        // Each 11 days and some, from 1970 to 9999.
+        for step in 0..253_402 {
+            let since = Duration::new(step * 1_000_000, (step % 997) as u32 * 1_001_001);
+            let then = SystemTime::UNIX_EPOCH + since;
+            assert_eq!(time(then), humantime::format_rfc3339_millis(then).to_string());
+            assert_eq!(time_in_nanos(then), humantime::format_rfc3339_nanos(then).to_string());
+        }
+    }
+
+    /// A clock before 1970, or after the year 9999, panicked in each log line.
+    #[test]
+    fn every_time_has_a_text() {
+        let (epoch, nano) = (SystemTime::UNIX_EPOCH, Duration::from_nanos(1));
+        let seconds = Duration::from_secs;
+        for (then, text) in [
+            (epoch - nano, "1969-12-31T23:59:59.999999999Z"),
+            (epoch - seconds(315_619_200), "1960-01-01T00:00:00.000000000Z"),
+            (epoch - seconds(62_167_219_200), "0000-01-01T00:00:00.000000000Z"),
+            (epoch - seconds(62_167_219_201), "-0001-12-31T23:59:59.000000000Z"),
+            (epoch + seconds(19_880_899_200), "2600-01-01T00:00:00.000000000Z"),
+            (epoch + seconds(253_402_300_800), "+10000-01-01T00:00:00.000000000Z"),
+        ] {
+            assert_eq!(time_in_nanos(then), text);
+        }
+        let most = seconds(i64::MAX as u64);
+        for then in [epoch + most, epoch - most, epoch + Duration::from_millis(u64::MAX)] {
+            assert!(time(then).ends_with('Z') && time_in_nanos(then).len() > 30);
+        }
     }
 
     #[test]

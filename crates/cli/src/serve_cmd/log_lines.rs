@@ -10,6 +10,8 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::output::time_in_nanos;
+
 /// One JSON object a line: time, level, target, message and the fields of the event.
 pub struct Json {
     pub in_ms: bool,
@@ -27,7 +29,7 @@ fn now(in_ms: bool) -> Value {
         let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         return Value::from(u64::try_from(since.as_millis()).unwrap_or(u64::MAX));
     }
-    Value::from(humantime::format_rfc3339_nanos(now).to_string())
+    Value::from(time_in_nanos(now))
 }
 
 impl<S, N> FormatEvent<S, N> for Json
@@ -46,7 +48,7 @@ where
         let metadata = event.metadata();
         let mut line = fields.0;
         line.insert("time".into(), now(self.in_ms));
-        line.insert(self.level_key.clone(), level(metadata.level()).into());
+        line.insert(self.level_key.clone(), level(metadata.target(), metadata.level()).into());
         line.insert("target".into(), metadata.target().into());
         writeln!(writer, "{}", Value::Object(line))
     }
@@ -68,7 +70,8 @@ where
         let mut text = String::new();
         let time = now(self.in_ms);
         let time = time.as_str().map_or_else(|| time.to_string(), ToOwned::to_owned);
-        write!(text, "{time} {:5} ", level(event.metadata().level()))?;
+        let metadata = event.metadata();
+        write!(text, "{time} {:5} ", level(metadata.target(), metadata.level()))?;
         if let Some(message) = fields.0.remove("message") {
             write!(text, "{}", message.as_str().unwrap_or_default())?;
         }
@@ -82,8 +85,11 @@ where
     }
 }
 
-fn level(level: &tracing::Level) -> &'static str {
-    match *level {
+/// The level of a line of this target. openraft calls ordinary elections, and the founding of a
+/// cluster, warnings and errors: what a node has to say of them it says itself.
+fn level(target: &str, level: &tracing::Level) -> &'static str {
+    let is_detail = target == "openraft" || target.starts_with("openraft::");
+    match if is_detail { (*level).max(tracing::Level::DEBUG) } else { *level } {
         tracing::Level::ERROR => "error",
         tracing::Level::WARN => "warn",
         tracing::Level::INFO => "info",
@@ -124,5 +130,22 @@ impl Visit for Fields {
             source = cause.source();
         }
         self.0.insert(field.name().into(), text.into());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tracing::Level;
+
+    use super::*;
+
+    /// With `--debug`, founding a cluster logged a warning.
+    #[test]
+    fn what_openraft_logs_is_a_detail() {
+        assert_eq!(level("openraft::core::raft_core", &Level::WARN), "debug");
+        assert_eq!(level("openraft", &Level::ERROR), "debug");
+        assert_eq!(level("openraft", &Level::TRACE), "trace");
+        assert_eq!(level("esker_raft::node::report", &Level::WARN), "warn");
+        assert_eq!(level("openraft_legacy", &Level::WARN), "warn");
     }
 }

@@ -4,20 +4,20 @@ use esker_oracle::Timestamp;
 use serde_json::json;
 
 use crate::exit::Outcome;
-use crate::output::print_while_open;
+use crate::output::{print_while_open, time_in_nanos};
 
 /// Prints a timestamp on a line: its bytes, the time of its epoch, and its index. Returns whether
 /// standard output is still open for reading.
 pub fn show(timestamp: Timestamp, as_json: bool) -> Outcome<bool> {
     let Timestamp { epoch, index } = timestamp;
-    let time = humantime::format_rfc3339_nanos(timestamp.time());
+    let time = time_in_nanos(timestamp.time());
     print_while_open(&match as_json {
         true => {
             let object = json!({
                 "timestamp": timestamp.to_string(),
                 "epoch": epoch,
                 "index": index,
-                "time": time.to_string(),
+                "time": time,
             });
             format!("{object}\n")
         }

@@ -22,6 +22,8 @@ use crate::certificate::files::Pem;
 const NAME: &str = "Esker node";
 /// How far the clocks of clients may be behind, at most.
 const SKEW: Duration = Duration::from_secs(3600);
+/// The last second of the year 9999, after which a certificate has no times.
+const LAST_SECOND: u64 = 253_402_300_799;
 /// The longest life of a certificate that a node makes, ten years.
 const LIFE_MAX: Duration = Duration::from_secs(3600 * 24 * 3653);
 
@@ -102,9 +104,9 @@ impl Pair {
         let life = life.min(LIFE_MAX);
         let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let epoch = date_time_ymd(1970, 1, 1);
-        let begins = now.saturating_sub(SKEW.min(life / 8));
-        certificate.not_before = epoch + Duration::from_secs(begins.as_secs());
-        certificate.not_after = epoch + Duration::from_secs((now + life).as_secs());
+        let at = |since: Duration| epoch + Duration::from_secs(since.as_secs().min(LAST_SECOND));
+        certificate.not_before = at(now.saturating_sub(SKEW.min(life / 8)));
+        certificate.not_after = at(now.saturating_add(life));
         let signed = certificate.self_signed(&key).map_err(failed)?;
         Ok(Pem { cert: signed.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
     }
@@ -204,6 +206,17 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
     fn pair(life: Duration, now: SystemTime) -> Pair {
         let hosts = hosts(["10.0.0.1", "[fd00::1]", "node-1.example", "node_2"]);
         Pair::parse(&Pair::make(&hosts, now, life).unwrap()).unwrap()
+    }
+
+    /// A clock at any time made a certificate, or the node panicked.
+    #[test]
+    fn any_clock_makes_a_certificate() {
+        let epoch = SystemTime::UNIX_EPOCH;
+        let years = |years: u64| DAY * 365 * u32::try_from(years).unwrap();
+        for now in [epoch - years(10), epoch, epoch + years(630), epoch + years(9_000)] {
+            let pair = pair(DAY, now);
+            assert!(pair.is_own && pair.ends() <= LAST_SECOND, "{pair:?}");
+        }
     }
 
     /// Those of several nodes are put into one file, where OpenSSL finds them by their subject.

@@ -11,7 +11,9 @@ use hyper::{Request, Response};
 use quinn::crypto::rustls::QuicServerConfig;
 use quinn::{EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt};
 use rustls::crypto::ring;
+use rustls::pki_types::UnixTime;
 use rustls::server::ResolvesServerCert;
+use rustls::time_provider::TimeProvider;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -54,6 +56,18 @@ impl Endpoint {
     }
 }
 
+/// The system's clock, before 1970 as well: rustls panics there, while it holds the lock that all
+/// connections take.
+#[derive(Debug)]
+struct AnyTime;
+
+impl TimeProvider for AnyTime {
+    fn current_time(&self) -> Option<UnixTime> {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        Some(UnixTime::since_unix_epoch(since.unwrap_or_default()))
+    }
+}
+
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 fn config(certificate: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, AnyError> {
@@ -62,6 +76,7 @@ fn config(certificate: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, AnyE
     // Without early data: a request that is sent twice is answered once.
     let mut tls = tls.with_no_client_auth().with_cert_resolver(certificate);
     tls.alpn_protocols = vec![b"h3".to_vec()];
+    tls.time_provider = Arc::new(AnyTime);
     let mut transport = TransportConfig::default();
     transport
         .max_concurrent_bidi_streams(STREAMS.into())
@@ -114,11 +129,10 @@ pub(crate) async fn serve<H, A, F>(
             let handshake = Arc::clone(&handshakes);
             let handler = handler(incoming.remote_address());
             let serving = connection::serve(incoming, handshake, stop.clone(), handler);
-            let count = count.clone();
+            let counted = Counted::new(count.clone());
             open.spawn(async move {
-                count(1);
                 serving.await;
-                count(-1);
+                drop(counted);
             });
         }
     }
@@ -126,6 +140,22 @@ pub(crate) async fn serve<H, A, F>(
     while open.join_next().await.is_some() {}
     endpoint.close(VarInt::from_u32(0x100), b"");
     drop(tokio::time::timeout(GOODBYE, endpoint.wait_idle()).await);
+}
+
+/// A connection that is counted until this is dropped, also by a panic.
+struct Counted<C: Fn(i64)>(C);
+
+impl<C: Fn(i64)> Counted<C> {
+    fn new(count: C) -> Self {
+        count(1);
+        Self(count)
+    }
+}
+
+impl<C: Fn(i64)> Drop for Counted<C> {
+    fn drop(&mut self) {
+        (self.0)(-1);
+    }
 }
 
 /// The same server with an answer that is always the same, on a port of loopback: the floor of
