@@ -125,6 +125,11 @@ impl Epochs {
         self.lease_reads
     }
 
+    /// Whether there is none after the last epoch, for good.
+    pub fn are_used_up(&self) -> bool {
+        self.epoch == u64::MAX
+    }
+
     /// Takes a new epoch: the wall clock, or one above the last. `None` when there is none left,
     /// in the year 2554.
     fn advance(&mut self, advance: Advance) -> Option<u64> {

@@ -44,7 +44,7 @@ mod timestamp;
 #[cfg(feature = "service")]
 pub use allotment::Allotment;
 #[cfg(feature = "service")]
-pub use clock::{Followed, Reference, Step, agree, at_once, follow};
+pub use clock::{FIRST_EPOCHS, Followed, LEAP_MAX, Reference, Step, agree, at_once, follow};
 #[cfg(feature = "service")]
 pub use epochs::{Advance, Epochs, LeaseReads, Owner};
 #[cfg(feature = "service")]

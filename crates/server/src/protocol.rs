@@ -61,6 +61,9 @@ pub struct NodeStatus {
     /// below 0 if it is behind the epoch, and 0 while epochs follow it.
     #[serde(default)]
     pub clock_step_ms: i64,
+    /// Why no timestamp can be issued here until something is done about it, if that is so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blocked: Option<String>,
     /// Of a leader: the nodes whose logs were reverted in its term: they lacked entries that they
     /// had acknowledged.
     #[serde(default)]

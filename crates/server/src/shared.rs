@@ -129,6 +129,7 @@ impl Shared {
             epoch: self.epochs.with(|epochs| epochs.last()),
             lease_reads: self.epochs.with(Epochs::lease_reads),
             clock_step_ms: if status.leads() { self.clock_step_ns() / 1_000_000 } else { 0 },
+            blocked: self.oracle.blocked().map(|why| why.to_string()),
             reverted: status.reverted.keys().copied().collect(),
             disk_wait_ms: u64::try_from(disk_wait.as_millis()).unwrap_or(u64::MAX),
             version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -22,7 +22,8 @@ Examples:
   esker cluster status
   esker cluster status --endpoint http://10.0.0.2:8080 --json | jq .
 
-The exit status is 1 if no quorum answers, and if no node leads.";
+The exit status is 1 if no quorum answers, if no node leads, and if the leader
+can issue no timestamps.";
 
 const CHANGING: &str = "\
 The voters are being changed. Until that is done, most of those before it and most
@@ -55,11 +56,13 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
         )?;
     }
     let (mut voters, mut answered, mut step, mut leases) = (0_usize, 0_usize, None, false);
-    let mut reverted = Vec::new();
+    let (mut reverted, mut blocked) = (Vec::new(), None);
     for (member, status) in members.iter().zip(statuses) {
         let leads = leader.as_ref().is_some_and(|leader| leader.node == member.node);
         voters += usize::from(member.voter);
         answered += usize::from(member.voter && status.is_ok());
+        let why = status.as_ref().ok().and_then(|status| status.blocked.clone());
+        blocked = blocked.or(why.filter(|_| leads));
         if arguments.json {
             print_json(&json!({
                 "cluster": cluster,
@@ -89,15 +92,24 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
     for node in reverted {
         print(&reversion(node))?;
     }
-    if let Some(step) = step {
+    if let Some((is_ahead, step)) = step {
         print(&step)?;
         match clocks::disagreement(&known).await {
             Some(why) => print(&format!("But {why}.\n"))?,
-            None => print("If it is right: `esker cluster follow-clock` follows it at once.\n")?,
+            None if is_ahead => {
+                print("If it is right: `esker cluster follow-clock` follows it at once.\n")?;
+            }
+            None => {
+                print(
+                    "Epochs follow the clock again once it shows a later time than they have.\n",
+                )?;
+            }
         }
     }
     match (answered * 2 > voters, leader) {
-        (true, Some(_)) => Ok(()),
+        (true, Some(_)) => blocked.map_or(Ok(()), |why| {
+            Err(Failure::failed(format!("the leader issues no timestamps: {}", escaped(&why))))
+        }),
         (true, None) => Err(Failure::failed(
             "no node leads: most of the nodes that vote answer here, and none of them hears a \
              quorum; there are no timestamps until they reach one another (--raft-listen)",
@@ -153,17 +165,23 @@ async fn status(member: &Named, cluster: &str) -> Result<NodeStatus, String> {
     }
 }
 
-/// What is to be known of a clock that epochs do not follow.
-fn clock_step(NodeStatus { node, clock_step_ms, .. }: &NodeStatus) -> Option<String> {
+/// What is to be known of a clock that epochs do not follow, and whether it is ahead.
+fn clock_step(NodeStatus { node, clock_step_ms, .. }: &NodeStatus) -> Option<(bool, String)> {
     let by = format!("{:.1} s", clock_step_ms.unsigned_abs() as f64 / 1e3);
     match clock_step_ms.signum() {
         0 => None,
-        1 => Some(format!(
-            "The clock of node {node} is ahead, by {by} more than --max-clock-step.\n\
-             Epochs follow it at twice real time.\n"
+        1 => Some((
+            true,
+            format!(
+                "The clock of node {node} is ahead, by {by} more than --max-clock-step.\n\
+                 Epochs follow it at twice real time.\n"
+            ),
         )),
-        _ => Some(format!(
-            "The clock of node {node} is {by} behind the epoch, which rises all the same.\n"
+        _ => Some((
+            false,
+            format!(
+                "The clock of node {node} is {by} behind the epoch, which rises all the same.\n"
+            ),
         )),
     }
 }
@@ -230,10 +248,12 @@ mod tests {
             clock_step(&serde_json::from_value(status).unwrap())
         };
         assert_eq!(said(0), None);
-        let ahead = said(3_590_040).unwrap();
+        let (is_ahead, ahead) = said(3_590_040).unwrap();
+        assert!(is_ahead);
         assert!(ahead.contains("node 2 is ahead, by 3590.0 s more than"), "{ahead}");
         assert!(ahead.contains("twice real time") && ahead.lines().all(|line| line.len() <= 80));
-        let behind = said(-1_500).unwrap();
+        let (is_ahead, behind) = said(-1_500).unwrap();
+        assert!(!is_ahead);
         assert!(behind.contains("node 2 is 1.5 s behind the epoch"), "{behind}");
     }
 }

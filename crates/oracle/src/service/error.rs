@@ -25,8 +25,34 @@ pub enum OracleError {
     Unavailable(NodeError),
     /// There was no answer within [`OracleOptions::patience`](crate::OracleOptions::patience).
     TimedOut,
-    /// The oracle was dropped.
+    /// The cluster has had no epoch yet, and none of the clocks is in
+    /// [`FIRST_EPOCHS`](crate::FIRST_EPOCHS). The first epoch is taken when one was set right.
+    Clock {
+        /// What this node's clock shows, in nanoseconds of Unix time: 0 before 1970, and the
+        /// highest number after 2554.
+        clock: u64,
+    },
+    /// An operator has epochs follow a clock that is after the end of
+    /// [`FIRST_EPOCHS`](crate::FIRST_EPOCHS). Epochs go on without it.
+    ClockTooHigh {
+        /// What it shows, as in [`OracleError::Clock`].
+        clock: u64,
+    },
+    /// The last epoch is the highest number: there is none after it, for good. An earlier version
+    /// followed a clock there.
+    NoEpochLeft,
+    /// The oracle was dropped, or its task has ended.
     Stopped,
+}
+
+/// The year that a clock shows, about, of those that it has numbers for.
+fn year(clock: u64) -> String {
+    const YEAR: u64 = 31_556_952_000_000_000;
+    match clock {
+        0 => "1970 or before".into(),
+        u64::MAX => "2554 or after".into(),
+        _ => (1970 + clock / YEAR).to_string(),
+    }
 }
 
 impl fmt::Display for OracleError {
@@ -42,6 +68,22 @@ impl fmt::Display for OracleError {
             Self::NotLeader { leader: None } => f.write_str("no node leads"),
             Self::Unavailable(_) => f.write_str("no timestamp can be issued now"),
             Self::TimedOut => f.write_str("there was no answer in time"),
+            Self::Clock { clock } => write!(
+                f,
+                "the clock of this node shows the year {}, and the first epoch of a cluster is taken \
+                 from a clock from 2020 to 2200: set it right, and timestamps are issued",
+                year(*clock),
+            ),
+            Self::ClockTooHigh { clock } => write!(
+                f,
+                "the clock of this node shows the year {}, and epochs follow none after 2200, since \
+                 they could not be taken back: set it right",
+                year(*clock),
+            ),
+            Self::NoEpochLeft => f.write_str(
+                "the last epoch is 2^64 - 1, and there is none after it: an earlier version followed \
+                 a clock that showed a time after 2554; found a new cluster",
+            ),
             Self::Stopped => f.write_str("the oracle has stopped"),
         }
     }
@@ -62,5 +104,22 @@ impl From<NodeError> for OracleError {
             NodeError::NotLeader { leader } => Self::NotLeader { leader },
             error => Self::Unavailable(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::FIRST_EPOCHS;
+
+    #[test]
+    fn a_clock_that_is_refused_is_shown_by_its_year() {
+        let said = |clock| OracleError::Clock { clock }.to_string();
+        assert!(said(0).contains("the year 1970 or before, and"), "{}", said(0));
+        assert!(said(0).contains("from 2020 to 2200: set it right"), "{}", said(0));
+        assert!(said(u64::MAX).contains("2554 or after"), "{}", said(u64::MAX));
+        assert!(said(FIRST_EPOCHS.start - 1).contains("2019"));
+        let high = OracleError::ClockTooHigh { clock: FIRST_EPOCHS.end }.to_string();
+        assert!(high.contains("the year 2200, and"), "{high}");
     }
 }

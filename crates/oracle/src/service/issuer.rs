@@ -1,5 +1,7 @@
 //! The owner of an epoch at work: proves that it leads, and advances the epoch.
 
+use std::fmt::Display;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +11,7 @@ use tokio::time::Instant;
 use tracing::Instrument;
 
 use crate::clock::{Followed, Reference, Step, agree, at_once, follow};
-use crate::epochs::{Advance, Epochs, Owner};
+use crate::epochs::{Advance, Owner};
 use crate::range::Range;
 use crate::service::clock_state::ClockState;
 use crate::service::counters::{Counters, count};
@@ -31,8 +33,10 @@ pub(crate) struct Issuer {
     /// not known when that was: the log is applied again after a restart.
     reference: Option<(u64, Instant)>,
     advancing: Option<JoinHandle<Result<Option<Taken>, NodeError>>>,
-    /// Advances in a row that missed their deadline.
+    /// Deadlines in a row by which this leader got no epoch that it asked for, and when the next
+    /// one begins to run: with the first request for an epoch after a success.
     missed: u32,
+    unmet: Option<Instant>,
     /// Advances in a row that failed, and when that was last a warning.
     failed: u32,
     warned: Option<Instant>,
@@ -57,6 +61,7 @@ impl Issuer {
             reference: None,
             advancing: None,
             missed: 0,
+            unmet: None,
             failed: 0,
             warned: None,
             clock,
@@ -73,6 +78,11 @@ impl Issuer {
             Some(term) => term,
             None => self.prover.prove().await?,
         };
+        if self.reference.is_none() {
+            // How far a clock is believed depends on the last epoch, which this node may not have
+            // applied yet.
+            self.leased.node.prove_leadership(patience).await?;
+        }
         let owner = Owner { term, node: self.leased.node.id(), session: self.session };
         if self.advancing.as_ref().is_some_and(JoinHandle::is_finished) {
             drop(self.advanced(patience).await);
@@ -84,7 +94,7 @@ impl Issuer {
         if age > self.options.epoch_interval.saturating_mul(2) {
             self.advance(owner, patience).await?;
         } else if age > self.options.epoch_interval && self.advancing.is_none() {
-            self.begin_advance(owner);
+            self.begin_advance(owner)?;
         }
         Ok(owner)
     }
@@ -100,8 +110,9 @@ impl Issuer {
         if self.advancing.is_some() {
             return Err(OracleError::Unavailable(NodeError::TimedOut));
         }
-        let last = self.leased.epochs.with(Epochs::last);
-        let followed = at_once(self.leased.node.clock().now(), last);
+        let last = self.last()?;
+        let clock = self.leased.node.clock().now();
+        let followed = at_once(clock, last).ok_or(OracleError::ClockTooHigh { clock })?;
         self.propose(owner, followed);
         self.advanced(patience).await?;
         match self.reference {
@@ -130,7 +141,7 @@ impl Issuer {
         // One that began before may be of another term.
         for _ in 0..2 {
             if self.advancing.is_none() {
-                self.begin_advance(owner);
+                self.begin_advance(owner)?;
             }
             let advanced = self.advanced(patience.saturating_sub(began.elapsed())).await;
             let is_ours = self.leased.current.with(|current| {
@@ -145,8 +156,19 @@ impl Issuer {
         Err(OracleError::Unavailable(NodeError::Unknown))
     }
 
-    fn begin_advance(&mut self, owner: Owner) {
-        self.propose(owner, self.follow());
+    fn begin_advance(&mut self, owner: Owner) -> Result<(), OracleError> {
+        let followed = self.follow().inspect_err(|error| {
+            count(&self.counters.failed_advances, 1);
+            self.warn(error);
+        })?;
+        self.propose(owner, followed);
+        Ok(())
+    }
+
+    /// The last epoch, if there may be one after it.
+    fn last(&self) -> Result<u64, OracleError> {
+        let epochs = self.leased.epochs.with(|epochs| *epochs);
+        if epochs.are_used_up() { Err(OracleError::NoEpochLeft) } else { Ok(epochs.last()) }
     }
 
     fn propose(&mut self, owner: Owner, followed: Followed) {
@@ -161,25 +183,28 @@ impl Issuer {
             leased.renew();
             taken
         };
+        self.unmet.get_or_insert_with(Instant::now);
         self.advancing = Some(tokio::spawn(advance.instrument(span)));
     }
 
     /// The epoch to propose.
-    fn follow(&self) -> Followed {
+    fn follow(&self) -> Result<Followed, OracleError> {
+        let last = self.last()?;
         let own = self.leased.node.clock().now();
         let clocks = self.prover.voter_clocks();
         self.clock.compared(&clocks);
         let largest_step = self.options.max_clock_step;
         if let Some((epoch, since)) = self.reference {
-            return follow(own, Reference { epoch, age: since.elapsed() }, largest_step);
+            let reference = Reference { epoch, age: since.elapsed() };
+            return Ok(follow(own, last, reference, largest_step));
         }
-        let last = self.leased.epochs.with(Epochs::last);
         let ahead = Duration::from_nanos(own.saturating_sub(last));
         if clocks.others.is_empty() && last > 0 && ahead > largest_step {
             let by_ms = ms(ahead);
             tracing::warn!(by_ms, "no other voter has a clock to compare with this node's");
         }
-        agree(own, &clocks.others, largest_step)
+        let agreed = agree(own, &clocks.others, last, largest_step);
+        agreed.ok_or(OracleError::Clock { clock: own })
     }
 
     /// A step is reported once.
@@ -208,11 +233,17 @@ impl Issuer {
             return Err(NodeError::TimedOut);
         };
         self.advancing = None;
-        let advanced = advanced.unwrap_or(Err(NodeError::Unknown));
-        self.missed = match &advanced {
-            Err(NodeError::TimedOut) => self.missed.saturating_add(1),
-            _ => 0,
-        };
+        let advanced = advanced.unwrap_or_else(|error| match error.try_into_panic() {
+            // The task that issues timestamps ends with it, which is noticed.
+            Ok(panic) => resume_unwind(panic),
+            Err(_) => Err(NodeError::Unknown),
+        });
+        match &advanced {
+            // Where followers do not store what they are sent, openraft refuses proposals as soon
+            // as the one before them is late. A deadline is missed when it has passed.
+            Err(NodeError::TimedOut | NodeError::NoQuorum) => self.miss(),
+            _ => (self.missed, self.unmet) = (0, None),
+        }
         match &advanced {
             Ok(taken) => {
                 count(&self.counters.advances, 1);
@@ -221,21 +252,34 @@ impl Issuer {
             }
             Err(error) => {
                 count(&self.counters.failed_advances, 1);
-                self.failed = self.failed.saturating_add(1);
-                let (in_a_row, missed) = (self.failed, self.missed);
-                // A leader that is deposed fails as often as requests come.
-                if self.warned.is_none_or(|warned| warned.elapsed() >= WARN) {
-                    self.warned = Some(Instant::now());
-                    tracing::warn!(%error, in_a_row, missed, "the epoch did not advance");
-                } else {
-                    tracing::debug!(%error, in_a_row, missed, "the epoch did not advance");
-                }
+                self.warn(error);
             }
         }
         if self.missed >= self.options.failed_advances {
             self.counters.gave_up.send_replace(true);
         }
         advanced.map(drop)
+    }
+
+    fn miss(&mut self) {
+        let since = *self.unmet.get_or_insert_with(Instant::now);
+        if since.elapsed() >= self.options.patience {
+            self.missed = self.missed.saturating_add(1);
+            self.unmet = Some(Instant::now());
+        }
+    }
+
+    /// The epoch did not advance.
+    fn warn(&mut self, error: &impl Display) {
+        self.failed = self.failed.saturating_add(1);
+        let (in_a_row, missed) = (self.failed, self.missed);
+        // A leader that is deposed fails as often as requests come.
+        if self.warned.is_none_or(|warned| warned.elapsed() >= WARN) {
+            self.warned = Some(Instant::now());
+            tracing::warn!(%error, in_a_row, missed, "the epoch did not advance");
+        } else {
+            tracing::debug!(%error, in_a_row, missed, "the epoch did not advance");
+        }
     }
 }
 

@@ -21,7 +21,8 @@ pub struct OracleOptions {
     /// How long a request waits for its answer, a proof of leadership for a quorum, and an
     /// advance of the epoch for its commit. 1 s.
     pub patience: Duration,
-    /// Advances of the epoch in a row that miss their deadline until the oracle gives up: see
+    /// Deadlines in a row, `patience` each, by which a leader that proved that it leads got no
+    /// epoch that requests needed, until the oracle gives up: see
     /// [`Oracle::gave_up`](crate::Oracle::gave_up). 100.
     pub failed_advances: u32,
 }

@@ -10,7 +10,7 @@ use esker_raft::{Node, Replica};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::clock::{Reference, follow};
+use crate::clock::{FIRST_EPOCHS, Reference, follow};
 use crate::epochs::Epochs;
 use crate::range::Range;
 use crate::service::clock_state::{ClockReport, ClockState};
@@ -140,10 +140,30 @@ impl Oracle {
             spread: self.clock.spread(),
             step: self.clock.step(),
             epoch_age_max: self.leased.epoch_interval.saturating_mul(2),
-            next_epoch: follow(clock, reference, self.max_clock_step)
+            next_epoch: follow(clock, epoch, reference, self.max_clock_step)
                 .wall
                 .max(epoch.saturating_add(1)),
         }
+    }
+
+    /// Why this node issues no timestamps, and none could from what it knows, until something is
+    /// done: its clock is set right ([`OracleError::Clock`]), the cluster is replaced
+    /// ([`OracleError::NoEpochLeft`]), or the process starts again ([`OracleError::Stopped`]).
+    /// `None` says nothing of who leads. Before the first epoch of the cluster the clock of this
+    /// node alone counts: another one with a clock that is right may issue.
+    pub fn blocked(&self) -> Option<OracleError> {
+        if self.requests.is_closed() {
+            return Some(OracleError::Stopped);
+        }
+        let epochs = self.leased.epochs.with(|epochs| *epochs);
+        if epochs.are_used_up() {
+            return Some(OracleError::NoEpochLeft);
+        }
+        if epochs.last() > 0 {
+            return None;
+        }
+        let clock = self.leased.node.clock().now();
+        (!FIRST_EPOCHS.contains(&clock)).then_some(OracleError::Clock { clock })
     }
 
     /// The most timestamps of one request.
@@ -161,8 +181,18 @@ impl Oracle {
         self.requests.max_capacity() - self.requests.capacity()
     }
 
-    /// Waits until so many advances of the epoch have missed their deadline, one after another
-    /// ([`OracleOptions::failed_advances`]). It still tries: the process decides.
+    /// Waits until the task that issues timestamps has ended, which it does not while there is a
+    /// handle: it panicked, and every request fails with [`OracleError::Stopped`].
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub async fn ended(&self) {
+        self.requests.closed().await;
+    }
+
+    /// Waits until so many deadlines in a row have passed by which this leader got no epoch that
+    /// requests needed ([`OracleOptions::failed_advances`]). One that cannot prove that it leads
+    /// asks for none. It still tries: the process decides.
     ///
     /// # Cancel safety
     /// Nothing is lost.
@@ -226,7 +256,11 @@ impl Server {
         let mut late = Late { counters, patience: *patience, alarm };
         let owner = late.refuse_while(waiting, issuer.prepare(*patience)).await?;
         if waiting.iter().any(|request| request.follows_clock) {
-            late.refuse_while(waiting, issuer.follow_at_once(owner, *patience)).await?;
+            match late.refuse_while(waiting, issuer.follow_at_once(owner, *patience)).await {
+                // Clients that only want timestamps get them.
+                Err(error @ OracleError::ClockTooHigh { .. }) => refuse_to_follow(waiting, &error),
+                followed => followed?,
+            }
         }
         let (mut requests, mut timestamps) = (0, 0);
         while let Some(request) = waiting.front() {
@@ -244,6 +278,17 @@ impl Server {
         let latency_ns = began.elapsed().as_nanos() as u64;
         tracing::debug!(requests, timestamps, latency_ns, "answered a batch");
         Ok(())
+    }
+}
+
+/// Refuses those who want epochs to follow the clock.
+fn refuse_to_follow(waiting: &mut VecDeque<Request>, error: &OracleError) {
+    let (refused, others): (VecDeque<_>, VecDeque<_>) =
+        waiting.drain(..).partition(|request| request.follows_clock);
+    *waiting = others;
+    for request in refused {
+        let answer = Err(error.clone());
+        drop(request.answer.send(answer));
     }
 }
 

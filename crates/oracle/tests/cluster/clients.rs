@@ -9,6 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use esker_disk::sim::{Persist, SimDisk};
 use esker_disk::{Latency, SlowDisk};
+use esker_log::Engine;
 use esker_oracle::history::{Call, check};
 use esker_oracle::{Epochs, LeaseReads, Oracle, OracleError, OracleOptions, Timestamp};
 use esker_raft::{
@@ -158,14 +159,17 @@ impl Cluster {
 
     pub fn start(&mut self, id: u64) {
         let disk = Arc::new(self.devices[&id].clone());
-        let log = ConsensusLog::builder("/raft").disk(disk).open().unwrap();
+        // Its own threads: a disk that stalls keeps two.
+        let engine = Engine::new(2).unwrap();
+        let log = ConsensusLog::builder("/raft").disk(disk).engine(engine).open().unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         self.proxies[&id].leads_to(Some(listener.local_addr().unwrap()));
         let (cluster, round_trip) = (ClusterId([5; 16]), Duration::from_millis(10));
         let ahead = Arc::clone(&self.ahead[&id]);
         let clock = WallClock::new(move || {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
-            (now.as_nanos() as u64).saturating_add_signed(ahead.load(SeqCst) * 1_000_000_000)
+            let shown = now.as_nanos() as i128 + i128::from(ahead.load(SeqCst)) * 1_000_000_000;
+            u64::try_from(shown.max(0)).unwrap_or(u64::MAX)
         });
         let options = NodeOptions { node: id, cluster, log, listener, round_trip, clock };
         let epochs = Replica::new(Epochs::default());

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use esker_oracle::{OracleOptions, Step};
+use esker_oracle::{Advance, OracleError, OracleOptions, Owner, Step};
 use esker_raft::WallClock;
 
 use crate::clients::{Cluster, LONG, was_deposed};
@@ -185,4 +185,68 @@ async fn a_single_node_believes_its_clock() {
     cluster.leader().await;
     let later = cluster.oracle(1).timestamps(1).await.unwrap().first;
     assert!(later.epoch > now() + HOUR / 2, "{later:?}");
+}
+
+/// In seconds: more than there are until epochs end, in 2554, and more than there were since 1970.
+const CENTURIES: i64 = 700 * 31_557_600;
+
+/// A clock after 2554, once, made the last epoch that there is, durably: no timestamp came any
+/// more, for good. A leader without a reference believes a clock up to a year above the last epoch.
+///
+/// Requirements: E-15.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_after_2554_leaves_epochs() {
+    let mut cluster = Cluster::of(1, OracleOptions::default()).await;
+    let mut last = cluster.timestamp(1).await;
+    for ahead in [CENTURIES, -CENTURIES, CENTURIES / 5, 0] {
+        cluster.ahead[&1].store(ahead, SeqCst);
+        cluster.cut_power(1).await;
+        cluster.start(1);
+        cluster.leader().await;
+        for _ in 0..2 {
+            let next = cluster.timestamp(1).await;
+            assert!(next > last && next.epoch < now() + HOUR, "{next:?} after {last:?}");
+            last = next;
+            tokio::time::sleep(OracleOptions::default().epoch_interval * 3 / 2).await;
+        }
+    }
+}
+
+/// A cluster whose epoch an earlier version brought to the end has an error with a name.
+///
+/// Requirements: E-15.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn epochs_that_are_used_up_have_a_name() {
+    let cluster = Cluster::of(1, OracleOptions::default()).await;
+    cluster.timestamp(1).await;
+    assert_eq!(cluster.oracle(1).blocked(), None);
+    let owner = Owner::default();
+    let last = Advance { owner, wall: u64::MAX }.encode();
+    cluster.node(1).propose(last, LONG).await.unwrap();
+    let begun = Instant::now();
+    // The epoch before it may still be young enough.
+    let error = loop {
+        match cluster.oracle(1).timestamps(1).await {
+            Ok(_) => assert!(begun.elapsed() < LONG),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(error, OracleError::NoEpochLeft);
+    assert_eq!(cluster.oracle(1).follow_clock().await, Err(OracleError::NoEpochLeft));
+    assert_eq!(cluster.oracle(1).blocked(), Some(OracleError::NoEpochLeft));
+}
+
+/// An operator who has epochs follow a clock after 2200 is refused, and clients that asked at the
+/// same time are not.
+#[tokio::test]
+async fn a_clock_that_is_not_followed_costs_no_client_its_timestamp() {
+    let cluster = Cluster::of(1, OracleOptions::default()).await;
+    let first = cluster.timestamp(1).await;
+    cluster.ahead[&1].store(CENTURIES, SeqCst);
+    let oracle = cluster.oracle(1);
+    let (one, next, two) =
+        tokio::join!(oracle.follow_clock(), oracle.timestamps(1), oracle.follow_clock());
+    let refused = Err(OracleError::ClockTooHigh { clock: u64::MAX });
+    assert_eq!((&one, &two), (&refused, &refused));
+    assert!(next.unwrap().first > first);
 }

@@ -3,6 +3,7 @@
 
 mod clients;
 mod clock;
+mod deadline;
 mod faults;
 mod leases;
 #[path = "../../../raft/tests/nodes/proxy.rs"]

@@ -67,6 +67,7 @@ impl From<OracleError> for Refusal {
         match error {
             OracleError::NotLeader { leader } => NodeError::NotLeader { leader }.into(),
             OracleError::Unavailable(error) => error.into(),
+            error @ OracleError::ClockTooHigh { .. } => refused(error.to_string()),
             error => Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         }
     }

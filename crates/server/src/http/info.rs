@@ -13,11 +13,15 @@ pub(crate) fn up() -> Answer {
     answer::text(StatusCode::OK, "ok")
 }
 
-/// `GET /ready`: the node could serve now, or say who does. Not one that was removed.
+/// `GET /ready`: the node could serve now, or say who does. Not one that was removed, nor one where
+/// no timestamp can be issued until something is done.
 pub(crate) fn ready(shared: &Shared) -> Answer {
     if shared.is_removed.load(Relaxed) {
         let why = "this node was removed from the cluster; stop it";
         return answer::text(StatusCode::INTERNAL_SERVER_ERROR, why);
+    }
+    if let Some(why) = shared.oracle.blocked() {
+        return answer::text(StatusCode::INTERNAL_SERVER_ERROR, why.to_string());
     }
     let status = shared.node.status();
     match status.leader {

@@ -229,6 +229,10 @@ fn of_error(shared: &Shared, id: u64, error: &OracleError) -> Answer {
         OracleError::Unavailable(error @ NodeError::NoQuorum) => {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         }
+        // What an operator has to do is in them.
+        OracleError::Clock { .. } | OracleError::NoEpochLeft | OracleError::Stopped => {
+            answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+        }
         OracleError::Count(_) => {
             let most = shared.oracle.max_timestamps();
             let why = format!("invalid n param, must be a number >= 1 and <= {most} if provided");

@@ -110,3 +110,74 @@ async fn an_idle_leader_is_as_certain_as_the_next_epoch() {
     assert!(seen.uncertainty_ns.is_some_and(|all| all <= 2_000_000), "{seen:?}");
     assert!(metric(&nodes, 1, "esker_clock_uncertainty_seconds").await <= 0.002);
 }
+
+/// A node alone whose clock cannot be believed took its first epoch from it: there was none after
+/// it, and the node was ready, and answered each request with an error without a name.
+///
+/// Requirements: E-15.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_without_a_clock_to_begin_with_is_not_ready_and_says_why() {
+    let mut nodes = Nodes::none();
+    let shown = Arc::new(AtomicU64::new(0));
+    let mut options = nodes.options(1);
+    let clock = Arc::clone(&shown);
+    options.clock = WallClock::new(move || match clock.load(SeqCst) {
+        1 => WallClock::default().now(),
+        shown => shown,
+    });
+    nodes.start_with(1, options).await.unwrap();
+    nodes.wait_for_voters(1).await;
+    let address = nodes.address(1);
+    for (clock, year) in [(0, "1970 or before"), (u64::MAX, "2554 or after")] {
+        shown.store(clock, SeqCst);
+        let refused = get(Protocol::Http1, &address, "/timestamp").await;
+        assert_eq!(refused.status, 500);
+        assert!(refused.text().contains(year), "{}", refused.text());
+        assert!(refused.text().contains("set it right"), "{}", refused.text());
+        let ready = get(Protocol::Http1, &address, "/ready").await;
+        assert_eq!((ready.status, ready.text()), (500, refused.text()));
+        assert_eq!(nodes.status(1).await.blocked, Some(refused.text()));
+    }
+    shown.store(1, SeqCst);
+    let first = nodes.timestamp(1).await;
+    assert_eq!(get(Protocol::Http1, &address, "/ready").await.status, 200);
+    assert_eq!(nodes.status(1).await.blocked, None);
+    // After it, any clock will do, and no operator has epochs follow one that is after 2200.
+    shown.store(u64::MAX, SeqCst);
+    tokio::time::sleep(Duration::from_millis(150)).await;
+    let next = nodes.timestamp(1).await;
+    assert!(next > first);
+    let body = json!({ "cluster": nodes.members(1).await.cluster }).to_string();
+    let refused = post(&address, "/cluster/follow-clock", &body).await;
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    assert!(refused.text().contains("2554 or after"), "{}", refused.text());
+    assert!(nodes.timestamp(1).await > next);
+    assert_eq!(get(Protocol::Http1, &address, "/ready").await.status, 200);
+}
+
+/// The step of a clock that is behind was 0 until the second epoch after a start.
+///
+/// Requirements: E-11.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clock_that_is_behind_is_shown_from_the_first_epoch_after_a_start_on() {
+    let mut nodes = Nodes::none();
+    let behind = Arc::new(AtomicU64::new(0));
+    let mut start = async |nodes: &mut Nodes| {
+        let mut options = nodes.options(1);
+        // One epoch.
+        options.oracle.epoch_interval = Duration::from_secs(3600);
+        let behind = Arc::clone(&behind);
+        options.clock =
+            WallClock::new(move || WallClock::default().now() - behind.load(SeqCst) * HOUR);
+        nodes.start_with(1, options).await.unwrap();
+        nodes.wait_for_voters(1).await;
+        nodes.timestamp(1).await
+    };
+    let first = start(&mut nodes).await;
+    assert_eq!(step_ms(&nodes, 1).await, 0);
+    nodes.stop(1).await;
+    behind.store(1, SeqCst);
+    assert!(start(&mut nodes).await > first);
+    assert!(step_ms(&nodes, 1).await < -3_500_000);
+    assert!(metric(&nodes, 1, "esker_clock_step_seconds").await < -3500.0);
+}
