@@ -4,11 +4,8 @@ use std::net::TcpListener;
 #[cfg(feature = "http3")]
 use std::net::UdpSocket;
 use std::sync::Arc;
-#[cfg(feature = "http3")]
-use std::sync::atomic::Ordering::Relaxed;
 
 use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 #[cfg(feature = "http3")]
 use crate::certificate::Certificate;
@@ -19,6 +16,7 @@ use crate::http::{client::Requests, http3, route};
 use crate::options::ServerOptions;
 use crate::port;
 use crate::shared::Shared;
+use crate::supervise::Tasks;
 
 /// The ports of clients, bound.
 #[derive(Debug)]
@@ -73,15 +71,14 @@ impl Clients {
         shared: Arc<Shared>,
         connections: usize,
         stop: watch::Receiver<bool>,
-        tasks: &mut JoinSet<()>,
+        tasks: &mut Tasks,
     ) -> Result<impl Future<Output = ()> + Send + use<>, ServerError> {
         let http3 = match (self.udp, self.certificate) {
             (Some(socket), Some(certificate)) => {
                 let endpoint = http3::Endpoint::start(socket, certificate.current())?;
                 let shared = Arc::clone(&shared);
-                tasks.spawn(certificate.watch(move |ends| {
-                    shared.counters.certificate_ends.store(ends, Relaxed);
-                }));
+                let watch = async move { certificate.watch(&shared.counters).await };
+                tasks.spawn("watch the certificate", watch);
                 Some(endpoint)
             }
             _ => None,
@@ -126,7 +123,7 @@ impl Clients {
         shared: Arc<Shared>,
         connections: usize,
         stop: watch::Receiver<bool>,
-        _: &mut JoinSet<()>,
+        _: &mut Tasks,
     ) -> Result<impl Future<Output = ()> + Send + use<>, ServerError> {
         Ok(listener::serve(listen(self.tcp)?, shared, connections, stop))
     }

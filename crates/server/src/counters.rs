@@ -27,6 +27,8 @@ pub(crate) struct Counters {
     pub(crate) http3_connections: AtomicI64,
     /// Times that the disk began to stall while this node led.
     pub(crate) disk_stalls: AtomicU64,
+    /// Tasks that panicked, or ended although the node runs.
+    pub(crate) failed_tasks: Arc<AtomicU64>,
     /// When the certificate of HTTP/3 ends, in seconds since 1970; 0 if there is none.
     pub(crate) certificate_ends: AtomicU64,
     /// Counted by the program, if it sends spans.
@@ -43,6 +45,7 @@ impl Counters {
             accepted: AtomicU64::new(0),
             http3_connections: AtomicI64::new(0),
             disk_stalls: AtomicU64::new(0),
+            failed_tasks: Arc::default(),
             certificate_ends: AtomicU64::new(0),
             spans_lost,
         }
@@ -74,8 +77,28 @@ impl Counters {
         self.http3_connections.fetch_add(more, Relaxed);
     }
 
+    /// Counts a connection over TCP until the answer is dropped.
+    pub(crate) fn open(&self) -> OpenConnection<'_> {
+        self.connected(1);
+        OpenConnection(self)
+    }
+
     pub(crate) fn connected(&self, more: i64) {
         self.connections.fetch_add(more, Relaxed);
         self.accepted.fetch_add(u64::from(more > 0), Relaxed);
+    }
+}
+
+/// A connection over TCP that is open. A panic ends it alone, and is counted.
+#[derive(Debug)]
+pub(crate) struct OpenConnection<'a>(&'a Counters);
+
+impl Drop for OpenConnection<'_> {
+    fn drop(&mut self) {
+        self.0.connected(-1);
+        if std::thread::panicking() {
+            self.0.failed_tasks.fetch_add(1, Relaxed);
+            tracing::error!("a request panicked, and ends its connection");
+        }
     }
 }

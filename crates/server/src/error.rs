@@ -30,6 +30,9 @@ pub enum ServerError {
     },
     /// The operating system, and what was asked of it.
     Io(String, io::Error),
+    /// The clock of this machine shows a time before 1970, or after the year 9999. HTTP has no date
+    /// for that, and each answer has one.
+    Clock,
     /// The data belongs to another node or cluster, or to none.
     OtherData(String),
     /// No certificate could be made, and why.
@@ -65,6 +68,10 @@ impl fmt::Display for ServerError {
                 dir.display()
             ),
             Self::Io(what, _) => f.write_str(what),
+            Self::Clock => f.write_str(
+                "the clock of this machine shows a time before 1970, or after the year 9999: set it \
+                 right, and start the node again",
+            ),
             Self::Join(why) => write!(f, "this node cannot join: {why}"),
             Self::Stopped(why) => write!(f, "the node stopped: {why}"),
         }

@@ -36,8 +36,8 @@
 //! members over HTTP, `forward` in place of a client, and `protocol` is what they are asked;
 //! `certificate` is that of HTTP/3; `port` binds; `rooms` bounds the memory of connections, and
 //! `looks` ends unused ones; `reach` checks the addresses of members; `shared` is what all requests
-//! use; `http` answers; `join`, `standing`, `stall` and `leases` run beside it, and `handover` when
-//! it stops; `server` puts everything together.
+//! use; `http` answers; `join`, `standing`, `stall` and `leases` run beside it, each watched by
+//! `supervise`, and `handover` when it stops; `server` puts everything together.
 
 mod call;
 #[cfg(feature = "http3")]
@@ -62,6 +62,7 @@ mod server;
 mod shared;
 mod stall;
 mod standing;
+mod supervise;
 
 pub use bytes::Bytes;
 pub use call::{Answer, CallError, ask, ask_leader, is_address};

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use esker_consensus::ConsensusLog;
 use esker_oracle::{Epochs, Oracle};
@@ -11,7 +11,7 @@ use esker_raft::{Member, Node, NodeOptions, Replica};
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::watch;
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 
 use crate::clients::Clients;
 use crate::counters::Counters;
@@ -28,6 +28,7 @@ use crate::rooms::Rooms;
 use crate::shared::{Followers, Shared};
 use crate::stall;
 use crate::standing::Standing;
+use crate::supervise::{Failure, Supervisor, Tasks};
 
 /// How long requests may take to end when the node stops.
 const STOP: Duration = Duration::from_secs(10);
@@ -41,12 +42,10 @@ pub struct Server {
     raft_address: SocketAddr,
     shared: Arc<Shared>,
     stop: watch::Sender<bool>,
-    /// Why this node may not go on.
-    refused: watch::Receiver<Option<String>>,
     listener: JoinHandle<()>,
     close: Duration,
     /// What runs beside the requests, and ends with the node.
-    tasks: JoinSet<()>,
+    tasks: Tasks,
 }
 
 impl Server {
@@ -61,6 +60,9 @@ impl Server {
     pub async fn start(options: ServerOptions) -> Result<Self, ServerError> {
         if options.node == Some(0) {
             return Err(ServerError::Option("a node's number is 1 or more".into()));
+        }
+        if !has_date(SystemTime::now()) {
+            return Err(ServerError::Clock);
         }
         // Before the data is touched.
         let mut clients = Clients::bind(&options, || port::bind(options.listen, "--listen"))?;
@@ -125,15 +127,19 @@ impl Server {
         });
         let (stop, stopping) = watch::channel(false);
         let connections = options.connections.min(files_for_connections());
-        let mut tasks = JoinSet::new();
+        let supervisor =
+            Supervisor::new(Arc::clone(&shared.counters.failed_tasks), stopping.clone());
+        let mut tasks = Tasks::new(supervisor.clone());
         let serving = clients.serve(Arc::clone(&shared), connections, stopping, &mut tasks)?;
-        let listener = tokio::spawn(serving);
-        tasks.spawn(stall::watch(Arc::clone(&shared), options.disk_stall));
+        let listener = tokio::spawn(supervisor.watch("answer clients", serving));
+        let issuing = Arc::clone(&shared);
+        tasks.spawn("issue timestamps", async move { issuing.oracle.ended().await });
+        tasks.spawn("watch the disk", stall::watch(Arc::clone(&shared), options.disk_stall));
         if let Some(on) = options.lease_reads {
-            tasks.spawn(leases::switch(Arc::clone(&shared), on));
+            tasks.spawn("switch leases", leases::switch(Arc::clone(&shared), on));
         }
-        let (refuse, refused) = watch::channel(None);
-        tasks.spawn(belong(Arc::clone(&shared), own, options.join.clone(), is_new, refuse));
+        let (join, shares) = (options.join.clone(), Arc::clone(&shared));
+        tasks.spawn("belong to the cluster", belong(shares, own, join, is_new, supervisor));
         tracing::info!(
             node = identity.node,
             cluster = %identity.cluster,
@@ -142,16 +148,7 @@ impl Server {
             data = %options.data.display(),
             "the node answers"
         );
-        Ok(Self {
-            address,
-            raft_address,
-            shared,
-            stop,
-            refused,
-            listener,
-            close: options.close,
-            tasks,
-        })
+        Ok(Self { address, raft_address, shared, stop, listener, close: options.close, tasks })
     }
 
     /// Where clients connect.
@@ -165,22 +162,16 @@ impl Server {
     }
 
     /// Waits until the node cannot work any more: its log failed, the epoch did not advance for too
-    /// many times, another process runs as this node ([`ServerError::OtherData`]), or the member to
-    /// join is of another cluster than the node's data (the same).
+    /// many times, one of its tasks has ended, another process runs as this node
+    /// ([`ServerError::OtherData`]), or the member to join is of another cluster than the node's
+    /// data (the same). Call [`Server::stop`] then: a leader that issues nothing stays the leader.
     ///
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn failed(&self) -> ServerError {
-        let mut refused = self.refused.clone();
-        let refused = async {
-            match refused.wait_for(Option::is_some).await.map(|why| why.clone()) {
-                Ok(why) => ServerError::OtherData(why.unwrap_or_default()),
-                Err(_) => std::future::pending().await,
-            }
-        };
         tokio::select! {
             biased;
-            refused = refused => refused,
+            failure = self.tasks.supervisor.failed() => failure.into(),
             why = self.shared.node.stopped() => ServerError::Stopped(why),
             () = self.shared.oracle.gave_up() => ServerError::Stopped(
                 "the epoch missed its deadline too many times in a row (EPOCH_DEADLINE_LIMIT)".into(),
@@ -225,14 +216,14 @@ impl Server {
     }
 }
 
-/// Keeps the node known to its cluster, until it may not go on: says so in `refused`, and ends its
+/// Keeps the node known to its cluster, until it may not go on: tells the supervisor, and ends its
 /// part in the cluster.
 async fn belong(
     shared: Arc<Shared>,
     own: Member,
     join: Option<String>,
     is_new: bool,
-    refused: watch::Sender<Option<String>>,
+    supervisor: Supervisor,
 ) {
     let standing = Standing::new(Arc::clone(&shared), own.client.clone());
     let stops = Arc::clone(&shared);
@@ -244,7 +235,7 @@ async fn belong(
         }
     };
     tracing::error!(why, "this node may not go on");
-    refused.send_replace(Some(why));
+    supervisor.fail(Failure::OtherData(why));
     // It blocks.
     let stopped = tokio::task::spawn_blocking(move || stops.stop_node()).await;
     if !matches!(stopped, Ok(Ok(()))) {
@@ -306,6 +297,12 @@ fn report_reserve(log: &ConsensusLog) {
     }
 }
 
+/// Whether HTTP has a date for this time, in the seconds that it has.
+fn has_date(time: SystemTime) -> bool {
+    const YEAR_10000: u64 = 253_402_300_800;
+    time.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|since| since.as_secs() < YEAR_10000)
+}
+
 fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
     listener
         .local_addr()
@@ -322,4 +319,28 @@ fn files_for_connections() -> usize {
     };
     let connections = current.unwrap_or(u64::MAX).saturating_sub(OTHER_FILES).max(16);
     usize::try_from(connections).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A node whose clock was before 1970 panicked at its start.
+    #[test]
+    fn no_node_starts_without_a_date() {
+        let at = |secs: i64| {
+            let by = Duration::from_secs(secs.unsigned_abs());
+            let epoch = SystemTime::UNIX_EPOCH;
+            if secs < 0 { epoch - by } else { epoch + by }
+        };
+        for (secs, is_date) in [
+            (-315_619_200, false),
+            (-1, false),
+            (0, true),
+            (253_402_300_799, true),
+            (253_402_300_800, false),
+        ] {
+            assert_eq!(has_date(at(secs)), is_date, "{secs}");
+        }
+    }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{FutureExt, SinkExt, StreamExt};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::codec::Framed;
@@ -100,18 +101,23 @@ async fn connections(address: Address, handshake: Handshake, mut calls: mpsc::Re
             continue;
         }
         let node = handshake.to;
-        let ended = match connect(&address, &handshake).await {
-            Ok(stream) => {
-                tracing::info!(node, address = &*address.get(), "connected to a node");
-                is_known_down = false;
-                converse(stream, first, &mut calls).await
-            }
-            Err(error) => {
-                let said = Err(io::Error::new(error.kind(), error.to_string()));
-                drop(first.answer.send(said));
-                Err(error)
+        let connection = async {
+            match connect(&address, &handshake).await {
+                Ok(stream) => {
+                    tracing::info!(node, address = &*address.get(), "connected to a node");
+                    is_known_down = false;
+                    converse(stream, first, &mut calls).await
+                }
+                Err(error) => {
+                    let said = Err(io::Error::new(error.kind(), error.to_string()));
+                    drop(first.answer.send(said));
+                    Err(error)
+                }
             }
         };
+        // A panic ends this connection, and not those after it: the node would be out of reach.
+        let ended = AssertUnwindSafe(connection).catch_unwind().await;
+        let ended = ended.unwrap_or_else(|_| Err(io::Error::other("its task panicked")));
         if let Err(error) = ended {
             if !is_known_down {
                 tracing::warn!(node, address = &*address.get(), %error, "a node cannot be reached");

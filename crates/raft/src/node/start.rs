@@ -31,6 +31,7 @@ use crate::node::error::NodeError;
 use crate::node::joint::end_joint_configurations;
 use crate::node::replica::{AnyMachine, Core, Replica};
 use crate::node::report::{Won, report_leadership};
+use crate::node::supervise::Supervisor;
 use crate::settings::config;
 
 /// How often openraft looks at its deadlines, in round trips: a heartbeat is due every two, and one
@@ -222,7 +223,7 @@ impl Parts {
         let Self { node, cluster, log, transport, mut config, ticks, clock, machine } = self;
         let machine = MachineStore::new(log.clone(), machine)?;
         let entries = LogStore::new(log.clone())?;
-        tokio::spawn(ticks.run());
+        let ticking = tokio::spawn(ticks.run());
         config.enable_elect = false;
         let config = Arc::new(config.validate().map_err(io::Error::other)?);
         let network = Network::over(transport, cluster, node);
@@ -230,17 +231,23 @@ impl Parts {
         let raft = raft.map_err(io::Error::other)?;
         let server = Server::with_clock(cluster, raft.clone(), entries.clone(), clock.clone());
         let heard = server.heard();
-        tokio::spawn(follow_addresses(raft.clone(), network.clone()));
+        let tasks = Supervisor { raft: raft.clone(), entries: entries.clone() };
+        tasks.watch("keep time", ticking);
+        let follow = follow_addresses(raft.clone(), network.clone());
+        tasks.watch("follow addresses", tokio::spawn(follow));
         let won = Won::default();
-        tokio::spawn(report_leadership(raft.clone(), Arc::clone(&won)));
+        let report = report_leadership(raft.clone(), Arc::clone(&won));
+        tasks.watch("report leadership", tokio::spawn(report));
         let changes = Arc::new(Mutex::new(()));
-        tokio::spawn(end_joint_configurations(raft.clone(), Arc::clone(&changes)));
+        let joint = end_joint_configurations(raft.clone(), Arc::clone(&changes));
+        tasks.watch("end joint configurations", tokio::spawn(joint));
         let (votes_from, elector) = (server.votes_from(), raft.clone());
-        tokio::spawn(async move {
+        let elect = async move {
             tokio::time::sleep_until(votes_from).await;
             elector.runtime_config().elect(true);
-        });
-        tokio::spawn(server.serve_on(listener));
+        };
+        tasks.watch("allow elections", tokio::spawn(elect));
+        tasks.watch("take connections", tokio::spawn(server.serve_on(listener)));
         Ok(Node {
             raft,
             log,

@@ -171,7 +171,8 @@ impl Node {
         self.entries.until_unresolved().await;
     }
 
-    /// Waits until the node has stopped, and returns why: it was stopped, or its log failed.
+    /// Waits until the node has stopped, and returns why: it was stopped, its log failed, or one of
+    /// its tasks panicked.
     ///
     /// # Cancel safety
     /// Nothing is lost.

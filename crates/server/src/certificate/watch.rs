@@ -1,8 +1,10 @@
 //! The certificate while the node runs.
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, MissedTickBehavior};
@@ -11,6 +13,7 @@ use crate::certificate::current::Current;
 use crate::certificate::files::{Files, Pem};
 use crate::certificate::own::Own;
 use crate::certificate::pair::{Pair, hosts};
+use crate::counters::Counters;
 use crate::error::ServerError;
 use crate::options::ServerOptions;
 
@@ -81,24 +84,33 @@ impl Certificate {
         Arc::clone(&self.current)
     }
 
-    /// Renews the certificate, or reads the operator's again, for ever. `ends` gets the end of the
-    /// one in use, in seconds since 1970.
-    pub(crate) async fn watch(mut self, ends: impl Fn(u64)) {
-        ends(self.pair.ends());
+    /// Renews the certificate, or reads the operator's again, for ever. A panic of that is counted,
+    /// and changes nothing: all nodes may have the same files.
+    pub(crate) async fn watch(mut self, counters: &Counters) {
+        counters.certificate_ends.store(self.pair.ends(), Relaxed);
         let mut ticks = tokio::time::interval(self.check);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
             // Files are read and written.
             let looked = tokio::task::spawn_blocking(move || {
-                self.look(SystemTime::now());
-                self
+                let look = AssertUnwindSafe(|| self.look(SystemTime::now()));
+                let has_panicked = catch_unwind(look).is_err();
+                (self, has_panicked)
             });
+            let has_panicked;
             match looked.await {
-                Ok(same) => self = same,
+                Ok(looked) => (self, has_panicked) = looked,
                 Err(error) => return tracing::error!(%error, "the certificate is not renewed"),
             }
-            ends(self.pair.ends());
+            if has_panicked {
+                counters.failed_tasks.fetch_add(1, Relaxed);
+                tracing::error!(
+                    end = self.pair.end,
+                    "keeps the certificate: looking at it panicked"
+                );
+            }
+            counters.certificate_ends.store(self.pair.ends(), Relaxed);
         }
     }
 

@@ -97,7 +97,7 @@ impl Connection {
     ) {
         // Answers are small, and each is a write of its own.
         drop(stream.set_nodelay(true));
-        self.shared.counters.connected(1);
+        let _open = self.shared.counters.open();
         let requests = Requests::new(Arc::clone(&self.shared), self.from);
         let answer = service_fn(|request| {
             let underway = Underway::new(&requests.client.traffic);
@@ -141,7 +141,6 @@ impl Connection {
                 },
             }
         }
-        self.shared.counters.connected(-1);
     }
 }
 

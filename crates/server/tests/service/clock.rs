@@ -136,7 +136,7 @@ async fn a_node_without_a_clock_to_begin_with_is_not_ready_and_says_why() {
         assert!(refused.text().contains("set it right"), "{}", refused.text());
         let ready = get(Protocol::Http1, &address, "/ready").await;
         assert_eq!((ready.status, ready.text()), (500, refused.text()));
-        assert_eq!(nodes.status(1).await.blocked, Some(refused.text()));
+        assert_eq!(nodes.status(1).await.blocked, Some(refused.text().into()));
     }
     shown.store(1, SeqCst);
     let first = nodes.timestamp(1).await;
@@ -162,7 +162,7 @@ async fn a_node_without_a_clock_to_begin_with_is_not_ready_and_says_why() {
 async fn a_clock_that_is_behind_is_shown_from_the_first_epoch_after_a_start_on() {
     let mut nodes = Nodes::none();
     let behind = Arc::new(AtomicU64::new(0));
-    let mut start = async |nodes: &mut Nodes| {
+    let start = async |nodes: &mut Nodes| {
         let mut options = nodes.options(1);
         // One epoch.
         options.oracle.epoch_interval = Duration::from_secs(3600);

@@ -22,3 +22,4 @@ mod nodes;
 mod seen;
 mod stall;
 mod standing;
+mod tasks;

@@ -69,6 +69,9 @@ fn http(families: &mut Families, counters: &Counters) {
     families.counter("http_connections_accepted", help, accepted);
     let stalls = counters.disk_stalls.load(Relaxed);
     families.counter("disk_stalls", "Stalls of the disk while this node led", stalls);
+    let failed = counters.failed_tasks.load(Relaxed);
+    let help = "Tasks that panicked, or ended although the node runs";
+    families.counter("tasks_failed", help, failed);
     if let ends @ 1.. = counters.certificate_ends.load(Relaxed) {
         let help = "When the certificate of HTTP/3 ends, in seconds since 1970";
         families.seconds("certificate_expiry", help, ends as f64);
