@@ -4,6 +4,7 @@ use esker_disk::Op;
 use esker_disk::sim::{CutPoint, Effect, Fault as DiskFault, Persist};
 use esker_testkit::SplitMix64;
 
+use crate::machine::BEGUN;
 use crate::network::Weather;
 
 /// A fault. Times are in milliseconds.
@@ -62,11 +63,18 @@ pub(crate) enum Fault {
     Reset,
     Rough,
     Calm,
-    /// The wall clock of one node, or of all, steps by so many nanoseconds.
+    /// The wall clock of one node, or of all, steps by so many milliseconds.
     ClockSteps {
         node: Option<u64>,
         by: i64,
     },
+    /// It shows this time from now on, in milliseconds since 1970.
+    ClockShows {
+        node: Option<u64>,
+        at: i64,
+    },
+    /// An operator has epochs follow the leader's clock at once.
+    FollowClock,
     /// It restarts with another round-trip time.
     RoundTrip {
         node: u64,
@@ -96,7 +104,9 @@ pub(crate) enum Fault {
     },
 }
 
-const HOUR: i64 = 3_600_000_000_000;
+/// In milliseconds.
+const HOUR: i64 = 3_600_000;
+const YEAR: i64 = 8766 * HOUR;
 
 impl Fault {
     /// One of all kinds, for a cluster of nodes 1 to `nodes`.
@@ -128,7 +138,7 @@ impl Fault {
             75..78 => Self::Rough,
             78..81 => Self::Calm,
             81..87 => {
-                let by = random.pick(&[-HOUR, -1_000_000_000, 5_000_000_000, HOUR]);
+                let by = random.pick(&[-HOUR, -1_000, 5_000, HOUR]);
                 Self::ClockSteps { node: random.percent(70).then_some(node), by }
             }
             87..89 => Self::RoundTrip { node, ms: random.pick(&[5, 10, 20]) },
@@ -143,6 +153,20 @@ impl Fault {
             },
             _ if switches => Self::LeaseReads { on: random.percent(60) },
             _ => Self::Heal,
+        }
+    }
+
+    /// A clock that is set to any time from 1960 to 2600, or within two years, and operators that
+    /// believe it.
+    pub(crate) fn of_clocks(random: &mut SplitMix64, nodes: u64) -> Self {
+        let mut from = |first: i64, years: u64| first + random.below(years * YEAR as u64) as i64;
+        let now = (BEGUN / 1_000_000).cast_signed();
+        let (anywhere, near) = (from(-10 * YEAR, 640), from(now - 2 * YEAR, 4));
+        let node = random.percent(70).then_some(1 + random.below(nodes));
+        match random.below(10) {
+            0..6 => Self::ClockShows { node, at: anywhere },
+            6..8 => Self::ClockShows { node, at: near },
+            _ => Self::FollowClock,
         }
     }
 }

@@ -25,4 +25,4 @@ mod network;
 mod run;
 mod trace;
 
-pub use run::{Failure, Leases, Options, Outcome, run};
+pub use run::{Clocks, Failure, Leases, Options, Outcome, run};

@@ -20,7 +20,7 @@ use crate::network::{Life, Network};
 
 pub(crate) const CLUSTER: ClusterId = ClusterId([7; 16]);
 /// What wall clocks show when a run begins, in nanoseconds.
-const BEGUN: u64 = 1_750_000_000_000_000_000;
+pub(crate) const BEGUN: u64 = 1_750_000_000_000_000_000;
 /// Clocks run by so many thousandths too fast or too slow at most. Two of them differ by less than
 /// a tenth, which a lease assumes.
 const DRIFT: u64 = 30;
@@ -92,11 +92,23 @@ pub(crate) struct Machine {
     random: SplitMix64,
 }
 
-/// A wall clock, in nanoseconds.
+/// A wall clock.
 #[derive(Debug)]
 struct Wall {
+    /// The right time, in nanoseconds.
     now: AtomicU64,
-    offset: AtomicI64,
+    /// How far it is ahead, in milliseconds.
+    ahead_ms: AtomicI64,
+}
+
+impl Wall {
+    /// The time that it shows, in nanoseconds: as [`WallClock`] has it, 0 before 1970 and the
+    /// highest number after 2554.
+    fn shows(&self) -> u64 {
+        let ahead = i128::from(self.ahead_ms.load(Relaxed)) * 1_000_000;
+        let shown = i128::from(self.now.load(Relaxed)) + ahead;
+        u64::try_from(shown.max(0)).unwrap_or(u64::MAX)
+    }
 }
 
 impl Machine {
@@ -106,7 +118,7 @@ impl Machine {
             id,
             disk: SimDisk::new(random.next()),
             rate: 1000 - DRIFT + random.below(2 * DRIFT + 1),
-            wall: Arc::new(Wall { now: AtomicU64::new(BEGUN), offset: AtomicI64::new(0) }),
+            wall: Arc::new(Wall { now: AtomicU64::new(BEGUN), ahead_ms: AtomicI64::new(0) }),
             round_trip: Duration::from_millis(10),
             lives: 0,
             running: None,
@@ -125,14 +137,20 @@ impl Machine {
         Member { raft: place.clone(), client: place, store: id.into(), removed: Vec::new() }
     }
 
-    /// Its wall clock steps.
-    pub(crate) fn step_clock(&self, by: i64) {
-        self.wall.offset.fetch_add(by, Relaxed);
+    /// Its wall clock steps by so many milliseconds.
+    pub(crate) fn step_clock(&self, by_ms: i64) {
+        self.wall.ahead_ms.fetch_add(by_ms, Relaxed);
+    }
+
+    /// Its wall clock shows this time from now on, in milliseconds since 1970.
+    pub(crate) fn show(&self, at_ms: i64) {
+        let now_ms = (self.wall.now.load(Relaxed) / 1_000_000).cast_signed();
+        self.wall.ahead_ms.store(at_ms - now_ms, Relaxed);
     }
 
     /// Its wall clock is right again.
     pub(crate) fn set_clock(&self) {
-        self.wall.offset.store(0, Relaxed);
+        self.wall.ahead_ms.store(0, Relaxed);
     }
 
     /// Starts its process.
@@ -151,9 +169,7 @@ impl Machine {
             (Process::new(self.random.next(), self.round_trip), Instant::now())
         };
         let (wall, id) = (Arc::clone(&self.wall), self.id);
-        let clock = WallClock::new(move || {
-            wall.now.load(Relaxed).saturating_add_signed(wall.offset.load(Relaxed))
-        });
+        let clock = WallClock::new(move || wall.shows());
         let disk = Arc::new(self.disk.process());
         let log = ConsensusLog::builder("/raft")
             .disk(disk)

@@ -3,10 +3,10 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use clap::Parser;
-use esker_simulation::{Options, run};
+use esker_simulation::{Clocks, Options, run};
 
 /// Simulates clusters of the timestamp service, one for each seed.
 #[derive(Parser)]
@@ -17,6 +17,12 @@ struct Args {
     /// How many seeds.
     #[arg(long, default_value_t = 100)]
     seeds: u64,
+    /// For how many seconds, instead of a number of seeds.
+    #[arg(long, conflicts_with = "seeds")]
+    seconds: Option<u64>,
+    /// Set wall clocks to any time from 1960 to 2600, and have operators believe them.
+    #[arg(long)]
+    clocks: bool,
     /// Nodes, 2 to 9; otherwise it follows from the seed.
     #[arg(long, value_parser = clap::value_parser!(u64).range(2..=9))]
     nodes: Option<u64>,
@@ -49,8 +55,9 @@ fn main() -> ExitCode {
         let lines = tracing_subscriber::fmt().with_max_level(level).without_time();
         lines.with_writer(std::io::stderr).with_ansi(false).init();
     }
-    let (next, failed, simulated, answered, slowest, fingerprint) = (
+    let (next, runs, failed, simulated, answered, slowest, fingerprint) = (
         AtomicU64::new(args.seed),
+        AtomicU64::new(0),
         AtomicBool::new(false),
         AtomicU64::new(0),
         AtomicU64::new(0),
@@ -58,17 +65,23 @@ fn main() -> ExitCode {
         AtomicU64::new(0),
     );
     let begun = Instant::now();
+    let is_done = |seed| match args.seconds {
+        Some(seconds) => begun.elapsed() >= Duration::from_secs(seconds),
+        None => seed >= args.seed + args.seeds,
+    };
     let work = || {
         while args.all || !failed.load(Relaxed) {
             let seed = next.fetch_add(1, Relaxed);
-            if seed >= args.seed + args.seeds {
+            if is_done(seed) {
                 return;
             }
+            runs.fetch_add(1, Relaxed);
             let of_seed = Options::of(seed);
             let options = Options {
                 nodes: args.nodes.unwrap_or(of_seed.nodes),
                 faults_ms: args.faults * 1000,
                 calm_ms: args.calm * 1000,
+                clocks: if args.clocks { Clocks::Centuries } else { Clocks::Hours },
                 keeps_trace: args.trace,
                 ..of_seed
             };
@@ -102,8 +115,9 @@ fn main() -> ExitCode {
     let (seconds, simulated) =
         (begun.elapsed().as_secs_f64(), simulated.load(Relaxed) as f64 / 1000.0);
     println!(
-        "{simulated:.0} simulated seconds in {seconds:.1} s ({:.0} a second), {} calls answered, \
-         timestamps at most {} ms after the last fault, fingerprint {:016x}",
+        "{} runs, {simulated:.0} simulated seconds in {seconds:.1} s ({:.0} a second), {} calls \
+         answered, timestamps at most {} ms after the last fault, fingerprint {:016x}",
+        runs.load(Relaxed),
         simulated / seconds,
         answered.load(Relaxed),
         slowest.load(Relaxed),

@@ -24,6 +24,10 @@ const FLOWS: u64 = 4_000;
 /// How long replicas have to become equal.
 const SETTLES: u64 = 3_000;
 
+/// The earliest epoch that no run may reach, in nanoseconds: 2201. Epochs follow no clock beyond
+/// 2200, and rise on in real time where they are.
+const EPOCHS_END: u64 = 231 * 31_557_600 * 1_000_000_000;
+
 /// How reads under a lease are switched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leases {
@@ -33,6 +37,15 @@ pub enum Leases {
     On,
     /// On and off during the run.
     Switched,
+}
+
+/// How far wall clocks are wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clocks {
+    /// They step by an hour at most.
+    Hours,
+    /// They are set to any time from 1960 to 2600, also before the cluster has its first epoch.
+    Centuries,
 }
 
 /// What a run consists of.
@@ -48,6 +61,8 @@ pub struct Options {
     pub calm_ms: u64,
     /// How reads under a lease are switched.
     pub leases: Leases,
+    /// How far wall clocks are wrong.
+    pub clocks: Clocks,
     /// Whether the lines of the trace are kept.
     pub keeps_trace: bool,
 }
@@ -62,6 +77,7 @@ impl Options {
             faults_ms: 20_000,
             calm_ms: 1_000,
             leases: random.pick(&[Leases::Off, Leases::On, Leases::Switched]),
+            clocks: Clocks::Hours,
             keeps_trace: false,
         }
     }
@@ -107,6 +123,8 @@ pub enum Failure {
         /// The later term.
         later: u64,
     },
+    /// Epochs are where no clock may bring them.
+    EpochTooHigh(u64),
     /// The cluster did not start.
     NotStarted(String),
 }
@@ -120,6 +138,7 @@ impl fmt::Display for Failure {
             Self::TwoLeaders { node, term, later } => {
                 write!(f, "node {node} had a lease in term {term} when a node had led in {later}")
             }
+            Self::EpochTooHigh(epoch) => write!(f, "the epoch {epoch} is after 2200"),
             Self::NotStarted(why) => write!(f, "the cluster did not start: {why}"),
         }
     }
@@ -182,6 +201,11 @@ impl Cluster {
     }
 
     fn run(mut self) -> Result<Outcome, Failure> {
+        if self.options.clocks == Clocks::Centuries {
+            for _ in 0..self.options.nodes {
+                self.fail_clock();
+            }
+        }
         self.form()?;
         self.lease_reads = match self.options.leases {
             Leases::Off => None,
@@ -346,8 +370,16 @@ impl Cluster {
     /// Something goes wrong.
     fn fail(&mut self) {
         let nodes = self.options.nodes;
+        if self.options.clocks == Clocks::Centuries && self.random.percent(40) {
+            return self.fail_clock();
+        }
         let switches = self.options.leases == Leases::Switched;
         let fault = Fault::any(&mut self.random, nodes, switches);
+        self.happen(fault);
+    }
+
+    fn fail_clock(&mut self) {
+        let fault = Fault::of_clocks(&mut self.random, self.options.nodes);
         self.happen(fault);
     }
 
@@ -437,6 +469,12 @@ impl Cluster {
                     self.machines.iter().filter(|machine| node.is_none_or(|id| machine.id == id));
                 hit.for_each(|machine| machine.step_clock(by));
             }
+            Fault::ClockShows { node, at } => {
+                let hit =
+                    self.machines.iter().filter(|machine| node.is_none_or(|id| machine.id == id));
+                hit.for_each(|machine| machine.show(at));
+            }
+            Fault::FollowClock => self.follow_clock(),
             Fault::RoundTrip { node, ms } => {
                 self.machine(node).round_trip = Duration::from_millis(ms);
                 self.end(node, Ended::Killed);
@@ -458,6 +496,16 @@ impl Cluster {
                 }
             }
             Fault::LeaseReads { on } => self.lease_reads = Some(on),
+        }
+    }
+
+    /// An operator asks each node: the leader does it. Whether it was done does not matter.
+    fn follow_clock(&self) {
+        let asked = Arc::default();
+        for running in self.machines.iter().filter_map(|machine| machine.running.as_ref()) {
+            running.spawn(&asked, |serving| async move {
+                drop(serving.oracle.follow_clock().await);
+            });
         }
     }
 
@@ -516,6 +564,9 @@ impl Cluster {
         {
             return Err(Failure::Replicas(format!("{states:?}")));
         }
-        Ok(())
+        match states.iter().map(|(_, epochs)| epochs.last()).find(|last| *last >= EPOCHS_END) {
+            Some(epoch) => Err(Failure::EpochTooHigh(epoch)),
+            None => Ok(()),
+        }
     }
 }

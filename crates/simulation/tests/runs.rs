@@ -2,7 +2,7 @@
 //! chapter about testing.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_simulation::{Leases, Options, run};
+use esker_simulation::{Clocks, Leases, Options, run};
 
 /// Of runs in which mutations were found: a leader that proves nothing, a lease that is kept
 /// across a transfer, one that is counted from the answer; a voter that votes within a lease of
@@ -26,6 +26,20 @@ fn clients_get_the_timestamps_of_one_oracle() {
     }
     for leases in [Leases::Off, Leases::On, Leases::Switched] {
         assert!(answered[leases as usize] > 0, "no run with leases {leases:?}");
+    }
+}
+
+/// A clock after 2554, once, made the last epoch that there is: no timestamp came after it, for
+/// good. Clocks are anywhere from 1960 to 2600 here, also before the first epoch, and operators
+/// have epochs follow them.
+///
+/// Requirements: E-15, EB-10.
+#[test]
+fn clocks_that_are_centuries_wrong_stop_no_cluster() {
+    for seed in 1..=8 {
+        let options = Options { clocks: Clocks::Centuries, ..short(seed) };
+        let outcome = run(options).0.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+        assert!(outcome.faults > 10 && outcome.answered > 0, "seed {seed}: {outcome:?}");
     }
 }
 
