@@ -1,6 +1,10 @@
 //! The command line arguments. Every command shows examples in its help.
 
-use clap::{Arg, Command, CommandFactory, Error, FromArgMatches, Parser, Subcommand};
+use std::ffi::{OsStr, OsString};
+
+use clap::error::ErrorKind;
+use clap::parser::ValueSource;
+use clap::{Arg, ArgMatches, Command, CommandFactory, Error, FromArgMatches, Parser, Subcommand};
 
 use crate::bench::BenchCommand;
 use crate::cluster_cmd::ClusterCommand;
@@ -41,11 +45,48 @@ pub struct Arguments {
     pub component: Component,
 }
 
+/// Flags whose empty value is a value like any other: the empty key has a log, and the empty text
+/// is a text.
+const MAY_BE_EMPTY: [&str; 2] = ["key", "note"];
+
 /// Parses the command line. A negative number is the value of a flag, whose parser says what it
-/// takes, and no flag by itself.
+/// takes, and no flag by itself. An empty value is refused: it is that of a variable that is not
+/// set, as in `--prefix "$PREFIX"`, and would mean as much as no flag.
 pub fn parse() -> Result<Arguments, Error> {
-    let matches = with_negative_numbers(Arguments::command()).try_get_matches()?;
+    parse_from(std::env::args_os())
+}
+
+fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<Arguments, Error> {
+    let mut command = with_negative_numbers(Arguments::command());
+    let matches = command.try_get_matches_from_mut(words)?;
+    refuse_empty_values(&command, &matches)?;
     Arguments::from_arg_matches(&matches)
+}
+
+/// Refuses an empty value of a flag, from the command line or from an environment variable.
+fn refuse_empty_values(command: &Command, matches: &ArgMatches) -> Result<(), Error> {
+    for flag in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
+        let id = flag.get_id().as_str();
+        let values = matches.try_get_raw(id).ok().flatten();
+        let is_empty = values.is_some_and(|mut values| values.any(OsStr::is_empty));
+        if !is_empty || MAY_BE_EMPTY.contains(&id) {
+            continue;
+        }
+        let (variable, remedy) = match (matches.value_source(id), flag.get_env()) {
+            (Some(ValueSource::EnvVariable), Some(name)) => {
+                (format!(" ({})", name.display()), "unset the variable")
+            }
+            _ => (String::new(), "leave out the flag"),
+        };
+        let message = format!(
+            "the value of '{flag}'{variable} is empty: give one, or {remedy}\n\n\
+             For more information, try '--help'.\n"
+        );
+        return Err(Error::raw(ErrorKind::InvalidValue, message));
+    }
+    let below = matches.subcommand();
+    let below = below.and_then(|(name, found)| Some((command.find_subcommand(name)?, found)));
+    below.map_or(Ok(()), |(command, matches)| refuse_empty_values(command, matches))
 }
 
 fn with_negative_numbers(command: Command) -> Command {
@@ -141,6 +182,47 @@ mod tests {
         let mut checked = 0;
         check_headings(&Arguments::command(), &mut checked);
         assert!(checked > 200, "{checked}");
+    }
+
+    /// Gives each flag of each command an empty value, beside what the command needs.
+    fn check_empty_values(command: &clap::Command, path: &[OsString], checked: &mut usize) {
+        let path = [path, &[command.get_name().into()]].concat();
+        let is_needed = |argument: &&Arg| argument.is_required_set() || argument.is_positional();
+        let words_of = |argument: &Arg| -> OsString {
+            let choices = argument.get_possible_values();
+            let value = choices.first().map_or("1", |choice| choice.get_name());
+            argument.get_long().map_or(value.into(), |name| format!("--{name}={value}").into())
+        };
+        for flag in command.get_arguments() {
+            let Some(name) = flag.get_long() else { continue };
+            let is_allowed = MAY_BE_EMPTY.contains(&flag.get_id().as_str());
+            if is_allowed || !flag.get_action().takes_values() {
+                continue;
+            }
+            let needed = command.get_arguments().filter(is_needed);
+            let needed = needed.filter(|other| other.get_id() != flag.get_id()).map(words_of);
+            let empty = [format!("--{name}=").into()];
+            let words = path.iter().cloned().chain(needed).chain(empty);
+            let error = parse_from(words).unwrap_err();
+            let is_refused =
+                matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
+            assert!(is_refused && error.exit_code() == 2, "{path:?} {name}: {error}");
+            assert!(error.to_string().contains(&format!("--{name}")), "{path:?} {name}: {error}");
+            *checked += 1;
+        }
+        // They follow what this command needs.
+        let needed = command.get_arguments().filter(is_needed);
+        let path: Vec<OsString> = path.into_iter().chain(needed.map(words_of)).collect();
+        let below = command.get_subcommands();
+        below.for_each(|command| check_empty_values(command, &path, checked));
+    }
+
+    /// Bug: `kv del DIR --prefix "$UNSET"` deleted all keys.
+    #[test]
+    fn no_flag_takes_an_empty_value() {
+        let mut checked = 0;
+        check_empty_values(&Arguments::command(), &[], &mut checked);
+        assert!(checked > 100, "{checked}");
     }
 
     /// Help is wrapped to 80 columns. A command in an example must not be.

@@ -38,8 +38,11 @@ Examples:
   esker kv del ./store --prefix session:
   esker kv del ./store --from a --to n
 
-Deleting an absent key is no error. The keys of a range are deleted all or none. `keyspaces drop` deletes \
-all keys of a keyspace.";
+  # The whole keyspace
+  esker kv del ./store --all --keyspace sessions
+
+It prints how many keys it deleted, once that is durable. Deleting an absent key is no error. The keys of a \
+range are deleted all or none. `keyspaces drop` deletes a keyspace with its keys.";
 
 /// Arguments of `esker kv put`.
 #[derive(Debug, Args)]
@@ -73,10 +76,13 @@ pub struct DelArguments {
     #[command(flatten)]
     place: Place,
     /// The key
-    #[arg(required_unless_present_any = ["prefix", "from", "to"])]
+    #[arg(required_unless_present_any = ["prefix", "from", "to", "all"])]
     key: Option<OsString>,
     #[command(flatten)]
     range: RangeArguments,
+    /// All keys of the keyspace
+    #[arg(long, conflicts_with_all = ["key", "prefix", "from", "to"])]
+    all: bool,
 }
 
 /// Puts a value.
@@ -123,20 +129,25 @@ pub fn get(arguments: &GetArguments) -> Outcome {
     output::unless_closed(write()).map(drop)
 }
 
-/// Deletes a key.
+/// Deletes a key or a range of keys, and prints how many.
 pub fn delete(arguments: &DelArguments) -> Outcome {
-    let DelArguments { place, key, range } = arguments;
+    // Without a key, the range is everything only with --all.
+    let DelArguments { place, key, range, all: _ } = arguments;
     if key.is_some() && !range.is_everything() {
         return Err(Failure::usage(
             "name a key, or a range of keys with --prefix, --from and --to",
         ));
     }
-    place.change(|keyspace| {
+    let deleted = place.change(|keyspace| {
+        // Nobody else writes: the store is locked.
+        let before = keyspace.len();
         let ticket = match key {
             Some(key) => keyspace.delete(key.as_bytes()),
             None => keyspace.delete_range(range.range()),
         };
         let durable = ticket.and_then(|ticket| ticket.blocking_wait());
-        durable.map(drop).map_err(|error| place.failure(&error))
-    })
+        durable.map_err(|error| place.failure(&error))?;
+        Ok(before.saturating_sub(keyspace.len()))
+    })?;
+    output::print(&format!("keys deleted: {deleted}\n"))
 }

@@ -154,7 +154,7 @@ pub struct ServeArguments {
 fn switch(text: &str) -> Result<bool, String> {
     match text {
         "1" | "true" => Ok(true),
-        "0" | "false" | "" => Ok(false),
+        "0" | "false" => Ok(false),
         _ => Err("0 or 1".into()),
     }
 }

@@ -56,12 +56,14 @@ fn an_invalid_name_creates_nothing() {
     let (_guard, dir) = esker::workdir();
     let long = "n".repeat(256);
     for name in ["", &long] {
-        for words in [
-            &["put", "a", "1", "--keyspace", name][..],
-            &["import", "--keyspace", name],
-            &["keyspaces", "create", name],
+        let of_flag =
+            if name.is_empty() { "'--keyspace <NAME>' is empty" } else { "1 to 255 bytes" };
+        for (words, said) in [
+            (&["put", "a", "1", "--keyspace", name][..], of_flag),
+            (&["import", "--keyspace", name], of_flag),
+            (&["keyspaces", "create", name], "1 to 255 bytes"),
         ] {
-            kv(&dir, words, b"").exits(2).says(&["1 to 255 bytes"]);
+            kv(&dir, words, b"").exits(2).says(&[said]);
             assert!(!dir.exists(), "{words:?}");
         }
     }
@@ -119,6 +121,60 @@ fn a_range_of_keys_is_deleted() {
     assert_eq!(left(), "d");
     kv(&dir, &["del", "d"], b"").ok();
     assert_eq!(left(), "");
+}
+
+/// Bug: `--prefix "$UNSET"` deleted all keys, with exit status 0 and no output; so did `--from` and
+/// `--to`.
+#[test]
+fn an_empty_value_of_a_flag_deletes_nothing() {
+    let (_guard, dir) = esker::workdir();
+    for key in ["a", "b1", "b2"] {
+        kv(&dir, &["put", key, "1"], b"").ok();
+    }
+    for words in [
+        &["del", "--prefix", ""][..],
+        &["del", "--from", ""],
+        &["del", "--to="],
+        &["del", "--from", "a", "--to", ""],
+        &["del", "a", "--keyspace", ""],
+        &["scan", "--prefix", ""],
+        &["scan", "--from="],
+        &["export", "--keyspace", ""],
+        &["stat", "--keyspace", ""],
+    ] {
+        let refused = kv(&dir, words, b"").exits(2);
+        let refused = refused.says(&["is empty: give one, or leave out the flag"]);
+        assert!(refused.out.is_empty(), "{words:?}");
+    }
+    assert_eq!(kv(&dir, &["scan"], b"").ok().text(), "a\t1\nb1\t1\nb2\t1\n");
+}
+
+/// The number is that of the keys which were there.
+#[test]
+fn a_delete_prints_how_many_keys_it_deleted() {
+    let (_guard, dir) = esker::workdir();
+    for key in ["", "a", "b1", "b2", "c"] {
+        kv(&dir, &["put", key, "1"], b"").ok();
+    }
+    kv(&dir, &["put", "a", "1", "--keyspace", "other"], b"").ok();
+    for (words, deleted) in [
+        (&["del", "b1"][..], 1),
+        (&["del", "b1"], 0),
+        (&["del", ""], 1),
+        (&["del", "--prefix", "b"], 1),
+        (&["del", "--from", "x"], 0),
+        (&["del", "--all"], 2),
+        (&["del", "--all"], 0),
+    ] {
+        let printed = kv(&dir, words, b"").ok();
+        assert_eq!(printed.text(), format!("keys deleted: {deleted}\n"), "{words:?}");
+    }
+    assert_eq!(kv(&dir, &["scan"], b"").ok().text(), "");
+    assert_eq!(kv(&dir, &["scan", "--keyspace", "other"], b"").ok().text(), "a\t1\n");
+    for words in [&["del"][..], &["del", "a", "--all"], &["del", "--all", "--prefix", "a"]] {
+        kv(&dir, words, b"").exits(2);
+    }
+    kv(&dir, &["del"], b"").exits(2).says(&["--all"]);
 }
 
 /// Bug: the messages were those of `esker log`, and named its commands.
@@ -231,5 +287,5 @@ fn a_watch_of_an_absent_keyspace_says_so_and_waits_for_it() {
         esker::signal(&known, "TERM");
         assert_eq!(esker::end(known).ok().err, "", "{name}");
     }
-    kv(&dir, &["watch", "--keyspace", ""], b"").exits(2).says(&["1 to 255 bytes"]);
+    kv(&dir, &["watch", "--keyspace", ""], b"").exits(2).says(&["is empty"]);
 }
