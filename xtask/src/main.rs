@@ -34,7 +34,7 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run every step: fmt, clippy, test, doc, tidy, deny, book
+    /// Run every step: fmt, clippy, test, selftest, doc, tidy, deny, book
     Verify {
         /// Leave out the tests
         #[arg(long)]
@@ -46,6 +46,8 @@ enum Command {
     Clippy,
     /// Run the tests and add up their counts
     Test,
+    /// Plant each bug of the crash lab, and demand that the lab catches it
+    Selftest,
     /// Build the API documentation; warnings are errors
     Doc,
     /// Check the rules of the project
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Fmt => verify::run(&[Step::Fmt]),
         Command::Clippy => verify::run(&[Step::Clippy]),
         Command::Test => verify::run(&[Step::Test]),
+        Command::Selftest => verify::run(&[Step::Selftest]),
         Command::Doc => verify::run(&[Step::Doc]),
         Command::Tidy => verify::run(&[Step::Tidy]),
         Command::Deny => verify::run(&[Step::Deny]),

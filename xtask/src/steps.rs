@@ -14,6 +14,7 @@ pub enum Step {
     Fmt,
     Clippy,
     Test,
+    Selftest,
     Doc,
     Tidy,
     Deny,
@@ -46,16 +47,25 @@ const IN_TESTS: [&str; 7] = [
 ];
 
 impl Step {
-    pub const ALL: [Self; 7] =
-        [Self::Fmt, Self::Clippy, Self::Test, Self::Doc, Self::Tidy, Self::Deny, Self::Book];
-    pub const WITHOUT_TESTS: [Self; 6] =
-        [Self::Fmt, Self::Clippy, Self::Doc, Self::Tidy, Self::Deny, Self::Book];
+    pub const ALL: [Self; 8] = [
+        Self::Fmt,
+        Self::Clippy,
+        Self::Test,
+        Self::Selftest,
+        Self::Doc,
+        Self::Tidy,
+        Self::Deny,
+        Self::Book,
+    ];
+    pub const WITHOUT_TESTS: [Self; 7] =
+        [Self::Fmt, Self::Clippy, Self::Selftest, Self::Doc, Self::Tidy, Self::Deny, Self::Book];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Fmt => "fmt",
             Self::Clippy => "clippy",
             Self::Test => "test",
+            Self::Selftest => "selftest",
             Self::Doc => "doc",
             Self::Tidy => "tidy",
             Self::Deny => "deny",
@@ -87,6 +97,17 @@ impl Step {
                 ended(cargo(&tests))
             }
             Self::Test => counted(cargo(&["test", "--workspace"])),
+            // Of the whole workspace, so that its dependencies are those that the tests have built.
+            Self::Selftest => ended(cargo(&[
+                "test",
+                "--workspace",
+                "--features",
+                "esker-lab/planted-bugs",
+                "--test",
+                "selftest",
+                "--",
+                "--nocapture",
+            ])),
             Self::Doc => {
                 let mut command = cargo(&["doc", "--workspace", "--no-deps"]);
                 command.env("RUSTDOCFLAGS", "-D warnings");

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use esker_lab::selftest::{Found, bugs, hunt};
+use esker_lab::selftest::{Found, Scope, bugs, hunt};
 use serde::Serialize;
 
 use crate::exit::{Failure, Outcome};
@@ -70,7 +70,7 @@ pub fn run(selected: &[String], json: bool) -> Outcome {
     let mut escaped = Vec::new();
     for name in names {
         let start = Instant::now();
-        let Some(found) = hunt(name) else { continue };
+        let Some(found) = hunt(name, Scope::All) else { continue };
         let row = Row::new(found, start.elapsed().as_secs_f64());
         if !row.caught {
             escaped.push(name);
