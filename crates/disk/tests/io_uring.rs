@@ -15,7 +15,7 @@ use esker_disk::{AlignedBuf, BLOCK, File, Open, StdDisk, read_full_at, write_all
 /// Nothing to test where the machine has no io_uring, and that is said.
 fn uring() -> Option<UringDisk> {
     let made = UringDisk::new(UringOptions::default());
-    made.inspect_err(|why| println!("skipped, there is no io_uring here: {why}")).ok()
+    made.inspect_err(|why| println!("SKIPPED: there is no io_uring here: {why}")).ok()
 }
 
 fn pattern(len: usize, seed: usize) -> AlignedBuf {
@@ -129,7 +129,7 @@ fn registered_buffers_move_the_same_bytes() {
             Ok(file) => file,
             Err(why) => {
                 assert_eq!(why.kind(), std::io::ErrorKind::OutOfMemory, "{why}");
-                println!("skipped, buffers cannot be locked here: {why}");
+                println!("SKIPPED: buffers cannot be locked here: {why}");
                 return;
             }
         };

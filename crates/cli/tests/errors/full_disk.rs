@@ -43,7 +43,7 @@ fn prefix_of(input: &str, dir: &Path) -> u64 {
 fn the_disk_runs_full_while_it_is_written() {
     let (guard, _) = workdir();
     let Some(mounted) = Mounted::tmpfs(guard.path(), "4m") else {
-        println!("skipped: this user may not mount; see the test with a limit on files");
+        println!("SKIPPED: this user may not mount; see the test with a limit on files");
         return;
     };
     let dir = guard.path().join("log");
@@ -76,7 +76,7 @@ fn the_disk_runs_full_while_it_is_written() {
 fn the_newest_segment_is_freed_once_another_has_begun() {
     let (guard, _) = workdir();
     let Some(mounted) = Mounted::tmpfs(guard.path(), "40m") else {
-        println!("skipped: this user may not mount");
+        println!("SKIPPED: this user may not mount");
         return;
     };
     let dir = guard.path().join("log");
@@ -99,7 +99,7 @@ fn the_newest_segment_is_freed_once_another_has_begun() {
 fn a_ring_at_full_speed_stays_on_a_small_disk() {
     let (guard, _) = workdir();
     let Some(mounted) = Mounted::tmpfs(guard.path(), "24m") else {
-        println!("skipped: this user may not mount");
+        println!("SKIPPED: this user may not mount");
         return;
     };
     let dir = guard.path().join("log");
@@ -121,7 +121,7 @@ fn a_ring_at_full_speed_stays_on_a_small_disk() {
 fn a_disk_that_is_full_from_the_start() {
     let (guard, _) = workdir();
     let Some(mounted) = Mounted::tmpfs(guard.path(), "8k") else {
-        println!("skipped: this user may not mount");
+        println!("SKIPPED: this user may not mount");
         return;
     };
     let dir = guard.path().join("log");

@@ -25,7 +25,7 @@ fn a_log_cannot_be_made_there() {
     let (guard, dir) = workdir();
     set_mode(guard.path(), 0o555);
     if is_writable(guard.path()) {
-        println!("skipped: this user may write to a directory of mode 555");
+        println!("SKIPPED: this user may write to a directory of mode 555");
     } else {
         log("append", &dir, &[], b"x\n").exits(1).says(&["ermission denied"]);
     }
@@ -43,7 +43,7 @@ fn a_log_on_a_read_only_file_system_can_be_read() {
     };
     let Some(name) = dir.to_str() else { return };
     if !mount(&["--bind", name]) {
-        println!("skipped: this user may not mount");
+        println!("SKIPPED: this user may not mount");
         return;
     }
     let read_only = mount(&["-o", "remount,ro,bind"]);
@@ -51,7 +51,7 @@ fn a_log_on_a_read_only_file_system_can_be_read() {
     let read: Vec<_> = ["cat", "stat", "verify"].map(|verb| log(verb, &dir, &[], b"")).into();
     assert!(Command::new("umount").arg(&dir).status().unwrap().success());
     if !read_only {
-        println!("skipped: the mount could not be made read-only");
+        println!("SKIPPED: the mount could not be made read-only");
         return;
     }
     let refused = refused.exits(1).says(&["ead-only file system", "is mounted read-only"]);
@@ -105,7 +105,7 @@ fn what_is_created_has_the_mode_that_was_asked_for() {
             let mut other = Command::new("setpriv");
             other.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
             if !other.arg("true").status().is_ok_and(|status| status.success()) {
-                println!("skipped: this user may not become another");
+                println!("SKIPPED: this user may not become another");
                 continue;
             }
             let mut other = Command::new("setpriv");

@@ -11,7 +11,7 @@
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use esker_log::{Error, Log, Options, Seq, Start};
 
@@ -177,13 +177,14 @@ fn run_inside(kind: &str) {
     );
     let mut unshare = Command::new("unshare");
     unshare.args(["--mount", "--propagation", "private", "sh", "-c", &script]);
-    let status = unshare.env(INSIDE, &at).status();
-    match status.as_ref().map(std::process::ExitStatus::code) {
-        Ok(Some(0)) => {}
+    let ended = unshare.env(INSIDE, &at).output();
+    let ran = |ended: &Output| String::from_utf8_lossy(&ended.stdout).contains("1 passed");
+    match ended.as_ref().map(|ended| ended.status.code()) {
+        Ok(Some(0)) => assert!(ended.as_ref().is_ok_and(ran), "{kind}: nothing ran: {ended:?}"),
         Ok(Some(77)) => println!("SKIPPED: {kind} cannot be made or mounted here"),
         // A test that fails is another status.
         Ok(Some(1)) | Err(_) => println!("SKIPPED: {kind}: no mount namespace here"),
-        other => panic!("{kind}: {other:?}"),
+        _ => panic!("{kind}: {ended:?}"),
     }
 }
 

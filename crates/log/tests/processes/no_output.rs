@@ -51,6 +51,7 @@ fn nothing_is_printed() {
     assert!(child.status.success(), "{child:?}");
     assert_eq!(String::from_utf8_lossy(&child.stderr), "");
     let stdout = String::from_utf8_lossy(&child.stdout);
+    assert!(stdout.contains("1 passed"), "nothing ran: {stdout}");
     let ours =
         |line: &&str| line.is_empty() || line.starts_with("running") || line.starts_with("test");
     let printed: Vec<_> = stdout.lines().filter(|line| !ours(line)).collect();
