@@ -34,11 +34,14 @@ pub use report::{QuarantinedRange, Repaired};
 pub use verify::{VerifyReport, verify, verify_with};
 
 /// Repairs the log in `dir`: quarantines corrupt commit units under `quarantine/` and keeps the
-/// rest. Takes the log's lock. A log without corruption is left unchanged.
+/// rest. Takes the log's lock. A log without corruption is left unchanged. Of a log that was
+/// repaired, [`verify`] finds nothing, and it opens: all three read a log by the same scan.
 ///
 /// # Errors
 /// [`Error::Locked`] while another handle or process has the log open for writing,
 /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
+/// [`Error::Corrupted`] if corruption is left after several attempts: what was quarantined until
+/// then stays under `quarantine/`, and the log does not open.
 ///
 /// # Examples
 /// ```
@@ -135,5 +138,68 @@ fn is_sound_backup(
         Ok(report) => Ok(report.corruption.is_empty()),
         Err(Error::Corrupted(_)) => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use esker_disk::{Disk, StdDisk, write_all_at};
+
+    use super::*;
+    use crate::base::options::OpenCheck;
+    use crate::format::{LogId, SegmentHeader};
+    use crate::recovery::scan_dir;
+
+    /// Against a repair of consecutive missing segments that put all of their space into one
+    /// segment, which is longer than a segment can be: the log did not open after that.
+    #[test]
+    fn missing_segments_of_twenty_gibibytes_are_repaired() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("log");
+        let dir = StdDisk::new().create_dir(&path).unwrap();
+        let manifest =
+            Manifest { session: 1, trim_segment: 1, durable: 5, ..Manifest::new(LogId([7; 16])) };
+        manifest.write(&*dir).unwrap();
+        let first = SegmentHeader {
+            log: manifest.log,
+            segment: 1,
+            session: 1,
+            base: 0,
+            prev_segment: 0,
+            prev_seq: 0,
+            durable_bound: 0,
+            time_ms: 0,
+            chain: 0,
+            recovered: false,
+            first_chain: 0,
+        };
+        let last = SegmentHeader {
+            segment: 30,
+            base: 20 << 30,
+            prev_segment: 29,
+            prev_seq: 5,
+            durable_bound: 5,
+            chain: 77,
+            ..first
+        };
+        for header in [first, last] {
+            let name = paths::segment(header.segment);
+            let file = dir.open(&name, esker_disk::Open::create()).unwrap();
+            write_all_at(&*file, &header.to_block().0, 0).unwrap();
+        }
+        let repaired = repair(&path, ReadOptions::default()).unwrap();
+        let lost = repaired.quarantined.iter().map(|range| (range.from.0, range.to.0));
+        let lost: Vec<_> = lost.filter(|(from, to)| from < to).collect();
+        assert_eq!(lost, [(0, 5)]);
+        let report = verify(&path, ReadOptions::default()).unwrap();
+        assert_eq!(report.corruption, []);
+        for check in [OpenCheck::Full, OpenCheck::Quick] {
+            let options = ReadOptions { check, ..ReadOptions::default() };
+            let manifest = Manifest::of_log(&*dir).unwrap();
+            let scan = scan_dir(&*dir, &options, manifest, false).unwrap();
+            assert_eq!(scan.corruption, None);
+            assert_eq!(scan.live.last().map(|live| live.segment.number()), Some(30));
+        }
     }
 }

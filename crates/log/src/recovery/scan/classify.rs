@@ -170,7 +170,7 @@ impl Classified {
         }
         if self.clean_lies {
             let closed_at = self.manifest.clean.map_or(0, |end| end.seq);
-            let what = "the log continues past the end that the manifest records";
+            let what = format!("{}: it continues there", self.not_its_end());
             found.push(corruption_of(manifest_path, 0, closed_at, what));
         }
         // Records dropped meanwhile are not missing. A log that ends below its trim point is
@@ -188,10 +188,14 @@ impl Classified {
         let ends = |end: &End| newest.is_some_and(|newest| newest.ends_at(end));
         if found.is_empty() && !self.manifest.clean.as_ref().is_none_or(ends) {
             let last = newest.map_or(self.last, Examined::last);
-            let what = "the log was closed elsewhere than where it ends";
-            found.push(corruption_of(manifest_path, 0, last, what));
+            found.push(corruption_of(manifest_path, 0, last, self.not_its_end()));
         }
         found
+    }
+
+    fn not_its_end(&self) -> String {
+        let offset = self.manifest.clean.map_or(0, |end| end.offset);
+        format!("the log was closed at byte {offset}, which is not its end")
     }
 
     /// The torn tail that is cut off, if there is one: after the newest segment nothing counts.

@@ -93,6 +93,7 @@ impl Builder {
                 self.older.push(files(&self.disk));
             }
         }
+        self.history.cut_before = self.history.dead.len();
         // The log without any corruption is what it should be.
         let fork = self.disk.fork(self.seed);
         let engine = Engine::manual();

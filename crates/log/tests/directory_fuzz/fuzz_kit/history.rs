@@ -42,6 +42,9 @@ pub struct History {
     pub live: BTreeMap<u64, Record>,
     /// Accepted, never durable, and cut off by a recovery.
     pub dead: Vec<(u64, Vec<u8>)>,
+    /// So many of these were cut off before the log was corrupted. The others are in its files, and
+    /// a recovery of the whole log cuts them off.
+    pub cut_before: usize,
     /// Ranges that an earlier repair gave up.
     pub gaps: Vec<(u64, u64)>,
     /// The records that were in them. Bytes of an earlier time may bring it back.
@@ -69,6 +72,7 @@ impl History {
         Self {
             live: BTreeMap::new(),
             dead: Vec::new(),
+            cut_before: 0,
             gaps: Vec::new(),
             given_up: BTreeMap::new(),
             trimmed: 0,
@@ -154,6 +158,9 @@ impl History {
     /// What was delivered has to be what was accepted, in order and without a hole.
     pub fn check_items(&self, items: &[Item], lost: Lost) -> Result<(), String> {
         let mut last: Option<u64> = None;
+        // Where the hole before them is in a gap, nothing says that they were never durable.
+        let over_the_end = |item: &Item| matches!(item, Item::Gap(_, to) if *to > self.last());
+        let in_files = items.iter().any(over_the_end).then_some(self.cut_before);
         for item in items {
             if last.is_some_and(|last| item.prev() != last) {
                 return Err(format!("a hole: after {last:?} comes {}", brief(item)));
@@ -169,7 +176,12 @@ impl History {
                     ));
                 }
                 _ if self.dead.iter().any(|(dead, bytes)| dead == seq && bytes == payload) => {
-                    if lost.cut {
+                    let is_uncut = |from: usize| {
+                        self.dead[from..]
+                            .iter()
+                            .any(|(dead, bytes)| dead == seq && bytes == payload)
+                    };
+                    if lost.cut || in_files.is_some_and(is_uncut) {
                         continue;
                     }
                     return Err(format!("DEAD RECORD {seq} came back"));

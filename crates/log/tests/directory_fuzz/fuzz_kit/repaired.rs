@@ -89,7 +89,8 @@ fn is_the_difference(
     begin: u64,
 ) -> Checked {
     let ranges = || done.quarantined.iter().filter(|range| range.from < range.to);
-    let last = damage.history().last();
+    let dead = damage.history().dead.iter().map(|(seq, _)| *seq);
+    let last = dead.fold(damage.history().last(), u64::max);
     for range in ranges() {
         if let Some(seq) = there.range(range.from.0 + 1..=range.to.0).next() {
             return Err(format!("{seq} is there, and reported as lost in {range:?}"));
