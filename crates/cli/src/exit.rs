@@ -257,7 +257,10 @@ impl Failure {
 
 /// Message for a directory that another process has open for writing.
 fn locked(dir: &Path, pid: Option<u32>, readers: &str) -> String {
-    let by = pid.map_or_else(String::new, |pid| format!(" by process {pid}"));
+    let by = match pid {
+        Some(pid) => format!(" by process {pid}"),
+        None => " by a process whose number is unknown".into(),
+    };
     format!("{} is open for writing{by}; wait until it is closed; {readers}", dir.display())
 }
 

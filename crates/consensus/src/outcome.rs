@@ -192,6 +192,10 @@ pub enum Error {
     },
     /// The log was closed, or its manager. Stop using it.
     Closed,
+    /// A parent of this process opened the log or its manager, and a handle belongs to the process
+    /// that opened it. Nothing was done. Open it in this process after the parent has closed it, or
+    /// open another one.
+    Forked,
     /// The manager was closed, and its registry of keys with it.
     RegistryClosed,
     /// There are references to the log. Release them first.
@@ -310,6 +314,7 @@ impl fmt::Display for Error {
             }
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the log is closed"),
+            Error::Forked => esker_log::Error::Forked.fmt(f),
             Error::RegistryClosed => f.write_str("the registry of keys is closed"),
             Error::InUse { references } => {
                 write!(f, "the log is in use: {references} references; release them first")
@@ -353,6 +358,7 @@ impl From<esker_log::Error> for Error {
     fn from(cause: esker_log::Error) -> Self {
         match cause {
             esker_log::Error::Closed => Error::Closed,
+            esker_log::Error::Forked => Error::Forked,
             cause => Error::Log(cause),
         }
     }

@@ -85,7 +85,8 @@ pub trait Dir: Debug + Send + Sync {
 
     /// Takes the exclusive lock on the directory itself. No file in the directory holds the lock:
     /// removing a file does not release it, and it stays with a renamed directory. It is held until
-    /// the returned guard is dropped or the process ends.
+    /// the returned guard is dropped, or the process has ended and so has every child that `fork`
+    /// made of it meanwhile, unless it called `exec`.
     ///
     /// # Errors
     /// `WouldBlock` when another handle holds it, in this process or another.

@@ -75,6 +75,8 @@ pub enum Refusal {
     DanglingLink,
     /// The file system cannot exchange two names.
     Exchange,
+    /// A parent of this process opened the file or directory: see [`Process`](crate::Process).
+    Forked,
 }
 
 impl fmt::Display for Refusal {
@@ -86,6 +88,7 @@ impl fmt::Display for Refusal {
                 f.write_str("this is a symbolic link to something that does not exist")
             }
             Refusal::Exchange => f.write_str("the file system cannot exchange two names"),
+            Refusal::Forked => f.write_str("a parent of this process opened it; open it here"),
         }
     }
 }
@@ -117,6 +120,11 @@ impl Error {
     #[must_use]
     pub fn out_of_inodes(self) -> Self {
         Self { out_of_inodes: true, ..self }
+    }
+
+    /// An operation on what a parent of this process opened.
+    pub(crate) fn forked(op: Op, path: &Path) -> Self {
+        Self::new(op, path, None, io::Error::new(io::ErrorKind::InvalidInput, Refusal::Forked))
     }
 
     /// Returns the operation that failed.

@@ -5,7 +5,9 @@
 
 use std::fmt;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+
+use crate::process::PerProcess;
 
 /// The file in which Linux reports memory counters.
 const MEMINFO: &str = "/proc/meminfo";
@@ -77,11 +79,12 @@ impl std::error::Error for NoHugePages {
 
 /// Returns the huge page size in bytes.
 pub(crate) fn page_size() -> Option<usize> {
-    static SIZE: OnceLock<Option<usize>> = OnceLock::new();
-    *SIZE.get_or_init(|| {
+    static SIZE: PerProcess<Option<usize>> = PerProcess::new();
+    let read = || {
         let kib = field(&std::fs::read_to_string(MEMINFO).ok()?, "Hugepagesize")?;
         kib.checked_mul(1024).filter(|size| size.is_power_of_two())
-    })
+    };
+    SIZE.get_or_try_init(|| Ok(read())).ok().copied().flatten()
 }
 
 /// Returns how many pages must be reserved in all, so that `needed` more are available.

@@ -78,6 +78,9 @@ struct Reader {
 
 impl Reader {
     fn close(&self) {
+        if self.view.refuse_if_forked().is_err() {
+            return;
+        }
         self.view.close();
         self.log.close();
         let thread = self.thread.lock().take();
@@ -93,6 +96,10 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.close();
+        if self.view.refuse_if_forked().is_err() {
+            // Another thread may have been changing what this would free.
+            std::mem::forget(Arc::clone(&self.view));
+        }
     }
 }
 

@@ -36,6 +36,8 @@ impl Drop for Owner {
     fn drop(&mut self) {
         match self.0.close() {
             Ok(()) | Err(Error::Closed) => {}
+            // Another thread may have been changing what this would free.
+            Err(Error::Forked) => std::mem::forget(Arc::clone(&self.0)),
             Err(error) => tracing::warn!(%error, "failed to close a store"),
         }
     }
@@ -65,6 +67,10 @@ impl Store {
     }
 
     /// Opens a store with the default options, and creates it where there is none.
+    ///
+    /// The handle, and all that comes from it, belongs to this process. In a child that `fork` makes
+    /// every call that returns a `Result` fails with [`Error::Forked`], and dropping the handle
+    /// changes nothing: see [`esker_log::Log::open`].
     ///
     /// # Errors
     /// As [`StoreBuilder::open`].

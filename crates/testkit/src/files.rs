@@ -59,3 +59,24 @@ pub fn export(files: &Files, dir: &Path) -> std::io::Result<()> {
     }
     Ok(())
 }
+
+/// Reads the files of a real directory: the inverse of [`export`].
+///
+/// # Errors
+/// Those of the file system.
+pub fn import(dir: &Path) -> std::io::Result<Files> {
+    let mut files = Files::new();
+    let mut todo = vec![dir.to_path_buf()];
+    while let Some(below) = todo.pop() {
+        for entry in std::fs::read_dir(&below)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                todo.push(path);
+            } else {
+                let name = path.strip_prefix(dir).unwrap_or(&path).to_string_lossy().into_owned();
+                files.insert(name, Arc::new(std::fs::read(&path)?));
+            }
+        }
+    }
+    Ok(files)
+}

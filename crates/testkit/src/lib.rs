@@ -4,7 +4,7 @@
 //!
 //! [`SplitMix64`] is the source of randomness of every suite. [`HookedDisk`] forwards to another
 //! disk and lets the test see, refuse or delay each call. [`CountingAllocator`] counts allocations.
-//! [`own_address`] and [`free_port`] are for nodes that listen at an address known before.
+//! [`in_forked_child`] runs a part of a test in a child of the process. [`own_address`] and [`free_port`] are for nodes that listen at an address known before.
 //!
 //! # Corrupted directories
 //!
@@ -25,6 +25,7 @@ mod changes;
 mod counting_allocator;
 mod env;
 mod files;
+mod forked_child;
 mod freed_memory;
 mod hooked_disk;
 mod mutation;
@@ -39,7 +40,8 @@ mod traces;
 pub use changes::{BLOCK, Changes};
 pub use counting_allocator::CountingAllocator;
 pub use env::number_from_env;
-pub use files::{Files, export, read_files, store};
+pub use files::{Files, export, import, read_files, store};
+pub use forked_child::{ForkedChild, in_forked_child};
 pub use freed_memory::keep_freed_memory;
 pub use hooked_disk::{Call, Hook, HookedDisk};
 pub use mutation::Mutation;

@@ -131,6 +131,7 @@ impl ConsensusLog {
     /// # }
     /// ```
     pub fn checkpoint(&self) -> Result<()> {
+        self.inner.refuse_if_forked()?;
         let _maintenance = self.inner.maintenance.lock();
         self.inner.checkpoint(0)
     }
@@ -187,7 +188,7 @@ impl Inner {
     /// log is closed.
     pub(crate) fn checkpoint(&self, rewrite_below: u64) -> Result<()> {
         self.count_durable(&crossbeam_epoch::pin());
-        let locks = self.locks.lock_all();
+        let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
         let mut checkpoint = self.begin_checkpoint(&locks, rewrite_below);
         drop(locks);

@@ -24,12 +24,10 @@ impl ConsensusLog {
 
 impl Inner {
     pub(crate) fn close(&self) -> Result<()> {
-        if self.closed.load(SeqCst) {
-            return Err(Error::Closed);
-        }
+        self.refuse_if_closed()?;
         self.background.stop();
         let _maintenance = self.maintenance.lock();
-        let mut locks = self.locks.lock_all();
+        let mut locks = self.all_locks()?;
         if locks.promise_state().closed {
             return Err(Error::Closed);
         }
@@ -69,7 +67,7 @@ impl Inner {
         if !self.is_volatile() || self.read_only.is_some() {
             return Ok(());
         }
-        let mut locks = self.locks.lock_all();
+        let mut locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
         self.write_what_only_memory_has(&mut locks)
     }
@@ -110,6 +108,8 @@ impl Drop for Owner {
     fn drop(&mut self) {
         match self.0.close() {
             Ok(()) | Err(Error::Closed) => {}
+            // Another thread may have been changing what this would free.
+            Err(Error::Forked) => std::mem::forget(Arc::clone(&self.0)),
             Err(error) => tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "the consensus log was not closed cleanly"

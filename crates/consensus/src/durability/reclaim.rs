@@ -68,6 +68,7 @@ impl ConsensusLog {
     /// [`Error::CorruptedEntry`] and [`Error::Log`] when a live value cannot be read or copied.
     /// Space reclaimed before the error stays reclaimed, and no data is lost.
     pub fn reclaim(&self) -> Result<Reclaimed> {
+        self.inner.refuse_if_forked()?;
         // Later segments would keep it at work for as long as callers append.
         let end = self.inner.log.accepted();
         let mut all = Reclaimed::default();
@@ -106,7 +107,7 @@ impl Inner {
             return Ok(Reclaimed::default());
         };
         let _pass = self.reclaiming.pass.lock();
-        self.writable(&self.locks.of_slot(0))?;
+        self.refuse_if_not_writable()?;
         self.reclaiming.newest.store(self.log.accepted().0, Relaxed);
         let pass = Pass { inner: self, throttled: effort == Effort::Lazy };
         let done = reclaim::run(&self.log, &pass, effort)?;
@@ -193,7 +194,7 @@ impl Owner for Pass<'_> {
     const CHECKPOINT_GROWS: bool = true;
 
     fn barrier(&self) -> Result<()> {
-        drop(self.inner.locks.lock_all());
+        drop(self.inner.all_locks()?);
         Ok(())
     }
 
@@ -238,7 +239,7 @@ impl Owner for Pass<'_> {
         if inner.page(slot, &guard)?.is_none() {
             return Ok(None);
         }
-        let promise_state = inner.locks.of_slot(slot);
+        let promise_state = inner.slot_lock(slot)?;
         inner.writable(&promise_state)?;
         if slot < inner.start() {
             return Ok(None);
@@ -259,7 +260,7 @@ impl Owner for Pass<'_> {
     fn moved(&self, slot: u64, from: Seq, to: Seq) -> Result<()> {
         let inner = self.inner;
         let guard = crossbeam_epoch::pin();
-        let _slot_lock = inner.locks.of_slot(slot);
+        let _slot_lock = inner.slot_lock(slot)?;
         let Some(page) = inner.page(slot, &guard)? else { return Ok(()) };
         let indexed = page.slot(slot);
         let word = indexed.word();

@@ -95,8 +95,7 @@ impl LogManager {
     /// # }
     /// ```
     pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
-        let inner = &*self.inner;
-        let dest = dest.as_ref();
+        let (inner, dest) = (self.inner()?, dest.as_ref());
         let _nothing_is_removed = inner.shared.removals.write();
         inner.refuse_if_closed()?;
         let to = inner.root.create_dir(dest).map_err(esker_log::Error::Io)?;

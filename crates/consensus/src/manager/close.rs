@@ -26,8 +26,9 @@ impl LogManager {
     /// [`Error::InUse`] while there are references to it; as
     /// [`ConsensusLog::close`](crate::ConsensusLog::close), after which it is closed in any case.
     pub fn close(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.inner.refuse_if_closed()?;
-        self.inner.close_log(key.as_ref())
+        let inner = self.inner()?;
+        inner.refuse_if_closed()?;
+        inner.close_log(key.as_ref())
     }
 
     /// Closes the manager: as [`LogManager::close_all_timeout`], with 5 seconds.
@@ -47,11 +48,12 @@ impl LogManager {
     /// that closing a log returned. In any case the manager is closed. [`Error::Closed`] for a
     /// second call.
     pub fn close_all_timeout(&self, timeout: Duration) -> Result<()> {
-        if self.inner.closed.swap(true, SeqCst) {
+        let inner = self.inner()?;
+        if inner.closed.swap(true, SeqCst) {
             return Err(Error::Closed);
         }
-        let closed = self.inner.close_logs(timeout);
-        let registry = self.inner.registry.close();
+        let closed = inner.close_logs(timeout);
+        let registry = inner.registry.close();
         closed.and(registry)
     }
 }

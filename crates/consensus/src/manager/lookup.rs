@@ -50,7 +50,22 @@ impl ManagerStats {
     }
 }
 
+impl Drop for LogManager {
+    fn drop(&mut self) {
+        if self.inner().is_err() {
+            // Another thread may have been changing what this would free.
+            std::mem::forget(Arc::clone(&self.inner));
+        }
+    }
+}
+
 impl LogManager {
+    /// The state, unless a parent of this process opened the manager.
+    #[inline]
+    pub(super) fn inner(&self) -> Result<&Inner> {
+        if self.inner.opened_by.is_current() { Ok(&self.inner) } else { Err(Error::Forked) }
+    }
+
     /// Returns the log of a key: opens it if it is not open, and creates it if there is none. Above
     /// the limit, closes an idle log first.
     ///
@@ -64,15 +79,17 @@ impl LogManager {
     #[inline]
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<LogGuard> {
         let key = key.as_ref();
-        match self.inner.logs.get(key, || self.inner.refuse_if_closed())? {
+        let inner = self.inner()?;
+        match inner.logs.get(key, || inner.refuse_if_closed())? {
             Some(guard) => Ok(guard),
-            None => self.inner.get_or_open(key),
+            None => inner.get_or_open(key),
         }
     }
 
     /// Returns the log of a key if it is open. Does no I/O.
     pub fn get_if_open(&self, key: impl AsRef<[u8]>) -> Option<LogGuard> {
-        self.inner.logs.get(key.as_ref(), || self.inner.refuse_if_closed()).ok().flatten()
+        let inner = self.inner().ok()?;
+        inner.logs.get(key.as_ref(), || inner.refuse_if_closed()).ok().flatten()
     }
 
     /// Initialises the state machine of a key: [`ConsensusLog::restore`] on its log, which it opens
@@ -100,7 +117,7 @@ impl LogManager {
     /// # Errors
     /// [`Error::RegistryClosed`] after [`LogManager::close_all`].
     pub fn keys(&self) -> Result<Vec<Vec<u8>>> {
-        Ok(self.inner.registry.keys()?.iter().map(|key| key.to_vec()).collect())
+        Ok(self.inner()?.registry.keys()?.iter().map(|key| key.to_vec()).collect())
     }
 
     /// Returns the number of keys.
@@ -108,7 +125,7 @@ impl LogManager {
     /// # Errors
     /// As [`LogManager::keys`].
     pub fn key_count(&self) -> Result<usize> {
-        self.inner.registry.count()
+        self.inner()?.registry.count()
     }
 
     /// Whether there is a log of this key.
@@ -116,7 +133,7 @@ impl LogManager {
     /// # Errors
     /// As [`LogManager::keys`].
     pub fn has(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.inner.registry.has(key.as_ref())
+        self.inner()?.registry.has(key.as_ref())
     }
 
     /// Returns the keys that a pattern matches, in order: `*` any characters, `?` one, `[abc]` and
@@ -127,7 +144,7 @@ impl LogManager {
     /// # Errors
     /// As [`LogManager::keys`].
     pub fn glob(&self, pattern: impl AsRef<[u8]>) -> Result<Vec<Vec<u8>>> {
-        let keys = self.inner.registry.glob(pattern.as_ref())?;
+        let keys = self.inner()?.registry.glob(pattern.as_ref())?;
         Ok(keys.iter().map(|key| key.to_vec()).collect())
     }
 
@@ -137,7 +154,7 @@ impl LogManager {
     /// # Errors
     /// [`Error::Log`], [`Error::RegistryClosed`].
     pub fn compact_registry(&self) -> Result<()> {
-        self.inner.registry.compact()
+        self.inner()?.registry.compact()
     }
 
     /// Returns what is open. Visits every open log.
@@ -145,9 +162,10 @@ impl LogManager {
     /// # Errors
     /// As [`LogManager::keys`].
     pub fn stats(&self) -> Result<ManagerStats> {
-        let (open_logs, active_references) = self.inner.logs.statistics();
-        let total_logs = self.inner.registry.count()?;
-        let read_only = ReadOnlyReason::of(false, self.inner.registry.is_copied());
+        let inner = self.inner()?;
+        let (open_logs, active_references) = inner.logs.statistics();
+        let total_logs = inner.registry.count()?;
+        let read_only = ReadOnlyReason::of(false, inner.registry.is_copied());
         Ok(ManagerStats { total_logs, open_logs, active_references, read_only })
     }
 }

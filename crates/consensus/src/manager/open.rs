@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use esker_disk::{Dir, DirDisk, Disk};
+use esker_disk::{Dir, DirDisk, Disk, Process};
 use esker_log::{Engine, ReadOptions};
 use parking_lot::RwLock;
 
@@ -64,6 +64,8 @@ pub struct LogManager {
 
 #[derive(Debug)]
 pub(super) struct Inner {
+    /// The process that opened the manager. In a child of it no lock is taken.
+    pub(super) opened_by: Process,
     /// The directory that was opened and whose registry is locked, even if it was moved since.
     pub(super) disk: DirDisk,
     /// What each log is opened with.
@@ -92,6 +94,9 @@ pub struct LogManagerBuilder {
 
 impl LogManager {
     /// Opens the manager in `dir` with the default options, and creates it if there is none.
+    ///
+    /// In a child that `fork` makes, the manager and its logs refuse every call with
+    /// [`Error::Forked`], as [`ConsensusLog::open`](crate::ConsensusLog::open) says.
     ///
     /// # Errors
     /// As [`LogManagerBuilder::open`].
@@ -197,8 +202,19 @@ impl LogManagerBuilder {
         collect_labels(&disk, &registry)?;
         let (logs, closed, openings) = (OpenLogs::new(), AtomicBool::new(false), RwLock::new(()));
         let shared = Shared { reserve: Some(registry.shared_reserve()), ..Shared::default() };
-        let inner =
-            Inner { disk, options, max_open, logs, registry, closed, openings, shared, root };
+        let opened_by = registry.opened_by();
+        let inner = Inner {
+            opened_by,
+            disk,
+            options,
+            max_open,
+            logs,
+            registry,
+            closed,
+            openings,
+            shared,
+            root,
+        };
         for key in inner.registry.removing() {
             // If it fails, the next use of the key, or the next opening, tries again.
             if let Err(error) = inner.complete_removal(&key) {

@@ -32,19 +32,19 @@ impl LogManager {
     /// cannot be removed: call it again; [`Error::Log`] with nothing changed when its file `note`
     /// is corrupt, see [`LogManager::get`], or lost, which `get` mends; [`Error::Closed`].
     pub fn remove(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        let key = key.as_ref();
-        let _no_backup = self.inner.shared.removals.read();
+        let (inner, key) = (self.inner()?, key.as_ref());
+        let _no_backup = inner.shared.removals.read();
         loop {
-            self.inner.refuse_unremovable(key)?;
-            match self.inner.logs.claim_idle(key) {
+            inner.refuse_unremovable(key)?;
+            match inner.logs.claim_idle(key) {
                 Some(Err(references)) => return Err(Error::InUse { references }),
-                Some(Ok((claim, open))) => return self.inner.remove_claimed(claim, Some(open)),
+                Some(Ok((claim, open))) => return inner.remove_claimed(claim, Some(open)),
                 None => {}
             }
-            match self.inner.logs.get_or_claim(key, || self.inner.refuse_if_closed())? {
+            match inner.logs.get_or_claim(key, || inner.refuse_if_closed())? {
                 Found::Open(guard) => drop(guard),
                 Found::Busy(busy) => busy.wait(),
-                Found::Claimed(claim) => return self.inner.remove_claimed(claim, None),
+                Found::Claimed(claim) => return inner.remove_claimed(claim, None),
             }
         }
     }

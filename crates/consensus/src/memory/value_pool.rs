@@ -13,6 +13,7 @@
 use std::cell::RefCell;
 
 use crossbeam_epoch::Guard;
+use esker_disk::PerProcess;
 use parking_lot::Mutex;
 use triomphe::ThinArc;
 
@@ -33,7 +34,13 @@ struct ValuePool {
     bytes: usize,
 }
 
-static POOL: Mutex<ValuePool> = Mutex::new(ValuePool::new());
+static POOL: PerProcess<Mutex<ValuePool>> = PerProcess::new();
+
+/// The pool of this process: the lock of a parent's may be held by a thread that is not here. `None`
+/// where children cannot be recognised, and no log is opened.
+fn pool() -> Option<&'static Mutex<ValuePool>> {
+    POOL.get_or_try_init(|| Ok(Mutex::new(ValuePool::new()))).ok()
+}
 
 /// The cache of one thread.
 #[derive(Debug)]
@@ -91,7 +98,7 @@ pub(crate) fn take(size: usize) -> Option<SharedValue> {
         let mut mine = mine.try_borrow_mut().ok()?;
         let free = mine.free.get_mut(size)?;
         if free.is_empty() {
-            POOL.lock().take(size, free);
+            pool()?.lock().take(size, free);
         }
         let freed = free.pop();
         if let Some(next) = free.last() {
@@ -129,7 +136,9 @@ fn give(mut batch: Vec<SharedValue>) {
     // Reads all sizes first, so that the cache misses overlap.
     batch.retain(|freed| freed.size() < SIZES);
     let bytes = batch.iter().map(|freed| bytes_of(freed.size())).sum::<usize>();
-    POOL.lock().put(&mut batch, bytes);
+    if let Some(pool) = pool() {
+        pool.lock().put(&mut batch, bytes);
+    }
 }
 
 impl ValuePool {
@@ -202,13 +211,13 @@ mod tests {
         for _ in 0..BATCH {
             cell.replace(Some(value(LEN, 2)), true, &crossbeam_epoch::pin());
         }
-        while POOL.lock().free[13].is_empty() {
+        while pool().unwrap().lock().free[13].is_empty() {
             // Guards of other tests may delay it for a while.
             crossbeam_epoch::pin().flush();
             std::thread::yield_now();
         }
         let again: Vec<SharedValue> = (0..BATCH).map(|_| value(LEN, 3)).collect();
-        assert!(POOL.lock().free[13].is_empty());
+        assert!(pool().unwrap().lock().free[13].is_empty());
         assert!(again.iter().all(|freed| freed.value() == [3; LEN]));
         assert_eq!((kept.slot, kept.value()), (1, &[1; LEN][..]));
     }

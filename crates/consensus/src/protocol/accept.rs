@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crossbeam_epoch::Guard;
@@ -12,7 +12,7 @@ use crate::base::slot::Slot;
 use crate::index::page::{State, Word};
 use crate::index::slot_locks::PromiseState;
 use crate::memory::entry::Entry;
-use crate::memory::value_budget::charge;
+use crate::memory::value_budget::{RoomWaiter, charge};
 use crate::memory::value_pool::new_value;
 use crate::options::fits;
 use crate::outcome::Ticket;
@@ -100,7 +100,7 @@ impl ConsensusLog {
     pub async fn accept_async(&self, slot: Slot, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
         let inner = &self.inner;
         fits(&inner.options, value.len())?;
-        let mut waiter = inner.budget.waiter();
+        let mut room = RoomWait { inner, waiter: Some(inner.budget.waiter()) };
         loop {
             match inner.try_accept(slot.0, ballot, value)? {
                 Attempt::Done(ticket) | Attempt::Known(ticket) => {
@@ -108,11 +108,7 @@ impl ConsensusLog {
                     return Ok(ticket);
                 }
                 Attempt::Full(more) => {
-                    poll_fn(|cx| match waiter.has_room(more, cx.waker()) {
-                        true => Poll::Ready(()),
-                        false => Poll::Pending,
-                    })
-                    .await;
+                    poll_fn(|cx| room.poll(more, cx)).await?;
                 }
             }
         }
@@ -187,6 +183,28 @@ impl ConsensusLog {
     }
 }
 
+/// A task that waits for room. A child of the process neither waits nor ends the wait.
+struct RoomWait<'a> {
+    inner: &'a Inner,
+    waiter: Option<RoomWaiter<'a>>,
+}
+
+impl RoomWait<'_> {
+    fn poll(&mut self, more: u64, cx: &mut Context<'_>) -> Poll<Result<()>> {
+        self.inner.refuse_if_forked()?;
+        let has_room = self.waiter.as_mut().is_none_or(|waiter| waiter.has_room(more, cx.waker()));
+        if has_room { Poll::Ready(Ok(())) } else { Poll::Pending }
+    }
+}
+
+impl Drop for RoomWait<'_> {
+    fn drop(&mut self) {
+        if self.inner.refuse_if_forked().is_err() {
+            std::mem::forget(self.waiter.take());
+        }
+    }
+}
+
 impl Inner {
     fn accept(
         self: &Arc<Self>,
@@ -215,12 +233,12 @@ impl Inner {
 
     fn try_accept(self: &Arc<Self>, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Attempt> {
         let guard = crossbeam_epoch::pin();
-        let promise_state = self.locks.of_slot(slot);
+        let promise_state = self.slot_lock(slot)?;
         if ballot <= promise_state.promise && promise_state.is_promised {
             return self.accept_at(&promise_state, slot, ballot, value, &guard);
         }
         drop(promise_state);
-        let mut locks = self.locks.lock_all();
+        let mut locks = self.all_locks()?;
         let promise_state = locks.promise_state();
         let attempt = self.accept_at(&promise_state, slot, ballot, value, &guard)?;
         if let Attempt::Done(_) = attempt {

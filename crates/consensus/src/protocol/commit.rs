@@ -84,7 +84,7 @@ impl ConsensusLog {
 impl Inner {
     fn commit(self: &Arc<Self>, slot: u64, ballot: Ballot) -> Result<Ticket> {
         let guard = crossbeam_epoch::pin();
-        let promise_state = self.locks.of_slot(slot);
+        let promise_state = self.slot_lock(slot)?;
         self.writable(&promise_state)?;
         let start = self.start();
         if slot < start {
@@ -162,7 +162,7 @@ impl Inner {
 
     fn commit_batch(self: &Arc<Self>, slots: &[(Slot, Ballot)]) -> Result<BatchTicket> {
         let guard = crossbeam_epoch::pin();
-        let locks = self.locks.lock_all();
+        let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
         let mut results = Vec::with_capacity(slots.len());
         let mut marks = Vec::new();
@@ -190,7 +190,7 @@ impl Inner {
 
     fn commit_through(self: &Arc<Self>, last: u64) -> Result<Ticket> {
         let guard = crossbeam_epoch::pin();
-        let locks = self.locks.lock_all();
+        let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
         self.count_durable(&guard);
         let first = self.tracker.lock().decided();

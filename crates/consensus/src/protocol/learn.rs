@@ -42,7 +42,7 @@ impl ConsensusLog {
         let (inner, slot) = (&self.inner, slot.0);
         fits(&inner.options, value.len())?;
         let guard = crossbeam_epoch::pin();
-        let promise_state = inner.locks.of_slot(slot);
+        let promise_state = inner.slot_lock(slot)?;
         inner.writable(&promise_state)?;
         inner.in_range(slot)?;
         let page = inner.page_for(slot, &guard)?;
@@ -194,6 +194,7 @@ impl crate::state::inner::Inner {
         next: u64,
         app_state: Option<&[u8]>,
     ) -> Result<Ticket> {
+        self.refuse_if_forked()?;
         let size = app_state.map_or(0, <[u8]>::len);
         if size > APP_STATE_LIMIT {
             let (size, limit) = (size as u64, APP_STATE_LIMIT as u64);
@@ -205,7 +206,7 @@ impl crate::state::inner::Inner {
         }
         let guard = crossbeam_epoch::pin();
         self.count_durable(&guard);
-        let locks = self.locks.lock_all();
+        let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
         let start = start.max(self.start());
         let (decided, stored) = {

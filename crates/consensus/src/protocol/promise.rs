@@ -75,7 +75,7 @@ impl ConsensusLog {
     pub fn promise(&self, ballot: Ballot, from: Slot) -> Result<PromiseTicket> {
         let inner = &self.inner;
         let guard = crossbeam_epoch::pin();
-        let mut locks = inner.locks.lock_all();
+        let mut locks = inner.all_locks()?;
         let promise_state = locks.promise_state();
         inner.writable(&promise_state)?;
         if !rules::promise(promise_state.promise, ballot) {

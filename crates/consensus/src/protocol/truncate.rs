@@ -105,6 +105,7 @@ impl ConsensusLog {
     }
 
     fn raise_to(&self, slot: u64, app_state: Option<&[u8]>) -> Result<Ticket> {
+        self.inner.refuse_if_forked()?;
         self.inner.count_durable(&crossbeam_epoch::pin());
         let next = self.inner.tracker.lock().decided();
         if slot > next {
@@ -176,9 +177,10 @@ impl ConsensusLog {
 impl Inner {
     /// Appends the record that drops the entries accepted from a slot on, and drops them.
     pub(crate) fn cut(self: &Arc<Self>, from: u64) -> Result<Ticket> {
+        self.refuse_if_forked()?;
         let guard = crossbeam_epoch::pin();
         self.count_durable(&guard);
-        let locks = self.locks.lock_all();
+        let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
         // Before the check of the frontier, which is never below the floor.
         self.keeps(from)?;

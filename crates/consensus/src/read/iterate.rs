@@ -418,7 +418,7 @@ impl Inner {
                 continue;
             };
             let indexed = page.slot(slot);
-            let _slot_lock = self.locks.of_slot(slot);
+            let Ok(_slot_lock) = self.slot_lock(slot) else { return };
             let word = indexed.word();
             let here = word.state() == State::Committed && word.seq() == record.seq.0;
             if here && indexed.resident().load(guard).is_none() {

@@ -171,6 +171,7 @@ impl Inner {
             && let Some(resident) = page.slot(slot).resident().load(guard)
             && slot >= self.start()
             && !self.closed.load(Acquire)
+            && self.opened_by.is_current()
         {
             return Ok(self.in_memory(resident));
         }

@@ -42,7 +42,8 @@ impl ConsensusLog {
     pub fn watch(&self) -> Watch {
         let inner = Arc::clone(&self.inner);
         inner.waiting.count.fetch_add(1, SeqCst);
-        let seen = inner.frontier().map(Slot);
+        // In a child, its first call is refused.
+        let seen = inner.refuse_if_forked().ok().and_then(|()| inner.frontier()).map(Slot);
         Watch { inner, seen }
     }
 }
@@ -72,6 +73,7 @@ impl Watch {
             // Markers become durable without any action of this crate.
             let mut moves = pin!(self.inner.log.wait_durable(durable.saturating_add(1)));
             let outcome = poll_fn(|cx| {
+                self.inner.refuse_if_forked()?;
                 self.inner.waiting.register(cx.waker());
                 let frontier = self.inner.frontier().map(Slot);
                 if let Some(frontier) = frontier.filter(|now| Some(*now) != self.seen) {

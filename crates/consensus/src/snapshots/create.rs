@@ -99,7 +99,7 @@ impl ConsensusLog {
     /// # }
     /// ```
     pub fn snapshot_writer(&self, slot: Slot) -> Result<SnapshotWriter> {
-        self.inner.writable(&self.inner.locks.of_slot(0))?;
+        self.inner.refuse_if_not_writable()?;
         if let Some(floor) = self.floor().filter(|floor| slot < *floor) {
             return Err(Error::Truncated { floor });
         }
@@ -120,7 +120,7 @@ impl ConsensusLog {
     /// [`Error::SlotOutOfRange`] for the last two slots there are; [`Error::ReadOnly`],
     /// [`Error::Closed`], [`Error::Log`].
     pub fn applied_snapshot_writer(&self, slot: Slot) -> Result<SnapshotWriter> {
-        self.inner.writable(&self.inner.locks.of_slot(0))?;
+        self.inner.refuse_if_not_writable()?;
         let limit = Slot(u64::MAX - 1);
         if slot >= limit {
             return Err(Error::SlotOutOfRange { slot, limit });

@@ -73,7 +73,7 @@ impl ConsensusLog {
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     ) -> Result<SnapshotInfo> {
-        self.inner.writable(&self.inner.locks.of_slot(0))?;
+        self.inner.refuse_if_not_writable()?;
         let mut header = vec![0; SnapshotReader::HEADER];
         read_whole(stream, &mut header, ENDED).await?;
         let (chunks, to_write) = mpsc::channel(QUEUED);

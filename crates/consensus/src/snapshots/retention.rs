@@ -89,7 +89,7 @@ impl ConsensusLog {
 
     /// The snapshots, if the log may be written.
     fn writable_snapshots(&self) -> Result<Snapshots> {
-        self.inner.writable(&self.inner.locks.of_slot(0))?;
+        self.inner.refuse_if_not_writable()?;
         Ok(self.snapshots())
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
 };
 
+use esker_disk::Process;
 use esker_log::reclaim::CopySpace;
 use esker_log::{Log, Seq};
 use parking_lot::{Mutex, RwLock};
@@ -13,7 +14,7 @@ use parking_lot::{Mutex, RwLock};
 use crate::base::slot::{Slot, number_of};
 use crate::index::page::Page;
 use crate::index::page_table::{Found, Index};
-use crate::index::slot_locks::{PromiseState, SlotLocks};
+use crate::index::slot_locks::{AllLocks, PromiseState, SlotGuard, SlotLocks};
 use crate::memory::cell::Borrowed;
 use crate::memory::value_budget::ValueBudget;
 use crate::options::{Mode, Options};
@@ -77,6 +78,9 @@ pub struct ConsensusLog {
 
 pub(crate) struct Inner {
     pub(crate) log: Log,
+    /// The process that opened the log. In a child of it no lock is taken: a thread that is not
+    /// there may hold it.
+    pub(crate) opened_by: Process,
     pub(crate) options: Options,
     /// The label that is stored with the log.
     pub(crate) label: Vec<u8>,
@@ -169,6 +173,7 @@ impl Inner {
     ) -> Self {
         let inline = options.engine.as_ref().is_some_and(esker_log::Engine::is_manual);
         Self {
+            opened_by: log.opened_by(),
             log,
             label,
             background: Background::new(inline),
@@ -214,8 +219,34 @@ impl Inner {
         if self.options.sync_on_commit { self.log.durable().0 } else { u64::MAX }
     }
 
+    /// Refuses a call in a child of the process that opened the log.
+    #[inline]
+    pub(crate) fn refuse_if_forked(&self) -> Result<()> {
+        if self.opened_by.is_current() { Ok(()) } else { Err(Error::Forked) }
+    }
+
+    /// Acquires the lock of a slot, for an operation on that slot alone.
+    #[inline]
+    pub(crate) fn slot_lock(&self, slot: u64) -> Result<SlotGuard<'_>> {
+        self.refuse_if_forked()?;
+        Ok(self.locks.of_slot(slot))
+    }
+
+    /// Acquires all slot locks, for an operation on more than one slot.
+    pub(crate) fn all_locks(&self) -> Result<AllLocks<'_>> {
+        self.refuse_if_forked()?;
+        Ok(self.locks.lock_all())
+    }
+
     pub(crate) fn refuse_if_closed(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         if self.closed.load(Acquire) { Err(Error::Closed) } else { Ok(()) }
+    }
+
+    /// As [`Inner::writable`], for an operation that holds no slot lock.
+    pub(crate) fn refuse_if_not_writable(&self) -> Result<()> {
+        let promise_state = self.slot_lock(0)?;
+        self.writable(&promise_state)
     }
 
     /// Refuses the operation if the log accepts no writes.

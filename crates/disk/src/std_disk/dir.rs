@@ -27,6 +27,7 @@ use crate::dir::check_name;
 use crate::error::{Error, Op, Refusal, Result};
 use crate::file::{Facts, File, Lock, Open};
 use crate::io::{Read, read_each};
+use crate::process::Process;
 
 /// Open flags for directories, by path and by name.
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -36,6 +37,7 @@ pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).uni
 pub(crate) struct StdDir {
     fd: Arc<OwnedFd>,
     path: PathBuf,
+    opened_by: Process,
     readers: Mutex<Readers>,
     /// The owner of what is created here, if that is not this process.
     owner: Option<(Uid, Gid)>,
@@ -47,10 +49,21 @@ pub(crate) struct StdDir {
 }
 
 impl StdDir {
-    pub(super) fn new(fd: OwnedFd, path: PathBuf, readers: Readers) -> Self {
+    pub(super) fn new(fd: OwnedFd, path: PathBuf, readers: Readers, opened_by: Process) -> Self {
         let (locked, all_modes_work) = Default::default();
         let (readers, owner) = (Mutex::new(readers), other_owner(&fd));
-        Self { fd: Arc::new(fd), path, readers, owner, locked, all_modes_work }
+        Self { fd: Arc::new(fd), path, opened_by, readers, owner, locked, all_modes_work }
+    }
+
+    /// Refuses an operation in a child of the process that opened the directory.
+    fn refuse_if_forked(&self, op: Op) -> Result<()> {
+        if self.opened_by.is_current() { Ok(()) } else { Err(Error::forked(op, &self.path)) }
+    }
+
+    /// Refuses an operation on this name, or in a child of the process that opened the directory.
+    fn check(&self, op: Op, name: &str) -> Result<()> {
+        self.refuse_if_forked(op)?;
+        check_name(op, &self.path, name)
     }
 
     fn readers(&self) -> Readers {
@@ -62,7 +75,7 @@ impl StdDir {
     }
 
     pub(crate) fn open_file(&self, name: &str, how: Open) -> Result<StdFile> {
-        check_name(Op::Open, &self.path, name)?;
+        self.check(Op::Open, name)?;
         let wrap = |errno| self.failed(Op::Open, name, errno);
         let mut flags = OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         flags |= if how.write { OFlags::RDWR } else { OFlags::RDONLY };
@@ -77,7 +90,7 @@ impl StdDir {
         }
         let now = rustix::fs::fcntl_getfl(&fd).map_err(wrap)?;
         rustix::fs::fcntl_setfl(&fd, now.difference(OFlags::NONBLOCK)).map_err(wrap)?;
-        Ok(StdFile::new(fd, self.path_of(name), how))
+        Ok(StdFile::new(fd, self.path_of(name), how, self.opened_by))
     }
 
     /// Opens a file. If others than the owner may read what this creates, the umask does not
@@ -104,15 +117,16 @@ impl StdDir {
     }
 
     pub(crate) fn open_below(&self, name: &str) -> Result<Self> {
-        check_name(Op::OpenDir, &self.path, name)?;
+        self.check(Op::OpenDir, name)?;
         let fd = rustix::fs::openat(&self.fd, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
             .map_err(|errno| self.failed(Op::OpenDir, name, errno))?;
         let all_modes_work = Arc::clone(&self.all_modes_work);
-        Ok(Self { all_modes_work, ..Self::new(fd, self.path_of(name), self.readers()) })
+        let dir = Self::new(fd, self.path_of(name), self.readers(), self.opened_by);
+        Ok(Self { all_modes_work, ..dir })
     }
 
     pub(crate) fn create_below(&self, name: &str) -> Result<Self> {
-        check_name(Op::CreateDir, &self.path, name)?;
+        self.check(Op::CreateDir, name)?;
         let readers = self.readers();
         let mode = readers.dir_mode();
         let is_new = match rustix::fs::mkdirat(&self.fd, name, mode) {
@@ -184,15 +198,15 @@ impl Dir for StdDir {
     }
 
     fn rename(&self, from: &str, to: &str) -> Result<()> {
-        check_name(Op::Rename, &self.path, from)?;
-        check_name(Op::Rename, &self.path, to)?;
+        self.check(Op::Rename, from)?;
+        self.check(Op::Rename, to)?;
         rustix::fs::renameat(&self.fd, from, &self.fd, to)
             .map_err(|errno| self.failed(Op::Rename, from, errno))
     }
 
     fn exchange(&self, a: &str, b: &str) -> Result<()> {
-        check_name(Op::Exchange, &self.path, a)?;
-        check_name(Op::Exchange, &self.path, b)?;
+        self.check(Op::Exchange, a)?;
+        self.check(Op::Exchange, b)?;
         rustix::fs::renameat_with(&self.fd, a, &self.fd, b, RenameFlags::EXCHANGE).map_err(
             |errno| match errno {
                 // An old kernel, or a file system that does not support the flag.
@@ -206,7 +220,7 @@ impl Dir for StdDir {
     }
 
     fn unlink(&self, name: &str) -> Result<()> {
-        check_name(Op::Unlink, &self.path, name)?;
+        self.check(Op::Unlink, name)?;
         rustix::fs::unlinkat(&self.fd, name, AtFlags::empty())
             .map_err(|errno| self.failed(Op::Unlink, name, errno))
     }
@@ -218,16 +232,18 @@ impl Dir for StdDir {
     }
 
     fn remove_dir(&self, name: &str) -> Result<()> {
-        check_name(Op::Unlink, &self.path, name)?;
+        self.check(Op::Unlink, name)?;
         rustix::fs::unlinkat(&self.fd, name, AtFlags::REMOVEDIR)
             .map_err(|errno| self.failed(Op::Unlink, name, errno))
     }
 
     fn sync(&self) -> Result<()> {
+        self.refuse_if_forked(Op::SyncDir)?;
         system::sync_all(&self.fd).map_err(|errno| failed(Op::SyncDir, &self.path, errno))
     }
 
     fn list(&self) -> Result<Vec<String>> {
+        self.refuse_if_forked(Op::List)?;
         let wrap = |errno| failed(Op::List, &self.path, errno);
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.fd).map_err(wrap)? {
@@ -250,7 +266,7 @@ impl Dir for StdDir {
     }
 
     fn readable_as(&self, name: &str) -> Result<()> {
-        check_name(Op::Open, &self.path, name)?;
+        self.check(Op::Open, name)?;
         let stat = match rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(()),
             stat => stat.map_err(|errno| self.failed(Op::Open, name, errno))?,
@@ -266,13 +282,14 @@ impl Dir for StdDir {
     }
 
     fn lock(&self) -> Result<Box<dyn Lock>> {
+        self.refuse_if_forked(Op::Lock)?;
         let wrap = |errno| failed(Op::Lock, &self.path, errno);
         if self.locked.swap(true, SeqCst) {
             return Err(wrap(Errno::WOULDBLOCK));
         }
         let (held, locked) = (Arc::clone(&self.fd), Arc::clone(&self.locked));
         match rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Box::new(StdLock { held, locked })),
+            Ok(()) => Ok(Box::new(StdLock { held, locked, taken_by: self.opened_by })),
             Err(errno) => {
                 self.locked.store(false, SeqCst);
                 Err(wrap(errno))
@@ -285,6 +302,7 @@ impl Dir for StdDir {
     }
 
     fn facts(&self) -> Result<Facts> {
+        self.refuse_if_forked(Op::Open)?;
         let device = self.device();
         if device.is_some() && self.all_modes_work.get() == device.as_ref() {
             return Ok(Facts::new("std", true, true));

@@ -31,6 +31,7 @@ use crate::dir::Dir;
 use crate::disk::Disk;
 use crate::error::{Error, Op, Refusal, Result};
 use crate::file::Lock;
+use crate::process::Process;
 
 pub(crate) use dir::StdDir;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
@@ -97,7 +98,9 @@ impl StdDisk {
     pub(crate) fn open_std_dir(self, path: &Path) -> Result<StdDir> {
         let fd = rustix::fs::open(non_empty(path), dir::DIRECTORY, Mode::empty())
             .map_err(|errno| dangling(Op::OpenDir, path, errno))?;
-        Ok(StdDir::new(fd, path.to_path_buf(), self.readers))
+        let opened_by =
+            Process::current().map_err(|source| Error::new(Op::OpenDir, path, None, source))?;
+        Ok(StdDir::new(fd, path.to_path_buf(), self.readers, opened_by))
     }
 
     pub(crate) fn create_std_dir(self, path: &Path) -> Result<StdDir> {
@@ -141,18 +144,23 @@ impl Disk for StdDisk {
 }
 
 /// The kernel releases the lock when its last descriptor is closed. A child process holds a copy
-/// between fork and exec, so the lock is also released explicitly.
+/// between fork and exec, so the lock is also released explicitly. A child that drops its copy of
+/// this only closes its descriptors: the lock is that of the process that took it.
 #[derive(Debug)]
 struct StdLock {
     held: Arc<OwnedFd>,
     /// Whether the handle of the directory has it.
     locked: Arc<AtomicBool>,
+    taken_by: Process,
 }
 
 impl Lock for StdLock {}
 
 impl Drop for StdLock {
     fn drop(&mut self) {
+        if !self.taken_by.is_current() {
+            return;
+        }
         // If this fails, closing the descriptor releases the lock.
         let _ = rustix::fs::flock(&self.held, FlockOperation::Unlock);
         self.locked.store(false, SeqCst);

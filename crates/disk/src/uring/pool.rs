@@ -1,4 +1,5 @@
-//! A pool of rings. Each ring serves one caller at a time; rings are created on demand.
+//! A pool of rings. Each ring serves one caller at a time; rings are created on demand. A child of
+//! the process that made them shares their memory with it, and so does not use them.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,6 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use super::RINGS;
 use super::faults::Faults;
 use super::ring::Ring;
+use crate::process::Process;
 
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -15,20 +17,26 @@ pub(super) struct Pool {
     made: AtomicUsize,
     in_flight: usize,
     faults: Faults,
+    made_by: Process,
 }
 
 impl Pool {
     pub(super) fn new(in_flight: usize, faults: Faults) -> io::Result<Self> {
+        let made_by = Process::current()?;
         let mut idle = Vec::with_capacity(RINGS);
         idle.push(Ring::new(in_flight)?.with(faults.clone()));
-        Ok(Self { idle: Mutex::new(idle), made: AtomicUsize::new(1), in_flight, faults })
+        Ok(Self { idle: Mutex::new(idle), made: AtomicUsize::new(1), in_flight, faults, made_by })
     }
 
-    /// Lends a ring for one call; `None` when all are lent out and no other can be created.
+    /// Lends a ring for one call; `None` when all are lent out and no other can be created, and in
+    /// a child of the process that made them.
     pub(super) fn with<T>(
         &self,
         call: impl FnOnce(&mut Ring) -> io::Result<T>,
     ) -> Option<io::Result<T>> {
+        if !self.made_by.is_current() {
+            return None;
+        }
         let mut ring = self.take()?;
         let outcome = call(&mut ring);
         if ring.is_usable() {

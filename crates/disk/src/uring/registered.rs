@@ -45,6 +45,7 @@ impl Registered {
     /// # Errors
     /// As [`File::read_at`]; `NotFound` when there is no such buffer.
     pub fn read_at(&mut self, index: usize, offset: u64) -> Result<usize> {
+        self.file.refuse_if_forked(Op::Read)?;
         self.ring
             .read_registered(index, offset)
             .map_err(|why| Error::new(Op::Read, self.file.path(), Some(offset), why))
@@ -55,6 +56,7 @@ impl Registered {
     /// # Errors
     /// As [`File::write_at`]; `NotFound` when there is no such buffer.
     pub fn write_at(&mut self, index: usize, offset: u64) -> Result<usize> {
+        self.file.refuse_if_forked(Op::Write)?;
         self.ring
             .write_registered(index, offset)
             .map_err(|why| Error::new(Op::Write, self.file.path(), Some(offset), why))

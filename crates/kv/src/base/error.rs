@@ -109,6 +109,10 @@ pub enum Error {
     },
     /// The store was closed. Stop using it.
     Closed,
+    /// A parent of this process opened the store, and a handle belongs to the process that opened
+    /// it. Nothing was done. Open it in this process after the parent has closed it, or open
+    /// another one.
+    Forked,
     /// The underlying log failed. After [`esker_log::Error::Poisoned`] the store accepts nothing
     /// until it is reopened.
     Log(esker_log::Error),
@@ -167,6 +171,7 @@ impl fmt::Display for Error {
             ),
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the store is closed"),
+            Error::Forked => esker_log::Error::Forked.fmt(f),
             Error::Log(cause) => cause.fmt(f),
         }
     }
@@ -194,6 +199,7 @@ impl From<esker_log::Error> for Error {
     fn from(cause: esker_log::Error) -> Self {
         match cause {
             esker_log::Error::Closed => Error::Closed,
+            esker_log::Error::Forked => Error::Forked,
             esker_log::Error::Quarantined { from, to } => Error::Quarantined { from, to },
             esker_log::Error::InvalidOption { option, rule } => {
                 Error::InvalidOption { option, rule }

@@ -57,6 +57,7 @@ impl Inner {
     }
 
     fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed> {
+        self.refuse_if_forked()?;
         let _pass = self.cleaning.pass.lock();
         self.refuse_if_closing()?;
         // A copy of a value from before a gap would count as written after it.

@@ -7,6 +7,7 @@ impl Inner {
     /// Ends background work, writes a checkpoint if one is wanted, and closes the log: everything
     /// accepted is durable then.
     pub(crate) fn close(&self) -> Result<()> {
+        self.refuse_if_forked()?;
         self.view.close();
         let thread = self.cleaning.thread.lock().take();
         if let Some(thread) = thread

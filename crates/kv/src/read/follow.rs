@@ -39,6 +39,7 @@ impl View {
     /// Applies the records that became durable since the last call.
     pub(crate) fn refresh(&self) -> Result<()> {
         let Records::ReadOnly(log, follow) = &self.records else { return Ok(()) };
+        self.refuse_if_forked()?;
         let mut following = follow.following.lock();
         self.refuse_if_closing()?;
         let outcome = self.follow_log(log, follow, &mut following);

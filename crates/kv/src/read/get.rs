@@ -34,6 +34,7 @@ impl View {
     /// lookups of calls that follow each other overlap no more.
     #[inline(always)]
     pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<Hashed<'a>> {
+        self.refuse_if_forked()?;
         check_key(key)?;
         if keys.is_dropped() {
             return Err(Error::KeyspaceDropped { name: keys.name().into() });

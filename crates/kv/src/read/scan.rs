@@ -46,7 +46,7 @@ pub struct Scan {
 impl Drop for Scan {
     fn drop(&mut self) {
         if self.owns_pin {
-            self.view.snapshots.close(&self.pin);
+            self.view.close_snapshot(&self.pin);
         }
     }
 }

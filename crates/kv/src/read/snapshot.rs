@@ -27,7 +27,7 @@ pub struct Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        self.view.snapshots.close(&self.pin);
+        self.view.close_snapshot(&self.pin);
     }
 }
 
@@ -90,6 +90,7 @@ impl Snapshot {
         if !Arc::ptr_eq(&self.view, &keyspace.view) {
             return Err(Error::AnotherStore);
         }
+        self.view.refuse_if_forked()?;
         self.pin.check()
     }
 }

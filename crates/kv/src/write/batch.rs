@@ -211,6 +211,7 @@ enum Attempted {
 
 impl Inner {
     pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket> {
+        self.refuse_if_forked()?;
         self.cleaning.pace_writer();
         let mut prepared = self.prepare(batch)?;
         for try_number in 0..TRIES {
@@ -228,6 +229,7 @@ impl Inner {
     }
 
     pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket> {
+        self.refuse_if_forked()?;
         self.cleaning.throttle.wait().await;
         let mut prepared = self.prepare(batch)?;
         for try_number in 0..TRIES {

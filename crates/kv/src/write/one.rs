@@ -31,6 +31,7 @@ fn encoded<T>(record: Record<'_>, write: impl FnOnce(&[u8]) -> T) -> T {
 
 impl Inner {
     pub(crate) fn put(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
+        self.refuse_if_forked()?;
         self.cleaning.pace_writer();
         check_value(value)?;
         let hashed = self.key(keys, key)?;
@@ -53,6 +54,7 @@ impl Inner {
     }
 
     pub(crate) async fn put_async(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
+        self.refuse_if_forked()?;
         self.cleaning.throttle.wait().await;
         check_value(value)?;
         let hashed = self.key(keys, key)?;

@@ -32,6 +32,7 @@ impl Inner {
 
     /// Returns the record that deletes the range.
     fn prepare_range(&self, keys: &Keys, range: &KeyRange) -> Result<Vec<u8>> {
+        self.refuse_if_forked()?;
         // The key after the longest one is a byte longer.
         let bound = |key: &[u8]| check_key(key.strip_suffix(&[0]).unwrap_or(key));
         bound(range.low())?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_disk::{NoHugePages, Op};
+use esker_disk::{NoHugePages, Op, Process, Refusal};
 
 use crate::base::component::Component;
 use crate::base::position::{Position, Seq};
@@ -41,6 +41,10 @@ pub enum Error {
     NoThread(Arc<std::io::Error>),
     /// The log was closed.
     Closed,
+    /// A parent of this process opened the log, and a handle belongs to the process that opened it.
+    /// Nothing was done. Open a log in this process: another one, or this one after the parent has
+    /// closed it.
+    Forked,
     /// The engine stopped before the record became durable. Reopening the log shows whether it did.
     Stopped,
     /// Another handle or process has the log open for writing.
@@ -48,8 +52,8 @@ pub enum Error {
         /// The directory of the log.
         dir: PathBuf,
         /// The process that holds the lock, as named in the file `lock`. `None` when that file is
-        /// missing or names none. Right after a process took the lock, the file may still name the
-        /// previous one.
+        /// missing, or names no process that runs: a child of the one that took the lock may hold
+        /// it still. Right after a process took the lock, the file may still name the previous one.
         pid: Option<u32>,
     },
     /// There is no log in the directory.
@@ -241,6 +245,10 @@ impl fmt::Display for Error {
             Error::HugePages(cause) => write!(f, "{cause}"),
             Error::NoThread(_) => f.write_str("failed to start a thread"),
             Error::Closed => f.write_str("the log is closed"),
+            Error::Forked => f.write_str(
+                "a parent of this process opened it, and handles do not pass to a child; open it \
+                 in this process",
+            ),
             Error::Stopped => {
                 f.write_str("the commit engine has stopped; reopen the log to continue")
             }
@@ -249,7 +257,9 @@ impl fmt::Display for Error {
                 match pid {
                     Some(pid) if *pid == std::process::id() => f.write_str(" by this process")?,
                     Some(pid) => write!(f, " by process {pid}")?,
-                    None => {}
+                    None => f.write_str(
+                        " by a process whose number is unknown, such as a child of one that ended",
+                    )?,
                 }
                 f.write_str("; a log has one writer at a time, and readers need no lock")
             }
@@ -361,7 +371,10 @@ impl std::error::Error for Error {
 
 impl From<esker_disk::Error> for Error {
     fn from(cause: esker_disk::Error) -> Self {
-        Error::Io(cause)
+        match cause.refusal() {
+            Some(Refusal::Forked) => Error::Forked,
+            _ => Error::Io(cause),
+        }
     }
 }
 
@@ -411,6 +424,7 @@ impl Error {
             | Error::InvalidOption { .. }
             | Error::HugePages(_)
             | Error::Closed
+            | Error::Forked
             | Error::Stopped
             | Error::NotALog { .. }
             | Error::NotThisBackup { .. }
@@ -442,6 +456,18 @@ impl Error {
             other => other,
         }
     }
+}
+
+/// Returns this process, which opens this directory.
+pub(crate) fn this_process(dir: &Path) -> Result<Process> {
+    let failed = |source| esker_disk::Error::new(Op::OpenDir, dir, None, source);
+    Process::current().map_err(|source| Error::Io(failed(source)))
+}
+
+/// Refuses a call in a child of the process that opened a handle.
+#[inline]
+pub(crate) fn refuse_if_forked(opened_by: Process) -> Result<()> {
+    if opened_by.is_current() { Ok(()) } else { Err(Error::Forked) }
 }
 
 /// An error as a field of a log event, which prints it with all of its causes.

@@ -24,6 +24,9 @@ use crate::store::watermark_page::WatermarkPage;
 impl WriteHalf {
     /// The outcome of a record; `None` while it is undecided.
     pub(crate) fn outcome(&self, seq: u64) -> Option<Result<()>> {
+        if let Err(forked) = self.refuse_if_forked() {
+            return Some(Err(forked));
+        }
         if self.watermark.seq() >= seq {
             return Some(Ok(()));
         }
@@ -45,10 +48,11 @@ impl WriteHalf {
         }
     }
 
-    /// Reports an event, and does what the schedule says. Takes no lock if that is nothing.
+    /// Reports an event, and does what the schedule says. Takes no lock if that is nothing, or in a
+    /// child of the process that opened the log.
     #[inline(always)]
     pub(crate) fn on(&self, event: Event) {
-        if schedule(self.options.policy, event) != Action::NOTHING {
+        if schedule(self.options.policy, event) != Action::NOTHING && self.opened_by.is_current() {
             self.on_locked(&mut self.lock(), event);
         }
     }

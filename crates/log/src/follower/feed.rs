@@ -202,7 +202,10 @@ impl Feed for FollowerFeed {
 
 impl Drop for FollowerFeed {
     fn drop(&mut self) {
-        if let Some((key, _)) = self.progress.take() {
+        if !self.log.opened_by.is_current() {
+            // Another thread may have been changing what this would free.
+            std::mem::forget(Arc::clone(&self.log));
+        } else if let Some((key, _)) = self.progress.take() {
             self.log.streams.remove(key);
         }
     }

@@ -6,12 +6,12 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-use esker_disk::Dir;
+use esker_disk::{Dir, Process};
 use parking_lot::{Mutex, RwLock};
 
 use super::poller::{Depth, PollResult, Polled, Poller};
 use super::snapshot::Snapshot;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::read_options::ReadOptions;
 use crate::consumers::Consumers;
 use crate::read::read_counts::ReadCounts;
@@ -21,6 +21,7 @@ use crate::runtime::engine::Engine;
 
 #[derive(Debug)]
 pub(super) struct FollowedLog {
+    pub(super) opened_by: Process,
     /// The directory that was opened, even if it is moved.
     pub(super) dir: Arc<dyn Dir>,
     pub(super) options: ReadOptions,
@@ -46,10 +47,14 @@ impl FollowedLog {
     }
 
     pub(super) fn refuse_if_closed(&self) -> Result<()> {
+        refuse_if_forked(self.opened_by)?;
         if self.closed.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
     }
 
     pub(super) fn close(&self) {
+        if !self.opened_by.is_current() {
+            return;
+        }
         self.closed.store(true, SeqCst);
         self.poller.end();
         if self.options.engine.is_none() {
@@ -90,6 +95,8 @@ impl Polled for FollowedLog {
 
 impl Drop for FollowedLog {
     fn drop(&mut self) {
-        self.poller.end();
+        if self.opened_by.is_current() {
+            self.poller.end();
+        }
     }
 }

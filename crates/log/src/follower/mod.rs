@@ -18,10 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Poll;
 
+use esker_disk::Process;
 use parking_lot::{Mutex, RwLock};
 
 use crate::base::component::Component;
-use crate::base::error::{Corruption, Error, Result};
+use crate::base::error::{Corruption, Error, Result, this_process};
 use crate::base::position::{Place, Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::consumers::Consumers;
@@ -39,7 +40,7 @@ use crate::runtime::engine::Engine;
 use crate::store::{app_metadata, directory};
 use feed::{FollowerFeed, Waiting};
 use followed_log::FollowedLog;
-use poller::{Depth, Polled};
+use poller::{Depth, Polled, Poller};
 use snapshot::Snapshot;
 
 /// A read-only handle to a log, without its lock. Any number may be open beside one writer, in this
@@ -64,9 +65,18 @@ pub struct ReadOnlyLog {
     log: Arc<FollowedLog>,
 }
 
+impl Drop for ReadOnlyLog {
+    fn drop(&mut self) {
+        if !self.log.opened_by.is_current() {
+            // Another thread may have been changing what this would free.
+            std::mem::forget(Arc::clone(&self.log));
+        }
+    }
+}
+
 impl ReadOnlyLog {
     /// Opens the log in `dir` for reading, with the default options. [`ReadOnlyLog::builder`] sets
-    /// others.
+    /// others. In a child that `fork` makes, its calls fail with [`Error::Forked`].
     ///
     /// # Errors
     /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
@@ -108,20 +118,22 @@ impl ReadOnlyLog {
 
     fn open_with(dir: &Path, options: ReadOptions) -> Result<Self> {
         options.validate()?;
+        let opened_by = this_process(dir)?;
         let dir = directory::open(dir, &*options.disk)?;
-        let engine = options.engine.clone().unwrap_or_else(Engine::for_reads);
+        let engine = options.engine.clone().unwrap_or_else(|| Engine::for_reads(opened_by));
         let read_counts = Arc::default();
         let snapshot = Snapshot::rescan(&*dir, &options, &engine, &read_counts)?;
-        let consumers = Consumers::new(Arc::clone(&dir), snapshot.manifest().log);
+        let consumers = Consumers::new(Arc::clone(&dir), snapshot.manifest().log, opened_by);
         Ok(Self {
             log: Arc::new(FollowedLog {
+                opened_by,
                 dir,
                 options,
                 engine,
                 snapshot: RwLock::new(snapshot),
                 consumers,
                 poll_lock: Mutex::default(),
-                poller: Arc::default(),
+                poller: Arc::new(Poller::new(opened_by)),
                 streams: StreamTable::default(),
                 read_counts,
                 polls: AtomicU64::new(0),
@@ -129,6 +141,12 @@ impl ReadOnlyLog {
                 closed: AtomicBool::new(false),
             }),
         })
+    }
+
+    /// Returns the process that opened the reader: see [`Log`](crate::Log), for components.
+    #[doc(hidden)]
+    pub fn opened_by(&self) -> Process {
+        self.log.opened_by
     }
 
     /// Returns the options that the log was opened with.

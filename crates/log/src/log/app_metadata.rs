@@ -52,6 +52,7 @@ impl Log {
         content: &[u8],
     ) -> Result<()> {
         let write = &*self.write;
+        write.refuse_if_forked()?;
         let _changing = write.change_segments();
         if let Some(terminal) = write.lock().core.terminal() {
             return Err(terminal.refusal());

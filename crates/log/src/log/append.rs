@@ -35,7 +35,8 @@ impl Log {
     /// retention lets go; [`Error::Io`](crate::Error::Io) when creating
     /// or extending a segment failed for another reason, after which the log is poisoned;
     /// [`Error::Poisoned`](crate::Error::Poisoned), [`Error::Closed`](crate::Error::Closed),
-    /// [`Error::Stopped`](crate::Error::Stopped). In all these cases nothing was accepted.
+    /// [`Error::Stopped`](crate::Error::Stopped), [`Error::Forked`](crate::Error::Forked). In all
+    /// these cases nothing was accepted.
     ///
     /// # Examples
     /// ```
@@ -301,6 +302,7 @@ impl Log {
     /// # Ok::<(), esker_log::Error>(())
     /// ```
     pub fn barrier(&self) -> Result<Ticket> {
+        self.write.refuse_if_forked()?;
         let state = self.write.lock();
         if let Some(terminal) = state.core.terminal() {
             return Err(terminal.refusal());

@@ -56,6 +56,7 @@ impl CheckpointWriter<'_> {
             return Err(Error::TooLarge { size: note.len() as u64, limit: NOTE_MAX as u64 });
         }
         let Self { log, mut writer, _writing } = self;
+        log.refuse_if_closed()?;
         let samples = samples::take(&*log.read, log.durable().0);
         let bytes = writer.end();
         let sealed = writer.seal(note, samples).and_then(|()| log.publish(writer));
@@ -172,8 +173,7 @@ impl Log {
     /// Gives a sealed file its name, unless the log was closed: then the directory may have another
     /// writer.
     pub(crate) fn publish(&self, writer: Writer) -> Result<()> {
-        let _not_closing = self.write.change_segments();
-        self.refuse_if_closed()?;
+        let _not_closing = self.change_segments()?;
         writer.publish()
     }
 

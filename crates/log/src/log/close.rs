@@ -13,7 +13,8 @@ impl Log {
     ///
     /// # Errors
     /// The failure that kept a record from becoming durable. The log is closed all the same, but
-    /// not cleanly: the next open runs recovery.
+    /// not cleanly: the next open runs recovery. [`Error::Forked`] in a child of the process that
+    /// opened the log, which stays open there.
     pub fn close(&self) -> Result<()> {
         self.owner.close(None)
     }
@@ -43,6 +44,7 @@ impl Log {
 
 impl Owner {
     fn close(&self, deadline: Option<Instant>) -> Result<()> {
+        self.write.refuse_if_forked()?;
         let outcome = self.write.close(deadline);
         self.read.cache.abandon();
         outcome
@@ -50,7 +52,7 @@ impl Owner {
 
     pub(super) fn close_or_warn(&self) {
         match self.close(None) {
-            Ok(()) | Err(Error::Closed) => {}
+            Ok(()) | Err(Error::Closed | Error::Forked) => {}
             Err(error) => {
                 tracing::warn!(error = with_causes(&error), "failed to close the log cleanly");
             }

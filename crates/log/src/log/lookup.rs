@@ -7,6 +7,7 @@ use std::task::Poll;
 use crate::base::error::{Error, Result};
 use crate::base::position::{Place, Position, Seq};
 use crate::commit::core::Core;
+use crate::commit::write_half::ChangingSegments;
 use crate::log::Log;
 use crate::log::stats::LogStats;
 use crate::read::batch::{Batch, Payload, View};
@@ -296,6 +297,7 @@ impl Log {
         let seq = seq.into().0;
         let mut place = Registered::new(&self.read.waiters);
         poll_fn(|cx| {
+            self.write.refuse_if_forked()?;
             self.read.waiters.register(&mut place.key, For::Durable(seq), cx.waker());
             match self.write.outcome(seq) {
                 Some(outcome) => Poll::Ready(outcome),
@@ -361,5 +363,13 @@ impl Log {
 
     pub(crate) fn refuse_if_closed(&self) -> Result<()> {
         self.read.refuse_if_closed()
+    }
+
+    /// Takes the lock of the set of segments, unless the log is closed.
+    pub(crate) fn change_segments(&self) -> Result<ChangingSegments<'_>> {
+        self.write.refuse_if_forked()?;
+        let changing = self.write.change_segments();
+        self.refuse_if_closed()?;
+        Ok(changing)
     }
 }

@@ -60,6 +60,10 @@ impl std::fmt::Debug for Log {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.close_or_warn();
+        if self.write.refuse_if_forked().is_err() {
+            // Another thread may have been changing what this would free.
+            std::mem::forget((Arc::clone(&self.write), Arc::clone(&self.read)));
+        }
     }
 }
 

@@ -51,9 +51,7 @@ impl Log {
     /// # Ok::<(), esker_log::Error>(())
     /// ```
     pub fn sink(&self) -> Result<Sink> {
-        if self.write.is_closed() {
-            return Err(Error::Closed);
-        }
+        self.refuse_if_closed()?;
         Ok(Sink { log: self.clone(), last: None, pushed: self.accepted(), room: None })
     }
 

@@ -133,6 +133,7 @@ impl SnapshotWriter {
 
     /// Hands over the chunk if it is full.
     fn make_room(&mut self) -> io::Result<()> {
+        self.log.write.refuse_if_forked().map_err(into_io)?;
         if let Output::Failed(error) = &self.output {
             return Err(into_io(error.clone()));
         }
@@ -202,6 +203,7 @@ impl SnapshotWriter {
             let (size, limit) = (note.len() as u64, SNAPSHOT_NOTE_MAX as u64);
             return Err(Error::TooLarge { size, limit });
         }
+        self.log.write.refuse_if_forked()?;
         let log = self.log.clone();
         match self.seal(note) {
             Err(error) => Err(self.fail(error)),
@@ -231,7 +233,11 @@ impl SnapshotWriter {
 
 impl Drop for SnapshotWriter {
     fn drop(&mut self) {
-        if let Output::Thread(chunks) = std::mem::replace(&mut self.output, Output::Nowhere) {
+        let output = std::mem::replace(&mut self.output, Output::Nowhere);
+        if self.log.write.refuse_if_forked().is_err() {
+            // The thread is not there, and may hold what dropping this waits for.
+            std::mem::forget(output);
+        } else if let Output::Thread(chunks) = output {
             // The file goes with its writer.
             drop(chunks.end());
         }
@@ -431,8 +437,7 @@ impl Log {
     /// # Errors
     /// [`Error::Io`], [`Error::Closed`].
     pub fn snapshots(&self) -> Result<Vec<u64>> {
-        let _not_publishing = self.write.change_segments();
-        self.refuse_if_closed()?;
+        let _not_publishing = self.change_segments()?;
         snapshot_files::list(&*self.write.dir)
     }
 
@@ -454,8 +459,7 @@ impl Log {
     /// [`Error::Io`], [`Error::Closed`]; [`Error::Poisoned`] after a failure: the name of a newer
     /// snapshot may not be durable.
     pub fn remove_snapshot(&self, at: u64) -> Result<()> {
-        let _not_closing = self.write.change_segments();
-        self.refuse_if_closed()?;
+        let _not_closing = self.change_segments()?;
         if let Some(terminal) = self.write.lock().core.failure() {
             return Err(terminal.refusal());
         }
@@ -482,8 +486,7 @@ impl Log {
         let found = IncomingFile::find(dir, self.write.mode.direct, header, admits);
         let begun = found.and_then(|found| {
             // After a close the directory may have another writer.
-            let _not_closing = self.write.change_segments();
-            self.refuse_if_closed()?;
+            let _not_closing = self.change_segments()?;
             found.begin(header)
         });
         let file = begun.map_err(|error| self.of_chunks(error, STEP))?;
@@ -494,8 +497,7 @@ impl Log {
     /// another writer. A failure poisons the log, because nothing may be dropped on the strength of
     /// a name that is not durable. A rename that a full directory refuses changes no name.
     fn publish_snapshot(&self, publish: impl FnOnce() -> Result<()>) -> Result<()> {
-        let _not_closing = self.write.change_segments();
-        self.refuse_if_closed()?;
+        let _not_closing = self.change_segments()?;
         let outcome = publish();
         if let Err(Error::Io(cause)) = &outcome {
             if cause.op() == Op::Rename && cause.is_no_space() {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::base::position::Seq;
 use crate::read::batch::Batch;
 use crate::read::cursor::{Cursor, Start, exactly};
@@ -40,9 +40,7 @@ impl LocalFeed {
 
 impl Feed for LocalFeed {
     fn next(&mut self, wait: Wait<'_>) -> Result<Poll<Option<Batch>>> {
-        if self.source.is_closed() {
-            return Err(Error::Closed);
-        }
+        self.source.refuse_if_closed()?;
         let source = &*self.source;
         let next = self.cursor.step(source, wait).map_err(|error| exactly(source, error));
         if let Some((_, progress)) = &self.progress {
@@ -83,6 +81,9 @@ impl Feed for LocalFeed {
 
 impl Drop for LocalFeed {
     fn drop(&mut self) {
+        if !self.source.opened_by.is_current() {
+            return;
+        }
         if let Some(key) = self.key.take() {
             self.source.waiters.remove(key);
         }

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-use crate::base::error::{Error, Result};
+use esker_disk::Process;
+
+use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::read::batch::Memory;
 use crate::read::cache::ReadCache;
 use crate::read::source::{ReadSource, Source, Wait, Want};
@@ -20,6 +22,7 @@ use crate::store::segment_table::SegmentTable;
 use crate::store::trim_point::{Trim, TrimPoint};
 
 pub(crate) struct ReadHalf {
+    pub(crate) opened_by: Process,
     pub(crate) engine: Engine,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) watermark: Arc<DurableWatermark>,
@@ -46,6 +49,7 @@ impl ReadHalf {
     }
 
     pub(crate) fn refuse_if_closed(&self) -> Result<()> {
+        refuse_if_forked(self.opened_by)?;
         if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 }

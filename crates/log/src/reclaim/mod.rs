@@ -221,6 +221,7 @@ impl std::ops::AddAssign for Reclaimed {
 /// Those of the owner and of the log. A live record that cannot be read ends the pass, and its
 /// segment stays. [`Error::NoSpace`] only if no segment could be dropped.
 pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::Error> {
+    log.write.refuse_if_forked()?;
     if effort == Effort::FullDisk {
         return on_full_disk(log, owner);
     }

@@ -11,13 +11,17 @@
 //! A *manual* engine has no thread: its owner calls [`Engine::run`] and [`Engine::advance`].
 //! Waiting callers drive their own commits, so that everything happens in a known order on one
 //! thread. It is for tests, and for programs that want no threads.
+//!
+//! A child that `fork` makes has a copy of the queues and none of the threads. There an engine does
+//! nothing, and no log is opened on it; the shared engine of a child is another one.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
+use esker_disk::{PerProcess, Process};
 use parking_lot::{Condvar, Mutex};
 
 use crate::runtime::clock::Clock;
@@ -47,7 +51,8 @@ pub(crate) trait ReadWork: Send + Sync {
     fn stopped(&self);
 }
 
-/// A handle to the commit threads. Cheap to clone; the threads end with the last clone.
+/// A handle to the commit threads. Cheap to clone; the threads end with the last clone. In a child
+/// that `fork` makes it does nothing, and no log opens with it.
 #[derive(Debug, Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -61,6 +66,10 @@ struct Owner(Arc<Shared>);
 impl Drop for Owner {
     fn drop(&mut self) {
         self.0.stop();
+        if !self.0.made_by.is_current() {
+            // Another thread may have been changing what this would free.
+            std::mem::forget(Arc::clone(&self.0));
+        }
     }
 }
 
@@ -72,6 +81,7 @@ struct Shared {
     timers: Condvar,
     clock: Clock,
     threads: usize,
+    made_by: Process,
 }
 
 impl std::fmt::Debug for Shared {
@@ -166,7 +176,7 @@ impl Engine {
     /// # Ok::<(), esker_log::Error>(())
     /// ```
     pub fn new(threads: usize) -> std::io::Result<Self> {
-        let (shared, owner) = Shared::real(threads.max(1));
+        let (shared, owner) = Shared::real(threads.max(1), Process::current()?);
         for _ in 0..shared.threads {
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("esker-commit".into());
@@ -198,13 +208,15 @@ impl Engine {
     /// # Ok::<(), esker_log::Error>(())
     /// ```
     pub fn manual() -> Self {
-        let shared = Shared::new(Clock::manual(), 0);
+        // Where children cannot be recognised, no log is opened.
+        let made_by = Process::current().unwrap_or_default();
+        let shared = Shared::new(Clock::manual(), 0, made_by);
         Self { shared: Arc::new(shared), _owner: None }
     }
 
     /// An engine that only reads and has no thread before the first read.
-    pub(crate) fn for_reads() -> Self {
-        let (shared, owner) = Shared::real(0);
+    pub(crate) fn for_reads(made_by: Process) -> Self {
+        let (shared, owner) = Shared::real(0, made_by);
         Self { shared, _owner: Some(owner) }
     }
 
@@ -213,18 +225,14 @@ impl Engine {
     /// # Errors
     /// An error of the system when it fails to start a thread.
     pub fn shared() -> std::io::Result<Self> {
-        static SHARED: OnceLock<Engine> = OnceLock::new();
-        if let Some(engine) = SHARED.get() {
-            return Ok(engine.clone());
-        }
-        let made = Self::new(4)?;
-        Ok(SHARED.get_or_init(|| made).clone())
+        static SHARED: PerProcess<Engine> = PerProcess::new();
+        SHARED.get_or_try_init(|| Self::new(4)).cloned()
     }
 
     /// Runs everything that is queued, on this thread. Meant for a manual engine; on another it
     /// only takes work from the threads.
     pub fn run(&self) {
-        loop {
+        while self.is_of_this_process() {
             let (commit, maintenance) = {
                 let mut queues = self.shared.queues.lock();
                 (queues.commits.pop_front(), queues.maintenance.pop_front())
@@ -243,6 +251,9 @@ impl Engine {
 
     /// Moves the clocks of a manual engine forward and runs what is due, timers first.
     pub fn advance(&self, by: Duration) {
+        if !self.is_of_this_process() {
+            return;
+        }
         self.shared.clock.advance(by);
         loop {
             let due = self.shared.queues.lock().pop_timer(self.now());
@@ -280,6 +291,11 @@ impl Engine {
     /// [`Error::Stopped`](crate::Error::Stopped).
     pub fn stop(&self) {
         self.shared.stop();
+    }
+
+    /// Whether this process created it, and not a parent of it.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.shared.made_by.is_current()
     }
 
     /// Whether [`Engine::manual`] created it: it has no threads, and the waiting caller does the
@@ -402,7 +418,7 @@ impl Queues {
 }
 
 impl Shared {
-    fn new(clock: Clock, threads: usize) -> Self {
+    fn new(clock: Clock, threads: usize, made_by: Process) -> Self {
         Self {
             queues: Mutex::default(),
             commits: Condvar::new(),
@@ -411,12 +427,13 @@ impl Shared {
             timers: Condvar::new(),
             clock,
             threads,
+            made_by,
         }
     }
 
     /// Creates the shared state for an engine with threads, which end when the owner is dropped.
-    fn real(threads: usize) -> (Arc<Self>, Arc<Owner>) {
-        let shared = Arc::new(Self::new(Clock::system(), threads));
+    fn real(threads: usize, made_by: Process) -> (Arc<Self>, Arc<Owner>) {
+        let shared = Arc::new(Self::new(Clock::system(), threads, made_by));
         let owner = Arc::new(Owner(Arc::clone(&shared)));
         (shared, owner)
     }
@@ -502,6 +519,9 @@ impl Shared {
     }
 
     fn stop(&self) {
+        if !self.made_by.is_current() {
+            return;
+        }
         let mut queues = self.queues.lock();
         queues.stopped = true;
         queues.commits.clear();

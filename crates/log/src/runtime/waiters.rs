@@ -10,6 +10,7 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use esker_disk::Process;
 use parking_lot::Mutex;
 use slab::Slab;
 
@@ -54,8 +55,9 @@ type List = Mutex<Slab<Waiter>>;
 /// waits locks a list.
 const LISTS: usize = 8;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Waiters {
+    opened_by: Process,
     callers: List,
     readers: [List; LISTS],
     /// The number of readers that were ever added to a list, to spread them.
@@ -73,6 +75,11 @@ pub(crate) struct Key {
 }
 
 impl Waiters {
+    pub(crate) fn new(opened_by: Process) -> Self {
+        let (callers, readers, spread, waiting) = Default::default();
+        Self { opened_by, callers, readers, spread, waiting }
+    }
+
     fn list(&self, key: Key) -> &List {
         self.readers.get(key.list as usize).unwrap_or(&self.callers)
     }
@@ -105,7 +112,12 @@ impl Waiters {
         *slot = Some(Key { list, index: index as u32 });
     }
 
+    /// Removes an entry. Does nothing in a child of the process that waited: a thread that is not
+    /// there may hold the lock.
     pub(crate) fn remove(&self, key: Key) {
+        if !self.opened_by.is_current() {
+            return;
+        }
         // Dropped without the lock: a waker is the caller's code.
         let removed = self.list(key).lock().try_remove(key.index as usize);
         if let Some(Waiter { what: For::Record(_), waker: Some(_) }) = removed {

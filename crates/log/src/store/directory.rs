@@ -16,7 +16,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use esker_disk::{AlignedBuf, Dir, Disk, File, Lock, Open, Refusal, read_full_at, write_all_at};
+use esker_disk::{
+    AlignedBuf, Dir, Disk, File, Lock, Open, Process, Refusal, read_full_at, write_all_at,
+};
 
 use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result, with_causes};
@@ -143,9 +145,11 @@ fn write_pid(dir: &dyn Dir) -> Result<()> {
     Ok(())
 }
 
-/// The process that the file `lock` names, if it names one.
+/// The process that the file `lock` names, if it names one that runs. Otherwise the lock is held by
+/// a child of that process, or by one that has not written the file yet.
 fn holder(dir: &dyn Dir) -> Option<u32> {
-    line_of(&*dir.open(LOCK, Open::read()).ok()?)?.trim_end().parse().ok()
+    let pid = line_of(&*dir.open(LOCK, Open::read()).ok()?)?.trim_end().parse().ok()?;
+    Process::is_running(pid).then_some(pid)
 }
 
 /// Removes the temporary files of a directory that is locked.

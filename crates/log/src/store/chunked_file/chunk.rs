@@ -10,7 +10,7 @@ use crate::format::BLOCK;
 use crate::store::chunked_file::format::{CHUNK, CHUNK_HEADER, CONTENT_MAX, Salt, seal_chunk};
 
 /// The memory of one chunk, kept for the next: mapping it and touching its pages takes as long as
-/// writing it.
+/// writing it. Its lock is only tried: in a child, a thread that is not there may hold it.
 static SPARE: Mutex<Option<AlignedBuf>> = Mutex::new(None);
 
 /// The memory of a chunk. It has what its last user left.
@@ -19,14 +19,18 @@ pub(super) struct Memory(Option<AlignedBuf>);
 
 impl Memory {
     fn new() -> Self {
-        Self(Some(SPARE.lock().take().unwrap_or_else(|| AlignedBuf::lazy(CHUNK))))
+        let spare = SPARE.try_lock().and_then(|mut spare| spare.take());
+        Self(Some(spare.unwrap_or_else(|| AlignedBuf::lazy(CHUNK))))
     }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let older = std::mem::replace(&mut *SPARE.lock(), self.0.take());
-        drop(older);
+        if let Some(mut spare) = SPARE.try_lock() {
+            let older = std::mem::replace(&mut *spare, self.0.take());
+            drop(spare);
+            drop(older);
+        }
     }
 }
 
