@@ -54,6 +54,7 @@ pub use bytes::Bytes;
 pub use esker_consensus::{ConsensusLog, Snapshot};
 pub use log_store::LogStore;
 pub use machine::{Machine, MachineSnapshot, MachineStore};
+pub use network::connect::connect;
 pub use network::handshake::ClusterId;
 pub use network::link::{Link, Network, RaftAddress};
 pub use network::server::Server;

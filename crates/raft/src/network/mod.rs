@@ -30,6 +30,7 @@
 pub(crate) mod acknowledged;
 mod address;
 mod appends;
+pub(crate) mod connect;
 mod deadline;
 pub(crate) mod frame;
 pub(crate) mod handshake;

@@ -19,8 +19,8 @@ use crate::network::transport::Connection;
 
 /// Calls without an answer on one connection.
 pub(crate) const CALLS_MAX: usize = 256;
-/// How long opening a connection may take.
-const CONNECT: Duration = Duration::from_millis(500);
+/// How long opening a connection may take: three addresses of a host are tried for 500 ms each.
+const CONNECT: Duration = Duration::from_secs(1);
 /// How long a node may be silent while calls wait for it. A connection that a network dropped
 /// silently is given up after that.
 const SILENCE: Duration = Duration::from_secs(1);

@@ -10,6 +10,8 @@ use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::network::connect::connect;
+
 /// Bytes in both directions, in their order.
 pub trait Stream: AsyncRead + AsyncWrite + Debug + Send + Sync + Unpin {}
 
@@ -62,7 +64,7 @@ pub(crate) struct Tcp;
 impl Transport for Tcp {
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
         Box::pin(async move {
-            let stream = TcpStream::connect(address).await?;
+            let stream = connect(address).await?;
             prepare(&stream)?;
             Ok(Box::new(stream) as Connection)
         })
