@@ -8,12 +8,15 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use esker_consensus::{Ballot, ConsensusLog, IterateOptions, ReadOnlyReason, Slot, SnapshotBounds};
+use esker_consensus::{
+    Ballot, ConsensusLog, Error, IterateOptions, ReadOnlyReason, Slot, SnapshotBounds,
+};
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
 
 use crate::base::ballots::{TERM_MAX, ballot_of, vote_of};
+use crate::base::blocking::on_own_thread;
 use crate::base::config::{Id, StoredConfig, VoteOf};
 use crate::base::encoding::{Kept, decode, decode_id, encode};
 use crate::base::failure::{failed, invalid};
@@ -30,6 +33,12 @@ const NO_ENTRIES: Slot = Slot(u64::MAX - 1);
 /// A vote is durable when `save_vote` returns, and so are a truncation and a purge. Entries are
 /// durable when openraft's callback is called. A saved commit index requests no sync: a crash may
 /// lose those of the last 10 ms.
+///
+/// # Purging
+/// With a [`MachineStore`](crate::MachineStore) on the same log, a purge keeps the entries after
+/// the older of its two snapshots: they replace the newer one, should that be damaged. While it has
+/// one snapshot, nothing is purged. So the log has at most three times the entries between two
+/// snapshots.
 ///
 /// # Limits
 /// Uncommitted entries are kept in memory, at most
@@ -194,6 +203,27 @@ impl<C: StoredConfig> LogStore<C> {
         wrong.map_or(Ok(entries), Err)
     }
 
+    /// The last entry that a purge through this one may drop: the older snapshot and the log are
+    /// the state, should the newer one be damaged. `None` for none.
+    ///
+    /// A log that lacks the entry continues after a snapshot of another replica. And without a
+    /// snapshot that has the entry, another state machine is on this log.
+    fn purgeable(&self, id: Id) -> io::Result<Option<Id>> {
+        let (slot, snapshots) = (Slot(id.index), self.log.snapshots());
+        let newest = snapshots.list().map_err(failed)?.pop();
+        let Some(newest) = newest.filter(|newest| *newest >= slot) else { return Ok(Some(id)) };
+        if self.log.last_slot() < Some(slot) || self.id_at(slot)? != id {
+            return Ok(Some(id));
+        }
+        let Some(before) = newest.0.checked_sub(1) else { return Ok(None) };
+        match snapshots.at_or_before(Slot(before)) {
+            Ok(older) if older.slot().0 < self.first() => Ok(None),
+            Ok(older) => self.id_at(older.slot().min(slot)).map(Some),
+            Err(Error::NoSnapshot | Error::CorruptedSnapshot { .. }) => Ok(None),
+            Err(error) => Err(failed(error)),
+        }
+    }
+
     /// The index of the first entry that was not purged.
     fn first(&self) -> u64 {
         self.log.floor().map_or(0, |floor| floor.0.saturating_add(1))
@@ -282,6 +312,8 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
         if kept.purged.is_some_and(|purged| id.index <= purged.index) {
             return Ok(());
         }
+        let store = self.clone();
+        let Some(id) = on_own_thread(move || store.purgeable(id)).await? else { return Ok(()) };
         let floor = Slot(id.index);
         let frontier = self.log.frontier().map_or(floor, |frontier| frontier.max(floor));
         let bounds = SnapshotBounds { floor, frontier };

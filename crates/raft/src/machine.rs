@@ -11,11 +11,10 @@ use openraft::storage::{EntryResponder, RaftSnapshotBuilder, RaftStateMachine};
 use openraft::{OptionalSend, StoredMembership};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
 
+use crate::base::blocking::on_own_thread;
 use crate::base::config::{Committed, Id, StoredConfig};
 use crate::base::failure::{failed, invalid};
-use crate::base::surroundings::is_simulated;
 
 /// Snapshots that are kept: the newest, and one to fall back to if that is damaged.
 const KEPT: usize = 2;
@@ -48,6 +47,18 @@ pub trait Machine<C: StoredConfig>: Send + 'static {
     fn restore(&mut self, state: &mut dyn Read) -> io::Result<()>;
 }
 
+/// A snapshot that cannot be restored, and why: with its file, if that is damaged.
+struct Unusable {
+    slot: Slot,
+    why: String,
+}
+
+/// The snapshot that an error of reading it is about.
+fn unusable(error: &Error) -> Option<Unusable> {
+    let Error::CorruptedSnapshot { slot, cause } = error else { return None };
+    Some(Unusable { slot: *slot, why: format!("the snapshot at slot {slot}: {cause}") })
+}
+
 /// What a snapshot's note says.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
@@ -65,7 +76,9 @@ struct Applied<C: StoredConfig, M> {
 /// A state machine in memory, whose snapshots are in the consensus log's directory. The two newest
 /// are kept. Clones are handles of one state machine.
 ///
-/// Opening restores the newest snapshot that is whole. openraft then applies the entries after it.
+/// Opening restores the newest snapshot that is whole, or else begins with the first entry.
+/// openraft then applies the entries after it: a purge of [`LogStore`](crate::LogStore) keeps those
+/// that the older snapshot needs.
 pub struct MachineStore<C: StoredConfig, M> {
     log: ConsensusLog,
     applied: Arc<Mutex<Applied<C, M>>>,
@@ -88,31 +101,67 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
     /// that the machine takes; if there are no snapshots, it stays as it is. Blocks.
     ///
     /// # Errors
-    /// Why the newest was refused, when snapshots are there and none of them can be restored; those
-    /// of reading.
+    /// `InvalidData` if a snapshot is damaged, missing, or refused by the machine, and those before
+    /// it do not give its state with the log: the error names the file and the remedy. Those of
+    /// reading.
     pub fn new(log: ConsensusLog, machine: M) -> io::Result<Self> {
         let applied = Applied { machine, last: None, membership: Membership::<C>::default() };
         let store = Self { log, applied: Arc::new(Mutex::new(applied)) };
-        let (snapshots, mut below, mut refused) = (store.log.snapshots(), Slot(u64::MAX), None);
+        let unusable = store.restore_newest()?;
+        store.refuse_a_gap(unusable)?;
+        Ok(store)
+    }
+
+    /// Restores the newest snapshot that is whole, and that the machine takes. Returns the newest
+    /// one if it is another, and why it cannot be used.
+    fn restore_newest(&self) -> io::Result<Option<Unusable>> {
+        let (snapshots, mut below, mut newest) = (self.log.snapshots(), Slot(u64::MAX), None);
         loop {
-            let (slot, error) = match snapshots.at_or_before(below) {
+            let (slot, why) = match snapshots.at_or_before(below) {
                 Ok(snapshot) => {
+                    if let Some(error) = snapshot.skipped().first() {
+                        newest = newest.or_else(|| unusable(error));
+                    }
                     let slot = snapshot.slot();
-                    match store.restore(snapshot) {
-                        Ok(()) => return Ok(store),
+                    match self.restore(snapshot) {
+                        Ok(()) => return Ok(newest),
                         Err(error) => (slot, error),
                     }
                 }
-                Err(Error::NoSnapshot) => return refused.map_or(Ok(store), Err),
-                Err(error) => return Err(refused.unwrap_or_else(|| failed(error))),
+                Err(Error::NoSnapshot) => return Ok(newest),
+                Err(error) => match unusable(&error) {
+                    Some(damaged) => return Ok(newest.or(Some(damaged))),
+                    None => return Err(failed(error)),
+                },
             };
-            tracing::warn!(%slot, %error, "the state machine refuses a snapshot");
-            refused.get_or_insert(error);
+            tracing::warn!(%slot, error = %why, "the state machine refuses a snapshot");
+            let why = format!("the state machine refuses the snapshot at slot {slot}: {why}");
+            newest.get_or_insert(Unusable { slot, why });
             match slot.0.checked_sub(1) {
                 Some(slot) => below = Slot(slot),
-                None => return refused.map_or(Ok(store), Err),
+                None => return Ok(newest),
             }
         }
+    }
+
+    /// The log has what a snapshot had that cannot be used: the entries after the state that was
+    /// restored, up to the last of the snapshot. Otherwise entries would be lost that this node has
+    /// acknowledged.
+    fn refuse_a_gap(&self, newest: Option<Unusable>) -> io::Result<()> {
+        let next = self.applied.lock().last.map_or(0, |last| last.index.saturating_add(1));
+        let first = self.log.floor().map_or(0, |floor| floor.0.saturating_add(1));
+        let end = self.log.last_slot().map_or(first, |last| last.0.saturating_add(1)).max(first);
+        let needed = newest.as_ref().map_or(next, |newest| newest.slot.0.saturating_add(1));
+        if first <= next && needed <= end.max(next) {
+            return Ok(());
+        }
+        let why = newest.map_or_else(|| "a snapshot's file is missing".into(), |newest| newest.why);
+        Err(invalid(format!(
+            "the state of this node cannot be rebuilt: {why}; what is left is the state before \
+             entry {next}, and a log from entry {first} to before {end}. Put the file back from a \
+             backup of this directory; or remove the node, and let it join under a new number, in \
+             an empty directory"
+        )))
     }
 
     /// Calls `look` with the state machine, between two commands.
@@ -185,21 +234,7 @@ pub(crate) async fn received_snapshot<C: StoredConfig>(
     slot: Slot,
 ) -> io::Result<Built<C>> {
     let snapshots = log.snapshots();
-    snapshot_of::<C>(aside(move || snapshots.verify(slot).map_err(failed)).await?)
-}
-
-/// Runs blocking work on a thread of its own, and waits without blocking. A simulation waits.
-async fn aside<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    if is_simulated() {
-        return work();
-    }
-    let (sender, done) = oneshot::channel();
-    std::thread::Builder::new()
-        .name("esker-snapshot".into())
-        .spawn(move || drop(sender.send(work())))?;
-    done.await.map_err(|_| io::Error::other("the thread of a snapshot panicked"))?
+    snapshot_of::<C>(on_own_thread(move || snapshots.verify(slot).map_err(failed)).await?)
 }
 
 /// Writes one snapshot of the state as it was when openraft asked for this builder.
@@ -223,7 +258,7 @@ impl<C: StoredConfig, M: Machine<C>> RaftSnapshotBuilder<C> for MachineSnapshot<
         let taken = || io::Error::other("this builder has built its snapshot");
         let state = self.state.get_mut().take().ok_or_else(taken)??;
         let (store, meta) = (self.store.clone(), self.meta.clone());
-        let written = aside(move || {
+        let written = on_own_thread(move || {
             let written = store.write(&meta, state)?;
             store.log.keep_snapshots(KEPT).map_err(failed)?;
             Ok(written)
@@ -274,12 +309,12 @@ impl<C: StoredConfig, M: Machine<C>> RaftStateMachine<C> for MachineStore<C, M> 
 
     async fn install_snapshot(&mut self, meta: &Meta<C>, snapshot: Snapshot) -> io::Result<()> {
         let (store, meta) = (self.clone(), meta.clone());
-        aside(move || store.install(&meta, snapshot)).await
+        on_own_thread(move || store.install(&meta, snapshot)).await
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Built<C>>> {
         let snapshots = self.log.snapshots();
-        let latest = aside(move || match snapshots.latest() {
+        let latest = on_own_thread(move || match snapshots.latest() {
             Err(Error::NoSnapshot) => Ok(None),
             latest => latest.map(Some).map_err(failed),
         });

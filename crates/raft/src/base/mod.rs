@@ -1,6 +1,7 @@
 //! What the stores share: types, the mapping of votes, the encoding of entries, and errors.
 
 pub(crate) mod ballots;
+pub(crate) mod blocking;
 pub(crate) mod clock;
 pub(crate) mod config;
 pub(crate) mod encoding;

@@ -23,6 +23,8 @@ pub const CLUSTER: ClusterId = ClusterId([3; 16]);
 pub const LONG: Duration = Duration::from_secs(30);
 /// A wait that is expected to end without success.
 pub const SHORT: Duration = Duration::from_millis(400);
+/// The round-trip time of nodes on this machine.
+pub const ROUND_TRIP: Duration = Duration::from_millis(10);
 
 /// The highest number that a node is cut off from.
 const HIGHEST: u64 = 32;
@@ -60,7 +62,7 @@ pub fn start_on(disk: &SimDisk, id: u64, round_trip: Duration) -> (Node, SocketA
     start_with(disk, id, round_trip, &Replica::new(Words::default()))
 }
 
-fn start_with(
+pub fn start_with(
     disk: &SimDisk,
     id: u64,
     round_trip: Duration,
@@ -89,7 +91,7 @@ pub struct Group {
 impl Group {
     pub fn new() -> Self {
         Self {
-            round_trip: Duration::from_millis(10),
+            round_trip: ROUND_TRIP,
             nodes: BTreeMap::new(),
             words: BTreeMap::new(),
             disks: BTreeMap::new(),
@@ -102,7 +104,7 @@ impl Group {
 
     /// Three nodes, of which the first leads.
     pub async fn of_three() -> Self {
-        Self::of_three_at(Duration::from_millis(10)).await
+        Self::of_three_at(ROUND_TRIP).await
     }
 
     /// The same, for a round trip of this time: an election timeout is up to eight of them. A

@@ -32,6 +32,8 @@ struct Model {
     cut: BTreeMap<u64, Entry>,
     /// The entries that the newest durable snapshot has, and those of an interrupted one.
     snapshot: (u64, Option<u64>),
+    /// The entries that the snapshot before it has.
+    older: u64,
 }
 
 impl Model {
@@ -41,6 +43,14 @@ impl Model {
 
     fn first(&self) -> u64 {
         self.purged.0.map_or(0, |id: Id| id.index + 1)
+    }
+
+    /// A snapshot of so many entries is durable.
+    fn built(&mut self, entries: u64) {
+        if entries > self.snapshot.0 {
+            self.older = self.snapshot.0;
+        }
+        self.snapshot = (entries, None);
     }
 
     fn lengths(&self, history: &BTreeMap<u64, Entry>, end: u64) -> usize {
@@ -114,15 +124,19 @@ async fn run(
                     let built = builder.build_snapshot().await?;
                     assert_eq!(built.meta.last_log_id.unwrap().index + 1, model.committed);
                 }
-                model.snapshot = (model.committed, None);
+                model.built(model.committed);
             }
             18 if model.snapshot.0 > model.first() => {
                 let index = model.first() + rng.below(model.snapshot.0 - model.first());
-                let purged = model.accepted[&index].log_id;
-                model.purged.1 = Some(purged);
-                log.purge(purged).await?;
-                model.purged = (Some(purged), None);
-                model.accepted = model.accepted.split_off(&(index + 1));
+                let wanted = model.accepted[&index].log_id;
+                // The older snapshot needs what is after it.
+                let end = model.older.min(index + 1);
+                if end > model.first() {
+                    model.purged.1 = Some(model.accepted[&(end - 1)].log_id);
+                }
+                log.purge(wanted).await?;
+                model.purged = (model.purged.1.or(model.purged.0), None);
+                model.accepted = model.accepted.split_off(&model.first());
             }
             _ => {
                 let range = model.first()..model.next();
@@ -178,7 +192,8 @@ async fn check(
     let may_be_applied = applied == model.snapshot.0 || Some(applied) == model.snapshot.1;
     assert!(may_be_applied && applied >= first, "applied {applied}, seed {seed}");
     assert_eq!(machine.with(|machine| machine.0), model.lengths(history, applied), "seed {seed}");
-    model.snapshot = (applied, None);
+    model.built(applied);
+    assert!(first <= model.older, "the older snapshot lacks entries, seed {seed}");
     // What a crash took of the markers is committed all the same.
     model.committed = model.committed.max(applied);
 }

@@ -2,9 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use esker_consensus::{Ballot, ConsensusLog, Slot, backup_log};
+use esker_consensus::{Ballot, ConsensusLog, Slot, SnapshotBounds, backup_log};
 use esker_disk::sim::SimDisk;
 use esker_raft::openraft::storage::{RaftLogStorage, RaftSnapshotBuilder, RaftStateMachine};
 use esker_raft::openraft::{RaftLogReader, SnapshotMeta, StoredMembership};
@@ -115,7 +115,7 @@ async fn a_purge_never_goes_back() {
     let state = log.get_log_state().await.unwrap();
     assert_eq!((state.last_purged_log_id, state.last_log_id), (Some(id(2, 20)), Some(id(2, 20))));
     log.log().close().unwrap();
-    let (mut log, _machine) = stores(log_on(&disk).unwrap());
+    let mut log = LogStore::<Strings>::new(log_on(&disk).unwrap()).unwrap();
     assert_eq!(log.get_log_state().await.unwrap(), state);
 }
 
@@ -162,12 +162,9 @@ async fn foreign_values_are_refused() {
     }
 }
 
-/// The newest snapshot is damaged, then both are.
-/// Requirements: ET-12.
-#[tokio::test]
-async fn a_damaged_snapshot_is_passed_over() {
-    let disk = SimDisk::new(1);
-    let (mut log, mut machine) = stores(log_on(&disk).unwrap());
+/// Nine entries, of which two snapshots have the first four, and all. Returns the lengths of both.
+async fn with_snapshots(disk: &SimDisk) -> [usize; 2] {
+    let (mut log, mut machine) = stores(log_on(disk).unwrap());
     append(&mut log, (0..9).map(|index| entry(1, index)).collect()).await.unwrap().await.unwrap();
     let mut lengths = Vec::new();
     for range in [0..2, 2..4, 4..9] {
@@ -179,22 +176,106 @@ async fn a_damaged_snapshot_is_passed_over() {
         lengths.push(machine.with(|machine| machine.0));
     }
     log.log().close().unwrap();
+    let [_removed, older, newest] = lengths[..] else { panic!("{lengths:?}") };
+    [older, newest]
+}
+
+/// The path of one of the snapshots, the oldest first.
+fn snapshot(disk: &SimDisk, index: usize) -> PathBuf {
     let names = disk.files(Path::new("/raft")).unwrap();
     let snapshots: Vec<_> = names.iter().filter(|name| name.contains("snapshot")).collect();
     assert_eq!(snapshots.len(), 2, "the oldest was removed: {names:?}");
-    for (damaged, lengths) in [(1, Some(lengths[1])), (0, None)] {
-        let path = Path::new("/raft").join(snapshots[damaged]);
-        disk.flip_bit(&path, disk.contents(&path).unwrap().len() as u64 * 4).unwrap();
-        let opened = MachineStore::<Strings, _>::new(log_on(&disk).unwrap(), Lengths::default());
-        match lengths {
-            Some(lengths) => {
-                let mut machine = opened.unwrap();
-                assert_eq!(machine.with(|machine| machine.0), lengths);
-                assert_eq!(machine.applied_state().await.unwrap().0, Some(id(1, 3)));
-            }
-            None => assert!(opened.unwrap_err().to_string().contains("snapshot")),
-        }
+    Path::new("/raft").join(snapshots[index])
+}
+
+/// Stores a snapshot up to this entry of term 1, as if it came from another replica.
+fn write_snapshot(log: &ConsensusLog, index: u64, state: &[u8]) {
+    let mut writer = log.applied_snapshot_writer(Slot(index)).unwrap();
+    writer.copy_from(state).unwrap();
+    let membership = r#"{"log_id":null,"membership":{"configs":[],"nodes":{}}}"#;
+    let id = format!(r#"{{"leader_id":1,"index":{index}}}"#);
+    let note = format!(r#"{{"last_log_id":{id},"last_membership":{membership}}}"#);
+    writer.finish(note.as_bytes()).unwrap();
+}
+
+fn damage(disk: &SimDisk, path: &Path) {
+    disk.flip_bit(path, disk.contents(path).unwrap().len() as u64 * 4).unwrap();
+}
+
+/// The newest snapshot is damaged, then both are. The log has all that they had.
+/// Requirements: ET-12.
+#[tokio::test]
+async fn a_damaged_snapshot_is_passed_over() {
+    let disk = SimDisk::new(1);
+    let [older, _] = with_snapshots(&disk).await;
+    for (damaged, lengths, last) in [(1, older, Some(id(1, 3))), (0, 0, None)] {
+        damage(&disk, &snapshot(&disk, damaged));
+        let (_, mut machine) = stores(log_on(&disk).unwrap());
+        assert_eq!(machine.with(|machine| machine.0), lengths);
+        assert_eq!(machine.applied_state().await.unwrap().0, last);
     }
+}
+
+/// The log was purged to the newest snapshot: the older one did not replace it when it was damaged,
+/// and the node did not start.
+/// Requirements: ET-12.
+#[tokio::test]
+async fn a_purge_keeps_what_the_older_snapshot_needs() {
+    let disk = SimDisk::new(1);
+    let [older, newest] = with_snapshots(&disk).await;
+    let (mut log, machine) = stores(log_on(&disk).unwrap());
+    assert_eq!(machine.with(|machine| machine.0), newest);
+    log.purge(id(1, 2)).await.unwrap();
+    assert_eq!(log.get_log_state().await.unwrap().last_purged_log_id, Some(id(1, 2)));
+    log.purge(id(1, 8)).await.unwrap();
+    assert_eq!(log.get_log_state().await.unwrap().last_purged_log_id, Some(id(1, 3)));
+    log.log().close().unwrap();
+    damage(&disk, &snapshot(&disk, 1));
+    let (mut log, machine) = stores(log_on(&disk).unwrap());
+    assert_eq!(machine.with(|machine| machine.0), older);
+    let entries = log.try_get_log_entries(4..).await.unwrap();
+    assert_eq!(entries, (4..9).map(|index| entry(1, index)).collect::<Vec<_>>());
+    // A snapshot of another replica, after the end of this log: nothing is between them.
+    write_snapshot(log.log(), 20, b"170");
+    log.purge(id(1, 20)).await.unwrap();
+    assert_eq!(log.get_log_state().await.unwrap().last_purged_log_id, Some(id(1, 20)));
+}
+
+/// The entries between both snapshots are not in the log any more: the error has the file and the
+/// remedy.
+#[tokio::test]
+async fn a_gap_after_the_older_snapshot_names_the_damaged_file() {
+    let disk = SimDisk::new(1);
+    with_snapshots(&disk).await;
+    let log = log_on(&disk).unwrap();
+    let bounds = SnapshotBounds { floor: Slot(4), frontier: Slot(8) };
+    log.install_async(bounds).await.unwrap();
+    let path = snapshot(&disk, 1);
+    assert!(MachineStore::<Strings, _>::new(log.clone(), Lengths::default()).is_ok());
+    damage(&disk, &path);
+    let error = MachineStore::<Strings, _>::new(log, Lengths::default()).unwrap_err();
+    let why = error.to_string();
+    assert!(why.contains(path.to_str().unwrap()), "{why}");
+    assert!(why.contains("backup") && why.contains("new number"), "{why}");
+    assert_eq!(error.kind(), ErrorKind::InvalidData);
+}
+
+/// The log ends before the damaged snapshot, which came from another replica: this node has
+/// acknowledged what it had.
+#[tokio::test]
+async fn a_log_that_ends_before_a_damaged_snapshot_is_refused() {
+    let disk = SimDisk::new(1);
+    with_snapshots(&disk).await;
+    let (mut log, machine) = stores(log_on(&disk).unwrap());
+    drop(machine);
+    write_snapshot(log.log(), 20, b"170");
+    log.log().keep_snapshots(2).unwrap();
+    assert!(MachineStore::<Strings, _>::new(log.log().clone(), Lengths::default()).is_ok());
+    damage(&disk, &snapshot(&disk, 1));
+    let refused = MachineStore::<Strings, _>::new(log.log().clone(), Lengths::default());
+    assert!(refused.unwrap_err().to_string().contains("before 9"));
+    append(&mut log, (9..21).map(|index| entry(1, index)).collect()).await.unwrap().await.unwrap();
+    assert!(MachineStore::<Strings, _>::new(log.log().clone(), Lengths::default()).is_ok());
 }
 
 /// It is neither taken nor stored. One that is stored already, by another version of the machine,
@@ -228,6 +309,8 @@ async fn a_snapshot_that_the_machine_refuses_changes_nothing() {
             Some(id(1, 5))
         );
     }
+    // The log has the entries of both.
+    append(&mut log.clone(), vec![entry(1, 6), entry(1, 7)]).await.unwrap().await.unwrap();
     for state in ["no number either", "18"] {
         let mut writer = log.log().applied_snapshot_writer(Slot(7)).unwrap();
         writer.copy_from(state.as_bytes()).unwrap();

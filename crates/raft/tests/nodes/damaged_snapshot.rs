@@ -1,0 +1,62 @@
+//! A node whose newest snapshot is damaged starts with the one before, and the entries after that.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::path::Path;
+use std::time::Instant;
+
+use esker_disk::sim::SimDisk;
+use esker_raft::{Member, Node, Replica};
+use futures_util::future::join_all;
+
+use crate::group::{LONG, ROUND_TRIP, Words, command, start_with};
+
+/// Commands that are proposed at a time.
+const BATCH: usize = 2000;
+
+/// The snapshots on the disk, the oldest first.
+fn snapshots(disk: &SimDisk) -> Vec<String> {
+    let names = disk.files(Path::new("/raft")).unwrap();
+    names.into_iter().filter(|name| name.contains("snapshot")).collect()
+}
+
+fn flip_a_bit(disk: &SimDisk, snapshot: &str) {
+    let path = Path::new("/raft").join(snapshot);
+    disk.flip_bit(&path, disk.contents(&path).unwrap().len() as u64 * 4).unwrap();
+}
+
+/// A node alone, with two snapshots and a purged log.
+async fn with_two_snapshots(disk: &SimDisk) -> (Node, Replica<Words>) {
+    let words = Replica::new(Words::default());
+    let (node, address) = start_with(disk, 1, ROUND_TRIP, &words);
+    let member = Member { raft: address.to_string(), ..Member::default() };
+    node.bootstrap(member).await.unwrap();
+    node.wait_for(LONG, |status| status.leads()).await.unwrap();
+    let deadline = Instant::now() + LONG;
+    while snapshots(disk).len() < 2 || node.log().floor().is_none() {
+        assert!(Instant::now() < deadline, "nothing is purged: {node:?}");
+        let first = words.with(|words| words.0.len());
+        let proposals = (first..first + BATCH).map(|n| node.propose(command(n.to_string()), LONG));
+        for proposed in join_all(proposals).await {
+            proposed.unwrap();
+        }
+    }
+    (node, words)
+}
+
+/// The node kept two snapshots, and purged its log up to the newer one: one flipped bit in that,
+/// and it did not start ("need logs from index 10000, but purged up to 1.18999").
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_starts_without_its_newest_snapshot() {
+    let disk = SimDisk::new(1);
+    let (node, words) = with_two_snapshots(&disk).await;
+    let before = words.with(|words| words.0.clone());
+    node.stop().unwrap();
+    flip_a_bit(&disk, snapshots(&disk).last().unwrap());
+    let words = Replica::new(Words::default());
+    let (node, _) = start_with(&disk, 1, ROUND_TRIP, &words);
+    node.wait_for(LONG, |status| status.leads()).await.unwrap();
+    node.propose(command("after"), LONG).await.unwrap();
+    let after = words.with(|words| words.0.clone());
+    assert!(after[..before.len()] == before && after[before.len()..] == ["after"]);
+    node.stop().unwrap();
+}
