@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use esker_raft::{
-    ClusterId, Command, Commands, ConsensusLog, Machine, Member, Node, NodeOptions, Replica,
-    WallClock,
+    ClusterId, Command, Commands, ConsensusLog, Machine, Member, Node, NodeError, NodeOptions,
+    Replica, WallClock,
 };
 
 const PROPOSERS: usize = 64;
@@ -46,6 +46,33 @@ impl Machine<Commands> for Counter {
     }
 }
 
+/// Adds a node through the one that leads. A change that may still happen is asked for again: that
+/// does what is left of it.
+async fn add(
+    nodes: &[(Node, Member, Replica<Counter>)],
+    id: u64,
+    member: &Member,
+) -> Result<(), NodeError> {
+    let deadline = Instant::now() + PATIENCE;
+    let mut ended = NodeError::NotLeader { leader: None };
+    loop {
+        let remaining = deadline.saturating_duration_since(Instant::now());
+        if remaining.is_zero() {
+            return Err(ended);
+        }
+        let leader = nodes.iter().find(|(node, ..)| node.leads());
+        let Some((leader, ..)) = leader else {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        match leader.add(id, member.clone(), remaining).await {
+            Ok(()) => return Ok(()),
+            Err(error @ (NodeError::NotLeader { .. } | NodeError::Unknown)) => ended = error,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<_> = std::env::args().skip(1).collect();
@@ -72,9 +99,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     leader.bootstrap(member.clone()).await?;
     leader.wait_for(PATIENCE, |status| status.leads()).await.ok_or("no election")?;
     for (node, member, _) in &nodes[1..] {
-        leader.add(node.status().node, member.clone(), PATIENCE).await?;
+        add(&nodes, node.id(), member).await?;
     }
-    let (leader, _, counter) = nodes.remove(0);
+    // On a busy machine another node may lead by now.
+    let leads = nodes.iter().position(|(node, ..)| node.leads()).ok_or("no node leads")?;
+    let (leader, _, counter) = nodes.remove(leads);
     let leader = Arc::new(leader);
     let before = counter.with(|counter| counter.0);
     let end = Instant::now() + Duration::from_secs(seconds);
@@ -93,7 +122,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
                 assert!(counted > highest, "answers of one proposer rise");
                 highest = counted;
             }
-            Ok::<_, esker_raft::NodeError>(latencies)
+            Ok::<_, NodeError>(latencies)
         }));
     }
     let mut latencies = Vec::new();

@@ -25,14 +25,29 @@ pub enum NodeError {
         /// Bytes of the command.
         len: usize,
     },
+    /// A change of the cluster was not proposed within the time given, and why.
+    NotProposed(String),
     /// It was proposed, and may be committed, now or later.
     Unknown,
     /// No answer within the time given. A proposal may be committed, now or later.
     TimedOut,
-    /// A change of the members that cannot be made, and why.
+    /// A change of the cluster that cannot be made, and why.
     Membership(String),
-    /// This node has stopped, and why.
+    /// This node has stopped, and why. What was proposed before may be committed by the others.
     Stopped(String),
+}
+
+impl NodeError {
+    /// Whether what was asked for may have happened, or may happen later. If not, nothing was
+    /// proposed: it can be asked for again, of this node or another, and happens once.
+    pub fn may_still_happen(&self) -> bool {
+        matches!(self, Self::Unknown | Self::TimedOut | Self::Stopped(_))
+    }
+
+    /// Whether nothing was proposed, and the same node may do it a little later.
+    pub(crate) fn is_passing(&self) -> bool {
+        matches!(self, Self::NoQuorum | Self::LeadershipTransfer | Self::NotProposed(_))
+    }
 }
 
 impl std::fmt::Display for NodeError {
@@ -45,8 +60,9 @@ impl std::fmt::Display for NodeError {
             Self::NoQuorum => f.write_str("no quorum answers this leader"),
             Self::LeadershipTransfer => f.write_str("this leader gives up its leadership"),
             Self::TooLong { len } => write!(f, "a command of {len} bytes is too long"),
+            Self::NotProposed(why) => write!(f, "nothing was proposed in the time given: {why}"),
             Self::Unknown => f.write_str("the leader changed; the command may be committed"),
-            Self::TimedOut => f.write_str("there was no answer in time"),
+            Self::TimedOut => f.write_str("there was no answer in time; it may still be done"),
             Self::Membership(why) => write!(f, "the members cannot be changed: {why}"),
             Self::Stopped(why) => write!(f, "the node has stopped: {why}"),
         }
@@ -88,7 +104,7 @@ impl From<RaftError<Commands, ClientWriteError<Commands>>> for NodeError {
             RaftError::APIError(ClientWriteError::LogEntryDiscarded(_)) => Self::Unknown,
             RaftError::APIError(ClientWriteError::ChangeMembershipError(
                 ChangeMembershipError::InProgress(_),
-            )) => Self::Membership("another change is not committed yet; try again".into()),
+            )) => Self::NotProposed("another change of the members is not committed yet".into()),
             RaftError::APIError(error) => Self::Membership(error.to_string()),
             RaftError::Fatal(fatal) => fatal.into(),
         }

@@ -26,17 +26,9 @@ pub(crate) async fn end_joint_configurations(raft: Core, changes: Arc<Mutex<()>>
     // They change with the vote, the role and the members, not with each heartbeat.
     let mut metrics = raft.server_metrics();
     loop {
-        while is_left(&raft).await {
+        if is_left(&raft).await {
             let _turn = changes.lock().await;
-            match end(&raft).await {
-                Ok(()) => {}
-                // The joint configuration is not committed yet, or never will be in this term.
-                Err(error) => {
-                    tracing::debug!(%error, "a joint configuration is not ended yet");
-                    let pause = Duration::from_millis(raft.config().election_timeout_min);
-                    tokio::time::sleep(pause).await;
-                }
-            }
+            end_joint_configuration(&raft).await;
         }
         if metrics.changed().await.is_err() {
             return;
@@ -44,21 +36,33 @@ pub(crate) async fn end_joint_configurations(raft: Core, changes: Arc<Mutex<()>>
     }
 }
 
-async fn end(raft: &Core) -> Result<(), NodeError> {
-    // A change of this node may have ended it while this waited for its turn.
-    if is_left(raft).await {
-        let nothing = ChangeMembers::AddVoterIds([].into());
-        let ended = raft.change_membership(nothing, RETAIN).await?;
-        let voters: Option<Vec<_>> =
-            ended.membership().as_ref().map(|all| all.voter_ids().collect());
-        let node = *raft.node_id();
-        tracing::info!(node, ?voters, "a change of the voters that a leader left is complete");
+/// Ends the joint configuration that there is, if there is one, while this node leads. The caller
+/// has the turn.
+pub(crate) async fn end_joint_configuration(raft: &Core) {
+    while is_left(raft).await {
+        match end(raft).await {
+            Ok(()) => return,
+            // It is not committed yet, or never will be in this term.
+            Err(error) => {
+                tracing::debug!(%error, "a joint configuration is not ended yet");
+                let pause = Duration::from_millis(raft.config().election_timeout_min);
+                tokio::time::sleep(pause).await;
+            }
+        }
     }
+}
+
+async fn end(raft: &Core) -> Result<(), NodeError> {
+    let nothing = ChangeMembers::AddVoterIds([].into());
+    let ended = raft.change_membership(nothing, RETAIN).await?;
+    let voters: Option<Vec<_>> = ended.membership().as_ref().map(|all| all.voter_ids().collect());
+    let node = *raft.node_id();
+    tracing::info!(node, ?voters, "a change of the voters that was left is complete");
     Ok(())
 }
 
 /// Whether this node leads in a joint configuration, committed or not.
-async fn is_left(raft: &Core) -> bool {
+pub(crate) async fn is_left(raft: &Core) -> bool {
     let is_left = raft.with_raft_state(|state| {
         let members = state.membership_state.effective();
         state.server_state == ServerState::Leader && members.get_joint_config().len() > 1

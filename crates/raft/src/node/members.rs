@@ -1,16 +1,14 @@
 //! Changing the members of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::ChangeMembers;
-use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
+use crate::node::change::{ChangeProgress, ChangeTurn, RETRY_PAUSE};
 use crate::node::commands::Member;
 use crate::node::error::NodeError;
-use crate::node::joint::RETAIN;
 use crate::node::replica::Core;
 use crate::node::start::Node;
 use crate::node::status::Status;
@@ -18,52 +16,63 @@ use crate::node::transfer::LAG;
 
 /// The most numbers that are kept of nodes that were removed.
 const REMOVED_MAX: usize = 4096;
-/// The changes that a removal takes at most: one that ends the joint configuration of an earlier
-/// leader, those of the node as a voter and as a learner, and one to spare.
-const CHANGES: usize = 4;
 
 impl Node {
     /// Adds a node, which gets the state first, and then a vote. Only on the leader. Adding a voter
     /// again changes its addresses. Changes that this node makes take turns.
     ///
+    /// Waits until `patience` is over for a quorum that does not answer, and for other changes.
+    /// What was proposed is followed to its end, also when the caller gives up.
+    ///
+    /// # Cancel safety
+    /// A step that was proposed stays so when the future is dropped. The node may be a member
+    /// without a vote then.
+    ///
     /// # Errors
-    /// Those of [`Node::propose`]; [`NodeError::Membership`] while a change of an earlier leader is
-    /// not committed, for a number that another node has, one with another
+    /// [`NodeError::NotProposed`] after `patience` and [`NodeError::NotLeader`]: nothing was
+    /// proposed. [`NodeError::TimedOut`] after `patience` and [`NodeError::Unknown`]: a step was,
+    /// and may still happen; adding the node again does what is left.
+    ///
+    /// [`NodeError::Membership`] for a number that another node has, one with another
     /// [`store`](Member::store), and for one that was removed. Also for a new node that does not
     /// answer, or with which too few voters would: it then is a member without a vote, which can be
     /// added again, and removed.
     pub async fn add(&self, id: u64, member: Member, patience: Duration) -> Result<(), NodeError> {
-        let deadline = Instant::now() + patience;
-        let remaining = || deadline.saturating_duration_since(Instant::now());
-        // A new leader has entries of terms before that are not committed: maybe a change.
-        let term = self.prove_leadership(remaining()).await?;
-        let turn = self.turn(remaining()).await?;
-        let known = within(remaining(), self.introduce(id, member.clone())).await?;
-        drop(turn);
-        if known.is_some_and(|(_, votes)| votes) {
+        let progress = ChangeProgress::new(patience);
+        while let Err(error) = self.try_add(id, &member, &progress).await {
+            progress.retries(error, RETRY_PAUSE).await?;
+        }
+        Ok(())
+    }
+
+    /// Does what is left of adding a node.
+    async fn try_add(
+        &self,
+        id: u64,
+        member: &Member,
+        progress: &ChangeProgress,
+    ) -> Result<(), NodeError> {
+        let (term, turn) = self.begin_change(progress).await?;
+        let turn = self.end_earlier_change(turn, progress).await?;
+        if self.introduce(turn, id, member, progress).await? {
             return Ok(());
         }
         let answered = |status: &Status| status.matched.get(&id).is_some_and(Option::is_some);
-        self.refuse_the_silent(id, &member, term, answered, remaining()).await?;
-        self.catch_up(id, term, LAG, remaining()).await?;
-        let (turn, raft) = (self.turn(remaining()).await?, self.raft.clone());
+        self.refuse_the_silent(id, member, term, answered, progress.remaining()).await?;
+        self.catch_up(id, term, LAG, progress.remaining()).await?;
+        let turn = self.change_turn(progress).await?;
         // It may have gone meanwhile, and so may others.
         let lease = self.lease();
         let answers = |status: &Status| status.has_heard(id, lease);
-        self.refuse_the_silent(id, &member, term, answers, remaining()).await?;
+        self.refuse_the_silent(id, member, term, answers, progress.remaining()).await?;
         let with = |status: &Status| {
             let others = status.voters.iter().copied().filter(|voter| *voter != id);
             others.chain([id]).collect()
         };
-        let what = format!("with node {id}");
-        self.refuse_to_lose_the_quorum(&what, term, with, lease, remaining() / 2).await?;
-        let promoted = async move {
-            let _turn = turn;
-            let promoted = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
-            raft.change_membership(promoted, RETAIN).await?;
-            Ok(())
-        };
-        changed(promoted, remaining()).await
+        let (what, patience) = (format!("with node {id}"), progress.remaining() / 2);
+        self.refuse_to_lose_the_quorum(&what, term, with, lease, patience).await?;
+        let promoted = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
+        self.change_members(turn, promoted, progress).await.map(drop)
     }
 
     /// A node gets no vote before it answers: the change to voters of which too few answer is never
@@ -88,42 +97,39 @@ impl Node {
         }
     }
 
-    /// Waits until no other change is made.
-    async fn turn(&self, patience: Duration) -> Result<OwnedMutexGuard<()>, NodeError> {
-        let turn = Arc::clone(&self.changes).lock_owned();
-        tokio::time::timeout(patience, turn).await.map_err(|_| NodeError::TimedOut)
-    }
-
-    /// Makes it a node without a vote, or gives a node that there is these addresses. Returns what
-    /// it was before.
+    /// Makes it a node without a vote, or gives a node that there is these addresses. Returns
+    /// whether it has a vote.
     async fn introduce(
         &self,
+        turn: ChangeTurn,
         id: u64,
-        member: Member,
-    ) -> Result<Option<(Member, bool)>, NodeError> {
+        member: &Member,
+        progress: &ChangeProgress,
+    ) -> Result<bool, NodeError> {
         let known = known(&self.raft, id).await?;
-        match &known {
+        let change = match &known {
             Some((known, _)) if known.store != member.store => {
                 let why = "another node has it; a node that lost its data needs a new number";
                 return Err(NodeError::Membership(format!("the number {id}: {why}")));
             }
-            Some((known, _)) if known.is_at(&member) => {}
+            Some((known, _)) if known.is_at(member) => None,
             Some((known, _)) => {
-                let member = Member { removed: known.removed.clone(), ..member };
-                let moved = ChangeMembers::SetNodes(BTreeMap::from([(id, member)]));
-                drop(self.raft.change_membership(moved, RETAIN).await?);
+                let member = Member { removed: known.removed.clone(), ..member.clone() };
+                Some(ChangeMembers::SetNodes(BTreeMap::from([(id, member)])))
             }
             None if removed(&self.raft).await?.contains(&id) => {
                 let why = "was removed, and is not given again: its node has forgotten its votes";
                 return Err(NodeError::Membership(format!("the number {id} {why}")));
             }
             None => {
-                let member = Member { removed: Vec::new(), ..member };
-                let added = ChangeMembers::AddNodes(BTreeMap::from([(id, member)]));
-                drop(self.raft.change_membership(added, RETAIN).await?);
+                let member = Member { removed: Vec::new(), ..member.clone() };
+                Some(ChangeMembers::AddNodes(BTreeMap::from([(id, member)])))
             }
+        };
+        if let Some(change) = change {
+            self.change_members(turn, change, progress).await?;
         }
-        Ok(known)
+        Ok(known.is_some_and(|(_, votes)| votes))
     }
 
     /// The member of this number, as this leader, proven, has it.
@@ -156,42 +162,45 @@ impl Node {
     /// number that is none of the cluster's, if too few of the other voters answer, and after 4,096
     /// removals.
     pub async fn remove(&self, id: u64, patience: Duration) -> Result<(), NodeError> {
-        let deadline = Instant::now() + patience;
-        let remaining = || deadline.saturating_duration_since(Instant::now());
+        let progress = ChangeProgress::new(patience);
+        let mut was_member = false;
+        while let Err(error) = self.try_remove(id, &mut was_member, &progress).await {
+            progress.retries(error, RETRY_PAUSE).await?;
+        }
+        Ok(())
+    }
+
+    /// Does what is left of removing a node, which may be gone when an earlier try has ended.
+    async fn try_remove(
+        &self,
+        id: u64,
+        was_member: &mut bool,
+        progress: &ChangeProgress,
+    ) -> Result<(), NodeError> {
         // A refusal is final. Only a leader that is one knows the members.
-        let term = self.prove_leadership(remaining()).await?;
-        let turn = self.turn(remaining()).await?;
+        let (term, turn) = self.begin_change(progress).await?;
+        *was_member |= known(&self.raft, id).await?.is_some();
+        let turn = self.end_earlier_change(turn, progress).await?;
         let refused = |why: &str| Err(NodeError::Membership(format!("node {id} {why}")));
-        if known(&self.raft, id).await?.is_none() {
-            return refused("does not belong to the cluster");
-        }
-        if self.id() == id {
-            return refused("leads; transfer its leadership first");
-        }
+        let votes = match known(&self.raft, id).await? {
+            None if *was_member => return Ok(()),
+            None => return refused("does not belong to the cluster"),
+            Some(_) if self.id() == id => return refused("leads; transfer its leadership first"),
+            Some((_, votes)) => votes,
+        };
         let without =
             |status: &Status| status.voters.iter().copied().filter(|voter| *voter != id).collect();
-        let (what, patience) = (format!("without node {id}"), remaining() / 2);
+        let (what, patience) = (format!("without node {id}"), progress.remaining() / 2);
         self.refuse_to_lose_the_quorum(&what, term, without, Duration::ZERO, patience).await?;
-        within(remaining(), self.keep_number(id)).await?;
-        let raft = self.raft.clone();
-        let removed = async move {
-            let _turn = turn;
-            // A change that ends a joint configuration of an earlier leader does nothing else.
-            for _ in 0..CHANGES {
-                let ids = BTreeSet::from([id]);
-                let change = match known(&raft, id).await? {
-                    None => return Ok(()),
-                    Some((_, true)) => ChangeMembers::RemoveVoters(ids),
-                    Some((_, false)) => ChangeMembers::RemoveNodes(ids),
-                };
-                raft.change_membership(change, RETAIN).await?;
-            }
-            match known(&raft, id).await? {
-                None => Ok(()),
-                Some(_) => Err(NodeError::Membership(format!("node {id} is still a member"))),
-            }
-        };
-        changed(removed, remaining()).await
+        let turn = self.keep_number(turn, id, progress).await?;
+        let ids = BTreeSet::from([id]);
+        let change =
+            if votes { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
+        let _turn = self.change_members(turn, change, progress).await?;
+        match known(&self.raft, id).await? {
+            None => Ok(()),
+            Some(_) => refused("is still a member"),
+        }
     }
 
     /// Most of the voters after a change have to be there: otherwise nothing could be committed any
@@ -222,7 +231,12 @@ impl Node {
     }
 
     /// Keeps the number of a node that is about to be removed, and those that it keeps.
-    async fn keep_number(&self, id: u64) -> Result<(), NodeError> {
+    async fn keep_number(
+        &self,
+        turn: ChangeTurn,
+        id: u64,
+        progress: &ChangeProgress,
+    ) -> Result<ChangeTurn, NodeError> {
         let mut numbers = removed(&self.raft).await?;
         numbers.insert(id);
         if numbers.len() > REMOVED_MAX {
@@ -234,12 +248,12 @@ impl Node {
             return Err(NodeError::Membership(format!("node {own} is no member")));
         };
         let numbers: Vec<_> = numbers.into_iter().collect();
-        if member.removed != numbers {
-            member.removed = numbers;
-            let kept = ChangeMembers::SetNodes(BTreeMap::from([(own, member)]));
-            drop(self.raft.change_membership(kept, RETAIN).await?);
+        if member.removed == numbers {
+            return Ok(turn);
         }
-        Ok(())
+        member.removed = numbers;
+        let kept = ChangeMembers::SetNodes(BTreeMap::from([(own, member)]));
+        self.change_members(turn, kept, progress).await
     }
 }
 
@@ -260,24 +274,4 @@ async fn known(raft: &Core, id: u64) -> Result<Option<(Member, bool)>, NodeError
         members.get_node(&id).map(|member| (member.clone(), votes))
     });
     Ok(known.await?)
-}
-
-async fn within<T>(
-    patience: Duration,
-    step: impl Future<Output = Result<T, NodeError>>,
-) -> Result<T, NodeError> {
-    tokio::time::timeout(patience, step).await.unwrap_or(Err(NodeError::TimedOut))
-}
-
-async fn changed(
-    change: impl Future<Output = Result<(), NodeError>> + Send + 'static,
-    patience: Duration,
-) -> Result<(), NodeError> {
-    // Between the two steps of a change there is no way back.
-    let change = tokio::spawn(change);
-    match tokio::time::timeout(patience, change).await {
-        Ok(Ok(changed)) => changed,
-        Ok(Err(_)) => Err(NodeError::Unknown),
-        Err(_) => Err(NodeError::TimedOut),
-    }
 }

@@ -2,6 +2,7 @@
 //! name openraft, so that a program above it does not change when openraft does.
 
 mod bounds;
+mod change;
 pub(crate) mod commands;
 pub(crate) mod error;
 mod joint;

@@ -153,9 +153,17 @@ impl Node {
     }
 
     /// Makes this node the first of a cluster, its only voter. Does nothing if it belongs to one.
+    /// It leads a moment later: see [`Node::wait_for`].
+    ///
+    /// # Durability
+    /// When this returns, the founding is durable.
+    ///
+    /// # Cancel safety
+    /// The cluster may have been founded, or be founded a little later, when the future is dropped:
+    /// ask [`Node::is_initialized`], or call this again.
     ///
     /// # Errors
-    /// [`NodeError::Stopped`].
+    /// [`NodeError::Stopped`]: the cluster may have been founded.
     pub async fn bootstrap(&self, member: Member) -> Result<(), NodeError> {
         let members = BTreeMap::from([(*self.raft.node_id(), member)]);
         match self.raft.initialize(members).await {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::node::bounds::PROPOSALS;
+use crate::node::change::ChangeProgress;
 use crate::node::error::NodeError;
 use crate::node::start::Node;
 use crate::node::status::Status;
@@ -43,7 +44,9 @@ impl Node {
     ///
     /// Waits first until the target acknowledges a message, and has almost all entries. Then this
     /// node takes no proposal and proves no leadership for the rest of its term, and waits until
-    /// the target has all of them: one that lacks an entry ignores the request.
+    /// the target has all of them: one that lacks an entry ignores the request. A target that does
+    /// not get them in three leases is not asked; this node serves for as long, and tries again
+    /// until `patience` is over.
     ///
     /// # Cancel safety
     /// A future that is dropped before the target was asked changes nothing. After that this node
@@ -51,15 +54,29 @@ impl Node {
     /// after an election timeout.
     ///
     /// # Errors
-    /// Those of [`Node::prove_leadership`]; [`NodeError::Membership`] for a target that is no other
-    /// voter, or does not answer; [`NodeError::TimedOut`] after `patience`. Unless the target was
-    /// asked, this node stays the leader, and serves again after three leases at most.
+    /// [`NodeError::NotLeader`]; [`NodeError::NotProposed`] after `patience`, and
+    /// [`NodeError::Membership`] for a target that is no other voter, or does not answer: the
+    /// target was not asked, and this node stays the leader. [`NodeError::TimedOut`] after
+    /// `patience`, and [`NodeError::Unknown`]: it was asked, and may still be elected.
+    /// [`NodeError::Membership`], too, if it was asked and another node was elected.
     pub async fn transfer(&self, target: u64, patience: Duration) -> Result<(), NodeError> {
-        let deadline = Instant::now() + patience;
-        let remaining = || deadline.saturating_duration_since(Instant::now());
-        let turn = tokio::time::timeout(remaining(), self.transfers.lock()).await;
-        let _turn = turn.map_err(|_| NodeError::TimedOut)?;
-        let term = self.prove_leadership(remaining()).await?;
+        let progress = ChangeProgress::new(patience);
+        let turn = tokio::time::timeout(progress.remaining(), self.transfers.lock()).await;
+        let is_made = |_| NodeError::NotProposed("another transfer of leadership is made".into());
+        let _turn = turn.map_err(is_made)?;
+        let term = loop {
+            match self.try_transfer(target, &progress).await {
+                Ok(term) => break term,
+                Err(error) => progress.retries(error, self.lately()).await?,
+            }
+        };
+        self.until_led(target, term, progress.remaining()).await
+    }
+
+    /// Asks the target to lead. Returns the term that ends.
+    async fn try_transfer(&self, target: u64, progress: &ChangeProgress) -> Result<u64, NodeError> {
+        let remaining = || progress.remaining();
+        let term = self.prove_until(progress).await?;
         let status = self.status();
         if target == status.node || !status.voters.contains(&target) {
             return Err(NodeError::Membership(format!("node {target} is not another voter")));
@@ -72,15 +89,20 @@ impl Node {
             self.hear_from(target, term, remaining().min(self.lately())).await?;
         }
         // From here on nothing is served. A target that stops now does not keep it so.
-        let (given_up, deadline) = (deadline, deadline.min(Instant::now() + self.lately()));
+        let deadline = Instant::now() + remaining().min(self.lately());
         let remaining = || deadline.saturating_duration_since(Instant::now());
+        let lacks = || NodeError::NotProposed(format!("node {target} lacks the last entries"));
         let mut resignation = Resignation::begin(&self.resigned, term);
         // All permits: what was proposed before is resolved, and what comes is refused.
         let all = u32::try_from(PROPOSALS).unwrap_or(u32::MAX);
         let resolved = tokio::time::timeout(remaining(), self.proposals.acquire_many(all)).await;
-        let all = resolved.map_err(|_| NodeError::TimedOut)?;
-        self.catch_up(target, term, 0, remaining()).await?;
+        let all = resolved.map_err(|_| lacks())?;
+        match self.catch_up(target, term, 0, remaining()).await {
+            Err(NodeError::TimedOut) => return Err(lacks()),
+            caught_up => caught_up?,
+        }
         resignation.is_final = true;
+        progress.proposes();
         // If the caller gives up, openraft is still asked: otherwise this node would lead and serve
         // nothing.
         let raft = self.raft.clone();
@@ -88,9 +110,12 @@ impl Node {
         asked.await.map_err(|_| NodeError::Unknown)??;
         // In this term nothing is served. In a later one this node may lead again.
         drop(all);
-        let led = self.wait_for(given_up.saturating_duration_since(Instant::now()), |status| {
-            status.term > term && status.leader.is_some()
-        });
+        Ok(term)
+    }
+
+    /// Waits until a node leads in a later term, which is the target if it was elected.
+    async fn until_led(&self, target: u64, term: u64, patience: Duration) -> Result<(), NodeError> {
+        let led = self.wait_for(patience, |status| status.term > term && status.leader.is_some());
         // openraft does not notice it while this node's disk stalls, and names it otherwise.
         let heard = async {
             let leader = self.heard.after(term).await;
@@ -118,9 +143,9 @@ impl Node {
     /// Those of [`Node::transfer`]; [`NodeError::Membership`] if no other voter answers, or there
     /// is none.
     pub async fn resign(&self, patience: Duration) -> Result<u64, NodeError> {
-        let deadline = Instant::now() + patience;
+        let progress = ChangeProgress::new(patience);
         // A refusal is final. Only a leader that is one knows whether there is another voter.
-        self.prove_leadership(patience).await?;
+        self.prove_until(&progress).await?;
         let status = self.status();
         if status.voters == [status.node] {
             return Err(NodeError::Membership("there is no other voter".into()));
@@ -130,15 +155,15 @@ impl Node {
             let others = status.voters.iter().copied().filter(|voter| *voter != status.node);
             others.filter(|voter| status.has_heard(*voter, lately)).collect()
         };
-        let remaining = deadline.saturating_duration_since(Instant::now()).min(lately);
-        let status = self.wait_for(remaining, |status| !heard(status).is_empty()).await;
+        let status = self
+            .wait_for(progress.remaining().min(lately), |status| !heard(status).is_empty())
+            .await;
         let mut targets = status.as_ref().map(heard).unwrap_or_default();
         let matched = status.map(|status| status.matched).unwrap_or_default();
         targets.sort_by_key(|voter| Reverse(matched.get(voter).copied().flatten()));
         let mut given = Err(NodeError::Membership("no other voter answers".into()));
         for target in targets {
-            let remaining = deadline.saturating_duration_since(Instant::now());
-            given = self.transfer(target, remaining).await.map(|()| target);
+            given = self.transfer(target, progress.remaining()).await.map(|()| target);
             if !matches!(given, Err(NodeError::Membership(_))) {
                 break;
             }
@@ -197,7 +222,7 @@ impl Node {
         let leads = |status: &Status| status.leads() && status.term == term;
         match self.wait_for(patience, |status| !leads(status) || is_wanted(status)).await {
             Some(status) if leads(&status) => Ok(()),
-            Some(_) => Err(NodeError::NotLeader { leader: None }),
+            Some(_) => Err(self.not_leader()),
             None => Err(NodeError::TimedOut),
         }
     }

@@ -220,6 +220,19 @@ impl Group {
         self.cuts.send_modify(BTreeSet::clear);
     }
 
+    /// Adds a node that runs, through the leader of the moment, until it has a vote.
+    pub async fn add(&self, id: u64) {
+        let deadline = Instant::now() + LONG;
+        loop {
+            let leader = self.leader().await;
+            let node = &self.nodes[&leader];
+            match node.add(id, self.member(id), LONG).await {
+                Ok(()) => return,
+                Err(error) => assert!(Instant::now() < deadline, "node {id}: {error}"),
+            }
+        }
+    }
+
     /// Removes a node, from the leader of the moment, also one that a change before has removed.
     pub async fn remove(&self, id: u64) {
         let deadline = Instant::now() + LONG;

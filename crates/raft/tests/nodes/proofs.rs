@@ -161,7 +161,7 @@ async fn a_leader_that_gives_leadership_away_proves_nothing() {
         if node.status().term == term {
             proposed.unwrap();
             assert_eq!(proof, Err(NodeError::LeadershipTransfer));
-            assert_eq!(transferred, Err(NodeError::TimedOut));
+            assert!(matches!(transferred, Err(NodeError::NotProposed(_))), "{transferred:?}");
             break (leader, away, prover);
         }
         // An election came between: this node was too slow for the others.

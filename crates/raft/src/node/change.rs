@@ -1,0 +1,231 @@
+//! Changes of the cluster that a caller waits for, and what is known when the wait ends.
+//!
+//! A change of the members takes several entries. What hinders one may pass: a quorum that a busy
+//! machine kept from answering, or a change before it. So it is tried again until the caller's
+//! deadline, each time from what the members are then. What was proposed is followed to its end,
+//! whether the caller still waits or not: a joint configuration needs two majorities.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
+
+use openraft::ChangeMembers;
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::base::config::Id;
+use crate::node::commands::Member;
+use crate::node::error::NodeError;
+use crate::node::joint::{RETAIN, end_joint_configuration, is_left};
+use crate::node::replica::Core;
+use crate::node::start::Node;
+
+/// How long a change waits before it is tried again.
+pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(20);
+
+/// Held by the one change of the members that is made.
+pub(crate) type ChangeTurn = OwnedMutexGuard<()>;
+
+/// How long the caller of a change waits, and whether something was proposed for it.
+#[derive(Debug)]
+pub(crate) struct ChangeProgress {
+    deadline: Instant,
+    is_proposed: Arc<AtomicBool>,
+}
+
+impl ChangeProgress {
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self { deadline: Instant::now() + patience, is_proposed: Arc::default() }
+    }
+
+    pub(crate) fn remaining(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+
+    pub(crate) fn is_proposed(&self) -> bool {
+        self.is_proposed.load(SeqCst)
+    }
+
+    /// From now on, what the caller asked for may happen.
+    pub(crate) fn proposes(&self) {
+        self.is_proposed.store(true, SeqCst);
+    }
+
+    /// Whether the change is to be tried again after this error, after a pause; or else the error
+    /// for its caller.
+    pub(crate) async fn retries(&self, error: NodeError, pause: Duration) -> Result<(), NodeError> {
+        if !error.is_passing() || self.remaining() <= pause {
+            return Err(self.outcome(error));
+        }
+        sleep(pause).await;
+        Ok(())
+    }
+
+    /// What the caller learns of an error at which the change ends.
+    fn outcome(&self, error: NodeError) -> NodeError {
+        match (self.is_proposed(), error) {
+            (true, NodeError::NotLeader { .. }) => NodeError::Unknown,
+            (true, error) if error.is_passing() => NodeError::TimedOut,
+            (false, NodeError::TimedOut) => NodeError::NotProposed("a node lacks entries".into()),
+            (false, error @ (NodeError::NoQuorum | NodeError::LeadershipTransfer)) => {
+                NodeError::NotProposed(error.to_string())
+            }
+            (_, error) => error,
+        }
+    }
+}
+
+impl Node {
+    /// Proves that this node leads, as [`Node::prove_leadership`], and waits until the deadline for
+    /// a quorum.
+    pub(crate) async fn prove_until(&self, progress: &ChangeProgress) -> Result<u64, NodeError> {
+        loop {
+            let error = match self.prove_leadership(progress.remaining()).await {
+                Err(NodeError::TimedOut) => NodeError::NoQuorum,
+                Err(error) => error,
+                Ok(term) => return Ok(term),
+            };
+            progress.retries(error, RETRY_PAUSE).await?;
+        }
+    }
+
+    /// Waits until this node leads and makes no other change. Returns the term.
+    pub(crate) async fn begin_change(
+        &self,
+        progress: &ChangeProgress,
+    ) -> Result<(u64, ChangeTurn), NodeError> {
+        // A new leader has entries of terms before that are not committed: maybe a change.
+        let term = self.prove_until(progress).await?;
+        Ok((term, self.change_turn(progress).await?))
+    }
+
+    /// Ends a joint configuration that an earlier leader left: any change would do that alone.
+    pub(crate) async fn end_earlier_change(
+        &self,
+        turn: ChangeTurn,
+        progress: &ChangeProgress,
+    ) -> Result<ChangeTurn, NodeError> {
+        if !is_left(&self.raft).await {
+            return Ok(turn);
+        }
+        let nothing = ChangeMembers::AddVoterIds([].into());
+        self.change_members(turn, nothing, progress).await
+    }
+
+    /// Waits until no other change is made.
+    pub(crate) async fn change_turn(
+        &self,
+        progress: &ChangeProgress,
+    ) -> Result<ChangeTurn, NodeError> {
+        let turn = Arc::clone(&self.changes).lock_owned();
+        timeout_at(progress.deadline, turn)
+            .await
+            .map_err(|_| NodeError::NotProposed("another change of the members is made".into()))
+    }
+
+    /// Proposes a change of the members, and waits until it is committed and no joint configuration
+    /// is left. It continues, and keeps the turn, if the caller gives up.
+    pub(crate) async fn change_members(
+        &self,
+        turn: ChangeTurn,
+        change: ChangeMembers<u64, Member>,
+        progress: &ChangeProgress,
+    ) -> Result<ChangeTurn, NodeError> {
+        let (raft, is_proposed) = (self.raft.clone(), Arc::clone(&progress.is_proposed));
+        let changed = tokio::spawn(async move {
+            follow(&raft, change, &is_proposed).await?;
+            Ok(turn)
+        });
+        match timeout_at(progress.deadline, changed).await {
+            Ok(Ok(changed)) => changed,
+            Ok(Err(_panicked)) => {
+                progress.proposes();
+                Err(NodeError::Unknown)
+            }
+            Err(_) => {
+                progress.proposes();
+                Err(NodeError::TimedOut)
+            }
+        }
+    }
+}
+
+/// Proposes a change, and notes whether it was. After an error of its second step this leader takes
+/// that again.
+async fn follow(
+    raft: &Core,
+    change: ChangeMembers<u64, Member>,
+    is_proposed: &AtomicBool,
+) -> Result<(), NodeError> {
+    let before = last_change(raft).await?;
+    let error = match raft.change_membership(change, RETAIN).await {
+        Ok(_) => {
+            is_proposed.store(true, SeqCst);
+            return Ok(());
+        }
+        Err(error) => NodeError::from(error),
+    };
+    let changed = last_change(raft).await.map_or(true, |last| last != before);
+    if changed || error.may_still_happen() {
+        is_proposed.store(true, SeqCst);
+    }
+    end_joint_configuration(raft).await;
+    Err(error)
+}
+
+/// The entry of the newest members, committed or not.
+async fn last_change(raft: &Core) -> Result<Option<Id>, NodeError> {
+    let last = raft.with_raft_state(|state| *state.membership_state.effective().log_id());
+    Ok(last.await?)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// A caller that reads "nothing was proposed" may take the change back. It got that
+    /// for changes that had been committed.
+    #[test]
+    fn what_is_known_of_a_change_is_in_its_error() {
+        let progress = ChangeProgress::new(Duration::ZERO);
+        let hindered = || NodeError::NotProposed("another change".into());
+        let passing = [NodeError::NoQuorum, NodeError::LeadershipTransfer, hindered()];
+        for error in passing.clone() {
+            let outcome = progress.outcome(error);
+            assert!(matches!(outcome, NodeError::NotProposed(_)), "{outcome}");
+            assert!(!outcome.may_still_happen());
+        }
+        let other = NodeError::NotLeader { leader: None };
+        assert_eq!(progress.outcome(other.clone()), other);
+        progress.proposes();
+        for error in passing.into_iter().chain([NodeError::TimedOut]) {
+            assert_eq!(progress.outcome(error), NodeError::TimedOut);
+        }
+        assert_eq!(progress.outcome(other), NodeError::Unknown);
+        let refused = NodeError::Membership("it does not answer".into());
+        assert_eq!(progress.outcome(refused.clone()), refused);
+        for open in [NodeError::TimedOut, NodeError::Unknown, NodeError::Stopped(String::new())] {
+            assert!(open.may_still_happen(), "{open}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_hinders_a_change_for_a_while_is_waited_out_until_the_deadline() {
+        let (pause, begun) = (Duration::from_millis(20), Instant::now());
+        let progress = ChangeProgress::new(Duration::from_secs(5));
+        let mut tries = 0;
+        let ended = loop {
+            tries += 1;
+            if let Err(ended) = progress.retries(NodeError::NoQuorum, pause).await {
+                break ended;
+            }
+        };
+        assert!(matches!(ended, NodeError::NotProposed(_)), "{ended}");
+        assert!(begun.elapsed() > Duration::from_millis(4900) && tries > 200, "{tries}");
+        let progress = ChangeProgress::new(Duration::from_secs(5));
+        let final_one = NodeError::Membership("refused".into());
+        assert_eq!(progress.retries(final_one.clone(), pause).await, Err(final_one));
+    }
+}
