@@ -21,6 +21,7 @@ use openraft::SnapshotPolicy;
 use tokio::time::Instant;
 
 use crate::base::clock::WallClock;
+use crate::base::panics::Panics;
 use crate::base::surroundings::simulated::Surroundings;
 use crate::base::ticks::Ticks;
 use crate::machine::Machine;
@@ -106,7 +107,9 @@ impl Process {
         config.snapshot_policy = SnapshotPolicy::LogsSinceLast(snapshots.0);
         config.max_in_snapshot_log_to_keep = snapshots.1;
         let (ticks, machine) = (Arc::clone(&self.ticks), machine.erased());
-        let parts = Parts { node, cluster, log, transport, config, ticks, clock, machine };
+        // A panic ends the simulation.
+        let panics = Panics::default();
+        let parts = Parts { node, cluster, log, transport, config, ticks, panics, clock, machine };
         parts.assemble(listener).await
     }
 }

@@ -7,6 +7,7 @@ pub(crate) mod config;
 pub(crate) mod encoding;
 pub(crate) mod failure;
 pub(crate) mod instant;
+pub(crate) mod panics;
 pub(crate) mod runtime;
 pub(crate) mod surroundings;
 pub(crate) mod ticks;

@@ -8,6 +8,7 @@ use openraft::{AsyncRuntime, OptionalSend};
 use openraft_rt_tokio::TokioRuntime;
 
 use crate::base::instant::BootInstant;
+use crate::base::panics::noted;
 use crate::base::surroundings::{Chance, chance};
 use crate::base::ticks::{Elapsed, Sleep, Timeout};
 
@@ -40,7 +41,7 @@ impl AsyncRuntime for NodeRuntime {
         T: Future + OptionalSend + 'static,
         T::Output: OptionalSend + 'static,
     {
-        TokioRuntime::spawn(future)
+        TokioRuntime::spawn(noted("a task of openraft", future))
     }
 
     fn sleep(duration: Duration) -> Self::Sleep {

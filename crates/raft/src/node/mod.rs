@@ -14,5 +14,4 @@ pub(crate) mod replica;
 mod report;
 pub(crate) mod start;
 pub(crate) mod status;
-mod supervise;
 pub(crate) mod transfer;

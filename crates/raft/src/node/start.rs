@@ -17,6 +17,7 @@ use tokio::sync::{Mutex, Semaphore};
 
 use crate::base::clock::WallClock;
 use crate::base::failure::failed;
+use crate::base::panics::{Panics, noted};
 use crate::base::ticks::Ticks;
 use crate::log_store::LogStore;
 use crate::machine::{Machine, MachineStore};
@@ -31,7 +32,6 @@ use crate::node::error::NodeError;
 use crate::node::joint::end_joint_configurations;
 use crate::node::replica::{AnyMachine, Core, Replica};
 use crate::node::report::{Won, report_leadership};
-use crate::node::supervise::Supervisor;
 use crate::settings::config;
 
 /// How often openraft looks at its deadlines, in round trips: a heartbeat is due every two, and one
@@ -121,19 +121,22 @@ impl Node {
 
     fn start_erased(options: NodeOptions, machine: AnyMachine) -> io::Result<Self> {
         let NodeOptions { node, cluster, log, listener, round_trip, clock } = options;
-        let ticks = ticks(round_trip);
-        let for_threads = Arc::clone(&ticks);
+        let (ticks, panics) = (ticks(round_trip), Panics::default());
+        let for_threads = (Arc::clone(&ticks), panics.clone());
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("esker-raft")
-            .on_thread_start(move || for_threads.on_this_thread())
+            .on_thread_start(move || {
+                for_threads.0.on_this_thread();
+                for_threads.1.on_this_thread();
+            })
             .enable_all()
             .build()?;
         let own = OwnThread(Some(runtime));
         let Some(runtime) = &own.0 else { return Err(io::ErrorKind::Other.into()) };
         listener.set_nonblocking(true)?;
         let (transport, config) = (Arc::new(Tcp), config(round_trip));
-        let parts = Parts { node, cluster, log, transport, config, ticks, clock, machine };
+        let parts = Parts { node, cluster, log, transport, config, ticks, panics, clock, machine };
         // Not from inside of a runtime, which may be the caller's.
         let started = std::thread::scope(|scope| {
             let start =
@@ -221,6 +224,7 @@ pub(crate) struct Parts {
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) config: Config,
     pub(crate) ticks: Arc<Ticks>,
+    pub(crate) panics: Panics,
     pub(crate) clock: WallClock,
     pub(crate) machine: AnyMachine,
 }
@@ -228,10 +232,11 @@ pub(crate) struct Parts {
 impl Parts {
     /// Starts them on the runtime that this is called on.
     pub(crate) async fn assemble(self, listener: impl Listener + 'static) -> io::Result<Node> {
-        let Self { node, cluster, log, transport, mut config, ticks, clock, machine } = self;
+        let Self { node, cluster, log, transport, mut config, ticks, panics, clock, machine } =
+            self;
         let machine = MachineStore::new(log.clone(), machine)?;
         let entries = LogStore::new(log.clone())?;
-        let ticking = tokio::spawn(ticks.run());
+        tokio::spawn(noted("the clock of timers", ticks.run()));
         config.enable_elect = false;
         let config = Arc::new(config.validate().map_err(io::Error::other)?);
         let network = Network::over(transport, cluster, node);
@@ -239,23 +244,21 @@ impl Parts {
         let raft = raft.map_err(io::Error::other)?;
         let server = Server::with_clock(cluster, raft.clone(), entries.clone(), clock.clone());
         let heard = server.heard();
-        let tasks = Supervisor { raft: raft.clone(), entries: entries.clone() };
-        tasks.watch("keep time", ticking);
-        let follow = follow_addresses(raft.clone(), network.clone());
-        tasks.watch("follow addresses", tokio::spawn(follow));
+        tokio::spawn(stop_after_panic(raft.clone(), entries.clone(), panics));
+        let follower = follow_addresses(raft.clone(), network.clone());
+        tokio::spawn(noted("the task that follows addresses", follower));
         let won = Won::default();
-        let report = report_leadership(raft.clone(), Arc::clone(&won));
-        tasks.watch("report leadership", tokio::spawn(report));
+        let reporter = report_leadership(raft.clone(), Arc::clone(&won));
+        tokio::spawn(noted("the task that reports leadership", reporter));
         let changes = Arc::new(Mutex::new(()));
-        let joint = end_joint_configurations(raft.clone(), Arc::clone(&changes));
-        tasks.watch("end joint configurations", tokio::spawn(joint));
+        let ending = end_joint_configurations(raft.clone(), Arc::clone(&changes));
+        tokio::spawn(noted("the task that ends changes of the members", ending));
         let (votes_from, elector) = (server.votes_from(), raft.clone());
-        let elect = async move {
+        tokio::spawn(noted("the task that allows elections", async move {
             tokio::time::sleep_until(votes_from).await;
             elector.runtime_config().elect(true);
-        };
-        tasks.watch("allow elections", tokio::spawn(elect));
-        tasks.watch("take connections", tokio::spawn(server.serve_on(listener)));
+        }));
+        tokio::spawn(noted("the listener", server.serve_on(listener)));
         Ok(Node {
             raft,
             log,
@@ -274,6 +277,17 @@ impl Parts {
     }
 }
 
+/// Stops a node when one of its tasks has panicked, openraft's included: it would go on without
+/// that, and may lead. The others end with the node, or when they are done.
+async fn stop_after_panic(raft: Core, entries: LogStore<Commands>, panics: Panics) {
+    let task = panics.first().await;
+    tracing::error!(node = *raft.node_id(), task, "a task of the node panicked: the node stops");
+    // The first is the reason.
+    let _ = entries.failure().set(format!("{task} panicked"));
+    // Fails if openraft has panicked: then it has stopped.
+    let _ = raft.shutdown().await;
+}
+
 /// Nodes that move are reached where the members say, committed or not.
 async fn follow_addresses(raft: Core, network: Network) {
     let mut metrics = raft.server_metrics();
@@ -289,5 +303,102 @@ async fn follow_addresses(raft: Core, network: Network) {
         if metrics.changed().await.is_err() {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::panic)]
+
+    use std::io::Read;
+    use std::net::IpAddr;
+
+    use bytes::Bytes;
+    use esker_disk::sim::SimDisk;
+    use futures_util::future::BoxFuture;
+
+    use super::*;
+    use crate::network::transport::Connection;
+    use crate::node::commands::Command;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// A machine that panics at a command, which a correct one never does.
+    struct Fragile;
+
+    impl Machine<Commands> for Fragile {
+        fn apply(&mut self, _command: Command) -> Bytes {
+            panic!("the machine of this test panics")
+        }
+
+        fn answer(&self) -> Bytes {
+            Bytes::new()
+        }
+
+        fn state(&self) -> io::Result<Box<dyn Read + Send>> {
+            Ok(Box::new(io::empty()))
+        }
+
+        fn restore(&mut self, _state: &mut dyn Read) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// A listener that accepts nothing, or panics.
+    #[derive(Debug)]
+    struct NoConnections {
+        panics: bool,
+    }
+
+    impl Listener for NoConnections {
+        fn accept(&mut self) -> BoxFuture<'_, io::Result<(Connection, Option<IpAddr>)>> {
+            assert!(!self.panics, "the listener of this test panics");
+            Box::pin(std::future::pending())
+        }
+    }
+
+    fn started(listener: NoConnections) -> (Runtime, Node) {
+        let (panics, round_trip) = (Panics::default(), Duration::from_millis(10));
+        let for_threads = panics.clone();
+        let mut builder = Builder::new_multi_thread();
+        let builder = builder.worker_threads(1).enable_all();
+        let runtime = builder.on_thread_start(move || for_threads.on_this_thread()).build();
+        let runtime = runtime.unwrap();
+        let disk = Arc::new(SimDisk::new(1));
+        let parts = Parts {
+            node: 1,
+            cluster: ClusterId([1; 16]),
+            log: ConsensusLog::builder("/raft").disk(disk).open().unwrap(),
+            transport: Arc::new(Tcp),
+            config: config(round_trip),
+            ticks: ticks(round_trip),
+            panics,
+            clock: WallClock::default(),
+            machine: Replica::new(Fragile).erased(),
+        };
+        let node = runtime.block_on(parts.assemble(listener)).unwrap();
+        (runtime, node)
+    }
+
+    /// A node went on without a task that had panicked: without its listener no other node reached
+    /// it, and it led all the same.
+    #[test]
+    fn a_node_stops_when_one_of_its_tasks_panics() {
+        let (runtime, node) = started(NoConnections { panics: true });
+        let why = runtime.block_on(async { tokio::time::timeout(LONG, node.stopped()).await });
+        assert_eq!(why.unwrap(), "the listener panicked");
+    }
+
+    #[test]
+    fn a_node_stops_when_a_task_of_openraft_panics() {
+        let (runtime, node) = started(NoConnections { panics: false });
+        let why = runtime.block_on(async {
+            node.bootstrap(Member::default()).await.unwrap();
+            node.wait_for(LONG, |status| status.leads()).await.unwrap();
+            let command = Command(Bytes::from_static(b"command"));
+            assert!(node.propose(command, LONG).await.unwrap_err().may_still_happen());
+            tokio::time::timeout(LONG, node.stopped()).await
+        });
+        assert!(why.unwrap().contains("panicked"));
     }
 }
