@@ -23,7 +23,7 @@ const ADDRESSES_MAX: usize = 8;
 /// The caller sets the deadline: without one, an attempt ends when the system gives it up.
 ///
 /// # Cancel safety
-/// No attempt goes on when the future is dropped.
+/// Dropping the future ends all attempts.
 ///
 /// # Errors
 /// Those of resolving the name, and of an attempt if all fail. Of several, the message has each

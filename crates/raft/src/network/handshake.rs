@@ -43,13 +43,15 @@ pub(crate) enum Purpose {
     OtherVersion = 4,
     OtherCluster = 5,
     OtherNode = 6,
+    /// What nodes answered before each member had connections of its own.
     TooMany = 7,
     /// Queries for proofs of leadership.
     Proofs = 8,
+    NotMember = 9,
 }
 
 impl Purpose {
-    const ALL: [Self; 8] = [
+    const ALL: [Self; 9] = [
         Self::Calls,
         Self::Snapshot,
         Self::Welcome,
@@ -58,6 +60,7 @@ impl Purpose {
         Self::OtherNode,
         Self::TooMany,
         Self::Proofs,
+        Self::NotMember,
     ];
 }
 
@@ -137,7 +140,7 @@ impl Handshake {
 
     /// Why a node refused a connection with this answer.
     pub(crate) fn refusal(&self) -> io::Result<()> {
-        let Self { version, cluster, from, .. } = self;
+        let Self { version, cluster, from, to, .. } = self;
         let why = match self.purpose {
             Purpose::Welcome => return Ok(()),
             Purpose::OtherVersion => {
@@ -145,6 +148,7 @@ impl Handshake {
             }
             Purpose::OtherCluster => format!("it belongs to the cluster {cluster}"),
             Purpose::OtherNode => format!("it is node {from}"),
+            Purpose::NotMember => format!("node {to} is no member of the cluster"),
             Purpose::TooMany => "it has too many connections".into(),
             Purpose::Calls | Purpose::Snapshot | Purpose::Proofs => {
                 "it answered with a request".into()

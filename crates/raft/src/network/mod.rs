@@ -19,18 +19,22 @@
 //!
 //! # Bounds
 //!
-//! A frame has 65 MiB at most, a connection 256 calls without an answer, and a server 64
-//! connections. Above that, it is not read from a connection, so that the sender waits.
+//! A frame has 65 MiB at most, and a connection 256 calls without an answer. Above that, it is not
+//! read from a connection, so that the sender waits. A server has eight connections of each member,
+//! and eight of all other callers: see `connection_slots`.
 //!
 //! # Trust
 //!
-//! Peers are not authenticated. The id of the cluster keeps apart clusters that were mixed up; it
-//! is no secret. Keep the port inside a network that you trust.
+//! Peers are not authenticated. The id of the cluster keeps apart clusters that were mixed up, and
+//! the number of a caller is compared with the members (see `callers`); both are no secrets. Keep
+//! the port inside a network that you trust.
 
 pub(crate) mod acknowledged;
 mod address;
 mod appends;
+mod callers;
 pub(crate) mod connect;
+mod connection_slots;
 mod deadline;
 pub(crate) mod frame;
 pub(crate) mod handshake;

@@ -25,8 +25,7 @@ use crate::network::transport::Connection;
 
 pub(crate) const QUERY: usize = 12;
 pub(crate) const ANSWER: usize = 28;
-/// How long a leader may ask nothing, and how long it may take no answer.
-const IDLE: Duration = Duration::from_secs(60);
+/// How long a leader may take no answer.
 const STALL: Duration = Duration::from_secs(5);
 
 /// What a node says of its votes, and of the time.
@@ -89,13 +88,14 @@ fn cut() -> io::Error {
     io::ErrorKind::UnexpectedEof.into()
 }
 
-/// Answers queries from this log until the connection ends.
+/// Answers queries from this log until the connection ends, or nothing was asked for so long.
 pub(super) async fn answer(
     stream: Connection,
     log: &ConsensusLog,
     clock: &WallClock,
+    idle: Duration,
 ) -> io::Result<()> {
-    let mut stream = guarded(stream, IDLE, STALL);
+    let mut stream = guarded(stream, idle, STALL);
     let mut bytes = [0; 64 * QUERY];
     let mut filled = 0;
     loop {
@@ -168,7 +168,7 @@ mod tests {
             assert_eq!(Voted::decode(&bytes).unwrap().number, 9);
             drop(leader);
         };
-        let (answered, ()) = tokio::join!(answer(Box::new(voter), &log, &clock), asks);
+        let (answered, ()) = tokio::join!(answer(Box::new(voter), &log, &clock, STALL), asks);
         answered.unwrap();
     }
 }

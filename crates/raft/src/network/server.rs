@@ -14,18 +14,21 @@ use openraft::Raft;
 use openraft::async_runtime::watch::WatchReceiver;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::task::{AbortHandle, JoinSet};
+use tokio::sync::oneshot;
+use tokio::task::{AbortHandle, JoinError, JoinSet};
 use tokio::time::{Instant, timeout};
 use tokio_util::codec::Framed;
 
 use crate::base::clock::WallClock;
 use crate::base::config::{StoredConfig, VoteOf};
 use crate::base::failure::poisoned;
+use crate::base::panics::noted;
 use crate::base::ticks::Ticks;
 use crate::log_store::LogStore;
 use crate::machine::{Machine, MachineStore, received_snapshot};
 use crate::network::appends::Appends;
+use crate::network::callers::Callers;
+use crate::network::connection_slots::{ConnectionSlot, ConnectionSlots};
 use crate::network::deadline::{Guarded, guarded, within};
 use crate::network::frame::{FRAME_MAX, Frame, Frames};
 use crate::network::handshake::{ClusterId, Handshake, Purpose};
@@ -38,14 +41,13 @@ use crate::network::proof;
 use crate::network::refusals::Refusals;
 use crate::network::transport::{Connection, Listener};
 
-/// Connections at a time, from all nodes.
-const CONNECTIONS_MAX: usize = 64;
 /// Connections without a whole handshake at a time. One more closes the oldest: a node's handshake
 /// takes a round trip, and others may send nothing.
 const HANDSHAKES_MAX: usize = 64;
-/// How long a caller may take for its handshake, and then may send nothing.
+/// How long a caller may take for its handshake.
 const HANDSHAKE: Duration = Duration::from_secs(1);
-const IDLE: Duration = Duration::from_secs(60);
+/// How long a caller may take no answer.
+const ANSWER_STALL: Duration = Duration::from_secs(60);
 /// How long a sender of a snapshot may stall.
 const STALL: Duration = Duration::from_secs(5);
 /// The pause after a connection could not be accepted: there are no file descriptors left.
@@ -80,20 +82,30 @@ struct Inner<C: StoredConfig, M: Machine<C>> {
     votes_from: Instant,
     /// For how long it gives no vote after a heartbeat.
     lease: Duration,
-    /// A permit for each connection that may be there.
-    places: Arc<Semaphore>,
+    slots: ConnectionSlots,
+    callers: Callers<C, MachineStore<C, M>>,
     heard: Heard,
     refusals: Refusals,
     /// Dropped when another snapshot arrives: the transfer before it ends.
     receiving: Mutex<Option<oneshot::Sender<()>>>,
 }
 
-/// A connection whose handshake was answered, and its place.
+/// A connection whose handshake was answered, and its slot.
 struct Welcome {
     stream: Connection,
     peer: Option<IpAddr>,
     handshake: Handshake,
-    _place: OwnedSemaphorePermit,
+    slot: ConnectionSlot,
+}
+
+/// What the task of a connection returned. A panic ends its connection, which the caller opens
+/// again.
+fn unless_panicked<T>(ended: Result<T, JoinError>) -> Option<T> {
+    let panicked = ended.as_ref().err().is_some_and(JoinError::is_panic);
+    if panicked {
+        tracing::error!("the task of a connection panicked");
+    }
+    ended.ok()
 }
 
 type Pending = Pin<Box<dyn Future<Output = (u64, usize, Answer)> + Send>>;
@@ -121,6 +133,8 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         let lease = Duration::from_millis(raft.config().election_timeout_max);
         let is_new = store.log().promised().is_none() && store.log().last_slot().is_none();
         let silent = if is_new { Duration::ZERO } else { lease.max(store.longest_lease()) };
+        let heard = Heard::default();
+        let callers = Callers::new(raft.clone(), heard.clone(), lease);
         let inner = Inner {
             cluster,
             raft,
@@ -128,8 +142,9 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             clock,
             votes_from: Instant::now() + silent,
             lease,
-            places: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
-            heard: Heard::default(),
+            slots: ConnectionSlots::default(),
+            callers,
+            heard,
             refusals: Refusals::default(),
             receiving: Mutex::new(None),
         };
@@ -156,18 +171,21 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     pub(crate) async fn serve_on(self, mut listener: impl Listener) {
         self.keep_lease(self.inner.lease.max(self.inner.store.longest_lease())).await;
         let (mut opening, mut tasks) = (JoinSet::new(), JoinSet::new());
-        tasks.spawn(self.clone().shorten_lease());
+        tasks.spawn(noted("the task that stores a lease", self.clone().shorten_lease()));
         let mut oldest = VecDeque::<AbortHandle>::new();
         loop {
             let accepted = tokio::select! {
                 biased;
                 Some(opened) = opening.join_next() => {
-                    if let Ok(Some(welcome)) = opened {
+                    if let Some(welcome) = unless_panicked(opened).flatten() {
                         tasks.spawn(self.clone().converse(welcome));
                     }
                     continue;
                 }
-                Some(_) = tasks.join_next() => continue,
+                Some(ended) = tasks.join_next() => {
+                    unless_panicked(ended);
+                    continue;
+                }
                 accepted = Listener::accept(&mut listener) => accepted,
             };
             match accepted {
@@ -221,8 +239,14 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     }
 
     /// Answers what comes over a connection, until it ends.
-    async fn converse(self, Welcome { stream, peer, handshake, _place }: Welcome) {
-        if let Err(error) = self.connection(stream, handshake).await {
+    async fn converse(self, Welcome { stream, peer, handshake, mut slot }: Welcome) {
+        let stream = slot.watch(stream);
+        let ended = tokio::select! {
+            biased;
+            () = slot.replaced() => Err(io::Error::other("a newer connection replaced it")),
+            ended = self.connection(stream, handshake) => ended,
+        };
+        if let Err(error) = ended {
             self.report(peer, &error);
         }
     }
@@ -239,9 +263,9 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     async fn welcome(&self, mut stream: Connection, peer: Option<IpAddr>) -> io::Result<Welcome> {
         let handshake = within(HANDSHAKE, Handshake::read(&mut stream)).await?;
         let mut answer = handshake.answer(self.inner.cluster, *self.inner.raft.node_id());
-        let place = Arc::clone(&self.inner.places).try_acquire_owned();
-        if answer.refusal().is_ok() && place.is_err() {
-            answer.purpose = Purpose::TooMany;
+        let caller = handshake.from;
+        if answer.refusal().is_ok() && self.inner.callers.refuse_stranger(caller).is_err() {
+            answer.purpose = Purpose::NotMember;
         }
         within(HANDSHAKE, answer.write(&mut stream)).await?;
         if let Err(why) = answer.refusal() {
@@ -252,8 +276,8 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             );
             return Err(io::Error::other(what));
         }
-        let _place = place.map_err(io::Error::other)?;
-        Ok(Welcome { stream, peer, handshake, _place })
+        let slot = self.inner.slots.take(self.inner.callers.is_known(caller).then_some(caller));
+        Ok(Welcome { stream, peer, handshake, slot })
     }
 
     async fn connection(&self, stream: Connection, handshake: Handshake) -> io::Result<()> {
@@ -263,7 +287,8 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                 self.snapshot(handshake.from, Framed::new(stream, Frames::default())).await
             }
             Purpose::Proofs => {
-                proof::answer(stream, self.inner.store.log(), &self.inner.clock).await
+                let idle = self.inner.callers.idle(handshake.from);
+                proof::answer(stream, self.inner.store.log(), &self.inner.clock, idle).await
             }
             _ => self.calls(handshake.from, Framed::new(stream, Frames::default())).await,
         }
@@ -279,21 +304,22 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                 biased;
                 Some((call, len, answer)) = pending.next(), if !pending.is_empty() => {
                     bytes -= len;
-                    within(IDLE, frames.send(Frame::new(call, &answer)?)).await?;
+                    within(ANSWER_STALL, frames.send(Frame::new(call, &answer)?)).await?;
                 }
                 () = appends.ready(), if appends.len() > 0 => {
                     while let Some((call, len, answer)) = appends.pop() {
                         bytes -= len;
-                        within(IDLE, frames.feed(Frame::new(call, &answer)?)).await?;
+                        within(ANSWER_STALL, frames.feed(Frame::new(call, &answer)?)).await?;
                     }
-                    within(IDLE, frames.flush()).await?;
+                    within(ANSWER_STALL, frames.flush()).await?;
                 }
-                frame = timeout(IDLE, frames.next()), if has_room => {
+                frame = timeout(self.inner.callers.idle(caller), frames.next()), if has_room => {
                     let Ok(Some(frame)) = frame else { return Ok(()) };
                     let frame = frame?;
                     let (call, len) = (frame.call, frame.content.len());
                     bytes += len;
                     let request: Request = frame.message()?;
+                    self.inner.callers.refuse_stranger(caller)?;
                     request.refuse_far_term(self.own_vote().leader_id.term)?;
                     match request {
                         Request::Append { vote, previous, commit, entries } => {
@@ -365,6 +391,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     async fn snapshot(&self, caller: u64, mut frames: Framed<Guarded, Frames>) -> io::Result<()> {
         let Some(frame) = frames.next().await.transpose()? else { return Ok(()) };
         let request: Request = frame.message()?;
+        self.inner.callers.refuse_stranger(caller)?;
         request.refuse_far_term(self.own_vote().leader_id.term)?;
         let Request::Snapshot { vote } = request else {
             return Err(io::Error::other("a connection for a snapshot began with another call"));

@@ -9,4 +9,5 @@ mod membership;
 mod proofs;
 mod proxy;
 mod stores;
+mod strangers;
 mod wire;

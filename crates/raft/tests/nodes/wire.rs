@@ -24,17 +24,17 @@ use crate::group::{CLUSTER, LONG, command, start_on};
 
 type LeaderVote = Vote<LeaderId<u64, u64>>;
 
-fn vote(term: u64, node: u64, committed: bool) -> LeaderVote {
+pub fn vote(term: u64, node: u64, committed: bool) -> LeaderVote {
     LeaderVote { leader_id: LeaderId { term, voted_for: node }, committed }
 }
 
 /// A caller that says it is node `from`, and calls node `to` at this address.
-async fn link(cluster: ClusterId, from: u64, to: u64, address: SocketAddr) -> Link {
+pub async fn link(cluster: ClusterId, from: u64, to: u64, address: SocketAddr) -> Link {
     let member = Member { raft: address.to_string(), client: String::new(), ..Member::default() };
     RaftNetworkFactory::<Commands>::new_client(&mut Network::new(cluster, from), to, &member).await
 }
 
-fn option() -> RPCOption {
+pub fn option() -> RPCOption {
     RPCOption::new(LONG)
 }
 
@@ -43,7 +43,7 @@ async fn ask(link: &mut Link, vote: LeaderVote) -> Option<VoteResponse<Commands>
     RaftNetworkV2::<Commands>::vote(link, request, option()).await.ok()
 }
 
-fn id(
+pub fn id(
     term: u64,
     index: u64,
 ) -> LogId<<LeaderId<u64, u64> as esker_raft::openraft::vote::RaftLeaderId>::Committed> {
@@ -53,12 +53,19 @@ fn id(
     }
 }
 
-/// A node that leads a cluster of itself, with a lease of two seconds.
-async fn leading(disk: &SimDisk) -> (Node, SocketAddr) {
+/// A node that leads a cluster of itself, with a lease of two seconds. Node 2 is a member without a
+/// vote, and is not there.
+pub async fn leading(disk: &SimDisk) -> (Node, SocketAddr) {
     let (node, address) = start_on(disk, 1, Duration::from_millis(250));
     let member = Member { raft: address.to_string(), client: String::new(), ..Member::default() };
     node.bootstrap(member).await.unwrap();
     node.wait_for(LONG, |status| status.leads()).await.unwrap();
+    let nowhere = Member { raft: format!("{}:1", address.ip()), ..Member::default() };
+    let deadline = Instant::now() + LONG;
+    while !node.status().members.contains_key(&2) {
+        assert!(Instant::now() < deadline, "{node:?}");
+        node.add(2, nowhere.clone(), Duration::from_millis(100)).await.unwrap_err();
+    }
     (node, address)
 }
 
@@ -276,12 +283,12 @@ async fn entries_are_pipelined() {
     assert!(answers[200].is_err(), "{:?}", answers[200]);
 }
 
-/// The first bytes of node 2 that connects to node 1: for calls (1), or for a snapshot (2).
-fn handshake(purpose: u8) -> Vec<u8> {
+/// The first bytes of a node that connects to another: for calls (1), or for a snapshot (2).
+pub fn handshake(purpose: u8, from: u64, to: u64) -> Vec<u8> {
     let mut bytes = b"ESKRAFT1\x01\0".to_vec();
     bytes.extend([purpose, 0]);
     bytes.extend(CLUSTER.0);
-    bytes.extend([2_u64, 1].map(u64::to_le_bytes).concat());
+    bytes.extend([from, to].map(u64::to_le_bytes).concat());
     bytes.extend(checksum(&bytes).to_le_bytes());
     bytes
 }
@@ -301,7 +308,7 @@ async fn a_snapshot_that_stalls_is_given_up() {
         let frame = &frame;
         async move {
             let mut stream = TcpStream::connect(address).await.unwrap();
-            stream.write_all(&handshake(2)).await.unwrap();
+            stream.write_all(&handshake(2, 2, 1)).await.unwrap();
             stream.write_all(&frame[..sent]).await.unwrap();
             let mut answers = Vec::new();
             let ended = tokio::time::timeout(LONG, stream.read_to_end(&mut answers)).await;
@@ -346,7 +353,7 @@ async fn a_snapshot_for_a_log_that_has_failed_stops_the_node() {
 async fn garbage_ends_its_connection() {
     let (node, address) = leading(&SimDisk::new(1)).await;
     let mut rng = Rng::new(7, 0);
-    let handshake = handshake(1);
+    let handshake = handshake(1, 2, 1);
     for round in 0..40 {
         let mut stream = TcpStream::connect(address).await.unwrap();
         if round % 2 == 1 {

@@ -1,0 +1,185 @@
+//! Callers that are no members of the cluster, though they know its id.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+use esker_disk::sim::SimDisk;
+use esker_raft::openraft::entry::EntryPayload;
+use esker_raft::openraft::network::RaftNetworkV2;
+use esker_raft::openraft::raft::{AppendEntriesRequest, VoteRequest};
+use esker_raft::openraft::{Entry, Membership};
+use esker_raft::{Commands, Member, Status};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use crate::group::{CLUSTER, Group, LONG, SHORT, start_on};
+use crate::wire::{handshake, id, leading, link, option, vote};
+
+/// A number that no node of a test has.
+const STRANGER: u64 = 30;
+
+/// Connections with a whole handshake that send nothing more, in the name of this number.
+async fn silent(count: usize, from: u64, to: u64, address: &str) -> Vec<TcpStream> {
+    let mut connections = Vec::new();
+    for _ in 0..count {
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&handshake(1, from, to)).await.unwrap();
+        // Refused, or welcome.
+        let mut answer = [0; 48];
+        drop(tokio::time::timeout(LONG, stream.read_exact(&mut answer)).await.unwrap());
+        connections.push(stream);
+    }
+    connections
+}
+
+/// Votes and entries of a number that never was a member were taken.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_that_never_was_a_member_is_refused() {
+    let (node, address) = leading(&SimDisk::new(1)).await;
+    let term = node.status().term;
+    for (caller, is_member) in [(STRANGER, false), (2, true)] {
+        let mut link = link(CLUSTER, caller, 1, address).await;
+        let asked =
+            VoteRequest::<Commands>::new(vote(term, caller, false), Some(id(term, 1 << 30)));
+        let voted = RaftNetworkV2::<Commands>::pre_vote(&mut link, asked, option()).await;
+        assert_eq!(voted.is_ok(), is_member, "{voted:?}");
+        let asked =
+            VoteRequest::<Commands>::new(vote(term + 5, caller, false), Some(id(term, 1 << 30)));
+        let mut transferred = asked.clone();
+        transferred.leadership_transfer = true;
+        for asked in [asked, transferred] {
+            let voted = RaftNetworkV2::<Commands>::vote(&mut link, asked, option()).await;
+            assert_eq!(voted.is_ok(), is_member, "{voted:?}");
+            if !is_member {
+                assert!(voted.unwrap_err().to_string().contains("no member"));
+            }
+        }
+        let heartbeat = AppendEntriesRequest::<Commands> {
+            vote: vote(term + 6, caller, true),
+            prev_log_id: None,
+            entries: Vec::new(),
+            leader_commit: None,
+        };
+        let appended =
+            RaftNetworkV2::<Commands>::append_entries(&mut link, heartbeat, option()).await;
+        assert_eq!(appended.is_ok(), is_member, "{appended:?}");
+        let rises = |status: &Status| status.term > term;
+        let patience = if is_member { LONG } else { SHORT };
+        assert_eq!(node.wait_for(patience, rises).await.is_some(), is_member, "{node:?}");
+    }
+}
+
+/// Sixty-four idle connections at each node and one transfer stopped the cluster for a minute: the
+/// new leader got no connection.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn idle_strangers_and_a_transfer_do_not_stop_a_cluster() {
+    let mut group = Group::of_three().await;
+    let leader = group.leader().await;
+    let next = leader % 3 + 1;
+    let mut strangers = Vec::new();
+    for to in 1..=3 {
+        // Also in the name of the node that leads next.
+        for from in [STRANGER, next] {
+            strangers.extend(silent(64, from, to, &group.member(to).raft).await);
+        }
+    }
+    let begun = Instant::now();
+    let transferred = group.nodes[&leader].transfer(next, LONG).await;
+    // On a busy machine there may be another election.
+    assert!(transferred.is_ok() || group.leader().await != leader, "{transferred:?}");
+    group.write(5).await;
+    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+    drop(strangers);
+    group.check().await;
+}
+
+/// A node that joins does not know yet who the members are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_joins_among_idle_strangers() {
+    let mut group = Group::of_three().await;
+    group.start(4).await;
+    let mut strangers = silent(64, STRANGER, 4, &group.member(4).raft).await;
+    group.add(4).await;
+    group.check().await;
+    // Those that have a connection lose it soon.
+    for stranger in &mut strangers {
+        let ended = tokio::time::timeout(LONG, stranger.read(&mut [0])).await;
+        assert_eq!(ended.unwrap().unwrap_or(0), 0);
+    }
+}
+
+/// A leader that was added, and elected, while a node was away is unknown to that node. It is heard
+/// after ten leases without another.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_was_away_hears_a_leader_that_it_does_not_know() {
+    let mut group = Group::of_three().await;
+    let away = group.leader().await % 3 + 1;
+    group.cut_off(away);
+    group.start(4).await;
+    group.add(4).await;
+    group.connect();
+    for other in (1..=3).filter(|other| *other != away) {
+        group.part(other, away);
+    }
+    // Only the new node reaches it, and leads, maybe after another election.
+    let deadline = Instant::now() + LONG;
+    while !group.nodes[&away].status().members.contains_key(&4) {
+        assert!(Instant::now() < deadline, "{:?}", group.nodes);
+        let leader = group.leader().await;
+        if leader != 4 {
+            drop(group.nodes[&leader].transfer(4, LONG).await);
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    group.connect();
+    group.check().await;
+}
+
+/// A folder that was renumbered, or a stranger, has the id of the cluster and no member's number.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_was_never_added_disturbs_no_cluster() {
+    let mut group = Group::of_three_at(Duration::from_millis(50)).await;
+    group.write(3).await;
+    let terms: Vec<_> = group.nodes.values().map(|node| node.status().term).collect();
+    let members: Vec<_> = (1..=3).map(|to| group.member(to).raft).collect();
+    for (to, address) in (1..).zip(members) {
+        let mut link = link(CLUSTER, STRANGER, to, address.parse().unwrap()).await;
+        let asked = VoteRequest::<Commands>::new(vote(90, STRANGER, false), Some(id(80, 1 << 30)));
+        let voted = RaftNetworkV2::<Commands>::vote(&mut link, asked, option()).await;
+        assert!(voted.is_err(), "{voted:?}");
+    }
+    group.check().await;
+    let now = group.nodes.values().map(|node| node.status().term);
+    assert!(now.zip(terms).all(|(now, term)| now >= term && now < 90));
+}
+
+/// A node that joins takes the first leader that calls, and follows it while its log is still at
+/// members of before: the leader's own entry comes later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_joining_node_follows_a_leader_that_its_log_does_not_name_yet() {
+    let (node, address) = start_on(&SimDisk::new(9), 9, Duration::from_millis(250));
+    let members = Membership::new(
+        vec![BTreeSet::from([1])],
+        BTreeMap::from([(1, Member { raft: address.to_string(), ..Member::default() })]),
+    );
+    let append = |from, term, previous, entries| AppendEntriesRequest::<Commands> {
+        vote: vote(term, from, true),
+        prev_log_id: previous,
+        entries,
+        leader_commit: None,
+    };
+    let payload = EntryPayload::Membership(members.unwrap());
+    let first = append(3, 7, None, vec![Entry { log_id: id(1, 0), payload }]);
+    let mut leader = link(CLUSTER, 3, 9, address).await;
+    let appended = RaftNetworkV2::<Commands>::append_entries(&mut leader, first, option()).await;
+    assert!(appended.is_ok(), "{appended:?}");
+    assert!(node.wait_for(LONG, |status| status.members.contains_key(&1)).await.is_some());
+    for (caller, is_taken) in [(STRANGER, false), (3, true), (1, true)] {
+        let mut link = link(CLUSTER, caller, 9, address).await;
+        let next = append(caller, 8 + caller % 3, Some(id(1, 0)), Vec::new());
+        let appended = RaftNetworkV2::<Commands>::append_entries(&mut link, next, option()).await;
+        assert_eq!(appended.is_ok(), is_taken, "{caller}: {appended:?}");
+    }
+    node.stop().unwrap();
+}
