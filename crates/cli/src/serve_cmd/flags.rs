@@ -93,7 +93,8 @@ pub struct ServeArguments {
     /// this, in milliseconds or as 100ms [default: 100]
     #[arg(long, env = "EPOCH_INTERVAL_MS", value_name = "MS", allow_negative_numbers = true, value_parser = millis(INTERVAL_MS))]
     epoch_interval_ms: Option<u64>,
-    /// Advances of the epoch in a row that miss their deadline until the node stops [default: 100]
+    /// Deadlines in a row, of a second each, by which a leader gets no epoch, until the node stops
+    /// [default: 100]
     #[arg(long, env = "EPOCH_DEADLINE_LIMIT", value_name = "N", allow_negative_numbers = true, value_parser = number::<u32>(LIMIT))]
     epoch_deadline_limit: Option<u32>,
     /// The round-trip time between nodes, in milliseconds or as 10ms: elections follow from it
