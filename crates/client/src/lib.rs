@@ -33,6 +33,7 @@ mod address;
 mod answer;
 mod call;
 mod client;
+mod connect;
 mod counters;
 mod error;
 mod leader;

@@ -9,11 +9,11 @@ use hyper::header::{HeaderName, RETRY_AFTER};
 use hyper::http::response::Parts;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::address::Address;
 use crate::answer::{Answer, Received};
+use crate::connect::connect;
 use crate::error::CauseKind;
 use crate::members::Members;
 
@@ -46,7 +46,7 @@ impl Link {
         patience: Duration,
     ) -> Result<(Self, Members), CauseKind> {
         let opened = timeout(patience, async {
-            let stream = TcpStream::connect(address.as_str()).await.map_err(failed)?;
+            let stream = connect(address.as_str()).await.map_err(failed)?;
             stream.set_nodelay(true).map_err(failed)?;
             let mut builder = Builder::new(TokioExecutor::new());
             builder.timer(TokioTimer::new()).max_header_list_size(HEADERS_MAX);

@@ -13,7 +13,6 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 /// The longest name of a host, and a port.
@@ -118,7 +117,7 @@ const NO_HTTP: &str = "the connection ended without an answer; is it the address
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answer, AnyError> {
-    let stream = TcpStream::connect(address).await?;
+    let stream = esker_raft::connect(address).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let request = Request::builder().uri(path).header(HOST, address);

@@ -12,7 +12,6 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
 use tokio::sync::{Mutex, Semaphore};
 
 /// The header of a request that a node asks with: its number.
@@ -128,7 +127,7 @@ impl Forwarder {
         match &*link {
             Some(link) if link.address == address && !link.sender.is_closed() => Ok(link.clone()),
             _ => {
-                let stream = TcpStream::connect(address).await?;
+                let stream = esker_raft::connect(address).await?;
                 stream.set_nodelay(true)?;
                 let (sender, connection) =
                     handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;

@@ -67,6 +67,7 @@ mod supervise;
 pub use bytes::Bytes;
 pub use call::{Answer, CallError, ask, ask_leader, is_address};
 pub use error::ServerError;
+pub use esker_raft::connect;
 #[cfg(feature = "http3")]
 pub use http::static_http3;
 pub use identity::is_of_a_node;

@@ -22,7 +22,6 @@ use opentelemetry_sdk::trace::{
     SpanExporter as Export, SpanProcessor,
 };
 use parking_lot::Mutex;
-use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
@@ -228,8 +227,8 @@ impl HttpClient for Collector {
 async fn send(request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
     let (mut head, body) = request.into_parts();
     let authority = head.uri.authority().ok_or("no host")?.clone();
-    let host = authority.host().trim_matches(['[', ']']);
-    let stream = TcpStream::connect((host, authority.port_u16().unwrap_or(80))).await?;
+    let port = authority.port_u16().unwrap_or(80);
+    let stream = esker_server::connect(&format!("{}:{port}", authority.host())).await?;
     let (mut sender, connection) =
         hyper::client::conn::http1::handshake(TokioIo::new(stream)).await?;
     let connection = tokio::spawn(connection);

@@ -22,7 +22,7 @@ pub struct Connection {
 
 impl Connection {
     pub async fn open(address: &str, path: &str) -> io::Result<Self> {
-        let stream = TcpStream::connect(address).await?;
+        let stream = esker_server::connect(address).await?;
         stream.set_nodelay(true)?;
         let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\n\r\n").into_bytes();
         Ok(Self { stream, request, bytes: vec![0; 4096], filled: 0 })

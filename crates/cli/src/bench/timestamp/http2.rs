@@ -5,7 +5,6 @@ use http_body_util::{BodyExt, Empty, Limited};
 use hyper::Request;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use tokio::net::TcpStream;
 
 use crate::bench::timestamp::tally::Answered;
 
@@ -23,7 +22,7 @@ pub struct Connection {
 
 impl Connection {
     pub async fn open(address: &str, path: &str) -> Result<Self, AnyError> {
-        let stream = TcpStream::connect(address).await?;
+        let stream = esker_server::connect(address).await?;
         stream.set_nodelay(true)?;
         let (sender, connection) = handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
         // It ends with its last sender; what fails there fails the requests, too.
