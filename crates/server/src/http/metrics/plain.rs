@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use hyper::header::{ACCEPT, HeaderMap};
 
-/// Whether a client would rather have the older format. One that names neither gets OpenMetrics.
+/// Whether a client gets the older format, as one does that names neither. Tools without an
+/// `Accept` of their own, such as curl before promtool, know that one alone.
 pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     let (mut plain, mut open) = (0.0, 0.0);
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
@@ -19,7 +20,7 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
         };
         *best = weight.unwrap_or(1.0).max(*best);
     }
-    plain > open
+    open == 0.0 || plain > open
 }
 
 /// The same metrics: there, a counter and an information have their whole names in each line.
@@ -62,16 +63,18 @@ mod tests {
     fn the_format_that_a_client_names_is_taken() {
         let openmetrics = "application/openmetrics-text;version=1.0.0";
         for (accepted, is_plain) in [
-            (&[][..], false),
-            (&["*/*"], false),
+            (&[][..], true),
+            (&["*/*"], true),
             (&["text/plain"], true),
             (&["text/plain;version=0.0.4"], true),
             (&["Text/Plain; version=0.0.4; q=0.5, */*;q=0.1"], true),
             (&[&*format!("{openmetrics};q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1")], false),
             (&["text/plain;q=0.9", &*format!("{openmetrics};q=0.2")], true),
             (&[openmetrics], false),
-            (&["text/plain;q=0, */*"], false),
-            (&["\u{1};;,=", "q="], false),
+            (&["text/plain;q=0, */*"], true),
+            (&[&*format!("{openmetrics};q=0")], true),
+            (&[&*format!("{openmetrics};q=0.5, text/plain;q=0.5")], false),
+            (&["\u{1};;,=", "q="], true),
         ] {
             let mut headers = HeaderMap::new();
             for value in accepted {
