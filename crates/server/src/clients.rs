@@ -88,10 +88,16 @@ impl Clients {
             let over_tcp = listener::serve(tcp, Arc::clone(&shared), connections, stop.clone());
             let Some(endpoint) = http3 else { return over_tcp.await };
             let counted = Arc::clone(&shared);
-            let count = move |more| counted.counters.connected_http3(more);
+            let count = move |event| match event {
+                http3::ConnectionEvent::Opened => counted.counters.connected_http3(1),
+                http3::ConnectionEvent::Ended => counted.counters.connected_http3(-1),
+                http3::ConnectionEvent::Refused => counted.is_full("h3", connections),
+            };
             let over_udp = http3::serve(endpoint, connections, stop, count, move |from| {
-                let requests = Requests::new(Arc::clone(&shared), from);
-                move |request| route::answer(Arc::clone(&requests), request)
+                let requests = Requests::new(Arc::clone(&shared), from, false);
+                let traffic = Arc::clone(&requests.client.traffic);
+                let evicted = async move { traffic.evicted().await };
+                (move |request| route::answer(Arc::clone(&requests), request), evicted)
             });
             tokio::join!(over_tcp, over_udp);
         })

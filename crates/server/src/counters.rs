@@ -23,6 +23,8 @@ pub(crate) struct Counters {
     pub(crate) latency: Histogram,
     pub(crate) connections: AtomicI64,
     pub(crate) accepted: AtomicU64,
+    /// Connections beyond the limit.
+    pub(crate) over_limit: AtomicU64,
     /// Of these connections, the ones over HTTP/3.
     pub(crate) http3_connections: AtomicI64,
     /// Times that the disk began to stall while this node led.
@@ -43,6 +45,7 @@ impl Counters {
             latency: Histogram::new(exponential_buckets(50e-6, 2.0, 16)),
             connections: AtomicI64::new(0),
             accepted: AtomicU64::new(0),
+            over_limit: AtomicU64::new(0),
             http3_connections: AtomicI64::new(0),
             disk_stalls: AtomicU64::new(0),
             failed_tasks: Arc::default(),

@@ -5,6 +5,8 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 /// How often a connection is looked at.
 pub(crate) const LOOK: Duration = Duration::from_secs(25);
 /// Looks without a new request until a connection is closed: 75 seconds, also for one that sent
@@ -23,6 +25,8 @@ pub(crate) struct Traffic {
     looks: AtomicU64,
     /// Answers of the newest generation and of the one before, by the parity of their numbers.
     waiting: [AtomicU64; 2],
+    /// That others need what the connection holds.
+    eviction: Notify,
 }
 
 impl Traffic {
@@ -31,6 +35,16 @@ impl Traffic {
         // Read first: each of them has begun.
         let ended = self.ended.load(Acquire);
         ended == self.begun.load(Relaxed)
+    }
+
+    /// Has the connection closed: others wait for what it holds.
+    pub(crate) fn evict(&self) {
+        self.eviction.notify_one();
+    }
+
+    /// Waits until the connection is to be closed.
+    pub(crate) async fn evicted(&self) {
+        self.eviction.notified().await;
     }
 
     fn waits(&self, generation: u64) -> &AtomicU64 {

@@ -1,4 +1,4 @@
-//! Refused changes of the cluster that were logged of late.
+//! What was refused, and logged of late: changes of the cluster, and connections.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ const KINDS_MAX: usize = 32;
 /// What was asked for, of which node, and why it was refused.
 type Kind = (&'static str, Option<u64>, String);
 
-/// Refused changes of the cluster that were logged of late.
+/// What was refused, and logged of late.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<VecDeque<(Kind, Instant)>>);
 

@@ -17,6 +17,7 @@ use crate::clients::Clients;
 use crate::counters::Counters;
 use crate::error::ServerError;
 use crate::handover;
+use crate::http::connection_places::RESERVE_PLACES;
 use crate::identity::{Identity, Store, check_data, random};
 use crate::join::{admit, announce};
 use crate::leases;
@@ -32,8 +33,8 @@ use crate::supervise::{Failure, Supervisor, Tasks};
 
 /// How long requests may take to end when the node stops.
 const STOP: Duration = Duration::from_secs(10);
-/// Files that are no connections of clients.
-const OTHER_FILES: u64 = 200;
+/// Files that are no connections of clients: the node's own, and those of health checks.
+const OTHER_FILES: u64 = 200 + RESERVE_PLACES as u64;
 
 /// A node that runs.
 #[derive(Debug)]
@@ -121,6 +122,7 @@ impl Server {
             followers,
             lease,
             refusals,
+            full: Refusals::default(),
             is_removed: AtomicBool::new(false),
             stopping,
             run,

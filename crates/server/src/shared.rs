@@ -35,6 +35,8 @@ pub(crate) struct Shared {
     /// For how long a voter that acknowledged a heartbeat gives no vote.
     pub(crate) lease: Duration,
     pub(crate) refusals: Refusals,
+    /// Lines of connections that were not accepted, or beyond the limit.
+    pub(crate) full: Refusals,
     /// Whether the leader said last that this node is no member any more. What the node itself
     /// knows of the members is from before that.
     pub(crate) is_removed: AtomicBool,
@@ -68,6 +70,19 @@ impl Shared {
     pub(crate) fn stop_node(&self) -> io::Result<()> {
         let _turn = self.stopping.lock();
         self.node.stop()
+    }
+
+    /// Counts a connection beyond the limit of this protocol, and logs it once a minute.
+    pub(crate) fn is_full(&self, protocol: &'static str, connections: usize) {
+        self.counters.over_limit.fetch_add(1, Relaxed);
+        if self.full.is_new(protocol, None, "full") {
+            tracing::warn!(
+                protocol,
+                connections,
+                "all connections are in use (--connections, and the limit of open files): more get \
+                 no timestamps"
+            );
+        }
     }
 
     pub(crate) fn named(id: u64, member: &Member, voter: bool) -> Named {

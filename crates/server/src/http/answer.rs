@@ -1,14 +1,15 @@
 //! How answers look.
 
 use bytes::Bytes;
-use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use hyper::{Response, StatusCode};
 use serde::Serialize;
 
+use crate::http::body::AnswerBody;
 use crate::http::client::Client;
+use crate::rooms::Room;
 
-pub(crate) type Answer = Response<Full<Bytes>>;
+pub(crate) type Answer = Response<AnswerBody>;
 
 pub(crate) const LEADER: HeaderName = HeaderName::from_static(crate::call::LEADER);
 /// Says nothing of what went wrong: that is in the log.
@@ -17,53 +18,58 @@ pub(crate) const NEUTRAL: &str = "Something went wrong internally, an error has 
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const BYTES: HeaderValue = HeaderValue::from_static("application/octet-stream");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
-/// For Prometheus.
+/// For clients that ask for it.
 const METRICS: HeaderValue =
     HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8");
 const PLAIN_METRICS: HeaderValue =
     HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 
-fn of(status: StatusCode, kind: HeaderValue, body: Bytes) -> Answer {
-    let mut answer = Response::new(Full::new(body));
+fn of(status: StatusCode, kind: HeaderValue, body: AnswerBody) -> Answer {
+    let mut answer = Response::new(body);
     *answer.status_mut() = status;
     answer.headers_mut().insert(CONTENT_TYPE, kind);
     answer
 }
 
-pub(crate) fn bytes(body: Bytes) -> Answer {
+pub(crate) fn bytes(body: AnswerBody) -> Answer {
     of(StatusCode::OK, BYTES, body)
 }
 
 pub(crate) fn text(status: StatusCode, body: impl Into<Bytes>) -> Answer {
-    of(status, TEXT, body.into())
+    of(status, TEXT, body.into().into())
 }
 
-pub(crate) fn json(client: &Client, id: u64, value: &impl Serialize) -> Answer {
-    match serde_json::to_vec(value) {
-        Ok(body) => long(client, JSON, body.into()),
-        Err(error) => failed(id, &error),
-    }
-}
-
-pub(crate) fn metrics(client: &Client, body: String) -> Answer {
-    long(client, METRICS, body.into())
-}
-
-pub(crate) fn plain_metrics(client: &Client, body: String) -> Answer {
-    long(client, PLAIN_METRICS, body.into())
-}
-
-/// An answer that has room of its client's until it is sent.
-fn long(client: &Client, kind: HeaderValue, body: Bytes) -> Answer {
-    match client.hold(body) {
-        Ok(body) => of(StatusCode::OK, kind, body),
+/// An answer that has room of its client's until it is sent, unless it is short.
+pub(crate) async fn json(client: &Client, id: u64, value: &impl Serialize) -> Answer {
+    let body = match serde_json::to_vec(value) {
+        Ok(body) => Bytes::from(body),
+        Err(error) => return failed(id, &error),
+    };
+    match client.room_for_other(body.len()).await {
+        Ok(room) => of(StatusCode::OK, JSON, AnswerBody::new(body, room)),
         Err(_) => busy(),
     }
 }
 
+/// Metrics that have this room.
+pub(crate) fn metrics(body: String, is_plain: bool, room: Option<Room>) -> Answer {
+    let kind = if is_plain { PLAIN_METRICS } else { METRICS };
+    of(StatusCode::OK, kind, AnswerBody::new(body.into(), room))
+}
+
 /// The client, or all of them, have too many requests whose answers they did not take.
 pub(crate) fn busy() -> Answer {
-    let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, "too many requests are waiting");
+    unavailable("too many requests are waiting")
+}
+
+/// The connection is beyond the limit.
+pub(crate) fn full() -> Answer {
+    unavailable("all connections are in use (--connections)")
+}
+
+/// Another node may serve, or this one later.
+fn unavailable(why: &'static str) -> Answer {
+    let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, why);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     answer
 }
@@ -101,18 +107,18 @@ mod tests {
     use super::*;
     use crate::rooms::Rooms;
 
-    #[test]
-    fn an_answer_that_is_not_taken_keeps_its_room() {
-        let rooms = Rooms::new(0, 16 << 10, 0);
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_that_is_not_taken_keeps_its_room() {
+        let rooms = Rooms::new(0, 256 << 10, 0);
         let client = Client::new(&rooms, SocketAddr::from(([127, 0, 0, 1], 1)));
-        let long = || metrics(&client, "x".repeat(10 << 10));
-        let kept = long();
+        let long = async || json(&client, 1, &"x".repeat(10 << 10)).await;
+        let kept = long().await;
         assert_eq!(kept.status(), StatusCode::OK);
-        let refused = json(&client, 1, &"x".repeat(10 << 10));
+        let refused = long().await;
         assert_eq!(refused.status(), StatusCode::SERVICE_UNAVAILABLE);
         assert!(refused.headers().contains_key(RETRY_AFTER));
-        assert_eq!(json(&client, 1, &"x".repeat(200)).status(), StatusCode::OK);
+        assert_eq!(json(&client, 1, &"x".repeat(200)).await.status(), StatusCode::OK);
         drop(kept);
-        assert_eq!(long().status(), StatusCode::OK);
+        assert_eq!(long().await.status(), StatusCode::OK);
     }
 }

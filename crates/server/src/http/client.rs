@@ -3,11 +3,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use tokio::sync::TryAcquireError;
-
 use crate::looks::Traffic;
-use crate::rooms::{Room, Rooms, Share};
+use crate::rooms::{NoRoom, Room, Rooms, Share};
 use crate::shared::Shared;
 
 /// A list of so many bytes needs no room: a connection has few of them at a time.
@@ -15,8 +12,8 @@ pub(crate) const SHORT: usize = 256;
 /// Nor does another answer of so many: what clients ask for to find the leader.
 const SHORT_OTHER: usize = 1024;
 
-/// The client of one connection. Clones are of the same.
-#[derive(Debug, Clone)]
+/// The client of one connection.
+#[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) from: SocketAddr,
     pub(crate) traffic: Arc<Traffic>,
@@ -30,12 +27,14 @@ pub(crate) struct Client {
 pub(crate) struct Requests {
     pub(crate) shared: Arc<Shared>,
     pub(crate) client: Client,
+    /// Whether the connection is beyond the limit: for one request, and not for every kind.
+    pub(crate) is_reserve: bool,
 }
 
 impl Requests {
-    pub(crate) fn new(shared: Arc<Shared>, from: SocketAddr) -> Arc<Self> {
+    pub(crate) fn new(shared: Arc<Shared>, from: SocketAddr, is_reserve: bool) -> Arc<Self> {
         let client = Client::new(&shared.rooms, from);
-        Arc::new(Self { shared, client })
+        Arc::new(Self { shared, client, is_reserve })
     }
 
     /// Whether none is being answered, nor a long answer on its way.
@@ -52,9 +51,9 @@ impl Client {
         Self { from, traffic, lists, others, bodies }
     }
 
-    /// Room for a list of so many bytes; none while others that are not taken have it.
-    pub(crate) fn room(&self, bytes: u32) -> Result<Room, TryAcquireError> {
-        self.lists.room(bytes)
+    /// Room for a list of so many bytes. Waits for others that have it, for a while.
+    pub(crate) async fn room(&self, bytes: u32) -> Result<Room, NoRoom> {
+        self.lists.room(bytes).await
     }
 
     /// Whether it has no long answer on its way, nor a body.
@@ -63,18 +62,18 @@ impl Client {
     }
 
     /// Room for the body of a change.
-    pub(crate) fn room_for_body(&self, bytes: u32) -> Result<Room, TryAcquireError> {
-        self.bodies.room(bytes)
+    pub(crate) async fn room_for_body(&self, bytes: u32) -> Result<Room, NoRoom> {
+        self.bodies.room(bytes).await
     }
 
-    /// The body of another answer, with room of its own until it is sent, unless it is short.
-    pub(crate) fn hold(&self, body: Bytes) -> Result<Bytes, TryAcquireError> {
-        if body.len() <= SHORT_OTHER {
-            return Ok(body);
+    /// Room for another answer of so many bytes; a short one needs none.
+    pub(crate) async fn room_for_other(&self, bytes: usize) -> Result<Option<Room>, NoRoom> {
+        if bytes <= SHORT_OTHER {
+            return Ok(None);
         }
         // A body of 4 GiB has no room, either.
-        let room = self.others.room(u32::try_from(body.len()).unwrap_or(u32::MAX))?;
-        Ok(room.holding(body))
+        let room = self.others.room(u32::try_from(bytes).unwrap_or(u32::MAX)).await?;
+        Ok(Some(room))
     }
 }
 
@@ -90,19 +89,20 @@ mod tests {
         Client::new(rooms, SocketAddr::from(([127, 0, 0, 1], 1)))
     }
 
-    #[test]
-    fn lists_take_no_room_of_operators() {
+    #[tokio::test(start_paused = true)]
+    async fn lists_take_no_room_of_operators() {
         let rooms = Rooms::default();
-        let clients: Vec<_> = (0..4).map(|_| client(&rooms)).collect();
-        let lists: Vec<_> = clients.iter().map(|client| client.room(64 * MIB).unwrap()).collect();
-        assert!(client(&rooms).room(1).is_err());
-        let long = || bytes::Bytes::from(vec![0; 2 << 20]);
-        let metrics = clients[0].hold(long()).unwrap();
-        assert_eq!(metrics.len(), 2 << 20);
-        // It has a room, of which a connection has four MiB.
-        let more = clients[0].hold(long()).unwrap();
-        assert!(clients[0].hold(long()).is_err());
-        drop((lists, metrics, more));
+        let clients: Vec<_> = (0..16).map(|_| client(&rooms)).collect();
+        let mut lists = Vec::new();
+        for client in &clients {
+            lists.push(client.room(16 * MIB).await.unwrap());
+        }
+        assert!(client(&rooms).room(1).await.is_err());
+        let long = async || clients[0].room_for_other(2 << 20).await;
+        // Of this room a connection has four MiB.
+        let metrics = [long().await.unwrap(), long().await.unwrap()];
+        assert!(long().await.is_err());
+        drop((lists, metrics));
         assert!(clients[0].holds_nothing());
     }
 }

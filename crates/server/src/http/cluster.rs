@@ -19,6 +19,7 @@ use crate::call::is_address;
 use crate::http::answer::{self, Answer};
 use crate::http::client::Requests;
 use crate::protocol::{AddNode, FollowClock, FollowedClock, RemoveNode, TransferTo, Transferred};
+use crate::rooms::Room;
 use crate::shared::{CHANGE, Shared};
 
 pub(crate) const BODY_MAX: usize = 64 << 10;
@@ -87,12 +88,12 @@ where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let changed = match client.room_for_body(BODY_MAX as u32) {
-        Ok(_held) => tried(shared, id, change, request).await,
+    let changed = match client.room_for_body(BODY_MAX as u32).await {
+        Ok(room) => tried(shared, id, change, request, room).await,
         Err(_) => Err(Refusal::Busy),
     };
     match changed {
-        Ok(said) => answer::json(client, id, &said),
+        Ok(said) => answer::json(client, id, &said).await,
         Err(Refusal::Busy) => answer::busy(),
         Err(Refusal::Status(status, why)) => answer::text(status, why),
         Err(Refusal::NotLeader { leader, address }) => {
@@ -101,12 +102,20 @@ where
     }
 }
 
-async fn tried<B>(shared: &Shared, id: u64, change: Change, request: Request<B>) -> Done<Value>
+/// Makes a change, whose body has this room to the end.
+async fn tried<B>(
+    shared: &Shared,
+    id: u64,
+    change: Change,
+    request: Request<B>,
+    mut room: Room,
+) -> Done<Value>
 where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     check(request.headers())?;
+    room.wait_for_client(true);
     let body = Limited::new(request.into_body(), BODY_MAX).collect();
     let body = match tokio::time::timeout(BODY_TIME, body).await {
         Ok(Ok(body)) => body.to_bytes(),
@@ -118,6 +127,7 @@ where
             return Err(Refusal::Status(StatusCode::REQUEST_TIMEOUT, why));
         }
     };
+    room.wait_for_client(false);
     match change {
         Change::Admit => admit(shared, &body).await?,
         Change::Add => add(shared, id, &body).await?,

@@ -35,16 +35,16 @@ pub(crate) fn ready(shared: &Shared) -> Answer {
 }
 
 /// `GET /members` and `/membership`.
-pub(crate) fn members(shared: &Shared, client: &Client, id: u64) -> Answer {
-    answer::json(client, id, &shared.members())
+pub(crate) async fn members(shared: &Shared, client: &Client, id: u64) -> Answer {
+    answer::json(client, id, &shared.members()).await
 }
 
 /// `GET /status`.
-pub(crate) fn status(shared: &Shared, client: &Client, id: u64) -> Answer {
-    answer::json(client, id, &shared.status())
+pub(crate) async fn status(shared: &Shared, client: &Client, id: u64) -> Answer {
+    answer::json(client, id, &shared.status()).await
 }
 
 /// `GET /clock`.
-pub(crate) fn clock(shared: &Shared, client: &Client, id: u64) -> Answer {
-    answer::json(client, id, &shared.clock())
+pub(crate) async fn clock(shared: &Shared, client: &Client, id: u64) -> Answer {
+    answer::json(client, id, &shared.clock()).await
 }

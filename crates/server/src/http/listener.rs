@@ -10,15 +10,16 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
+use crate::http::body::AnswerBody;
 use crate::http::client::Requests;
+use crate::http::connection_places::{ConnectionPlace, ConnectionPlaces, RESERVE_TIME};
 use crate::http::route;
 use crate::looks::{LOOK, Looks, Underway, Verdict, Waits};
 use crate::shared::Shared;
@@ -37,17 +38,17 @@ pub(crate) async fn serve(
     connections: usize,
     mut stop: watch::Receiver<bool>,
 ) {
-    let slots = connections.clamp(1, Semaphore::MAX_PERMITS);
-    let places = Arc::new(Semaphore::new(slots));
+    let places = ConnectionPlaces::new(connections);
     let mut builder = Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).half_close(false);
+    // A client may close its half of the connection behind its request, as `nc -N` does.
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(None).half_close(true);
     builder.http1().max_buf_size(HEADER_MAX as usize);
     builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
     builder.http2().max_header_list_size(HEADER_MAX);
     let builder = Arc::new(builder);
     loop {
         let accepted = async {
-            let place = Arc::clone(&places).acquire_owned().await;
+            let place = places.next().await;
             (place, listener.accept().await)
         };
         let (place, accepted) = tokio::select! {
@@ -55,25 +56,31 @@ pub(crate) async fn serve(
             _ = stop.wait_for(|stop| *stop) => break,
         };
         match (place, accepted) {
-            (Ok(place), Ok((stream, from))) => {
-                let connection = Connection { shared: Arc::clone(&shared), from, _place: place };
+            (Some(place), Ok((stream, from))) => {
+                let place = places.taken(place);
+                if place.is_reserve {
+                    shared.is_full("h1 and h2c", connections);
+                }
+                let connection = Connection { shared: Arc::clone(&shared), from, place };
                 tokio::spawn(connection.serve(stream, Arc::clone(&builder), stop.clone()));
             }
             (_, Err(error)) => {
-                tracing::warn!(%error, "a connection was not accepted");
+                if shared.full.is_new("accept", None, &error.to_string()) {
+                    tracing::warn!(%error, "a connection was not accepted");
+                }
                 tokio::time::sleep(AGAIN).await;
             }
-            (Err(_), _) => break,
+            (None, _) => break,
         }
     }
     drop(listener);
-    drop(places.acquire_many(u32::try_from(slots).unwrap_or(u32::MAX)).await);
+    places.all_free().await;
 }
 
 struct Connection {
     shared: Arc<Shared>,
     from: SocketAddr,
-    _place: OwnedSemaphorePermit,
+    place: ConnectionPlace,
 }
 
 /// What happens to a connection beside its requests.
@@ -82,6 +89,10 @@ enum Event {
     /// The time for requests that had not come whole is over.
     Ending,
     Look,
+    /// The time in the reserve is over.
+    Late,
+    /// Others wait for what its answers hold.
+    Evicted,
 }
 
 /// Waits for events. A connection is polled twice for each request, and these futures only when one
@@ -98,8 +109,13 @@ impl Connection {
         // Answers are small, and each is a write of its own.
         drop(stream.set_nodelay(true));
         let _open = self.shared.counters.open();
-        let requests = Requests::new(Arc::clone(&self.shared), self.from);
+        let is_reserve = self.place.is_reserve;
+        let requests = Requests::new(Arc::clone(&self.shared), self.from, is_reserve);
+        let requested = Arc::new(Notify::new());
         let answer = service_fn(|request| {
+            if is_reserve {
+                requested.notify_one();
+            }
             let underway = Underway::new(&requests.client.traffic);
             let answered = route::answer(Arc::clone(&requests), request);
             async move { Ok::<_, Infallible>(answered.await.map(|body| Taken::new(body, underway))) }
@@ -113,6 +129,19 @@ impl Connection {
             drop(stop.wait_for(|stop| *stop).await);
             Event::Stop
         }));
+        let traffic = Arc::clone(&requests.client.traffic);
+        events.push(Box::pin(async move {
+            traffic.evicted().await;
+            Event::Evicted
+        }));
+        if is_reserve {
+            let requested = Arc::clone(&requested);
+            events.push(Box::pin(async move {
+                requested.notified().await;
+                Event::Stop
+            }));
+            events.push(after(RESERVE_TIME, Event::Late));
+        }
         loop {
             tokio::select! {
                 biased;
@@ -130,6 +159,11 @@ impl Connection {
                     // Half a request is none.
                     Event::Ending if requests.are_answered() => break,
                     Event::Ending => events.push(after(GRACE, Event::Ending)),
+                    Event::Late => break,
+                    Event::Evicted => {
+                        tracing::debug!(address = %self.from, "others wait for what it holds");
+                        break;
+                    }
                     Event::Look => {
                         let verdict = looks.look(&requests.client.traffic);
                         if verdict != Verdict::Stays {
@@ -153,13 +187,13 @@ fn after(wait: Duration, event: Event) -> Pin<Box<dyn Future<Output = Event> + S
 
 /// The body of an answer. When it is dropped, the connection has taken it, or ended.
 struct Taken {
-    body: Full<Bytes>,
+    body: AnswerBody,
     _waits: Waits,
     _underway: Underway,
 }
 
 impl Taken {
-    fn new(body: Full<Bytes>, underway: Underway) -> Self {
+    fn new(body: AnswerBody, underway: Underway) -> Self {
         Self { body, _waits: underway.waits(), _underway: underway }
     }
 }

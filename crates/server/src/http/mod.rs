@@ -1,12 +1,15 @@
 //! The HTTP interface.
 //!
-//! `listener` has the connections over TCP and `http3` those over UDP, `client` is what each of
-//! them may hold, `route` finds what a request is for, `timestamp`, `info` and `cluster` answer it,
-//! `answer` is how answers look, and `span` what a collector of spans learns of a request.
+//! `listener` has the connections over TCP, `connection_places` how many there are, and `http3`
+//! those over UDP. `client` is what each of them may hold, `route` finds what a request is for,
+//! `timestamp`, `info` and `cluster` answer it, `answer` and `body` are how answers look, and `span`
+//! what a collector of spans learns of a request.
 
 mod answer;
+mod body;
 pub(crate) mod client;
 mod cluster;
+pub(crate) mod connection_places;
 #[cfg(feature = "http3")]
 pub(crate) mod http3;
 mod info;

@@ -1,22 +1,26 @@
 //! What a request is for, and what each answer has.
 
 use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use http_body_util::Full;
+use bytes::Bytes;
+use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Body;
 use hyper::header::{
     ACCESS_CONTROL_ALLOW_HEADERS, ACCESS_CONTROL_ALLOW_METHODS, ACCESS_CONTROL_ALLOW_ORIGIN,
-    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, HeaderName, HeaderValue, ORIGIN,
+    ACCESS_CONTROL_EXPOSE_HEADERS, ACCESS_CONTROL_MAX_AGE, ALLOW, CONNECTION, HOST, HeaderName,
+    HeaderValue, ORIGIN,
 };
+use hyper::http::uri::Authority;
 use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 
 use crate::http::answer::{self, Answer};
+use crate::http::body::AnswerBody;
 use crate::http::client::Requests;
-use crate::http::cluster::{self, Change};
+use crate::http::cluster::{self, BODY_MAX, BODY_TIME, Change};
 use crate::http::info;
 use crate::http::metrics;
 use crate::http::span::RequestSpan;
@@ -93,16 +97,22 @@ where
     let is_head = request.method() == Method::HEAD;
     // A browser shows a page of another origin the headers that are exposed, and sends this one.
     let has_origin = request.headers().contains_key(ORIGIN);
-    let work = begin(&requests, id, path, request);
+    // A connection of the reserve has one request. HTTP/2 has another way to say so.
+    let closes = requests.is_reserve && request.version() <= Version::HTTP_11;
+    let is_change = matches!(path, Some(Path::Cluster(_))) && request.method() == Method::POST;
+    let work = match request.body().is_end_stream() || is_change {
+        true => begin(&requests, id, path, request),
+        false => Work::Boxed(Box::pin(after_body(Arc::clone(&requests), id, path, request))),
+    };
     async move {
         let Requests { shared, client, .. } = &*requests;
         let mut answer = match work {
             Work::Done(answer) => *answer,
             Work::Timestamps(asked) => timestamp::issue(shared, client, id, asked).await,
-            Work::Change(change) => change.await,
+            Work::Boxed(work) => work.await,
         };
         if is_head {
-            *answer.body_mut() = Full::default();
+            *answer.body_mut() = AnswerBody::default();
         }
         let headers = answer.headers_mut();
         if !matches!(path, Some(Path::Cluster(_))) {
@@ -112,6 +122,9 @@ where
             }
         }
         headers.insert(REQUEST_ID, HeaderValue::from(id));
+        if closes {
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+        }
         let latency = began.elapsed();
         shared.counters.answered(path == Some(Path::Timestamp), answer.status(), latency);
         if let Some(logged) = logged {
@@ -162,7 +175,31 @@ impl Logged {
 enum Work {
     Done(Box<Answer>),
     Timestamps(Asked),
-    Change(Pin<Box<dyn Future<Output = Answer> + Send>>),
+    Boxed(Pin<Box<dyn Future<Output = Answer> + Send>>),
+}
+
+/// Answers a request behind its body, which nothing looks at. Over HTTP/2 a request may show at its
+/// end that it is malformed, and an answer before that would depend on which of the two was faster.
+async fn after_body<B>(
+    requests: Arc<Requests>,
+    id: u64,
+    path: Option<Path>,
+    request: Request<B>,
+) -> Answer
+where
+    B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
+{
+    let (head, body) = request.into_parts();
+    let mut body = pin!(Limited::new(body, BODY_MAX));
+    let skipped = async { while let Some(Ok(_)) = body.frame().await {} };
+    // The answer does not depend on it, also if there is no end.
+    drop(tokio::time::timeout(BODY_TIME, skipped).await);
+    let Requests { shared, client, .. } = &*requests;
+    match begin(&requests, id, path, Request::from_parts(head, Empty::<Bytes>::new())) {
+        Work::Done(answer) => *answer,
+        Work::Timestamps(asked) => timestamp::issue(shared, client, id, asked).await,
+        Work::Boxed(work) => work.await,
+    }
 }
 
 fn begin<B>(requests: &Arc<Requests>, id: u64, path: Option<Path>, request: Request<B>) -> Work
@@ -170,6 +207,9 @@ where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
 {
     let done = |answer| Work::Done(Box::new(answer));
+    if !has_one_host(&request) {
+        return done(answer::text(StatusCode::BAD_REQUEST, "a request has one Host header"));
+    }
     let Some(path) = path else { return done(answer::text(StatusCode::NOT_FOUND, "not found")) };
     if !path.takes(request.method()) {
         let mut answer = answer::text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
@@ -179,30 +219,56 @@ where
     if request.method() == Method::OPTIONS {
         return done(preflight(path));
     }
-    let Requests { shared, client, .. } = &**requests;
+    let shared = &requests.shared;
     match path {
+        Path::Timestamp | Path::Cluster(_) if requests.is_reserve => done(answer::full()),
         Path::Timestamp => Work::Timestamps(Asked::of(shared, &request)),
         Path::Up => done(info::up()),
         Path::Ready => done(info::ready(shared)),
-        Path::Members => done(info::members(shared, client, id)),
-        Path::Status => done(info::status(shared, client, id)),
-        Path::Clock => done(info::clock(shared, client, id)),
-        Path::Metrics => {
+        Path::Members | Path::Status | Path::Clock | Path::Metrics => {
             let is_plain = metrics::is_plain(request.headers());
-            done(metrics::answer(shared, client, id, is_plain))
+            Work::Boxed(Box::pin(inform(Arc::clone(requests), id, path, is_plain)))
         }
         Path::Cluster(change) => {
             let requests = Arc::clone(requests);
-            Work::Change(Box::pin(
+            Work::Boxed(Box::pin(
                 async move { cluster::change(&requests, id, change, request).await },
             ))
         }
     }
 }
 
+/// What a node says of itself at length: such an answer may wait for room.
+async fn inform(requests: Arc<Requests>, id: u64, path: Path, is_plain: bool) -> Answer {
+    let Requests { shared, client, .. } = &*requests;
+    match path {
+        Path::Members => info::members(shared, client, id).await,
+        Path::Status => info::status(shared, client, id).await,
+        Path::Clock => info::clock(shared, client, id).await,
+        _ => metrics::answer(shared, client, id, is_plain).await,
+    }
+}
+
+/// Whether a request says which host it is for, as RFC 9112 has it: two nodes on the way of a
+/// request might read two hosts differently. HTTP/1.0 may leave it out, and so may HTTP/2 and
+/// HTTP/3, which have another place for it.
+fn has_one_host<B>(request: &Request<B>) -> bool {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    match (hosts.next(), hosts.next()) {
+        (None, _) => request.version() != Version::HTTP_11,
+        (Some(host), None) => {
+            // An empty one is for a request without a host.
+            host.is_empty()
+                || Authority::try_from(host.as_bytes())
+                    .is_ok_and(|authority| !authority.as_str().contains('@'))
+        }
+        (Some(_), Some(_)) => false,
+    }
+}
+
 /// What a browser asks before a request of a page of another origin.
 fn preflight(path: Path) -> Answer {
-    let mut answer = Response::new(Full::default());
+    let mut answer = Response::new(AnswerBody::default());
     *answer.status_mut() = StatusCode::NO_CONTENT;
     let headers = answer.headers_mut();
     let mut say = |name, value| headers.insert(name, HeaderValue::from_static(value));

@@ -3,15 +3,14 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use esker_oracle::{OracleError, Range, Timestamp};
 use esker_raft::NodeError;
-use http_body_util::Full;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode, Version};
-use tokio::sync::TryAcquireError;
 
 use crate::forward::{FORWARDED, ForwardError, Forwarder};
 use crate::http::answer::{self, Answer};
+use crate::http::body::AnswerBody;
 use crate::http::client::{self, Client};
-use crate::rooms::Room;
+use crate::rooms::{NoRoom, Room};
 use crate::shared::{Followers, Shared};
 
 const LEN: usize = 16;
@@ -76,7 +75,7 @@ impl Passed {
 /// Answers with as many timestamps as the query says, 1 without a number.
 pub(crate) async fn issue(shared: &Shared, client: &Client, id: u64, asked: Asked) -> Answer {
     let Asked { wanted, passed } = asked;
-    let (room, error) = match wanted.map(|wanted| (wanted, room(client, wanted))) {
+    let (room, error) = match wanted {
         Err(wrong) => match (refused(shared), wrong) {
             (Some(refused), _) => (None, refused),
             (None, Wrong::Count) => (None, OracleError::Count(0)),
@@ -85,15 +84,17 @@ pub(crate) async fn issue(shared: &Shared, client: &Client, id: u64, asked: Aske
                 return answer::text(StatusCode::BAD_REQUEST, why);
             }
         },
-        // There is no room for the leader's answer, either.
-        Ok((_, Err(_))) if matches!(shared.followers, Followers::Forward(_)) => {
-            (None, OracleError::Busy)
-        }
-        Ok((_, Err(_))) => (None, refused(shared).unwrap_or(OracleError::Busy)),
-        Ok((wanted, Ok(room))) => match shared.oracle.timestamps(wanted.count).await {
-            Ok(range) if wanted.is_range => return answer::bytes(short(range)),
-            Ok(range) => return answer::bytes(held(whole(range), room)),
-            Err(error) => (room, error),
+        Ok(wanted) => match room(client, wanted).await {
+            // There is no room for the leader's answer, either.
+            Err(_) if matches!(shared.followers, Followers::Forward(_)) => {
+                (None, OracleError::Busy)
+            }
+            Err(_) => (None, refused(shared).unwrap_or(OracleError::Busy)),
+            Ok(room) => match shared.oracle.timestamps(wanted.count).await {
+                Ok(range) if wanted.is_range => return answer::bytes(short(range).into()),
+                Ok(range) => return answer::bytes(AnswerBody::new(whole(range), room)),
+                Err(error) => (room, error),
+            },
         },
     };
     // Apart, so that the futures of all other requests stay small: they are copied.
@@ -157,7 +158,7 @@ async fn forward(
 /// An answer of the leader, with what of its head is for the client.
 fn passed_on(answer: Response<Bytes>, room: Option<Room>) -> Answer {
     let (head, body) = answer.into_parts();
-    let mut answer = Response::new(Full::new(held(body, room)));
+    let mut answer = Response::new(AnswerBody::new(body, room));
     *answer.status_mut() = head.status;
     for name in [CONTENT_TYPE, RETRY_AFTER] {
         if let Some(value) = head.headers.get(&name) {
@@ -167,23 +168,13 @@ fn passed_on(answer: Response<Bytes>, room: Option<Room>) -> Answer {
     answer
 }
 
-/// The body, with its room until it is sent.
-fn held(bytes: Bytes, room: Option<Room>) -> Bytes {
-    match room {
-        Some(room) => room.holding(bytes),
-        None => bytes,
-    }
-}
-
 /// Room for an answer, if it is long. Clients that read slowly keep theirs.
-fn room(
-    client: &Client,
-    Wanted { count, is_range }: Wanted,
-) -> Result<Option<Room>, TryAcquireError> {
+async fn room(client: &Client, Wanted { count, is_range }: Wanted) -> Result<Option<Room>, NoRoom> {
     if is_range || count <= SHORT {
         return Ok(None);
     }
-    client.room(count.saturating_mul(LEN as u32)).map(Some)
+    // Apart, so that the futures of all other requests stay small: they are copied.
+    Box::pin(client.room(count.saturating_mul(LEN as u32))).await.map(Some)
 }
 
 /// Fails for what no number of timestamps is, and for a format that there is not. What else a query

@@ -6,6 +6,7 @@ mod certificates;
 #[path = "../kit/client.rs"]
 mod client;
 mod clock;
+mod connections;
 mod endpoints;
 mod followers;
 #[cfg(feature = "http3")]

@@ -34,19 +34,26 @@ const ARRIVAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from
 type Quic = Bounded<h3_quinn::Connection>;
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Accepts a connection, and serves it to its end.
+/// Accepts a connection, and serves it to its end, or until it is `evicted`.
 pub(super) async fn serve<H, F>(
     incoming: Incoming,
     handshake: Arc<()>,
     stop: watch::Receiver<bool>,
     handler: H,
+    evicted: impl Future<Output = ()> + Send,
 ) where
     H: Fn(Request<Full<Bytes>>) -> F + Clone + Send + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
     let from = incoming.remote_address();
-    if let Err(error) = tried(incoming, handshake, stop, handler).await {
-        tracing::debug!(error, address = %from, "an HTTP/3 connection failed");
+    tokio::select! {
+        served = tried(incoming, handshake, stop, handler) => {
+            if let Err(error) = served {
+                tracing::debug!(error, address = %from, "an HTTP/3 connection failed");
+            }
+        }
+        // Its requests end with it, and what is not sent is forgotten.
+        () = evicted => tracing::debug!(address = %from, "others wait for what it holds"),
     }
 }
 
@@ -179,17 +186,16 @@ async fn send<S>(
 where
     S: BidiStream<Bytes>,
 {
-    let (mut head, body) = answer.into_parts();
-    let body = match body.collect().await {
-        Ok(body) => body.to_bytes(),
-        Err(never) => match never {},
-    };
+    let (mut head, mut body) = answer.into_parts();
     if !is_head && head.status != StatusCode::NO_CONTENT {
         head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     }
     stream.send_response(Response::from_parts(head, ())).await?;
-    if !body.is_empty() {
-        stream.send_data(body).await?;
+    while let Some(piece) = body.frame().await {
+        let Ok(piece) = piece;
+        if let Ok(piece) = piece.into_data() {
+            stream.send_data(piece).await?;
+        }
     }
     Ok(stream.finish().await?)
 }

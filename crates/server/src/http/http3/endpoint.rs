@@ -94,19 +94,29 @@ fn config(certificate: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, AnyE
     Ok(config)
 }
 
+/// What happened to a connection.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ConnectionEvent {
+    Opened,
+    Ended,
+    /// It was one too many.
+    Refused,
+}
+
 /// Serves connections until `stop`, and then until all of them have ended.
 ///
-/// `count` gets 1 for each connection that is open, and -1 when it ends. `handler` makes what
-/// answers the requests of a connection from an address; the client may move meanwhile.
-pub(crate) async fn serve<H, A, F>(
+/// `count` gets what happens to each. `handler` makes what answers the requests of a connection
+/// from an address, and what ends the connection; the client may move meanwhile.
+pub(crate) async fn serve<H, A, E, F>(
     endpoint: Endpoint,
     connections: usize,
     mut stop: watch::Receiver<bool>,
-    count: impl Fn(i64) + Clone + Send + 'static,
+    count: impl Fn(ConnectionEvent) + Clone + Send + 'static,
     handler: H,
 ) where
-    H: Fn(SocketAddr) -> A,
+    H: Fn(SocketAddr) -> (A, E),
     A: Fn(Request<Full<Bytes>>) -> F + Clone + Send + 'static,
+    E: Future<Output = ()> + Send + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
     let Endpoint(endpoint) = endpoint;
@@ -122,13 +132,15 @@ pub(crate) async fn serve<H, A, F>(
         let Some(incoming) = incoming else { break };
         let is_crowded = Arc::strong_count(&handshakes) > HANDSHAKES;
         if open.len() >= connections.max(1) {
+            // The client learns it at once, also one that checks how the node is.
             incoming.refuse();
+            count(ConnectionEvent::Refused);
         } else if is_crowded && !incoming.remote_address_validated() && incoming.may_retry() {
             drop(incoming.retry());
         } else {
             let handshake = Arc::clone(&handshakes);
-            let handler = handler(incoming.remote_address());
-            let serving = connection::serve(incoming, handshake, stop.clone(), handler);
+            let (handler, evicted) = handler(incoming.remote_address());
+            let serving = connection::serve(incoming, handshake, stop.clone(), handler, evicted);
             let counted = Counted::new(count.clone());
             open.spawn(async move {
                 serving.await;
@@ -143,18 +155,18 @@ pub(crate) async fn serve<H, A, F>(
 }
 
 /// A connection that is counted until this is dropped, also by a panic.
-struct Counted<C: Fn(i64)>(C);
+struct Counted<C: Fn(ConnectionEvent)>(C);
 
-impl<C: Fn(i64)> Counted<C> {
+impl<C: Fn(ConnectionEvent)> Counted<C> {
     fn new(count: C) -> Self {
-        count(1);
+        count(ConnectionEvent::Opened);
         Self(count)
     }
 }
 
-impl<C: Fn(i64)> Drop for Counted<C> {
+impl<C: Fn(ConnectionEvent)> Drop for Counted<C> {
     fn drop(&mut self) {
-        (self.0)(-1);
+        (self.0)(ConnectionEvent::Ended);
     }
 }
 
@@ -171,8 +183,9 @@ pub fn static_http3(body: Bytes) -> Result<(u16, impl Future<Output = ()>), Serv
     let endpoint = Endpoint::start(socket, Arc::new(certificate))?;
     let serving = async move {
         let (_running, stop) = watch::channel(false);
-        let handler = move |_| std::future::ready(Response::new(Full::new(body.clone())));
-        serve(endpoint, usize::MAX, stop, |_| {}, |_| handler.clone()).await;
+        let handler = move |_| std::future::ready(Response::new(body.clone().into()));
+        let handler = |_| (handler.clone(), std::future::pending());
+        serve(endpoint, usize::MAX, stop, |_| {}, handler).await;
     };
     Ok((port, serving))
 }

@@ -10,5 +10,5 @@ mod endpoint;
 mod socket;
 
 pub use endpoint::static_http3;
-pub(crate) use endpoint::{Endpoint, serve};
+pub(crate) use endpoint::{ConnectionEvent, Endpoint, serve};
 pub(crate) use socket::bind_both;

@@ -1,4 +1,5 @@
-//! `GET /metrics`: all that is known, as OpenMetrics text, or as the text that was before it.
+//! `GET /metrics`: all that is known, as the text of Prometheus, or as OpenMetrics where a client
+//! asks for that.
 
 mod families;
 mod log;
@@ -18,16 +19,23 @@ use crate::http::client::Client;
 use crate::http::metrics::families::Families;
 use crate::shared::Shared;
 
+/// More than all metrics have.
+const ROOM_BYTES: usize = 64 << 10;
+
 /// The form that a client wants.
 pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
     plain::is_wanted(headers)
 }
 
 /// `GET /metrics`, for Prometheus.
-pub(crate) fn answer(shared: &Shared, client: &Client, id: u64, is_plain: bool) -> Answer {
+pub(crate) async fn answer(shared: &Shared, client: &Client, id: u64, is_plain: bool) -> Answer {
+    // Before there is anything to hold.
+    let Ok(room) = client.room_for_other(ROOM_BYTES).await else { return answer::busy() };
     match encode(shared) {
-        Ok(open) if is_plain => answer::plain_metrics(client, plain::of_open_metrics(&open)),
-        Ok(open) => answer::metrics(client, open),
+        Ok(open) => {
+            let text = if is_plain { plain::of_open_metrics(&open) } else { open };
+            answer::metrics(text, is_plain, room)
+        }
         Err(error) => answer::failed(id, &error),
     }
 }
@@ -37,6 +45,8 @@ fn encode(shared: &Shared) -> Result<String, fmt::Error> {
     let mut families = Families::of_esker();
     families.any("build", "The program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
     http(&mut families, &shared.counters);
+    let help = "Connections that were closed because others waited for the room of their answers";
+    families.counter("http_connections_evicted", help, shared.rooms.evictions());
     oracle(&mut families, shared);
     raft(&mut families, shared);
     log::register(&mut families, &shared.node.log().log_metrics());
@@ -67,6 +77,9 @@ fn http(families: &mut Families, counters: &Counters) {
     let accepted = counters.accepted.load(Relaxed);
     let help = "Connections of clients that were accepted";
     families.counter("http_connections_accepted", help, accepted);
+    let over_limit = counters.over_limit.load(Relaxed);
+    let help = "Connections of clients beyond the limit, which get no timestamps";
+    families.counter("http_connections_over_limit", help, over_limit);
     let stalls = counters.disk_stalls.load(Relaxed);
     families.counter("disk_stalls", "Stalls of the disk while this node led", stalls);
     let failed = counters.failed_tasks.load(Relaxed);
