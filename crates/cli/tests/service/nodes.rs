@@ -112,7 +112,8 @@ impl Nodes {
             for node in 1..=self.hosts.len() {
                 let members = self.members(node).await;
                 let all = members.filter(|all| {
-                    all.members.iter().filter(|one| one.voter).count() == self.hosts.len()
+                    let voters = all.members.iter().filter(|one| one.voter).count();
+                    voters == self.hosts.len() && !all.changing
                 });
                 leaders.push(all.and_then(|all| all.leader).map(|leader| leader.node));
             }
