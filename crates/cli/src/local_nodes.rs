@@ -12,8 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::exit::{Failure, Outcome};
 
 /// Variables of the environment that are for one node.
-const OF_ONE_NODE: [&str; 9] = [
+const OF_ONE_NODE: [&str; 10] = [
     "ESKER_ADVERTISE",
+    "ESKER_CLUSTER",
     "ESKER_CONFIG",
     "ESKER_DATA",
     "ESKER_JOIN",

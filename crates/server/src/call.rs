@@ -13,6 +13,8 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::header::{CONTENT_TYPE, HOST};
 use hyper::{HeaderMap, Method, Request, StatusCode};
 use hyper_util::rt::TokioIo;
+use serde::de::DeserializeOwned;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// The longest name of a host, and a port.
@@ -149,6 +151,28 @@ async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answ
             Err(error) => Err(error.into()),
         },
     }
+}
+
+/// Asks all these members at once; returns the JSON that each answers in time, or why it does not.
+pub(crate) async fn ask_all<T: DeserializeOwned + Send + 'static>(
+    addresses: impl IntoIterator<Item = String>,
+    path: &'static str,
+    patience: Duration,
+) -> Vec<(String, Result<T, String>)> {
+    let mut asked = JoinSet::new();
+    for address in addresses {
+        asked.spawn(async move {
+            let answer = match ask(&address, path, None, patience).await {
+                Ok(answer) if answer.status == StatusCode::OK => {
+                    serde_json::from_slice(&answer.body).map_err(|error| error.to_string())
+                }
+                Ok(answer) => Err(format!("{}: {}", answer.status, answer.text())),
+                Err(CallError { why, .. }) => Err(why),
+            };
+            (address, answer)
+        });
+    }
+    asked.join_all().await
 }
 
 /// Asks the leader, which any of these members names, until one answers as leader. A member that

@@ -99,6 +99,11 @@ pub(crate) fn random() -> Result<[u8; 16], ServerError> {
     }
 }
 
+/// Whether a log has its identity, and nothing else: its node was never a member of a cluster.
+pub(crate) fn is_unused(log: &ConsensusLog) -> bool {
+    log.last_slot().is_none() && log.promised().is_none() && log.floor().is_none()
+}
+
 /// The log in a data folder.
 #[derive(Debug, Clone)]
 pub(crate) struct Store {
@@ -131,8 +136,7 @@ impl Store {
         if let Some(identity) = Identity::decode(log.label()) {
             return Ok(Some((log, identity)));
         }
-        let is_new = log.last_slot().is_none() && log.promised().is_none();
-        if is_new && log.label().is_empty() && log.floor().is_none() {
+        if is_unused(&log) && log.label().is_empty() {
             log.close()?;
             return Ok(None);
         }

@@ -20,25 +20,53 @@ const FIRST: Duration = Duration::from_secs(30);
 const AGAIN: Duration = Duration::from_millis(50);
 const AGAIN_MAX: Duration = Duration::from_secs(2);
 
+/// Why a node does not get a number.
+#[derive(Debug)]
+pub(crate) enum AdmitError {
+    /// The cluster does not give it.
+    Refused(String),
+    /// No leader was reached.
+    Unavailable(String),
+}
+
 /// Asks for a number in the cluster of this member, and returns the cluster's id.
-///
-/// Only the leader knows that the number is free. A member that lags would let a node in again that
-/// lost its data, and with it its votes.
 pub(crate) async fn admit(member: &str, node: u64) -> Result<ClusterId, ServerError> {
     let refused = |why: String| ServerError::Join(why);
     let members = members(member).await.map_err(refused)?;
     let mut addresses = vec![member.to_owned()];
     addresses.extend(members.members.iter().map(|member| member.addr.clone()));
-    let body = RemoveNode { cluster: members.cluster.clone(), node };
-    let body = serde_json::to_vec(&body).map_err(|error| refused(error.to_string()))?;
-    let answer = ask_leader(&addresses, "/cluster/admit", Some(&body), CHANGE).await;
-    let answer = answer.map_err(|error| refused(error.to_string()))?;
-    if answer.status != StatusCode::OK {
-        return Err(refused(answer.text()));
+    let cluster = cluster_id(&members.cluster);
+    let cluster = cluster.ok_or_else(|| refused(format!("{member} names no cluster")))?;
+    match admit_at(&addresses, cluster, node).await {
+        Ok(()) => Ok(cluster),
+        Err(AdmitError::Refused(why) | AdmitError::Unavailable(why)) => Err(refused(why)),
     }
-    let id = u128::from_str_radix(&members.cluster, 16);
-    let id = id.map_err(|_| refused(format!("{member} names no cluster")))?;
-    Ok(ClusterId(id.to_be_bytes()))
+}
+
+/// Asks for a number in this cluster, of which these are members.
+///
+/// Only the leader knows that the number is free. A member that lags would let a node in again that
+/// lost its data, and with it its votes.
+pub(crate) async fn admit_at(
+    members: &[String],
+    cluster: ClusterId,
+    node: u64,
+) -> Result<(), AdmitError> {
+    let body = RemoveNode { cluster: cluster.to_string(), node };
+    let body = serde_json::to_vec(&body).map_err(|error| AdmitError::Refused(error.to_string()))?;
+    let answer = ask_leader(members, "/cluster/admit", Some(&body), CHANGE).await;
+    let answer = answer.map_err(|error| AdmitError::Unavailable(error.to_string()))?;
+    match answer.status {
+        StatusCode::OK => Ok(()),
+        _ => Err(AdmitError::Refused(answer.text())),
+    }
+}
+
+/// The id that these 32 hexadecimal digits are.
+pub(crate) fn cluster_id(text: &str) -> Option<ClusterId> {
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let id = u128::from_str_radix(text, 16).ok().filter(|_| is_hex)?;
+    Some(ClusterId(id.to_be_bytes()))
 }
 
 /// The members, as this one names them: as soon as it answers, if it does in time.
@@ -71,7 +99,7 @@ async fn members(member: &str) -> Result<Members, String> {
 
 /// Tells the cluster where this node is, until it votes under these addresses: after it joined, and
 /// after it moved. Only a node that `is_new` joins.
-pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<String>, is_new: bool) {
+pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Vec<String>, is_new: bool) {
     let (mut reported, mut again) = (String::new(), AGAIN);
     loop {
         let status = shared.node.status();
@@ -84,7 +112,7 @@ pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Option<Stri
             reached.map_err(|error| error.to_string())
         } else {
             let others = status.members.iter().filter(|(id, _)| **id != status.node);
-            let mut addresses: Vec<_> = join.iter().cloned().collect();
+            let mut addresses = join.clone();
             addresses.extend(others.map(|(_, member)| member.client.clone()));
             if addresses.is_empty() {
                 // Not elected yet, or to be added.

@@ -52,6 +52,13 @@ pub struct ServerOptions {
     pub raft_advertise: Option<String>,
     /// The client address of a member of the cluster to join, for a node that belongs to none.
     pub join: Option<String>,
+    /// The client addresses of all nodes of a cluster, in the order of their numbers, two or more:
+    /// the same for each node, also at later starts. The first founds the cluster when all others
+    /// answer that they have no data, and the others join it; until then [`Server::start`] waits,
+    /// without a bound. Not beside `join`. Empty: the node founds a cluster, or joins one.
+    ///
+    /// [`Server::start`]: crate::Server::start
+    pub cluster: Vec<String>,
     /// The round-trip time between nodes, from which the timeouts of elections follow. 10 ms.
     pub round_trip: Duration,
     /// Connections of clients at a time. 10,000, and what the limit of open files leaves.
@@ -98,6 +105,7 @@ impl ServerOptions {
             advertise: None,
             raft_advertise: None,
             join: None,
+            cluster: Vec::new(),
             round_trip: Duration::from_millis(10),
             connections: 10_000,
             disk_stall: Duration::from_millis(400),

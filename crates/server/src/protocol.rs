@@ -34,6 +34,19 @@ pub struct Members {
     pub changing: bool,
 }
 
+/// The answer of `GET /founding`: of which cluster a node is, or is to be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FoundingStatus {
+    /// The number of the node.
+    #[serde(rename = "nodeID")]
+    pub(crate) node: u64,
+    /// The id of the cluster, 32 hexadecimal digits; empty if it has none.
+    pub(crate) cluster: String,
+    /// The addresses of `--cluster`, while the node waits for that cluster.
+    #[serde(default)]
+    pub(crate) nodes: Vec<String>,
+}
+
 /// The answer of `GET /status`: what a node knows of itself.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {

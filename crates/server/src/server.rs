@@ -16,9 +16,10 @@ use tokio::task::JoinHandle;
 use crate::clients::Clients;
 use crate::counters::Counters;
 use crate::error::ServerError;
+use crate::founding::Founding;
 use crate::handover;
 use crate::http::connection_places::RESERVE_PLACES;
-use crate::identity::{Identity, Store, check_data, random};
+use crate::identity::{Identity, Store, check_data, is_unused, random};
 use crate::join::{admit, announce};
 use crate::leases;
 use crate::options::ServerOptions;
@@ -79,7 +80,7 @@ impl Server {
                  give --raft-listen (RAFT_ADDR)"
             );
         }
-        let (log, identity) = open(&options, address, [&client, &raft]).await?;
+        let (log, identity) = open(&options, &clients.tcp, address, [&client, &raft]).await?;
         let own = Member { raft, client, store: identity.store, removed: Vec::new() };
         report_reserve(&log);
         clients.certify(&options, &own.client)?;
@@ -140,8 +141,8 @@ impl Server {
         if let Some(on) = options.lease_reads {
             tasks.spawn("switch leases", leases::switch(Arc::clone(&shared), on));
         }
-        let (join, shares) = (options.join.clone(), Arc::clone(&shared));
-        tasks.spawn("belong to the cluster", belong(shares, own, join, is_new, supervisor));
+        let belonging = belong(Arc::clone(&shared), own, options.clone(), is_new, supervisor);
+        tasks.spawn("belong to the cluster", belonging);
         tracing::info!(
             node = identity.node,
             cluster = %identity.cluster,
@@ -223,15 +224,17 @@ impl Server {
 async fn belong(
     shared: Arc<Shared>,
     own: Member,
-    join: Option<String>,
+    options: ServerOptions,
     is_new: bool,
     supervisor: Supervisor,
 ) {
     let standing = Standing::new(Arc::clone(&shared), own.client.clone());
     let stops = Arc::clone(&shared);
-    let why = match standing.look(join.as_deref()).await {
+    let why = match standing.look(options.join.as_deref()).await {
         Err(why) => why,
         Ok(()) => {
+            let listed = options.cluster.iter().filter(|address| **address != own.client);
+            let join = options.join.iter().chain(listed).cloned().collect();
             let announced = announce(shared, own, join, is_new);
             tokio::join!(announced, standing.watch()).1
         }
@@ -246,23 +249,36 @@ async fn belong(
 }
 
 /// The node's log: that of its data, or a new one of a node that listens for clients at `address`
-/// and is known at the other two.
+/// and is known at the other two. May wait for the other nodes of `--cluster`, and answers them.
 async fn open(
     options: &ServerOptions,
+    port: &TcpListener,
     address: SocketAddr,
     [client, raft]: [&str; 2],
 ) -> Result<(ConsensusLog, Identity), ServerError> {
     check_data(&options.data)?;
     let store = Store::new(Arc::clone(&options.disk), options.log_dir());
     if let Some((log, identity)) = store.open()? {
-        return match options.node {
-            Some(node) if node != identity.node => Err(ServerError::OtherData(format!(
-                "{} belongs to node {}, not to node {node}",
-                options.data.display(),
-                identity.node
-            ))),
-            _ => Ok((log, identity)),
-        };
+        match options.node {
+            Some(node) if node != identity.node => {
+                return Err(ServerError::OtherData(format!(
+                    "{} belongs to node {}, not to node {node}",
+                    options.data.display(),
+                    identity.node
+                )));
+            }
+            _ => {}
+        }
+        if identity.founds && is_unused(&log) {
+            // It stopped before the others had its cluster's id.
+            if let Some(founding) = Founding::new(options, client)? {
+                founding.await_all(port, &identity).await?;
+            }
+        }
+        return Ok((log, identity));
+    }
+    if let Some(founding) = Founding::new(options, client)? {
+        return founding.begin(port, &store, raft).await;
     }
     let identity = match (&options.join, options.node) {
         (None, node) => Identity::founder(node.unwrap_or(1))?,

@@ -10,9 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
-
-use crate::call::ask;
+use crate::call::ask_all;
 use crate::protocol::{Members, NodeStatus};
 use crate::shared::Shared;
 
@@ -52,7 +50,8 @@ impl Standing {
         let asked = join.map(ToOwned::to_owned).into_iter().chain(known.keys().cloned());
         let asked: BTreeSet<String> = asked.take(ASKED).collect();
         let mut is_member = None;
-        for (address, members) in all::<Members>(asked, "/members").await {
+        for (address, members) in ask_all::<Members>(asked, "/members", ASK).await {
+            let Ok(members) = members else { continue };
             if members.cluster == identity.cluster.to_string() {
                 let named = members.members.iter().find(|member| member.node == identity.node);
                 places.extend(named.map(|named| named.addr.clone()));
@@ -80,7 +79,8 @@ impl Standing {
             self.is_member(is_member);
         }
         places.remove(&self.address);
-        for (address, theirs) in all::<NodeStatus>(places, "/status").await {
+        for (address, theirs) in ask_all::<NodeStatus>(places, "/status", ASK).await {
+            let Ok(theirs) = theirs else { continue };
             let is_node = theirs.node == identity.node
                 && theirs.cluster == identity.cluster.to_string()
                 && !theirs.run.is_empty();
@@ -113,19 +113,4 @@ impl Standing {
             );
         }
     }
-}
-
-/// What those of these addresses answer that do in time.
-async fn all<T: serde::de::DeserializeOwned + Send + 'static>(
-    addresses: BTreeSet<String>,
-    path: &'static str,
-) -> Vec<(String, T)> {
-    let mut asked = JoinSet::new();
-    for address in addresses {
-        asked.spawn(async move {
-            let answer = ask(&address, path, None, ASK).await.ok()?;
-            Some((address, serde_json::from_slice(&answer.body).ok()?))
-        });
-    }
-    asked.join_all().await.into_iter().flatten().collect()
 }

@@ -19,6 +19,7 @@ pub struct ConfigFile {
     pub raft_advertise: Option<String>,
     pub node_id: Option<u64>,
     pub join: Option<String>,
+    pub cluster: Option<String>,
     pub max_clock_step: Option<Word>,
     pub timestamp_request_buffer: Option<usize>,
     pub max_timestamps: Option<u32>,

@@ -24,6 +24,7 @@ const TIMESTAMPS: RangeInclusive<u64> = 1..=COUNT_MAX as u64;
 const INTERVAL_MS: RangeInclusive<u64> = 1..=86_400_000;
 const LIMIT: RangeInclusive<u64> = 1..=u32::MAX as u64;
 const RTT_MS: RangeInclusive<u64> = 1..=10_000;
+const CLUSTER_FLAG: &str = "--cluster (ESKER_CLUSTER)";
 const CONNECTIONS: RangeInclusive<u64> = 1..=1_000_000;
 /// What lines of the log have beside the level.
 const OF_LOG_LINES: [&str; 9] =
@@ -35,12 +36,11 @@ Examples:
   esker serve
   curl -sf http://127.0.0.1:8080/timestamp | xxd -p
 
-  # Three nodes
-  esker serve --data ./one
-  esker serve --data ./two --node-id 2 --listen 127.0.0.1:8180 \\
-      --raft-listen 127.0.0.1:8181 --join 127.0.0.1:8080
-  esker serve --data ./three --node-id 3 --listen 127.0.0.1:8280 \\
-      --raft-listen 127.0.0.1:8281 --join 127.0.0.1:8080
+  # Three nodes: each start of each node, with its own folder and address
+  all=127.0.0.1:8080,127.0.0.1:8180,127.0.0.1:8280
+  esker serve --data ./one --cluster $all
+  esker serve --data ./two --cluster $all --listen 127.0.0.1:8180
+  esker serve --data ./three --cluster $all --listen 127.0.0.1:8280
 
 Never delete the data of a node while it is a member: it holds its votes. A node
 that lost its data joins under a new number, after `esker cluster remove` of the
@@ -77,6 +77,11 @@ pub struct ServeArguments {
     /// The client address of any member of the cluster to join
     #[arg(long, env = "ESKER_JOIN", value_name = "ADDR")]
     join: Option<String>,
+    /// The client addresses of all nodes, in the order of their numbers, with commas between them:
+    /// the same for each node and each start. The first founds the cluster when all others have no
+    /// data
+    #[arg(long, env = "ESKER_CLUSTER", value_name = "ADDR,ADDR,...")]
+    cluster: Option<String>,
     /// A file with these settings, TOML
     #[arg(long, env = "ESKER_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -322,30 +327,16 @@ impl ServeArguments {
         }
         options.node = self.node_id.or(file.node_id);
         in_bounds("--node-id (NODE_ID)", options.node, NODES)?;
-        options.join = text(&self.join, &file.join);
-        if let Some(join) = &options.join {
-            // As the address of a member is often given.
-            let bare = join.strip_prefix("http://").unwrap_or(join).trim_end_matches('/');
-            if !is_address(bare) {
-                return Err(Failure::usage(format!(
-                    "--join (ESKER_JOIN) {join}: not the host:port of one host"
-                )));
+        if let Some(join) = text(&self.join, &file.join) {
+            options.join = Some(member("--join (ESKER_JOIN)", &join, &options)?);
+        }
+        if let Some(cluster) = text(&self.cluster, &file.cluster) {
+            let members = cluster.split(',').map(|one| member(CLUSTER_FLAG, one.trim(), &options));
+            options.cluster = members.collect::<Outcome<_>>()?;
+            if options.join.is_some() {
+                let why = "--cluster (ESKER_CLUSTER) says whom to join: leave out --join";
+                return Err(Failure::usage(why));
             }
-            let is_elsewhere =
-                |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| !ip.is_loopback());
-            let host =
-                bare.rsplit_once(':').map_or(bare, |(host, _)| host.trim_matches(['[', ']']));
-            if is_elsewhere(host)
-                && options.raft_advertise.is_none()
-                && options.raft_listen.ip().is_loopback()
-            {
-                return Err(Failure::usage(format!(
-                    "--join {bare} is on another host, and the other nodes would look for this one at \
-                     {}: give --raft-listen",
-                    options.raft_listen
-                )));
-            }
-            options.join = Some(bare.to_owned());
         }
         self.clients(file, &mut options)?;
         self.timing(file, options)
@@ -410,6 +401,28 @@ impl ServeArguments {
         options.lease_reads = self.lease_reads.or(file.lease_reads);
         Ok(options)
     }
+}
+
+/// The client address of a member, as it is often given, for a node with these options.
+fn member(flag: &str, given: &str, options: &ServerOptions) -> Outcome<String> {
+    let bare = given.strip_prefix("http://").unwrap_or(given).trim_end_matches('/');
+    if !is_address(bare) {
+        return Err(Failure::usage(format!("{flag} {given}: not the host:port of one host")));
+    }
+    let is_elsewhere = |host: &str| host.parse::<IpAddr>().is_ok_and(|ip| !ip.is_loopback());
+    let host = bare.rsplit_once(':').map_or(bare, |(host, _)| host.trim_matches(['[', ']']));
+    if is_elsewhere(host)
+        && options.raft_advertise.is_none()
+        && options.raft_listen.ip().is_loopback()
+    {
+        let (flag, _) = flag.split_once(' ').unwrap_or((flag, ""));
+        return Err(Failure::usage(format!(
+            "{flag} {bare} is on another host, and the other nodes would look for this one at {}: \
+             give --raft-listen",
+            options.raft_listen
+        )));
+    }
+    Ok(bare.to_owned())
 }
 
 /// Also of what the file says.

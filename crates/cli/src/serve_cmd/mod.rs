@@ -153,6 +153,7 @@ fn report(options: &ServerOptions, spans: Option<&SpanOptions>, profiles: Option
         raft_advertise = options.raft_advertise,
         node_id = options.node,
         join = options.join,
+        cluster = (!options.cluster.is_empty()).then(|| options.cluster.join(",")),
         max_clock_step = %humantime::format_duration(oracle.max_clock_step),
         timestamp_request_buffer = oracle.buffer,
         max_timestamps = oracle.max_timestamps,

@@ -12,12 +12,13 @@ use crate::esker::{command, spawn};
 use crate::nodes::LONG;
 
 /// The variables of `esker serve`.
-const VARIABLES: [&str; 26] = [
+const VARIABLES: [&str; 27] = [
     "ESKER_DATA",
     "ESKER_LISTEN",
     "ESKER_ADVERTISE",
     "ESKER_RAFT_ADVERTISE",
     "ESKER_JOIN",
+    "ESKER_CLUSTER",
     "ESKER_CONFIG",
     "ESKER_MAX_CLOCK_STEP",
     "ESKER_CONNECTIONS",

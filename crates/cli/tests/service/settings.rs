@@ -75,6 +75,10 @@ fn wrong_settings_are_named() {
         (&["--key", "/nowhere/key.pem"], "--cert"),
         (&["--cert", "/nowhere/cert.pem", "--key", "/nowhere/key.pem"], "/nowhere/cert.pem"),
         (&["--follower-answer", "301"], "--follower-answer"),
+        (&["--cluster", "127.0.0.1:8080"], "two nodes or more"),
+        (&["--cluster", "127.0.0.1:1,127.0.0.1:2"], "127.0.0.1:8080 is not in it"),
+        (&["--cluster", "127.0.0.1:8080,10.0.0.2:8080"], "give --raft-listen"),
+        (&["--cluster", "127.0.0.1:8080,127.0.0.1:1", "--join", "127.0.0.1:1"], "leave out --join"),
     ];
     for (words, named) in flags {
         let mut serve = command(&["serve", "--data"]);
@@ -101,6 +105,8 @@ fn wrong_settings_are_named() {
         ("ESKER_CONNECTIONS", "all"),
         ("ESKER_MAX_CLOCK_STEP", "1 day or two"),
         ("ESKER_JOIN", "127.0.0.1"),
+        ("ESKER_CLUSTER", "127.0.0.1:8080,127.0.0.1"),
+        ("ESKER_CLUSTER", ""),
         ("ESKER_LISTEN", "127.0.0.1"),
         ("ESKER_ADVERTISE", "host"),
         ("ESKER_RAFT_ADVERTISE", "host:0"),

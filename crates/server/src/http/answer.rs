@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::http::body::AnswerBody;
 use crate::http::client::Client;
+use crate::protocol::FoundingStatus;
 use crate::rooms::Room;
 
 pub(crate) type Answer = Response<AnswerBody>;
@@ -51,6 +52,14 @@ pub(crate) async fn json(client: &Client, id: u64, value: &impl Serialize) -> An
     }
 }
 
+/// Says of which cluster a node is, or is to be. It is short: the list has a few addresses.
+pub(crate) fn founding(status: &FoundingStatus) -> Answer {
+    match serde_json::to_vec(status) {
+        Ok(body) => of(StatusCode::OK, JSON, Bytes::from(body).into()),
+        Err(error) => failed(0, &error),
+    }
+}
+
 /// Metrics that have this room.
 pub(crate) fn metrics(body: String, is_plain: bool, room: Option<Room>) -> Answer {
     let kind = if is_plain { PLAIN_METRICS } else { METRICS };
@@ -68,7 +77,7 @@ pub(crate) fn full() -> Answer {
 }
 
 /// Another node may serve, or this one later.
-fn unavailable(why: &'static str) -> Answer {
+pub(crate) fn unavailable(why: &'static str) -> Answer {
     let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, why);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     answer

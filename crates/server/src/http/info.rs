@@ -6,6 +6,7 @@ use hyper::StatusCode;
 
 use crate::http::answer::{self, Answer};
 use crate::http::client::Client;
+use crate::protocol::FoundingStatus;
 use crate::shared::Shared;
 
 /// `GET /up`: the process answers.
@@ -47,4 +48,10 @@ pub(crate) async fn status(shared: &Shared, client: &Client, id: u64) -> Answer 
 /// `GET /clock`.
 pub(crate) async fn clock(shared: &Shared, client: &Client, id: u64) -> Answer {
     answer::json(client, id, &shared.clock()).await
+}
+
+/// `GET /founding`.
+pub(crate) fn founding(shared: &Shared) -> Answer {
+    let (node, cluster) = (shared.identity.node, shared.identity.cluster.to_string());
+    answer::founding(&FoundingStatus { node, cluster, nodes: Vec::new() })
 }

@@ -38,6 +38,7 @@ enum Path {
     Up,
     Ready,
     Members,
+    Founding,
     Status,
     Clock,
     Metrics,
@@ -51,6 +52,7 @@ impl Path {
             "/up" => Self::Up,
             "/ready" => Self::Ready,
             "/members" | "/membership" => Self::Members,
+            "/founding" => Self::Founding,
             "/status" => Self::Status,
             "/clock" => Self::Clock,
             "/metrics" => Self::Metrics,
@@ -225,6 +227,7 @@ where
         Path::Timestamp => Work::Timestamps(Asked::of(shared, &request)),
         Path::Up => done(info::up()),
         Path::Ready => done(info::ready(shared)),
+        Path::Founding => done(info::founding(shared)),
         Path::Members | Path::Status | Path::Clock | Path::Metrics => {
             let is_plain = metrics::is_plain(request.headers());
             Work::Boxed(Box::pin(inform(Arc::clone(requests), id, path, is_plain)))

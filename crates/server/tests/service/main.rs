@@ -9,6 +9,7 @@ mod clock;
 mod connections;
 mod endpoints;
 mod followers;
+mod founding;
 #[cfg(feature = "http3")]
 mod http3;
 #[cfg(feature = "http3")]

@@ -86,6 +86,12 @@ impl Nodes {
         self.dir.path().join(format!("node{node}"))
     }
 
+    /// Has the node listen at addresses of its own from now on; returns that of clients.
+    pub fn reserve(&mut self, node: u64) -> String {
+        self.addresses.insert(node, (own_port(), own_port()));
+        self.address(node)
+    }
+
     /// The options of a node: at its addresses, and joining the first if it is not the first.
     pub fn options(&mut self, node: u64) -> ServerOptions {
         let mut options = ServerOptions::new(self.data(node));

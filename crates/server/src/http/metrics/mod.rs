@@ -17,6 +17,7 @@ use crate::counters::{Counters, PROTOCOLS, STATUSES};
 use crate::http::answer::{self, Answer};
 use crate::http::client::Client;
 use crate::http::metrics::families::Families;
+use crate::identity::Identity;
 use crate::shared::Shared;
 
 /// More than all metrics have.
@@ -44,6 +45,9 @@ pub(crate) async fn answer(shared: &Shared, client: &Client, id: u64, is_plain: 
 fn encode(shared: &Shared) -> Result<String, fmt::Error> {
     let mut families = Families::of_esker();
     families.any("build", "The program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
+    let Identity { cluster, node, .. } = &shared.identity;
+    let labels = [("cluster", cluster.to_string()), ("node", node.to_string())];
+    families.any("cluster", "The cluster of this node", Info::new(labels));
     http(&mut families, &shared.counters);
     let help = "Connections that were closed because others waited for the room of their answers";
     families.counter("http_connections_evicted", help, shared.rooms.evictions());
