@@ -56,8 +56,9 @@ fn footer_at(image: &mut SegmentReader<'_>, salt: Salt, at: u32) -> Result<Optio
 }
 
 /// Whether there is a valid footer at an offset.
-pub(super) fn is_footer_at(image: &mut SegmentReader<'_>, salt: Salt, at: u32) -> Result<bool> {
-    Ok(footer_at(image, salt, at)?.is_some())
+pub(super) fn is_footer_at(file: &Arc<dyn File>, salt: Salt, at: u32) -> Result<bool> {
+    let mut image = SegmentReader::new(Arc::clone(file))?;
+    Ok(footer_at(&mut image, salt, at)?.is_some())
 }
 
 /// The bytes that are lost if a file is cut at an offset. A footer there is not among them: it

@@ -21,7 +21,6 @@ use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, SegmentHeader};
 use crate::recovery::outcome::ReadProgress;
 use crate::store::manifest::{End, Manifest};
 use crate::store::paths;
-use crate::store::segment_reader::SegmentReader;
 use crate::store::segment_table::State;
 use crate::store::watermark_page::StoredWatermark;
 
@@ -242,8 +241,7 @@ impl Reader<'_> {
         let Some(state) = closed(self.dir, self.manifests.written, options, header, file) else {
             return Ok(None);
         };
-        let mut image = SegmentReader::watched(Arc::clone(file), Some(self.how.read_errors))?;
-        let goes_on = goes_on(&mut image, header.salt(), &self.manifests.now, end)?;
+        let goes_on = goes_on(file, header.salt(), &self.manifests.now, end, self.how)?;
         segment.kept = Kept::Footer(state);
         Ok(Some(SplitFindings { goes_on, ..SplitFindings::default() }))
     }

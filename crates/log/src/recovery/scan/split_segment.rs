@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use esker_disk::File;
+
 use super::examined::{AfterUnits, Examined, Kept, SegmentRange, ValidRun};
 use super::files::Reading;
 use super::locate::is_footer_at;
@@ -32,12 +34,14 @@ fn is_current_session(orphan: &UnitHeader, session: u64) -> bool {
 /// Whether a unit of a session unknown to the manifest follows the clean end. Then the manifest is
 /// an outdated one.
 pub(super) fn goes_on(
-    image: &mut SegmentReader<'_>,
+    file: &Arc<dyn File>,
     salt: Salt,
     manifest: &Manifest,
     end: End,
+    how: &Reading<'_>,
 ) -> Result<bool> {
-    let unit = valid_unit(image, salt, end.offset, |_| {})?;
+    let mut image = SegmentReader::watched(Arc::clone(file), Some(how.read_errors))?;
+    let unit = valid_unit(&mut image, salt, end.offset, |_| {})?;
     Ok(unit.is_ok_and(|(header, _)| header.chain == end.chain && header.session > manifest.session))
 }
 
@@ -53,7 +57,7 @@ pub(super) fn split_segment(
     read: &mut dyn FnMut(u64),
 ) -> Result<SplitFindings> {
     let salt = Salt::new(manifest.log, segment.number);
-    let Some(file) = &segment.file else {
+    let Some(file) = &segment.file.clone() else {
         if let Some(end) = segment.end.filter(|end| *end > BLOCK) {
             let (after, decode_error) = (segment.prev_seq, DecodeError::Blank);
             segment.ranges.push(SegmentRange::Corrupt {
@@ -65,14 +69,16 @@ pub(super) fn split_segment(
         }
         return Ok(SplitFindings::default());
     };
-    let mut image = SegmentReader::watched(Arc::clone(file), Some(how.read_errors))?;
     let goes_on = match clean {
-        Some(end) => goes_on(&mut image, salt, manifest, end)?,
+        Some(end) => goes_on(file, salt, manifest, end, how)?,
         None => false,
     };
+    let mut image = SegmentReader::watched(Arc::clone(file), Some(how.read_errors))?;
     let clean = clean.filter(|_| !goes_on).map(|end| end.offset);
     let until = segment.end.or(clean);
     let end = until.map_or(image.len().min(segment.most().into()), u64::from);
+    // What follows is not even read.
+    image.end_at(end);
     let until = until.or((segment.limit < u64::MAX).then_some(segment.most()));
     let mut first_units = FirstUnits::new(segment, how);
     let mut expected = Expected {
@@ -130,7 +136,8 @@ pub(super) fn split_segment(
     }
     (segment.kept, segment.after_units) = first_units.finish(has_footer);
     drop_what_does_not_lead_on(segment);
-    segment.is_complete = is_footer_at(&mut image, salt, segment.ranges_end())?;
+    let after = segment.ranges_end();
+    segment.is_complete = segment.written_to > after && is_footer_at(file, salt, after)?;
     segment.join_runs();
     Ok(SplitFindings { durable_bound, goes_on })
 }
