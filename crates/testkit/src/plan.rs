@@ -1,5 +1,5 @@
-//! Planning of corruption: one to three mutations of a directory, of bytes and files anywhere, or of
-//! the files of a sequence.
+//! Planning of corruption: one to three mutations of a directory, of bytes and files anywhere, or
+//! of the files of a sequence.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ pub fn plan(source: &Source, rng: &mut Rng) -> Vec<Mutation> {
 /// The end of the name of a file that is one of a sequence.
 const OF_A_SEQUENCE: &str = ".seg";
 
-/// Plans mutations of files that are one of a sequence: they hold a copy of another one, in place of
-/// their own content or after it, and the next file may be missing. One case of three has one of
+/// Plans mutations of files that are one of a sequence: they hold a copy of another one, in place
+/// of their own content or after it, and the next file may be missing. One case of three has one of
 /// the mutations of [`plan`], too.
 pub fn plan_of_sequence(source: &Source, rng: &mut Rng) -> Vec<Mutation> {
     let mut planner = Planner { source, rng };

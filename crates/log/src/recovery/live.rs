@@ -122,7 +122,7 @@ pub(crate) fn scan_dir(
 /// The segments up to the first corruption. Of a segment with a corrupt unit, what is before it.
 fn live(found: Classified) -> Vec<Live> {
     let mut live = Vec::new();
-    // What stands for a missing front has no file, and the segments after it are whole.
+    // A gap in the place of a missing front has no file, and the segments after it are whole.
     for segment in found.segments.into_iter().skip(usize::from(found.is_front_missing)) {
         let is_corrupt = |range: &SegmentRange| matches!(range, SegmentRange::Corrupt { .. });
         let ends_here = segment.ranges.iter().any(is_corrupt);

@@ -38,7 +38,7 @@ pub(crate) struct Classified {
     pub(crate) last: u64,
     /// The log continues after the clean end that the manifest records.
     pub(crate) clean_lies: bool,
-    /// The first of the segments stands for those that are missing before the oldest one found.
+    /// The first of the segments is a gap in the place of those before the oldest one found.
     pub(crate) is_front_missing: bool,
 }
 
