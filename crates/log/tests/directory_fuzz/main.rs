@@ -5,8 +5,8 @@
 //!
 //! The rule: never a wrong record, never silence, never a panic, never a hang. A log that `verify`
 //! calls sound opens and is read whole; opening for writing refuses or reports any other. A log
-//! that was repaired is sound. What the repair reports as lost is what is missing of the original, and
-//! nothing that is there. Everything else can be read, and the log continues.
+//! that was repaired is sound. What the repair reports as lost is what is missing of the original,
+//! and nothing that is there. Everything else can be read, and the log continues.
 //!
 //! The history of the test decides, and shares no decoder with the engine. It knows which records
 //! were acknowledged, with which bytes, by which step, what was durably trimmed, and which blocks
