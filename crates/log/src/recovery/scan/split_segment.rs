@@ -57,7 +57,7 @@ pub(super) fn split_segment(
     read: &mut dyn FnMut(u64),
 ) -> Result<SplitFindings> {
     let salt = Salt::new(manifest.log, segment.number);
-    let Some(file) = &segment.file.clone() else {
+    let Some(file) = segment.file.clone() else {
         if let Some(end) = segment.end.filter(|end| *end > BLOCK) {
             let (after, decode_error) = (segment.prev_seq, DecodeError::Blank);
             segment.ranges.push(SegmentRange::Corrupt {
@@ -69,6 +69,7 @@ pub(super) fn split_segment(
         }
         return Ok(SplitFindings::default());
     };
+    let file = &file;
     let goes_on = match clean {
         Some(end) => goes_on(file, salt, manifest, end, how)?,
         None => false,
