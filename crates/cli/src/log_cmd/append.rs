@@ -192,8 +192,8 @@ fn warn_of_no_retention(log: &Log) {
     ));
 }
 
-/// Notes that the newest record has a time ahead of the clock, which a retention by age takes as the
-/// time of the opening.
+/// Notes that the newest record has a time ahead of the clock, which a retention by age takes as
+/// the time of the opening.
 fn warn_of_times_ahead(log: &Log, dir: &Path) {
     if log.retention().age.is_none() {
         return;

@@ -1,5 +1,5 @@
-//! Bug: one commit with the clock ahead, and `--retain-age` never dropped anything again, without a
-//! word, also after everything had been truncated.
+//! Bug: one commit with the clock ahead, and `--retain-age` silently never dropped anything again,
+//! also after everything had been truncated.
 #![allow(clippy::unwrap_used)]
 
 use std::path::Path;
@@ -24,7 +24,7 @@ fn a_record_ahead_of_the_clock_is_noted_until_everything_is_truncated() {
     append_in_2099(&dir);
     let aged = ["--retain-age", "1h"];
     let noted = log("append", &dir, &aged, b"a\n").ok();
-    noted.says(&["ahead of the clock", "--retain-age", "--before 2 "]);
+    noted.says(&["ahead of the clock", "--retain-age", "--before 2`"]);
     assert_eq!(log("append", &dir, &[], b"b\n").ok().err.matches("ahead").count(), 0);
     let stat = log("stat", &dir, &["--json"], b"").ok().json();
     assert!(stat["newest_time"].as_str().unwrap().starts_with("2099-"), "{stat}");

@@ -352,8 +352,8 @@ impl Inner {
         self.newest.load(Relaxed).saturating_sub(self.checkpointed.load(Relaxed))
     }
 
-    /// Returns the page of a slot, if there is one. Reads it from the log if it is not in memory. An
-    /// error names this slot.
+    /// Returns the page of a slot, if there is one. Reads it from the log if it is not in memory.
+    /// An error names this slot.
     pub(crate) fn page<'g>(
         &self,
         slot: u64,

@@ -1,5 +1,5 @@
-//! Bug: where the index page of a slot could not be read, each call named the first slot of the page,
-//! 0 for all slots below 4096.
+//! Bug: where the index page of a slot could not be read, each call named the first slot of the
+//! page, 0 for all slots below 4096.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::ops::ControlFlow;

@@ -107,8 +107,8 @@ pub enum Error {
         limit: u64,
     },
     /// The sequence number of a record is not above the one that it follows, or is above
-    /// [`Seq::MAX`], or the record does not follow the last one of the log. Nothing of the batch was
-    /// accepted.
+    /// [`Seq::MAX`], or the record does not follow the last one of the log. Nothing of the batch
+    /// was accepted.
     Sequence {
         /// The sequence number of the record.
         seq: Seq,
@@ -300,10 +300,10 @@ impl fmt::Display for Error {
                 write!(f, "an atomic batch of {size} bytes is over the limit of {limit}")
             }
             Error::Sequence { seq, prev, .. } if *seq > Seq::MAX && *prev >= Seq::MAX => {
-                write!(f, "record {prev} has the highest number; continue in another log")
+                write!(f, "numbers of records end with {}; continue in another log", Seq::MAX)
             }
             Error::Sequence { seq, .. } if *seq > Seq::MAX => {
-                write!(f, "record {seq} cannot be: the highest number is {}", Seq::MAX)
+                write!(f, "record {seq} cannot be: numbers end with {}", Seq::MAX)
             }
             Error::Sequence { seq, prev, .. } if seq <= prev => {
                 write!(f, "record {seq} cannot follow record {prev}; its number must be higher")

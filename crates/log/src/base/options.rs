@@ -62,14 +62,14 @@ pub struct Retention {
     pub records: Option<u64>,
     /// The longest time since the commit of a record. Older records cannot be read any more,
     /// whether other records come or not; their space is freed with the last record of their
-    /// segment. Checked when the log is opened and closed, and in between every eighth of this time,
-    /// but at least a second and at most a minute apart; some records stay for a 256th of this time
-    /// longer. More than 0.
+    /// segment. Checked when the log is opened and closed, and in between every eighth of this
+    /// time, but at least a second and at most a minute apart; some records stay for a 256th of
+    /// this time longer. More than 0.
     ///
-    /// While the log is open, a clock counts that nobody sets, so a step of the wall clock neither
-    /// drops records nor keeps them. A record of before the opening has the age that its
-    /// [time](crate::Record::time) has by the wall clock then. One whose time is ahead of that clock
-    /// counts as committed at the opening: a log that is never open for this long keeps such
+    /// While the log is open, ages are counted on a monotonic clock, so a step of the wall clock
+    /// neither drops records nor keeps them. A record of before the opening has the age that its
+    /// [time](crate::Record::time) has by the wall clock then. One whose time is ahead of that
+    /// clock counts as committed at the opening: a log that is never open for this long keeps such
     /// records until everything is truncated.
     pub age: Option<Duration>,
 }

@@ -5,8 +5,8 @@
 //! writes in order and executes them. `callbacks` has what is called when a record is durable.
 //! `commit_delay` decides whether a commit waits for more callers. `space` reserves file space
 //! before records are placed in it, and `shared_reserve` lends it to other logs. `preallocator` and
-//! `maintenance` do the background work: prewritten blocks, footers, and `retention`, which asks `ages`
-//! what is too old.
+//! `maintenance` do the background work: prewritten blocks, footers, and `retention`, which asks
+//! `ages` what is too old.
 
 pub(crate) mod ages;
 pub(crate) mod callbacks;

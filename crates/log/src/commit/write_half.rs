@@ -5,7 +5,8 @@
 //! `segment_set_lock`, then `reserve`, then `watermark_page`, then `state`; each alone or in this
 //! order. While `state` is held, only the locks of the tail cache, of a segment's table entry, of
 //! the preallocator, of the terminal cell, of the wait queues and of the engine's queues are taken,
-//! and no I/O is done. The locks of the manifest, the spares and the ages are taken without `state`.
+//! and no I/O is done. The locks of the manifest, the spares and the ages are taken without
+//! `state`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};

@@ -55,9 +55,9 @@ pub struct Record<'a> {
 impl Record<'_> {
     /// Returns the time of the record's commit unit, in whole milliseconds: the wall clock when the
     /// unit was submitted, or the time of the unit before it, if that is later and not all records
-    /// before were dropped. So times never decrease along the log. After a clock that was ahead they
-    /// stay what they were until it has caught up, or until everything is truncated. Recovery and
-    /// repair keep them.
+    /// before were dropped. So times never decrease along the log. After a clock that was ahead
+    /// they stay what they were until it has caught up, or until everything is truncated. Recovery
+    /// and repair keep them.
     ///
     /// `None` for a record that is not durable yet, and for one that was read by its number or its
     /// place instead of by a stream.

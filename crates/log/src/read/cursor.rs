@@ -41,8 +41,8 @@ pub enum Start {
     Position(Position),
     /// With the first record whose [time](crate::Record::time) is this or later, of those that are
     /// stored or will be. Times never decrease, so all records after it follow; where the clock was
-    /// ahead, also some that were committed before this time. Reads some blocks to find it: the headers of units, in a binary search
-    /// over the sparse index where the segment has one.
+    /// ahead, also some that were committed before this time. Reads some blocks to find it: the
+    /// headers of units, in a binary search over the sparse index where the segment has one.
     At(SystemTime),
 }
 
@@ -91,8 +91,8 @@ impl Cursor {
 
     /// Before the first record of this time or later.
     fn at(source: &dyn Source, time_ms: u64) -> Result<Self> {
-        // The limit first: where a unit before it is earlier than dropped ones, the trim point shows
-        // that these were dropped.
+        // The limit first: where a unit before it is earlier than dropped ones, the trim point
+        // shows that these were dropped.
         let limit = source.limit().0;
         let low = source.low();
         let start = low.position / u64::from(BLOCK) * u64::from(BLOCK);

@@ -29,7 +29,8 @@ pub(super) const UNIT: u32 = 1 << 20;
 pub(crate) enum Packing {
     /// Units of one time.
     OneTime,
-    /// Units of times that do not decrease, of which it gets the latest. This takes the least space.
+    /// Units of times that do not decrease, of which it gets the latest. This takes the least
+    /// space.
     Tight,
 }
 

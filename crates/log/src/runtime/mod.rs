@@ -1,10 +1,10 @@
 //! What the other modules run on: threads, wait queues, counters and histograms.
 //!
 //! `engine` owns the threads and knows a log only as [`CommitWork`](engine::CommitWork) and
-//! [`ReadWork`](engine::ReadWork); it has a `clock`. `waiters` has the wait queues for durability, staging space and
-//! new records. `affinity` pins threads. `backoff` waits for another thread for a moment.
-//! `detached` runs a call that blocks on a thread of its own, for a task. `sync` is
-//! the one module that loom replaces.
+//! [`ReadWork`](engine::ReadWork); it has a `clock`. `waiters` has the wait queues for durability,
+//! staging space and new records. `affinity` pins threads. `backoff` waits for another thread for a
+//! moment. `detached` runs a call that blocks on a thread of its own, for a task. `sync` is the one
+//! module that loom replaces.
 
 pub(crate) mod affinity;
 pub(crate) mod backoff;

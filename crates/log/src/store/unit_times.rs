@@ -1,10 +1,10 @@
 //! Where the records of a time begin.
 //!
 //! The times of units that hold a record that was not dropped never decrease, and the header of a
-//! segment has a time between those of the units before it and its own. Dropped units may have later
-//! times: the clock was ahead, everything was dropped, and it was set right. A reader in another
-//! process may not know yet that they were dropped. It may then begin with one of them, and so too
-//! early, never too late: what is found always follows a unit that is earlier.
+//! segment has a time between those of the units before it and its own. Dropped units may have
+//! later times: the clock was ahead, everything was dropped, and it was set right. A reader in
+//! another process may not know yet that they were dropped. It may then begin with one of them, and
+//! so too early, never too late: what is found always follows a unit that is earlier.
 
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

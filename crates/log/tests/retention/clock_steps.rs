@@ -161,7 +161,7 @@ fn a_limit_that_is_set_while_the_log_is_open_follows_no_step() {
     // Records 1 and 2 are new as of now.
     one.run(59);
     assert_eq!(one.log.oldest(), Seq(1));
-    // To the same limit, which begins nothing anew.
+    // To the same limit: ages are counted as before.
     one.log.set_retention(limit).unwrap();
     one.run(30);
     one.log.close().unwrap();
