@@ -20,10 +20,8 @@ use crate::error::Error;
 pub(crate) const LANES: usize = 2;
 /// Deadlines are looked at so often at most.
 const EXPIRY: Duration = Duration::from_millis(2);
-/// How often a request yields to callers that are ready to join it, in all, and without one that
-/// joins. A yield takes a microsecond or two.
+/// How often a request yields to callers that are ready to join it.
 const YIELDS_MAX: u32 = 64;
-const IDLE_YIELDS_MAX: u32 = 8;
 
 /// Callers that share a request.
 #[derive(Debug)]
@@ -178,16 +176,11 @@ impl Queue {
         loop {
             poll_fn(|context| self.poll_open(lane, context)).await?;
             // Those that are ready to call join this batch, rather than wait for the next: the
-            // callers that were woken by the last answer, for the most part. They are on threads of
-            // their own, and need a moment.
-            let (mut joined, mut idle) = (0, 0);
+            // callers that were woken by the last answer, for the most part.
+            let mut joined = 0;
             for _ in 0..YIELDS_MAX {
-                let (now, expected) = {
-                    let state = self.state.lock();
-                    (state.open.front().map_or(0, |open| open.callers), state.expected)
-                };
-                idle = if now == joined { idle + 1 } else { 0 };
-                if idle > 0 && now >= expected || idle == IDLE_YIELDS_MAX {
+                let now = self.state.lock().open.front().map_or(0, |open| open.callers);
+                if now == joined {
                     break;
                 }
                 joined = now;
