@@ -138,7 +138,7 @@ async fn three_nodes_start_as_the_page_says() {
     nodes.into_iter().for_each(|node| drop(node.stop()));
 }
 
-/// The unit of the page runs a program that starts with the file of the page, as often as it has to.
+/// The unit of the page runs a program that starts with the file of the page, and restarts it.
 ///
 /// Bug: `systemd` gave up after five starts on a full disk.
 /// Requirements: E-14.

@@ -47,8 +47,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// The tasks of the client were on the runtime on which it was built. A call over another one waited
-/// without end: neither an answer nor its deadline reached it.
+/// Bug: the tasks of the client were on the runtime on which it was built. A call over another one
+/// waited without end: neither an answer nor its deadline reached it.
 ///
 /// Requirements: E-10.
 #[test]
@@ -70,7 +70,7 @@ fn a_client_that_was_built_on_a_runtime_that_is_not_driven_serves() {
     assert_eq!(on_a_thread(call(LONG)).unwrap().first.index, 2);
 }
 
-/// The tasks of a client on a runtime without timers panicked.
+/// Bug: the tasks of a client on a runtime without timers panicked.
 ///
 /// Requirements: E-10.
 #[test]
