@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use esker_disk::Op;
 use esker_log::{Component, Corruption, Error, HandCopy};
 
-use crate::{option_flags, output};
+use crate::option_flags;
 
 /// The exit statuses of every `esker` command. 0 is success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -472,16 +472,6 @@ pub fn no_space_for_copy(cause: &esker_disk::Error, dest: &Path) -> Failure {
         dest.display(),
         remedy(cause)
     ))
-}
-
-/// Prints what is wrong with a command line, or the help or the version that it asks for, and
-/// returns the exit status.
-pub fn explain(error: &clap::Error) -> ExitCode {
-    if error.use_stderr() {
-        let _ = error.print();
-        return ExitCode::from(Status::Usage as u8);
-    }
-    report(output::write_while_open(|| error.print()).map(drop))
 }
 
 /// Prints the failure to standard error, and returns the exit status.

@@ -43,7 +43,7 @@ static ALLOCATOR: bench::CountingAllocator = bench::CountingAllocator;
 fn main() -> ExitCode {
     let arguments = match arguments::parse() {
         Ok(arguments) => arguments,
-        Err(error) => return exit::explain(&variables::explain(variables::name(error))),
+        Err(error) => return explain(&variables::explain(variables::name(error))),
     };
     signals::survive_file_size_limit();
     let outcome = match arguments.component {
@@ -60,4 +60,14 @@ fn main() -> ExitCode {
         Component::Man(arguments) => manual::man(&arguments, Arguments::command()),
     };
     exit::report(outcome)
+}
+
+/// Prints what is wrong with a command line, or the help or the version that it asks for.
+fn explain(error: &clap::Error) -> ExitCode {
+    if error.use_stderr() {
+        // Standard error may be closed.
+        let _ = error.print();
+        return ExitCode::from(exit::Status::Usage as u8);
+    }
+    exit::report(output::write_while_open(|| error.print()).map(drop))
 }
