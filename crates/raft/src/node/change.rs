@@ -42,6 +42,13 @@ impl ChangeProgress {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
+    /// How long a node that does not answer is waited for: so long at least, and a quarter of the
+    /// time that there is. A busy machine may keep a node from answering for many leases.
+    pub(crate) fn for_the_silent(&self, least: Duration) -> Duration {
+        let remaining = self.remaining();
+        (remaining / 4).max(least).min(remaining)
+    }
+
     pub(crate) fn is_proposed(&self) -> bool {
         self.is_proposed.load(SeqCst)
     }

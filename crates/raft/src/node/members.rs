@@ -58,35 +58,35 @@ impl Node {
             return Ok(());
         }
         let answered = |status: &Status| status.matched.get(&id).is_some_and(Option::is_some);
-        self.refuse_the_silent(id, member, term, answered, progress.remaining()).await?;
+        self.refuse_the_silent(id, member, term, answered, progress).await?;
         self.catch_up(id, term, LAG, progress.remaining()).await?;
         let turn = self.change_turn(progress).await?;
         // It may have gone meanwhile, and so may others.
         let lease = self.lease();
         let answers = |status: &Status| status.has_heard(id, lease);
-        self.refuse_the_silent(id, member, term, answers, progress.remaining()).await?;
+        self.refuse_the_silent(id, member, term, answers, progress).await?;
         let with = |status: &Status| {
             let others = status.voters.iter().copied().filter(|voter| *voter != id);
             others.chain([id]).collect()
         };
-        let (what, patience) = (format!("with node {id}"), progress.remaining() / 2);
-        self.refuse_to_lose_the_quorum(&what, term, with, lease, patience).await?;
+        let what = format!("with node {id}");
+        self.refuse_to_lose_the_quorum(&what, term, with, lease, progress).await?;
         let promoted = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
         self.change_members(turn, promoted, progress).await.map(drop)
     }
 
     /// A node gets no vote before it answers: the change to voters of which too few answer is never
     /// committed, and neither is any change that would undo it. It gets twelve leases, of which the
-    /// first connection takes some.
+    /// first connection takes some, or a quarter of the time that there is.
     async fn refuse_the_silent(
         &self,
         id: u64,
         member: &Member,
         term: u64,
         answers: impl Fn(&Status) -> bool + Send + Sync,
-        patience: Duration,
+        progress: &ChangeProgress,
     ) -> Result<(), NodeError> {
-        let patience = patience.min(self.lately() * 4);
+        let patience = progress.for_the_silent(self.lately() * 4);
         match self.wait_as_leader(term, patience, answers).await {
             Err(NodeError::TimedOut) => Err(NodeError::Membership(format!(
                 "node {id} gets no vote: it does not answer at {}, where the other nodes connect \
@@ -190,8 +190,8 @@ impl Node {
         };
         let without =
             |status: &Status| status.voters.iter().copied().filter(|voter| *voter != id).collect();
-        let (what, patience) = (format!("without node {id}"), progress.remaining() / 2);
-        self.refuse_to_lose_the_quorum(&what, term, without, Duration::ZERO, patience).await?;
+        let what = format!("without node {id}");
+        self.refuse_to_lose_the_quorum(&what, term, without, Duration::ZERO, progress).await?;
         let turn = self.keep_number(turn, id, progress).await?;
         let ids = BTreeSet::from([id]);
         let change =
@@ -205,15 +205,16 @@ impl Node {
 
     /// Most of the voters after a change have to be there: otherwise nothing could be committed any
     /// more, not even its reversal. Those count that acknowledged this leader `lately`, or do in
-    /// twelve leases: a leader that was just elected may have heard of no voter yet.
+    /// that time: a leader that was just elected may have heard of no voter yet.
     async fn refuse_to_lose_the_quorum(
         &self,
         change: &str,
         term: u64,
         voters: impl Fn(&Status) -> Vec<u64> + Send + Sync,
         lately: Duration,
-        patience: Duration,
+        progress: &ChangeProgress,
     ) -> Result<(), NodeError> {
+        let patience = progress.for_the_silent(self.lately() * 4);
         let since = Instant::now();
         let silent = |status: &Status| -> Vec<u64> {
             let mut silent = voters(status);
@@ -221,7 +222,7 @@ impl Node {
             silent
         };
         let has_quorum = |status: &Status| silent(status).len() * 2 < voters(status).len();
-        match self.wait_as_leader(term, patience.min(self.lately() * 4), has_quorum).await {
+        match self.wait_as_leader(term, patience, has_quorum).await {
             Err(NodeError::TimedOut) => {}
             answered => return answered,
         }

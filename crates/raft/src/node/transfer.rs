@@ -82,11 +82,11 @@ impl Node {
             return Err(NodeError::Membership(format!("node {target} is not another voter")));
         }
         // One that does not answer is not waited for as long as one that lags.
-        self.hear_from(target, term, remaining().min(self.lately())).await?;
+        self.hear_from(target, term, progress.for_the_silent(self.lately())).await?;
         let heard = Instant::now();
         self.catch_up(target, term, LAG, remaining()).await?;
         if heard.elapsed() > self.lease() {
-            self.hear_from(target, term, remaining().min(self.lately())).await?;
+            self.hear_from(target, term, progress.for_the_silent(self.lately())).await?;
         }
         // From here on nothing is served. A target that stops now does not keep it so.
         let deadline = Instant::now() + remaining().min(self.lately());
