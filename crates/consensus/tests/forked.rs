@@ -1,5 +1,5 @@
-//! A child that `fork` makes has a copy of each handle, and no part in the logs: its calls fail with
-//! `Forked`, and what it drops or closes changes no file and releases no lock.
+//! A child that `fork` makes has a copy of each handle, and no part in the logs: its calls fail
+//! with `Forked`, and what it drops or closes changes no file and releases no lock.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::cell::Cell;

@@ -1,4 +1,4 @@
-//! The process that opened a handle, so that a child made by `fork` is told apart from it.
+//! The process that opened a handle, so that a child made by `fork` is recognised as another one.
 //!
 //! A child gets a copy of every handle: the descriptors, the lock of a directory, and all memory.
 //! It gets none of the threads. What it writes, its parent overwrites, and the lock that it
@@ -41,8 +41,8 @@ extern "C" fn count_in_child() {
     FORKS.0.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A process, as told apart from the children that `fork` makes of it. The default is the one that
-/// was not forked since it began.
+/// A process, which the children that `fork` makes of it are not. The default is a process that
+/// `fork` did not make.
 ///
 /// # Examples
 /// ```

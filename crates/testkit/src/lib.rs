@@ -4,7 +4,8 @@
 //!
 //! [`SplitMix64`] is the source of randomness of every suite. [`HookedDisk`] forwards to another
 //! disk and lets the test see, refuse or delay each call. [`CountingAllocator`] counts allocations.
-//! [`in_forked_child`] runs a part of a test in a child of the process. [`own_address`] and [`free_port`] are for nodes that listen at an address known before.
+//! [`in_forked_child`] runs a part of a test in a child of the process. [`own_address`] and
+//! [`free_port`] are for nodes that listen at an address known before.
 //!
 //! # Corrupted directories
 //!

@@ -36,8 +36,8 @@ struct ValuePool {
 
 static POOL: PerProcess<Mutex<ValuePool>> = PerProcess::new();
 
-/// The pool of this process: the lock of a parent's may be held by a thread that is not here. `None`
-/// where children cannot be recognised, and no log is opened.
+/// The pool of this process: the lock of a parent's may be held by a thread that is not here.
+/// `None` where children cannot be recognised, and no log is opened.
 fn pool() -> Option<&'static Mutex<ValuePool>> {
     POOL.get_or_try_init(|| Ok(Mutex::new(ValuePool::new()))).ok()
 }

@@ -56,10 +56,10 @@ impl Log {
     /// [`OpenCheck::Quick`](crate::OpenCheck::Quick)).
     /// So its time depends on the number of segments, not on their contents.
     ///
-    /// The handle, and all that comes from it, belongs to this process. In a child that `fork` makes
-    /// every call that returns a `Result` fails with [`Error::Forked`], and dropping the handle
-    /// changes nothing. Other calls, such as [`Log::stats`], are not for a child. It shares the lock
-    /// until it ends or calls `exec`.
+    /// The handle, and all that comes from it, belongs to this process. In a child that `fork`
+    /// makes, every call that returns a `Result` fails with [`Error::Forked`], and dropping the
+    /// handle changes nothing. Other calls, such as [`Log::stats`], are not for a child. It shares
+    /// the lock until it ends or calls `exec`.
     ///
     /// # Errors
     /// [`Error::Locked`] when another handle or process has the log open for writing,
