@@ -66,73 +66,55 @@ pub fn lives_with_faults(
     rng: &mut SplitMix64,
     cuts: &mut u64,
 ) -> Result<(), String> {
-    let config = sim_env.config;
     let sizes = rng.pick(&[Sizes::Mixed, Sizes::Moderate, Sizes::Moderate, Sizes::Small]);
     for n in 0..2 + rng.below(4) {
         let steps = 4 + rng.index(16);
         let steps = workload(steps, sizes, rng);
-        life_with_fault(sim_env, &steps, rng, cuts)
-            .map_err(|error| format!("{config}, life {n}{error}"))?;
-    }
-    sim_env.live_and_close(&[]).map_err(|error| format!("{config}, last life: {error}"))
-}
-
-/// A life with a fault, and the crash that ends it.
-fn life_with_fault(
-    sim_env: &mut SimEnv,
-    steps: &[Step],
-    rng: &mut SplitMix64,
-    cuts: &mut u64,
-) -> Result<(), String> {
-    // Otherwise most of what fails is the opening.
-    let opened = match rng.percent(50) {
-        true => Some(sim_env.open().map_err(|stop| format!(": {stop}"))?),
-        false => None,
-    };
-    let span = rng.pick(&[12, 40, 120, 250]);
-    let mut plan = Plan::within(&sim_env.disk, span, rng);
-    let (op, fault) = any_fault(rng);
-    // What a write or sync that failed leaves in the page cache, only a kill keeps there.
-    let kills = if matches!(op, Op::Sync | Op::Write) { 50 } else { 25 };
-    if rng.percent(kills) {
-        plan.how = How::Kill;
-    }
-    let name = format!(" until {plan}, {fault:?}");
-    sim_env.disk.inject(fault);
-    plan.arm(&sim_env.disk);
-    let lived = match opened {
-        Some(mut life) => sim_env.go(&mut life, steps).map(|()| life),
-        None => sim_env.live(steps),
-    };
-    sim_env.disk.cancel_cut();
-    sim_env.disk.clear_faults();
-    let (life, error) = match lived {
-        Ok(life) => (Some(life), None),
-        Err(Stop::Ended) => (None, None),
-        Err(Stop::Failed(error)) => (None, Some(error)),
-        Err(Stop::Broken(what)) => return Err(format!("{name}: {what}")),
-    };
-    match error {
-        None | Some(Error::Io(_) | Error::Poisoned(_) | Error::NoSpace { .. }) => {}
-        Some(Error::Corrupted(damage)) if op == Op::Read && damage.what.contains("read") => {}
-        Some(error) => return Err(format!("{name}: {error:?}")),
-    }
-    *cuts += 1;
-    sim_env.die_after_fault(life, plan.how)?;
-    if plan.how == How::Kill {
-        // What an opening reads may be in the page cache only. What it reports survives.
-        let then = |stop: Stop| format!("{name}: then {stop}");
-        let opened = sim_env.open().map_err(then)?;
-        sim_env.die(opened, How::Cut(Persist::Nothing))?;
-        let opened = sim_env.open().map_err(then)?;
-        if !opened.lost.is_empty() {
-            let lost = opened.lost.len();
-            return Err(format!("{name}: {lost} records were recovered, and lost again"));
+        let span = rng.pick(&[12, 40, 120, 250]);
+        let mut plan = Plan::within(&sim_env.disk, span, rng);
+        let (op, fault) = any_fault(rng);
+        // What a write or sync that failed leaves in the page cache, only a kill keeps there.
+        let kills = if matches!(op, Op::Sync | Op::Write) { 50 } else { 25 };
+        if rng.percent(kills) {
+            plan.how = How::Kill;
         }
-        sim_env.die(opened, How::Cut(Persist::Nothing))?;
-        *cuts += 2;
+        let name = format!("{}, life {n} until {plan}, {fault:?}", sim_env.config);
+        sim_env.disk.inject(fault);
+        plan.arm(&sim_env.disk);
+        let lived = sim_env.live(&steps);
+        sim_env.disk.cancel_cut();
+        sim_env.disk.clear_faults();
+        let (life, error) = match lived {
+            Ok(life) => (Some(life), None),
+            Err(Stop::Ended) => (None, None),
+            Err(Stop::Failed(error)) => (None, Some(error)),
+            Err(Stop::Broken(what)) => return Err(format!("{name}: {what}")),
+        };
+        match error {
+            None | Some(Error::Io(_) | Error::Poisoned(_) | Error::NoSpace { .. }) => {}
+            Some(Error::Corrupted(damage)) if op == Op::Read && damage.what.contains("read") => {}
+            Some(error) => return Err(format!("{name}: {error:?}")),
+        }
+        *cuts += 1;
+        sim_env.die_after_fault(life, plan.how)?;
+        if plan.how == How::Kill {
+            // What an opening reads may be in the page cache only. What it reports survives.
+            let then = |stop: Stop| format!("{name}: then {stop}");
+            let opened = sim_env.open().map_err(then)?;
+            sim_env.die(opened, How::Cut(Persist::Nothing))?;
+            let opened = sim_env.open().map_err(then)?;
+            if !opened.lost.is_empty() {
+                return Err(format!(
+                    "{name}: {} records were recovered, and lost again",
+                    opened.lost.len()
+                ));
+            }
+            sim_env.die(opened, How::Cut(Persist::Nothing))?;
+            *cuts += 2;
+        }
     }
-    Ok(())
+    let config = sim_env.config;
+    sim_env.live_and_close(&[]).map_err(|error| format!("{config}, last life: {error}"))
 }
 
 fn any_fault(rng: &mut SplitMix64) -> (Op, Fault) {
