@@ -13,8 +13,8 @@
 //! 4. Node 1 founds the cluster once all others answer with its id. Until then it is a member of
 //!    nothing, and answers nothing but that it waits; nor is another node until it was added.
 //!
-//! A node whose label has an id never takes another one. While an answer is missing, nodes wait, and
-//! say for whom.
+//! A node whose label has an id never takes another one. While an answer is missing, nodes wait,
+//! and say for whom.
 //!
 //! # Why there is no second cluster
 //!
@@ -23,9 +23,9 @@
 //! each of its nodes had the id Y, too. A folder has one id for ever, so each of them lost its data
 //! between. Each other node asks the first address itself for the id: so of two processes that both
 //! take themselves for node 1, the one that is not reached there founds nothing. Thus:
-//! **as long as one node of the list has its data, no second cluster is founded**, in whatever order
-//! nodes start, lose their data, or are cut off. A node that is cut off, or down, does not answer,
-//! and without its answer there is no founding.
+//! **as long as one node of the list has its data, no second cluster is founded**, in whatever
+//! order nodes start, lose their data, or are cut off. A node that is cut off, or down, does not
+//! answer, and without its answer there is no founding.
 //!
 //! If node 1 loses its data between 2 and 4, the nodes that have taken its id wait for a cluster
 //! that never comes, and say so. No timestamp was issued; the operator removes their data folders.

@@ -39,9 +39,9 @@
 //! members over HTTP, `forward` in place of a client, and `protocol` is what they are asked;
 //! `certificate` is that of HTTP/3; `port` binds; `rooms` bounds the memory of connections, and
 //! `looks` ends unused ones; `reach` checks the addresses of members; `shared` is what all requests
-//! use; `http` answers; `founding` founds a cluster of several nodes; `join`, `standing`, `stall` and
-//! `leases` run beside it, each watched by `supervise`, and `handover` when it stops; `server` puts
-//! everything together.
+//! use; `http` answers; `founding` founds a cluster of several nodes; `join`, `standing`, `stall`
+//! and `leases` run beside it, each watched by `supervise`, and `handover` when it stops; `server`
+//! puts everything together.
 
 mod call;
 #[cfg(feature = "http3")]

@@ -139,7 +139,7 @@ pub fn delete(arguments: &DelArguments) -> Outcome {
         ));
     }
     let deleted = place.change(|keyspace| {
-        // Nobody else writes: the store is locked.
+        // No other process writes: the store is locked.
         let before = keyspace.len();
         let ticket = match key {
             Some(key) => keyspace.delete(key.as_bytes()),

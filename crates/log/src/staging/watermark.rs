@@ -60,7 +60,7 @@ impl DurableWatermark {
         let mut current = self.published.load(Ordering::SeqCst);
         loop {
             let slot = self.slot(current);
-            // Acquire: a reader of a value that belongs to a later publication sees a later number below.
+            // Acquire: a reader of a later publication's value sees a later number below.
             let position = slot.position.load(Ordering::Acquire);
             let seq = slot.seq.load(Ordering::Acquire);
             let now = self.published.load(Ordering::SeqCst);
