@@ -78,10 +78,7 @@ fn refuse_empty_values(command: &Command, matches: &ArgMatches) -> Result<(), Er
             }
             _ => (String::new(), "leave out the flag"),
         };
-        let message = format!(
-            "the value of '{flag}'{variable} is empty: give one, or {remedy}\n\n\
-             For more information, try '--help'.\n"
-        );
+        let message = format!("the value of '{flag}'{variable} is empty: give one, or {remedy}\n");
         return Err(Error::raw(ErrorKind::InvalidValue, message));
     }
     let below = matches.subcommand();

@@ -3,13 +3,14 @@
 /// Every option that [`esker_log::Error::InvalidOption`] and
 /// [`esker_consensus::Error::InvalidOption`] can name, with the flag that sets it. An option that
 /// no command exposes has no flag.
-const FLAGS: [(&str, Option<&str>); 22] = [
+const FLAGS: [(&str, Option<&str>); 23] = [
     ("buffer_size", Some("--buffer-size")),
     ("buffers", Some("--buffers")),
     ("checkpoint_every", None),
     ("commits_in_flight", Some("--commits-in-flight")),
     ("count", None),
     ("direct", Some("--direct")),
+    ("engine", None),
     ("index_bytes", Some("--index-bytes")),
     ("index_records", Some("--index-records")),
     ("label", None),

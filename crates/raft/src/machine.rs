@@ -315,7 +315,8 @@ impl<C: StoredConfig, M: Machine<C>> RaftStateMachine<C> for MachineStore<C, M> 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Built<C>>> {
         let snapshots = self.log.snapshots();
         let latest = on_own_thread(move || match snapshots.latest() {
-            Err(Error::NoSnapshot) => Ok(None),
+            // Where all are corrupt, the log leads from its first entry on: opening has checked it.
+            Err(Error::NoSnapshot | Error::CorruptedSnapshot { .. }) => Ok(None),
             latest => latest.map(Some).map_err(failed),
         });
         latest.await?.map(snapshot_of::<C>).transpose()

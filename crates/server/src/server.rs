@@ -235,8 +235,14 @@ async fn belong(
         Ok(()) => {
             let listed = options.cluster.iter().filter(|address| **address != own.client);
             let join = options.join.iter().chain(listed).cloned().collect();
-            let announced = announce(shared, own, join, is_new);
-            tokio::join!(announced, standing.watch()).1
+            let announced = async {
+                announce(shared, own, join, is_new).await;
+                std::future::pending().await
+            };
+            tokio::select! {
+                why = standing.watch() => why,
+                never = announced => never,
+            }
         }
     };
     tracing::error!(why, "this node may not go on");

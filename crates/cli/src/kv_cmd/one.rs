@@ -76,12 +76,11 @@ pub struct DelArguments {
     #[command(flatten)]
     place: Place,
     /// The key
-    #[arg(required_unless_present_any = ["prefix", "from", "to", "all"])]
     key: Option<OsString>,
     #[command(flatten)]
     range: RangeArguments,
     /// All keys of the keyspace
-    #[arg(long, conflicts_with_all = ["key", "prefix", "from", "to"])]
+    #[arg(long)]
     all: bool,
 }
 
@@ -131,11 +130,11 @@ pub fn get(arguments: &GetArguments) -> Outcome {
 
 /// Deletes a key or a range of keys, and prints how many.
 pub fn delete(arguments: &DelArguments) -> Outcome {
-    // Without a key, the range is everything only with --all.
-    let DelArguments { place, key, range, all: _ } = arguments;
-    if key.is_some() && !range.is_everything() {
+    let DelArguments { place, key, range, all } = arguments;
+    let ways = [key.is_some(), !range.is_everything(), *all];
+    if ways.iter().filter(|is_given| **is_given).count() != 1 {
         return Err(Failure::usage(
-            "name a key, or a range of keys with --prefix, --from and --to",
+            "name a key, a range of keys with --prefix, --from and --to, or all of them with --all",
         ));
     }
     let deleted = place.change(|keyspace| {

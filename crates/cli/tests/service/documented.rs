@@ -178,7 +178,7 @@ async fn the_unit_of_the_page_has_what_it_names() {
 #[test]
 fn the_page_says_what_a_user_has_to_know() {
     for (heading, said) in [
-        ("One node", &["Never delete the data", "35 MB", "allow 250 MB", "0700"][..]),
+        ("One node", &["Never delete the data", "35 MB", "allow 400 MB", "0700"][..]),
         ("Settings of the machine", &["ulimit -Hn", "LimitNOFILE=", "net.core.somaxconn", "4,096"]),
         ("Why hybrid time", &["Why not etcd?", "Why not Redis?", "clients wait out"]),
         ("Whether to use it", &["no use in production is known", "one machine"]),

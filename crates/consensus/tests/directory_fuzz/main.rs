@@ -25,7 +25,7 @@ use fuzz_kit::ConsensusComponent;
 
 #[test]
 fn corruption_is_reported_or_harmless_and_repair_reports_what_it_forgets() {
-    if let Err(failure) = run_new(&ConsensusComponent, "consensus", 360) {
+    if let Err(failure) = run_new(&ConsensusComponent, "consensus", 720) {
         panic!("{failure}");
     }
 }

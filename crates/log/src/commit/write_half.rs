@@ -251,6 +251,8 @@ impl WriteHalf {
     /// Counts the ages of records from now on if the retention needs them and they are not counted
     /// yet. Warns where a stored time is ahead of the clock.
     pub(crate) fn count_ages(&self) {
+        // Before the lock, which commits take: a step of the clock is logged.
+        let (now, wall_ms) = (self.engine.now(), self.engine.wall_ms());
         let mut ages = self.ages.lock();
         let mut newest_ms = 0;
         let begin = ages.set_limit(self.retention().age, || {
@@ -261,8 +263,9 @@ impl WriteHalf {
             if last_seq > self.trim_point.low().seq {
                 newest_ms = state.as_ref().map_or(0, |state| state.time_ms);
             }
-            Begin { now: self.engine.now(), wall_ms: self.engine.wall_ms(), last_seq }
+            Begin { now, wall_ms, last_seq }
         });
+        drop(ages);
         let ahead = begin.map_or(0, |begin| newest_ms.saturating_sub(begin.wall_ms));
         if ahead >= STEP_MIN_MS {
             tracing::warn!(

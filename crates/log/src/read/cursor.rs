@@ -23,6 +23,10 @@ use crate::store::unit_times::{first_unit_at, ms_of};
 /// Bytes read at once from a file, unless a unit is larger.
 const READ: u32 = 256 << 10;
 
+/// The most bytes that a lookup reads at once. More between two entries of the index is a large
+/// record, or a gap that `repair` left, which may be a whole segment: it is read by units.
+const LOOKUP_MAX: u32 = 4 << 20;
+
 /// Where a stream starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
@@ -363,6 +367,9 @@ pub(crate) fn read(source: &dyn Source, seq: Seq) -> Result<View> {
     let start = entry.record / BLOCK * BLOCK;
     if end <= entry.record {
         return Err(corruption(&segment, entry.record, DecodeError::Nonsense));
+    }
+    if end - start > LOOKUP_MAX {
+        return scan_for(source, seq);
     }
     let Ok((buffer, got)) = load(&segment, start, end - start) else {
         // The unreadable bytes may be those of another record.

@@ -102,7 +102,7 @@ pub(crate) fn scan_dir(
     }
     let (durable_bound, manifest) = (found.durable_bound, found.manifest);
     let cut = found.cut().filter(|_| corruption.is_none() && manifest.clean.is_none());
-    let live = live(found);
+    let live = live(found)?;
     let numbers: Vec<u64> = live.iter().map(|live| live.segment.number()).collect();
     let (dead, blank) = files.dead(&numbers);
     Ok(DirScan {
@@ -120,30 +120,33 @@ pub(crate) fn scan_dir(
 }
 
 /// The segments up to the first corruption. Of a segment with a corrupt unit, what is before it.
-fn live(found: Classified) -> Vec<Live> {
+fn live(found: Classified) -> Result<Vec<Live>> {
     let mut live = Vec::new();
     // A gap in the place of a missing front has no file, and the segments after it are whole.
     for segment in found.segments.into_iter().skip(usize::from(found.is_front_missing)) {
         let is_corrupt = |range: &SegmentRange| matches!(range, SegmentRange::Corrupt { .. });
         let ends_here = segment.ranges.iter().any(is_corrupt);
-        let Some(segment) = live_segment(segment, ends_here) else { break };
+        let Some(segment) = live_segment(segment, ends_here)? else { break };
         live.push(segment);
         if ends_here {
             break;
         }
     }
-    live
+    Ok(live)
 }
 
 /// `None` without a header.
-fn live_segment(segment: Examined, is_corrupt: bool) -> Option<Live> {
-    let (header, file) = (segment.header?, segment.file.clone()?);
-    let file_len = segment.file_len().ok()?;
+fn live_segment(segment: Examined, is_corrupt: bool) -> Result<Option<Live>> {
+    let (Some(header), Some(file)) = (segment.header, segment.file.clone()) else {
+        return Ok(None);
+    };
+    // An error ends the opening: a segment that is left out counts as dead.
+    let file_len = segment.file_len()?;
     let end = segment.valid_end();
     let full = segment.next.is_some() && !is_corrupt;
     let (state, units) = match segment.kept {
         Kept::Footer(state) => (state, None),
-        Kept::Nothing => return None,
+        Kept::Nothing => return Ok(None),
         Kept::Units(mut units, mut index, footed) => {
             units.retain(|unit| unit.end() <= end);
             index.retain(|entry| entry.unit < end);
@@ -173,5 +176,5 @@ fn live_segment(segment: Examined, is_corrupt: bool) -> Option<Live> {
         reader: file,
         state: RwLock::new(state),
     });
-    Some(Live { segment, units, file_len })
+    Ok(Some(Live { segment, units, file_len }))
 }

@@ -120,6 +120,7 @@ impl Clock {
         if is_step && is_due {
             *reported_at = Some(now);
             self.ahead_ms.fetch_add(step, SeqCst);
+            drop(reported_at);
             let seconds = step / 1000;
             tracing::warn!(seconds, "wall clock was set; the ages of records do not follow it");
         }

@@ -41,6 +41,7 @@ use crate::base::error::Result;
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, DecodeError, SEGMENT_MAX, Salt, SegmentHeader};
 use crate::store::manifest::Manifest;
+use crate::store::segment_reader::ReadErrors;
 
 /// A live segment.
 #[derive(Debug, Clone, Copy)]
@@ -53,13 +54,17 @@ pub(super) struct LiveNumber {
 
 /// The live segments, in order. If a link is corrupt or missing, the next lower number that fits is
 /// used. A header that the next one contradicts becomes invalid.
-pub(super) fn live_numbers(headers: &mut Headers, manifest: &Manifest) -> Result<Vec<LiveNumber>> {
+pub(super) fn live_numbers(
+    headers: &mut Headers,
+    manifest: &Manifest,
+    read_errors: &ReadErrors,
+) -> Result<Vec<LiveNumber>> {
     // The newest may have lost its header. Then it has units, or the clean end names it.
     let mut newest = None;
     for (&number, (file, parsed)) in headers.iter().rev() {
         if parsed.is_ok()
             || manifest.clean.is_some_and(|end| end.segment == number)
-            || has_own_units(file, Salt::new(manifest.log, number))?
+            || has_own_units(file, Salt::new(manifest.log, number), read_errors)?
         {
             newest = Some(LiveNumber { number, limit: u64::MAX });
             break;
@@ -147,7 +152,8 @@ impl Limit {
 
 /// Whether a file without a valid header was a segment with this salt.
 fn has_content(file: &Arc<dyn File>, salt: Salt) -> Result<bool> {
-    Ok(has_own_units(file, salt)? || content(file, salt, u64::MAX)?.is_some())
+    Ok(has_own_units(file, salt, &ReadErrors::default())?
+        || content(file, salt, u64::MAX)?.is_some())
 }
 
 /// The segment before one that lost its header.

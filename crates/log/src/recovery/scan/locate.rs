@@ -106,10 +106,15 @@ pub(super) fn content(file: &Arc<dyn File>, salt: Salt, seq: u64) -> Result<Opti
     }
 }
 
-/// Whether a file holds the header of a unit that was written to this segment.
-pub(super) fn has_own_units(file: &Arc<dyn File>, salt: Salt) -> Result<bool> {
+/// Whether a file holds the header of a unit that was written to this segment. Blocks that cannot
+/// be read are noted: there may be units in them.
+pub(super) fn has_own_units(
+    file: &Arc<dyn File>,
+    salt: Salt,
+    read_errors: &ReadErrors,
+) -> Result<bool> {
     let mut found = false;
-    orphan_units(file, salt, BLOCK, None, &ReadErrors::default(), |_, _| found = true)?;
+    orphan_units(file, salt, BLOCK, None, read_errors, |_, _| found = true)?;
     Ok(found)
 }
 

@@ -48,7 +48,7 @@ pub(super) fn read_segments(
     progress: &mut dyn FnMut(ReadProgress),
 ) -> Result<Contents> {
     let manifest = &manifests.now;
-    let numbers = live_numbers(&mut files.headers, manifest)?;
+    let numbers = live_numbers(&mut files.headers, manifest, how.read_errors)?;
     let headers = &files.headers;
     let mut segments: Vec<_> =
         numbers.iter().map(|live| not_yet_read(dir, headers, *live)).collect();

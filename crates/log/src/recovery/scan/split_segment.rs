@@ -40,6 +40,9 @@ pub(super) fn goes_on(
     end: End,
     how: &Reading<'_>,
 ) -> Result<bool> {
+    if !end.offset.is_multiple_of(BLOCK) {
+        return Ok(false);
+    }
     let mut image = SegmentReader::watched(Arc::clone(file), Some(how.read_errors))?;
     let unit = valid_unit(&mut image, salt, end.offset, |_| {})?;
     Ok(unit.is_ok_and(|(header, _)| header.chain == end.chain && header.session > manifest.session))
