@@ -112,3 +112,26 @@ fn unreadable_sectors_are_repaired_like_other_corruption() {
     }
     cases.finish(20);
 }
+
+/// Of a file that cannot be read at all, the header alone counted as unreadable. Where nothing else
+/// proved that its records were durable, it was taken for the tail that a crash had torn, and
+/// removed.
+///
+/// Requirements: W-25.
+#[test]
+fn newest_file_that_cannot_be_read_is_kept() {
+    let sample = sample::killed();
+    let disk = sample.disk.fork(1);
+    let segments = disk.files(Path::new(DIR)).unwrap().into_iter();
+    let newest = in_dir(&segments.filter(|name| name.ends_with(".seg")).max().unwrap());
+    let len = disk.contents(&newest).unwrap().len() as u64;
+    for at in (0..len).step_by(BLOCK) {
+        disk.make_unreadable(&newest, at).unwrap();
+    }
+    disk.remove(&in_dir("mark")).unwrap();
+    let before = disk.fingerprint();
+    let engine = Engine::manual();
+    let opened = Log::builder(DIR).options(options(&disk, &engine)).open();
+    assert!(matches!(opened, Err(Error::Io(_))), "{opened:?}");
+    assert_eq!(disk.fingerprint(), before);
+}

@@ -30,7 +30,7 @@ use fuzz_kit::LogComponent;
 
 #[test]
 fn corruption_is_reported_or_harmless_and_repair_keeps_the_rest() {
-    if let Err(failure) = run_new(&LogComponent, "log", 480) {
+    if let Err(failure) = run_new(&LogComponent, "log", 960) {
         panic!("{failure}");
     }
 }

@@ -103,6 +103,8 @@ impl Cluster {
             }
             match self.node(leader).transfer(to, LONG).await {
                 Ok(()) => return,
+                // Another node was elected meanwhile.
+                Err(NodeError::Membership(_)) if self.leader().await != leader => {}
                 Err(error) => {
                     assert!(has_no_lead(&error) && Instant::now() < deadline, "node {to}: {error}");
                 }

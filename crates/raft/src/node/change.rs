@@ -172,7 +172,7 @@ async fn follow(
         }
         Err(error) => NodeError::from(error),
     };
-    let changed = last_change(raft).await.map_or(true, |last| last != before);
+    let changed = last_change(raft).await != Ok(before);
     if changed || error.may_still_happen() {
         is_proposed.store(true, SeqCst);
     }

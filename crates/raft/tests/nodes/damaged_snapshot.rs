@@ -24,15 +24,15 @@ fn flip_a_bit(disk: &SimDisk, snapshot: &str) {
     disk.flip_bit(&path, disk.contents(&path).unwrap().len() as u64 * 4).unwrap();
 }
 
-/// A node alone, with two snapshots and a purged log.
-async fn with_two_snapshots(disk: &SimDisk) -> (Node, Replica<Words>) {
+/// A node alone, with so many snapshots. With two, its log is purged.
+async fn with_snapshots(disk: &SimDisk, count: usize) -> (Node, Replica<Words>) {
     let words = Replica::new(Words::default());
     let (node, address) = start_with(disk, 1, ROUND_TRIP, &words);
     let member = Member { raft: address.to_string(), ..Member::default() };
     node.bootstrap(member).await.unwrap();
     node.wait_for(LONG, |status| status.leads()).await.unwrap();
     let deadline = Instant::now() + LONG;
-    while snapshots(disk).len() < 2 || node.log().floor().is_none() {
+    while snapshots(disk).len() < count || (count > 1 && node.log().floor().is_none()) {
         assert!(Instant::now() < deadline, "nothing is purged: {node:?}");
         let first = words.with(|words| words.0.len());
         let proposals = (first..first + BATCH).map(|n| node.propose(command(n.to_string()), LONG));
@@ -43,12 +43,10 @@ async fn with_two_snapshots(disk: &SimDisk) -> (Node, Replica<Words>) {
     (node, words)
 }
 
-/// The node kept two snapshots, and purged its log up to the newer one: one flipped bit in that,
-/// and it did not start ("need logs from index 10000, but purged up to 1.18999").
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_starts_without_its_newest_snapshot() {
+/// Damages the newest of so many snapshots. The node starts, and lacks nothing.
+async fn starts_without_the_newest_of(count: usize) {
     let disk = SimDisk::new(1);
-    let (node, words) = with_two_snapshots(&disk).await;
+    let (node, words) = with_snapshots(&disk, count).await;
     let before = words.with(|words| words.0.clone());
     node.stop().unwrap();
     flip_a_bit(&disk, snapshots(&disk).last().unwrap());
@@ -59,4 +57,17 @@ async fn a_node_starts_without_its_newest_snapshot() {
     let after = words.with(|words| words.0.clone());
     assert!(after[..before.len()] == before && after[before.len()..] == ["after"]);
     node.stop().unwrap();
+}
+
+/// The node kept two snapshots, and purged its log up to the newer one: one flipped bit in that,
+/// and it did not start ("need logs from index 10000, but purged up to 1.18999").
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_starts_without_its_newest_snapshot() {
+    starts_without_the_newest_of(2).await;
+}
+
+/// The log was whole, and the node did not start: its only snapshot is corrupt.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_starts_without_its_only_snapshot() {
+    starts_without_the_newest_of(1).await;
 }
