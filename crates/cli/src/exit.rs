@@ -445,7 +445,7 @@ fn io_advice(cause: &esker_disk::Error, dir: &Path) -> String {
     .into()
 }
 
-/// What to do where space lacks.
+/// The remedy where space lacks.
 fn remedy(cause: &esker_disk::Error) -> &'static str {
     if cause.is_out_of_inodes() { "remove files from this file system" } else { "make room" }
 }

@@ -28,7 +28,7 @@ const ADDRESSES_MAX: usize = 8;
 /// No attempt continues when the future is dropped.
 ///
 /// # Errors
-/// Those of resolving the name, and of an attempt if all fail. Of several, the message has each
+/// The error of resolving the name, or of an attempt if all fail. Of several, the message has each
 /// with its address.
 pub(crate) async fn connect(address: &str) -> io::Result<TcpStream> {
     let resolved = tokio::net::lookup_host(address).await?;
@@ -126,7 +126,7 @@ mod tests {
         hosts.iter().map(|host| host.parse().unwrap()).collect()
     }
 
-    /// What became of a race, when it ended, and when each attempt began.
+    /// The result of a race, when it ended, and when each attempt began.
     type Outcome = (io::Result<SocketAddr>, Duration, Vec<(u16, Duration)>);
 
     /// Races for ports of one host. An attempt takes so many milliseconds, and then succeeds or

@@ -165,7 +165,7 @@ async fn status(member: &Named, cluster: &str) -> Result<NodeStatus, String> {
     }
 }
 
-/// What is to be known of a clock that epochs do not follow, and whether it is ahead.
+/// The note about a clock that epochs do not follow, and whether it is ahead.
 fn clock_step(NodeStatus { node, clock_step_ms, .. }: &NodeStatus) -> Option<(bool, String)> {
     let by = format!("{:.1} s", clock_step_ms.unsigned_abs() as f64 / 1e3);
     match clock_step_ms.signum() {

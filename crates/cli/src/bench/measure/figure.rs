@@ -33,7 +33,7 @@ pub struct Figure {
     pub summary: Option<Summary>,
 }
 
-/// What the check of a run found: of the data that it wrote, read back and compared, or of the
+/// The result of checking a run: of the data that it wrote, read back and compared, or of the
 /// history of its callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {

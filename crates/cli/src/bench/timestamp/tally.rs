@@ -89,7 +89,7 @@ impl Recorder {
     }
 }
 
-/// What the check of a history found.
+/// The result of checking a history.
 #[derive(Debug)]
 pub struct Checked {
     pub verdict: Verdict,
@@ -280,7 +280,7 @@ mod tests {
         assert_eq!((checked.verdict, checked.unrecorded), (Verdict::Right, 0));
     }
 
-    /// What ran out of room was reported as what is wrong: both were not verified.
+    /// Calls without room to be recorded were reported as wrong ones: both were not verified.
     #[test]
     fn a_history_without_room_is_unchecked_and_not_wrong() {
         let budget = CallBudget::new(20);
