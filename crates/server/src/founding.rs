@@ -158,7 +158,8 @@ impl<'a> Founding<'a> {
     }
 
     fn status(&self, cluster: String) -> FoundingStatus {
-        FoundingStatus { node: self.node, cluster, nodes: self.addresses.to_vec() }
+        let nodes = self.addresses.to_vec();
+        FoundingStatus { node: self.node, cluster, nodes, is_founded: false }
     }
 
     /// Asks the other nodes of the list.
@@ -255,6 +256,12 @@ fn missing(id: &str, answers: &[NodeAnswer]) -> Result<Option<String>, ServerErr
     let mut missing = Vec::new();
     for (address, status) in answers {
         match status {
+            Ok(status) if status.is_founded && status.cluster == id => {
+                return Err(ServerError::OtherData(format!(
+                    "{address} (--cluster) is a member of the cluster {id}, which this node is to \
+                     found: its data is of an earlier time; remove it, and join under a new number"
+                )));
+            }
             Ok(status) if status.cluster == id => {}
             Ok(status) if status.cluster.is_empty() => {
                 missing.push(format!("{address}: it does not have the cluster's id yet"));
@@ -310,13 +317,15 @@ mod tests {
     /// A node that waits, with the id that it founds, or none.
     fn waits(node: u64, founds: Option<ClusterId>) -> NodeAnswer {
         let cluster = founds.map(|id| id.to_string()).unwrap_or_default();
-        (format!("n{node}:8080"), Ok(FoundingStatus { node, cluster, nodes: list() }))
+        let status = FoundingStatus { node, cluster, nodes: list(), is_founded: false };
+        (format!("n{node}:8080"), Ok(status))
     }
 
     /// A node with data of this cluster.
     fn is_of(node: u64, cluster: ClusterId) -> NodeAnswer {
         let cluster = cluster.to_string();
-        (format!("n{node}:8080"), Ok(FoundingStatus { node, cluster, nodes: Vec::new() }))
+        let status = FoundingStatus { node, cluster, nodes: Vec::new(), is_founded: false };
+        (format!("n{node}:8080"), Ok(status))
     }
 
     fn is_silent(node: u64) -> NodeAnswer {
@@ -384,6 +393,15 @@ mod tests {
             let why = missing(&id, &[is_of(2, X), other]).unwrap().unwrap();
             assert!(why.starts_with("n3:8080: "), "{why}");
         }
+        // Node 1 runs with its data of before the founding.
+        let mut member = is_of(3, X);
+        if let Ok(status) = &mut member.1 {
+            status.is_founded = true;
+        }
+        let founded = missing(&id, &[is_of(2, X), member]);
+        assert!(
+            matches!(founded, Err(ServerError::OtherData(why)) if why.contains("earlier time"))
+        );
         let other = missing(&id, &[is_of(2, X), is_of(3, Y)]);
         assert!(matches!(other, Err(ServerError::OtherData(why)) if why.contains(&Y.to_string())));
     }

@@ -45,6 +45,9 @@ pub(crate) struct FoundingStatus {
     /// The addresses of `--cluster`, while the node waits for that cluster.
     #[serde(default)]
     pub(crate) nodes: Vec<String>,
+    /// Whether the cluster was founded: the node knows its members.
+    #[serde(rename = "isFounded", default)]
+    pub(crate) is_founded: bool,
 }
 
 /// The answer of `GET /status`: what a node knows of itself.

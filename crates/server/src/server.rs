@@ -230,11 +230,12 @@ async fn belong(
 ) {
     let standing = Standing::new(Arc::clone(&shared), own.client.clone());
     let stops = Arc::clone(&shared);
-    let why = match standing.look(options.join.as_deref()).await {
+    let listed: Vec<String> =
+        options.cluster.iter().filter(|address| **address != own.client).cloned().collect();
+    let why = match standing.look(options.join.as_deref(), &listed).await {
         Err(why) => why,
         Ok(()) => {
-            let listed = options.cluster.iter().filter(|address| **address != own.client);
-            let join = options.join.iter().chain(listed).cloned().collect();
+            let join = options.join.iter().chain(&listed).cloned().collect();
             let announced = async {
                 announce(shared, own, join, is_new).await;
                 std::future::pending().await

@@ -36,10 +36,11 @@ impl Standing {
     /// Looks once.
     ///
     /// # Errors
-    /// Why this node has to stop: another process runs as it, or the member to join, `join`, has
-    /// another cluster than this node's data. A member that the data names may have lost its own:
-    /// that is no reason.
-    pub(crate) async fn look(&self, join: Option<&str>) -> Result<(), String> {
+    /// Why this node has to stop: another process runs as it; the member to join, `join`, has
+    /// another cluster than this node's data; or a node of `listed`, the others of `--cluster`, has,
+    /// and no member answers for the cluster of the data. A member that the data names may have lost
+    /// its own: that is no reason.
+    pub(crate) async fn look(&self, join: Option<&str>, listed: &[String]) -> Result<(), String> {
         let shared = Arc::clone(&self.shared);
         let (identity, status) = (&shared.identity, shared.node.status());
         let others = status.members.iter().filter(|(id, _)| **id != status.node);
@@ -47,12 +48,13 @@ impl Standing {
             others.map(|(id, member)| (member.client.clone(), *id)).collect();
         let own = status.members.get(&status.node);
         let mut places: BTreeSet<String> = own.map(|own| own.client.clone()).into_iter().collect();
-        let asked = join.map(ToOwned::to_owned).into_iter().chain(known.keys().cloned());
-        let asked: BTreeSet<String> = asked.take(ASKED).collect();
-        let mut is_member = None;
+        let named = join.map(ToOwned::to_owned).into_iter().chain(listed.iter().cloned());
+        let asked: BTreeSet<String> = named.chain(known.keys().cloned()).take(ASKED).collect();
+        let (mut is_member, mut other, mut is_answered) = (None, None, false);
         for (address, members) in ask_all::<Members>(asked, "/members", ASK).await {
             let Ok(members) = members else { continue };
             if members.cluster == identity.cluster.to_string() {
+                is_answered = true;
                 let named = members.members.iter().find(|member| member.node == identity.node);
                 places.extend(named.map(|named| named.addr.clone()));
                 let leads = members.leader.is_some_and(|leader| leader.addr == address);
@@ -67,6 +69,8 @@ impl Standing {
                     cluster = members.cluster,
                     "a member answers for another cluster"
                 );
+            } else if !members.cluster.is_empty() && join != Some(&*address) {
+                other = Some((address, members.cluster));
             } else if !members.cluster.is_empty() {
                 return Err(format!(
                     "the data of this node is of the cluster {}, and {address} (--join) is of the \
@@ -74,6 +78,17 @@ impl Standing {
                     identity.cluster, members.cluster
                 ));
             }
+        }
+        if let Some((address, cluster)) = other {
+            let why = format!(
+                "the data of this node is of the cluster {}, and {address} (--cluster) is of the \
+                 cluster {cluster}: leave it out of the list, or join with new data",
+                identity.cluster
+            );
+            if !is_answered {
+                return Err(why);
+            }
+            tracing::error!(why, "more than one cluster");
         }
         if let Some(is_member) = is_member {
             self.is_member(is_member);
@@ -99,7 +114,7 @@ impl Standing {
     pub(crate) async fn watch(&self) -> String {
         loop {
             tokio::time::sleep(AGAIN).await;
-            if let Err(why) = self.look(None).await {
+            if let Err(why) = self.look(None, &[]).await {
                 return why;
             }
         }

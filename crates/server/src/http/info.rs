@@ -53,5 +53,6 @@ pub(crate) async fn clock(shared: &Shared, client: &Client, id: u64) -> Answer {
 /// `GET /founding`.
 pub(crate) fn founding(shared: &Shared) -> Answer {
     let (node, cluster) = (shared.identity.node, shared.identity.cluster.to_string());
-    answer::founding(&FoundingStatus { node, cluster, nodes: Vec::new() })
+    let is_founded = !shared.node.status().members.is_empty();
+    answer::founding(&FoundingStatus { node, cluster, nodes: Vec::new(), is_founded })
 }

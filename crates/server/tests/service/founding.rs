@@ -136,6 +136,26 @@ async fn a_first_node_that_lost_its_data_founds_no_second_cluster() {
     assert_eq!(listed.nodes.members(1).await.cluster, cluster);
 }
 
+/// It led its own cluster beside the one of the others, and nothing said so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_with_data_of_another_cluster_than_the_list_stops() {
+    let mut listed = Listed::new();
+    listed.all([1, 2, 3]).await;
+    listed.nodes.stop(1).await;
+    listed.lose_data(1);
+    let mut alone = listed.options(1);
+    (alone.cluster, alone.node) = (Vec::new(), Some(1));
+    let other = Server::start(alone).await.unwrap();
+    other.stop().await.unwrap();
+    let node = Server::start(listed.options(1)).await.unwrap();
+    let failed = tokio::time::timeout(LONG, node.failed()).await.unwrap();
+    let is_named = |why: &str| why.contains("leave it out of the list");
+    assert!(matches!(&failed, ServerError::OtherData(why) if is_named(why)), "{failed}");
+    node.stop().await.unwrap();
+    let leader = listed.nodes.leader().await;
+    listed.nodes.timestamp(leader).await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_waits_says_for_whom_and_leaves_nothing() {
     let mut listed = Listed::new();
