@@ -1,8 +1,8 @@
 //! Whether standard output was closed when the process began.
 //!
 //! Before `main`, Rust's runtime opens `/dev/null` in the place of a closed standard descriptor.
-//! The output of a command would vanish there, and the command succeed. So the descriptor is queried
-//! earlier, among the functions that run before the runtime.
+//! The output of a command would vanish there, and the command succeed. So the descriptor is
+//! queried earlier, among the functions that run before the runtime.
 
 #![allow(unsafe_code)]
 

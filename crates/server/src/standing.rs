@@ -37,9 +37,9 @@ impl Standing {
     ///
     /// # Errors
     /// Why this node has to stop: another process runs as it; the member to join, `join`, has
-    /// another cluster than this node's data; or a node of `listed`, the others of `--cluster`, has,
-    /// and no member answers for the cluster of the data. A member that the data names may have lost
-    /// its own: that is no reason.
+    /// another cluster than this node's data; or a node of `listed`, the others of `--cluster`,
+    /// has, and no member answers for the cluster of the data. A member that the data names may
+    /// have lost its own: that is no reason.
     pub(crate) async fn look(&self, join: Option<&str>, listed: &[String]) -> Result<(), String> {
         let shared = Arc::clone(&self.shared);
         let (identity, status) = (&shared.identity, shared.node.status());
