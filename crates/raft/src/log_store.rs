@@ -313,15 +313,7 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
             return Ok(());
         }
         let store = self.clone();
-        let id = match on_own_thread(move || store.purgeable(id)).await {
-            Ok(Some(id)) => id,
-            Ok(None) => return Ok(()),
-            // The entries are kept, and the next purge tries again.
-            Err(error) => {
-                tracing::warn!(%error, "failed to find the entries to purge");
-                return Ok(());
-            }
-        };
+        let Some(id) = on_own_thread(move || store.purgeable(id)).await? else { return Ok(()) };
         let floor = Slot(id.index);
         let frontier = self.log.frontier().map_or(floor, |frontier| frontier.max(floor));
         let bounds = SnapshotBounds { floor, frontier };
