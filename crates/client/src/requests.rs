@@ -12,7 +12,7 @@ use crate::queue::{LANES, Queue, Taken};
 /// The most names of hosts that are looked up at a time. The system may take long for one.
 const LOOKUPS_MAX: usize = 16;
 
-/// What the handles of a client and its thread share.
+/// The state that the handles of a client and its thread share.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) queue: Queue,

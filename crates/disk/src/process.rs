@@ -111,7 +111,7 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
     /// may each make one; all get the same.
     ///
     /// # Errors
-    /// Those of `make`, and of [`Process::current`].
+    /// The errors of `make`, and of [`Process::current`].
     pub fn get_or_try_init(&self, make: impl FnOnce() -> io::Result<T>) -> io::Result<&T> {
         let found = self.0.load(Ordering::Acquire);
         // SAFETY: null, or from `Box::into_raw` and never freed.

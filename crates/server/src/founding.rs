@@ -67,7 +67,7 @@ pub(crate) struct Founding<'a> {
     node: u64,
 }
 
-/// What a node without data does next.
+/// The next step of a node without data.
 #[derive(Debug, PartialEq, Eq)]
 enum FoundingStep {
     /// It is node 1, and all others have nothing.
@@ -198,7 +198,7 @@ impl<'a> Founding<'a> {
     }
 }
 
-/// What node `node` without data does next, after these answers of the other nodes of its list.
+/// The next step of node `node` without data, after these answers of the nodes of its list.
 fn next_step(
     addresses: &[String],
     node: u64,

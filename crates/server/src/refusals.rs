@@ -13,7 +13,7 @@ const KINDS_MAX: usize = 32;
 /// What was asked for, of which node, and why it was refused.
 type Kind = (&'static str, Option<u64>, String);
 
-/// What was refused, and logged of late.
+/// The refusals that were logged lately.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals(Mutex<VecDeque<(Kind, Instant)>>);
 

@@ -24,7 +24,7 @@ const LISTS_BYTES: usize = 256 << 20;
 /// their room.
 const OTHERS_BYTES: usize = 64 << 20;
 const BODIES_BYTES: usize = 64 << 20;
-/// So many connections have all of it.
+/// The number of connections that have all of it.
 const SHARES: usize = 16;
 /// How long a request waits for room.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
@@ -133,7 +133,7 @@ impl Budget {
     }
 }
 
-/// What one connection holds of a budget.
+/// The share of a budget that one connection holds.
 #[derive(Debug)]
 struct Holder {
     own: Arc<Semaphore>,
@@ -287,7 +287,7 @@ impl AsRef<[u8]> for Long {
     }
 }
 
-/// What is left of a long answer. All its pieces have the room together.
+/// The rest of a long answer. All its pieces have the room together.
 #[derive(Debug)]
 pub(crate) struct HeldBytes {
     rest: Bytes,

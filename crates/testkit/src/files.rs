@@ -48,7 +48,7 @@ pub fn store(disk: &SimDisk, dir: &Path, before: &Files, after: &Files) -> Resul
 /// Writes the files to a real directory.
 ///
 /// # Errors
-/// Those of the file system.
+/// The errors of the file system.
 pub fn export(files: &Files, dir: &Path) -> std::io::Result<()> {
     for (name, bytes) in files {
         let path = dir.join(name);
@@ -63,7 +63,7 @@ pub fn export(files: &Files, dir: &Path) -> std::io::Result<()> {
 /// Reads the files of a real directory: the inverse of [`export`].
 ///
 /// # Errors
-/// Those of the file system.
+/// The errors of the file system.
 pub fn import(dir: &Path) -> std::io::Result<Files> {
     let mut files = Files::new();
     let mut todo = vec![dir.to_path_buf()];

@@ -30,7 +30,7 @@ impl ForkedChild {
     /// Forks, and runs this in the child, which then ends without dropping anything else.
     ///
     /// # Errors
-    /// Those of the system.
+    /// The errors of the system.
     pub fn start(run: impl FnOnce()) -> Result<Self, String> {
         // The hook for panics is installed before there are two processes.
         caught(|| Ok(()))?;

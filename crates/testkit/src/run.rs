@@ -50,7 +50,7 @@ pub trait Component: Sync {
     ) -> Result<&'static str, String>;
 }
 
-/// What is planned for a case.
+/// The plan of a case.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Plans {
     /// Any bytes and files.

@@ -1,4 +1,4 @@
-//! What opening takes of a scan: the segments up to the first corruption, ready to be read.
+//! The live segments of a scan: those up to the first corruption, ready to be read.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What `EPOCH_DEADLINE_LIMIT` counts: deadlines by which a leader got no epoch.
+//! `EPOCH_DEADLINE_LIMIT` counts deadlines by which a leader got no epoch.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;

@@ -43,7 +43,7 @@ pub(crate) enum Purpose {
     OtherVersion = 4,
     OtherCluster = 5,
     OtherNode = 6,
-    /// What nodes answered before each member had connections of its own.
+    /// The answer of nodes before each member had connections of its own.
     TooMany = 7,
     /// Queries for proofs of leadership.
     Proofs = 8,

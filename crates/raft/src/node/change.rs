@@ -68,7 +68,7 @@ impl ChangeProgress {
         Ok(())
     }
 
-    /// What the caller learns of an error at which the change ends.
+    /// The error that the caller gets where the change ends.
     fn outcome(&self, error: NodeError) -> NodeError {
         match (self.is_proposed(), error) {
             (true, NodeError::NotLeader { .. }) => NodeError::Unknown,

@@ -241,7 +241,7 @@ where
     }
 }
 
-/// What a node says of itself at length: such an answer may wait for room.
+/// A long answer of a node about itself: it may wait for room.
 async fn inform(requests: Arc<Requests>, id: u64, path: Path, is_plain: bool) -> Answer {
     let Requests { shared, client, .. } = &*requests;
     match path {

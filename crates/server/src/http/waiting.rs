@@ -26,7 +26,7 @@ const CONNECTION_TIME: Duration = Duration::from_secs(5);
 /// After a failure to accept: no file descriptors, mostly.
 const AGAIN: Duration = Duration::from_millis(50);
 
-/// What a waiting node answers.
+/// The answers of a waiting node.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     status: FoundingStatus,

@@ -23,7 +23,7 @@ pub(crate) struct Examined {
     pub(crate) file: Option<Arc<dyn File>>,
     /// `None` when the header is corrupt.
     pub(crate) header: Option<SegmentHeader>,
-    /// What is wrong with the header, or with what it names.
+    /// The fault of the header, or of what it names.
     pub(crate) header_error: Option<String>,
     pub(crate) base: u64,
     /// The number before the first record.
@@ -41,13 +41,13 @@ pub(crate) struct Examined {
     pub(crate) written_seq: u64,
     /// A footer follows the pieces, so no unit does.
     pub(crate) is_complete: bool,
-    /// What follows the first units.
+    /// The bytes after the first units.
     pub(crate) after_units: AfterUnits,
-    /// What an opening keeps of its first units.
+    /// The state that an opening keeps of its first units.
     pub(crate) kept: Kept,
 }
 
-/// What follows the first valid units of a segment.
+/// The bytes after the first valid units of a segment.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct AfterUnits {
     pub(crate) tail: TailScan,
@@ -59,7 +59,7 @@ pub(crate) struct AfterUnits {
     pub(crate) session: u64,
 }
 
-/// What an opening keeps of a segment.
+/// The state that an opening keeps of a segment.
 #[derive(Debug, Default)]
 pub(crate) enum Kept {
     #[default]
@@ -71,7 +71,7 @@ pub(crate) enum Kept {
     Footer(State),
 }
 
-/// What was read of a log.
+/// The content of a log that was read.
 pub(super) struct Contents {
     /// The segments, oldest first: by their headers, or else by what fits.
     pub(super) segments: Vec<Examined>,

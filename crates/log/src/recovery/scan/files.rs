@@ -28,7 +28,7 @@ pub(crate) struct Reading<'a> {
     pub(crate) direct: bool,
     /// For an opening, which may trust footers, and keeps what it needs of the segments.
     pub(crate) opening: Option<&'a ReadOptions>,
-    /// What could not be read.
+    /// The blocks that could not be read.
     pub(crate) read_errors: &'a ReadErrors,
 }
 

@@ -221,7 +221,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What is known of a segment without reading all of it, if that is enough for an opening.
+    /// The state of a segment without reading all of it, if that is enough for an opening.
     fn by_footer(
         &self,
         segment: &mut Examined,

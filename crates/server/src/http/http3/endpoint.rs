@@ -94,7 +94,7 @@ fn config(certificate: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, AnyE
     Ok(config)
 }
 
-/// What happened to a connection.
+/// An event of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ConnectionEvent {
     Opened,
