@@ -16,7 +16,7 @@
 //! | unsent lists of over 16 timestamps | 256 MiB, 16 of a connection | 503, `Retry-After` |
 //! | other answers of over 1 KiB; bodies of changes | 64 MiB, 4 of a connection, each | the same |
 //! | a request that waits for such room | 1 s | the same |
-//! | a connection that holds it, takes nothing for 0.5 s, and others wait | | it is closed |
+//! | a connection that holds it, takes nothing for 2 s, and others wait | | it is closed |
 //! | shorter answers on their way | one for each stream of all connections | wait in the client |
 //! | a connection that does not take an answer (HTTP/1.1: a long one) | 25 to 50 s | it is closed |
 //! | streams of an HTTP/2 or HTTP/3 connection | 128 | wait in the client |

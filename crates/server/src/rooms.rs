@@ -3,7 +3,8 @@
 //! A client that does not take its answers keeps its room. So a connection has a sixteenth of it at
 //! most. When there is no room for a request, the request waits, and meanwhile the connection that
 //! has stalled for longest is closed: what it held is for those that wait, in the order in which
-//! they came. While there is room, a connection may be as slow as `looks` allows.
+//! they came. A connection that takes something has not stalled, however slow its link is. While there
+//! is room, a connection may be as slow as `looks` allows.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -28,10 +29,9 @@ const BODIES_BYTES: usize = 64 << 20;
 const SHARES: usize = 16;
 /// How long a request waits for room.
 const ROOM_WAIT: Duration = Duration::from_secs(1);
-/// A connection that does not take [`PROGRESS_BYTES`] in this time, nor all that it holds, has
-/// stalled.
-const STALL_TIME: Duration = Duration::from_millis(500);
-const PROGRESS_BYTES: usize = 256 << 10;
+/// A connection that took nothing in this time, and sent no body to its end, has stalled. A link
+/// that many share, or that loses packets, may well need a second between two pieces.
+const STALL_TIME: Duration = Duration::from_secs(2);
 /// How often a connection is closed while requests wait: what the one before held comes meanwhile.
 const EVICTION_INTERVAL: Duration = Duration::from_millis(50);
 
@@ -146,9 +146,8 @@ struct Holder {
 struct Progress {
     /// Answers that wait for the client, and bodies.
     waiting: usize,
-    /// When it last took as much as it had to, and what it took since.
+    /// When the first of these began to wait, or when there last was progress.
     at: Option<Instant>,
-    bytes: usize,
 }
 
 impl Holder {
@@ -159,20 +158,22 @@ impl Holder {
     fn begins_to_wait(&self) {
         let mut progress = self.progress.lock();
         if progress.waiting == 0 {
-            (progress.at, progress.bytes) = (Some(Instant::now()), 0);
+            progress.at = Some(Instant::now());
         }
         progress.waiting += 1;
     }
 
-    fn takes(&self, bytes: usize) {
+    fn ends_to_wait(&self) {
         let mut progress = self.progress.lock();
-        progress.bytes += bytes;
-        if progress.bytes >= PROGRESS_BYTES.min(self.held()) {
-            (progress.at, progress.bytes) = (Some(Instant::now()), 0);
-        }
+        progress.waiting -= 1;
+        progress.at = Some(Instant::now());
     }
 
-    /// How long it has not taken what it had to, if anything waits for it.
+    fn takes_some(&self) {
+        self.progress.lock().at = Some(Instant::now());
+    }
+
+    /// How long there was no progress, if anything waits for it.
     fn stall(&self, now: Instant) -> Option<Duration> {
         let progress = self.progress.lock();
         (progress.waiting > 0).then(|| now.duration_since(progress.at.unwrap_or(now)))
@@ -256,7 +257,7 @@ impl Room {
     pub(crate) fn wait_for_client(&mut self, is_waiting: bool) {
         match (self.is_waiting, is_waiting) {
             (false, true) => self.holder.begins_to_wait(),
-            (true, false) => self.holder.progress.lock().waiting -= 1,
+            (true, false) => self.holder.ends_to_wait(),
             _ => {}
         }
         self.is_waiting = is_waiting;
@@ -298,7 +299,9 @@ impl HeldBytes {
     /// Takes the next bytes, `most` of them at most.
     pub(crate) fn take(&mut self, most: usize) -> Bytes {
         let piece = self.rest.split_to(most.min(self.rest.len()));
-        self.holder.takes(piece.len());
+        if !piece.is_empty() {
+            self.holder.takes_some();
+        }
         piece
     }
 
@@ -410,6 +413,52 @@ mod tests {
         }
         drop(answered.pop());
         assert!(other.room(MIB).await.is_ok());
+    }
+
+    /// Who took less than 256 KiB in 0.5 s was closed: all healthy clients of a link that they fill.
+    #[tokio::test(start_paused = true)]
+    async fn clients_of_a_slow_link_stay_and_the_one_that_stops_is_closed() {
+        let rooms = Rooms::default();
+        let mut slow = Vec::new();
+        for _ in 0..SHARES {
+            let (traffic, share) = connection(&rooms);
+            let lists = fill(&share).await;
+            slow.push((traffic, share, lists));
+        }
+        let (_, other) = connection(&rooms);
+        for second in 0..60 {
+            slow.iter_mut().for_each(|(.., lists)| drop(lists[0].take(16 << 10)));
+            assert_eq!(other.room(MIB).await.err(), Some(NoRoom));
+            assert_eq!(rooms.evictions(), 0, "after {second} s");
+        }
+        while rooms.evictions() == 0 {
+            slow[1..].iter_mut().for_each(|(.., lists)| drop(lists[1].take(16 << 10)));
+            assert!(slow[1].2[1].len() > 0, "none is closed");
+            assert_eq!(other.room(MIB).await.err(), Some(NoRoom));
+        }
+        for (at, (traffic, ..)) in slow.iter().enumerate() {
+            assert_eq!(is_evicted(traffic).await, at == 0, "connection {at}");
+        }
+    }
+
+    /// A connection that always had some body on its way had stalled since the first.
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_has_come_is_progress() {
+        let [.., bodies] = Rooms::default().shares(&Arc::default());
+        let mut before = bodies.room(64 << 10).await.unwrap();
+        before.wait_for_client(true);
+        for _ in 0..20 {
+            tokio::time::advance(STALL_TIME / 2).await;
+            let mut next = bodies.room(64 << 10).await.unwrap();
+            next.wait_for_client(true);
+            before = next;
+            let stall = bodies.holder.stall(Instant::now());
+            assert_eq!(stall, Some(Duration::ZERO));
+        }
+        tokio::time::advance(STALL_TIME).await;
+        assert_eq!(bodies.holder.stall(Instant::now()), Some(STALL_TIME));
+        drop(before);
+        assert_eq!(bodies.holder.stall(Instant::now()), None);
     }
 
     /// As long as it takes all that it holds, however little that is.

@@ -10,7 +10,8 @@ use hyper::body::{Body, Frame, SizeHint};
 use crate::rooms::{HeldBytes, Room};
 
 /// The bytes of a long answer that are handed to a connection at a time.
-const PIECE_BYTES: usize = 64 << 10;
+/// The longest frame of HTTP/2 that all clients take.
+const PIECE_BYTES: usize = 16 << 10;
 
 /// The body of an answer. A long one is taken in pieces: each shows that its client takes it.
 #[derive(Debug)]
