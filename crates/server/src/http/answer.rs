@@ -77,7 +77,7 @@ pub(crate) fn full() -> Answer {
 }
 
 /// Another node may serve, or this one later.
-pub(crate) fn unavailable(why: &'static str) -> Answer {
+pub(crate) fn unavailable(why: impl Into<Bytes>) -> Answer {
     let mut answer = text(StatusCode::SERVICE_UNAVAILABLE, why);
     answer.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
     answer

@@ -58,6 +58,10 @@ impl From<NodeError> for Refusal {
                 Self::NotLeader { leader, address: client }
             }
             NodeError::Membership(why) => refused(why),
+            // The same request may succeed later.
+            NodeError::NotProposed(_) => {
+                Self::Status(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+            }
             error => Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         }
     }
@@ -70,6 +74,18 @@ impl From<OracleError> for Refusal {
             OracleError::Unavailable(error) => error.into(),
             error @ OracleError::ClockTooHigh { .. } => refused(error.to_string()),
             error => Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        }
+    }
+}
+
+impl Refusal {
+    /// The answer of the node with this number.
+    fn answer(self, own: u64) -> Answer {
+        match self {
+            Self::Busy => answer::busy(),
+            Self::Status(StatusCode::SERVICE_UNAVAILABLE, why) => answer::unavailable(why),
+            Self::Status(status, why) => answer::text(status, why),
+            Self::NotLeader { leader, address } => answer::not_leader(own, leader, &address),
         }
     }
 }
@@ -94,11 +110,7 @@ where
     };
     match changed {
         Ok(said) => answer::json(client, id, &said).await,
-        Err(Refusal::Busy) => answer::busy(),
-        Err(Refusal::Status(status, why)) => answer::text(status, why),
-        Err(Refusal::NotLeader { leader, address }) => {
-            answer::not_leader(shared.node.id(), leader, &address)
-        }
+        Err(refusal) => refusal.answer(shared.node.id()),
     }
 }
 
@@ -309,5 +321,24 @@ fn not_done(shared: &Shared, id: u64, change: &'static str, node: Option<u64>, w
     let Refusal::Status(_, why) = why else { return };
     if shared.refusals.is_new(change, node, why) {
         tracing::warn!(id, change, node, why, "a change of the cluster was refused");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hyper::header::RETRY_AFTER;
+
+    use super::*;
+
+    /// The answer was 500, as if the node had a fault.
+    #[test]
+    fn a_change_that_was_not_proposed_can_be_asked_for_again() {
+        let refusal = Refusal::from(NodeError::NotProposed("another change is made".into()));
+        let answer = refusal.answer(1);
+        assert_eq!(answer.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(
+            answer.headers().get(RETRY_AFTER).map(|value| value.as_bytes()),
+            Some(&b"1"[..])
+        );
     }
 }
