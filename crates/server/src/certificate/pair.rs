@@ -33,7 +33,8 @@ pub(crate) struct Pair {
     pub(crate) key: Arc<CertifiedKey>,
     begins: SystemTime,
     ends: SystemTime,
-    /// When it ends, as text.
+    /// When it begins and ends, as text.
+    begin: String,
     pub(crate) end: String,
     /// Whether a node made it.
     pub(crate) is_own: bool,
@@ -84,6 +85,7 @@ impl Pair {
             key: Arc::new(key),
             begins: validity.not_before.to_system_time(),
             ends: validity.not_after.to_system_time(),
+            begin: validity.not_before.to_string(),
             end: validity.not_after.to_string(),
             is_own,
         })
@@ -116,7 +118,8 @@ impl Pair {
         if now >= self.ends {
             Err(format!("the certificate ended at {}", self.end))
         } else if now < self.begins {
-            Err("the certificate is not valid yet: look at the clock".into())
+            let begin = &self.begin;
+            Err(format!("the certificate is not valid yet, before {begin}: look at the clock"))
         } else {
             Ok(())
         }

@@ -157,7 +157,8 @@ impl Certificate {
             self.is_given = true;
             return changed(found, &self.pem, now);
         }
-        if self.pair.is_own && !self.pair.is_due(now) {
+        // It may have been made while the clock was ahead.
+        if self.pair.is_own && self.pair.check(now).is_ok() && !self.pair.is_due(now) {
             return Ok(None);
         }
         own.make(now).map(Some).map_err(|error| {
@@ -194,8 +195,66 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use esker_disk::sim::SimDisk;
+    use rcgen::{CertificateParams, KeyPair};
 
     use super::*;
+    use crate::options::CertificateFiles;
+
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    /// A certificate of an operator, with these limits.
+    fn put(files: &Files, begins: SystemTime, ends: SystemTime) {
+        let mut params = CertificateParams::new(["example.org".to_owned()]).unwrap();
+        (params.not_before, params.not_after) = (begins.into(), ends.into());
+        let key = KeyPair::generate().unwrap();
+        std::fs::write(&files.cert, params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(&files.key, key.serialize_pem()).unwrap();
+    }
+
+    /// Clients refuse it until then.
+    ///
+    /// Requirements: EB-9.
+    #[test]
+    fn a_certificate_that_begins_later_is_used_from_then_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = Files::of_data(folder.path());
+        let now = SystemTime::now();
+        put(&files, now - DAY, now + DAY * 9);
+        let mut options = ServerOptions::new(folder.path());
+        options.certificate =
+            Some(CertificateFiles { cert: files.cert.clone(), key: files.key.clone() });
+        let mut certificate = Certificate::given(&options).unwrap().unwrap();
+        let before = certificate.pair.end.clone();
+        put(&files, now + DAY * 2, now + DAY * 90);
+        for day in 0..2 {
+            certificate.look(now + DAY * day);
+            assert_eq!(certificate.pair.end, before, "day {day}");
+            assert!(certificate.reported.contains("not valid yet, before"), "{certificate:?}");
+        }
+        certificate.look(now + DAY * 2 + Duration::from_secs(1));
+        assert_ne!(certificate.pair.end, before);
+        assert_eq!(certificate.reported, "");
+    }
+
+    /// A node whose clock was ahead when it made its certificate kept that when the clock was set
+    /// right: no client took it.
+    ///
+    /// Requirements: EB-9.
+    #[test]
+    fn an_own_certificate_of_a_clock_that_was_ahead_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = ServerOptions::new(folder.path());
+        let mut certificate = Certificate::own(&options, &["example.org"]).unwrap();
+        let now = SystemTime::now();
+        let before = certificate.pem.clone();
+        certificate.look(now + DAY * 3650);
+        certificate.look(now);
+        assert_eq!(certificate.pair.check(now), Ok(()));
+        assert!(certificate.pem != before && certificate.pair.is_own);
+        let made = certificate.pem.clone();
+        certificate.look(now);
+        assert!(certificate.pem == made, "it is made once");
+    }
 
     /// The disk fails while the operator's files are away: they are the operator's when they are
     /// back.
