@@ -80,9 +80,14 @@ async fn a_request_that_panics_ends_its_connection() {
     assert!(ask(&address, "/clock", None, LONG).await.is_err());
     panics.store(false, SeqCst);
     assert_eq!(ask(&address, "/clock", None, LONG).await.unwrap().status, 200);
+    let deadline = Instant::now() + LONG;
+    // The connection ends first, while the panic unwinds.
+    while failed_tasks(&address).await == "0" {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
     assert_eq!(failed_tasks(&address).await, "1");
     // The one that asks.
-    let deadline = Instant::now() + LONG;
     loop {
         let metrics = get(Protocol::Http1, &address, "/metrics").await;
         if metrics
