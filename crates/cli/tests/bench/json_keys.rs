@@ -209,6 +209,28 @@ fn every_kept_log_of_consensus_has_a_directory_of_its_own() {
     assert_eq!((figures, logs), (20, 20));
 }
 
+/// `verified` was true, and nothing was there to be read back.
+#[test]
+fn each_log_that_is_looked_up_has_a_value_to_read_back() {
+    let (_guard, dir) = workdir();
+    let words = ["consensus", "bench", "--json", "--keep", "--only", "manager-get"];
+    let mut bench = command(&words);
+    bench.args(["--count", "100", "--logs", "3", "--dir"]).arg(&dir);
+    let ended = run(bench, b"").ok();
+    for figure in ended.text().lines() {
+        check(&serde_json::from_str(figure).unwrap(), "consensus/manager-get", true);
+    }
+    for kept in std::fs::read_dir(dir.join("log")).unwrap() {
+        let mut stat = command(&["consensus", "stat", "--json"]);
+        stat.arg(kept.unwrap().path());
+        let ended = run(stat, b"").ok();
+        let logs: Vec<Value> =
+            ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(logs.len(), 3);
+        assert!(logs.iter().all(|log| log["uncommitted"] == 1), "{logs:?}");
+    }
+}
+
 #[test]
 fn figures_of_a_store() {
     let words = ["kv", "bench", "--keys", "3000", "--count", "4000", "--writers", "4"];

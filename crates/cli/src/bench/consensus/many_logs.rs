@@ -55,14 +55,18 @@ impl Bench<'_> {
         Ok((manager.map_err(|error| Failure::of_consensus(&error, dir))?, options))
     }
 
-    /// Finds open logs: each thread one of its own, or all the same one.
+    /// Finds open logs: each thread one of its own, or all the same one. Afterwards, each key has to
+    /// lead to the log with its value.
     pub fn manager_get(&self, threads: usize, same: bool) -> Outcome<Measured> {
         let dir = self.dir.join(format!("manager-get-{threads}-{same}"));
         let failed = |error| Failure::of_consensus(&error, &dir);
         let open = self.arguments.logs.unwrap_or(OPEN);
         let (manager, options) = self.manager(&dir, open)?;
-        for log in 0..open {
-            drop(manager.get(key(log)).map_err(failed)?);
+        let accepted: Result<Vec<_>, Error> = (0..open)
+            .map(|log| manager.get(key(log))?.accept(Slot(0), BALLOT, &key(log)))
+            .collect();
+        for ticket in accepted.map_err(failed)? {
+            ticket.blocking_wait().map_err(failed)?;
         }
         let each = self.arguments.count.unwrap_or(LOOKUPS);
         let (time, latencies, used) = self.timed(threads, each, |_, n| {
@@ -70,6 +74,14 @@ impl Bench<'_> {
             let guard = manager.get(key(log))?;
             if guard.key() == key(log) { Ok(()) } else { Err(Error::Closed) }
         })?;
+        for number in 0..open {
+            let log = manager.get(key(number)).map_err(failed)?;
+            let guard = log.pin();
+            let entry = log.read(Slot(0), &guard).map_err(failed)?;
+            if entry.value() != key(number) {
+                return Err(Failure::failed(format!("log {number} has the value of another one")));
+            }
+        }
         let stats = manager.get(key(0)).map_err(failed)?.stats().log_stats;
         if manager.stats().map_err(failed)?.active_references != 0 {
             return Err(Failure::failed("a reference is left".to_owned()));
