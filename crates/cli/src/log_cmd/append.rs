@@ -192,8 +192,8 @@ fn warn_of_no_retention(log: &Log) {
     ));
 }
 
-/// Notes that the newest record has a time ahead of the clock, which a retention by age takes as
-/// the time of the opening.
+/// Notes that the newest record has a time ahead of the clock. A retention by age takes the time of
+/// the opening for it, and drops the record only in a run that lasts as long as the age.
 fn warn_of_times_ahead(log: &Log, dir: &Path) {
     if log.retention().age.is_none() {
         return;
@@ -204,8 +204,8 @@ fn warn_of_times_ahead(log: &Log, dir: &Path) {
     let Some(ahead) = ahead.filter(|ahead| *ahead >= AHEAD_MIN) else { return };
     complain(&format!(
         "note: the newest record is {} ahead of the clock, and --retain-age counts such records as \
-         new when a run begins; if the clock is right, `esker log truncate {} --before {}` drops \
-         them, and times are right again",
+         new when a run begins: they are kept until one run lasts as long as that age; if the clock \
+         is right, `esker log truncate {} --before {}` drops them, and times are right again",
         humantime::format_duration(Duration::from_secs(ahead.as_secs())),
         dir.display(),
         log.durable().next()

@@ -271,7 +271,7 @@ impl WriteHalf {
             tracing::warn!(
                 dir = %self.dir.path().display(),
                 seconds = ahead / 1000,
-                "newest record is ahead of the wall clock; such records count as new from now on"
+                "newest record is ahead of the wall clock; such records age only while the log is open"
             );
         }
     }
