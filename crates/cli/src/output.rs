@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD as STANDARD;
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 
 use crate::exit::{Failure, Outcome};
 use crate::stdout_at_start;
@@ -82,41 +83,25 @@ pub fn escaped(text: &str) -> String {
 
 /// Returns a time as in RFC 3339, in UTC, with milliseconds. Never fails: see [`time_in_nanos`].
 pub fn time(time: SystemTime) -> String {
-    let (seconds, nanos) = seconds_of(time);
-    format!("{seconds}.{:03}Z", nanos / 1_000_000)
+    in_utc(time).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 /// As [`time`], with nanoseconds. A year before 0 or after 9999, for which RFC 3339 has no text,
 /// has a sign as in ISO 8601: a clock may show any time, and logs have what it showed.
 pub fn time_in_nanos(time: SystemTime) -> String {
-    let (seconds, nanos) = seconds_of(time);
-    format!("{seconds}.{nanos:09}Z")
+    in_utc(time).to_rfc3339_opts(SecondsFormat::Nanos, true)
 }
 
-/// The whole seconds of a time as text, and the nanoseconds after them.
-fn seconds_of(time: SystemTime) -> (String, i128) {
-    const DAYS_OF_400_YEARS: i128 = 146_097;
-    // The days from March 1 of the year 0 to the beginning of 1970.
-    const DAYS_TO_1970: i128 = 719_468;
-    let since = match time.duration_since(SystemTime::UNIX_EPOCH) {
-        Ok(since) => since.as_nanos().cast_signed(),
-        Err(before) => -before.duration().as_nanos().cast_signed(),
+/// The same time; beyond some 262,000 years, the first or the last that there is.
+fn in_utc(time: SystemTime) -> DateTime<Utc> {
+    let (since, limit) = match time.duration_since(SystemTime::UNIX_EPOCH) {
+        Ok(since) => (TimeDelta::from_std(since), DateTime::<Utc>::MAX_UTC),
+        Err(before) => {
+            (TimeDelta::from_std(before.duration()).map(|it| -it), DateTime::<Utc>::MIN_UTC)
+        }
     };
-    let (seconds, nanos) = (since.div_euclid(1_000_000_000), since.rem_euclid(1_000_000_000));
-    let (days, second) = (seconds.div_euclid(86_400) + DAYS_TO_1970, seconds.rem_euclid(86_400));
-    // Years begin in March here, so that the day of a leap year is the last.
-    let (cycle, day) = (days.div_euclid(DAYS_OF_400_YEARS), days.rem_euclid(DAYS_OF_400_YEARS));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, (month + 2) % 12 + 1);
-    let year = cycle * 400 + year + i128::from(month <= 2);
-    let year = match year {
-        0..=9999 => format!("{year:04}"),
-        _ => format!("{year:+05}"),
-    };
-    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    (format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}"), nanos)
+    let time = since.ok().and_then(|since| DateTime::UNIX_EPOCH.checked_add_signed(since));
+    time.unwrap_or(limit)
 }
 
 /// Encodes bytes as base 64, with padding.
