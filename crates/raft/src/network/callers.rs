@@ -92,11 +92,11 @@ impl<C: StoredConfig, S: RaftStateMachine<C>> Callers<C, S> {
             (metrics.id, metrics.vote.leader_id.term)
         };
         let theirs = leader.vote.leader_id;
-        let (store, commit) = (self.store.clone(), leader.leader_commit);
-        // An entry that was purged, or cannot be read, shows nothing.
-        let lacks = on_own_thread(move || commit.map_or(Ok(false), |commit| store.lacks(commit)));
-        if theirs.term < term && !lacks.await.unwrap_or(false) {
-            return None;
+        if theirs.term < term {
+            let (store, commit) = (self.store.clone(), leader.leader_commit?);
+            // An entry that was purged, or cannot be read, shows nothing.
+            let lacks = on_own_thread(move || store.lacks(commit)).await;
+            lacks.ok().filter(|lacks| *lacks)?;
         }
         Some(format!(
             "node {} leads this cluster in term {}, and this node, which leads alone in term \
