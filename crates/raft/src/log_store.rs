@@ -19,7 +19,7 @@ use crate::base::ballots::{TERM_MAX, ballot_of, vote_of};
 use crate::base::blocking::on_own_thread;
 use crate::base::config::{Id, StoredConfig, VoteOf};
 use crate::base::encoding::{Kept, decode, decode_id, encode};
-use crate::base::failure::{failed, invalid};
+use crate::base::failure::{Failure, failed, invalid};
 use crate::base::unresolved::Unresolved;
 
 /// Bytes of values that one read for replication returns at most, if it returns more than one.
@@ -38,7 +38,8 @@ const NO_ENTRIES: Slot = Slot(u64::MAX - 1);
 /// With a [`MachineStore`](crate::MachineStore) on the same log, a purge keeps the entries after
 /// the older of its two snapshots: they replace the newer one, should that be damaged. While it has
 /// one snapshot, nothing is purged. So the log has at most three times the entries between two
-/// snapshots.
+/// snapshots. A purge that cannot find out what it may drop drops nothing, and the next one tries
+/// again.
 ///
 /// # Limits
 /// Uncommitted entries are kept in memory, at most
@@ -57,7 +58,7 @@ pub struct LogStore<C> {
     unresolved: Unresolved,
     /// Held while the state beside the entries is read and replaced.
     keeping: Arc<tokio::sync::Mutex<()>>,
-    failure: Arc<OnceLock<String>>,
+    failure: Arc<OnceLock<Failure>>,
     config: PhantomData<fn() -> C>,
 }
 
@@ -133,8 +134,8 @@ impl<C: StoredConfig> LogStore<C> {
         self.unresolved.until_any().await;
     }
 
-    /// Why the log takes nothing any more, if something beside openraft has found that.
-    pub(crate) fn failure(&self) -> &OnceLock<String> {
+    /// Why the node stops, if something beside openraft has found that.
+    pub(crate) fn failure(&self) -> &OnceLock<Failure> {
         &self.failure
     }
 
@@ -203,24 +204,33 @@ impl<C: StoredConfig> LogStore<C> {
         wrong.map_or(Ok(entries), Err)
     }
 
-    /// The last entry that a purge through this one may drop: the older snapshot and the log are
-    /// the state, should the newer one be damaged. `None` for none.
-    ///
-    /// A log that lacks the entry continues after a snapshot of another replica. And without a
-    /// snapshot that has the entry, another state machine is on this log.
-    fn purgeable(&self, id: Id) -> io::Result<Option<Id>> {
-        let (slot, snapshots) = (Slot(id.index), self.log.snapshots());
-        let newest = snapshots.list().map_err(failed)?.pop();
-        let Some(newest) = newest.filter(|newest| *newest >= slot) else { return Ok(Some(id)) };
-        if self.log.last_slot() < Some(slot) || self.id_at(slot)? != id {
-            return Ok(Some(id));
+    /// Whether the log has no entry in the place of this one, or another. Blocks.
+    pub(crate) fn lacks(&self, id: Id) -> io::Result<bool> {
+        let (slot, guard) = (Slot(id.index), self.log.pin());
+        if self.log.last_slot() < Some(slot) {
+            return Ok(true);
         }
-        let Some(before) = newest.0.checked_sub(1) else { return Ok(None) };
-        match snapshots.at_or_before(Slot(before)) {
-            Ok(older) if older.slot().0 < self.first() => Ok(None),
-            Ok(older) => self.id_at(older.slot().min(slot)).map(Some),
-            Err(Error::NoSnapshot | Error::CorruptedSnapshot { .. }) => Ok(None),
+        match self.log.read(slot, &guard) {
+            Ok(entry) => Ok(decode_id(slot, entry.value())? != id),
+            Err(Error::SlotNotFound { .. }) => Ok(true),
             Err(error) => Err(failed(error)),
+        }
+    }
+
+    /// The last entry up to this one that the log may drop and still be the state together with the
+    /// oldest snapshot, should newer ones be damaged. `None` for none.
+    ///
+    /// Reads no snapshot: openraft waits meanwhile. The oldest of two or more was whole when the
+    /// newest was stored: see [`MachineStore`](crate::MachineStore). Without a snapshot that has
+    /// the entry, another state machine is on this log.
+    fn purgeable(&self, id: Id) -> io::Result<Option<Id>> {
+        let slot = Slot(id.index);
+        match self.log.snapshots().list().map_err(failed)?[..] {
+            [.., newest] if newest < slot => Ok(Some(id)),
+            [] => Ok(Some(id)),
+            [_only] => Ok(None),
+            [oldest, ..] if oldest.0 < self.first() => Ok(None),
+            [oldest, ..] => self.id_at(oldest.min(slot)).map(Some),
         }
     }
 
@@ -313,7 +323,15 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
             return Ok(());
         }
         let store = self.clone();
-        let Some(id) = on_own_thread(move || store.purgeable(id)).await? else { return Ok(()) };
+        let through = on_own_thread(move || match store.lacks(id)? {
+            // It continues after a snapshot of another replica.
+            true => Ok(Some(id)),
+            false => Ok(store.purgeable(id).unwrap_or_else(|error| {
+                tracing::warn!(%error, "failed to find the entries to purge: they are kept");
+                None
+            })),
+        });
+        let Some(id) = through.await? else { return Ok(()) };
         let floor = Slot(id.index);
         let frontier = self.log.frontier().map_or(floor, |frontier| frontier.max(floor));
         let bounds = SnapshotBounds { floor, frontier };

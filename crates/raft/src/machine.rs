@@ -16,9 +16,6 @@ use crate::base::blocking::on_own_thread;
 use crate::base::config::{Committed, Id, StoredConfig};
 use crate::base::failure::{failed, invalid};
 
-/// Snapshots that are kept: the newest, and one to fall back to if that is damaged.
-const KEPT: usize = 2;
-
 type Membership<C> = StoredMembership<Committed, u64, <C as openraft::RaftTypeConfig>::Node>;
 type Meta<C> = openraft::SnapshotMeta<Committed, u64, <C as openraft::RaftTypeConfig>::Node>;
 type Built<C> = openraft::Snapshot<Committed, u64, <C as openraft::RaftTypeConfig>::Node, Snapshot>;
@@ -71,10 +68,12 @@ struct Applied<C: StoredConfig, M> {
     machine: M,
     last: Option<Id>,
     membership: Membership<C>,
+    /// The newest snapshot that the machine has restored or written.
+    snapshot: Option<Slot>,
 }
 
-/// A state machine in memory, whose snapshots are in the consensus log's directory. The two newest
-/// are kept. Clones are handles of one state machine.
+/// A state machine in memory, whose snapshots are in the consensus log's directory. The newest is
+/// kept, and one to fall back to if that is damaged. Clones are handles of one state machine.
 ///
 /// Opening restores the newest snapshot that is whole, or else begins with the first entry.
 /// openraft then applies the entries after it: a purge of [`LogStore`](crate::LogStore) keeps those
@@ -105,7 +104,8 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
     /// it do not give its state with the log: the error names the file and the remedy. Those of
     /// reading.
     pub fn new(log: ConsensusLog, machine: M) -> io::Result<Self> {
-        let applied = Applied { machine, last: None, membership: Membership::<C>::default() };
+        let membership = Membership::<C>::default();
+        let applied = Applied { machine, last: None, membership, snapshot: None };
         let store = Self { log, applied: Arc::new(Mutex::new(applied)) };
         let unusable = store.restore_newest()?;
         store.refuse_a_gap(unusable)?;
@@ -175,6 +175,7 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
         applied.machine.restore(&mut snapshot)?;
         applied.last = note.last_log_id;
         applied.membership = note.last_membership;
+        applied.snapshot = Some(snapshot.slot());
         Ok(())
     }
 
@@ -205,7 +206,33 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
         if !is_here {
             self.write(meta, state)?;
         }
-        self.log.keep_snapshots(KEPT).map(drop).map_err(failed)
+        self.keep_fallback(slot_of(meta.last_log_id))
+    }
+
+    /// Counts the snapshot at this slot, which is whole, and removes those before the one to fall
+    /// back to: the newest before it that is whole and that the machine took. If there is none, all
+    /// before it are removed. A purge drops what the oldest has, and does not read it.
+    fn keep_fallback(&self, slot: Slot) -> io::Result<()> {
+        let before = {
+            let mut applied = self.applied.lock();
+            let before = applied.snapshot;
+            applied.snapshot = before.max(Some(slot));
+            before
+        };
+        let fallback = match before {
+            Some(before) if before == slot => slot.0.checked_sub(1).map(Slot),
+            before => before.map(|before| before.min(slot)),
+        };
+        let snapshots = self.log.snapshots();
+        let count = match fallback.map(|fallback| snapshots.at_or_before(fallback)) {
+            None | Some(Err(Error::NoSnapshot | Error::CorruptedSnapshot { .. })) => 1,
+            Some(Ok(fallback)) => {
+                let all = snapshots.list().map_err(failed)?;
+                all.into_iter().filter(|slot| *slot >= fallback.slot()).count()
+            }
+            Some(Err(error)) => return Err(failed(error)),
+        };
+        self.log.keep_snapshots(count).map(drop).map_err(failed)
     }
 }
 
@@ -260,7 +287,7 @@ impl<C: StoredConfig, M: Machine<C>> RaftSnapshotBuilder<C> for MachineSnapshot<
         let (store, meta) = (self.store.clone(), self.meta.clone());
         let written = on_own_thread(move || {
             let written = store.write(&meta, state)?;
-            store.log.keep_snapshots(KEPT).map_err(failed)?;
+            store.keep_fallback(written.slot())?;
             Ok(written)
         });
         snapshot_of::<C>(written.await?)
@@ -313,8 +340,10 @@ impl<C: StoredConfig, M: Machine<C>> RaftStateMachine<C> for MachineStore<C, M> 
     }
 
     async fn get_current_snapshot(&mut self) -> io::Result<Option<Built<C>>> {
+        // A newer one was refused: openraft would install it again.
+        let Some(newest) = self.applied.lock().snapshot else { return Ok(None) };
         let snapshots = self.log.snapshots();
-        let latest = on_own_thread(move || match snapshots.latest() {
+        let latest = on_own_thread(move || match snapshots.at_or_before(newest) {
             // Where all are corrupt, the log leads from its first entry on: opening has checked it.
             Err(Error::NoSnapshot | Error::CorruptedSnapshot { .. }) => Ok(None),
             latest => latest.map(Some).map_err(failed),

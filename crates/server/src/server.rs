@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use esker_consensus::ConsensusLog;
 use esker_oracle::{Epochs, Oracle};
-use esker_raft::{Member, Node, NodeOptions, Replica};
+use esker_raft::{Member, Node, NodeError, NodeOptions, Replica};
 use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::watch;
@@ -167,7 +167,7 @@ impl Server {
     /// Waits until the node cannot work any more: its log failed, the epoch did not advance for too
     /// many times, one of its tasks has ended, another process runs as this node
     /// ([`ServerError::OtherData`]), or the member to join is of another cluster than the node's
-    /// data (the same). Call [`Server::stop`] then: a leader that issues nothing stays the leader.
+    /// data, or its data is of an earlier time of its cluster (the same). Call [`Server::stop`] then: a leader that issues nothing stays the leader.
     ///
     /// # Cancel safety
     /// Nothing is lost.
@@ -175,7 +175,11 @@ impl Server {
         tokio::select! {
             biased;
             failure = self.tasks.supervisor.failed() => failure.into(),
-            why = self.shared.node.stopped() => ServerError::Stopped(why),
+            why = self.shared.node.stopped() => match why {
+                NodeError::OtherData(why) => ServerError::OtherData(why),
+                NodeError::Stopped(why) => ServerError::Stopped(why),
+                why => ServerError::Stopped(why.to_string()),
+            },
             () = self.shared.oracle.gave_up() => ServerError::Stopped(
                 "the epoch missed its deadline too many times in a row (EPOCH_DEADLINE_LIMIT)".into(),
             ),

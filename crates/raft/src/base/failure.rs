@@ -4,6 +4,15 @@ use std::io;
 
 use esker_consensus::Error;
 
+/// Why a node stops by itself.
+#[derive(Debug, Clone)]
+pub(crate) enum Failure {
+    /// Its data is of an earlier time of its cluster.
+    OtherData(String),
+    /// Its log failed, or one of its tasks.
+    Stopped(String),
+}
+
 /// The error of the log, with its causes in the message.
 pub(crate) fn failed(error: Error) -> io::Error {
     let kind = match &error {

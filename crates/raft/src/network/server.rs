@@ -21,7 +21,7 @@ use tokio_util::codec::Framed;
 
 use crate::base::clock::WallClock;
 use crate::base::config::{StoredConfig, VoteOf};
-use crate::base::failure::poisoned;
+use crate::base::failure::{Failure, poisoned};
 use crate::base::panics::noted;
 use crate::base::ticks::Ticks;
 use crate::log_store::LogStore;
@@ -134,7 +134,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         let is_new = store.log().promised().is_none() && store.log().last_slot().is_none();
         let silent = if is_new { Duration::ZERO } else { lease.max(store.longest_lease()) };
         let heard = Heard::default();
-        let callers = Callers::new(raft.clone(), heard.clone(), lease);
+        let callers = Callers::new(raft.clone(), store.clone(), lease);
         let inner = Inner {
             cluster,
             raft,
@@ -211,15 +211,15 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         while let Err(error) = self.inner.store.keep_lease(lease).await {
             tracing::warn!(%error, "the lease of this node cannot be stored");
             if let Some(why) = poisoned(&error) {
-                self.stop(why).await;
+                self.stop(Failure::Stopped(why)).await;
             }
             tokio::time::sleep(AGAIN).await;
         }
     }
 
-    /// A log that has failed takes nothing any more. openraft stops when it cannot store an entry;
-    /// it does not see what else cannot be stored.
-    async fn stop(&self, why: String) {
+    /// Stops the node, for a reason that openraft does not see: it stops when it cannot store an
+    /// entry, and not when something else cannot be stored.
+    async fn stop(&self, why: Failure) {
         // The first is the reason.
         let _ = self.inner.store.failure().set(why);
         // Fails if openraft has panicked: then it has stopped.
@@ -263,8 +263,10 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     async fn welcome(&self, mut stream: Connection, peer: Option<IpAddr>) -> io::Result<Welcome> {
         let handshake = within(HANDSHAKE, Handshake::read(&mut stream)).await?;
         let mut answer = handshake.answer(self.inner.cluster, *self.inner.raft.node_id());
-        let caller = handshake.from;
-        if answer.refusal().is_ok() && self.inner.callers.refuse_stranger(caller).is_err() {
+        let (caller, callers) = (handshake.from, &self.inner.callers);
+        // What a leader sends may show one that leads alone that its data is old.
+        let is_heard = handshake.purpose == Purpose::Calls && callers.leads_alone();
+        if answer.refusal().is_ok() && !is_heard && callers.refuse_stranger(caller).is_err() {
             answer.purpose = Purpose::NotMember;
         }
         within(HANDSHAKE, answer.write(&mut stream)).await?;
@@ -309,6 +311,9 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                 () = appends.ready(), if appends.len() > 0 => {
                     while let Some((call, len, answer)) = appends.pop() {
                         bytes -= len;
+                        if matches!(answer, Answer::Appended(_)) {
+                            self.inner.callers.accepted();
+                        }
                         within(ANSWER_STALL, frames.feed(Frame::new(call, &answer)?)).await?;
                     }
                     within(ANSWER_STALL, frames.flush()).await?;
@@ -319,8 +324,13 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                     let (call, len) = (frame.call, frame.content.len());
                     bytes += len;
                     let request: Request = frame.message()?;
-                    self.inner.callers.refuse_stranger(caller)?;
                     request.refuse_far_term(self.own_vote().leader_id.term)?;
+                    if let Err(why) = self.inner.callers.refuse_stranger(caller) {
+                        self.heed(caller, request).await;
+                        let answer = Answer::Refused(why.to_string());
+                        within(ANSWER_STALL, frames.send(Frame::new(call, &answer)?)).await?;
+                        return Err(why);
+                    }
                     match request {
                         Request::Append { vote, previous, commit, entries } => {
                             Ticks::is_awake();
@@ -340,6 +350,17 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
                     }
                 }
             }
+        }
+    }
+
+    /// Stops the node if a request that it refuses shows that its data is of an earlier time.
+    async fn heed(&self, caller: u64, request: Request) {
+        let Request::Append { vote, previous, commit, entries } = request else { return };
+        let checked = checked_append::<C>(caller, vote, previous, commit, &entries);
+        let Ok(leader) = checked else { return };
+        if let Some(why) = self.inner.callers.refuted_by(&leader).await {
+            tracing::error!(node = *self.inner.raft.node_id(), why, "this node may not go on");
+            self.stop(Failure::OtherData(why)).await;
         }
     }
 
@@ -410,7 +431,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             received = self.inner.store.log().receive_snapshot(frames.get_mut()) => received,
         };
         if let Some(why) = received.as_ref().err().and_then(|error| poisoned(error)) {
-            self.stop(why).await;
+            self.stop(Failure::Stopped(why)).await;
         }
         let slot = received.map_err(io::Error::other)?.slot;
         let snapshot = received_snapshot::<C>(self.inner.store.log(), slot).await?;

@@ -49,6 +49,14 @@ impl ChangeProgress {
         (remaining / 4).max(least).min(remaining)
     }
 
+    /// What openraft's core answers before the deadline. It answers nothing while the disk stalls.
+    pub(crate) async fn within<T>(
+        &self,
+        answer: impl Future<Output = Result<T, NodeError>>,
+    ) -> Result<T, NodeError> {
+        timeout_at(self.deadline, answer).await.unwrap_or(Err(NodeError::TimedOut))
+    }
+
     pub(crate) fn is_proposed(&self) -> bool {
         self.is_proposed.load(SeqCst)
     }
@@ -73,7 +81,10 @@ impl ChangeProgress {
         match (self.is_proposed(), error) {
             (true, NodeError::NotLeader { .. }) => NodeError::Unknown,
             (true, error) if error.is_passing() => NodeError::TimedOut,
-            (false, NodeError::TimedOut) => NodeError::NotProposed("a node lacks entries".into()),
+            (false, NodeError::TimedOut) => {
+                let why = "a node lacks entries, or this leader waits for its disk";
+                NodeError::NotProposed(why.into())
+            }
             (false, error @ (NodeError::NoQuorum | NodeError::LeadershipTransfer)) => {
                 NodeError::NotProposed(error.to_string())
             }
@@ -112,7 +123,7 @@ impl Node {
         turn: ChangeTurn,
         progress: &ChangeProgress,
     ) -> Result<ChangeTurn, NodeError> {
-        if !is_left(&self.raft).await {
+        if !progress.within(async { Ok(is_left(&self.raft).await) }).await? {
             return Ok(turn);
         }
         let nothing = ChangeMembers::AddVoterIds([].into());
@@ -157,24 +168,22 @@ impl Node {
     }
 }
 
-/// Proposes a change, and notes whether it was. After an error of its second step this leader takes
-/// that again.
+/// Proposes a change. It counts as proposed from before that on, and no longer if nothing was. After
+/// an error of its second step this leader takes that again.
 async fn follow(
     raft: &Core,
     change: ChangeMembers<u64, Member>,
     is_proposed: &AtomicBool,
 ) -> Result<(), NodeError> {
     let before = last_change(raft).await?;
+    let was_proposed = is_proposed.swap(true, SeqCst);
     let error = match raft.change_membership(change, RETAIN).await {
-        Ok(_) => {
-            is_proposed.store(true, SeqCst);
-            return Ok(());
-        }
+        Ok(_) => return Ok(()),
         Err(error) => NodeError::from(error),
     };
-    let changed = last_change(raft).await != Ok(before);
-    if changed || error.may_still_happen() {
-        is_proposed.store(true, SeqCst);
+    // An entry that was discarded has another error.
+    if !error.may_still_happen() && last_change(raft).await == Ok(before) {
+        is_proposed.store(was_proposed, SeqCst);
     }
     end_joint_configuration(raft).await;
     Err(error)
@@ -190,7 +199,13 @@ async fn last_change(raft: &Core) -> Result<Option<Id>, NodeError> {
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use esker_disk::Op;
+    use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
+
     use super::*;
+    use crate::node::start::tests::{LONG, alone};
 
     /// A caller that reads "nothing was proposed" may take the change back. It got that
     /// for changes that had been committed.
@@ -234,5 +249,59 @@ mod tests {
         let progress = ChangeProgress::new(Duration::from_secs(5));
         let final_one = NodeError::Membership("refused".into());
         assert_eq!(progress.retries(final_one.clone(), pause).await, Err(final_one));
+    }
+
+    /// A step of a change counted as proposed only when its outcome was known: an error between
+    /// said that nothing was proposed.
+    #[test]
+    fn a_step_counts_as_proposed_from_before_it_is() {
+        let disk = SimDisk::new(1);
+        let (runtime, node) = alone(&disk);
+        let gate = Gate::new();
+        disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())));
+        let (is_proposed, raft) = (Arc::new(AtomicBool::new(false)), node.raft.clone());
+        let noted = Arc::clone(&is_proposed);
+        let learner = BTreeMap::from([(2, Member::default())]);
+        let change = ChangeMembers::AddNodes(learner);
+        let step = runtime.spawn(async move { follow(&raft, change, &noted).await });
+        let deadline = std::time::Instant::now() + LONG;
+        while !is_proposed.load(SeqCst) && std::time::Instant::now() < deadline {
+            std::thread::sleep(RETRY_PAUSE);
+        }
+        let (counted, is_done) = (is_proposed.load(SeqCst), step.is_finished());
+        gate.open();
+        disk.clear_faults();
+        runtime.block_on(step).unwrap().unwrap();
+        assert!(counted && !is_done, "{counted} {is_done}");
+        // One that is refused before it is proposed does not count.
+        let refused = AtomicBool::new(false);
+        let unknown = ChangeMembers::AddVoterIds(BTreeSet::from([9]));
+        let error = runtime.block_on(follow(&node.raft, unknown, &refused)).unwrap_err();
+        assert!(matches!(error, NodeError::Membership(_)), "{error}");
+        assert!(!refused.load(SeqCst));
+        node.stop().unwrap();
+    }
+
+    /// The members were asked for without a deadline: a leader whose core waited for its disk kept
+    /// the caller of a change for as long.
+    #[test]
+    fn a_core_that_does_not_answer_is_not_waited_for_after_the_deadline() {
+        let (runtime, node) = alone(&SimDisk::new(1));
+        let (release, waits) = std::sync::mpsc::channel::<()>();
+        let wait = move |_: &_| {
+            let _ = waits.recv_timeout(LONG);
+        };
+        runtime.block_on(node.raft.external_request(wait)).unwrap();
+        let callers = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let (begun, patience) = (std::time::Instant::now(), Duration::from_millis(50));
+        let ended = callers.block_on(async {
+            let progress = ChangeProgress::new(patience);
+            let turn = Arc::clone(&node.changes).lock_owned().await;
+            node.end_earlier_change(turn, &progress).await.map(drop)
+        });
+        let (elapsed, _) = (begun.elapsed(), release.send(()));
+        assert_eq!(ended, Err(NodeError::TimedOut));
+        assert!(elapsed < LONG, "{elapsed:?}");
+        node.stop().unwrap();
     }
 }

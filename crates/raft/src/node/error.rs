@@ -5,6 +5,7 @@ use openraft::error::{
     LinearizableReadError, RaftError,
 };
 
+use crate::base::failure::Failure;
 use crate::node::commands::{Commands, Member};
 
 /// Why a node did not do what it was asked for.
@@ -35,13 +36,16 @@ pub enum NodeError {
     Membership(String),
     /// This node has stopped, and why. What was proposed before may be committed by the others.
     Stopped(String),
+    /// This node has stopped because its data is of an earlier time of its cluster, and what to do.
+    /// [`Node::stopped`](crate::Node::stopped) alone returns it.
+    OtherData(String),
 }
 
 impl NodeError {
     /// Whether what was asked for may have happened, or may happen later. If not, nothing was
     /// proposed: it can be asked for again, of this node or another, and happens once.
     pub fn may_still_happen(&self) -> bool {
-        matches!(self, Self::Unknown | Self::TimedOut | Self::Stopped(_))
+        matches!(self, Self::Unknown | Self::TimedOut | Self::Stopped(_) | Self::OtherData(_))
     }
 
     /// Whether nothing was proposed, and the same node may do it a little later.
@@ -65,11 +69,21 @@ impl std::fmt::Display for NodeError {
             Self::TimedOut => f.write_str("there was no answer in time; it may still be done"),
             Self::Membership(why) => write!(f, "the members cannot be changed: {why}"),
             Self::Stopped(why) => write!(f, "the node has stopped: {why}"),
+            Self::OtherData(why) => f.write_str(why),
         }
     }
 }
 
 impl std::error::Error for NodeError {}
+
+impl From<Failure> for NodeError {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::OtherData(why) => Self::OtherData(why),
+            Failure::Stopped(why) => Self::Stopped(why),
+        }
+    }
+}
 
 impl From<Fatal<Commands>> for NodeError {
     fn from(error: Fatal<Commands>) -> Self {

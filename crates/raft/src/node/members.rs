@@ -106,7 +106,7 @@ impl Node {
         member: &Member,
         progress: &ChangeProgress,
     ) -> Result<bool, NodeError> {
-        let known = known(&self.raft, id).await?;
+        let known = progress.within(known(&self.raft, id)).await?;
         let change = match &known {
             Some((known, _)) if known.store != member.store => {
                 let why = "another node has it; a node that lost its data needs a new number";
@@ -117,7 +117,7 @@ impl Node {
                 let member = Member { removed: known.removed.clone(), ..member.clone() };
                 Some(ChangeMembers::SetNodes(BTreeMap::from([(id, member)])))
             }
-            None if removed(&self.raft).await?.contains(&id) => {
+            None if progress.within(removed(&self.raft)).await?.contains(&id) => {
                 let why = "was removed, and is not given again: its node has forgotten its votes";
                 return Err(NodeError::Membership(format!("the number {id} {why}")));
             }
@@ -137,8 +137,9 @@ impl Node {
     /// # Errors
     /// Those of [`Node::prove_leadership`].
     pub async fn member(&self, id: u64, patience: Duration) -> Result<Option<Member>, NodeError> {
+        let progress = ChangeProgress::new(patience);
         self.prove_leadership(patience).await?;
-        Ok(known(&self.raft, id).await?.map(|(member, _)| member))
+        Ok(progress.within(known(&self.raft, id)).await?.map(|(member, _)| member))
     }
 
     /// Whether a node of this number was removed, as this leader, proven, knows.
@@ -146,8 +147,9 @@ impl Node {
     /// # Errors
     /// Those of [`Node::prove_leadership`].
     pub async fn was_removed(&self, id: u64, patience: Duration) -> Result<bool, NodeError> {
+        let progress = ChangeProgress::new(patience);
         self.prove_leadership(patience).await?;
-        Ok(removed(&self.raft).await?.contains(&id))
+        Ok(progress.within(removed(&self.raft)).await?.contains(&id))
     }
 
     /// Removes a node for good. Only on the leader, which may not remove itself: transfer
@@ -179,10 +181,10 @@ impl Node {
     ) -> Result<(), NodeError> {
         // A refusal is final. Only a leader that is one knows the members.
         let (term, turn) = self.begin_change(progress).await?;
-        *was_member |= known(&self.raft, id).await?.is_some();
+        *was_member |= progress.within(known(&self.raft, id)).await?.is_some();
         let turn = self.end_earlier_change(turn, progress).await?;
         let refused = |why: &str| Err(NodeError::Membership(format!("node {id} {why}")));
-        let votes = match known(&self.raft, id).await? {
+        let votes = match progress.within(known(&self.raft, id)).await? {
             None if *was_member => return Ok(()),
             None => return refused("does not belong to the cluster"),
             Some(_) if self.id() == id => return refused("leads; transfer its leadership first"),
@@ -197,7 +199,7 @@ impl Node {
         let change =
             if votes { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
         let _turn = self.change_members(turn, change, progress).await?;
-        match known(&self.raft, id).await? {
+        match progress.within(known(&self.raft, id)).await? {
             None => Ok(()),
             Some(_) => refused("is still a member"),
         }
@@ -238,14 +240,14 @@ impl Node {
         id: u64,
         progress: &ChangeProgress,
     ) -> Result<ChangeTurn, NodeError> {
-        let mut numbers = removed(&self.raft).await?;
+        let mut numbers = progress.within(removed(&self.raft)).await?;
         numbers.insert(id);
         if numbers.len() > REMOVED_MAX {
             let why = format!("{REMOVED_MAX} nodes were removed; no more can be");
             return Err(NodeError::Membership(why));
         }
         let own = self.id();
-        let Some((mut member, _)) = known(&self.raft, own).await? else {
+        let Some((mut member, _)) = progress.within(known(&self.raft, own)).await? else {
             return Err(NodeError::Membership(format!("node {own} is no member")));
         };
         let numbers: Vec<_> = numbers.into_iter().collect();

@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Mutex, Semaphore};
 
 use crate::base::clock::WallClock;
-use crate::base::failure::failed;
+use crate::base::failure::{Failure, failed};
 use crate::base::panics::{Panics, noted};
 use crate::base::ticks::Ticks;
 use crate::log_store::LogStore;
@@ -283,7 +283,7 @@ async fn stop_after_panic(raft: Core, entries: LogStore<Commands>, panics: Panic
     let task = panics.first().await;
     tracing::error!(node = *raft.node_id(), task, "a task of the node panicked: the node stops");
     // The first is the reason.
-    let _ = entries.failure().set(format!("{task} panicked"));
+    let _ = entries.failure().set(Failure::Stopped(format!("{task} panicked")));
     // Fails if openraft has panicked: then it has stopped.
     let _ = raft.shutdown().await;
 }
@@ -307,7 +307,7 @@ async fn follow_addresses(raft: Core, network: Network) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     #![allow(clippy::unwrap_used, clippy::panic)]
 
     use std::io::Read;
@@ -321,7 +321,7 @@ mod tests {
     use crate::network::transport::Connection;
     use crate::node::commands::Command;
 
-    const LONG: Duration = Duration::from_secs(60);
+    pub(crate) const LONG: Duration = Duration::from_secs(60);
 
     /// A machine that panics at a command, which a correct one never does.
     struct Fragile;
@@ -357,14 +357,29 @@ mod tests {
         }
     }
 
+    /// A node that leads a cluster of itself, on this disk, and its runtime.
+    pub(crate) fn alone(disk: &SimDisk) -> (Runtime, Node) {
+        let (runtime, node) = started_on(disk, NoConnections { panics: false });
+        runtime.block_on(async {
+            node.bootstrap(Member::default()).await.unwrap();
+            node.wait_for(LONG, |status| status.leads()).await.unwrap();
+            node.prove_leadership(LONG).await.unwrap();
+        });
+        (runtime, node)
+    }
+
     fn started(listener: NoConnections) -> (Runtime, Node) {
+        started_on(&SimDisk::new(1), listener)
+    }
+
+    fn started_on(disk: &SimDisk, listener: NoConnections) -> (Runtime, Node) {
         let (panics, round_trip) = (Panics::default(), Duration::from_millis(10));
         let for_threads = panics.clone();
         let mut builder = Builder::new_multi_thread();
         let builder = builder.worker_threads(1).enable_all();
         let runtime = builder.on_thread_start(move || for_threads.on_this_thread()).build();
         let runtime = runtime.unwrap();
-        let disk = Arc::new(SimDisk::new(1));
+        let disk = Arc::new(disk.clone());
         let parts = Parts {
             node: 1,
             cluster: ClusterId([1; 16]),
@@ -386,7 +401,7 @@ mod tests {
     fn a_node_stops_when_one_of_its_tasks_panics() {
         let (runtime, node) = started(NoConnections { panics: true });
         let why = runtime.block_on(async { tokio::time::timeout(LONG, node.stopped()).await });
-        assert_eq!(why.unwrap(), "the listener panicked");
+        assert_eq!(why.unwrap(), NodeError::Stopped("the listener panicked".into()));
     }
 
     #[test]
@@ -399,6 +414,6 @@ mod tests {
             assert!(node.propose(command, LONG).await.unwrap_err().may_still_happen());
             tokio::time::timeout(LONG, node.stopped()).await
         });
-        assert!(why.unwrap().contains("panicked"));
+        assert!(why.unwrap().to_string().contains("panicked"));
     }
 }

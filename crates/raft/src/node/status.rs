@@ -8,6 +8,7 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{RaftMetrics, ServerState};
 
 use crate::node::commands::{Commands, Member};
+use crate::node::error::NodeError;
 use crate::node::start::Node;
 
 /// What a node is at the moment.
@@ -171,16 +172,20 @@ impl Node {
         self.entries.until_unresolved().await;
     }
 
-    /// Waits until the node has stopped, and returns why: it was stopped, its log failed, or one of
-    /// its tasks panicked.
+    /// Waits until the node has stopped, and returns why, as [`NodeError::Stopped`]: it was
+    /// stopped, its log failed, or one of its tasks panicked. As [`NodeError::OtherData`] if it led
+    /// alone, and a leader that it does not know showed that its data is of an earlier time.
     ///
     /// # Cancel safety
     /// Nothing is lost.
-    pub async fn stopped(&self) -> String {
+    pub async fn stopped(&self) -> NodeError {
         let mut metrics = self.raft.server_metrics();
         while metrics.changed().await.is_ok() {}
-        let failure = self.entries.failure().get().cloned().or_else(|| self.status().failure);
-        failure.unwrap_or_else(|| "a task of openraft panicked".into())
+        if let Some(failure) = self.entries.failure().get() {
+            return failure.clone().into();
+        }
+        let panicked = || "a task of openraft panicked".into();
+        NodeError::Stopped(self.status().failure.unwrap_or_else(panicked))
     }
 
     /// Waits until the node's knowledge is as wanted, and returns it; `None` after that time. It

@@ -107,7 +107,8 @@ impl Node {
         // nothing.
         let raft = self.raft.clone();
         let asked = tokio::spawn(async move { raft.trigger().transfer_leader(target).await });
-        asked.await.map_err(|_| NodeError::Unknown)??;
+        let asked = async { Ok(asked.await.map_err(|_| NodeError::Unknown)??) };
+        progress.within(asked).await?;
         // In this term nothing is served. In a later one this node may lead again.
         drop(all);
         Ok(term)

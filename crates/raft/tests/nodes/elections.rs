@@ -9,6 +9,10 @@ use esker_raft::{Member, Node, NodeError, Status};
 
 use crate::group::{Group, LONG, SHORT, command, start_on};
 
+/// The round trip of a cluster in which no other election may come between: on a busy machine a
+/// leader gets no processor for longer than the election timeout of [`Group::of_three`], 45 ms.
+const SLOW: Duration = Duration::from_millis(100);
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_survives_power_cuts_of_its_leaders_and_of_all() {
     let mut group = Group::of_three().await;
@@ -126,7 +130,7 @@ async fn a_leader_whom_half_of_the_voters_hear_makes_room() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_goes_round_without_a_named_target() {
     // A leader that gets no processor for an election timeout is one no more.
-    let group = Group::of_three_at(Duration::from_millis(50)).await;
+    let group = Group::of_three_at(SLOW).await;
     for _ in 0..6 {
         let leader = group.leader().await;
         tokio::time::sleep(Duration::from_millis(500)).await;
@@ -143,7 +147,7 @@ async fn leadership_goes_round_without_a_named_target() {
 /// One that stopped a moment ago is chosen first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_goes_to_a_voter_that_answers() {
-    let group = Group::of_three().await;
+    let group = Group::of_three_at(SLOW).await;
     let leader = group.leader().await;
     let mut others = (1..=3).filter(|id| *id != leader);
     let (first, second) = (others.next().unwrap(), others.next().unwrap());
@@ -164,8 +168,8 @@ async fn leadership_goes_to_a_voter_that_answers() {
 /// and serves in its new term.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_elected_again_after_a_transfer_serves() {
-    let group = Group::of_three().await;
-    let deadline = Instant::now() + LONG;
+    let group = Group::of_three_at(SLOW).await;
+    let deadline = Instant::now() + 4 * LONG;
     loop {
         let leader = group.leader().await;
         let target = leader % 3 + 1;
@@ -215,7 +219,7 @@ async fn a_follower_that_was_cut_off_deposes_no_leader() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_goes_to_another_node_and_back() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::of_three_at(SLOW).await;
     group.write(3).await;
     let first = group.leader().await;
     let second = (1..=3).find(|id| *id != first).unwrap();
@@ -242,7 +246,8 @@ async fn leadership_goes_to_another_node_and_back() {
 /// A target that does not answer is not asked, and the leader stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_does_not_go_to_a_node_that_lags() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::of_three_at(SLOW).await;
+    let short = 40 * SLOW;
     let leader = group.leader().await;
     let away = (1..=3).find(|id| *id != leader).unwrap();
     group.cut_off(away);
@@ -264,17 +269,17 @@ async fn leadership_does_not_go_to_a_node_that_lags() {
         group.nodes[&leader].propose(long, LONG).await.unwrap();
     }
     let node = &group.nodes[&leader];
-    let (refused, meanwhile) = tokio::join!(node.transfer(away, SHORT), async {
-        tokio::time::sleep(SHORT / 4).await;
-        (node.prove_leadership(SHORT).await, node.propose(command("late"), SHORT).await)
+    let (refused, meanwhile) = tokio::join!(node.transfer(away, short), async {
+        tokio::time::sleep(short / 4).await;
+        (node.prove_leadership(short).await, node.propose(command("late"), short).await)
     });
     assert!(matches!(refused, Err(NodeError::NotProposed(_))), "{refused:?}");
     assert_eq!(meanwhile, (Err(NodeError::LeadershipTransfer), Err(NodeError::LeadershipTransfer)));
     group.write(3).await;
     // One whose caller gives up, and two at a time, leave the leader as it was, too.
     let node = &group.nodes[&leader];
-    assert!(tokio::time::timeout(SHORT / 4, node.transfer(away, LONG)).await.is_err());
-    let both = tokio::join!(node.transfer(away, SHORT), node.transfer(away, 2 * SHORT));
+    assert!(tokio::time::timeout(short / 4, node.transfer(away, LONG)).await.is_err());
+    let both = tokio::join!(node.transfer(away, short), node.transfer(away, 2 * short));
     for refused in [both.0, both.1] {
         assert!(refused.is_err_and(|error| !error.may_still_happen()));
     }
@@ -287,7 +292,7 @@ async fn leadership_does_not_go_to_a_node_that_lags() {
 /// A target that has every entry and has just gone costs no election: the leader serves on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leadership_does_not_go_to_a_node_that_has_just_gone() {
-    let mut group = Group::of_three_at(Duration::from_millis(50)).await;
+    let mut group = Group::of_three_at(SLOW).await;
     group.check().await;
     let leader = group.leader().await;
     let away = (1..=3).find(|id| *id != leader).unwrap();

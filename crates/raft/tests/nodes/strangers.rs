@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 use esker_disk::sim::SimDisk;
 use esker_raft::openraft::entry::EntryPayload;
 use esker_raft::openraft::network::RaftNetworkV2;
-use esker_raft::openraft::raft::{AppendEntriesRequest, VoteRequest};
+use esker_raft::openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, VoteRequest};
 use esker_raft::openraft::{Entry, Membership};
-use esker_raft::{Commands, Member, Status};
+use esker_raft::{Commands, Member, NodeError, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::group::{CLUSTER, Group, LONG, SHORT, start_on};
+use crate::group::{CLUSTER, Group, LONG, ROUND_TRIP, SHORT, start_on};
 use crate::wire::{handshake, id, leading, link, option, vote};
 
 /// A number that no node of a test has.
@@ -39,30 +39,36 @@ async fn a_number_that_never_was_a_member_is_refused() {
     let (node, address) = leading(&SimDisk::new(1)).await;
     let term = node.status().term;
     for (caller, is_member) in [(STRANGER, false), (2, true)] {
-        let mut link = link(CLUSTER, caller, 1, address).await;
+        // A leader that is no member stops a node that leads alone, if it leads in a later term.
+        let leads_in = if is_member { term + 6 } else { term - 1 };
+        // A refused call ends its connection.
+        let connect = || link(CLUSTER, caller, 1, address);
         let asked =
             VoteRequest::<Commands>::new(vote(term, caller, false), Some(id(term, 1 << 30)));
-        let voted = RaftNetworkV2::<Commands>::pre_vote(&mut link, asked, option()).await;
+        let voted =
+            RaftNetworkV2::<Commands>::pre_vote(&mut connect().await, asked, option()).await;
         assert_eq!(voted.is_ok(), is_member, "{voted:?}");
         let asked =
             VoteRequest::<Commands>::new(vote(term + 5, caller, false), Some(id(term, 1 << 30)));
         let mut transferred = asked.clone();
         transferred.leadership_transfer = true;
         for asked in [asked, transferred] {
-            let voted = RaftNetworkV2::<Commands>::vote(&mut link, asked, option()).await;
+            let voted =
+                RaftNetworkV2::<Commands>::vote(&mut connect().await, asked, option()).await;
             assert_eq!(voted.is_ok(), is_member, "{voted:?}");
             if !is_member {
                 assert!(voted.unwrap_err().to_string().contains("no member"));
             }
         }
         let heartbeat = AppendEntriesRequest::<Commands> {
-            vote: vote(term + 6, caller, true),
+            vote: vote(leads_in, caller, true),
             prev_log_id: None,
             entries: Vec::new(),
             leader_commit: None,
         };
         let appended =
-            RaftNetworkV2::<Commands>::append_entries(&mut link, heartbeat, option()).await;
+            RaftNetworkV2::<Commands>::append_entries(&mut connect().await, heartbeat, option())
+                .await;
         assert_eq!(appended.is_ok(), is_member, "{appended:?}");
         let rises = |status: &Status| status.term > term;
         let patience = if is_member { LONG } else { SHORT };
@@ -180,6 +186,77 @@ async fn a_joining_node_follows_a_leader_that_its_log_does_not_name_yet() {
         let next = append(caller, 8 + caller % 3, Some(id(1, 0)), Vec::new());
         let appended = RaftNetworkV2::<Commands>::append_entries(&mut link, next, option()).await;
         assert_eq!(appended.is_ok(), is_taken, "{caller}: {appended:?}");
+    }
+    node.stop().unwrap();
+}
+
+/// A node that led alone from an old copy of its folder refused the leader of its cluster for good:
+/// that was added after the copy was made. What it had acknowledged is lost: it may not follow, and
+/// its node is replaced.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_leads_alone_with_old_data_stops_when_the_leader_calls() {
+    let mut group = Group::new();
+    group.start(1).await;
+    group.nodes[&1].bootstrap(group.member(1)).await.unwrap();
+    group.write(3).await;
+    let copy = group.copy_of(1);
+    for id in [2, 3] {
+        group.start(id).await;
+        group.add(id).await;
+    }
+    group.start_with_copy(1, copy).await;
+    // It leads again after each start, in terms that rise above that of the leader.
+    for _ in 0..4 {
+        let stopped = tokio::time::timeout(LONG, group.nodes[&1].stopped()).await.unwrap();
+        let NodeError::OtherData(why) = &stopped else { panic!("{stopped}") };
+        assert!(why.contains("earlier time") && why.contains("new number"), "{why}");
+        let members = group.nodes[&1].status().members;
+        assert_eq!(members.keys().collect::<Vec<_>>(), [&1], "it has taken entries");
+        group.cut_power(1);
+        group.start(1).await;
+    }
+    group.cut_power(1);
+    group.check().await;
+}
+
+/// A leader that was deposed calls as long as it runs. The node that it calls refused all others
+/// meanwhile, though it took nothing from it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_node_that_a_deposed_leader_calls_hears_the_leader_that_it_does_not_know() {
+    let (node, address) = start_on(&SimDisk::new(9), 9, ROUND_TRIP);
+    let there = || Member { raft: address.to_string(), ..Member::default() };
+    let members =
+        Membership::new(vec![BTreeSet::from([1, 2])], BTreeMap::from([(1, there()), (2, there())]));
+    let append = |from, term, previous, entries| AppendEntriesRequest::<Commands> {
+        vote: vote(term, from, true),
+        prev_log_id: previous,
+        entries,
+        leader_commit: None,
+    };
+    let payload = EntryPayload::Membership(members.unwrap());
+    let first = append(1, 7, None, vec![Entry { log_id: id(1, 0), payload }]);
+    let mut deposed = link(CLUSTER, 1, 9, address).await;
+    let appended = RaftNetworkV2::<Commands>::append_entries(&mut deposed, first, option()).await;
+    assert!(appended.is_ok(), "{appended:?}");
+    assert!(node.wait_for(LONG, |status| status.members.contains_key(&2)).await.is_some());
+    let mut candidate = link(CLUSTER, 2, 9, address).await;
+    let mut asked = VoteRequest::<Commands>::new(vote(8, 2, false), Some(id(1, 0)));
+    asked.leadership_transfer = true;
+    let voted = RaftNetworkV2::<Commands>::vote(&mut candidate, asked, option()).await;
+    assert!(voted.unwrap().vote_granted);
+    let deadline = Instant::now() + LONG;
+    loop {
+        let call = append(1, 7, Some(id(1, 0)), Vec::new());
+        let refused = RaftNetworkV2::<Commands>::append_entries(&mut deposed, call, option()).await;
+        assert!(matches!(refused, Ok(AppendEntriesResponse::HigherVote(_))), "{refused:?}");
+        let mut unknown = link(CLUSTER, STRANGER, 9, address).await;
+        let call = append(STRANGER, 9, Some(id(1, 0)), Vec::new());
+        let heard = RaftNetworkV2::<Commands>::append_entries(&mut unknown, call, option()).await;
+        if heard.is_ok() {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{heard:?}");
+        tokio::time::sleep(ROUND_TRIP).await;
     }
     node.stop().unwrap();
 }

@@ -345,7 +345,7 @@ async fn a_snapshot_for_a_log_that_has_failed_stops_the_node() {
         RaftNetworkV2::<Commands>::full_snapshot(&mut caller, leader, snapshot, never, option());
     assert!(sent.await.is_err());
     let why = tokio::time::timeout(LONG, node.stopped()).await.unwrap();
-    assert!(why.contains("write"), "{why}");
+    assert!(why.to_string().contains("write"), "{why}");
 }
 
 /// Garbage, at the beginning and after a handshake, ends that connection and nothing else.

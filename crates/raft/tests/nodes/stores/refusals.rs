@@ -5,7 +5,8 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use esker_consensus::{Ballot, ConsensusLog, Slot, SnapshotBounds, backup_log};
-use esker_disk::sim::SimDisk;
+use esker_disk::Op;
+use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_raft::openraft::storage::{RaftLogStorage, RaftSnapshotBuilder, RaftStateMachine};
 use esker_raft::openraft::{RaftLogReader, SnapshotMeta, StoredMembership};
 use esker_raft::{LogStore, MachineStore};
@@ -241,6 +242,56 @@ async fn a_purge_keeps_what_the_older_snapshot_needs() {
     assert_eq!(log.get_log_state().await.unwrap().last_purged_log_id, Some(id(1, 20)));
 }
 
+/// The whole of the older snapshot was read while openraft waited, and a failure of that ended the
+/// node, though it can do without the purge.
+#[tokio::test]
+async fn a_purge_reads_no_snapshot_and_keeps_the_entries_if_it_cannot_list_them() {
+    let disk = SimDisk::new(1);
+    with_snapshots(&disk).await;
+    let (mut log, _machine) = stores(log_on(&disk).unwrap());
+    let purged = async |log: &mut LogStore<Strings>| {
+        log.purge(id(1, 8)).await.unwrap();
+        log.get_log_state().await.unwrap().last_purged_log_id
+    };
+    disk.inject(Fault::on(Op::List, Effect::Os(24)));
+    assert_eq!(purged(&mut log).await, None);
+    disk.clear_faults();
+    disk.inject(Fault::on(Op::Open, Effect::Os(24)).path("snapshot"));
+    disk.inject(Fault::on(Op::Read, Effect::Io).path("snapshot"));
+    assert_eq!(purged(&mut log).await, Some(id(1, 3)));
+}
+
+/// A damaged snapshot is none to fall back to: nothing is purged because of it.
+/// Requirements: ET-12.
+#[tokio::test]
+async fn nothing_is_purged_while_the_older_snapshot_is_damaged() {
+    let disk = SimDisk::new(1);
+    let (mut log, mut machine) = stores(log_on(&disk).unwrap());
+    append(&mut log, (0..9).map(|index| entry(1, index)).collect()).await.unwrap().await.unwrap();
+    let snapshots = || {
+        let names = disk.files(Path::new("/raft")).unwrap().into_iter();
+        names.filter(|name| name.contains("snapshot")).collect::<Vec<_>>()
+    };
+    for (range, damaged) in [(0..4, true), (4..9, false)] {
+        let entries = log.try_get_log_entries(range).await.unwrap();
+        log.save_committed(Some(entries.last().unwrap().log_id)).await.unwrap();
+        let entries = entries.into_iter().map(|entry| Ok((entry, None)));
+        machine.apply(futures_util::stream::iter(entries)).await.unwrap();
+        machine.get_snapshot_builder().await.build_snapshot().await.unwrap();
+        if damaged {
+            damage(&disk, &Path::new("/raft").join(&snapshots()[0]));
+        }
+    }
+    log.purge(id(1, 8)).await.unwrap();
+    assert_eq!(log.get_log_state().await.unwrap().last_purged_log_id, None);
+    log.log().close().unwrap();
+    // The log alone is the state.
+    damage(&disk, &Path::new("/raft").join(snapshots().last().unwrap()));
+    let (mut log, machine) = stores(log_on(&disk).unwrap());
+    assert_eq!(machine.with(|machine| machine.0), 0);
+    assert_eq!(log.try_get_log_entries(..).await.unwrap().len(), 9);
+}
+
 /// The entries between both snapshots are not in the log any more: the error has the file and the
 /// remedy.
 #[tokio::test]
@@ -316,6 +367,10 @@ async fn a_snapshot_that_the_machine_refuses_changes_nothing() {
         writer.copy_from(state.as_bytes()).unwrap();
         writer.finish(note(if state == "18" { 8 } else { 7 }).as_bytes()).unwrap();
         let machine = MachineStore::<Strings, _>::new(log.log().clone(), Lengths::default());
-        assert_eq!(machine.unwrap().with(|machine| machine.0), 17, "{state}");
+        let mut machine = machine.unwrap();
+        assert_eq!(machine.with(|machine| machine.0), 17, "{state}");
+        // openraft would install the refused one, and stop.
+        let current = machine.get_current_snapshot().await.unwrap().unwrap();
+        assert_eq!(current.meta.last_log_id, Some(id(1, 5)), "{state}");
     }
 }
