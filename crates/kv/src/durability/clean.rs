@@ -19,7 +19,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_log::Seq;
 use esker_log::reclaim::{self, CopySpace, Effort, Live, Owner, Reclaimed};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::durability::bursts::Bursts;
 use crate::durability::checkpoint::Pace;
@@ -57,7 +57,7 @@ impl Inner {
     }
 
     fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         let _pass = self.cleaning.pass.lock();
         self.refuse_if_closing()?;
         // A copy of a value from before a gap would count as written after it.
