@@ -40,6 +40,7 @@ impl Inner {
     /// Reclaims all space that is worth it in the segments that exist now: later ones would keep it
     /// at work for as long as callers overwrite.
     pub(crate) fn compact(&self) -> Result<Reclaimed> {
+        refuse_if_forked()?;
         let end = self.log.accepted();
         let mut all = Reclaimed::default();
         loop {
@@ -57,7 +58,6 @@ impl Inner {
     }
 
     fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed> {
-        refuse_if_forked()?;
         let _pass = self.cleaning.pass.lock();
         self.refuse_if_closing()?;
         // A copy of a value from before a gap would count as written after it.
