@@ -171,7 +171,7 @@ fn refuse_used(disk: &dyn Disk, dest: &Path) -> Result<()> {
         Ok(names) if names.is_empty() => Ok(()),
         Ok(_) => Err(Error::NotEmpty { dir: dest.into() }),
         Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(cause) => Err(esker_log::Error::Io(cause).into()),
+        Err(cause) => Err(esker_log::Error::from(cause).into()),
     }
 }
 

@@ -53,8 +53,8 @@ pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<(Log, Comp
 /// The app metadata of the consensus log in `dir`, if there is one.
 pub(crate) fn app_metadata(dir: &Path, options: &ReadOptions) -> Result<Option<Vec<u8>>> {
     let of = |component| esker_log::app_metadata(dir, component, options.clone());
-    Ok(match of(COMPONENT).map_err(Error::Log)? {
-        None => of(COPY).map_err(Error::Log)?,
+    Ok(match of(COMPONENT)? {
+        None => of(COPY)?,
         found => found,
     })
 }
@@ -80,7 +80,7 @@ pub(crate) fn open_read_only(
         Err(error @ esker_log::Error::UnsupportedVersion { .. }) => return Err(error.into()),
         found => found.unwrap_or(Some(COMPONENT)),
     };
-    let reader = ReadOnlyLog::builder(dir).options(options).open().map_err(Error::Log)?;
+    let reader = ReadOnlyLog::builder(dir).options(options).open()?;
     if found.is_some_and(|found| found != COMPONENT && found != COPY) {
         let (dir, expected) = (dir.into(), Some(COMPONENT));
         return Err(refined(esker_log::Error::WrongComponent { dir, found, expected }));

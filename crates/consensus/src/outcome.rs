@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use esker_disk::process;
 use esker_log::Seq;
 
 use crate::base::ballot::Ballot;
@@ -192,9 +193,8 @@ pub enum Error {
     },
     /// The log was closed, or its manager. Stop using it.
     Closed,
-    /// A parent of this process opened the log or its manager, and a handle belongs to the process
-    /// that opened it. Nothing was done. Open it in this process after the parent has closed it, or
-    /// open another one.
+    /// `fork` made this process of one that used Esker, and nothing was done: see
+    /// [`esker_log::Error::Forked`].
     Forked,
     /// The manager was closed, and its registry of keys with it.
     RegistryClosed,
@@ -221,6 +221,12 @@ pub enum Error {
 
 /// The most logs that a message names.
 const LEAKS_NAMED: usize = 10;
+
+/// Refuses a call in a child that `fork` made.
+#[inline]
+pub(crate) fn refuse_if_forked() -> Result<()> {
+    if process::is_forked() { Err(Error::Forked) } else { Ok(()) }
+}
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

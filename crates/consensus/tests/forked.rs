@@ -1,18 +1,18 @@
 //! A child that `fork` makes has a copy of each handle, and no part in the logs: its calls fail
-//! with `Forked`, and what it drops or closes changes no file and releases no lock.
+//! with `Forked`, it opens nothing, and what it drops or closes changes no file and releases no
+//! lock.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use esker_consensus::{
     Ballot, ConsensusLog, Error, IterateOptions, LogManager, Mode, Result, Slot, SnapshotBounds,
 };
 use esker_log::Engine;
-use esker_testkit::{import, in_forked_child};
+use esker_testkit::{import, in_forked_child, polled_once};
 
 const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -22,16 +22,6 @@ fn forked<T>(what: &str, outcome: Result<T>) {
     match outcome.err() {
         Some(Error::Forked) => {}
         other => panic!("{what}: {other:?}"),
-    }
-}
-
-/// Polls once: in a child nothing wakes a task.
-#[track_caller]
-fn forked_future<T>(what: &str, future: impl Future<Output = Result<T>>) {
-    let mut cx = Context::from_waker(Waker::noop());
-    match std::pin::pin!(future).poll(&mut cx) {
-        Poll::Ready(outcome) => forked(what, outcome),
-        Poll::Pending => panic!("{what} waits"),
     }
 }
 
@@ -86,7 +76,7 @@ fn every_call_of_a_child_is_refused() {
         forked("accept", log.accept(Slot(2), BALLOT, b"x"));
         forked("accept_timeout", log.accept_timeout(Slot(2), BALLOT, b"x", PATIENCE));
         forked("accept_batch", log.accept_batch(BALLOT, &[(Slot(2), &b"x"[..])]));
-        forked_future("accept_async", log.accept_async(Slot(2), BALLOT, b"x"));
+        forked("accept_async", polled_once(log.accept_async(Slot(2), BALLOT, b"x")));
         forked("commit", log.commit(Slot(1), BALLOT));
         forked("commit_batch", log.commit_batch(&[(Slot(1), BALLOT)]));
         forked("commit_through", log.commit_through(Slot(1)));
@@ -157,6 +147,32 @@ fn a_child_of_a_manager_changes_nothing() {
     manager.close_all().unwrap();
     let again = open().unwrap();
     assert_eq!(again.keys().unwrap(), [&b"one"[..], b"three", b"two"]);
+}
+
+/// Requirements: W-26.
+#[test]
+fn a_child_opens_nothing() {
+    let workdir = tempfile::tempdir().unwrap();
+    let new = workdir.path().join("new");
+    let (dir, logs) = (workdir.path().join("log"), workdir.path().join("logs"));
+    let log = ConsensusLog::open(&dir).unwrap();
+    let manager = LogManager::open(&logs).unwrap();
+    drop(manager.get("one").unwrap());
+    let engine = Engine::new(1).unwrap();
+    in_forked_child(|| {
+        forked("open", ConsensusLog::open(&new));
+        forked("open, of its parent", ConsensusLog::open(&dir));
+        forked("open, an engine", ConsensusLog::builder(&new).engine(engine.clone()).open());
+        forked("manager", LogManager::open(&new));
+        forked("manager, of its parent", LogManager::open(&logs));
+        forked("manager that exists", LogManager::builder(&logs).must_exist(true).open());
+        forked("inspect", esker_consensus::inspect(&dir));
+        forked("logs_in", esker_consensus::logs_in(&logs));
+    })
+    .unwrap();
+    assert!(!new.exists());
+    manager.close_all().unwrap();
+    log.close().unwrap();
 }
 
 /// Forks while slot locks, the tracker and those of the log are held, each at some moment.

@@ -16,13 +16,17 @@ pub trait Disk: Debug + Send + Sync {
     /// Opens a directory.
     ///
     /// # Errors
-    /// `NotFound`, and `NotADirectory` for anything else of that name.
+    /// `NotFound`, and `NotADirectory` for anything else of that name. [`Refusal::Forked`] on a disk
+    /// of this machine, in a child that `fork` made.
+    ///
+    /// [`Refusal::Forked`]: crate::Refusal::Forked
     fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>>;
 
     /// Creates a directory and its missing parents, makes their names durable, and opens it. An
     /// existing directory is opened.
     ///
     /// # Errors
-    /// `NotADirectory` when it or one of its parents exists and is not a directory.
+    /// `NotADirectory` when it or one of its parents exists and is not a directory. Otherwise as
+    /// [`Disk::open_dir`].
     fn create_dir(&self, path: &Path) -> Result<Arc<dyn Dir>>;
 }

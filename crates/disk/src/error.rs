@@ -5,6 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::process;
+
 /// The result of a disk operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -75,7 +77,7 @@ pub enum Refusal {
     DanglingLink,
     /// The file system cannot exchange two names.
     Exchange,
-    /// A parent of this process opened the file or directory: see [`Process`](crate::Process).
+    /// `fork` made this process of one that used Esker: see [`process`](crate::process).
     Forked,
 }
 
@@ -88,7 +90,10 @@ impl fmt::Display for Refusal {
                 f.write_str("this is a symbolic link to something that does not exist")
             }
             Refusal::Exchange => f.write_str("the file system cannot exchange two names"),
-            Refusal::Forked => f.write_str("a parent of this process opened it; open it here"),
+            Refusal::Forked => f.write_str(
+                "fork made this process of one that used Esker; call exec in it, or fork before \
+                 the first log is opened",
+            ),
         }
     }
 }
@@ -120,11 +125,6 @@ impl Error {
     #[must_use]
     pub fn out_of_inodes(self) -> Self {
         Self { out_of_inodes: true, ..self }
-    }
-
-    /// An operation on what a parent of this process opened.
-    pub(crate) fn forked(op: Op, path: &Path) -> Self {
-        Self::new(op, path, None, io::Error::new(io::ErrorKind::InvalidInput, Refusal::Forked))
     }
 
     /// Returns the operation that failed.
@@ -172,6 +172,18 @@ impl Error {
     pub fn os_code(&self) -> Option<i32> {
         self.source.raw_os_error()
     }
+}
+
+/// Refuses an operation in a child of the process that opened the file or directory.
+#[inline]
+pub(crate) fn refuse_if_forked(op: Op, path: &Path) -> Result<()> {
+    if process::is_forked() { Err(Error::new(op, path, None, forked())) } else { Ok(()) }
+}
+
+/// Returns [`Refusal::Forked`] as an error of the system.
+#[cold]
+pub(crate) fn forked() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, Refusal::Forked)
 }
 
 impl fmt::Display for Error {

@@ -6,8 +6,7 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-
-use crate::process::PerProcess;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// The file in which Linux reports memory counters.
 const MEMINFO: &str = "/proc/meminfo";
@@ -79,12 +78,17 @@ impl std::error::Error for NoHugePages {
 
 /// Returns the huge page size in bytes.
 pub(crate) fn page_size() -> Option<usize> {
-    static SIZE: PerProcess<Option<usize>> = PerProcess::new();
+    const UNREAD: usize = usize::MAX;
+    // No lock, which a thread may have held when `fork` made this process. 0 means none.
+    static SIZE: AtomicUsize = AtomicUsize::new(UNREAD);
     let read = || {
         let kib = field(&std::fs::read_to_string(MEMINFO).ok()?, "Hugepagesize")?;
         kib.checked_mul(1024).filter(|size| size.is_power_of_two())
     };
-    SIZE.get_or_try_init(|| Ok(read())).ok().copied().flatten()
+    if SIZE.load(Relaxed) == UNREAD {
+        SIZE.store(read().unwrap_or(0), Relaxed);
+    }
+    Some(SIZE.load(Relaxed)).filter(|size| *size > 0)
 }
 
 /// Returns how many pages must be reserved in all, so that `needed` more are available.

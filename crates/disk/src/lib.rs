@@ -13,8 +13,8 @@
 //! * After a failed write or sync, the state of the range is unknown, and a retry that succeeds
 //!   proves nothing. Callers must treat the failure as terminal.
 //!
-//! * A handle belongs to the [`Process`] that opened it. In a child that `fork` makes of it, every
-//!   call fails with [`Refusal::Forked`], and dropping it releases no lock.
+//! * In a child that `fork` makes of a process that used this crate, every call and every opening
+//!   fails with [`Refusal::Forked`], and dropping a handle releases no lock: see [`process`].
 //!
 //! Implementations: [`StdDisk`] for real disks, [`uring::UringDisk`] for io_uring on Linux, and
 //! `sim::SimDisk` (feature `sim`), a seeded in-memory disk that separates written from durable
@@ -44,7 +44,7 @@ mod huge_pages;
 mod io;
 #[doc(hidden)]
 pub mod planted;
-mod process;
+pub mod process;
 mod replace;
 mod slow;
 mod std_disk;
@@ -62,7 +62,6 @@ pub use error::{Error, Op, Refusal, Result};
 pub use file::{BLOCK, Facts, File, Lock, Open};
 pub use huge_pages::NoHugePages;
 pub use io::{Read, read_full_at, write_all_at};
-pub use process::{PerProcess, Process};
 pub use replace::replace_file;
 pub use slow::{Latency, SlowDisk};
 pub use std_disk::{Readers, StdDisk};

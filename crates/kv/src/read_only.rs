@@ -5,6 +5,7 @@ use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use esker_disk::process;
 use esker_log::{ReadOnlyLog, Seq, SeqRange, Start};
 use parking_lot::Mutex;
 
@@ -78,7 +79,7 @@ struct Reader {
 
 impl Reader {
     fn close(&self) {
-        if self.view.refuse_if_forked().is_err() {
+        if process::is_forked() {
             return;
         }
         self.view.close();
@@ -96,7 +97,7 @@ impl Reader {
 impl Drop for Reader {
     fn drop(&mut self) {
         self.close();
-        if self.view.refuse_if_forked().is_err() {
+        if process::is_forked() {
             // Another thread may have been changing what this would free.
             std::mem::forget(Arc::clone(&self.view));
         }

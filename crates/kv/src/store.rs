@@ -68,9 +68,8 @@ impl Store {
 
     /// Opens a store with the default options, and creates it where there is none.
     ///
-    /// The handle, and all that comes from it, belongs to this process. In a child that `fork`
-    /// makes, every call that returns a `Result` fails with [`Error::Forked`], and dropping the
-    /// handle changes nothing: see [`esker_log::Log::open`].
+    /// In a child that `fork` makes from here on, every call that returns a `Result` fails with
+    /// [`Error::Forked`], and dropping the handle changes nothing: see [`esker_log::Log::open`].
     ///
     /// # Errors
     /// As [`StoreBuilder::open`].

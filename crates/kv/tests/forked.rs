@@ -1,15 +1,15 @@
 //! A child that `fork` makes has a copy of each handle, and no part in the store: its calls fail
-//! with `Forked`, and what it drops or closes changes no file and releases no lock.
+//! with `Forked`, it opens nothing, and what it drops or closes changes no file and releases no
+//! lock.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use esker_kv::{Batch, Error, ReadOnlyStore, Result, Store};
 use esker_log::{Engine, Seq};
-use esker_testkit::{import, in_forked_child};
+use esker_testkit::{import, in_forked_child, polled_once};
 
 const PATIENCE: Duration = Duration::from_secs(180);
 
@@ -18,16 +18,6 @@ fn forked<T>(what: &str, outcome: Result<T>) {
     match outcome.err() {
         Some(Error::Forked) => {}
         other => panic!("{what}: {other:?}"),
-    }
-}
-
-/// Polls once: in a child nothing wakes a task.
-#[track_caller]
-fn forked_future<T>(what: &str, future: impl Future<Output = Result<T>>) {
-    let mut cx = Context::from_waker(Waker::noop());
-    match std::pin::pin!(future).poll(&mut cx) {
-        Poll::Ready(outcome) => forked(what, outcome),
-        Poll::Pending => panic!("{what} waits"),
     }
 }
 
@@ -81,11 +71,11 @@ fn every_call_of_a_child_is_refused() {
     batch.put(&keys, "key", "x").unwrap();
     in_forked_child(|| {
         forked("put", keys.put("key", "x"));
-        forked_future("put_async", keys.put_async("key", "x"));
+        forked("put_async", polled_once(keys.put_async("key", "x")));
         forked("delete", keys.delete("key"));
         forked("delete_range", keys.delete_range(..));
         forked("write", store.write(&batch));
-        forked_future("write_async", store.write_async(&batch));
+        forked("write_async", polled_once(store.write_async(&batch)));
         forked("get", keys.get("key"));
         forked("get_durable", keys.get_durable("key"));
         forked("get_many", keys.get_many(&["key"]));
@@ -96,7 +86,7 @@ fn every_call_of_a_child_is_refused() {
         forked("snapshot", store.snapshot());
         forked("barrier", store.barrier());
         forked("sync", store.sync());
-        forked_future("wait_durable", store.wait_durable(Seq(100)));
+        forked("wait_durable", polled_once(store.wait_durable(Seq(100))));
         forked("watch", store.watch(Seq(0)));
         forked("backup", store.backup(workdir.path().join("backup")));
         forked("compact", store.compact());
@@ -123,6 +113,24 @@ fn every_call_of_a_child_is_refused() {
     assert!(!next.is_empty());
     reader.refresh().unwrap();
     drop(snapshot.take());
+    store.close().unwrap();
+}
+
+/// Requirements: W-26.
+#[test]
+fn a_child_opens_nothing() {
+    let workdir = tempfile::tempdir().unwrap();
+    let (dir, new) = (workdir.path().join("store"), workdir.path().join("new"));
+    let store = Store::open(&dir).unwrap();
+    let engine = Engine::new(1).unwrap();
+    in_forked_child(|| {
+        forked("open", Store::open(&new));
+        forked("open, of its parent", Store::open(&dir));
+        forked("open, an engine", Store::builder(&new).engine(engine.clone()).open());
+        forked("reader", ReadOnlyStore::open(&dir));
+    })
+    .unwrap();
+    assert!(!new.exists());
     store.close().unwrap();
 }
 

@@ -4,6 +4,7 @@
 #![allow(unsafe_code)] // Forking is unsafe; see the SAFETY comments.
 
 use std::io::{PipeReader, Read, Write};
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use crate::panics::caught;
@@ -24,6 +25,19 @@ pub struct ForkedChild {
 /// The panic of the child, with its message; a child that hangs; the failure to start one.
 pub fn in_forked_child(run: impl FnOnce()) -> Result<(), String> {
     ForkedChild::start(run)?.wait()
+}
+
+/// Polls a future once: in a child nothing wakes a task.
+///
+/// # Panics
+/// If the future waits.
+#[track_caller]
+#[allow(clippy::panic, reason = "a helper of a test stops as loudly as it does")]
+pub fn polled_once<T>(future: impl Future<Output = T>) -> T {
+    match std::pin::pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(outcome) => outcome,
+        Poll::Pending => panic!("it waits"),
+    }
 }
 
 impl ForkedChild {

@@ -42,7 +42,7 @@ pub use changes::{BLOCK, Changes};
 pub use counting_allocator::CountingAllocator;
 pub use env::number_from_env;
 pub use files::{Files, export, import, read_files, store};
-pub use forked_child::{ForkedChild, in_forked_child};
+pub use forked_child::{ForkedChild, in_forked_child, polled_once};
 pub use freed_memory::keep_freed_memory;
 pub use hooked_disk::{Call, Hook, HookedDisk};
 pub use mutation::Mutation;

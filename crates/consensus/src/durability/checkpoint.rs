@@ -91,7 +91,7 @@ use crate::durability::metadata::Metadata;
 use crate::index::page::Copied;
 use crate::index::page_table::{Found, Index};
 use crate::index::slot_locks::AllLocks;
-use crate::outcome::Result;
+use crate::outcome::{Result, refuse_if_forked};
 use crate::record::{self, PageAt, Root};
 use crate::state::background::{self, Background, Job, Next, Work};
 use crate::state::commit_tracker::AppState;
@@ -131,7 +131,7 @@ impl ConsensusLog {
     /// # }
     /// ```
     pub fn checkpoint(&self) -> Result<()> {
-        self.inner.refuse_if_forked()?;
+        refuse_if_forked()?;
         let _maintenance = self.inner.maintenance.lock();
         self.inner.checkpoint(0)
     }

@@ -38,7 +38,7 @@ use esker_log::{Seq, Ticket};
 use crate::base::slot::{Slot, first_of, number_of};
 use crate::index::page::{Page, State, Word};
 use crate::index::page_table::Found;
-use crate::outcome::{Error, Result};
+use crate::outcome::{Error, Result, refuse_if_forked};
 use crate::record::{self, Record};
 use crate::state::background::{self, Job, Next};
 use crate::state::inner::{ConsensusLog, Inner};
@@ -68,7 +68,7 @@ impl ConsensusLog {
     /// [`Error::CorruptedEntry`] and [`Error::Log`] when a live value cannot be read or copied.
     /// Space reclaimed before the error stays reclaimed, and no data is lost.
     pub fn reclaim(&self) -> Result<Reclaimed> {
-        self.inner.refuse_if_forked()?;
+        refuse_if_forked()?;
         // Later segments would keep it at work for as long as callers append.
         let end = self.inner.log.accepted();
         let mut all = Reclaimed::default();

@@ -38,9 +38,8 @@ impl ConsensusLog {
     /// appended since, at most about
     /// [`Options::checkpoint_every`](crate::Options::checkpoint_every). Blocks meanwhile.
     ///
-    /// The handle, and all that comes from it, belongs to this process. In a child that `fork`
-    /// makes, every call that returns a `Result` fails with [`Error::Forked`], and dropping the
-    /// handle changes nothing: see [`esker_log::Log::open`].
+    /// In a child that `fork` makes from here on, every call that returns a `Result` fails with
+    /// [`Error::Forked`], and dropping the handle changes nothing: see [`esker_log::Log::open`].
     ///
     /// # Errors
     /// As [`ConsensusLogBuilder::open`].

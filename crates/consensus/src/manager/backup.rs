@@ -98,7 +98,7 @@ impl LogManager {
         let (inner, dest) = (self.inner()?, dest.as_ref());
         let _nothing_is_removed = inner.shared.removals.write();
         inner.refuse_if_closed()?;
-        let to = inner.root.create_dir(dest).map_err(esker_log::Error::Io)?;
+        let to = inner.root.create_dir(dest).map_err(esker_log::Error::from)?;
         let disk = DirDisk::new(to);
         // While it has the lock, no other backup goes to this directory.
         let _lock = claim(&disk)?;
@@ -220,7 +220,7 @@ impl Inner {
         let dir = self.disk.dir().open_dir(&names::directory_of(key));
         let files = match dir.and_then(|dir| dir.list()) {
             Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => 0,
-            names => names.map_err(esker_log::Error::Io)?.len(),
+            names => names.map_err(esker_log::Error::from)?.len(),
         };
         if files == 0 && self.registry.is_created(key) {
             return Err(self.missing(key));
@@ -245,12 +245,12 @@ fn claim(disk: &DirDisk) -> Result<Box<dyn Lock>> {
     let used = || Error::NotEmpty { dir: disk.dir().path().into() };
     let lock = disk.dir().lock().map_err(|cause| match cause.kind() {
         ErrorKind::WouldBlock => used(),
-        _ => esker_log::Error::Io(cause).into(),
+        _ => esker_log::Error::from(cause).into(),
     })?;
     match disk.dir().list() {
         Ok(names) if names.is_empty() => Ok(lock),
         Ok(_) => Err(used()),
-        Err(cause) => Err(esker_log::Error::Io(cause).into()),
+        Err(cause) => Err(esker_log::Error::from(cause).into()),
     }
 }
 

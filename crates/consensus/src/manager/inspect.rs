@@ -80,9 +80,9 @@ pub fn logs_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Option<Vec<
     let dir = dir.as_ref();
     let base = match disk.open_dir(dir) {
         Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        base => base.map_err(esker_log::Error::Io)?,
+        base => base.map_err(esker_log::Error::from)?,
     };
-    let list = || base.list().map_err(|cause| Error::Log(esker_log::Error::Io(cause)));
+    let list = || base.list().map_err(esker_log::Error::from);
     let options = ReadOptions::on(Arc::new(DirDisk::new(Arc::clone(&base))));
     let mut before = None;
     for last_try in (0..TRIES).rev() {

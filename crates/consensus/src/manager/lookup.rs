@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
 
+use esker_disk::process;
+
 use crate::manager::guard::{LogGuard, OpenLog};
 use crate::manager::names;
 use crate::manager::open::{Inner, LogManager};
 use crate::manager::open_logs::{Claim, Found};
 use crate::memory::entry::Entry;
 use crate::options::{ConsensusLogBuilder, LABEL_LIMIT, Options};
-use crate::outcome::{Error, Result};
+use crate::outcome::{Error, Result, refuse_if_forked};
 use crate::read_only::ReadOnlyReason;
 use crate::snapshots::restore::Restored;
 use crate::snapshots::stored::Snapshot;
@@ -52,7 +54,7 @@ impl ManagerStats {
 
 impl Drop for LogManager {
     fn drop(&mut self) {
-        if self.inner().is_err() {
+        if process::is_forked() {
             // Another thread may have been changing what this would free.
             std::mem::forget(Arc::clone(&self.inner));
         }
@@ -60,10 +62,11 @@ impl Drop for LogManager {
 }
 
 impl LogManager {
-    /// The state, unless a parent of this process opened the manager.
+    /// The state, unless `fork` made this process.
     #[inline]
     pub(super) fn inner(&self) -> Result<&Inner> {
-        if self.inner.opened_by.is_current() { Ok(&self.inner) } else { Err(Error::Forked) }
+        refuse_if_forked()?;
+        Ok(&self.inner)
     }
 
     /// Returns the log of a key: opens it if it is not open, and creates it if there is none. Above

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use esker_disk::{Dir, DirDisk, Disk, Process};
+use esker_disk::{Dir, DirDisk, Disk};
 use esker_log::{Engine, ReadOptions};
 use parking_lot::RwLock;
 
@@ -64,8 +64,6 @@ pub struct LogManager {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    /// The process that opened the manager. In a child of it no lock is taken.
-    pub(super) opened_by: Process,
     /// The directory that was opened and whose registry is locked, even if it was moved since.
     pub(super) disk: DirDisk,
     /// What each log is opened with.
@@ -95,7 +93,7 @@ pub struct LogManagerBuilder {
 impl LogManager {
     /// Opens the manager in `dir` with the default options, and creates it if there is none.
     ///
-    /// In a child that `fork` makes, the manager and its logs refuse every call with
+    /// In a child that `fork` makes from here on, the manager and its logs refuse every call with
     /// [`Error::Forked`], as [`ConsensusLog::open`](crate::ConsensusLog::open) says.
     ///
     /// # Errors
@@ -191,7 +189,7 @@ impl LogManagerBuilder {
         options.validate()?;
         let dir =
             if must_exist { options.disk.open_dir(&dir) } else { options.disk.create_dir(&dir) };
-        let dir = dir.map_err(esker_log::Error::Io)?;
+        let dir = dir.map_err(esker_log::Error::from)?;
         let has_registry = refuse_another(&*dir, must_exist)?;
         let (disk, root) = (DirDisk::new(dir), Arc::clone(&options.disk));
         options.disk = Arc::new(disk.clone());
@@ -202,19 +200,8 @@ impl LogManagerBuilder {
         collect_labels(&disk, &registry)?;
         let (logs, closed, openings) = (OpenLogs::new(), AtomicBool::new(false), RwLock::new(()));
         let shared = Shared { reserve: Some(registry.shared_reserve()), ..Shared::default() };
-        let opened_by = registry.opened_by();
-        let inner = Inner {
-            opened_by,
-            disk,
-            options,
-            max_open,
-            logs,
-            registry,
-            closed,
-            openings,
-            shared,
-            root,
-        };
+        let inner =
+            Inner { disk, options, max_open, logs, registry, closed, openings, shared, root };
         for key in inner.registry.removing() {
             // If it fails, the next use of the key, or the next opening, tries again.
             if let Err(error) = inner.complete_removal(&key) {
@@ -234,7 +221,7 @@ impl LogManagerBuilder {
 
 /// Refuses a directory that holds something else than a manager. Returns whether it has a registry.
 fn refuse_another(dir: &dyn Dir, must_exist: bool) -> Result<bool> {
-    let names = dir.list().map_err(esker_log::Error::Io)?;
+    let names = dir.list().map_err(esker_log::Error::from)?;
     let has_registry = names.iter().any(|name| name == names::REGISTRY);
     let other = names.iter().find(|name| !names::is_log(name));
     let found = match (has_registry, other) {
@@ -249,7 +236,7 @@ fn refuse_another(dir: &dyn Dir, must_exist: bool) -> Result<bool> {
 /// if an older copy of it was put back. A log in the place of another counts under its own key: an
 /// access to that key is an error then, and creates no empty log.
 fn collect_labels(disk: &DirDisk, registry: &Registry) -> Result<()> {
-    let names = disk.dir().list().map_err(esker_log::Error::Io)?;
+    let names = disk.dir().list().map_err(esker_log::Error::from)?;
     let known = registry.directories();
     let options = ReadOptions::on(Arc::new(disk.clone()));
     for name in names.iter().filter(|name| names::is_log(name) && !known.contains(*name)) {

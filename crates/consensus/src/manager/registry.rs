@@ -27,8 +27,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use esker_disk::DirDisk;
 use esker_disk::planted::{Bug, is_planted};
-use esker_disk::{DirDisk, Process};
 use esker_log::{Component, Log, LogStream, Seq, SharedReserve, Start, Ticket};
 use parking_lot::Mutex;
 
@@ -186,11 +186,6 @@ impl Registry {
             self.copied.store(false, Relaxed);
         }
         Ok(())
-    }
-
-    /// The process that opened the registry.
-    pub(super) fn opened_by(&self) -> Process {
-        self.log.opened_by()
     }
 
     /// The reserve of the registry, which all logs use.

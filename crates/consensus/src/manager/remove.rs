@@ -88,9 +88,9 @@ impl Inner {
         let name = names::directory_of(key);
         let dir = match self.disk.dir().open_dir(&name) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
-            dir => dir.map_err(esker_log::Error::Io)?,
+            dir => dir.map_err(esker_log::Error::from)?,
         };
-        let names = dir.list().map_err(esker_log::Error::Io)?;
+        let names = dir.list().map_err(esker_log::Error::from)?;
         let has = |wanted| names.iter().any(|name| name == wanted);
         if has("quarantine") {
             return Err(Error::ReadOnly { reason: ReadOnlyReason::Repaired });
@@ -113,7 +113,7 @@ impl Inner {
     fn refuse_in_use(&self, key: &[u8]) -> Result<()> {
         let dir = match self.disk.dir().open_dir(&names::directory_of(key)) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
-            dir => dir.map_err(esker_log::Error::Io)?,
+            dir => dir.map_err(esker_log::Error::from)?,
         };
         match dir.lock() {
             Ok(_free) => Ok(()),
@@ -121,7 +121,7 @@ impl Inner {
                 let dir = dir.path().into();
                 Err(Error::Log(esker_log::Error::Locked { dir, pid: None }))
             }
-            Err(cause) => Err(Error::Log(esker_log::Error::Io(cause))),
+            Err(cause) => Err(esker_log::Error::from(cause).into()),
         }
     }
 

@@ -13,7 +13,7 @@
 use std::cell::RefCell;
 
 use crossbeam_epoch::Guard;
-use esker_disk::PerProcess;
+use esker_disk::process;
 use parking_lot::Mutex;
 use triomphe::ThinArc;
 
@@ -34,12 +34,12 @@ struct ValuePool {
     bytes: usize,
 }
 
-static POOL: PerProcess<Mutex<ValuePool>> = PerProcess::new();
+static POOL: Mutex<ValuePool> = Mutex::new(ValuePool::new());
 
-/// The pool of this process: the lock of a parent's may be held by a thread that is not here.
-/// `None` where children cannot be recognised, and no log is opened.
+/// The pool, unless `fork` made this process: a thread that is not here may hold the lock. A child
+/// comes here when it drops a guard, which runs what its parent deferred.
 fn pool() -> Option<&'static Mutex<ValuePool>> {
-    POOL.get_or_try_init(|| Ok(Mutex::new(ValuePool::new()))).ok()
+    (!process::is_forked()).then_some(&POOL)
 }
 
 /// The cache of one thread.

@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crossbeam_epoch::Guard;
+use esker_disk::process;
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
@@ -16,7 +17,7 @@ use crate::memory::value_budget::{RoomWaiter, charge};
 use crate::memory::value_pool::new_value;
 use crate::options::fits;
 use crate::outcome::Ticket;
-use crate::outcome::{Error, Result};
+use crate::outcome::{Error, Result, refuse_if_forked};
 use crate::protocol::rules::{self, Known};
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
@@ -100,7 +101,7 @@ impl ConsensusLog {
     pub async fn accept_async(&self, slot: Slot, ballot: Ballot, value: &[u8]) -> Result<Ticket> {
         let inner = &self.inner;
         fits(&inner.options, value.len())?;
-        let mut room = RoomWait { inner, waiter: Some(inner.budget.waiter()) };
+        let mut room = RoomWait(Some(inner.budget.waiter()));
         loop {
             match inner.try_accept(slot.0, ballot, value)? {
                 Attempt::Done(ticket) | Attempt::Known(ticket) => {
@@ -183,24 +184,21 @@ impl ConsensusLog {
     }
 }
 
-/// A task that waits for room. A child of the process neither waits nor ends the wait.
-struct RoomWait<'a> {
-    inner: &'a Inner,
-    waiter: Option<RoomWaiter<'a>>,
-}
+/// A task that waits for room. A child that `fork` made neither waits nor ends the wait.
+struct RoomWait<'a>(Option<RoomWaiter<'a>>);
 
 impl RoomWait<'_> {
     fn poll(&mut self, more: u64, cx: &mut Context<'_>) -> Poll<Result<()>> {
-        self.inner.refuse_if_forked()?;
-        let has_room = self.waiter.as_mut().is_none_or(|waiter| waiter.has_room(more, cx.waker()));
+        refuse_if_forked()?;
+        let has_room = self.0.as_mut().is_none_or(|waiter| waiter.has_room(more, cx.waker()));
         if has_room { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 }
 
 impl Drop for RoomWait<'_> {
     fn drop(&mut self) {
-        if self.inner.refuse_if_forked().is_err() {
-            std::mem::forget(self.waiter.take());
+        if process::is_forked() {
+            std::mem::forget(self.0.take());
         }
     }
 }

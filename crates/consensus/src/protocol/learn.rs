@@ -11,7 +11,7 @@ use crate::memory::value_budget::charge;
 use crate::memory::value_pool::new_value;
 use crate::options::fits;
 use crate::outcome::Ticket;
-use crate::outcome::{Error, Result};
+use crate::outcome::{Error, Result, refuse_if_forked};
 use crate::protocol::accept::refused;
 use crate::record::{self, APP_STATE_LIMIT};
 use crate::state::commit_tracker::{AppState, Raise};
@@ -194,7 +194,7 @@ impl crate::state::inner::Inner {
         next: u64,
         app_state: Option<&[u8]>,
     ) -> Result<Ticket> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         let size = app_state.map_or(0, <[u8]>::len);
         if size > APP_STATE_LIMIT {
             let (size, limit) = (size as u64, APP_STATE_LIMIT as u64);

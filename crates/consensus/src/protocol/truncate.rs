@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::base::slot::Slot;
 use crate::memory::value_budget::charge;
 use crate::outcome::Ticket;
-use crate::outcome::{Error, Result};
+use crate::outcome::{Error, Result, refuse_if_forked};
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
 
@@ -105,7 +105,7 @@ impl ConsensusLog {
     }
 
     fn raise_to(&self, slot: u64, app_state: Option<&[u8]>) -> Result<Ticket> {
-        self.inner.refuse_if_forked()?;
+        refuse_if_forked()?;
         self.inner.count_durable(&crossbeam_epoch::pin());
         let next = self.inner.tracker.lock().decided();
         if slot > next {
@@ -177,7 +177,7 @@ impl ConsensusLog {
 impl Inner {
     /// Appends the record that drops the entries accepted from a slot on, and drops them.
     pub(crate) fn cut(self: &Arc<Self>, from: u64) -> Result<Ticket> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         let guard = crossbeam_epoch::pin();
         self.count_durable(&guard);
         let locks = self.all_locks()?;

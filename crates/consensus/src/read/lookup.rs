@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering::Acquire;
 
 use crossbeam_epoch::Guard;
+use esker_disk::process;
 use esker_log::Seq;
 
 use crate::base::slot::{Slot, number_of};
@@ -171,7 +172,7 @@ impl Inner {
             && let Some(resident) = page.slot(slot).resident().load(guard)
             && slot >= self.start()
             && !self.closed.load(Acquire)
-            && self.opened_by.is_current()
+            && !process::is_forked()
         {
             return Ok(self.in_memory(resident));
         }

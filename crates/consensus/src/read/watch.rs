@@ -7,9 +7,11 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use esker_disk::process;
+
 use crate::base::blocking::{block_on, block_until};
 use crate::base::slot::Slot;
-use crate::outcome::{Error, Result};
+use crate::outcome::{Error, Result, refuse_if_forked};
 use crate::state::inner::{ConsensusLog, Inner};
 
 /// A watch on the frontier of a log.
@@ -43,7 +45,8 @@ impl ConsensusLog {
         let inner = Arc::clone(&self.inner);
         inner.waiting.count.fetch_add(1, SeqCst);
         // In a child, its first call is refused.
-        let seen = inner.refuse_if_forked().ok().and_then(|()| inner.frontier()).map(Slot);
+        let frontier = if process::is_forked() { None } else { inner.frontier() };
+        let seen = frontier.map(Slot);
         Watch { inner, seen }
     }
 }
@@ -73,7 +76,7 @@ impl Watch {
             // Markers become durable without any action of this crate.
             let mut moves = pin!(self.inner.log.wait_durable(durable.saturating_add(1)));
             let outcome = poll_fn(|cx| {
-                self.inner.refuse_if_forked()?;
+                refuse_if_forked()?;
                 self.inner.waiting.register(cx.waker());
                 let frontier = self.inner.frontier().map(Slot);
                 if let Some(frontier) = frontier.filter(|now| Some(*now) != self.seen) {

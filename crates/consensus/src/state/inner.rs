@@ -6,7 +6,6 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
 };
 
-use esker_disk::Process;
 use esker_log::reclaim::CopySpace;
 use esker_log::{Log, Seq};
 use parking_lot::{Mutex, RwLock};
@@ -18,7 +17,7 @@ use crate::index::slot_locks::{AllLocks, PromiseState, SlotGuard, SlotLocks};
 use crate::memory::cell::Borrowed;
 use crate::memory::value_budget::ValueBudget;
 use crate::options::{Mode, Options};
-use crate::outcome::{Error, Failing, Result};
+use crate::outcome::{Error, Failing, Result, refuse_if_forked};
 use crate::read_only::ReadOnlyReason;
 use crate::record::{Record, Words};
 use crate::state::background::Background;
@@ -78,9 +77,6 @@ pub struct ConsensusLog {
 
 pub(crate) struct Inner {
     pub(crate) log: Log,
-    /// The process that opened the log. In a child of it no lock is taken: a thread that is not
-    /// there may hold it.
-    pub(crate) opened_by: Process,
     pub(crate) options: Options,
     /// The label that is stored with the log.
     pub(crate) label: Vec<u8>,
@@ -173,7 +169,6 @@ impl Inner {
     ) -> Self {
         let inline = options.engine.as_ref().is_some_and(esker_log::Engine::is_manual);
         Self {
-            opened_by: log.opened_by(),
             log,
             label,
             background: Background::new(inline),
@@ -219,27 +214,21 @@ impl Inner {
         if self.options.sync_on_commit { self.log.durable().0 } else { u64::MAX }
     }
 
-    /// Refuses a call in a child of the process that opened the log.
-    #[inline]
-    pub(crate) fn refuse_if_forked(&self) -> Result<()> {
-        if self.opened_by.is_current() { Ok(()) } else { Err(Error::Forked) }
-    }
-
     /// Acquires the lock of a slot, for an operation on that slot alone.
     #[inline]
     pub(crate) fn slot_lock(&self, slot: u64) -> Result<SlotGuard<'_>> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         Ok(self.locks.of_slot(slot))
     }
 
     /// Acquires all slot locks, for an operation on more than one slot.
     pub(crate) fn all_locks(&self) -> Result<AllLocks<'_>> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         Ok(self.locks.lock_all())
     }
 
     pub(crate) fn refuse_if_closed(&self) -> Result<()> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         if self.closed.load(Acquire) { Err(Error::Closed) } else { Ok(()) }
     }
 

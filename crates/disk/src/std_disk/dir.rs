@@ -24,10 +24,9 @@ use super::file::StdFile;
 use super::{Readers, StdLock, failed, has_no_inode, probe, system};
 use crate::dir::Dir;
 use crate::dir::check_name;
-use crate::error::{Error, Op, Refusal, Result};
+use crate::error::{Error, Op, Refusal, Result, refuse_if_forked};
 use crate::file::{Facts, File, Lock, Open};
 use crate::io::{Read, read_each};
-use crate::process::Process;
 
 /// Open flags for directories, by path and by name.
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
@@ -37,7 +36,6 @@ pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).uni
 pub(crate) struct StdDir {
     fd: Arc<OwnedFd>,
     path: PathBuf,
-    opened_by: Process,
     readers: Mutex<Readers>,
     /// The owner of what is created here, if that is not this process.
     owner: Option<(Uid, Gid)>,
@@ -49,20 +47,15 @@ pub(crate) struct StdDir {
 }
 
 impl StdDir {
-    pub(super) fn new(fd: OwnedFd, path: PathBuf, readers: Readers, opened_by: Process) -> Self {
+    pub(super) fn new(fd: OwnedFd, path: PathBuf, readers: Readers) -> Self {
         let (locked, all_modes_work) = Default::default();
         let (readers, owner) = (Mutex::new(readers), other_owner(&fd));
-        Self { fd: Arc::new(fd), path, opened_by, readers, owner, locked, all_modes_work }
-    }
-
-    /// Refuses an operation in a child of the process that opened the directory.
-    fn refuse_if_forked(&self, op: Op) -> Result<()> {
-        if self.opened_by.is_current() { Ok(()) } else { Err(Error::forked(op, &self.path)) }
+        Self { fd: Arc::new(fd), path, readers, owner, locked, all_modes_work }
     }
 
     /// Refuses an operation on this name, or in a child of the process that opened the directory.
     fn check(&self, op: Op, name: &str) -> Result<()> {
-        self.refuse_if_forked(op)?;
+        refuse_if_forked(op, &self.path)?;
         check_name(op, &self.path, name)
     }
 
@@ -90,7 +83,7 @@ impl StdDir {
         }
         let now = rustix::fs::fcntl_getfl(&fd).map_err(wrap)?;
         rustix::fs::fcntl_setfl(&fd, now.difference(OFlags::NONBLOCK)).map_err(wrap)?;
-        Ok(StdFile::new(fd, self.path_of(name), how, self.opened_by))
+        Ok(StdFile::new(fd, self.path_of(name), how))
     }
 
     /// Opens a file. If others than the owner may read what this creates, the umask does not
@@ -121,7 +114,7 @@ impl StdDir {
         let fd = rustix::fs::openat(&self.fd, name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())
             .map_err(|errno| self.failed(Op::OpenDir, name, errno))?;
         let all_modes_work = Arc::clone(&self.all_modes_work);
-        let dir = Self::new(fd, self.path_of(name), self.readers(), self.opened_by);
+        let dir = Self::new(fd, self.path_of(name), self.readers());
         Ok(Self { all_modes_work, ..dir })
     }
 
@@ -238,12 +231,12 @@ impl Dir for StdDir {
     }
 
     fn sync(&self) -> Result<()> {
-        self.refuse_if_forked(Op::SyncDir)?;
+        refuse_if_forked(Op::SyncDir, &self.path)?;
         system::sync_all(&self.fd).map_err(|errno| failed(Op::SyncDir, &self.path, errno))
     }
 
     fn list(&self) -> Result<Vec<String>> {
-        self.refuse_if_forked(Op::List)?;
+        refuse_if_forked(Op::List, &self.path)?;
         let wrap = |errno| failed(Op::List, &self.path, errno);
         let mut names = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.fd).map_err(wrap)? {
@@ -282,14 +275,14 @@ impl Dir for StdDir {
     }
 
     fn lock(&self) -> Result<Box<dyn Lock>> {
-        self.refuse_if_forked(Op::Lock)?;
+        refuse_if_forked(Op::Lock, &self.path)?;
         let wrap = |errno| failed(Op::Lock, &self.path, errno);
         if self.locked.swap(true, SeqCst) {
             return Err(wrap(Errno::WOULDBLOCK));
         }
         let (held, locked) = (Arc::clone(&self.fd), Arc::clone(&self.locked));
         match rustix::fs::flock(&held, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => Ok(Box::new(StdLock { held, locked, taken_by: self.opened_by })),
+            Ok(()) => Ok(Box::new(StdLock { held, locked })),
             Err(errno) => {
                 self.locked.store(false, SeqCst);
                 Err(wrap(errno))
@@ -302,7 +295,7 @@ impl Dir for StdDir {
     }
 
     fn facts(&self) -> Result<Facts> {
-        self.refuse_if_forked(Op::Open)?;
+        refuse_if_forked(Op::Open, &self.path)?;
         let device = self.device();
         if device.is_some() && self.all_modes_work.get() == device.as_ref() {
             return Ok(Facts::new("std", true, true));

@@ -8,9 +8,8 @@ use rustix::io::Errno;
 
 use super::system;
 use crate::aligned::check_direct;
-use crate::error::{Error, Op, Result};
+use crate::error::{Error, Op, Result, refuse_if_forked};
 use crate::file::{File, Open};
-use crate::process::Process;
 
 /// A file descriptor, its path and its open options.
 #[derive(Debug)]
@@ -18,18 +17,11 @@ pub(crate) struct StdFile {
     fd: OwnedFd,
     path: PathBuf,
     how: Open,
-    opened_by: Process,
 }
 
 impl StdFile {
-    pub(crate) fn new(fd: OwnedFd, path: PathBuf, how: Open, opened_by: Process) -> Self {
-        Self { fd, path, how, opened_by }
-    }
-
-    /// Refuses an operation in a child of the process that opened the file.
-    #[inline]
-    pub(crate) fn refuse_if_forked(&self, op: Op) -> Result<()> {
-        if self.opened_by.is_current() { Ok(()) } else { Err(Error::forked(op, &self.path)) }
+    pub(crate) fn new(fd: OwnedFd, path: PathBuf, how: Open) -> Self {
+        Self { fd, path, how }
     }
 
     #[cfg(all(target_os = "linux", feature = "io-uring"))]
@@ -44,7 +36,7 @@ impl StdFile {
 
 impl File for StdFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.refuse_if_forked(Op::Read)?;
+        refuse_if_forked(Op::Read, &self.path)?;
         if self.how.direct {
             check_direct(Op::Read, &self.path, buf, offset)?;
         }
@@ -53,7 +45,7 @@ impl File for StdFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
-        self.refuse_if_forked(Op::Write)?;
+        refuse_if_forked(Op::Write, &self.path)?;
         if self.how.direct {
             check_direct(Op::Write, &self.path, buf, offset)?;
         }
@@ -67,23 +59,23 @@ impl File for StdFile {
     }
 
     fn sync_data(&self) -> Result<()> {
-        self.refuse_if_forked(Op::Sync)?;
+        refuse_if_forked(Op::Sync, &self.path)?;
         system::sync_data(&self.fd).map_err(|errno| self.failed(Op::Sync, None, errno))
     }
 
     fn len(&self) -> Result<u64> {
-        self.refuse_if_forked(Op::Size)?;
+        refuse_if_forked(Op::Size, &self.path)?;
         let stat = rustix::fs::fstat(&self.fd).map_err(|e| self.failed(Op::Size, None, e))?;
         Ok(u64::try_from(stat.st_size).unwrap_or(0))
     }
 
     fn set_len(&self, len: u64) -> Result<()> {
-        self.refuse_if_forked(Op::Size)?;
+        refuse_if_forked(Op::Size, &self.path)?;
         rustix::fs::ftruncate(&self.fd, len).map_err(|e| self.failed(Op::Size, Some(len), e))
     }
 
     fn preallocate(&self, offset: u64, len: u64) -> Result<()> {
-        self.refuse_if_forked(Op::Size)?;
+        refuse_if_forked(Op::Size, &self.path)?;
         if len == 0 {
             return Ok(());
         }
@@ -121,7 +113,7 @@ mod tests {
         let Ok(fd) = rustix::fs::open(&path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()) else {
             return eprintln!("SKIPPED: this system has no /dev/full");
         };
-        let file = StdFile::new(fd, path, Open::write(), Process::current().unwrap());
+        let file = StdFile::new(fd, path, Open::write());
         let error = write_all_at(&file, b"x", 0).unwrap_err();
         let full = Some(Errno::NOSPC.raw_os_error());
         assert_eq!((error.kind(), error.os_code()), (io::ErrorKind::StorageFull, full));

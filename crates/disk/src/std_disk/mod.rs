@@ -31,7 +31,7 @@ use crate::dir::Dir;
 use crate::disk::Disk;
 use crate::error::{Error, Op, Refusal, Result};
 use crate::file::Lock;
-use crate::process::Process;
+use crate::process;
 
 pub(crate) use dir::StdDir;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
@@ -96,14 +96,14 @@ impl StdDisk {
     }
 
     pub(crate) fn open_std_dir(self, path: &Path) -> Result<StdDir> {
+        register(Op::OpenDir, path)?;
         let fd = rustix::fs::open(non_empty(path), dir::DIRECTORY, Mode::empty())
             .map_err(|errno| dangling(Op::OpenDir, path, errno))?;
-        let opened_by =
-            Process::current().map_err(|source| Error::new(Op::OpenDir, path, None, source))?;
-        Ok(StdDir::new(fd, path.to_path_buf(), self.readers, opened_by))
+        Ok(StdDir::new(fd, path.to_path_buf(), self.readers))
     }
 
     pub(crate) fn create_std_dir(self, path: &Path) -> Result<StdDir> {
+        register(Op::CreateDir, path)?;
         let mut missing = Vec::new();
         let mut existing = path;
         while !is_dir(Op::CreateDir, existing)? {
@@ -151,20 +151,24 @@ struct StdLock {
     held: Arc<OwnedFd>,
     /// Whether the handle of the directory has it.
     locked: Arc<AtomicBool>,
-    taken_by: Process,
 }
 
 impl Lock for StdLock {}
 
 impl Drop for StdLock {
     fn drop(&mut self) {
-        if !self.taken_by.is_current() {
+        if process::is_forked() {
             return;
         }
         // If this fails, closing the descriptor releases the lock.
         let _ = rustix::fs::flock(&self.held, FlockOperation::Unlock);
         self.locked.store(false, SeqCst);
     }
+}
+
+/// Makes this process one that uses Esker, and refuses an opening in a child of one.
+fn register(op: Op, path: &Path) -> Result<()> {
+    process::register().map_err(|source| Error::new(op, path, None, source))
 }
 
 fn failed(op: Op, path: &Path, errno: Errno) -> Error {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::pool::Pool;
 use crate::aligned::check_direct;
-use crate::error::{Error, Op, Result};
+use crate::error::{Error, Op, Result, refuse_if_forked};
 use crate::file::File;
 use crate::std_disk::StdFile;
 
@@ -28,7 +28,7 @@ impl UringFile {
 
 impl File for UringFile {
     fn read_at(&self, buf: &mut [u8], offset: u64) -> Result<usize> {
-        self.file.refuse_if_forked(Op::Read)?;
+        refuse_if_forked(Op::Read, self.file.path())?;
         if self.file.is_direct() {
             check_direct(Op::Read, self.file.path(), buf, offset)?;
         }
@@ -39,7 +39,7 @@ impl File for UringFile {
     }
 
     fn write_at(&self, buf: &[u8], offset: u64) -> Result<usize> {
-        self.file.refuse_if_forked(Op::Write)?;
+        refuse_if_forked(Op::Write, self.file.path())?;
         if self.file.is_direct() {
             check_direct(Op::Write, self.file.path(), buf, offset)?;
         }
@@ -50,7 +50,7 @@ impl File for UringFile {
     }
 
     fn sync_data(&self) -> Result<()> {
-        self.file.refuse_if_forked(Op::Sync)?;
+        refuse_if_forked(Op::Sync, self.file.path())?;
         match self.pool.with(|ring| ring.sync_data(self.file.fd())) {
             Some(synced) => synced.map_err(|why| self.failed(Op::Sync, None, why)),
             None => self.file.sync_data(),
@@ -133,8 +133,7 @@ mod tests {
         let path = std::path::PathBuf::from("/dev/full");
         let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::CLOEXEC;
         let fd = rustix::fs::open(&path, flags, rustix::fs::Mode::empty()).unwrap();
-        let process = crate::process::Process::current().unwrap();
-        let file = StdFile::new(fd, path, Open::write(), process);
+        let file = StdFile::new(fd, path, Open::write());
         let file = UringFile::new(file, Arc::new(pool));
         let error = file.write_at(&crate::aligned::AlignedBuf::new(1 << 20), 0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);

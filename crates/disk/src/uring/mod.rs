@@ -26,6 +26,7 @@ use crate::disk::Disk;
 use crate::error::Result;
 use crate::file::{Facts, File, Lock, Open};
 use crate::io::{Read, read_each};
+use crate::process;
 use crate::std_disk::{Readers, StdDir, StdDisk};
 
 use faults::Faults;
@@ -73,7 +74,8 @@ impl UringDisk {
     /// # Errors
     /// `Unsupported` when the kernel lacks an operation or the options forbid io_uring,
     /// `PermissionDenied` when a sysctl or a filter forbids it, `OutOfMemory` with the name of the
-    /// limit when the limits leave no memory for a ring.
+    /// limit when the limits leave no memory for a ring, and
+    /// [`Refusal::Forked`](crate::Refusal::Forked) in a child that `fork` made.
     pub fn new(options: UringOptions) -> io::Result<Self> {
         if !options.allowed {
             let why = "the options do not allow io_uring";
@@ -103,7 +105,10 @@ impl UringDisk {
         match Self::new(options) {
             Ok(disk) => (Arc::new(disk), None),
             Err(why) => {
-                tracing::warn!(%why, "io_uring unavailable; using standard I/O");
+                // In a child a log event may wait for a thread that is not there.
+                if !process::is_forked() {
+                    tracing::warn!(%why, "io_uring unavailable; using standard I/O");
+                }
                 (Arc::new(StdDisk::new().readable_by(options.readers)), Some(why))
             }
         }

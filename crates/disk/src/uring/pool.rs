@@ -1,5 +1,5 @@
-//! A pool of rings. Each ring serves one caller at a time; rings are created on demand. A child of
-//! the process that made them shares their memory with it, and so does not use them.
+//! A pool of rings. Each ring serves one caller at a time; rings are created on demand. A child that
+//! `fork` makes shares their memory with its parent, and its files use none of them.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use super::RINGS;
 use super::faults::Faults;
 use super::ring::Ring;
-use crate::process::Process;
+use crate::process;
 
 #[derive(Debug)]
 pub(super) struct Pool {
@@ -17,26 +17,21 @@ pub(super) struct Pool {
     made: AtomicUsize,
     in_flight: usize,
     faults: Faults,
-    made_by: Process,
 }
 
 impl Pool {
     pub(super) fn new(in_flight: usize, faults: Faults) -> io::Result<Self> {
-        let made_by = Process::current()?;
+        process::register()?;
         let mut idle = Vec::with_capacity(RINGS);
         idle.push(Ring::new(in_flight)?.with(faults.clone()));
-        Ok(Self { idle: Mutex::new(idle), made: AtomicUsize::new(1), in_flight, faults, made_by })
+        Ok(Self { idle: Mutex::new(idle), made: AtomicUsize::new(1), in_flight, faults })
     }
 
-    /// Lends a ring for one call; `None` when all are lent out and no other can be created, and in
-    /// a child of the process that made them.
+    /// Lends a ring for one call; `None` when all are lent out and no other can be created.
     pub(super) fn with<T>(
         &self,
         call: impl FnOnce(&mut Ring) -> io::Result<T>,
     ) -> Option<io::Result<T>> {
-        if !self.made_by.is_current() {
-            return None;
-        }
         let mut ring = self.take()?;
         let outcome = call(&mut ring);
         if ring.is_usable() {

@@ -6,7 +6,7 @@ use std::path::Path;
 use super::locked;
 use super::ring::Ring;
 use crate::aligned::AlignedBuf;
-use crate::error::{Error, Op, Result};
+use crate::error::{Error, Op, Result, refuse_if_forked};
 use crate::file::{File, Open};
 use crate::std_disk::StdDisk;
 use crate::std_disk::StdFile;
@@ -45,7 +45,7 @@ impl Registered {
     /// # Errors
     /// As [`File::read_at`]; `NotFound` when there is no such buffer.
     pub fn read_at(&mut self, index: usize, offset: u64) -> Result<usize> {
-        self.file.refuse_if_forked(Op::Read)?;
+        refuse_if_forked(Op::Read, self.file.path())?;
         self.ring
             .read_registered(index, offset)
             .map_err(|why| Error::new(Op::Read, self.file.path(), Some(offset), why))
@@ -56,7 +56,7 @@ impl Registered {
     /// # Errors
     /// As [`File::write_at`]; `NotFound` when there is no such buffer.
     pub fn write_at(&mut self, index: usize, offset: u64) -> Result<usize> {
-        self.file.refuse_if_forked(Op::Write)?;
+        refuse_if_forked(Op::Write, self.file.path())?;
         self.ring
             .write_registered(index, offset)
             .map_err(|why| Error::new(Op::Write, self.file.path(), Some(offset), why))

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use esker_disk::process;
 use esker_log::Seq;
 
 use crate::base::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
@@ -109,13 +110,18 @@ pub enum Error {
     },
     /// The store was closed. Stop using it.
     Closed,
-    /// A parent of this process opened the store, and a handle belongs to the process that opened
-    /// it. Nothing was done. Open it in this process after the parent has closed it, or open
-    /// another one.
+    /// `fork` made this process of one that used Esker, and nothing was done: see
+    /// [`esker_log::Error::Forked`].
     Forked,
     /// The underlying log failed. After [`esker_log::Error::Poisoned`] the store accepts nothing
     /// until it is reopened.
     Log(esker_log::Error),
+}
+
+/// Refuses a call in a child that `fork` made.
+#[inline]
+pub(crate) fn refuse_if_forked() -> Result<()> {
+    if process::is_forked() { Err(Error::Forked) } else { Ok(()) }
 }
 
 impl fmt::Display for Error {

@@ -19,7 +19,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_log::Seq;
 use esker_log::reclaim::{self, CopySpace, Effort, Live, Owner, Reclaimed};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::durability::bursts::Bursts;
 use crate::durability::checkpoint::Pace;
@@ -40,6 +40,7 @@ impl Inner {
     /// Reclaims all space that is worth it in the segments that exist now: later ones would keep it
     /// at work for as long as callers overwrite.
     pub(crate) fn compact(&self) -> Result<Reclaimed> {
+        refuse_if_forked()?;
         let end = self.log.accepted();
         let mut all = Reclaimed::default();
         loop {
@@ -57,7 +58,6 @@ impl Inner {
     }
 
     fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed> {
-        self.refuse_if_forked()?;
         let _pass = self.cleaning.pass.lock();
         self.refuse_if_closing()?;
         // A copy of a value from before a gap would count as written after it.

@@ -1,13 +1,13 @@
 //! Closing a store.
 
-use crate::base::error::Result;
+use crate::base::error::{Result, refuse_if_forked};
 use crate::state::inner::Inner;
 
 impl Inner {
     /// Ends background work, writes a checkpoint if one is wanted, and closes the log: everything
     /// accepted is durable then.
     pub(crate) fn close(&self) -> Result<()> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         self.view.close();
         let thread = self.cleaning.thread.lock().take();
         if let Some(thread) = thread

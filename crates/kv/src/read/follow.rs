@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 use esker_log::{ReadOnlyLog, Seq, Start};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::overtaken::Overtaken;
 use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
@@ -39,7 +39,7 @@ impl View {
     /// Applies the records that became durable since the last call.
     pub(crate) fn refresh(&self) -> Result<()> {
         let Records::ReadOnly(log, follow) = &self.records else { return Ok(()) };
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         let mut following = follow.following.lock();
         self.refuse_if_closing()?;
         let outcome = self.follow_log(log, follow, &mut following);

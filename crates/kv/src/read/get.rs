@@ -2,7 +2,7 @@
 
 use esker_log::{Payload, Place, Position, Seq};
 
-use crate::base::error::{Error, Result, check_key};
+use crate::base::error::{Error, Result, check_key, refuse_if_forked};
 use crate::base::limits::OVERTAKEN_MAX;
 use crate::cache::value::Value;
 use crate::index::arena::{Hashed, Version};
@@ -34,7 +34,7 @@ impl View {
     /// lookups of calls that follow each other overlap no more.
     #[inline(always)]
     pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<Hashed<'a>> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         check_key(key)?;
         if keys.is_dropped() {
             return Err(Error::KeyspaceDropped { name: keys.name().into() });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use esker_log::Seq;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::cache::value::Value;
 use crate::read::range::KeyRange;
 use crate::read::scan::Scan;
@@ -90,7 +90,7 @@ impl Snapshot {
         if !Arc::ptr_eq(&self.view, &keyspace.view) {
             return Err(Error::AnotherStore);
         }
-        self.view.refuse_if_forked()?;
+        refuse_if_forked()?;
         self.pin.check()
     }
 }

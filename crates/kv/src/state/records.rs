@@ -1,6 +1,5 @@
 //! The log that holds the records of a store: open in this process, or only for reading.
 
-use esker_disk::Process;
 use esker_log::{CheckpointReader, Log, LogStream, Payload, Place, ReadOnlyLog, Seq, Start};
 
 use crate::base::error::Result;
@@ -16,14 +15,6 @@ pub(crate) enum Records {
 }
 
 impl Records {
-    /// The process that opened it.
-    pub(crate) fn opened_by(&self) -> Process {
-        match self {
-            Self::Log(log) => log.opened_by(),
-            Self::ReadOnly(log, _) => log.opened_by(),
-        }
-    }
-
     pub(crate) fn read_placed(&self, place: Place) -> Result<Payload> {
         Ok(match self {
             Self::Log(log) => log.read_placed(place)?,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
-use esker_disk::Process;
+use esker_disk::process;
 use esker_log::reclaim::stored_size;
 use parking_lot::Mutex;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::cache::ValueCache;
 use crate::index::arena::{EntryId, Version};
 use crate::index::history::VERSION_BYTES;
@@ -34,9 +34,6 @@ pub(crate) struct View {
     limiting: Mutex<()>,
     /// The store is being closed: every call fails.
     closing: AtomicBool,
-    /// The process that opened the store. In a child of it no lock is taken: a thread that is not
-    /// there may hold it.
-    opened_by: Process,
 }
 
 impl View {
@@ -49,7 +46,6 @@ impl View {
         gap: Gap,
     ) -> Self {
         Self {
-            opened_by: records.opened_by(),
             records,
             table,
             cache,
@@ -137,19 +133,13 @@ impl View {
 
     /// Ends the wait for a snapshot that was dropped. In a child it stays: the parent has it.
     pub(crate) fn close_snapshot(&self, pin: &Pin) {
-        if self.opened_by.is_current() {
+        if !process::is_forked() {
             self.snapshots.close(pin);
         }
     }
 
-    /// Refuses a call in a child of the process that opened the store.
-    #[inline]
-    pub(crate) fn refuse_if_forked(&self) -> Result<()> {
-        if self.opened_by.is_current() { Ok(()) } else { Err(Error::Forked) }
-    }
-
     pub(crate) fn refuse_if_closing(&self) -> Result<()> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         if self.closing.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
     }
 }

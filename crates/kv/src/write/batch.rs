@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_log::{Attempt, Refused};
 
-use crate::base::error::{Error, Result, check_key, check_value};
+use crate::base::error::{Error, Result, check_key, check_value, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::index::arena::{Hashed, Version};
 use crate::index::keyspace::Keys;
@@ -211,7 +211,7 @@ enum Attempted {
 
 impl Inner {
     pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         self.cleaning.pace_writer();
         let mut prepared = self.prepare(batch)?;
         for try_number in 0..TRIES {
@@ -229,7 +229,7 @@ impl Inner {
     }
 
     pub(crate) async fn write_batch_async(&self, batch: &Batch) -> Result<Ticket> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         self.cleaning.throttle.wait().await;
         let mut prepared = self.prepare(batch)?;
         for try_number in 0..TRIES {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::base::error::{Error, Result, check_name};
+use crate::base::error::{Error, Result, check_name, refuse_if_forked};
 use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
 use crate::record::{Change, Record};
@@ -13,7 +13,7 @@ use crate::write::batch::Batch;
 impl Inner {
     /// Returns the keyspace of this name; creates it, durably, if there is none.
     pub(crate) fn create_keyspace(self: &Arc<Self>, name: &str) -> Result<Arc<Keys>> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         check_name(name)?;
         let _catalog = self.catalog_lock.lock();
         if let Some(keys) = self.keyspaces.find(name) {
@@ -43,7 +43,7 @@ impl Inner {
 
     /// Drops a keyspace with all of its keys, durably.
     pub(crate) fn drop_keyspace(self: &Arc<Self>, name: &str) -> Result<()> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         if name == DEFAULT_NAME {
             return Err(Error::DefaultKeyspace);
         }

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 
-use crate::base::error::{Error, Result, check_value};
+use crate::base::error::{Error, Result, check_value, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::index::keyspace::Keys;
 use crate::record::{Change, Record};
@@ -31,7 +31,7 @@ fn encoded<T>(record: Record<'_>, write: impl FnOnce(&[u8]) -> T) -> T {
 
 impl Inner {
     pub(crate) fn put(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         self.cleaning.pace_writer();
         check_value(value)?;
         let hashed = self.key(keys, key)?;
@@ -54,7 +54,7 @@ impl Inner {
     }
 
     pub(crate) async fn put_async(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         self.cleaning.throttle.wait().await;
         check_value(value)?;
         let hashed = self.key(keys, key)?;

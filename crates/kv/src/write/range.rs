@@ -2,7 +2,7 @@
 
 use esker_log::{Attempt, Refused};
 
-use crate::base::error::{Error, Result, check_key};
+use crate::base::error::{Error, Result, check_key, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
@@ -32,7 +32,7 @@ impl Inner {
 
     /// Returns the record that deletes the range.
     fn prepare_range(&self, keys: &Keys, range: &KeyRange) -> Result<Vec<u8>> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         // The key after the longest one is a byte longer.
         let bound = |key: &[u8]| check_key(key.strip_suffix(&[0]).unwrap_or(key));
         bound(range.low())?;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use esker_disk::{NoHugePages, Op, Process, Refusal};
+use esker_disk::{NoHugePages, Op, Refusal, process};
 
 use crate::base::component::Component;
 use crate::base::position::{Position, Seq};
@@ -41,9 +41,9 @@ pub enum Error {
     NoThread(Arc<std::io::Error>),
     /// The log was closed.
     Closed,
-    /// A parent of this process opened the log, and a handle belongs to the process that opened it.
-    /// Nothing was done. Open a log in this process: another one, or this one after the parent has
-    /// closed it.
+    /// `fork` made this process of one that used Esker: one that had opened anything or started an
+    /// engine. Such a child uses and opens nothing, and nothing was done. Call `exec` in it, or
+    /// fork before the parent opens its first log.
     Forked,
     /// The engine stopped before the record became durable. Reopening the log shows whether it did.
     Stopped,
@@ -54,6 +54,9 @@ pub enum Error {
         /// The process that holds the lock, as named in the file `lock`. `None` when that file is
         /// missing, or names no process that runs: a child of the one that took the lock may hold
         /// it still. Right after a process took the lock, the file may still name the previous one.
+        /// The number is that of the PID namespace of the holder: for one in another namespace,
+        /// such as that of another container, this is `None`, or a process that has the same number
+        /// here.
         pid: Option<u32>,
     },
     /// There is no log in the directory.
@@ -246,8 +249,8 @@ impl fmt::Display for Error {
             Error::NoThread(_) => f.write_str("failed to start a thread"),
             Error::Closed => f.write_str("the log is closed"),
             Error::Forked => f.write_str(
-                "a parent of this process opened it, and handles do not pass to a child; open it \
-                 in this process",
+                "fork made this process of one that used Esker; call exec in it, or fork before \
+                 the first log is opened",
             ),
             Error::Stopped => {
                 f.write_str("the commit engine has stopped; reopen the log to continue")
@@ -458,16 +461,16 @@ impl Error {
     }
 }
 
-/// Returns this process, which opens this directory.
-pub(crate) fn this_process(dir: &Path) -> Result<Process> {
+/// Makes this process one that uses Esker, and refuses to open this directory in a child of one.
+pub(crate) fn register_process(dir: &Path) -> Result<()> {
     let failed = |source| esker_disk::Error::new(Op::OpenDir, dir, None, source);
-    Process::current().map_err(|source| Error::Io(failed(source)))
+    process::register().map_err(|source| failed(source).into())
 }
 
-/// Refuses a call in a child of the process that opened a handle.
+/// Refuses a call in a child that `fork` made.
 #[inline]
-pub(crate) fn refuse_if_forked(opened_by: Process) -> Result<()> {
-    if opened_by.is_current() { Ok(()) } else { Err(Error::Forked) }
+pub(crate) fn refuse_if_forked() -> Result<()> {
+    if process::is_forked() { Err(Error::Forked) } else { Ok(()) }
 }
 
 /// An error as a field of a log event, which prints it with all of its causes.

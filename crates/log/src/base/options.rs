@@ -347,7 +347,6 @@ impl Options {
         )?;
         rule((2..=1024).contains(&self.buffers), "buffers", "from 2 to 1024")?;
         rule((1..=8).contains(&self.commits_in_flight), "commits_in_flight", "from 1 to 8")?;
-        engine_rule(self.engine.as_ref())?;
         index_rules(self.index_bytes, self.index_records)?;
         let sane = match self.policy {
             Policy::Periodic(period) => {
@@ -409,15 +408,6 @@ pub(crate) use option_setters;
 pub(super) fn index_rules(bytes: u32, records: u32) -> Result<()> {
     rule((4 << 10..=512 << 10).contains(&bytes), "index_bytes", "from 4 KiB to 512 KiB")?;
     rule(records > 0, "index_records", "at least 1")
-}
-
-/// Refuses the engine of a parent: its threads are not in this process.
-pub(super) fn engine_rule(engine: Option<&Engine>) -> Result<()> {
-    rule(
-        engine.is_none_or(Engine::is_of_this_process),
-        "engine",
-        "one that this process made, and not a parent of it",
-    )
 }
 
 fn rule(holds: bool, option: &'static str, rule: &str) -> Result<()> {

@@ -70,7 +70,6 @@ impl ReadOptions {
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
-        super::options::engine_rule(self.engine.as_ref())?;
         super::options::index_rules(self.index_bytes, self.index_records)
     }
 }

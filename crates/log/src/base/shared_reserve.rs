@@ -7,8 +7,6 @@ use crate::base::error::Result;
 
 /// What the log that has the reserve does for the others.
 pub(crate) trait Lender: Send + Sync {
-    /// Whether this process opened the log that lends, and not a parent of it.
-    fn is_of_this_process(&self) -> bool;
     /// The bytes that others may take now, for records that free space.
     fn lends(&self) -> u64;
     /// Whether ordinary appends are refused until space is freed. Fills the reserve if there is
@@ -39,7 +37,7 @@ pub struct SharedReserve(pub(crate) Weak<dyn Lender>);
 impl SharedReserve {
     /// The log that has it; `None` once it is dropped.
     pub(crate) fn lender(&self) -> Option<Arc<dyn Lender>> {
-        self.0.upgrade().filter(|lender| lender.is_of_this_process())
+        self.0.upgrade()
     }
 }
 

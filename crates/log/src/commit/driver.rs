@@ -7,6 +7,7 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 
 use esker_disk::planted::{Bug, is_planted};
+use esker_disk::process;
 use parking_lot::MutexGuard;
 
 use crate::base::error::{Error, Result, Terminal, with_causes};
@@ -24,8 +25,8 @@ use crate::store::watermark_page::WatermarkPage;
 impl WriteHalf {
     /// The outcome of a record; `None` while it is undecided.
     pub(crate) fn outcome(&self, seq: u64) -> Option<Result<()>> {
-        if let Err(forked) = self.refuse_if_forked() {
-            return Some(Err(forked));
+        if process::is_forked() {
+            return Some(Err(Error::Forked));
         }
         if self.watermark.seq() >= seq {
             return Some(Ok(()));
@@ -49,10 +50,10 @@ impl WriteHalf {
     }
 
     /// Reports an event, and does what the schedule says. Takes no lock if that is nothing, or in a
-    /// child of the process that opened the log.
+    /// child that `fork` made.
     #[inline(always)]
     pub(crate) fn on(&self, event: Event) {
-        if schedule(self.options.policy, event) != Action::NOTHING && self.opened_by.is_current() {
+        if schedule(self.options.policy, event) != Action::NOTHING && !process::is_forked() {
             self.on_locked(&mut self.lock(), event);
         }
     }

@@ -68,10 +68,6 @@ impl WriteHalf {
 /// After the log was closed its directory may have another writer: then it lends nothing, and
 /// refuses nothing.
 impl Lender for WriteHalf {
-    fn is_of_this_process(&self) -> bool {
-        self.opened_by.is_current()
-    }
-
     fn lends(&self) -> u64 {
         let reserve = self.reserve.lock();
         if self.is_closed() { 0 } else { reserve.lends() }

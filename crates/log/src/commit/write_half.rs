@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use esker_disk::{Dir, Lock, Process};
+use esker_disk::{Dir, Lock};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::base::error::{Result, refuse_if_forked};
+use crate::base::error::Result;
 use crate::base::options::{Options, Retention};
 use crate::commit::ages::{Ages, Begin};
 use crate::commit::callbacks::Callbacks;
@@ -41,9 +41,6 @@ use crate::store::watermark_page::WatermarkPage;
 
 pub(crate) struct WriteHalf {
     pub(crate) id: LogId,
-    /// The process that opened the log. In a child of it no lock is taken: a thread that is not
-    /// there may hold it.
-    pub(crate) opened_by: Process,
     /// The directory that was opened and locked, even if it was moved since.
     pub(crate) dir: Arc<dyn Dir>,
     pub(crate) options: Options,
@@ -156,12 +153,6 @@ impl State {
 }
 
 impl WriteHalf {
-    /// Refuses a call in a child of the process that opened the log.
-    #[inline]
-    pub(crate) fn refuse_if_forked(&self) -> Result<()> {
-        refuse_if_forked(self.opened_by)
-    }
-
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock()
     }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use esker_disk::{Dir, Lock, Process};
+use esker_disk::{Dir, Lock};
 
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::position::Seq;
@@ -81,16 +81,15 @@ struct Shared {
     /// The directory of the log.
     dir: Arc<dyn Dir>,
     log: LogId,
-    opened_by: Process,
     changes: Changes,
     /// Whether this handle made the name of the directory of offsets durable.
     is_durable: AtomicBool,
 }
 
 impl Consumers {
-    pub(crate) fn new(dir: Arc<dyn Dir>, log: LogId, opened_by: Process) -> Self {
+    pub(crate) fn new(dir: Arc<dyn Dir>, log: LogId) -> Self {
         let (changes, is_durable) = (Changes::default(), AtomicBool::new(false));
-        Self { shared: Arc::new(Shared { dir, log, opened_by, changes, is_durable }) }
+        Self { shared: Arc::new(Shared { dir, log, changes, is_durable }) }
     }
 
     /// Returns the offset of a consumer; `None` if it has none. Reads a small file, without a lock.
@@ -196,7 +195,7 @@ impl Consumers {
     }
 
     fn make(&self, change: Change) -> Result<Option<Seq>> {
-        refuse_if_forked(self.shared.opened_by)?;
+        refuse_if_forked()?;
         self.shared.changes.make(change, |changes| self.shared.write(changes))
     }
 }

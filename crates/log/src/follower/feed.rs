@@ -7,6 +7,8 @@ use std::time::Duration;
 use super::followed_log::FollowedLog;
 use super::poller::{Depth, Polled};
 use super::snapshot::{AGAIN, Snapshot, TRIES};
+use esker_disk::process;
+
 use crate::base::error::{Error, Result};
 use crate::base::position::Seq;
 use crate::read::batch::Batch;
@@ -202,7 +204,7 @@ impl Feed for FollowerFeed {
 
 impl Drop for FollowerFeed {
     fn drop(&mut self) {
-        if !self.log.opened_by.is_current() {
+        if process::is_forked() {
             // Another thread may have been changing what this would free.
             std::mem::forget(Arc::clone(&self.log));
         } else if let Some((key, _)) = self.progress.take() {

@@ -6,7 +6,7 @@ use std::sync::atomic::{
     Ordering::{Relaxed, SeqCst},
 };
 
-use esker_disk::{Dir, Process};
+use esker_disk::{Dir, process};
 use parking_lot::{Mutex, RwLock};
 
 use super::poller::{Depth, PollResult, Polled, Poller};
@@ -21,7 +21,6 @@ use crate::runtime::engine::Engine;
 
 #[derive(Debug)]
 pub(super) struct FollowedLog {
-    pub(super) opened_by: Process,
     /// The directory that was opened, even if it is moved.
     pub(super) dir: Arc<dyn Dir>,
     pub(super) options: ReadOptions,
@@ -47,12 +46,12 @@ impl FollowedLog {
     }
 
     pub(super) fn refuse_if_closed(&self) -> Result<()> {
-        refuse_if_forked(self.opened_by)?;
+        refuse_if_forked()?;
         if self.closed.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
     }
 
     pub(super) fn close(&self) {
-        if !self.opened_by.is_current() {
+        if process::is_forked() {
             return;
         }
         self.closed.store(true, SeqCst);
@@ -95,7 +94,7 @@ impl Polled for FollowedLog {
 
 impl Drop for FollowedLog {
     fn drop(&mut self) {
-        if self.opened_by.is_current() {
+        if !process::is_forked() {
             self.poller.end();
         }
     }

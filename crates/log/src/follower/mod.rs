@@ -18,11 +18,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Poll;
 
-use esker_disk::Process;
+use esker_disk::process;
 use parking_lot::{Mutex, RwLock};
 
 use crate::base::component::Component;
-use crate::base::error::{Corruption, Error, Result, this_process};
+use crate::base::error::{Corruption, Error, Result, register_process};
 use crate::base::position::{Place, Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::consumers::Consumers;
@@ -40,7 +40,7 @@ use crate::runtime::engine::Engine;
 use crate::store::{app_metadata, directory};
 use feed::{FollowerFeed, Waiting};
 use followed_log::FollowedLog;
-use poller::{Depth, Polled, Poller};
+use poller::{Depth, Polled};
 use snapshot::Snapshot;
 
 /// A read-only handle to a log, without its lock. Any number may be open beside one writer, in this
@@ -67,7 +67,7 @@ pub struct ReadOnlyLog {
 
 impl Drop for ReadOnlyLog {
     fn drop(&mut self) {
-        if !self.log.opened_by.is_current() {
+        if process::is_forked() {
             // Another thread may have been changing what this would free.
             std::mem::forget(Arc::clone(&self.log));
         }
@@ -79,7 +79,8 @@ impl ReadOnlyLog {
     /// others. In a child that `fork` makes, its calls fail with [`Error::Forked`].
     ///
     /// # Errors
-    /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`], [`Error::Io`].
+    /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`],
+    /// [`Error::Forked`], [`Error::Io`].
     /// Corruption is reported by the streams that reach it, and by [`ReadOnlyLog::corruption`].
     ///
     /// # Examples
@@ -113,27 +114,26 @@ impl ReadOnlyLog {
     }
 
     async fn open_with_async(dir: PathBuf, options: ReadOptions) -> Result<Self> {
-        detached(move || Self::open_with(&dir, options)).await.map_err(Error::no_thread)?
+        detached(move || Self::open_with(&dir, options)).await?
     }
 
     fn open_with(dir: &Path, options: ReadOptions) -> Result<Self> {
+        register_process(dir)?;
         options.validate()?;
-        let opened_by = this_process(dir)?;
         let dir = directory::open(dir, &*options.disk)?;
-        let engine = options.engine.clone().unwrap_or_else(|| Engine::for_reads(opened_by));
+        let engine = options.engine.clone().unwrap_or_else(Engine::for_reads);
         let read_counts = Arc::default();
         let snapshot = Snapshot::rescan(&*dir, &options, &engine, &read_counts)?;
-        let consumers = Consumers::new(Arc::clone(&dir), snapshot.manifest().log, opened_by);
+        let consumers = Consumers::new(Arc::clone(&dir), snapshot.manifest().log);
         Ok(Self {
             log: Arc::new(FollowedLog {
-                opened_by,
                 dir,
                 options,
                 engine,
                 snapshot: RwLock::new(snapshot),
                 consumers,
                 poll_lock: Mutex::default(),
-                poller: Arc::new(Poller::new(opened_by)),
+                poller: Arc::default(),
                 streams: StreamTable::default(),
                 read_counts,
                 polls: AtomicU64::new(0),
@@ -141,12 +141,6 @@ impl ReadOnlyLog {
                 closed: AtomicBool::new(false),
             }),
         })
-    }
-
-    /// Returns the process that opened the reader: see [`Log`](crate::Log), for components.
-    #[doc(hidden)]
-    pub fn opened_by(&self) -> Process {
-        self.log.opened_by
     }
 
     /// Returns the options that the log was opened with.

@@ -14,7 +14,6 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
-use esker_disk::Process;
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::{Error, Result};
@@ -56,7 +55,7 @@ pub(super) trait Polled: Send + Sync + 'static {
 }
 
 /// The streams that wait for a writer in another process, and the state of their polling thread.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Poller {
     pub(super) waiters: Waiters,
     state: Mutex<State>,
@@ -81,11 +80,6 @@ struct State {
 }
 
 impl Poller {
-    pub(super) fn new(opened_by: Process) -> Self {
-        let (state, changed) = Default::default();
-        Self { waiters: Waiters::new(opened_by), state, changed }
-    }
-
     /// Starts or wakes the polling thread for a registered waiter. Returns the number of polls so
     /// far.
     pub(super) fn begin(self: &Arc<Self>, log: &Arc<impl Polled>) -> Result<u64> {

@@ -1,7 +1,7 @@
 //! App metadata of an open log.
 
 use crate::base::component::Component;
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::log::Log;
 use crate::store::app_metadata::{self, LIMIT};
 
@@ -52,7 +52,7 @@ impl Log {
         content: &[u8],
     ) -> Result<()> {
         let write = &*self.write;
-        write.refuse_if_forked()?;
+        refuse_if_forked()?;
         let _changing = write.change_segments();
         if let Some(terminal) = write.lock().core.terminal() {
             return Err(terminal.refusal());

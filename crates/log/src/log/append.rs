@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::base::error::Result;
+use crate::base::error::{Result, refuse_if_forked};
 use crate::base::position::{Position, Seq};
 use crate::commit::core::{AppendKind, CopySpace};
 use crate::log::Log;
@@ -302,7 +302,7 @@ impl Log {
     /// # Ok::<(), esker_log::Error>(())
     /// ```
     pub fn barrier(&self) -> Result<Ticket> {
-        self.write.refuse_if_forked()?;
+        refuse_if_forked()?;
         let state = self.write.lock();
         if let Some(terminal) = state.core.terminal() {
             return Err(terminal.refusal());

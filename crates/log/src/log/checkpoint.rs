@@ -139,7 +139,7 @@ impl Log {
         let dir = Arc::clone(&self.write.dir);
         let (temporary, name) = (paths::temporary(CHECKPOINT), CHECKPOINT.into());
         let names = Names { kind: Kind::Checkpoint, temporary, name };
-        let direct = dir.facts().map_err(Error::Io)?.direct;
+        let direct = dir.facts()?.direct;
         let writer = Writer::new(dir, names, direct, salt, bytes);
         let writer = writer.map_err(|error| self.of_chunks(error, bytes))?;
         Ok(CheckpointWriter { log: self, writer, _writing: writing })

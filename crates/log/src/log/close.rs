@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::base::error::{Error, Result, with_causes};
+use crate::base::error::{Error, Result, refuse_if_forked, with_causes};
 use crate::log::{Log, Owner};
 use crate::runtime::detached::detached;
 
@@ -13,8 +13,8 @@ impl Log {
     ///
     /// # Errors
     /// The failure that kept a record from becoming durable. The log is closed all the same, but
-    /// not cleanly: the next open runs recovery. [`Error::Forked`] in a child of the process that
-    /// opened the log, which stays open there.
+    /// not cleanly: the next open runs recovery. [`Error::Forked`] in a child that `fork` made: the
+    /// log stays open in its parent.
     pub fn close(&self) -> Result<()> {
         self.owner.close(None)
     }
@@ -28,7 +28,7 @@ impl Log {
     /// As [`Log::close`], and [`Error::NoThread`], after which the log is open.
     pub async fn close_async(&self) -> Result<()> {
         let log = self.clone();
-        detached(move || log.close()).await.map_err(Error::no_thread)?
+        detached(move || log.close()).await?
     }
 
     /// As [`Log::close`], but gives up at the deadline. The log then accepts no more records, and
@@ -44,7 +44,7 @@ impl Log {
 
 impl Owner {
     fn close(&self, deadline: Option<Instant>) -> Result<()> {
-        self.write.refuse_if_forked()?;
+        refuse_if_forked()?;
         let outcome = self.write.close(deadline);
         self.read.cache.abandon();
         outcome

@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::position::{Place, Position, Seq};
 use crate::commit::core::Core;
 use crate::commit::write_half::ChangingSegments;
@@ -297,7 +297,7 @@ impl Log {
         let seq = seq.into().0;
         let mut place = Registered::new(&self.read.waiters);
         poll_fn(|cx| {
-            self.write.refuse_if_forked()?;
+            refuse_if_forked()?;
             self.read.waiters.register(&mut place.key, For::Durable(seq), cx.waker());
             match self.write.outcome(seq) {
                 Some(outcome) => Poll::Ready(outcome),
@@ -367,7 +367,7 @@ impl Log {
 
     /// Takes the lock of the set of segments, unless the log is closed.
     pub(crate) fn change_segments(&self) -> Result<ChangingSegments<'_>> {
-        self.write.refuse_if_forked()?;
+        refuse_if_forked()?;
         let changing = self.write.change_segments();
         self.refuse_if_closed()?;
         Ok(changing)

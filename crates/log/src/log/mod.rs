@@ -24,6 +24,8 @@ mod truncate;
 
 use std::sync::Arc;
 
+use esker_disk::process;
+
 use crate::commit::write_half::WriteHalf;
 use crate::consumers::Consumers;
 use crate::read::read_half::ReadHalf;
@@ -60,7 +62,7 @@ impl std::fmt::Debug for Log {
 impl Drop for Owner {
     fn drop(&mut self) {
         self.close_or_warn();
-        if self.write.refuse_if_forked().is_err() {
+        if process::is_forked() {
             // Another thread may have been changing what this would free.
             std::mem::forget((Arc::clone(&self.write), Arc::clone(&self.read)));
         }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
-use esker_disk::{Dir, Process};
+use esker_disk::Dir;
 use parking_lot::{Condvar, Mutex};
 
-use crate::base::error::{Error, Result, corruption_at, this_process, with_causes};
+use crate::base::error::{Error, Result, corruption_at, register_process, with_causes};
 use crate::base::options::{Direct, OnCorruption, Options, Policy};
 use crate::base::read_options::ReadOptions;
 use crate::base::shared_reserve::{Lender, Lent, SharedReserve};
@@ -56,18 +56,18 @@ impl Log {
     /// [`OpenCheck::Quick`](crate::OpenCheck::Quick)).
     /// So its time depends on the number of segments, not on their contents.
     ///
-    /// The handle, and all that comes from it, belongs to this process. In a child that `fork`
-    /// makes, every call that returns a `Result` fails with [`Error::Forked`], and dropping the
-    /// handle changes nothing. Other calls, such as [`Log::stats`], are not for a child. It shares
-    /// the lock until it ends or calls `exec`.
+    /// From here on `fork` makes children that use and open nothing. In one, every call that
+    /// returns a `Result` fails with [`Error::Forked`], and dropping the handle changes nothing.
+    /// Other calls, such as [`Log::stats`], are not for a child. It shares the lock until it ends
+    /// or calls `exec`.
     ///
     /// # Errors
     /// [`Error::Locked`] when another handle or process has the log open for writing,
     /// [`Error::Corrupted`] when durable bytes are missing (see [`OnCorruption`]),
     /// [`Error::InvalidOption`], [`Error::HugePages`], [`Error::NotALog`],
     /// [`Error::WrongComponent`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`],
-    /// [`Error::NoSpace`] when the disk is full and the reserve does not suffice, and
-    /// [`Error::Io`].
+    /// [`Error::NoSpace`] when the disk is full and the reserve does not suffice,
+    /// [`Error::Forked`], and [`Error::Io`].
     ///
     /// # Examples
     /// ```
@@ -93,7 +93,7 @@ impl Log {
     }
 
     pub(super) async fn open_with_async(dir: PathBuf, options: Options) -> Result<Self> {
-        detached(move || Self::open_with(&dir, options)).await.map_err(Error::no_thread)?
+        detached(move || Self::open_with(&dir, options)).await?
     }
 
     /// Returns the reserve of this log, for other logs that use it, too: see
@@ -104,21 +104,14 @@ impl Log {
         SharedReserve(lender)
     }
 
-    /// Returns the process that opened the log, for a component that has locks of its own: in a
-    /// child of that process it takes none.
-    #[doc(hidden)]
-    pub fn opened_by(&self) -> Process {
-        self.write.opened_by
-    }
-
     /// Returns the options that the log was opened with.
     pub fn options(&self) -> &Options {
         &self.write.options
     }
 
     pub(super) fn open_with(dir: &Path, options: Options) -> Result<Self> {
+        register_process(dir)?;
         options.validate()?;
-        let opened_by = this_process(dir)?;
         let read_options = ReadOptions::from(&options);
         let tail = Arc::new(TailCache::new(&options)?);
         let engine = engine_of(&options)?;
@@ -170,11 +163,9 @@ impl Log {
         let watermark = Arc::new(watermark);
         let trim_point = Arc::new(TrimPoint::new(&segments, finalized.manifest.trim_seq));
         let segments = Arc::new(segments);
-        let (waiters, terminal) =
-            (Arc::new(Waiters::new(opened_by)), Arc::<TerminalCell>::default());
+        let (waiters, terminal) = (Arc::<Waiters>::default(), Arc::<TerminalCell>::default());
         let closed = Arc::new(AtomicBool::new(false));
         let read = Arc::new_cyclic(|weak_self| ReadHalf {
-            opened_by,
             engine: engine.clone(),
             waiters: Arc::clone(&waiters),
             watermark: Arc::clone(&watermark),
@@ -190,7 +181,6 @@ impl Log {
         let sources: Weak<dyn ReadWork> = read.weak_self.clone();
         let write = Arc::new_cyclic(|weak_self| WriteHalf {
             id: start.log,
-            opened_by,
             dir: Arc::clone(&entered),
             mode,
             engine,
@@ -248,7 +238,7 @@ impl Log {
         write.count_ages();
         write.maintain();
         let (recovery, disk_name) = (finalized.recovery, facts.name);
-        let consumers = Consumers::new(Arc::clone(&write.dir), write.id, opened_by);
+        let consumers = Consumers::new(Arc::clone(&write.dir), write.id);
         let (writing, reading) = (Arc::clone(&write), Arc::clone(&read));
         let owner = Owner { write: writing, read: reading, recovery, disk_name, consumers };
         Ok(Self { write, read, owner: Arc::new(owner) })

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use esker_disk::Op;
+use esker_disk::{Op, process};
 
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::position::Seq;
 use crate::format::{BLOCK, random_numbers};
 use crate::log::Log;
@@ -133,7 +133,7 @@ impl SnapshotWriter {
 
     /// Hands over the chunk if it is full.
     fn make_room(&mut self) -> io::Result<()> {
-        self.log.write.refuse_if_forked().map_err(into_io)?;
+        refuse_if_forked().map_err(into_io)?;
         if let Output::Failed(error) = &self.output {
             return Err(into_io(error.clone()));
         }
@@ -203,7 +203,7 @@ impl SnapshotWriter {
             let (size, limit) = (note.len() as u64, SNAPSHOT_NOTE_MAX as u64);
             return Err(Error::TooLarge { size, limit });
         }
-        self.log.write.refuse_if_forked()?;
+        refuse_if_forked()?;
         let log = self.log.clone();
         match self.seal(note) {
             Err(error) => Err(self.fail(error)),
@@ -234,7 +234,7 @@ impl SnapshotWriter {
 impl Drop for SnapshotWriter {
     fn drop(&mut self) {
         let output = std::mem::replace(&mut self.output, Output::Nowhere);
-        if self.log.write.refuse_if_forked().is_err() {
+        if process::is_forked() {
             // The thread is not there, and may hold what dropping this waits for.
             std::mem::forget(output);
         } else if let Output::Thread(chunks) = output {

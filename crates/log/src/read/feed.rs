@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
+use esker_disk::process;
+
 use crate::base::error::Result;
 use crate::base::position::Seq;
 use crate::read::batch::Batch;
@@ -81,7 +83,7 @@ impl Feed for LocalFeed {
 
 impl Drop for LocalFeed {
     fn drop(&mut self) {
-        if !self.source.opened_by.is_current() {
+        if process::is_forked() {
             return;
         }
         if let Some(key) = self.key.take() {

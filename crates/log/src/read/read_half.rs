@@ -5,8 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
-use esker_disk::Process;
-
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::read::batch::Memory;
 use crate::read::cache::ReadCache;
@@ -22,7 +20,6 @@ use crate::store::segment_table::SegmentTable;
 use crate::store::trim_point::{Trim, TrimPoint};
 
 pub(crate) struct ReadHalf {
-    pub(crate) opened_by: Process,
     pub(crate) engine: Engine,
     pub(crate) waiters: Arc<Waiters>,
     pub(crate) watermark: Arc<DurableWatermark>,
@@ -49,7 +46,7 @@ impl ReadHalf {
     }
 
     pub(crate) fn refuse_if_closed(&self) -> Result<()> {
-        refuse_if_forked(self.opened_by)?;
+        refuse_if_forked()?;
         if self.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 }

@@ -56,7 +56,7 @@ use std::time::{Duration, Instant};
 
 use esker_disk::planted::{Bug, is_planted};
 
-use crate::base::error::Error;
+use crate::base::error::{Error, refuse_if_forked};
 use crate::base::position::Seq;
 use crate::log::Log;
 use crate::read::batch::Record;
@@ -221,7 +221,7 @@ impl std::ops::AddAssign for Reclaimed {
 /// Those of the owner and of the log. A live record that cannot be read ends the pass, and its
 /// segment stays. [`Error::NoSpace`] only if no segment could be dropped.
 pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::Error> {
-    log.write.refuse_if_forked()?;
+    refuse_if_forked()?;
     if effort == Effort::FullDisk {
         return on_full_disk(log, owner);
     }

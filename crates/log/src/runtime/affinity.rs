@@ -7,6 +7,8 @@
 
 use std::io;
 
+use esker_disk::process;
+
 use crate::runtime::engine::Engine;
 
 impl Engine {
@@ -16,9 +18,9 @@ impl Engine {
     ///
     /// # Errors
     /// `InvalidInput` when there is no such processor, or this process may not use it.
-    /// `Unsupported` on systems other than Linux. An error of the system when it fails to start a
-    /// thread.
+    /// `Unsupported` on systems other than Linux. Otherwise as [`Engine::new`].
     pub fn pinned(threads: usize, processor: usize) -> io::Result<Self> {
+        process::register()?;
         let starter = std::thread::Builder::new().name("esker-start".into());
         let started = starter.spawn(move || {
             imp::stay_on(processor)?;

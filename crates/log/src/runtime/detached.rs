@@ -1,13 +1,14 @@
 //! Calls that block, for a task: each on a thread of its own.
 
 use std::future::poll_fn;
-use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::thread;
 
 use parking_lot::Mutex;
+
+use crate::base::error::{Error, Result, refuse_if_forked};
 
 /// The result of the call, once there is one, and who waits for it.
 struct Call<T> {
@@ -21,10 +22,12 @@ struct Call<T> {
 /// result.
 ///
 /// # Errors
-/// That of the system if it starts no thread. The call was not made.
+/// [`Error::NoThread`] if the system starts no thread; [`Error::Forked`] in a child that `fork` made.
+/// The call was not made.
 pub(crate) async fn detached<T: Send + 'static>(
     call: impl FnOnce() -> T + Send + 'static,
-) -> io::Result<T> {
+) -> Result<T> {
+    refuse_if_forked()?;
     let waiting = Arc::new(Mutex::new(Call { outcome: None, waker: None }));
     let theirs = Arc::clone(&waiting);
     let run = move || {
@@ -38,18 +41,20 @@ pub(crate) async fn detached<T: Send + 'static>(
         }
     };
     let thread = thread::Builder::new().name("esker-call".into());
-    thread.spawn(run)?;
-    let outcome = poll_fn(|cx| {
+    thread.spawn(run).map_err(Error::no_thread)?;
+    let outcome: Result<thread::Result<T>> = poll_fn(|cx| {
+        refuse_if_forked()?;
         let mut waiting = waiting.lock();
         match waiting.outcome.take() {
-            Some(outcome) => Poll::Ready(outcome),
+            Some(outcome) => Poll::Ready(Ok(outcome)),
             None => {
                 waiting.waker = Some(cx.waker().clone());
                 Poll::Pending
             }
         }
-    });
-    outcome.await.map_or_else(|panic| resume_unwind(panic), Ok)
+    })
+    .await;
+    outcome?.map_or_else(|panic| resume_unwind(panic), Ok)
 }
 
 #[cfg(test)]

@@ -13,15 +13,15 @@
 //! thread. It is for tests, and for programs that want no threads.
 //!
 //! A child that `fork` makes has a copy of the queues and none of the threads. There an engine does
-//! nothing, and no log is opened on it; the shared engine of a child is another one.
+//! nothing, and none is started.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
-use esker_disk::{PerProcess, Process};
+use esker_disk::process;
 use parking_lot::{Condvar, Mutex};
 
 use crate::runtime::clock::Clock;
@@ -52,7 +52,7 @@ pub(crate) trait ReadWork: Send + Sync {
 }
 
 /// A handle to the commit threads. Cheap to clone; the threads end with the last clone. In a child
-/// that `fork` makes it does nothing, and no log opens with it.
+/// that `fork` makes it does nothing.
 #[derive(Debug, Clone)]
 pub struct Engine {
     shared: Arc<Shared>,
@@ -66,7 +66,7 @@ struct Owner(Arc<Shared>);
 impl Drop for Owner {
     fn drop(&mut self) {
         self.0.stop();
-        if !self.0.made_by.is_current() {
+        if process::is_forked() {
             // Another thread may have been changing what this would free.
             std::mem::forget(Arc::clone(&self.0));
         }
@@ -81,7 +81,6 @@ struct Shared {
     timers: Condvar,
     clock: Clock,
     threads: usize,
-    made_by: Process,
 }
 
 impl std::fmt::Debug for Shared {
@@ -163,7 +162,8 @@ impl Engine {
     /// one for timers.
     ///
     /// # Errors
-    /// An error of the system when it fails to start a thread.
+    /// An error of the system when it fails to start a thread;
+    /// [`Refusal::Forked`](esker_disk::Refusal::Forked) in a child that `fork` made.
     ///
     /// # Examples
     /// ```
@@ -176,7 +176,8 @@ impl Engine {
     /// # Ok::<(), esker_log::Error>(())
     /// ```
     pub fn new(threads: usize) -> std::io::Result<Self> {
-        let (shared, owner) = Shared::real(threads.max(1), Process::current()?);
+        process::register()?;
+        let (shared, owner) = Shared::real(threads.max(1));
         for _ in 0..shared.threads {
             let shared = Arc::clone(&shared);
             let thread = std::thread::Builder::new().name("esker-commit".into());
@@ -209,30 +210,35 @@ impl Engine {
     /// ```
     pub fn manual() -> Self {
         // Where children cannot be recognised, no log is opened.
-        let made_by = Process::current().unwrap_or_default();
-        let shared = Shared::new(Clock::manual(), 0, made_by);
-        Self { shared: Arc::new(shared), _owner: None }
+        let _ = process::register();
+        Self { shared: Arc::new(Shared::new(Clock::manual(), 0)), _owner: None }
     }
 
     /// An engine that only reads and has no thread before the first read.
-    pub(crate) fn for_reads(made_by: Process) -> Self {
-        let (shared, owner) = Shared::real(0, made_by);
+    pub(crate) fn for_reads() -> Self {
+        let (shared, owner) = Shared::real(0);
         Self { shared, _owner: Some(owner) }
     }
 
     /// The engine that all logs of this process share unless they are given another.
     ///
     /// # Errors
-    /// An error of the system when it fails to start a thread.
+    /// As [`Engine::new`].
     pub fn shared() -> std::io::Result<Self> {
-        static SHARED: PerProcess<Engine> = PerProcess::new();
-        SHARED.get_or_try_init(|| Self::new(4)).cloned()
+        static SHARED: OnceLock<Engine> = OnceLock::new();
+        process::register()?;
+        if let Some(engine) = SHARED.get() {
+            return Ok(engine.clone());
+        }
+        // Threads that call it at the same time may each start one; all get the same.
+        let started = Self::new(4)?;
+        Ok(SHARED.get_or_init(|| started).clone())
     }
 
     /// Runs everything that is queued, on this thread. Meant for a manual engine; on another it
     /// only takes work from the threads.
     pub fn run(&self) {
-        while self.is_of_this_process() {
+        while !process::is_forked() {
             let (commit, maintenance) = {
                 let mut queues = self.shared.queues.lock();
                 (queues.commits.pop_front(), queues.maintenance.pop_front())
@@ -251,7 +257,7 @@ impl Engine {
 
     /// Moves the clocks of a manual engine forward and runs what is due, timers first.
     pub fn advance(&self, by: Duration) {
-        if !self.is_of_this_process() {
+        if process::is_forked() {
             return;
         }
         self.shared.clock.advance(by);
@@ -291,11 +297,6 @@ impl Engine {
     /// [`Error::Stopped`](crate::Error::Stopped).
     pub fn stop(&self) {
         self.shared.stop();
-    }
-
-    /// Whether this process created it, and not a parent of it.
-    pub(crate) fn is_of_this_process(&self) -> bool {
-        self.shared.made_by.is_current()
     }
 
     /// Whether [`Engine::manual`] created it: it has no threads, and the waiting caller does the
@@ -418,7 +419,7 @@ impl Queues {
 }
 
 impl Shared {
-    fn new(clock: Clock, threads: usize, made_by: Process) -> Self {
+    fn new(clock: Clock, threads: usize) -> Self {
         Self {
             queues: Mutex::default(),
             commits: Condvar::new(),
@@ -427,13 +428,12 @@ impl Shared {
             timers: Condvar::new(),
             clock,
             threads,
-            made_by,
         }
     }
 
     /// Creates the shared state for an engine with threads, which end when the owner is dropped.
-    fn real(threads: usize, made_by: Process) -> (Arc<Self>, Arc<Owner>) {
-        let shared = Arc::new(Self::new(Clock::system(), threads, made_by));
+    fn real(threads: usize) -> (Arc<Self>, Arc<Owner>) {
+        let shared = Arc::new(Self::new(Clock::system(), threads));
         let owner = Arc::new(Owner(Arc::clone(&shared)));
         (shared, owner)
     }
@@ -519,7 +519,7 @@ impl Shared {
     }
 
     fn stop(&self) {
-        if !self.made_by.is_current() {
+        if process::is_forked() {
             return;
         }
         let mut queues = self.queues.lock();

@@ -10,7 +10,7 @@ use std::task::{Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use esker_disk::Process;
+use esker_disk::process;
 use parking_lot::Mutex;
 use slab::Slab;
 
@@ -55,9 +55,8 @@ type List = Mutex<Slab<Waiter>>;
 /// waits locks a list.
 const LISTS: usize = 8;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Waiters {
-    opened_by: Process,
     callers: List,
     readers: [List; LISTS],
     /// The number of readers that were ever added to a list, to spread them.
@@ -75,11 +74,6 @@ pub(crate) struct Key {
 }
 
 impl Waiters {
-    pub(crate) fn new(opened_by: Process) -> Self {
-        let (callers, readers, spread, waiting) = Default::default();
-        Self { opened_by, callers, readers, spread, waiting }
-    }
-
     fn list(&self, key: Key) -> &List {
         self.readers.get(key.list as usize).unwrap_or(&self.callers)
     }
@@ -112,10 +106,10 @@ impl Waiters {
         *slot = Some(Key { list, index: index as u32 });
     }
 
-    /// Removes an entry. Does nothing in a child of the process that waited: a thread that is not
-    /// there may hold the lock.
+    /// Removes an entry. Does nothing in a child that `fork` made: a thread that is not there may
+    /// hold the lock.
     pub(crate) fn remove(&self, key: Key) {
-        if !self.opened_by.is_current() {
+        if process::is_forked() {
             return;
         }
         // Dropped without the lock: a waker is the caller's code.

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use esker_disk::{
-    AlignedBuf, Dir, Disk, File, Lock, Open, Process, Refusal, read_full_at, write_all_at,
+    AlignedBuf, Dir, Disk, File, Lock, Open, Refusal, process, read_full_at, write_all_at,
 };
 
 use crate::base::component::UNFINISHED_BACKUP;
@@ -146,10 +146,11 @@ fn write_pid(dir: &dyn Dir) -> Result<()> {
 }
 
 /// The process that the file `lock` names, if it names one that runs. Otherwise the lock is held by
-/// a child of that process, or by one that has not written the file yet.
+/// a child of that process, by one in another PID namespace, or by one that has not written the
+/// file yet.
 fn holder(dir: &dyn Dir) -> Option<u32> {
     let pid = line_of(&*dir.open(LOCK, Open::read()).ok()?)?.trim_end().parse().ok()?;
-    Process::is_running(pid).then_some(pid)
+    process::is_running(pid).then_some(pid)
 }
 
 /// Removes the temporary files of a directory that is locked.

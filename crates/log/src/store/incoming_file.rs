@@ -162,7 +162,7 @@ impl IncomingFile {
             return Ok(self.file.set_len(self.header.bytes())?);
         }
         let synced = self.file.set_len(self.header.bytes()).and_then(|()| self.file.sync_data());
-        self.unless_failed(synced.map_err(Error::Io))?;
+        self.unless_failed(synced.map_err(Error::from))?;
         match chunks_in(&*self.dir, &self.name, self.direct, &self.header.header)? {
             Some((_, chunks)) if chunks == self.header.header.chunks => Ok(()),
             _ => Err(corrupt(&*self.file, 0, "it does not read back as it was written")),

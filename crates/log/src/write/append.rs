@@ -4,7 +4,9 @@ use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Instant;
 
-use crate::base::error::{Error, Result};
+use esker_disk::process;
+
+use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::position::{Place, Position, Seq};
 use crate::commit::core::schedule::Event;
 use crate::commit::core::{AppendKind, Need, Placement, Refusal};
@@ -47,7 +49,7 @@ impl WriteHalf {
         &self,
         attempt: impl FnMut() -> std::result::Result<T, Refusal>,
     ) -> Result<T> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         Self::while_space(attempt, |need| match self.reserves_itself() {
             true => self.reserve_or_full(need),
             false => Err(self.leave_space(need)),
@@ -56,7 +58,7 @@ impl WriteHalf {
 
     /// Accepts a record without waiting for room, but reserves space on this thread.
     pub(crate) fn try_append_here(&self, record: Input<'_>) -> Result<Ticket> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         let accepted = Self::while_space(
             || self.accept(record, AppendKind::Ordinary),
             |need| self.reserve_or_full(need),
@@ -97,7 +99,7 @@ impl WriteHalf {
         let mut request = SpaceRequest::default();
         poll_fn(|cx| {
             let log = self;
-            log.refuse_if_forked()?;
+            refuse_if_forked()?;
             let mut registered = false;
             loop {
                 let need = match attempt() {
@@ -138,7 +140,7 @@ impl WriteHalf {
     }
 
     pub(crate) fn check_batch(&self, records: &[Input<'_>]) -> Result<()> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         self.lock().core.check_batch(records.iter().map(Input::size))?;
         Ok(())
     }
@@ -217,7 +219,7 @@ impl WriteHalf {
 
     /// Whether the largest record would find room now, or would be refused for another reason.
     pub(crate) fn has_room(&self) -> bool {
-        self.refuse_if_forked().is_err() || self.lock().core.has_room()
+        process::is_forked() || self.lock().core.has_room()
     }
 
     /// Whether a commit can still make this unit durable, and wakes who waits when it ends.
@@ -238,7 +240,7 @@ impl WriteHalf {
         deadline: Option<Instant>,
         mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
     ) -> Result<T> {
-        self.refuse_if_forked()?;
+        refuse_if_forked()?;
         let mut place = Registered::new(&self.waiters);
         let mut registered = false;
         let mut request = SpaceRequest::default();

@@ -3,6 +3,7 @@
 #[path = "../kit/fixture.rs"]
 mod fixture;
 
+mod forks;
 mod full_file_system;
 mod killed_writers;
 mod lock;
