@@ -6,7 +6,7 @@
 //! or a close that a crash leaves half done; and through the second cut, what recovery itself
 //! leaves.
 //!
-//! `ESKER_SEEDS=n` goes through n programs for each mode.
+//! `ESKER_SEEDS=n` goes through n programs for each mode instead of one or two.
 #![allow(clippy::panic)]
 
 use esker_consensus::Mode;
@@ -56,7 +56,7 @@ fn every_boundary(setup: Setup, seed: u64) {
 /// Requirements: FT-12, FT-18, FB-10.
 #[test]
 fn power_cut_at_every_operation_in_durable_mode() {
-    for seed in 0..seeds(4) {
+    for seed in 0..seeds(2) {
         every_boundary(Setup::of(Mode::Durable, seed % 2 == 1), seed);
     }
 }
@@ -64,7 +64,7 @@ fn power_cut_at_every_operation_in_durable_mode() {
 /// Requirements: FB-10.
 #[test]
 fn power_cut_at_every_operation_in_volatile_mode() {
-    for seed in 0..seeds(4) {
+    for seed in 0..seeds(2) {
         every_boundary(Setup::of(Mode::Volatile, seed % 2 == 1), 1000 + seed);
     }
 }

@@ -2,7 +2,9 @@
 //! and reopening continue, and so do accepts when there is room.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_consensus::{Error, Mode, Options, Slot};
+use std::ops::ControlFlow;
+
+use esker_consensus::{Entry, Error, IterateOptions, Mode, Options, Slot};
 use esker_disk::sim::SimDisk;
 
 use crate::fixture::{HIGHER, LOW, Setting, open_on, value};
@@ -101,7 +103,16 @@ fn truncated_segments_are_dropped_on_a_full_disk() {
         disk.power_on();
         let s = open_on(&disk, Mode::Durable, small);
         assert_eq!(s.log.floor(), Some(Slot(first - 1)));
-        for slot in first..next + 1000 {
+        // All in order, and some alone: each of these goes through a whole commit.
+        let mut slots = first..;
+        let visit = |entry: &Entry<'_>| {
+            let slot = slots.next().unwrap();
+            assert_eq!((entry.slot().0, entry.value()), (slot, &[slot as u8; 8][..]));
+            ControlFlow::Continue(())
+        };
+        s.log.iterate(.., IterateOptions::default(), visit).unwrap();
+        assert_eq!(slots.start, next + 1000);
+        for slot in (first..next + 1000).step_by(499) {
             assert_eq!(s.committed(slot), [slot as u8; 8]);
         }
         s.log.close().unwrap();

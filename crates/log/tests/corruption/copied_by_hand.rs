@@ -4,10 +4,15 @@
 //! Bug: it said that a segment is missing, as if the disk had lost it.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
-use esker_log::{Error, Log, ReadOnlyLog, ReadOptions, Start, verify};
+use esker_disk::Disk;
+use esker_disk::sim::SimDisk;
+use esker_log::{Error, Log, LogBuilder, Options, ReadOnlyLog, Start, verify};
+
+use crate::corruption_kit::edits::{put, unlink};
+use crate::corruption_kit::{DIR, map::in_dir};
 
 /// When the writer is opened again.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -21,9 +26,16 @@ fn payload(seq: u64) -> Vec<u8> {
     (0..len).map(|at| (seq * 31 + at) as u8).collect()
 }
 
-fn open(dir: &Path) -> Log {
-    let builder = Log::builder(dir).segment_size(64 << 10).retain_segments(3);
-    builder.open().unwrap()
+fn options(disk: &SimDisk) -> Options {
+    Options::on(Arc::new(disk.clone()))
+}
+
+fn builder(disk: &SimDisk) -> LogBuilder {
+    Log::builder(DIR).options(options(disk)).segment_size(64 << 10)
+}
+
+fn open(disk: &SimDisk) -> Log {
+    builder(disk).retain_segments(3).open().unwrap()
 }
 
 fn append(log: &Log, count: u64) {
@@ -33,35 +45,50 @@ fn append(log: &Log, count: u64) {
     }
 }
 
+fn files(disk: &SimDisk) -> Vec<String> {
+    disk.files(Path::new(DIR)).unwrap()
+}
+
+/// Copies a file to the same name on another disk, if the log still has it.
+fn copy_file(from: &SimDisk, to: &SimDisk, name: &str) {
+    if let Ok(content) = from.contents(&in_dir(name)) {
+        put(to, &in_dir(name), &content);
+    }
+}
+
+fn new_copy() -> SimDisk {
+    let copy = SimDisk::new(2);
+    copy.create_dir(Path::new(DIR)).unwrap();
+    copy
+}
+
 /// Copies the files in this order, with so many appends after each of them.
-fn copy(root: &Path, order: impl Fn(&mut Vec<String>), appends: u64, reopens: Reopens) {
-    let (dir, dest) = (root.join("log"), root.join("copy"));
-    fs::create_dir_all(&dest).unwrap();
-    let mut log = open(&dir);
+fn copy(order: impl Fn(&mut Vec<String>), appends: u64, reopens: Reopens) -> SimDisk {
+    let (disk, copy) = (SimDisk::new(1), new_copy());
+    let mut log = open(&disk);
     append(&log, 150);
-    let entries = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap());
-    let files = entries.filter(|entry| entry.file_type().unwrap().is_file());
-    let mut names: Vec<_> = files.map(|entry| entry.file_name().into_string().unwrap()).collect();
+    let mut names = files(&disk);
     names.sort();
     order(&mut names);
     for (n, name) in names.iter().enumerate() {
-        // It may have left the log, as for `cp`.
-        let _ = fs::copy(dir.join(name), dest.join(name));
+        copy_file(&disk, &copy, name);
         append(&log, appends);
         if reopens == Reopens::Sometimes && n % 2 == 1 {
             log.close().unwrap();
             drop(log);
-            log = open(&dir);
+            log = open(&disk);
         }
     }
     log.close().unwrap();
+    copy
 }
 
 /// Whether the copy opens, with records that are those of the log and have no gap.
-fn is_sound_or_says_why(copy: &Path, what: &str) -> bool {
-    let report = verify(copy, ReadOptions::default());
-    let read = ReadOnlyLog::open(copy).map(|reader| reader.corruption());
-    let opened = Log::builder(copy).segment_size(64 << 10).open();
+fn is_sound_or_says_why(copy: &SimDisk, what: &str) -> bool {
+    let report = verify(DIR, options(copy));
+    let reader = ReadOnlyLog::builder(DIR).options(options(copy)).open();
+    let read = reader.map(|reader| reader.corruption());
+    let opened = builder(copy).open();
     match opened {
         Ok(log) => {
             let mut stream = log.stream(Start::Oldest).unwrap();
@@ -101,14 +128,12 @@ fn a_copy_by_hand_opens_or_says_which_file_is_newer() {
         for reopens in [Reopens::Never, Reopens::Sometimes] {
             for is_reversed in [false, true] {
                 let what = format!("{appends} appends, {reopens:?}, reversed: {is_reversed}");
-                let root = tempfile::tempdir().unwrap();
                 let order = |names: &mut Vec<String>| {
                     if is_reversed {
                         names.reverse();
                     }
                 };
-                copy(root.path(), order, appends, reopens);
-                let is_sound = is_sound_or_says_why(&root.path().join("copy"), &what);
+                let is_sound = is_sound_or_says_why(&copy(order, appends, reopens), &what);
                 outcomes[usize::from(is_sound)] += 1;
             }
         }
@@ -119,27 +144,20 @@ fn a_copy_by_hand_opens_or_says_which_file_is_newer() {
 /// The files of a closed log, and of the same log later, in which the manifest was exchanged.
 #[test]
 fn a_manifest_of_another_moment_is_named() {
-    let root = tempfile::tempdir().unwrap();
-    let dir = root.path().join("log");
-    let [early, late] = ["early", "late"].map(|name| root.path().join(name));
+    let disk = SimDisk::new(1);
+    let [early, late] = [new_copy(), new_copy()];
     for dest in [&early, &late] {
-        let log = open(&dir);
+        let log = open(&disk);
         append(&log, 120);
         log.close().unwrap();
         drop(log);
-        fs::create_dir(dest).unwrap();
-        let entries = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap());
-        for entry in entries.filter(|entry| entry.file_type().unwrap().is_file()) {
-            fs::copy(entry.path(), dest.join(entry.file_name())).unwrap();
-        }
+        files(&disk).iter().for_each(|name| copy_file(&disk, dest, name));
     }
-    let manifests = [&early, &late].map(|dir| fs::read(dir.join("manifest")).unwrap());
-    fs::write(early.join("manifest"), &manifests[1]).unwrap();
-    fs::write(late.join("manifest"), &manifests[0]).unwrap();
-    let said = |dir: &Path| {
-        let opened = Log::builder(dir).segment_size(64 << 10).open();
-        opened.unwrap_err().to_string()
-    };
+    let manifest = in_dir("manifest");
+    let manifests = [&early, &late].map(|disk| disk.contents(&manifest).unwrap());
+    put(&early, &manifest, &manifests[1]);
+    put(&late, &manifest, &manifests[0]);
+    let said = |disk: &SimDisk| builder(disk).open().unwrap_err().to_string();
     let newer = said(&early);
     assert!(newer.contains("; manifest is newer than "), "{newer}");
     assert!(newer.contains("the log begins with segment "), "{newer}");
@@ -150,18 +168,16 @@ fn a_manifest_of_another_moment_is_named() {
 /// A file of its own moment explains nothing: a segment that is lost is reported as that.
 #[test]
 fn a_lost_segment_is_not_explained() {
-    let root = tempfile::tempdir().unwrap();
-    let dir = root.path().join("log");
-    let log = open(&dir);
+    let disk = SimDisk::new(1);
+    let log = open(&disk);
     append(&log, 60);
     log.close().unwrap();
     drop(log);
-    let names = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
-    let mut segments: Vec<_> =
-        names.filter(|path| path.extension().is_some_and(|found| found == "seg")).collect();
+    let mut segments = files(&disk);
+    segments.retain(|name| name.ends_with(".seg"));
     segments.sort();
     assert!(segments.len() > 2, "{segments:?}");
-    fs::remove_file(&segments[1]).unwrap();
-    let error = Log::builder(&dir).segment_size(64 << 10).open().unwrap_err();
+    unlink(&disk, &in_dir(&segments[1]));
+    let error = builder(&disk).open().unwrap_err();
     assert!(error.to_string().ends_with("the segment is missing"), "{error}");
 }

@@ -47,6 +47,16 @@ fn lengths(sample: &Sample, file: &Path, len: usize) -> BTreeSet<usize> {
     lengths
 }
 
+/// All openers in one case of twenty, those of a writer in one of four, and in the others the usual
+/// opening.
+fn openers(cases: &Cases) -> Openers {
+    match () {
+        () if cases.is_one_in(20) => Openers::All,
+        () if cases.is_one_in(4) => Openers::WriterOnly,
+        () => Openers::QuickOnly,
+    }
+}
+
 fn cut_all(sample: &Sample) -> Cases {
     let mut cases = Cases::default();
     for name in sample.disk.files(Path::new(DIR)).unwrap() {
@@ -54,9 +64,8 @@ fn cut_all(sample: &Sample) -> Cases {
         let Ok(content) = sample.disk.contents(&file) else { continue };
         for length in lengths(sample, &file, content.len()) {
             let (disk, edit) = cut(sample, &file, length as u64);
-            let closely = cases.is_one_in(20);
+            let openers = openers(&cases);
             cases.run(format!("{}, {edit}", sample.name), || {
-                let openers = if closely { Openers::All } else { Openers::WriterOnly };
                 let opened = open_with(sample, &disk, &edit, openers)?;
                 is_reported(sample, &file, length, &opened)
             });

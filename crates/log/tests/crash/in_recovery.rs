@@ -116,7 +116,7 @@ fn power_cut_in_recovery_under_every_policy() {
                     "crash::in_recovery::power_cut_in_recovery_under_every_policy",
                     config,
                     n,
-                    7,
+                    11,
                 );
             }
         }
@@ -133,7 +133,7 @@ fn power_cut_in_recovery_while_retention_drops_segments() {
                 "crash::in_recovery::power_cut_in_recovery_while_retention_drops_segments",
                 config,
                 n,
-                5,
+                9,
             );
         }
     }

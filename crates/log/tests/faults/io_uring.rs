@@ -141,12 +141,14 @@ fn check(dir: &Path, options: &Options, life: Life, what: &str) {
 /// strike. Returns the lives.
 fn at_every_piece(op: Op, mode: (Direct, bool), strike: &dyn Fn() -> Strike) -> Vec<Life> {
     let mut lives = Vec::new();
+    let before = tempfile::tempdir().unwrap();
+    abandoned(&before.path().join("log"), mode);
     for nth in 0..1000 {
         let faults = RingFaults::new();
         let Some(disk) = ring(&faults) else { return lives };
         let dir = tempfile::tempdir().unwrap();
         let place = dir.path().join("log");
-        abandoned(&place, mode);
+        copy_now(&before.path().join("log"), &place);
         let mut struck = options(mode);
         struck.disk = disk;
         faults.strike(op, nth, strike());
@@ -232,6 +234,8 @@ fn a_late_write_while_everything_is_dropped() {
             (Strike::Late, Policy::Always),
             (Strike::Hold, Policy::Batch(5.try_into().unwrap())),
         ] {
+            let before = tempfile::tempdir().unwrap();
+            abandoned(&before.path().join("log"), mode);
             for nth in 0..8 {
                 let faults = RingFaults::new();
                 let Some(disk) = ring(&faults) else { return };
@@ -242,7 +246,7 @@ fn a_late_write_while_everything_is_dropped() {
                 held.policy = policy;
                 held.disk = disk;
                 let gate = Gate::new();
-                abandoned(&place, mode);
+                copy_now(&before.path().join("log"), &place);
                 let log = Log::builder(&place).options(held).open().unwrap();
                 let _opens = Opens(gate.clone());
                 faults.strike(op, nth, late(gate.clone()));
@@ -279,8 +283,9 @@ impl Drop for Opens {
     }
 }
 
-/// What a process that is killed now leaves. What makes claims about other files goes first, and
-/// newer segments before older ones, because the log continues meanwhile.
+/// What a process that is killed now leaves, or one left that was killed before. What makes claims
+/// about other files goes first, and newer segments before older ones, because the log may continue
+/// meanwhile.
 fn copy_now(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     let mut names: Vec<_> =
