@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use esker_server::{Answer, CallError, Members, ask};
+use hyper::StatusCode;
 use tokio::task::JoinSet;
 
 use crate::exit::{Failure, Outcome};
@@ -82,15 +83,14 @@ impl Endpoints {
         let several = self.endpoints.len() > 1;
         let patience = if several { patience.min(ASK_EACH) } else { patience };
         for (endpoint, answer) in asked(&self.endpoints, patience).await {
-            let members = match answer.map(|answer| serde_json::from_slice::<Members>(&answer.body))
-            {
-                Ok(Ok(members)) => members,
-                Ok(Err(_)) => {
-                    failures.push(format!("{endpoint}: it is no node of a cluster"));
-                    continue;
-                }
-                Err(error) => {
-                    failures.push(error.to_string());
+            let members = answer.map_err(|error| error.to_string()).and_then(|answer| {
+                serde_json::from_slice::<Members>(&answer.body)
+                    .map_err(|_| format!("{endpoint}: {}", no_member(&answer)))
+            });
+            let members = match members {
+                Ok(members) => members,
+                Err(why) => {
+                    failures.push(why);
                     continue;
                 }
             };
@@ -133,6 +133,14 @@ fn rank(address: &str, members: &Members) -> Rank {
         Some(leader) if leader.addr == address => Rank::Leader,
         Some(_) => Rank::Follower,
         None => Rank::Alone,
+    }
+}
+
+/// Says what answered, if it is no member: a node may wait for its cluster.
+fn no_member(answer: &Answer) -> String {
+    match answer.status {
+        StatusCode::SERVICE_UNAVAILABLE => escaped(&answer.text()),
+        _ => "it is no node of a cluster".into(),
     }
 }
 

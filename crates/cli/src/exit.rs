@@ -198,7 +198,7 @@ impl Failure {
                 dir.display()
             )),
             Error::NoSpace { durable, .. } => Self::failed(format!(
-                "{}; writes through position {durable} are durable",
+                "{}; at least the writes through position {durable} are durable",
                 with_causes(error)
             )),
             _ => Failure::of_component(error, dir),

@@ -58,12 +58,16 @@ impl Received<'_> {
         }
     }
 
-    /// The beginning of the body, for messages.
     fn text(&self) -> String {
-        let text = String::from_utf8_lossy(self.body);
-        let kept = text.trim().chars().take(TEXT_MAX);
-        kept.map(|c| if c.is_control() { ' ' } else { c }).collect()
+        beginning_of(self.body)
     }
+}
+
+/// The beginning of a body, for messages.
+pub(crate) fn beginning_of(body: &[u8]) -> String {
+    let text = String::from_utf8_lossy(body);
+    let kept = text.trim().chars().take(TEXT_MAX);
+    kept.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// The range in this body, of so many timestamps.

@@ -12,7 +12,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::time::timeout;
 
 use crate::address::Address;
-use crate::answer::{Answer, Received};
+use crate::answer::{Answer, Received, beginning_of};
 use crate::connect::connect;
 use crate::error::CauseKind;
 use crate::members::Members;
@@ -57,6 +57,10 @@ impl Link {
             tokio::spawn(async move { drop(connection.await) });
             let mut link = Self { serial, address, sender };
             let (head, body) = link.get("/members", MEMBERS_MAX).await.map_err(no_node)?;
+            // As a node that waits for its cluster.
+            if head.status == StatusCode::SERVICE_UNAVAILABLE {
+                return Err(CauseKind::Status(head.status.as_u16(), beginning_of(&body)));
+            }
             let members = Members::parse(&body).filter(|_| head.status == StatusCode::OK);
             let members = members
                 .ok_or_else(|| CauseKind::NoNode("its answer is no list of members".into()))?;

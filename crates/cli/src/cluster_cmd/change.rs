@@ -158,8 +158,8 @@ async fn member(endpoints: &Endpoints, node: u64) -> Outcome<(Members, Named)> {
         }
         if members.leader.is_some() {
             return Err(Failure::failed(format!(
-                "node {node} is no member; a new node joins by itself: \
-                 `esker serve --node-id {node} --join ADDR`"
+                "node {node} is no member; a new node joins by itself, with a number that no node \
+                 had before: `esker serve --node-id N --join ADDR`"
             )));
         }
         if Instant::now() >= deadline {

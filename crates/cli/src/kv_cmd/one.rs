@@ -137,7 +137,7 @@ pub fn delete(arguments: &DelArguments) -> Outcome {
             "name a key, a range of keys with --prefix, --from and --to, or all of them with --all",
         ));
     }
-    let deleted = place.change(|keyspace| {
+    let (deleted, is_whole) = place.change(|store, keyspace| {
         // No other process writes: the store is locked.
         let before = keyspace.len();
         let ticket = match key {
@@ -146,7 +146,10 @@ pub fn delete(arguments: &DelArguments) -> Outcome {
         };
         let durable = ticket.and_then(|ticket| ticket.blocking_wait());
         durable.map_err(|error| place.failure(&error))?;
-        Ok(before.saturating_sub(keyspace.len()))
+        Ok((before.saturating_sub(keyspace.len()), store.quarantined().is_empty()))
     })?;
-    output::print(&format!("keys deleted: {deleted}\n"))
+    output::print(&match is_whole {
+        true => format!("keys deleted: {deleted}\n"),
+        false => format!("keys deleted: at least {deleted} (some records are quarantined)\n"),
+    })
 }

@@ -91,12 +91,12 @@ impl Place {
     }
 
     /// Opens the store, which must exist, runs the work on the keyspace, and closes the store.
-    pub fn change<T>(&self, work: impl FnOnce(&Keyspace) -> Outcome<T>) -> Outcome<T> {
+    pub fn change<T>(&self, work: impl FnOnce(&Store, &Keyspace) -> Outcome<T>) -> Outcome<T> {
         let store = store(&self.dir, true)?;
         let keyspace = store
             .find_keyspace(&self.keyspace)
             .ok_or_else(|| not_found(&self.dir, &self.keyspace))?;
-        self.close(&store, work(&keyspace))
+        self.close(&store, work(&store, &keyspace))
     }
 
     /// As [`Place::change`], but creates store and keyspace where they are missing.

@@ -67,12 +67,22 @@ pub fn read(path: Option<&Path>) -> Outcome<ConfigFile> {
     let text = std::fs::read_to_string(path).map_err(|error| {
         Failure::usage(format!("cannot read --config (ESKER_CONFIG) {shown}: {error}"))
     })?;
-    toml::from_str(&text).map_err(|error| {
+    let file = toml::from_str(&text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
         let place = 1 + before.bytes().filter(|byte| *byte == b'\n').count();
         let why = unknown_key(error.message()).unwrap_or_else(|| error.message().to_owned());
         Failure::usage(format!("{shown}, line {place}: {why}"))
-    })
+    })?;
+    match empty_key(&text) {
+        Some(key) => Err(Failure::usage(format!("{shown}: `{key}` is empty; remove the line"))),
+        None => Ok(file),
+    }
+}
+
+/// A key with an empty value, which no flag takes either.
+fn empty_key(text: &str) -> Option<String> {
+    let keys: toml::Table = toml::from_str(text).ok()?;
+    keys.into_iter().find(|(_, value)| value.as_str() == Some("")).map(|(key, _)| key)
 }
 
 /// What is said of a key that is not known: `message` names it, and then all that are.
@@ -93,6 +103,17 @@ fn unknown_key(message: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// `data = ""` founded a cluster in the working directory.
+    #[test]
+    fn no_key_takes_an_empty_value() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        for key in ["data", "listen", "otlp_endpoint", "tracing_service_name", "env", "cluster"] {
+            std::fs::write(file.path(), format!("node_id = 1\n{key} = \"\"\n")).unwrap();
+            let failure = read(Some(file.path())).unwrap_err().to_string();
+            assert!(failure.contains(&format!("`{key}` is empty")), "{failure}");
+        }
+    }
 
     #[test]
     fn an_unknown_key_is_compared_with_the_known_ones() {

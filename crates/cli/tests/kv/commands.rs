@@ -86,6 +86,10 @@ fn a_repaired_store_gives_what_is_left_only_on_request() {
     assert_eq!(kv(&copy, &["get", "a"], b"").ok().text(), "before\n");
     kv(&store, &["put", "a", "again"], b"").ok();
     assert_eq!(kv(&store, &["get", "a"], b"").ok().text(), "again\n");
+    // `b` was put before the gap: it goes, and is not known to have been there.
+    let deleted = kv(&store, &["del", "--all"], b"").ok();
+    assert_eq!(deleted.text(), "keys deleted: at least 2 (some records are quarantined)\n");
+    assert_eq!(kv(&store, &["export"], b"").ok().text(), "");
 }
 
 #[test]

@@ -21,3 +21,4 @@ mod settings;
 mod signals;
 mod spans;
 mod timestamps;
+mod waiting;

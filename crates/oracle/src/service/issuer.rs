@@ -201,7 +201,8 @@ impl Issuer {
         let ahead = Duration::from_nanos(own.saturating_sub(last));
         if clocks.others.is_empty() && last > 0 && ahead > largest_step {
             let by_ms = ms(ahead);
-            tracing::warn!(by_ms, "no other voter has a clock to compare with this node's");
+            // As at each start of a node that is the only one.
+            tracing::info!(by_ms, "this node is the only voter; epochs follow its clock");
         }
         let agreed = agree(own, &clocks.others, last, largest_step);
         agreed.ok_or(OracleError::Clock { clock: own })

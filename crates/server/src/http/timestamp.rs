@@ -151,8 +151,7 @@ async fn forward(
         Err(ForwardError::TimedOut) => return of_error(shared, id, &OracleError::TimedOut),
         Err(error) => error,
     };
-    tracing::debug!(id, error = &error as &dyn std::error::Error, leader = address, "no timestamp");
-    answer::text(StatusCode::INTERNAL_SERVER_ERROR, answer::NEUTRAL)
+    failed(shared, id, &error)
 }
 
 /// An answer of the leader, with what of its head is for the client.
@@ -233,12 +232,17 @@ fn of_error(shared: &Shared, id: u64, error: &OracleError) -> Answer {
         OracleError::TimedOut | OracleError::Unavailable(NodeError::TimedOut) => {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, "no answer in time")
         }
-        error => {
-            // Elections, transfers and lost quorums: not one line for each request.
-            tracing::debug!(id, error = error as &dyn std::error::Error, "no timestamp");
-            answer::text(StatusCode::INTERNAL_SERVER_ERROR, answer::NEUTRAL)
-        }
+        error => failed(shared, id, error),
     }
+}
+
+/// The answer that names no cause. Elections, transfers and lost quorums fail many requests: not
+/// one line for each.
+fn failed(shared: &Shared, id: u64, error: &(dyn std::error::Error + 'static)) -> Answer {
+    if shared.refusals.is_new("timestamp", None, &error.to_string()) {
+        tracing::warn!(id, error, "no timestamp; the same is not logged again for a minute");
+    }
+    answer::text(StatusCode::INTERNAL_SERVER_ERROR, answer::NEUTRAL)
 }
 
 /// All timestamps, one after the other.
