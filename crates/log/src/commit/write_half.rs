@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use esker_disk::{Dir, Lock};
+use esker_disk::{Dir, Lock, process};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::base::error::Result;
@@ -154,6 +154,7 @@ impl State {
 
 impl WriteHalf {
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
+        debug_assert!(!process::is_forked(), "a thread that is not here may hold the lock");
         self.state.lock()
     }
 
