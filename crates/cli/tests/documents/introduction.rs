@@ -13,6 +13,8 @@ fn introduction_names_every_component() {
         ("consensus log", "consensus.md"),
         ("Raft", "raft.md"),
         ("timestamp service", "service.md"),
+        ("timestamp client", "client.md"),
+        ("disks", "log.md#choosing"),
         ("crash lab", "crash-lab.md"),
     ] {
         assert!(PAGE.contains(&format!("| [{name}]({chapter}) |")), "{name}");

@@ -62,10 +62,10 @@ fn figures_of_the_runs_are_possible() {
 /// Rows like `| 20 durable callers | 70,000 records/s, p50 252 µs |`.
 /// Requirements: LT-9.
 #[test]
-fn figures_of_the_readme_are_possible() {
+fn figures_of_the_book_are_possible() {
     let mut rows = 0;
     let mut one: f64 = 0.0;
-    for line in README.lines().filter(|line| line.contains(" durable caller")) {
+    for line in PAGE.lines().filter(|line| line.contains(" durable caller")) {
         let cells: Vec<&str> = line.split('|').map(str::trim).collect();
         let callers: f64 = cells[1].split(' ').next().unwrap().parse().unwrap();
         let Some((rate, rest)) = cells[2].split_once(" records/s, p50 ") else { continue };
@@ -121,6 +121,27 @@ fn figures_of_the_comparison_are_possible() {
     for (work, of_systems) in works {
         is_fair(work, &of_systems, true);
     }
+}
+
+/// Rows like ``| `okaywal` | 42,000 | 426 µs |``, of the work `append-20`.
+/// Requirements: LT-10.
+#[test]
+fn figures_of_the_readme_are_those_of_the_comparison() {
+    let figures: Vec<Value> = serde_json::from_str(PEERS).unwrap();
+    let works = by_work(&figures);
+    let mut rows = 0;
+    for line in README.lines().filter(|line| line.ends_with(" µs |")) {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let system = cells[1].split('`').nth(1).unwrap();
+        let figure = works["append-20"].iter().find(|figure| figure["system"] == system).unwrap();
+        for (cell, key) in [(cells[2], "ops_per_s"), (cells[3], "p50_us")] {
+            let shown: f64 = cell.trim_end_matches(" µs").replace(',', "").parse().unwrap();
+            let ratio = shown / number(&figure[key]);
+            assert!((0.99..1.01).contains(&ratio), "{line}: {key} is {}", figure[key]);
+        }
+        rows += 1;
+    }
+    assert!(rows >= 4, "{rows}");
 }
 
 /// Every work has its peers, and what is not durable is so for both sides.
