@@ -12,7 +12,7 @@
 //! * Reads and writes may be short. [`read_full_at`] and [`write_all_at`] complete them.
 //! * After a failed write or sync, the state of the range is unknown, and a retry that succeeds
 //!   proves nothing. Callers must treat the failure as terminal.
-//!
+//! * No file is mapped into memory: an I/O error is an error, not a signal.
 //! * A handle belongs to the [`Process`] that opened it. In a child that `fork` makes of it, every
 //!   call fails with [`Refusal::Forked`], and dropping it releases no lock.
 //!
