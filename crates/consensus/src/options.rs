@@ -19,7 +19,7 @@ pub const VALUE_LIMIT: u64 = 64 << 20;
 pub const LABEL_LIMIT: usize = 4096;
 
 /// With `sync_on_commit` off: the longest time that a commit waits for a sync that no caller
-/// requests.
+/// requests. So the loss is bounded, and evicted values can soon be read back.
 const UNSYNCED: Duration = Duration::from_millis(10);
 
 /// The least number of records between two checkpoints.

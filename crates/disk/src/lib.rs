@@ -12,7 +12,7 @@
 //! * Reads and writes may be short. [`read_full_at`] and [`write_all_at`] complete them.
 //! * After a failed write or sync, the state of the range is unknown, and a retry that succeeds
 //!   proves nothing. Callers must treat the failure as terminal.
-//!
+//! * No file is mapped into memory: an I/O error is an error, not a signal.
 //! * In a child that `fork` makes of a process that used this crate, every call and every opening
 //!   fails with [`Refusal::Forked`], and dropping a handle releases no lock: see [`process`].
 //!

@@ -1,8 +1,9 @@
 //! Fault injection below a ring, for tests (feature `sim`).
 //!
 //! The ring's own code runs. The fault shortens or delays a piece before it is submitted. After its
-//! result is counted, the fault replaces the kernel's result or delays the call. Without the
-//! feature this module does nothing.
+//! result is counted, the fault replaces the kernel's result or delays the call. So tests that
+//! inject a fault at every piece run the shipped code, not a model of it. Without the feature this
+//! module does nothing.
 
 #[cfg(feature = "sim")]
 pub(super) use imp::Faults;

@@ -1,4 +1,7 @@
 //! Drives commits, on the thread of a waiting caller or of the engine.
+//!
+//! A caller that waits without a deadline runs the commit itself when no other thread has the
+//! committer: waking another thread, and being woken by it, costs more than the rest of the call.
 
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};

@@ -5,7 +5,8 @@ use crc_fast::CrcAlgorithm::Crc32Iscsi;
 /// The format version that this code writes, and the only one that it reads.
 pub(crate) const VERSION: u32 = 2;
 
-/// The alignment of commit units and of the parts of a segment.
+/// The alignment of commit units and of the parts of a segment. Each segment header records it, and
+/// another value is refused: a device with other whole blocks needs a change of the format.
 pub(crate) const BLOCK: u32 = esker_disk::BLOCK as u32;
 
 /// The highest record limit that a log may be configured with: 64 MiB, plus 4 KiB for what a

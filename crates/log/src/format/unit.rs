@@ -1,5 +1,10 @@
 //! The header of a commit unit: what one commit wrote, which unit it follows, and how far the log
 //! was durable when it was submitted.
+//!
+//! The session is a field under the checksum, not a part of the salt, which binds log and segment
+//! number. A segment number belongs to one life of a file: a file continues in a later session only
+//! after a clean close, with nothing past its end. So a record can be checked alone, by its
+//! position.
 
 use esker_disk::planted::{Bug, is_planted};
 use zerocopy::little_endian::{U32, U64};

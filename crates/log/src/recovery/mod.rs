@@ -16,6 +16,7 @@
 //! the clean end in the manifest. Suppose the valid units end at record *n*. If no valid durable
 //! lower bound is above *n*, nothing after *n* was known to be durable. A crash may leave any
 //! subset of such units. If a bound is above *n*, durable records are missing: that is corruption.
+//! A bound is a sequence number, not a position, because recovery moves the last records.
 //!
 //! # The crash argument
 //!

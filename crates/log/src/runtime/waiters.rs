@@ -2,6 +2,10 @@
 //!
 //! A waiter checks, registers, and checks again. The committer publishes first and wakes after. So
 //! the one that comes second sees the other, and no wake-up is lost.
+//!
+//! Readers have lists of their own. A commit wakes its callers first and then the readers, list by
+//! list: there may be thousands of readers, and no caller waits for them. Meanwhile another thread
+//! runs the next commit.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! The newest staging buffers of the log, in order: those being filled, those being written, and
 //! the last durable ones, kept for readers at the tip.
+//!
+//! Small commits share a buffer, so the cache holds as many bytes as its option says.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

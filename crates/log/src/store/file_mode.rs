@@ -1,4 +1,8 @@
-//! How the segment files of a log are opened.
+//! How the segment files of a log are opened: with O_DIRECT and O_DSYNC where the options and the
+//! file system allow it.
+//!
+//! A commit is then one system call, and its bandwidth does not depend on how warm the memory of a
+//! virtual machine is. `OsBuffered` writes through the page cache.
 
 use esker_disk::Open;
 

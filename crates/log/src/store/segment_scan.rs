@@ -1,5 +1,9 @@
 //! Reading one segment unit by unit, without trusting it: its units, where they stop being valid,
 //! and what follows.
+//!
+//! A block that cannot be read is an invalid block: a torn sector may stay unreadable for ever, and
+//! a log that could not be opened for that reason would lose everything. With a durable lower bound
+//! at or past it, it is corruption like any other.
 
 use std::sync::Arc;
 

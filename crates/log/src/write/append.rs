@@ -1,4 +1,7 @@
 //! Appending: assigns a payload its place in the order, and returns a ticket.
+//!
+//! The appending thread computes its record's checksum outside the lock. The unit's header holds
+//! the sum of the checksums, which does not depend on the order in which the threads finish.
 
 use std::future::poll_fn;
 use std::task::Poll;

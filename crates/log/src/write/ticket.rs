@@ -1,4 +1,8 @@
 //! Tickets: resolve when a record is durable.
+//!
+//! An append requests no commit under `Always`; waiting for, polling or dropping the ticket does.
+//! Otherwise each append would wake an engine thread, one system call for each record, although its
+//! caller is about to wait anyway.
 
 use std::future::Future;
 use std::pin::Pin;

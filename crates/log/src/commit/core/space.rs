@@ -3,8 +3,10 @@
 //! A record is placed only in a file that is fully reserved up to the end of its unit. A write
 //! there needs no space, so a full disk is detected before anything was accepted. If space is
 //! missing, the answer is [`Refusal::NeedsSpace`](super::Refusal). The caller then reserves it
-//! without the state lock, reports it with [`Core::extended`] or [`Core::made`], and retries. At
-//! most one segment is reserved ahead of the current one.
+//! without the state lock, reports it with [`Core::extended`] or [`Core::made`], and retries.
+//! Reserving ahead makes that rare. At most one segment is reserved ahead of the current one. The
+//! segment in which opening continues grows from 1 MiB by doubling, so that an idle log does not
+//! occupy a whole segment.
 
 use super::{Core, Frontier, Need, Reserved, Wanted};
 use crate::format::{BLOCK, block_up};

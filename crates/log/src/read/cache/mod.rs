@@ -14,10 +14,11 @@
 //!
 //! **Bounds.** At most [`LOADS`] chunks are read at a time, and chunks that no reader holds take at
 //! most the budget. A chunk that a reader holds lives as long as its batches and counts as that
-//! reader's: one chunk each. Chunks loaded ahead take at most half of the budget until their reader
-//! comes, and are evicted last. So with any number of readers, chunks loaded ahead are not evicted
-//! before their reader comes. Behind a reader that is alone, only two megabytes are kept: the less
-//! memory it moves through, the more of it stays in the processor's caches.
+//! reader's: one chunk each. Chunks loaded ahead take at most half of the budget and are evicted
+//! last, until their reader comes or a second has passed. Otherwise readers at different positions
+//! of a log with large units would evict each other's chunks and read them again. Behind a reader
+//! that is alone, only two megabytes are kept: the less memory it moves through, the more of it
+//! stays in the processor's caches.
 //!
 //! **Throttling.** While commits are running, each load is followed by a pause of three times its
 //! duration. The disk is left to the writer for that time.
