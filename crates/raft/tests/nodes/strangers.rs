@@ -13,7 +13,7 @@ use esker_raft::{Commands, Member, NodeError, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::group::{CLUSTER, Group, LONG, ROUND_TRIP, SHORT, start_on};
+use crate::group::{CLUSTER, Group, LONG, ROUND_TRIP, SHORT, command, start_on};
 use crate::wire::{handshake, id, leading, link, option, vote};
 
 /// A number that no node of a test has.
@@ -217,6 +217,30 @@ async fn a_node_that_leads_alone_with_old_data_stops_when_the_leader_calls() {
     }
     group.cut_power(1);
     group.check().await;
+}
+
+/// Each restart of a node that leads alone raises its term, above that of the leader of its cluster.
+/// What that has committed shows that the data is old, and a leader from before does not.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_of_an_earlier_term_that_has_committed_more_stops_one_that_leads_alone() {
+    let (node, address) = leading(&SimDisk::new(1)).await;
+    node.propose(command("word"), LONG).await.unwrap();
+    let term = node.status().term;
+    for (commit, stops) in [(id(0, 0), false), (id(term - 1, 1 << 30), true)] {
+        let mut leader = link(CLUSTER, STRANGER, 1, address).await;
+        let heartbeat = AppendEntriesRequest::<Commands> {
+            vote: vote(term - 1, STRANGER, true),
+            prev_log_id: None,
+            entries: Vec::new(),
+            leader_commit: Some(commit),
+        };
+        let refused =
+            RaftNetworkV2::<Commands>::append_entries(&mut leader, heartbeat, option()).await;
+        assert!(refused.is_err(), "{refused:?}");
+        let patience = if stops { LONG } else { SHORT };
+        let stopped = tokio::time::timeout(patience, node.stopped()).await;
+        assert_eq!(matches!(stopped, Ok(NodeError::OtherData(_))), stops, "{stopped:?}");
+    }
 }
 
 /// A leader that was deposed calls as long as it runs. The node that it calls refused all others
