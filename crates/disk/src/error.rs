@@ -5,8 +5,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::process;
-
 /// The result of a disk operation.
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -172,18 +170,6 @@ impl Error {
     pub fn os_code(&self) -> Option<i32> {
         self.source.raw_os_error()
     }
-}
-
-/// Refuses an operation in a child of the process that opened the file or directory.
-#[inline]
-pub(crate) fn refuse_if_forked(op: Op, path: &Path) -> Result<()> {
-    if process::is_forked() { Err(Error::new(op, path, None, forked())) } else { Ok(()) }
-}
-
-/// Returns [`Refusal::Forked`] as an error of the system.
-#[cold]
-pub(crate) fn forked() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, Refusal::Forked)
 }
 
 impl fmt::Display for Error {

@@ -25,11 +25,12 @@
 #![allow(unsafe_code)]
 
 use std::io;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::Pid;
 
-use crate::error::forked;
+use crate::error::{Error, Op, Refusal, Result};
 
 /// A flag on cache lines of its own, which only a fork changes: every append reads it.
 #[derive(Debug)]
@@ -77,6 +78,18 @@ pub fn register() -> io::Result<()> {
         IS_REGISTERED.store(true, Ordering::Release);
     }
     Ok(())
+}
+
+/// Refuses an operation in a child of the process that opened the file or directory.
+#[inline]
+pub(crate) fn refuse_if_forked(op: Op, path: &Path) -> Result<()> {
+    if is_forked() { Err(Error::new(op, path, None, forked())) } else { Ok(()) }
+}
+
+/// Returns [`Refusal::Forked`] as an error of the system.
+#[cold]
+fn forked() -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, Refusal::Forked)
 }
 
 /// Returns whether a process with this number runs, as far as this process may know. One that has

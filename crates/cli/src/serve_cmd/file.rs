@@ -110,8 +110,9 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         for key in ["data", "listen", "otlp_endpoint", "tracing_service_name", "env", "cluster"] {
             std::fs::write(file.path(), format!("node_id = 1\n{key} = \"\"\n")).unwrap();
-            let failure = read(Some(file.path())).unwrap_err().to_string();
+            let failure = format!("{:?}", read(Some(file.path())).unwrap_err());
             assert!(failure.contains(&format!("`{key}` is empty")), "{failure}");
+            assert!(failure.contains("Usage"), "{failure}");
         }
     }
 

@@ -24,9 +24,10 @@ use super::file::StdFile;
 use super::{Readers, StdLock, failed, has_no_inode, probe, system};
 use crate::dir::Dir;
 use crate::dir::check_name;
-use crate::error::{Error, Op, Refusal, Result, refuse_if_forked};
+use crate::error::{Error, Op, Refusal, Result};
 use crate::file::{Facts, File, Lock, Open};
 use crate::io::{Read, read_each};
+use crate::process::refuse_if_forked;
 
 /// Open flags for directories, by path and by name.
 pub(super) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);

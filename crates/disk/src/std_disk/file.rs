@@ -8,8 +8,9 @@ use rustix::io::Errno;
 
 use super::system;
 use crate::aligned::check_direct;
-use crate::error::{Error, Op, Result, refuse_if_forked};
+use crate::error::{Error, Op, Result};
 use crate::file::{File, Open};
+use crate::process::refuse_if_forked;
 
 /// A file descriptor, its path and its open options.
 #[derive(Debug)]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::pool::Pool;
 use crate::aligned::check_direct;
-use crate::error::{Error, Op, Result, refuse_if_forked};
+use crate::error::{Error, Op, Result};
 use crate::file::File;
+use crate::process::refuse_if_forked;
 use crate::std_disk::StdFile;
 
 #[derive(Debug)]

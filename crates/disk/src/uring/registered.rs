@@ -6,8 +6,9 @@ use std::path::Path;
 use super::locked;
 use super::ring::Ring;
 use crate::aligned::AlignedBuf;
-use crate::error::{Error, Op, Result, refuse_if_forked};
+use crate::error::{Error, Op, Result};
 use crate::file::{File, Open};
+use crate::process::refuse_if_forked;
 use crate::std_disk::StdDisk;
 use crate::std_disk::StdFile;
 
