@@ -16,8 +16,8 @@ pub trait Disk: Debug + Send + Sync {
     /// Opens a directory.
     ///
     /// # Errors
-    /// `NotFound`, and `NotADirectory` for anything else of that name. [`Refusal::Forked`] on a disk
-    /// of this machine, in a child that `fork` made.
+    /// `NotFound`, and `NotADirectory` for anything else of that name. [`Refusal::Forked`] on a
+    /// disk of this machine, in a child that `fork` made.
     ///
     /// [`Refusal::Forked`]: crate::Refusal::Forked
     fn open_dir(&self, path: &Path) -> Result<Arc<dyn Dir>>;

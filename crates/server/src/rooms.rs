@@ -3,8 +3,8 @@
 //! A client that does not take its answers keeps its room. So a connection has a sixteenth of it at
 //! most. When there is no room for a request, the request waits, and meanwhile the connection that
 //! has stalled for longest is closed: what it held is for those that wait, in the order in which
-//! they came. A connection that takes something has not stalled, however slow its link is. While there
-//! is room, a connection may be as slow as `looks` allows.
+//! they came. A connection that takes something has not stalled, however slow its link is. While
+//! there is room, a connection may be as slow as `looks` allows.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -415,7 +415,8 @@ mod tests {
         assert!(other.room(MIB).await.is_ok());
     }
 
-    /// Who took less than 256 KiB in 0.5 s was closed: all healthy clients of a link that they fill.
+    /// A client that took less than 256 KiB in 0.5 s was closed, and so were all healthy clients of
+    /// a link that they fill.
     #[tokio::test(start_paused = true)]
     async fn clients_of_a_slow_link_stay_and_the_one_that_stops_is_closed() {
         let rooms = Rooms::default();

@@ -166,8 +166,9 @@ impl Server {
 
     /// Waits until the node cannot work any more: its log failed, the epoch did not advance for too
     /// many times, one of its tasks has ended, another process runs as this node
-    /// ([`ServerError::OtherData`]), or the member to join is of another cluster than the node's
-    /// data, or its data is of an earlier time of its cluster (the same). Call [`Server::stop`] then: a leader that issues nothing stays the leader.
+    /// ([`ServerError::OtherData`]), the member to join is of another cluster than the node's data,
+    /// or its data is of an earlier time of its cluster (the same error). Call [`Server::stop`]
+    /// then: a leader that issues nothing stays the leader.
     ///
     /// # Cancel safety
     /// Nothing is lost.

@@ -1,5 +1,5 @@
-//! A pool of rings. Each ring serves one caller at a time; rings are created on demand. A child that
-//! `fork` makes shares their memory with its parent, and its files use none of them.
+//! A pool of rings. Each ring serves one caller at a time; rings are created on demand. A child
+//! that `fork` makes shares their memory with its parent, and its files use none of them.
 
 use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};

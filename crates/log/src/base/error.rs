@@ -382,9 +382,12 @@ impl From<esker_disk::Error> for Error {
 }
 
 impl Error {
-    /// The system started no thread.
+    /// The system started no thread, or `fork` made this process.
     pub(crate) fn no_thread(error: std::io::Error) -> Self {
-        Error::NoThread(Arc::new(error))
+        match error.get_ref().and_then(|refusal| refusal.downcast_ref()) {
+            Some(Refusal::Forked) => Error::Forked,
+            _ => Error::NoThread(Arc::new(error)),
+        }
     }
 
     /// Whether the only cause is a lack of disk space: [`Error::NoSpace`], or a call of the system

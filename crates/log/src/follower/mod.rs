@@ -114,7 +114,7 @@ impl ReadOnlyLog {
     }
 
     async fn open_with_async(dir: PathBuf, options: ReadOptions) -> Result<Self> {
-        detached(move || Self::open_with(&dir, options)).await?
+        detached(move || Self::open_with(&dir, options)).await.map_err(Error::no_thread)?
     }
 
     fn open_with(dir: &Path, options: ReadOptions) -> Result<Self> {

@@ -28,7 +28,7 @@ impl Log {
     /// As [`Log::close`], and [`Error::NoThread`], after which the log is open.
     pub async fn close_async(&self) -> Result<()> {
         let log = self.clone();
-        detached(move || log.close()).await?
+        detached(move || log.close()).await.map_err(Error::no_thread)?
     }
 
     /// As [`Log::close`], but gives up at the deadline. The log then accepts no more records, and

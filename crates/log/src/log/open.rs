@@ -93,7 +93,7 @@ impl Log {
     }
 
     pub(super) async fn open_with_async(dir: PathBuf, options: Options) -> Result<Self> {
-        detached(move || Self::open_with(&dir, options)).await?
+        detached(move || Self::open_with(&dir, options)).await.map_err(Error::no_thread)?
     }
 
     /// Returns the reserve of this log, for other logs that use it, too: see

@@ -45,6 +45,6 @@ impl Log {
     /// As [`Log::truncate_before`], and [`Error::NoThread`].
     pub async fn truncate_before_async(&self, seq: impl Into<Seq>) -> Result<()> {
         let (log, seq) = (self.clone(), seq.into());
-        detached(move || log.truncate_before(seq)).await?
+        detached(move || log.truncate_before(seq)).await.map_err(Error::no_thread)?
     }
 }

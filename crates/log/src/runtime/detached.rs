@@ -1,14 +1,14 @@
 //! Calls that block, for a task: each on a thread of its own.
 
 use std::future::poll_fn;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::thread;
 
+use esker_disk::process;
 use parking_lot::Mutex;
-
-use crate::base::error::{Error, Result, refuse_if_forked};
 
 /// The result of the call, once there is one, and who waits for it.
 struct Call<T> {
@@ -22,12 +22,14 @@ struct Call<T> {
 /// result.
 ///
 /// # Errors
-/// [`Error::NoThread`] if the system starts no thread; [`Error::Forked`] in a child that `fork` made.
-/// The call was not made.
+/// That of the system if it starts no thread. The call was not made. [`Refusal::Forked`] in a child
+/// that `fork` made, also of a process that made the call before.
+///
+/// [`Refusal::Forked`]: esker_disk::Refusal::Forked
 pub(crate) async fn detached<T: Send + 'static>(
     call: impl FnOnce() -> T + Send + 'static,
-) -> Result<T> {
-    refuse_if_forked()?;
+) -> io::Result<T> {
+    process::register()?;
     let waiting = Arc::new(Mutex::new(Call { outcome: None, waker: None }));
     let theirs = Arc::clone(&waiting);
     let run = move || {
@@ -41,9 +43,9 @@ pub(crate) async fn detached<T: Send + 'static>(
         }
     };
     let thread = thread::Builder::new().name("esker-call".into());
-    thread.spawn(run).map_err(Error::no_thread)?;
-    let outcome: Result<thread::Result<T>> = poll_fn(|cx| {
-        refuse_if_forked()?;
+    thread.spawn(run)?;
+    let outcome: io::Result<thread::Result<T>> = poll_fn(|cx| {
+        process::register()?;
         let mut waiting = waiting.lock();
         match waiting.outcome.take() {
             Some(outcome) => Poll::Ready(Ok(outcome)),

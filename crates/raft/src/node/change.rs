@@ -168,8 +168,8 @@ impl Node {
     }
 }
 
-/// Proposes a change. It counts as proposed from before that on, and no longer if nothing was. After
-/// an error of its second step this leader takes that again.
+/// Proposes a change. It counts as proposed from before that on, and no longer if nothing was.
+/// After an error of its second step this leader takes that again.
 async fn follow(
     raft: &Core,
     change: ChangeMembers<u64, Member>,

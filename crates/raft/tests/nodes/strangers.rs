@@ -219,8 +219,8 @@ async fn a_node_that_leads_alone_with_old_data_stops_when_the_leader_calls() {
     group.check().await;
 }
 
-/// Each restart of a node that leads alone raises its term, above that of the leader of its cluster.
-/// What that has committed shows that the data is old, and a leader from before does not.
+/// Each restart of a node that leads alone raises its term, above that of the leader of its
+/// cluster. What that has committed shows that the data is old, and a leader from before does not.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_of_an_earlier_term_that_has_committed_more_stops_one_that_leads_alone() {
     let (node, address) = leading(&SimDisk::new(1)).await;

@@ -160,7 +160,8 @@ async fn bodies_that_do_not_come_take_bounded_memory() {
     while counter(&address, "esker_http_connections_evicted_total").await == 0 {
         assert!(Instant::now() < deadline, "all bodies had room");
         let clients = bodies_that_do_not_come(&address).await;
-        // One that waits gets the room of a connection that sends nothing. A body without a cluster.
+        // One that waits gets the room of a connection that sends nothing. A body without a
+        // cluster.
         while post(&address, "/cluster/admit", "{}").await.status != 400 {
             assert!(Instant::now() < deadline, "the others kept all the room");
         }

@@ -55,8 +55,8 @@ impl Bench<'_> {
         Ok((manager.map_err(|error| Failure::of_consensus(&error, dir))?, options))
     }
 
-    /// Finds open logs: each thread one of its own, or all the same one. Afterwards, each key has to
-    /// lead to the log with its value.
+    /// Finds open logs: each thread one of its own, or all the same one. Afterwards, each key has
+    /// to lead to the log with its value.
     pub fn manager_get(&self, threads: usize, same: bool) -> Outcome<Measured> {
         let dir = self.dir.join(format!("manager-get-{threads}-{same}"));
         let failed = |error| Failure::of_consensus(&error, &dir);
