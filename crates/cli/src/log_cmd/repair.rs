@@ -137,12 +137,12 @@ fn repaired_text(
         let range = format_args!("the records above {from} up to {to}");
         let _ = match kept_in.as_ref().map(|file| file.display()) {
             None if from < to => write!(text, "{range} are lost"),
-            None => write!(text, "no record is lost"),
+            None => write!(text, "no record is known to be lost"),
             Some(kept) if from < to => write!(
                 text,
                 "{range} are no longer in the log; `esker log salvage {kept}` prints the valid ones"
             ),
-            Some(kept) => write!(text, "no record is lost; kept in {kept}"),
+            Some(kept) => write!(text, "no record is known to be lost; kept in {kept}"),
         };
         text.push('\n');
     }
