@@ -10,7 +10,6 @@ const FLAGS: [(&str, Option<&str>); 23] = [
     ("commits_in_flight", Some("--commits-in-flight")),
     ("count", None),
     ("direct", Some("--direct")),
-    ("engine", None),
     ("index_bytes", Some("--index-bytes")),
     ("index_records", Some("--index-records")),
     ("label", None),
