@@ -22,8 +22,8 @@ struct Call<T> {
 /// result.
 ///
 /// # Errors
-/// That of the system if it starts no thread. The call was not made. [`Refusal::Forked`] in a child
-/// that `fork` made, also of a process that made the call before.
+/// An error of the system if it starts no thread: the call was not made. [`Refusal::Forked`] in a
+/// child that `fork` made, also of a process that made the call before.
 ///
 /// [`Refusal::Forked`]: esker_disk::Refusal::Forked
 pub(crate) async fn detached<T: Send + 'static>(

@@ -113,9 +113,9 @@ fn unreadable_sectors_are_repaired_like_other_corruption() {
     cases.finish(20);
 }
 
-/// Of a file that cannot be read at all, the header alone counted as unreadable. Where nothing else
-/// proved that its records were durable, it was taken for the tail that a crash had torn, and
-/// removed.
+/// A file that cannot be read at all was taken for the tail that a crash had torn, and removed,
+/// where nothing else proved that its records were durable: its header alone counted as
+/// unreadable.
 ///
 /// Requirements: W-25.
 #[test]

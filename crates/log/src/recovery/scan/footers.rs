@@ -1,5 +1,5 @@
-//! What is known of a segment without reading all of it: by its footer, or by the one that a clean
-//! close kept in the manifest.
+//! The content of a segment that is not read whole: according to its footer, or to the one that a
+//! clean close kept in the manifest.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Reads the live segments of a log and continues past all corruption.
 //!
-//! What is read is recorded as it is. Whether a hole is a torn tail or corruption is for the
+//! Everything is recorded as it was read. Whether a hole is a torn tail or corruption is for the
 //! classification to say.
 
 use std::sync::Arc;
