@@ -54,7 +54,7 @@ pub fn is_forked() -> bool {
 /// directory or starts a thread calls it first. Takes no lock in a child.
 ///
 /// # Errors
-/// [`Refusal::Forked`](crate::Refusal::Forked) in a child of a process that used Esker; an error of
+/// [`Refusal::Forked`] in a child of a process that used Esker; an error of
 /// the system when it cannot register the handler that recognises children.
 ///
 /// # Examples

@@ -219,9 +219,12 @@ impl crate::state::inner::Inner {
             _ => Arc::clone(&stored),
         };
         if start == self.start() && next == decided && Arc::ptr_eq(&app_state, &stored) {
+            // The caller that raised it may still be waiting. Commits that are not synced count as
+            // decided, and may be any that were accepted since.
+            let synced = self.options.sync_on_commit;
+            let record = if synced { self.raised_at.load(Relaxed) } else { self.log.accepted().0 };
             drop(locks);
-            // The caller that raised it may still be waiting.
-            return self.ticket_of(self.raised_at.load(Relaxed));
+            return self.ticket_of(record);
         }
         let promise = locks.promise_state().promised();
         let ticket =

@@ -7,7 +7,7 @@ use std::ops::{Bound, RangeBounds};
 use std::sync::Arc;
 
 use esker_consensus::{Ballot, ConsensusLog, Mode, Options, Slot};
-use esker_disk::sim::SimDisk;
+use esker_disk::sim::{Persist, SimDisk};
 use esker_log::Engine;
 
 /// Where the log lives on a simulated disk.
@@ -71,6 +71,15 @@ impl Setting {
     /// The process dies; opens again.
     pub fn kill(self, mode: Mode) -> Setting {
         self.disk.kill();
+        let disk = self.disk.clone();
+        drop(self);
+        disk.power_on();
+        open_on(&disk, mode, |_| {})
+    }
+
+    /// The power fails, and nothing that was not synced is left; opens again.
+    pub fn cut_power(self, mode: Mode) -> Setting {
+        self.disk.power_cut(Persist::Nothing);
         let disk = self.disk.clone();
         drop(self);
         disk.power_on();

@@ -7,7 +7,7 @@ use esker_consensus::{Error, Mode, Slot, SnapshotBounds};
 use esker_disk::sim::{Effect, Fault};
 use esker_disk::{Disk, Op};
 
-use crate::fixture::{self, DIR, HIGH, HIGHER, LOW, MODES, Setting, log, open_on, value};
+use crate::fixture::{self, DIR, HIGH, HIGHER, LOW, MODES, Setting, log, log_with, open_on, value};
 
 fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
     for slot in slots {
@@ -33,6 +33,38 @@ fn slots_below_the_floor_return_truncated() {
         ));
         assert!(matches!(s.log.commit(Slot(0), LOW), Err(Error::Truncated { floor: Slot(50) })));
     }
+}
+
+/// A frontier that commits had reached was acknowledged before those were durable.
+#[test]
+fn an_installed_frontier_is_durable_where_commits_are_not_synced() {
+    for mode in MODES {
+        let s = log_with(mode, |options| options.sync_on_commit = false);
+        fill(&s, [0]);
+        s.log.install(SnapshotBounds { floor: Slot(0), frontier: Slot(0) }).unwrap();
+        for slot in [1, 2] {
+            s.accept(slot, LOW, &value(slot));
+        }
+        s.log.commit_through(Slot(2)).unwrap().detach();
+        s.log.install(SnapshotBounds { floor: Slot(0), frontier: Slot(2) }).unwrap();
+        let s = s.cut_power(mode);
+        assert_eq!((s.log.frontier(), s.committed_slots()), (Some(Slot(2)), vec![1, 2]));
+    }
+}
+
+/// A call that changes nothing acknowledges the record that made it so, and no call before it.
+#[test]
+fn a_truncation_that_drops_nothing_makes_no_accept_durable() {
+    let s = log(Mode::Durable);
+    fill(&s, 0..=2);
+    s.log.truncate_before(Slot(2)).unwrap();
+    let accept = s.log.accept(Slot(21), LOW, b"vote").unwrap();
+    s.log.truncate_before(Slot(1)).unwrap();
+    s.log.truncate_from(Slot(40)).unwrap();
+    s.commit(2, LOW);
+    assert!(!accept.is_ready());
+    let s = s.cut_power(Mode::Durable);
+    assert_eq!((s.uncommitted(), s.log.floor()), (vec![], Some(Slot(1))));
 }
 
 /// Requirements: FT-12.
