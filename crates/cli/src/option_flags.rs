@@ -3,7 +3,7 @@
 /// Every option that [`esker_log::Error::InvalidOption`] and
 /// [`esker_consensus::Error::InvalidOption`] can name, with the flag that sets it. An option that
 /// no command exposes has no flag.
-const FLAGS: [(&str, Option<&str>); 23] = [
+const FLAGS: [(&str, Option<&str>); 22] = [
     ("buffer_size", Some("--buffer-size")),
     ("buffers", Some("--buffers")),
     ("checkpoint_every", None),
