@@ -42,8 +42,8 @@ pub struct History {
     pub live: BTreeMap<u64, Record>,
     /// Accepted, never durable, and cut off by a recovery.
     pub dead: Vec<(u64, Vec<u8>)>,
-    /// The number of these that were cut off before the log was corrupted. The others are in its files, and
-    /// a recovery of the whole log cuts them off.
+    /// The number of these that were cut off before the log was corrupted. The others are in its
+    /// files, and a recovery of the whole log cuts them off.
     pub cut_before: usize,
     /// Ranges that an earlier repair gave up.
     pub gaps: Vec<(u64, u64)>,
