@@ -283,8 +283,8 @@ impl Drop for Opens {
     }
 }
 
-/// What a process that is killed now leaves, or one left that was killed before. What makes claims
-/// about other files goes first, and newer segments before older ones, because the log may continue
+/// Copies the log as a process leaves it that is killed now, or was killed before. A file that makes
+/// claims about others goes first, and newer segments before older ones, because the log may continue
 /// meanwhile.
 fn copy_now(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();

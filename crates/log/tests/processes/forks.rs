@@ -62,7 +62,7 @@ fn the_holder_of_a_lock_is_unknown_where_only_a_child_of_it_lives() {
     }
 }
 
-/// What `Error::Forked` advises.
+/// The advice of `Error::Forked` works.
 #[test]
 fn a_child_that_is_made_before_the_first_use_opens_a_log() {
     if let Some(workdir) = is_started() {

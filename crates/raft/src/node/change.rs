@@ -49,7 +49,8 @@ impl ChangeProgress {
         (remaining / 4).max(least).min(remaining)
     }
 
-    /// What openraft's core answers before the deadline. It answers nothing while the disk stalls.
+    /// Waits for an answer of openraft's core to the deadline. It answers nothing while the disk
+    /// stalls.
     pub(crate) async fn within<T>(
         &self,
         answer: impl Future<Output = Result<T, NodeError>>,
