@@ -283,9 +283,9 @@ impl Drop for Opens {
     }
 }
 
-/// Copies the log as a process leaves it that is killed now, or was killed before. A file that makes
-/// claims about others goes first, and newer segments before older ones, because the log may continue
-/// meanwhile.
+/// Copies the log as a process leaves it that is killed now, or was killed before. A file that
+/// makes claims about others goes first, and newer segments before older ones, because the log may
+/// continue meanwhile.
 fn copy_now(from: &Path, to: &Path) {
     std::fs::create_dir(to).unwrap();
     let mut names: Vec<_> =
