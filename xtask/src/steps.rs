@@ -15,6 +15,7 @@ pub enum Step {
     Clippy,
     Test,
     Selftest,
+    Features,
     Doc,
     Tidy,
     Deny,
@@ -35,6 +36,9 @@ pub struct Outcome {
     pub counts: Option<Counts>,
 }
 
+/// Features of the command that packages have.
+const PACKAGED: &str = "esker-cli/otlp,esker-cli/profile";
+
 /// What tests may do and the code that is shipped may not: the helpers of a test panic as it does.
 const IN_TESTS: [&str; 7] = [
     "-Aclippy::panic",
@@ -47,18 +51,27 @@ const IN_TESTS: [&str; 7] = [
 ];
 
 impl Step {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Fmt,
         Self::Clippy,
         Self::Test,
         Self::Selftest,
+        Self::Features,
         Self::Doc,
         Self::Tidy,
         Self::Deny,
         Self::Book,
     ];
-    pub const WITHOUT_TESTS: [Self; 7] =
-        [Self::Fmt, Self::Clippy, Self::Selftest, Self::Doc, Self::Tidy, Self::Deny, Self::Book];
+    pub const WITHOUT_TESTS: [Self; 8] = [
+        Self::Fmt,
+        Self::Clippy,
+        Self::Selftest,
+        Self::Features,
+        Self::Doc,
+        Self::Tidy,
+        Self::Deny,
+        Self::Book,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -66,6 +79,7 @@ impl Step {
             Self::Clippy => "clippy",
             Self::Test => "test",
             Self::Selftest => "selftest",
+            Self::Features => "features",
             Self::Doc => "doc",
             Self::Tidy => "tidy",
             Self::Deny => "deny",
@@ -83,8 +97,9 @@ impl Step {
             Self::Fmt => ended(cargo(&["fmt", "--all", "--check"])),
             Self::Clippy => {
                 let strict = ["--", "-D", "warnings"];
-                let shipped = [&["clippy", "--workspace"], &strict[..]].concat();
-                let planted = ["clippy", "-p", "esker-cli", "--features", "planted-bugs"];
+                let shipped =
+                    [&["clippy", "--workspace", "--features", PACKAGED], &strict[..]].concat();
+                let planted = ["clippy", "-p", "esker-lab", "--features", "planted-bugs"];
                 let planted = [&planted[..], &strict].concat();
                 let tests = ["clippy", "--workspace", "--all-targets"];
                 let tests = [&tests[..], &strict, &IN_TESTS].concat();
@@ -107,6 +122,19 @@ impl Step {
                 "selftest",
                 "--",
                 "--nocapture",
+            ])),
+            // What packages have and the default build has not.
+            Self::Features => ended(cargo(&[
+                "test",
+                "--workspace",
+                "--features",
+                PACKAGED,
+                "--test",
+                "service",
+                "--",
+                "spans",
+                "profile",
+                "settings",
             ])),
             Self::Doc => {
                 let mut command = cargo(&["doc", "--workspace", "--no-deps"]);

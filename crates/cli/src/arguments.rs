@@ -1,17 +1,13 @@
 //! The command line arguments. Every command shows examples in its help.
 
-use std::ffi::{OsStr, OsString};
+use clap::{Parser, Subcommand};
 
-use clap::error::ErrorKind;
-use clap::parser::ValueSource;
-use clap::{Arg, ArgMatches, Command, CommandFactory, Error, FromArgMatches, Parser, Subcommand};
-
-use crate::bench::BenchCommand;
 use crate::cluster_cmd::ClusterCommand;
 use crate::consensus_cmd::ConsensusCommand;
-use crate::crash_cmd::CrashCommand;
 use crate::kv_cmd::KvCommand;
 use crate::log_cmd::LogCommand;
+use esker_bench::machine::command::FloorArguments;
+
 use crate::manual::{CompletionsArguments, ManArguments};
 use crate::serve_cmd::ServeArguments;
 use crate::snapshot_cmd::SnapshotCommand;
@@ -25,9 +21,8 @@ Examples:
   # Read it back, and follow the log as it grows
   esker log cat --follow ./esker-data
 
-  # The speed of this machine's disk, and of the log on it
+  # The speed of this machine's disk
   esker bench floor
-  esker log bench --writers 100 --size 900
 
 Exit status: 0 done, 1 failed, 2 wrong usage, 3 corrupt data, 4 locked by another process, 130 interrupted (SIGINT) before the end of the input.";
 
@@ -45,64 +40,20 @@ pub struct Arguments {
     pub component: Component,
 }
 
-/// Flags whose empty value is a value like any other: the empty key has a log, and the empty text
-/// is a text.
-const MAY_BE_EMPTY: [&str; 2] = ["key", "note"];
-
-/// Parses the command line. A negative number is the value of a flag, whose parser says what it
-/// takes, and no flag by itself. An empty value is refused: it is that of a variable that is not
-/// set, as in `--prefix "$PREFIX"`, and would mean as much as no flag.
-pub fn parse() -> Result<Arguments, Error> {
-    parse_from(std::env::args_os())
-}
-
-fn parse_from(words: impl IntoIterator<Item = OsString>) -> Result<Arguments, Error> {
-    let mut command = with_negative_numbers(Arguments::command());
-    let matches = command.try_get_matches_from_mut(words)?;
-    refuse_empty_values(&command, &matches)?;
-    Arguments::from_arg_matches(&matches)
-}
-
-/// Refuses an empty value of a flag, from the command line or from an environment variable.
-fn refuse_empty_values(command: &Command, matches: &ArgMatches) -> Result<(), Error> {
-    for flag in command.get_arguments().filter(|argument| argument.get_long().is_some()) {
-        let id = flag.get_id().as_str();
-        let values = matches.try_get_raw(id).ok().flatten();
-        let is_empty = values.is_some_and(|mut values| values.any(OsStr::is_empty));
-        if !is_empty || MAY_BE_EMPTY.contains(&id) {
-            continue;
-        }
-        let (variable, remedy) = match (matches.value_source(id), flag.get_env()) {
-            (Some(ValueSource::EnvVariable), Some(name)) => {
-                (format!(" ({})", name.display()), "unset the variable")
-            }
-            _ => (String::new(), "leave out the flag"),
-        };
-        let message = format!("the value of '{flag}'{variable} is empty: give one, or {remedy}\n");
-        return Err(Error::raw(ErrorKind::InvalidValue, message));
-    }
-    let below = matches.subcommand();
-    let below = below.and_then(|(name, found)| Some((command.find_subcommand(name)?, found)));
-    below.map_or(Ok(()), |(command, matches)| refuse_empty_values(command, matches))
-}
-
-fn with_negative_numbers(command: Command) -> Command {
-    let is_flag = |argument: &Arg| argument.get_long().is_some();
-    command
-        .mut_args(|argument| {
-            let takes_one = is_flag(&argument) && argument.get_action().takes_values();
-            if takes_one { argument.allow_negative_numbers(true) } else { argument }
-        })
-        .mut_subcommands(with_negative_numbers)
+/// The commands of `esker bench`.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Measure the hardware floor: the disk and memory of this machine without a log
+    Floor(FloorArguments),
 }
 
 /// The components of Esker.
 #[derive(Debug, Subcommand)]
 pub enum Component {
-    /// Append to a log, read it, check and repair it, benchmark it
+    /// Append to a log, read it, check and repair it
     #[command(subcommand)]
     Log(LogCommand),
-    /// Inspect or back up consensus logs, or benchmark one
+    /// Inspect or back up consensus logs
     #[command(subcommand)]
     Consensus(ConsensusCommand),
     /// List, write, print and check the snapshots of a consensus log
@@ -113,14 +64,11 @@ pub enum Component {
     Kv(KvCommand),
     /// Start a node of the timestamp service
     Serve(Box<ServeArguments>),
-    /// Ask for timestamps, decode one, benchmark a cluster
+    /// Ask for timestamps, decode one
     Ts(Box<TsArguments>),
     /// Look at a cluster of the timestamp service, and change it
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Cut the power under each component, and check what is recovered
-    #[command(subcommand)]
-    Crash(CrashCommand),
     /// Measure this machine's disk
     #[command(subcommand)]
     Bench(BenchCommand),
@@ -132,7 +80,11 @@ pub enum Component {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
+    use std::ffi::OsString;
+
+    use clap::error::ErrorKind;
+    use clap::{Arg, CommandFactory};
+    use esker_command::{MAY_BE_EMPTY, option_flags, parse_from};
 
     use super::*;
 
@@ -200,7 +152,7 @@ mod tests {
             let needed = needed.filter(|other| other.get_id() != flag.get_id()).map(words_of);
             let empty = [format!("--{name}=").into()];
             let words = path.iter().cloned().chain(needed).chain(empty);
-            let error = parse_from(words).unwrap_err();
+            let error = parse_from::<Arguments>(words).unwrap_err();
             let is_refused =
                 matches!(error.kind(), ErrorKind::InvalidValue | ErrorKind::ValueValidation);
             assert!(is_refused && error.exit_code() == 2, "{path:?} {name}: {error}");
@@ -228,5 +180,17 @@ mod tests {
         let mut checked = 0;
         check(&Arguments::command(), "", &mut checked);
         assert!(checked > 100, "{checked}");
+    }
+
+    #[test]
+    fn every_flag_in_a_message_exists() {
+        let command = Arguments::command();
+        let log = command.find_subcommand("log").unwrap();
+        let commands: Vec<_> = log.get_subcommands().collect();
+        for flag in option_flags::all() {
+            let name = flag.trim_start_matches("--");
+            let mut arguments = commands.iter().flat_map(|command| command.get_arguments());
+            assert!(arguments.any(|argument| argument.get_long() == Some(name)), "{flag}");
+        }
     }
 }

@@ -10,8 +10,8 @@ use esker_consensus::{
 use esker_log::{ReadOnlyLog, SeqRange};
 use serde_json::{Value, json};
 
-use crate::exit::{Failure, Outcome};
-use crate::output;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
 
 /// How often a log that its manager changes meanwhile is looked at again, and after which pause.
 const TRIES: u32 = 10;

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use crate::exit::{Failure, Outcome};
+use esker_command::exit::{Failure, Outcome};
 
 /// Refuses a destination that is the directory to copy, or inside it, by whatever name.
 pub fn refuse_inside(dir: &Path, dest: &Path) -> Outcome {

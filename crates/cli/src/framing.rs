@@ -7,9 +7,20 @@ use std::fmt;
 use std::io::BufRead;
 use std::ops::Range;
 
+use clap::ValueEnum;
 use esker_log::RECORD_LIMIT_MAX;
 
-use crate::choices::Framing;
+/// How records are separated in a stream of bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub enum Framing {
+    /// One record a line, without its newline; an empty line is an empty record
+    #[default]
+    Lines,
+    /// A length of 4 bytes, little-endian, before each record
+    Len32,
+    /// One JSON object a line, as `esker log cat --json` prints it
+    Json,
+}
 
 /// The highest limit of a record.
 const MAX: usize = RECORD_LIMIT_MAX as usize;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::exit::{Failure, Outcome, complain};
-use crate::signals::Stop;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::signals::Stop;
 
 /// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

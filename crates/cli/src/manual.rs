@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::{Args, Command};
 use clap_complete::Shell;
 
-use crate::exit::{Failure, Outcome};
-use crate::output;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
 
 const COMPLETIONS: &str = "\
 Examples:

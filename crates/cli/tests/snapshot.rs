@@ -3,8 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "kit/esker.rs"]
-mod esker;
+use esker_testkit::commands as esker;
 
 use std::path::{Path, PathBuf};
 

@@ -15,7 +15,7 @@ macro_rules! bugs {
             /// All of them.
             pub const ALL: &[Bug] = &[$(Bug::$bug),+];
 
-            /// Its name, as `esker crash selftest` prints it.
+            /// Its name, as `esker-lab selftest` prints it.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Bug::$bug => $name,)+

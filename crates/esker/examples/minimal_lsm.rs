@@ -63,6 +63,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let policy = format!("{policy:?}");
         println!("  {policy:<16} {time:>12.3?} {per_s:>12.0} records/s, {recovered} recovered");
     }
-    println!("1,000 records say little about the slow ones. The benchmark: esker kv bench --csv");
+    println!("1,000 records say little about the slow ones. The benchmark: esker-bench kv --csv");
     Ok(())
 }

@@ -23,6 +23,7 @@
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test prints its findings")]
 
 mod changes;
+pub mod commands;
 mod counting_allocator;
 mod env;
 mod files;

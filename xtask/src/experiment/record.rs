@@ -96,11 +96,11 @@ fn built(root: &Path, given: Option<&PathBuf>, release: bool) -> Result<PathBuf>
         return Ok(path.clone());
     }
     let mut build = workspace::cargo();
-    build.current_dir(root).args(["build", "-p", "esker-cli"]);
-    build.args(release.then_some("--release"));
-    ensure!(build.status()?.success(), "esker-cli does not build");
+    build.current_dir(root).args(["build", "-p", "esker-bench"]);
+    build.args(release.then_some(["--profile", "dist"]).into_iter().flatten());
+    ensure!(build.status()?.success(), "esker-bench does not build");
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or(root.join("target"), PathBuf::from);
-    Ok(target.join(if release { "release" } else { "debug" }).join("esker"))
+    Ok(target.join(if release { "dist" } else { "debug" }).join("esker-bench"))
 }
 
 /// Runs a set until the disk was steady, and at most so many times. Returns the lines of the
@@ -112,7 +112,7 @@ fn measure(esker: &Path, set: &str, flags: &[&str], dir: &Path) -> Result<Vec<St
         attempts += 1;
         eprintln!("experiment: {set} {}", flags.join(" "));
         let mut command = Command::new(esker);
-        command.args(["kv", "bench", "--json", "--dir"]).arg(dir).args(flags);
+        command.args(["kv", "--json", "--dir"]).arg(dir).args(flags);
         let output = command.output().with_context(|| format!("run {}", esker.display()))?;
         if !output.status.success() {
             bail!("{}", String::from_utf8_lossy(&output.stderr));

@@ -8,7 +8,7 @@ use super::finding::Finding;
 
 const RULE: &str = "layers";
 /// The layer of each crate. `esker`, the facade, shows log, consensus and kv to its users.
-const LAYERS: [(&str, u8); 14] = [
+const LAYERS: [(&str, u8); 16] = [
     ("disk", 0),
     ("testkit", 1),
     ("log", 2),
@@ -17,12 +17,14 @@ const LAYERS: [(&str, u8); 14] = [
     ("kv", 3),
     ("esker", 4),
     ("raft", 4),
-    ("lab", 4),
     ("oracle", 5),
     ("server", 6),
     ("client", 6),
     ("simulation", 6),
-    ("cli", 7),
+    ("command", 7),
+    ("bench", 8),
+    ("lab", 8),
+    ("cli", 9),
 ];
 const KINDS: [&str; 3] = ["dependencies", DEV, "build-dependencies"];
 const DEV: &str = "dev-dependencies";

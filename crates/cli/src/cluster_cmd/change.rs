@@ -12,10 +12,10 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::clocks;
-use crate::endpoints::Endpoints;
-use crate::exit::{Failure, Outcome, complain};
-use crate::output::print;
-use crate::quantity::number;
+use esker_command::endpoints::Endpoints;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::output::print;
+use esker_command::quantity::number;
 
 /// How long a change may take.
 const CHANGE: Duration = Duration::from_secs(15);

@@ -6,10 +6,10 @@ use std::time::Duration;
 use clap::Args;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::exit::{Failure, Outcome, complain};
-use crate::local_nodes::LocalNodes;
-use crate::output::print;
-use crate::quantity::number;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::local_nodes::LocalNodes;
+use esker_command::output::print;
+use esker_command::quantity::number;
 
 const EXAMPLES: &str = "\
 Example:
@@ -44,9 +44,10 @@ pub async fn run(arguments: &LocalArguments) -> Outcome {
     let failed = |error| Failure::of_io("catch signals", &error);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
+    let program = std::env::current_exe().map_err(|error| Failure::of_io("find esker", &error))?;
     let started = async {
         let mut has_failed = false;
-        let nodes = LocalNodes::start(dir, *port, NODES, |failure| {
+        let nodes = LocalNodes::start(program, dir, *port, NODES, |failure| {
             has_failed = true;
             complain(failure.message());
             Ok(())

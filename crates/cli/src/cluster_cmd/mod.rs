@@ -7,7 +7,7 @@ mod status;
 
 use clap::Subcommand;
 
-use crate::exit::{Failure, Outcome};
+use esker_command::exit::{Failure, Outcome};
 
 /// The commands of `esker cluster`.
 #[derive(Debug, Subcommand)]

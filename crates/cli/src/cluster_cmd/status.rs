@@ -8,9 +8,9 @@ use serde_json::json;
 use tokio::task::JoinSet;
 
 use super::clocks;
-use crate::endpoints::Endpoints;
-use crate::exit::{Failure, Outcome};
-use crate::output::{escaped, print, print_json};
+use esker_command::endpoints::Endpoints;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output::{escaped, print, print_json};
 
 const ASK: Duration = Duration::from_secs(2);
 /// How long the nodes may name no leader: elections take less.

@@ -9,9 +9,9 @@ use esker_log::ReadOptions;
 use serde_json::json;
 
 use crate::destination::refuse_inside;
-use crate::exit::{Failure, Outcome, complain, no_space_for_copy};
-use crate::output;
-use crate::signals;
+use esker_command::exit::{Failure, Outcome, complain, no_space_for_copy};
+use esker_command::output;
+use esker_command::signals;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -10,8 +10,8 @@ use esker_consensus::{Error, InspectSummary, Inspection, Slot};
 use serde_json::{Value, json};
 
 use crate::consensus_dir::{self, Target};
-use crate::exit::{Failure, Outcome, complain};
-use crate::output;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

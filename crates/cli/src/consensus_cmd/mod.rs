@@ -1,4 +1,4 @@
-//! `esker consensus`: inspecting and copying consensus logs, and benchmarks.
+//! `esker consensus`: inspecting and copying consensus logs.
 
 mod backup;
 mod dump;
@@ -8,8 +8,7 @@ mod verify;
 
 use clap::Subcommand;
 
-use crate::bench;
-use crate::exit::Outcome;
+use esker_command::exit::Outcome;
 
 /// The commands of `esker consensus`.
 #[derive(Debug, Subcommand)]
@@ -24,11 +23,6 @@ pub enum ConsensusCommand {
     Backup(backup::BackupArguments),
     /// Let a copy take promises and accepts again, once its node has a new number
     Renumber(renumber::RenumberArguments),
-    /// Benchmark a consensus log, next to the hardware floor of this machine
-    Bench(bench::ConsensusBenchArguments),
-    /// Build a log for a benchmark that kills its builder
-    #[command(hide = true)]
-    BenchBuild(bench::ConsensusBuildArguments),
 }
 
 /// Runs a command of `esker consensus`.
@@ -39,7 +33,5 @@ pub fn run(command: ConsensusCommand) -> Outcome {
         ConsensusCommand::Verify(arguments) => verify::run(&arguments),
         ConsensusCommand::Backup(arguments) => backup::run(&arguments),
         ConsensusCommand::Renumber(arguments) => renumber::run(&arguments),
-        ConsensusCommand::Bench(arguments) => bench::run_consensus(&arguments),
-        ConsensusCommand::BenchBuild(arguments) => bench::run_consensus_build(&arguments),
     }
 }

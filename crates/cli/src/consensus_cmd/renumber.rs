@@ -7,8 +7,8 @@ use esker_consensus::{COPY, ConsensusLog, Error, LogManager, ReadOnlyReason, log
 use esker_log::ReadOptions;
 use serde_json::json;
 
-use crate::exit::{Failure, Outcome};
-use crate::output;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,7 +8,7 @@ use esker_consensus::{Slot, Snapshots};
 use serde_json::json;
 
 use crate::consensus_dir::{self, Target};
-use crate::exit::{Failure, Outcome, complain};
+use esker_command::exit::{Failure, Outcome, complain};
 
 const EXAMPLES: &str = "\
 Examples:

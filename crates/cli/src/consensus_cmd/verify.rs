@@ -9,9 +9,9 @@ use esker_log::{ReadOptions, VerifyReport};
 use serde_json::{Value, json};
 
 use crate::consensus_dir::{self, Looked, Target};
-use crate::exit::{Failure, Outcome, advice_on};
-use crate::output::counted;
-use crate::progress;
+use esker_command::exit::{Failure, Outcome, advice_on};
+use esker_command::output::counted;
+use esker_command::progress;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -12,9 +12,9 @@ use serde_json::json;
 
 use super::open;
 use crate::destination::refuse_inside;
-use crate::exit::{Failure, Outcome, no_space_for_copy};
-use crate::output;
-use crate::signals;
+use esker_command::exit::{Failure, Outcome, no_space_for_copy};
+use esker_command::output;
+use esker_command::signals;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use clap::{Args, ValueEnum};
 
-use crate::output;
+use esker_command::output;
 
 /// How entries are separated.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]

@@ -7,9 +7,9 @@ use esker_kv::ReadOnlyStore;
 
 use super::entries::{self, Framing, FramingArgument};
 use super::open;
-use crate::exit::{Failure, Outcome, complain};
-use crate::output;
-use crate::progress;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::output;
+use esker_command::progress;
 
 const EXAMPLES: &str = "\
 Examples:

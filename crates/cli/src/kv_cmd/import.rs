@@ -14,12 +14,12 @@ use serde_json::json;
 
 use super::entries::{self, Entry, Framing, FramingArgument};
 use super::open;
-use crate::choices;
-use crate::exit::{Failure, Outcome};
+use crate::framing;
 use crate::framing::{BadFraming, Framer};
 use crate::input::{Event, Input};
-use crate::output;
-use crate::progress;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
+use esker_command::progress;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -70,8 +70,8 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
     Input::note_its_end("entries");
     let progress = progress::of_input(input.size());
     let framer = match framing {
-        Framing::Json => Framer::new(choices::Framing::Lines, LINE_LIMIT),
-        Framing::Len32 => Framer::new(choices::Framing::Len32, VALUE_LIMIT as u32),
+        Framing::Json => Framer::new(framing::Framing::Lines, LINE_LIMIT),
+        Framing::Len32 => Framer::new(framing::Framing::Len32, VALUE_LIMIT as u32),
     };
     let mut importing = Importing {
         dir,

@@ -7,8 +7,8 @@ use esker_kv::Store;
 use serde_json::json;
 
 use super::open;
-use crate::exit::{Failure, Outcome};
-use crate::output;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

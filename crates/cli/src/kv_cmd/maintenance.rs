@@ -8,9 +8,9 @@ use esker_log::ReadOptions;
 use serde_json::json;
 
 use super::open;
-use crate::exit::{Failure, Outcome};
 use crate::log_cmd::verify;
-use crate::output;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
 
 const COMPACT_EXAMPLES: &str = "\
 Examples:

@@ -13,8 +13,7 @@ mod watch;
 
 use clap::Subcommand;
 
-use crate::bench;
-use crate::exit::Outcome;
+use esker_command::exit::Outcome;
 
 /// The commands of `esker kv`.
 #[derive(Debug, Subcommand)]
@@ -43,8 +42,6 @@ pub enum KvCommand {
     Watch(watch::WatchArguments),
     /// List, create or drop keyspaces
     Keyspaces(keyspaces::KeyspacesArguments),
-    /// Benchmark a store, next to the hardware floor of this machine
-    Bench(bench::KvBenchArguments),
 }
 
 /// Runs a command of `esker kv`.
@@ -62,6 +59,5 @@ pub fn run(command: KvCommand) -> Outcome {
         KvCommand::Backup(arguments) => backup::run(&arguments),
         KvCommand::Watch(arguments) => watch::run(&arguments),
         KvCommand::Keyspaces(arguments) => keyspaces::run(&arguments),
-        KvCommand::Bench(arguments) => bench::run_kv(&arguments),
     }
 }

@@ -11,8 +11,8 @@ use esker_kv::VALUE_LIMIT;
 use super::entries;
 use super::open::Place;
 use super::scan::RangeArguments;
-use crate::exit::{Failure, Outcome};
-use crate::output;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
 
 const PUT_EXAMPLES: &str = "\
 Examples:

@@ -6,7 +6,7 @@ use clap::Args;
 use esker_kv::{COMPONENT, Error, Keyspace, KeyspaceReader, NAME_LIMIT, ReadOnlyStore, Store};
 use esker_log::ReadOnlyLog;
 
-use crate::exit::{Failure, Outcome, complain};
+use esker_command::exit::{Failure, Outcome, complain};
 
 /// The name of the keyspace that every store has.
 pub const DEFAULT: &str = "default";

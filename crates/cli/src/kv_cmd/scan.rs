@@ -10,8 +10,8 @@ use esker_kv::KeyRange;
 
 use super::entries;
 use super::open::Place;
-use crate::exit::{Failure, Outcome};
-use crate::output;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

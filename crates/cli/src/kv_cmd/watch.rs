@@ -11,9 +11,9 @@ use clap::Args;
 use esker_kv::{Action, Change, Changes, Error, ReadOnlyStore, Seq, Watch};
 
 use super::{entries, open};
-use crate::exit::{Failure, Outcome, complain};
-use crate::output;
-use crate::signals::Stop;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::output;
+use esker_command::signals::Stop;
 
 const EXAMPLES: &str = "\
 Examples:

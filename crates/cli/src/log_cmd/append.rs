@@ -17,13 +17,14 @@ use indicatif::ProgressBar;
 
 use super::json_line::{self, JsonLine};
 use super::summary::Summary;
-use crate::choices::{Framing, ReadableBy};
-use crate::exit::{Failure, Outcome, complain, with_causes};
+use crate::framing::Framing;
 use crate::framing::{BadFraming, Framer};
 use crate::input::{Event, Input};
-use crate::log_options::{self, RetentionArguments, WritingArguments};
-use crate::progress;
-use crate::quantity;
+use esker_command::choices::ReadableBy;
+use esker_command::exit::{Failure, Outcome, complain, with_causes};
+use esker_command::log_options::{self, RetentionArguments, WritingArguments};
+use esker_command::progress;
+use esker_command::quantity;
 
 /// How long input must be absent to count as a pause.
 const PAUSE: Duration = Duration::from_millis(20);

@@ -10,9 +10,9 @@ use esker_log::{Backup, Error, ReadOnlyLog};
 use serde_json::json;
 
 use crate::destination::refuse_inside;
-use crate::exit::{Failure, Outcome};
-use crate::output;
-use crate::progress;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
+use esker_command::progress;
 
 /// How often progress is shown.
 const SHOWN_EVERY: Duration = Duration::from_millis(100);

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use esker_log::{Seq, SeqRange};
 use serde::Deserialize;
 
-use crate::output;
+use esker_command::output;
 
 /// The longest line of a record of so many bytes: each may become six, and the fields around it.
 pub fn limit(record_limit: u32) -> u32 {

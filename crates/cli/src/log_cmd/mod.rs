@@ -17,8 +17,7 @@ mod writer;
 
 use clap::Subcommand;
 
-use crate::bench;
-use crate::exit::Outcome;
+use esker_command::exit::Outcome;
 
 /// The commands of `esker log`.
 #[derive(Debug, Subcommand)]
@@ -43,14 +42,6 @@ pub enum LogCommand {
     Salvage(salvage::SalvageArguments),
     /// Show or change the named offsets of consumers
     Offsets(offsets::OffsetsArguments),
-    /// Benchmark appending, reading and opening, next to the hardware floor of this machine
-    Bench(Box<bench::LogBenchArguments>),
-    /// Build a log for a benchmark that kills its builder
-    #[command(hide = true)]
-    BenchBuild(bench::BuildArguments),
-    /// Follow a log for a benchmark
-    #[command(hide = true)]
-    BenchFollow(bench::FollowArguments),
 }
 
 /// Runs a command of `esker log`.
@@ -66,8 +57,5 @@ pub fn run(command: LogCommand) -> Outcome {
         LogCommand::Restore(arguments) => backup::restore(&arguments),
         LogCommand::Salvage(arguments) => salvage::run(&arguments),
         LogCommand::Offsets(arguments) => offsets::run(&arguments),
-        LogCommand::Bench(arguments) => bench::run_log(&arguments),
-        LogCommand::BenchBuild(arguments) => bench::run_build(&arguments),
-        LogCommand::BenchFollow(arguments) => bench::run_follow(&arguments),
     }
 }

@@ -6,8 +6,8 @@ use clap::{Args, Subcommand};
 use esker_log::{Consumers, Error, ReadOnlyLog, Seq};
 use serde_json::json;
 
-use crate::exit::{Failure, Outcome, complain};
-use crate::output;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 
 use esker_log::{Position, Seq};
 
-use crate::choices::Framing;
-use crate::output;
+use crate::framing::Framing;
+use esker_command::output;
 
 /// A record, with what is known of it.
 #[derive(Debug, Clone, Copy)]

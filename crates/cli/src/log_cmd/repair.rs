@@ -10,9 +10,9 @@ use esker_log::{
 use serde_json::{Value, json};
 
 use super::verify::{corrupt_beside, corruption_json};
-use crate::exit::{Failure, Outcome};
-use crate::output;
-use crate::progress;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
+use esker_command::progress;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -8,9 +8,9 @@ use esker_log::{Error, ReadOptions, Salvage, Salvaged};
 
 use super::range::{Range, Take};
 use super::record_text::Shown;
-use crate::choices::Framing;
-use crate::exit::{Failure, Outcome, complain};
-use crate::output;
+use crate::framing::Framing;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

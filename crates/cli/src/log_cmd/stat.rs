@@ -10,8 +10,8 @@ use serde_json::json;
 
 use super::verify::range_json;
 use super::writer;
-use crate::exit::{Failure, Outcome};
-use crate::output;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::exit::Outcome;
-use crate::output;
+use esker_command::exit::Outcome;
+use esker_command::output;
 
 /// What was appended.
 #[derive(Debug, Serialize)]

@@ -6,9 +6,9 @@ use clap::Args;
 use esker_log::{Log, Options, Seq};
 use serde_json::json;
 
-use crate::exit::{Failure, Outcome, complain};
-use crate::log_options;
-use crate::output;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::log_options;
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -7,9 +7,9 @@ use clap::Args;
 use esker_log::{Corruption, Error, ReadOnlyLog, ReadOptions, SeqRange, VerifyReport};
 use serde_json::{Value, json};
 
-use crate::exit::{Failure, Outcome, advice_on};
-use crate::output;
-use crate::progress;
+use esker_command::exit::{Failure, Outcome, advice_on};
+use esker_command::output;
+use esker_command::progress;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::exit::{Failure, Outcome};
+use esker_command::exit::{Failure, Outcome};
 
 /// What the file may say. A key that is not here is an error.
 #[derive(Debug, Default, Deserialize)]

@@ -12,11 +12,11 @@ use esker_oracle::COUNT_MAX;
 use esker_server::{CertificateFiles, FollowerAnswer, ServerOptions, is_address};
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
-use crate::exit::{Failure, Outcome};
-use crate::quantity::{millis, number, time};
 use crate::serve_cmd::file::ConfigFile;
 use crate::serve_cmd::logging::{Level, LogOptions};
-use crate::serve_cmd::spans::{SpanOptions, collector};
+use crate::serve_cmd::span_options::{SpanOptions, collector};
+use esker_command::exit::{Failure, Outcome};
+use esker_command::quantity::{millis, number, time};
 
 const NODES: RangeInclusive<u64> = 1..=u64::MAX;
 const BUFFER: RangeInclusive<u64> = 1..=10_000_000;
@@ -141,8 +141,11 @@ pub struct ServeArguments {
     #[arg(long, env = "LOG_LEVEL_KEY", value_name = "NAME")]
     log_level_key: Option<String>,
     /// Send spans to this collector, with OTLP over HTTP, like http://127.0.0.1:4318
-    #[arg(long, env = "OLTP_ENDPOINT", value_name = "URL")]
+    #[arg(long, env = "OTEL_EXPORTER_OTLP_ENDPOINT", value_name = "URL")]
     otlp_endpoint: Option<String>,
+    /// The seed's name of the variable of --otlp-endpoint
+    #[arg(long, env = "OLTP_ENDPOINT", value_name = "URL", hide = true)]
+    oltp_endpoint: Option<String>,
     /// The name of the service in spans [default: esker]
     #[arg(long, env = "TRACING_SERVICE_NAME", value_name = "NAME")]
     tracing_service_name: Option<String>,
@@ -239,14 +242,20 @@ impl ServeArguments {
         let text = |flag: &Option<String>, filed: &Option<String>| {
             flag.as_ref().or(filed.as_ref()).filter(|text| !text.is_empty()).cloned()
         };
-        let Some(url) = text(&self.otlp_endpoint, &file.otlp_endpoint) else { return Ok(None) };
+        let given = self.otlp_endpoint.clone().or_else(|| self.oltp_endpoint.clone());
+        let Some(url) = text(&given, &file.otlp_endpoint) else { return Ok(None) };
         let collector = collector(&url).map_err(|why| {
-            Failure::usage(format!("--otlp-endpoint (OLTP_ENDPOINT) {url}: {why}"))
+            Failure::usage(format!("--otlp-endpoint (OTEL_EXPORTER_OTLP_ENDPOINT) {url}: {why}"))
         })?;
         let service = text(&self.tracing_service_name, &file.tracing_service_name);
         let service = service.unwrap_or_else(|| "esker".into());
         let environment = text(&self.env, &file.env);
         Ok(Some(SpanOptions { collector, service, environment }))
+    }
+
+    /// Returns whether the collector comes from the variable with the seed's name.
+    pub fn uses_old_collector_variable(&self) -> bool {
+        self.otlp_endpoint.is_none() && self.oltp_endpoint.is_some()
     }
 
     /// Where profiles are to be had, if anywhere. None of the node's own ports.

@@ -10,7 +10,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::output::time_in_nanos;
+use esker_command::output::time_in_nanos;
 
 /// One JSON object a line: time, level, target, message and the fields of the event.
 pub struct Json {

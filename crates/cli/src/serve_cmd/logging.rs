@@ -12,10 +12,11 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, fmt};
 
-use crate::exit::{Failure, Outcome};
 use crate::serve_cmd::background::Lines;
 use crate::serve_cmd::log_lines::{Json, Pretty};
-use crate::serve_cmd::spans::{SpanOptions, Spans};
+use crate::serve_cmd::span_options::SpanOptions;
+use crate::serve_cmd::spans::Spans;
+use esker_command::exit::{Failure, Outcome};
 
 /// How much is logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -5,7 +5,10 @@ mod file;
 mod flags;
 mod log_lines;
 mod logging;
+#[cfg_attr(not(feature = "profile"), path = "no_profile.rs")]
 mod profile;
+mod span_options;
+#[cfg_attr(not(feature = "otlp"), path = "no_spans.rs")]
 mod spans;
 
 pub use flags::ServeArguments;
@@ -16,9 +19,9 @@ use std::time::Duration;
 use esker_server::{FollowerAnswer, Server, ServerError, ServerOptions};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::exit::{Failure, Outcome, with_causes};
 use crate::serve_cmd::background::Lines;
-use crate::serve_cmd::spans::SpanOptions;
+use crate::serve_cmd::span_options::SpanOptions;
+use esker_command::exit::{Failure, Outcome, with_causes};
 
 /// How often dropped log lines are reported.
 const DROPPED: Duration = Duration::from_secs(1);
@@ -47,6 +50,9 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     options.spans_lost = spans.as_ref().map(spans::Spans::lost);
     let profile_listen = arguments.profile_listen(&file, &options)?;
     report(&options, span_options.as_ref(), profile_listen);
+    if arguments.uses_old_collector_variable() {
+        tracing::info!("OLTP_ENDPOINT is read; its standard name is OTEL_EXPORTER_OTLP_ENDPOINT");
+    }
     if let Some(listen) = profile_listen.filter(|listen| !listen.ip().is_loopback()) {
         tracing::warn!(%listen, "profiles can be had by every host that reaches this address");
     }

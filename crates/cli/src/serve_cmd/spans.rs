@@ -26,7 +26,8 @@ use tokio::runtime::Handle;
 use tracing_subscriber::Layer;
 use tracing_subscriber::registry::LookupSpan;
 
-use crate::exit::{Failure, Outcome};
+use crate::serve_cmd::span_options::SpanOptions;
+use esker_command::exit::{Failure, Outcome};
 
 /// Spans that wait for the collector: more are dropped.
 const WAITING_MAX: usize = 8192;
@@ -38,14 +39,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const FLUSH: Duration = Duration::from_secs(1);
 /// Bytes of an answer of the collector.
 const ANSWER_MAX: usize = 64 << 10;
-
-/// Where spans go, and what they say of the process.
-#[derive(Debug, Clone)]
-pub struct SpanOptions {
-    pub collector: Uri,
-    pub service: String,
-    pub environment: Option<String>,
-}
 
 /// Sends spans in batches. When it is dropped, waits until the last are sent: one second at most.
 #[derive(Debug)]
@@ -65,8 +58,9 @@ impl Spans {
             .with_endpoint(options.collector.to_string())
             .with_timeout(PATIENCE)
             .build();
-        let exporter = exporter
-            .map_err(|error| Failure::usage(format!("--otlp-endpoint (OLTP_ENDPOINT): {error}")))?;
+        let exporter = exporter.map_err(|error| {
+            Failure::usage(format!("--otlp-endpoint (OTEL_EXPORTER_OTLP_ENDPOINT): {error}"))
+        })?;
         let batches = BatchConfigBuilder::default()
             .with_max_queue_size(WAITING_MAX)
             .with_max_export_batch_size(BATCH_MAX)
@@ -247,48 +241,11 @@ async fn send(request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
     answer
 }
 
-/// Where spans go when this is the setting: to `/v1/traces` of it, if it names no path.
-pub fn collector(text: &str) -> Result<Uri, String> {
-    let uri: Uri = text.parse().map_err(|error| format!("{error}"))?;
-    // No user, and a port that is one.
-    let is_host = uri.authority().is_some_and(|authority| {
-        let port = authority.as_str().strip_prefix(authority.host());
-        let port = port.filter(|_| !authority.host().is_empty());
-        port.is_some_and(|port| port.is_empty() || authority.port_u16().is_some())
-    });
-    match uri.scheme_str() {
-        Some("http") if is_host && !text.contains('#') => {}
-        _ => return Err("not a URL like http://127.0.0.1:4318".into()),
-    }
-    if uri.path() != "/" || uri.query().is_some() {
-        return Ok(uri);
-    }
-    let whole = format!("{}/v1/traces", text.trim_end_matches('/'));
-    whole.parse().map_err(|error| format!("{error}"))
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-
-    #[test]
-    fn a_path_is_added_where_there_is_none() {
-        let shown = |text| collector(text).map(|uri| uri.to_string());
-        let whole = Ok("http://localhost:4318/v1/traces".to_owned());
-        assert_eq!(shown("http://localhost:4318"), whole);
-        assert_eq!(shown("http://localhost:4318/"), whole);
-        assert_eq!(shown("http://10.0.0.1/otlp"), Ok("http://10.0.0.1/otlp".into()));
-        assert_eq!(shown("http://[::1]:1"), Ok("http://[::1]:1/v1/traces".into()));
-        for text in ["https://localhost:4318", "localhost:4318", "http://", "grpc://a", ""] {
-            shown(text).unwrap_err();
-        }
-        for text in ["http://a:99999", "http://a:", "http://a#b", "http://user:word@a", "http://:1"]
-        {
-            shown(text).unwrap_err();
-        }
-    }
 
     #[derive(Debug)]
     struct Nowhere;

@@ -11,8 +11,8 @@ use esker_consensus::{
 
 use super::shown::{as_json, as_text};
 use crate::consensus_dir;
-use crate::exit::{Failure, Outcome, complain};
-use crate::output;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::shown::{as_json, as_text, damage, open};
 use crate::consensus_dir;
-use crate::exit::{Failure, Outcome, complain};
-use crate::output;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

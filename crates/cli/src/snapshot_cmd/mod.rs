@@ -8,7 +8,7 @@ mod verify;
 
 use clap::Subcommand;
 
-use crate::exit::Outcome;
+use esker_command::exit::Outcome;
 
 /// The commands of `esker snapshot`.
 #[derive(Debug, Subcommand)]

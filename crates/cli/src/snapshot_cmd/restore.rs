@@ -8,8 +8,8 @@ use esker_consensus::{Slot, Snapshot};
 
 use super::shown::{as_json, failure, open};
 use crate::consensus_dir;
-use crate::exit::{Failure, Outcome, complain};
-use crate::output;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

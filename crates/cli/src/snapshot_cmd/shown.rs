@@ -5,8 +5,8 @@ use std::path::Path;
 use esker_consensus::{Error, Slot, SnapshotInfo, Snapshots};
 use serde_json::{Value, json};
 
-use crate::exit::{Failure, Outcome};
-use crate::output;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
 
 /// Opens the snapshots of the log in `dir`, beside its writer.
 pub fn open(dir: &Path) -> Outcome<Snapshots> {

@@ -8,8 +8,8 @@ use serde_json::json;
 
 use super::shown::{damage, failure, open};
 use crate::consensus_dir;
-use crate::exit::{Failure, Outcome};
-use crate::output;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:

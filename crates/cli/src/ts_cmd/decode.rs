@@ -3,8 +3,8 @@
 use clap::Args;
 use esker_oracle::Timestamp;
 
-use crate::exit::{Failure, Outcome};
 use crate::ts_cmd::shown::show;
+use esker_command::exit::{Failure, Outcome};
 
 const EXAMPLES: &str = "\
 Examples:

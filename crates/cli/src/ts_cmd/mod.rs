@@ -6,8 +6,7 @@ mod take;
 
 use clap::{Args, Subcommand};
 
-use crate::bench;
-use crate::exit::Outcome;
+use esker_command::exit::Outcome;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -18,10 +17,7 @@ Examples:
   esker ts --endpoint http://10.0.0.1:8080 --endpoint http://10.0.0.2:8080
 
   # What a timestamp says
-  esker ts decode 18eb02db3097e5170000000000000001
-
-  # How many there are in a second
-  esker ts bench --endpoint http://127.0.0.1:8080 --connections 100";
+  esker ts decode 18eb02db3097e5170000000000000001";
 
 /// Ask for timestamps
 #[derive(Debug, Args)]
@@ -37,11 +33,6 @@ pub struct TsArguments {
 enum TsCommand {
     /// Show what timestamps say
     Decode(decode::DecodeArguments),
-    /// Benchmark a cluster, next to the same HTTP server without one
-    Bench(Box<bench::TsBenchArguments>),
-    /// The HTTP server that the benchmark compares with
-    #[command(hide = true)]
-    FloorServer(bench::TsFloorArguments),
 }
 
 /// Runs `esker ts` or one of its commands.
@@ -49,7 +40,5 @@ pub fn run(arguments: &TsArguments) -> Outcome {
     match &arguments.command {
         None => take::run(&arguments.take),
         Some(TsCommand::Decode(arguments)) => decode::run(arguments),
-        Some(TsCommand::Bench(arguments)) => bench::run_ts(arguments),
-        Some(TsCommand::FloorServer(arguments)) => bench::run_ts_floor(arguments),
     }
 }

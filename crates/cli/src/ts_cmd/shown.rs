@@ -3,8 +3,8 @@
 use esker_oracle::Timestamp;
 use serde_json::json;
 
-use crate::exit::Outcome;
-use crate::output::{print_while_open, time_in_nanos};
+use esker_command::exit::Outcome;
+use esker_command::output::{print_while_open, time_in_nanos};
 
 /// Prints a timestamp on a line: its bytes, the time of its epoch, and its index. Returns whether
 /// standard output is still open for reading.

@@ -7,12 +7,12 @@ use clap::Args;
 use esker_client::Client;
 use esker_oracle::Range;
 
-use crate::endpoints::Endpoints;
-use crate::exit::{Failure, Outcome, complain, with_causes};
-use crate::output;
-use crate::quantity::{number, timeout};
-use crate::signals::Stop;
 use crate::ts_cmd::shown::show;
+use esker_command::endpoints::Endpoints;
+use esker_command::exit::{Failure, Outcome, complain, with_causes};
+use esker_command::output;
+use esker_command::quantity::{number, timeout};
+use esker_command::signals::Stop;
 
 /// How often `--watch` asks.
 const WATCH: Duration = Duration::from_secs(1);

@@ -1,7 +1,6 @@
 //! `esker log append`: framing, limits, signals, pauses and disks.
 
-#[path = "../kit/esker.rs"]
-mod esker;
+use esker_testkit::commands as esker;
 
 mod cat_ranges;
 mod clock_ahead;

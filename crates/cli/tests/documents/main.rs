@@ -1,7 +1,6 @@
 //! What README, guides and `--help` say is so.
 
-#[path = "../kit/esker.rs"]
-mod esker;
+use esker_testkit::commands as esker;
 
 mod chapters;
 mod experiment;

@@ -1,7 +1,6 @@
 //! Exit status and message of what fails: usage, directories, full disks and corruption.
 
-#[path = "../kit/esker.rs"]
-mod esker;
+use esker_testkit::commands as esker;
 
 mod advice;
 mod corruption;

@@ -1,7 +1,7 @@
 //! A log is a directory. A file in its place is status 1, and stays as it is; so does a directory
 //! of something else.
 
-use crate::esker::{command, log, run, workdir};
+use crate::esker::{log, workdir};
 
 const COMMANDS: [(&str, &[&str]); 6] = [
     ("append", &[]),
@@ -19,16 +19,6 @@ fn every_command_refuses_a_file() {
     for (verb, flags) in COMMANDS {
         log(verb, &path, flags, b"x\n").exits(1).says(&[path.to_str().unwrap(), "it is a file"]);
     }
-    assert_eq!(std::fs::read(&path).unwrap(), b"precious");
-}
-
-#[test]
-fn benchmark_refuses_a_file() {
-    let (_guard, path) = workdir();
-    std::fs::write(&path, "precious").unwrap();
-    let mut bench = command(&["log", "bench", "--count", "2", "--dir"]);
-    bench.arg(&path);
-    run(bench, b"").exits(1).says(&[path.to_str().unwrap(), "is a file"]);
     assert_eq!(std::fs::read(&path).unwrap(), b"precious");
 }
 

@@ -1,7 +1,6 @@
 //! `esker kv`: its commands, export and import, flags and messages.
 
-#[path = "../kit/esker.rs"]
-mod esker;
+use esker_testkit::commands as esker;
 
 mod backup;
 mod commands;

@@ -1,7 +1,6 @@
 //! Several processes on one log: locks, readers beside writers, kills.
 
-#[path = "../kit/esker.rs"]
-mod esker;
+use esker_testkit::commands as esker;
 
 mod backup;
 mod bounded_memory;

@@ -2,8 +2,7 @@
 
 #[path = "../../../server/tests/kit/client.rs"]
 mod client;
-#[path = "../kit/esker.rs"]
-mod esker;
+use esker_testkit::commands as esker;
 #[cfg(feature = "http3")]
 #[path = "../../../server/tests/kit/http3_client.rs"]
 mod http3_client;
@@ -16,9 +15,11 @@ mod lines;
 mod local;
 mod nodes;
 mod output;
+#[cfg(feature = "profile")]
 mod profile;
 mod settings;
 mod signals;
+#[cfg(feature = "otlp")]
 mod spans;
 mod timestamps;
 mod waiting;

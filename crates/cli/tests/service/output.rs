@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::client::{Protocol, get, post, send};
-use crate::esker::{command, read_lines, run, spawn};
+use crate::esker::{program, read_lines, run, spawn};
 use crate::lines::{ANY_PORT, Logged, serve};
 
 /// A line for each request and each batch, and the id of a request in all of its lines.
@@ -224,8 +224,8 @@ fn timestamps_take_neither_output_nor_memory() {
     let mut node = Logged::start(serve(&ANY_PORT).current_dir(&dir));
     let endpoint = format!("http://{}", node.answers());
     let load = |seconds: &str| {
-        let words = ["ts", "bench", "--json", "--protocol", "h2c", "--connections", "4"];
-        let mut bench = command(&words);
+        let words = ["ts", "--json", "--protocol", "h2c", "--connections", "4"];
+        let mut bench = program("esker-bench", &words);
         bench.args(["--streams", "32", "--n", "16", "--seconds", seconds, "--endpoint", &endpoint]);
         let figure = run(bench, b"").ok().json();
         assert_eq!(figure["verified"], true, "{figure}");

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::esker::{Ended, command, end, run, spawn};
-use crate::lines::{Logged, serve};
+use crate::lines::{ANY_PORT, Logged, serve};
 use crate::nodes::{LONG, Nodes};
 
 /// What a node that does not start says. One that starts is stopped.
@@ -70,7 +70,7 @@ fn wrong_settings_are_named() {
             &["--profile-listen", "0.0.0.0:7", "--raft-listen", "127.0.0.1:7"],
             "and --raft-listen 127.0.0.1:7 are the same port",
         ),
-        (&["--otlp-endpoint", "https://127.0.0.1:4318"], "OLTP_ENDPOINT"),
+        (&["--otlp-endpoint", "https://127.0.0.1:4318"], "OTEL_EXPORTER_OTLP_ENDPOINT"),
         (&["--cert", "/nowhere/cert.pem"], "--key"),
         (&["--key", "/nowhere/key.pem"], "--cert"),
         (&["--cert", "/nowhere/cert.pem", "--key", "/nowhere/key.pem"], "/nowhere/cert.pem"),
@@ -127,7 +127,7 @@ fn wrong_settings_are_named() {
         assert!(ended.err.contains(name), "{name}: {}", ended.err);
     }
     // Bug: some counted as not set, and the others did not.
-    let of_spans = ["OLTP_ENDPOINT", "TRACING_SERVICE_NAME", "ENV"];
+    let of_spans = ["OLTP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT", "TRACING_SERVICE_NAME", "ENV"];
     let mut names: Vec<_> = variables.iter().map(|(name, _)| *name).chain(of_spans).collect();
     names.sort_unstable();
     names.dedup();
@@ -320,10 +320,16 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
         ("ESKER_KEY", "key", json!("operator/key.pem")),
         ("ESKER_FOLLOWER_ANSWER", "follower_answer", json!("307")),
         ("ESKER_PROFILE_LISTEN", "profile_listen", json!(profiles)),
-        ("OLTP_ENDPOINT", "otlp_endpoint", json!("http://127.0.0.1:9/v1/traces")),
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "otlp_endpoint", json!("http://127.0.0.1:9/v1/traces")),
         ("TRACING_SERVICE_NAME", "tracing_service_name", json!("clock")),
         ("ENV", "env", json!("test")),
     ];
+    let is_built = |name: &str| match name {
+        "profile_listen" => cfg!(feature = "profile"),
+        "otlp_endpoint" | "tracing_service_name" | "env" => cfg!(feature = "otlp"),
+        _ => true,
+    };
+    let all: Vec<_> = all.into_iter().filter(|(_, name, _)| is_built(name)).collect();
     let plain = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let (mut by_variable, mut by_flag, mut file) = (serve(&[]), serve(&[]), String::new());
     for (variable, name, value) in &all {
@@ -391,4 +397,19 @@ async fn the_port_of_a_flag_comes_before_that_of_a_variable() {
     nodes.ready(1).await;
     process.kill().unwrap();
     process.wait().unwrap();
+}
+
+/// What a build lacks is refused where it is asked for, not left out silently.
+#[test]
+fn a_build_without_spans_or_profiles_refuses_their_flags() {
+    let dir = tempfile::tempdir().unwrap();
+    let address = format!("127.0.0.1:{}", free_port());
+    let collector = "http://127.0.0.1:9";
+    let otlp = (!cfg!(feature = "otlp")).then_some(["--otlp-endpoint", collector]);
+    let profile = (!cfg!(feature = "profile")).then_some(["--profile-listen", &address]);
+    for flag in [otlp, profile].into_iter().flatten() {
+        let mut serve = serve(&ANY_PORT);
+        let refused = ended(serve.current_dir(&dir).args(flag)).exits(2);
+        assert!(refused.err.contains("build esker with --features"), "{}", refused.err);
+    }
 }

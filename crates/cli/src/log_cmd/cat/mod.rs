@@ -15,11 +15,11 @@ use std::time::Duration;
 use clap::Args;
 use esker_log::{Error, ReadOnlyLog, ReadOptions};
 
-use crate::choices::Framing;
-use crate::exit::{Failure, Outcome, complain};
-use crate::output;
-use crate::quantity;
-use crate::signals::Stop;
+use crate::framing::Framing;
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::output;
+use esker_command::quantity;
+use esker_command::signals::Stop;
 use printer::{End, Printer};
 
 use super::range::Range;

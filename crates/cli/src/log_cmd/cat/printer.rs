@@ -8,11 +8,11 @@ use std::time::SystemTime;
 
 use esker_log::{Batch, Error, LogStream, Record, Seq};
 
-use crate::choices::Framing;
-use crate::exit::complain;
+use crate::framing::Framing;
 use crate::log_cmd::range::{Range, Take};
 use crate::log_cmd::record_text::Shown;
-use crate::output;
+use esker_command::exit::complain;
+use esker_command::output;
 
 /// Why printing ended before the durable watermark.
 pub enum End {

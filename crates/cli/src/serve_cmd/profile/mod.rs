@@ -19,7 +19,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
 use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 
-use crate::exit::{Failure, Outcome};
+use esker_command::exit::{Failure, Outcome};
 
 /// Connections at a time; more wait.
 const CONNECTIONS: usize = 8;

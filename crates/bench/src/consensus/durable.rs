@@ -1,0 +1,149 @@
+//! The durable works: accepting and committing, by one caller or many, and many commits in one
+//! sync.
+
+use std::time::{Duration, Instant};
+
+use esker_consensus::{Error, Mode, Slot};
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+
+use super::arguments::BALLOT;
+use super::compare::stamp_value;
+use super::timed::{Bench, Measured};
+use crate::load::callers::WORKERS;
+use crate::measure::latency::Latencies;
+use crate::measure::resources::{self, Snapshot, Used};
+use esker_command::exit::{Failure, Outcome};
+
+impl Bench<'_> {
+    /// Returns the limits of a durable work: rounds of `each` operations, and time.
+    pub fn limits(&self, each: u64) -> (u64, Duration) {
+        match self.arguments.count {
+            Some(count) => ((count / each).max(1), Duration::MAX),
+            None => {
+                let seconds = self.arguments.seconds.unwrap_or(2.0);
+                (u64::MAX, Duration::from_secs_f64(seconds))
+            }
+        }
+    }
+
+    pub fn durable(&self, callers: u64) -> Outcome<Measured> {
+        let mode = Mode::Durable;
+        let options = self.arguments.options(mode, true);
+        let (log, dir) = self.open(&format!("durable-{callers}"), options.clone())?;
+        let runtime = runtime()?;
+        let (max_rounds, max_time) = self.limits(callers);
+        let size = self.arguments.size as usize;
+        let snapshot = Snapshot::now();
+        resources::reset_peak();
+        let begin = Instant::now();
+        let outcome = runtime.block_on(async {
+            let tasks: Vec<_> = (0..callers)
+                .map(|caller| {
+                    let log = log.clone();
+                    tokio::spawn(async move {
+                        let mut latencies = Latencies::new();
+                        let mut value = vec![0; size];
+                        let mut done = 0;
+                        while done < max_rounds && begin.elapsed() < max_time {
+                            let slot = done * callers + caller;
+                            stamp_value(slot, &mut value);
+                            let start = Instant::now();
+                            log.accept(Slot(slot), BALLOT, &value)?.await?;
+                            log.commit(Slot(slot), BALLOT)?.await?;
+                            latencies.add(start.elapsed());
+                            done += 1;
+                        }
+                        Ok::<_, Error>((latencies, done))
+                    })
+                })
+                .collect();
+            let mut all = (Latencies::new(), 0);
+            for task in tasks {
+                let (latencies, done) = task.await.map_err(|_| Error::Closed)??;
+                all.0.merge(&latencies);
+                all.1 += done;
+            }
+            Ok(all)
+        });
+        let time = begin.elapsed();
+        let used = Used { resident: resources::peak(), ..snapshot.used() };
+        let (latencies, ops) =
+            outcome.map_err(|error: Error| Failure::of_consensus(&error, &dir))?;
+        let count = log.committed_range().map_or(0, |range| range.count);
+        if count != ops {
+            return Err(Failure::failed(format!("read {count} of {ops} commits")));
+        }
+        self.compare_all(&log)?;
+        let syncs = log.stats().log_stats.syncs;
+        let metadata = self.end(&log, &dir)?;
+        let mut measured = self.measured(
+            "consensus/durable-accept-commit",
+            (&options, &metadata),
+            callers as usize,
+            ops,
+            (time, latencies, used),
+        );
+        measured.params.insert("syncs".into(), json!(syncs));
+        measured.params.insert("callers".into(), json!("tasks"));
+        measured.params.insert("workers".into(), json!(WORKERS));
+        Ok(measured)
+    }
+
+    pub fn batch(&self) -> Outcome<Measured> {
+        const BATCH: u64 = 100;
+        let mode = Mode::Durable;
+        let options = self.arguments.options(mode, true);
+        let (log, dir) = self.open("batch", options.clone())?;
+        let failure = |error| Failure::of_consensus(&error, &dir);
+        let (max_rounds, max_time) = self.limits(BATCH);
+        let size = self.arguments.size as usize;
+        let mut latencies = Latencies::new();
+        let (mut time, mut rounds, mut syncs) = (Duration::ZERO, 0, 0);
+        let (begin, snapshot) = (Instant::now(), Snapshot::now());
+        resources::reset_peak();
+        while rounds < max_rounds && begin.elapsed() < max_time {
+            let slots = rounds * BATCH..(rounds + 1) * BATCH;
+            let mut values = vec![vec![0; size]; BATCH as usize];
+            slots.clone().zip(&mut values).for_each(|(slot, value)| stamp_value(slot, value));
+            let pairs: Vec<_> =
+                slots.clone().map(Slot).zip(values.iter().map(Vec::as_slice)).collect();
+            log.accept_batch(BALLOT, &pairs)
+                .and_then(|ticket| ticket.blocking_wait())
+                .map_err(failure)?;
+            let commits: Vec<_> = slots.map(|slot| (Slot(slot), BALLOT)).collect();
+            let before = log.stats().log_stats.syncs;
+            let start = Instant::now();
+            let done = log.commit_batch(&commits).map_err(failure)?;
+            done.ticket.blocking_wait().map_err(failure)?;
+            let took = start.elapsed();
+            latencies.add(took);
+            time += took;
+            syncs += log.stats().log_stats.syncs - before;
+            rounds += 1;
+            for result in done.results {
+                result.map_err(failure)?;
+            }
+        }
+        let used = Used { resident: resources::peak(), ..snapshot.used() };
+        self.compare_committed(&log, rounds * BATCH)?;
+        let metadata = self.end(&log, &dir)?;
+        let outcome = (time, latencies, used);
+        let bench = "consensus/batch-commit-100";
+        let mut measured = self.measured(bench, (&options, &metadata), 1, rounds * BATCH, outcome);
+        measured.params.insert("commits".into(), json!(BATCH));
+        measured.params.insert("batches".into(), json!(rounds));
+        measured.params.insert("syncs".into(), json!(syncs));
+        measured
+            .params
+            .insert("latencies".into(), json!("of whole batches; accepting them is not timed"));
+        Ok(measured)
+    }
+}
+
+fn runtime() -> Outcome<Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .build()
+        .map_err(|error| Failure::of_io("start the runtime", &error))
+}

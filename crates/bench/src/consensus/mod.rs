@@ -1,0 +1,104 @@
+//! `esker-bench consensus`: one figure per operation, with the hardware floor of the same run.
+//!
+//! Every work has its own log and compares everything that it wrote or read with the expected
+//! values. Only `accept` is warmed up; the other works include first-touch page faults.
+
+mod arguments;
+mod build;
+mod compare;
+mod durable;
+mod many_logs;
+mod memory;
+mod recover;
+mod snapshots;
+mod timed;
+
+use indicatif::ProgressBar;
+
+pub use self::arguments::ConsensusBenchArguments;
+use self::arguments::WORKS;
+pub use self::build::{ConsensusBuildArguments, run as run_build};
+use self::timed::Bench;
+use crate::machine::floor::Floor;
+use crate::workdir::Workdir;
+use esker_command::exit::Outcome;
+use esker_command::progress;
+
+/// Runs the requested works, compares, prints.
+pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
+    let dir = arguments.in_child.as_ref().or(arguments.dir.as_ref());
+    let workdir = Workdir::make(dir.map(|dir| &**dir), arguments.keep)?;
+    let mut floor = Floor::prepare(&workdir.floor())?;
+    floor.sample()?;
+    let mut bench = Bench { arguments, dir: workdir.log(), floor, bar: ProgressBar::hidden() };
+    if arguments.in_child.is_some() {
+        let measured = bench.many_logs()?;
+        bench.floor.sample()?;
+        return bench.print(measured);
+    }
+    let wants =
+        |work: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == work);
+    let works = WORKS.iter().filter(|work| wants(work)).count();
+    bench.bar = progress::of_works(works as u64, arguments.json);
+    for threads in [1, 2] {
+        for work in &WORKS[..4] {
+            if wants(work) {
+                bench.begin(work, threads == 2);
+                let measured = match *work {
+                    "accept" => bench.accept(threads),
+                    "accept-commit" => bench.accept_commit(threads),
+                    "read-committed" => bench.read(threads, true),
+                    _ => bench.read(threads, false),
+                }?;
+                bench.floor.sample()?;
+                bench.print(measured)?;
+            }
+        }
+    }
+    if wants("scan-1000") {
+        bench.begin("scan-1000", false);
+        let measured = bench.scan()?;
+        bench.print(measured)?;
+    }
+    if wants("durable-accept-commit") {
+        for callers in [1, 32] {
+            bench.begin("durable-accept-commit", callers == 32);
+            let measured = bench.durable(callers)?;
+            bench.floor.sample()?;
+            bench.print(measured)?;
+        }
+    }
+    if wants("batch-commit-100") {
+        bench.begin("batch-commit-100", false);
+        let measured = bench.batch()?;
+        bench.floor.sample()?;
+        bench.print(measured)?;
+    }
+    for (work, create) in [("snapshot-create-1mib", true), ("snapshot-read-1mib", false)] {
+        if wants(work) {
+            bench.begin(work, false);
+            let measured = bench.snapshots(create)?;
+            bench.floor.sample()?;
+            bench.print(measured)?;
+        }
+    }
+    if wants("manager-get") {
+        for (threads, same) in [(1, false), (2, false), (2, true)] {
+            bench.begin("manager-get", threads == 2);
+            let measured = bench.manager_get(threads, same)?;
+            bench.floor.sample()?;
+            bench.print(measured)?;
+        }
+    }
+    if wants("many-logs") {
+        bench.begin("many-logs", false);
+        let dir = bench.dir.join("many-logs-process");
+        bench.bar.suspend(|| many_logs::in_child(&dir))?;
+    }
+    if wants("recover") {
+        bench.begin("recover", false);
+        recover::run(&mut bench, &workdir)?;
+    }
+    bench.bar.finish_and_clear();
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! `consensus/recover`: how long opening takes, after a clean close and after a kill.
+//!
+//! A child process builds the log. It is killed with SIGKILL while it writes promises, so that the
+//! log has exactly the requested entries, all of which must be recovered. Opening repairs the state
+//! after a kill; each opening after a kill therefore uses a copy.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use esker_consensus::{ConsensusLog, Mode};
+use esker_log::PriorShutdown;
+use serde_json::{Value, json};
+
+use super::arguments::{ConsensusBenchArguments, insert_disk};
+use super::compare::compare;
+use super::timed::Bench;
+use crate::log::arguments::After;
+use crate::measure::figure::{Figure, Shape, Verdict};
+use crate::measure::latency::Latencies;
+use crate::measure::resources::{self, Snapshot, Used};
+use crate::page_cache::drop_cached_pages;
+use crate::workdir::Workdir;
+use esker_command::exit::{Failure, Outcome};
+
+/// Measurements of each opening.
+const ROUNDS: u64 = 3;
+
+/// Builds, kills or closes, opens, compares, prints.
+pub fn run(bench: &mut Bench<'_>, workdir: &Workdir) -> Outcome {
+    let arguments = bench.arguments;
+    for after in [After::Close, After::Kill] {
+        let built = workdir.log().join(format!("recover-{}", after.name()));
+        build(arguments, &built, after)?;
+        let options = arguments.options(Mode::Volatile, true);
+        let (mut latencies, mut time, mut used) =
+            (Latencies::new(), Duration::ZERO, Used::default());
+        let (mut cold, mut replayed) = (true, Vec::new());
+        let mut params = arguments.params(&options);
+        for round in 0..ROUNDS {
+            let dir = match after {
+                After::Close => built.clone(),
+                After::Kill => copy(&built)?,
+            };
+            cold &= drop_cached_pages(&dir);
+            resources::reset_peak();
+            let (begin, snapshot) = (Instant::now(), Snapshot::now());
+            let log = ConsensusLog::builder(&dir)
+                .options(options.clone())
+                .open()
+                .map_err(|e| Failure::of_consensus(&e, &dir))?;
+            let took = begin.elapsed();
+            used = used.and(Used { resident: resources::peak(), ..snapshot.used() });
+            latencies.add(took);
+            time += took;
+            let stats = log.stats();
+            replayed.push(stats.since_checkpoint);
+            insert_disk(&mut params, &stats.log_stats);
+            params.insert("disk_bytes".into(), json!(stats.log.disk_bytes));
+            let expected =
+                if after == After::Close { PriorShutdown::Clean } else { PriorShutdown::Unclean };
+            if log.recovery().prior_shutdown != expected {
+                return Err(Failure::failed(format!(
+                    "the shutdown before this opening was {:?} instead of {expected:?}",
+                    log.recovery().prior_shutdown
+                )));
+            }
+            let recovered = log.committed_range().map_or(0, |range| range.count);
+            if recovered != arguments.entries {
+                return Err(Failure::corrupt(format!(
+                    "recovered {recovered} of {} durable commits after the {}",
+                    arguments.entries,
+                    after.name()
+                )));
+            }
+            if round + 1 == ROUNDS && compare(&log, arguments.size as usize, &dir)? != recovered {
+                return Err(Failure::failed("fewer values were read back than were committed"));
+            }
+            log.close().map_err(|error| Failure::of_consensus(&error, &dir))?;
+            if after == After::Kill {
+                remove(&dir)?;
+            }
+        }
+        bench.floor.sample()?;
+        let mut put = |name: &str, value: Value| {
+            params.insert(name.into(), value);
+        };
+        put("after", json!(after.name()));
+        put("entries", json!(arguments.entries));
+        put("openings", json!(ROUNDS));
+        put("records_replayed", json!(replayed));
+        put("threads", json!(1));
+        put("page_cache", json!(if cold { "segments dropped by advice" } else { "kept" }));
+        put("ops", json!("entries recovered by each opening"));
+        let entries = ROUNDS * arguments.entries;
+        let figure = Figure {
+            params: Value::Object(params),
+            open_ms: Some(latencies.quantile_us(0.5) / 1e3),
+            latencies,
+            used,
+            floor: bench.floor.medians(),
+            verdict: Verdict::Right,
+            ..Figure::of("consensus/recover", entries, entries * u64::from(arguments.size), time)
+        };
+        bench.bar.suspend(|| figure.print(arguments.json, Shape::Opening))?;
+        if !arguments.keep {
+            remove(&built)?;
+        }
+    }
+    Ok(())
+}
+
+fn remove(dir: &Path) -> Outcome {
+    let failure = |error| Failure::of_io(format_args!("remove {}", dir.display()), &error);
+    std::fs::remove_dir_all(dir).map_err(failure)
+}
+
+/// Copies the log to a directory next to it.
+fn copy(built: &Path) -> Outcome<PathBuf> {
+    let dir = built.with_extension("copy");
+    let failure = |error| Failure::of_io(format_args!("copy {}", built.display()), &error);
+    std::fs::create_dir(&dir).map_err(failure)?;
+    for entry in std::fs::read_dir(built).map_err(failure)? {
+        let entry = entry.map_err(failure)?;
+        std::fs::copy(entry.path(), dir.join(entry.file_name())).map_err(failure)?;
+        // Dirty pages cannot be dropped from the page cache.
+        File::open(dir.join(entry.file_name()))
+            .and_then(|file| file.sync_all())
+            .map_err(failure)?;
+    }
+    Ok(dir)
+}
+
+/// Runs the child process that commits the requested entries durably and then ends as `then` says.
+fn build(arguments: &ConsensusBenchArguments, dir: &Path, then: After) -> Outcome {
+    let failed = |what: &str| Failure::failed(format!("the process that builds the log {what}"));
+    let of_io = |error: &std::io::Error| Failure::of_io("start the builder", error);
+    let program = std::env::current_exe().map_err(|error| of_io(&error))?;
+    let writing = &arguments.writing;
+    let mut child = Command::new(program)
+        .arg("consensus-build")
+        .arg(dir)
+        .arg(format!("--entries={}", arguments.entries))
+        .arg(format!("--size={}", arguments.size))
+        .arg(format!("--then={}", then.name()))
+        .arg(format!("--segment-size={}", writing.options().segment_size))
+        .arg(format!("--direct={}", writing.io.direct.name()))
+        .arg(format!("--dsync={}", writing.io.dsync.unwrap_or_default().name()))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| of_io(&error))?;
+    // The builder exits when this is closed.
+    let _stdin = child.stdin.take();
+    let Some(out) = child.stdout.take() else { return Err(failed("has no standard output")) };
+    let mut line = String::new();
+    let read = BufReader::new(out).read_line(&mut line);
+    if read.ok().and_then(|_| line.trim().parse().ok()) != Some(arguments.entries) {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Err(failed("exited early"));
+    }
+    if then == After::Kill {
+        std::thread::sleep(Duration::from_millis(10));
+        child.kill().map_err(|error| Failure::of_io("kill the builder", &error))?;
+    }
+    let status = child.wait().map_err(|error| Failure::of_io("wait for the builder", &error))?;
+    if then == After::Close && !status.success() {
+        return Err(failed("failed"));
+    }
+    Ok(())
+}

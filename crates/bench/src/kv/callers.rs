@@ -1,0 +1,285 @@
+//! The concurrent callers of a store, as async tasks or as threads.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use esker_kv::{Batch, Error, Keyspace, Policy, Result, Store};
+use tokio::runtime::Builder;
+
+use super::arguments::{KvBenchArguments, What};
+use super::entry::{Entries, Sequence};
+use super::plan::Until;
+use crate::load::callers::{TIMED_EVERY, WORKERS};
+use crate::measure::latency::Latencies;
+use crate::measure::resources::{self, Snapshot, Used};
+use esker_command::exit::{Failure, Outcome};
+
+/// Async callers that do not wait yield after this many calls.
+const YIELD_EVERY: u64 = 64;
+
+/// The result of a timed part.
+pub struct Timed {
+    pub ops: u64,
+    /// The last sync included.
+    pub time: Duration,
+    /// Without the last sync.
+    pub before_last_sync: Duration,
+    /// Syncs of the log, the last one included.
+    pub syncs: u64,
+    /// One in this many operations has its latency measured.
+    pub timed_every: u64,
+    pub latencies: Latencies,
+    pub used: Used,
+}
+
+/// What each caller does.
+#[derive(Clone)]
+struct Work {
+    what: What,
+    entries: Entries,
+    store: Store,
+    keyspace: Keyspace,
+    batch: u32,
+    waits: bool,
+    timed_every: u64,
+}
+
+/// One caller.
+struct Caller {
+    work: Work,
+    sequence: Sequence,
+    writes: Batch,
+    key: Vec<u8>,
+    value: Vec<u8>,
+    latencies: Latencies,
+    done: u64,
+    last: Instant,
+}
+
+/// Runs all callers, and a sync at the end.
+pub fn run(
+    arguments: &KvBenchArguments,
+    policy: Policy,
+    store: &Store,
+    what: What,
+) -> Outcome<Timed> {
+    let failure = |error: Error| Failure::failed(esker_command::exit::with_causes(&error));
+    let waits = policy == Policy::Always;
+    let puts = what == What::Put;
+    if puts {
+        warm_up(arguments, store, waits).map_err(failure)?;
+    }
+    let every_one = puts && (waits || arguments.compares()) || arguments.cold;
+    let work = Work {
+        what,
+        entries: Entries::new(arguments),
+        store: store.clone(),
+        keyspace: store.keyspace(),
+        batch: arguments.batch,
+        waits,
+        timed_every: if every_one { 1 } else { TIMED_EVERY },
+    };
+    let callers: Vec<_> =
+        (0..arguments.writers).map(|n| Caller::new(&work, n, arguments.writers)).collect();
+    resources::reset_peak();
+    let syncs = store.stats().log.syncs;
+    let snapshot = Snapshot::now();
+    // The deadline counts from the same moment as the time that is reported.
+    let begin = Instant::now();
+    let until = Until::of(arguments, policy, store, puts, begin);
+    let has_threads = arguments.has_threads(what);
+    let ended = if has_threads { threads(callers, until)? } else { tasks(callers, until)? };
+    let before_last_sync = begin.elapsed();
+    if puts || what == What::Mixed {
+        store.sync().map_err(failure)?;
+    }
+    let time = begin.elapsed();
+    let syncs = store.stats().log.syncs - syncs;
+    let used = Used { resident: resources::peak(), ..snapshot.used() };
+    let mut latencies = Latencies::new();
+    let mut ops = 0;
+    for ended in ended {
+        let (caller, done) = ended.map_err(failure)?;
+        latencies.merge(&caller);
+        ops += done;
+    }
+    let timed_every = work.timed_every;
+    Ok(Timed { ops, time, before_last_sync, syncs, timed_every, latencies, used })
+}
+
+/// Puts that are not timed.
+fn warm_up(arguments: &KvBenchArguments, store: &Store, waits: bool) -> Result<()> {
+    let entries = Entries::new(arguments);
+    let keyspace = store.keyspace();
+    let mut sequence = entries.sequence(0, 1);
+    let (mut key, mut value) = (Vec::new(), Vec::new());
+    for _ in 0..arguments.warm_up() {
+        let n = entries.next(&mut sequence);
+        let ticket = keyspace.put(entries.key(n, &mut key), entries.value(n, &mut value))?;
+        if waits {
+            ticket.blocking_wait()?;
+        }
+    }
+    store.sync()
+}
+
+type Ended = Result<(Latencies, u64)>;
+
+fn threads(callers: Vec<Caller>, until: Until) -> Outcome<Vec<Ended>> {
+    std::thread::scope(|scope| {
+        let mut running = Vec::with_capacity(callers.len());
+        for caller in callers {
+            let thread = std::thread::Builder::new().stack_size(256 << 10);
+            let spawned = thread.spawn_scoped(scope, move || caller.run(until));
+            running.push(spawned.map_err(|error| {
+                Failure::failed(format!("start a thread: {error}; use fewer --writers"))
+            })?);
+        }
+        let join = |thread: std::thread::ScopedJoinHandle<'_, Ended>| {
+            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        };
+        Ok(running.into_iter().map(join).collect())
+    })
+}
+
+fn tasks(callers: Vec<Caller>, until: Until) -> Outcome<Vec<Ended>> {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .build()
+        .map_err(|error| Failure::of_io("start the runtime", &error))?;
+    let runtime = Arc::new(runtime);
+    Ok(runtime.block_on(async {
+        let running: Vec<_> =
+            callers.into_iter().map(|caller| runtime.spawn(caller.run_async(until))).collect();
+        let mut ended = Vec::with_capacity(running.len());
+        for task in running {
+            ended.push(task.await.unwrap_or_else(|error| {
+                std::panic::resume_unwind(error.into_panic());
+            }));
+        }
+        ended
+    }))
+}
+
+impl Caller {
+    fn new(work: &Work, caller: u32, callers: u32) -> Self {
+        Self {
+            work: work.clone(),
+            sequence: work.entries.sequence(caller, callers),
+            writes: Batch::new(),
+            key: Vec::new(),
+            value: Vec::new(),
+            latencies: Latencies::new(),
+            done: 0,
+            last: Instant::now(),
+        }
+    }
+
+    /// Whether the next call writes.
+    fn writes(&self) -> bool {
+        match self.work.what {
+            What::Put => true,
+            What::Mixed => self.done.is_multiple_of(2),
+            What::Get | What::Scan | What::Open => false,
+        }
+    }
+
+    fn fill_batch(&mut self) -> Result<()> {
+        self.writes.clear();
+        for _ in 0..self.work.batch {
+            let n = self.work.entries.next(&mut self.sequence);
+            let key = self.work.entries.key(n, &mut self.key);
+            let value = self.work.entries.value(n, &mut self.value);
+            self.writes.put(&self.work.keyspace, key, value)?;
+        }
+        Ok(())
+    }
+
+    fn fill_one(&mut self) {
+        let n = self.work.entries.next(&mut self.sequence);
+        self.work.entries.key(n, &mut self.key);
+        self.work.entries.value(n, &mut self.value);
+    }
+
+    fn get(&mut self) -> Result<()> {
+        let n = self.work.entries.next(&mut self.sequence);
+        let value = self.work.keyspace.get(self.work.entries.key(n, &mut self.key))?;
+        let matches = |value: &[u8]| value.first_chunk::<8>() == Some(&n.to_le_bytes());
+        match value {
+            Some(value) if matches(&value) => Ok(()),
+            None if self.work.what == What::Mixed => Ok(()),
+            _ => Err(Error::CorruptedRecord { seq: 0.into(), what: "it is not the value put" }),
+        }
+    }
+
+    /// Counts a call. Returns whether it was the last.
+    fn is_over(&mut self, until: Until) -> bool {
+        let every = self.work.timed_every;
+        self.done += 1;
+        let phase = self.done % every;
+        let now = (phase == 0 || phase == every - 1).then(Instant::now);
+        if let Some(now) = now {
+            if phase == 0 {
+                self.latencies.add(now - self.last);
+            }
+            self.last = now;
+        }
+        until.is_over(&self.work.store, self.done, now)
+    }
+
+    fn ended(self) -> Ended {
+        let each = if self.work.what == What::Put { u64::from(self.work.batch) } else { 1 };
+        Ok((self.latencies, self.done * each))
+    }
+
+    fn run(mut self, until: Until) -> Ended {
+        self.last = Instant::now();
+        loop {
+            if self.writes() {
+                let ticket = if self.work.batch > 1 {
+                    self.fill_batch()?;
+                    self.work.store.write(&self.writes)?
+                } else {
+                    self.fill_one();
+                    self.work.keyspace.put(&self.key, &self.value)?
+                };
+                if self.work.waits {
+                    ticket.blocking_wait()?;
+                }
+            } else {
+                self.get()?;
+            }
+            if self.is_over(until) {
+                return self.ended();
+            }
+        }
+    }
+
+    async fn run_async(mut self, until: Until) -> Ended {
+        self.last = Instant::now();
+        loop {
+            if self.writes() {
+                let ticket = if self.work.batch > 1 {
+                    self.fill_batch()?;
+                    self.work.store.write_async(&self.writes).await?
+                } else {
+                    self.fill_one();
+                    self.work.keyspace.put_async(&self.key, &self.value).await?
+                };
+                if self.work.waits {
+                    ticket.await?;
+                }
+            } else {
+                self.get()?;
+            }
+            if self.is_over(until) {
+                return self.ended();
+            }
+            if !self.work.waits && self.done.is_multiple_of(YIELD_EVERY) {
+                tokio::task::yield_now().await;
+                // What other tasks did is no part of a call.
+                self.last = Instant::now();
+            }
+        }
+    }
+}

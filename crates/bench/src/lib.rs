@@ -1,0 +1,26 @@
+//! Benchmarks. Each reports its figures with the hardware floor, sampled in the same run on the
+//! same file system, and whether all written data was read back and compared.
+//!
+//! `machine` measures the bare disk, `load` has the concurrent callers and readers, `records`
+//! derives every record from its writer and number and compares what is read, and `measure` counts
+//! and prints. With the feature `commands`, `log`, `consensus`, `kv` and `timestamp` are the
+//! benchmarks of the components.
+
+#![allow(missing_docs, reason = "only this project uses the library")]
+
+#[cfg(feature = "commands")]
+pub mod consensus;
+#[cfg(feature = "commands")]
+pub mod kv;
+#[cfg(feature = "commands")]
+pub mod load;
+#[cfg(feature = "commands")]
+pub mod log;
+pub mod machine;
+pub mod measure;
+#[cfg(feature = "commands")]
+mod page_cache;
+pub mod records;
+#[cfg(feature = "commands")]
+pub mod timestamp;
+mod workdir;

@@ -1,0 +1,234 @@
+//! `log/catchup`: a reader that starts at the oldest record of a large log, alone and beside a
+//! writer at full speed. The writer is measured with and without the reader. The same files are
+//! also read without a log, as the floor of the reader.
+//!
+//! Where the log does not bypass the page cache, the cached pages of the segments are dropped
+//! before each run, so that the disk is measured.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use esker_log::{Log, Start};
+use serde_json::{Map, Value, json};
+
+use crate::load::callers::{Callers, Slice, Until, Work};
+use crate::load::follower::{Followed, Follower};
+use crate::log::arguments::{LogBenchArguments, SECONDS};
+use crate::log::open::BYTES;
+use crate::machine::floor::Floor;
+use crate::measure::figure::{Figure, Shape, Verdict, rounded};
+use crate::measure::latency::Latencies;
+use crate::measure::resources::{self, Snapshot, Used};
+use crate::page_cache::{drop_cached_pages, read_raw};
+use crate::records::verify::{Expected, Tally, Verify};
+use crate::workdir::Workdir;
+use esker_command::exit::{Failure, Outcome, with_causes};
+
+/// The least bytes of a lap beside the writer of which a rate is given.
+const LEAST_LAP: u64 = 1 << 20;
+
+/// Runs, verifies while reading, prints.
+pub fn run(arguments: &LogBenchArguments) -> Outcome {
+    let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
+    let dir = workdir.log();
+    let of_log = |error| Failure::of_log(&error, &dir);
+    let (options, recipe) = (arguments.options(), arguments.recipe());
+    let delay = Duration::ZERO;
+    let work =
+        Work { writers: 1, batch: arguments.batch(), blocking: false, pipelined: true, delay };
+    let mut floor = Floor::prepare(&workdir.floor())?;
+    floor.sample()?;
+    let log = Log::builder(&dir).options(options.clone()).open().map_err(of_log)?;
+    let mut callers = Callers::new(&log, work, &recipe)?;
+    let bytes = arguments.bytes.unwrap_or(BYTES);
+    let records = bytes.div_ceil(mean_size(arguments)).max(1);
+    let built = callers.run(Until::Records(records)).map_err(of_log)?;
+    let direct = log.stats().direct;
+    let reading = Reading {
+        log: &log,
+        dir: &dir,
+        expected: Expected::new(&arguments.expected_recipe(), arguments.verify()),
+        last: log.durable().0,
+        direct,
+    };
+    floor.sample()?;
+
+    resources::reset_peak();
+    let snapshot = Snapshot::now();
+    let alone = reading.lap(&AtomicBool::new(false))?;
+    let used = Used { resident: resources::peak(), ..snapshot.used() };
+    if (alone.tally.records, alone.tally.bytes) != (built.ops, built.bytes) {
+        return Err(Failure::failed(format!(
+            "the reader read {} records of {} bytes instead of the {} records of {} bytes that were written",
+            alone.tally.records, alone.tally.bytes, built.ops, built.bytes
+        )));
+    }
+    floor.sample()?;
+    let cold = direct || drop_cached_pages(&dir);
+    let raw = read_raw(&dir, direct)
+        .map_err(|error| Failure::failed(format!("read: {}", with_causes(&error))))?;
+    let followed = arguments.follower.then(|| reading.follow(arguments));
+    let followed = followed.transpose()?;
+    if followed.is_some() {
+        floor.sample()?;
+    }
+
+    let seconds = arguments.seconds.unwrap_or(SECONDS);
+    let time = |seconds: f64| Until::Elapsed(Duration::from_secs_f64(seconds));
+    // A disk changes from minute to minute: the writer alone is measured before and after.
+    let before = callers.run(time(seconds / 2.0)).map_err(of_log)?;
+    let (with_reader, beside) = reading.beside(&mut callers, time(seconds))?;
+    let after = callers.run(time(seconds / 2.0)).map_err(of_log)?;
+    floor.sample()?;
+    let stats = log.stats();
+    drop(callers);
+    log.close().map_err(of_log)?;
+
+    let mut params = arguments.params(&options);
+    let mut put = |name: &str, value: Value| {
+        params.insert(name.into(), value);
+    };
+    put("bytes", json!(bytes));
+    put("writers", json!(1));
+    put("batch", json!(arguments.batch()));
+    put("pipelined", json!(true));
+    put("verify", json!(arguments.verify().name()));
+    put("seconds", json!(seconds));
+    put("follower", json!(arguments.follower));
+    put("laps_beside_writer", json!(beside.laps));
+    put("disk", json!(stats.disk));
+    put("direct", json!(direct));
+    put("dsync", json!(stats.dsync));
+    put(
+        "page_cache",
+        json!(match (direct, alone.cold && beside.cold) {
+            (true, _) => "bypassed",
+            (false, true) => "segments dropped by advice before each reading",
+            (false, false) => "kept",
+        }),
+    );
+
+    let rate = |bytes: u64, time: Duration| bytes as f64 / time.as_secs_f64().max(1e-9) / 1e6;
+    let writer_alone = rate(before.bytes + after.bytes, before.time + after.time);
+    let writer_beside = rate(with_reader.bytes, with_reader.time);
+    let mut more = Map::new();
+    if let Some(followed) = &followed {
+        let alone = rate(alone.tally.bytes, alone.time);
+        let floor = floor.medians().read_mb_per_s;
+        followed.insert_into(&mut more);
+        let follower = followed.mb_per_s();
+        more.insert("follower_mb_per_s".into(), json!(rounded(follower, 2)));
+        more.insert("follower_to_read".into(), json!(rounded(follower / floor.max(1e-9), 3)));
+        more.insert("follower_to_reader".into(), json!(rounded(follower / alone.max(1e-9), 3)));
+    }
+    let mut put = |name: &str, value: Value| {
+        more.insert(name.into(), value);
+    };
+    let to_raw = rate(alone.tally.bytes, alone.time) / raw.max(1e-9);
+    put("raw_read_mb_per_s", json!(cold.then(|| rounded(raw, 2))));
+    put("reader_to_raw_read", json!(cold.then(|| rounded(to_raw, 3))));
+    put("touched_bytes", json!(alone.tally.touched));
+    put("writer_mb_per_s_alone", json!(rounded(writer_alone, 2)));
+    put("writer_mb_per_s_with_reader", json!(rounded(writer_beside, 2)));
+    put("writer_kept", json!(rounded(writer_beside / writer_alone.max(1e-9), 4)));
+    // A lap of less is over before the reader reads: what is left is the cost of a stream.
+    let reader_beside = rounded(rate(beside.tally.bytes, beside.time), 2);
+    put("reader_mb_per_s_with_writer", json!((built.bytes >= LEAST_LAP).then_some(reader_beside)));
+    Figure {
+        params: Value::Object(params),
+        latencies: alone.latencies,
+        used,
+        floor: floor.medians(),
+        verdict: Verdict::right_if(arguments.verify() != Verify::None),
+        more,
+        ..Figure::of("log/catchup", alone.tally.records, alone.tally.bytes, alone.time)
+    }
+    .print(arguments.json, Shape::Reading)
+}
+
+fn mean_size(arguments: &LogBenchArguments) -> u64 {
+    let (least, most) = (*arguments.size.start(), *arguments.size.end());
+    ((u64::from(least) + u64::from(most)) / 2).max(1)
+}
+
+/// A log to read up to a durable record.
+struct Reading<'a> {
+    log: &'a Log,
+    dir: &'a Path,
+    expected: Expected,
+    last: u64,
+    direct: bool,
+}
+
+/// The result of reading.
+struct Read {
+    tally: Tally,
+    time: Duration,
+    /// Per batch.
+    latencies: Latencies,
+    laps: u64,
+    /// Whether no page of the segments was cached before.
+    cold: bool,
+}
+
+impl Reading<'_> {
+    /// Reads from the oldest record to the last, or until `over` is set.
+    fn lap(&self, over: &AtomicBool) -> Outcome<Read> {
+        let of_log = |error| Failure::of_log(&error, self.dir);
+        let cold = self.direct || drop_cached_pages(self.dir);
+        let (mut tally, mut latencies) = (Tally::default(), Latencies::new());
+        let begin = Instant::now();
+        let mut stream = self.log.stream(Start::Oldest).map_err(of_log)?;
+        let mut seen = 0;
+        while seen < self.last && !over.load(Relaxed) {
+            let start = Instant::now();
+            let Some(batch) = stream.try_next().map_err(of_log)? else {
+                return Err(Failure::failed(format!(
+                    "the reader stopped after record {seen} of {}",
+                    self.last
+                )));
+            };
+            latencies.add(start.elapsed());
+            tally = tally.and(self.expected.check(0, &mut seen, &batch)?);
+        }
+        Ok(Read { tally, time: begin.elapsed(), latencies, laps: 1, cold })
+    }
+
+    /// Reads everything in a follower process.
+    fn follow(&self, arguments: &LogBenchArguments) -> Outcome<Followed> {
+        if !self.direct {
+            drop_cached_pages(self.dir);
+        }
+        let followed = Follower::start(arguments, self.dir, None)?.read_to(self.last)?;
+        if followed.tally.records != self.last {
+            let (read, last) = (followed.tally.records, self.last);
+            return Err(Failure::failed(format!("the follower read {read} of {last} records")));
+        }
+        Ok(followed)
+    }
+
+    /// Reads the log repeatedly while the writer appends.
+    fn beside(&self, callers: &mut Callers, until: Until) -> Outcome<(Slice, Read)> {
+        let over = AtomicBool::new(false);
+        let (wrote, read) = std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                let mut all = self.lap(&over)?;
+                while !over.load(Relaxed) {
+                    let lap = self.lap(&over)?;
+                    all.tally = all.tally.and(lap.tally);
+                    all.time += lap.time;
+                    all.laps += 1;
+                    all.cold &= lap.cold;
+                }
+                Ok(all)
+            });
+            let wrote = callers.run(until);
+            over.store(true, Relaxed);
+            let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (wrote, read)
+        });
+        let wrote = wrote.map_err(|error| Failure::of_log(&error, self.dir))?;
+        Ok((wrote, read?))
+    }
+}

@@ -1,0 +1,106 @@
+//! Benchmarks of the timestamp service.
+//!
+//! `load` has the connections, of which `http1`, `http2` and `http3` are the protocols, and `tally`
+//! is what each of them saw. `floor` is the same HTTP server without a cluster behind it. `callers`
+//! share one client of the Rust crate. `failover` kills leaders.
+
+mod arguments;
+mod callers;
+mod failover;
+mod floor;
+mod http1;
+mod http2;
+mod http3;
+mod load;
+mod multiplexed;
+mod tally;
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::measure::figure::{Figure, Shape};
+use crate::measure::resources::{self, Snapshot};
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output::print;
+
+pub use arguments::TsBenchArguments;
+pub use floor::{TsFloorArguments, run as run_floor};
+
+use load::{Load, find_leader};
+
+/// Runs `esker-bench ts`.
+pub fn run(arguments: &TsBenchArguments) -> Outcome {
+    arguments.check()?;
+    if let Some(callers) = arguments.callers {
+        return callers::run(arguments, callers);
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
+    runtime.block_on(async {
+        match arguments.failover {
+            Some(rounds) => failover::run(arguments, rounds).await,
+            None => measure(arguments).await,
+        }
+    })
+}
+
+async fn measure(arguments: &TsBenchArguments) -> Outcome {
+    let members = arguments.endpoints();
+    let leader = find_leader(members, arguments.timeout).await?;
+    let floor_part = Duration::from_secs_f64(arguments.seconds.min(2.0));
+    let load = Load::new(arguments, arguments.ca.as_deref(), members.to_vec(), leader.clone())?;
+    load.probe(arguments.timeout).await?;
+    let before = floor::rate(arguments, floor_part).await?;
+    resources::reset_peak();
+    let load = Load::new(arguments, arguments.ca.as_deref(), members.to_vec(), leader)?;
+    let snapshot = Snapshot::now();
+    let (tally, time) = load.run(Duration::from_secs_f64(arguments.seconds)).await?;
+    let mut used = snapshot.used();
+    used.resident = resources::peak();
+    let after = floor::rate(arguments, floor_part).await?;
+    let http_rps = f64::midpoint(before, after);
+    let ops = tally.latencies.count();
+    let bytes = ops * arguments.body_len() as u64;
+    let mut figure = Figure::of("oracle/timestamp", ops, bytes, time);
+    let checked = tally.calls.check();
+    figure.verdict = checked.verdict;
+    figure.params = json!({
+        "protocol": arguments.protocol.name(),
+        "connections": arguments.connections,
+        "streams": arguments.streams(),
+        "n": arguments.n,
+        "format": if arguments.is_range() { "range" } else { "list" },
+        "rate": arguments.rate,
+    });
+    let rate = ops as f64 / time.as_secs_f64().max(1e-9);
+    figure.used = used;
+    figure.floor.http_rps = Some(http_rps.round());
+    figure.more.insert("timestamps_per_s".into(), json!((rate * f64::from(arguments.n)).round()));
+    figure.more.insert("ratio_to_http".into(), json!((rate / http_rps * 1e3).round() / 1e3));
+    figure.more.insert("failed".into(), json!(tally.failed));
+    figure.more.insert("unrecorded".into(), json!(checked.unrecorded));
+    figure.latencies = tally.latencies;
+    let outcome = match ops {
+        0 => Err(Failure::failed("no request was answered")),
+        _ => Ok(()),
+    };
+    if arguments.json {
+        return figure.print(true, Shape::Rate).and(outcome).and(checked.outcome());
+    }
+    print(&format!(
+        "{ops} requests in {:.2} s: {rate:.0}/s, {:.0} timestamps/s; p50 {} us, p99 {} us, max {} us\n\
+         the same server without a cluster: {http_rps:.0}/s; ratio {:.2}\n",
+        time.as_secs_f64(),
+        rate * f64::from(arguments.n),
+        figure.latencies.quantile_us(0.5),
+        figure.latencies.quantile_us(0.99),
+        figure.latencies.max_us(),
+        rate / http_rps,
+    ))?;
+    for (class, count) in &tally.failed {
+        print(&format!("{count} failed: {class}\n"))?;
+    }
+    print(&checked.text())?;
+    outcome.and(checked.outcome())
+}

@@ -1,0 +1,20 @@
+//! What the commands `esker`, `esker-bench` and `esker-lab` share: the command line, quantities,
+//! exit statuses, signals and output.
+
+pub mod choices;
+mod command_line;
+#[cfg(feature = "service")]
+pub mod endpoints;
+pub mod exit;
+#[cfg(feature = "service")]
+pub mod local_nodes;
+pub mod log_options;
+pub mod option_flags;
+pub mod output;
+pub mod progress;
+pub mod quantity;
+pub mod signals;
+mod stdout_at_start;
+mod variables;
+
+pub use command_line::{MAY_BE_EMPTY, parse_from, run};
