@@ -12,7 +12,7 @@ use crate::esker::{command, spawn};
 use crate::nodes::LONG;
 
 /// The variables of `esker serve`.
-const VARIABLES: [&str; 27] = [
+const VARIABLES: &[&str] = &[
     "ESKER_DATA",
     "ESKER_LISTEN",
     "ESKER_ADVERTISE",
