@@ -2,9 +2,8 @@
 //! `cargo xtask tidy` checks the rules of the project that a compiler does not know; `cargo xtask
 //! mutate` shows that the tests fail when the mutation that they guard against is there.
 //!
-//! Two commands change files of the tree: `cargo xtask requirements` writes `docs/requirements.md`,
-//! and `cargo xtask experiment` the page, the picture and the results of the experiment.
-//! Scratch goes under `target/`.
+//! One command changes files of the tree: `cargo xtask experiment` writes the page, the picture and
+//! the results of the experiment. Scratch goes under `target/`.
 
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line tool")]
 
@@ -59,8 +58,6 @@ enum Command {
     /// Apply the mutations of docs/mutations.toml, one at a time, and demand that the tests catch
     /// them
     Mutate(mutate::Options),
-    /// Write docs/requirements.md from the tests, the mutations and docs/requirements.toml
-    Requirements,
     /// Write the page of the experiment from its recorded results, or record them first
     Experiment(experiment::Options),
     /// Damage many directories, in release, and hold what the log says against what is known
@@ -81,9 +78,6 @@ fn main() -> ExitCode {
         Command::Deny => verify::run(&[Step::Deny]),
         Command::Book => verify::run(&[Step::Book]),
         Command::Mutate(options) => mutate::run(&options),
-        Command::Requirements => {
-            workspace::root().and_then(|root| tidy::requirements::write(&root))
-        }
         Command::Experiment(options) => {
             workspace::root().and_then(|root| experiment::run(&root, &options))
         }

@@ -85,9 +85,9 @@ fn a_dump_from_a_truncated_slot_is_refused() {
     assert_eq!(slots[0]["slot"], 2);
 }
 
-/// A line of text is no record of it, and a record that goes may be a promise. A log that was never
-/// closed nor checkpointed could be appended to, and one that could not was opened first.
-/// Requirements: F-41.
+/// `log append` and `log truncate` refuse a consensus log before they change anything: a line of
+/// text is no record of it, and a record that goes may be a promise. A log that was never closed
+/// nor checkpointed could be appended to, and one that could not was opened first.
 #[test]
 fn nothing_is_appended_to_it_or_dropped_by_hand() {
     let (guard, dir) = workdir();

@@ -110,8 +110,6 @@ mod tests {
     }
 
     /// The vectors of the guide, which clients in other languages check themselves against.
-    ///
-    /// Requirements: E-10.
     #[test]
     fn timestamps_are_encoded_as_the_guide_has_it() {
         let vectors = vectors();
@@ -129,7 +127,6 @@ mod tests {
         assert!(timestamps.len() > 5);
     }
 
-    /// Requirements: E-10.
     #[test]
     fn answers_are_handled_as_the_guide_has_it() {
         let vectors = vectors();

@@ -372,7 +372,6 @@ mod tests {
     }
 
     /// The book documents the layout; a change here is a change of the format.
-    /// Requirements: F-24.
     #[test]
     fn the_layout_is_that_of_version_2() {
         let samples = samples();
@@ -404,7 +403,6 @@ mod tests {
         }
     }
 
-    /// Requirements: FT-24.
     #[test]
     fn what_is_cut_or_too_long_is_refused() {
         for bytes in samples() {

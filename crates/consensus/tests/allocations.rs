@@ -30,7 +30,6 @@ fn of_iterating(s: &Setting) -> u64 {
     allocations
 }
 
-/// Requirements: FB-6.
 #[test]
 fn iteration_allocates_nothing_in_memory_and_little_from_the_log() {
     for mode in MODES {

@@ -34,8 +34,6 @@ fn locked<T>(outcome: Result<T>) {
 }
 
 /// In volatile mode closing writes the values that only memory has, and always a checkpoint.
-///
-/// Requirements: W-26.
 #[test]
 fn a_child_that_drops_a_consensus_log_changes_nothing() {
     let workdir = tempfile::tempdir().unwrap();
@@ -63,7 +61,6 @@ fn a_child_that_drops_a_consensus_log_changes_nothing() {
     assert_eq!(again.read_committed(Slot(2), &guard).unwrap().value(), b"after");
 }
 
-/// Requirements: W-26.
 #[test]
 fn every_call_of_a_child_is_refused() {
     let workdir = tempfile::tempdir().unwrap();
@@ -111,8 +108,6 @@ fn every_call_of_a_child_is_refused() {
 }
 
 /// The registry of a manager was corrupt after a child had closed it, or opened a log.
-///
-/// Requirements: W-26.
 #[test]
 fn a_child_of_a_manager_changes_nothing() {
     let workdir = tempfile::tempdir().unwrap();
@@ -149,7 +144,6 @@ fn a_child_of_a_manager_changes_nothing() {
     assert_eq!(again.keys().unwrap(), [&b"one"[..], b"three", b"two"]);
 }
 
-/// Requirements: W-26.
 #[test]
 fn a_child_opens_nothing() {
     let workdir = tempfile::tempdir().unwrap();

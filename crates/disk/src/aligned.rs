@@ -456,7 +456,6 @@ mod tests {
         assert!(grown < 500 * page, "{grown} bytes of dropped buffers are mapped");
     }
 
-    /// Requirements: W-19.
     #[test]
     #[cfg(target_os = "linux")]
     #[allow(clippy::print_stderr)] // A test reports what it skips.
@@ -497,7 +496,6 @@ mod tests {
     }
 
     /// Runs only where huge pages are reserved: `sysctl -w vm.nr_hugepages=8`.
-    /// Requirements: W-19.
     #[test]
     #[allow(clippy::print_stderr)] // A test reports what it skips.
     fn huge_pages_are_lent_and_come_back() {

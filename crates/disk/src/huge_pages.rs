@@ -113,7 +113,6 @@ mod tests {
     const REPORTED: &str = "MemTotal:  8000000 kB\nHugePages_Total:      10\nHugePages_Free:        7\n\
                         HugePages_Rsvd:        3\nHugepagesize:       2048 kB\n";
 
-    /// Requirements: W-20.
     #[test]
     fn what_is_missing_is_added_to_what_there_is() {
         // Four of the ten are neither used nor reserved by a mapping.

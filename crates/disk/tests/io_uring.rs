@@ -93,7 +93,6 @@ fn errors_keep_their_kind_and_nothing_hangs() {
 }
 
 /// More callers than rings: those that find none are served all the same.
-/// Requirements: W-29.
 #[test]
 fn more_callers_than_rings() {
     let Some(disk) = uring() else { return };
@@ -116,7 +115,6 @@ fn more_callers_than_rings() {
     assert_eq!(file.len().unwrap(), (callers * (512 << 10)) as u64);
 }
 
-/// Requirements: W-19.
 #[test]
 fn registered_buffers_move_the_same_bytes() {
     if uring().is_none() {
@@ -156,7 +154,6 @@ fn an_impossible_offset_is_refused() {
 }
 
 /// Where io_uring is not allowed, the standard disk is used, and the reason is reported.
-/// Requirements: W-29.
 #[test]
 fn refusal_falls_back_to_standard_io_and_is_reported() {
     let mut options = UringOptions::default();

@@ -11,7 +11,6 @@ use by_path::ByPath;
 use esker_disk::uring::{UringDisk, UringOptions};
 use esker_disk::{AlignedBuf, Open, read_full_at, write_all_at};
 
-/// Requirements: W-29.
 #[test]
 fn seccomp_filter_is_reported_and_the_standard_disk_is_used() {
     limits::forbid_io_uring();

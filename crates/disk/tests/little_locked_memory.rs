@@ -14,7 +14,6 @@ use esker_disk::{AlignedBuf, Open, read_full_at, write_all_at};
 
 const LIMIT: u64 = 64 << 10;
 
-/// Requirements: W-20a.
 #[test]
 fn limit_is_named_and_unregistered_io_works() {
     limits::limit_locked_memory(LIMIT);

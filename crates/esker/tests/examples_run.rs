@@ -83,7 +83,6 @@ fn a_later_proposer_finds_the_chosen_value() {
 }
 
 /// The demo runs to its end in every mode.
-/// Requirements: M-6, MB-2.
 #[cfg(feature = "kv")]
 #[test]
 fn minimal_lsm_measures_three_policies() {

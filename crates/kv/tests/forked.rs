@@ -22,8 +22,6 @@ fn forked<T>(what: &str, outcome: Result<T>) {
 }
 
 /// Closing writes a checkpoint and the clean end of the log.
-///
-/// Requirements: W-26.
 #[test]
 fn a_child_that_drops_a_store_changes_nothing() {
     let workdir = tempfile::tempdir().unwrap();
@@ -53,7 +51,6 @@ fn a_child_that_drops_a_store_changes_nothing() {
     assert_eq!(keys.get("after").unwrap().as_deref(), Some(&b"2"[..]));
 }
 
-/// Requirements: W-26.
 #[test]
 fn every_call_of_a_child_is_refused() {
     let workdir = tempfile::tempdir().unwrap();
@@ -116,7 +113,6 @@ fn every_call_of_a_child_is_refused() {
     store.close().unwrap();
 }
 
-/// Requirements: W-26.
 #[test]
 fn a_child_opens_nothing() {
     let workdir = tempfile::tempdir().unwrap();

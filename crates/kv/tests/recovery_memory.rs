@@ -36,7 +36,6 @@ fn write(dir: &Path, bytes: u64) {
     std::fs::remove_file(dir.join("checkpoint")).unwrap();
 }
 
-/// Requirements: M-16.
 #[test]
 fn opening_takes_much_less_memory_than_the_log() {
     let dir = tempfile::tempdir().unwrap();

@@ -20,7 +20,6 @@ use crate::simulation::{Options, go_through};
 use crate::subject::{Length, Subject};
 use crate::survival::Survival;
 
-/// Requirements: MB-5, MB-11, MT-2.
 #[test]
 fn components_survive_and_lose_within_their_promises() {
     for cuts in power_cuts() {
@@ -40,7 +39,6 @@ fn components_survive_and_lose_within_their_promises() {
 }
 
 /// A manager with more keys than open logs, its registry, its snapshots and its backups.
-/// Requirements: FB-10, FB-12, FT-17, FT-18, FT-22.
 #[test]
 fn a_manager_keeps_its_keys_logs_and_snapshots() {
     for cuts in power_cuts() {
@@ -57,7 +55,6 @@ fn a_manager_keeps_its_keys_logs_and_snapshots() {
     }
 }
 
-/// Requirements: MB-7.
 #[test]
 fn nothing_durable_is_lost_on_disks_with_faults() {
     for simulation in disk_faults() {
@@ -130,7 +127,6 @@ impl Subject for Faulty {
     }
 }
 
-/// Requirements: MT-9.
 #[test]
 fn every_run_counts_whatever_comes_of_it() {
     let runs_of = |seeds: &[u64]| runs::runs_of::<Faulty>(0, seeds);
@@ -243,7 +239,6 @@ fn a_program_that_reports_nothing_is_refused() {
     assert!(outcome.examples[0].what.contains("reported no change"), "{outcome:?}");
 }
 
-/// Requirements: MT-1.
 #[test]
 fn a_kill_that_loses_a_durable_write_is_a_violation() {
     let honest = kill_a_liar(0);

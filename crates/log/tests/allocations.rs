@@ -1,7 +1,7 @@
 //! No heap allocation per append in the steady state, blocking or async, with a deadline or
 //! without.
 //!
-//! Guards W-7, L-10, LG-3 and the trap LT-6, where a wait with a deadline allocates.
+//! Guards: a wait with a deadline that allocates.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 #[path = "kit/fixture.rs"]
@@ -58,7 +58,6 @@ fn durable(ticket: Ticket) {
 
 /// Not one, on the thread that appends; on the engine's threads, nothing that grows with the
 /// appends.
-/// Requirements: W-7, L-10, LT-6, LB-9.
 #[test]
 fn an_append_allocates_nothing() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -145,7 +145,6 @@ fn peak() -> u64 {
     kib.unwrap_or(0) * 1024
 }
 
-/// Requirements: W-25.
 #[test]
 fn memory_is_bounded_for_nonsense_with_a_valid_checksum() {
     let mut cases = Cases::default();

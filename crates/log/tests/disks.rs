@@ -13,14 +13,12 @@ use std::sync::Arc;
 use esker_disk::uring::{UringDisk, UringOptions};
 use esker_disk::{Disk, StdDisk};
 
-/// Requirements: WB-14.
 #[test]
 fn through_system_calls() {
     let disk: Arc<dyn Disk> = Arc::new(StdDisk::new());
     disk_suite::behaves(&disk, "std");
 }
 
-/// Requirements: W-29, WB-14.
 #[test]
 fn through_io_uring() {
     for in_flight in [1, 16] {
@@ -36,7 +34,6 @@ fn through_io_uring() {
     }
 }
 
-/// Requirements: WB-14.
 #[test]
 fn where_the_options_do_not_allow_io_uring() {
     let mut options = UringOptions::default();

@@ -11,7 +11,6 @@ mod limits;
 
 use esker_disk::uring::{UringDisk, UringOptions};
 
-/// Requirements: WB-14.
 #[test]
 fn the_standard_disk_takes_its_place() {
     limits::forbid_io_uring();

@@ -12,7 +12,6 @@ mod limits;
 
 use esker_disk::uring::{UringDisk, UringOptions};
 
-/// Requirements: WB-14.
 #[test]
 fn log_works_on_the_disk_that_is_available() {
     limits::limit_locked_memory(4096);

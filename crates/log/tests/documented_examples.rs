@@ -1,7 +1,6 @@
 //! Examples that users of other logs know, in the names that things have here.
 //!
-//! Guards WB-2 (with fewer records), L-2, L-10b, LB-1, LB-2, LB-5 and LB-6. On the real disk, with
-//! the threads of the process, as a user would run them.
+//! On the real disk, with the threads of the process, as a user would run them.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 #[path = "kit/fixture.rs"]
@@ -14,7 +13,6 @@ use esker_log::{Error, Log, Options, Position, PriorShutdown, Seq, Start};
 use fixture::{all, block_on, in_time, payload, payloads, read_from, until};
 
 /// Create, write, read back, close.
-/// Requirements: L-8, LB-1.
 #[test]
 fn write_read_back_and_close() {
     let dir = tempfile::tempdir().unwrap();
@@ -44,7 +42,6 @@ fn write_read_back_and_close() {
 }
 
 /// A loop of pipelined writes, then one flush; a buffer of 1 MiB, checksums always on.
-/// Requirements: L-10b.
 #[test]
 fn pipeline_then_flush() {
     let dir = tempfile::tempdir().unwrap();
@@ -77,7 +74,6 @@ fn staged_records_become_durable_without_a_wait() {
     log.close().unwrap();
 }
 
-/// Requirements: L-2, WT-17, LB-1.
 #[test]
 fn a_hundred_writers_of_fifty_records() {
     let dir = tempfile::tempdir().unwrap();
@@ -106,7 +102,6 @@ fn a_hundred_writers_of_fifty_records() {
     log.close().unwrap();
 }
 
-/// Requirements: LB-2.
 #[test]
 fn reopen_append_a_third_and_read_all_three() {
     let dir = tempfile::tempdir().unwrap();
@@ -126,7 +121,6 @@ fn reopen_append_a_third_and_read_all_three() {
 }
 
 /// One writer in batches, two readers that wait and check every record; close, open, again.
-/// Requirements: WB-2.
 #[test]
 fn writer_and_two_checking_readers_across_reopens() {
     let dir = tempfile::tempdir().unwrap();
@@ -178,7 +172,6 @@ fn writer_and_two_checking_readers_across_reopens() {
 }
 
 /// The same handle serves tasks of a runtime and threads.
-/// Requirements: W-1b.
 #[test]
 fn tasks_and_threads_share_a_log() {
     let dir = tempfile::tempdir().unwrap();

@@ -38,8 +38,6 @@ fn forked<T>(what: &str, outcome: esker_log::Result<T>) {
 /// `StdLock::drop` called `flock(LOCK_UN)` on the description that parent and child share. A second
 /// process then opened the log for writing, both wrote at one position, and an acknowledged record
 /// was gone.
-///
-/// Requirements: W-26.
 #[test]
 fn a_child_that_drops_a_log_leaves_the_lock_to_its_parent() {
     let workdir = tempfile::tempdir().unwrap();
@@ -64,8 +62,6 @@ fn a_child_that_drops_a_log_leaves_the_lock_to_its_parent() {
 }
 
 /// The clean end in the manifest, the footer, what is staged, temporary files, and the file `lock`.
-///
-/// Requirements: W-26.
 #[test]
 fn what_a_child_drops_or_closes_changes_no_byte() {
     let workdir = tempfile::tempdir().unwrap();
@@ -117,8 +113,6 @@ fn what_a_child_drops_or_closes_changes_no_byte() {
 }
 
 /// A child that appended got `durable` for a position that its parent overwrote.
-///
-/// Requirements: W-26.
 #[test]
 fn every_call_of_a_child_is_refused() {
     let workdir = tempfile::tempdir().unwrap();
@@ -225,8 +219,6 @@ fn readers(reader: &ReadOnlyLog, workdir: &Path) {
 
 /// A child opened a log of its own. Its locks list waiting threads in one table of the process, and
 /// in a child that table names stacks that its own threads reuse: one run in ten hung or crashed.
-///
-/// Requirements: W-26.
 #[test]
 fn a_child_opens_nothing() {
     let workdir = tempfile::tempdir().unwrap();

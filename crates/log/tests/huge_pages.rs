@@ -25,7 +25,6 @@ fn options(disk: &SimDisk) -> Option<(Options, usize)> {
     Some((options, page))
 }
 
-/// Requirements: W-20.
 #[test]
 fn buffers_that_are_not_whole_pages_are_refused_by_option_name() {
     let disk = SimDisk::new(1);
@@ -42,7 +41,6 @@ fn buffers_that_are_not_whole_pages_are_refused_by_option_name() {
     }
 }
 
-/// Requirements: W-14, W-19, W-20.
 #[test]
 fn too_few_huge_pages_fail_the_open_and_name_the_command() {
     let disk = SimDisk::new(1);
@@ -72,7 +70,6 @@ fn mine() -> usize {
 }
 
 /// Only where huge pages are reserved: `sysctl -w vm.nr_hugepages=8`.
-/// Requirements: W-14.
 #[test]
 fn log_stages_records_on_huge_pages() {
     let disk = SimDisk::new(1);

@@ -29,7 +29,6 @@ fn homes() -> Vec<String> {
 }
 
 /// The one test here, because it looks at all threads of the process.
-/// Requirements: W-22.
 #[test]
 fn pinned_engine_threads_stay_on_their_processor() {
     let mine = sched_getaffinity(None).unwrap();

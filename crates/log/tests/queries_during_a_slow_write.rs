@@ -33,7 +33,6 @@ fn no_thread_spins(when: &str) {
 }
 
 /// One test, because it looks at the processor time of the whole process.
-/// Requirements: WT-9.
 #[test]
 fn queries_return_during_a_slow_write_without_spinning() {
     let disk = SimDisk::new(1);

@@ -1,7 +1,5 @@
 //! The threads of a reader end with it, whether a handle or a stream held it last. Alone in its
 //! process, because it looks at the process's threads.
-//!
-//! Guards W-16 and WT-13 for readers beside the writer.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
@@ -37,7 +35,6 @@ fn busy(reader: &ReadOnlyLog) -> LogStream {
     })
 }
 
-/// Requirements: W-16.
 #[test]
 fn the_threads_end_with_the_reader() {
     let disk = SimDisk::new(1);

@@ -32,7 +32,6 @@ fn never_huge() -> usize {
     total << 10
 }
 
-/// Requirements: W-14.
 #[test]
 fn the_first_buffer_takes_what_it_needs_and_later_ones_are_on_huge_pages() {
     let Some(page) = HugePages::page_size().filter(|page| *page <= 4 << 20) else {

@@ -29,7 +29,6 @@ impl Work {
     }
 }
 
-/// Requirements: M-11.
 #[test]
 fn no_request_is_missed() {
     loom::model(|| {

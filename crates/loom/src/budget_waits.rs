@@ -8,7 +8,6 @@ use loom::thread;
 
 use crate::value_budget::ValueBudget;
 
-/// Requirements: FT-7.
 #[test]
 fn no_more_is_reserved_than_there_is() {
     loom::model(|| {
@@ -48,7 +47,6 @@ fn a_release_wakes(wait: fn(&ValueBudget)) {
     });
 }
 
-/// Requirements: F-38.
 #[test]
 fn a_wait_for_room_is_woken() {
     a_release_wakes(|budget| {
@@ -69,7 +67,6 @@ impl Wake for Notify {
 }
 
 /// A task registers and looks at the room in one step.
-/// Requirements: F-38.
 #[test]
 fn a_task_that_waits_for_room_is_woken() {
     a_release_wakes(|budget| {

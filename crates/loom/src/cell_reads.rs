@@ -9,7 +9,6 @@ use crate::cell::Cell;
 use crate::stubs::Plain;
 use crate::sync::pin;
 
-/// Requirements: F-0c.
 #[test]
 fn loaded_value_is_complete() {
     loom::model(|| {
@@ -27,7 +26,6 @@ fn loaded_value_is_complete() {
     });
 }
 
-/// Requirements: F-0c.
 #[test]
 fn loaded_value_lives_as_long_as_the_guard() {
     loom::model(|| {

@@ -6,7 +6,6 @@ use loom::thread;
 
 use crate::open_pages::{Count, OpenPages};
 
-/// Requirements: FT-16.
 #[test]
 fn a_page_with_an_entry_is_listed() {
     loom::model(|| {
@@ -25,7 +24,6 @@ fn a_page_with_an_entry_is_listed() {
     });
 }
 
-/// Requirements: F-9.
 #[test]
 fn two_entries_and_one_removal_keep_the_page_listed() {
     loom::model(|| {

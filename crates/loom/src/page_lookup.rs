@@ -22,7 +22,6 @@ fn model(check: impl Fn() + Send + Sync + 'static) {
     model.check(check);
 }
 
-/// Requirements: F-0c.
 #[test]
 fn a_page_is_found_while_the_table_grows() {
     model(|| {
@@ -44,7 +43,6 @@ fn a_page_is_found_while_the_table_grows() {
     });
 }
 
-/// Requirements: FT-9.
 #[test]
 fn pages_that_are_made_at_the_same_time_are_all_there() {
     model(|| {

@@ -29,7 +29,6 @@ fn promise(shared: &(SlotLocks<2>, Log), ballot: Ballot) {
     }
 }
 
-/// Requirements: FT-3.
 #[test]
 fn no_lower_accept_is_recorded_after_a_promise() {
     loom::model(|| {

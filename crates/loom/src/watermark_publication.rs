@@ -32,8 +32,6 @@ fn beside_two_commits(read: impl Fn(&DurableWatermark) + Sync + Send + 'static) 
 
 /// A stream that begins after the last record its caller has began past records of a commit that
 /// was being published.
-///
-/// Requirements: L-13.
 #[test]
 fn position_and_number_are_of_one_publication() {
     beside_two_commits(|published| {
@@ -42,7 +40,6 @@ fn position_and_number_are_of_one_publication() {
     });
 }
 
-/// Requirements: L-13.
 #[test]
 fn position_read_after_the_number_covers_it() {
     beside_two_commits(|published| {
@@ -53,8 +50,6 @@ fn position_read_after_the_number_covers_it() {
 }
 
 /// Guards against a record that a stream delivers although the watermark is still below it.
-///
-/// Requirements: L-13.
 #[test]
 fn number_read_after_the_position_covers_it() {
     beside_two_commits(|published| {
@@ -64,7 +59,6 @@ fn number_read_after_the_position_covers_it() {
     });
 }
 
-/// Requirements: L-13.
 #[test]
 fn suspended_publication_is_not_seen_in_part() {
     loom::model(|| {

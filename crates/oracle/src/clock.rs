@@ -142,7 +142,6 @@ mod tests {
         follow(wall, NOW, Reference { epoch: NOW, age }, LARGEST)
     }
 
-    /// Requirements: E-15.
     #[test]
     fn a_clock_is_followed_within_the_largest_step() {
         let second = Duration::from_secs(1);
@@ -205,7 +204,6 @@ mod tests {
         }
     }
 
-    /// Requirements: E-15.
     #[test]
     fn most_clocks_decide_where_epochs_begin() {
         let hour = 3600 * SECOND;
@@ -253,8 +251,6 @@ mod tests {
     }
 
     /// A clock after 2554 made the last epoch that there is.
-    ///
-    /// Requirements: E-15.
     #[test]
     fn a_first_epoch_is_of_a_clock_from_2020_to_2200() {
         let Range { start, end } = FIRST_EPOCHS;
@@ -270,7 +266,6 @@ mod tests {
         assert_eq!(agreed(end - 1, &[]), Some(end - 1));
     }
 
-    /// Requirements: E-15.
     #[test]
     fn a_clock_is_believed_up_to_a_year_above_the_last_epoch() {
         let year = nanos(LEAP_MAX);

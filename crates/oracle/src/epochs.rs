@@ -210,8 +210,6 @@ mod tests {
     }
 
     /// The seed stopped every replica, for good, when a clock went back.
-    ///
-    /// Requirements: E-15.
     #[test]
     fn epochs_rise_whatever_the_clock_does() {
         let mut epochs = Epochs::default();
@@ -225,7 +223,6 @@ mod tests {
         }
     }
 
-    /// Requirements: E-15.
     #[test]
     fn after_the_last_epoch_there_is_none() {
         let mut epochs = Epochs::default();
@@ -238,8 +235,6 @@ mod tests {
     }
 
     /// A command of a later version, or a damaged one, changes nothing on any replica.
-    ///
-    /// Requirements: E-15.
     #[test]
     fn a_command_that_is_not_understood_changes_nothing() {
         let valid = advance(9);
@@ -263,7 +258,6 @@ mod tests {
         assert_eq!(epochs.last(), 9);
     }
 
-    /// Requirements: ET-12.
     #[test]
     fn a_damaged_state_is_refused_and_changes_nothing() {
         let mut epochs = Epochs::default();
@@ -303,8 +297,6 @@ mod tests {
     proptest::proptest! {
         /// Replicas that get the same commands in other batches, one of them through a snapshot,
         /// end equal.
-        ///
-        /// Requirements: ET-4.
         #[test]
         fn replicas_end_equal(
             walls in proptest::collection::vec((1_u64..9, proptest::num::u64::ANY), 1..40),

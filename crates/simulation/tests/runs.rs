@@ -14,7 +14,6 @@ fn short(seed: u64) -> Options {
 }
 
 /// Uniqueness, real-time order, equal replicas, and timestamps soon after the last fault.
-/// Requirements: EB-10.
 #[test]
 fn clients_get_the_timestamps_of_one_oracle() {
     let mut answered = [0; 3];
@@ -32,8 +31,6 @@ fn clients_get_the_timestamps_of_one_oracle() {
 /// A clock after 2554, once, made the last epoch that there is: no timestamp came after it, for
 /// good. Clocks are anywhere from 1960 to 2600 here, also before the first epoch, and operators
 /// have epochs follow them.
-///
-/// Requirements: E-15, EB-10.
 #[test]
 fn clocks_that_are_centuries_wrong_stop_no_cluster() {
     for seed in 1..=8 {
@@ -44,7 +41,6 @@ fn clocks_that_are_centuries_wrong_stop_no_cluster() {
 }
 
 /// With the default length of faults.
-/// Requirements: EB-10.
 #[test]
 fn what_was_found_once_stays_mended() {
     for seed in FOUND {

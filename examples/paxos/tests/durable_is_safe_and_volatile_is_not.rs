@@ -10,9 +10,8 @@ fn run(seeds: &str) -> (String, bool) {
     (String::from_utf8(out.stdout).unwrap(), out.status.success())
 }
 
-/// Requirements: F-0, FB-11, F-16.
 #[test]
-fn one_line_a_run() {
+fn durable_runs_have_no_violation_and_volatile_ones_have_some() {
     let (text, succeeded) = run("16");
     assert!(succeeded, "{text}");
     let lines: Vec<serde_json::Value> =
@@ -34,7 +33,6 @@ fn one_line_a_run() {
 }
 
 /// Also which logs are closed to make room.
-/// Requirements: F-16.
 #[test]
 fn a_seed_repeats_its_run() {
     assert_eq!(run("4"), run("4"));

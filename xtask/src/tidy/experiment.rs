@@ -30,7 +30,6 @@ mod tests {
 
     use super::*;
 
-    /// Requirements: MT-12.
     #[test]
     fn a_figure_that_was_not_measured_is_found() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");

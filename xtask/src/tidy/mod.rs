@@ -19,7 +19,6 @@ mod modules;
 pub mod mutation_list;
 mod names;
 mod phrases;
-pub mod requirements;
 mod source;
 mod text;
 pub mod tree;
@@ -49,8 +48,7 @@ const FILE_RULES: [FileRule; 9] = [
     vocabulary::check,
     phrases::check,
 ];
-const TREE_RULES: [TreeRule; 7] = [
-    requirements::check,
+const TREE_RULES: [TreeRule; 6] = [
     mutation_list::check,
     links::check,
     cited_tests::check,
@@ -97,7 +95,6 @@ mod tests {
             ("crates/kv/src/utils.rs", "fn told() { unsafe { fsync() } } \n"),
             ("crates/kv/src/circle.rs", "use crate::long;\n"),
             ("crates/kv/src/long.rs", &"use crate::circle;\n".repeat(801)),
-            ("docs/requirements.toml", "[[note]]\nid='W-1'\nnote='gone'\n"),
             (
                 "docs/mutations.toml",
                 "[[mutation]]\nid='a'\nfile='x.rs'\nfind='b'\nreplace='c'\ntest=''\n",
@@ -118,7 +115,6 @@ mod tests {
             "names",
             "vocabulary",
             "phrases",
-            "requirements",
             "mutation-list",
             "links",
             "cited-tests",

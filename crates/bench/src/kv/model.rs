@@ -212,7 +212,6 @@ mod tests {
         (value / wanted - 1.0).abs() < 1e-3
     }
 
-    /// Requirements: M-7a, MT-11.
     #[test]
     fn a_store_that_follows_the_model_is_fitted_without_an_error() {
         let us = |n: f64| 1.5 + 276.0 / n;
@@ -237,7 +236,6 @@ mod tests {
     }
 
     /// The figures of the seed: its model has errors of 40 and 50 %.
-    /// Requirements: MT-11.
     #[test]
     fn a_bad_fit_is_reported() {
         let modes = [

@@ -249,7 +249,6 @@ mod tests {
         bytes
     }
 
-    /// Requirements: WT-20.
     #[tokio::test]
     async fn reported_records_were_read() {
         let (_dir, log, tail_readers, tasks) = tail_readers(3);
@@ -268,7 +267,6 @@ mod tests {
         assert_eq!(tail_readers.take_lags().count(), 0);
     }
 
-    /// Requirements: WT-20.
     #[tokio::test]
     async fn an_aborted_reader_is_not_counted() {
         let (_dir, log, tail_readers, tasks) = tail_readers(3);
@@ -290,7 +288,6 @@ mod tests {
         );
     }
 
-    /// Requirements: WT-20.
     #[tokio::test]
     async fn a_stream_error_fails_the_tail_readers() {
         let (_dir, log, tail_readers, _tasks) = tail_readers(3);

@@ -165,7 +165,6 @@ mod tests {
         assert!(Mount::parse("27 1 254:0 / /").is_none());
     }
 
-    /// Requirements: M-8.
     #[test]
     #[cfg(target_os = "linux")]
     fn this_machine_is_described() {

@@ -96,7 +96,6 @@ fn is_next(writers: &mut [Next], prev: u64, record: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    /// Requirements: W-21.
     #[test]
     fn ends_with_needs_the_last_record_of_each_writer() {
         let compared = |counts: &[Option<u64>], last| Compared {

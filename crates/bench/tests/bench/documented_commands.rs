@@ -34,7 +34,6 @@ fn shorter(mut words: Vec<&'static str>) -> Vec<&'static str> {
     words
 }
 
-/// Requirements: L-11.
 #[test]
 fn every_documented_benchmark_runs() {
     let all = commands();
@@ -74,7 +73,6 @@ fn run_and_check(words: Vec<&'static str>) {
 }
 
 /// The modes that figures elsewhere are of are all there.
-/// Requirements: W-20b, W-21c, L-11.
 #[test]
 fn required_benchmarks_are_documented() {
     let all: Vec<_> = commands().into_iter().map(|words| words.join(" ")).collect();

@@ -66,7 +66,7 @@ fn floor() {
     check(&figures[0], "floor", false);
 }
 
-/// Requirements: W-21b.
+/// Raw I/O of the disk: operations and bytes a second, of the writer and of the readers.
 #[test]
 fn raw() {
     for disk in [
@@ -157,7 +157,7 @@ fn a_log_that_is_there_is_left_alone() {
     esker::log("verify", &dir.join("log"), &[], b"").ok();
 }
 
-/// Requirements: F-34.
+/// Every work of the consensus log's benchmark has its figure.
 #[test]
 fn consensus() {
     let words = ["consensus", "--count", "2000", "--entries", "3000", "--logs", "40"];

@@ -42,7 +42,6 @@ fn rows(csv: &str) -> Vec<(&str, Vec<f64>)> {
 }
 
 /// Every mode is measured long enough to hold its stalls, and the last sync counts.
-/// Requirements: M-6a, MT-10, MB-2.
 #[test]
 fn csv_is_well_formed_and_its_runs_are_long_enough() {
     let ended = kv_bench(&["--csv", "--keys", "20000"]).ok();
@@ -72,7 +71,6 @@ fn csv_is_well_formed_and_its_runs_are_long_enough() {
     }
 }
 
-/// Requirements: M-6a.
 #[test]
 fn csv_has_the_modes_size_and_count_of_the_flags() {
     let flags =
@@ -83,7 +81,6 @@ fn csv_has_the_modes_size_and_count_of_the_flags() {
     assert!(rows.iter().all(|(_, row)| row[..2] == [4096.0, 500.0]), "{rows:?}");
 }
 
-/// Requirements: M-7a, MT-11.
 #[test]
 fn model_is_printed_beside_the_measurement() {
     let flags = ["--policy", "always,batch:10", "--count", "2000", "--keys", "1000", "--blocking"];
@@ -121,7 +118,6 @@ fn no_model_is_fitted_to_runs_that_are_too_short() {
     }
 }
 
-/// Requirements: M-8.
 #[test]
 fn figures_name_the_machine() {
     let figures = figures(&["--count", "10", "--keys", "10"]);

@@ -21,7 +21,6 @@ fn figure(flags: &[&str]) -> Value {
 }
 
 /// `params` has every setting that such a benchmark has elsewhere, under Esker's name.
-/// Requirements: W-21.
 #[test]
 fn every_option_is_reported() {
     let figure = figure(&[
@@ -85,7 +84,6 @@ fn sizes_are_rounded_down_to_blocks_and_times_have_units() {
     bench(&["--delay=61s"]).exits(2);
 }
 
-/// Requirements: W-21.
 #[test]
 fn other_names_are_understood() {
     let figure = figure(&[
@@ -115,7 +113,6 @@ fn other_names_are_understood() {
 }
 
 /// What a ring kept is compared, from the oldest record that is there to the last written.
-/// Requirements: W-21.
 #[test]
 fn records_kept_by_a_ring_are_verified() {
     let ring = ["--retain-segments=2", "--segment-size=64K", "--count=6000", "--async"];
@@ -129,7 +126,6 @@ fn records_kept_by_a_ring_are_verified() {
     }
 }
 
-/// Requirements: L-11.
 #[test]
 fn without_a_disk_nothing_is_verified() {
     for more in [&["--buffer-size=1M"][..], &["--buffer-size=10M", "--writers=10"]] {
@@ -148,7 +144,6 @@ fn without_a_disk_nothing_is_verified() {
 }
 
 /// Nothing was written to the segments: so nothing can be there.
-/// Requirements: L-11.
 #[test]
 fn without_a_disk_the_segments_stay_as_they_were_made() {
     let (guard, dir) = workdir();
@@ -173,7 +168,6 @@ fn without_a_disk_the_segments_stay_as_they_were_made() {
     esker::end(child);
 }
 
-/// Requirements: W-20.
 #[test]
 fn huge_pages_are_whole_or_refused() {
     if !std::fs::read_to_string("/proc/meminfo")
@@ -201,7 +195,6 @@ fn huge_pages_are_whole_or_refused() {
     }
 }
 
-/// Requirements: W-22.
 #[test]
 fn a_processor_that_is_not_there_is_refused() {
     bench(&["--pin=1000000"]).exits(2).says(&["--pin", "1000000"]);
@@ -211,7 +204,6 @@ fn a_processor_that_is_not_there_is_refused() {
 }
 
 /// What people read: the state at opening and progress on standard error, four lines of summary.
-/// Requirements: W-21a.
 #[test]
 fn summary_has_four_lines() {
     let reported = bench(&["--count=1000", "--writers=2", "--delay=0"]).ok();

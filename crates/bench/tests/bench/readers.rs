@@ -27,7 +27,6 @@ fn number(figure: &Value, key: &str) -> f64 {
     figure[key].as_f64().unwrap_or_else(|| panic!("{key} is {}", figure[key]))
 }
 
-/// Requirements: WT-20.
 #[test]
 fn every_reader_gets_every_record() {
     let records = ["--readers", "7", "--count", "300", "--batch", "10", "--size", "1000"];
@@ -146,7 +145,6 @@ fn follower(dir: &std::path::Path, seed: &str) -> Ended {
     ended
 }
 
-/// Requirements: WT-20.
 #[test]
 fn a_follower_that_gets_something_else_fails() {
     let (guard, dir) = workdir();
@@ -159,7 +157,6 @@ fn a_follower_that_gets_something_else_fails() {
     follower(&dir.join("log"), "--seed=2").exits(1).says(&["is not what was written there"]);
 }
 
-/// Requirements: WT-20.
 #[test]
 fn a_reader_that_gets_something_else_fails_the_bench() {
     let expecting = ["--seed", "1", "--expect-seed", "2"];
@@ -176,7 +173,6 @@ fn a_reader_that_gets_something_else_fails_the_bench() {
     bench(&[&["--readers", "3", "--count", "9", "--verify", "none"], &expecting[..]].concat()).ok();
 }
 
-/// Requirements: WT-20.
 #[test]
 fn a_reader_that_fails_is_named() {
     let flags = ["--readers", "1", "--count", "200", "--expect-seed", "2"];

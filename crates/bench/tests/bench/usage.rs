@@ -37,7 +37,6 @@ fn flags_that_would_do_nothing() {
 
 /// Guards against a benchmark that measures something else than it was asked for, and does not say
 /// so.
-/// Requirements: F-34.
 #[test]
 fn benchmark_of_zero_operations_is_refused() {
     for (arguments, word) in [

@@ -18,7 +18,6 @@ fn a_log_written_through_io_uring() {
     log("verify", &dir, &[], b"").ok();
 }
 
-/// Requirements: W-29.
 #[test]
 fn a_benchmark_names_the_disk_that_it_used() {
     let (_guard, dir) = workdir();

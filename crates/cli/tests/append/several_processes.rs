@@ -7,7 +7,6 @@ use std::process::{Child, Stdio};
 
 use crate::esker::{command, end, log, spawn, workdir};
 
-/// Requirements: WB-14.
 #[test]
 fn each_reads_back_what_it_wrote() {
     for disks in [["std"; 4], ["uring"; 4], ["std", "uring", "std", "uring"]] {

@@ -20,7 +20,6 @@ fn rows(heading: &str) -> Vec<Vec<&'static str>> {
 }
 
 /// A rate is never without p99.9 and the maximum, and no run is too short for its stalls.
-/// Requirements: M-7, MT-10.
 #[test]
 fn question_is_answered_for_every_policy() {
     let rows = rows("The measurement");
@@ -44,7 +43,6 @@ fn question_is_answered_for_every_policy() {
     }
 }
 
-/// Requirements: M-7b.
 #[test]
 fn each_observation_has_a_figure_and_a_verdict() {
     let rows = rows("Observations");
@@ -65,7 +63,6 @@ fn each_observation_has_a_figure_and_a_verdict() {
     }
 }
 
-/// Requirements: M-10, M-10a, MT-13.
 #[test]
 fn limits_and_sources_are_stated() {
     let limits = section("What this does not show");

@@ -30,7 +30,6 @@ fn number(value: &Value) -> f64 {
     value.as_f64().unwrap()
 }
 
-/// Requirements: LT-9.
 #[test]
 fn figures_of_the_runs_are_possible() {
     let runs: Vec<Value> = RUNS.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -60,7 +59,6 @@ fn figures_of_the_runs_are_possible() {
 }
 
 /// Rows like `| 20 durable callers | 70,000 records/s, p50 252 µs |`.
-/// Requirements: LT-9.
 #[test]
 fn figures_of_the_book_are_possible() {
     let mut rows = 0;
@@ -112,7 +110,6 @@ fn is_fair(work: &str, of_systems: &[&Value], durable: bool) {
     }
 }
 
-/// Requirements: LT-10.
 #[test]
 fn figures_of_the_comparison_are_possible() {
     let figures: Vec<Value> = serde_json::from_str(PEERS).unwrap();
@@ -124,7 +121,6 @@ fn figures_of_the_comparison_are_possible() {
 }
 
 /// Rows like ``| `okaywal` | 42,000 | 426 µs |``, of the work `append-20`.
-/// Requirements: LT-10.
 #[test]
 fn figures_of_the_readme_are_those_of_the_comparison() {
     let figures: Vec<Value> = serde_json::from_str(PEERS).unwrap();
@@ -145,7 +141,6 @@ fn figures_of_the_readme_are_those_of_the_comparison() {
 }
 
 /// Every work has its peers, and what is not durable is so for both sides.
-/// Requirements: F-34.
 #[test]
 fn figures_of_the_consensus_comparison_are_possible() {
     const LSM: [&str; 7] = [
@@ -184,7 +179,6 @@ fn figures_of_the_consensus_comparison_are_possible() {
 }
 
 /// The text names the bound the right way up: the latency is below it.
-/// Requirements: LT-9.
 #[test]
 fn the_bound_is_the_right_way_up() {
     let flat = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

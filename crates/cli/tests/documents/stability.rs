@@ -10,7 +10,6 @@ fn section<'a>(text: &'a str, heading: &str) -> &'a str {
     rest.split("\n## ").next().unwrap_or(rest)
 }
 
-/// Requirements: L-11a.
 #[test]
 fn documents_state_what_is_stable() {
     let stable = section(GUIDE, "## What is stable");

@@ -7,7 +7,6 @@ use std::process::Stdio;
 
 use crate::esker::{self, command, kv, read_lines, run, spawn};
 
-/// Requirements: M-4.
 #[test]
 fn a_value_is_put_read_and_deleted() {
     let dir = tempfile::tempdir().unwrap();
@@ -50,7 +49,6 @@ fn what_is_exported_is_imported() {
     assert_eq!(kv(&store, &["scan", "--prefix", "b"], b"").ok().out, b"b\n\t\xff\n");
 }
 
-/// Requirements: MT-4.
 #[test]
 fn a_repaired_store_gives_what_is_left_only_on_request() {
     let dir = tempfile::tempdir().unwrap();

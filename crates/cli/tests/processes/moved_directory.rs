@@ -6,7 +6,6 @@ use std::process::Stdio;
 
 use crate::esker::{self, command, end, log, spawn, workdir};
 
-/// Requirements: W-26.
 #[test]
 fn second_writer_after_a_move_exits_with_status_4() {
     let (_guard, dir) = workdir();

@@ -60,7 +60,6 @@ fn every_record_a_follower_saw_survives_kills() {
     rounds("std", ROUNDS);
 }
 
-/// Requirements: WB-14.
 #[test]
 fn every_record_a_follower_saw_survives_kills_with_io_uring() {
     rounds("uring", ROUNDS_URING);

@@ -14,8 +14,6 @@ use crate::nodes::{LONG, Nodes};
 
 /// A transfer of leadership, a kill of the leader, and a leader that is stopped: no call fails, and
 /// what all callers got is unique and in order.
-///
-/// Requirements: E-10, EB-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_follows_the_leader_without_an_error() {
     let mut nodes = Nodes::of(3).await;

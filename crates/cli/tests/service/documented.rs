@@ -50,8 +50,6 @@ async fn until_voters(address: &str, count: usize) {
 }
 
 /// On another port, and each command with what it prints, apart from the time.
-///
-/// Requirements: E-14.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_node_does_what_the_page_shows() {
     let dir = tempfile::tempdir().unwrap();
@@ -96,8 +94,6 @@ async fn one_node_does_what_the_page_shows() {
 }
 
 /// On other addresses, and node 1 again with the same command, as the page says.
-///
-/// Requirements: E-14.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_nodes_start_as_the_page_says() {
     let mut commands: Vec<String> =
@@ -141,7 +137,6 @@ async fn three_nodes_start_as_the_page_says() {
 /// The unit of the page runs a program that starts with the file of the page, and restarts it.
 ///
 /// Bug: `systemd` gave up after five starts on a full disk.
-/// Requirements: E-14.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_unit_of_the_page_has_what_it_names() {
     let trimmed = |kind| lines("As a service", kind).into_iter().map(str::trim).collect::<Vec<_>>();
@@ -173,8 +168,6 @@ async fn the_unit_of_the_page_has_what_it_names() {
 }
 
 /// What is known of the service before it is used.
-///
-/// Requirements: E-14.
 #[test]
 fn the_page_says_what_a_user_has_to_know() {
     for (heading, said) in [

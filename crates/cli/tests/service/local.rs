@@ -122,8 +122,6 @@ async fn a_node_that_lost_its_data_does_not_end_the_others() {
 }
 
 /// One command: three members, which are the same after a restart.
-///
-/// Requirements: E-7a.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_command_runs_three_nodes() {
     let dir = tempfile::tempdir().unwrap();

@@ -12,8 +12,6 @@ use crate::esker::{program, read_lines, run, spawn};
 use crate::lines::{ANY_PORT, Logged, serve};
 
 /// A line for each request and each batch, and the id of a request in all of its lines.
-///
-/// Requirements: E-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_are_logged_at_debug_level() {
     let dir = tempfile::tempdir().unwrap();
@@ -164,8 +162,6 @@ async fn an_unread_pipe_stops_no_node() {
 
 /// JSON on standard output, or lines for people on standard error; no line of a request unless it
 /// is asked for.
-///
-/// Requirements: E-5, EB-8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn log_lines_have_the_form_that_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -216,8 +212,6 @@ fn resident(pid: u32) -> u64 {
 }
 
 /// Under load, a node logs nothing for a timestamp, and its memory does not grow.
-///
-/// Requirements: ET-7.
 #[test]
 fn timestamps_take_neither_output_nor_memory() {
     let dir = tempfile::tempdir().unwrap();

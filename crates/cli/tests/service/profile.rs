@@ -12,7 +12,6 @@ use crate::lines::{ANY_PORT, Logged, serve};
 use crate::nodes::LONG;
 use crate::spans::contains;
 
-/// Requirements: E-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_profile_shows_where_a_node_spends_its_time() {
     let dir = tempfile::tempdir().unwrap();
@@ -48,7 +47,6 @@ async fn a_profile_shows_where_a_node_spends_its_time() {
     assert_eq!(status, Some(0), "{errors}");
 }
 
-/// Requirements: E-11.
 #[test]
 fn a_port_of_profiles_that_is_taken_ends_the_start() {
     let dir = tempfile::tempdir().unwrap();

@@ -27,7 +27,6 @@ fn ended(serve: &mut Command) -> Ended {
     end(node)
 }
 
-/// Requirements: E-5, EB-8, ET-10.
 #[test]
 fn wrong_settings_are_named() {
     let dir = tempfile::tempdir().unwrap();
@@ -195,8 +194,6 @@ fn an_error_in_the_file_names_its_line() {
 }
 
 /// A flag comes before the variable, that before the file, and that before the default.
-///
-/// Requirements: E-5, EB-8.
 #[test]
 fn settings_have_an_order() {
     let dir = tempfile::tempdir().unwrap();
@@ -262,8 +259,6 @@ fn a_folder_has_one_node() {
 }
 
 /// Each setting has its default, and is set by its variable, its flag and its key in the file.
-///
-/// Requirements: E-5, E-17, EB-8.
 #[test]
 fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
     let dir = tempfile::tempdir().unwrap();

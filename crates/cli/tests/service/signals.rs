@@ -34,8 +34,6 @@ fn is_private(dir: &Path) -> usize {
 }
 
 /// Whatever the umask of the process is.
-///
-/// Requirements: ET-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_data_of_a_node_is_its_owners_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -51,8 +49,6 @@ async fn the_data_of_a_node_is_its_owners_alone() {
 }
 
 /// While a new node, and one that was there before, starts; then it starts and answers.
-///
-/// Requirements: E-9, EB-8, ET-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_signal_at_any_moment_of_a_start_ends_it_with_0() {
     let dir = tempfile::tempdir().unwrap();
@@ -73,8 +69,6 @@ async fn a_signal_at_any_moment_of_a_start_ends_it_with_0() {
 }
 
 /// Bug: SIGHUP, which programs that rotate logs send, killed a node without a line.
-///
-/// Requirements: E-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hangup_at_any_moment_has_no_effect_but_a_line() {
     let dir = tempfile::tempdir().unwrap();
@@ -96,8 +90,6 @@ async fn a_hangup_at_any_moment_has_no_effect_but_a_line() {
 }
 
 /// A member that takes the connection and does not answer delays no signal.
-///
-/// Requirements: EB-8, ET-11.
 #[test]
 fn a_signal_ends_a_node_that_waits_to_join() {
     let dir = tempfile::tempdir().unwrap();
@@ -116,8 +108,6 @@ fn a_signal_ends_a_node_that_waits_to_join() {
 
 /// A node that stops accepts nothing more and answers what it has. Signals that follow change
 /// nothing.
-///
-/// Requirements: E-9, EB-8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stops_answers_what_it_has() {
     let dir = tempfile::tempdir().unwrap();

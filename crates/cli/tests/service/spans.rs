@@ -80,7 +80,6 @@ fn stops(mut node: Logged) -> Vec<Value> {
 }
 
 /// With the trace of the client, the name of the service and its environment.
-/// Requirements: E-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_gets_the_span_of_a_request() {
     let (url, batches) = collector(true);
@@ -126,7 +125,6 @@ async fn a_collector_gets_the_span_of_a_request() {
 }
 
 /// One that never answers, and one that is not there.
-/// Requirements: E-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_fails_keeps_no_node() {
     let silent = collector(false);
@@ -156,7 +154,6 @@ async fn spans_lost(address: &str) -> u64 {
 }
 
 /// How many spans were lost was not known.
-/// Requirements: E-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn spans_that_are_lost_are_counted() {
     let address = format!("127.0.0.1:{}", esker_testkit::free_port());

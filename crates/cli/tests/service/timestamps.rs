@@ -19,8 +19,6 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 /// Each node names the leader and all members. One that is removed is none of them any longer.
-///
-/// Requirements: E-7a, EB-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timestamps_come_from_any_node() {
     let mut nodes = Nodes::of(3).await;
@@ -206,8 +204,6 @@ fn count_refused(metrics: &str) -> u64 {
 }
 
 /// What the node counts as refused, and what failed when it was killed.
-///
-/// Requirements: ET-14.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_failed_request_of_a_benchmark_has_a_class() {
     let dir = tempfile::tempdir().unwrap();

@@ -12,8 +12,6 @@ fn body(epoch: u64, index: u64, count: u64) -> Vec<u8> {
 }
 
 /// What may pass and what another node may do better: the client asks again.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn other_statuses_and_malformed_answers_are_retried() {
     let mut replies = vec![
@@ -50,8 +48,6 @@ async fn other_statuses_and_malformed_answers_are_retried() {
 }
 
 /// Another node is asked before the same one again.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn another_node_is_asked_first() {
     let issuer = Issuer::new();
@@ -67,8 +63,6 @@ async fn another_node_is_asked_first() {
 }
 
 /// The same node, not before the time that it asks for.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn an_overloaded_leader_is_asked_later() {
     let busy = Reply::of(503, "too many requests are waiting").header("Retry-After", "1");
@@ -81,8 +75,6 @@ async fn an_overloaded_leader_is_asked_later() {
 }
 
 /// A request that is wrong stays wrong.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn a_refused_request_is_not_repeated() {
     let why = "invalid n param, must be a number >= 1 and <= 10 if provided";
@@ -96,8 +88,6 @@ async fn a_refused_request_is_not_repeated() {
 
 /// An address may come to belong to another cluster, whose timestamps have no order with those
 /// before.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn a_node_of_another_cluster_is_not_asked() {
     let (issuer, higher) = (Issuer::new(), Issuer::new());

@@ -5,8 +5,6 @@ use crate::fake::{Held, Issuer};
 
 /// The timestamp of a call that was dropped in flight is lost: the next call has its own request,
 /// and a caller that shares the request keeps its own timestamp.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn the_timestamp_of_a_dropped_call_is_lost() {
     let held = Held::start(&Issuer::new()).await;

@@ -12,8 +12,6 @@ use crate::fake::{CLUSTER, Fake, Held, Issuer, LONG, Reply, members};
 const SHORT: Duration = Duration::from_millis(100);
 
 /// A port without a listener, and one where nothing answers.
-///
-/// Requirements: E-10, EB-11.
 #[tokio::test]
 async fn the_deadline_holds_when_nothing_answers() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -43,8 +41,6 @@ async fn the_deadline_holds_when_nothing_answers() {
 }
 
 /// Callers of one request, and those that wait for the next one, have deadlines of their own.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn callers_that_share_a_request_have_their_own_deadlines() {
     let held = Held::start(&Issuer::new()).await;
@@ -93,8 +89,6 @@ async fn a_deadline_that_has_passed_sends_nothing() {
 }
 
 /// A node that is stopped keeps its connections, and answers nothing over them.
-///
-/// Requirements: EB-11.
 #[tokio::test]
 async fn a_node_that_falls_silent_is_left() {
     let issuer = Issuer::new();
@@ -111,8 +105,6 @@ async fn a_node_that_falls_silent_is_left() {
 
 /// Deadlines that are shorter than the waits between attempts, and than leaving a silent node: the
 /// calls after it get timestamps.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn short_deadlines_do_not_keep_a_client_from_the_leader() {
     let issuer = Issuer::new();

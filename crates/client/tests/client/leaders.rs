@@ -8,8 +8,6 @@ use esker_client::{CauseKind, Error};
 use crate::fake::{CLUSTER, Fake, Issuer, Reply, members};
 
 /// By the header of a 409, also to a node that no list has; and the next call goes there at once.
-///
-/// Requirements: E-10, EB-11.
 #[tokio::test]
 async fn the_leader_that_a_follower_names_is_asked() {
     let issuer = Issuer::new();
@@ -25,8 +23,6 @@ async fn the_leader_that_a_follower_names_is_asked() {
 }
 
 /// By the list of members, without a request to a follower.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn the_leader_of_the_list_is_asked() {
     let issuer = Issuer::new();
@@ -47,8 +43,6 @@ async fn a_leader_that_cannot_be_reached_where_it_says_is_asked_where_it_can() {
 }
 
 /// Nodes that name one another, or themselves: the client waits between its attempts.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn nodes_that_name_one_another_are_not_asked_without_a_pause() {
     let issuer = Issuer::new();
@@ -70,8 +64,6 @@ async fn nodes_that_name_one_another_are_not_asked_without_a_pause() {
 
 /// The leader is killed, and for a while no node leads. The client knows the other nodes from the
 /// list only.
-///
-/// Requirements: E-10, EB-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_election_is_waited_for() {
     let issuer = Issuer::new();

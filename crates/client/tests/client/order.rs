@@ -13,8 +13,6 @@ use crate::fake::{CLUSTER, Fake, Held, Issuer, LONG, Reply, members};
 
 /// The answer of a request that is in flight was decided before the call began: another client
 /// has got a higher timestamp since.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn a_call_joins_no_request_that_was_sent() {
     let issuer = Issuer::new();
@@ -41,8 +39,6 @@ fn next(random: &AtomicU64) -> u64 {
 
 /// Two clients of two nodes that fail, name one another, lose answers and are slow at random; some
 /// calls are given up.
-///
-/// Requirements: E-10.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn histories_are_unique_and_in_order() {
     let issuer = Issuer::new();
@@ -110,8 +106,6 @@ async fn histories_are_unique_and_in_order() {
 }
 
 /// A cluster that lost its data, or another one at the same address, issues lower timestamps.
-///
-/// Requirements: E-10.
 #[tokio::test]
 async fn a_timestamp_that_is_not_above_the_last_is_an_error() {
     let issuer = Issuer::new();

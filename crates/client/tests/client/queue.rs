@@ -5,7 +5,6 @@ use esker_client::{Client, Error};
 
 use crate::fake::{Held, Issuer};
 
-/// Requirements: E-10.
 #[tokio::test]
 async fn more_callers_than_the_queue_takes_are_busy() {
     let held = Held::start(&Issuer::new()).await;

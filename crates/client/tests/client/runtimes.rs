@@ -49,8 +49,6 @@ fn block_on<F: Future>(future: F) -> F::Output {
 
 /// Bug: the tasks of the client were on the runtime on which it was built. A call over another one
 /// waited without end: neither an answer nor its deadline reached it.
-///
-/// Requirements: E-10.
 #[test]
 fn a_client_that_was_built_on_a_runtime_that_is_not_driven_serves() {
     let nodes = driven();
@@ -71,8 +69,6 @@ fn a_client_that_was_built_on_a_runtime_that_is_not_driven_serves() {
 }
 
 /// Bug: the tasks of a client on a runtime without timers panicked.
-///
-/// Requirements: E-10.
 #[test]
 fn a_runtime_without_timers_and_sockets_is_enough() {
     let nodes = driven();
@@ -91,8 +87,6 @@ fn a_runtime_without_timers_and_sockets_is_enough() {
 }
 
 /// A client outside of any runtime, and one whose runtime ended.
-///
-/// Requirements: E-10.
 #[test]
 fn a_client_needs_no_runtime() {
     let nodes = driven();

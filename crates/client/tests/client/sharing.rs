@@ -7,8 +7,6 @@ use std::time::Duration;
 use crate::fake::{Fake, Issuer, Reply};
 
 /// Callers that come at the same time, and callers that come while requests are in flight.
-///
-/// Requirements: E-10.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn concurrent_callers_share_few_requests() {
     let issuer = Issuer::new();
@@ -44,8 +42,6 @@ async fn concurrent_callers_share_few_requests() {
 }
 
 /// Ranges are whole and apart, and a request has no more than it may.
-///
-/// Requirements: E-10.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ranges_are_whole_and_requests_have_a_limit() {
     let fake = Fake::issuing(&Issuer::new()).await;

@@ -26,7 +26,6 @@ impl fmt::Display for Ballot {
 mod tests {
     use super::Ballot;
 
-    /// Requirements: F-13.
     #[test]
     fn ordered_by_number_and_then_by_node() {
         assert!(Ballot { number: 1, node: 9 } < Ballot { number: 2, node: 0 });

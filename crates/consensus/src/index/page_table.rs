@@ -254,7 +254,6 @@ mod tests {
     use crate::base::slot::SLOTS;
     use crate::index::page::Word;
 
-    /// Requirements: F-27.
     #[test]
     fn pages_stay_where_they_are_as_the_table_grows_and_shrinks() {
         let guard = crossbeam_epoch::pin();

@@ -149,7 +149,6 @@ mod tests {
         Glob::parse(pattern.as_bytes()).matches(key.as_bytes())
     }
 
-    /// Requirements: F-20.
     #[test]
     fn patterns_match_what_they_say() {
         let cases = [
@@ -202,7 +201,6 @@ mod tests {
     }
 
     /// Exponential in other matchers: billions of steps for this one.
-    /// Requirements: FT-22.
     #[test]
     fn time_is_bounded_by_both_lengths() {
         let key = "a".repeat(4096);

@@ -42,7 +42,6 @@ mod tests {
 
     use super::*;
 
-    /// Requirements: F-19, FB-8.
     #[test]
     fn odd_keys_have_safe_names_of_their_own() {
         let long = [b'k'; 1000];

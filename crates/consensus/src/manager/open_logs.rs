@@ -291,7 +291,6 @@ mod tests {
 
     /// What is being opened, closed or removed uses the directory: a manager that is closed must
     /// not leave it to another one before.
-    /// Requirements: F-17.
     #[test]
     fn forgetting_waits_for_what_is_under_way() {
         let logs = OpenLogs::new();

@@ -482,7 +482,6 @@ mod tests {
     }
 
     /// From 1,000 keys on, several threads match them, and the order stays.
-    /// Requirements: F-20.
     #[test]
     fn many_keys_are_matched_in_order() {
         let registry = open(&SimDisk::new(1));
@@ -498,7 +497,6 @@ mod tests {
     }
 
     /// The same keys again and again: the registry compacts itself, and stays small.
-    /// Requirements: F-20.
     #[test]
     fn a_registry_compacts_itself() {
         let disk = SimDisk::new(1);
@@ -527,7 +525,6 @@ mod tests {
     }
 
     /// A change whose commit failed may be lost: nothing is done on the strength of it.
-    /// Requirements: FB-10, F-26.
     #[test]
     fn a_change_that_may_not_be_durable_does_not_count() {
         for removal in [false, true] {
@@ -546,7 +543,6 @@ mod tests {
     }
 
     /// On a full disk there may be no room for all keys again, but a removal makes some.
-    /// Requirements: F-20, F-26.
     #[test]
     fn a_compaction_without_room_stops_no_removal() {
         let disk = SimDisk::new(1);
@@ -573,7 +569,6 @@ mod tests {
         assert_eq!(open(&disk).count().unwrap(), 296);
     }
 
-    /// Requirements: FT-22.
     #[test]
     fn a_record_that_is_no_registrys_is_refused() {
         let mut state = State::default();

@@ -142,7 +142,6 @@ fn retire<P: Counted>(raw: *mut (), small: bool, guard: &Guard) {
 mod tests {
     use super::*;
 
-    /// Requirements: F-0c, FT-6, FT-8.
     #[test]
     fn loaded_value_outlives_the_cell_under_its_guard() {
         let first = Arc::new(7);

@@ -189,7 +189,6 @@ mod tests {
         new_value(u64::from(byte), Ballot { number: 1, node: 1 }, &vec![byte; len], 0)
     }
 
-    /// Requirements: FT-6.
     #[test]
     fn what_is_seen_is_not_used_again() {
         let cell = Cell::new(value(300, 1));
@@ -201,7 +200,6 @@ mod tests {
         assert_eq!((seen.slot, seen.value()), (1, &[1; 300][..]));
     }
 
-    /// Requirements: FT-8.
     #[test]
     fn what_is_kept_is_not_used_again_and_the_rest_is() {
         // No other test has values of this size.
@@ -222,7 +220,6 @@ mod tests {
         assert_eq!((kept.slot, kept.value()), (1, &[1; LEN][..]));
     }
 
-    /// Requirements: FT-25.
     #[test]
     fn the_pool_is_bounded() {
         let (mut pool, block) = (ValuePool::new(), bytes_of(SIZES - 1));

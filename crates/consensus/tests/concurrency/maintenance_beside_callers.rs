@@ -69,7 +69,6 @@ fn accepts_never_wait_for_the_sync_of_a_truncation_or_checkpoint() {
 
 /// Guards against a checkpoint inside the accept that finds it due: the thousand accepts cross
 /// `checkpoint_every`.
-/// Requirements: F-10.
 #[test]
 fn accepts_never_wait_for_an_automatic_checkpoint() {
     accepts_continue_beside("a lonely accept", |log| {
@@ -77,7 +76,6 @@ fn accepts_never_wait_for_an_automatic_checkpoint() {
     });
 }
 
-/// Requirements: F-12.
 #[test]
 fn floor_and_frontier_show_when_they_are_durable() {
     for mode in MODES {
@@ -113,7 +111,6 @@ fn floor_and_frontier_show_when_they_are_durable() {
 
 /// A crash before the record is durable takes the floor back, and everything that was decided by
 /// it.
-/// Requirements: FT-12.
 #[test]
 fn floor_that_is_not_durable_is_lost_in_a_power_cut() {
     let s = log(Mode::Durable);
@@ -127,7 +124,6 @@ fn floor_that_is_not_durable_is_lost_in_a_power_cut() {
     assert_eq!((s.log.floor(), s.committed_slots()), (None, (0..20).collect()));
 }
 
-/// Requirements: FT-12.
 #[test]
 fn every_truncation_call_waits_and_a_dropped_future_undoes_nothing() {
     let s = log(Mode::Durable);

@@ -10,7 +10,6 @@
 
 use crate::history;
 
-/// Requirements: F-0, FT-1, FT-3, FB-5.
 #[test]
 fn threads_see_whole_answers_and_crashes_lose_nothing_acknowledged() {
     let soak = std::env::var("ESKER_SOAK").ok().and_then(|text| text.parse().ok());

@@ -39,7 +39,6 @@ fn whole(entry: &esker_consensus::Entry<'_>) {
 
 /// Writers, readers, scans, checkpoints and truncation, while the table grows, values leave the
 /// cache and segments go.
-/// Requirements: F-0b, FT-6, FT-9, FB-3, FB-5.
 #[test]
 fn every_operation_at_once() {
     const WRITERS: u64 = 8;
@@ -124,7 +123,6 @@ fn every_operation_at_once() {
 }
 
 /// Ten that accept 100 slots each, ten that commit the thousand, twenty that read 100 each.
-/// Requirements: FB-5.
 #[test]
 fn accepts_commits_and_reads_by_many_threads() {
     for mode in MODES {
@@ -162,7 +160,6 @@ fn accepts_commits_and_reads_by_many_threads() {
 
 /// Guards against a checkpoint that stops the writers, or that they stop: four that accept and
 /// commit 400 slots each, under checkpoints without a pause.
-/// Requirements: FB-5.
 #[test]
 fn checkpoints_and_writers_do_not_starve_each_other() {
     for mode in MODES {
@@ -203,7 +200,6 @@ fn checkpoints_and_writers_do_not_starve_each_other() {
 }
 
 /// Guards against a commit that races a higher accept and commits a value that it did not name.
-/// Requirements: F-36, FT-5.
 #[test]
 fn a_commit_commits_the_ballot_it_names_whatever_races_it() {
     for mode in MODES {
@@ -257,7 +253,6 @@ fn a_commit_commits_the_ballot_it_names_whatever_races_it() {
 }
 
 /// Readers run on while the log is closed and dropped under them: a typed error at worst.
-/// Requirements: F-0c, F-30.
 #[test]
 fn readers_outlive_the_log() {
     for mode in MODES {
@@ -288,7 +283,6 @@ fn readers_outlive_the_log() {
     }
 }
 
-/// Requirements: F-12.
 #[test]
 fn watch_reports_the_frontier() {
     for mode in MODES {
@@ -320,7 +314,6 @@ fn watch_reports_the_frontier() {
 }
 
 /// A writer gets the failure once; readers continue, from memory and from the files.
-/// Requirements: FT-9.
 #[test]
 fn readers_run_on_while_the_disk_is_full() {
     const SLOTS: u64 = 300;
@@ -373,7 +366,6 @@ fn readers_run_on_while_the_disk_is_full() {
 }
 
 /// The records of a batch need not be adjacent: a checkpoint appends between them.
-/// Requirements: F-32, FB-5.
 #[test]
 fn batches_of_values_beside_checkpoints_come_back() {
     const BATCHES: u64 = 60;

@@ -53,7 +53,7 @@ fn every_boundary(setup: Setup, seed: u64) {
     }
 }
 
-/// Requirements: FT-12, FT-18, FB-10.
+/// Every acknowledged promise, accept and commit is recovered, and nothing that was never tried.
 #[test]
 fn power_cut_at_every_operation_in_durable_mode() {
     for seed in 0..seeds(2) {
@@ -61,7 +61,7 @@ fn power_cut_at_every_operation_in_durable_mode() {
     }
 }
 
-/// Requirements: FB-10.
+/// The same but for accepts, which may be forgotten: promises and commits are not.
 #[test]
 fn power_cut_at_every_operation_in_volatile_mode() {
     for seed in 0..seeds(2) {
@@ -70,7 +70,6 @@ fn power_cut_at_every_operation_in_volatile_mode() {
 }
 
 /// What is durable by its own right, promises, accepts and truncations, is no less so.
-/// Requirements: FB-10.
 #[test]
 fn power_cut_at_every_operation_without_sync_on_commit() {
     for seed in 0..seeds(1) {

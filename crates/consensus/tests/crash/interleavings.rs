@@ -14,7 +14,6 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use crate::strategy::case;
 
-/// Requirements: FB-9, FB-10.
 #[test]
 fn any_interleaving_keeps_acknowledged_operations() {
     let soak = std::env::var("ESKER_SOAK").ok().and_then(|text| text.parse().ok());

@@ -32,7 +32,6 @@ fn lives(mode: Mode, seed: u64) {
     }
 }
 
-/// Requirements: FB-9, FB-10.
 #[test]
 fn random_programs_over_many_crashes() {
     let seeds = std::env::var("ESKER_SEEDS").ok().and_then(|text| text.parse().ok());

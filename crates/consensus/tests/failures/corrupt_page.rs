@@ -33,7 +33,6 @@ fn names(error: Error, expected: u64) {
     }
 }
 
-/// Requirements: F-11.
 #[test]
 fn the_error_names_the_slot_that_was_asked_for() {
     let s = three_pages();

@@ -248,7 +248,6 @@ fn of_interest(bytes: &[u8], at: u64) -> bool {
     !run || at.is_multiple_of(251)
 }
 
-/// Requirements: F-5, F-11, FT-11.
 #[test]
 fn flipped_bit_is_reported_or_harmless() {
     for left in WAYS {
@@ -259,7 +258,6 @@ fn flipped_bit_is_reported_or_harmless() {
     }
 }
 
-/// Requirements: F-5.
 #[test]
 fn truncated_file_is_reported_or_harmless() {
     for left in WAYS {

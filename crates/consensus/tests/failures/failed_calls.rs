@@ -13,7 +13,6 @@ use esker_log::{OnCorruption, Seq};
 
 use crate::fixture::{DIR, HIGH, LOW, MODES, driven, log, log_with, open_on, value};
 
-/// Requirements: F-41, FT-14.
 #[test]
 fn failed_write_fails_every_later_operation_but_reads() {
     for mode in MODES {
@@ -43,7 +42,6 @@ fn failed_write_fails_every_later_operation_but_reads() {
     }
 }
 
-/// Requirements: F-8.
 #[test]
 fn a_commit_shows_only_when_its_marker_is_durable() {
     for mode in MODES {
@@ -63,7 +61,6 @@ fn a_commit_shows_only_when_its_marker_is_durable() {
     }
 }
 
-/// Requirements: F-5, F-28a, F-30.
 #[test]
 fn every_call_after_close_returns_closed() {
     for mode in MODES {
@@ -84,7 +81,6 @@ fn every_call_after_close_returns_closed() {
     }
 }
 
-/// Requirements: F-41.
 #[test]
 fn a_second_opening_is_refused() {
     let s = log(Mode::Durable);
@@ -134,7 +130,6 @@ fn damaged() -> SimDisk {
     disk
 }
 
-/// Requirements: F-11, F-28, FT-11.
 #[test]
 fn corruption_is_reported_with_slot_and_offset_and_other_slots_are_read() {
     let disk = damaged();
@@ -158,7 +153,6 @@ fn corruption_is_reported_with_slot_and_offset_and_other_slots_are_read() {
 
 /// Guards against an iteration that promises to pass over what is corrupted, and ends at the
 /// 1025th.
-/// Requirements: F-11.
 #[test]
 fn thousands_of_corrupted_entries_are_skipped_and_counted() {
     let s = log_with(Mode::Durable, |_| {});
@@ -186,7 +180,6 @@ fn thousands_of_corrupted_entries_are_skipped_and_counted() {
 }
 
 /// Guards against an acceptor that continues with a hole in what it promised.
-/// Requirements: F-11, F-41, FT-11.
 #[test]
 fn log_with_a_quarantined_gap_stays_read_only() {
     let disk = damaged();
@@ -230,7 +223,6 @@ fn log_with_a_quarantined_gap_stays_read_only() {
     }
 }
 
-/// Requirements: F-2.
 #[test]
 fn options_out_of_range_are_refused_by_name() {
     let refused = |change: fn(&mut Options)| {
@@ -248,7 +240,6 @@ fn options_out_of_range_are_refused_by_name() {
     assert_eq!(refused(|options| options.on_corruption = OnCorruption::Truncate), "on_corruption");
 }
 
-/// Requirements: F-28, FT-24.
 #[test]
 fn offsets_resolve_to_entries_only() {
     let s = log(Mode::Durable);
@@ -266,7 +257,6 @@ fn offsets_resolve_to_entries_only() {
 }
 
 /// Everything is durable at close and at a checkpoint, whatever was asked of commits.
-/// Requirements: F-10, FT-13.
 #[test]
 fn close_and_checkpoint_sync_also_without_sync_on_commit() {
     for mode in MODES {

@@ -204,7 +204,6 @@ fn fifteen_of_twenty() -> Setting {
 
 /// Guards against an iteration that ends at the highest surviving slot, or at the frontier only,
 /// or that skips the slots of accepts that were lost.
-/// Requirements: F-11, F-41.
 #[test]
 fn iteration_reports_each_lost_slot() {
     for (closed, lost) in [(true, 19), (true, 4), (false, 19), (false, 4)] {
@@ -251,7 +250,6 @@ fn iteration_reports_each_lost_slot() {
 }
 
 /// A run of slots without an index page is reported once, also after the last page.
-/// Requirements: F-11, F-41.
 #[test]
 fn iteration_reports_lost_pages() {
     let s = log(Mode::Durable);

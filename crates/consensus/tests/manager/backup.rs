@@ -353,7 +353,6 @@ fn pairs(max_open: usize, idle: u64, rounds: u32) {
     manager.close_all().unwrap();
 }
 
-/// Requirements: FB-8.
 #[test]
 fn a_backup_of_open_logs_is_of_one_moment() {
     pairs(16, 4, 4);

@@ -12,7 +12,6 @@ use crate::{DIR, accept, commit, key, manager, on_real_disk, open, options, try_
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Requirements: FB-8, F-17.
 #[test]
 fn closing_waits_for_references_and_names_those_that_are_left() {
     let managed = manager(10);
@@ -57,7 +56,6 @@ fn closing_waits_until_a_reference_is_released() {
 }
 
 /// Otherwise a caller would have a log of a manager that closed, and whose directory has another.
-/// Requirements: F-17.
 #[test]
 fn a_log_that_is_opened_while_the_manager_closes_is_refused() {
     let managed = manager(10);
@@ -84,7 +82,6 @@ fn a_log_that_is_opened_while_the_manager_closes_is_refused() {
 }
 
 /// Five seconds are enough for each, not for each in turn.
-/// Requirements: F-17.
 #[test]
 fn the_deadline_is_one_for_all() {
     let managed = manager(10);

@@ -91,7 +91,6 @@ fn check(managed: &Managed, model: &Model, cut: u64) -> Model {
     now
 }
 
-/// Requirements: FB-10, FT-22, F-26.
 #[test]
 fn a_cut_at_any_call_loses_no_key_and_no_vote() {
     let all = [Persist::Random, Persist::Nothing, Persist::Torn, Persist::Everything];

@@ -40,7 +40,6 @@ fn once(slots: u64) -> BTreeMap<u64, u32> {
 }
 
 /// The callbacks run each time, whether the log is open or not, and apply each slot once.
-/// Requirements: F-21, FT-20, FB-12.
 #[test]
 fn each_slot_is_applied_once_whether_the_log_is_open_or_not() {
     let mut managed = manager(4);
@@ -68,7 +67,6 @@ fn each_slot_is_applied_once_whether_the_log_is_open_or_not() {
     }
 }
 
-/// Requirements: FB-12, FT-20.
 #[test]
 fn one_caller_of_a_key_initialises_it_at_a_time() {
     let managed = manager(1);

@@ -7,7 +7,6 @@ use esker_disk::sim::SimDisk;
 use crate::fixture::{LOW, MODES};
 use crate::{DIR, accept, commit, committed, key, manager, options, value_of};
 
-/// Requirements: FB-8, F-15, F-18.
 #[test]
 fn references_are_counted_and_released() {
     let managed = manager(10);
@@ -39,7 +38,6 @@ fn references_are_counted_and_released() {
     assert!(!manager.stats().unwrap().looks_leaked());
 }
 
-/// Requirements: FB-8, F-16.
 #[test]
 fn an_idle_log_makes_room_and_one_in_use_never_does() {
     let managed = manager(5);
@@ -68,7 +66,6 @@ fn an_idle_log_makes_room_and_one_in_use_never_does() {
     assert!((17..20).all(|number| manager.get_if_open(key(number)).is_none()));
 }
 
-/// Requirements: FB-8, F-16.
 #[test]
 fn the_limit_gives_way_when_all_are_in_use() {
     let managed = manager(3);
@@ -82,7 +79,6 @@ fn the_limit_gives_way_when_all_are_in_use() {
     assert_eq!(managed.manager.stats().unwrap().open_logs, 3);
 }
 
-/// Requirements: FT-2, F-39.
 #[test]
 fn no_accepted_vote_is_lost_when_a_log_makes_room() {
     MODES.into_iter().for_each(no_accepted_vote_is_lost);
@@ -131,7 +127,6 @@ fn a_log_that_a_caller_closed_is_opened_again() {
 }
 
 /// Any bytes are a key, and each has a log of its own.
-/// Requirements: FB-8, F-19.
 #[test]
 fn any_bytes_are_a_key() {
     let managed = manager(3);
@@ -164,7 +159,6 @@ fn any_bytes_are_a_key() {
 
 /// A log whose values only memory has does not make room where the disk has none for them: closing
 /// it would lose what it accepted.
-/// Requirements: F-16.
 #[test]
 fn a_log_that_cannot_be_saved_stays_open() {
     let disk = SimDisk::new(1);

@@ -42,7 +42,6 @@ fn restore(log: &ConsensusLog) -> Result<(Vec<u8>, Restored), Error> {
 }
 
 /// A table's log through its manager, with snapshots, over restarts.
-/// Requirements: F-29, F-3.
 #[test]
 fn a_table_takes_snapshots_and_recovers_with_and_without_one() {
     let managed = manager(1);
@@ -88,7 +87,6 @@ fn a_table_takes_snapshots_and_recovers_with_and_without_one() {
 }
 
 /// What a manager's logs get, unless the builder says otherwise.
-/// Requirements: F-3.
 #[test]
 fn the_defaults_are_for_many_logs() {
     let (defaults, one) = (LogManager::builder("logs"), Options::default());
@@ -111,7 +109,6 @@ fn apply_new(log: &ConsensusLog, state: &mut Vec<u8>, next: &mut Slot) -> u64 {
     replayed.unwrap().visited
 }
 
-/// Requirements: F-29a.
 #[test]
 fn a_state_is_rebuilt_from_nothing_and_in_steps() {
     let Setting { log, .. } = &log(Mode::Durable);
@@ -131,7 +128,6 @@ fn a_state_is_rebuilt_from_nothing_and_in_steps() {
     assert_eq!((again, restored.snapshot, restored.entries), (state, Some(Slot(4)), 0));
 }
 
-/// Requirements: F-29a.
 #[test]
 fn gaps_are_passed_over_in_order_and_truncated_slots_are_not() {
     let Setting { log, .. } = &log(Mode::Durable);
@@ -166,7 +162,6 @@ fn messages(leader: &ConsensusLog, max_bytes: u64) -> Vec<Vec<(Slot, Ballot, Vec
     messages
 }
 
-/// Requirements: F-29a.
 #[test]
 fn a_leader_streams_a_range_and_a_learner_fetches_what_it_lacks() {
     let Setting { log: leader, .. } = &log(Mode::Durable);

@@ -21,7 +21,6 @@ fn glob(managed: &Managed, pattern: &str) -> usize {
     managed.manager.glob(pattern).unwrap().len()
 }
 
-/// Requirements: F-20, F-26.
 #[test]
 fn keys_are_listed_counted_matched_and_removed() {
     let mut managed = manager(2);
@@ -72,7 +71,6 @@ fn a_removed_log_does_not_come_back() {
     assert_eq!(keys(&managed), ["a"]);
 }
 
-/// Requirements: FT-22.
 #[test]
 fn a_torn_tail_of_the_registry_is_repaired() {
     let managed = manager(4);
@@ -95,7 +93,6 @@ fn a_torn_tail_of_the_registry_is_repaired() {
 }
 
 /// Damage is an error, not an empty list; and the keys are recovered from their logs.
-/// Requirements: FT-22.
 #[test]
 fn a_damaged_registry_is_refused_and_made_again_from_the_logs() {
     let managed = manager(4);
@@ -144,7 +141,6 @@ fn assert_refused(refused: &Error) {
 
 /// An empty log in its place would have forgotten what it promised. Bug: the next use of the key
 /// created one, and nothing said so.
-/// Requirements: F-19, F-26.
 #[test]
 fn a_log_whose_directory_was_removed_is_missing() {
     for emptied in [false, true] {
@@ -193,7 +189,6 @@ fn a_log_whose_directory_was_removed_is_missing() {
 }
 
 /// A crash between the two steps of a creation is no loss.
-/// Requirements: F-26.
 #[test]
 fn a_key_whose_log_was_never_created_gets_one() {
     let managed = manager(4);

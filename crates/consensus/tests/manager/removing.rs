@@ -42,7 +42,6 @@ fn after_each_failure(then: impl Fn(&Managed, u64)) {
     }
 }
 
-/// Requirements: FB-10.
 #[test]
 fn a_removal_that_failed_is_completed_by_the_next_one() {
     after_each_failure(|managed, nth| {
@@ -53,7 +52,6 @@ fn a_removal_that_failed_is_completed_by_the_next_one() {
 }
 
 /// What is left of the log is never opened: it might have lost a part of its promises.
-/// Requirements: FB-10.
 #[test]
 fn a_key_whose_removal_failed_gets_an_empty_log() {
     after_each_failure(|managed, nth| {
@@ -69,7 +67,6 @@ fn a_key_whose_removal_failed_gets_an_empty_log() {
 }
 
 /// Otherwise a crash leaves a key whose log has no vote, and nothing that says so.
-/// Requirements: FB-10, F-26.
 #[test]
 fn no_file_is_removed_after_an_announcement_that_may_be_lost() {
     let (managed, disk) = with_a_vote();

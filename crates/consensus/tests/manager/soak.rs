@@ -225,7 +225,6 @@ fn use_for(dir: &Path, time: Duration, keys: u64) -> BTreeMap<u64, Known> {
     known
 }
 
-/// Requirements: FB-8, FT-2, FT-21.
 #[test]
 fn many_keys_in_sixteen_open_logs_lose_no_vote() {
     let soak = number_from_env("ESKER_SOAK_SECONDS", 0);

@@ -7,7 +7,6 @@ use esker_consensus::Slot;
 
 use crate::{accept, commit, committed, key, manager, on_real_disk, value_of};
 
-/// Requirements: FB-8, FT-21.
 #[test]
 fn a_hundred_threads_share_twenty_keys() {
     let managed = manager(5);
@@ -40,7 +39,6 @@ fn a_hundred_threads_share_twenty_keys() {
     managed.manager.close_all().unwrap();
 }
 
-/// Requirements: FB-8.
 #[test]
 fn a_hundred_references_are_released_at_once() {
     let managed = manager(2);
@@ -55,7 +53,6 @@ fn a_hundred_references_are_released_at_once() {
 }
 
 /// On a real disk, with the commit threads of the process, and closing at the end.
-/// Requirements: FT-2, FT-21.
 #[test]
 fn threads_on_a_real_disk_lose_no_vote() {
     let place = tempfile::tempdir().unwrap();

@@ -25,7 +25,6 @@ fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// Requirements: F-0a, F-11, FB-6.
 #[test]
 fn slots_come_in_ascending_order_whatever_the_order_of_commits() {
     for mode in MODES {
@@ -45,7 +44,6 @@ fn slots_come_in_ascending_order_whatever_the_order_of_commits() {
     }
 }
 
-/// Requirements: F-12, FT-23.
 #[test]
 fn ranges_are_explicit_and_an_empty_log_has_none() {
     let s = log(Mode::Durable);
@@ -80,7 +78,6 @@ fn uncommitted_entries_are_visited_when_asked_for_and_a_visit_may_end_it() {
     }
 }
 
-/// Requirements: F-12a, FT-23, FB-6.
 #[test]
 fn a_replay_ends_with_what_was_committed_when_it_began() {
     for mode in MODES {
@@ -106,7 +103,6 @@ fn a_replay_ends_with_what_was_committed_when_it_began() {
     }
 }
 
-/// Requirements: FB-6.
 #[test]
 fn a_range_of_gaps_a_replay_from_the_middle_and_what_comes_during_one() {
     for mode in MODES {
@@ -138,7 +134,6 @@ fn a_range_of_gaps_a_replay_from_the_middle_and_what_comes_during_one() {
 }
 
 /// Values that left the cache are read from the log, many at a time.
-/// Requirements: FT-25.
 #[test]
 fn ten_thousand_values_come_back_from_a_small_cache() {
     for mode in MODES {
@@ -169,7 +164,6 @@ fn ten_thousand_values_come_back_from_a_small_cache() {
     }
 }
 
-/// Requirements: F-27.
 #[test]
 fn slots_too_far_off_are_refused() {
     let s = log(Mode::Durable);

@@ -8,7 +8,8 @@ use esker_consensus::{Ballot, Error, Mode, Slot};
 
 use crate::fixture::{HIGH, HIGHER, LOW, MODES, log, log_with, value};
 
-/// Requirements: F-0, FB-1.
+/// An accepted slot is read as uncommitted, and a committed one as committed; a slot without either
+/// is `SlotNotFound`.
 #[test]
 fn accept_commit_read() {
     for mode in MODES {
@@ -33,7 +34,6 @@ fn accept_commit_read() {
     }
 }
 
-/// Requirements: F-5, FT-15, FB-2.
 #[test]
 fn clean_close_keeps_every_slot_in_both_modes() {
     for mode in MODES {
@@ -61,7 +61,6 @@ fn clean_close_keeps_every_slot_in_both_modes() {
 }
 
 /// Guards against an acceptor that answers and then forgets: a chosen value can be un-chosen.
-/// Requirements: F-37, FT-1.
 #[test]
 fn an_acknowledged_accept_and_promise_outlive_a_kill() {
     let s = log(Mode::Durable);
@@ -78,7 +77,6 @@ fn an_acknowledged_accept_and_promise_outlive_a_kill() {
     ));
 }
 
-/// Requirements: F-37.
 #[test]
 fn promises_are_durable_in_volatile_mode_and_accepts_are_not() {
     let s = log(Mode::Volatile);
@@ -89,7 +87,6 @@ fn promises_are_durable_in_volatile_mode_and_accepts_are_not() {
     assert!(s.uncommitted().is_empty());
 }
 
-/// Requirements: F-35, FT-3.
 #[test]
 fn an_accept_promises_its_ballot() {
     for mode in MODES {
@@ -109,7 +106,6 @@ fn an_accept_promises_its_ballot() {
 
 /// Guards against a promise that is reported and not written: a committed value is acknowledged
 /// under any ballot, without a record.
-/// Requirements: F-35.
 #[test]
 fn a_committed_value_acknowledged_again_promises_nothing() {
     for mode in MODES {
@@ -124,7 +120,6 @@ fn a_committed_value_acknowledged_again_promises_nothing() {
 }
 
 /// A commit or a learned value that is repeated is acknowledged when the first one is durable.
-/// Requirements: F-37.
 #[test]
 fn a_commit_that_is_not_durable_is_not_acknowledged_again() {
     let s = log(Mode::Durable);
@@ -143,7 +138,6 @@ fn a_commit_that_is_not_durable_is_not_acknowledged_again() {
 
 /// Guards against an accept that is acknowledged from memory, because its slot is committed and
 /// commits wait for no sync.
-/// Requirements: F-37.
 #[test]
 fn an_accept_of_what_is_committed_is_durable_before_it_is_acknowledged() {
     let s = log_with(Mode::Durable, |options| options.sync_on_commit = false);
@@ -157,7 +151,6 @@ fn an_accept_of_what_is_committed_is_durable_before_it_is_acknowledged() {
     assert_eq!((s.committed(0), s.committed(1)), (b"chosen".to_vec(), b"sent twice".to_vec()));
 }
 
-/// Requirements: F-0a, F-6.
 #[test]
 fn a_lower_ballot_is_refused_and_a_higher_one_replaces() {
     for mode in MODES {
@@ -176,7 +169,6 @@ fn a_lower_ballot_is_refused_and_a_higher_one_replaces() {
     }
 }
 
-/// Requirements: F-35.
 #[test]
 fn the_same_ballot_again_is_acknowledged_with_its_value_and_no_other() {
     for mode in MODES {
@@ -189,7 +181,6 @@ fn the_same_ballot_again_is_acknowledged_with_its_value_and_no_other() {
     }
 }
 
-/// Requirements: F-7, FT-4, FB-9.
 #[test]
 fn a_committed_value_never_changes_also_across_restarts() {
     for mode in MODES {
@@ -215,7 +206,6 @@ fn a_committed_value_never_changes_also_across_restarts() {
     }
 }
 
-/// Requirements: F-0.
 #[test]
 fn a_promise_answers_with_everything_from_the_first_missing_slot_on() {
     for mode in MODES {
@@ -261,7 +251,6 @@ fn wait_for_a_promise_times_out() {
     assert_eq!(ticket.blocking_wait_timeout(Duration::ZERO).unwrap().ballot(), HIGH);
 }
 
-/// Requirements: F-32, F-36.
 #[test]
 fn batch_returns_a_result_per_slot_and_syncs_once() {
     for mode in MODES {
@@ -294,7 +283,6 @@ fn batch_returns_a_result_per_slot_and_syncs_once() {
 
 /// Guards against a batch that is refused as a whole although a part of it was accepted: its
 /// proposer would count votes that it has as votes that it has not.
-/// Requirements: F-37.
 #[test]
 fn interrupted_batch_returns_how_many_slots_it_accepted() {
     for mode in MODES {
@@ -323,7 +311,6 @@ fn interrupted_batch_returns_how_many_slots_it_accepted() {
 }
 
 /// The same when what fails is the log below.
-/// Requirements: F-37.
 #[test]
 fn ticket_of_a_batch_with_a_failed_write_returns_the_failure() {
     use esker_disk::Op;
@@ -343,7 +330,6 @@ fn ticket_of_a_batch_with_a_failed_write_returns_the_failure() {
     }
 }
 
-/// Requirements: F-36.
 #[test]
 fn commit_through_refuses_a_gap_and_commits_everything_up_to_its_slot() {
     for mode in MODES {
@@ -365,7 +351,6 @@ fn commit_through_refuses_a_gap_and_commits_everything_up_to_its_slot() {
     }
 }
 
-/// Requirements: F-4.
 #[test]
 fn values_up_to_the_limit_are_taken_and_one_byte_more_refused() {
     let s = log(Mode::Durable);

@@ -67,7 +67,6 @@ fn a_truncation_that_drops_nothing_makes_no_accept_durable() {
     assert_eq!((s.uncommitted(), s.log.floor()), (vec![], Some(Slot(1))));
 }
 
-/// Requirements: FT-12.
 #[test]
 fn nothing_uncommitted_is_truncated() {
     let s = log(Mode::Durable);
@@ -82,7 +81,6 @@ fn nothing_uncommitted_is_truncated() {
 
 /// Guards against a truncation that keeps the space, that drops the promise with the segment it
 /// was in, or that loses live entries among the dropped: an old uncommitted slot, a late one.
-/// Requirements: FT-9, FT-19.
 #[test]
 fn segments_are_dropped_and_their_live_values_are_kept() {
     for mode in MODES {
@@ -119,7 +117,6 @@ fn segments_are_dropped_and_their_live_values_are_kept() {
 }
 
 /// Guards against a note that opening depends on: everything it says is in the records.
-/// Requirements: FT-18.
 #[test]
 fn truncated_log_opens_without_app_metadata() {
     for mode in MODES {
@@ -143,7 +140,6 @@ fn truncated_log_opens_without_app_metadata() {
     }
 }
 
-/// Requirements: F-7, FT-12.
 #[test]
 fn suffix_truncation_never_drops_committed_slots() {
     for mode in MODES {
@@ -173,7 +169,6 @@ fn suffix_truncation_never_drops_committed_slots() {
     }
 }
 
-/// Requirements: F-12.
 #[test]
 fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
     for mode in MODES {
@@ -199,7 +194,6 @@ fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
 
 /// Slots are dense above the floor, wherever that is. Guards against a replay that counts them from
 /// slot 0 because it does not know the floor.
-/// Requirements: FT-18.
 #[test]
 fn slots_above_2_to_the_32_open_without_app_metadata() {
     const FLOOR: u64 = 5 << 32;
@@ -269,7 +263,6 @@ fn page_at(s: &Setting, number: u64) -> (std::path::PathBuf, u64) {
 
 /// Guards against a floor that reads what it drops: it takes as long as that is, with every accept
 /// waiting, and fails after the floor was raised.
-/// Requirements: FT-12, FT-18.
 #[test]
 fn pages_below_the_floor_are_not_read() {
     for install in [false, true] {
@@ -303,7 +296,6 @@ fn pages_below_the_floor_are_not_read() {
 
 /// The page that contains the floor cannot be read: the floor rises all the same, and the log
 /// opens.
-/// Requirements: FT-18.
 #[test]
 fn corrupted_page_does_not_stop_truncation() {
     let s = three_pages();

@@ -48,7 +48,6 @@ const RAISES: [fn(&Setting, u64); 2] = [
     |s, to| s.log.install(SnapshotBounds { floor: Slot(to - 1), frontier: Slot(to - 1) }).unwrap(),
 ];
 
-/// Requirements: F-0, FT-23.
 #[test]
 fn a_floor_that_passes_an_answer_refuses_it() {
     for mode in MODES {
@@ -77,7 +76,6 @@ fn a_floor_that_passes_an_answer_refuses_it() {
     }
 }
 
-/// Requirements: F-0.
 #[test]
 fn an_answer_that_is_broken_off_is_refused_as_well() {
     for raise in RAISES {
@@ -149,7 +147,6 @@ fn what_was_uncommitted_is_listed_as_it_was_after_truncation_and_install() {
 }
 
 /// An answer is as of its own place: what fills a gap afterwards is no part of it.
-/// Requirements: F-0.
 #[test]
 fn what_was_committed_after_the_promise_is_not_listed() {
     for mode in MODES {
@@ -187,7 +184,6 @@ fn iterate(
 
 fn nothing(_: u64) {}
 
-/// Requirements: F-11, F-12a, FT-23.
 #[test]
 fn an_iteration_from_a_truncated_slot_is_refused_and_one_without_a_start_begins_above_the_floor() {
     let each = |_: &Entry<'_>| ControlFlow::Continue(());
@@ -253,7 +249,6 @@ fn a_floor_that_passes_an_iteration_ends_it() {
 
 /// Guards against values that truncation copied forward and that an iteration beside it took for
 /// ones that were committed after it began.
-/// Requirements: F-0, FT-9.
 #[test]
 fn a_value_that_truncation_moves_is_listed_by_what_began_before() {
     for mode in MODES {

@@ -46,7 +46,6 @@ fn opened(disk: &SimDisk, mode: Mode) -> Setting {
     open_on(disk, mode, |_| {})
 }
 
-/// Requirements: FB-10, FT-18.
 #[test]
 fn a_cut_at_any_call_keeps_a_snapshot_or_the_entries() {
     let all = [Persist::Random, Persist::Nothing, Persist::Torn, Persist::Everything];

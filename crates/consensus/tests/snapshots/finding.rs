@@ -11,7 +11,6 @@ use esker_disk::{BLOCK, Op};
 use crate::fixture::{DIR, LOW, MODES, log};
 use crate::{Machine, commit, create, file, slots_of};
 
-/// Requirements: FB-7, F-22.
 #[test]
 fn the_latest_and_the_nearest_are_found() {
     let setting = log(Mode::Durable);
@@ -36,7 +35,6 @@ fn the_latest_and_the_nearest_are_found() {
 }
 
 /// A snapshot represents every slot up to its own.
-/// Requirements: FT-17.
 #[test]
 fn only_committed_slots_without_a_gap_get_a_snapshot() {
     for mode in MODES {
@@ -76,7 +74,6 @@ fn the_note_is_read_without_the_state() {
     assert_eq!(setting.log.snapshots().latest().unwrap().info().note, note);
 }
 
-/// Requirements: FT-17, FB-7.
 #[test]
 fn a_corrupt_newest_snapshot_is_reported_and_passed_over() {
     let sample = log(Mode::Durable);

@@ -9,7 +9,6 @@ use esker_disk::BLOCK;
 use crate::fixture::{LOW, MODES, log};
 use crate::{Machine, commit, create, file};
 
-/// Requirements: F-22, FB-12, FT-20.
 #[test]
 fn each_slot_is_applied_once_over_many_restarts() {
     for mode in MODES {

@@ -11,7 +11,6 @@ fn flip(setting: &Setting, at: u64) {
     setting.disk.flip_bit(&file(at), (BLOCK as u64 + 40) * 8).unwrap();
 }
 
-/// Requirements: FB-7, F-23, F-40, FT-17.
 #[test]
 fn truncation_needs_a_snapshot_that_is_whole() {
     let setting = log(Mode::Durable);
@@ -42,7 +41,6 @@ fn truncation_needs_a_snapshot_that_is_whole() {
 }
 
 /// A damaged snapshot counts for nothing: the newest ones that are whole stay.
-/// Requirements: FT-17.
 #[test]
 fn keeping_counts_only_snapshots_that_are_whole() {
     let setting = log(Mode::Durable);
@@ -81,7 +79,6 @@ fn an_open_snapshot_outlives_its_removal() {
     assert_eq!(bytes, Machine::after(4).0);
 }
 
-/// Requirements: FB-7, FT-19.
 #[test]
 fn the_space_of_truncated_entries_is_returned() {
     let setting = log_with(Mode::Durable, |options| options.segment_size = 4 << 20);

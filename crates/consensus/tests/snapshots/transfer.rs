@@ -103,7 +103,6 @@ fn content(log: &ConsensusLog) -> Vec<u8> {
 }
 
 /// A replica that was far behind catches up: snapshot, then the entries after it.
-/// Requirements: F-33.
 #[test]
 fn a_new_replica_starts_from_a_shipped_snapshot() {
     let (from, to) = (log(Mode::Durable), log(Mode::Durable));

@@ -6,7 +6,6 @@ use esker_consensus::{Ballot, Mode, Slot};
 use crate::fixture::log_with;
 
 /// Guards against a log that only promises, and replays all of its promises when it opens.
-/// Requirements: F-10.
 #[test]
 fn promises_alone_trigger_checkpoints() {
     let s = log_with(Mode::Durable, |options| options.checkpoint_every = 1024);

@@ -65,7 +65,6 @@ fn a_log_of_something_else_is_refused_unchanged() {
 }
 
 /// Neither closed nor checkpointed, with and without a record.
-/// Requirements: F-41.
 #[test]
 fn a_consensus_log_is_recognised_from_its_creation_on() {
     for records in [false, true] {

@@ -26,7 +26,6 @@ fn options_are_set_one_by_one_and_read_back() {
 }
 
 /// One read for each value would be minutes for a region of the default size.
-/// Requirements: F-5.
 #[test]
 fn uncommitted_values_are_read_together() {
     let s = log(Mode::Durable);

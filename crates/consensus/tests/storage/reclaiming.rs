@@ -24,7 +24,6 @@ fn fill(log: &ConsensusLog, slots: std::ops::Range<u64>, len: usize) {
 
 /// As Raft truncates: everything but the newest entries, again and again. Guards against copies of
 /// what the next truncation drops.
-/// Requirements: FT-19.
 #[test]
 fn a_log_that_is_truncated_in_order_copies_next_to_nothing() {
     const ROUNDS: u64 = 60;
@@ -52,7 +51,6 @@ fn a_log_that_is_truncated_in_order_copies_next_to_nothing() {
 }
 
 /// Of 3,000 values 2,000 stay: no more of them is copied than one segment has.
-/// Requirements: FT-19.
 #[test]
 fn live_values_are_not_copied_to_free_segments_that_truncation_drops() {
     let s = log(Mode::Durable);
@@ -122,7 +120,6 @@ fn page_without_slots_survives_its_segment() {
 
 /// No truncation follows the pass, so only its checkpoint has them. Guards against a segment that
 /// is dropped before the checkpoint.
-/// Requirements: FT-18.
 #[test]
 fn promise_and_floor_survive_the_segments_of_their_records() {
     let s = log(Mode::Durable);
@@ -186,7 +183,6 @@ fn look(log: &ConsensusLog, mode: Mode, committed_8888: bool, floor: u64) {
 /// Guards against a segment that is dropped before its copies, or the checkpoint that names them,
 /// are durable; against a copy that changes what it copies; and against a crash after which space
 /// never comes back.
-/// Requirements: FT-18.
 #[test]
 fn power_cut_at_every_operation_of_two_reclaim_passes() {
     const WAYS: [Persist; 4] =

@@ -17,7 +17,6 @@ fn give_way() {
 }
 
 /// Guards against an appender that spins after one old slot: full is an error, at once.
-/// Requirements: F-7, FT-10, FB-4.
 #[test]
 fn full_value_budget_is_an_error_for_new_values_only() {
     for mode in MODES {
@@ -41,7 +40,6 @@ fn full_value_budget_is_an_error_for_new_values_only() {
 
 /// Guards against a region full of an old leader's values that a new one can neither commit nor
 /// replace.
-/// Requirements: F-38.
 #[test]
 fn full_value_budget_takes_replacements() {
     for mode in MODES {
@@ -57,7 +55,6 @@ fn full_value_budget_takes_replacements() {
     }
 }
 
-/// Requirements: F-38.
 #[test]
 fn wait_for_budget_ends_with_budget_or_at_its_deadline() {
     for mode in MODES {
@@ -81,7 +78,6 @@ fn wait_for_budget_ends_with_budget_or_at_its_deadline() {
 }
 
 /// A value that replaces another waits for no more than it is longer by.
-/// Requirements: F-38.
 #[test]
 fn replacement_waits_for_its_extra_bytes() {
     for mode in MODES {
@@ -103,7 +99,6 @@ fn replacement_waits_for_its_extra_bytes() {
 }
 
 /// Of a log that failed no room comes back.
-/// Requirements: F-41.
 #[test]
 fn failure_ends_the_wait_for_budget() {
     for mode in MODES {
@@ -128,7 +123,6 @@ fn failure_ends_the_wait_for_budget() {
 }
 
 /// 3,000 values of 100 bytes through 100 KB, 5,000 through 200 KB in rounds, 1,000 through 10 KB.
-/// Requirements: FT-7, FB-3, FB-4.
 #[test]
 fn many_values_pass_through_a_small_budget() {
     for (count, size, round) in [(3000, 100_000, 1), (5000, 200_000, 50), (1000, 10_000, 1)] {
@@ -148,7 +142,6 @@ fn many_values_pass_through_a_small_budget() {
 
 /// The guarantee: what was accepted first commits with its value after hundreds of others came and
 /// went, through checkpoints, and the room is never empty while it waits.
-/// Requirements: FB-3.
 #[test]
 fn an_old_accept_commits_as_itself_after_hundreds_of_others() {
     for mode in MODES {
@@ -169,7 +162,6 @@ fn an_old_accept_commits_as_itself_after_hundreds_of_others() {
     }
 }
 
-/// Requirements: F-9, FT-16.
 #[test]
 fn a_scan_finds_each_uncommitted_slot_once_with_its_highest_ballot() {
     for mode in MODES {
@@ -192,7 +184,6 @@ fn a_scan_finds_each_uncommitted_slot_once_with_its_highest_ballot() {
     }
 }
 
-/// Requirements: F-10, FB-2.
 #[test]
 fn a_checkpoint_leaves_what_is_uncommitted() {
     for mode in MODES {
@@ -213,7 +204,6 @@ fn a_checkpoint_leaves_what_is_uncommitted() {
 
 /// Guards against bookkeeping that is never trimmed: a log that only commits keeps no more than it
 /// says.
-/// Requirements: FT-25.
 #[test]
 fn a_log_that_only_commits_keeps_a_bounded_amount_in_memory() {
     for mode in MODES {

@@ -103,7 +103,6 @@ mod tests {
         outcome.unwrap().unwrap();
     }
 
-    /// Requirements: W-29.
     #[test]
     fn without_a_free_ring_the_work_is_done_all_the_same() {
         let Ok(pool) = Pool::new(2, Faults::default()) else {

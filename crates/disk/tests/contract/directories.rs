@@ -23,7 +23,6 @@ fn get(dir: &dyn Dir, name: &str) -> Vec<u8> {
     bytes
 }
 
-/// Requirements: W-26.
 #[test]
 fn open_directory_follows_a_move() {
     on_each::disk(|disk, root| {
@@ -186,7 +185,6 @@ fn in_time(dir: &Arc<dyn Dir>, name: &'static str, how: Open) -> esker_disk::Err
     opened.unwrap_or_else(|_| panic!("opening {name} hangs")).unwrap_err()
 }
 
-/// Requirements: W-23.
 #[cfg(unix)]
 #[test]
 fn special_files_are_refused_without_blocking() {

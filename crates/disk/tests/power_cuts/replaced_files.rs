@@ -9,7 +9,6 @@ use esker_disk::{Disk, replace_file};
 const OLD: &[u8] = &[1; 9000];
 const NEW: &[u8] = &[2; 5000];
 
-/// Requirements: ET-11.
 #[test]
 fn a_replaced_file_is_the_old_one_or_the_new_one() {
     let root = Path::new("/");

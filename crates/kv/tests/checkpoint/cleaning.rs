@@ -17,7 +17,6 @@ use crate::fixture::{DIR, SimEnv, check_keys, model, options, put};
 /// How long a checkpoint is waited for that begins in the middle of a pass. It waits for the pass.
 const BLOCKED: Duration = Duration::from_millis(40);
 
-/// Requirements: MB-10.
 #[test]
 fn records_that_were_dropped_after_a_checkpoint_are_not_brought_back() {
     let sim_env = SimEnv::new();
@@ -93,7 +92,6 @@ impl Interloper {
 }
 
 /// While copies are under way, the index names the originals, which are dropped after that.
-/// Requirements: MB-10.
 #[test]
 fn a_checkpoint_during_cleaning_loses_no_key() {
     for at in [0, 1, 4, 9, 15] {

@@ -48,7 +48,6 @@ fn fill(store: &Store) -> Content {
     content
 }
 
-/// Requirements: M-11.
 #[test]
 fn an_index_that_was_loaded_has_the_keys_that_were_dumped() {
     let sim_env = SimEnv::new();

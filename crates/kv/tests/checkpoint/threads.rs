@@ -189,7 +189,6 @@ fn live(disk: &SimDisk, round: u64, end: impl FnOnce()) -> (Vec<Accepted>, Chang
 }
 
 /// What was recovered is what all accepted changes up to the last recovered record left.
-/// Requirements: MB-10, M-13.
 #[test]
 fn a_crash_after_checkpoints_under_load_loses_nothing() {
     let disk = SimDisk::new(1);

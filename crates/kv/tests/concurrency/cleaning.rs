@@ -86,7 +86,6 @@ fn options(disk: Arc<dyn esker_disk::Disk>, engine: &Engine) -> Options {
     options
 }
 
-/// Requirements: MB-10.
 #[test]
 fn nothing_comes_back_that_is_overwritten_while_it_is_moved() {
     let mut made = 0;
@@ -180,7 +179,6 @@ fn compacting_ends_while_callers_overwrite() {
 }
 
 /// A value is durable, and the value that replaced it is not: the first one must survive cleaning.
-/// Requirements: MB-10, M-13.
 #[test]
 fn a_durable_value_is_kept_until_its_successor_is_durable() {
     let disk = SimDisk::new(1);
@@ -211,7 +209,6 @@ fn a_durable_value_is_kept_until_its_successor_is_durable() {
 
 /// The value of a condition is read from the disk, without a lock. Meanwhile another caller puts
 /// another value.
-/// Requirements: M-11.
 #[test]
 fn a_condition_is_decided_at_the_moment_of_ordering() {
     let disk = SimDisk::new(1);

@@ -129,7 +129,6 @@ fn scans_see_one_point_in_time_while_writers_and_cleaning_run() {
     store.close().unwrap();
 }
 
-/// Requirements: M-11.
 #[test]
 fn a_counter_by_compare_and_set_loses_no_increment() {
     let disk = SimDisk::new(1);

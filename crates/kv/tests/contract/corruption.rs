@@ -123,7 +123,6 @@ fn check_flipped(sample: &SimEnv, ended: Ended, victim: u32, field: (&str, usize
     true
 }
 
-/// Requirements: MB-6.
 #[test]
 fn a_flipped_bit_in_a_record_is_reported_at_opening_or_at_the_read() {
     let mut opened = 0;
@@ -141,7 +140,6 @@ fn a_flipped_bit_in_a_record_is_reported_at_opening_or_at_the_read() {
 }
 
 /// A write that a power cut tears is cut off, and what is written after that is kept.
-/// Requirements: M-1a, MT-3.
 #[test]
 fn an_incomplete_last_record_is_cut_off() {
     let mut cut_off = 0;

@@ -15,7 +15,6 @@ fn is_poisoned<T: std::fmt::Debug>(what: &str, outcome: Result<T, Error>) {
     assert!(cause.to_string().contains(".seg"), "{what} does not name the file: {cause}");
 }
 
-/// Requirements: M-15, MB-7, MT-5.
 #[test]
 fn nothing_becomes_durable_after_a_failed_write_or_sync() {
     for (op, dsync) in [(Op::Write, true), (Op::Write, false), (Op::Sync, false)] {
@@ -71,7 +70,6 @@ fn nothing_becomes_durable_after_a_failed_write_or_sync() {
     }
 }
 
-/// Requirements: MB-7.
 #[test]
 fn short_writes_are_continued() {
     let sim_env = SimEnv::new();

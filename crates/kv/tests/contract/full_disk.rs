@@ -39,7 +39,6 @@ fn fill_disk(store: &Store) -> u32 {
     last
 }
 
-/// Requirements: MB-7.
 #[test]
 fn a_full_disk_refuses_puts_and_deleting_and_cleaning_free_it() {
     let sim_env = SimEnv::new();
@@ -91,7 +90,6 @@ fn a_full_disk_refuses_puts_and_deleting_and_cleaning_free_it() {
 /// A form of a write.
 type Form<'a> = &'a dyn Fn(&Store) -> esker_kv::Result<Ticket>;
 
-/// Requirements: MB-7.
 #[test]
 fn a_write_without_space_starts_cleaning() {
     let sim_env = SimEnv::new();
@@ -183,7 +181,6 @@ fn filled(
 
 /// Bug: a pass copied from several segments before it dropped the first, until the reserve was used
 /// up. Then it had freed nothing.
-/// Requirements: MB-7.
 #[test]
 fn compacting_a_full_disk_frees_segment_after_segment() {
     for (share, kept) in [
@@ -205,7 +202,6 @@ fn compacting_a_full_disk_frees_segment_after_segment() {
 
 /// Bug: segments of live records before all others kept cleaning from what is dead behind them,
 /// where these segments did not fit in the reserve together.
-/// Requirements: MB-7.
 #[test]
 fn live_segments_before_dead_ones_do_not_block_a_full_disk() {
     for background in [false, true] {
@@ -243,7 +239,6 @@ fn live_segments_before_dead_ones_do_not_block_a_full_disk() {
 
 /// Bug: each few deletes take a block, and so all of them used up what the reserve lends to deletes
 /// before half of any segment was dead. Then nothing could be deleted or freed any more.
-/// Requirements: MB-7.
 #[test]
 fn deletes_in_small_commits_free_a_full_disk() {
     for background in [false, true] {
@@ -280,7 +275,6 @@ fn deletes_in_small_commits_free_a_full_disk() {
 }
 
 /// Bug: a pass freed space, and deletes were refused still.
-/// Requirements: MB-7.
 #[test]
 fn deletes_get_their_share_again_after_a_pass() {
     let (_sim_env, store) = open_large(14 << 20, |options| options.reserve = Some(4 << 20));
@@ -310,7 +304,6 @@ fn deletes_get_their_share_again_after_a_pass() {
 
 /// Bug: a reserve of which deletes had used a part was taken for a whole one by the next opening,
 /// and so became smaller in each life, until nothing could be freed.
-/// Requirements: MB-7.
 #[test]
 fn the_reserve_is_as_large_in_the_tenth_life_as_in_the_first() {
     let (mut sim_env, mut store) = open_large(9 << 20, |options| options.reserve = Some(7 << 19));
@@ -355,7 +348,6 @@ fn the_reserve_is_as_large_in_the_tenth_life_as_in_the_first() {
 
 /// Bug: cleaning in the background started only when more than a segment was dead beyond what was
 /// live, also on a full disk, where nothing more could die.
-/// Requirements: MB-7.
 #[test]
 fn a_refused_put_gets_the_space_of_dead_records() {
     let (_sim_env, store, expected) = filled(7 << 20, 7 << 18, true, |n| n % 100 < 48);
@@ -378,7 +370,6 @@ fn a_refused_put_gets_the_space_of_dead_records() {
 
 /// Bug: after a pass that freed nothing, a delete of a range did not count as a change, and no
 /// refused put started another pass.
-/// Requirements: MB-7.
 #[test]
 fn a_delete_of_a_range_lets_a_refused_put_start_cleaning_again() {
     let (_sim_env, store) = open_large(7 << 20, |options| options.clean = true);
@@ -414,7 +405,6 @@ fn a_delete_of_a_range_lets_a_refused_put_start_cleaning_again() {
 /// Bug: under `Batch(n)` the log committed each few copies of small records in a block of their
 /// own. So they did not fit in the reserve, and cleaning never ended: most of what it wrote was
 /// padding, which it took for garbage.
-/// Requirements: MB-7, M-11.
 #[test]
 fn copies_are_not_committed_in_small_batches() {
     let batches_of_8 = Policy::Batch(NonZeroU64::new(8).unwrap());
@@ -460,7 +450,6 @@ fn compact(store: &Arc<Store>) -> Reclaimed {
 }
 
 /// Guards: a pass that uses up the reserve and frees nothing.
-/// Requirements: MB-7.
 #[test]
 fn cleaning_that_does_not_fit_in_the_reserve_leaves_it_whole() {
     let (sim_env, store, mut expected) = filled(7 << 20, 128 << 10, true, |n| n % 100 < 48);
@@ -521,7 +510,6 @@ fn deleting_disk(disk: Arc<dyn Disk>, victims: &Victims) -> Arc<dyn Disk> {
 
 /// Bug: once the copies of a pass had taken a quarter of the reserve, deletes were refused until it
 /// dropped a segment.
-/// Requirements: MB-7, MB-10.
 #[test]
 fn deletes_that_are_awaited_while_a_full_disk_is_cleaned_survive() {
     for power in [None, Some(Persist::Nothing)] {
@@ -559,7 +547,6 @@ fn deletes_that_are_awaited_while_a_full_disk_is_cleaned_survive() {
 }
 
 /// Guards: a failed pass that uses up the reserve, so that no later one frees space.
-/// Requirements: MB-7.
 #[test]
 fn a_pass_that_fails_on_a_full_disk_loses_nothing_and_a_later_one_frees_space() {
     let reads_fail = |after| Fault::on(Op::Read, Effect::Io).path(".seg").after(after);
@@ -623,7 +610,6 @@ enum Then {
 }
 
 /// Guards: deletes without an end that use up the space that cleaning needs.
-/// Requirements: MB-7.
 #[test]
 fn deletes_on_a_full_disk_leave_the_space_that_cleaning_and_closing_need() {
     for then in [Then::Cleaned, Then::Closed, Then::Killed] {

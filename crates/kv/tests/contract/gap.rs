@@ -137,7 +137,6 @@ fn check_store(store: &Store) {
     assert!(!store.checkpoint().unwrap());
 }
 
-/// Requirements: MB-6, MT-4.
 #[test]
 fn a_key_without_a_record_after_a_gap_is_quarantined() {
     for by_repair in [false, true] {
@@ -184,7 +183,6 @@ fn a_reader_that_skips_the_gap_has_the_newest_value_that_is_left() {
     );
 }
 
-/// Requirements: MB-6.
 #[test]
 fn a_key_is_known_again_when_it_is_put_or_deleted() {
     let sim_env = sample();
@@ -481,7 +479,6 @@ fn random(seed: u64) -> (u32, u32) {
     (known, unknown)
 }
 
-/// Requirements: MB-6.
 #[test]
 fn every_answer_over_a_gap_is_right_or_quarantined() {
     let (mut known, mut unknown) = (0, 0);

@@ -34,7 +34,6 @@ fn left(sim_env: SimEnv, store: Store) -> u64 {
     left
 }
 
-/// Requirements: M-2.
 #[test]
 fn under_always_every_write_whose_ticket_resolved_survives() {
     let sim_env = SimEnv::new();
@@ -50,7 +49,6 @@ fn under_always_every_write_whose_ticket_resolved_survives() {
     assert_eq!(left(sim_env, store), 10);
 }
 
-/// Requirements: M-2.
 #[test]
 fn under_batch_at_most_one_less_than_a_batch_is_lost() {
     let sim_env = SimEnv::new();
@@ -66,7 +64,6 @@ fn under_batch_at_most_one_less_than_a_batch_is_lost() {
 }
 
 /// No call follows the write.
-/// Requirements: M-2, M-12, MB-8, MT-7.
 #[test]
 fn under_periodic_an_idle_store_becomes_durable_within_a_period() {
     let sim_env = SimEnv::new();
@@ -82,7 +79,6 @@ fn under_periodic_an_idle_store_becomes_durable_within_a_period() {
     assert_eq!(left(sim_env, store), 5);
 }
 
-/// Requirements: M-12, MB-8, MT-7.
 #[test]
 fn the_timer_of_a_period_needs_no_call() {
     let disk = SimDisk::new(1);
@@ -99,7 +95,6 @@ fn the_timer_of_a_period_needs_no_call() {
     assert_eq!(left(sim_env, store), 1);
 }
 
-/// Requirements: M-12, MB-8.
 #[test]
 fn closing_and_dropping_make_everything_durable() {
     for policy in POLICIES {
@@ -129,7 +124,6 @@ fn closing_and_dropping_make_everything_durable() {
 }
 
 /// A killed process leaves writes in the page cache, which a power cut still takes.
-/// Requirements: MT-6.
 #[test]
 fn what_was_recovered_is_durable() {
     let sim_env = SimEnv::new();
@@ -144,7 +138,6 @@ fn what_was_recovered_is_durable() {
 }
 
 /// A batch of zero writes cannot be expressed.
-/// Requirements: MB-9.
 #[test]
 fn a_period_of_zero_is_refused() {
     let sim_env = SimEnv::new();
@@ -158,7 +151,6 @@ fn a_period_of_zero_is_refused() {
     assert_eq!(NonZeroU64::new(0).map(Policy::Batch), None);
 }
 
-/// Requirements: M-2a, M-4.
 #[test]
 fn direct_io_bypasses_the_page_cache_or_is_refused() {
     for direct in [Direct::On, Direct::Off] {

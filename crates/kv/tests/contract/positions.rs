@@ -16,7 +16,6 @@ use crate::fixture::{DIR, SimEnv, put};
 
 const TIME: Duration = Duration::from_millis(150);
 
-/// Requirements: M-4a, MB-8.
 #[test]
 fn the_durable_position_is_never_above_the_logical_one() {
     let policies = [
@@ -69,7 +68,6 @@ fn the_durable_position_is_never_above_the_logical_one() {
     }
 }
 
-/// Requirements: M-4a.
 #[test]
 fn the_durable_position_is_awaited_without_a_commit() {
     let sim_env = SimEnv::new();

@@ -50,25 +50,23 @@ fn every_boundary(policy: Policy, seed: u64) {
     }
 }
 
-/// Requirements: MB-4, MB-10, M-13.
+/// The recovered writes are a prefix of the accepted ones and have every durable one, with equal
+/// values.
 #[test]
 fn power_cut_at_every_operation_under_always() {
     (0..seeds(1)).for_each(|seed| every_boundary(POLICIES[0], seed));
 }
 
-/// Requirements: MB-4, MB-10.
 #[test]
 fn power_cut_at_every_operation_under_batch() {
     (0..seeds(1)).for_each(|seed| every_boundary(POLICIES[1], 100 + seed));
 }
 
-/// Requirements: MB-4, MB-10.
 #[test]
 fn power_cut_at_every_operation_under_periodic() {
     (0..seeds(1)).for_each(|seed| every_boundary(POLICIES[2], 200 + seed));
 }
 
-/// Requirements: MB-4, MB-10.
 #[test]
 fn power_cut_at_every_operation_under_os_buffered() {
     (0..seeds(1)).for_each(|seed| every_boundary(POLICIES[3], 300 + seed));

@@ -9,7 +9,6 @@ use esker_testkit::SplitMix64;
 
 use crate::every_boundary::seeds;
 
-/// Requirements: MB-3, MB-4, MT-3.
 #[test]
 fn a_store_is_a_map_through_three_crashes() {
     for seed in 0..seeds(120) {

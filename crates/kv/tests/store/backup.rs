@@ -106,7 +106,6 @@ fn a_directory_that_holds_files_is_refused() {
 
 /// The disk has no room for the copy. The store does not notice, and the room is free again.
 /// A backup that ends where the corruption begins would look complete.
-/// Requirements: MT-4.
 #[test]
 fn a_store_that_is_corrupt_has_no_backup() {
     for place in [3, 20, 40] {

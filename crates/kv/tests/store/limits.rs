@@ -3,7 +3,6 @@
 
 use esker_kv::{Batch, Error, KEY_LIMIT, Policy, Store, VALUE_LIMIT};
 
-/// Requirements: M-3, MB-9.
 #[test]
 fn keys_and_values_at_their_limits_are_kept_and_larger_ones_refused() {
     let dir = tempfile::tempdir().unwrap();
@@ -129,7 +128,6 @@ fn a_full_index_takes_new_keys_again_once_keys_are_deleted() {
     store.close().unwrap();
 }
 
-/// Requirements: M-4.
 #[test]
 fn a_directory_of_a_log_is_refused_and_the_reverse() {
     let dir = tempfile::tempdir().unwrap();
@@ -156,7 +154,6 @@ fn a_directory_of_a_log_is_refused_and_the_reverse() {
     assert_eq!((files(&log), files(&store)), before, "nothing was changed");
 }
 
-/// Requirements: M-4.
 #[test]
 fn a_closed_store_refuses_everything() {
     let dir = tempfile::tempdir().unwrap();
@@ -181,7 +178,6 @@ fn a_closed_store_refuses_everything() {
     assert!(matches!(store.compact(), Err(Error::Closed)));
 }
 
-/// Requirements: M-4, MB-9.
 #[test]
 fn the_files_of_a_store_are_its_owners_alone() {
     use std::os::unix::fs::PermissionsExt;

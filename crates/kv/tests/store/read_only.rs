@@ -336,7 +336,6 @@ fn catching_up_takes_little_memory_for_replaced_versions() {
     drop(handle.lock().unwrap().take());
 }
 
-/// Requirements: MT-4.
 #[test]
 fn a_corrupt_log_is_an_error_for_a_reader_and_what_it_has_seen_stays() {
     let disk = SimDisk::new(1);
@@ -386,7 +385,6 @@ fn write_until_killed(dir: &str) {
     }
 }
 
-/// Requirements: M-13.
 #[test]
 fn a_reader_follows_a_process_that_is_killed_by_a_signal() {
     if let Ok(dir) = std::env::var(CHILD) {

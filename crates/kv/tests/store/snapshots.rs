@@ -16,7 +16,6 @@ fn store(change: impl FnOnce(&mut Options)) -> (Store, tempfile::TempDir) {
 }
 
 /// Entries of deleted keys are removed in batches; not while a snapshot reads them.
-/// Requirements: M-11.
 #[test]
 fn a_snapshot_reads_what_was_deleted_since() {
     let (store, _dir) = store(|_| {});
@@ -56,7 +55,6 @@ fn a_snapshot_reads_what_was_deleted_since() {
     store.close().unwrap();
 }
 
-/// Requirements: M-11.
 #[test]
 fn a_snapshot_expires_when_too_much_was_overwritten() {
     let (store, _dir) = store(|options| options.history_bytes = 64 << 10);
@@ -78,7 +76,6 @@ fn a_snapshot_expires_when_too_much_was_overwritten() {
 }
 
 /// Cleaning waits for a snapshot, for a bounded time.
-/// Requirements: M-11.
 #[test]
 fn a_snapshot_keeps_cleaning_from_dropping_what_it_reads() {
     let timeout = Duration::from_millis(300);

@@ -33,7 +33,6 @@ fn shrinks(store: &Store) {
 }
 
 /// Nothing is put after that.
-/// Requirements: M-11.
 #[test]
 fn deleting_starts_cleaning_in_the_background() {
     let (store, _dir) = store(|_| {});
@@ -48,7 +47,6 @@ fn deleting_starts_cleaning_in_the_background() {
 }
 
 /// A snapshot keeps cleaning from dropping anything.
-/// Requirements: M-11.
 #[test]
 fn writers_wait_while_cleaning_is_behind() {
     let (store, _dir) = store(|options| options.snapshot_timeout = Duration::from_secs(600));
@@ -98,7 +96,6 @@ fn dropped_keyspaces_give_their_memory_back() {
 }
 
 /// What was replaced before a snapshot is not held against it.
-/// Requirements: M-11.
 #[test]
 fn a_scan_does_not_expire_for_versions_that_it_does_not_need() {
     let (store, _dir) = store(|options| options.history_bytes = 64 << 10);

@@ -32,7 +32,6 @@ const KEYS: [&str; 14] = [
     "max_lost",
 ];
 
-/// Requirements: M-14.
 #[test]
 fn power_goes_through_every_component_and_policy() {
     let ended = lab(&["power", "--runs", "2", "--json"]).ok();
@@ -59,7 +58,6 @@ fn one_run_is_repeated_by_its_seed() {
     assert_eq!(first[0]["avg_recovered"], second[0]["avg_recovered"]);
 }
 
-/// Requirements: M-6c.
 #[test]
 fn the_table_has_a_title_the_columns_and_a_line_for_each_policy() {
     let table = lab(&["power", "--component", "log", "--runs", "1"]).ok();
@@ -135,7 +133,6 @@ fn a_usual_build_has_no_planted_bugs() {
     assert!(refused.err.contains("this build has no planted bugs"), "{}", refused.err);
 }
 
-/// Requirements: M-5.
 #[test]
 fn the_writer_shows_its_progress_in_the_file_that_crash_test_names() {
     let dir = tempfile::tempdir().unwrap();
@@ -164,7 +161,6 @@ fn the_writer_shows_its_progress_in_the_file_that_crash_test_names() {
     assert!(begun <= accepted + 1, "{begun} begun, {accepted} accepted");
 }
 
-/// Requirements: M-6b, MB-1.
 #[test]
 fn kill_kills_writers_on_a_real_disk() {
     let dir = tempfile::tempdir().unwrap();

@@ -205,7 +205,7 @@ mod tests {
         }
     }
 
-    /// Requirements: WB-1.
+    /// A header is decoded as it was encoded.
     #[test]
     fn round_trip() {
         let (block, crc) = header().to_block();

@@ -192,7 +192,7 @@ mod tests {
         }
     }
 
-    /// Requirements: WB-1.
+    /// A header is decoded as it was encoded.
     #[test]
     fn round_trip() {
         let salt = Salt::new(LogId([1; 16]), 9);

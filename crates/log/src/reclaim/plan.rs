@@ -165,7 +165,6 @@ mod tests {
         Plan::new(&segments(shares), 100, effort, u64::MAX, false).map_or(0, |plan| plan.segments)
     }
 
-    /// Requirements: FT-19.
     #[test]
     fn freed_space_of_earlier_segments_does_not_justify_copies() {
         // By a cumulative rule all four would be dropped: 170 of 400 bytes are live.
@@ -256,7 +255,6 @@ mod tests {
     proptest! {
         /// For any segments: the dropped ones are at most half live, and some suffix of them is at
         /// most half live by itself. Once nothing more is dropped, the bound on space holds.
-        /// Requirements: FT-19.
         #[test]
         fn the_rule_holds(
             shares in prop::collection::vec((1u64..1000, 0u64..1000), 0..12),

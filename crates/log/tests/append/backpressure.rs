@@ -37,7 +37,6 @@ pub fn fill(log: &Log) -> u64 {
     }
 }
 
-/// Requirements: L-3, LT-8.
 #[test]
 fn appends_are_staged_while_a_commit_hangs() {
     let (log, opens) = stuck();
@@ -53,7 +52,6 @@ fn appends_are_staged_while_a_commit_hangs() {
     log.close().unwrap();
 }
 
-/// Requirements: W-9b, WB-10.
 #[test]
 fn memory_stays_bounded_and_try_append_returns_full() {
     let (log, opens) = stuck();
@@ -74,7 +72,6 @@ fn memory_stays_bounded_and_try_append_returns_full() {
 }
 
 /// Each of these records fills a buffer of its own.
-/// Requirements: W-19, W-19a, LT-6, WB-10, LB-9.
 #[test]
 fn large_records_stay_within_the_bound_too() {
     let (log, opens) = stuck();
@@ -86,7 +83,6 @@ fn large_records_stay_within_the_bound_too() {
     log.close().unwrap();
 }
 
-/// Requirements: W-19a, LB-9.
 #[test]
 fn twenty_writers_wait_for_a_hung_commit_within_the_bound_and_finish() {
     let (log, opens) = stuck();
@@ -113,7 +109,6 @@ fn twenty_writers_wait_for_a_hung_commit_within_the_bound_and_finish() {
     log.close().unwrap();
 }
 
-/// Requirements: L-6.
 #[test]
 fn a_wait_for_room_ends_at_its_deadline_with_nothing_accepted() {
     let (log, opens) = stuck();
@@ -131,7 +126,6 @@ fn a_wait_for_room_ends_at_its_deadline_with_nothing_accepted() {
     log.close().unwrap();
 }
 
-/// Requirements: L-5.
 #[test]
 fn an_append_that_waits_for_room_is_woken_blocking_or_async() {
     let (log, opens) = stuck();
@@ -153,7 +147,6 @@ fn an_append_that_waits_for_room_is_woken_blocking_or_async() {
     log.close().unwrap();
 }
 
-/// Requirements: LT-6.
 #[test]
 fn only_those_whose_records_are_durable_are_woken() {
     let (log, opens) = stuck();

@@ -1,7 +1,6 @@
 //! Batches of any size: split over commit units and segments, or kept whole.
 //!
-//! Guards W-3, W-11, W-12 and WB-6; and the trap WT-3, where a batch that is larger than a segment
-//! turns the ring for ever, and wipes it.
+//! Guards: a batch that is larger than a segment and turns the ring for ever, or wipes it.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::{Persist, SimDisk};
@@ -55,7 +54,6 @@ fn an_async_batch_larger_than_every_buffer_is_split() {
     log.close().unwrap();
 }
 
-/// Requirements: WT-3, WB-6.
 #[test]
 fn a_batch_with_more_records_than_a_segment_holds_is_split() {
     let disk = SimDisk::new(1);
@@ -92,7 +90,6 @@ fn a_large_batch_recycles_what_its_size_needs_and_no_more() {
     log.close().unwrap();
 }
 
-/// Requirements: WB-6.
 #[test]
 fn batches_recycle_the_ring_three_times() {
     let disk = SimDisk::new(1);

@@ -1,8 +1,8 @@
 //! Futures dropped at every point where they wait: the log stays without gaps, and usable, and
 //! no waiter is left on its lists.
 //!
-//! Guards W-5, WB-9, L-6; and the traps LT-5 (a cancelled write that is never flushed) and WT-19 (a
-//! cancelled flush that takes the sink with it).
+//! Guards: a cancelled write that is never committed; a cancelled flush that takes the sink with
+//! it.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::pin::Pin;
@@ -20,7 +20,6 @@ fn context() -> Context<'static> {
 
 /// Drives a scenario, drops it at its first pending point, then at its second, and so on until it
 /// comes to its end; looks at the log each time.
-/// Requirements: LT-5, WB-9.
 #[test]
 fn task_dropped_at_any_await_leaves_a_valid_log() {
     let mut ends = 0;
@@ -70,7 +69,6 @@ fn task_dropped_at_any_await_leaves_a_valid_log() {
 }
 
 /// What waits for room and is dropped has accepted nothing.
-/// Requirements: W-5, W-19a.
 #[test]
 fn append_dropped_while_it_waits_for_space_appends_nothing() {
     let disk = SimDisk::new(1);
@@ -113,7 +111,6 @@ fn a_cancelled_wait_leaves_its_record_to_the_engine() {
     }
 }
 
-/// Requirements: WB-9.
 #[test]
 fn a_stream_dropped_while_it_waits_is_forgotten() {
     let (log, ..) = log();
@@ -150,7 +147,6 @@ fn a_read_dropped_while_it_waits_loses_nothing() {
     log.close().unwrap();
 }
 
-/// Requirements: WT-19.
 #[test]
 fn sink_works_after_a_cancelled_flush() {
     let (log, _, engine) = log();

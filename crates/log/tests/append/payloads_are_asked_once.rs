@@ -2,8 +2,8 @@
 //! differently got a place of another size than it filled: a write past the end of the buffer, a
 //! panic with the log locked, or a commit that waits for ever.
 //!
-//! Guards W-3 and W-11: code of the caller (`AsRef`, wakers) is run once, without a lock, and may
-//! answer anything, call the log, or panic.
+//! Code of the caller (`AsRef`, wakers) is run once, without a lock, and may answer anything, call
+//! the log, or panic.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::future::Future;
@@ -89,7 +89,6 @@ fn goes_on(log: Log, disk: &SimDisk, expected: &[Vec<u8>]) {
 
 /// Longer answers wrote past the reservation; shorter ones left the commit waiting for bytes that
 /// were never filled.
-/// Requirements: W-11.
 #[test]
 fn a_payload_that_answers_differently_is_stored_as_it_first_answered() {
     let sizes: [&[usize]; 6] = [
@@ -202,7 +201,6 @@ impl Wake for Panics {
 
 /// A waker that panics took the commit down with it: the log stopped, and the tasks after it in the
 /// list were never woken.
-/// Requirements: WT-12.
 #[test]
 fn panicking_waker_stops_no_other_caller() {
     let disk = SimDisk::new(1);

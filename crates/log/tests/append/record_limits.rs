@@ -1,14 +1,11 @@
 //! The one limit on a record: it counts payload bytes, it is inclusive, and everything up to it
 //! fits, whatever the buffers and segments are.
-//!
-//! Guards W-12, L-5, L-12, and of LB-1 and LB-5 what is about sizes.
 
 use esker_disk::sim::SimDisk;
 use esker_log::{Error, Log, RECORD_LIMIT_MAX, Seq};
 
 use crate::fixture::{DIR, all, driven, log};
 
-/// Requirements: W-12, LB-5.
 #[test]
 fn a_record_of_the_limit_is_taken_and_one_byte_more_refused() {
     let (log, ..) = log();
@@ -45,7 +42,6 @@ fn the_limit_can_be_set_up_to_64_mib() {
 }
 
 /// A buffer is 8 KiB and a segment 64 KiB.
-/// Requirements: L-5, LB-1.
 #[test]
 fn a_record_may_be_larger_than_a_buffer_and_a_segment() {
     let (log, disk, _) = log();
@@ -65,7 +61,6 @@ fn a_record_may_be_larger_than_a_buffer_and_a_segment() {
     log.close().unwrap();
 }
 
-/// Requirements: L-5.
 #[test]
 fn an_empty_record_is_a_record() {
     let (log, disk, _) = log();

@@ -57,7 +57,6 @@ fn callers_may_choose_sequence_numbers_with_gaps() {
     log.close().unwrap();
 }
 
-/// Requirements: W-2.
 #[test]
 fn the_first_record_may_start_anywhere() {
     let (log, ..) = log();
@@ -70,7 +69,6 @@ fn the_first_record_may_start_anywhere() {
     log.close().unwrap();
 }
 
-/// Requirements: WT-4.
 #[test]
 fn a_number_that_is_not_above_the_one_it_follows_is_refused() {
     let (log, ..) = log();
@@ -84,7 +82,6 @@ fn a_number_that_is_not_above_the_one_it_follows_is_refused() {
     log.close().unwrap();
 }
 
-/// Requirements: W-2, WB-8.
 #[test]
 fn a_record_that_does_not_follow_the_last_is_refused_and_nothing_is_written() {
     let (log, disk, _) = log();
@@ -98,7 +95,6 @@ fn a_record_that_does_not_follow_the_last_is_refused_and_nothing_is_written() {
     log.close().unwrap();
 }
 
-/// Requirements: W-3b.
 #[test]
 fn second_append_after_the_same_record_is_a_conflict_until_the_first_is_durable() {
     let (log, ..) = log();
@@ -115,7 +111,6 @@ fn second_append_after_the_same_record_is_a_conflict_until_the_first_is_durable(
 }
 
 /// Threads claim the same place, again and again: one of them gets it each time.
-/// Requirements: WB-8.
 #[test]
 fn one_of_many_appends_after_the_same_record_wins() {
     let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
@@ -147,7 +142,6 @@ fn one_of_many_appends_after_the_same_record_wins() {
 }
 
 /// Producers that let the log number their records never collide.
-/// Requirements: W-30.
 #[test]
 fn appends_without_sequence_numbers_never_conflict() {
     let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
@@ -165,7 +159,6 @@ fn appends_without_sequence_numbers_never_conflict() {
     log.close().unwrap();
 }
 
-/// Requirements: W-11.
 #[test]
 fn nothing_of_a_batch_is_accepted_when_one_record_is_wrong() {
     let (log, disk, _) = log();

@@ -12,7 +12,6 @@ use crate::fixture::{
     DIR, all, append, block_on, driven, in_time, is_eio, log, payload, payloads, small,
 };
 
-/// Requirements: W-9b.
 #[test]
 fn a_sink_waits_once_for_many() {
     let (log, ..) = log();
@@ -54,7 +53,6 @@ fn a_sink_pushes_through_buffers_that_are_full() {
 }
 
 /// The staging memory is the log's: what was pushed is accepted, whatever becomes of the sink.
-/// Requirements: WB-10.
 #[test]
 fn a_dropped_sink_loses_nothing() {
     let (log, disk, engine) = log();
@@ -71,7 +69,6 @@ fn a_dropped_sink_loses_nothing() {
     log.close().unwrap();
 }
 
-/// Requirements: WT-19.
 #[test]
 fn refused_record_leaves_the_sink_unchanged() {
     let (log, ..) = log();
@@ -89,7 +86,6 @@ fn refused_record_leaves_the_sink_unchanged() {
 
 /// After a failed flush: the log says how far it got, and after reopening a new sink continues
 /// there.
-/// Requirements: WT-19.
 #[test]
 fn sink_continues_after_a_failed_flush() {
     let (log, disk, _) = log();

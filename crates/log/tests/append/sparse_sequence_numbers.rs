@@ -93,7 +93,6 @@ fn every_way_of_reading_agrees() {
 }
 
 /// After a gap that a repair left at the front, the oldest record is the first that can be read.
-/// Requirements: W-9a.
 #[test]
 fn oldest_record_after_a_gap() {
     let disk = SimDisk::new(1);

@@ -1,7 +1,6 @@
 //! Tickets: a place that is known at once, and the ways to wait until it is durable.
 //!
-//! Guards L-2, L-3, L-4, L-6 and of L-12 the handles, blocking and async; and that nothing counts
-//! as durable before it is.
+//! Guards: a record that counts as durable before it is.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::time::Duration;
@@ -55,7 +54,6 @@ fn one_wait_covers_everything_before_it() {
     log.close().unwrap();
 }
 
-/// Requirements: L-2.
 #[test]
 fn waits_need_no_runtime_and_no_engine_thread() {
     let (log, _, engine) = log();
@@ -103,7 +101,6 @@ fn a_ticket_can_be_awaited_under_every_policy() {
 }
 
 /// Another thread's commit is stuck in the disk; so the deadline of this one comes first.
-/// Requirements: L-6, LB-3.
 #[test]
 fn a_deadline_ends_a_wait_and_the_record_may_still_become_durable() {
     let disk = SimDisk::new(1);
@@ -134,7 +131,6 @@ fn dropped_ticket_leaves_no_waiter() {
     log.close().unwrap();
 }
 
-/// Requirements: L-3, LT-5.
 #[test]
 fn kept_ticket_that_is_never_polled_leaves_no_waiter() {
     let disk = SimDisk::new(1);
@@ -144,7 +140,6 @@ fn kept_ticket_that_is_never_polled_leaves_no_waiter() {
     log.close().unwrap();
 }
 
-/// Requirements: L-4, LB-6.
 #[test]
 fn flush_is_a_barrier_for_everything_accepted_before() {
     let (log, disk, _) = log();

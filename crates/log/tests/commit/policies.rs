@@ -1,6 +1,4 @@
 //! The four policies: when a commit comes unasked, and what a power cut takes at most.
-//!
-//! Guards W-3a, L-12, and the windows of Batch and Periodic as the contract states them.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::time::Duration;
@@ -37,7 +35,6 @@ fn after_the_worst_cut(log: Log, disk: &SimDisk, engine: &Engine) -> usize {
     left.len()
 }
 
-/// Requirements: L-12, LT-5, LB-6.
 #[test]
 fn always_commits_records_without_a_waiter() {
     let (log, disk, engine) = open(Policy::Always);
@@ -49,7 +46,6 @@ fn always_commits_records_without_a_waiter() {
 
 /// One dropped ticket requests the commit of its unit, also if those of earlier units were dropped,
 /// and if the others of its unit are kept.
-/// Requirements: L-12.
 #[test]
 fn each_unit_is_committed_when_one_of_its_tickets_is_dropped() {
     for policy in [Policy::Always, Policy::OsBuffered] {
@@ -71,7 +67,6 @@ fn each_unit_is_committed_when_one_of_its_tickets_is_dropped() {
     }
 }
 
-/// Requirements: L-12.
 #[test]
 fn a_batch_commits_by_itself_when_it_is_full_and_not_before() {
     let (log, disk, engine) = open(Policy::Batch(5.try_into().unwrap()));
@@ -89,7 +84,6 @@ fn a_batch_commits_by_itself_when_it_is_full_and_not_before() {
 }
 
 /// An atomic batch counts as one append, however many records it has.
-/// Requirements: L-12.
 #[test]
 fn batch_counts_an_atomic_batch_as_one_append() {
     let disk = SimDisk::new(1);
@@ -119,7 +113,6 @@ fn batch_counts_an_atomic_batch_as_one_append() {
 }
 
 /// The records of a batch that is not atomic count one by one.
-/// Requirements: L-12.
 #[test]
 fn batch_counts_each_record_of_a_batch_that_is_not_atomic() {
     let (log, _, engine) = open(Policy::Batch(5.try_into().unwrap()));
@@ -133,7 +126,6 @@ fn batch_counts_each_record_of_a_batch_that_is_not_atomic() {
 }
 
 /// 2n - 1 with a commit in flight; the append that would exceed that waits.
-/// Requirements: L-12.
 #[test]
 fn batch_bounds_the_records_at_risk() {
     let disk = SimDisk::new(1);
@@ -162,7 +154,6 @@ fn batch_bounds_the_records_at_risk() {
 }
 
 /// The same bound in atomic batches: each counts as one append.
-/// Requirements: L-12.
 #[test]
 fn batch_bounds_the_atomic_batches_at_risk() {
     let disk = SimDisk::new(1);
@@ -195,7 +186,6 @@ fn batch_bounds_the_atomic_batches_at_risk() {
 }
 
 /// A batch that is not full commits as soon as a caller waits for it or asks for a barrier.
-/// Requirements: L-12.
 #[test]
 fn waits_and_barriers_commit_a_batch_that_is_not_full() {
     let (log, _, engine) = open(Policy::Batch(1000.try_into().unwrap()));
@@ -210,7 +200,6 @@ fn waits_and_barriers_commit_a_batch_that_is_not_full() {
     engine.stop();
 }
 
-/// Requirements: L-12.
 #[test]
 fn periodic_commits_when_its_time_has_come_and_not_before() {
     let (log, disk, engine) = open(Policy::Periodic(Duration::from_millis(100)));
@@ -245,7 +234,6 @@ fn periodic_commits_by_its_own_timer() {
     log.close().unwrap();
 }
 
-/// Requirements: W-4, L-12.
 #[test]
 fn os_buffered_writes_and_syncs_only_on_request() {
     let (log, disk, engine) = open(Policy::OsBuffered);

@@ -4,7 +4,7 @@
 //!
 //! Under `OsBuffered` the watermark page is synced after the segment, and under no other policy.
 //!
-//! Guards W-3a, W-27, L-2, L-12; the log's own counters are not believed here.
+//! The log's own counters are not believed here.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::{Path, PathBuf};
@@ -102,7 +102,6 @@ fn never_left_undurable(policy: Policy, dsync: bool) {
     log.close().unwrap();
 }
 
-/// Requirements: W-3a.
 #[test]
 fn each_of_200_single_appends_is_synced() {
     for policy in [Policy::Always, Policy::Batch(1000.try_into().unwrap())] {
@@ -117,7 +116,6 @@ fn os_buffered_syncs_when_asked() {
     never_left_undurable(Policy::OsBuffered, true);
 }
 
-/// Requirements: L-1.
 #[test]
 fn the_simulated_disk_counts_the_same() {
     for dsync in [true, false] {
@@ -175,7 +173,6 @@ fn os_buffered_syncs_the_watermark_page_after_the_segment() {
 }
 
 /// Each unit carries the durable lower bound there.
-/// Requirements: L-13.
 #[test]
 fn no_other_policy_syncs_the_watermark_page() {
     let (many, never) = (1000.try_into().unwrap(), std::time::Duration::from_secs(3600));
@@ -194,7 +191,6 @@ fn no_other_policy_syncs_the_watermark_page() {
 }
 
 /// A new name in the directory is durable before a commit is written to it.
-/// Requirements: W-27, LT-8.
 #[test]
 fn a_segments_name_is_durable_before_it_is_used() {
     let dir = tempfile::tempdir().unwrap();

@@ -41,7 +41,6 @@ fn all_there(sample: &Sample, disk: &SimDisk) -> Result<Option<esker_log::Trunca
     Ok(cut)
 }
 
-/// Requirements: WB-4.
 #[test]
 fn garbage_past_the_end_is_reported_and_cut() {
     let mut cases = Cases::default();
@@ -114,7 +113,6 @@ fn units(disk: &SimDisk) -> usize {
     Map::of(disk).newest().units.len()
 }
 
-/// Requirements: WB-4.
 #[test]
 fn orphan_unit_after_the_clean_end_never_returns() {
     let Fork { trunk, dead, at } = fork();

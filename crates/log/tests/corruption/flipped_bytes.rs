@@ -91,19 +91,19 @@ fn is_reported(sample: &Sample, file: &Path, byte: u64, opened: &Opened) -> Resu
     Ok(())
 }
 
-/// Requirements: WB-5.
+/// A flip of anything that carries something is reported with its file; no wrong byte is read.
 #[test]
 fn every_flipped_byte_of_a_closed_log() {
     flip_all(&sample::closed(), 1).finish(3000);
 }
 
-/// Requirements: WB-5.
+/// A flip in what is known to be durable is reported; one in the last units may cut the tail.
 #[test]
 fn every_flipped_byte_of_a_killed_log() {
     flip_all(&sample::killed(), 1).finish(3000);
 }
 
-/// Requirements: WB-5.
+/// The torn tail is cut, and a flip before it is reported.
 #[test]
 fn every_flipped_byte_of_a_torn_log() {
     flip_all(&sample::torn(), 3).finish(1000);

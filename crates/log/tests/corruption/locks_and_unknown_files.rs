@@ -153,7 +153,6 @@ fn a_directory_with_other_files_is_left_alone() {
     }
 }
 
-/// Requirements: WB-12.
 #[test]
 fn unknown_files_in_the_directory_of_a_log_are_kept() {
     let mut cases = cases::Cases::default();
@@ -201,7 +200,6 @@ fn an_empty_directory_becomes_a_log_unless_one_must_exist() {
     Log::builder(DIR).options(must_exist(&disk, &engine)).open().unwrap().close().unwrap();
 }
 
-/// Requirements: W-25.
 #[test]
 fn lost_manifest_is_corruption_and_not_a_new_log() {
     for sample in sample::all() {

@@ -64,7 +64,6 @@ fn log_reopens_with_any_other_options() {
     cases.finish(48);
 }
 
-/// Requirements: W-14.
 #[test]
 fn smaller_ring_drops_and_reports_the_oldest_segments() {
     let mut cases = Cases::default();

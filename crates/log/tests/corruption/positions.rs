@@ -10,7 +10,6 @@ use crate::corruption_kit::DIR;
 use crate::corruption_kit::repairs::{self, continues};
 use crate::corruption_kit::sample::{self, options};
 
-/// Requirements: LB-8.
 #[test]
 fn positions_without_a_record_are_refused() {
     for sample in [sample::closed(), sample::killed(), sample::quarantined()] {
@@ -59,7 +58,6 @@ fn refused<T: std::fmt::Debug>(
     }
 }
 
-/// Requirements: LB-8.
 #[test]
 fn end_of_the_log_is_found_at_open() {
     // Append two, reopen, append a third, read all three.

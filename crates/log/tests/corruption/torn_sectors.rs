@@ -113,13 +113,13 @@ fn tear_everywhere(torn: &Torn) -> Cases {
     cases
 }
 
-/// Requirements: WT-1, WB-4.
+/// The torn unit is cut and reported, or is whole; every durable record is kept.
 #[test]
 fn torn_sectors_over_unwritten_blocks() {
     tear_everywhere(&commit(&[100, 0, 5000, 16], false)).finish(50);
 }
 
-/// Requirements: WB-4.
+/// The same where the blocks have the units of an earlier use of the file.
 #[test]
 fn torn_sectors_over_recycled_blocks() {
     tear_everywhere(&commit(&[100, 0, 5000, 16], true)).finish(50);

@@ -84,13 +84,13 @@ fn is_reported(sample: &Sample, file: &Path, length: usize, opened: &Opened) -> 
     if reported { Ok(()) } else { Err(format!("the answer is {opened:?}")) }
 }
 
-/// Requirements: WT-6.
+/// After a clean close a file that is too short is reported, and its whole records are readable.
 #[test]
 fn every_length_of_the_files_of_a_closed_log() {
     cut_all(&sample::closed()).finish(1000);
 }
 
-/// Requirements: WT-6, WB-4.
+/// A cut of the last units is a torn tail: every whole record before it is kept.
 #[test]
 fn every_length_of_the_files_of_a_killed_log() {
     cut_all(&sample::killed()).finish(1000);
@@ -101,7 +101,6 @@ fn every_length_of_the_files_of_a_torn_log() {
     cut_all(&sample::torn()).finish(1000);
 }
 
-/// Requirements: WT-6, WB-4.
 #[test]
 fn every_length_of_the_files_of_a_log_of_one_segment() {
     cut_all(&sample::lonely()).finish(500);

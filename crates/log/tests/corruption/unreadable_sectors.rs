@@ -87,7 +87,6 @@ fn unreadable_sectors_are_reported_and_cost_no_durable_record() {
     cases.finish(60);
 }
 
-/// Requirements: W-25.
 #[test]
 fn unreadable_sectors_are_repaired_like_other_corruption() {
     let mut cases = Cases::default();
@@ -116,8 +115,6 @@ fn unreadable_sectors_are_repaired_like_other_corruption() {
 /// A file that cannot be read at all was taken for the tail that a crash had torn, and removed,
 /// where nothing else proved that its records were durable: its header alone counted as
 /// unreadable.
-///
-/// Requirements: W-25.
 #[test]
 fn newest_file_that_cannot_be_read_is_kept() {
     let sample = sample::killed();

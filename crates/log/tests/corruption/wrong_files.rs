@@ -52,7 +52,8 @@ fn refusal(disk: &SimDisk) -> Error {
     opening
 }
 
-/// Requirements: W-25.
+/// A missing segment whose records are known to be durable is corruption; a repair keeps everything
+/// else.
 #[test]
 fn a_deleted_segment() {
     let mut cases = Cases::default();
@@ -277,7 +278,6 @@ fn older_copy_of_a_segment_is_corruption() {
     cases.finish(2);
 }
 
-/// Requirements: W-25.
 #[test]
 fn segment_of_a_diverged_copy_is_corruption() {
     // Two logs from one: the same name and number, all units valid, and other records in them.
@@ -341,7 +341,6 @@ fn two_corrupted_headers_in_a_row_are_reported() {
     cases.finish(8);
 }
 
-/// Requirements: W-25.
 #[test]
 fn first_of_two_corrupted_headers_is_reported() {
     for sample in [sample::closed(), sample::killed()] {

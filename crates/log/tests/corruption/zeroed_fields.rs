@@ -84,7 +84,7 @@ fn harm_all(sample: &Sample) -> Cases {
     cases
 }
 
-/// Requirements: WB-5.
+/// Each change is reported, or changes no record that is read.
 #[test]
 fn every_zeroed_field_of_a_closed_log() {
     harm_all(&sample::closed()).finish(800);

@@ -49,7 +49,6 @@ fn cut_everywhere(test: &'static str, config: Config, seed: u64) -> usize {
     lost
 }
 
-/// Requirements: W-3.
 #[test]
 fn atomic_batch_survives_whole_or_not_at_all() {
     let mut lost = 0;

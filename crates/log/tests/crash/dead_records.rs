@@ -48,7 +48,6 @@ fn same_shape_again(config: Config, seed: u64, len: usize) -> Result<usize, Stri
     Ok(lost)
 }
 
-/// Requirements: LT-3, LB-7.
 #[test]
 fn cut_records_never_return() {
     let test = "crash::dead_records::cut_records_never_return";

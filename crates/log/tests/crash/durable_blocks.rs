@@ -28,7 +28,6 @@ fn watched_lives(config: Config, seed: u64, history: &History) -> Result<(), Str
     sim_env.live_and_close(&workload(20, Sizes::Moderate, &mut rng))
 }
 
-/// Requirements: LT-1.
 #[test]
 fn a_durable_block_is_never_written_over() {
     let test = "crash::durable_blocks::a_durable_block_is_never_written_over";

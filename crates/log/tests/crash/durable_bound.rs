@@ -92,7 +92,6 @@ fn cut(disk: &SimDisk, life: Life, with: impl Fn(&SimDisk, &Engine) -> Options) 
     last
 }
 
-/// Requirements: L-13.
 #[test]
 fn flipped_bit_costs_no_more_units_than_guaranteed() {
     let mut cases = Cases::default();
@@ -161,7 +160,6 @@ fn flipped_bit_costs_no_more_units_than_guaranteed() {
 
 /// The page is stored in two slots in turn: a power cut that tears a store leaves the bound of the
 /// sync before it.
-/// Requirements: L-13.
 #[test]
 fn torn_watermark_page_keeps_the_previous_bound() {
     let mut cases = Cases::default();

@@ -45,7 +45,6 @@ fn recover(disk: &SimDisk) -> Result<(), Error> {
     opened
 }
 
-/// Requirements: L-13, WB-13.
 #[test]
 fn power_cut_in_recovery_leaves_no_durable_bound_above_the_records() {
     let mut cases = Cases::default();

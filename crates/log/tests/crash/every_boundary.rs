@@ -82,7 +82,8 @@ fn every_config(test: &'static str, configs: impl IntoIterator<Item = Config>) {
     }
 }
 
-/// Requirements: W-3a, W-24, W-25, W-27, L-13, L-14, WT-15, LT-8, WB-13.
+/// Every durable record is recovered, and of the others a run without gaps; also after a second
+/// cut.
 #[test]
 fn power_cut_at_every_operation_under_every_policy() {
     every_config(
@@ -91,7 +92,7 @@ fn power_cut_at_every_operation_under_every_policy() {
     );
 }
 
-/// Requirements: W-1, W-27.
+/// The same for what the retention has left: what it dropped is the oldest, without gaps.
 #[test]
 fn power_cut_at_every_operation_while_retention_drops_segments() {
     let configs = policies().into_iter().flat_map(|policy| {

@@ -26,7 +26,6 @@ fn open_again(config: Config, first: Plan) -> Result<(), String> {
     sim_env.live_and_close(&steps)
 }
 
-/// Requirements: W-27, LT-8.
 #[test]
 fn records_the_second_open_reports_durable_survive() {
     for policy in policies() {

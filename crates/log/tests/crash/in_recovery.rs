@@ -105,7 +105,8 @@ fn every_recovery(test: &'static str, config: Config, seed: u64, apart: usize) {
     }
 }
 
-/// Requirements: W-25, W-27, L-13, WB-13.
+/// The next recovery finds every durable record, those that the cut one reported as durable
+/// included.
 #[test]
 fn power_cut_in_recovery_under_every_policy() {
     for (n, policy) in (0..).zip(policies()) {
@@ -123,7 +124,6 @@ fn power_cut_in_recovery_under_every_policy() {
     }
 }
 
-/// Requirements: WB-13.
 #[test]
 fn power_cut_in_recovery_while_retention_drops_segments() {
     for (n, policy) in (10..).zip(policies()) {

@@ -59,7 +59,6 @@ fn most_lost(policy: Policy, steps: &[Step], how: How) -> usize {
 
 const NOTHING: How = How::Cut(Persist::Nothing);
 
-/// Requirements: L-12, LT-5, LT-6.
 #[test]
 fn always_keeps_every_awaited_record() {
     let steps = vec![append(Then::Wait); 30];

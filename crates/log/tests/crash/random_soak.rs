@@ -81,7 +81,7 @@ fn soak(test: &str, lives: fn(u64) -> Result<u64, String>) {
     println!("{test}: {cuts} cuts of {seed} logs");
 }
 
-/// Requirements: WB-13.
+/// After each cut: durable ⊆ recovered ⊆ accepted, without gaps, value by value.
 #[test]
 fn random_cuts() {
     soak("random_cuts", lives);

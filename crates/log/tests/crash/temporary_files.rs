@@ -82,7 +82,6 @@ fn cut_repairs(sample: &Sample, cases: &mut Cases) -> u64 {
     left
 }
 
-/// Requirements: WB-13.
 #[test]
 fn temporary_file_of_an_interrupted_repair_is_removed() {
     let mut cases = Cases::default();

@@ -74,7 +74,6 @@ fn two_lives(disk: &SimDisk, first: &Item, torn: u64, persist: Persist, validate
     engine.stop();
 }
 
-/// Requirements: LT-3, LB-7.
 #[test]
 fn units_after_a_torn_unit_never_return() {
     let (disk, first, torn) = torn_in_the_middle();
@@ -95,7 +94,6 @@ fn units_after_a_torn_unit_never_return() {
 
 /// The watermark page is lost with the power. Only the unit after it says that the torn unit was
 /// durable.
-/// Requirements: W-25.
 #[test]
 fn later_durable_bound_makes_a_torn_unit_corruption() {
     let mut log = Building::new("claimed");

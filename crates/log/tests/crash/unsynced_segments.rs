@@ -169,7 +169,6 @@ fn everywhere(steps: &[Step], records: Option<u64>, subsets: u64) {
 /// The first segment is full, its last unit is in the cache alone, and slow work runs. A wrong
 /// footer shows only where a crash keeps the footer and the next header and loses the unit: in few
 /// of the subsets.
-/// Requirements: W-25.
 #[test]
 fn footer_is_written_after_its_units_are_durable() {
     let steps = [Append(SMALL), Flush, Append(SMALL), Append(LARGE), Append(SMALL)];
@@ -177,21 +176,18 @@ fn footer_is_written_after_its_units_are_durable() {
 }
 
 /// Three segments are in the cache alone.
-/// Requirements: W-25.
 #[test]
 fn header_lost_between_two_kept_ones_is_not_corruption() {
     everywhere(&[Append(SMALL); 7], None, 12);
 }
 
 /// All of the first segment is durable and nothing of the second, not even its header.
-/// Requirements: WB-13.
 #[test]
 fn truncation_waits_for_the_header_of_the_trim_point() {
     let first = [Append(SMALL), Append(SMALL), Flush, Append(SMALL)];
     everywhere(&[&first[..], &[TruncateBefore(3), Append(SMALL)]].concat(), None, 6);
 }
 
-/// Requirements: W-1.
 #[test]
 fn retention_waits_for_the_header_of_the_trim_point() {
     everywhere(&[Append(SMALL), Append(SMALL), Flush, Append(LARGE), Append(SMALL)], Some(1), 6);

@@ -69,7 +69,6 @@ fn life(log: &Log, disk: &SimDisk) -> u64 {
     })
 }
 
-/// Requirements: W-4, WB-13.
 #[test]
 fn records_given_to_a_reader_survive_a_power_cut() {
     let mut handed_out = 0;

@@ -114,7 +114,7 @@ fn life_of_threads(sim_env: &mut SimEnv, plan: Plan, rng: &mut SplitMix64) -> Re
     Ok(())
 }
 
-/// Requirements: L-13, WB-13.
+/// Every record whose ticket resolved is recovered, and nothing that was refused.
 #[test]
 fn power_cuts_under_concurrent_appenders() {
     let retained = Config::new(Policy::Always).way((false, false)).retention(segments(2));

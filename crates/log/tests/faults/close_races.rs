@@ -57,7 +57,6 @@ fn rounds(member: u64, test: impl Fn(&Log, &mut SplitMix64)) {
     }
 }
 
-/// Requirements: WT-12.
 #[test]
 fn close_returns_while_the_commit_fails() {
     for_each_round(|log, _| {

@@ -98,7 +98,7 @@ fn every_call(test: &'static str, ops: &[Op], effect: &Effect) {
     }
 }
 
-/// Requirements: W-28, WT-11, WB-11.
+/// No failure is swallowed, and a reopen has every record that was reported as durable.
 #[test]
 fn eio_at_every_call() {
     every_call("faults::every_call::eio_at_every_call", &OPS, &Effect::Io);
@@ -106,7 +106,6 @@ fn eio_at_every_call() {
 
 /// Guards against a commit that ignores a full disk: file systems that copy on write, and quotas,
 /// refuse writes to reserved blocks, too.
-/// Requirements: WT-10, WT-11.
 #[test]
 fn enospc_at_every_call() {
     let ops = [Op::Write, Op::Size, Op::Open, Op::CreateDir];

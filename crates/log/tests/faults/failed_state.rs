@@ -49,7 +49,6 @@ fn keep(count: usize) -> Vec<Step> {
     vec![Step::Append { len: 300, then: Then::Keep }; count]
 }
 
-/// Requirements: W-28, LB-4.
 #[test]
 fn failed_commit_returns_the_cause_and_later_calls_return_poisoned() {
     for_each_failure(|mut sim_env, mut life, op, effect| {

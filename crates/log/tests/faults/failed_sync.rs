@@ -65,7 +65,6 @@ fn cut_the_next_opening(left: &SimEnv) -> Result<u64, String> {
     Ok(cuts)
 }
 
-/// Requirements: W-28, LB-4.
 #[test]
 fn records_recovered_after_a_failed_sync_survive_a_power_cut() {
     let test = "faults::failed_sync::records_recovered_after_a_failed_sync_survive_a_power_cut";

@@ -150,7 +150,6 @@ fn full_at(config: Config, capacity: u64, exit: Exit) -> Result<(), String> {
     exit_and_recover(&mut sim_env, Some(life), exit)
 }
 
-/// Requirements: WT-10, WT-11.
 #[test]
 fn a_full_disk_loses_nothing() {
     for (n, policy) in (0..).zip(policies()) {

@@ -89,7 +89,6 @@ fn every_call(test: &'static str, effect: &Effect, fault: impl Fn(Op, u64) -> Fa
     }
 }
 
-/// Requirements: WT-10, WT-16.
 #[test]
 fn recovery_survives_one_failed_call() {
     let eio = |op, n| Fault::on(op, Effect::Io).nth(n);

@@ -5,8 +5,6 @@
 //!
 //! After each: durable ⊆ recovered ⊆ accepted, value by value; then writing, and recovering, once
 //! more.
-//!
-//! Guards W-5, W-5a, W-28, W-29, WT-11 and WT-12.
 #![cfg(target_os = "linux")]
 #![allow(clippy::unwrap_used, clippy::print_stderr)] // A test says what it skipped.
 
@@ -163,7 +161,7 @@ fn at_every_piece(op: Op, mode: (Direct, bool), strike: &dyn Fn() -> Strike) -> 
     unreachable!("a life has no end")
 }
 
-/// Requirements: W-28, W-29, WT-11.
+/// A commit whose write failed is never acknowledged.
 #[test]
 fn a_failed_write() {
     for mode in MODES {
@@ -177,7 +175,7 @@ fn a_failed_write() {
     }
 }
 
-/// Requirements: W-28, W-29, WT-11.
+/// A commit whose sync failed is never acknowledged, and no retry counts.
 #[test]
 fn a_failed_sync() {
     for mode in MODES {
@@ -202,7 +200,6 @@ fn a_failed_read() {
     }
 }
 
-/// Requirements: W-29, WT-11.
 #[test]
 fn a_short_write_is_finished() {
     for (mode, most) in [(MODES[0], 4096), (MODES[1], 4096), (MODES[1], 700), (MODES[1], 1)] {
@@ -224,7 +221,6 @@ fn a_short_read_is_finished() {
 /// The write of a commit begins late, or comes back late. Meanwhile appends are begun and
 /// cancelled, tickets are polled and dropped, and the last handle goes; and a process that was
 /// killed then would have left everything that was said to be durable.
-/// Requirements: W-5, WT-12.
 #[test]
 fn a_late_write_while_everything_is_dropped() {
     type Late = fn(Gate) -> Strike;

@@ -68,7 +68,6 @@ fn every_read(test: &'static str, effect: &Effect) -> usize {
     reported
 }
 
-/// Requirements: W-2b, WT-5, WT-16, LT-4.
 #[test]
 fn misdirected_read_is_reported_or_harmless() {
     let test = "faults::lying_reads::misdirected_read_is_reported_or_harmless";

@@ -102,7 +102,6 @@ fn every_write(test: &'static str, effect: &Effect) -> usize {
     reported
 }
 
-/// Requirements: W-25, WT-16.
 #[test]
 fn lost_write_is_reported() {
     assert!(

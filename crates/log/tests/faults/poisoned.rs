@@ -22,7 +22,6 @@ fn poisoned<T>(outcome: esker_log::Result<T>) {
     }
 }
 
-/// Requirements: W-28, L-7, LB-4.
 #[test]
 fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
     let (log, disk, _) = log();
@@ -67,7 +66,6 @@ fn durable_records_stay_readable_after_a_failure() {
     drop(log);
 }
 
-/// Requirements: WT-10.
 #[test]
 fn the_kind_of_the_failure_reaches_the_caller() {
     let kinds = [
@@ -93,7 +91,6 @@ fn the_kind_of_the_failure_reaches_the_caller() {
 }
 
 /// With separate syncs: the sync fails, is not tried again, and nothing it carried counts.
-/// Requirements: WT-11.
 #[test]
 fn failed_sync_is_reported_and_never_retried() {
     for policy in [Policy::Always, Policy::OsBuffered] {
@@ -138,7 +135,6 @@ fn reopen_continues_from_the_records_on_disk() {
 }
 
 /// The commit fails on a thread of the engine, which wakes every waiter with the failure.
-/// Requirements: WB-11.
 #[test]
 fn every_waiting_caller_gets_the_failure() {
     let disk = SimDisk::new(1);

@@ -24,7 +24,6 @@ fn make_short(sim_env: &SimEnv) {
     }
 }
 
-/// Requirements: L-15, WT-11.
 #[test]
 fn short_calls_are_finished() {
     for config in Config::every() {

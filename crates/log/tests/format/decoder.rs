@@ -330,7 +330,6 @@ impl Changed<'_> {
 proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Requirements: WB-5.
     #[test]
     fn any_changes_give_whole_torn_or_corrupted(
         sample in any::<Index>(),

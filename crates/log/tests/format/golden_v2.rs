@@ -82,7 +82,6 @@ fn all(log: &Log) -> Vec<Item> {
     read.items
 }
 
-/// Requirements: W-17.
 #[test]
 fn fixtures_are_read_back() {
     assert_eq!(names(), ["abandoned", "clean", "quarantined", "torn"]);
@@ -183,7 +182,6 @@ fn begin(name: &'static str) -> Building {
     log
 }
 
-/// Requirements: W-17.
 #[test]
 fn structures_are_those_of_version_2_byte_for_byte() {
     let disk = begin("bytes").disk;

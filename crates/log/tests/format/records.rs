@@ -56,7 +56,6 @@ fn append(disk: &SimDisk, payloads: &[Vec<u8>]) -> Vec<u64> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Requirements: WB-1.
     #[test]
     fn records_are_read_back_unchanged(payloads in payloads()) {
         let disk = begin();
@@ -83,7 +82,6 @@ proptest! {
         }
     }
 
-    /// Requirements: WB-1.
     #[test]
     fn owned_and_borrowed_payloads_are_stored_alike(payloads in payloads()) {
         let contents = [false, true].map(|owned| {
@@ -102,7 +100,6 @@ proptest! {
         prop_assert_eq!(&contents[0], &contents[1]);
     }
 
-    /// Requirements: WB-1.
     #[test]
     fn changed_byte_of_a_record_is_refused(
         payloads in payloads(),

@@ -28,7 +28,6 @@ fn everything(disk: &SimDisk) -> Vec<(String, Vec<u8>)> {
 
 /// Whatever a log is opened as, but for what it is, nothing on the disk changes: not after a clean
 /// close, and not where a crash left work for recovery.
-/// Requirements: F-41.
 #[test]
 fn a_log_of_another_component_is_refused_before_anything_changes() {
     let all = [None, Some(OURS), Some(OTHER)];
@@ -130,7 +129,6 @@ fn app_metadata_are_replaced_whole_and_outlive_a_power_cut() {
     assert!(!log.was_repaired().unwrap());
 }
 
-/// Requirements: F-41.
 #[test]
 fn a_failed_write_of_app_metadata_poisons_the_log() {
     let (log, disk, _engine) = log();

@@ -25,7 +25,6 @@ fn closed<T>(outcome: esker_log::Result<T>) {
     assert!(matches!(error, Some(Error::Closed)), "{error:?}");
 }
 
-/// Requirements: W-16.
 #[test]
 fn close_makes_everything_accepted_durable() {
     let (log, disk, _) = log();
@@ -104,7 +103,6 @@ fn durable_of_page(disk: &SimDisk) -> u64 {
     seq(0).max(seq(4096))
 }
 
-/// Requirements: L-4a, LB-3.
 #[test]
 fn after_close_every_call_says_closed() {
     let (log, ..) = log();
@@ -138,7 +136,6 @@ fn after_close_every_call_says_closed() {
     block_on(log.wait_durable(3)).unwrap();
 }
 
-/// Requirements: W-16.
 #[test]
 fn the_last_handle_closes_the_log() {
     let (log, disk, _) = log();
@@ -156,7 +153,6 @@ fn the_last_handle_closes_the_log() {
     log.close().unwrap();
 }
 
-/// Requirements: WT-12.
 #[test]
 fn close_ends_every_wait() {
     let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
@@ -178,7 +174,6 @@ fn close_ends_every_wait() {
 
 /// Fifty writers: what was accepted becomes durable, the rest is refused, and the log reads to its
 /// end.
-/// Requirements: LB-5.
 #[test]
 fn close_among_writers_keeps_every_record_reported_durable() {
     // Where the close falls between a commit and the next is chance.
@@ -280,7 +275,6 @@ fn a_log_that_was_never_written_closes_and_opens() {
 }
 
 /// The quickest of twenty, so that a slow machine is no failure and a wait in the code is one.
-/// Requirements: WT-13.
 #[test]
 fn an_idle_close_takes_no_time() {
     let dir = tempfile::tempdir().unwrap();

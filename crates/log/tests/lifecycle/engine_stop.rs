@@ -44,7 +44,6 @@ fn closes_and_reopens(log: Log, disk: SimDisk) {
     log.close().unwrap();
 }
 
-/// Requirements: WB-11.
 #[test]
 fn a_stopped_engine_refuses_and_reads_continue() {
     let disk = SimDisk::new(1);
@@ -94,7 +93,6 @@ fn bomb(disk: &SimDisk) -> (Options, Arc<AtomicBool>) {
 
 /// The thread that commits panics; waiting callers get the error, and another log on the same
 /// engine does not notice.
-/// Requirements: WT-12.
 #[test]
 fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
     let disk = SimDisk::new(1);
@@ -126,7 +124,6 @@ fn a_panic_in_the_engine_stops_one_log_and_nothing_hangs() {
 }
 
 /// The caller that commits by itself panics; the others get the error, and none hangs.
-/// Requirements: WT-12.
 #[test]
 fn a_panic_in_a_caller_that_commits_stops_the_log() {
     let disk = SimDisk::new(1);

@@ -1,7 +1,5 @@
 //! Every public error, provoked once: each can be matched in code, says in one line what and where,
 //! and hands on the system's own error where there is one.
-//!
-//! Guards W-15, L-7 and WT-10.
 
 use std::error::Error as _;
 use std::path::{Path, PathBuf};
@@ -73,7 +71,6 @@ fn every_error_of_appends() {
     says(&error, &["closed"]);
 }
 
-/// Requirements: W-15.
 #[test]
 fn every_error_of_the_disk() {
     let (log, disk, _) = log();
@@ -95,7 +92,6 @@ fn every_error_of_the_disk() {
     drop(log);
 }
 
-/// Requirements: W-25.
 #[test]
 fn every_error_of_reading() {
     let (log, disk, _) = log();
@@ -142,7 +138,6 @@ fn place(position: Position) -> (PathBuf, u64) {
     (path, position.0 % (64 << 10) + 8)
 }
 
-/// Requirements: W-15.
 #[test]
 fn every_error_of_opening() {
     let (log, disk, _) = log();

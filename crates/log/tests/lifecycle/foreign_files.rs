@@ -1,8 +1,5 @@
 //! What is not this log, or not of this version, is refused with an error that says which file, and
 //! is left as it is.
-//!
-//! Guards W-23, of WB-12 the foreign and newer files, and the errors `NotALog`, `Version` and
-//! `Foreign`.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::{Path, PathBuf};
@@ -112,7 +109,6 @@ fn make_newer(disk: &SimDisk, file: &Path, version: u32) {
     disk.overwrite(file, 12, &sum.to_le_bytes()).unwrap();
 }
 
-/// Requirements: WB-12.
 #[test]
 fn a_manifest_of_a_newer_version_is_refused() {
     let (log, disk, _) = log();
@@ -132,7 +128,6 @@ fn a_manifest_of_a_newer_version_is_refused() {
     log.close().unwrap();
 }
 
-/// Requirements: W-23.
 #[test]
 fn a_segment_of_a_newer_version_is_refused() {
     let (log, disk, _) = log();
@@ -151,7 +146,6 @@ fn a_segment_of_a_newer_version_is_refused() {
     log.close().unwrap();
 }
 
-/// Requirements: W-23.
 #[test]
 fn a_segment_of_another_log_is_refused() {
     let disk = SimDisk::new(1);

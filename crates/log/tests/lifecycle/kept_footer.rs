@@ -1,7 +1,5 @@
 //! A clean close keeps the footer of the segment where the log ends, in the manifest. Opening then
 //! reads that segment's last units only, and a log that is not as it was closed is noticed.
-//!
-//! Guards W-6, WT-17.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::path::{Path, PathBuf};
@@ -47,7 +45,6 @@ fn segment(disk: &SimDisk) -> PathBuf {
 }
 
 /// Opening reads neither the first units nor lets go of them: the index finds each record.
-/// Requirements: W-6, WT-17.
 #[test]
 fn opening_reads_the_last_units_only() {
     let disk = closed();
@@ -71,7 +68,6 @@ fn opening_reads_the_last_units_only() {
 }
 
 /// The same error as a scan of the whole segment gives, for each of the units that are checked.
-/// Requirements: W-6.
 #[test]
 fn a_damaged_unit_near_the_end_is_found() {
     for unit in UNITS - 3..=UNITS {
@@ -89,7 +85,6 @@ fn a_damaged_unit_near_the_end_is_found() {
 }
 
 /// Damage before them is found by its reader, and by `verify`.
-/// Requirements: W-6.
 #[test]
 fn a_damaged_unit_before_them_is_found_when_it_is_read() {
     for unit in 1..UNITS - 5 {
@@ -108,7 +103,6 @@ fn a_damaged_unit_before_them_is_found_when_it_is_read() {
 }
 
 /// A segment that is shorter than the manifest says, and one of another log.
-/// Requirements: W-6, W-25.
 #[test]
 fn a_segment_that_does_not_reach_its_end_is_corrupt() {
     for len in [BLOCK, 5 * BLOCK, UNITS * BLOCK, UNITS * BLOCK + 100] {
@@ -119,7 +113,6 @@ fn a_segment_that_does_not_reach_its_end_is_corrupt() {
 }
 
 /// A manifest that is older than the segment would cut off what a later session wrote.
-/// Requirements: W-25.
 #[test]
 fn an_outdated_manifest_is_noticed() {
     let disk = closed();
@@ -135,7 +128,6 @@ fn an_outdated_manifest_is_noticed() {
 
 /// What is written after the log was opened again is behind the clean end, which leaves the
 /// manifest together with the footer.
-/// Requirements: W-6.
 #[test]
 fn a_log_that_continues_is_scanned_to_its_end() {
     for persist in [Persist::Nothing, Persist::Everything] {
@@ -156,7 +148,6 @@ fn a_log_that_continues_is_scanned_to_its_end() {
 }
 
 /// The footer is optional: on a full disk the log is closed without it.
-/// Requirements: W-6.
 #[test]
 fn a_full_disk_keeps_no_footer() {
     let disk = SimDisk::new(1);
@@ -174,7 +165,6 @@ fn a_full_disk_keeps_no_footer() {
 }
 
 /// Headers and footers are read some at a time, and each belongs to its own segment.
-/// Requirements: W-6, WT-17.
 #[test]
 fn many_full_segments_are_known_by_their_footers() {
     let disk = SimDisk::new(1);
@@ -196,7 +186,6 @@ fn many_full_segments_are_known_by_their_footers() {
 }
 
 /// It has more entries than fit into the first read.
-/// Requirements: W-6.
 #[test]
 fn a_footer_of_many_small_records_is_read() {
     let disk = SimDisk::new(1);
@@ -217,7 +206,6 @@ fn a_footer_of_many_small_records_is_read() {
 }
 
 /// The log continues in that segment, which gets a footer of its own when it is full.
-/// Requirements: W-6.
 #[test]
 fn a_segment_that_continues_gets_its_footer() {
     let disk = closed();

@@ -1,13 +1,10 @@
 //! What a log says about itself, from memory alone, and that it is true.
-//!
-//! Guards W-9a, W-13, W-14, W-18 and of L-14 the report of an opening.
 
 use esker_disk::sim::SimDisk;
 use esker_log::{Log, Position, PriorShutdown, Seq, verify};
 
 use crate::fixture::{self, DIR, append, driven, log, payload};
 
-/// Requirements: W-9a.
 #[test]
 fn an_empty_log_has_nothing_and_says_so() {
     let (log, ..) = log();
@@ -19,7 +16,6 @@ fn an_empty_log_has_nothing_and_says_so() {
     log.close().unwrap();
 }
 
-/// Requirements: W-13.
 #[test]
 fn metadata_counts_operations() {
     let (log, disk, _) = log();

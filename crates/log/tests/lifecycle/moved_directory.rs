@@ -1,7 +1,5 @@
 //! The lock is on the directory, and every name is relative to it. Moving the directory of an open
 //! log, or removing its file `lock`, lets no second writer in and takes nothing from the first.
-//!
-//! Guards W-8 and W-26.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::{Path, PathBuf};
@@ -82,7 +80,6 @@ impl Environment {
     }
 }
 
-/// Requirements: W-26.
 #[test]
 fn a_moved_log_has_one_writer_and_its_old_path_is_free() {
     Environment::each(|environment| {
@@ -127,7 +124,6 @@ fn a_moved_log_has_one_writer_and_its_old_path_is_free() {
     });
 }
 
-/// Requirements: W-26.
 #[test]
 fn removing_the_lock_file_admits_no_second_writer() {
     Environment::each(|environment| {

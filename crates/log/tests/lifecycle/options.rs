@@ -1,9 +1,8 @@
 //! Options are checked at opening, by name; what is accepted works; and none has to stay the same
 //! from one opening to the next.
 //!
-//! Guards W-7a, W-14, W-14a, W-14b, W-18 and of WB-12 the reopening with other options; and the
-//! traps WT-8 (a buffer smaller than a record), WT-15 (another ring size loses or breaks) and WT-18
-//! (a ring of 0 or 1).
+//! Guards: a buffer smaller than a record with which reading makes no progress; another ring size
+//! that loses or breaks a log; a ring of 0 or 1 segments.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::time::Duration;
@@ -32,7 +31,6 @@ fn refused(set: impl FnOnce(&mut Options)) -> &'static str {
     option
 }
 
-/// Requirements: W-14a, WT-8.
 #[test]
 fn options_out_of_range_are_refused_by_name() {
     assert_eq!(refused(|o| o.record_limit = (64 << 20) + (4 << 10) + 1), "record_limit");
@@ -61,7 +59,6 @@ fn options_out_of_range_are_refused_by_name() {
     assert_eq!(refused(direct_cache), "direct");
 }
 
-/// Requirements: WT-18.
 #[test]
 fn ring_of_zero_or_one_segment_is_refused() {
     assert_eq!(refused(|o| o.retention.segments = Some(0)), "retention.segments");
@@ -87,7 +84,6 @@ fn an_option_error_says_what_to_do() {
 
 /// Records of all sizes go through buffers that are smaller than any of them, and every way of
 /// reading gets on.
-/// Requirements: WT-8.
 #[test]
 fn a_buffer_smaller_than_a_record_makes_no_difference() {
     let disk = SimDisk::new(1);
@@ -108,7 +104,6 @@ fn a_buffer_smaller_than_a_record_makes_no_difference() {
 }
 
 /// A small log, as other programs document one, with the names that its options have here.
-/// Requirements: W-14b.
 #[test]
 fn the_small_example_works() {
     let dir = tempfile::tempdir().unwrap();
@@ -142,7 +137,6 @@ fn the_small_example_works() {
 }
 
 /// A log continues under any other options, after a close and after a crash.
-/// Requirements: W-14, WB-12.
 #[test]
 fn options_may_change_from_one_opening_to_the_next() {
     let disk = SimDisk::new(1);
@@ -179,7 +173,6 @@ fn options_may_change_from_one_opening_to_the_next() {
 }
 
 /// A smaller ring drops from the old end and breaks nothing; a larger one loses nothing.
-/// Requirements: WT-15.
 #[test]
 fn the_ring_may_change_its_size() {
     let disk = SimDisk::new(1);
@@ -206,7 +199,6 @@ fn the_ring_may_change_its_size() {
 }
 
 /// Where the disk can do less, commits take the other way, and `metadata` says which.
-/// Requirements: W-8.
 #[test]
 fn unsupported_disk_features_are_replaced_and_reported() {
     for (direct, dsync) in [(true, true), (true, false), (false, true), (false, false)] {

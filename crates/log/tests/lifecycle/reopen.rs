@@ -1,7 +1,6 @@
 //! Opening finds the end by itself, says how the log was left, and drops nothing silently.
 //!
-//! Guards W-6, W-25, L-14, LB-8's start offsets, LT-2; and the trap WT-1, where stray bytes after
-//! the last record cost the whole segment.
+//! Guards: stray bytes after the last record that cost the whole segment.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::{Path, PathBuf};
@@ -17,7 +16,6 @@ fn newest(disk: &SimDisk) -> PathBuf {
     Path::new(DIR).join(names.into_iter().rfind(|name| name.ends_with(".seg")).unwrap())
 }
 
-/// Requirements: L-14.
 #[test]
 fn reopen_reports_the_prior_shutdown() {
     let disk = SimDisk::new(1);
@@ -41,7 +39,6 @@ fn reopen_reports_the_prior_shutdown() {
 }
 
 /// Three stray bytes, and more, after the last record of a log that was not closed.
-/// Requirements: W-25, WT-1.
 #[test]
 fn bytes_past_the_end_are_cut_and_reported() {
     for stray in [&b"abc"[..], &[0xFF; 5000]] {
@@ -67,7 +64,6 @@ fn bytes_past_the_end_are_cut_and_reported() {
     }
 }
 
-/// Requirements: LT-2.
 #[test]
 fn the_end_is_found_wherever_it_is() {
     let disk = SimDisk::new(1);
@@ -99,7 +95,6 @@ fn the_end_is_found_wherever_it_is() {
 }
 
 /// Footers vouch for the records of full segments: opening reads those only with a full check.
-/// Requirements: W-6, WT-17.
 #[test]
 fn a_quick_opening_does_not_read_full_segments() {
     let disk = SimDisk::new(1);

@@ -2,8 +2,7 @@
 //! started again, round after round. What they are given is every record, once, in order, and never
 //! one that the next writer does not recover; in a ring, a lapped reader gets `Trimmed`.
 //!
-//! Guards W-10, W-4, WB-7 and WB-9 for readers beside the writer. A run is not repeatable: the
-//! moments are the machine's.
+//! A run is not repeatable: the moments are the machine's.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::io::{BufRead, BufReader, Write};
@@ -124,7 +123,6 @@ fn rounds(test: &str, dir: &Path, given: &[Arc<AtomicU64>]) {
     }
 }
 
-/// Requirements: W-4, W-10.
 #[test]
 fn every_record_comes_once_and_in_order() {
     if is_writer(false) {
@@ -167,7 +165,6 @@ fn every_record_comes_once_and_in_order() {
 }
 
 /// In a ring: one that keeps up or gets `Trimmed`, and one that pauses until it is lapped.
-/// Requirements: WB-7.
 #[test]
 fn lapped_reader_gets_trimmed_and_never_another_record() {
     if is_writer(true) {

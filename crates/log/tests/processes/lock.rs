@@ -20,7 +20,6 @@ fn locked<T>(outcome: esker_log::Result<T>, dir: &Path) {
     }
 }
 
-/// Requirements: W-26.
 #[test]
 fn a_second_opening_is_refused_while_the_first_lives() {
     let (log, disk, _) = log();
@@ -69,7 +68,6 @@ fn child(dir: &Path) -> (Child, impl BufRead) {
     (child, reported)
 }
 
-/// Requirements: W-8, WT-15, WB-12.
 #[test]
 fn another_process_is_refused_and_a_dead_one_leaves_no_lock() {
     if let Some(dir) = std::env::var_os(CHILD) {

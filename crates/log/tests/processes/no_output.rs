@@ -37,7 +37,6 @@ fn a_bad_day() {
     drop(Log::builder(DIR).options(options).open());
 }
 
-/// Requirements: WT-13.
 #[test]
 fn nothing_is_printed() {
     if std::env::var_os(CHILD).is_some() {

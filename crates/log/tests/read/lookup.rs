@@ -67,7 +67,6 @@ fn an_unreadable_unit_hides_no_record_before_it() {
     }
 }
 
-/// Requirements: W-2b.
 #[test]
 fn lookup_reads_one_index_interval() {
     for (bytes, records, most) in [(4 << 10, 1_000_000, 16 << 10), (64 << 10, 50, 16 << 10)] {
@@ -82,7 +81,6 @@ fn lookup_reads_one_index_interval() {
     }
 }
 
-/// Requirements: W-18.
 #[test]
 fn the_index_is_as_dense_as_asked() {
     let entries = |bytes, records| {

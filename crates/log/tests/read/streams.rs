@@ -1,8 +1,7 @@
 //! Streams: in order and without gaps, from any place, waiting for what is yet to come or not.
 //!
-//! Guards W-2a, W-4, W-9, W-10, W-11, WB-3 and of WB-7 what is not about trimming; and the traps
-//! WT-2 (an empty batch while later records exist) and WT-7 (a cursor at the tip that does not
-//! wait, one at the oldest record that stops working after a rotation).
+//! Guards: an empty batch while later records exist; a cursor at the tip that does not wait, and
+//! one at the oldest record that stops working after a rotation.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::sync::Arc;
@@ -18,7 +17,6 @@ use crate::fixture::{
     read_from, rest, seen, small,
 };
 
-/// Requirements: W-9, WB-3.
 #[test]
 fn two_records_come_back_as_they_were_appended() {
     let (log, ..) = log();
@@ -28,7 +26,6 @@ fn two_records_come_back_as_they_were_appended() {
     log.close().unwrap();
 }
 
-/// Requirements: W-2a, WT-7.
 #[test]
 fn stream_starts_at_any_position() {
     let (log, ..) = log();
@@ -45,7 +42,6 @@ fn stream_starts_at_any_position() {
 }
 
 /// Above the newest there is nothing yet, and nothing before the wanted place comes later.
-/// Requirements: W-10, WT-2.
 #[test]
 fn stream_from_above_the_newest_record_waits() {
     let (log, ..) = log();
@@ -126,7 +122,6 @@ fn a_wait_for_the_next_batch_ends_at_its_deadline() {
     log.close().unwrap();
 }
 
-/// Requirements: WT-7.
 #[test]
 fn a_task_is_woken_by_the_commit_that_it_waits_for() {
     let (log, ..) = log();

@@ -54,7 +54,6 @@ fn log() -> Log {
     Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap()
 }
 
-/// Requirements: W-10, WT-14, WB-10.
 #[test]
 fn one_append_wakes_them_all_and_each_reads_it() {
     let log = log();
@@ -82,7 +81,6 @@ fn one_append_wakes_them_all_and_each_reads_it() {
     log.close().unwrap();
 }
 
-/// Requirements: WB-9.
 #[test]
 fn half_of_the_waiting_readers_may_be_dropped() {
     let log = log();
@@ -109,7 +107,6 @@ fn half_of_the_waiting_readers_may_be_dropped() {
     log.close().unwrap();
 }
 
-/// Requirements: W-16.
 #[test]
 fn close_ends_the_wait_of_every_reader() {
     let log = log();
@@ -128,7 +125,6 @@ fn close_ends_the_wait_of_every_reader() {
 
 /// A reader that appends, and drops nothing that it ever read: through every buffer many times,
 /// past `reader_memory`, and with room for more each time.
-/// Requirements: WT-14, WB-10.
 #[test]
 fn reader_that_keeps_its_batches_can_append() {
     let mut options = small(&SimDisk::new(1));
@@ -153,7 +149,6 @@ fn reader_that_keeps_its_batches_can_append() {
 
 /// Beyond `reader_memory` all readers read from the files, and when what is held was dropped they
 /// are back at the memory of the tail.
-/// Requirements: WT-14.
 #[test]
 fn readers_that_keep_batches_are_bounded_by_reader_memory() {
     let (tail_cache, reader_memory) = (64 << 10, 128 << 10);

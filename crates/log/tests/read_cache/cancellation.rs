@@ -1,7 +1,7 @@
 //! A future of a stream dropped each time it waits, for the disk or for a commit: nothing is lost
 //! and nothing comes twice.
 //!
-//! Guards W-10 and WB-9: the state of a reading lives in the stream, and not in the future.
+//! The state of a read is in the stream, and not in the future.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::task::{Context, Poll, Waker};
@@ -39,7 +39,6 @@ fn next(stream: &mut LogStream, mut pending: impl FnMut()) -> (Batch, usize) {
     }
 }
 
-/// Requirements: WB-9.
 #[test]
 fn a_future_for_each_poll_loses_nothing() {
     let log = log();
@@ -66,7 +65,6 @@ fn a_future_for_each_poll_loses_nothing() {
 }
 
 /// The stream itself moves to another task each time, with a waker of its own.
-/// Requirements: WB-9.
 #[test]
 fn a_stream_may_wait_in_many_tasks() {
     let log = log();

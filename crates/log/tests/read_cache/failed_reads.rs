@@ -1,8 +1,8 @@
 //! Bytes far after the tip that cannot be read, or are not what they were: a stream gives
 //! everything before them, and then says what is wrong, whether it waits as a thread or as a task.
 //!
-//! Guards W-10 and W-15 for what is read ahead and kept: a failed read that is kept for others, an
-//! error that takes the valid units along that were read with it.
+//! Guards: a failed read that is cached for others; an error that takes the valid units along that
+//! were read with it.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::path::PathBuf;
@@ -68,7 +68,6 @@ fn of_one_piece() -> (Log, SimDisk, PathBuf, u64, u64) {
     (log, disk, PathBuf::from(DIR).join(oldest), RECORDS / 2 + 1, at)
 }
 
-/// Requirements: W-15.
 #[test]
 fn corrupted_unit_is_reported_after_all_valid_ones() {
     let (log, disk, file, bad, at) = of_one_piece();
@@ -88,7 +87,6 @@ fn corrupted_unit_is_reported_after_all_valid_ones() {
     log.close().unwrap();
 }
 
-/// Requirements: W-15.
 #[test]
 fn unreadable_sector_is_reported_after_all_readable_ones() {
     let (log, disk, file, bad, at) = of_one_piece();
@@ -102,7 +100,6 @@ fn unreadable_sector_is_reported_after_all_readable_ones() {
 }
 
 /// And once the disk is well again, nothing is left of the failure.
-/// Requirements: W-15.
 #[test]
 fn failed_read_is_reported_and_not_cached() {
     let disk = SimDisk::new(1);

@@ -78,7 +78,6 @@ impl Reader {
     }
 }
 
-/// Requirements: W-10.
 #[test]
 fn other_readers_continue_and_the_hung_read_wakes_its_reader() {
     let held = held();
@@ -101,7 +100,6 @@ fn other_readers_continue_and_the_hung_read_wakes_its_reader() {
     held.log.close().unwrap();
 }
 
-/// Requirements: WB-9.
 #[test]
 fn dropped_readers_leave_no_waiter_and_others_are_served() {
     let held = held();
@@ -126,7 +124,6 @@ fn dropped_readers_leave_no_waiter_and_others_are_served() {
     held.log.close().unwrap();
 }
 
-/// Requirements: W-16.
 #[test]
 fn close_wakes_readers_while_the_disk_hangs() {
     let held = held();
@@ -146,7 +143,6 @@ fn close_wakes_readers_while_the_disk_hangs() {
     });
 }
 
-/// Requirements: W-16.
 #[test]
 fn readers_read_themselves_after_the_engine_stops() {
     let held = held();
@@ -167,7 +163,6 @@ fn readers_read_themselves_after_the_engine_stops() {
 }
 
 /// Threads that read by themselves, and tasks for which the engine does.
-/// Requirements: WT-14.
 #[test]
 fn at_most_four_reads_are_in_flight() {
     let held = held();

@@ -48,7 +48,6 @@ fn read_waiting(mut stream: LogStream, mut last: u64) {
     }
 }
 
-/// Requirements: WT-17.
 #[test]
 fn a_second_reader_reads_nothing() {
     let disk = SimDisk::new(1);
@@ -84,7 +83,6 @@ fn eight_at_once(log: &Log, apart: u64) {
     });
 }
 
-/// Requirements: WT-17.
 #[test]
 fn readers_at_the_same_time_read_each_byte_once() {
     let disk = SimDisk::new(1);
@@ -96,7 +94,6 @@ fn readers_at_the_same_time_read_each_byte_once() {
 }
 
 /// They come from different places, and go together from the next piece on.
-/// Requirements: WT-17.
 #[test]
 fn readers_at_many_positions_soon_share_reads() {
     let disk = SimDisk::new(1);
@@ -107,7 +104,6 @@ fn readers_at_many_positions_soon_share_reads() {
     log.close().unwrap();
 }
 
-/// Requirements: WT-17.
 #[test]
 fn cached_bytes_are_bounded() {
     // None at all is one piece: the one that was just read.
@@ -138,7 +134,6 @@ fn cached_bytes_are_bounded() {
 
 /// Four readers, each two pieces and more from the next, with room for two pieces: what is loaded
 /// ahead of one must not drive out what was loaded ahead of another.
-/// Requirements: WT-17.
 #[test]
 fn read_ahead_is_cached_when_its_reader_arrives() {
     let disk = SimDisk::new(1);
@@ -166,7 +161,6 @@ fn read_ahead_is_cached_when_its_reader_arrives() {
 
 /// A reader that is alone leaves little behind. Once others come to what it has passed, what is
 /// passed is kept again, and they share it.
-/// Requirements: WT-17.
 #[test]
 fn less_is_kept_behind_a_reader_that_is_alone() {
     const PAYLOAD: usize = 60 << 10;

@@ -1,7 +1,5 @@
 //! Segments that leave the log while readers lag: what was cached of them is dropped, and no reader
 //! gets a record from another life of their files.
-//!
-//! Guards `read_cache`, W-16 and WB-7, and the trap WT-7, for readers that share what they read.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -19,7 +17,6 @@ const RING: u64 = 4;
 /// A lonely commit takes one block, a segment holds fifteen and its header.
 const PER_SEGMENT: u64 = 15;
 
-/// Requirements: W-16.
 #[test]
 fn cached_chunks_are_dropped_with_their_segments() {
     let disk = SimDisk::new(1);
@@ -86,7 +83,6 @@ fn oldest(log: &Log) -> LogStream {
     }
 }
 
-/// Requirements: WB-7.
 #[test]
 fn lapped_readers_get_no_record_of_a_recycled_segment() {
     let disk = SimDisk::new(1);

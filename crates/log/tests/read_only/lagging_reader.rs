@@ -2,7 +2,7 @@
 //! a megabyte at a time and ahead, within a bound; also of what was written since the reader looked
 //! at everything, where no index says where units begin.
 //!
-//! Guards W-7a's bounded shared reads, WT-14 and WT-17 for readers beside the writer.
+//! Guards: readers that each read the same bytes; a reader that holds buffers and blocks others.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::task::Poll;
@@ -55,7 +55,6 @@ fn read_waiting(stream: &mut LogStream, mut last: u64) {
     }
 }
 
-/// Requirements: WT-17.
 #[test]
 fn a_second_stream_reads_nothing() {
     let disk = SimDisk::new(1);
@@ -78,7 +77,6 @@ fn a_second_stream_reads_nothing() {
     log.close().unwrap();
 }
 
-/// Requirements: W-16.
 #[test]
 fn cached_bytes_are_bounded() {
     let disk = SimDisk::new(1);
@@ -100,7 +98,6 @@ fn cached_bytes_are_bounded() {
 }
 
 /// The reader looked at everything when there was nothing; then it follows the mark.
-/// Requirements: WT-17.
 #[test]
 fn records_written_since_are_read_in_chunks() {
     let disk = SimDisk::new(1);
@@ -130,7 +127,6 @@ fn records_written_since_are_read_in_chunks() {
 }
 
 /// A segment that ended since then has a footer, and with it an index.
-/// Requirements: WT-17.
 #[test]
 fn segments_that_ended_since_have_their_index() {
     let disk = SimDisk::new(1);
@@ -156,7 +152,6 @@ fn segments_that_ended_since_have_their_index() {
 }
 
 /// A unit that is longer than a piece, where nothing says so beforehand.
-/// Requirements: WT-17.
 #[test]
 fn long_records_written_since_are_read() {
     let disk = SimDisk::new(1);
@@ -190,7 +185,6 @@ fn long_records_written_since_are_read() {
 }
 
 /// Tasks wait for the threads of the reader, and for no disk.
-/// Requirements: W-10.
 #[test]
 fn other_readers_continue_while_a_read_hangs() {
     let disk = SimDisk::new(1);
@@ -221,7 +215,6 @@ fn other_readers_continue_while_a_read_hangs() {
 
 /// Its read is queued after reads that hang. No thread of the reader is left to do it, so the
 /// waiting caller does.
-/// Requirements: W-10, WB-11.
 #[test]
 fn an_engine_that_stops_takes_no_read_with_it() {
     let disk = SimDisk::new(1);
@@ -254,7 +247,6 @@ fn an_engine_that_stops_takes_no_read_with_it() {
 
 /// A ring turns under a reader that keeps up: what leaves is let go of, without a look at
 /// everything.
-/// Requirements: WB-7.
 #[test]
 fn dropped_segments_are_released() {
     let disk = SimDisk::new(1);

@@ -78,7 +78,6 @@ fn at_every_call(make: impl Fn(&SimDisk, &Engine) -> Act) -> u64 {
     unreachable!()
 }
 
-/// Requirements: W-25.
 #[test]
 fn verify_of_a_small_ring_during_writes() {
     let calls = at_every_call(|disk, engine| {

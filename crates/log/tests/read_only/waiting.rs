@@ -32,7 +32,6 @@ fn poll(stream: &mut LogStream, waker: &Waker) -> Poll<Option<Result<Batch>>> {
     std::pin::Pin::new(stream).poll_next(&mut Context::from_waker(waker))
 }
 
-/// Requirements: W-10.
 #[test]
 fn each_commit_wakes_every_waiting_reader() {
     let (log, reader) = both(&SimDisk::new(1));
@@ -107,7 +106,6 @@ fn one_engine_thread_serves_waiting_readers() {
     log.close().unwrap();
 }
 
-/// Requirements: W-16.
 #[test]
 fn closing_the_reader_ends_every_wait() {
     let (log, reader) = both(&SimDisk::new(1));
@@ -151,7 +149,6 @@ fn closing_the_reader_ends_every_wait() {
 }
 
 /// The writer begins another session, so that everything has to be looked at, and nothing can be.
-/// Requirements: W-15.
 #[test]
 fn failed_poll_is_reported_and_retried() {
     for next in [LogStream::blocking_next, waiting] {
@@ -178,7 +175,6 @@ fn failed_poll_is_reported_and_retried() {
 
 /// With a future for each poll, lagging, where the disk is waited for, and at the tip, where the
 /// writer is.
-/// Requirements: WB-9.
 #[test]
 fn a_future_for_each_poll_loses_nothing() {
     const RECORDS: u64 = 600;
@@ -209,7 +205,6 @@ fn a_future_for_each_poll_loses_nothing() {
 }
 
 /// A bad unit makes a task wait for a look at everything: that future may be dropped, too.
-/// Requirements: WB-9.
 #[test]
 fn corruption_is_reported_to_every_task_that_polls() {
     let disk = SimDisk::new(1);
@@ -235,7 +230,6 @@ fn corruption_is_reported_to_every_task_that_polls() {
     log.close().unwrap();
 }
 
-/// Requirements: WT-9, WB-9.
 #[test]
 fn nothing_polls_while_no_reader_waits() {
     let disk = SimDisk::new(1);

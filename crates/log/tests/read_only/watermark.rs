@@ -1,8 +1,7 @@
 //! The durable watermark: it can be read and awaited at any time, and other processes read up to it
 //! beside the writer.
 //!
-//! Guards L-13, W-4, W-6's promise that readers need no lock, and of L-8 the reader over nothing
-//! but the files.
+//! Readers need no lock, and nothing but the files.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::io::{BufRead, BufReader, Write};
@@ -46,7 +45,6 @@ fn records_up_to_the_watermark_survive() {
     engine.stop();
 }
 
-/// Requirements: L-13.
 #[test]
 fn watermark_can_be_awaited_without_a_commit() {
     let (log, _, engine) = log();
@@ -68,7 +66,6 @@ fn watermark_can_be_awaited_without_a_commit() {
     log.close().unwrap();
 }
 
-/// Requirements: L-8, L-13.
 #[test]
 fn reader_sees_durable_records_only() {
     let (log, disk, _) = log();

@@ -30,7 +30,6 @@ fn claim_left(sample: &Sample, gone: &[u64], headless: &[u64]) -> u64 {
 }
 
 /// Any set of headers is corrupt, and at most one segment is missing.
-/// Requirements: W-25.
 #[test]
 fn repair_without_any_headers_and_one_segment() {
     let mut cases = Cases::default();
@@ -132,7 +131,6 @@ fn readable(disk: &SimDisk) -> (u64, u64) {
     (log.oldest().0, log.durable().0)
 }
 
-/// Requirements: W-25.
 #[test]
 fn a_rebuilt_manifest_keeps_the_trim_point() {
     let disk = truncated(8);
@@ -163,7 +161,6 @@ fn repair_without_the_watermark_page_reports_what_may_be_truncated() {
     assert_eq!(repaired.may_be_truncated, None, "nothing was");
 }
 
-/// Requirements: W-25.
 #[test]
 fn nothing_but_a_watermark_page_is_not_a_new_log() {
     let disk = truncated(8);
@@ -296,7 +293,6 @@ fn a_segment_without_records_is_not_missed() {
 
 /// The manifest is lost, the page says nothing, and the only segment is another log's. The
 /// temporary file of the manifest still names the log.
-/// Requirements: W-25.
 #[test]
 fn repair_without_the_manifest_takes_no_segment_of_another_log() {
     let (log, other) = (sample::lonely(), sample::closed());

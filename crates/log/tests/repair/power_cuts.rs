@@ -155,7 +155,6 @@ fn cut_everywhere(sample: &Sample, mending: Mending) -> Cases {
     cases
 }
 
-/// Requirements: W-25.
 #[test]
 fn power_cut_in_repair() {
     cut_everywhere(&sample::closed(), Mending::Repair).finish(150);

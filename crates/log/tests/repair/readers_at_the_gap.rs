@@ -110,7 +110,6 @@ fn quarantined_numbers_are_not_skipped_ones() {
     assert_eq!(skipped, expected);
 }
 
-/// Requirements: W-25.
 #[test]
 fn blocking_reader_passes_the_gap_and_waits_at_the_tip() {
     let sample = sample::quarantined();
@@ -191,7 +190,6 @@ fn a_task_that_asks_for_a_number_in_the_gap_gets_the_gap() {
     }
 }
 
-/// Requirements: W-25.
 #[test]
 fn only_a_reader_that_starts_before_or_in_the_gap_meets_it() {
     let sample = sample::quarantined();

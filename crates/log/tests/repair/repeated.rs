@@ -63,7 +63,6 @@ fn repair_of_a_repaired_log() {
     cases.finish(20);
 }
 
-/// Requirements: W-25.
 #[test]
 fn repair_of_the_same_offset_again() {
     // Each repair of a gap leaves a gap in the same place, whose header is corrupted next.
@@ -185,7 +184,6 @@ fn unkept(losses: Vec<Loss>) -> Vec<Loss> {
     losses.into_iter().map(|loss| Loss { bytes: 0..0, ..loss }).collect()
 }
 
-/// Requirements: W-25.
 #[test]
 fn repair_of_the_manifest_and_a_header() {
     let mut cases = Cases::default();
@@ -204,7 +202,6 @@ fn repair_of_the_manifest_and_a_header() {
     cases.finish(20);
 }
 
-/// Requirements: WB-5.
 #[test]
 fn repair_of_an_emptied_segment_and_the_next_header() {
     let mut cases = Cases::default();
@@ -227,7 +224,6 @@ fn repair_of_an_emptied_segment_and_the_next_header() {
     cases.finish(16);
 }
 
-/// Requirements: WB-5.
 #[test]
 fn repair_of_a_header_and_the_end_of_the_file() {
     let mut cases = Cases::default();
@@ -267,7 +263,6 @@ fn unknown_files() -> [Vec<u8>; 5] {
 }
 
 /// A file took the room of the segment before a lost header, whose valid units were then lost.
-/// Requirements: W-25.
 #[test]
 fn files_that_are_no_segments_before_a_lost_header() {
     let mut cases = Cases::default();
@@ -297,7 +292,6 @@ fn files_that_are_no_segments_before_a_lost_header() {
 }
 
 /// As above, and the header or the last unit of the newest segment is corrupt.
-/// Requirements: W-25.
 #[test]
 fn a_file_that_is_no_segment_after_the_newest() {
     let mut cases = Cases::default();
@@ -338,7 +332,6 @@ fn a_directory_before_a_lost_header_is_refused() {
 }
 
 /// A gap is its header: what else it covers holds nothing, and may be missing.
-/// Requirements: W-25.
 #[test]
 fn gap_at_the_end_is_valid_while_its_header_is_there() {
     let mut log = Building::new("gap at the end");

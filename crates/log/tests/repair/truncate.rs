@@ -58,7 +58,6 @@ fn truncate_all(sample: &Sample) -> Cases {
     cases
 }
 
-/// Requirements: WB-5.
 #[test]
 fn truncation_of_a_closed_log() {
     truncate_all(&sample::closed()).finish(20);
@@ -79,7 +78,6 @@ fn truncation_of_a_log_of_one_segment() {
     truncate_all(&sample::lonely()).finish(8);
 }
 
-/// Requirements: WB-5.
 #[test]
 fn truncation_after_lost_units_and_a_lost_segment() {
     let mut cases = Cases::default();
@@ -97,7 +95,6 @@ fn truncation_after_lost_units_and_a_lost_segment() {
     cases.finish(2);
 }
 
-/// Requirements: WB-5.
 #[test]
 fn truncation_between_an_emptied_segment_and_orphan_units() {
     let sample = sample::killed();

@@ -85,7 +85,6 @@ fn floors(sample: &Sample) -> Vec<u64> {
     vec![segment.prev_seq, segment.units[0].last_seq, inside.records[0].seq]
 }
 
-/// Requirements: W-25.
 #[test]
 fn repair_of_the_oldest_header_above_the_trim_point() {
     let mut cases = Cases::default();

@@ -14,7 +14,6 @@ use crate::corruption_kit::map::in_dir;
 use crate::corruption_kit::repairs::{check_log, continues, open};
 use crate::corruption_kit::sample::{self, options, payload};
 
-/// Requirements: W-25.
 #[test]
 fn repair_of_a_valid_log_changes_and_reports_nothing() {
     let mut cases = Cases::default();
@@ -88,7 +87,6 @@ fn handed_over_and_cut(seed: u64) -> SimDisk {
     disk
 }
 
-/// Requirements: W-25.
 #[test]
 fn holes_left_by_a_power_cut_are_not_corruption() {
     let mut cases = Cases::default();

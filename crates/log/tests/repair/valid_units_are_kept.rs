@@ -59,7 +59,6 @@ fn repair_all(sample: &Sample) -> Cases {
     cases
 }
 
-/// Requirements: WB-5.
 #[test]
 fn repair_of_a_closed_log_keeps_valid_units() {
     repair_all(&sample::closed()).finish(100);

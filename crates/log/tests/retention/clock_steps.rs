@@ -108,7 +108,6 @@ fn times(log: &Log, start: Start) -> Vec<(u64, SystemTime)> {
     batches.flat_map(each).collect()
 }
 
-/// Requirements: W-1.
 #[test]
 fn a_commit_with_the_clock_far_ahead_stops_no_dropping() {
     let mut one = Aging::open(Policy::Always);

@@ -1,6 +1,4 @@
 //! Retention: by segments, bytes, records and age; by itself, from the old end, and durably.
-//!
-//! Guards W-1, W-1a, L-12 and of LT-7 what is about space.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use std::num::NonZeroU64;
@@ -43,7 +41,7 @@ fn without_a_retention_everything_is_kept() {
     log.close().unwrap();
 }
 
-/// Requirements: W-1.
+/// No more segments than the limit are kept, with one that is made ahead and two spares.
 #[test]
 fn by_segments() {
     let (log, disk, engine) = open(|options| options.retention.segments = Some(3));
@@ -81,7 +79,7 @@ fn a_closed_log_keeps_to_its_limits() {
     log.close().unwrap();
 }
 
-/// Requirements: LT-7.
+/// The files of the log never take more than the limit, and no more is dropped than that needs.
 #[test]
 fn by_bytes() {
     let most = 200 << 10;
@@ -116,7 +114,6 @@ fn by_records() {
 }
 
 /// To the commit, also in the active segment, and also in a log that gets no records any more.
-/// Requirements: W-1.
 #[test]
 fn by_age() {
     let (log, disk, engine) = open(|options| {
@@ -266,7 +263,6 @@ fn the_narrowest_limit_holds() {
 }
 
 /// No call is made: the threads of the process drop the oldest segments.
-/// Requirements: W-1a.
 #[test]
 fn ring_recycles_segments_without_calls() {
     let disk = SimDisk::new(1);
@@ -296,7 +292,6 @@ fn dropped_records_never_return() {
 }
 
 /// A segment that left the log is used again: new segments cost no new space.
-/// Requirements: W-1.
 #[test]
 fn segments_are_recycled() {
     let (log, disk, engine) = open(|options| options.retention.segments = Some(3));

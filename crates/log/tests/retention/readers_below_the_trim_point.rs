@@ -1,8 +1,7 @@
 //! A reader below the trim point gets `Trimmed`, with the number to continue from, and never gets a
 //! wrong record instead.
 //!
-//! Guards W-16 and WB-7; and the trap WT-7, where the oldest record cannot be read any more once
-//! the first segment was recycled.
+//! Guards: an oldest record that cannot be read any more once the first segment was recycled.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::SimDisk;
@@ -45,7 +44,6 @@ fn the_oldest_record_can_be_read_at_any_time() {
     log.close().unwrap();
 }
 
-/// Requirements: W-16.
 #[test]
 fn every_way_of_reading_dropped_records_returns_trimmed() {
     let (log, _) = turned();
@@ -60,7 +58,6 @@ fn every_way_of_reading_dropped_records_returns_trimmed() {
     log.close().unwrap();
 }
 
-/// Requirements: WB-7.
 #[test]
 fn slow_reader_gets_trimmed_and_continues_from_the_oldest() {
     let disk = SimDisk::new(1);
@@ -82,7 +79,6 @@ fn slow_reader_gets_trimmed_and_continues_from_the_oldest() {
 }
 
 /// Truncation goes as far as to a single record; the rest of its segment is still there.
-/// Requirements: WB-7.
 #[test]
 fn reader_below_a_truncation_gets_trimmed() {
     let (log, ..) = log();

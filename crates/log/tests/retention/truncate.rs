@@ -1,7 +1,4 @@
 //! `truncate_before`: exact to the record, durable when it returns, and space comes back.
-//!
-//! Guards what W-1 and L-12 say about bounded space where the user decides, and of LT-7 the
-//! retention by position.
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
@@ -69,7 +66,6 @@ fn truncation_above_the_durable_end_is_refused() {
     log.close().unwrap();
 }
 
-/// Requirements: LT-7.
 #[test]
 fn a_truncation_that_returned_survives_a_power_cut() {
     for persist in [Persist::Nothing, Persist::Everything, Persist::Random] {
@@ -87,7 +83,6 @@ fn a_truncation_that_returned_survives_a_power_cut() {
     }
 }
 
-/// Requirements: LT-7.
 #[test]
 fn space_comes_back() {
     let (log, disk, engine) = log();

@@ -43,7 +43,6 @@ fn at_every_call(
     unreachable!("some run is not cut")
 }
 
-/// Requirements: FB-10, FT-17.
 #[test]
 fn a_cut_while_a_snapshot_is_replaced_leaves_the_old_or_the_new() {
     let disk = SimDisk::new(1);

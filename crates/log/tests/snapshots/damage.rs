@@ -27,7 +27,6 @@ fn sample(bytes: usize) -> SimDisk {
     disk
 }
 
-/// Requirements: FT-17.
 #[test]
 fn a_flipped_bit_anywhere_is_reported() {
     let disk = sample(5000);

@@ -18,7 +18,6 @@ const SIZES: [usize; 8] =
     [0, 1, 4096 - 32, 100_000, CHUNK, CHUNK + 1, 2 * CHUNK, 5 * CHUNK + 12_345];
 
 /// Of every size, by the caller's thread and by one of its own, and on a real disk.
-/// Requirements: F-25.
 #[test]
 fn what_is_written_is_read() {
     let place = tempfile::tempdir().unwrap();

@@ -32,7 +32,6 @@ fn two() -> (Log, Log, SimDisk) {
     (sender, receiver, disk)
 }
 
-/// Requirements: F-33.
 #[test]
 fn a_snapshot_is_sent_whole_and_can_be_sent_on() {
     for size in [0, 100, CHUNK, 3 * CHUNK + 1] {

@@ -36,8 +36,6 @@ impl Lines {
 }
 
 /// An hour back, for many epochs, and right again; twice.
-///
-/// Requirements: E-8.
 #[tokio::test]
 async fn a_clock_that_goes_back_is_logged_once_for_each_time() {
     let lines = Lines::default();
@@ -111,8 +109,6 @@ async fn follow_clock(cluster: &Cluster, leader: u64) -> u64 {
 
 /// A leader whose clock is an hour ahead begins where the clocks of most voters are, and says so.
 /// An operator who knows that it is right has epochs follow it.
-///
-/// Requirements: E-15.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn most_clocks_decide_where_epochs_begin() {
     for lease_reads in [false, true] {
@@ -192,8 +188,6 @@ const CENTURIES: i64 = 700 * 31_557_600;
 
 /// A clock after 2554, once, made the last epoch that there is, durably: no timestamp came any
 /// more, for good. A leader without a reference believes a clock up to a year above the last epoch.
-///
-/// Requirements: E-15.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_after_2554_leaves_epochs() {
     let mut cluster = Cluster::of(1, OracleOptions::default()).await;
@@ -213,8 +207,6 @@ async fn a_clock_after_2554_leaves_epochs() {
 }
 
 /// A cluster whose epoch an earlier version brought to the end has an error with a name.
-///
-/// Requirements: E-15.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn epochs_that_are_used_up_have_a_name() {
     let cluster = Cluster::of(1, OracleOptions::default()).await;

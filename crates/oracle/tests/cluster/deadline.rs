@@ -10,8 +10,6 @@ use crate::clients::{Cluster, LONG};
 /// The disks of both followers freeze. Proofs need no disk, so that the leader leads, and no epoch
 /// is committed. The first advance was late, and counted; openraft refused the next ones at once,
 /// since no quorum acknowledged it any more, and each of these set the count back to 0.
-///
-/// Requirements: E-8, ET-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn advances_that_frozen_followers_do_not_commit_are_counted() {
     let mut options = OracleOptions::default();

@@ -1,4 +1,4 @@
-//! Faults while clients ask.
+//! Faults while clients ask: what they get stays unique and in order.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::atomic::Ordering::SeqCst;
@@ -18,8 +18,6 @@ fn long_epochs() -> OracleOptions {
 }
 
 /// The seed issued an epoch's indexes again when a node led for the second time.
-///
-/// Requirements: ET-1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_leads_again_does_not_continue_its_epoch() {
     let cluster = Cluster::of(3, long_epochs()).await;
@@ -74,8 +72,6 @@ async fn leaders_lose_their_power() {
 }
 
 /// The leader that was cut off has an epoch of its own, and clients that ask it.
-///
-/// Requirements: ET-2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_cut_off_serves_nothing() {
     let cluster = Cluster::of(3, long_epochs()).await;
@@ -94,10 +90,8 @@ async fn a_leader_that_is_cut_off_serves_nothing() {
 }
 
 /// An hour back and forth, on the leader and on the node that leads next.
-///
-/// Requirements: ET-3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn clocks_step() {
+async fn timestamps_rise_while_clocks_step() {
     let cluster = Cluster::of(3, OracleOptions::default()).await;
     let clients = cluster.clients();
     for ahead in [3600, -3600, 0, 3600] {

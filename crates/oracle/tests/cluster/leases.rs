@@ -18,7 +18,6 @@ async fn leased() -> Cluster {
     cluster
 }
 
-/// Requirements: E-18.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_with_a_lease_needs_no_proof() {
     for nodes in [1, 3] {
@@ -45,7 +44,6 @@ async fn a_leader_with_a_lease_needs_no_proof() {
     }
 }
 
-/// Requirements: E-2a.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn epochs_advance_under_a_lease() {
     let cluster = Cluster::of(1, OracleOptions::default()).await;
@@ -63,8 +61,6 @@ async fn epochs_advance_under_a_lease() {
 }
 
 /// A lease ends, and with it the answers, before another node can lead.
-///
-/// Requirements: E-16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_cut_off_answers_for_a_lease_at_most() {
     let cluster = leased().await;
@@ -88,8 +84,6 @@ async fn a_leader_that_is_cut_off_answers_for_a_lease_at_most() {
 }
 
 /// The lease of a leader runs on while the next one leads.
-///
-/// Requirements: ET-1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transfer_gives_the_lease_up() {
     let cluster = leased().await;
@@ -117,9 +111,8 @@ async fn a_transfer_gives_the_lease_up() {
     assert!(clients.check().await > 1000);
 }
 
-/// Requirements: EB-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leaders_with_leases_lose_their_power() {
+async fn timestamps_rise_while_leaders_with_leases_lose_their_power() {
     let mut cluster = leased().await;
     let clients = cluster.clients();
     for _ in 0..3 {

@@ -17,8 +17,6 @@ fn thread_time() -> Duration {
 }
 
 /// Whether the buffer is full decides alone, and not how many offer at a time.
-///
-/// Requirements: ET-13, EB-1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_offer_fails_only_when_the_buffer_is_full() {
     const CALLERS: usize = 64;
@@ -40,8 +38,6 @@ async fn an_offer_fails_only_when_the_buffer_is_full() {
 }
 
 /// Two, and no third; then first in, first out.
-///
-/// Requirements: ET-13, EB-1.
 #[tokio::test]
 async fn a_queue_of_two_takes_two_and_answers_them_in_order() {
     let mut options = OracleOptions::default();
@@ -69,8 +65,6 @@ async fn a_queue_of_two_takes_two_and_answers_them_in_order() {
 
 /// A request whose time is over before there is an answer gets an error, and takes none from the
 /// next.
-///
-/// Requirements: EB-1.
 #[tokio::test]
 async fn a_request_that_timed_out_does_no_harm() {
     let mut options = OracleOptions::default();
@@ -97,8 +91,6 @@ async fn a_request_that_timed_out_does_no_harm() {
 }
 
 /// The seed's waiters spun.
-///
-/// Requirements: ET-13.
 #[tokio::test]
 async fn requests_that_wait_take_no_processor_time() {
     let mut options = OracleOptions::default();
@@ -121,8 +113,6 @@ async fn requests_that_wait_take_no_processor_time() {
 }
 
 /// All that wait get an error, and so does who comes later.
-///
-/// Requirements: EB-1.
 #[test]
 fn an_oracle_that_ends_releases_those_that_wait() {
     let own = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
@@ -157,8 +147,6 @@ fn an_oracle_that_ends_releases_those_that_wait() {
 }
 
 /// Both are the same node in the same term, with the same session of its log.
-///
-/// Requirements: E-16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_oracles_of_one_node_share_no_epoch() {
     let mut options = OracleOptions::default();

@@ -7,7 +7,6 @@ use esker_oracle::{COUNT_MAX, OracleError, OracleOptions};
 
 use crate::clients::{Cluster, LONG};
 
-/// Requirements: E-17, ET-8.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_count_is_bounded() {
     let cluster = Cluster::of(1, OracleOptions::default()).await;
@@ -33,8 +32,6 @@ async fn a_count_is_bounded() {
 
 /// Above the buffer requests are refused at once, and those in it are answered in their order, with
 /// one proof of leadership.
-///
-/// Requirements: E-18, EB-7.
 #[tokio::test]
 async fn a_full_buffer_refuses() {
     let mut options = OracleOptions::default();
@@ -90,8 +87,6 @@ async fn followers_and_lost_quorums_answer_in_time() {
 }
 
 /// Without requests no epoch is proposed.
-///
-/// Requirements: E-2a, ET-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_oracle_proposes_nothing() {
     let cluster = Cluster::of(1, OracleOptions::default()).await;
@@ -143,8 +138,6 @@ async fn no_request_waits_for_longer_than_it_may() {
 }
 
 /// While requests come, the epoch advances each interval, and each epoch begins at index 1.
-///
-/// Requirements: E-2a.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn epochs_advance_under_requests() {
     let mut options = OracleOptions::default();
@@ -165,8 +158,6 @@ async fn epochs_advance_under_requests() {
 }
 
 /// Also one that led before, within an epoch.
-///
-/// Requirements: E-2a.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_new_leader_advances_the_epoch_first() {
     let mut options = OracleOptions::default();
@@ -192,8 +183,6 @@ async fn a_new_leader_advances_the_epoch_first() {
 }
 
 /// An advance that succeeds ends the count of those that missed their deadline.
-///
-/// Requirements: E-8, ET-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_advance_that_succeeds_resets_the_count_of_missed_ones() {
     let mut options = OracleOptions::default();
@@ -222,8 +211,6 @@ async fn an_advance_that_succeeds_resets_the_count_of_missed_ones() {
 }
 
 /// Advances that miss their deadline are counted until one does not.
-///
-/// Requirements: E-8, ET-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_oracle_that_cannot_advance_gives_up() {
     let mut options = OracleOptions::default();

@@ -14,7 +14,6 @@ async fn proven(prover: &mut Prover) -> Result<u64, NodeError> {
     proof.unwrap_or(Err(NodeError::TimedOut))
 }
 
-/// Requirements: E-16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_leader_with_a_quorum_proves_that_it_leads() {
     let mut group = Group::of_three().await;
@@ -42,8 +41,6 @@ async fn only_a_leader_with_a_quorum_proves_that_it_leads() {
 }
 
 /// It does not know of the later term, and its voters answer.
-///
-/// Requirements: E-16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vote_in_a_later_term_denies_a_proof() {
     let mut group = Group::of_three().await;
@@ -62,8 +59,6 @@ async fn a_vote_in_a_later_term_denies_a_proof() {
 }
 
 /// What one voter says is enough, also while the other says nothing.
-///
-/// Requirements: E-16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vote_in_a_later_term_ends_a_proof_at_once() {
     let mut group = Group::of_three().await;
@@ -79,8 +74,6 @@ async fn a_vote_in_a_later_term_ends_a_proof_at_once() {
 }
 
 /// A proof that waits for one voter asks another one again that was away.
-///
-/// Requirements: E-16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_voter_that_comes_back_ends_a_proof_that_waits_for_another() {
     let mut group = Group::of_three().await;
@@ -99,7 +92,6 @@ async fn a_voter_that_comes_back_ends_a_proof_that_waits_for_another() {
     assert!(matches!(proof, Ok(Ok(_))), "{proof:?}");
 }
 
-/// Requirements: E-16.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proof_ends_when_its_node_does_not_lead_any_more() {
     let group = Group::of_three().await;

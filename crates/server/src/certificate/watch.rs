@@ -212,8 +212,6 @@ mod tests {
     }
 
     /// Clients refuse it until then.
-    ///
-    /// Requirements: EB-9.
     #[test]
     fn a_certificate_that_begins_later_is_used_from_then_on() {
         let folder = tempfile::tempdir().unwrap();
@@ -238,8 +236,6 @@ mod tests {
 
     /// A node whose clock was ahead when it made its certificate kept that when the clock was set
     /// right: no client took it.
-    ///
-    /// Requirements: EB-9.
     #[test]
     fn an_own_certificate_of_a_clock_that_was_ahead_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
@@ -258,8 +254,6 @@ mod tests {
 
     /// The disk fails while the operator's files are away: they are the operator's when they are
     /// back.
-    ///
-    /// Requirements: EB-9.
     #[test]
     fn files_that_come_back_are_the_operators() {
         let folder = tempfile::tempdir().unwrap();

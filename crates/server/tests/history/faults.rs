@@ -1,4 +1,5 @@
-//! The faults, one at a time, under clients that never stop.
+//! The faults, one at a time, under clients that never stop: what these get stays unique and in
+//! order.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 use std::time::{Duration, Instant};
@@ -166,14 +167,12 @@ async fn go_through_in(network: Network, faults: &[Fault], lease_reads: bool, ro
     eprintln!("{:?}: {calls} calls, in order", begun.elapsed());
 }
 
-/// Requirements: EB-5, ET-1.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn processes_that_are_killed_and_restart() {
     use Fault::*;
     go_through(&[LeaderKilled, LeaderRestarts, AllRestart, OrderlyRestart, QuorumLost]).await;
 }
 
-/// Requirements: EB-4, EB-5, ET-1, ET-2.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaders_that_are_stopped_cut_off_and_changed() {
     use Fault::*;
@@ -193,7 +192,6 @@ async fn leaders_whose_cable_is_pulled() {
     }
 }
 
-/// Requirements: EB-5, ET-3.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clocks_that_are_wrong() {
     let faults = &[Fault::ClockAhead, Fault::ClockBehind];

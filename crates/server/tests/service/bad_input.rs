@@ -20,7 +20,8 @@ async fn raw(address: &str, bytes: &[u8]) -> Vec<u8> {
     seen
 }
 
-/// Requirements: E-17, EB-3.
+/// 400 for a count that is no number from 1 to the most; others get that many, of one epoch,
+/// consecutive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_count_that_is_none_is_refused() {
     let nodes = Nodes::of(1).await;
@@ -44,7 +45,6 @@ async fn a_count_that_is_none_is_refused() {
     }
 }
 
-/// Requirements: E-17.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_most_timestamps_of_a_request_are_a_setting() {
     let nodes = Nodes::with(1, |options| options.oracle.max_timestamps = 3).await;

@@ -57,7 +57,6 @@ fn der(pem: &[u8]) -> CertificateDer<'static> {
     CertificateDer::from_pem_slice(pem).unwrap()
 }
 
-/// Requirements: E-4, ET-11, EB-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_is_made_once() {
     let mut nodes = Nodes::none();
@@ -102,8 +101,6 @@ async fn a_certificate_is_made_once() {
 }
 
 /// A node replaces what it made itself and cannot use.
-///
-/// Requirements: E-4, ET-11, EB-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unusable_certificate_of_the_node_is_replaced() {
     let name = "Esker node";
@@ -156,8 +153,6 @@ async fn an_unusable_certificate_of_the_node_is_replaced() {
 }
 
 /// What cannot be read ends the start: it may be the operator's.
-///
-/// Requirements: ET-11, EB-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_cannot_be_read_ends_the_start() {
     for name in ["cert.pem", "key.pem"] {
@@ -175,8 +170,6 @@ async fn a_file_that_cannot_be_read_ends_the_start() {
 }
 
 /// The operator's pair in the data folder is used, and never replaced.
-///
-/// Requirements: E-4, EB-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_of_the_operator_is_left_alone() {
     let mut nodes = Nodes::none();
@@ -206,8 +199,6 @@ async fn short_lived() -> Nodes {
 }
 
 /// A certificate is renewed while the node runs, and open connections stay.
-///
-/// Requirements: E-4, ET-11, EB-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_is_renewed_while_the_node_runs() {
     let nodes = short_lived().await;
@@ -239,8 +230,6 @@ async fn a_certificate_is_renewed_while_the_node_runs() {
 /// The options of a node with a pair of the operator, which is looked at often.
 /// What an operator puts into the data folder while the node runs is used and never written, also
 /// while it cannot be read; who removes it gets one of the node's own.
-///
-/// Requirements: EB-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_an_operator_puts_there_is_left_alone() {
     let nodes = short_lived().await;
@@ -287,8 +276,6 @@ fn given(nodes: &mut Nodes, pair: &[Vec<u8>; 2]) -> (ServerOptions, CertificateF
 }
 
 /// `--cert` and `--key`: read again when they change, never written, and checked at the start.
-///
-/// Requirements: EB-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_given_certificate_is_read_again() {
     let mut nodes = Nodes::none();
@@ -313,7 +300,6 @@ async fn a_given_certificate_is_read_again() {
     assert_eq!(get(Protocol::Http1, &address, "/up").await.status, 200);
 }
 
-/// Requirements: EB-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_given_certificate_that_cannot_be_used_ends_the_start() {
     let good = pair("example.org", -60, 3600);

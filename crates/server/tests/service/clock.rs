@@ -33,8 +33,6 @@ async fn metric(nodes: &Nodes, node: u64, name: &str) -> f64 {
 }
 
 /// Node 1 leads, and is an hour ahead.
-///
-/// Requirements: E-11, E-15.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_is_ahead_is_shown_and_followed_when_an_operator_asks() {
     let mut nodes = Nodes::none();
@@ -97,8 +95,6 @@ async fn a_clock_that_is_ahead_is_shown_and_followed_when_an_operator_asks() {
 
 /// The uncertainty of an idle leader grew with the age of its epoch, although a request would get a
 /// new one.
-///
-/// Requirements: E-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_leader_is_as_certain_as_the_next_epoch() {
     let nodes = Nodes::with(1, |options| {
@@ -115,8 +111,6 @@ async fn an_idle_leader_is_as_certain_as_the_next_epoch() {
 
 /// A node alone whose clock cannot be believed took its first epoch from it: there was none after
 /// it, and the node was ready, and answered each request with an error without a name.
-///
-/// Requirements: E-15.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_without_a_clock_to_begin_with_is_not_ready_and_says_why() {
     let mut nodes = Nodes::none();
@@ -158,8 +152,6 @@ async fn a_node_without_a_clock_to_begin_with_is_not_ready_and_says_why() {
 }
 
 /// The step of a clock that is behind was 0 until the second epoch after a start.
-///
-/// Requirements: E-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_that_is_behind_is_shown_from_the_first_epoch_after_a_start_on() {
     let mut nodes = Nodes::none();

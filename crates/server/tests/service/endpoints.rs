@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use crate::client::{ALL, Protocol, get, send};
 use crate::nodes::{LONG, Nodes};
 
-/// Requirements: EB-2.
+/// The paths of clients, with status and body, over each protocol.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_answers() {
     let nodes = Nodes::of(1).await;
@@ -44,7 +44,7 @@ async fn a_leader_answers() {
     }
 }
 
-/// Requirements: EB-2.
+/// 404 for the paths, and 405 with the allowed methods.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paths_and_methods_that_are_not_there() {
     let nodes = Nodes::of(1).await;
@@ -83,8 +83,6 @@ async fn paths_and_methods_that_are_not_there() {
 }
 
 /// A count is checked after the leader is known: 500, 409, 400.
-///
-/// Requirements: E-3, ET-10, EB-2, EB-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_names_the_leader_and_a_node_without_one_says_so() {
     let mut nodes = Nodes::of(3).await;

@@ -8,7 +8,6 @@ use esker_server::FollowerAnswer;
 use crate::client::{ALL, Protocol, get, send};
 use crate::nodes::{LONG, Nodes, own_port};
 
-/// Requirements: E-3, EB-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_redirects() {
     let mut nodes =
@@ -34,7 +33,6 @@ async fn a_follower_redirects() {
     without_leader(&mut nodes, leader).await;
 }
 
-/// Requirements: E-3, EB-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_forwards() {
     let mut nodes =
@@ -93,8 +91,6 @@ async fn a_follower_forwards() {
 }
 
 /// A node that no longer leads says so to the node that forwards; the client is sent to no other.
-///
-/// Requirements: E-3, EB-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_conflict_is_not_forwarded() {
     // Where clients find the leader, a node answers that another one leads.

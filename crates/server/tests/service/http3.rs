@@ -11,8 +11,6 @@ use crate::http3_client::{Client, connect};
 use crate::nodes::{LONG, Nodes};
 
 /// The answers of one connection, which has many requests at a time.
-///
-/// Requirements: E-4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_has_many_requests_at_a_time() {
     let nodes = Nodes::of(1).await;
@@ -164,8 +162,6 @@ async fn connections_are_bounded() {
 }
 
 /// A node that stops answers what it has, refuses more, and waits for no connection.
-///
-/// Requirements: E-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stops_answers_what_it_has() {
     let mut nodes = Nodes::of(1).await;
@@ -195,8 +191,6 @@ async fn a_node_that_stops_answers_what_it_has() {
 }
 
 /// A port that another program has over UDP is named, with the way out.
-///
-/// Requirements: E-4.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_port_is_taken_over_both() {
     let mut nodes = Nodes::none();

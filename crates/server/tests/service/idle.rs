@@ -36,8 +36,6 @@ async fn state(nodes: &Nodes) -> Vec<impl PartialEq + std::fmt::Debug> {
 }
 
 /// Ten intervals of the epoch, and many heartbeats: nothing is proposed, and no file changes.
-///
-/// Requirements: E-2a, E-18, ET-9.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_cluster_writes_nothing() {
     let nodes = Nodes::of(3).await;

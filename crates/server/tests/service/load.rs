@@ -24,7 +24,6 @@ const CALM: Duration = Duration::from_millis(200);
 
 type Frame = Result<hyper::body::Frame<Bytes>, std::convert::Infallible>;
 
-/// Requirements: E-6, EB-7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_flood_is_refused_at_once_and_the_node_recovers() {
     let set = |options: &mut ServerOptions| {
@@ -256,8 +255,6 @@ async fn ten_thousand_streams_are_answered() {
 }
 
 /// For longer than a request waits: all nodes stay, and serve again.
-///
-/// Requirements: ET-5, EB-6.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_quorum_each_request_is_answered_in_time() {
     let mut nodes = Nodes::of(3).await;
@@ -288,8 +285,6 @@ async fn without_a_quorum_each_request_is_answered_in_time() {
 
 /// Requests that come one at a time to an idle leader, at any moment of its timers: none waits for
 /// another one, or for a deadline.
-///
-/// Requirements: ET-6, EB-7.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_is_alone_waits_for_no_other() {
     let nodes = Nodes::with(3, |options| {

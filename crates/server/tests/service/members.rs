@@ -15,7 +15,6 @@ use tokio::net::TcpStream;
 use crate::client::{Protocol, get, post, send};
 use crate::nodes::{LONG, Nodes, own_port};
 
-/// Requirements: E-19.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_works_alone_comes_back() {
     let mut nodes = Nodes::of(1).await;
@@ -38,7 +37,8 @@ async fn a_node_that_works_alone_comes_back() {
     assert!(matches!(&refused, Err(ServerError::OtherData(why)) if why.contains("node 1")));
 }
 
-/// Requirements: ET-10.
+/// No node has the number 0, none joins without one, and a member that lost its data does not come
+/// back as itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_has_one_owner() {
     let mut nodes = Nodes::of(2).await;
@@ -135,8 +135,6 @@ async fn a_node_that_waits_for_its_cluster_refuses_connections() {
 
 /// A founder whose port for other nodes was on loopback got voters on other hosts, which never
 /// reached it.
-///
-/// Requirements: E-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_does_not_join_a_member_that_it_cannot_reach() {
     let mut nodes = Nodes::none();

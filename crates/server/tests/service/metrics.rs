@@ -19,7 +19,8 @@ async fn metric(address: &str, name: &str) -> f64 {
 
 const HOUR: u64 = 3_600_000_000_000;
 
-/// Requirements: E-11.
+/// Requests, batches, latencies, epochs, elections and steps of the clock are counted as they
+/// happened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_say_what_happened() {
     let mut nodes = Nodes::none();
@@ -108,8 +109,6 @@ async fn metrics_say_what_happened() {
 }
 
 /// The disk, the certificate, the program and the process.
-///
-/// Requirements: E-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_show_what_the_node_runs_on() {
     let nodes = Nodes::of(1).await;
@@ -166,8 +165,6 @@ async fn metrics_show_what_the_node_runs_on() {
 }
 
 /// One that reads the older text alone got a format that it did not ask for.
-///
-/// Requirements: E-11.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_have_the_format_that_is_asked_for() {
     let nodes = Nodes::of(1).await;
@@ -192,8 +189,6 @@ async fn metrics_have_the_format_that_is_asked_for() {
 }
 
 /// A node whose epoch does not advance stops, and says why.
-///
-/// Requirements: E-8, ET-5.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_epoch_does_not_advance_stops() {
     let nodes = Nodes::with(1, |options| {

@@ -362,7 +362,6 @@ fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::R
     }
 }
 
-/// Requirements: F-10.
 #[test]
 fn a_checkpoint_taken_beside_callers_says_what_all_records_say() {
     let soak = std::env::var("ESKER_SOAK").ok().and_then(|text| text.parse().ok());

@@ -47,7 +47,6 @@ impl Throttle {
 mod tests {
     use super::*;
 
-    /// Requirements: W-10.
     #[test]
     fn loads_are_not_throttled_while_no_commit_runs() {
         let mut throttle = Throttle::default();
@@ -63,7 +62,6 @@ mod tests {
         assert_eq!(throttle.not_before, None);
     }
 
-    /// Requirements: W-10.
     #[test]
     fn pause_after_each_load_exceeds_its_duration_while_commits_run() {
         let load = Duration::from_secs(60);

@@ -204,7 +204,6 @@ fn damage(disk: &SimDisk, path: &Path) {
 }
 
 /// The newest snapshot is damaged, then both are. The log has all that they had.
-/// Requirements: ET-12.
 #[tokio::test]
 async fn a_damaged_snapshot_is_passed_over() {
     let disk = SimDisk::new(1);
@@ -219,7 +218,6 @@ async fn a_damaged_snapshot_is_passed_over() {
 
 /// The log was purged to the newest snapshot: the older one did not replace it when it was damaged,
 /// and the node did not start.
-/// Requirements: ET-12.
 #[tokio::test]
 async fn a_purge_keeps_what_the_older_snapshot_needs() {
     let disk = SimDisk::new(1);
@@ -262,7 +260,6 @@ async fn a_purge_reads_no_snapshot_and_keeps_the_entries_if_it_cannot_list_them(
 }
 
 /// A damaged snapshot is none to fall back to: nothing is purged because of it.
-/// Requirements: ET-12.
 #[tokio::test]
 async fn nothing_is_purged_while_the_older_snapshot_is_damaged() {
     let disk = SimDisk::new(1);
@@ -331,7 +328,6 @@ async fn a_log_that_ends_before_a_damaged_snapshot_is_refused() {
 
 /// It is neither taken nor stored. One that is stored already, by another version of the machine,
 /// is passed over when the node starts.
-/// Requirements: ET-12.
 #[tokio::test]
 async fn a_snapshot_that_the_machine_refuses_changes_nothing() {
     let disk = SimDisk::new(1);
