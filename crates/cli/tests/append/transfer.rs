@@ -8,8 +8,8 @@ use esker_log::{Log, Seq};
 use esker_testkit::Rng;
 use serde_json::Value;
 
+use crate::append::length_prefixed_records::framed;
 use crate::esker::{self, lines as lines_of, log, workdir};
-use crate::length_prefixed_records::framed;
 
 /// Empty, long, of text with all that JSON escapes, and of any bytes.
 fn records() -> Vec<Vec<u8>> {

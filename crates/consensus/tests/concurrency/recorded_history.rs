@@ -8,7 +8,7 @@
 //! `ESKER_SOAK=n` runs n seeds of longer lives.
 #![allow(clippy::panic, clippy::print_stdout)]
 
-use crate::history;
+use crate::concurrency::history;
 
 #[test]
 fn threads_see_whole_answers_and_crashes_lose_nothing_acknowledged() {

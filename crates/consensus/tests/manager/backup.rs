@@ -17,7 +17,9 @@ use esker_log::{Engine, ReadOptions};
 use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{HIGH, LOW, value};
-use crate::{DIR, Managed, accept, commit, committed, key, on_real_disk, open, options, value_of};
+use crate::manager::{
+    DIR, Managed, accept, commit, committed, key, on_real_disk, open, options, value_of,
+};
 
 const COPY: &str = "/copy";
 /// The slots of each log in [`filled`].

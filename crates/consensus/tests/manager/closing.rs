@@ -7,7 +7,7 @@ use esker_consensus::{ConsensusLog, Error, LogManager};
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 
-use crate::{DIR, accept, commit, key, manager, on_real_disk, open, options, try_open};
+use crate::manager::{DIR, accept, commit, key, manager, on_real_disk, open, options, try_open};
 
 /// Longer than anything here takes.
 const LONG: Duration = Duration::from_secs(60);

@@ -11,7 +11,7 @@ use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::ReadOptions;
 
 use crate::fixture::LOW;
-use crate::{DIR, Managed, accept, key, open, try_open, value_of};
+use crate::manager::{DIR, Managed, accept, key, open, try_open, value_of};
 
 const KEYS: u64 = 6;
 

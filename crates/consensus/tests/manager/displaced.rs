@@ -11,7 +11,9 @@ use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op};
 use esker_testkit::{Call, HookedDisk};
 
-use crate::{DIR, accept, commit, committed, dir_of_abc, manager, open, try_open, value_of};
+use crate::manager::{
+    DIR, accept, commit, committed, dir_of_abc, manager, open, try_open, value_of,
+};
 
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a3";
 const DEF: &str = "cb8379ac2098aa165029e3938a51da0bcecfc008";
@@ -177,7 +179,7 @@ fn a_log_that_an_old_registry_does_not_have_is_found() {
 #[test]
 fn a_registry_that_is_made_again_has_every_key_after_a_cut() {
     let managed = manager(4);
-    let names: Vec<_> = (0..5).map(crate::key).collect();
+    let names: Vec<_> = (0..5).map(crate::manager::key).collect();
     for key in &names {
         accept(&managed.manager.get(key).unwrap(), 0).unwrap();
     }

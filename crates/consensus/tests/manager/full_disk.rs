@@ -8,7 +8,7 @@ use esker_consensus::{Ballot, Error, LogManager, Mode, Slot, logs_on};
 use esker_disk::sim::SimDisk;
 
 use crate::fixture::{HIGHER, LOW};
-use crate::{DIR, committed, key, options, value_of};
+use crate::manager::{DIR, committed, key, options, value_of};
 
 const MIB: u64 = 1 << 20;
 const LOGS: u64 = 12;

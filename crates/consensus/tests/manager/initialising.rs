@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
 use esker_consensus::{Error, LogManager, Slot};
 
-use crate::{accept, commit, manager, open};
+use crate::manager::{accept, commit, manager, open};
 
 /// What a state machine applied, by slot: how often.
 fn initialise(manager: &LogManager, key: &str) -> BTreeMap<u64, u32> {

@@ -5,7 +5,7 @@ use esker_consensus::{Error, LogManager, Mode, Slot};
 use esker_disk::sim::SimDisk;
 
 use crate::fixture::{LOW, MODES};
-use crate::{DIR, accept, commit, committed, key, manager, options, value_of};
+use crate::manager::{DIR, accept, commit, committed, key, manager, options, value_of};
 
 #[test]
 fn references_are_counted_and_released() {
@@ -86,9 +86,10 @@ fn no_accepted_vote_is_lost_when_a_log_makes_room() {
 
 fn no_accepted_vote_is_lost(mode: Mode) {
     let disk = SimDisk::new(1);
-    let (mut options, engine) = crate::options(&disk);
+    let (mut options, engine) = crate::manager::options(&disk);
     options.mode = mode;
-    let manager = LogManager::builder(crate::DIR).options(options).max_open(2).open().unwrap();
+    let manager =
+        LogManager::builder(crate::manager::DIR).options(options).max_open(2).open().unwrap();
     for slot in 0..4 {
         for number in 0..10 {
             accept(&manager.get(key(number)).unwrap(), slot).unwrap();

@@ -9,7 +9,7 @@ use esker_consensus::{
 use esker_disk::sim::SimDisk;
 
 use crate::fixture::{HIGHER, LOW, Setting, log, open_on};
-use crate::manager;
+use crate::manager::manager;
 
 /// The state after the slots below this one.
 fn state_of(next: u64) -> Vec<u8> {

@@ -8,7 +8,7 @@ use esker_consensus::{Error, LogState, logs_on};
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
 
-use crate::{
+use crate::manager::{
     DIR, Managed, accept, commit, dir_of_abc, key, manager, open, registry_file, try_open,
 };
 

@@ -8,7 +8,7 @@ use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
 
 use crate::fixture::LOW;
-use crate::{DIR, Managed, accept, commit, dir_of_abc, manager, open};
+use crate::manager::{DIR, Managed, accept, commit, dir_of_abc, manager, open};
 
 /// A manager with the log of "abc", which has a vote.
 fn with_a_vote() -> (Managed, SimDisk) {

@@ -8,7 +8,7 @@ use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::Engine;
 
-use crate::{accept, commit, key, open, options};
+use crate::manager::{accept, commit, key, open, options};
 
 const COPY: &str = "/copy";
 const KEYS: u64 = 3;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use esker_consensus::{Ballot, Entry, Error, LogGuard, LogManager, Slot};
 use esker_testkit::{SplitMix64, number_from_env};
 
-use crate::{key, on_real_disk};
+use crate::manager::{key, on_real_disk};
 
 const KEYS: u64 = 100;
 const SOAK_KEYS: u64 = 1000;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use esker_consensus::Slot;
 
-use crate::{accept, commit, committed, key, manager, on_real_disk, value_of};
+use crate::manager::{accept, commit, committed, key, manager, on_real_disk, value_of};
 
 #[test]
 fn a_hundred_threads_share_twenty_keys() {

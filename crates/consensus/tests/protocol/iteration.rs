@@ -38,7 +38,7 @@ fn slots_come_in_ascending_order_whatever_the_order_of_commits() {
         assert_eq!(visited(&s, ..=9), all[..5]);
         assert_eq!(visited(&s, 7..=7), [7]);
         assert_eq!(visited(&s, (Bound::Excluded(7), Bound::Excluded(12))), [8, 10]);
-        assert_eq!(visited(&s, 100..), []);
+        assert!(visited(&s, 100..).is_empty());
         let s = s.reopen(mode);
         assert_eq!(visited(&s, ..), all, "from the log");
     }
@@ -48,10 +48,10 @@ fn slots_come_in_ascending_order_whatever_the_order_of_commits() {
 fn ranges_are_explicit_and_an_empty_log_has_none() {
     let s = log(Mode::Durable);
     assert_eq!((visited(&s, ..), s.log.committed_range()), (vec![], None));
-    assert_eq!(visited(&s, 0..=0), []);
+    assert!(visited(&s, 0..=0).is_empty());
     fill(&s, [0, 1]);
     assert_eq!(visited(&s, 0..=0), [0]);
-    assert_eq!(visited(&s, 0..0), []);
+    assert!(visited(&s, 0..0).is_empty());
     fill(&s, [5, 10, 15, 20]);
     let range = CommittedRange { lowest: Slot(0), highest: Slot(20), count: 6 };
     assert_eq!(s.log.committed_range(), Some(range));

@@ -70,7 +70,7 @@ fn a_floor_that_passes_an_answer_refuses_it() {
             assert_eq!(slots, [1]);
             refused(reported, to);
             let (slots, reported) = answer(&promised, |_| ControlFlow::Continue(()));
-            assert_eq!(slots, [], "nor is it given after that");
+            assert!(slots.is_empty(), "nor is it given after that");
             refused(reported, to);
         }
     }
@@ -220,7 +220,7 @@ fn an_iteration_from_a_truncated_slot_is_refused_and_one_without_a_start_begins_
         s.log.truncate_before(Slot(20)).unwrap();
         assert_eq!(s.log.committed_range(), None);
         refused(s.log.replay_from(Slot(0), each), 19);
-        assert_eq!(iterate(&s, .., nothing).0, []);
+        assert!(iterate(&s, .., nothing).0.is_empty());
     }
 }
 

@@ -6,7 +6,7 @@ use esker_consensus::{ConsensusLog, Error, Mode, Slot};
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 
 use crate::fixture::{DIR, Setting, driven, open_on};
-use crate::{Machine, commit_on, create};
+use crate::snapshots::{Machine, commit_on, create};
 
 /// Five rounds of commit, snapshot, truncate, keep. Stores how many slots are durably committed.
 fn program(log: &ConsensusLog, first: u64, durable: &mut u64) -> Result<(), Error> {

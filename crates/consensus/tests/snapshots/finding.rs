@@ -9,7 +9,7 @@ use esker_disk::sim::{Effect, Fault};
 use esker_disk::{BLOCK, Op};
 
 use crate::fixture::{DIR, LOW, MODES, log};
-use crate::{Machine, commit, create, file, slots_of};
+use crate::snapshots::{Machine, commit, create, file, slots_of};
 
 #[test]
 fn the_latest_and_the_nearest_are_found() {

@@ -7,7 +7,7 @@ use esker_consensus::{Error, Mode, Slot};
 use esker_disk::BLOCK;
 
 use crate::fixture::{LOW, MODES, log};
-use crate::{Machine, commit, create, file};
+use crate::snapshots::{Machine, commit, create, file};
 
 #[test]
 fn each_slot_is_applied_once_over_many_restarts() {

@@ -5,7 +5,7 @@ use esker_consensus::{Error, Mode, Slot};
 use esker_disk::BLOCK;
 
 use crate::fixture::{Setting, log, log_with};
-use crate::{Machine, commit, create, file, slots_of};
+use crate::snapshots::{Machine, commit, create, file, slots_of};
 
 fn flip(setting: &Setting, at: u64) {
     setting.disk.flip_bit(&file(at), (BLOCK as u64 + 40) * 8).unwrap();

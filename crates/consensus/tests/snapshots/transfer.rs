@@ -8,7 +8,7 @@ use esker_consensus::{ConsensusLog, Error, Mode, Result, Slot, SnapshotInfo};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, DuplexStream, duplex};
 
 use crate::fixture::{Setting, log};
-use crate::{Machine, commit, create, slots_of};
+use crate::snapshots::{Machine, commit, create, slots_of};
 
 const STATE: usize = (9 << 20) + 12_345;
 

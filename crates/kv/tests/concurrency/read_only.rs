@@ -10,7 +10,7 @@ use bytes::Bytes;
 use esker_disk::sim::SimDisk;
 use esker_kv::{Batch, Error, Options, Policy, ReadOnlyStore, Seq, Snapshot, Store};
 
-use crate::threads::StopAtEnd;
+use crate::concurrency::threads::StopAtEnd;
 
 const KEYS: u64 = 40;
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use esker_disk::sim::SimDisk;
 use esker_kv::{Action, Batch, Keyspace, Options, Store};
 
-use crate::threads::StopAtEnd;
+use crate::concurrency::threads::StopAtEnd;
 
 fn store() -> Store {
     let options = Options::on(Arc::new(SimDisk::new(1)));

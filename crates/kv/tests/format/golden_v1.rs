@@ -5,7 +5,7 @@
 //! hexadecimal ones are single structures, byte for byte. Neither may change: what has to be
 //! written otherwise is another component.
 //!
-//! `cargo test -p esker-kv --test format -- --ignored regenerate` writes the fixture again. That is
+//! `cargo test -p esker-kv --test behaviour -- --ignored regenerate` writes the fixture again. That is
 //! right only before the first release.
 #![allow(clippy::unwrap_used)]
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use esker_disk::sim::SimDisk;
 use esker_log::{Error, Log, Refused, Seq};
 
-use crate::backpressure::{fill, stuck};
+use crate::append::backpressure::{fill, stuck};
 use crate::fixture::{self, DIR, all, block_on, driven, payload, payloads, poll_once};
 
 /// While the log has no room, the lock is free, and the attempt is repeated when there is room.

@@ -5,7 +5,7 @@
 //! Esker wrote; the hexadecimal ones are single structures, byte for byte. Neither may change: what
 //! has to be written otherwise is format version 3.
 //!
-//! `cargo test -p esker-log --test format -- --ignored regenerate` writes the fixtures again. That
+//! `cargo test -p esker-log --test behaviour -- --ignored regenerate` writes the fixtures again. That
 //! is right only before version 2 is released, or to add one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 

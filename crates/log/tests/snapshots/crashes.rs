@@ -6,8 +6,8 @@ use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_log::{Log, Result};
 
 use crate::fixture::{DIR, append, driven};
-use crate::transfer::send;
-use crate::{CHUNK, content, read, write};
+use crate::snapshots::transfer::send;
+use crate::snapshots::{CHUNK, content, read, write};
 
 fn open(disk: &SimDisk) -> Result<Log> {
     Log::builder(DIR).options(driven(disk).0).open()

@@ -9,7 +9,7 @@ use esker_disk::sim::SimDisk;
 use esker_log::{Error, Log, ReadOnlyLog};
 
 use crate::fixture::{DIR, driven, log};
-use crate::{CHUNK, content, read, write};
+use crate::snapshots::{CHUNK, content, read, write};
 
 fn file(at: u64) -> PathBuf {
     Path::new(DIR).join(format!("snapshot-{at:020}"))

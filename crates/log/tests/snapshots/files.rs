@@ -12,7 +12,7 @@ use esker_log::{Error, Log, Options, ReadOnlyLog};
 use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{DIR, append, driven, log, small};
-use crate::{CHUNK, content, read, write};
+use crate::snapshots::{CHUNK, content, read, write};
 
 const SIZES: [usize; 8] =
     [0, 1, 4096 - 32, 100_000, CHUNK, CHUNK + 1, 2 * CHUNK, 5 * CHUNK + 12_345];

@@ -8,7 +8,7 @@ use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_log::{Error, Log, Result};
 
 use crate::fixture::{DIR, log};
-use crate::{CHUNK, content, read, write};
+use crate::snapshots::{CHUNK, content, read, write};
 
 /// Sends at most so many chunks, and publishes if these were the last. Returns how many were sent.
 pub fn send(from: &Log, at: u64, to: &Log, most: u32) -> Result<u32> {

@@ -1,0 +1,4 @@
+//! `esker consensus` and `esker snapshot`.
+
+mod inspection;
+mod snapshots;

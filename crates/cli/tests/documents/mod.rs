@@ -1,0 +1,9 @@
+//! What README, guides and `--help` say is so.
+
+mod chapters;
+mod experiment;
+mod help;
+mod introduction;
+mod published_figures;
+mod reasons_against_an_lsm_store;
+mod stability;

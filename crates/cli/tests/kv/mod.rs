@@ -1,0 +1,6 @@
+//! `esker kv`: its commands, export and import, flags and messages.
+
+mod backup;
+mod commands;
+mod transfer;
+mod usage;

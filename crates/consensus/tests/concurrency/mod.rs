@@ -1,0 +1,6 @@
+//! Many threads on one log.
+
+mod history;
+mod maintenance_beside_callers;
+mod recorded_history;
+mod threads;

@@ -1,0 +1,3 @@
+//! The format of a store on disk.
+
+mod golden_v1;

@@ -1,0 +1,19 @@
+//! What the component promises, as its users see it. Tests that need a process of their own, and
+//! those of crashes, are beside this one.
+
+#[path = "kit/corruption_kit/mod.rs"]
+mod corruption_kit;
+#[path = "kit/fixture.rs"]
+mod fixture;
+
+mod append;
+mod commit;
+mod format;
+mod lifecycle;
+mod metrics;
+mod read;
+mod read_cache;
+mod read_only;
+mod repair;
+mod retention;
+mod snapshots;
