@@ -37,7 +37,7 @@ const LONG_AGO: u64 = 1;
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct IterateOptions {
-    /// Also visit entries that are accepted and not committed.
+    /// Also visit entries that are accepted and not committed, or whose commit is not durable yet.
     pub include_uncommitted: bool,
     /// Skip entries that cannot be read or may be lost, and count and report them, instead of
     /// failing.
