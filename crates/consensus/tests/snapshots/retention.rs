@@ -50,17 +50,17 @@ fn keeping_counts_only_snapshots_that_are_whole() {
     }
     let none = setting.log.keep_snapshots(0);
     assert!(matches!(none, Err(Error::InvalidOption { option: "count", .. })), "{none:?}");
-    assert_eq!(setting.log.keep_snapshots(8).unwrap(), []);
-    assert_eq!(setting.log.keep_snapshots(usize::MAX).unwrap(), []);
+    assert!(setting.log.keep_snapshots(8).unwrap().is_empty());
+    assert!(setting.log.keep_snapshots(usize::MAX).unwrap().is_empty());
     flip(&setting, 8);
     flip(&setting, 6);
     flip(&setting, 2);
-    assert_eq!(setting.log.keep_snapshots(6).unwrap(), []);
+    assert!(setting.log.keep_snapshots(6).unwrap().is_empty());
     assert_eq!(setting.log.keep_snapshots(2).unwrap(), [1, 2, 3, 4].map(Slot));
     assert_eq!(slots_of(&setting.log), [5, 6, 7, 8]);
     assert_eq!(setting.log.keep_snapshots(1).unwrap(), [5, 6].map(Slot));
     flip(&setting, 7);
-    assert_eq!(setting.log.keep_snapshots(1).unwrap(), []);
+    assert!(setting.log.keep_snapshots(1).unwrap().is_empty());
     let setting = setting.reopen(Mode::Durable);
     assert_eq!(slots_of(&setting.log), [7, 8]);
 }

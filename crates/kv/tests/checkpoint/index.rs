@@ -64,7 +64,7 @@ fn an_index_that_was_loaded_has_the_keys_that_were_dumped() {
     let store = sim_env.open();
     assert_eq!(store.stats().replayed, 0);
     assert_eq!(store.stats().checkpoint_bytes, bytes);
-    assert_eq!(store.stats().keys, content.values().map(|keys| keys.len() as u64).sum());
+    assert_eq!(store.stats().keys, content.values().map(|keys| keys.len() as u64).sum::<u64>());
     check(&store, &content, "loaded");
     assert_eq!(store.stats().snapshots, 0);
 

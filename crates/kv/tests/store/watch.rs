@@ -192,7 +192,7 @@ fn copies_of_cleaning_are_never_delivered() {
     let copied = store.compact().unwrap().records_copied;
     assert!(copied >= 3, "{copied}");
     store.sync().unwrap();
-    assert_eq!(rest(&mut watch), []);
+    assert!(rest(&mut watch).is_empty());
     assert_eq!(watch.position(), store.durable(), "the position passes the copies");
     let later = store.durable();
     drop(other.put("key", "value").unwrap());
@@ -239,7 +239,7 @@ fn only_durable_changes_are_delivered() {
     let keys = store.keyspace();
     let mut watch = store.watch(0).unwrap();
     drop(keys.put("key", "value").unwrap());
-    assert_eq!(rest(&mut watch), []);
+    assert!(rest(&mut watch).is_empty());
     let refused = store.watch(store.logical()).map(drop);
     assert!(matches!(
         refused,
@@ -252,7 +252,7 @@ fn only_durable_changes_are_delivered() {
     disk.power_on();
     let engine = Engine::manual();
     let store = open(&disk, &engine);
-    assert_eq!(rest(&mut store.watch(0).unwrap()), []);
+    assert!(rest(&mut store.watch(0).unwrap()).is_empty());
     store.close().unwrap();
     engine.stop();
 }

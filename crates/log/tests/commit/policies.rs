@@ -243,7 +243,7 @@ fn os_buffered_writes_and_syncs_only_on_request() {
     assert_eq!((disk.stats().syncs, log.durable()), (synced, Seq(0)));
     assert_eq!(log.stats().records, 10, "handed to the system");
     // Readers see durable records, here too.
-    assert_eq!(all(&log), []);
+    assert!(all(&log).is_empty());
     log.barrier().unwrap().blocking_wait().unwrap();
     assert_eq!(log.durable(), Seq(10));
     // One sync of the segment, and one of the watermark page: no unit says that it is durable.

@@ -32,7 +32,7 @@ fn stream_starts_at_any_position() {
     append(&log, 300);
     assert!(log.metadata().segments > 3);
     assert_eq!(read_from(&log, Start::Oldest).unwrap(), payloads(1..=300));
-    assert_eq!(read_from(&log, Start::Tip).unwrap(), []);
+    assert!(read_from(&log, Start::Tip).unwrap().is_empty());
     for seq in (0..=300).step_by(7) {
         assert_eq!(read_from(&log, Start::After(Seq(seq))).unwrap(), payloads(seq + 1..=300));
         let from = read_from(&log, Start::From(Seq(seq))).unwrap();

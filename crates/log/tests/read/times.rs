@@ -240,5 +240,5 @@ fn a_record_that_is_read_alone_has_no_time() {
     let mut stream = one.log.stream(Start::At(at(0))).unwrap();
     let batch = stream.try_next().unwrap().unwrap();
     assert_eq!((batch.first(), batch.len() as u64), (Some(Seq(1)), batch.last().unwrap().0));
-    assert_eq!(read_from(&one.log, Start::At(at(u64::MAX / 2_000_000))).unwrap(), []);
+    assert!(read_from(&one.log, Start::At(at(u64::MAX / 2_000_000))).unwrap().is_empty());
 }

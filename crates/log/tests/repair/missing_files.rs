@@ -425,7 +425,7 @@ fn a_watermark_page_of_a_dropped_segment_hides_no_missing_one() {
     drop(reader);
 
     assert_eq!(repair(DIR, &options).unwrap().quarantined[0].file, segment_path(3));
-    assert_eq!(verify(DIR, &options).unwrap().corruption, []);
+    assert!(verify(DIR, &options).unwrap().corruption.is_empty());
     let log = Log::builder(DIR).options(options).open().unwrap();
     assert!(log.append(b"next").unwrap().seq() > Seq(8));
 }

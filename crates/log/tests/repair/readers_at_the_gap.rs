@@ -87,7 +87,7 @@ fn every_gap_is_listed_that_a_stream_meets() {
     log.truncate_before(first.1 + 1).unwrap();
     assert_eq!(listed(&disk), gaps[1..]);
     log.truncate_before(last.1 + 1).unwrap();
-    assert_eq!(listed(&disk), []);
+    assert!(listed(&disk).is_empty());
     log.close().unwrap();
 }
 

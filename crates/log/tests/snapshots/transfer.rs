@@ -59,7 +59,7 @@ fn an_interrupted_transfer_continues_where_it_stopped() {
     assert_eq!(send(&a, 5, &b, 1).unwrap(), 1);
     b.close().unwrap();
     b = Log::builder(DIR).options(crate::fixture::driven(&disk).0).open().unwrap();
-    assert_eq!(b.snapshots().unwrap(), []);
+    assert!(b.snapshots().unwrap().is_empty());
     assert_eq!(send(&a, 5, &b, u32::MAX).unwrap(), 2);
     assert!(read(&b, 5).unwrap().unwrap() == state);
     assert!(!disk.files(Path::new(DIR)).unwrap().contains(&"incoming".to_owned()));
@@ -103,7 +103,7 @@ fn a_lost_write_is_found_before_it_is_published() {
         disk.inject(Fault::on(Op::Write, Effect::Lost).path("incoming").nth(nth));
         let refused = send(&a, 5, &b, u32::MAX);
         assert!(matches!(refused, Err(Error::Corrupted(_))), "{nth}: {refused:?}");
-        assert_eq!(b.snapshots().unwrap(), []);
+        assert!(b.snapshots().unwrap().is_empty());
         disk.clear_faults();
         assert_eq!(u64::from(send(&a, 5, &b, u32::MAX).unwrap()), 5 - nth);
         assert!(read(&b, 5).unwrap().unwrap() == state);
@@ -147,7 +147,7 @@ fn bytes_that_are_not_the_next_chunk_are_refused() {
     incoming.write(&second).unwrap();
     assert_eq!((incoming.next(), incoming.len_of(2)), (2, 42));
     assert!(matches!(incoming.publish(), Err(Error::Corrupted(_))), "a chunk is missing");
-    assert_eq!(b.snapshots().unwrap(), []);
+    assert!(b.snapshots().unwrap().is_empty());
     assert_eq!(send(&a, 5, &b, u32::MAX).unwrap(), 1);
 }
 
@@ -161,7 +161,7 @@ fn nothing_is_used_again_after_a_failed_sync() {
         disk.inject(Fault::on(op, Effect::Io).path("incoming").nth(nth));
         let failed = send(&a, 5, &b, u32::MAX);
         assert!(matches!(failed, Err(Error::Io(_))), "{failed:?}");
-        assert_eq!(b.snapshots().unwrap(), []);
+        assert!(b.snapshots().unwrap().is_empty());
         disk.clear_faults();
         assert_eq!(send(&a, 5, &b, u32::MAX).unwrap(), 3, "it begins at its start");
         assert!(read(&b, 5).unwrap().unwrap() == state);
