@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-const PAGE: &str = include_str!("../../../../docs/src/introduction.md");
+const PAGE: &str = include_str!("../../../../../docs/src/introduction.md");
 
 /// Bug: it named two components of five.
 #[test]

@@ -1,9 +1,9 @@
 //! What the component promises, as its users see it. Tests that need a process of their own, and
 //! those of crashes, are beside this one.
 
-#[path = "kit/corruption_kit/mod.rs"]
+#[path = "../kit/corruption_kit/mod.rs"]
 mod corruption_kit;
-#[path = "kit/fixture.rs"]
+#[path = "../kit/fixture.rs"]
 mod fixture;
 
 mod append;

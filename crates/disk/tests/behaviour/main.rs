@@ -1,12 +1,11 @@
 //! What the component promises, as its users see it. Tests that need a process of their own, and
 //! those of crashes, are beside this one.
 
-#[path = "kit/fixture.rs"]
-mod fixture;
+#[path = "../kit/by_path.rs"]
+mod by_path;
+#[path = "../kit/on_each.rs"]
+mod on_each;
 
-mod concurrency;
-mod failures;
-mod manager;
-mod protocol;
-mod snapshots;
-mod storage;
+mod contract;
+mod power_cuts;
+mod simulated_faults;

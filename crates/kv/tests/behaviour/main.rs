@@ -1,7 +1,7 @@
 //! What the component promises, as its users see it. Tests that need a process of their own, and
 //! those of crashes, are beside this one.
 
-#[path = "kit/fixture.rs"]
+#[path = "../kit/fixture.rs"]
 mod fixture;
 
 mod checkpoint;

@@ -2,10 +2,10 @@
 
 #![allow(clippy::unwrap_used)]
 
-const PAGE: &str = include_str!("../../../../docs/src/experiment.md");
-const RESULTS: &str = include_str!("../../../../bench/results/experiment.jsonl");
-const GUARANTEES: &str = include_str!("../../../../docs/src/guarantees.md");
-const KV: &str = include_str!("../../../../docs/src/kv.md");
+const PAGE: &str = include_str!("../../../../../docs/src/experiment.md");
+const RESULTS: &str = include_str!("../../../../../bench/results/experiment.jsonl");
+const GUARANTEES: &str = include_str!("../../../../../docs/src/guarantees.md");
+const KV: &str = include_str!("../../../../../docs/src/kv.md");
 
 /// The text after a heading, up to the next.
 fn section(heading: &str) -> &'static str {

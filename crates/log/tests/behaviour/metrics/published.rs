@@ -178,7 +178,7 @@ fn the_book_lists_every_metric() {
     let expected: Vec<_> = described.keys().map(|name| format!("{name} log=orders")).collect();
     assert_eq!(published, expected);
     assert!(described.values().all(Option::is_some), "units");
-    let book = include_str!("../../../../docs/src/operations.md");
+    let book = include_str!("../../../../../docs/src/operations.md");
     let rows = book.lines().filter_map(|line| line.strip_prefix("| `esker_log_"));
     let mut listed: Vec<_> = rows.map(|row| row.split('`').next().unwrap()).collect();
     listed.sort_unstable();

@@ -1,8 +1,8 @@
 //! The documents say what is stable and what is not, and what they say is so.
 
-const README: &str = include_str!("../../../../README.md");
-const GUIDE: &str = include_str!("../../../../docs/src/log.md");
-const FORMAT: &str = include_str!("../../../log/src/format/block.rs");
+const README: &str = include_str!("../../../../../README.md");
+const GUIDE: &str = include_str!("../../../../../docs/src/log.md");
+const FORMAT: &str = include_str!("../../../../log/src/format/block.rs");
 
 /// The text after a heading, up to the next.
 fn section<'a>(text: &'a str, heading: &str) -> &'a str {

@@ -11,12 +11,12 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-const README: &str = include_str!("../../../../README.md");
-const RUNS: &str = include_str!("../../../../bench/results/log-bench.jsonl");
-const PEERS: &str = include_str!("../../../../bench/results/peers.json");
-const CONSENSUS: &str = include_str!("../../../../bench/results/consensus.json");
-const GUIDE: &str = include_str!("../../../../docs/src/log.md");
-const PAGE: &str = include_str!("../../../../docs/src/benchmarks.md");
+const README: &str = include_str!("../../../../../README.md");
+const RUNS: &str = include_str!("../../../../../bench/results/log-bench.jsonl");
+const PEERS: &str = include_str!("../../../../../bench/results/peers.json");
+const CONSENSUS: &str = include_str!("../../../../../bench/results/consensus.json");
+const GUIDE: &str = include_str!("../../../../../docs/src/log.md");
+const PAGE: &str = include_str!("../../../../../docs/src/benchmarks.md");
 
 /// Whether so many callers, each with so many records on its way, can have this rate.
 #[track_caller]

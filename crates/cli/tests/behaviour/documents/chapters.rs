@@ -7,8 +7,8 @@ use std::process::Command;
 
 use crate::esker::{command, run};
 
-const OPERATIONS: &str = include_str!("../../../../docs/src/operations.md");
-const TOUR: &str = include_str!("../../../../docs/src/tour.md");
+const OPERATIONS: &str = include_str!("../../../../../docs/src/operations.md");
+const TOUR: &str = include_str!("../../../../../docs/src/tour.md");
 
 /// The commands of a chapter, each with what it prints.
 fn commands(chapter: &'static str) -> Vec<(&'static str, String)> {

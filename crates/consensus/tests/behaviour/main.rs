@@ -1,11 +1,12 @@
 //! What the component promises, as its users see it. Tests that need a process of their own, and
 //! those of crashes, are beside this one.
 
-#[path = "kit/by_path.rs"]
-mod by_path;
-#[path = "kit/on_each.rs"]
-mod on_each;
+#[path = "../kit/fixture.rs"]
+mod fixture;
 
-mod contract;
-mod power_cuts;
-mod simulated_faults;
+mod concurrency;
+mod failures;
+mod manager;
+mod protocol;
+mod snapshots;
+mod storage;

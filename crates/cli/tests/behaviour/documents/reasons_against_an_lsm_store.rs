@@ -3,8 +3,8 @@
 
 #![allow(clippy::unwrap_used)]
 
-const GUIDE: &str = include_str!("../../../../docs/src/consensus.md");
-const COMPARISON: &str = include_str!("../../../../bench/results/consensus.json");
+const GUIDE: &str = include_str!("../../../../../docs/src/consensus.md");
+const COMPARISON: &str = include_str!("../../../../../bench/results/consensus.json");
 
 /// The rows of the table: reason, there, here, what shows it.
 fn reasons() -> Vec<Vec<&'static str>> {
