@@ -26,12 +26,6 @@ impl Counts {
             }
         }
     }
-
-    pub fn of(output: &str) -> Self {
-        let mut counts = Self::default();
-        output.lines().for_each(|line| counts.add_line(line));
-        counts
-    }
 }
 
 impl fmt::Display for Counts {
@@ -44,6 +38,12 @@ impl fmt::Display for Counts {
 mod tests {
     use super::*;
 
+    fn counts_of(output: &str) -> Counts {
+        let mut counts = Counts::default();
+        output.lines().for_each(|line| counts.add_line(line));
+        counts
+    }
+
     #[test]
     fn sums_over_binaries() {
         let output = "\
@@ -53,12 +53,12 @@ test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 4 filtered out; fini
 
 test result: FAILED. 1 passed; 5 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.00s
 ";
-        assert_eq!(Counts::of(output), Counts { passed: 3, failed: 5, skipped: 1 });
-        assert_eq!(Counts::of(output).to_string(), "3 passed, 5 failed, 1 skipped");
+        assert_eq!(counts_of(output), Counts { passed: 3, failed: 5, skipped: 1 });
+        assert_eq!(counts_of(output).to_string(), "3 passed, 5 failed, 1 skipped");
     }
 
     #[test]
     fn other_lines_count_nothing() {
-        assert_eq!(Counts::of("test passed ... ok\n7 passed; 1 failed\n"), Counts::default());
+        assert_eq!(counts_of("test passed ... ok\n7 passed; 1 failed\n"), Counts::default());
     }
 }

@@ -55,8 +55,8 @@ enum Command {
     Deny,
     /// Build the book with mdbook, where it is installed
     Book,
-    /// Apply the mutations of docs/mutations.toml, one at a time, and demand that the tests catch
-    /// them
+    /// Apply the mutations of a crate's mutations.toml, one at a time, and demand that the tests
+    /// catch them
     Mutate(mutate::Options),
     /// Write the page of the experiment from its recorded results, or record them first
     Experiment(experiment::Options),

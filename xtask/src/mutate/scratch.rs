@@ -38,11 +38,11 @@ impl Scratch {
         &self.target
     }
 
-    /// Applies `mutation`; dropping the answer takes it out again.
-    pub fn mutate(&self, mutation: &Mutation) -> Result<Applied> {
-        let path = self.source.join(&mutation.file);
-        let sound = fs::read_to_string(&path)
-            .with_context(|| format!("mutation {}: cannot read {}", mutation.id, mutation.file))?;
+    /// Applies `mutation` of the list in `folder`; dropping the answer takes it out again.
+    pub fn mutate(&self, folder: &str, mutation: &Mutation) -> Result<Applied> {
+        let path = self.source.join(folder).join(&mutation.file);
+        let sound =
+            fs::read_to_string(&path).with_context(|| format!("cannot read {}", mutation.file))?;
         let applied = mutation.applied_to(&sound)?;
         fs::write(&path, applied)?;
         Ok(Applied { path, sound })
@@ -139,15 +139,17 @@ mod tests {
     #[test]
     fn a_mutation_goes_when_its_trial_ends() {
         let place = tempfile::tempdir().unwrap();
-        fs::write(place.path().join("x.rs"), "sync();").unwrap();
+        fs::create_dir(place.path().join("log")).unwrap();
+        let file = place.path().join("log/x.rs");
+        fs::write(&file, "sync();").unwrap();
         let scratch =
             Scratch { source: place.path().to_path_buf(), target: place.path().join("target") };
         let mutations = crate::mutations::parse(
-            "[[mutation]]\nid='a'\nfile='x.rs'\nfind='sync();'\nreplace=''\ntest=''\n",
+            "[a]\nfile='x.rs'\nold='sync();'\nnew=''\ntest='tests/b.rs::c'\n",
         );
-        let applied = scratch.mutate(&mutations.unwrap()[0]).unwrap();
-        assert_eq!(fs::read_to_string(place.path().join("x.rs")).unwrap(), "");
+        let applied = scratch.mutate("log", &mutations.unwrap()["a"]).unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "");
         drop(applied);
-        assert_eq!(fs::read_to_string(place.path().join("x.rs")).unwrap(), "sync();");
+        assert_eq!(fs::read_to_string(&file).unwrap(), "sync();");
     }
 }

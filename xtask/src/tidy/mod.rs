@@ -16,7 +16,7 @@ mod length;
 mod links;
 mod lints;
 mod modules;
-pub mod mutation_list;
+mod mutation_list;
 mod names;
 mod phrases;
 mod source;
@@ -96,8 +96,8 @@ mod tests {
             ("crates/kv/src/circle.rs", "use crate::long;\n"),
             ("crates/kv/src/long.rs", &"use crate::circle;\n".repeat(801)),
             (
-                "docs/mutations.toml",
-                "[[mutation]]\nid='a'\nfile='x.rs'\nfind='b'\nreplace='c'\ntest=''\n",
+                "crates/kv/mutations.toml",
+                "[a]\nfile='x.rs'\nold='b'\nnew='c'\ntest='tests/d.rs::e'\n",
             ),
             ("README.md", concat!("[gone](gone.md) is ", "told\n")),
             ("ARCHITECTURE.md", "\n"),

@@ -250,4 +250,13 @@ mod tests {
         let found = said(|_, _, page| page.trim = 70);
         assert!(found.starts_with("mark is newer than manifest: records up to 70 "), "{found}");
     }
+
+    #[test]
+    fn the_page_and_the_newest_segment_say_which_of_them_is_newer() {
+        let found = said(|_, _, page| page.seq = 95);
+        assert!(found.starts_with("mark is newer than "), "{found}");
+        assert!(found.ends_with("it has record 95 as durable, and that ends with 90"), "{found}");
+        let found = said(|_, _, page| page.seq = 80);
+        assert!(found.ends_with("it has record 89 as durable, and that has 80"), "{found}");
+    }
 }
