@@ -329,11 +329,7 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
     let file = &corruption.file;
     let is_segment = file.extension().is_some_and(|end| end == "seg");
     let is_missing = is_segment && !file.exists();
-    let command = match component {
-        Some(esker_kv::COMPONENT) => "`esker kv backup`",
-        Some(esker_consensus::COMPONENT) => "`esker consensus backup`",
-        _ => "`esker log backup`",
-    };
+    let command = backup_command(component);
     let again = if may_be_backup { "if this is a backup, back up again; otherwise " } else { "" };
     if is_of_consumers(file) {
         return format!(
@@ -387,20 +383,38 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
         let repair = repair_advice(dir);
         advice.push(format!("if it is the original, {}", repair.trim_start_matches("; ")));
     }
-    if is_missing && component != Some(esker_consensus::COMPONENT) {
-        advice.push(format!(
-            "if it is the original, restore a backup, or run `esker log repair {shown}`, which \
-             gives up the records of the missing segment"
-        ));
-    } else if is_missing || !is_evident {
-        let repair = repair_advice(dir);
-        advice.push(match (advice.is_empty(), is_missing) {
-            (true, _) => repair.trim_start_matches("; ").to_owned(),
-            (false, true) => format!("if it is the original, {}", repair.trim_start_matches("; ")),
-            (false, false) => format!("otherwise {}", repair.trim_start_matches("; ")),
-        });
+    if is_missing || !is_evident {
+        let gives_up = is_missing && component != Some(esker_consensus::COMPONENT);
+        advice.push(advice_on_original(dir, is_missing, gives_up, advice.is_empty()));
     }
     advice.iter().map(|one| format!("; {one}")).collect()
+}
+
+fn backup_command(component: Option<Component>) -> &'static str {
+    match component {
+        Some(esker_kv::COMPONENT) => "`esker kv backup`",
+        Some(esker_consensus::COMPONENT) => "`esker consensus backup`",
+        _ => "`esker log backup`",
+    }
+}
+
+/// What to do if the log in `dir` is no copy. `gives_up`: a repair gives up a segment. `is_only`:
+/// there is no other advice before this one.
+fn advice_on_original(dir: &Path, is_missing: bool, gives_up: bool, is_only: bool) -> String {
+    if gives_up {
+        return format!(
+            "if it is the original, restore a backup, or run `esker log repair {}`, which gives up \
+             the records of the missing segment",
+            dir.display()
+        );
+    }
+    let repair = repair_advice(dir);
+    let repair = repair.trim_start_matches("; ");
+    match (is_only, is_missing) {
+        (true, _) => repair.to_owned(),
+        (false, true) => format!("if it is the original, {repair}"),
+        (false, false) => format!("otherwise {repair}"),
+    }
 }
 
 /// Advice on repairing the log in `dir`.

@@ -231,6 +231,59 @@ pub(crate) fn refuse_if_forked() -> Result<()> {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Error::SlotNotFound { .. }
+            | Error::NotCommitted { .. }
+            | Error::StaleBallot { .. }
+            | Error::AlreadyCommitted { .. }
+            | Error::AnotherValue { .. }
+            | Error::BallotMismatch { .. }
+            | Error::Gap { .. }
+            | Error::Truncated { .. }
+            | Error::BelowFrontier { .. }
+            | Error::SlotOutOfRange { .. }
+            | Error::BufferFull { .. }
+            | Error::EntryTooLarge { .. } => self.fmt_refusal(f),
+            Error::CorruptedEntry { slot, .. } => write!(f, "slot {slot} cannot be read"),
+            Error::CorruptedRecord { seq, what } => {
+                write!(f, "record {seq} is not a valid record of a consensus log: {what}")
+            }
+            Error::BatchFailed { accepted, .. } => {
+                write!(f, "only the first {accepted} values of the batch were accepted")
+            }
+            Error::NoSnapshot => f.write_str("there is no such snapshot"),
+            Error::CorruptedSnapshot { slot, .. } => {
+                write!(
+                    f,
+                    "the snapshot at slot {slot} is not whole; use an older one, or fetch one from \
+                     another replica"
+                )
+            }
+            Error::Stream(_) => f.write_str("failed to read or write a stream of the caller"),
+            Error::Transfer { what } => write!(f, "failed to transfer a snapshot: {what}"),
+            Error::InvalidOffset { offset } => {
+                write!(f, "record {offset} is not a durable entry of the log")
+            }
+            Error::ReadOnly { reason } => write!(f, "the log is read-only: {}", reason.advice()),
+            Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
+            Error::Closed => f.write_str("the log is closed"),
+            Error::Forked => esker_log::Error::Forked.fmt(f),
+            Error::WrongLabel { .. }
+            | Error::MissingLog { .. }
+            | Error::CorruptedRegistry { .. }
+            | Error::UnfinishedBackup { .. }
+            | Error::RegistryClosed
+            | Error::InUse { .. }
+            | Error::LeakedReferences { .. }
+            | Error::NotEmpty { .. } => self.fmt_of_manager(f),
+            Error::Log(cause) => cause.fmt(f),
+        }
+    }
+}
+
+impl Error {
+    /// What is wrong with the slot, the ballot or the value of a call.
+    fn fmt_refusal(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Error::SlotNotFound { slot } => {
                 write!(f, "slot {slot} was never accepted here; ask another replica")
             }
@@ -275,27 +328,13 @@ impl fmt::Display for Error {
             Error::EntryTooLarge { size, limit } => {
                 write!(f, "a value of {size} bytes exceeds the limit of {limit} bytes")
             }
-            Error::CorruptedEntry { slot, .. } => write!(f, "slot {slot} cannot be read"),
-            Error::CorruptedRecord { seq, what } => {
-                write!(f, "record {seq} is not a valid record of a consensus log: {what}")
-            }
-            Error::BatchFailed { accepted, .. } => {
-                write!(f, "only the first {accepted} values of the batch were accepted")
-            }
-            Error::NoSnapshot => f.write_str("there is no such snapshot"),
-            Error::CorruptedSnapshot { slot, .. } => {
-                write!(
-                    f,
-                    "the snapshot at slot {slot} is not whole; use an older one, or fetch one from \
-                     another replica"
-                )
-            }
-            Error::Stream(_) => f.write_str("failed to read or write a stream of the caller"),
-            Error::Transfer { what } => write!(f, "failed to transfer a snapshot: {what}"),
-            Error::InvalidOffset { offset } => {
-                write!(f, "record {offset} is not a durable entry of the log")
-            }
-            Error::ReadOnly { reason } => write!(f, "the log is read-only: {}", reason.advice()),
+            other => fmt::Debug::fmt(other, f),
+        }
+    }
+
+    /// What is wrong with one of many logs, with their registry or with a backup.
+    fn fmt_of_manager(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Error::WrongLabel { found, expected } => write!(
                 f,
                 "the log has the label \"{}\", not \"{}\"",
@@ -318,30 +357,29 @@ impl fmt::Display for Error {
             Error::UnfinishedBackup { dir } => {
                 write!(f, "{} is an unfinished backup; delete it and back up again", dir.display())
             }
-            Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
-            Error::Closed => f.write_str("the log is closed"),
-            Error::Forked => esker_log::Error::Forked.fmt(f),
             Error::RegistryClosed => f.write_str("the registry of keys is closed"),
             Error::InUse { references } => {
                 write!(f, "the log is in use: {references} references; release them first")
             }
-            Error::LeakedReferences { logs } => {
-                f.write_str("timeout waiting for references:")?;
-                for (number, (key, references)) in logs.iter().enumerate() {
-                    if number == LEAKS_NAMED {
-                        return write!(f, " and {} more logs", logs.len() - number);
-                    }
-                    let comma = if number == 0 { "" } else { "," };
-                    write!(f, "{comma} {references} to \"{}\"", key.escape_ascii())?;
-                }
-                Ok(())
-            }
+            Error::LeakedReferences { logs } => write_leaks(f, logs),
             Error::NotEmpty { dir } => {
                 write!(f, "{} is not empty; name a directory that is, or none", dir.display())
             }
-            Error::Log(cause) => cause.fmt(f),
+            other => fmt::Debug::fmt(other, f),
         }
     }
+}
+
+fn write_leaks(f: &mut fmt::Formatter<'_>, logs: &BTreeMap<Vec<u8>, usize>) -> fmt::Result {
+    f.write_str("timeout waiting for references:")?;
+    for (number, (key, references)) in logs.iter().enumerate() {
+        if number == LEAKS_NAMED {
+            return write!(f, " and {} more logs", logs.len() - number);
+        }
+        let comma = if number == 0 { "" } else { "," };
+        write!(f, "{comma} {references} to \"{}\"", key.escape_ascii())?;
+    }
+    Ok(())
 }
 
 impl std::error::Error for Error {

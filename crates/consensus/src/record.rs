@@ -180,25 +180,30 @@ impl<'a> Record<'a> {
             }
             ROOT => {
                 at_least(67)?;
-                let (fixed, rest) = rest.split_at(67);
-                let root = Root {
-                    replay: word(fixed, 0),
-                    promise: promise_of(fixed[64], ballot(fixed, 8))?,
-                    start: word(fixed, 24),
-                    next: word(fixed, 32),
-                    count: word(fixed, 40),
-                    lowest: word(fixed, 48),
-                    highest: word(fixed, 56),
-                };
-                let len = usize::from(u16::from_le_bytes([fixed[65], fixed[66]]));
-                let (app_state, pages) =
-                    rest.split_at_checked(len).ok_or("the application's state is cut")?;
-                within_limit(app_state)?;
-                let pages = Pages::new(pages).ok_or("a page is cut")?;
-                Self::Root { root, app_state, pages }
+                Self::decode_root(rest)?
             }
             _ => return Err("no record begins with this byte"),
         })
+    }
+
+    /// `rest` is what follows the kind, and has at least the fixed fields.
+    fn decode_root(rest: &'a [u8]) -> Result<Self, &'static str> {
+        let (fixed, rest) = rest.split_at(67);
+        let root = Root {
+            replay: word(fixed, 0),
+            promise: promise_of(fixed[64], ballot(fixed, 8))?,
+            start: word(fixed, 24),
+            next: word(fixed, 32),
+            count: word(fixed, 40),
+            lowest: word(fixed, 48),
+            highest: word(fixed, 56),
+        };
+        let len = usize::from(u16::from_le_bytes([fixed[65], fixed[66]]));
+        let (app_state, pages) =
+            rest.split_at_checked(len).ok_or("the application's state is cut")?;
+        within_limit(app_state)?;
+        let pages = Pages::new(pages).ok_or("a page is cut")?;
+        Ok(Self::Root { root, app_state, pages })
     }
 }
 

@@ -46,6 +46,8 @@ impl Machine<Commands> for Counter {
     }
 }
 
+type Nodes = Vec<(Node, Member, Replica<Counter>)>;
+
 /// Adds a node through the one that leads. A change that may still happen is asked for again: that
 /// does what is left of it.
 async fn add(
@@ -73,16 +75,11 @@ async fn add(
     }
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
-    let arguments: Vec<_> = std::env::args().skip(1).collect();
-    let [count, seconds, dir] = &arguments[..] else {
-        return Err("usage: proposers NODES SECONDS DIR".into());
-    };
-    let (count, seconds) = (count.parse::<u64>()?, seconds.parse()?);
+/// Starts the nodes of a cluster, each on a log of its own below `dir`.
+async fn start(count: u64, dir: &std::path::Path) -> Result<Nodes, Box<dyn Error>> {
     let mut nodes = Vec::new();
     for id in 1..=count {
-        let log = ConsensusLog::open(std::path::Path::new(dir).join(id.to_string()))?;
+        let log = ConsensusLog::open(dir.join(id.to_string()))?;
         let listener = TcpListener::bind("127.0.0.1:0")?;
         let member = Member {
             raft: listener.local_addr()?.to_string(),
@@ -101,36 +98,25 @@ async fn main() -> Result<(), Box<dyn Error>> {
     for (node, member, _) in &nodes[1..] {
         add(&nodes, node.id(), member).await?;
     }
-    // On a busy machine another node may lead by now.
-    let leads = nodes.iter().position(|(node, ..)| node.leads()).ok_or("no node leads")?;
-    let (leader, _, counter) = nodes.remove(leads);
-    let leader = Arc::new(leader);
-    let before = counter.with(|counter| counter.0);
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let begun = Instant::now();
-    let mut tasks = Vec::new();
-    for _ in 0..PROPOSERS {
-        let leader = Arc::clone(&leader);
-        tasks.push(tokio::spawn(async move {
-            let command = Command(vec![7; BYTES].into());
-            let (mut latencies, mut highest) = (Vec::new(), 0);
-            while Instant::now() < end {
-                let sent = Instant::now();
-                let answer = leader.propose(command.clone(), PATIENCE).await?;
-                latencies.push(sent.elapsed());
-                let counted = answer.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
-                assert!(counted > highest, "answers of one proposer rise");
-                highest = counted;
-            }
-            Ok::<_, NodeError>(latencies)
-        }));
+    Ok(nodes)
+}
+
+/// Proposes one command after the other. Returns how long each took.
+async fn propose(leader: Arc<Node>, end: Instant) -> Result<Vec<Duration>, NodeError> {
+    let command = Command(vec![7; BYTES].into());
+    let (mut latencies, mut highest) = (Vec::new(), 0);
+    while Instant::now() < end {
+        let sent = Instant::now();
+        let answer = leader.propose(command.clone(), PATIENCE).await?;
+        latencies.push(sent.elapsed());
+        let counted = answer.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
+        assert!(counted > highest, "answers of one proposer rise");
+        highest = counted;
     }
-    let mut latencies = Vec::new();
-    for task in tasks {
-        latencies.extend(task.await??);
-    }
-    let took = begun.elapsed().as_secs_f64();
-    let applied = counter.with(|counter| counter.0) - before;
+    Ok(latencies)
+}
+
+fn report(count: u64, mut latencies: Vec<Duration>, took: f64, applied: u64) {
     latencies.sort_unstable();
     let at = |percent: usize| {
         let place = (latencies.len() * percent / 100).min(latencies.len().saturating_sub(1));
@@ -146,6 +132,35 @@ async fn main() -> Result<(), Box<dyn Error>> {
         at(99),
         applied == latencies.len() as u64,
     );
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let [count, seconds, dir] = &arguments[..] else {
+        return Err("usage: proposers NODES SECONDS DIR".into());
+    };
+    let (count, seconds) = (count.parse::<u64>()?, seconds.parse()?);
+    let mut nodes = start(count, std::path::Path::new(dir)).await?;
+    // On a busy machine another node may lead by now.
+    let leads = nodes.iter().position(|(node, ..)| node.leads()).ok_or("no node leads")?;
+    let (leader, _, counter) = nodes.remove(leads);
+    let leader = Arc::new(leader);
+    let before = counter.with(|counter| counter.0);
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let begun = Instant::now();
+    let mut tasks = Vec::new();
+    for _ in 0..PROPOSERS {
+        let leader = Arc::clone(&leader);
+        tasks.push(tokio::spawn(propose(leader, end)));
+    }
+    let mut latencies = Vec::new();
+    for task in tasks {
+        latencies.extend(task.await??);
+    }
+    let took = begun.elapsed().as_secs_f64();
+    let applied = counter.with(|counter| counter.0) - before;
+    report(count, latencies, took, applied);
     for (node, ..) in nodes {
         node.stop()?;
     }

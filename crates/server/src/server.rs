@@ -60,26 +60,14 @@ impl Server {
     /// # Errors
     /// [`ServerError`]. A node that failed to start is not a member, unless it was one before.
     pub async fn start(options: ServerOptions) -> Result<Self, ServerError> {
-        if options.node == Some(0) {
-            return Err(ServerError::Option("a node's number is 1 or more".into()));
-        }
-        if !has_date(SystemTime::now()) {
-            return Err(ServerError::Clock);
-        }
+        check(&options)?;
         // Before the data is touched.
         let mut clients = Clients::bind(&options, || port::bind(options.listen, "--listen"))?;
         let peers = port::bind(options.raft_listen, "--raft-listen")?;
         let (address, raft_address) = (local(&clients.tcp)?, local(&peers)?);
         let raft = options.raft_advertise.clone().unwrap_or_else(|| raft_address.to_string());
         let client = options.advertise.clone().unwrap_or_else(|| address.to_string());
-        if reach::is_loopback(&raft) && !reach::is_loopback(&client) {
-            tracing::warn!(
-                client,
-                raft,
-                "other hosts cannot join: only this one reaches the address for other nodes; \
-                 give --raft-listen (RAFT_ADDR)"
-            );
-        }
+        warn_of_loopback(&client, &raft);
         let (log, identity) = open(&options, &clients.tcp, address, [&client, &raft]).await?;
         let own = Member { raft, client, store: identity.store, removed: Vec::new() };
         report_reserve(&log);
@@ -106,28 +94,7 @@ impl Server {
             let founded = node.bootstrap(own.clone()).await;
             founded.map_err(|error| ServerError::Stopped(error.to_string()))?;
         }
-        let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options.oracle.clone());
-        let counters = Counters::new(options.spans_lost.clone());
-        let lease = options.round_trip * 8;
-        let run = format!("{:032x}", u128::from_le_bytes(random()?));
-        let (refusals, stopping) = (Refusals::default(), Mutex::new(()));
-        let patience = options.oracle.patience;
-        let followers = Followers::new(options.follower_answer, identity.node, patience);
-        let shared = Arc::new(Shared {
-            identity,
-            node,
-            epochs,
-            oracle,
-            counters,
-            rooms: Rooms::default(),
-            followers,
-            lease,
-            refusals,
-            full: Refusals::default(),
-            is_removed: AtomicBool::new(false),
-            stopping,
-            run,
-        });
+        let shared = Arc::new(share(&options, identity, node, epochs)?);
         let (stop, stopping) = watch::channel(false);
         let connections = options.connections.min(files_for_connections());
         let supervisor =
@@ -222,6 +189,58 @@ impl Server {
             Err(error) => Err(ServerError::Stopped(error.to_string())),
         }
     }
+}
+
+fn check(options: &ServerOptions) -> Result<(), ServerError> {
+    if options.node == Some(0) {
+        return Err(ServerError::Option("a node's number is 1 or more".into()));
+    }
+    if !has_date(SystemTime::now()) {
+        return Err(ServerError::Clock);
+    }
+    Ok(())
+}
+
+fn warn_of_loopback(client: &str, raft: &str) {
+    if reach::is_loopback(raft) && !reach::is_loopback(client) {
+        tracing::warn!(
+            client,
+            raft,
+            "other hosts cannot join: only this one reaches the address for other nodes; \
+             give --raft-listen (RAFT_ADDR)"
+        );
+    }
+}
+
+/// Starts the oracle of the node, and puts together what all requests use.
+fn share(
+    options: &ServerOptions,
+    identity: Identity,
+    node: Arc<Node>,
+    epochs: Replica<Epochs>,
+) -> Result<Shared, ServerError> {
+    let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options.oracle.clone());
+    let counters = Counters::new(options.spans_lost.clone());
+    let lease = options.round_trip * 8;
+    let run = format!("{:032x}", u128::from_le_bytes(random()?));
+    let (refusals, stopping) = (Refusals::default(), Mutex::new(()));
+    let patience = options.oracle.patience;
+    let followers = Followers::new(options.follower_answer, identity.node, patience);
+    Ok(Shared {
+        identity,
+        node,
+        epochs,
+        oracle,
+        counters,
+        rooms: Rooms::default(),
+        followers,
+        lease,
+        refusals,
+        full: Refusals::default(),
+        is_removed: AtomicBool::new(false),
+        stopping,
+        run,
+    })
 }
 
 /// Keeps the node known to its cluster, until it may not go on: tells the supervisor, and ends its

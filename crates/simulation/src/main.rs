@@ -55,73 +55,90 @@ fn main() -> ExitCode {
         let lines = tracing_subscriber::fmt().with_max_level(level).without_time();
         lines.with_writer(std::io::stderr).with_ansi(false).init();
     }
-    let (next, runs, failed, simulated, answered, slowest, fingerprint) = (
-        AtomicU64::new(args.seed),
-        AtomicU64::new(0),
-        AtomicBool::new(false),
-        AtomicU64::new(0),
-        AtomicU64::new(0),
-        AtomicU64::new(0),
-        AtomicU64::new(0),
-    );
     let begun = Instant::now();
-    let is_done = |seed| match args.seconds {
-        Some(seconds) => begun.elapsed() >= Duration::from_secs(seconds),
-        None => seed >= args.seed + args.seeds,
-    };
-    let work = || {
-        while args.all || !failed.load(Relaxed) {
-            let seed = next.fetch_add(1, Relaxed);
-            if is_done(seed) {
-                return;
-            }
-            runs.fetch_add(1, Relaxed);
-            let of_seed = Options::of(seed);
-            let options = Options {
-                nodes: args.nodes.unwrap_or(of_seed.nodes),
-                faults_ms: args.faults * 1000,
-                calm_ms: args.calm * 1000,
-                clocks: if args.clocks { Clocks::Centuries } else { Clocks::Hours },
-                keeps_trace: args.trace,
-                ..of_seed
-            };
-            let (outcome, lines) = run(options);
-            for line in lines {
-                println!("{line}");
-            }
-            match outcome {
-                Ok(outcome) => {
-                    simulated.fetch_add(outcome.simulated_ms, Relaxed);
-                    answered.fetch_add(outcome.answered, Relaxed);
-                    fingerprint.fetch_xor(outcome.fingerprint, Relaxed);
-                    slowest.fetch_max(outcome.flows_after_ms, Relaxed);
-                    if args.each {
-                        println!("seed {seed}: {outcome:?}");
-                    }
-                }
-                Err(failure) => {
-                    eprintln!("seed {seed}: {failure}");
-                    failed.store(true, Relaxed);
-                }
-            }
-        }
-    };
+    let totals = Totals::default();
+    let work = || totals.add_runs(&args, begun);
     std::thread::scope(|scope| {
         for _ in 1..args.threads {
             scope.spawn(work);
         }
         work();
     });
-    let (seconds, simulated) =
-        (begun.elapsed().as_secs_f64(), simulated.load(Relaxed) as f64 / 1000.0);
-    println!(
-        "{} runs, {simulated:.0} simulated seconds in {seconds:.1} s ({:.0} a second), {} calls \
-         answered, timestamps at most {} ms after the last fault, fingerprint {:016x}",
-        runs.load(Relaxed),
-        simulated / seconds,
-        answered.load(Relaxed),
-        slowest.load(Relaxed),
-        fingerprint.load(Relaxed)
-    );
-    if failed.load(Relaxed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    totals.print(begun.elapsed().as_secs_f64());
+    if totals.failed.load(Relaxed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// What the threads add up.
+#[derive(Default)]
+struct Totals {
+    /// The number of seeds that were begun or passed over at the end.
+    next: AtomicU64,
+    runs: AtomicU64,
+    failed: AtomicBool,
+    simulated_ms: AtomicU64,
+    answered: AtomicU64,
+    slowest_ms: AtomicU64,
+    fingerprint: AtomicU64,
+}
+
+impl Totals {
+    /// Runs seeds until all are done or one fails.
+    fn add_runs(&self, args: &Args, begun: Instant) {
+        while args.all || !self.failed.load(Relaxed) {
+            let next = self.next.fetch_add(1, Relaxed);
+            let is_done = match args.seconds {
+                Some(seconds) => begun.elapsed() >= Duration::from_secs(seconds),
+                None => next >= args.seeds,
+            };
+            if is_done {
+                return;
+            }
+            self.runs.fetch_add(1, Relaxed);
+            self.add_run(args, args.seed + next);
+        }
+    }
+
+    fn add_run(&self, args: &Args, seed: u64) {
+        let of_seed = Options::of(seed);
+        let options = Options {
+            nodes: args.nodes.unwrap_or(of_seed.nodes),
+            faults_ms: args.faults * 1000,
+            calm_ms: args.calm * 1000,
+            clocks: if args.clocks { Clocks::Centuries } else { Clocks::Hours },
+            keeps_trace: args.trace,
+            ..of_seed
+        };
+        let (outcome, lines) = run(options);
+        for line in lines {
+            println!("{line}");
+        }
+        match outcome {
+            Ok(outcome) => {
+                self.simulated_ms.fetch_add(outcome.simulated_ms, Relaxed);
+                self.answered.fetch_add(outcome.answered, Relaxed);
+                self.fingerprint.fetch_xor(outcome.fingerprint, Relaxed);
+                self.slowest_ms.fetch_max(outcome.flows_after_ms, Relaxed);
+                if args.each {
+                    println!("seed {seed}: {outcome:?}");
+                }
+            }
+            Err(failure) => {
+                eprintln!("seed {seed}: {failure}");
+                self.failed.store(true, Relaxed);
+            }
+        }
+    }
+
+    fn print(&self, seconds: f64) {
+        let simulated = self.simulated_ms.load(Relaxed) as f64 / 1000.0;
+        println!(
+            "{} runs, {simulated:.0} simulated seconds in {seconds:.1} s ({:.0} a second), {} calls \
+             answered, timestamps at most {} ms after the last fault, fingerprint {:016x}",
+            self.runs.load(Relaxed),
+            simulated / seconds,
+            self.answered.load(Relaxed),
+            self.slowest_ms.load(Relaxed),
+            self.fingerprint.load(Relaxed)
+        );
+    }
 }

@@ -411,23 +411,9 @@ impl Cluster {
         self.faults += 1;
         self.trace.event(now, format_args!("{fault:?}"));
         match fault {
-            Fault::LateAnswers { by, until_cut } => {
-                let Some(leader) = self.leader() else { return };
-                for other in (1..=nodes).filter(|other| *other != leader) {
-                    self.network.slow_down(other, leader, by);
-                }
-                self.plan(until_cut, Fault::CutOff { node: leader });
-                self.plan(until_cut + 500, Fault::Heal);
-            }
+            Fault::LateAnswers { by, until_cut } => self.delay_answers(by, until_cut),
             Fault::Restarts { until_restart, back_after } => {
-                let Some(leader) = self.leader() else { return };
-                let candidate = 1 + leader % nodes;
-                self.network.cut(leader, candidate);
-                for node in (1..=nodes).filter(|node| *node != leader && *node != candidate) {
-                    self.plan(until_restart, Fault::Kill { node, back_after });
-                }
-                self.plan(until_restart, Fault::CutOff { node: leader });
-                self.plan(until_restart + 300, Fault::Heal);
+                self.restart_followers(until_restart, back_after);
             }
             Fault::Kill { node, back_after } => {
                 self.machine(node).starts_at = now + back_after;
@@ -479,23 +465,51 @@ impl Cluster {
                 self.machine(node).round_trip = Duration::from_millis(ms);
                 self.end(node, Ended::Killed);
             }
-            Fault::TransferAndCutOff { to, until_cut } => {
-                let Some(leader) = self.leader() else { return };
-                self.plan(0, Fault::Transfer { to });
-                self.plan(until_cut, Fault::CutOff { node: leader });
-                self.plan(until_cut + 500, Fault::Heal);
-            }
-            Fault::Transfer { to } => {
-                for machine in &self.machines {
-                    let Some(running) = &machine.running else { continue };
-                    if running.serving.as_ref().is_some_and(|serving| serving.node.leads()) {
-                        running.spawn(&self.changes, |serving| async move {
-                            serving.node.transfer(to, Duration::from_secs(2)).await
-                        });
-                    }
-                }
-            }
+            Fault::TransferAndCutOff { to, until_cut } => self.transfer_and_cut_off(to, until_cut),
+            Fault::Transfer { to } => self.transfer(to),
             Fault::LeaseReads { on } => self.lease_reads = Some(on),
+        }
+    }
+
+    /// The answers to the leader are late, and then it is cut off.
+    fn delay_answers(&mut self, by: u64, until_cut: u64) {
+        let nodes = self.options.nodes;
+        let Some(leader) = self.leader() else { return };
+        for other in (1..=nodes).filter(|other| *other != leader) {
+            self.network.slow_down(other, leader, by);
+        }
+        self.plan(until_cut, Fault::CutOff { node: leader });
+        self.plan(until_cut + 500, Fault::Heal);
+    }
+
+    /// All followers but one restart while the leader is cut off from that one.
+    fn restart_followers(&mut self, until_restart: u64, back_after: u64) {
+        let nodes = self.options.nodes;
+        let Some(leader) = self.leader() else { return };
+        let candidate = 1 + leader % nodes;
+        self.network.cut(leader, candidate);
+        for node in (1..=nodes).filter(|node| *node != leader && *node != candidate) {
+            self.plan(until_restart, Fault::Kill { node, back_after });
+        }
+        self.plan(until_restart, Fault::CutOff { node: leader });
+        self.plan(until_restart + 300, Fault::Heal);
+    }
+
+    fn transfer_and_cut_off(&mut self, to: u64, until_cut: u64) {
+        let Some(leader) = self.leader() else { return };
+        self.plan(0, Fault::Transfer { to });
+        self.plan(until_cut, Fault::CutOff { node: leader });
+        self.plan(until_cut + 500, Fault::Heal);
+    }
+
+    fn transfer(&self, to: u64) {
+        for machine in &self.machines {
+            let Some(running) = &machine.running else { continue };
+            if running.serving.as_ref().is_some_and(|serving| serving.node.leads()) {
+                running.spawn(&self.changes, |serving| async move {
+                    serving.node.transfer(to, Duration::from_secs(2)).await
+                });
+            }
         }
     }
 

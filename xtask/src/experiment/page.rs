@@ -257,17 +257,24 @@ fn count_of_callers(figure: Figure<'_>) -> Result<String> {
 }
 
 fn observations(results: &Results) -> Result<String> {
-    let put = |policy: &str| results.put("128", policy);
-    let verdict = |holds: bool| if holds { "reproduced" } else { "refuted here" };
-    let model = results.model("128", "always")?;
     let mut table = head("observation | Mini-KV | here | verdict");
-    let mut add = |what: &str, seed: &str, here: String, holds: bool| {
-        row(&mut table, &[what.into(), seed.into(), here, verdict(holds).into()]);
-    };
+    observe_policies(results, &mut table)?;
+    observe_rates(results, &mut table)?;
+    Ok(table)
+}
 
+fn add(table: &mut String, what: &str, seed: &str, here: String, holds: bool) {
+    let verdict = if holds { "reproduced" } else { "refuted here" };
+    row(table, &[what.into(), seed.into(), here, verdict.into()]);
+}
+
+/// What batches and periods do to latencies and throughput.
+fn observe_policies(results: &Results, table: &mut String) -> Result<()> {
+    let put = |policy: &str| results.put("128", policy);
+    let model = results.model("128", "always")?;
     let (write, sync) = (model.number("t_write_us")?, model.number("t_fsync_us")?);
     let here = format!("{} against {}", time(sync), time(write));
-    add("The sync dominates a write.", "276 µs against 1.5 µs", here, sync > 10.0 * write);
+    add(table, "The sync dominates a write.", "276 µs against 1.5 µs", here, sync > 10.0 * write);
 
     let hundred = results.model("128", "batch:100")?;
     let slow = hundred.number("slow_part")?;
@@ -276,6 +283,7 @@ fn observations(results: &Results) -> Result<String> {
         format!("p50 {}, p99 {}; {:.2} % wait for a sync", time(p50), time(p99), slow * 100.0);
     let bimodal = hundred.is("p99_slow_path_measured");
     add(
+        table,
         "Batches of 100 make latency bimodal: 99 % fast, 1 % a sync.",
         "1.6 µs, 292 µs",
         here,
@@ -285,27 +293,34 @@ fn observations(results: &Results) -> Result<String> {
     let (small, large) = (put("batch:100")?, put("batch:1000")?);
     let of_small = small.per_s()? / large.per_s()?;
     let here = format!("batch 100 has {:.0} % of the rate of batch 1000", of_small * 100.0);
-    add("Small batches lose throughput.", "45 %", here, of_small < 0.8);
+    add(table, "Small batches lose throughput.", "45 %", here, of_small < 0.8);
 
     let (p99, p999, max) =
         (large.number("p99_us")?, large.number("p999_us")?, large.number("max_us")?);
     let here = format!("p99 {}, p99.9 {}, max {}", time(p99), time(p999), time(max));
-    add("Large batches hide the stall above p99.", "p99 6 µs", here, max > 10.0 * p99);
+    add(table, "Large batches hide the stall above p99.", "p99 6 µs", here, max > 10.0 * p99);
 
     let tens = put("periodic:10")?;
     let (p99, max) = (tens.number("p99_us")?, tens.number("max_us")?);
     let here = format!("p99 {}, but max {}", time(p99), time(max));
     add(
+        table,
         "A period looks flat: the stalls are above p99.9.",
         "p99 12 µs, no maximum",
         here,
         max > 10.0 * p99,
     );
+    Ok(())
+}
 
+/// What the build, the size of records and the policy do to the rate.
+fn observe_rates(results: &Results, table: &mut String) -> Result<()> {
+    let put = |policy: &str| results.put("128", policy);
+    let large = put("batch:1000")?;
     let debug = results.put("debug", "batch:1000")?;
     let gain = large.per_s()? / debug.per_s()? - 1.0;
     let here = format!("{:+.0} %; Esker's debug build is optimized, too", gain * 100.0);
-    add("A release build is faster, at batch 1000.", "+49 %", here, gain > 0.1);
+    add(table, "A release build is faster, at batch 1000.", "+49 %", here, gain > 0.1);
 
     let share = |set: &str| {
         let figure = results.put(set, "batch:1000")?;
@@ -315,6 +330,7 @@ fn observations(results: &Results) -> Result<String> {
     let (mb, part) = share("128")?;
     let here = format!("{} MB/s, {:.1} % of the disk", count(mb), part * 100.0);
     add(
+        table,
         "128 bytes are bound by latency.",
         "47.8 MB/s, 1 % of the disk",
         here,
@@ -322,17 +338,18 @@ fn observations(results: &Results) -> Result<String> {
     );
     let (mb, part) = share("4096")?;
     let here = format!("{} MB/s, {:.1} % of the disk", count(mb), part * 100.0);
-    add("4 KiB may be bound by bandwidth.", "not measured", here, part > BANDWIDTH_BOUND);
+    add(table, "4 KiB may be bound by bandwidth.", "not measured", here, part > BANDWIDTH_BOUND);
 
     let times = put("periodic:100")?.per_s()? / put("always")?.per_s()?;
     let here = format!("{} x", count(times));
     add(
+        table,
         "100 ms of durability buy about 110 x.",
         "106.5 x in its table",
         here,
         (80.0..140.0).contains(&times),
     );
-    Ok(table)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! ARCHITECTURE.md's code map names every crate.
 
 use super::finding::Finding;
-use super::source;
 use super::tree::Tree;
 
 const RULE: &str = "code-map";
@@ -12,7 +11,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         return vec![Finding::error(RULE, FILE, 0, "is missing")];
     };
     tree.crates()
-        .filter(|name| source::lines_with_word(text, &format!("crates/{name}")).is_empty())
+        .filter(|name| !text.contains(&format!("`crates/{name}`")))
         .map(|name| Finding::error(RULE, FILE, 0, format!("does not name crates/{name}")))
         .collect()
 }

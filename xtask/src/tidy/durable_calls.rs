@@ -42,11 +42,10 @@ const DENIED: [&str; 28] = [
 ];
 
 pub fn check(path: &str, text: &str) -> Vec<Finding> {
-    let shipped = path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs");
-    if !shipped || source::is_test(path) || OWNERS.iter().any(|owner| path.starts_with(owner)) {
+    if !source::is_shipped(path) || OWNERS.iter().any(|owner| path.starts_with(owner)) {
         return Vec::new();
     }
-    let code = source::without_tests(&source::code(text));
+    let code = source::code_without_tests(text);
     let found = |token: &'static str| {
         source::lines_with(&code, token).into_iter().map(move |line| {
             let message = format!("`{token}` belongs to the crates disk and log alone");
@@ -78,7 +77,8 @@ mod tests {
     #[test]
     fn every_denied_call_is_found() {
         for token in DENIED {
-            let text = format!("fn a() {{ std::{token} }}\n");
+            let call = token.trim_end_matches('(');
+            let text = format!("fn a() {{ std::{call}() }}\n");
             assert!(!check("crates/cli/src/main.rs", &text).is_empty(), "{token}");
         }
     }
@@ -93,8 +93,7 @@ mod tests {
 
     #[test]
     fn words_about_it_are_no_calls() {
-        assert!(
-            check("crates/cli/src/a.rs", "/// p50 of fdatasync\nlet a = \"fsync\";").is_empty()
-        );
+        let text = "/// p50 of fdatasync\nstatic A: &str = \"fsync\";\n";
+        assert!(check("crates/cli/src/a.rs", text).is_empty());
     }
 }

@@ -5,6 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use proc_macro2::{TokenStream, TokenTree};
+use syn::parse::{ParseStream, Parser};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
+use syn::{UseName, UsePath, UseRename, UseTree};
+
 use super::source;
 
 /// A module by its path from the crate's root, which is empty.
@@ -39,21 +45,21 @@ impl Imports {
             imports.files.insert(module.clone(), (*inner).to_owned());
         }
         for (module, _, text) in &sources {
-            let code = source::without_tests(&source::code(text));
-            let edges = imports.of_file(module, &code);
+            let edges = imports.of_file(module, text);
             imports.edges.insert(module.clone(), edges);
         }
         imports
     }
 
-    fn of_file(&self, module: &Module, code: &str) -> BTreeMap<Module, usize> {
+    fn of_file(&self, module: &Module, text: &str) -> BTreeMap<Module, usize> {
+        let mut paths = Paths { children: self.children(module), found: Vec::new() };
+        if let Ok(file) = syn::parse_file(text) {
+            paths.visit_file(&file);
+        }
         let mut edges = BTreeMap::new();
-        for (at, path) in paths(code, &self.children(module)) {
-            let Some(target) = self.resolve(module, &path) else { continue };
-            if target != *module {
-                let line = code[..at].matches('\n').count() + 1;
-                edges.entry(target).or_insert(line);
-            }
+        for (line, path) in paths.found {
+            let target = self.resolve(module, &path).filter(|target| target != module);
+            target.into_iter().for_each(|target| _ = edges.entry(target).or_insert(line));
         }
         edges
     }
@@ -88,70 +94,77 @@ impl Imports {
     }
 }
 
-/// The paths in `code` that lead into the crate itself, each with its place.
-fn paths(code: &str, children: &BTreeSet<&str>) -> Vec<(usize, Vec<String>)> {
-    let mut found = Vec::new();
-    let mut at = 0;
-    while let Some(c) = code[at..].chars().next() {
-        let word = word(&code[at..]);
-        if word.is_empty() {
-            at += c.len_utf8();
-            continue;
-        }
-        let inner = code[..at].ends_with("::") || code[..at].ends_with('.');
-        let starts = matches!(word, "crate" | "super" | "self") || children.contains(word);
-        if !inner && starts && code[at + word.len()..].starts_with("::") {
-            tree(&code[at..], &mut Vec::new(), &mut |path| found.push((at, path)));
-        }
-        at += word.len();
-    }
-    found
+/// The paths of a file that lead into its own crate, each with its line.
+struct Paths<'a> {
+    /// The modules below the file's own.
+    children: BTreeSet<&'a str>,
+    found: Vec<(usize, Vec<String>)>,
 }
 
-/// Visits every path of the `use` tree, or the one path, that `text` starts with. Returns the
-/// number of bytes that it takes.
-fn tree(text: &str, prefix: &mut Vec<String>, visit: &mut impl FnMut(Vec<String>)) -> usize {
-    let depth = prefix.len();
-    let mut at = 0;
-    loop {
-        let name = word(&text[at..]);
-        if !name.is_empty() {
-            prefix.push(name.to_owned());
-            at += name.len();
-            if text[at..].starts_with("::") {
-                at += 2;
-                continue;
+impl Paths<'_> {
+    fn push(&mut self, line: usize, path: Vec<String>) {
+        let [first, _, ..] = path.as_slice() else { return };
+        let first = first.as_str();
+        if matches!(first, "crate" | "super" | "self") || self.children.contains(first) {
+            self.found.push((line, path));
+        }
+    }
+
+    fn push_use(&mut self, line: usize, tree: &UseTree, mut path: Vec<String>) {
+        match tree {
+            UseTree::Path(UsePath { ident, tree, .. }) => {
+                path.push(ident.to_string());
+                self.push_use(line, tree, path);
             }
-            visit(prefix.clone());
-        } else if text[at..].starts_with('{') {
-            at += 1 + group(&text[at + 1..], prefix, visit);
-        } else {
-            visit(prefix.clone());
+            UseTree::Group(group) => {
+                group.items.iter().for_each(|tree| self.push_use(line, tree, path.clone()));
+            }
+            UseTree::Name(UseName { ident }) | UseTree::Rename(UseRename { ident, .. }) => {
+                path.push(ident.to_string());
+                self.push(line, path);
+            }
+            UseTree::Glob(_) => self.push(line, path),
         }
-        break;
     }
-    prefix.truncate(depth);
-    at
+
+    /// The arguments of a macro are read as paths among other tokens.
+    fn visit_tokens(&mut self, tokens: TokenStream) {
+        let parse = |input: ParseStream<'_>| {
+            while !input.is_empty() {
+                if let Ok(path) = input.call(syn::Path::parse_mod_style) {
+                    self.visit_path(&path);
+                } else if let TokenTree::Group(group) = input.parse()? {
+                    self.visit_tokens(group.stream());
+                }
+            }
+            Ok(())
+        };
+        // Every token can be parsed as one.
+        let _ = parse.parse2(tokens);
+    }
 }
 
-/// The members of a group after its opening brace, and the bytes through the closing one.
-fn group(text: &str, prefix: &mut Vec<String>, visit: &mut impl FnMut(Vec<String>)) -> usize {
-    let mut at = 0;
-    while let Some(c) = text[at..].chars().next() {
-        if c == '}' {
-            return at + 1;
+impl<'ast> Visit<'ast> for Paths<'_> {
+    fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+        if !source::is_test_module(module) {
+            visit::visit_item_mod(self, module);
         }
-        let member = c == '{' || !word(&text[at..]).is_empty();
-        let taken = if member { tree(&text[at..], prefix, visit) } else { 0 };
-        at += taken.max(c.len_utf8());
     }
-    at
-}
 
-/// The identifier that `text` starts with, or nothing.
-fn word(text: &str) -> &str {
-    let end = text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len());
-    if text.starts_with(|c: char| c.is_ascii_digit()) { "" } else { &text[..end] }
+    fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
+        self.push_use(item.span().start().line, &item.tree, Vec::new());
+    }
+
+    fn visit_path(&mut self, path: &'ast syn::Path) {
+        let names = path.segments.iter().map(|segment| segment.ident.to_string());
+        self.push(path.span().start().line, names.collect());
+        visit::visit_path(self, path);
+    }
+
+    fn visit_macro(&mut self, call: &'ast syn::Macro) {
+        self.visit_path(&call.path);
+        self.visit_tokens(call.tokens.clone());
+    }
 }
 
 #[cfg(test)]
@@ -195,6 +208,12 @@ mod tests {
         let text = "/// [`crate::a::A`]\nfn f() { x.a::<u8>(); std::a::f(); \"crate::a\"; }\n\
                     #[cfg(test)]\nmod tests {\n    use crate::a;\n}\n";
         assert!(edges("core/jobs.rs", text).is_empty());
+    }
+
+    #[test]
+    fn arguments_of_macros_count() {
+        let text = "fn f() {\n    select! {\n        x = crate::a::g() => b![super::place::P],\n    }\n}\n";
+        assert_eq!(edges("core/jobs.rs", text), ["a:3", "core::place:3"]);
     }
 
     #[test]

@@ -5,9 +5,7 @@
 //! them, and nothing imports the root. In every crate, listed or not, no files import one another
 //! in a circle.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use serde::Deserialize;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::finding::Finding;
 use super::imports::{Imports, Module};
@@ -19,13 +17,9 @@ pub const FILE: &str = "xtask/modules.toml";
 /// Crate, module, and what it may import.
 type Table = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
-#[derive(Deserialize)]
-#[serde(transparent)]
-struct Document(Table);
-
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let table = match toml::from_str(tree.text(FILE).unwrap_or_default()) {
-        Ok(Document(table)) => table,
+    let table: Table = match toml::from_str(tree.text(FILE).unwrap_or_default()) {
+        Ok(table) => table,
         Err(parse) => return vec![Finding::error(RULE, FILE, 0, format!("is not TOML: {parse}"))],
     };
     let mut findings = Vec::new();
@@ -102,75 +96,59 @@ fn reachable<'a>(
 
 /// One finding for each group of files that import one another, with the shortest circle in it.
 fn cycles(folder: &str, imports: &Imports) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let mut seen: BTreeSet<&Module> = BTreeSet::new();
-    for module in imports.edges.keys() {
-        if seen.contains(module) {
-            continue;
+    let circles = imports.edges.keys().filter_map(|module| circle(imports, module));
+    let circles: BTreeMap<&Module, Vec<&Module>> =
+        circles.map(|circle| (circle[0], circle)).collect();
+    let mut groups: BTreeMap<BTreeSet<&Module>, &Vec<&Module>> = BTreeMap::new();
+    for (module, circle) in &circles {
+        let reached = reached(imports, module);
+        let back = |other: &&&Module| self::reached(imports, other).contains_key(*module);
+        let group = reached.keys().filter(back).copied().collect();
+        let shortest = groups.entry(group).or_insert(circle);
+        if circle.len() < shortest.len() {
+            *shortest = circle;
         }
-        let group: BTreeSet<&Module> = closure(imports, module)
-            .into_iter()
-            .filter(|other| closure(imports, other).contains(module))
-            .collect();
-        if let Some(circle) = shortest_circle(imports, &group) {
-            let path = format!("{folder}/{}", imports.files[circle[0]]);
-            let names: Vec<_> = circle.iter().map(|module| name_of(module)).collect();
-            let line = imports.edges[circle[0]][circle[1 % circle.len()]];
-            let message = format!(
-                "imports go in a circle: {} -> {} ({} files are in such circles)",
-                names.join(" -> "),
-                names[0],
-                group.len()
-            );
-            findings.push(Finding::error(RULE, &path, line, message));
-        }
-        seen.extend(group);
     }
-    findings
+    let finding = |(group, circle): (BTreeSet<_>, &Vec<&Module>)| {
+        let names: Vec<_> =
+            circle.iter().chain(&circle[..1]).map(|module| name_of(module)).collect();
+        let message = format!(
+            "imports go in a circle: {} ({} files are in such circles)",
+            names.join(" -> "),
+            group.len()
+        );
+        let line = imports.edges[circle[0]][circle[1 % circle.len()]];
+        let path = format!("{folder}/{}", imports.files[circle[0]]);
+        Finding::error(RULE, &path, line, message)
+    };
+    groups.into_iter().map(finding).collect()
 }
 
-/// Every module that `from` reaches by an import or more.
-fn closure<'a>(imports: &'a Imports, from: &Module) -> BTreeSet<&'a Module> {
-    let mut reached = BTreeSet::new();
-    let mut open: Vec<&Module> = imports.edges[from].keys().collect();
-    while let Some(next) = open.pop() {
-        if reached.insert(next) {
-            open.extend(imports.edges[next].keys());
+/// The modules that `from` reaches by an import or more, each with one that imports it on the
+/// shortest way.
+fn reached<'a>(imports: &'a Imports, from: &'a Module) -> BTreeMap<&'a Module, &'a Module> {
+    let mut reached = BTreeMap::new();
+    let mut open = VecDeque::from([from]);
+    while let Some(next) = open.pop_front() {
+        for target in imports.edges[next].keys() {
+            reached.entry(target).or_insert_with(|| {
+                open.push_back(target);
+                next
+            });
         }
     }
     reached
 }
 
-fn shortest_circle<'a>(
-    imports: &'a Imports,
-    group: &BTreeSet<&'a Module>,
-) -> Option<Vec<&'a Module>> {
-    let circles = group.iter().filter_map(|start| {
-        let mut from: BTreeMap<&Module, &Module> = BTreeMap::new();
-        let mut wave = vec![*start];
-        while !wave.is_empty() {
-            let mut next = Vec::new();
-            for module in wave {
-                for target in imports.edges[module].keys() {
-                    if target == *start {
-                        let mut circle = vec![module];
-                        while circle.last() != Some(start) {
-                            circle.push(from[circle.last()?]);
-                        }
-                        circle.reverse();
-                        return Some(circle);
-                    }
-                    if !from.contains_key(target) && group.contains(target) {
-                        from.insert(target, module);
-                        next.push(target);
-                    }
-                }
-            }
-            wave = next;
-        }
-        None
-    });
-    circles.min_by_key(Vec::len)
+/// The shortest circle of imports from `start` back to it.
+fn circle<'a>(imports: &'a Imports, start: &'a Module) -> Option<Vec<&'a Module>> {
+    let reached = reached(imports, start);
+    let mut circle = vec![*reached.get(start)?];
+    while circle.last() != Some(&start) {
+        circle.push(reached[circle.last()?]);
+    }
+    circle.reverse();
+    Some(circle)
 }
 
 #[cfg(test)]

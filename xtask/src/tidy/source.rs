@@ -1,47 +1,56 @@
-//! A scanner for Rust sources that separates code from comments, literals and tests.
+//! Reads Rust sources with `syn`: their code, without comments, literals and tests.
 
-/// What [`blank`] keeps.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Keep {
-    Code,
-    CodeAndComments,
-}
+use std::ops::{Range, RangeInclusive};
+
+use proc_macro2::{TokenStream, TokenTree};
+use syn::spanned::Spanned;
+use syn::visit::{self, Visit};
 
 /// `text` with comments and the insides of literals blanked out. Lines keep their numbers, and
 /// columns their places.
 pub fn code(text: &str) -> String {
-    blank(text, Keep::Code)
+    let mut ranges = Vec::new();
+    code_ranges(text, text.parse().unwrap_or_default(), &mut ranges);
+    only(text, &ranges)
 }
 
-/// The same, with the comments left in.
-pub fn code_and_comments(text: &str) -> String {
-    blank(text, Keep::CodeAndComments)
+/// The [`code`] of `text` with its test modules blanked out.
+pub fn code_without_tests(text: &str) -> String {
+    let tests = test_modules(text);
+    let is_test = |line| tests.iter().any(|module| module.contains(&line));
+    let code = code(text);
+    let kept = (1..).zip(code.lines()).map(|(at, line)| if is_test(at) { "" } else { line });
+    kept.flat_map(|line| [line, "\n"]).collect()
 }
 
-/// `code` (that is: without comments and literals) with its test modules blanked out.
-pub fn without_tests(code: &str) -> String {
-    let mut kept = String::with_capacity(code.len());
-    let mut closing: Option<String> = None;
-    let mut pending = false;
-    for line in code.lines() {
-        let trimmed = line.trim();
-        let indent = &line[..line.len() - line.trim_start().len()];
-        if let Some(end) = &closing {
-            if line.trim_end() == end {
-                closing = None;
+/// The lines, from 1, of the modules of `text` that are compiled for tests alone.
+pub fn test_modules(text: &str) -> Vec<RangeInclusive<usize>> {
+    #[derive(Default)]
+    struct TestModules(Vec<RangeInclusive<usize>>);
+    impl<'ast> Visit<'ast> for TestModules {
+        fn visit_item_mod(&mut self, module: &'ast syn::ItemMod) {
+            if is_test_module(module) {
+                let span = module.span();
+                self.0.push(span.start().line..=span.end().line);
+            } else {
+                visit::visit_item_mod(self, module);
             }
-        } else if is_test_attribute(trimmed) {
-            pending = true;
-        } else if pending && is_module(trimmed) {
-            pending = false;
-            closing = (!trimmed.ends_with(['}', ';'])).then(|| format!("{indent}}}"));
-        } else {
-            pending &= trimmed.is_empty() || trimmed.starts_with("#[");
-            kept.push_str(line);
         }
-        kept.push('\n');
     }
-    kept
+    let mut modules = TestModules::default();
+    if let Ok(file) = syn::parse_file(text) {
+        modules.visit_file(&file);
+    }
+    modules.0
+}
+
+/// Whether the module is there under `cfg(test)` or `cfg(all(test, ..))`.
+pub fn is_test_module(module: &syn::ItemMod) -> bool {
+    module.attrs.iter().any(|attribute| {
+        let syn::Meta::List(list) = &attribute.meta else { return false };
+        let condition = list.tokens.to_string().replace(' ', "");
+        list.path.is_ident("cfg") && (condition == "test" || condition.starts_with("all(test,"))
+    })
 }
 
 /// Whether the file at `path` is a test or a benchmark as a whole.
@@ -54,122 +63,67 @@ pub fn is_test(path: &str) -> bool {
         || path.ends_with("/tests.rs")
 }
 
-/// The lines, from 1, on which `token` is the start of a word of `code`.
-pub fn lines_with(code: &str, token: &str) -> Vec<usize> {
-    code.lines()
-        .enumerate()
-        .filter(|(_, line)| {
-            line.match_indices(token)
-                .any(|(at, _)| !token.starts_with(is_word) || !line[..at].ends_with(is_word))
-        })
-        .map(|(index, _)| index + 1)
-        .collect()
+/// Whether the file at `path` is code that is shipped, or would be.
+pub fn is_shipped(path: &str) -> bool {
+    path.starts_with("crates/") && path.contains("/src/") && path.ends_with(".rs") && !is_test(path)
+}
+
+/// The lines, from 1, on which `token` is the start of a word of `text`.
+pub fn lines_with(text: &str, token: &str) -> Vec<usize> {
+    lines_where(text, token, |before, _| !token.starts_with(is_word) || !before.ends_with(is_word))
 }
 
 /// The same for a whole word.
 pub fn lines_with_word(text: &str, word: &str) -> Vec<usize> {
-    text.lines()
-        .enumerate()
-        .filter(|(_, line)| {
-            line.match_indices(word).any(|(at, _)| {
-                !line[..at].ends_with(is_word) && !line[at + word.len()..].starts_with(is_word)
-            })
-        })
-        .map(|(index, _)| index + 1)
-        .collect()
+    lines_where(text, word, |before, after| {
+        !before.ends_with(is_word) && !after.starts_with(is_word)
+    })
+}
+
+fn lines_where(text: &str, token: &str, fits: impl Fn(&str, &str) -> bool) -> Vec<usize> {
+    let found = |line: &str| {
+        line.match_indices(token).any(|(at, _)| fits(&line[..at], &line[at + token.len()..]))
+    };
+    (1..).zip(text.lines()).filter(|(_, line)| found(line)).map(|(number, _)| number).collect()
 }
 
 fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-fn is_test_attribute(line: &str) -> bool {
-    line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test,")
-}
-
-fn is_module(line: &str) -> bool {
-    line.starts_with("mod ") || line.starts_with("pub mod ") || line.starts_with("pub(crate) mod ")
-}
-
-fn blank(text: &str, keep: Keep) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(c) = rest.chars().next() {
-        let (length, kept) = if rest.starts_with("//") {
-            (rest.find('\n').unwrap_or(rest.len()), keep == Keep::CodeAndComments)
-        } else if rest.starts_with("/*") {
-            (block_comment(rest), keep == Keep::CodeAndComments)
-        } else if let Some(length) = raw_string(rest).filter(|_| !out.ends_with(is_word)) {
-            (length, false)
-        } else if c == '"' {
-            (quoted(rest, '"'), false)
-        } else if c == '\'' && is_char_literal(rest) {
-            (quoted(rest, '\''), false)
-        } else {
-            (c.len_utf8(), true)
-        };
-        let (piece, left) = rest.split_at(length);
-        if kept {
-            out.push_str(piece);
-        } else {
-            out.extend(piece.chars().map(|c| if c == '\n' { c } else { ' ' }));
-        }
-        rest = left;
+/// `text` with everything outside `ranges` blanked out.
+fn only(text: &str, ranges: &[Range<usize>]) -> String {
+    let blanks = |text: &str| text.replace(|c| c != '\n', " ");
+    let mut kept = String::with_capacity(text.len());
+    let mut end = 0;
+    for range in ranges {
+        kept += &blanks(&text[end..range.start]);
+        kept += &text[range.clone()];
+        end = range.end;
     }
-    out
+    kept + &blanks(&text[end..])
 }
 
-/// The length of the block comment, which may nest, that `text` starts with.
-fn block_comment(text: &str) -> usize {
-    let mut depth = 0;
-    let mut at = 0;
-    while at < text.len() {
-        let rest = &text[at..];
-        if rest.starts_with("/*") {
-            depth += 1;
-            at += 2;
-        } else if rest.starts_with("*/") {
-            depth -= 1;
-            at += 2;
-            if depth == 0 {
-                return at;
+/// Where the tokens of `stream` are in `text`, apart from literals that quote.
+fn code_ranges(text: &str, stream: TokenStream, ranges: &mut Vec<Range<usize>>) {
+    for tree in stream {
+        match tree {
+            TokenTree::Group(group) => {
+                let open = group.span_open().byte_range();
+                // The attribute that a doc comment is read as has the place of the comment.
+                if text[open.clone()].starts_with(['(', '[', '{']) {
+                    ranges.push(open);
+                    code_ranges(text, group.stream(), ranges);
+                    ranges.push(group.span_close().byte_range());
+                }
             }
-        } else {
-            at += rest.chars().next().map_or(1, char::len_utf8);
+            TokenTree::Literal(literal) if literal.to_string().contains(['"', '\'']) => {}
+            token => {
+                let range = token.span().byte_range();
+                ranges.extend((text[range.clone()] == token.to_string()).then_some(range));
+            }
         }
     }
-    text.len()
-}
-
-/// The length of the literal that `text` starts with, up to the closing `quote`.
-fn quoted(text: &str, quote: char) -> usize {
-    let mut escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        if escaped {
-            escaped = false;
-        } else if c == '\\' {
-            escaped = true;
-        } else if c == quote {
-            return at + 1;
-        }
-    }
-    text.len()
-}
-
-/// The length of the raw string that `text` starts with, if it does.
-fn raw_string(text: &str) -> Option<usize> {
-    let inner = text.strip_prefix(['b', 'c']).unwrap_or(text).strip_prefix('r')?;
-    let hashes = inner.len() - inner.trim_start_matches('#').len();
-    let body = inner[hashes..].strip_prefix('"')?;
-    let end = format!("\"{}", "#".repeat(hashes));
-    let opening = text.len() - body.len();
-    Some(body.find(&end).map_or(text.len(), |at| opening + at + end.len()))
-}
-
-/// Distinguishes `'a'` from the lifetime `'a`.
-fn is_char_literal(text: &str) -> bool {
-    let mut chars = text.chars().skip(1);
-    chars.next() == Some('\\') || chars.next() == Some('\'')
 }
 
 #[cfg(test)]
@@ -179,34 +133,35 @@ mod tests {
     #[test]
     fn blanks_comments_and_literals() {
         let text = r###"let a = "fsync"; // fsync
-/* fsync /* nested */ fsync */ let b = r#"fsync " fsync"#;
-let c = '"'; let d: &'static str = b"\"fsync"; let e = '\''; real();
+/* fsync /* nested */ fsync */ let b = r#"fsync " fsync"#; /// fsync [fsync]
+let c = '"'; let d: &'static str = b"\"fsync"; let e = '\''; let ü = 'ü'; real(7, 'a');
 "###;
         let code = code(text);
         assert!(!code.contains("fsync"), "{code}");
-        assert!(code.contains("&'static str") && code.contains("real();"), "{code}");
+        assert!(
+            code.contains("&'static str") && code.contains("let ü =    ; real(7,    );"),
+            "{code}"
+        );
         assert_eq!(code.lines().count(), text.lines().count());
-    }
-
-    #[test]
-    fn may_keep_the_comments() {
-        let kept = code_and_comments("// later\nlet a = \"never\";\n");
-        assert!(kept.contains("later") && !kept.contains("never"));
     }
 
     #[test]
     fn blanks_test_modules() {
         let text = "fn a() {}\n\n#[cfg(test)]\nmod tests {\n    fn b() {\n    }\n}\n\nfn c() {}\n";
-        let kept = without_tests(text);
+        let kept = code_without_tests(text);
         assert!(kept.contains("fn a()") && kept.contains("fn c()") && !kept.contains("fn b()"));
         assert_eq!(kept.lines().count(), text.lines().count());
+        let inner = "mod a {\n    #[cfg(all(test, unix))]\n    mod b { fn c() {} }\n}\n";
+        assert!(!code_without_tests(inner).contains("fn c()"));
     }
 
     #[test]
     fn a_test_module_elsewhere_hides_nothing_here() {
-        let kept = without_tests("#[cfg(test)]\nmod tests;\nfn a() {}\n");
+        let kept = code_without_tests("#[cfg(test)]\nmod tests;\nfn a() {}\n");
         assert!(kept.contains("fn a()"));
-        let kept = without_tests("#[cfg(test)]\nfn only() {\n}\nmod b {\n    fn a() {}\n}\n");
+        let kept = code_without_tests("#[cfg(test)]\nfn only() {\n}\nmod b {\n    fn a() {}\n}\n");
+        assert!(kept.contains("fn a()"));
+        let kept = code_without_tests("#[cfg(not(test))]\nmod b {\n    fn a() {}\n}\n");
         assert!(kept.contains("fn a()"));
     }
 

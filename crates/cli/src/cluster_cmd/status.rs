@@ -55,14 +55,10 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
             "node  role       term  applied  epoch                clients                raft\n",
         )?;
     }
-    let (mut voters, mut answered, mut step, mut leases) = (0_usize, 0_usize, None, false);
-    let (mut reverted, mut blocked) = (Vec::new(), None);
+    let mut tally = Tally::default();
     for (member, status) in members.iter().zip(statuses) {
         let leads = leader.as_ref().is_some_and(|leader| leader.node == member.node);
-        voters += usize::from(member.voter);
-        answered += usize::from(member.voter && status.is_ok());
-        let why = status.as_ref().ok().and_then(|status| status.blocked.clone());
-        blocked = blocked.or(why.filter(|_| leads));
+        tally.add(member, status.as_ref().ok(), leads);
         if arguments.json {
             print_json(&json!({
                 "cluster": cluster,
@@ -77,47 +73,81 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
             }))?;
         } else {
             print(&line(member, &status))?;
-            leases |= status.as_ref().is_ok_and(|status| status.lease_reads && leads);
-            let of_leader = status.as_ref().ok().filter(|_| leads);
-            reverted.extend(of_leader.iter().flat_map(|status| status.reverted.iter().copied()));
-            step = step.or_else(|| clock_step(status.as_ref().ok()?));
         }
     }
-    if leases {
-        print("Lease reads are on; the guarantees say what they assume of clocks.\n")?;
+    if !arguments.json {
+        tally.print_notes(&known).await?;
     }
-    if *changing && !arguments.json {
-        print(CHANGING)?;
+    tally.outcome(leader.is_some())
+}
+
+/// What the members' statuses say together.
+#[derive(Default)]
+struct Tally {
+    voters: usize,
+    /// Of the nodes that vote.
+    answered: usize,
+    /// What the first clock that epochs do not follow shows, and whether it is ahead.
+    step: Option<(bool, String)>,
+    leases: bool,
+    reverted: Vec<u64>,
+    /// Why the leader issues no timestamps.
+    blocked: Option<String>,
+}
+
+impl Tally {
+    fn add(&mut self, member: &Named, status: Option<&NodeStatus>, leads: bool) {
+        self.voters += usize::from(member.voter);
+        self.answered += usize::from(member.voter && status.is_some());
+        self.step = self.step.take().or_else(|| clock_step(status?));
+        let Some(leader) = status.filter(|_| leads) else { return };
+        self.leases |= leader.lease_reads;
+        self.reverted.extend(&leader.reverted);
+        self.blocked = self.blocked.take().or_else(|| leader.blocked.clone());
     }
-    for node in reverted {
-        print(&reversion(node))?;
-    }
-    if let Some((is_ahead, step)) = step {
-        print(&step)?;
-        match clocks::disagreement(&known).await {
-            Some(why) => print(&format!("But {why}.\n"))?,
-            None if is_ahead => {
-                print("If it is right: `esker cluster follow-clock` follows it at once.\n")?;
-            }
-            None => {
-                print(
-                    "Epochs follow the clock again once it shows a later time than they have.\n",
-                )?;
+
+    async fn print_notes(&self, known: &Members) -> Outcome {
+        if self.leases {
+            print("Lease reads are on; the guarantees say what they assume of clocks.\n")?;
+        }
+        if known.changing {
+            print(CHANGING)?;
+        }
+        for node in &self.reverted {
+            print(&reversion(*node))?;
+        }
+        if let Some((is_ahead, step)) = &self.step {
+            print(step)?;
+            match clocks::disagreement(known).await {
+                Some(why) => print(&format!("But {why}.\n"))?,
+                None if *is_ahead => {
+                    print("If it is right: `esker cluster follow-clock` follows it at once.\n")?;
+                }
+                None => {
+                    print(
+                        "Epochs follow the clock again once it shows a later time than they have.\n",
+                    )?;
+                }
             }
         }
+        Ok(())
     }
-    match (answered * 2 > voters, leader) {
-        (true, Some(_)) => blocked.map_or(Ok(()), |why| {
-            Err(Failure::failed(format!("the leader issues no timestamps: {}", escaped(&why))))
-        }),
-        (true, None) => Err(Failure::failed(
-            "no node leads: most of the nodes that vote answer here, and none of them hears a \
-             quorum; there are no timestamps until they reach one another (--raft-listen)",
-        )),
-        (false, _) => Err(Failure::failed(format!(
-            "no quorum answers: {answered} of {voters} nodes that vote; there are no timestamps \
-             until most of them run"
-        ))),
+
+    fn outcome(self, has_leader: bool) -> Outcome {
+        let Self { voters, answered, blocked, .. } = self;
+        match (answered * 2 > voters, has_leader) {
+            (true, true) => blocked.map_or(Ok(()), |why| {
+                Err(Failure::failed(format!("the leader issues no timestamps: {}", escaped(&why))))
+            }),
+            (true, false) => Err(Failure::failed(
+                "no node leads: most of the nodes that vote answer here, and none of them hears a \
+                 quorum; there are no timestamps until they reach one another (--raft-listen)",
+            )),
+            (false, _) => Err(Failure::failed(format!(
+                "no quorum answers: {answered} of {voters} nodes that vote; there are no timestamps \
+                 until most of them run"
+            ))),
+        }
     }
 }
 

@@ -125,7 +125,28 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     summary.set_elapsed(begin.elapsed());
     summary.durable = log.durable().0;
     (summary.read_bytes, summary.input_bytes) = (input.bytes_read(), input.size());
-    let outcome = match (outcome, closed) {
+    let outcome = outcome_of(outcome, closed, (&input, &framer), dir);
+    summary.ended_by = match &outcome {
+        Err(failure) if !failure.is_interrupt() => "error",
+        _ if ended == Some(Ended::Signal) => "signal",
+        _ => "end of input",
+    };
+    let printed = summary.print(arguments.json);
+    outcome
+        .map_err(|failure| {
+            failure.and(format_args!("records through {} are durable", summary.durable))
+        })
+        .and(printed)
+}
+
+/// How the command ends: `outcome` is how appending ended, and `closed` how the log was closed.
+fn outcome_of(
+    outcome: Result<Ended, End>,
+    closed: Result<(), Error>,
+    (input, framer): (&Input, &Framer),
+    dir: &Path,
+) -> Outcome {
+    match (outcome, closed) {
         (Ok(Ended::Input), Ok(())) => Ok(()),
         (Ok(Ended::Signal), Ok(())) => input.stopped(match framer.unfinished() {
             0 => String::new(),
@@ -141,18 +162,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
         (Err(End::Line(line, what)), _) => {
             Err(Failure::failed(format!("line {line} of the input: {what}")))
         }
-    };
-    summary.ended_by = match &outcome {
-        Err(failure) if !failure.is_interrupt() => "error",
-        _ if ended == Some(Ended::Signal) => "signal",
-        _ => "end of input",
-    };
-    let printed = summary.print(arguments.json);
-    outcome
-        .map_err(|failure| {
-            failure.and(format_args!("records through {} are durable", summary.durable))
-        })
-        .and(printed)
+    }
 }
 
 /// Notes that a log that is there keeps its readers: `--readable-by` holds for what is created.

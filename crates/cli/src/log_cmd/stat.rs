@@ -1,11 +1,11 @@
 //! `esker log stat`: a summary of a log, without taking its lock and without reading all of it.
 
 use std::fmt::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::Args;
-use esker_log::{Corruption, Error, ReadOnlyLog, Seq, Start, Stored};
+use esker_log::{Corruption, Error, Metadata, ReadOnlyLog, Seq, Start, Stored};
 use serde_json::json;
 
 use super::verify::range_json;
@@ -38,17 +38,43 @@ pub struct StatArguments {
 pub fn run(arguments: &StatArguments) -> Outcome {
     let dir = &arguments.dir;
     let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::of_log(&e, dir))?;
-    let metadata = reader.metadata();
-    let stored = reader.stored().map_err(|e| Failure::of_log(&e, dir))?;
-    let Stored { records, payload_bytes, bytes, quarantined, skipped, .. } = stored;
     let of_log = |e| Failure::of_log(&e, dir);
+    let metadata = reader.metadata();
+    let stored = reader.stored().map_err(of_log)?;
     let (oldest, unreadable) = oldest_time(&reader).map_err(of_log)?;
     let corruption = reader.corruption().or(unreadable);
     let newest = time_at(&reader, Start::From(reader.durable())).unwrap_or_default();
     let writer = writer::of(dir).filter(|_| !reader.is_closed_cleanly());
+    let facts = Facts { dir, reader: &reader, metadata, stored, oldest, newest, writer };
     if arguments.json {
+        facts.print_json(corruption.as_ref())?;
+    } else {
+        facts.print_text(corruption.is_some())?;
+    }
+    match corruption {
+        Some(corruption) => Err(Failure::of_log(&esker_log::Error::Corrupted(corruption), dir)),
+        None => Ok(()),
+    }
+}
+
+/// What is printed of a log.
+struct Facts<'a> {
+    dir: &'a Path,
+    reader: &'a ReadOnlyLog,
+    metadata: Metadata,
+    stored: Stored,
+    oldest: Option<SystemTime>,
+    newest: Option<SystemTime>,
+    /// The process that has the log open for writing.
+    writer: Option<i32>,
+}
+
+impl Facts<'_> {
+    fn print_json(&self, corruption: Option<&Corruption>) -> Outcome {
+        let Stored { records, payload_bytes, bytes, quarantined, skipped, .. } = &self.stored;
+        let (reader, metadata) = (self.reader, &self.metadata);
         output::print_json(&json!({
-            "dir": dir.to_string_lossy(),
+            "dir": self.dir.to_string_lossy(),
             "id": metadata.id.to_string(),
             "session": metadata.session,
             "oldest": reader.oldest().0,
@@ -63,24 +89,28 @@ pub fn run(arguments: &StatArguments) -> Outcome {
             "skipped": skipped,
             "closed_cleanly": reader.is_closed_cleanly(),
             "unrecovered_bytes": reader.unrecovered_bytes(),
-            "oldest_time": oldest.map(output::time),
-            "newest_time": newest.map(output::time),
-            "writer_pid": writer,
-            "damage": corruption.as_ref().map(super::verify::corruption_json),
-        }))?;
-    } else {
+            "oldest_time": self.oldest.map(output::time),
+            "newest_time": self.newest.map(output::time),
+            "writer_pid": self.writer,
+            "damage": corruption.map(super::verify::corruption_json),
+        }))
+    }
+
+    fn print_text(&self, is_corrupt: bool) -> Outcome {
+        let Stored { records, payload_bytes, bytes, quarantined, skipped, .. } = &self.stored;
+        let (reader, metadata) = (self.reader, &self.metadata);
         let mut text = String::new();
         let mut row = |name: &str, value: &dyn std::fmt::Display| {
             let _ = writeln!(text, "{name:<12} {value}");
         };
-        row("directory", &dir.display());
+        row("directory", &self.dir.display());
         row("log", &metadata.id);
         row("session", &metadata.session);
-        row("records", &records);
+        row("records", records);
         row("oldest", &reader.oldest());
-        match corruption {
-            None => row("durable", &reader.durable()),
-            Some(_) => row(
+        match is_corrupt {
+            false => row("durable", &reader.durable()),
+            true => row(
                 "durable",
                 &format_args!("{} or more: reading stopped at the corruption", reader.durable()),
             ),
@@ -88,42 +118,41 @@ pub fn run(arguments: &StatArguments) -> Outcome {
         row("position", &reader.position());
         row("segments", &metadata.segments);
         match payload_bytes {
-            Some(payload_bytes) => row("payload", &in_units(payload_bytes)),
+            Some(payload_bytes) => row("payload", &in_units(*payload_bytes)),
             None => row("payload", &"not known: a segment was sealed by an earlier version"),
         }
-        row("bytes", &in_units(bytes));
+        row("bytes", &in_units(*bytes));
         row("gaps", &quarantined.len());
-        for range in &quarantined {
+        for range in quarantined {
             row("quarantined", range);
         }
-        if skipped > 0 {
+        if *skipped > 0 {
             row("skipped", &format_args!("{skipped} numbers that no record was given"));
         }
-        for (name, time) in [("oldest from", oldest), ("newest from", newest)] {
+        for (name, time) in [("oldest from", self.oldest), ("newest from", self.newest)] {
             if let Some(time) = time {
                 row(name, &format_args!("{}, {}", output::time(time), age(time)));
             }
         }
-        if let Some(pid) = writer {
+        if let Some(pid) = self.writer {
             row("writer", &format_args!("process {pid}"));
         }
-        let shutdown = match (reader.is_closed_cleanly(), reader.unrecovered_bytes()) {
+        row("shutdown", &self.shutdown());
+        output::print(&text)
+    }
+
+    fn shutdown(&self) -> String {
+        match (self.reader.is_closed_cleanly(), self.reader.unrecovered_bytes()) {
             (true, _) => "closed cleanly".to_owned(),
-            (false, 0) if writer.is_some() => "open".to_owned(),
-            (false, more) if writer.is_some() => {
+            (false, 0) if self.writer.is_some() => "open".to_owned(),
+            (false, more) if self.writer.is_some() => {
                 format!("open; {more} bytes after the durable watermark are being written")
             }
             (false, 0) => "not closed".to_owned(),
             (false, more) => {
                 format!("not closed; {more} bytes after the durable watermark, not yet recovered")
             }
-        };
-        row("shutdown", &shutdown);
-        output::print(&text)?;
-    }
-    match corruption {
-        Some(corruption) => Err(Failure::of_log(&esker_log::Error::Corrupted(corruption), dir)),
-        None => Ok(()),
+        }
     }
 }
 

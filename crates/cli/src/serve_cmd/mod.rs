@@ -14,6 +14,7 @@ mod spans;
 pub use flags::ServeArguments;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use esker_server::{FollowerAnswer, Server, ServerError, ServerOptions};
@@ -58,22 +59,7 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     }
     let profiles = profile_listen.map(profile::Port::bind).transpose()?;
     let (data, log) = (options.data.clone(), options.log_dir());
-    let of_server = |error: ServerError| match error {
-        ServerError::Option(why) => Failure::usage(why),
-        ServerError::Log(error) => {
-            let failure = Failure::of_node(&error, &log);
-            match failure.is_locked() {
-                true => failure.instead(format!(
-                    "another process runs a node with --data {}: {error}",
-                    data.display()
-                )),
-                false => failure,
-            }
-        }
-        error @ ServerError::Repaired { .. } => Failure::corrupt(error.to_string()),
-        error @ ServerError::Identity { .. } => Failure::corrupt(error.to_string()),
-        error => Failure::failed(with_causes(&error)),
-    };
+    let of_server = |error| failure_of(error, &data, &log);
     let ended = runtime.block_on(async {
         tokio::spawn(report_dropped(lines));
         tokio::spawn(ignore(hangups));
@@ -113,6 +99,26 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     // A disk that stalls keeps no process.
     runtime.shutdown_background();
     ended
+}
+
+/// The failure of a node whose data is in `data`, and its log in `log`.
+fn failure_of(error: ServerError, data: &Path, log: &Path) -> Failure {
+    match error {
+        ServerError::Option(why) => Failure::usage(why),
+        ServerError::Log(error) => {
+            let failure = Failure::of_node(&error, log);
+            match failure.is_locked() {
+                true => failure.instead(format!(
+                    "another process runs a node with --data {}: {error}",
+                    data.display()
+                )),
+                false => failure,
+            }
+        }
+        error @ ServerError::Repaired { .. } => Failure::corrupt(error.to_string()),
+        error @ ServerError::Identity { .. } => Failure::corrupt(error.to_string()),
+        error => Failure::failed(with_causes(&error)),
+    }
 }
 
 /// Logs each SIGHUP, which ends no node: programs that rotate logs send it, and so does a terminal

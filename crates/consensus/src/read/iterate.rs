@@ -18,7 +18,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_log::{Seq, Start};
 
 use crate::base::slot::{SLOTS, Slot, first_of, number_of};
-use crate::index::page::State;
+use crate::index::page::{Page, State};
 use crate::memory::entry::Entry;
 use crate::memory::value_budget::charge;
 use crate::memory::value_pool::new_value;
@@ -294,7 +294,6 @@ impl ConsensusLog {
         each: &mut dyn FnMut(Result<&Entry<'_>>) -> Result<ControlFlow<()>>,
     ) -> Result<ControlFlow<()>> {
         let inner = &*self.inner;
-        let uncommitted = known.is_none();
         // If records were quarantined, an empty slot may have had an entry. `last` is bounded by
         // what the surviving records show.
         let lost = inner.lost.lock().is_some();
@@ -330,44 +329,61 @@ impl ConsensusLog {
                 }
             };
             let end = last.min(slot.saturating_add(UNDER_ONE_GUARD - 1));
-            let mut ahead = ReadAhead::default();
-            for (n, indexed) in page.from(slot).take_while(|(n, _)| *n <= end) {
-                let word = indexed.word();
-                slot = n;
-                // As above: truncation emptied the slot, or dropped its page without changing the
-                // slot.
-                match inner.keeps(n) {
-                    Err(_) if is_planted(Bug::AnswerSkipsTruncatedSlots) => continue,
-                    kept => kept?,
-                }
-                if word.state() == State::Empty || (word.state() == State::Accepted && !uncommitted)
-                {
-                    if lost && each(Err(inner.missing(n)))?.is_break() {
-                        return Ok(ControlFlow::Break(()));
-                    }
-                    continue;
-                }
-                match indexed.resident().load(&guard) {
-                    Some(resident) if known.is_some_and(|known| resident.marker() > known) => {
-                        continue;
-                    }
-                    None if word.seq() > 0 => inner.read_ahead(word.seq(), &mut ahead, &guard),
-                    _ => {}
-                }
-                let flow = match inner.entry_at(n, indexed, &guard) {
-                    Ok(entry) if !entry.is_committed() && !uncommitted => continue,
-                    Ok(entry) => each(Ok(&entry))?,
-                    // Only `truncate_from` empties a slot, and it drops only uncommitted entries.
-                    Err(Error::SlotNotFound { .. }) => continue,
-                    Err(error @ Error::Truncated { .. }) => return Err(error),
-                    Err(error) => each(Err(error))?,
-                };
-                if flow.is_break() {
-                    return Ok(flow);
-                }
+            if self.visit_page(&page, &mut slot, end, (known, lost), &guard, each)?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
             let Some(next) = slot.checked_add(1) else { break };
             slot = next;
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    /// Visits the slots of a page from `slot` to `end`, and leaves the last one of them in `slot`.
+    fn visit_page(
+        &self,
+        page: &Page,
+        slot: &mut u64,
+        end: u64,
+        (known, lost): (Option<u64>, bool),
+        guard: &Guard,
+        each: &mut dyn FnMut(Result<&Entry<'_>>) -> Result<ControlFlow<()>>,
+    ) -> Result<ControlFlow<()>> {
+        let inner = &*self.inner;
+        let uncommitted = known.is_none();
+        let mut ahead = ReadAhead::default();
+        for (n, indexed) in page.from(*slot).take_while(|(n, _)| *n <= end) {
+            let word = indexed.word();
+            *slot = n;
+            // As above: truncation emptied the slot, or dropped its page without changing the
+            // slot.
+            match inner.keeps(n) {
+                Err(_) if is_planted(Bug::AnswerSkipsTruncatedSlots) => continue,
+                kept => kept?,
+            }
+            if word.state() == State::Empty || (word.state() == State::Accepted && !uncommitted) {
+                if lost && each(Err(inner.missing(n)))?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+                continue;
+            }
+            match indexed.resident().load(guard) {
+                Some(resident) if known.is_some_and(|known| resident.marker() > known) => {
+                    continue;
+                }
+                None if word.seq() > 0 => inner.read_ahead(word.seq(), &mut ahead, guard),
+                _ => {}
+            }
+            let flow = match inner.entry_at(n, indexed, guard) {
+                Ok(entry) if !entry.is_committed() && !uncommitted => continue,
+                Ok(entry) => each(Ok(&entry))?,
+                // Only `truncate_from` empties a slot, and it drops only uncommitted entries.
+                Err(Error::SlotNotFound { .. }) => continue,
+                Err(error @ Error::Truncated { .. }) => return Err(error),
+                Err(error) => each(Err(error))?,
+            };
+            if flow.is_break() {
+                return Ok(flow);
+            }
         }
         Ok(ControlFlow::Continue(()))
     }

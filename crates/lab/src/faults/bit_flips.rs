@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker_disk::BLOCK;
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Engine, Error, Log, OpenCheck, Policy, Retention, Start};
+use esker_log::{Engine, Error, Log, OpenCheck, Policy, Retention, SegmentInfo, Start};
 use esker_testkit::{SplitMix64, mix};
 
 use super::trial::Trial;
@@ -58,41 +58,61 @@ impl Trial for BitFlips {
         engine.stop();
         drop(log);
         disk.power_on();
-        let mut names = disk.files(Path::new(DIR)).map_err(|error| error.to_string())?;
-        names.retain(|name| name.ends_with(".seg"));
-        names.sort();
-        let segment = rng.index(segments.len().min(names.len()));
-        let file = PathBuf::from(DIR).join(&names[segment]);
-        let byte = match rng.below(segments[segment].bytes) {
-            // More often where each bit means something.
-            byte if rng.percent(50) => byte / BLOCK as u64 * BLOCK as u64 + rng.below(HEADER),
-            byte => byte,
-        };
-        let bit = 8 * byte + rng.below(8);
-        let flip = || disk.flip_bit(&file, bit).map_err(|error| error.to_string());
-        flip()?;
-        match found(&config, &disk) {
-            Err(Error::Corrupted(_)) => {}
-            Ok(found) if found == values && !closed => return Ok(()),
-            Ok(found) if found == values => {
-                return Err(format!("bit {bit} of {} flipped unseen", names[segment]));
-            }
-            Ok(found) => {
-                let (found, written) = (found.len(), values.len());
-                return Err(format!(
-                    "bit {bit} of {} flipped, and {found} of {written} records were found, or \
-                     others",
-                    names[segment]
-                ));
-            }
-            Err(error) => return Err(text(error)),
+        let (name, bit) = any_bit(&mut rng, &disk, &segments)?;
+        check_flip(&config, &disk, (&name, bit), &values, closed)
+    }
+}
+
+/// The file of one of `segments`, and a bit in it.
+fn any_bit(
+    rng: &mut SplitMix64,
+    disk: &SimDisk,
+    segments: &[SegmentInfo],
+) -> Result<(String, u64), String> {
+    let mut names = disk.files(Path::new(DIR)).map_err(|error| error.to_string())?;
+    names.retain(|name| name.ends_with(".seg"));
+    names.sort();
+    let segment = rng.index(segments.len().min(names.len()));
+    let byte = match rng.below(segments[segment].bytes) {
+        // More often where each bit means something.
+        byte if rng.percent(50) => byte / BLOCK as u64 * BLOCK as u64 + rng.below(HEADER),
+        byte => byte,
+    };
+    Ok((names.swap_remove(segment), 8 * byte + rng.below(8)))
+}
+
+/// Reads the log with the bit flipped, and again with it flipped back.
+fn check_flip(
+    config: &Config,
+    disk: &SimDisk,
+    (name, bit): (&str, u64),
+    values: &[Vec<u8>],
+    closed: bool,
+) -> Result<(), String> {
+    let file = PathBuf::from(DIR).join(name);
+    let flip = || disk.flip_bit(&file, bit).map_err(|error| error.to_string());
+    flip()?;
+    match found(config, disk) {
+        Err(Error::Corrupted(_)) => {}
+        Ok(found) if found == values && !closed => return Ok(()),
+        Ok(found) if found == values => {
+            return Err(format!("bit {bit} of {} flipped unseen", name));
         }
-        // What was refused was left as it is.
-        flip()?;
-        match found(&config, &disk) {
-            Ok(found) if found == values => Ok(()),
-            other => Err(format!("with the bit flipped back: {:?}", other.map(|all| all.len()))),
+        Ok(found) => {
+            let (found, written) = (found.len(), values.len());
+            return Err(format!(
+                "bit {bit} of {} flipped, and {found} of {written} records were found, or \
+                 others",
+                name
+            ));
         }
+        Err(error) => return Err(text(error)),
+    }
+    // What was refused was left as it is.
+    flip()?;
+    match found(config, disk) {
+        Ok(found) if found == values => Ok(()),
+        other => Err(format!("with the bit flipped back: {:?}", other.map(|all| all.len()))),
     }
 }
 

@@ -10,6 +10,7 @@
 #![allow(clippy::unwrap_used)]
 
 mod program;
+mod steps;
 mod subject;
 
 use std::collections::BTreeMap;
@@ -18,11 +19,11 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::SimDisk;
-use esker_kv::{Batch, Error, Options, Policy, Seq, Snapshot, Store, Ticket};
+use esker_kv::{Error, Options, Policy, Seq, Snapshot, Store, Ticket};
 use esker_log::Engine;
 use esker_testkit::{SplitMix64, keep_freed_memory};
 
-use program::{KEYS, KEYSPACES, key};
+use program::{KEYS, key};
 pub use program::{POLICIES, Step, program};
 
 use crate::interleaving::{Interleaving, On};
@@ -255,163 +256,6 @@ impl SimEnv {
         // Kept: dropping a ticket may request a commit.
         life.ticket = ticket.ok().or(life.ticket.take());
         self.called(seq, content)
-    }
-
-    fn step(&mut self, life: &mut Life, step: Step) -> Lived {
-        let store = life.store.clone();
-        let mut content = self.newest().clone();
-        match step {
-            Step::Put { keyspace, key: n, len } => {
-                let name = KEYSPACES[keyspace];
-                let Some(keyspace) = store.find_keyspace(name) else { return Ok(()) };
-                let value = self.value(len);
-                content.get_mut(name).unwrap().insert(key(n), value.clone());
-                let ticket = keyspace.put(key(n), &value);
-                self.written(life, ticket, content)?;
-                let found = keyspace.get(key(n)).or_else(|error| self.stop(&error, "get"))?;
-                ensure!(found.as_deref() == Some(&*value), "a put is not read");
-            }
-            Step::Delete { keyspace, key: n } => {
-                let name = KEYSPACES[keyspace];
-                let Some(keyspace) = store.find_keyspace(name) else { return Ok(()) };
-                content.get_mut(name).unwrap().remove(&key(n));
-                let ticket = keyspace.delete(key(n));
-                self.written(life, ticket, content)?;
-                ensure!(!keyspace.contains_key(key(n)).unwrap(), "a deleted key is there");
-            }
-            Step::DeleteRange { keyspace, from, to } => {
-                let name = KEYSPACES[keyspace];
-                let Some(keyspace) = store.find_keyspace(name) else { return Ok(()) };
-                let (from, to) = (key(from), key(to));
-                content.get_mut(name).unwrap().retain(|key, _| *key < from || *key >= to);
-                let ticket = keyspace.delete_range(from..to);
-                self.written(life, ticket, content)?;
-            }
-            Step::DeleteAll { keyspace } => {
-                let name = KEYSPACES[keyspace];
-                let Some(keyspace) = store.find_keyspace(name) else { return Ok(()) };
-                content.get_mut(name).unwrap().clear();
-                let ticket = keyspace.delete_range(..);
-                self.written(life, ticket, content)?;
-            }
-            Step::Batch { seed } => {
-                let mut rng = SplitMix64::new(seed);
-                let mut batch = Batch::new();
-                for _ in 0..1 + rng.below(4) {
-                    let name = KEYSPACES[rng.index(KEYSPACES.len())];
-                    let Some(keyspace) = store.find_keyspace(name) else { continue };
-                    let keys = content.get_mut(name).unwrap();
-                    let key = key(rng.below(KEYS));
-                    if rng.percent(70) {
-                        let value = self.value(rng.pick(&[1, 2000]));
-                        batch.put(&keyspace, &key, &value).unwrap();
-                        keys.insert(key, value);
-                    } else {
-                        batch.delete(&keyspace, &key).unwrap();
-                        keys.remove(&key);
-                    }
-                }
-                let ticket = store.write(&batch);
-                self.written(life, ticket, content)?;
-            }
-            Step::CompareAndSet { key: n, holds } => {
-                let keyspace = store.keyspace();
-                let (key, value) = (key(n), self.value(5));
-                let keys = content.get_mut("default").unwrap();
-                let mut batch = Batch::new();
-                match (keys.get(&key), holds) {
-                    (old, true) => batch.expect_value(&keyspace, &key, old).unwrap(),
-                    (Some(_), false) => batch.expect_exists(&keyspace, &key, false).unwrap(),
-                    (None, false) => batch.expect_value(&keyspace, &key, Some("?")).unwrap(),
-                }
-                batch.put(&keyspace, &key, &value).unwrap();
-                keys.insert(key, value);
-                match store.write(&batch) {
-                    Err(Error::ConditionFailed { condition: 0 }) => {
-                        ensure!(!holds, "a condition that holds failed");
-                    }
-                    ticket if holds => self.written(life, ticket, content)?,
-                    ticket => {
-                        drop(ticket.or_else(|error| self.stop(&error, "writing"))?);
-                        ensure!(false, "a condition that does not hold was passed");
-                    }
-                }
-            }
-            Step::CreateKeyspace(n) => {
-                let name = KEYSPACES[n];
-                content.entry(name.to_owned()).or_default();
-                let created = store.create_keyspace(name).map(|_| store.logical());
-                self.called(created, content)?;
-            }
-            Step::DropKeyspace(n) => {
-                let name = KEYSPACES[n];
-                if content.remove(name).is_some() {
-                    let dropped = store.drop_keyspace(name).map(|()| store.logical());
-                    self.called(dropped, content)?;
-                }
-            }
-            Step::Wait => {
-                if let Some(ticket) = life.ticket.take() {
-                    let seq = ticket.seq();
-                    ticket.blocking_wait().or_else(|error| self.stop(&error, "waiting"))?;
-                    ensure!(store.durable() >= seq, "a ticket resolved early");
-                }
-            }
-            Step::Sync => {
-                store.sync().or_else(|error| self.stop(&error, "syncing"))?;
-                ensure!(store.durable() == store.logical(), "not all is durable after a sync");
-            }
-            Step::Compact => {
-                // A snapshot would keep its old values; no other thread could drop it here.
-                life.snapshot = None;
-                store.compact().or_else(|error| self.stop(&error, "compacting"))?;
-            }
-            Step::CompactInterleaved { seed } => {
-                life.snapshot = None;
-                self.compact_interleaved(life, &mut SplitMix64::new(seed))?;
-            }
-            Step::Checkpoint => {
-                let wrote = store.checkpoint().or_else(|error| self.stop(&error, "checkpoint"))?;
-                ensure!(wrote, "no checkpoint was written");
-                let durable = store.durable() == store.logical();
-                ensure!(durable, "a checkpoint names what is not durable");
-            }
-            Step::CheckpointInterleaved { seed } => {
-                let checkpoint = |store: &Store| store.checkpoint().map(drop);
-                let rng = &mut SplitMix64::new(seed);
-                self.interleaved(life, rng, (Op::Write, On::Others), checkpoint)?;
-            }
-            Step::Snapshot => {
-                let snapshot = store.snapshot().or_else(|error| self.stop(&error, "snapshot"))?;
-                life.snapshot = Some((snapshot, content));
-            }
-            Step::CheckSnapshot => {
-                if let Some((snapshot, content)) = &life.snapshot {
-                    self.check_snapshot(&store, snapshot, content)?;
-                }
-            }
-            Step::Reopen => {
-                life.snapshot = None;
-                store.close().or_else(|error| self.stop(&error, "closing"))?;
-                let last = self.calls.len() - 1;
-                self.calls.drain(..last);
-                self.earlier += last as u64;
-                life.engine.stop();
-                *life = self.open()?;
-            }
-            Step::Advance(time) => {
-                for _ in 0..time {
-                    if !self.disk.is_on() {
-                        break;
-                    }
-                    self.clock += Duration::from_millis(1);
-                    life.engine.advance(Duration::from_millis(1));
-                }
-                life.engine.run();
-            }
-        }
-        self.note_durable(&life.store);
-        Ok(())
     }
 
     /// Cleaning, with a few puts and deletes meanwhile. They come before reads: within a

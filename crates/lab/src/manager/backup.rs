@@ -31,26 +31,8 @@ impl SimEnv {
             self.known(*number).log.step(&mut of_log(guard), &step)?;
         }
         self.close_unused(life)?;
-        let mut calls = Vec::new();
-        for pair in 0..1 + rng.below(6) as i64 {
-            for number in numbers {
-                let log = &mut self.known(number).log;
-                let ballot = log.ballot(Bid { rise: pair, node: 1 });
-                let (slot, value) = (log.model.start + rng.below(SLOTS), log.value(30));
-                calls.push(Accept { key: key(number), slot, ballot, value });
-            }
-        }
-        let base = self.keys.iter();
-        let base = base
-            .map(|(key, known)| (key.clone(), (known.log.model.clone(), known.snapshots.clone())))
-            .collect();
-        let dir = format!("/copy-{}", self.fresh());
-        self.copies.push(Copy {
-            dir: dir.clone(),
-            base,
-            accepted: Vec::new(),
-            acknowledged: false,
-        });
+        let calls = self.accepts(&mut rng, numbers);
+        let dir = self.begin_copy();
         let done = Arc::new(Mutex::new(Vec::new()));
         let (mut left, made) = (calls.clone().into_iter(), Arc::clone(&done));
         let next = move || {
@@ -88,6 +70,36 @@ impl SimEnv {
                 if rng.percent(30) { self.check_copies() } else { Ok(()) }
             }
         }
+    }
+
+    /// Accepts in two logs, by turns.
+    fn accepts(&mut self, rng: &mut SplitMix64, numbers: [u64; 2]) -> Vec<Accept> {
+        let mut calls = Vec::new();
+        for pair in 0..1 + rng.below(6) as i64 {
+            for number in numbers {
+                let log = &mut self.known(number).log;
+                let ballot = log.ballot(Bid { rise: pair, node: 1 });
+                let (slot, value) = (log.model.start + rng.below(SLOTS), log.value(30));
+                calls.push(Accept { key: key(number), slot, ballot, value });
+            }
+        }
+        calls
+    }
+
+    /// Notes the logs as they are, for a copy. Returns the directory for it.
+    fn begin_copy(&mut self) -> String {
+        let base = self.keys.iter();
+        let base = base
+            .map(|(key, known)| (key.clone(), (known.log.model.clone(), known.snapshots.clone())))
+            .collect();
+        let dir = format!("/copy-{}", self.fresh());
+        self.copies.push(Copy {
+            dir: dir.clone(),
+            base,
+            accepted: Vec::new(),
+            acknowledged: false,
+        });
+        dir
     }
 
     /// Notes which logs were closed to make room: a backup has all that they accepted.

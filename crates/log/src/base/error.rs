@@ -248,24 +248,11 @@ impl fmt::Display for Error {
             Error::HugePages(cause) => write!(f, "{cause}"),
             Error::NoThread(_) => f.write_str("failed to start a thread"),
             Error::Closed => f.write_str("the log is closed"),
-            Error::Forked => f.write_str(
-                "fork made this process of one that used Esker; call exec in it, or fork before \
-                 the first log is opened",
-            ),
+            Error::Forked => f.write_str(FORKED),
             Error::Stopped => {
                 f.write_str("the commit engine has stopped; reopen the log to continue")
             }
-            Error::Locked { dir, pid } => {
-                write!(f, "{} is open for writing", dir.display())?;
-                match pid {
-                    Some(pid) if *pid == std::process::id() => f.write_str(" by this process")?,
-                    Some(pid) => write!(f, " by process {pid}")?,
-                    None => f.write_str(
-                        " by a process whose number is unknown, such as a child of one that ended",
-                    )?,
-                }
-                f.write_str("; a log has one writer at a time, and readers need no lock")
-            }
+            Error::Locked { dir, pid } => write_locked(f, dir, *pid),
             Error::NotThisBackup { dir, found } => {
                 write!(f, "{} is no backup of this log: {found}", dir.display())
             }
@@ -281,19 +268,7 @@ impl fmt::Display for Error {
                 write!(f, "{} belongs to another log; move it elsewhere", file.display())
             }
             Error::WrongComponent { dir, found, expected } => {
-                let dir = dir.display();
-                match (found, expected) {
-                    (Some(found), Some(expected)) => {
-                        write!(f, "{dir} is a log of component {found}, not of {expected}")
-                    }
-                    (Some(found), None) => {
-                        write!(f, "{dir} is a log of component {found}, not a plain log")
-                    }
-                    (None, Some(expected)) => {
-                        write!(f, "{dir} is a plain log, not one of component {expected}")
-                    }
-                    (None, None) => write!(f, "{dir} is not the log that was expected"),
-                }
+                write_component(f, dir, (found.as_ref(), expected.as_ref()))
             }
             Error::TooLarge { size, limit } => write!(
                 f,
@@ -302,45 +277,19 @@ impl fmt::Display for Error {
             Error::BatchTooLarge { size, limit } => {
                 write!(f, "an atomic batch of {size} bytes is over the limit of {limit}")
             }
-            Error::Sequence { seq, prev, .. } if *seq > Seq::MAX && *prev >= Seq::MAX => {
-                write!(f, "numbers of records end with {}; continue in another log", Seq::MAX)
-            }
-            Error::Sequence { seq, .. } if *seq > Seq::MAX => {
-                write!(f, "record {seq} cannot be: numbers end with {}", Seq::MAX)
-            }
-            Error::Sequence { seq, prev, .. } if seq <= prev => {
-                write!(f, "record {seq} cannot follow record {prev}; its number must be higher")
-            }
-            Error::Sequence { seq, prev, expected } => write!(
-                f,
-                "record {seq} is to follow record {prev}, but the last record is {expected}"
-            ),
+            Error::Sequence { seq, prev, expected } => write_sequence(f, *seq, *prev, *expected),
             Error::InvalidConsumer { bytes, limit } => {
                 write!(f, "the name of a consumer has 1 to {limit} bytes, and this one has {bytes}")
             }
             Error::TooManyConsumers { limit } => {
                 write!(f, "the log has {limit} consumers, the most it can; remove one first")
             }
-            Error::OffsetChanged { name, found: Some(found) } => {
-                write!(f, "the offset of consumer {name} is {found}")
-            }
-            Error::OffsetChanged { name, found: None } => {
-                write!(f, "consumer {name} has no offset")
-            }
+            Error::OffsetChanged { name, found } => write_offset(f, name, *found),
             Error::Conflict { prev, last } => write!(
                 f,
                 "another record was accepted after {prev} first; the last record is now {last}"
             ),
-            Error::NoSpace { dir, cause, .. } if cause.is_out_of_inodes() => write!(
-                f,
-                "no inode for another file in {}; remove files from its file system and try again",
-                dir.display()
-            ),
-            Error::NoSpace { dir, wanted, .. } => write!(
-                f,
-                "no space for {wanted} bytes in {}; make room and try again",
-                dir.display()
-            ),
+            Error::NoSpace { dir, wanted, cause, .. } => write_no_space(f, dir, *wanted, cause),
             Error::Full => f.write_str("the staging memory is full"),
             Error::Busy { what } => write!(f, "{what}; wait until that ends"),
             Error::Timeout => f.write_str("the deadline passed"),
@@ -357,6 +306,79 @@ impl fmt::Display for Error {
             }
         }
     }
+}
+
+/// What [`Error::Forked`] says.
+const FORKED: &str = "fork made this process of one that used Esker; call exec in it, or fork \
+                      before the first log is opened";
+
+fn write_locked(f: &mut fmt::Formatter<'_>, dir: &Path, pid: Option<u32>) -> fmt::Result {
+    write!(f, "{} is open for writing", dir.display())?;
+    match pid {
+        Some(pid) if pid == std::process::id() => f.write_str(" by this process")?,
+        Some(pid) => write!(f, " by process {pid}")?,
+        None => {
+            f.write_str(
+                " by a process whose number is unknown, such as a child of one that ended",
+            )?;
+        }
+    }
+    f.write_str("; a log has one writer at a time, and readers need no lock")
+}
+
+fn write_component(
+    f: &mut fmt::Formatter<'_>,
+    dir: &Path,
+    component: (Option<&Component>, Option<&Component>),
+) -> fmt::Result {
+    let dir = dir.display();
+    match component {
+        (Some(found), Some(expected)) => {
+            write!(f, "{dir} is a log of component {found}, not of {expected}")
+        }
+        (Some(found), None) => {
+            write!(f, "{dir} is a log of component {found}, not a plain log")
+        }
+        (None, Some(expected)) => {
+            write!(f, "{dir} is a plain log, not one of component {expected}")
+        }
+        (None, None) => write!(f, "{dir} is not the log that was expected"),
+    }
+}
+
+fn write_sequence(f: &mut fmt::Formatter<'_>, seq: Seq, prev: Seq, expected: Seq) -> fmt::Result {
+    if seq > Seq::MAX && prev >= Seq::MAX {
+        write!(f, "numbers of records end with {}; continue in another log", Seq::MAX)
+    } else if seq > Seq::MAX {
+        write!(f, "record {seq} cannot be: numbers end with {}", Seq::MAX)
+    } else if seq <= prev {
+        write!(f, "record {seq} cannot follow record {prev}; its number must be higher")
+    } else {
+        write!(f, "record {seq} is to follow record {prev}, but the last record is {expected}")
+    }
+}
+
+fn write_offset(f: &mut fmt::Formatter<'_>, name: &str, found: Option<Seq>) -> fmt::Result {
+    match found {
+        Some(found) => write!(f, "the offset of consumer {name} is {found}"),
+        None => write!(f, "consumer {name} has no offset"),
+    }
+}
+
+fn write_no_space(
+    f: &mut fmt::Formatter<'_>,
+    dir: &Path,
+    wanted: u64,
+    cause: &esker_disk::Error,
+) -> fmt::Result {
+    let dir = dir.display();
+    if cause.is_out_of_inodes() {
+        return write!(
+            f,
+            "no inode for another file in {dir}; remove files from its file system and try again"
+        );
+    }
+    write!(f, "no space for {wanted} bytes in {dir}; make room and try again")
 }
 
 impl std::error::Error for Error {

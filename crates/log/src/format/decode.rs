@@ -267,16 +267,10 @@ pub(crate) fn find(
             }
             continue;
         }
-        let record = match RecordHeader::parse(rest) {
+        let record = match checked_record(rest, salt, here) {
             Ok(record) => record,
             Err(decode_error) => return Found::Invalid { offset: here, decode_error },
         };
-        let Some(stored) = rest.get(..record.stored() as usize) else {
-            return Found::Invalid { offset: here, decode_error: DecodeError::Cut };
-        };
-        if let Err(decode_error) = record.check(salt, here, stored) {
-            return Found::Invalid { offset: here, decode_error };
-        }
         if record.seq == want {
             let len = record.size - RECORD_HEADER;
             return Found::Record(FoundRecord { seq: want, prev_seq, offset: here, len });
@@ -287,4 +281,13 @@ pub(crate) fn find(
         prev_seq = record.seq;
         at += record.stored();
     }
+}
+
+/// The header of the record that `bytes` begin with, after its checksum was checked.
+#[inline]
+fn checked_record(bytes: &[u8], salt: Salt, offset: u32) -> Result<RecordHeader, DecodeError> {
+    let record = RecordHeader::parse(bytes)?;
+    let stored = bytes.get(..record.stored() as usize).ok_or(DecodeError::Cut)?;
+    record.check(salt, offset, stored)?;
+    Ok(record)
 }

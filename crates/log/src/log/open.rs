@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 
-use esker_disk::Dir;
+use esker_disk::{Dir, Facts, Lock};
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::{Error, Result, corruption_at, register_process, with_causes};
@@ -112,137 +112,223 @@ impl Log {
     pub(super) fn open_with(dir: &Path, options: Options) -> Result<Self> {
         register_process(dir)?;
         options.validate()?;
-        let read_options = ReadOptions::from(&options);
         let tail = Arc::new(TailCache::new(&options)?);
         let engine = engine_of(&options)?;
-        let entered = directory::enter(dir, &options)?;
-        let dir = &*entered;
-        let lock = directory::lock_entered(dir, &options)?;
+        let dir = directory::enter(dir, &options)?;
+        let lock = directory::lock_entered(&*dir, &options)?;
         let facts = dir.facts()?;
-        let durable_commits = options.policy != Policy::OsBuffered;
-        let mode = FileMode {
-            direct: match options.direct {
-                Direct::Auto => facts.direct && durable_commits,
-                Direct::On => true,
-                Direct::Off => false,
-            },
-            dsync: options.dsync && facts.dsync && durable_commits,
-        };
+        let mode = file_mode(&options, &facts);
+        let (mut finalized, reserve) = recover_files(&*dir, &options, &facts, &engine)?;
 
-        let direct = options.direct != Direct::Off && facts.direct;
-        let had = space_reserve::size(dir, paths::RESERVE)?;
-        let recover = || recover(dir, &options, &read_options, direct, engine.wall_ms());
-        let finalized = match recover() {
-            // What failed left a directory that any opening recovers.
-            Err(error) if error.is_no_space() => in_shared_space(&options, error, recover),
-            finalized => finalized,
-        }?;
-        let durable = finalized.start.last_seq;
-        let full = |error: Error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable);
-        let mut manifest = finalized.manifest;
-        let recorded = manifest.reserve_blocks;
-        let is_ring = manifest.retention.is_set();
-        let mut reserve = Reserve::open(dir, &options, had, recorded, is_ring).map_err(full)?;
-        // Another opening may want less, and must not make it less for the next one.
-        if manifest.reserve_blocks < reserve.had_blocks() {
-            manifest.reserve_blocks = reserve.had_blocks();
-            manifest.write(dir).map_err(full)?;
-            reserve.recorded = manifest.reserve_blocks;
-        }
-
-        let start = finalized.start;
-        let core = Core::new(&start, &options, Arc::clone(&tail), mode.dsync);
-        let segments = SegmentTable::new(finalized.segments);
-        let newest = segments
+        let core = Core::new(&finalized.start, &options, Arc::clone(&tail), mode.dsync);
+        let shared = Shared::new(engine, tail, &mut finalized);
+        let newest = shared
+            .segments
             .newest()
             .ok_or_else(|| corruption_at(dir.path(), 0, 0, "no segment is left"))?;
         let committer =
-            Committer::new(dir, mode, newest, finalized.chain, finalized.manifest.session)?;
-        let prewrites = durable_commits;
-        let watermark = DurableWatermark::new(start.base + u64::from(start.offset), start.last_seq);
-        let watermark = Arc::new(watermark);
-        let trim_point = Arc::new(TrimPoint::new(&segments, finalized.manifest.trim_seq));
-        let segments = Arc::new(segments);
-        let (waiters, terminal) = (Arc::<Waiters>::default(), Arc::<TerminalCell>::default());
-        let closed = Arc::new(AtomicBool::new(false));
-        let read = Arc::new_cyclic(|weak_self| ReadHalf {
-            engine: engine.clone(),
-            waiters: Arc::clone(&waiters),
-            watermark: Arc::clone(&watermark),
-            terminal: Arc::clone(&terminal),
-            segments: Arc::clone(&segments),
-            tail: Arc::clone(&tail),
-            trim_point: Arc::clone(&trim_point),
-            cache: ReadCache::new(options.read_cache, Arc::default()),
-            streams: StreamTable::default(),
-            closed: Arc::clone(&closed),
-            weak_self: weak_self.clone(),
-        });
+            Committer::new(&*dir, mode, newest, finalized.chain, finalized.manifest.session)?;
+        let recovery = finalized.recovery.clone();
+        let files = LogFiles { dir, lock, mode, finalized, reserve };
+
+        let read = read_half(&shared, &options);
         let sources: Weak<dyn ReadWork> = read.weak_self.clone();
-        let write = Arc::new_cyclic(|weak_self| WriteHalf {
-            id: start.log,
-            dir: Arc::clone(&entered),
-            mode,
-            engine,
-            fill_tracker: core.fill_trackers(),
-            state: Mutex::new(State {
-                core,
-                committer: Some(Box::new(committer)),
-                committer_lost: false,
-                timer_armed: false,
-                space: SpaceRequests::default(),
-                committing_callers: WaitingCallers::default(),
-                wakers: Vec::new(),
-            }),
-            waiters,
-            callbacks: Callbacks::default(),
-            watermark,
-            terminal,
-            trim_point,
-            segments,
-            tail,
-            preallocator: Preallocator::new(
-                start.segment,
-                start.offset,
-                prewrites,
-                options.segment_size,
-            ),
-            counters: Counters::default(),
-            manifest: Mutex::new(manifest),
-            spares: Mutex::new(finalized.spares),
-            checkpoints: Mutex::new(0),
-            receiving: Arc::default(),
-            lock: Mutex::new(Some(lock)),
-            queued: AtomicBool::new(false),
-            maintenance_queued: AtomicBool::new(false),
-            rotation_pending: AtomicBool::new(true),
-            dropped_through: AtomicU64::new(0),
-            retention: Mutex::new(options.retention),
-            ages: Mutex::default(),
-            watermark_page: Mutex::new(finalized.page),
-            drops: AtomicU64::new(0),
-            segment_set_lock: Mutex::default(),
-            reserve_bytes: reserve.shared_bytes(),
-            reserve: Mutex::new(reserve),
-            shares: AtomicBool::new(false),
-            committer_idle: Condvar::new(),
-            delay_met: AtomicBool::new(false),
-            closed,
-            readers: Weak::clone(&sources),
-            weak_self: weak_self.clone(),
-            options,
-        });
+        let write = write_half(files, shared, (core, committer), Weak::clone(&sources), options);
         let commits: Weak<dyn CommitWork> = write.weak_self.clone();
         write.engine.register(commits);
         write.engine.register_reads(sources);
         write.count_ages();
         write.maintain();
-        let (recovery, disk_name) = (finalized.recovery, facts.name);
         let consumers = Consumers::new(Arc::clone(&write.dir), write.id);
         let (writing, reading) = (Arc::clone(&write), Arc::clone(&read));
+        let disk_name = facts.name;
         let owner = Owner { write: writing, read: reading, recovery, disk_name, consumers };
         Ok(Self { write, read, owner: Arc::new(owner) })
     }
+}
+
+/// The directory of a log that is being opened, locked and recovered.
+struct LogFiles {
+    dir: Arc<dyn Dir>,
+    lock: Box<dyn Lock>,
+    mode: FileMode,
+    finalized: Finalized,
+    reserve: Reserve,
+}
+
+/// The state that the two halves of a log share.
+struct Shared {
+    engine: Engine,
+    waiters: Arc<Waiters>,
+    watermark: Arc<DurableWatermark>,
+    terminal: Arc<TerminalCell>,
+    segments: Arc<SegmentTable>,
+    tail: Arc<TailCache>,
+    trim_point: Arc<TrimPoint>,
+    closed: Arc<AtomicBool>,
+}
+
+impl Shared {
+    /// Takes the segments of `finalized`.
+    fn new(engine: Engine, tail: Arc<TailCache>, finalized: &mut Finalized) -> Self {
+        let start = finalized.start;
+        let segments = SegmentTable::new(std::mem::take(&mut finalized.segments));
+        let watermark = DurableWatermark::new(start.base + u64::from(start.offset), start.last_seq);
+        Self {
+            engine,
+            waiters: Arc::default(),
+            watermark: Arc::new(watermark),
+            terminal: Arc::default(),
+            trim_point: Arc::new(TrimPoint::new(&segments, finalized.manifest.trim_seq)),
+            segments: Arc::new(segments),
+            tail,
+            closed: Arc::default(),
+        }
+    }
+}
+
+fn read_half(shared: &Shared, options: &Options) -> Arc<ReadHalf> {
+    Arc::new_cyclic(|weak_self| ReadHalf {
+        engine: shared.engine.clone(),
+        waiters: Arc::clone(&shared.waiters),
+        watermark: Arc::clone(&shared.watermark),
+        terminal: Arc::clone(&shared.terminal),
+        segments: Arc::clone(&shared.segments),
+        tail: Arc::clone(&shared.tail),
+        trim_point: Arc::clone(&shared.trim_point),
+        cache: ReadCache::new(options.read_cache, Arc::default()),
+        streams: StreamTable::default(),
+        closed: Arc::clone(&shared.closed),
+        weak_self: weak_self.clone(),
+    })
+}
+
+/// `readers` are notified when segments are dropped.
+fn write_half(
+    files: LogFiles,
+    shared: Shared,
+    (core, committer): (Core, Committer),
+    readers: Weak<dyn ReadWork>,
+    options: Options,
+) -> Arc<WriteHalf> {
+    let LogFiles { dir, lock, mode, finalized, reserve } = files;
+    let Shared { engine, waiters, watermark, terminal, segments, tail, trim_point, closed } =
+        shared;
+    let start = finalized.start;
+    let prewrites = is_durable(&options);
+    Arc::new_cyclic(|weak_self| WriteHalf {
+        id: start.log,
+        dir,
+        mode,
+        engine,
+        fill_tracker: core.fill_trackers(),
+        state: Mutex::new(State {
+            core,
+            committer: Some(Box::new(committer)),
+            committer_lost: false,
+            timer_armed: false,
+            space: SpaceRequests::default(),
+            committing_callers: WaitingCallers::default(),
+            wakers: Vec::new(),
+        }),
+        waiters,
+        callbacks: Callbacks::default(),
+        watermark,
+        terminal,
+        trim_point,
+        segments,
+        tail,
+        preallocator: Preallocator::new(
+            start.segment,
+            start.offset,
+            prewrites,
+            options.segment_size,
+        ),
+        counters: Counters::default(),
+        manifest: Mutex::new(finalized.manifest),
+        spares: Mutex::new(finalized.spares),
+        checkpoints: Mutex::new(0),
+        receiving: Arc::default(),
+        lock: Mutex::new(Some(lock)),
+        queued: AtomicBool::new(false),
+        maintenance_queued: AtomicBool::new(false),
+        rotation_pending: AtomicBool::new(true),
+        dropped_through: AtomicU64::new(0),
+        retention: Mutex::new(options.retention),
+        ages: Mutex::default(),
+        watermark_page: Mutex::new(finalized.page),
+        drops: AtomicU64::new(0),
+        segment_set_lock: Mutex::default(),
+        reserve_bytes: reserve.shared_bytes(),
+        reserve: Mutex::new(reserve),
+        shares: AtomicBool::new(false),
+        committer_idle: Condvar::new(),
+        delay_met: AtomicBool::new(false),
+        closed,
+        readers,
+        weak_self: weak_self.clone(),
+        options,
+    })
+}
+
+fn is_durable(options: &Options) -> bool {
+    options.policy != Policy::OsBuffered
+}
+
+/// How the segments are opened: without the page cache, and so that each write is durable, where
+/// the options ask for it and the disk can.
+fn file_mode(options: &Options, facts: &Facts) -> FileMode {
+    let durable_commits = is_durable(options);
+    FileMode {
+        direct: match options.direct {
+            Direct::Auto => facts.direct && durable_commits,
+            Direct::On => true,
+            Direct::Off => false,
+        },
+        dsync: options.dsync && facts.dsync && durable_commits,
+    }
+}
+
+/// Recovers the log in a locked directory, in the space of a shared reserve if it needs that, and
+/// opens its own reserve.
+fn recover_files(
+    dir: &dyn Dir,
+    options: &Options,
+    facts: &Facts,
+    engine: &Engine,
+) -> Result<(Finalized, Reserve)> {
+    let read_options = ReadOptions::from(options);
+    let direct = options.direct != Direct::Off && facts.direct;
+    let had = space_reserve::size(dir, paths::RESERVE)?;
+    let recover = || recover(dir, options, &read_options, direct, engine.wall_ms());
+    let mut finalized = match recover() {
+        // What failed left a directory that any opening recovers.
+        Err(error) if error.is_no_space() => in_shared_space(options, error, recover),
+        finalized => finalized,
+    }?;
+    let durable = finalized.start.last_seq;
+    let reserve = open_reserve(dir, options, &mut finalized.manifest, had)
+        .map_err(|error| error.for_want_of_space(dir.path(), u64::from(BLOCK), durable))?;
+    Ok((finalized, reserve))
+}
+
+/// Opens the reserve, which had `had` bytes before the recovery.
+fn open_reserve(
+    dir: &dyn Dir,
+    options: &Options,
+    manifest: &mut Manifest,
+    had: u64,
+) -> Result<Reserve> {
+    let recorded = manifest.reserve_blocks;
+    let is_ring = manifest.retention.is_set();
+    let mut reserve = Reserve::open(dir, options, had, recorded, is_ring)?;
+    // Another opening may want less, and must not make it less for the next one.
+    if manifest.reserve_blocks < reserve.had_blocks() {
+        manifest.reserve_blocks = reserve.had_blocks();
+        manifest.write(dir)?;
+        reserve.recorded = manifest.reserve_blocks;
+    }
+    Ok(reserve)
 }
 
 /// Recovers what is in the directory, and repairs it first if the options say so.

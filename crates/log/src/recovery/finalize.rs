@@ -46,49 +46,16 @@ pub(crate) fn create(dir: &dyn Dir, log: LogId) -> Result<Manifest> {
 pub(crate) fn finalize(
     dir: &dyn Dir,
     options: &ReadOptions,
-    scan: DirScan,
+    mut scan: DirScan,
     retention: Retention,
     time_ms: u64,
 ) -> Result<Finalized> {
     let mut manifest = scan.manifest;
-    if scan.highest_number.max(manifest.session) >= NUMBER_MAX - 1 {
-        // What would be written next could not be read again.
-        return Err(corruption_at(
-            &dir.path_of(paths::MANIFEST),
-            0,
-            0,
-            "the number of a segment or session is the last possible one",
-        ));
-    }
+    refuse_last_number(dir, &scan)?;
     let clean = manifest.clean.take();
-    for name in &scan.temporary {
-        match dir.unlink(name) {
-            // The process that made it has removed it meanwhile.
-            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
-            unlinked => unlinked?,
-        }
-    }
-    // Blank segments hold nothing, and may be what fills the disk.
-    for number in &scan.blank {
-        dir.unlink(&paths::segment(*number))?;
-    }
-    manifest.session += 1;
-    if manifest.is_copy {
-        manifest.begin_lineage(scan.durable_bound);
-    }
+    unlink_leftovers(dir, &scan)?;
     let prior_retention = manifest.retention;
-    if retention.is_set() {
-        // Otherwise a close of a session that appended clears it.
-        manifest.retention = retention;
-    }
-    if let Some(oldest) = scan.live.first()
-        && manifest.trim_segment > 0
-    {
-        // The preceding segments may have left the log before a manifest recorded it.
-        manifest.trim_segment = oldest.segment.number();
-    }
-    // The clean end is dropped, but its durable lower bound must be kept.
-    manifest.durable = manifest.durable.max(scan.durable_bound);
+    begin_session(&mut manifest, &scan, retention);
     manifest.write(dir)?;
     // After the manifest is durable: a page without a manifest means that a log was lost. The
     // page's name is synced with those of the segments.
@@ -106,33 +73,13 @@ pub(crate) fn finalize(
         truncated_tail: scan.cut.clone(),
         copied: 0,
     };
-    let mut live = scan.live;
+    let mut live = std::mem::take(&mut scan.live);
     if clean.is_some() {
         recovery.truncated_tail = trim(dir, &live)?;
-        for number in &scan.dead {
-            dir.unlink(&paths::segment(*number))?;
-        }
+        unlink_segments(dir, &scan.dead)?;
     } else {
-        let number = scan.highest_number + 1;
-        let new =
-            copy_tail(dir, options, &manifest, &mut live, number, scan.durable_bound, time_ms)?;
-        recovery.copied = new.copied;
-        let last = new.live.segment.state.read().last_seq;
-        if manifest.trim_segment == 0 || manifest.durable < last {
-            if manifest.trim_segment == 0 {
-                manifest.trim_segment = live.first().map_or(number, |live| live.segment.number());
-            }
-            // The copy is durable now. Until the next commit only its own segment records that.
-            manifest.durable = last;
-            manifest.write(dir)?;
-        }
-        for number in scan.dead.iter().chain(&new.dead) {
-            dir.unlink(&paths::segment(*number))?;
-        }
-        for live in &live {
-            finish(dir, live)?;
-        }
-        live.push(new.live);
+        recovery.copied =
+            copy_to_new_segment(dir, options, &scan, &mut manifest, &mut live, time_ms)?;
     }
     dir.sync()?;
 
@@ -164,6 +111,88 @@ pub(crate) fn finalize(
         spares: scan.spares,
         recovery,
     })
+}
+
+fn refuse_last_number(dir: &dyn Dir, scan: &DirScan) -> Result<()> {
+    if scan.highest_number.max(scan.manifest.session) >= NUMBER_MAX - 1 {
+        // What would be written next could not be read again.
+        return Err(corruption_at(
+            &dir.path_of(paths::MANIFEST),
+            0,
+            0,
+            "the number of a segment or session is the last possible one",
+        ));
+    }
+    Ok(())
+}
+
+/// Removes files that have nothing of the log.
+fn unlink_leftovers(dir: &dyn Dir, scan: &DirScan) -> Result<()> {
+    for name in &scan.temporary {
+        match dir.unlink(name) {
+            // The process that made it has removed it meanwhile.
+            Err(cause) if cause.kind() == std::io::ErrorKind::NotFound => {}
+            unlinked => unlinked?,
+        }
+    }
+    // Blank segments hold nothing, and may be what fills the disk.
+    unlink_segments(dir, &scan.blank)
+}
+
+fn unlink_segments<'a>(dir: &dyn Dir, numbers: impl IntoIterator<Item = &'a u64>) -> Result<()> {
+    for number in numbers {
+        dir.unlink(&paths::segment(*number))?;
+    }
+    Ok(())
+}
+
+/// Makes `manifest` that of the next session.
+fn begin_session(manifest: &mut Manifest, scan: &DirScan, retention: Retention) {
+    manifest.session += 1;
+    if manifest.is_copy {
+        manifest.begin_lineage(scan.durable_bound);
+    }
+    if retention.is_set() {
+        // Otherwise a close of a session that appended clears it.
+        manifest.retention = retention;
+    }
+    if let Some(oldest) = scan.live.first()
+        && manifest.trim_segment > 0
+    {
+        // The preceding segments may have left the log before a manifest recorded it.
+        manifest.trim_segment = oldest.segment.number();
+    }
+    // The clean end is dropped, but its durable lower bound must be kept.
+    manifest.durable = manifest.durable.max(scan.durable_bound);
+}
+
+/// Continues the log in a new segment after anything but a clean close: copies the tail there, and
+/// finishes the preceding segments. Returns the number of copied records.
+fn copy_to_new_segment(
+    dir: &dyn Dir,
+    options: &ReadOptions,
+    scan: &DirScan,
+    manifest: &mut Manifest,
+    live: &mut Vec<Live>,
+    time_ms: u64,
+) -> Result<u64> {
+    let number = scan.highest_number + 1;
+    let new = copy_tail(dir, options, manifest, live, number, scan.durable_bound, time_ms)?;
+    let last = new.live.segment.state.read().last_seq;
+    if manifest.trim_segment == 0 || manifest.durable < last {
+        if manifest.trim_segment == 0 {
+            manifest.trim_segment = live.first().map_or(number, |live| live.segment.number());
+        }
+        // The copy is durable now. Until the next commit only its own segment records that.
+        manifest.durable = last;
+        manifest.write(dir)?;
+    }
+    unlink_segments(dir, scan.dead.iter().chain(&new.dead))?;
+    for live in &*live {
+        finish(dir, live)?;
+    }
+    live.push(new.live);
+    Ok(new.copied)
 }
 
 /// Cuts off the bytes after the end of a cleanly closed log: they do not belong to it.

@@ -21,7 +21,7 @@ use crate::http::body::AnswerBody;
 use crate::http::client::Requests;
 use crate::http::connection_places::{ConnectionPlace, ConnectionPlaces, RESERVE_TIME};
 use crate::http::route;
-use crate::looks::{LOOK, Looks, Underway, Verdict, Waits};
+use crate::looks::{LOOK, Looks, Traffic, Underway, Verdict, Waits};
 use crate::shared::Shared;
 
 const STREAMS: u32 = 128;
@@ -104,7 +104,7 @@ impl Connection {
         self,
         stream: TcpStream,
         builder: Arc<Builder<TokioExecutor>>,
-        mut stop: watch::Receiver<bool>,
+        stop: watch::Receiver<bool>,
     ) {
         // Answers are small, and each is a write of its own.
         drop(stream.set_nodelay(true));
@@ -122,26 +122,7 @@ impl Connection {
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
         let mut looks = Looks::default();
-        let mut events = Events::new();
-        events.push(after(LOOK, Event::Look));
-        events.push(Box::pin(async move {
-            // Stopped, or forgotten: both end it.
-            drop(stop.wait_for(|stop| *stop).await);
-            Event::Stop
-        }));
-        let traffic = Arc::clone(&requests.client.traffic);
-        events.push(Box::pin(async move {
-            traffic.evicted().await;
-            Event::Evicted
-        }));
-        if is_reserve {
-            let requested = Arc::clone(&requested);
-            events.push(Box::pin(async move {
-                requested.notified().await;
-                Event::Stop
-            }));
-            events.push(after(RESERVE_TIME, Event::Late));
-        }
+        let mut events = self.events(&requests.client.traffic, &requested, stop);
         loop {
             tokio::select! {
                 biased;
@@ -175,6 +156,36 @@ impl Connection {
                 },
             }
         }
+    }
+
+    /// The first events. `requested` is notified at each request in the reserve.
+    fn events(
+        &self,
+        traffic: &Arc<Traffic>,
+        requested: &Arc<Notify>,
+        mut stop: watch::Receiver<bool>,
+    ) -> Events {
+        let events = Events::new();
+        events.push(after(LOOK, Event::Look));
+        events.push(Box::pin(async move {
+            // Stopped, or forgotten: both end it.
+            drop(stop.wait_for(|stop| *stop).await);
+            Event::Stop
+        }));
+        let traffic = Arc::clone(traffic);
+        events.push(Box::pin(async move {
+            traffic.evicted().await;
+            Event::Evicted
+        }));
+        if self.place.is_reserve {
+            let requested = Arc::clone(requested);
+            events.push(Box::pin(async move {
+                requested.notified().await;
+                Event::Stop
+            }));
+            events.push(after(RESERVE_TIME, Event::Late));
+        }
+        events
     }
 }
 

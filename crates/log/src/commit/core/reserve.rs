@@ -14,7 +14,7 @@ use crate::base::position::{Position, Seq};
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
 use crate::format::{BLOCK, IndexEntry, Salt, UNIT_MAX, block_up};
-use crate::staging::buffer::{BufferSpan, Reservation};
+use crate::staging::buffer::{BufferSpan, Reservation, StagingBuffer};
 
 impl Core {
     /// Assigns the next record its place, or returns why not. A refusal changes nothing.
@@ -169,24 +169,8 @@ impl Core {
             (Fit::Next, Some(next)) => Some(next),
             _ => return Err(Refusal::NeedsSpace(space)),
         };
-        if let Some(Reserved { segment, limit, full, internal }) = next {
-            let salt = Salt::new(self.log, segment);
-            let (offset, records, lent_until) = (BLOCK, 0, 0);
-            // The share of deletes is one for all segments made from the reserve.
-            let lent = if internal && frontier.internal { frontier.lent } else { 0 };
-            let base = end;
-            frontier = Frontier {
-                segment,
-                salt,
-                base,
-                offset,
-                records,
-                limit,
-                full,
-                internal,
-                lent,
-                lent_until,
-            };
+        if let Some(next) = next {
+            frontier = self.frontier_in(next, end);
         }
         let buffer = match self.tail.newest() {
             Some(buffer)
@@ -194,22 +178,7 @@ impl Core {
             {
                 buffer
             }
-            _ => {
-                let released = self.released().position;
-                if self.tail.staged(released) >= self.limits.buffers {
-                    // Memory must be released before more is accepted.
-                    self.on(Event::NoRoom);
-                    return Err(Refusal::Full);
-                }
-                let usual = frontier.limit.min(frontier.offset.saturating_add(self.limits.buffer));
-                let piece = BufferSpan {
-                    segment: frontier.segment,
-                    base: frontier.base,
-                    start: frontier.offset,
-                    limit: usual.max(frontier.offset + need),
-                };
-                self.tail.open(piece, end, self.limits.buffer, released)
-            }
+            _ => self.open_buffer(&frontier, need, end)?,
         };
 
         if let Some(Open { number, .. }) = self.open {
@@ -221,20 +190,60 @@ impl Core {
             self.next = None;
             self.since_index = (u32::MAX / 2, 0);
         }
+        self.open_unit(buffer);
+        Ok(())
+    }
+
+    /// The frontier at the start of a segment, which begins at the log's position `base`.
+    fn frontier_in(&self, next: Reserved, base: u64) -> Frontier {
+        let Reserved { segment, limit, full, internal } = next;
+        let salt = Salt::new(self.log, segment);
+        let (offset, records, lent_until) = (BLOCK, 0, 0);
+        // The share of deletes is one for all segments made from the reserve.
+        let frontier = self.frontier;
+        let lent = if internal && frontier.internal { frontier.lent } else { 0 };
+        Frontier { segment, salt, base, offset, records, limit, full, internal, lent, lent_until }
+    }
+
+    /// Opens a staging buffer for at least `need` bytes at the frontier, which is at the log's
+    /// position `end`.
+    fn open_buffer(
+        &mut self,
+        frontier: &Frontier,
+        need: u32,
+        end: u64,
+    ) -> Result<Arc<StagingBuffer>, Refusal> {
+        let released = self.released().position;
+        if self.tail.staged(released) >= self.limits.buffers {
+            // Memory must be released before more is accepted.
+            self.on(Event::NoRoom);
+            return Err(Refusal::Full);
+        }
+        let usual = frontier.limit.min(frontier.offset.saturating_add(self.limits.buffer));
+        let piece = BufferSpan {
+            segment: frontier.segment,
+            base: frontier.base,
+            start: frontier.offset,
+            limit: usual.max(frontier.offset + need),
+        };
+        Ok(self.tail.open(piece, end, self.limits.buffer, released))
+    }
+
+    /// Opens a unit at the frontier.
+    fn open_unit(&mut self, buffer: Arc<StagingBuffer>) {
         let number = self.next_unit;
         self.next_unit += 1;
         self.fill_tracker(number).reset();
         self.open = Some(Open {
             number,
             buffer,
-            start: frontier.offset,
+            start: self.frontier.offset,
             used: UNIT_HEADER,
             payload: 0,
             records: 0,
             appends: 0,
             prev_seq: self.last,
         });
-        Ok(())
     }
 
     /// Counts an append into the open unit. Its records are taken next.

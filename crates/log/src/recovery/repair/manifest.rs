@@ -15,7 +15,7 @@ use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
 use crate::store::segment_reader::ReadErrors;
 use crate::store::segment_scan::orphan_units;
-use crate::store::watermark_page::{PageReader, refuse_foreign_page};
+use crate::store::watermark_page::{PageReader, StoredWatermark, refuse_foreign_page};
 
 type Files = BTreeMap<u64, (Arc<dyn File>, Option<SegmentHeader>)>;
 
@@ -77,28 +77,8 @@ fn rebuild(dir: &dyn Dir) -> Result<RebuiltManifest> {
         return Err(directory::not_a_log(dir.path(), found));
     };
     refuse_foreign_page(dir, page, log)?;
-    if Manifest::previous_log(dir).is_some_and(|previous| previous != log) {
-        // If the page names the log of the segments, too, the temporary file is the foreign one.
-        let named = files.iter().find_map(|(number, (_, header))| header.map(|_| *number));
-        let foreign = match named.filter(|_| page.is_none()) {
-            Some(number) => paths::segment(number),
-            None => paths::next(paths::MANIFEST),
-        };
-        return Err(Error::ForeignFile { file: dir.path_of(&foreign) });
-    }
-    // Nothing is written where the repair of the segments would then be refused.
-    for (&number, (file, _)) in &files {
-        let file_name = || dir.path_of(&paths::segment(number));
-        match read_segment_header(&**file, &Manifest::new(log), number) {
-            Ok(Err(HeaderError::Foreign(_))) => {
-                return Err(Error::ForeignFile { file: file_name() });
-            }
-            Ok(Err(HeaderError::Version(version))) => {
-                return Err(Error::UnsupportedVersion { file: file_name(), version });
-            }
-            _ => {}
-        }
-    }
+    refuse_other_log(dir, &files, page, log)?;
+    refuse_unreadable_segments(dir, &files, log)?;
     let oldest = files.values().find_map(|(_, header)| *header);
     let (first, before) =
         oldest.map_or((u64::MAX, 0), |oldest| (oldest.segment, oldest.prev_segment));
@@ -110,11 +90,76 @@ fn rebuild(dir: &dyn Dir) -> Result<RebuiltManifest> {
     };
     // That of the lost manifest is not known.
     manifest.draw_lineage();
-    // The last record of the log, and of the segment that the manifest begins with.
+    let (last, last_of_first) = take_segments(dir, &files, &mut manifest, (first, before))?;
+    if manifest.trim_segment == u64::MAX {
+        // Only the page is valid.
+        let named = page.map_or(u64::MAX, |page| page.segment.max(1));
+        let oldest = files.keys().next().map_or(u64::MAX, |oldest| *oldest);
+        manifest.trim_segment = named.min(oldest);
+    }
+    let mut knows = false;
+    if let Some(page) = page {
+        knows = page.session >= manifest.session && page.seq >= last;
+        manifest.session = manifest.session.max(page.session);
+        manifest.trim_seq = manifest.trim_seq.max(page.trim);
+    }
+    let range = (manifest.trim_seq, last_of_first);
+    let may_be_truncated =
+        (!knows && range.0 < range.1).then_some(SeqRange { from: Seq(range.0), to: Seq(range.1) });
+    Ok(RebuiltManifest { manifest, may_be_truncated })
+}
+
+/// Refuses segments of another log than the one that the temporary file of the manifest names.
+fn refuse_other_log(
+    dir: &dyn Dir,
+    files: &Files,
+    page: Option<StoredWatermark>,
+    log: LogId,
+) -> Result<()> {
+    if Manifest::previous_log(dir).is_some_and(|previous| previous != log) {
+        // If the page names the log of the segments, too, the temporary file is the foreign one.
+        let named = files.iter().find_map(|(number, (_, header))| header.map(|_| *number));
+        let foreign = match named.filter(|_| page.is_none()) {
+            Some(number) => paths::segment(number),
+            None => paths::next(paths::MANIFEST),
+        };
+        return Err(Error::ForeignFile { file: dir.path_of(&foreign) });
+    }
+    Ok(())
+}
+
+/// Refuses segments that the repair of the segments would refuse, before anything is written.
+fn refuse_unreadable_segments(dir: &dyn Dir, files: &Files, log: LogId) -> Result<()> {
+    for (&number, (file, _)) in files {
+        let file_name = || dir.path_of(&paths::segment(number));
+        match read_segment_header(&**file, &Manifest::new(log), number) {
+            Ok(Err(HeaderError::Foreign(_))) => {
+                return Err(Error::ForeignFile { file: file_name() });
+            }
+            Ok(Err(HeaderError::Version(version))) => {
+                return Err(Error::UnsupportedVersion { file: file_name(), version });
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Takes the session of the segments into `manifest`, and begins it with a segment that lost its
+/// header before the oldest valid one. `first` is the number of that one, and `before` the number
+/// that it names as the one before it.
+///
+/// Returns the last record of the log, and of the segment that the manifest begins with.
+fn take_segments(
+    dir: &dyn Dir,
+    files: &Files,
+    manifest: &mut Manifest,
+    (first, before): (u64, u64),
+) -> Result<(u64, u64)> {
     let (mut last, mut last_of_first) = (0, 0);
     for (&number, (file, header)) in files.iter().rev() {
         let (mut has_units, mut last_here) = (false, 0);
-        let salt = Salt::new(log, number);
+        let salt = Salt::new(manifest.log, number);
         // Units may be of later sessions than the header of their segment. They exceed the newest
         // segment's session at most by the openings after clean closes, which the watermark page
         // knows.
@@ -136,29 +181,14 @@ fn rebuild(dir: &dyn Dir) -> Result<RebuiltManifest> {
         if number < first && (has_units || named) {
             let path = dir.path_of(&paths::segment(number));
             let lost = Examined::new(number, path, Some(Arc::clone(file)));
-            let footer = find_footer(&lost, &manifest)?;
-            let stored = known_start(&lost, footer.as_ref(), None, &manifest)?;
+            let footer = find_footer(&lost, manifest)?;
+            let stored = known_start(&lost, footer.as_ref(), None, manifest)?;
             manifest.trim_segment = number;
             manifest.trim_seq = stored.prev_seq.unwrap_or(0);
             last_of_first = last_here;
         }
     }
-    if manifest.trim_segment == u64::MAX {
-        // Only the page is valid.
-        let named = page.map_or(u64::MAX, |page| page.segment.max(1));
-        let oldest = files.keys().next().map_or(u64::MAX, |oldest| *oldest);
-        manifest.trim_segment = named.min(oldest);
-    }
-    let mut knows = false;
-    if let Some(page) = page {
-        knows = page.session >= manifest.session && page.seq >= last;
-        manifest.session = manifest.session.max(page.session);
-        manifest.trim_seq = manifest.trim_seq.max(page.trim);
-    }
-    let range = (manifest.trim_seq, last_of_first);
-    let may_be_truncated =
-        (!knows && range.0 < range.1).then_some(SeqRange { from: Seq(range.0), to: Seq(range.1) });
-    Ok(RebuiltManifest { manifest, may_be_truncated })
+    Ok((last, last_of_first))
 }
 
 /// The segment files with their valid headers, and the id of the log they belong to.

@@ -1,5 +1,6 @@
 //! Rewrites a corrupt segment, with gaps in place of its corrupt units.
 
+use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -127,7 +128,6 @@ fn rebuild(
     durable_bound: u64,
     quarantined: &mut Vec<QuarantinedRange>,
 ) -> Result<u32> {
-    let mut lost = Vec::new();
     let header = segment.valid_header().unwrap_or_else(|| new_header(manifest, segment, before));
     let salt = Salt::new(manifest.log, segment.number);
     let name = segment.name();
@@ -136,16 +136,9 @@ fn rebuild(
     new.set_len(0)?;
     let (block, mut chain) = header.to_block();
     write_aligned(&*new, &block, 0)?;
+    let mut rewrite = Rewrite { dir, segment, salt, new, lost: Vec::new() };
     if segment.valid_header().is_none() {
-        let (kept_in, bytes) = keep(dir, segment, 0, u64::from(BLOCK))?;
-        lost.push(QuarantinedRange {
-            file: segment.path.clone(),
-            offset: 0,
-            bytes,
-            kept_in,
-            from: Seq(segment.prev_seq),
-            to: Seq(segment.prev_seq),
-        });
+        rewrite.quarantine(0..BLOCK, segment.prev_seq, segment.prev_seq)?;
     }
     let mut image = segment.file.clone().map(SegmentReader::new).transpose()?;
     let mut session = header.session;
@@ -153,22 +146,7 @@ fn rebuild(
     for (n, range) in ranges.iter().enumerate() {
         match range {
             SegmentRange::Valid(ValidRun { first: unit, .. }) => {
-                let span = unit.header.span();
-                if unit.header.kind == UnitKind::Gap {
-                    let (header_bytes, _) = unit.header.to_bytes(salt, unit.offset);
-                    write_aligned(&*new, &header_bytes, unit.offset)?;
-                } else if let Some(image) = &mut image {
-                    let bytes = image.at(u64::from(unit.offset), span as usize)?;
-                    check_unit(bytes, salt, unit.offset, |_| {}).map_err(|decode_error| {
-                        corruption_at(
-                            &segment.path,
-                            unit.offset.into(),
-                            unit.header.prev_seq,
-                            decode_error,
-                        )
-                    })?;
-                    write_all_at(&*new, bytes, u64::from(unit.offset))?;
-                }
+                rewrite.copy_unit(&mut image, unit)?;
                 chain = unit.chain;
                 session = unit.header.session;
             }
@@ -179,15 +157,7 @@ fn rebuild(
                     }
                     _ => segment.next.unwrap_or((0, durable_bound)),
                 };
-                let (kept_in, bytes) = keep(dir, segment, u64::from(*from), u64::from(to - from))?;
-                lost.push(QuarantinedRange {
-                    file: segment.path.clone(),
-                    offset: u64::from(*from),
-                    bytes,
-                    kept_in,
-                    from: Seq(*after),
-                    to: Seq(last_seq),
-                });
+                rewrite.quarantine(*from..*to, *after, last_seq)?;
                 let gap = UnitHeader {
                     kind: UnitKind::Gap,
                     used: to - from,
@@ -200,8 +170,7 @@ fn rebuild(
                     time_ms: header.time_ms,
                     chain,
                 };
-                let (header_bytes, _) = gap.to_bytes(salt, *from);
-                write_aligned(&*new, &header_bytes, *from)?;
+                rewrite.write_gap(&gap, *from)?;
                 chain = next_chain;
             }
         }
@@ -211,23 +180,62 @@ fn rebuild(
         None => None,
     };
     if let Some(cut) = cut {
-        let offset = u64::from(cut.start);
-        let (kept_in, bytes) = keep(dir, segment, offset, u64::from(cut.end - cut.start))?;
-        lost.push(QuarantinedRange {
-            file: segment.path.clone(),
-            offset,
-            bytes,
-            kept_in,
-            from: Seq(segment.accounted_to()),
-            to: Seq(segment.accounted_to()),
-        });
+        rewrite.quarantine(cut, segment.accounted_to(), segment.accounted_to())?;
     }
+    let Rewrite { new, mut lost, .. } = rewrite;
     // The length matches the pieces, so that a gap at the end is complete.
     new.set_len(u64::from(segment.ranges_end()))?;
     new.sync_data()?;
     sealed_file::publish(dir, &temporary, &name)?;
     quarantined.append(&mut lost);
     Ok(chain)
+}
+
+/// A corrupt segment, and the file that takes its place.
+struct Rewrite<'a> {
+    dir: &'a dyn Dir,
+    segment: &'a Examined,
+    salt: Salt,
+    new: Arc<dyn File>,
+    lost: Vec<QuarantinedRange>,
+}
+
+impl Rewrite<'_> {
+    /// Keeps corrupt bytes of the segment, which had the records above `from` up to `to`.
+    fn quarantine(&mut self, range: Range<u32>, from: u64, to: u64) -> Result<()> {
+        let offset = u64::from(range.start);
+        let len = u64::from(range.end - range.start);
+        let (kept_in, bytes) = keep(self.dir, self.segment, offset, len)?;
+        let file = self.segment.path.clone();
+        self.lost.push(QuarantinedRange {
+            file,
+            offset,
+            bytes,
+            kept_in,
+            from: Seq(from),
+            to: Seq(to),
+        });
+        Ok(())
+    }
+
+    fn copy_unit(&self, image: &mut Option<SegmentReader<'_>>, unit: &ValidUnit) -> Result<()> {
+        if unit.header.kind == UnitKind::Gap {
+            return self.write_gap(&unit.header, unit.offset);
+        }
+        let Some(image) = image else { return Ok(()) };
+        let bytes = image.at(u64::from(unit.offset), unit.header.span() as usize)?;
+        check_unit(bytes, self.salt, unit.offset, |_| {}).map_err(|decode_error| {
+            let (offset, after) = (unit.offset.into(), unit.header.prev_seq);
+            corruption_at(&self.segment.path, offset, after, decode_error)
+        })?;
+        write_all_at(&*self.new, bytes, u64::from(unit.offset))?;
+        Ok(())
+    }
+
+    fn write_gap(&self, gap: &UnitHeader, offset: u32) -> Result<()> {
+        let (header_bytes, _) = gap.to_bytes(self.salt, offset);
+        write_aligned(&*self.new, &header_bytes, offset)
+    }
 }
 
 /// The original header, if the first unit proves it, or one that leads to that unit.

@@ -61,15 +61,7 @@ pub(super) fn split_segment(
 ) -> Result<SplitFindings> {
     let salt = Salt::new(manifest.log, segment.number);
     let Some(file) = segment.file.clone() else {
-        if let Some(end) = segment.end.filter(|end| *end > BLOCK) {
-            let (after, decode_error) = (segment.prev_seq, DecodeError::Blank);
-            segment.ranges.push(SegmentRange::Corrupt {
-                from: BLOCK,
-                to: end,
-                after,
-                decode_error,
-            });
-        }
+        push_missing(segment);
         return Ok(SplitFindings::default());
     };
     let file = &file;
@@ -84,6 +76,24 @@ pub(super) fn split_segment(
     // What follows is not even read.
     image.end_at(end);
     let until = until.or((segment.limit < u64::MAX).then_some(segment.most()));
+    let (first_units, durable_bound) =
+        split_units(segment, &mut image, (salt, end, until), how, read)?;
+    (segment.kept, segment.after_units) = first_units.finish(has_footer);
+    drop_what_does_not_lead_on(segment);
+    let after = segment.ranges_end();
+    segment.is_complete = segment.written_to > after && is_footer_at(file, salt, after)?;
+    segment.join_runs();
+    Ok(SplitFindings { durable_bound, goes_on })
+}
+
+/// Reads the units up to `end`. Returns the first of them, and the highest durable lower bound.
+fn split_units(
+    segment: &mut Examined,
+    image: &mut SegmentReader<'_>,
+    (salt, end, until): (Salt, u64, Option<u32>),
+    how: &Reading<'_>,
+    read: &mut dyn FnMut(u64),
+) -> Result<(FirstUnits, u64)> {
     let mut first_units = FirstUnits::new(segment, how);
     let mut expected = Expected {
         chain: segment.header.map(|header| header.to_block().1),
@@ -97,7 +107,7 @@ pub(super) fn split_segment(
         read(at);
         let offset = at as u32;
         let mut each = |record: LocatedRecord<'_>| first_units.record(offset, &record);
-        let decode_error = match next_unit(&mut image, salt, offset, expected, until, &mut each)? {
+        let decode_error = match next_unit(image, salt, offset, expected, until, &mut each)? {
             Ok(unit) => {
                 first_units.valid(&unit);
                 if let Some((from, decode_error)) = bad.take() {
@@ -138,12 +148,15 @@ pub(super) fn split_segment(
     if let (Some((from, decode_error)), Some(to)) = (bad, segment.end) {
         segment.ranges.push(SegmentRange::Corrupt { from, to, after: expected.seq, decode_error });
     }
-    (segment.kept, segment.after_units) = first_units.finish(has_footer);
-    drop_what_does_not_lead_on(segment);
-    let after = segment.ranges_end();
-    segment.is_complete = segment.written_to > after && is_footer_at(file, salt, after)?;
-    segment.join_runs();
-    Ok(SplitFindings { durable_bound, goes_on })
+    Ok((first_units, durable_bound))
+}
+
+/// The whole segment is corrupt if its file is missing.
+fn push_missing(segment: &mut Examined) {
+    if let Some(to) = segment.end.filter(|end| *end > BLOCK) {
+        let (after, decode_error) = (segment.prev_seq, DecodeError::Blank);
+        segment.ranges.push(SegmentRange::Corrupt { from: BLOCK, to, after, decode_error });
+    }
 }
 
 /// The units before the first one that is not valid, and what follows them.
