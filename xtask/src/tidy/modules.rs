@@ -3,7 +3,7 @@
 //! A crate that the table names lists its top-level modules, each with those it may import. That is
 //! transitive: what a module may import, its importers may import, too. The root may import all of
 //! them, and nothing imports the root. In every crate, listed or not, no files import one another
-//! in a circle.
+//! in a circle. Binaries in `src/bin/NAME/` are checked for circles alone.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,6 +13,8 @@ use super::tree::Tree;
 
 const RULE: &str = "modules";
 pub const FILE: &str = "xtask/modules.toml";
+/// The folder of the binaries of a crate, below its sources.
+const BINARIES: &str = "bin/";
 
 /// Crate, module, and what it may import.
 type Table = BTreeMap<String, BTreeMap<String, Vec<String>>>;
@@ -28,7 +30,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
         let imports = Imports::read(tree.files().filter_map(below));
         findings.extend(cycles(&folder, &imports));
         let name = folder.split('/').nth(1).unwrap_or(&folder);
-        if let Some(allowed) = table.get(name) {
+        if let Some(allowed) = table.get(name).filter(|_| folder.ends_with("/src")) {
             findings.extend(upward(&folder, &imports, allowed));
         }
     }
@@ -38,15 +40,22 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// The path below the source folder of a crate. Its binaries are crates of their own.
 fn inner_path<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
-    path.strip_prefix(folder)?.strip_prefix('/').filter(|inner| inner.ends_with(".rs"))
+    let inner = path.strip_prefix(folder)?.strip_prefix('/')?;
+    (inner.ends_with(".rs") && !inner.starts_with(BINARIES)).then_some(inner)
 }
 
-/// Every `src` folder beside a manifest.
+/// Every `src` folder beside a manifest, and the folders of binaries in it.
 fn source_folders(tree: &Tree) -> Vec<String> {
     let manifests = tree.files().filter_map(|(path, _)| path.strip_suffix("Cargo.toml"));
     let folders = manifests.map(|at| format!("{at}src"));
-    folders.filter(|folder| tree.has(folder)).collect()
+    let roots = tree.files().filter_map(|(path, _)| path.strip_suffix("/main.rs"));
+    let is_binary = |folder: &&str| {
+        folder.rsplit_once('/').is_some_and(|(parent, _)| parent.ends_with("/src/bin"))
+    };
+    let binaries = roots.filter(is_binary).map(str::to_owned);
+    folders.filter(|folder| tree.has(folder)).chain(binaries).collect()
 }
 
 fn name_of(module: &Module) -> String {
@@ -203,6 +212,20 @@ mod tests {
             ("crates/log/src/store.rs", ""),
         ];
         assert!(messages(&files).is_empty(), "{:?}", messages(&files));
+    }
+
+    #[test]
+    fn a_binary_is_a_crate_of_its_own() {
+        let files = [
+            TABLE,
+            ("crates/log/src/bin/esker-log/main.rs", "mod table;\n"),
+            ("crates/log/src/bin/esker-log/table.rs", "use crate::print;\n"),
+            ("crates/log/src/bin/esker-log/print.rs", ""),
+        ];
+        assert!(messages(&files).is_empty(), "{:?}", messages(&files));
+        let circle = ("crates/log/src/bin/esker-log/print.rs", "use crate::table;\n");
+        let found = messages(&[&files[..3], &[circle]].concat());
+        assert!(found[0].contains("print -> table -> print"), "{found:?}");
     }
 
     #[test]
