@@ -54,9 +54,6 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
     if arguments.uses_old_collector_variable() {
         tracing::info!("OLTP_ENDPOINT is read; its standard name is OTEL_EXPORTER_OTLP_ENDPOINT");
     }
-    if let Some(listen) = profile_listen.filter(|listen| !listen.ip().is_loopback()) {
-        tracing::warn!(%listen, "profiles can be had by every host that reaches this address");
-    }
     let profiles = profile_listen.map(profile::Port::bind).transpose()?;
     let (data, log) = (options.data.clone(), options.log_dir());
     let of_server = |error| failure_of(error, &data, &log);
@@ -184,4 +181,7 @@ fn report(options: &ServerOptions, spans: Option<&SpanOptions>, profiles: Option
         env = spans.and_then(|spans| spans.environment.as_deref()),
         "starts a node with these settings"
     );
+    if let Some(listen) = profiles.filter(|listen| !listen.ip().is_loopback()) {
+        tracing::warn!(%listen, "profiles can be had by every host that reaches this address");
+    }
 }
