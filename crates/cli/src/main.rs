@@ -28,6 +28,8 @@ mod serve_cmd;
 mod signals;
 mod snapshot_cmd;
 mod stdout_at_start;
+mod temporary_folder;
+mod tour_cmd;
 mod ts_cmd;
 mod variables;
 
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Component::Cluster(command) => cluster_cmd::run(command),
         Component::Crash(command) => crash_cmd::run(command),
         Component::Bench(command) => bench::run(command),
+        Component::Tour(arguments) => tour_cmd::run(&arguments),
         Component::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Component::Man(arguments) => manual::man(&arguments, Arguments::command()),
     };

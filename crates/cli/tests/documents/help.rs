@@ -30,6 +30,7 @@ fn every_command_has_examples() {
         &["ts", "bench"],
         &["cluster", "status"],
         &["cluster", "transfer"],
+        &["tour"],
         &["completions"],
         &["man"],
         &["log", "offsets"],
