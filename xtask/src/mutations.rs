@@ -23,7 +23,8 @@ pub struct Mutation {
 }
 
 /// A test by its file, from the folder of the crate that lists the mutation, and its name:
-/// `tests/crash/policies.rs::NAME`, `src/record.rs::NAME`, `../kv/tests/behaviour/store/watch.rs::NAME`.
+/// `tests/crash/policies.rs::NAME`, `src/record.rs::NAME`,
+/// `../kv/tests/behaviour/store/watch.rs::NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct TestPath {

@@ -11,10 +11,14 @@ use esker_bench::machine::command::FloorArguments;
 use crate::manual::{CompletionsArguments, ManArguments};
 use crate::serve_cmd::ServeArguments;
 use crate::snapshot_cmd::SnapshotCommand;
+use crate::tour_cmd::TourArguments;
 use crate::ts_cmd::TsArguments;
 
 const EXAMPLES: &str = "\
 Examples:
+  # What Esker does, and how fast it is on this machine
+  esker tour
+
   # Every line of a file becomes a durable record
   esker log append ./esker-data < README.md
 
@@ -72,6 +76,8 @@ pub enum Component {
     /// Measure this machine's disk
     #[command(subcommand)]
     Bench(BenchCommand),
+    /// Show what each component does on this machine
+    Tour(TourArguments),
     /// Print what a shell needs to complete commands and flags
     Completions(CompletionsArguments),
     /// Write manual pages, one for each command

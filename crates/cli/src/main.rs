@@ -15,6 +15,8 @@ mod log_cmd;
 mod manual;
 mod serve_cmd;
 mod snapshot_cmd;
+mod temporary_folder;
+mod tour_cmd;
 mod ts_cmd;
 
 use std::process::ExitCode;
@@ -40,6 +42,7 @@ fn run(component: Component) -> Outcome {
         Component::Bench(BenchCommand::Floor(arguments)) => {
             esker_bench::machine::command::run(&arguments)
         }
+        Component::Tour(arguments) => tour_cmd::run(&arguments),
         Component::Completions(arguments) => manual::completions(&arguments, Arguments::command()),
         Component::Man(arguments) => manual::man(&arguments, Arguments::command()),
     }

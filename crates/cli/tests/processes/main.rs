@@ -11,4 +11,5 @@ mod offsets;
 mod progress;
 mod repeated_kills;
 mod second_writer;
+mod tour;
 mod verify_during_writes;

@@ -27,6 +27,7 @@ fn every_command_has_examples() {
         &["ts", "decode"],
         &["cluster", "status"],
         &["cluster", "transfer"],
+        &["tour"],
         &["completions"],
         &["man"],
         &["log", "offsets"],

@@ -5,8 +5,8 @@
 //! hexadecimal ones are single structures, byte for byte. Neither may change: what has to be
 //! written otherwise is another component.
 //!
-//! `cargo test -p esker-kv --test behaviour -- --ignored regenerate` writes the fixture again. That is
-//! right only before the first release.
+//! `cargo test -p esker-kv --test behaviour -- --ignored regenerate` writes the fixture again:
+//! only before the first release.
 #![allow(clippy::unwrap_used)]
 
 use std::fmt::Write as _;

@@ -5,8 +5,8 @@
 //! Esker wrote; the hexadecimal ones are single structures, byte for byte. Neither may change: what
 //! has to be written otherwise is format version 3.
 //!
-//! `cargo test -p esker-log --test behaviour -- --ignored regenerate` writes the fixtures again. That
-//! is right only before version 2 is released, or to add one.
+//! `cargo test -p esker-log --test behaviour -- --ignored regenerate` writes the fixtures again:
+//! only before version 2 is released, or to add one.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fmt::Write as _;

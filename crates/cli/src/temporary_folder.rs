@@ -1,0 +1,57 @@
+//! A folder for temporary files.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use esker_command::exit::{Failure, Outcome, Status, complain};
+use esker_command::signals;
+
+/// How often the removal is repeated, and the time between: a child may still create files.
+const REMOVALS: u32 = 10;
+const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
+
+/// A folder in `TMPDIR`, which is removed when this is dropped.
+#[derive(Debug)]
+pub struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    /// Creates a folder. At a signal, and after this time, it is removed and the process exits.
+    pub fn create(prefix: &str, time_limit: Duration) -> Outcome<Self> {
+        let parent = std::env::temp_dir();
+        let created = tempfile::Builder::new().prefix(prefix).tempdir().map_err(|error| {
+            Failure::of_io(format_args!("create a folder in {}", parent.display()), &error)
+                .or_else("set TMPDIR to a folder where this user may write")
+        })?;
+        let folder = Self(created.keep());
+        let (at_signal, at_limit) = (folder.0.clone(), folder.0.clone());
+        signals::exit_at_signal(move || remove(&at_signal))
+            .map_err(|error| Failure::of_io("catch signals", &error))?;
+        thread::spawn(move || {
+            thread::sleep(time_limit);
+            remove(&at_limit);
+            complain(&format!("did not end within {} s", time_limit.as_secs()));
+            std::process::exit(Status::Failed as i32);
+        });
+        Ok(folder)
+    }
+
+    /// Returns its path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        remove(&self.0);
+    }
+}
+
+fn remove(folder: &Path) {
+    for _ in 0..REMOVALS {
+        // It may be removed already.
+        let _ = std::fs::remove_dir_all(folder);
+        thread::sleep(REMOVAL_PAUSE);
+    }
+}
