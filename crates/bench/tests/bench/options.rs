@@ -147,15 +147,8 @@ fn without_a_disk_nothing_is_verified() {
 #[test]
 fn without_a_disk_the_segments_stay_as_they_were_made() {
     let (guard, dir) = workdir();
-    let mut bench = command(&[
-        "log",
-        "bench",
-        "--no-disk",
-        "--async",
-        "--seconds=20",
-        "--segment-size=1M",
-        "--dir",
-    ]);
+    let mut bench =
+        command(&["log", "--no-disk", "--async", "--seconds=20", "--segment-size=1M", "--dir"]);
     bench.arg(&dir).current_dir(guard.path());
     let child = bench.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
     let child = child.spawn().unwrap();

@@ -134,7 +134,7 @@ fn a_follower_is_another_process_and_reads_the_same() {
 /// The follower process of a benchmark, asked to read 100 records.
 fn follower(dir: &std::path::Path, seed: &str) -> Ended {
     let mut child = spawn(
-        command(&["log", "bench-follow", "--size=900..900", "--verify=full", seed]).arg(dir),
+        command(&["log-follow", "--size=900..900", "--verify=full", seed]).arg(dir),
         Stdio::piped(),
     );
     // Held until it has ended: the follower does not outlive its parent.

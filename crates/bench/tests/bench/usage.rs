@@ -1,6 +1,6 @@
 //! Wrong command lines.
 
-use crate::esker::{command, run, workdir};
+use crate::esker::{command, program, run, workdir};
 
 /// Bug: the help of `ts` offered a protocol that is not there.
 #[test]
@@ -98,5 +98,16 @@ fn every_help_fits_a_terminal() {
             let wide = help.text().lines().find(|line| line.chars().count() > 80);
             assert_eq!(wide, None, "{words:?}");
         }
+    }
+}
+
+/// A message about an option of the library names the flag that sets it.
+#[test]
+fn every_flag_in_a_message_exists() {
+    let help = run(command(&["log", "--help"]), b"").ok();
+    let append = run(program("esker", &["log", "append", "--help"]), b"").ok();
+    for flag in esker_command::option_flags::all() {
+        let exists = |help: &str| help.split_whitespace().any(|word| word == flag);
+        assert!(exists(help.text()) || exists(append.text()), "{flag}");
     }
 }

@@ -213,7 +213,8 @@ async fn every_failed_request_of_a_benchmark_has_a_class() {
     let address = node.answers();
     while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
     let bench = |seconds: &str, form: &str| {
-        let mut bench = command(&["ts", "bench", "--connections", "32", "--seconds", seconds]);
+        let mut bench =
+            program("esker-bench", &["ts", "--connections", "32", "--seconds", seconds]);
         bench.args(["--endpoint", &format!("http://{address}")]).args(form.split_whitespace());
         tokio::task::spawn_blocking(move || run(bench, b""))
     };
@@ -252,7 +253,7 @@ async fn a_benchmark_says_that_there_is_no_connection() {
     let mut node = Logged::start(without.current_dir(&dir).arg("--http3=off"));
     let address = node.answers();
     while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
-    let mut bench = command(&["ts", "bench", "--protocol", "h3", "--seconds", "1"]);
+    let mut bench = program("esker-bench", &["ts", "--protocol", "h3", "--seconds", "1"]);
     bench.args(["--timeout", "1s", "--endpoint", &format!("http://{address}")]);
     let ended = tokio::task::spawn_blocking(move || run(bench, b"")).await.unwrap();
     ended.exits(1).says(&["h3", &address, "--http3=off"]);

@@ -1,6 +1,6 @@
 //! `--disk uring` writes what `cat` reads, and says so when it is not io_uring after all.
 
-use crate::esker::{command, lines, log, run, workdir};
+use crate::esker::{lines, log, program, run, workdir};
 
 #[test]
 fn a_log_written_through_io_uring() {
@@ -21,7 +21,7 @@ fn a_log_written_through_io_uring() {
 #[test]
 fn a_benchmark_names_the_disk_that_it_used() {
     let (_guard, dir) = workdir();
-    let mut bench = command(&["log", "bench", "--disk", "uring", "--writers", "5", "--json"]);
+    let mut bench = program("esker-bench", &["log", "--disk", "uring", "--writers", "5", "--json"]);
     bench.args(["--seconds", "0.2", "--dir"]).arg(&dir);
     let reported = run(bench, b"").ok();
     let disk = reported.json()["params"]["disk"].clone();

@@ -5,14 +5,14 @@
 
 use std::process::{Child, Stdio};
 
-use crate::esker::{command, end, log, spawn, workdir};
+use crate::esker::{end, log, program, spawn, workdir};
 
 #[test]
 fn each_reads_back_what_it_wrote() {
     for disks in [["std"; 4], ["uring"; 4], ["std", "uring", "std", "uring"]] {
         let (guard, _) = workdir();
         let start = |n: usize, disk: &str| -> Child {
-            let mut bench = command(&["log", "bench", "--json", "--keep", "--count", "6000"]);
+            let mut bench = program("esker-bench", &["log", "--json", "--keep", "--count", "6000"]);
             bench.args(["--size", "100..9000", "--segment-size", "1M", "--writers", "7"]);
             bench.args(["--disk", disk, "--seed", &n.to_string()]);
             bench.arg("--dir").arg(guard.path().join(n.to_string()));
