@@ -1,9 +1,9 @@
 //! Comparing what is read back with what the writers must have written, in each writer's order.
 
 use anyhow::{Context, Result, bail, ensure};
+use esker_bench::records::payload::{Payload, header_of};
 
 use crate::job::Job;
-use crate::payload::{Payload, head_of};
 
 /// What must come next from each writer.
 #[derive(Debug)]
@@ -15,12 +15,12 @@ pub struct Check {
 impl Check {
     /// Compares every byte of every so many-th record, and the head and length of the others.
     pub fn new(job: &Job, full: u64) -> Self {
-        Self { writers: (0..job.writers).map(|w| (Payload::new(job, w), 0)).collect(), full }
+        Self { writers: (0..job.writers).map(|w| (job.payload(w), 0)).collect(), full }
     }
 
     /// Takes the next record that was read back.
     pub fn see(&mut self, record: &[u8]) -> Result<()> {
-        let (writer, count) = head_of(record).context("a record without a head was read back")?;
+        let (writer, count) = header_of(record).context("a record without a head was read back")?;
         let Some((payload, next)) = self.writers.get_mut(writer as usize) else {
             bail!("a record of writer {writer} was read back, and there is none");
         };

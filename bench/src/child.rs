@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::harness::JobResult;
+use crate::job_result::JobResult;
 
 /// The most bytes of a child's standard error in a message.
 const COMPLAINT: usize = 400;

@@ -1,14 +1,15 @@
-//! What the bare disk can do, sampled in the same run by `esker bench floor`.
+//! The hardware floor beside the figures of a work.
 
-use std::path::PathBuf;
-use std::process::Command;
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
+use anyhow::{Result, anyhow};
+use esker_bench::machine::floor::{self, median};
+use esker_bench::measure::floor_figures::FloorFigures;
 use serde::{Deserialize, Serialize};
 
-use crate::child;
-
-const LIMIT: Duration = Duration::from_secs(60);
+/// The length of a sample.
+const TIME: Duration = Duration::from_secs(1);
 
 /// Medians of one or more samples.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -19,45 +20,37 @@ pub struct Floor {
     pub read_mb_per_s: f64,
 }
 
-/// How the floor is measured.
-#[derive(Debug)]
-pub struct Sampler {
-    pub esker: PathBuf,
-    pub dir: PathBuf,
-}
-
-impl Sampler {
-    /// One sample of about a second.
-    pub fn sample(&self) -> Result<Floor, String> {
-        #[derive(Deserialize)]
-        struct Line {
-            floor: Floor,
-        }
-        let mut command = Command::new(&self.esker);
-        command.args(["bench", "floor", "--json", "--seconds", "1", "--dir"]).arg(&self.dir);
-        let printed = child::output(&mut command, LIMIT)?;
-        let line: Line = serde_json::from_str(printed.trim()).map_err(|error| error.to_string())?;
-        Ok(line.floor)
-    }
-}
-
 impl Floor {
     /// The median of each figure.
-    pub fn median(samples: &[Self]) -> Option<Self> {
-        if samples.is_empty() {
-            return None;
-        }
-        let of = |figure: fn(&Self) -> f64| {
-            let mut values: Vec<f64> = samples.iter().map(figure).collect();
-            values.sort_by(f64::total_cmp);
-            let (low, high) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
-            (f64::midpoint(low, high) * 100.0).round() / 100.0
-        };
-        Some(Self {
+    pub fn median(samples: &[FloorFigures]) -> Option<Self> {
+        let of = |figure: fn(&FloorFigures) -> f64| median(samples.iter().map(figure).collect());
+        (!samples.is_empty()).then(|| Self {
             sync_p50_us: of(|floor| floor.sync_p50_us),
             append_sync_p50_us: of(|floor| floor.append_sync_p50_us),
             seq_mb_per_s: of(|floor| floor.seq_mb_per_s),
             read_mb_per_s: of(|floor| floor.read_mb_per_s),
         })
+    }
+}
+
+/// Samples the floor with files that it keeps.
+pub struct Sampler(floor::Floor);
+
+impl Sampler {
+    /// Writes the files in a directory that it creates.
+    pub fn new(dir: &Path) -> Result<Self> {
+        let floor =
+            floor::Floor::prepare(dir).map_err(|failure| anyhow!("{}", failure.message()))?;
+        Ok(Self(floor))
+    }
+
+    /// Takes a sample of about a second.
+    pub fn sample(&mut self) -> Result<FloorFigures> {
+        self.0.restart();
+        let begin = Instant::now();
+        while begin.elapsed() < TIME {
+            self.0.sample().map_err(|failure| anyhow!("{}", failure.message()))?;
+        }
+        Ok(self.0.medians())
     }
 }

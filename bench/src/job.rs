@@ -2,8 +2,14 @@
 //! for the Rust peers and the Go peers.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
+use esker_bench::records::payload::{Payload, Recipe};
+
+/// Work before the timed part: such a share of it, and at most so many seconds.
+const WARM_UP_PART: f64 = 0.2;
+const WARM_UP_SECONDS_MAX: f64 = 0.3;
 
 /// What of Esker is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -138,5 +144,73 @@ impl Job {
     /// Where the log goes.
     pub fn log(&self) -> PathBuf {
         Path::new(&self.dir).join("log")
+    }
+
+    /// Returns the records of a writer. The Go side makes the same, except those of the stores.
+    pub fn payload(&self, writer: u32) -> Payload {
+        let recipe = Recipe::new(self.seed, self.least..=self.most);
+        Recipe { fresh_noise: self.set == Set::Kv, ..recipe }.of(writer)
+    }
+
+    /// The length of the timed part where no count is given.
+    pub fn time(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds)
+    }
+
+    /// The length of the warm-up before it.
+    pub fn warm_up(&self) -> Duration {
+        Duration::from_secs_f64((self.seconds * WARM_UP_PART).min(WARM_UP_SECONDS_MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use esker_bench::records::payload::header_of;
+
+    use super::*;
+
+    fn records(set: Set) -> Vec<u8> {
+        let job = Job {
+            system: String::new(),
+            set,
+            shape: Shape::Callers,
+            writers: 3,
+            least: 128,
+            most: 5000,
+            batch: 1,
+            reads: 0,
+            random: false,
+            seconds: 0.0,
+            count: 100,
+            seed: 7,
+            dir: "".into(),
+        };
+        let mut all = Vec::new();
+        for writer in 0..3 {
+            let mut payload = job.payload(writer);
+            for count in 0..100 {
+                all.extend_from_slice(payload.record(count));
+                assert_eq!(header_of(payload.record(count)), Some((writer, count)));
+            }
+        }
+        all
+    }
+
+    fn checksum(bytes: &[u8]) -> u64 {
+        crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, bytes)
+    }
+
+    /// The Go side has the same test: both must make the same records.
+    #[test]
+    fn both_sides_make_the_same_records() {
+        let all = records(Set::Log);
+        assert_eq!((checksum(&all), all.len()), (0x2057_9985, 757_762));
+    }
+
+    /// Results of several runs are of the same values.
+    #[test]
+    fn values_of_stores_stay_the_same() {
+        let all = records(Set::Kv);
+        assert_eq!((checksum(&all), all.len()), (0x4036_4f71, 757_762));
     }
 }

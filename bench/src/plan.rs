@@ -1,8 +1,9 @@
 //! Which operations on slots read, and which slots: the same for every system. The Go side has the
 //! twin.
 
+use esker_bench::records::payload::mix;
+
 use crate::job::Job;
-use crate::payload::mix;
 
 /// What the operations of a run are.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! Building what is run: the commands of the Go module, and Esker's own command for the floor.
+//! Building what is run: the commands of the Go module, and the `esker` command of the cluster.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub fn esker() -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let manifest = home().join("../Cargo.toml");
     let mut build = Command::new(cargo);
-    build.args(["build", "--release", "-p", "esker-cli", "--message-format=json"]);
+    build.args(["build", "--profile=dist", "-p", "esker-cli", "--message-format=json"]);
     build.arg("--manifest-path").arg(manifest);
     let printed = child::output(&mut build, LIMIT).map_err(|reason| anyhow!(reason))?;
     printed

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
+use esker_bench::measure::figure::rounded;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::floor::Floor;
-use crate::harness::JobResult;
 use crate::job::Set;
+use crate::job_result::JobResult;
 use crate::systems::System;
 use crate::work::{Work, works};
 
@@ -254,7 +255,7 @@ pub fn grouped(figure: f64) -> String {
 }
 
 fn round(figure: f64) -> f64 {
-    (figure * 100.0).round() / 100.0
+    rounded(figure, 2)
 }
 
 #[cfg(test)]

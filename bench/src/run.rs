@@ -9,13 +9,15 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
+use esker_bench::measure::floor_figures::FloorFigures;
 
 use crate::circumstances;
 use crate::floor::{Floor, Sampler};
-use crate::harness::JobResult;
 use crate::job::{Job, Set};
+use crate::job_result::JobResult;
 use crate::programs::{self, GoCommands};
 use crate::report::{self, Row};
+use crate::run_dir::RunDir;
 use crate::systems::{Home, System, systems};
 use crate::work::{Scale, Work, works};
 use crate::{chart, child};
@@ -60,9 +62,6 @@ pub struct Choice {
     /// Where the results go
     #[arg(long, default_value_os_t = programs::home().join("results"))]
     out: PathBuf,
-    /// The esker command that samples the floor; without it, it is built
-    #[arg(long, value_name = "PATH")]
-    esker: Option<PathBuf>,
     /// Seconds after which a run of one system is killed; without it, what its work should need
     #[arg(long, value_name = "SECONDS")]
     limit: Option<u64>,
@@ -75,7 +74,7 @@ type Runs = Vec<Result<Vec<JobResult>, String>>;
 struct Results {
     work: &'static Work,
     systems: Vec<(&'static System, Runs)>,
-    floors: Vec<Floor>,
+    floors: Vec<FloorFigures>,
 }
 
 impl Results {
@@ -110,29 +109,25 @@ pub fn run(choice: &Choice) -> Result<()> {
             Home::Here | Home::Missing(_) => None,
         })
     }))?;
-    let esker = match &choice.esker {
-        Some(path) => std::path::absolute(path)?,
-        None => programs::esker()?,
-    };
-    let place = Place::make(choice.dir.as_deref())?;
-    let sampler = Sampler { esker, dir: place.0.join("floor") };
+    let dir = RunDir::create(choice.dir.as_deref())?;
+    let mut sampler = Sampler::new(&dir.0.join("floor"))?;
     let begin = Instant::now();
     for round in 0..choice.runs.max(1) {
         for results in &mut all {
             eprintln!("run {} of {}: {}", round + 1, choice.runs.max(1), results.work.name);
-            sample(&sampler, results);
+            sample(&mut sampler, results);
             // Another system begins each round, so that none always runs after the same one.
             let first = round as usize % results.systems.len();
             for index in 0..results.systems.len() {
                 let index = (first + index) % results.systems.len();
                 let (system, runs) = &mut results.systems[index];
-                one(choice, &place.0, &go, results.work, system, runs)?;
+                one(choice, &dir.0, &go, results.work, system, runs)?;
             }
-            sample(&sampler, results);
+            sample(&mut sampler, results);
         }
     }
     let took = begin.elapsed();
-    report(choice, &all, &circumstances::describe(&place.0, choice.runs, choice.seconds, took))
+    report(choice, &all, &circumstances::describe(&dir.0, choice.runs, choice.seconds, took))
 }
 
 fn plan(choice: &Choice) -> Result<Vec<Results>> {
@@ -168,23 +163,23 @@ fn plan(choice: &Choice) -> Result<Vec<Results>> {
     Ok(all)
 }
 
-fn sample(sampler: &Sampler, results: &mut Results) {
+fn sample(sampler: &mut Sampler, results: &mut Results) {
     match sampler.sample() {
         Ok(floor) => results.floors.push(floor),
-        Err(reason) => eprintln!("the floor was not sampled: {reason}"),
+        Err(reason) => eprintln!("the floor was not sampled: {reason:#}"),
     }
 }
 
 fn one(
     choice: &Choice,
-    place: &Path,
+    dir: &Path,
     go: &GoCommands,
     work: &Work,
     system: &System,
     runs: &mut Runs,
 ) -> Result<()> {
     let scale = Scale { seconds: choice.seconds, gigabytes: choice.gb, keys: choice.keys };
-    let job = work.job(system.name, scale, &place.join("job"));
+    let job = work.job(system.name, scale, &dir.join("job"));
     let program = match system.home {
         Home::Here => std::env::current_exe().map_err(|error| error.to_string()),
         Home::Go(name) => go.get(name).cloned().unwrap_or_else(|| Err("was not built".into())),
@@ -202,7 +197,7 @@ fn one(
                 command.arg("child");
             }
             let limit = choice.limit.map_or_else(|| limit(&job), Duration::from_secs);
-            in_clean_place(&job, || child::run(command.args(job.flags()), limit))?
+            in_clean_dir(&job, || child::run(command.args(job.flags()), limit))?
         }
     };
     match &result {
@@ -233,7 +228,7 @@ fn limit(job: &Job) -> Duration {
 
 /// Nothing of one run is left when the next begins: not its files, and not what the system still
 /// writes.
-fn in_clean_place<T>(job: &Job, work: impl FnOnce() -> T) -> Result<T> {
+fn in_clean_dir<T>(job: &Job, work: impl FnOnce() -> T) -> Result<T> {
     std::fs::create_dir_all(&job.dir).with_context(|| format!("make {}", job.dir.display()))?;
     let outcome = work();
     let parent = job.dir.parent().unwrap_or(&job.dir);
@@ -272,29 +267,4 @@ fn report(choice: &Choice, all: &[Results], circumstances: &str) -> Result<()> {
     println!("{text}");
     eprintln!("written to {}", choice.out.display());
     Ok(())
-}
-
-/// The directory that everything happens in; gone at the end.
-pub struct Place(pub PathBuf);
-
-impl Place {
-    /// Makes it: `dir`, which must not be there, or one in `./target`.
-    pub fn make(dir: Option<&Path>) -> Result<Self> {
-        let dir = match dir {
-            Some(dir) => std::path::absolute(dir)?,
-            None => std::env::current_dir()?
-                .join("target")
-                .join(format!("esker-peers-{}", std::process::id())),
-        };
-        ensure!(!dir.exists(), "{} is there already; choose another --dir", dir.display());
-        std::fs::create_dir_all(&dir).with_context(|| format!("make {}", dir.display()))?;
-        Ok(Self(dir))
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        // What cannot be removed stays.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
 }

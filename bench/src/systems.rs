@@ -108,7 +108,12 @@ pub const SYSTEMS: [System; 34] = [
     entries("etcd-wal-batched", Home::Go("etcdwal"), Callers::Several),
     entries("raft-wal", Home::Go("raftwal"), Callers::One),
     entries("raft-wal-batched", Home::Go("raftwal"), Callers::Several),
-    System { entries: false, slots: true, ..entries("badger", Home::Go("badger"), Callers::Any) },
+    System {
+        entries: false,
+        batches: false,
+        slots: true,
+        ..entries("badger", Home::Go("badger"), Callers::Any)
+    },
     store("esker"),
     System { loads: false, ..store("esker-threads") },
     store("rocksdb"),

@@ -5,10 +5,13 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::job::{Job, Set, Shape};
-use crate::kv::{COLD_CALLERS, GROUP};
 
 /// What the records of all runs follow from, so that every system gets the same sizes.
 const SEED: u64 = 42;
+/// Keys of one call that gets several.
+pub const GROUP: u32 = 64;
+/// Callers that get keys right after a store was opened.
+pub const COLD_CALLERS: u32 = 16;
 
 /// How much of it is done.
 #[derive(Debug, Clone, Copy)]

@@ -1,5 +1,5 @@
-// Package harness gives every Go peer the same work, and reads it back. The Rust side has the twin of
-// each file here.
+// Package harness gives every Go peer the same work, and reads it back. The Rust side does the same in
+// bench/src, with the records, callers and latencies of crates/bench.
 package harness
 
 import (

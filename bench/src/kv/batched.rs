@@ -3,12 +3,11 @@
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 
 use super::keys::{Key, key_of_value};
 use super::store::Store;
-use crate::callers::Records;
-use crate::peers::{Caller, Log};
+use crate::peer::{Caller, Log};
 
 /// What a caller waits for.
 type Outcome = Result<(), String>;
@@ -56,10 +55,6 @@ impl Log for Batched {
     fn caller(&self, _writer: u32) -> Result<Box<dyn Caller + '_>> {
         let (done, outcome) = sync_channel(1);
         Ok(Box::new(Waiting { puts: self.puts.clone(), done, outcome }))
-    }
-
-    fn pipeline(&self, _records: &mut Records<'_>) -> Result<()> {
-        bail!("nothing is pipelined")
     }
 
     fn close(self: Box<Self>) -> Result<()> {

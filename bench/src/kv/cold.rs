@@ -4,17 +4,15 @@ use std::fs::{File, read_dir};
 use std::path::Path;
 
 use anyhow::{Context, Result};
+use esker_bench::load::slice::Until;
 use rustix::fs::{Advice, fadvise, syncfs};
 
-use super::Measured;
-use super::reads::gets;
-use super::store::Store;
-use super::stores::Kind;
-use crate::callers::Until;
+use super::gets::gets;
+use super::store::{Kind, Store};
 use crate::job::Job;
+use crate::job_result::Measured;
+use crate::work::COLD_CALLERS;
 
-/// The callers.
-pub const CALLERS: u32 = 16;
 /// Each gets one of so many keys, so that next to no block is read twice.
 const ONE_OF: u64 = 2000;
 
@@ -25,7 +23,8 @@ pub fn timed(job: &Job, kind: &Kind, store: Box<dyn Store>) -> Result<Measured> 
     drop_cached_pages(&job.dir).context("drop cached pages")?;
     let store = (kind.open)(job).context("open for the cold gets")?;
     let each = (job.count / ONE_OF).max(1);
-    let measured = gets(job, &*store, CALLERS, Until::Records(each), 1).context("cold gets")?;
+    let measured =
+        gets(job, &*store, COLD_CALLERS, Until::Records(each), 1).context("cold gets")?;
     store.close().context("close after the cold gets")?;
     Ok(measured)
 }

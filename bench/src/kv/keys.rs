@@ -1,9 +1,9 @@
 //! Keys and values that can be computed again from the number of the caller and its count.
 
 use anyhow::{Context, Result, ensure};
+use esker_bench::records::payload::{Payload, header_of, mix};
 
 use crate::job::Job;
-use crate::payload::{Payload, head_of, mix};
 
 /// A key.
 pub type Key = [u8; 16];
@@ -21,7 +21,7 @@ pub fn key_of(random: bool, writer: u32, count: u64) -> Key {
 
 /// The key of a value.
 pub fn key_of_value(random: bool, value: &[u8]) -> Result<Key> {
-    let (writer, count) = head_of(value).context("a value without a head")?;
+    let (writer, count) = header_of(value).context("a value without a head")?;
     Ok(key_of(random, writer, count))
 }
 
@@ -31,7 +31,7 @@ pub struct Expected(Payload);
 impl Expected {
     /// The values of the first caller.
     pub fn new(job: &Job) -> Self {
-        Self(Payload::new(job, 0))
+        Self(job.payload(0))
     }
 
     /// Takes the value that was read.

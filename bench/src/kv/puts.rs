@@ -1,18 +1,24 @@
 //! Callers that put values, or write batches of them, and wait until they are durable.
 
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
+use esker_bench::records::payload::header_of;
 
 use super::batched;
+use super::entries::fill;
 use super::keys::{Key, key_of_value};
-use super::store::Store;
+use super::store::{Kind, Store};
 use super::stores::{self, esker};
-use crate::callers::{Member, Records};
+use crate::callers::Member;
 use crate::job::Job;
-use crate::payload::head_of;
-use crate::peers::{Caller, Log, See};
+use crate::peer::{Caller, Log, Peer, See};
+
+/// A store as something that callers append to: what they append are values.
+pub fn peer(kind: &Kind) -> Peer {
+    Peer { package: kind.package, note: kind.puts, pipelining: "", open, read_all }
+}
 
 /// Opens the store of a job for its callers.
-pub fn open(job: &Job) -> Result<Box<dyn Log>> {
+fn open(job: &Job) -> Result<Box<dyn Log>> {
     let kind = stores::find(&job.system)?;
     if job.system == "esker" {
         return esker::open_for_tasks(job);
@@ -33,10 +39,6 @@ struct Puts {
 impl Log for Puts {
     fn caller(&self, _writer: u32) -> Result<Box<dyn Caller + '_>> {
         Ok(Box::new(Blocking { store: &*self.store, batch: vec![Default::default(); self.batch] }))
-    }
-
-    fn pipeline(&self, _records: &mut Records<'_>) -> Result<()> {
-        bail!("nothing is pipelined")
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -63,25 +65,14 @@ impl Caller for Blocking<'_> {
     }
 }
 
-/// A batch of what a caller puts next.
-pub fn fill(batch: &mut [(Key, Vec<u8>)], member: &mut Member) -> Result<()> {
-    for (key, value) in batch {
-        let record = member.next();
-        *key = key_of_value(true, record)?;
-        value.clear();
-        value.extend_from_slice(record);
-    }
-    Ok(())
-}
-
 /// Opens the store again and hands over all values in the order of caller and count.
-pub fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
+fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
     let kind = stores::find(&job.system)?;
     let store = (kind.open)(job)?;
     let (mut order, mut values) = (Vec::new(), Vec::new());
     store.reader()?.all(&mut |key, value| {
         ensure!(key == key_of_value(true, value)?, "a value was read back of another key");
-        order.push((head_of(value), values.len(), value.len()));
+        order.push((header_of(value), values.len(), value.len()));
         values.extend_from_slice(value);
         Ok(())
     })?;

@@ -4,11 +4,10 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
-use super::Measured;
 use super::keys::{Expected, key_of};
-use super::store::Store;
-use super::stores::Kind;
+use super::store::{Kind, Store};
 use crate::job::Job;
+use crate::job_result::Measured;
 
 /// The store that was opened, and the times of closing and of opening until the first get.
 pub fn timed(

@@ -3,20 +3,19 @@
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
+use esker_bench::records::payload::header_of;
 
-use super::Measured;
 use super::keys::{Expected, key_of};
 use super::store::Store;
-use crate::histogram::Histogram;
 use crate::job::Job;
-use crate::payload::head_of;
+use crate::job_result::Measured;
 
 /// All keys that were loaded must be there, once, in order, with their values.
 pub fn compare(job: &Job, store: &dyn Store) -> Result<()> {
     let mut expected = Expected::new(job);
     let (mut seen, mut before) = (0, [0; 16]);
     store.reader()?.scan(&mut |key, value| {
-        let (_, count) = head_of(value).context("a value without a head")?;
+        let (_, count) = header_of(value).context("a value without a head")?;
         ensure!(key == key_of(job.random, 0, count), "a value was read back of another key");
         ensure!(seen == 0 || before[..] < *key, "a scan is not in the order of the keys");
         before.copy_from_slice(key);
@@ -32,7 +31,7 @@ pub fn compare_all(job: &Job, store: &dyn Store) -> Result<()> {
     let mut expected = Expected::new(job);
     let mut seen = vec![false; job.count as usize];
     store.reader()?.all(&mut |key, value| {
-        let (_, count) = head_of(value).context("a value without a head")?;
+        let (_, count) = header_of(value).context("a value without a head")?;
         ensure!(key == key_of(job.random, 0, count), "a value was read back of another key");
         let seen =
             seen.get_mut(count as usize).context("a key was read back that no caller put")?;
@@ -49,8 +48,5 @@ pub fn compare_all(job: &Job, store: &dyn Store) -> Result<()> {
 pub fn timed(job: &Job, store: &dyn Store) -> Result<Measured> {
     let begin = Instant::now();
     compare(job, store)?;
-    let took = begin.elapsed();
-    let mut times = Histogram::new();
-    times.add(took);
-    Ok(Measured { ops: job.count, took, times })
+    Ok(Measured { ops: job.count, ..Measured::once(begin.elapsed()) })
 }

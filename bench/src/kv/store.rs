@@ -2,8 +2,11 @@
 
 use anyhow::Result;
 
+use super::entries::Entries;
 use super::keys::Key;
-use super::load::Entries;
+use crate::job::Job;
+use crate::job_result::{JobResult, Measured};
+use crate::lock_file;
 
 /// Takes one value.
 pub type See<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
@@ -51,5 +54,36 @@ pub trait Reader {
     /// All keys with their values, in any order: for comparing what was written.
     fn all(&self, see: &mut SeeEntry<'_>) -> Result<()> {
         self.scan(see)
+    }
+}
+
+/// How a store is opened, and what has to be said beside its figures.
+pub struct Kind {
+    /// Its package, for the version.
+    pub package: &'static str,
+    /// A power failure loses nothing that was acknowledged as durable.
+    pub durable: bool,
+    /// A group committer is in front of it.
+    pub batched: bool,
+    /// How it puts.
+    pub puts: &'static str,
+    /// How it loads.
+    pub loads: &'static str,
+    /// How it reads.
+    pub reads: &'static str,
+    pub open: fn(&Job) -> Result<Box<dyn Store>>,
+}
+
+impl Kind {
+    /// The result of one work.
+    pub fn result(&self, job: &Job, work: &str, note: &str, measured: &Measured) -> JobResult {
+        JobResult {
+            work: Some(work.into()),
+            p999_us: Some(measured.times.quantile_us(0.999)),
+            durable: work.starts_with("load") && self.durable,
+            version: lock_file::version(self.package),
+            note: note.into(),
+            ..measured.result(measured.ops * u64::from(job.most))
+        }
     }
 }

@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use esker::consensus::{Ballot, ConsensusLog, Options, Slot};
+use esker_bench::load::slice::Until;
+use esker_bench::load::tasks;
+use esker_bench::measure::per_thread::PerThread;
 use tokio::runtime::Runtime;
 
-use super::tasks::{Awaited, run_tasks, runtime};
-use super::{Caller, Log, Peer, See};
-use crate::callers::{Member, Records, Until, run_threads};
+use crate::awaited::{Awaited, run_tasks};
+use crate::callers::Member;
 use crate::job::Job;
+use crate::peer::{Caller, Log, Peer, See};
 
 pub const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 
@@ -79,7 +82,7 @@ fn options(commits: bool) -> Options {
 fn open(job: &Job, kind: Kind) -> Result<Box<dyn Log>> {
     let log = ConsensusLog::builder(job.log()).options(options(kind.commits)).open()?;
     let entries = Entries { log, next: Arc::default(), commits: kind.commits };
-    let runtime = kind.tasks.then(runtime).transpose()?;
+    let runtime = kind.tasks.then(tasks::runtime).transpose()?;
     Ok(Box::new(Esker { entries, runtime }))
 }
 
@@ -110,15 +113,14 @@ impl Log for Esker {
         Ok(Box::new(self.entries.clone()))
     }
 
-    fn work(&self, members: &mut Vec<Member>, until: Until) -> Result<Duration> {
-        match &self.runtime {
-            Some(runtime) => run_tasks(&self.entries, runtime, members, until),
-            None => run_threads(self, members, until),
-        }
-    }
-
-    fn pipeline(&self, _records: &mut Records<'_>) -> Result<()> {
-        bail!("is not asked to pipeline")
+    fn run_tasks(
+        &self,
+        members: &mut Vec<Member>,
+        until: Until,
+        times: &PerThread,
+    ) -> Option<Result<Duration>> {
+        let runtime = self.runtime.as_ref()?;
+        Some(run_tasks(&self.entries, runtime, members, until, times))
     }
 
     fn append_batch(&self, records: &[&[u8]]) -> Result<()> {

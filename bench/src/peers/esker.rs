@@ -4,12 +4,15 @@ use std::time::Duration;
 
 use anyhow::Result;
 use esker::log::{self, LogStream, Options, Start, Ticket};
+use esker_bench::load::slice::Until;
+use esker_bench::load::tasks;
+use esker_bench::measure::per_thread::PerThread;
 use tokio::runtime::Runtime;
 
-use super::tasks::{Awaited, run_tasks, runtime};
-use super::{Caller, Log, Peer, See, Tail};
-use crate::callers::{Member, Records, Until, run_threads};
+use crate::awaited::{Awaited, run_tasks};
+use crate::callers::{Member, Records};
 use crate::job::Job;
+use crate::peer::{Caller, Log, Peer, See, Tail};
 
 /// A task that never has to wait lets others run after so many calls.
 const YIELD_EVERY: u64 = 64;
@@ -34,9 +37,9 @@ struct Esker {
     runtime: Option<Runtime>,
 }
 
-fn open(job: &Job, tasks: bool) -> Result<Box<dyn Log>> {
+fn open(job: &Job, with_tasks: bool) -> Result<Box<dyn Log>> {
     let log = log::Log::open(job.log())?;
-    let runtime = tasks.then(runtime).transpose()?;
+    let runtime = with_tasks.then(tasks::runtime).transpose()?;
     Ok(Box::new(Esker { log, runtime }))
 }
 
@@ -62,11 +65,14 @@ impl Log for Esker {
         Ok(Box::new(Blocking(&self.log)))
     }
 
-    fn work(&self, members: &mut Vec<Member>, until: Until) -> Result<Duration> {
-        match &self.runtime {
-            Some(runtime) => run_tasks(&self.log, runtime, members, until),
-            None => run_threads(self, members, until),
-        }
+    fn run_tasks(
+        &self,
+        members: &mut Vec<Member>,
+        until: Until,
+        times: &PerThread,
+    ) -> Option<Result<Duration>> {
+        let runtime = self.runtime.as_ref()?;
+        Some(run_tasks(&self.log, runtime, members, until, times))
     }
 
     fn pipeline(&self, records: &mut Records<'_>) -> Result<()> {

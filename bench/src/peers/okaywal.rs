@@ -9,9 +9,9 @@ use ::okaywal::{
 };
 use anyhow::{Result, anyhow};
 
-use super::{Caller, Log, Peer, See};
 use crate::callers::Records;
 use crate::job::{Job, Shape};
+use crate::peer::{Caller, Log, Peer, See};
 
 /// It writes this much ahead when it opens, before anything is timed, as its recycled files would
 /// be. Only where it does not spare the timed part a good deal of the bytes.

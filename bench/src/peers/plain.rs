@@ -10,9 +10,9 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use anyhow::{Result, ensure};
 use crc_fast::{CrcAlgorithm, checksum};
 
-use super::{Caller, Log, Peer, See, Tail};
 use crate::callers::Records;
 use crate::job::Job;
+use crate::peer::{Caller, Log, Peer, See, Tail};
 
 const BUFFER: usize = 1 << 20;
 

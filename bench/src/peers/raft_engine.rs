@@ -2,12 +2,12 @@
 
 use ::raft_engine::{Config, Engine, LogBatch, MessageExt, ReadableSize};
 use anyhow::{Context, Result};
+use esker_bench::records::payload::header_of;
 use protobuf::well_known_types::BytesValue;
 
-use super::{Caller, Log, Peer, See};
 use crate::callers::Records;
 use crate::job::Job;
-use crate::payload::head_of;
+use crate::peer::{Caller, Log, Peer, See};
 
 /// Entries that are fetched together.
 const FETCH: u64 = 256;
@@ -27,7 +27,7 @@ impl MessageExt for Record {
     type Entry = BytesValue;
 
     fn index(entry: &BytesValue) -> u64 {
-        head_of(&entry.value).map_or(0, |(_, count)| count + 1)
+        header_of(&entry.value).map_or(0, |(_, count)| count + 1)
     }
 }
 
@@ -54,7 +54,7 @@ impl Log for RaftEngine {
         let mut group = Group::new(&self.0, 0);
         while let Some(record) = records.next() {
             group.fill(record)?;
-            group.engine.write(&mut group.batch, records.at_last())?;
+            group.engine.write(&mut group.batch, records.is_at_end())?;
         }
         Ok(())
     }

@@ -4,17 +4,18 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use esker_bench::measure::latency::Latencies;
 
+use super::leave;
 use super::store::Store;
 use super::values::FULL_IN_TIME;
-use super::{Measured, leave};
-use crate::histogram::Histogram;
 use crate::job::{Job, Shape};
+use crate::job_result::Measured;
 
 /// As often as the job says.
 pub fn run(job: &Job) -> Result<Measured> {
     let entries = u64::from(job.batch);
-    let (mut times, mut took) = (Histogram::new(), Duration::ZERO);
+    let (mut times, mut took) = (Latencies::new(), Duration::ZERO);
     for round in 0..job.count {
         let one = Job { dir: job.dir.join(round.to_string()), ..job.clone() };
         match job.shape {

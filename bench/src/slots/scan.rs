@@ -3,18 +3,18 @@
 use std::time::Instant;
 
 use anyhow::Result;
+use esker_bench::measure::call_clock::CallClock;
+use esker_bench::measure::latency::Latencies;
 
-use super::Measured;
 use super::store::Store;
 use super::values::FULL_IN_TIME;
-use crate::histogram::Histogram;
 use crate::job::Job;
-use crate::payload::Payload;
+use crate::job_result::Measured;
 
 /// Scans as often as the job says.
 pub fn run(job: &Job) -> Result<Measured> {
     let (store, slots) = (Store::open(job)?, u64::from(job.batch));
-    let mut payload = Payload::new(job, 0);
+    let mut payload = job.payload(0);
     for slot in 0..slots {
         store.accept(slot, payload.record(slot))?;
     }
@@ -23,16 +23,15 @@ pub fn run(job: &Job) -> Result<Measured> {
     }
     let wanted = slots / 2;
     store.compare_accepted(job, 1, wanted)?;
-    let mut times = Histogram::new();
+    let mut times = Latencies::new();
     let begin = Instant::now();
-    let mut last = begin;
+    let mut clock = CallClock::start(1);
     for _ in 0..job.count {
         store.compare_accepted(job, FULL_IN_TIME, wanted)?;
-        let now = Instant::now();
-        times.add(now - last);
-        last = now;
+        clock.end_call(|time| times.add(time));
     }
+    let took = begin.elapsed();
     store.compare_accepted(job, 1, wanted)?;
     store.close()?;
-    Ok(Measured { ops: job.count * wanted, took: last - begin, times })
+    Ok(Measured { ops: job.count * wanted, took, times })
 }

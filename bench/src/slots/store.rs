@@ -8,7 +8,6 @@ use esker::consensus::{ConsensusLog, Guard, Mode, Slot};
 
 use super::values::Values;
 use crate::job::Job;
-use crate::payload::Payload;
 use crate::peers::consensus::BALLOT;
 
 /// Batches in which slots are written before the timed part.
@@ -60,7 +59,7 @@ impl Store {
         size: u64,
         mut each: impl FnMut(),
     ) -> Result<()> {
-        let mut payloads: Vec<_> = (0..size).map(|_| Payload::new(job, 0)).collect();
+        let mut payloads: Vec<_> = (0..size).map(|_| job.payload(0)).collect();
         let end = first + count;
         for begin in (first..end).step_by(size as usize) {
             let slots = begin..end.min(begin + size);

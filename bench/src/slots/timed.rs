@@ -1,22 +1,19 @@
 //! Callers that write slots, and read some.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::thread;
 use std::time::Instant;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context, Result};
+use esker_bench::load::threads;
+use esker_bench::measure::call_clock::{CallClock, TIMED_EVERY};
+use esker_bench::measure::latency::Latencies;
+use esker_bench::records::payload::Payload;
 
-use super::Measured;
 use super::store::{AHEAD, Store};
 use super::values::{FULL_IN_TIME, Values};
-use crate::histogram::Histogram;
 use crate::job::Job;
-use crate::payload::Payload;
+use crate::job_result::Measured;
 use crate::plan::Plan;
-
-/// Two looks at the clock cost more than a read.
-const TIMED_EVERY: u64 = 16;
 
 /// Does what was planned, closes, opens again, and compares everything.
 pub fn run(job: &Job) -> Result<Measured> {
@@ -43,40 +40,24 @@ pub fn run(job: &Job) -> Result<Measured> {
 }
 
 fn batches(job: &Job, store: &Store, next: &AtomicU64) -> Result<Measured> {
-    let mut times = Histogram::new();
+    let mut times = Latencies::new();
     let begin = Instant::now();
-    let mut last = begin;
+    let mut clock = CallClock::start(1);
     store.put_batches(job, next.load(Relaxed), job.count, u64::from(job.batch), || {
-        let now = Instant::now();
-        times.add(now - last);
-        last = now;
+        clock.end_call(|time| times.add(time));
     })?;
+    let took = begin.elapsed();
     next.fetch_add(job.count, Relaxed);
-    Ok(Measured { ops: job.count, took: last - begin, times })
+    Ok(Measured { ops: job.count, took, times })
 }
 
 fn together(job: &Job, store: &Store, next: &AtomicU64) -> Result<Measured> {
     let mut callers: Vec<_> = (0..job.writers).map(|_| Caller::new(job, store, next)).collect();
-    let ready = Barrier::new(callers.len() + 1);
-    let took = thread::scope(|scope| {
-        let ready = &ready;
-        let threads: Vec<_> = callers
-            .iter_mut()
-            .map(|caller| {
-                scope.spawn(move || {
-                    ready.wait();
-                    caller.run()
-                })
-            })
-            .collect();
-        ready.wait();
-        let begin = Instant::now();
-        for thread in threads {
-            thread.join().unwrap_or_else(|_| Err(anyhow!("a caller panicked")))?;
-        }
-        anyhow::Ok(begin.elapsed())
-    })?;
-    let mut times = Histogram::new();
+    let work = |caller: &mut Caller<'_>, (), _| caller.run();
+    let (start, ended) = threads::run(&mut callers, |_| (), work).context("start a thread")?;
+    let took = start.begin.elapsed();
+    ended.into_iter().collect::<Result<()>>()?;
+    let mut times = Latencies::new();
     for caller in &callers {
         times.merge(&caller.times);
     }
@@ -93,7 +74,7 @@ struct Caller<'a> {
     order: Option<Vec<u64>>,
     payload: Payload,
     values: Values,
-    times: Histogram,
+    times: Latencies,
 }
 
 impl<'a> Caller<'a> {
@@ -107,17 +88,17 @@ impl<'a> Caller<'a> {
             plan,
             count: job.count,
             order: job.random.then(order),
-            payload: Payload::new(job, 0),
+            payload: job.payload(0),
             values: Values::new(job, FULL_IN_TIME),
-            times: Histogram::new(),
+            times: Latencies::new(),
         }
     }
 
     fn run(&mut self) -> Result<()> {
         // A guard is held until the next write, as a transaction that reads has to be.
         let mut guard = None;
+        let mut clock = CallClock::start(TIMED_EVERY);
         for number in 0..self.count {
-            let begin = number.is_multiple_of(TIMED_EVERY).then(Instant::now);
             if self.plan.is_read(number) {
                 let slot = self.plan.pick(number, self.next.load(Relaxed));
                 let guard = guard.get_or_insert_with(|| self.store.pin());
@@ -128,9 +109,7 @@ impl<'a> Caller<'a> {
                 let slot = self.order.as_ref().map_or(next, |order| order[number as usize]);
                 self.store.put(slot, self.payload.record(slot))?;
             }
-            if let Some(begin) = begin {
-                self.times.add(begin.elapsed());
-            }
+            clock.end_call(|time| self.times.add(time));
         }
         Ok(())
     }

@@ -1,9 +1,9 @@
 //! Compares the values of slots with the expected ones.
 
 use anyhow::{Result, ensure};
+use esker_bench::records::payload::{Payload, header_of};
 
 use crate::job::Job;
-use crate::payload::{Payload, head_of};
 
 /// Within the timed part, every byte of every so many-th value is compared, and slot and length of
 /// the others.
@@ -21,7 +21,7 @@ pub struct Values {
 impl Values {
     /// Compares every byte of every so many-th value.
     pub fn new(job: &Job, full: u64) -> Self {
-        Self { payload: Payload::new(job, 0), len: job.most as usize, full, seen: 0 }
+        Self { payload: job.payload(0), len: job.most as usize, full, seen: 0 }
     }
 
     /// Takes the value that was read from a slot.
@@ -29,7 +29,7 @@ impl Values {
         self.seen += 1;
         ensure!(
             value.len() == self.len
-                && head_of(value) == Some((0, slot))
+                && header_of(value) == Some((0, slot))
                 && (!self.seen.is_multiple_of(self.full) || self.payload.record(slot) == value),
             "slot {slot} has not the value that was written"
         );

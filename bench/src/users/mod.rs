@@ -22,7 +22,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep_until;
 
 use crate::programs;
-use crate::run::Place;
+use crate::run_dir::RunDir;
 use cluster::Cluster;
 use connection::Protocol;
 use report::{Conditions, Outcome};
@@ -54,7 +54,7 @@ pub struct Choice {
     /// The most requests whose timestamps are compared. With more of them, a sample is
     #[arg(long, value_name = "N", default_value_t = 8_000_000)]
     checked: usize,
-    /// The esker command; without it, that of the release build, which is built
+    /// The esker command; without it, that of the profile `dist`, which is built
     #[arg(long, value_name = "PATH")]
     esker: Option<PathBuf>,
     /// A directory for the data of the nodes; it must not be there. Without it, one in ./target
@@ -77,7 +77,7 @@ pub fn run(choice: &Choice) -> Result<ExitCode> {
         Some(path) => std::path::absolute(path)?,
         None => programs::esker()?,
     };
-    let place = Place::make(choice.dir.as_deref())?;
+    let run_dir = RunDir::create(choice.dir.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let mut code = ExitCode::SUCCESS;
     for protocol in Protocol::value_variants() {
@@ -94,7 +94,7 @@ pub fn run(choice: &Choice) -> Result<ExitCode> {
             elections: None,
             unserved_users: 0,
         };
-        let dir = place.0.join(protocol.name());
+        let dir = run_dir.0.join(protocol.name());
         let run = one(conditions, users, choice.checked, &esker, &dir);
         for reason in runtime.block_on(until_interrupted(run))? {
             eprintln!("missed the mark over {}: {reason}", protocol.name());

@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use esker_bench::measure::latency::Latencies;
 use esker_oracle::history::{self, Call, Violation};
-
-use crate::histogram::Histogram;
 
 /// Users count in one of so many shards, so that they seldom wait for each other.
 const SHARDS: usize = 16;
@@ -15,27 +14,26 @@ const SHARDS: usize = 16;
 #[derive(Debug, Clone)]
 pub struct Seen {
     /// The times of the requests that got a timestamp.
-    pub times: Histogram,
-    pub answered: u64,
-    pub max: Duration,
+    pub times: Latencies,
     /// The requests that got none, by what happened.
     pub failed: BTreeMap<String, u64>,
 }
 
 impl Seen {
     pub fn new() -> Self {
-        let (times, failed) = (Histogram::new(), BTreeMap::new());
-        Self { times, answered: 0, max: Duration::ZERO, failed }
+        Self { times: Latencies::new(), failed: BTreeMap::new() }
     }
 
     /// Takes over what another counted.
     pub fn merge(&mut self, other: &Self) {
         self.times.merge(&other.times);
-        self.answered += other.answered;
-        self.max = self.max.max(other.max);
         for (class, count) in &other.failed {
             *self.failed.entry(class.clone()).or_default() += count;
         }
+    }
+
+    pub fn answered(&self) -> u64 {
+        self.times.count()
     }
 
     pub fn failures(&self) -> u64 {
@@ -43,7 +41,7 @@ impl Seen {
     }
 
     pub fn requests(&self) -> u64 {
-        self.answered + self.failures()
+        self.answered() + self.failures()
     }
 }
 
@@ -119,8 +117,6 @@ impl Tally {
         let took = Duration::from_nanos(call.returned.saturating_sub(call.called));
         self.with_stage(user, stage, |seen, sample| {
             seen.times.add(took);
-            seen.answered += 1;
-            seen.max = seen.max.max(took);
             sample.add(call);
         });
     }
@@ -176,7 +172,7 @@ mod tests {
             for at in 0..100 {
                 tally.answered(3, 0, call(at * 10, at + 1));
             }
-            assert_eq!(tally.seen(0).answered, 100);
+            assert_eq!(tally.seen(0).answered(), 100);
             let all = tally.check();
             assert_eq!((all.calls, all.violation), (checked, None));
         }

@@ -4,15 +4,15 @@
 //! `machine` measures the bare disk, `load` has the concurrent callers and readers, `records`
 //! derives every record from its writer and number and compares what is read, and `measure` counts
 //! and prints. With the feature `commands`, `log`, `consensus`, `kv` and `timestamp` are the
-//! benchmarks of the components.
+//! benchmarks of the components. Without it, the library has what the comparison with other systems
+//! shares with them.
 
-#![allow(missing_docs, reason = "only this project uses the library")]
+#![allow(missing_docs, clippy::new_without_default, reason = "only this project uses the library")]
 
 #[cfg(feature = "commands")]
 pub mod consensus;
 #[cfg(feature = "commands")]
 pub mod kv;
-#[cfg(feature = "commands")]
 pub mod load;
 #[cfg(feature = "commands")]
 pub mod log;

@@ -4,17 +4,18 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use esker::kv::{self, Action, Batch, Keyspace};
+use esker_bench::load::slice::Until;
+use esker_bench::load::tasks;
+use esker_bench::measure::per_thread::PerThread;
 use tokio::runtime::Runtime;
 
-use super::Kind;
-use crate::callers::{Member, Records, Until};
+use crate::awaited::{Awaited, run_tasks};
+use crate::callers::Member;
 use crate::job::Job;
+use crate::kv::entries::{Entries, fill};
 use crate::kv::keys::{Key, key_of_value};
-use crate::kv::load::Entries;
-use crate::kv::puts::fill;
-use crate::kv::store::{Reader, See, SeeEntry, SeeOneOf, Store};
-use crate::peers::tasks::{Awaited, run_tasks, runtime};
-use crate::peers::{Caller, Log};
+use crate::kv::store::{Kind, Reader, See, SeeEntry, SeeOneOf, Store};
+use crate::peer::{Caller, Log};
 
 pub const AS_TASKS: Kind = Kind {
     package: "esker",
@@ -126,7 +127,7 @@ impl Reader for Gets<'_> {
 /// Opens it for callers that are async tasks.
 pub fn open_for_tasks(job: &Job) -> Result<Box<dyn Log>> {
     let tasks = Tasks { esker: open(job)?, batch: job.batch as usize };
-    Ok(Box::new(WithRuntime { tasks, runtime: runtime()? }))
+    Ok(Box::new(WithRuntime { tasks, runtime: tasks::runtime()? }))
 }
 
 #[derive(Clone)]
@@ -162,12 +163,13 @@ impl Log for WithRuntime {
         bail!("its callers are tasks")
     }
 
-    fn work(&self, members: &mut Vec<Member>, until: Until) -> Result<Duration> {
-        run_tasks(&self.tasks, &self.runtime, members, until)
-    }
-
-    fn pipeline(&self, _records: &mut Records<'_>) -> Result<()> {
-        bail!("nothing is pipelined")
+    fn run_tasks(
+        &self,
+        members: &mut Vec<Member>,
+        until: Until,
+        times: &PerThread,
+    ) -> Option<Result<Duration>> {
+        Some(run_tasks(&self.tasks, &self.runtime, members, until, times))
     }
 
     fn close(self: Box<Self>) -> Result<()> {

@@ -5,11 +5,10 @@ use std::time::Duration;
 use ::fjall::{Database, Keyspace, KeyspaceCreateOptions, PersistMode};
 use anyhow::{Context, Result};
 
-use super::Kind;
 use crate::job::Job;
+use crate::kv::entries::Entries;
 use crate::kv::keys::Key;
-use crate::kv::load::Entries;
-use crate::kv::store::{Reader, See, SeeEntry, Store};
+use crate::kv::store::{Kind, Reader, See, SeeEntry, Store};
 
 /// It is idle when it was so often found to be.
 const IDLE: u32 = 20;

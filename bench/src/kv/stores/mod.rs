@@ -14,25 +14,7 @@ mod surrealkv;
 
 use anyhow::{Result, bail};
 
-use super::store::Store;
-use crate::job::Job;
-
-/// How a store is opened, and what has to be said beside its figures.
-pub struct Kind {
-    /// Its package, for the version.
-    pub package: &'static str,
-    /// A power failure loses nothing that was acknowledged as durable.
-    pub durable: bool,
-    /// A group committer is in front of it.
-    pub batched: bool,
-    /// How it puts.
-    pub puts: &'static str,
-    /// How it loads.
-    pub loads: &'static str,
-    /// How it reads.
-    pub reads: &'static str,
-    pub open: fn(&Job) -> Result<Box<dyn Store>>,
-}
+use crate::kv::store::Kind;
 
 /// The store that a system is.
 pub fn find(system: &str) -> Result<Kind> {

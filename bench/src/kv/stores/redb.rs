@@ -3,11 +3,10 @@
 use ::redb::{Database, ReadOnlyTable, ReadableDatabase, ReadableTable, TableDefinition};
 use anyhow::{Context, Result};
 
-use super::Kind;
 use crate::job::Job;
+use crate::kv::entries::Entries;
 use crate::kv::keys::Key;
-use crate::kv::load::Entries;
-use crate::kv::store::{Reader, See, SeeEntry, Store};
+use crate::kv::store::{Kind, Reader, See, SeeEntry, Store};
 
 const TABLE: TableDefinition<'_, &Key, &[u8]> = TableDefinition::new("items");
 

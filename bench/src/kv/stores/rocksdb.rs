@@ -3,11 +3,10 @@
 use ::rocksdb::{DB, Options, ReadOptions, WaitForCompactOptions, WriteBatch, WriteOptions};
 use anyhow::{Context, Result, ensure};
 
-use super::Kind;
 use crate::job::Job;
+use crate::kv::entries::Entries;
 use crate::kv::keys::Key;
-use crate::kv::load::Entries;
-use crate::kv::store::{Reader, See, SeeEntry, SeeOneOf, Store};
+use crate::kv::store::{Kind, Reader, See, SeeEntry, SeeOneOf, Store};
 
 const NAME: &str = "default";
 

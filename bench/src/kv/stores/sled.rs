@@ -3,10 +3,9 @@
 use ::sled::{Batch, Db};
 use anyhow::{Context, Result};
 
-use super::Kind;
+use crate::kv::entries::Entries;
 use crate::kv::keys::Key;
-use crate::kv::load::Entries;
-use crate::kv::store::{Reader, See, SeeEntry, Store};
+use crate::kv::store::{Kind, Reader, See, SeeEntry, Store};
 
 pub const KIND: Kind = Kind {
     package: "sled",

@@ -6,11 +6,10 @@ use std::cell::RefCell;
 use ::surrealkv::{self as kv, Durability, Mode, Options, Transaction};
 use anyhow::{Context, Result};
 
-use super::Kind;
 use crate::job::Job;
+use crate::kv::entries::Entries;
 use crate::kv::keys::Key;
-use crate::kv::load::Entries;
-use crate::kv::store::{Reader, See, SeeEntry, Store};
+use crate::kv::store::{Kind, Reader, See, SeeEntry, Store};
 
 /// Puts of one transaction when it loads.
 const LOAD: u64 = 1000;
@@ -66,7 +65,7 @@ impl Store for Surreal {
             transaction.set(&key, value)?;
             puts += 1;
             // Not the last one.
-            if puts >= LOAD && entries.has_more() {
+            if puts >= LOAD && !entries.is_at_end() {
                 transaction.commit()?;
                 transaction = self.begin(Durability::Eventual)?;
                 puts = 0;

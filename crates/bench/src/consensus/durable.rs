@@ -5,12 +5,11 @@ use std::time::{Duration, Instant};
 
 use esker_consensus::{Error, Mode, Slot};
 use serde_json::json;
-use tokio::runtime::{Builder, Runtime};
 
 use super::arguments::BALLOT;
 use super::compare::stamp_value;
 use super::timed::{Bench, Measured};
-use crate::load::callers::WORKERS;
+use crate::load::tasks::{self, WORKERS};
 use crate::measure::latency::Latencies;
 use crate::measure::resources::{self, Snapshot, Used};
 use esker_command::exit::{Failure, Outcome};
@@ -31,45 +30,37 @@ impl Bench<'_> {
         let mode = Mode::Durable;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open(&format!("durable-{callers}"), options.clone())?;
-        let runtime = runtime()?;
+        let runtime =
+            tasks::runtime().map_err(|error| Failure::of_io("start the runtime", &error))?;
         let (max_rounds, max_time) = self.limits(callers);
         let size = self.arguments.size as usize;
-        let snapshot = Snapshot::now();
         resources::reset_peak();
-        let begin = Instant::now();
-        let outcome = runtime.block_on(async {
-            let tasks: Vec<_> = (0..callers)
-                .map(|caller| {
-                    let log = log.clone();
-                    tokio::spawn(async move {
-                        let mut latencies = Latencies::new();
-                        let mut value = vec![0; size];
-                        let mut done = 0;
-                        while done < max_rounds && begin.elapsed() < max_time {
-                            let slot = done * callers + caller;
-                            stamp_value(slot, &mut value);
-                            let start = Instant::now();
-                            log.accept(Slot(slot), BALLOT, &value)?.await?;
-                            log.commit(Slot(slot), BALLOT)?.await?;
-                            latencies.add(start.elapsed());
-                            done += 1;
-                        }
-                        Ok::<_, Error>((latencies, done))
-                    })
-                })
-                .collect();
-            let mut all = (Latencies::new(), 0);
-            for task in tasks {
-                let (latencies, done) = task.await.map_err(|_| Error::Closed)??;
-                all.0.merge(&latencies);
-                all.1 += done;
+        let writer = log.clone();
+        let (start, ended) = tasks::run(&runtime, 0..callers as u32, move |caller, start| {
+            let log = writer.clone();
+            async move {
+                let (mut latencies, mut value) = (Latencies::new(), vec![0; size]);
+                let mut done = 0;
+                while done < max_rounds && start.begin.elapsed() < max_time {
+                    let slot = done * callers + u64::from(caller);
+                    stamp_value(slot, &mut value);
+                    let begin = Instant::now();
+                    log.accept(Slot(slot), BALLOT, &value)?.await?;
+                    log.commit(Slot(slot), BALLOT)?.await?;
+                    latencies.add(begin.elapsed());
+                    done += 1;
+                }
+                Ok::<_, Error>((latencies, done))
             }
-            Ok(all)
         });
-        let time = begin.elapsed();
-        let used = Used { resident: resources::peak(), ..snapshot.used() };
-        let (latencies, ops) =
-            outcome.map_err(|error: Error| Failure::of_consensus(&error, &dir))?;
+        let time = start.begin.elapsed();
+        let used = Used { resident: resources::peak(), ..start.snapshot.used() };
+        let (mut latencies, mut ops) = (Latencies::new(), 0);
+        for ended in ended {
+            let (of_caller, done) = ended.map_err(|error| Failure::of_consensus(&error, &dir))?;
+            latencies.merge(&of_caller);
+            ops += done;
+        }
         let count = log.committed_range().map_or(0, |range| range.count);
         if count != ops {
             return Err(Failure::failed(format!("read {count} of {ops} commits")));
@@ -139,11 +130,4 @@ impl Bench<'_> {
             .insert("latencies".into(), json!("of whole batches; accepting them is not timed"));
         Ok(measured)
     }
-}
-
-fn runtime() -> Outcome<Runtime> {
-    Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .build()
-        .map_err(|error| Failure::of_io("start the runtime", &error))
 }

@@ -1,7 +1,6 @@
 //! Runs one work on its own log: opens the log, times the work on some threads, prints the figure.
 
 use std::path::{Path, PathBuf};
-use std::sync::Barrier;
 use std::time::{Duration, Instant};
 
 use esker_consensus::{ConsensusLog, Error, Options};
@@ -10,14 +9,13 @@ use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
 use super::arguments::{ConsensusBenchArguments, insert_disk};
+use crate::load::threads;
 use crate::machine::floor::Floor;
+use crate::measure::call_clock::{CallClock, TIMED_EVERY};
 use crate::measure::figure::{Figure, Shape, Verdict};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, Used};
 use esker_command::exit::{Failure, Outcome};
-
-/// The latency of one in this many operations is recorded.
-const TIMED_EVERY: u64 = 16;
 
 /// State that all works share.
 pub struct Bench<'a> {
@@ -40,11 +38,10 @@ pub struct Measured {
 }
 
 /// The times of one thread.
-#[derive(Default)]
 struct Part {
-    begin: Option<Instant>,
-    end: Option<Instant>,
-    latencies: Option<Latencies>,
+    begin: Instant,
+    end: Instant,
+    latencies: Latencies,
 }
 
 impl Bench<'_> {
@@ -103,46 +100,28 @@ impl Bench<'_> {
         each: u64,
         work: impl Fn(&mut Vec<u8>, u64) -> Result<(), Error> + Sync,
     ) -> Outcome<(Duration, Latencies, Used)> {
-        let barrier = Barrier::new(threads);
         resources::reset_peak();
-        let snapshot = Snapshot::now();
-        let parts: Vec<Result<Part, Error>> = std::thread::scope(|scope| {
-            let running: Vec<_> = (0..threads as u64)
-                .map(|thread| {
-                    let (barrier, work) = (&barrier, &work);
-                    scope.spawn(move || {
-                        let mut value = vec![0; self.arguments.size as usize];
-                        let mut latencies = Latencies::new();
-                        barrier.wait();
-                        let begin = Instant::now();
-                        for n in 0..each {
-                            let slot = n * threads as u64 + thread;
-                            if n % TIMED_EVERY == 0 {
-                                let begin = Instant::now();
-                                work(&mut value, slot)?;
-                                latencies.add(begin.elapsed());
-                            } else {
-                                work(&mut value, slot)?;
-                            }
-                        }
-                        let (begin, end) = (Some(begin), Some(Instant::now()));
-                        Ok(Part { begin, end, latencies: Some(latencies) })
-                    })
-                })
-                .collect();
-            running.into_iter().map(|thread| thread.join().unwrap_or(Err(Error::Closed))).collect()
-        });
-        let used = Used { resident: resources::peak(), ..snapshot.used() };
-        let mut all = Latencies::new();
-        let (mut begin, mut end) = (None, None);
-        for part in parts {
-            let part = part.map_err(|error| Failure::of_consensus(&error, &self.dir))?;
-            begin = begin.min(part.begin).or(part.begin);
-            end = end.max(part.end);
-            if let Some(latencies) = part.latencies {
-                all.merge(&latencies);
+        let run_thread = |thread, (mut value, mut latencies), _| -> Result<Part, Error> {
+            let begin = Instant::now();
+            let mut clock = CallClock::start(TIMED_EVERY);
+            for n in 0..each {
+                work(&mut value, n * threads as u64 + thread)?;
+                clock.end_call(|time| Latencies::add(&mut latencies, time));
             }
-        }
+            Ok(Part { begin, end: Instant::now(), latencies })
+        };
+        let prepare = |_: &mut u64| (vec![0; self.arguments.size as usize], Latencies::new());
+        let (start, parts) = threads::run(0..threads as u64, prepare, run_thread)
+            .map_err(|error| Failure::of_io("start a thread", &error))?;
+        let used = Used { resident: resources::peak(), ..start.snapshot.used() };
+        let mut all = Latencies::new();
+        let parts: Vec<Part> = parts
+            .into_iter()
+            .collect::<Result<_, _>>()
+            .map_err(|error| Failure::of_consensus(&error, &self.dir))?;
+        parts.iter().for_each(|part| all.merge(&part.latencies));
+        let begin = parts.iter().map(|part| part.begin).min();
+        let end = parts.iter().map(|part| part.end).max();
         let time = end.zip(begin).map(|(end, begin)| end.duration_since(begin));
         Ok((time.unwrap_or_default(), all, used))
     }

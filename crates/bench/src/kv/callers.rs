@@ -1,17 +1,17 @@
 //! The concurrent callers of a store, as async tasks or as threads.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use esker_kv::{Batch, Error, Keyspace, Policy, Result, Store};
-use tokio::runtime::Builder;
 
 use super::arguments::{KvBenchArguments, What};
 use super::entry::{Entries, Sequence};
 use super::plan::Until;
-use crate::load::callers::{TIMED_EVERY, WORKERS};
+use crate::load::slice::SliceStart;
+use crate::load::{tasks, threads};
+use crate::measure::call_clock::{CallClock, TIMED_EVERY};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, Used};
 use esker_command::exit::{Failure, Outcome};
 
 /// Async callers that do not wait yield after this many calls.
@@ -53,7 +53,7 @@ struct Caller {
     value: Vec<u8>,
     latencies: Latencies,
     done: u64,
-    last: Instant,
+    clock: CallClock,
 }
 
 /// Runs all callers, and a sync at the end.
@@ -83,19 +83,25 @@ pub fn run(
         (0..arguments.writers).map(|n| Caller::new(&work, n, arguments.writers)).collect();
     resources::reset_peak();
     let syncs = store.stats().log.syncs;
-    let snapshot = Snapshot::now();
+    let until = Until::of(arguments, policy, store, puts);
     // The deadline counts from the same moment as the time that is reported.
-    let begin = Instant::now();
-    let until = Until::of(arguments, policy, store, puts, begin);
-    let has_threads = arguments.has_threads(what);
-    let ended = if has_threads { threads(callers, until)? } else { tasks(callers, until)? };
-    let before_last_sync = begin.elapsed();
+    let (start, ended) = if arguments.has_threads(what) {
+        threads::run(callers, |_| (), |caller, (), start| caller.run(until, start.begin)).map_err(
+            |error| Failure::failed(format!("start a thread: {error}; use fewer --writers")),
+        )?
+    } else {
+        let runtime =
+            tasks::runtime().map_err(|error| Failure::of_io("start the runtime", &error))?;
+        let work = move |caller: Caller, start: SliceStart| caller.run_async(until, start.begin);
+        tasks::run(&runtime, callers.into_iter(), work)
+    };
+    let before_last_sync = start.begin.elapsed();
     if puts || what == What::Mixed {
         store.sync().map_err(failure)?;
     }
-    let time = begin.elapsed();
+    let time = start.begin.elapsed();
     let syncs = store.stats().log.syncs - syncs;
-    let used = Used { resident: resources::peak(), ..snapshot.used() };
+    let used = Used { resident: resources::peak(), ..start.snapshot.used() };
     let mut latencies = Latencies::new();
     let mut ops = 0;
     for ended in ended {
@@ -125,42 +131,6 @@ fn warm_up(arguments: &KvBenchArguments, store: &Store, waits: bool) -> Result<(
 
 type Ended = Result<(Latencies, u64)>;
 
-fn threads(callers: Vec<Caller>, until: Until) -> Outcome<Vec<Ended>> {
-    std::thread::scope(|scope| {
-        let mut running = Vec::with_capacity(callers.len());
-        for caller in callers {
-            let thread = std::thread::Builder::new().stack_size(256 << 10);
-            let spawned = thread.spawn_scoped(scope, move || caller.run(until));
-            running.push(spawned.map_err(|error| {
-                Failure::failed(format!("start a thread: {error}; use fewer --writers"))
-            })?);
-        }
-        let join = |thread: std::thread::ScopedJoinHandle<'_, Ended>| {
-            thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        Ok(running.into_iter().map(join).collect())
-    })
-}
-
-fn tasks(callers: Vec<Caller>, until: Until) -> Outcome<Vec<Ended>> {
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .build()
-        .map_err(|error| Failure::of_io("start the runtime", &error))?;
-    let runtime = Arc::new(runtime);
-    Ok(runtime.block_on(async {
-        let running: Vec<_> =
-            callers.into_iter().map(|caller| runtime.spawn(caller.run_async(until))).collect();
-        let mut ended = Vec::with_capacity(running.len());
-        for task in running {
-            ended.push(task.await.unwrap_or_else(|error| {
-                std::panic::resume_unwind(error.into_panic());
-            }));
-        }
-        ended
-    }))
-}
-
 impl Caller {
     fn new(work: &Work, caller: u32, callers: u32) -> Self {
         Self {
@@ -171,7 +141,7 @@ impl Caller {
             value: Vec::new(),
             latencies: Latencies::new(),
             done: 0,
-            last: Instant::now(),
+            clock: CallClock::start(work.timed_every),
         }
     }
 
@@ -213,18 +183,10 @@ impl Caller {
     }
 
     /// Counts a call. Returns whether it was the last.
-    fn is_over(&mut self, until: Until) -> bool {
-        let every = self.work.timed_every;
+    fn is_over(&mut self, until: Until, begin: Instant) -> bool {
         self.done += 1;
-        let phase = self.done % every;
-        let now = (phase == 0 || phase == every - 1).then(Instant::now);
-        if let Some(now) = now {
-            if phase == 0 {
-                self.latencies.add(now - self.last);
-            }
-            self.last = now;
-        }
-        until.is_over(&self.work.store, self.done, now)
+        let now = self.clock.end_call(|time| self.latencies.add(time));
+        until.is_over(&self.work.store, self.done, now.map(|now| now - begin))
     }
 
     fn ended(self) -> Ended {
@@ -232,8 +194,8 @@ impl Caller {
         Ok((self.latencies, self.done * each))
     }
 
-    fn run(mut self, until: Until) -> Ended {
-        self.last = Instant::now();
+    fn run(mut self, until: Until, begin: Instant) -> Ended {
+        self.clock.restart();
         loop {
             if self.writes() {
                 let ticket = if self.work.batch > 1 {
@@ -249,14 +211,14 @@ impl Caller {
             } else {
                 self.get()?;
             }
-            if self.is_over(until) {
+            if self.is_over(until, begin) {
                 return self.ended();
             }
         }
     }
 
-    async fn run_async(mut self, until: Until) -> Ended {
-        self.last = Instant::now();
+    async fn run_async(mut self, until: Until, begin: Instant) -> Ended {
+        self.clock.restart();
         loop {
             if self.writes() {
                 let ticket = if self.work.batch > 1 {
@@ -272,13 +234,13 @@ impl Caller {
             } else {
                 self.get()?;
             }
-            if self.is_over(until) {
+            if self.is_over(until, begin) {
                 return self.ended();
             }
             if !self.work.waits && self.done.is_multiple_of(YIELD_EVERY) {
                 tokio::task::yield_now().await;
                 // What other tasks did is no part of a call.
-                self.last = Instant::now();
+                self.clock.restart();
             }
         }
     }

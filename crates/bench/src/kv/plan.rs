@@ -1,6 +1,6 @@
 //! How long the timed part of a work lasts.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use esker_kv::{Policy, Store};
 
@@ -22,25 +22,19 @@ const CHECK_EVERY: u64 = 64;
 pub enum Until {
     /// Each caller has made this many calls.
     Calls(u64),
-    Deadline(Instant),
-    /// Each caller has made this many calls, the deadline has passed, and the log has synced this
-    /// many times.
+    Elapsed(Duration),
+    /// Each caller has made this many calls, the time has passed, and the log has synced this many
+    /// times.
     Enough {
         calls: u64,
-        deadline: Instant,
+        time: Duration,
         syncs: u64,
     },
 }
 
 impl Until {
-    /// The timed part that begins at `begin`.
-    pub fn of(
-        arguments: &KvBenchArguments,
-        policy: Policy,
-        store: &Store,
-        puts: bool,
-        begin: Instant,
-    ) -> Self {
+    /// Plans the timed part of a work.
+    pub fn of(arguments: &KvBenchArguments, policy: Policy, store: &Store, puts: bool) -> Self {
         let each = u64::from(arguments.writers) * u64::from(arguments.batch);
         if let Some(count) = arguments.count {
             return Self::Calls((count / each).max(1));
@@ -53,22 +47,23 @@ impl Until {
             let syncs = if policy == Policy::OsBuffered { 0 } else { SYNCS };
             return Self::Enough {
                 calls: PUTS.div_ceil(each),
-                deadline: begin + periods.max(TIME),
+                time: periods.max(TIME),
                 syncs: store.stats().log.syncs + syncs,
             };
         }
         let seconds = arguments.seconds.unwrap_or(SECONDS);
-        Self::Deadline(begin + Duration::from_secs_f64(seconds))
+        Self::Elapsed(Duration::from_secs_f64(seconds))
     }
 
-    /// Whether a caller ends after so many calls. `now` is known where the call was timed.
-    pub fn is_over(&self, store: &Store, done: u64, now: Option<Instant>) -> bool {
+    /// Whether a caller ends after `done` calls. The time since the start is known where the call
+    /// was timed.
+    pub fn is_over(&self, store: &Store, done: u64, elapsed: Option<Duration>) -> bool {
         match *self {
             Self::Calls(calls) => done >= calls,
-            Self::Deadline(deadline) => now.is_some_and(|now| now >= deadline),
-            Self::Enough { calls, deadline, syncs } => {
+            Self::Elapsed(time) => elapsed.is_some_and(|elapsed| elapsed >= time),
+            Self::Enough { calls, time, syncs } => {
                 done >= calls
-                    && now.is_some_and(|now| now >= deadline)
+                    && elapsed.is_some_and(|elapsed| elapsed >= time)
                     && done.is_multiple_of(CHECK_EVERY)
                     && store.stats().log.syncs >= syncs
             }

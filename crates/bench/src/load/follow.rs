@@ -58,7 +58,7 @@ pub fn run(arguments: &FollowArguments) -> Outcome {
         .open()
         .map_err(of_log)?;
     output::print(&format!("open {}\n", begin.elapsed().as_micros()))?;
-    let recipe = Recipe { seed: arguments.seed, sizes: arguments.size.clone() };
+    let recipe = Recipe::new(arguments.seed, arguments.size.clone());
     let mut follower = Follower {
         stream: reader.stream(Start::Oldest).map_err(of_log)?,
         expected: Expected::new(&recipe, arguments.verify),

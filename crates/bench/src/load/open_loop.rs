@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use esker_log::{Log, Result};
 use tokio::sync::Notify;
 
-use crate::load::callers::{Until, reuse};
+use crate::load::callers::reuse;
+use crate::load::slice::Until;
 use crate::measure::latency::Latencies;
 use crate::records::payload::{Payload, Recipe};
 

@@ -228,7 +228,7 @@ mod tests {
     ) -> (tempfile::TempDir, Log, Arc<TailReaders>, Vec<JoinHandle<()>>) {
         let dir = tempfile::tempdir().unwrap();
         let log = Log::open(dir.path().join("log")).unwrap();
-        let expected = Expected::new(&Recipe { seed: 1, sizes: 10..=20 }, Verify::Full);
+        let expected = Expected::new(&Recipe::new(1, 10..=20), Verify::Full);
         let durable_times = Arc::new(DurableTimes::new());
         let tail_readers =
             Arc::new(TailReaders::new(dir.path().into(), readers, expected, durable_times));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     async fn append(log: &Log, from: u64, to: u64) -> u64 {
-        let mut payload = Recipe { seed: 1, sizes: 10..=20 }.of(0);
+        let mut payload = Recipe::new(1, 10..=20).of(0);
         let mut bytes = 0;
         for count in from..to {
             let record = payload.record(count);

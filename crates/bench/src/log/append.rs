@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use esker_log::Log;
 use serde_json::{Value, json};
 
-use crate::load::callers::{Callers, Slice, TIMED_EVERY, WORKERS, Work};
+use crate::load::callers::{Callers, Slice, Work};
 use crate::load::no_disk::NoDisk;
+use crate::load::tasks::WORKERS;
 use crate::log::arguments::LogBenchArguments;
 use crate::log::plan::Plan;
 use crate::machine::floor::Floor;
@@ -85,7 +86,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     put("callers", json!(if arguments.blocking { "threads" } else { "tasks" }));
     put("workers", if arguments.blocking { Value::Null } else { json!(WORKERS) });
     put("pipelined", json!(arguments.pipelined));
-    put("latency_of_every", json!(if arguments.pipelined { TIMED_EVERY } else { 1 }));
+    put("latency_of_every", json!(work.timed_every()));
     put("count", json!(arguments.count));
     put("seconds", json!(plan.seconds));
     put("slices", json!(plan.slices.len()));

@@ -294,7 +294,7 @@ impl LogBenchArguments {
 
     /// Returns what determines the records.
     pub fn recipe(&self) -> Recipe {
-        Recipe { seed: self.seed, sizes: self.size.clone() }
+        Recipe::new(self.seed, self.size.clone())
     }
 
     /// Returns what determines the records that readers expect.

@@ -8,7 +8,7 @@ use clap::Args;
 use esker_log::{Log, Result};
 
 use crate::log::arguments::After;
-use crate::records::payload::Payload;
+use crate::records::payload::{Payload, Recipe};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::log_options::WritingArguments;
 use esker_command::{output, quantity};
@@ -44,8 +44,7 @@ pub fn run(arguments: &BuildArguments) -> Outcome {
     let of_log = |error| Failure::of_log(&error, &arguments.dir);
     let log =
         Log::builder(&arguments.dir).options(arguments.writing.options()).open().map_err(of_log)?;
-    let recipe =
-        crate::records::payload::Recipe { seed: arguments.seed, sizes: arguments.size.clone() };
+    let recipe = Recipe::new(arguments.seed, arguments.size.clone());
     let mut payloads: Vec<Payload> = (0..BATCH).map(|_| recipe.of(0)).collect();
     let mut count = log.durable().0;
     let mut left = arguments.bytes;

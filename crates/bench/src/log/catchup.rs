@@ -12,8 +12,9 @@ use std::time::{Duration, Instant};
 use esker_log::{Log, Start};
 use serde_json::{Map, Value, json};
 
-use crate::load::callers::{Callers, Slice, Until, Work};
+use crate::load::callers::{Callers, Slice, Work};
 use crate::load::follower::{Followed, Follower};
+use crate::load::slice::Until;
 use crate::log::arguments::{LogBenchArguments, SECONDS};
 use crate::log::open::BYTES;
 use crate::machine::floor::Floor;

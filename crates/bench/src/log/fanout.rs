@@ -11,14 +11,15 @@ use std::time::{Duration, Instant};
 
 use esker_log::{Log, LogStream};
 use serde_json::{Map, Value, json};
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::load::callers::{Until, WORKERS};
 use crate::load::durable_times::{self, DurableTimes};
 use crate::load::follower::Follower;
 use crate::load::open_loop::{OpenLoop, Wrote};
+use crate::load::slice::Until;
 use crate::load::tail_readers::TailReaders;
+use crate::load::tasks::{self, WORKERS};
 use crate::log::arguments::{LogBenchArguments, SECONDS};
 use crate::machine::floor::Floor;
 use crate::measure::allocations;
@@ -48,11 +49,7 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
     let log = Log::builder(&dir).options(options.clone()).open().map_err(of_log)?;
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_time()
-        .build()
-        .map_err(|error| Failure::of_io("start threads", &error))?;
+    let runtime = tasks::runtime().map_err(|error| Failure::of_io("start threads", &error))?;
     let of_io = |error| Failure::of_io("start a thread", &error);
 
     let rate = arguments.rate.filter(|rate| *rate > 0).map(|rate| rate as f64);

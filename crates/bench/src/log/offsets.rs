@@ -5,20 +5,21 @@
 //! lists the offsets of the log, and each must be what its caller set last.
 
 use std::path::Path;
-use std::sync::{Barrier, OnceLock};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
-use esker_log::{Consumers, Log, ReadOnlyLog, Result, Seq};
+use esker_log::{Consumers, Error, Log, ReadOnlyLog, Result, Seq};
 use serde_json::{Map, json};
 
-use crate::load::callers::Until;
+use crate::load::slice::{SliceStart, Until};
+use crate::load::threads;
 use crate::log::arguments::LogBenchArguments;
 use crate::log::plan::Plan;
 use crate::machine::floor::Floor;
+use crate::measure::call_clock::CallClock;
 use crate::measure::figure::{Figure, Shape, Verdict, ratio, rounded, time};
 use crate::measure::per_thread::PerThread;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, Used};
 use crate::records::payload::mix;
 use crate::workdir::Workdir;
 use esker_command::exit::{Failure, Outcome, complain};
@@ -26,9 +27,6 @@ use esker_command::output;
 
 /// Callers, and names in one call of each.
 const WORKS: [(u32, u32); 4] = [(1, 1), (1, 1000), (100, 1), (1000, 1)];
-const STACK: usize = 256 << 10;
-/// The most latency histograms: they take 100 KB each, and callers that wait for a sync can share.
-const HISTOGRAMS: usize = 16;
 /// The bytes of an offset, without its name.
 const OFFSET_BYTES: u64 = 8;
 
@@ -175,22 +173,16 @@ impl Caller {
         &mut self,
         consumers: &Consumers,
         seed: u64,
-        begin: Instant,
+        start: SliceStart,
         until: Until,
         latencies: &PerThread,
     ) -> Result<()> {
-        let (limit, end) = match until {
-            Until::Elapsed(time) => (u64::MAX, begin.checked_add(time)),
-            Until::Records(calls) => (calls, None),
-        };
-        let mut last = begin;
+        let (limit, deadline) = until.limits(start.begin);
+        let mut clock = CallClock::with_deadline(1, deadline);
         for _ in 0..limit {
             self.set(consumers, seed, self.calls + 1)?;
             self.calls += 1;
-            let now = Instant::now();
-            latencies.add(now - last);
-            last = now;
-            if end.is_some_and(|end| now >= end) {
+            if clock.is_over(|time| latencies.add(time)) {
                 break;
             }
         }
@@ -208,51 +200,22 @@ impl Work {
         Self {
             consumers: log.consumers(),
             callers: (0..callers).map(caller).collect(),
-            latencies: PerThread::new(HISTOGRAMS.min(callers as usize)),
+            latencies: PerThread::shared(callers as usize),
             seed,
         }
     }
 
     /// Runs all callers until the slice ends.
     fn run(&mut self, until: Until) -> Result<Slice> {
-        let parties = self.callers.len() + 1;
-        let (ready, go, begun) = (Barrier::new(parties), Barrier::new(parties), OnceLock::new());
         let before = self.calls();
         resources::reset_peak();
         let (consumers, latencies, seed) = (&self.consumers, &self.latencies, self.seed);
-        let (begin, snapshot) = thread::scope(|scope| {
-            let mut threads = Vec::with_capacity(self.callers.len());
-            for caller in &mut self.callers {
-                let (ready, go, begun) = (&ready, &go, &begun);
-                let thread = thread::Builder::new().stack_size(STACK);
-                let spawned = thread.spawn_scoped(scope, move || {
-                    latencies.enter();
-                    ready.wait();
-                    go.wait();
-                    let begin = *begun.get_or_init(Instant::now);
-                    caller.repeat(consumers, seed, begin, until, latencies)
-                });
-                match spawned {
-                    Ok(thread) => threads.push(thread),
-                    // The started threads would wait forever for this one.
-                    Err(error) => {
-                        complain(&format!("start a thread: {error}"));
-                        std::process::exit(esker_command::exit::Status::Failed as i32);
-                    }
-                }
-            }
-            ready.wait();
-            let started = (*begun.get_or_init(Instant::now), Snapshot::now());
-            go.wait();
-            let mut outcome = Ok(started);
-            for thread in threads {
-                match thread.join() {
-                    Ok(ended) => outcome = ended.and(outcome),
-                    Err(panic) => std::panic::resume_unwind(panic),
-                }
-            }
-            outcome
-        })?;
+        let work = |caller: &mut Caller, (), start| {
+            caller.repeat(consumers, seed, start, until, latencies)
+        };
+        let (SliceStart { begin, snapshot }, ended) = threads::run(&mut self.callers, |_| (), work)
+            .map_err(|error| Error::NoThread(Arc::new(error)))?;
+        ended.into_iter().collect::<Result<()>>()?;
         let seconds = begin.elapsed().as_secs_f64();
         let used = Used { resident: resources::peak(), ..snapshot.used() };
         Ok(Slice { calls: self.calls() - before, seconds, used })

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::load::callers::Until;
+use crate::load::slice::Until;
 use crate::log::arguments::{LogBenchArguments, SECONDS};
 
 /// The longest warm-up before the timed part, in seconds and as a part of the timed part.

@@ -246,7 +246,8 @@ fn memcpy() -> f64 {
     round(f64::from(copies) * COPIED as f64 / begin.elapsed().as_secs_f64() / 1e9)
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+/// Returns the median of figures, to two decimal places; 0 without any.
+pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
     let value = match values.len() {

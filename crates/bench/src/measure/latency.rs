@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// A histogram of times from a nanosecond to ten minutes, with a resolution of 64 ns or a
+/// A histogram of times from a nanosecond to ten minutes, with a resolution of 8 ns or a
 /// thousandth of the value.
 #[derive(Debug, Clone)]
 pub struct Latencies {
     histogram: Histogram<u32>,
 }
 
-const LEAST_NS: u64 = 64;
+const LEAST_NS: u64 = 8;
 const MOST_NS: u64 = 600_000_000_000;
 const DIGITS: u8 = 3;
 

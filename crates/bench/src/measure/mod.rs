@@ -1,6 +1,7 @@
 //! Measuring a run, and printing the figures.
 
 pub mod allocations;
+pub mod call_clock;
 pub mod figure;
 pub mod floor_figures;
 pub mod latency;

@@ -7,24 +7,28 @@
 //! Recording allocates nothing and shares no cache line: each thread has its own slot, whose
 //! lock is uncontended.
 
-use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::measure::latency::Latencies;
 
+/// Threads that recorded something.
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
 thread_local! {
-    /// The slot of this thread. A thread runs callers of one benchmark.
-    static SLOT: Cell<usize> = const { Cell::new(0) };
+    /// The number of this thread. Threads that start to record one after the other have different
+    /// slots.
+    static THREAD: usize = THREADS.fetch_add(1, Relaxed);
 }
+
+/// Histograms of callers that each wait for a sync.
+const SHARED: usize = 16;
 
 /// The histograms. Clones share them.
 #[derive(Debug, Clone)]
 pub struct PerThread {
     slots: Arc<[Slot]>,
-    /// Threads that took a slot.
-    taken: Arc<AtomicUsize>,
 }
 
 /// Aligned to two cache lines, because processors prefetch them in pairs.
@@ -42,17 +46,18 @@ impl PerThread {
     /// Creates histograms for this many threads, at least one.
     pub fn new(threads: usize) -> Self {
         let slots = (0..threads.max(1)).map(|_| Slot(Mutex::new(Latencies::new()))).collect();
-        Self { slots, taken: Arc::default() }
+        Self { slots }
     }
 
-    /// Assigns a slot to this thread. With more threads than slots, threads share.
-    pub fn enter(&self) {
-        SLOT.set(self.taken.fetch_add(1, Relaxed) % self.slots.len());
+    /// Creates histograms for this many threads that each wait for a sync: they seldom record at
+    /// the same time, so that a few histograms do.
+    pub fn shared(threads: usize) -> Self {
+        Self::new(threads.min(SHARED))
     }
 
-    /// Records an operation of this thread.
+    /// Records an operation of this thread. With more threads than slots, threads share.
     pub fn add(&self, time: Duration) {
-        let slot = SLOT.get() % self.slots.len();
+        let slot = THREAD.with(|thread| thread % self.slots.len());
         self.slots[slot].lock().add(time);
     }
 
@@ -81,7 +86,6 @@ mod tests {
             for thread in 0..5u64 {
                 let all = &all;
                 scope.spawn(move || {
-                    all.enter();
                     (0..100).for_each(|n| all.add(Duration::from_micros(thread * 100 + n + 1)));
                 });
             }

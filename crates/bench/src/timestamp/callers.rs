@@ -21,10 +21,9 @@ use esker_command::output::print;
 pub fn run(arguments: &TsBenchArguments, callers: u32) -> Outcome {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let latencies = PerThread::new(threads);
-    let entered = latencies.clone();
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.enable_all().worker_threads(threads).on_thread_start(move || entered.enter());
-    let runtime = builder.build().map_err(|error| Failure::of_io("start threads", &error))?;
+    let runtime = builder.enable_all().worker_threads(threads).build();
+    let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
     runtime.block_on(measure(arguments, callers, latencies))
 }
 

@@ -8,3 +8,4 @@ mod checkpoint;
 mod concurrency;
 mod contract;
 mod format;
+mod store;

@@ -1,8 +1,5 @@
 //! Readers beside the writer, in this process or another.
 
-#[path = "../kit/fixture.rs"]
-mod fixture;
-
 mod backup;
 mod backup_lineage;
 mod consumers;
