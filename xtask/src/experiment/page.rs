@@ -161,7 +161,7 @@ fn model(results: &Results) -> Result<String> {
         fitted.iter().filter_map(Value::as_str).map(|name| format!("`{name}`")).collect();
     let (write, sync) = (first.number("t_write_us")?, first.number("t_fsync_us")?);
     let mut table = format!(
-        "T_write is {}, T_fsync is {}: the least sum of squared relative errors over {}.\n\n",
+        "T_write is {}, T_fsync is {}: the least sum of squared relative errors over\n{}.\n\n",
         time(write),
         time(sync),
         fitted.join(", ")
