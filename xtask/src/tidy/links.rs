@@ -1,5 +1,6 @@
 //! Links between documents resolve.
 
+use super::documents;
 use super::finding::Finding;
 use super::tree::Tree;
 
@@ -14,19 +15,12 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 
 fn in_document(path: &str, text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut fenced = false;
-    for (index, line) in text.lines().enumerate() {
-        if line.trim_start().starts_with("```") {
-            fenced = !fenced;
-        }
-        if fenced {
-            continue;
-        }
+    for (at, line) in documents::unfenced_lines(text) {
         for target in targets(&without_code(line)) {
             let leads = resolve(path, &target).is_none_or(|name| name.is_empty() || exists(&name));
             if !leads {
                 let message = format!("the link to {target} leads nowhere");
-                findings.push(Finding::error(RULE, path, index + 1, message));
+                findings.push(Finding::error(RULE, path, at, message));
             }
         }
     }

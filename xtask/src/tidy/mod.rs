@@ -7,6 +7,7 @@ mod allow;
 mod cited_tests;
 mod code_map;
 mod columns;
+mod documents;
 mod durable_calls;
 mod experiment;
 mod finding;

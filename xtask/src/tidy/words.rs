@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use super::documents;
 use super::finding::Finding;
 use super::source;
 use super::tree::Tree;
@@ -47,13 +48,13 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
                 let refused = names.iter().filter_map(|name| words.identifiers.get_key_value(name));
                 refused.for_each(|word| found(at, "word", word));
             }
-            comments_and_literals(text, &code)
+            let prose = comments_and_literals(text, &code);
+            words_of((1..).zip(prose.lines()))
         } else if path.ends_with(".md") {
-            without_fences(text)
+            words_of(documents::unfenced_lines(text))
         } else {
             continue;
         };
-        let prose = words_of(&without_code_spans(&prose));
         let joined: String = prose.iter().flat_map(|(_, word)| [" ", word]).chain([" "]).collect();
         for phrase in &words.phrases {
             for (at, _) in joined.match_indices(&format!(" {} ", phrase.0)) {
@@ -78,17 +79,6 @@ fn parts(code: &str) -> Vec<String> {
     spaced.split_whitespace().map(str::to_owned).collect()
 }
 
-/// A document without its fenced blocks.
-fn without_fences(text: &str) -> String {
-    let mut fenced = false;
-    let prose = text.lines().map(|line| {
-        let fence = line.trim_start().starts_with("```");
-        fenced ^= fence;
-        if fenced || fence { "" } else { line }
-    });
-    prose.collect::<Vec<_>>().join("\n")
-}
-
 /// The comments and literals of a source whose code is `code`. Code between two comments ends a
 /// phrase.
 fn comments_and_literals(text: &str, code: &str) -> String {
@@ -96,24 +86,21 @@ fn comments_and_literals(text: &str, code: &str) -> String {
     prose.map(|(c, code)| if matches!(code, ' ' | '\n') { c } else { '.' }).collect()
 }
 
-/// Replaces what is between two backticks of one line.
-fn without_code_spans(text: &str) -> String {
-    let lines = text.lines().map(|line| {
-        let spans = (0..).zip(line.split('`'));
-        let prose = spans.map(|(at, span)| if at % 2 == 0 { span } else { "." });
-        prose.collect::<Vec<_>>().join(".")
-    });
-    lines.collect::<Vec<_>>().join("\n")
+/// Replaces what is between two backticks of a line.
+fn without_code_spans(line: &str) -> String {
+    let spans = (0..).zip(line.split('`'));
+    let prose = spans.map(|(at, span)| if at % 2 == 0 { span } else { "." });
+    prose.collect::<Vec<_>>().join(".")
 }
 
-/// The words in lower case with their lines, from 1. Punctuation is a word, so that no phrase spans
-/// it; line breaks and comment markers are none.
-fn words_of(prose: &str) -> Vec<(usize, String)> {
+/// The words in lower case, each with the number of its line. Punctuation is a word, so that no
+/// phrase spans it; code spans are punctuation; line breaks and comment markers are none.
+fn words_of<'a>(lines: impl Iterator<Item = (usize, &'a str)>) -> Vec<(usize, String)> {
     let is_word = |c: char| c.is_alphanumeric() || c == '-' || c == '\'';
     let mut words: Vec<(usize, String)> = Vec::new();
-    for (at, line) in (1..).zip(prose.lines()) {
+    for (at, line) in lines {
         let mut inside = false;
-        for c in line.trim_start_matches(['/', '!', ' ']).chars() {
+        for c in without_code_spans(line).trim_start_matches(['/', '!', ' ']).chars() {
             match words.last_mut().filter(|_| inside && is_word(c)) {
                 Some((_, word)) => word.extend(c.to_lowercase()),
                 None if c != ' ' => words.push((at, c.to_lowercase().collect())),
