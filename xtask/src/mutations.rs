@@ -24,7 +24,7 @@ pub struct Mutation {
 
 /// A test by its file, from the folder of the crate that lists the mutation, and its name:
 /// `tests/crash/policies.rs::NAME`, `src/record.rs::NAME`,
-/// `../kv/tests/behaviour/store/watch.rs::NAME`.
+/// `../kv/tests/store/watch.rs::NAME`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub struct TestPath {
@@ -134,7 +134,7 @@ mod tests {
         assert_eq!(own.candidates()[0], "policies::kept");
         assert_eq!(path("tests/crash/main.rs::kept").candidates()[0], "kept");
         assert_eq!(path("tests/crash.rs::kept").candidates()[0], "kept");
-        assert_eq!(path("../kv/tests/behaviour/store/watch.rs::kept").package, "../kv");
+        assert_eq!(path("../kv/tests/store/watch.rs::kept").package, "../kv");
         let unit = path("src/format/mod.rs::kept");
         assert_eq!(
             (&unit.target, unit.candidates()[1].as_str()),

@@ -8,4 +8,3 @@ mod checkpoint;
 mod concurrency;
 mod contract;
 mod format;
-mod store;

@@ -13,7 +13,6 @@ mod lifecycle;
 mod metrics;
 mod read;
 mod read_cache;
-mod read_only;
 mod repair;
 mod retention;
 mod snapshots;

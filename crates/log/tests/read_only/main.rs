@@ -1,5 +1,8 @@
 //! Readers beside the writer, in this process or another.
 
+#[path = "../kit/fixture.rs"]
+mod fixture;
+
 mod backup;
 mod backup_lineage;
 mod consumers;
