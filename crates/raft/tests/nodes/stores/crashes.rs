@@ -26,14 +26,16 @@ struct Model {
     durable: u64,
     /// The next index that was not committed, durably or not.
     committed: u64,
-    /// The last purged entry, and the one whose purge was interrupted.
-    purged: (Option<Id>, Option<Id>),
+    /// The last purged entry, and those that an interrupted purge may have come to.
+    purged: (Option<Id>, Vec<Option<Id>>),
     /// Entries that an interrupted truncation may have left.
     cut: BTreeMap<u64, Entry>,
     /// The entries that the newest durable snapshot has, and those of an interrupted one.
     snapshot: (u64, Option<u64>),
     /// The entries that the snapshot before it has.
     older: u64,
+    /// The entries of snapshots that an interrupted one may have left: it would have removed them.
+    left: Vec<u64>,
 }
 
 impl Model {
@@ -124,23 +126,27 @@ async fn run(
                     let mut builder = machine.get_snapshot_builder().await;
                     let built = builder.build_snapshot().await?;
                     assert_eq!(built.meta.last_log_id.unwrap().index + 1, model.committed);
+                    model.left.clear();
                 }
                 model.built(model.committed);
             }
             18 if model.snapshot.0 > model.first() => {
                 let index = model.first() + rng.below(model.snapshot.0 - model.first());
                 let wanted = model.accepted[&index].log_id;
-                // The older snapshot needs what is after it.
-                let end = model.older.min(index + 1);
-                if end > model.first() {
-                    model.purged.1 = Some(model.accepted[&(end - 1)].log_id);
-                }
+                // The oldest snapshot needs what is after it.
+                let oldest = model.left.iter().chain([&model.older]);
+                let ends = oldest.map(|oldest| (index + 1).min(*oldest));
+                let last = |end| match end > model.first() {
+                    true => Some(model.accepted[&(end - 1)].log_id),
+                    false => model.purged.0,
+                };
+                model.purged.1 = ends.map(last).collect();
                 log.purge(wanted).await?;
-                let wanted = model.purged.1.or(model.purged.0);
+                let wanted = &model.purged.1;
                 let purged = log.get_log_state().await?.last_purged_log_id;
                 // Where the disk does not say which snapshots there are, all entries are kept.
-                assert!(purged == wanted || !disk.is_on(), "{purged:?}, {wanted:?}");
-                model.purged = (purged, None);
+                assert!(wanted.contains(&purged) || !disk.is_on(), "{purged:?}, {wanted:?}");
+                model.purged = (purged, Vec::new());
                 model.accepted = model.accepted.split_off(&model.first());
             }
             _ => {
@@ -166,9 +172,9 @@ async fn check(
 
     let state = log.get_log_state().await.unwrap();
     let purged = state.last_purged_log_id;
-    let may_be_purged = purged == model.purged.0 || purged == model.purged.1;
+    let may_be_purged = purged == model.purged.0 || model.purged.1.contains(&purged);
     assert!(may_be_purged, "purged {purged:?}, seed {seed}");
-    model.purged = (purged, None);
+    model.purged = (purged, Vec::new());
     let first = model.first();
     model.accepted = model.accepted.split_off(&first);
 
@@ -197,6 +203,9 @@ async fn check(
     let may_be_applied = applied == model.snapshot.0 || Some(applied) == model.snapshot.1;
     assert!(may_be_applied && applied >= first, "applied {applied}, seed {seed}");
     assert_eq!(machine.with(|machine| machine.0), model.lengths(history, applied), "seed {seed}");
+    if model.snapshot.1.is_some() {
+        model.left.push(model.older);
+    }
     model.built(applied);
     assert!(first <= model.older, "the older snapshot lacks entries, seed {seed}");
     // What a crash took of the markers is committed all the same.
