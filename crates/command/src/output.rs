@@ -46,7 +46,7 @@ pub fn print(text: &str) -> Outcome {
     print_while_open(text).map(drop)
 }
 
-/// As [`print`], and returns whether standard output is still open for reading.
+/// As [`print()`], and returns whether standard output is still open for reading.
 pub fn print_while_open(text: &str) -> Outcome<bool> {
     write_while_open(|| io::stdout().write_all(text.as_bytes()))
 }
@@ -109,7 +109,7 @@ pub fn base64(bytes: &[u8]) -> String {
     STANDARD.encode(bytes)
 }
 
-/// Decodes what [`base64`] returns.
+/// Decodes what [`base64()`] returns.
 pub fn from_base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
