@@ -7,10 +7,6 @@
 //! benchmarks of the components. Without it, the library has what the comparison with other systems
 //! shares with them.
 
-#![allow(
-    clippy::too_many_lines,
-    reason = "the runs of the benchmarks are not split into steps yet"
-)]
 #![allow(missing_docs, clippy::new_without_default, reason = "only this project uses the library")]
 
 #[cfg(feature = "commands")]

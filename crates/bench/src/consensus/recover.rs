@@ -12,13 +12,14 @@ use std::time::{Duration, Instant};
 
 use esker_consensus::{ConsensusLog, Mode};
 use esker_log::PriorShutdown;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::arguments::{ConsensusBenchArguments, insert_disk};
 use super::compare::compare;
 use super::timed::Bench;
 use crate::log::arguments::After;
 use crate::measure::figure::{Figure, Shape, Verdict};
+use crate::measure::floor_figures::FloorFigures;
 use crate::measure::latency::Latencies;
 use crate::measure::resources::{self, Snapshot, Used};
 use crate::page_cache::drop_cached_pages;
@@ -30,60 +31,106 @@ const ROUNDS: u64 = 3;
 
 /// Builds, kills or closes, opens, compares, prints.
 pub fn run(bench: &mut Bench<'_>, workdir: &Workdir) -> Outcome {
-    let arguments = bench.arguments;
     for after in [After::Close, After::Kill] {
         let built = workdir.log().join(format!("recover-{}", after.name()));
-        build(arguments, &built, after)?;
-        let options = arguments.options(Mode::Volatile, true);
-        let (mut latencies, mut time, mut used) =
-            (Latencies::new(), Duration::ZERO, Used::default());
-        let (mut cold, mut replayed) = (true, Vec::new());
-        let mut params = arguments.params(&options);
+        build(bench.arguments, &built, after)?;
+        let mut openings = Openings::new(bench.arguments, after);
         for round in 0..ROUNDS {
             let dir = match after {
                 After::Close => built.clone(),
                 After::Kill => copy(&built)?,
             };
-            cold &= drop_cached_pages(&dir);
-            resources::reset_peak();
-            let (begin, snapshot) = (Instant::now(), Snapshot::now());
-            let log = ConsensusLog::builder(&dir)
-                .options(options.clone())
-                .open()
-                .map_err(|e| Failure::of_consensus(&e, &dir))?;
-            let took = begin.elapsed();
-            used = used.and(Used { resident: resources::peak(), ..snapshot.used() });
-            latencies.add(took);
-            time += took;
-            let stats = log.stats();
-            replayed.push(stats.since_checkpoint);
-            insert_disk(&mut params, &stats.log_stats);
-            params.insert("disk_bytes".into(), json!(stats.log.disk_bytes));
-            let expected =
-                if after == After::Close { PriorShutdown::Clean } else { PriorShutdown::Unclean };
-            if log.recovery().prior_shutdown != expected {
-                return Err(Failure::failed(format!(
-                    "the shutdown before this opening was {:?} instead of {expected:?}",
-                    log.recovery().prior_shutdown
-                )));
-            }
-            let recovered = log.committed_range().map_or(0, |range| range.count);
-            if recovered != arguments.entries {
-                return Err(Failure::corrupt(format!(
-                    "recovered {recovered} of {} durable commits after the {}",
-                    arguments.entries,
-                    after.name()
-                )));
-            }
-            if round + 1 == ROUNDS && compare(&log, arguments.size as usize, &dir)? != recovered {
-                return Err(Failure::failed("fewer values were read back than were committed"));
-            }
-            log.close().map_err(|error| Failure::of_consensus(&error, &dir))?;
+            openings.add(&dir, round + 1 == ROUNDS)?;
             if after == After::Kill {
                 remove(&dir)?;
             }
         }
         bench.floor.sample()?;
+        let figure = openings.figure(bench.floor.medians());
+        bench.bar.suspend(|| figure.print(bench.arguments.json, Shape::Opening))?;
+        if !bench.arguments.keep {
+            remove(&built)?;
+        }
+    }
+    Ok(())
+}
+
+/// The openings of a log after a clean close, or after a kill.
+struct Openings<'a> {
+    arguments: &'a ConsensusBenchArguments,
+    after: After,
+    params: Map<String, Value>,
+    latencies: Latencies,
+    time: Duration,
+    used: Used,
+    /// Whether no segment was in the page cache.
+    cold: bool,
+    replayed: Vec<u64>,
+}
+
+impl<'a> Openings<'a> {
+    fn new(arguments: &'a ConsensusBenchArguments, after: After) -> Self {
+        Self {
+            arguments,
+            after,
+            params: arguments.params(&arguments.options(Mode::Volatile, true)),
+            latencies: Latencies::new(),
+            time: Duration::ZERO,
+            used: Used::default(),
+            cold: true,
+            replayed: Vec::new(),
+        }
+    }
+
+    /// Opens the log, checks what it recovered, and compares all values if asked to.
+    fn add(&mut self, dir: &Path, compares: bool) -> Outcome {
+        self.cold &= drop_cached_pages(dir);
+        resources::reset_peak();
+        let (begin, snapshot) = (Instant::now(), Snapshot::now());
+        let log = ConsensusLog::builder(dir)
+            .options(self.arguments.options(Mode::Volatile, true))
+            .open()
+            .map_err(|error| Failure::of_consensus(&error, dir))?;
+        let took = begin.elapsed();
+        self.used = self.used.and(Used { resident: resources::peak(), ..snapshot.used() });
+        self.latencies.add(took);
+        self.time += took;
+        let stats = log.stats();
+        self.replayed.push(stats.since_checkpoint);
+        insert_disk(&mut self.params, &stats.log_stats);
+        self.params.insert("disk_bytes".into(), json!(stats.log.disk_bytes));
+        let recovered = self.check(&log)?;
+        if compares && compare(&log, self.arguments.size as usize, dir)? != recovered {
+            return Err(Failure::failed("fewer values were read back than were committed"));
+        }
+        log.close().map_err(|error| Failure::of_consensus(&error, dir))
+    }
+
+    /// Checks that the log has every durable commit. Returns how many it has.
+    fn check(&self, log: &ConsensusLog) -> Outcome<u64> {
+        let expected = match self.after {
+            After::Close => PriorShutdown::Clean,
+            After::Kill => PriorShutdown::Unclean,
+        };
+        let found = log.recovery().prior_shutdown;
+        if found != expected {
+            return Err(Failure::failed(format!(
+                "the shutdown before this opening was {found:?} instead of {expected:?}"
+            )));
+        }
+        let recovered = log.committed_range().map_or(0, |range| range.count);
+        if recovered != self.arguments.entries {
+            return Err(Failure::corrupt(format!(
+                "recovered {recovered} of {} durable commits after the {}",
+                self.arguments.entries,
+                self.after.name()
+            )));
+        }
+        Ok(recovered)
+    }
+
+    fn figure(self, floor: FloorFigures) -> Figure {
+        let Self { arguments, after, mut params, latencies, time, used, cold, replayed } = self;
         let mut put = |name: &str, value: Value| {
             params.insert(name.into(), value);
         };
@@ -95,21 +142,16 @@ pub fn run(bench: &mut Bench<'_>, workdir: &Workdir) -> Outcome {
         put("page_cache", json!(if cold { "segments dropped by advice" } else { "kept" }));
         put("ops", json!("entries recovered by each opening"));
         let entries = ROUNDS * arguments.entries;
-        let figure = Figure {
+        Figure {
             params: Value::Object(params),
             open_ms: Some(latencies.quantile_us(0.5) / 1e3),
             latencies,
             used,
-            floor: bench.floor.medians(),
+            floor,
             verdict: Verdict::Right,
             ..Figure::of("consensus/recover", entries, entries * u64::from(arguments.size), time)
-        };
-        bench.bar.suspend(|| figure.print(arguments.json, Shape::Opening))?;
-        if !arguments.keep {
-            remove(&built)?;
         }
     }
-    Ok(())
 }
 
 fn remove(dir: &Path) -> Outcome {

@@ -54,6 +54,12 @@ impl Bench<'_> {
         self.bar.tick();
     }
 
+    /// Samples the floor after a work, and prints its figure.
+    pub fn sample_and_print(&mut self, measured: Measured) -> Outcome {
+        self.floor.sample()?;
+        self.print(measured)
+    }
+
     pub fn print(&self, measured: Measured) -> Outcome {
         let Measured { bench, params, ops, bytes, time, latencies, used } = measured;
         let figure = Figure {

@@ -83,7 +83,7 @@ pub fn run(
         (0..arguments.writers).map(|n| Caller::new(&work, n, arguments.writers)).collect();
     resources::reset_peak();
     let syncs = store.stats().log.syncs;
-    let until = Until::of(arguments, policy, store, puts);
+    let until = Until::new(arguments, policy, store, puts);
     // The deadline counts from the same moment as the time that is reported.
     let (start, ended) = if arguments.has_threads(what) {
         threads::run(callers, |_| (), |caller, (), start| caller.run(until, start.begin)).map_err(

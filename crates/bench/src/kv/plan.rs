@@ -34,7 +34,7 @@ pub enum Until {
 
 impl Until {
     /// Plans the timed part of a work.
-    pub fn of(arguments: &KvBenchArguments, policy: Policy, store: &Store, puts: bool) -> Self {
+    pub fn new(arguments: &KvBenchArguments, policy: Policy, store: &Store, puts: bool) -> Self {
         let each = u64::from(arguments.writers) * u64::from(arguments.batch);
         if let Some(count) = arguments.count {
             return Self::Calls((count / each).max(1));

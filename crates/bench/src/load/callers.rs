@@ -26,7 +26,7 @@ const YIELD_EVERY: u64 = 1024;
 
 /// How the callers work.
 #[derive(Debug, Clone, Copy)]
-pub struct Work {
+pub struct Workload {
     pub writers: u32,
     pub batch: u32,
     pub blocking: bool,
@@ -35,7 +35,7 @@ pub struct Work {
     pub delay: Duration,
 }
 
-impl Work {
+impl Workload {
     /// Returns the number of calls of which one is timed.
     pub fn timed_every(&self) -> u64 {
         if self.pipelined { TIMED_EVERY } else { 1 }
@@ -62,7 +62,7 @@ pub struct Callers {
 
 impl Callers {
     /// Creates the callers, not started.
-    pub fn new(log: &Log, work: Work, recipe: &Recipe) -> Outcome<Self> {
+    pub fn new(log: &Log, work: Workload, recipe: &Recipe) -> Outcome<Self> {
         let callers = (0..work.writers).map(|writer| Caller::new(recipe, writer, work)).collect();
         let threads = if work.blocking { work.writers as usize } else { WORKERS };
         let latencies = PerThread::new(threads);
@@ -145,7 +145,7 @@ fn run_threads(
 /// One caller: its records and totals.
 #[derive(Debug)]
 struct Caller {
-    work: Work,
+    work: Workload,
     /// One payload per record of a call.
     payloads: Vec<Payload>,
     count: u64,
@@ -154,7 +154,7 @@ struct Caller {
 }
 
 impl Caller {
-    fn new(recipe: &Recipe, writer: u32, work: Work) -> Self {
+    fn new(recipe: &Recipe, writer: u32, work: Workload) -> Self {
         Self {
             work,
             payloads: (0..work.batch).map(|_| recipe.of(writer)).collect(),

@@ -1,12 +1,13 @@
 //! `log/append` and `log/append-async`: how fast records become durable.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use esker_log::Log;
-use serde_json::{Value, json};
+use esker_log::{Log, Options};
+use serde_json::{Map, Value, json};
 
-use crate::load::callers::{Callers, Slice, Work};
+use crate::load::callers::{Callers, Slice, Workload};
 use crate::load::no_disk::NoDisk;
 use crate::load::tasks::WORKERS;
 use crate::log::arguments::LogBenchArguments;
@@ -29,7 +30,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         switch
     });
     let recipe = arguments.recipe();
-    let work = Work {
+    let work = Workload {
         writers: arguments.writers,
         batch: arguments.batch(),
         blocking: arguments.blocking,
@@ -46,7 +47,57 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         switch.set();
     }
     let mut callers = Callers::new(&log, work, &recipe)?;
-    let plan = Plan::of(arguments, arguments.writers);
+    let plan = Plan::new(arguments, arguments.writers);
+    let total = append(arguments, &dir, &mut callers, &plan, &mut floor)?;
+    floor.sample()?;
+    let (latencies, counts) = (callers.take_latencies(), callers.counts());
+    let stats = log.stats();
+    drop(callers);
+    log.close().map_err(of_log)?;
+
+    let mut params = arguments.params(&options);
+    params.extend(own_params(arguments, &plan, work));
+    params.insert("dir".into(), json!(dir.parent()));
+    for (name, value) in [
+        ("disk", json!(stats.disk)),
+        ("direct", json!(stats.direct)),
+        ("dsync", json!(stats.dsync)),
+        ("commits", json!(stats.commits)),
+        ("syncs", json!(stats.syncs)),
+    ] {
+        params.insert(name.into(), value);
+    }
+
+    let compared = if arguments.no_disk {
+        None
+    } else {
+        let compared = readback::compare(&dir, &options, &recipe, arguments.writers)?;
+        compared.ends_with(&counts)?;
+        params.insert("compared".into(), json!(compared.records));
+        Some(compared)
+    };
+    let bench = if arguments.pipelined { "log/append-async" } else { "log/append" };
+    Figure {
+        summary: Some(summary(arguments, &options, stats.disk, &total, compared.as_ref())),
+        params: Value::Object(params),
+        latencies,
+        used: total.used,
+        floor: floor.medians(),
+        verdict: Verdict::right_if(compared.is_some()),
+        ..Figure::of(bench, total.ops, total.bytes, total.time)
+    }
+    .print(arguments.json, Shape::Rate)
+}
+
+/// Lets the callers append: a warm-up, and the slices of the timed part with the floor between them.
+fn append(
+    arguments: &LogBenchArguments,
+    dir: &Path,
+    callers: &mut Callers,
+    plan: &Plan,
+    floor: &mut Floor,
+) -> Outcome<Slice> {
+    let of_log = |error| Failure::of_log(&error, dir);
     callers.run(plan.warm_up).map_err(of_log)?;
     callers.take_latencies();
     let mut total = Slice::default();
@@ -70,72 +121,55 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
             used: total.used.and(slice.used),
         };
     }
-    floor.sample()?;
-    let (latencies, counts) = (callers.take_latencies(), callers.counts());
-    let stats = log.stats();
-    drop(callers);
-    log.close().map_err(of_log)?;
+    Ok(total)
+}
 
-    let mut params = arguments.params(&options);
-    let mut put = |name: &str, value: Value| {
-        params.insert(name.into(), value);
-    };
-    put("writers", json!(arguments.writers));
-    put("batch", json!(arguments.batch()));
-    put("blocking", json!(arguments.blocking));
-    put("callers", json!(if arguments.blocking { "threads" } else { "tasks" }));
-    put("workers", if arguments.blocking { Value::Null } else { json!(WORKERS) });
-    put("pipelined", json!(arguments.pipelined));
-    put("latency_of_every", json!(work.timed_every()));
-    put("count", json!(arguments.count));
-    put("seconds", json!(plan.seconds));
-    put("slices", json!(plan.slices.len()));
-    put("delay_ms", json!(arguments.delay));
-    put("readers", json!(0));
-    put("no_disk", json!(arguments.no_disk));
-    put("dir", json!(dir.parent()));
-    put("disk", json!(stats.disk));
-    put("direct", json!(stats.direct));
-    put("dsync", json!(stats.dsync));
-    put("commits", json!(stats.commits));
-    put("syncs", json!(stats.syncs));
+/// The parameters of this benchmark beside the options of the log.
+fn own_params(arguments: &LogBenchArguments, plan: &Plan, work: Workload) -> Map<String, Value> {
+    let values = [
+        ("writers", json!(arguments.writers)),
+        ("batch", json!(arguments.batch())),
+        ("blocking", json!(arguments.blocking)),
+        ("callers", json!(if arguments.blocking { "threads" } else { "tasks" })),
+        ("workers", if arguments.blocking { Value::Null } else { json!(WORKERS) }),
+        ("pipelined", json!(arguments.pipelined)),
+        ("latency_of_every", json!(work.timed_every())),
+        ("count", json!(arguments.count)),
+        ("seconds", json!(plan.seconds)),
+        ("slices", json!(plan.slices.len())),
+        ("delay_ms", json!(arguments.delay)),
+        ("readers", json!(0)),
+        ("no_disk", json!(arguments.no_disk)),
+    ];
+    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
 
-    let compared = if arguments.no_disk {
-        None
-    } else {
-        let compared = readback::compare(&dir, &options, &recipe, arguments.writers)?;
-        compared.ends_with(&counts)?;
-        put("compared", json!(compared.records));
-        Some(compared)
-    };
-    let bench = if arguments.pipelined { "log/append-async" } else { "log/append" };
-    Figure {
-        summary: Some(Summary {
-            bench: format!(
-                "{} buffers of {} bytes, {} disk, queue depth {}, 0 readers, delay {} ms",
-                options.buffers,
-                options.buffer_size,
-                if arguments.no_disk { "no" } else { stats.disk },
-                arguments.queue_depth().map_or("none".into(), |depth| depth.to_string()),
-                arguments.delay
-            ),
-            worker: format!(
-                "{} records of {} bytes in batches of {}, {:.1} MB",
-                total.ops,
-                params["size"],
-                arguments.batch(),
-                total.bytes as f64 / 1e6
-            ),
-            readers: compared.as_ref().map_or("none".into(), read_back),
-        }),
-        params: Value::Object(params),
-        latencies,
-        used: total.used,
-        floor: floor.medians(),
-        verdict: Verdict::right_if(compared.is_some()),
-        ..Figure::of(bench, total.ops, total.bytes, total.time)
+/// The lines of text around the rate of the writers.
+fn summary(
+    arguments: &LogBenchArguments,
+    options: &Options,
+    disk: &str,
+    total: &Slice,
+    compared: Option<&Compared>,
+) -> Summary {
+    Summary {
+        bench: format!(
+            "{} buffers of {} bytes, {} disk, queue depth {}, 0 readers, delay {} ms",
+            options.buffers,
+            options.buffer_size,
+            if arguments.no_disk { "no" } else { disk },
+            arguments.queue_depth().map_or("none".into(), |depth| depth.to_string()),
+            arguments.delay
+        ),
+        worker: format!(
+            "{} records of {} bytes in batches of {}, {:.1} MB",
+            total.ops,
+            arguments.size_name(),
+            arguments.batch(),
+            total.bytes as f64 / 1e6
+        ),
+        readers: compared.map_or("none".into(), read_back),
     }
-    .print(arguments.json, Shape::Rate)
 }
 
 /// Prints a summary of the log at opening, without `--json`.

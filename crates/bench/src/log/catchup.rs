@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use esker_log::{Log, Start};
 use serde_json::{Map, Value, json};
 
-use crate::load::callers::{Callers, Slice, Work};
+use crate::load::callers::{Callers, Slice, Workload};
 use crate::load::follower::{Followed, Follower};
 use crate::load::slice::Until;
 use crate::log::arguments::{LogBenchArguments, SECONDS};
@@ -37,7 +37,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let (options, recipe) = (arguments.options(), arguments.recipe());
     let delay = Duration::ZERO;
     let work =
-        Work { writers: 1, batch: arguments.batch(), blocking: false, pipelined: true, delay };
+        Workload { writers: 1, batch: arguments.batch(), blocking: false, pipelined: true, delay };
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
     let log = Log::builder(&dir).options(options.clone()).open().map_err(of_log)?;
@@ -55,16 +55,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     };
     floor.sample()?;
 
-    resources::reset_peak();
-    let snapshot = Snapshot::now();
-    let alone = reading.lap(&AtomicBool::new(false))?;
-    let used = Used { resident: resources::peak(), ..snapshot.used() };
-    if (alone.tally.records, alone.tally.bytes) != (built.ops, built.bytes) {
-        return Err(Failure::failed(format!(
-            "the reader read {} records of {} bytes instead of the {} records of {} bytes that were written",
-            alone.tally.records, alone.tally.bytes, built.ops, built.bytes
-        )));
-    }
+    let (alone, used) = reading.alone(&built)?;
     floor.sample()?;
     let cold = direct || drop_cached_pages(&dir);
     let raw = read_raw(&dir, direct)
@@ -76,66 +67,35 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     }
 
     let seconds = arguments.seconds.unwrap_or(SECONDS);
-    let time = |seconds: f64| Until::Elapsed(Duration::from_secs_f64(seconds));
-    // A disk changes from minute to minute: the writer alone is measured before and after.
-    let before = callers.run(time(seconds / 2.0)).map_err(of_log)?;
-    let (with_reader, beside) = reading.beside(&mut callers, time(seconds))?;
-    let after = callers.run(time(seconds / 2.0)).map_err(of_log)?;
+    let (writer_alone, writer_beside, beside) = writer_rates(&reading, &mut callers, seconds)?;
     floor.sample()?;
     let stats = log.stats();
     drop(callers);
     log.close().map_err(of_log)?;
 
     let mut params = arguments.params(&options);
-    let mut put = |name: &str, value: Value| {
-        params.insert(name.into(), value);
-    };
-    put("bytes", json!(bytes));
-    put("writers", json!(1));
-    put("batch", json!(arguments.batch()));
-    put("pipelined", json!(true));
-    put("verify", json!(arguments.verify().name()));
-    put("seconds", json!(seconds));
-    put("follower", json!(arguments.follower));
-    put("laps_beside_writer", json!(beside.laps));
-    put("disk", json!(stats.disk));
-    put("direct", json!(direct));
-    put("dsync", json!(stats.dsync));
-    put(
-        "page_cache",
-        json!(match (direct, alone.cold && beside.cold) {
-            (true, _) => "bypassed",
-            (false, true) => "segments dropped by advice before each reading",
-            (false, false) => "kept",
-        }),
-    );
+    params.extend(own_params(arguments, bytes, seconds, &beside));
+    params.insert("disk".into(), json!(stats.disk));
+    params.insert("direct".into(), json!(direct));
+    params.insert("dsync".into(), json!(stats.dsync));
+    params.insert("page_cache".into(), json!(page_cache(direct, alone.cold && beside.cold)));
 
-    let rate = |bytes: u64, time: Duration| bytes as f64 / time.as_secs_f64().max(1e-9) / 1e6;
-    let writer_alone = rate(before.bytes + after.bytes, before.time + after.time);
-    let writer_beside = rate(with_reader.bytes, with_reader.time);
     let mut more = Map::new();
     if let Some(followed) = &followed {
-        let alone = rate(alone.tally.bytes, alone.time);
-        let floor = floor.medians().read_mb_per_s;
-        followed.insert_into(&mut more);
-        let follower = followed.mb_per_s();
-        more.insert("follower_mb_per_s".into(), json!(rounded(follower, 2)));
-        more.insert("follower_to_read".into(), json!(rounded(follower / floor.max(1e-9), 3)));
-        more.insert("follower_to_reader".into(), json!(rounded(follower / alone.max(1e-9), 3)));
+        insert_follower(&mut more, followed, &alone, floor.medians().read_mb_per_s);
     }
-    let mut put = |name: &str, value: Value| {
-        more.insert(name.into(), value);
-    };
-    let to_raw = rate(alone.tally.bytes, alone.time) / raw.max(1e-9);
-    put("raw_read_mb_per_s", json!(cold.then(|| rounded(raw, 2))));
-    put("reader_to_raw_read", json!(cold.then(|| rounded(to_raw, 3))));
-    put("touched_bytes", json!(alone.tally.touched));
-    put("writer_mb_per_s_alone", json!(rounded(writer_alone, 2)));
-    put("writer_mb_per_s_with_reader", json!(rounded(writer_beside, 2)));
-    put("writer_kept", json!(rounded(writer_beside / writer_alone.max(1e-9), 4)));
+    more.extend(writer_keys(writer_alone, writer_beside));
+    let to_raw = alone.rate() / raw.max(1e-9);
     // A lap of less is over before the reader reads: what is left is the cost of a stream.
-    let reader_beside = rounded(rate(beside.tally.bytes, beside.time), 2);
-    put("reader_mb_per_s_with_writer", json!((built.bytes >= LEAST_LAP).then_some(reader_beside)));
+    let reader_beside = (built.bytes >= LEAST_LAP).then_some(rounded(beside.rate(), 2));
+    for (name, value) in [
+        ("raw_read_mb_per_s", json!(cold.then(|| rounded(raw, 2)))),
+        ("reader_to_raw_read", json!(cold.then(|| rounded(to_raw, 3)))),
+        ("touched_bytes", json!(alone.tally.touched)),
+        ("reader_mb_per_s_with_writer", json!(reader_beside)),
+    ] {
+        more.insert(name.into(), value);
+    }
     Figure {
         params: Value::Object(params),
         latencies: alone.latencies,
@@ -146,6 +106,77 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         ..Figure::of("log/catchup", alone.tally.records, alone.tally.bytes, alone.time)
     }
     .print(arguments.json, Shape::Reading)
+}
+
+/// Measures the writer without a reader and with one. Returns both rates in MB per second, and what
+/// the reader read.
+fn writer_rates(
+    reading: &Reading<'_>,
+    callers: &mut Callers,
+    seconds: f64,
+) -> Outcome<(f64, f64, Read)> {
+    let of_log = |error| Failure::of_log(&error, reading.dir);
+    let time = |seconds: f64| Until::Elapsed(Duration::from_secs_f64(seconds));
+    // A disk changes from minute to minute: the writer alone is measured before and after.
+    let before = callers.run(time(seconds / 2.0)).map_err(of_log)?;
+    let (wrote, beside) = reading.beside(callers, time(seconds))?;
+    let after = callers.run(time(seconds / 2.0)).map_err(of_log)?;
+    let alone = rate(before.bytes + after.bytes, before.time + after.time);
+    Ok((alone, rate(wrote.bytes, wrote.time), beside))
+}
+
+/// MB per second.
+fn rate(bytes: u64, time: Duration) -> f64 {
+    bytes as f64 / time.as_secs_f64().max(1e-9) / 1e6
+}
+
+/// The parameters of this benchmark beside the options of the log.
+fn own_params(
+    arguments: &LogBenchArguments,
+    bytes: u64,
+    seconds: f64,
+    beside: &Read,
+) -> Map<String, Value> {
+    let values = [
+        ("bytes", json!(bytes)),
+        ("seconds", json!(seconds)),
+        ("writers", json!(1)),
+        ("batch", json!(arguments.batch())),
+        ("pipelined", json!(true)),
+        ("verify", json!(arguments.verify().name())),
+        ("follower", json!(arguments.follower)),
+        ("laps_beside_writer", json!(beside.laps)),
+    ];
+    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The keys of the writer, from its rates in MB per second.
+fn writer_keys(alone: f64, beside: f64) -> Map<String, Value> {
+    let values = [
+        ("writer_mb_per_s_alone", rounded(alone, 2)),
+        ("writer_mb_per_s_with_reader", rounded(beside, 2)),
+        ("writer_kept", rounded(beside / alone.max(1e-9), 4)),
+    ];
+    values.into_iter().map(|(name, value)| (name.to_owned(), json!(value))).collect()
+}
+
+/// How the page cache took part, for the parameters.
+fn page_cache(direct: bool, cold: bool) -> &'static str {
+    match (direct, cold) {
+        (true, _) => "bypassed",
+        (false, true) => "segments dropped by advice before each reading",
+        (false, false) => "kept",
+    }
+}
+
+/// Adds what a follower in another process read, beside the reader here and the floor.
+fn insert_follower(more: &mut Map<String, Value>, followed: &Followed, alone: &Read, floor: f64) {
+    followed.insert_into(more);
+    let follower = followed.mb_per_s();
+    let to_reader = follower / alone.rate().max(1e-9);
+    more.insert("follower_mb_per_s".into(), json!(rounded(follower, 2)));
+    more.insert("follower_to_read".into(), json!(rounded(follower / floor.max(1e-9), 3)));
+    more.insert("follower_to_reader".into(), json!(rounded(to_reader, 3)));
 }
 
 fn mean_size(arguments: &LogBenchArguments) -> u64 {
@@ -173,7 +204,31 @@ struct Read {
     cold: bool,
 }
 
+impl Read {
+    /// MB per second.
+    fn rate(&self) -> f64 {
+        rate(self.tally.bytes, self.time)
+    }
+}
+
 impl Reading<'_> {
+    /// Reads everything once, without a writer, and compares it with what was written.
+    fn alone(&self, built: &Slice) -> Outcome<(Read, Used)> {
+        resources::reset_peak();
+        let snapshot = Snapshot::now();
+        let alone = self.lap(&AtomicBool::new(false))?;
+        let used = Used { resident: resources::peak(), ..snapshot.used() };
+        let Tally { records, bytes, .. } = alone.tally;
+        if (records, bytes) != (built.ops, built.bytes) {
+            return Err(Failure::failed(format!(
+                "the reader read {records} records of {bytes} bytes instead of the {} records of {} \
+                 bytes that were written",
+                built.ops, built.bytes
+            )));
+        }
+        Ok((alone, used))
+    }
+
     /// Reads from the oldest record to the last, or until `over` is set.
     fn lap(&self, over: &AtomicBool) -> Outcome<Read> {
         let of_log = |error| Failure::of_log(&error, self.dir);

@@ -24,6 +24,7 @@ use crate::log::arguments::{LogBenchArguments, SECONDS};
 use crate::machine::floor::Floor;
 use crate::measure::allocations;
 use crate::measure::figure::{Figure, Shape, Verdict, rounded};
+use crate::measure::floor_figures::FloorFigures;
 use crate::measure::latency::Latencies;
 use crate::measure::resources::{self, Snapshot, Used};
 use crate::records::readback;
@@ -52,7 +53,6 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     let runtime = tasks::runtime().map_err(|error| Failure::of_io("start threads", &error))?;
     let of_io = |error| Failure::of_io("start a thread", &error);
 
-    let rate = arguments.rate.filter(|rate| *rate > 0).map(|rate| rate as f64);
     let durable_times = Arc::new(DurableTimes::new());
     let expected = Expected::new(&arguments.expected_recipe(), arguments.verify());
     let follower = arguments.follower.then(|| {
@@ -67,7 +67,10 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
             expected,
             Arc::clone(&durable_times),
         )),
-        open_loop: Some(OpenLoop::new(&log, &recipe, arguments.batch(), rate).map_err(of_io)?),
+        open_loop: Some(
+            OpenLoop::new(&log, &recipe, arguments.batch(), wanted_rate(arguments))
+                .map_err(of_io)?,
+        ),
         blocking: arguments.blocking,
         runtime,
         dir: &dir,
@@ -80,22 +83,8 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     let open_loop = fanout.open_loop.take().unwrap_or_else(|| unreachable!("there between slices"));
     let count = open_loop.count();
     let mut more = Map::new();
-    if let Some(mut follower) = follower {
-        let followed = follower.read_to(count)?;
-        if followed.tally.records != count {
-            let read = followed.tally.records;
-            return Err(Failure::failed(format!("the follower read {read} of {count} records")));
-        }
-        let lags = follower.take_lags();
-        followed.insert_into(&mut more);
-        for (name, value) in [
-            ("follower_lag_p50_us", lags.quantile_us(0.5)),
-            ("follower_lag_p99_us", lags.quantile_us(0.99)),
-            ("follower_lag_max_us", lags.max_us()),
-        ] {
-            more.insert(name.into(), json!(value));
-        }
-        more.insert("follower_deliveries".into(), json!(lags.count()));
+    if let Some(follower) = follower {
+        follow_to_end(follower, count, &mut more)?;
     }
     drop((fanout, open_loop));
     let stats = log.stats();
@@ -104,59 +93,114 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     readback::compare(&dir, &options, &recipe, 1)?.ends_with(&[count])?;
 
     let mut params = arguments.params(&options);
-    let mut put = |name: &str, value: Value| {
+    params.extend(own_params(arguments, readers, &total));
+    for (name, value) in [
+        ("tail_cache", json!(options.tail_cache)),
+        ("disk", json!(stats.disk)),
+        ("direct", json!(stats.direct)),
+        ("dsync", json!(stats.dsync)),
+        ("commits", json!(stats.commits)),
+        ("syncs", json!(stats.syncs)),
+    ] {
         params.insert(name.into(), value);
-    };
-    put("readers", json!(readers));
-    put("writers", json!(1));
-    put("batch", json!(arguments.batch()));
-    put("rate", json!(arguments.rate));
-    let kept = rate.map(|rate| total.wrote.bytes as f64 / total.wrote.time.as_secs_f64() / rate);
-    put("rate_kept", json!(kept.map(|kept| rounded(kept, 4))));
-    put("follower", json!(arguments.follower));
-    put("verify", json!(arguments.verify().name()));
-    put("blocking", json!(arguments.blocking));
-    put("callers", json!(if arguments.blocking { "threads" } else { "tasks" }));
-    put("workers", json!(WORKERS));
-    put("count", json!(arguments.count));
-    put("seconds", json!(arguments.count.is_none().then(|| seconds(arguments))));
-    put("slices", json!(total.slices));
-    put("stream_bytes", json!(size_of::<LogStream>()));
-    put("tail_cache", json!(options.tail_cache));
-    put("disk", json!(stats.disk));
-    put("direct", json!(stats.direct));
-    put("dsync", json!(stats.dsync));
-    put("commits", json!(stats.commits));
-    put("syncs", json!(stats.syncs));
+    }
 
-    let figure = Figure {
-        params: Value::Object(params),
-        used: total.used,
-        floor: floor.medians(),
+    more.extend(reader_keys(&total, idle_bytes, readers));
+    let verdict = Verdict::right_if(arguments.verify() != Verify::None);
+    let (wrote, read) = figures(total, (params, more), floor.medians(), verdict);
+    wrote.print(arguments.json, Shape::Rate)?;
+    read.print(arguments.json, Shape::Reading)
+}
+
+/// The keys of readers alone.
+fn reader_keys(total: &Total, idle_bytes: u64, readers: u32) -> Map<String, Value> {
+    let lags = &total.lags;
+    let values = [
+        ("touched_bytes", json!(total.read.touched)),
+        ("lag_p50_us", json!(lags.quantile_us(0.5))),
+        ("lag_p99_us", json!(lags.quantile_us(0.99))),
+        ("lag_max_us", json!(lags.max_us())),
+        ("deliveries", json!(lags.count())),
+        ("idle_bytes_per_reader", json!(rounded(idle_bytes as f64 / f64::from(readers), 1))),
+    ];
+    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+/// The figures of the writer and of the readers. The writer's records were read back; `verdict` is
+/// that of the readers.
+fn figures(
+    total: Total,
+    (params, more): (Map<String, Value>, Map<String, Value>),
+    floor: FloorFigures,
+    verdict: Verdict,
+) -> (Figure, Figure) {
+    let (params, used) = (Value::Object(params), total.used);
+    let wrote = Figure {
+        params: params.clone(),
+        used,
+        floor,
+        latencies: total.latencies,
+        verdict: Verdict::Right,
         ..Figure::of("log/append", total.wrote.records, total.wrote.bytes, total.wrote.time)
     };
-    let (read, lags) = (total.read, &total.lags);
-    let mut put = |name: &str, value: Value| {
-        more.insert(name.into(), value);
-    };
-    put("touched_bytes", json!(read.touched));
-    put("lag_p50_us", json!(lags.quantile_us(0.5)));
-    put("lag_p99_us", json!(lags.quantile_us(0.99)));
-    put("lag_max_us", json!(lags.max_us()));
-    put("deliveries", json!(lags.count()));
-    put("idle_bytes_per_reader", json!(rounded(idle_bytes as f64 / f64::from(readers), 1)));
     let read = Figure {
-        params: figure.params.clone(),
+        params,
+        used,
+        floor,
         latencies: total.lags,
-        used: total.used,
-        floor: figure.floor,
-        verdict: Verdict::right_if(arguments.verify() != Verify::None),
+        verdict,
         more,
-        ..Figure::of("log/fanout", read.records, read.bytes, total.time)
+        ..Figure::of("log/fanout", total.read.records, total.read.bytes, total.time)
     };
-    Figure { latencies: total.latencies, verdict: Verdict::Right, ..figure }
-        .print(arguments.json, Shape::Rate)?;
-    read.print(arguments.json, Shape::Reading)
+    (wrote, read)
+}
+
+/// Waits until a follower has read all records, and adds what it saw.
+fn follow_to_end(mut follower: Follower, count: u64, more: &mut Map<String, Value>) -> Outcome {
+    let followed = follower.read_to(count)?;
+    if followed.tally.records != count {
+        let read = followed.tally.records;
+        return Err(Failure::failed(format!("the follower read {read} of {count} records")));
+    }
+    let lags = follower.take_lags();
+    followed.insert_into(more);
+    for (name, value) in [
+        ("follower_lag_p50_us", json!(lags.quantile_us(0.5))),
+        ("follower_lag_p99_us", json!(lags.quantile_us(0.99))),
+        ("follower_lag_max_us", json!(lags.max_us())),
+        ("follower_deliveries", json!(lags.count())),
+    ] {
+        more.insert(name.into(), value);
+    }
+    Ok(())
+}
+
+/// The rate that `--rate` asks for, in bytes per second; `None` if there is no limit.
+fn wanted_rate(arguments: &LogBenchArguments) -> Option<f64> {
+    arguments.rate.filter(|rate| *rate > 0).map(|rate| rate as f64)
+}
+
+/// The parameters of this benchmark beside the options of the log.
+fn own_params(arguments: &LogBenchArguments, readers: u32, total: &Total) -> Map<String, Value> {
+    let kept = wanted_rate(arguments)
+        .map(|rate| total.wrote.bytes as f64 / total.wrote.time.as_secs_f64() / rate);
+    let values = [
+        ("readers", json!(readers)),
+        ("writers", json!(1)),
+        ("batch", json!(arguments.batch())),
+        ("rate", json!(arguments.rate)),
+        ("rate_kept", json!(kept.map(|kept| rounded(kept, 4)))),
+        ("follower", json!(arguments.follower)),
+        ("verify", json!(arguments.verify().name())),
+        ("blocking", json!(arguments.blocking)),
+        ("callers", json!(if arguments.blocking { "threads" } else { "tasks" })),
+        ("workers", json!(WORKERS)),
+        ("count", json!(arguments.count)),
+        ("seconds", json!(arguments.count.is_none().then(|| seconds(arguments)))),
+        ("slices", json!(total.slices)),
+        ("stream_bytes", json!(size_of::<LogStream>())),
+    ];
+    values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn seconds(arguments: &LogBenchArguments) -> f64 {

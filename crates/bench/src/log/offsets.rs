@@ -66,8 +66,8 @@ fn measure(
     floor.restart();
     floor.sample()?;
     let log = Log::builder(dir).options(arguments.options()).open().map_err(of_log)?;
-    let plan = Plan::of(arguments, callers);
-    let mut work = Work::new(&log, arguments.seed, callers, names);
+    let plan = Plan::new(arguments, callers);
+    let mut work = OffsetCallers::new(&log, arguments.seed, callers, names);
     work.run(plan.warm_up).map_err(of_log)?;
     work.latencies.take();
     let mut total = Slice::default();
@@ -146,7 +146,7 @@ struct Caller {
 
 /// All callers of a log.
 #[derive(Debug)]
-struct Work {
+struct OffsetCallers {
     consumers: Consumers,
     callers: Vec<Caller>,
     latencies: PerThread,
@@ -190,7 +190,7 @@ impl Caller {
     }
 }
 
-impl Work {
+impl OffsetCallers {
     fn new(log: &Log, seed: u64, callers: u32, names: u32) -> Self {
         let caller = |caller: u32| {
             let first = caller * names;
@@ -228,7 +228,7 @@ impl Work {
 
 /// Compares the offsets of the log, read by another handle, with what the callers set last. Returns
 /// how many there are.
-fn compare(dir: &Path, work: &Work, seed: u64) -> Outcome<u64> {
+fn compare(dir: &Path, work: &OffsetCallers, seed: u64) -> Outcome<u64> {
     let of_log = |error| Failure::of_log(&error, dir);
     let reader = ReadOnlyLog::open(dir).map_err(of_log)?;
     let found = reader.consumers().list().map_err(of_log)?;

@@ -20,7 +20,7 @@ pub struct Plan {
 
 impl Plan {
     /// Plans for this many callers. A count is that of all callers; each has at least two.
-    pub fn of(arguments: &LogBenchArguments, callers: u32) -> Self {
+    pub fn new(arguments: &LogBenchArguments, callers: u32) -> Self {
         if let Some(count) = arguments.count {
             let each = count.div_ceil(u64::from(callers)).max(2);
             let half = each / 2;

@@ -183,33 +183,13 @@ impl Figure {
 
 fn text(reported: &Reported<'_>, shape: Shape, summary: Option<&Summary>) -> String {
     let mut text = String::new();
-    let floor = &reported.floor;
     // Present where `ops` counts recovered entries, not openings.
     let openings = reported.params.get("openings").and_then(Value::as_u64);
     if shape != Shape::Floor {
         let _ = writeln!(text, "{}  {}", reported.bench, main_params(reported.params));
     }
     match shape {
-        Shape::Rate => {
-            if let Some(Summary { bench, worker, .. }) = summary {
-                let _ = writeln!(text, "  Bench:   {bench}\n  Worker:  {worker}");
-            }
-            let _ = writeln!(
-                text,
-                "  {}{:.3} s, {:.0} records/s, {:.1} MB/s; latency p50 {}, p99 {}, p99.9 {}, max {}",
-                if summary.is_some() { "Writer:  " } else { "" },
-                reported.seconds,
-                reported.ops_per_s,
-                reported.mb_per_s,
-                time(reported.p50_us),
-                time(reported.p99_us),
-                time(reported.p999_us),
-                time(reported.max_us)
-            );
-            if let Some(Summary { readers, .. }) = summary {
-                let _ = writeln!(text, "  Readers: {readers}");
-            }
-        }
+        Shape::Rate => write_rate(&mut text, reported, summary),
         Shape::Reading => {
             let (records, mb) = (reported.ops_per_s, reported.mb_per_s);
             let _ = writeln!(text, "  {records:.0} records/s, {mb:.1} MB/s read");
@@ -228,6 +208,51 @@ fn text(reported: &Reported<'_>, shape: Shape, summary: Option<&Summary>) -> Str
         }
         Shape::Floor => {}
     }
+    write_floor(&mut text, reported, shape);
+    let counted = match shape {
+        Shape::Floor => return text,
+        Shape::Opening if openings.is_some() => "entry",
+        Shape::Opening => "opening",
+        Shape::Rate | Shape::Reading => "record",
+    };
+    let verified = match (reported.verified, shape) {
+        (false, _) => "not verified",
+        (true, Shape::Reading) => "verified while reading",
+        (true, _) => "read back and compared",
+    };
+    let _ = writeln!(
+        text,
+        "  {:.2} s CPU, {:.0} MB resident, {} allocations per {counted}; {verified}",
+        reported.cpu_seconds, reported.rss_mb, reported.allocs_per_op
+    );
+    text
+}
+
+/// Writes the rate and the latencies of callers.
+fn write_rate(text: &mut String, reported: &Reported<'_>, summary: Option<&Summary>) {
+    if let Some(Summary { bench, worker, .. }) = summary {
+        let _ = writeln!(text, "  Bench:   {bench}\n  Worker:  {worker}");
+    }
+    let _ = writeln!(
+        text,
+        "  {}{:.3} s, {:.0} records/s, {:.1} MB/s; latency p50 {}, p99 {}, p99.9 {}, max {}",
+        if summary.is_some() { "Writer:  " } else { "" },
+        reported.seconds,
+        reported.ops_per_s,
+        reported.mb_per_s,
+        time(reported.p50_us),
+        time(reported.p99_us),
+        time(reported.p999_us),
+        time(reported.max_us)
+    );
+    if let Some(Summary { readers, .. }) = summary {
+        let _ = writeln!(text, "  Readers: {readers}");
+    }
+}
+
+/// Writes the hardware floor, and the figure as a multiple of it.
+fn write_floor(text: &mut String, reported: &Reported<'_>, shape: Shape) {
+    let floor = &reported.floor;
     let _ = writeln!(
         text,
         "  floor: overwrite + sync {:.0} us, append + sync {:.0} us, write {:.0} MB/s, read {:.0} MB/s, \
@@ -256,24 +281,6 @@ fn text(reported: &Reported<'_>, shape: Shape, summary: Option<&Summary>) -> Str
             reported.ratio["mb_per_s_to_read"], reported.ratio["mb_per_s_to_memcpy"]
         );
     }
-    if shape != Shape::Floor {
-        let what = match shape {
-            Shape::Opening if openings.is_some() => "entry",
-            Shape::Opening => "opening",
-            _ => "record",
-        };
-        let verified = match (reported.verified, shape) {
-            (false, _) => "not verified",
-            (true, Shape::Reading) => "verified while reading",
-            (true, _) => "read back and compared",
-        };
-        let _ = writeln!(
-            text,
-            "  {:.2} s CPU, {:.0} MB resident, {} allocations per {what}; {verified}",
-            reported.cpu_seconds, reported.rss_mb, reported.allocs_per_op
-        );
-    }
-    text
 }
 
 /// Returns the most important parameters on one line.

@@ -37,28 +37,17 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     client.timestamps(arguments.n).await.map_err(failed)?;
     resources::reset_peak();
     let (before, snapshot, begun) = (client.stats(), Snapshot::now(), Instant::now());
-    let stop = Arc::new(AtomicBool::new(false));
     let budget = CallBudget::of_memory();
-    let tasks: Vec<_> = (0..callers)
-        .map(|_| {
-            let caller = Caller {
-                client: client.clone(),
-                n: arguments.n,
-                begun,
-                stop: Arc::clone(&stop),
-                latencies: latencies.clone(),
-                calls: Recorder::new(&budget),
-                failed: BTreeMap::new(),
-            };
-            tokio::spawn(caller.run())
-        })
-        .collect();
-    tokio::time::sleep(Duration::from_secs_f64(arguments.seconds)).await;
-    stop.store(true, Relaxed);
-    let mut ended = Vec::with_capacity(tasks.len());
-    for task in tasks {
-        ended.push(task.await.map_err(|error| Failure::failed(error.to_string()))?);
-    }
+    let ended = ended_callers(arguments, callers, |stop| Caller {
+        client: client.clone(),
+        n: arguments.n,
+        begun,
+        stop,
+        latencies: latencies.clone(),
+        calls: Recorder::new(&budget),
+        failed: BTreeMap::new(),
+    })
+    .await?;
     let time = begun.elapsed();
     let mut used = snapshot.used();
     used.resident = resources::peak();
@@ -102,7 +91,24 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     print(&checked.text()).and(checked.outcome())
 }
 
-/// One that asks.
+/// Starts the callers, and waits until they have made calls for the given time.
+async fn ended_callers(
+    arguments: &TsBenchArguments,
+    count: u32,
+    caller: impl Fn(Arc<AtomicBool>) -> Caller,
+) -> Outcome<Vec<Caller>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = (0..count).map(|_| tokio::spawn(caller(Arc::clone(&stop)).run())).collect();
+    tokio::time::sleep(Duration::from_secs_f64(arguments.seconds)).await;
+    stop.store(true, Relaxed);
+    let mut ended = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        ended.push(task.await.map_err(|error| Failure::failed(error.to_string()))?);
+    }
+    Ok(ended)
+}
+
+/// A task that calls the client again and again.
 struct Caller {
     client: Client,
     n: u32,
