@@ -1,5 +1,5 @@
-//! What a system of this process does: the interface of logs and of their callers. The Go peers are
-//! processes of their own: see `go/`.
+//! The interface of the logs under test and of their callers, for systems that run in this process.
+//! The Go peers are processes of their own: see `go/`.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ pub type See<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 pub struct Peer {
     /// Its package, for the version.
     pub package: &'static str,
-    /// What has to be said beside its figures.
+    /// The note beside its figures.
     pub note: &'static str,
     /// How it pipelines, where it has no way of its own.
     pub pipelining: &'static str,
@@ -27,7 +27,7 @@ pub struct Peer {
 
 /// A log under test.
 pub trait Log: Send + Sync {
-    /// What one blocking caller appends through.
+    /// Creates the handle of one blocking caller.
     fn caller(&self, writer: u32) -> Result<Box<dyn Caller + '_>>;
 
     /// Lets all callers work as async tasks. Returns how long they took, or `None` if its callers

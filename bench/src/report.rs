@@ -198,7 +198,7 @@ fn table(text: &mut String, work: &Work, rows: &[&Row]) {
     }
 }
 
-/// What has to be said beside the figures: once for each system, and for a work that differs.
+/// The notes beside the figures: once for each system, and for a work that differs.
 fn notes(text: &mut String, rows: &[Row]) {
     let mut notes: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     let mut failures = String::new();

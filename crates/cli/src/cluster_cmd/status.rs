@@ -81,13 +81,13 @@ pub async fn run(arguments: &StatusArguments) -> Outcome {
     tally.outcome(leader.is_some())
 }
 
-/// What the members' statuses say together.
+/// Totals over the statuses of the members.
 #[derive(Default)]
 struct Tally {
     voters: usize,
-    /// Of the nodes that vote.
+    /// Voters that answered.
     answered: usize,
-    /// What the first clock that epochs do not follow shows, and whether it is ahead.
+    /// The first clock that epochs do not follow: whether it is ahead, and its description.
     step: Option<(bool, String)>,
     leases: bool,
     reverted: Vec<u64>,
