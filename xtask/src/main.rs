@@ -47,6 +47,8 @@ enum Command {
     Test,
     /// Plant each bug of the crash lab, and demand that the lab catches it
     Selftest,
+    /// Run the tests of the features that packages have and the default build has not
+    Features,
     /// Build the API documentation; warnings are errors
     Doc,
     /// Check the rules of the project
@@ -73,6 +75,7 @@ fn main() -> ExitCode {
         Command::Clippy => verify::run(&[Step::Clippy]),
         Command::Test => verify::run(&[Step::Test]),
         Command::Selftest => verify::run(&[Step::Selftest]),
+        Command::Features => verify::run(&[Step::Features]),
         Command::Doc => verify::run(&[Step::Doc]),
         Command::Tidy => verify::run(&[Step::Tidy]),
         Command::Deny => verify::run(&[Step::Deny]),
