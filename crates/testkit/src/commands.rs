@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, Once};
 use std::time::{Duration, Instant};
 
-/// What a command did.
+/// The outcome of a command: its status, and what it wrote.
 #[derive(Debug)]
 pub struct Ended {
     pub status: i32,
