@@ -89,7 +89,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     .print(arguments.json, Shape::Rate)
 }
 
-/// Lets the callers append: a warm-up, and the slices of the timed part with the floor between them.
+/// Lets the callers append: a warm-up, then the timed slices with a floor sample between two.
 fn append(
     arguments: &LogBenchArguments,
     dir: &Path,
