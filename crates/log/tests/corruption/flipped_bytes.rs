@@ -7,11 +7,13 @@
 
 use std::path::Path;
 
+use esker_log::{Engine, Error, Log};
+
 use crate::corruption_kit::cases::Cases;
-use crate::corruption_kit::edits::flip;
-use crate::corruption_kit::map::{FilePart, in_dir};
+use crate::corruption_kit::edits::{flip, unlink};
+use crate::corruption_kit::map::{FilePart, in_dir, segment_path};
 use crate::corruption_kit::outcomes::{Opened, Openers, open_with};
-use crate::corruption_kit::sample::{self, Sample};
+use crate::corruption_kit::sample::{self, Sample, options};
 use crate::corruption_kit::{DIR, format};
 
 /// The bits of a byte that are flipped: all where meaning is dense, one elsewhere.
@@ -112,4 +114,21 @@ fn every_flipped_byte_of_a_torn_log() {
 #[test]
 fn every_flipped_byte_of_a_log_of_one_segment() {
     flip_all(&sample::lonely(), 1).finish(1000);
+}
+
+/// Each unit header has a lower bound of what was durable when it was written. Where the watermark
+/// page is missing, a later header alone shows that a flip is no torn tail.
+#[test]
+fn a_flip_before_a_later_unit_is_reported_without_the_watermark_page() {
+    let sample = sample::lonely();
+    let segment = &sample.map.segments[0];
+    let units = segment.units.len();
+    for (n, unit) in segment.units[..units - 2].iter().enumerate() {
+        let file = segment_path(segment.number);
+        let (disk, _) = flip(&sample, &file, unit.at.start as u64 + 1, 3);
+        unlink(&disk, &in_dir("mark"));
+        let engine = Engine::manual();
+        let opened = Log::builder(DIR).options(options(&disk, &engine)).open();
+        assert!(matches!(opened, Err(Error::Corrupted(_))), "unit {n} of {units}: {opened:?}");
+    }
 }
