@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::{Disk, Op};
-use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start};
+use esker_log::{
+    Append, Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start,
+};
 
 use crate::base::slot::Slot;
 use crate::component::{self, COPY, UNFINISHED_BACKUP};
@@ -308,7 +310,7 @@ impl Copy<'_> {
                 // The first record of the copy may follow any number.
                 (first, copied) = (found.seq, found.prev);
             }
-            drop(log.append_batch_if(copied, &records)?);
+            drop(log.write(Append::numbered(copied, &records)).map_err(esker_log::Error::from)?);
             copied = records.last().map_or(copied, |(seq, _)| *seq);
             count += records.len() as u64;
         }

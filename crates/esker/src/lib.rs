@@ -26,8 +26,8 @@ pub use esker_log as log;
 #[cfg(feature = "log")]
 #[doc(no_inline)]
 pub use esker_log::{
-    Appended, Batch, Engine, Error, Log, LogBuilder, LogStream, Options, Policy, Position,
-    ReadOnlyLog, ReadOptions, Record, Result, Retention, Seq, Sink, Start, Ticket, View, repair,
+    Append, Appended, Batch, Engine, Error, Log, LogBuilder, LogStream, Options, Policy, Position,
+    ReadOnlyLog, ReadOptions, Record, Result, Retention, Seq, Sink, Start, Ticket, View, WriteError, repair,
     verify,
 };
 

@@ -105,6 +105,7 @@ pub use base::options::{
 pub use base::position::{Place, Position, Seq, SeqRange};
 pub use base::read_options::ReadOptions;
 pub use base::shared_reserve::SharedReserve;
+pub use base::write_error::WriteError;
 pub use consumers::Consumers;
 pub use follower::ReadOnlyLog;
 pub use follower::builder::ReadOnlyLogBuilder;
@@ -136,4 +137,5 @@ pub use runtime::histogram::DurationHistogram;
 pub use runtime::prefetch::prefetch;
 pub use store::app_metadata::{app_metadata, component};
 pub use store::discard::discard;
+pub use write::input::Append;
 pub use write::ticket::{Appended, Ticket};

@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use esker_disk::{Dir, DirDisk, Disk, Op, Open, Refusal, StdDisk};
 use esker_log::{
-    Engine, Error, Log, Policy, Position, PriorShutdown, ReadOnlyLog, ReadOptions, Retention, Seq,
-    Start,
+    Append, Engine, Error, Log, Policy, Position, PriorShutdown, ReadOnlyLog, ReadOptions,
+    Retention, Seq, Start,
 };
 use esker_testkit::{Call, HookedDisk, import, in_forked_child, polled_once};
 use futures_util::StreamExt;
@@ -28,8 +28,8 @@ fn payloads(log: &Log) -> Vec<Vec<u8>> {
 }
 
 #[track_caller]
-fn forked<T>(what: &str, outcome: esker_log::Result<T>) {
-    match outcome.err() {
+fn forked<T>(what: &str, outcome: Result<T, impl Into<Error>>) {
+    match outcome.err().map(Into::into) {
         Some(Error::Forked) => {}
         other => panic!("{what}: {other:?}"),
     }
@@ -164,16 +164,16 @@ fn appends(log: &Log) {
     forked("append", log.append("x"));
     forked("try_append", log.try_append("x"));
     forked("append_timeout", log.append_timeout("x", PATIENCE));
-    forked("append_if", log.append_if(Seq(2), Seq(3), "x"));
+    forked("write, numbered", log.write(Append::numbered(Seq(2), &[(Seq(3), "x")])));
     forked("append_internal", log.append_internal("x"));
-    forked("append_batch", log.append_batch(&["x"]));
-    forked("append_batch of nothing", log.append_batch::<&str>(&[]));
-    forked("append_atomic", log.append_atomic(&["x", "y"]));
+    forked("write", log.write(Append::records(&["x"])));
+    forked("write of nothing", log.write(Append::records(&[] as &[&str])));
+    forked("write, atomic", log.write(Append::records(&["x", "y"]).atomic()));
     forked("barrier", log.barrier());
     forked("sink", log.sink());
     forked("try_sink", log.try_sink());
     forked("append_async", polled_once(log.append_async("x")));
-    forked("append_batch_async", polled_once(log.append_batch_async(&["x"])));
+    forked("write_async", polled_once(log.write_async(Append::records(&["x"]))));
     let locked = log.append_locked(|_| -> Result<(), _> { panic!("it runs under a lock") });
     forked("append_locked", locked);
 }
@@ -299,7 +299,7 @@ fn children_of_a_busy_process_end() {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !is_over.load(SeqCst) {
-                    log.append_batch(&["x"; 100]).unwrap().blocking_wait().unwrap();
+                    log.write(Append::records(&["x"; 100])).unwrap().blocking_wait().unwrap();
                 }
             });
         }

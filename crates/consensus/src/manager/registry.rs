@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use esker_disk::DirDisk;
 use esker_disk::planted::{Bug, is_planted};
-use esker_log::{Component, Log, LogStream, Seq, SharedReserve, Start, Ticket};
+use esker_log::{Append, Component, Log, LogStream, Seq, SharedReserve, Start, Ticket};
 use parking_lot::Mutex;
 
 use crate::backup;
@@ -380,7 +380,7 @@ impl Registry {
         let first = self.log.accepted().next();
         let mut last: Option<Ticket> = None;
         for batch in records.chunks(BATCH) {
-            let ticket = self.log.append_batch(batch).map_err(Error::Log)?;
+            let ticket = self.log.write(Append::records(batch)).map_err(|failed| Error::Log(failed.error))?;
             // One sync for all: the last one's.
             if let Some(before) = last.replace(ticket) {
                 before.detach();
@@ -438,7 +438,7 @@ pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log> {
 pub(super) fn finish_copy(log: &Log, keys: &[Arc<[u8]>]) -> Result<()> {
     for keys in keys.chunks(BATCH) {
         let records: Vec<_> = keys.iter().map(|key| record(CREATED, key)).collect();
-        log.append_batch(&records).map_err(Error::Log)?.detach();
+        log.write(Append::records(&records)).map_err(|failed| Error::Log(failed.error))?.detach();
     }
     log.append(record(WHOLE, &[])).map_err(Error::Log)?.blocking_wait().map_err(Error::Log)?;
     log.set_component(UNFINISHED_BACKUP, REGISTRY_COPY, &[]).map_err(Error::Log)?;

@@ -24,7 +24,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, Seq};
+use esker_log::{Append, Component, Log, Policy, PriorShutdown, ReadOnlyLog, Seq};
 
 use crate::base::error::{Error, Result};
 use crate::base::options::{COMPONENT, StoreBuilder};
@@ -147,7 +147,8 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<Copied> {
                     }
                 }
                 // The whole batch, also past the end: it has all of a store's batch.
-                drop(log.append_batch_if(copied.last, &records)?);
+                let written = log.write(Append::numbered(copied.last, &records));
+                drop(written.map_err(esker_log::Error::from)?);
                 copied.last = batch.last().unwrap_or(copied.last);
             }
             // The store never had a record.

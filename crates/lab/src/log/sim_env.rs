@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, Policy, PriorShutdown, Seq, Start, Ticket};
+use esker_log::{Append, Engine, Error, Log, Policy, PriorShutdown, Seq, Start, Ticket};
 use esker_testkit::{SplitMix64, mix};
 
 use super::config::Config;
@@ -288,7 +288,9 @@ impl SimEnv {
                 let payload = self.payload(*len);
                 let prev = self.model.last();
                 let seq = prev + 1 + gap;
-                let ticket = life.log.append_if(Seq(prev), Seq(seq), &payload);
+                let numbered = [(Seq(seq), &payload)];
+                let ticket = life.log.write(Append::numbered(Seq(prev), &numbered));
+                let ticket = ticket.map_err(Error::from);
                 self.accepted(life, ticket, &[(seq, payload)], 0, *then)
             }
             Step::Batch { lens, atomic, gap, then } => {
@@ -382,7 +384,8 @@ impl SimEnv {
         if last == 0 {
             return Ok(());
         }
-        match life.log.append_if(Seq(last - 1), Seq(last + 9), b"never") {
+        let late = [(Seq(last + 9), b"never")];
+        match life.log.write(Append::numbered(Seq(last - 1), &late)).map_err(Error::from) {
             Err(Error::Sequence { .. } | Error::Conflict { .. }) => Ok(()),
             Err(error) => self.stop(error),
             Ok(ticket) => broken(format!("{} was accepted out of order", ticket.seq())),
@@ -545,13 +548,14 @@ fn append_batch(
 ) -> Result<Ticket, Error> {
     if numbered {
         let records: Vec<_> = records.iter().map(|(seq, payload)| (Seq(*seq), payload)).collect();
-        return match atomic {
-            true => log.append_atomic_if(Seq(first), &records),
-            false => log.append_batch_if(Seq(first), &records),
-        };
+        return write(log, Append::numbered(Seq(first), &records), atomic);
     }
     let payloads: Vec<_> = records.iter().map(|(_, payload)| payload).collect();
-    if atomic { log.append_atomic(&payloads) } else { log.append_batch(&payloads) }
+    write(log, Append::records(&payloads), atomic)
+}
+
+fn write(log: &Log, append: Append<'_, impl AsRef<[u8]>>, atomic: bool) -> Result<Ticket, Error> {
+    Ok(log.write(if atomic { append.atomic() } else { append })?)
 }
 
 /// Prints `what`, where `ESKER_TRACE` is set.

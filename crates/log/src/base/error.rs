@@ -11,7 +11,7 @@ use crate::base::position::{Position, Seq};
 use crate::format::RECORD_LIMIT_MAX;
 
 /// The result of an operation on a log.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation on a log failed, and what still works.
 ///
@@ -148,7 +148,7 @@ pub enum Error {
     },
     /// No space can be reserved for the record: the disk is full, or a quota or a file size limit
     /// is reached. The refused record was not accepted;
-    /// [`Log::append_batch`](crate::Log::append_batch) may have accepted those before it. Nothing
+    /// [`Log::write`](crate::Log::write) may have accepted those before it. Nothing
     /// is poisoned: reading, truncating and closing continue, and so does appending once there is
     /// room.
     NoSpace {
@@ -430,8 +430,9 @@ impl Error {
     /// Whether the same call, on the same handle and with the same arguments, may succeed later: a
     /// lack of room, of time, of disk space or of threads, an operation that is in progress, and a
     /// log that another process has open. After [`Error::Timeout`] a record may have been accepted,
-    /// and after [`Error::NoSpace`] the first records of a batch that is not atomic. Then another
-    /// call appends them twice, unless it is one of the forms with `_if`.
+    /// and after any of these from a write, the first of its records; see
+    /// [`WriteError`](crate::WriteError). Then another call appends them twice, unless it names the
+    /// record that they follow.
     ///
     /// # Examples
     /// ```

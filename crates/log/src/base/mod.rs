@@ -8,3 +8,4 @@ pub(crate) mod options;
 pub(crate) mod position;
 pub(crate) mod read_options;
 pub(crate) mod shared_reserve;
+pub(crate) mod write_error;

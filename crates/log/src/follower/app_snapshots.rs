@@ -42,11 +42,11 @@ impl ReadOnlyLog {
     /// # Examples
     /// ```
     /// use std::io::Read;
-    /// use esker_log::{Log, ReadOnlyLog, Seq, Start};
+    /// use esker_log::{Append, Log, ReadOnlyLog, Seq, Start};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let dir = dir.path().join("log");
     /// let writer = Log::open(&dir)?; // often in another process
-    /// writer.append_batch(&["one", "two"])?.blocking_wait()?;
+    /// writer.write(Append::records(&["one", "two"]))?.blocking_wait()?;
     /// writer.put_snapshot(1, &b"the state after record 1"[..])?;
     ///
     /// let reader = ReadOnlyLog::open(&dir)?;

@@ -60,13 +60,13 @@ impl ReadOnlyLog {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{Log, ReadOnlyLog, Seq, Start};
+    /// use esker_log::{Append, Log, ReadOnlyLog, Seq, Start};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let dir = dir.path().join("log");
     /// let writer = Log::open(&dir)?; // often in another process
     /// let reader = ReadOnlyLog::open(&dir)?;
     /// let stream = reader.stream(Start::Oldest)?;
-    /// writer.append_batch(&["first", "second"])?.blocking_wait()?;
+    /// writer.write(Append::records(&["first", "second"]))?.blocking_wait()?;
     ///
     /// assert_eq!(reader.metrics().lag.map(|lag| lag.records), Some(2));
     /// reader.refresh()?;

@@ -5,7 +5,7 @@ use crate::base::position::Place;
 use crate::commit::core::{AppendKind, CopySpace, Refusal};
 use crate::commit::write_half::WriteHalf;
 use crate::log::Log;
-use crate::write::input::{Input, Inputs};
+use crate::write::input::{Append, Input};
 use crate::write::ticket::Ticket;
 
 /// # Appending under a lock of the caller
@@ -160,8 +160,8 @@ impl Attempt<'_> {
     ) -> std::result::Result<Option<Ticket>, Refused> {
         let mut places = Vec::with_capacity(payloads.len());
         let each = |place| places.push(place);
-        let guard =
-            self.write.append_whole_guarded(&Inputs::next(payloads), each).map_err(Refused)?;
+        let records = Append::records(payloads).inputs();
+        let guard = self.write.accept_whole_then(&records, each).map_err(Refused)?;
         Ok(guard.map(|last| {
             placed(&places);
             self.write.ticket(last.release())

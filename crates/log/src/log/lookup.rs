@@ -41,10 +41,10 @@ impl Log {
     ///
     /// # Examples
     /// ```
-    /// # use esker_log::{Log, Start};
+    /// # use esker_log::{Append, Log, Start};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
-    /// log.append_batch(&["a", "b"])?.blocking_wait()?;
+    /// log.write(Append::records(&["a", "b"]))?.blocking_wait()?;
     /// let mut stream = log.stream(Start::Oldest)?;
     /// while let Some(batch) = stream.try_next()? {
     ///     for record in &batch {
@@ -131,7 +131,7 @@ impl Log {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{Log, Place};
+    /// use esker_log::{Append, Log, Place};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// let ticket = log.append("a record")?;
@@ -166,7 +166,7 @@ impl Log {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{Log, Place};
+    /// use esker_log::{Append, Log, Place};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// let tickets = [log.append("first")?, log.append("other")?];
@@ -265,7 +265,7 @@ impl Log {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{Log, Seq};
+    /// use esker_log::{Append, Log, Seq};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let (a, b) = (dir.path().join("a"), dir.path().join("b"));
     /// let (a, b) = (Log::open(&a)?, Log::open(&b)?);

@@ -51,11 +51,11 @@ impl Log {
     ///
     /// # Examples
     /// ```
-    /// # use esker_log::{Log, Start};
+    /// # use esker_log::{Append, Log, Start};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// let stream = log.stream(Start::Oldest)?;
-    /// log.append_batch(&["first", "second"])?.blocking_wait()?;
+    /// log.write(Append::records(&["first", "second"]))?.blocking_wait()?;
     ///
     /// let metrics = log.metrics();
     /// assert_eq!((metrics.stats.appended, metrics.stats.payload_bytes), (2, 11));

@@ -18,10 +18,10 @@ impl Log {
     ///
     /// # Examples
     /// ```
-    /// # use esker_log::{Error, Log, Seq};
+    /// # use esker_log::{Append, Error, Log, Seq};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
-    /// log.append_batch(&["a", "b", "c"])?.blocking_wait()?;
+    /// log.write(Append::records(&["a", "b", "c"]))?.blocking_wait()?;
     /// log.truncate_before(Seq(3))?; // records 1 and 2 are dropped
     /// assert!(matches!(log.read(Seq(2)), Err(Error::Trimmed { oldest: Seq(3) })));
     /// # Ok::<(), Error>(())

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, Open};
-use esker_log::{Error, Log, Policy, Retention, Seq};
+use esker_log::{Append, Error, Log, Policy, Retention, Seq};
 
 use crate::fixture::{DIR, LONG, all, append, block_on, driven, in_time, payload, payloads, small};
 
@@ -66,8 +66,8 @@ fn every_append_variant_returns_no_space_and_works_with_room_again() {
         is_full(log.append(&large));
         is_full(log.append_timeout(&large, LONG));
         is_full(block_on(log.append_async(&large)));
-        is_full(block_on(log.append_batch_async(&[&large])));
-        is_full(log.append_atomic(&[&large, &large]));
+        is_full(block_on(log.write_async(Append::records(&[&large]))).map_err(Error::from));
+        is_full(log.write(Append::records(&[&large, &large]).atomic()).map_err(Error::from));
         is_full(log.sink().unwrap().blocking_push(&large));
         is_full(again());
         assert_eq!(all(&log), payloads(1..=last));
@@ -75,7 +75,7 @@ fn every_append_variant_returns_no_space_and_works_with_room_again() {
         block_on(log.append_async(&large)).unwrap().blocking_wait().unwrap();
         log.append_timeout(&large, LONG).unwrap().blocking_wait().unwrap();
         again().unwrap().blocking_wait().unwrap();
-        log.append_atomic(&[&large, &large]).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&[&large, &large]).atomic()).unwrap().blocking_wait().unwrap();
         log.close().unwrap();
     });
 }
@@ -256,8 +256,8 @@ fn lap(log: &Log, records: u64, way: usize) -> Result<(), Error> {
             0 => log.append(&record),
             1 => log.append_timeout(&record, LONG),
             2 => block_on(log.append_async(&record)),
-            3 => log.append_batch(&[&record, &record]),
-            4 => log.append_atomic(&[&record, &record]),
+            3 => log.write(Append::records(&[&record, &record])).map_err(Error::from),
+            4 => log.write(Append::records(&[&record, &record]).atomic()).map_err(Error::from),
             _ => loop {
                 match log.try_append(&record) {
                     // The engine is at it.

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Log, Policy, PriorShutdown, Seq, Start};
+use esker_log::{Append, Engine, Error, Log, Policy, PriorShutdown, Seq, Start};
 
 use crate::fixture::{
     self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads, rest,
 };
 
-fn poisoned<T>(outcome: esker_log::Result<T>) {
-    match outcome.err() {
+fn poisoned<T>(outcome: Result<T, impl Into<Error>>) {
+    match outcome.err().map(Into::into) {
         Some(error @ Error::Poisoned(_)) if is_eio(&error) => {}
         other => panic!("not poisoned: {other:?}"),
     }
@@ -40,8 +40,8 @@ fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
         poisoned(log.append(b"x"));
         poisoned(log.try_append(b"x"));
         poisoned(log.append_timeout(b"x", LONG));
-        poisoned(log.append_batch(&[b"x"]));
-        poisoned(log.append_atomic(&[b"x"]));
+        poisoned(log.write(Append::records(&[b"x"])));
+        poisoned(log.write(Append::records(&[b"x"]).atomic()));
         poisoned(block_on(log.append_async(b"x")));
         poisoned(log.barrier());
         poisoned(sink.blocking_push(b"x"));

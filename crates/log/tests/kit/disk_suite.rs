@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_log::{
-    Engine, Error, Log, OpenCheck, Options, Policy, PriorShutdown, Seq, Start, repair, verify,
+    Append, Engine, Error, Log, OpenCheck, Options, Policy, PriorShutdown, Seq, Start, repair,
+    verify,
 };
 
 use crate::fixture::{
@@ -49,11 +50,11 @@ fn appends_and_reads(dir: &Path, options: &Options, name: &str) {
     }
     let batch: Vec<_> = (201..=300).map(payload).collect();
     let batch: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
-    log.append_batch(&batch).unwrap().blocking_wait().unwrap();
+    log.write(Append::records(&batch)).unwrap().blocking_wait().unwrap();
     let large = vec![3; 900_000];
     log.append(&large).unwrap().blocking_wait().unwrap();
-    let stale = log.append_if(Seq(300), Seq(302), b"stale");
-    assert!(matches!(stale, Err(Error::Sequence { .. })));
+    let stale = log.write(Append::numbered(Seq(300), &[(Seq(302), b"stale")]));
+    assert!(matches!(stale.map_err(Error::from), Err(Error::Sequence { .. })));
     let mut expected = payloads(1..=300);
     expected.push((301, large));
     assert_eq!(all(&log), expected);

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, ReadOptions, Start, repair};
+use esker_log::{
+    Append, Engine, Error, Log, OnCorruption, ReadOnlyLog, ReadOptions, Start, repair,
+};
 
 use crate::fixture::{DIR, Seen, append, driven, payloads, seen};
 
@@ -268,7 +270,7 @@ fn equal_last_records_are_no_common_history() {
     }
     let [a, b] = ["/a", "/b"].map(|dir| open(&disk, dir));
     for (log, own) in [(&a, "alice"), (&b, "bob")] {
-        log.append_batch(&[own, "tick"]).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&[own, "tick"])).unwrap().blocking_wait().unwrap();
     }
     a.backup(COPY).unwrap();
     refused(&disk, &b, "/b", "it is of another lineage");

@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Engine, Error, Log, LogStream, ReadOnlyLog, Seq, Start, Ticket};
+use esker_log::{Append, Engine, Error, Log, LogStream, ReadOnlyLog, Seq, Start, Ticket};
 
 use crate::fixture::{
     self, DIR, LONG, Seen, all, append, block_on, driven, log, payload, payloads, poll_once, seen,
@@ -240,7 +240,10 @@ fn a_reader_follows_another_process() {
         let log = Log::open(dir).unwrap();
         let mut stdout = std::io::stdout();
         for seq in 1.. {
-            log.append_if(Seq(seq - 1), Seq(seq), payload(seq)).unwrap().blocking_wait().unwrap();
+            log.write(Append::numbered(Seq(seq - 1), &[(Seq(seq), payload(seq))]))
+                .unwrap()
+                .blocking_wait()
+                .unwrap();
             if writeln!(stdout, "durable {seq}").and_then(|()| stdout.flush()).is_err() {
                 break;
             }

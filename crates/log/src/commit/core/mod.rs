@@ -266,6 +266,8 @@ pub(crate) struct Reserved {
 pub(crate) enum Numbering {
     /// The log assigns the next number.
     Next,
+    /// The log assigns the next number if `prev` is the last one.
+    NextAfter { prev: u64 },
     /// The caller provides the number and the number that it must follow.
     Given { seq: u64, prev: u64 },
 }

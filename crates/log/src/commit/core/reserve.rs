@@ -26,7 +26,7 @@ impl Core {
     ) -> Result<Placement, Refusal> {
         self.refuse_if_terminal()?;
         self.check_size(size)?;
-        let (seq, prev) = self.number(numbering)?;
+        let (seq, prev) = self.number_after(self.last, numbering)?;
         if kind.counts() {
             self.check_window()?;
         }
@@ -53,7 +53,7 @@ impl Core {
         numbering: Numbering,
         size: usize,
     ) -> Result<Placement, Refusal> {
-        let (seq, prev) = self.number(numbering)?;
+        let (seq, prev) = self.number_after(self.last, numbering)?;
         self.take(seq, prev, size)
     }
 
@@ -85,13 +85,7 @@ impl Core {
         for (numbering, size) in records {
             self.check_size(size)?;
             stored = stored.saturating_add(u64::from(stored_size(size)));
-            last = match numbering {
-                Numbering::Next => number_after(last)?,
-                Numbering::Given { seq, prev } => {
-                    self.check_number(last, seq, prev)?;
-                    seq
-                }
-            };
+            (last, _) = self.number_after(last, numbering)?;
         }
         Ok(stored)
     }
@@ -104,24 +98,22 @@ impl Core {
         Ok(())
     }
 
-    fn number(&self, numbering: Numbering) -> Result<(u64, u64), Error> {
-        match numbering {
-            Numbering::Next => Ok((number_after(self.last)?, self.last)),
-            Numbering::Given { seq, prev } => {
-                self.check_number(self.last, seq, prev)?;
-                // The first record of an empty log may follow any number.
-                Ok((seq, prev))
-            }
-        }
-    }
-
-    /// If two callers give the same `prev`, the loser gets a conflict while the winner is not
-    /// durable. After that, the loser is out of order.
-    fn check_number(&self, last: u64, seq: u64, prev: u64) -> Result<(), Error> {
-        let anywhere = last == 0 && self.accepted_records == 0;
+    /// The number of a record after the record `last`, and the number that it names as the one
+    /// before it. If two callers give the same `prev`, the loser gets a conflict while the winner is
+    /// not durable. After that, the loser is out of order.
+    fn number_after(&self, last: u64, numbering: Numbering) -> Result<(u64, u64), Error> {
+        let (seq, prev) = match numbering {
+            Numbering::Next if last < Seq::MAX.0 => return Ok((last + 1, last)),
+            Numbering::Next => (u64::MAX, last),
+            Numbering::NextAfter { prev } => (prev.saturating_add(1), prev),
+            Numbering::Given { seq, prev } => (seq, prev),
+        };
         let is_higher = seq > prev && seq <= Seq::MAX.0;
+        // The first record of an empty log may be numbered after any.
+        let anywhere =
+            matches!(numbering, Numbering::Given { .. }) && last == 0 && self.accepted_records == 0;
         if is_higher && (prev == last || anywhere) {
-            return Ok(());
+            return Ok((seq, prev));
         }
         if is_higher && prev < last && prev >= self.durable.seq && last == self.last {
             return Err(Error::Conflict { prev: Seq(prev), last: Seq(last) });
@@ -318,13 +310,5 @@ impl Core {
             || (self.check_window().is_ok()
                 && self.tail.staged(self.released().position) < self.limits.buffers
                 && self.next_unit - self.written.unit < self.fill_tracker.len() as u64)
-    }
-}
-
-/// The number of the next record.
-fn number_after(last: u64) -> Result<u64, Error> {
-    match last < Seq::MAX.0 {
-        true => Ok(last + 1),
-        false => Err(Error::Sequence { seq: Seq(u64::MAX), prev: Seq(last), expected: Seq(last) }),
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Error, Log, Seq};
+use esker_log::{Append, Error, Log, Seq, WriteError};
 
 use crate::fixture::{
     self, DIR, LONG, Opens, all, block_on, in_time, payload, payloads, poll_once, small, until,
@@ -187,22 +187,26 @@ fn an_atomic_append_without_room_waits_as_its_name_says_and_accepts_nothing() {
     let (log, opens) = stuck();
     let last = fill(&log);
     let batch = [payload(last + 1), payload(last + 2), vec![7; 4000]];
-    assert!(matches!(log.try_append_atomic(&batch), Err(Error::Full)));
-    let late = log.append_atomic_timeout(&batch, Duration::from_millis(30)).err();
-    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
-    let mut dropped = Box::pin(log.append_atomic_async(&batch));
+    let full = log.try_write(Append::records(&batch).atomic());
+    assert!(matches!(full, Err(WriteError { error: Error::Full, accepted: 0, .. })));
+    let late = log.write_timeout(Append::records(&batch).atomic(), Duration::from_millis(30)).err();
+    assert!(
+        matches!(late, Some(WriteError { error: Error::Timeout, accepted: 0, .. })),
+        "{late:?}"
+    );
+    let mut dropped = Box::pin(log.write_async(Append::records(&batch).atomic()));
     assert!(poll_once(&mut dropped).is_pending());
     assert_eq!(log.stats().waiting, 1);
     drop(dropped);
     assert_eq!((log.accepted(), log.stats().waiting), (Seq(last), 0));
-    let mut waiting = Box::pin(log.append_atomic_async(&batch));
+    let mut waiting = Box::pin(log.write_async(Append::records(&batch).atomic()));
     assert!(poll_once(&mut waiting).is_pending());
     drop(opens);
     let ticket = block_on(waiting).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 3));
-    let ticket = log.append_atomic_timeout(&[payload(last + 4)], LONG).unwrap();
+    let ticket = log.write_timeout(Append::records(&[payload(last + 4)]).atomic(), LONG).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 4));
-    assert_eq!(log.try_append_atomic(&[b"x"]).unwrap().seq(), Seq(last + 5));
+    assert_eq!(log.try_write(Append::records(&[b"x"]).atomic()).unwrap().seq(), Seq(last + 5));
     log.close().unwrap();
 }
 
@@ -211,16 +215,21 @@ fn a_conditional_append_without_room_waits_as_its_name_says() {
     let (log, opens) = stuck();
     let last = fill(&log);
     let large = vec![7; 4000];
-    assert!(matches!(log.try_append_if(Seq(last), Seq(last + 1), &large), Err(Error::Full)));
+    assert!(matches!(
+        log.try_write(Append::numbered(Seq(last), &[(Seq(last + 1), &large)])),
+        Err(WriteError { error: Error::Full, .. })
+    ));
     // Its condition fails before there is room.
-    let late = log.try_append_if(Seq(last - 1), Seq(last + 1), &large).err();
+    let late = log.try_write(Append::numbered(Seq(last - 1), &[(Seq(last + 1), &large)]));
+    let late = late.map_err(Error::from).err();
     assert!(matches!(late, Some(Error::Sequence { .. } | Error::Conflict { .. })), "{late:?}");
-    let mut waiting = Box::pin(log.append_if_async(Seq(last), Seq(last + 5), &large));
+    let numbered = [(Seq(last + 5), &large)];
+    let mut waiting = Box::pin(log.write_async(Append::numbered(Seq(last), &numbered)));
     assert!(poll_once(&mut waiting).is_pending());
     drop(opens);
     let ticket = block_on(waiting).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 5));
-    let ticket = log.try_append_if(Seq(last + 5), Seq(last + 9), b"x").unwrap();
+    let ticket = log.try_write(Append::numbered(Seq(last + 5), &[(Seq(last + 9), b"x")])).unwrap();
     assert_eq!(ticket.seq(), Seq(last + 9));
     log.close().unwrap();
 }

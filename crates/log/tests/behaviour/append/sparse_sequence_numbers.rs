@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, ReadOnlyLog, Result, Seq, Start, repair, verify};
+use esker_log::{Append, Error, Log, ReadOnlyLog, Result, Seq, Start, repair, verify};
 
 use crate::fixture::{self, DIR, all, driven, payload};
 
@@ -71,7 +71,10 @@ fn every_way_of_reading_agrees() {
             let numbers: Vec<u64> = (0..40).map(|n| 20 + n * step).collect();
             let mut prev = Seq(0);
             for seq in &numbers {
-                log.append_if(prev, Seq(*seq), payload(*seq)).unwrap().blocking_wait().unwrap();
+                log.write(Append::numbered(prev, &[(Seq(*seq), payload(*seq))]))
+                    .unwrap()
+                    .blocking_wait()
+                    .unwrap();
                 prev = Seq(*seq);
             }
             agree(&disk, &log, &numbers, 0);

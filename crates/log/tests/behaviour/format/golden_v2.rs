@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Log, OnCorruption, OpenCheck, PriorShutdown, ReadOnlyLog, Start, repair};
+use esker_log::{
+    Append, Engine, Log, OnCorruption, OpenCheck, PriorShutdown, ReadOnlyLog, Start, repair,
+};
 
 use crate::corruption_kit::edits::put;
 use crate::corruption_kit::format::{self, BLOCK, crc, manifest};
@@ -191,7 +193,10 @@ fn structures_are_those_of_version_2_byte_for_byte() {
     options.segment_records = Some(3);
     options.index_records = 2;
     let log = Log::builder(DIR).options(options).open().unwrap();
-    log.append_atomic(&["ridge", "", "under the ice"]).unwrap().blocking_wait().unwrap();
+    log.write(Append::records(&["ridge", "", "under the ice"]).atomic())
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     log.append(b"esker").unwrap().blocking_wait().unwrap();
     engine.run();
     log.close().unwrap();

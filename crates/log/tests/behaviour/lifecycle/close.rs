@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Engine, Error, Log, PriorShutdown, Start, Ticket};
+use esker_log::{Append, Engine, Error, Log, PriorShutdown, Start, Ticket};
 
 use crate::fixture::{
     self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads,
     poll_once, rest, small, until,
 };
 
-fn closed<T>(outcome: esker_log::Result<T>) {
-    let error = outcome.err();
+fn closed<T>(outcome: Result<T, impl Into<Error>>) {
+    let error: Option<Error> = outcome.err().map(Into::into);
     assert!(matches!(error, Some(Error::Closed)), "{error:?}");
 }
 
@@ -116,8 +116,8 @@ fn after_close_every_call_says_closed() {
     closed(log.append(b"x"));
     closed(log.try_append(b"x"));
     closed(log.append_timeout(b"x", LONG));
-    closed(log.append_batch(&[b"x"]));
-    closed(log.append_atomic(&[b"x"]));
+    closed(log.write(Append::records(&[b"x"])));
+    closed(log.write(Append::records(&[b"x"]).atomic()));
     closed(block_on(log.append_async(b"x")));
     closed(log.barrier());
     closed(log.read(1));

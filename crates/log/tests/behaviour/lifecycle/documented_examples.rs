@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::fixture::{all, block_on, in_time, payload, payloads, read_from, until};
-use esker_log::{Error, Log, Options, Position, PriorShutdown, Seq, Start};
+use esker_log::{Append, Error, Log, Options, Position, PriorShutdown, Seq, Start};
 
 /// Create, write, read back, close.
 #[test]
@@ -104,7 +104,7 @@ fn reopen_append_a_third_and_read_all_three() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("log");
     let log = Log::open(&dir).unwrap();
-    log.append_batch(&["one", "two"]).unwrap().blocking_wait().unwrap();
+    log.write(Append::records(&["one", "two"])).unwrap().blocking_wait().unwrap();
     let end = log.metadata().position;
     log.close().unwrap();
     let log = Log::open(&dir).unwrap();
@@ -155,7 +155,7 @@ fn writer_and_two_checking_readers_across_reopens() {
                 let from = first + batch * size;
                 let records: Vec<_> = (from + 1..=from + size).map(payload).collect();
                 let records: Vec<_> = records.iter().collect();
-                writer.append_batch(&records).unwrap().blocking_wait().unwrap();
+                writer.write(Append::records(&records)).unwrap().blocking_wait().unwrap();
             }
             for reader in readers {
                 reader.join().unwrap();

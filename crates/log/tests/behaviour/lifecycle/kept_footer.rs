@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
-use esker_log::{Error, Log, OpenCheck, Options, PriorShutdown, ReadOnlyLog, Seq, Start, verify};
+use esker_log::{
+    Append, Error, Log, OpenCheck, Options, PriorShutdown, ReadOnlyLog, Seq, Start, verify,
+};
 
 use crate::fixture::{DIR, all, append, driven, payloads, read_from};
 
@@ -193,7 +195,7 @@ fn a_footer_of_many_small_records_is_read() {
     options.segment_size = 128 << 10;
     let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     for _ in 0..100 {
-        log.append_batch(&[[7; 8]; 100]).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&[[7; 8]; 100])).unwrap().blocking_wait().unwrap();
     }
     log.close().unwrap();
     let files = disk.files(Path::new(DIR)).unwrap();

@@ -1,7 +1,7 @@
 //! What a log says about itself, from memory alone, and that it is true.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Log, Position, PriorShutdown, Seq, verify};
+use esker_log::{Append, Log, Position, PriorShutdown, Seq, verify};
 
 use crate::fixture::{self, DIR, append, driven, log, payload};
 
@@ -94,7 +94,10 @@ fn every_log_has_a_number_of_its_own() {
 #[test]
 fn the_lower_bound_is_what_the_first_record_follows() {
     let (log, disk, _) = log();
-    log.append_if(Seq(499), Seq(500), b"first").unwrap().blocking_wait().unwrap();
+    log.write(Append::numbered(Seq(499), &[(Seq(500), b"first")]))
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     assert_eq!(log.oldest(), Seq(500));
     log.close().unwrap();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();

@@ -3,7 +3,7 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Log, Seq, Start, StreamLag};
+use esker_log::{Append, Log, Seq, Start, StreamLag};
 
 use crate::fixture::{DIR, Opens, append, block_on, driven, follows, log, poll_once, small};
 
@@ -73,7 +73,10 @@ fn the_lag_counts_numbers() {
     let (log, _, _) = log();
     let mut prev = 0;
     for seq in [100, 250, 400] {
-        log.append_if(Seq(prev), Seq(seq), b"x").unwrap().blocking_wait().unwrap();
+        log.write(Append::numbered(Seq(prev), &[(Seq(seq), b"x")]))
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         prev = seq;
     }
     let _stream = log.stream(Start::After(Seq(100))).unwrap();

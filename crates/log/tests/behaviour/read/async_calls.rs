@@ -11,7 +11,7 @@ use std::task::{Context, Waker};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Error, Log, ReadOnlyLog, Seq};
+use esker_log::{Append, Error, Log, ReadOnlyLog, Seq};
 
 use crate::fixture::{self, DIR, append, block_on, payload, payloads, poll_once, small, until};
 
@@ -29,7 +29,10 @@ fn every_record_is_read_by_its_number() {
     let log = stored(&disk, 120);
     append(&log, 5);
     // A number that no record has, between two that have.
-    log.append_if(Seq(125), Seq(130), payload(130)).unwrap().blocking_wait().unwrap();
+    log.write(Append::numbered(Seq(125), &[(Seq(130), payload(130))]))
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     let reader = ReadOnlyLog::builder(DIR).options(small(&disk)).open().unwrap();
     log.truncate_before(Seq(11)).unwrap();
     reader.refresh().unwrap();

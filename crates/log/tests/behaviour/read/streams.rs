@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, LogStream, Seq, Start};
+use esker_log::{Append, Error, Log, LogStream, Seq, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -20,7 +20,7 @@ use crate::fixture::{
 #[test]
 fn two_records_come_back_as_they_were_appended() {
     let (log, ..) = log();
-    log.append_batch(&["first", "second"]).unwrap().blocking_wait().unwrap();
+    log.write(Append::records(&["first", "second"])).unwrap().blocking_wait().unwrap();
     let back = read_from(&log, Start::After(Seq(0))).unwrap();
     assert_eq!(back, [(1, b"first".to_vec()), (2, b"second".to_vec())]);
     log.close().unwrap();

@@ -186,17 +186,18 @@ impl WriteHalf {
         FillGuard { fill_tracker, bytes, crc, unit, place: of }
     }
 
-    pub(crate) fn append_whole(
+    /// Accepts records atomically. `None` without records.
+    pub(crate) fn accept_whole(
         &self,
         records: &[Input<'_>],
-    ) -> std::result::Result<Option<Ticket>, Refusal> {
-        let guard = self.append_whole_guarded(records, |_| {})?;
-        Ok(guard.map(|last| self.ticket(last.release())))
+    ) -> std::result::Result<Option<Accepted>, Refusal> {
+        let guard = self.accept_whole_then(records, |_| {})?;
+        Ok(guard.map(FillGuard::release))
     }
 
-    /// Appends records atomically. Calls `placed` with the place of each, under the lock. The
+    /// As [`WriteHalf::accept_whole`]. Calls `placed` with the place of each, under the lock. The
     /// records can become durable only when what this returns is dropped. `None` without records.
-    pub(crate) fn append_whole_guarded(
+    pub(crate) fn accept_whole_then(
         &self,
         records: &[Input<'_>],
         mut placed: impl FnMut(Place),
