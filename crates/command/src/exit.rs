@@ -277,7 +277,7 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
         esker_consensus::UNFINISHED_BACKUP => "an unfinished backup of consensus logs".to_owned(),
         esker_consensus::REGISTRY_COMPONENT => "the registry of many consensus logs".to_owned(),
         esker_kv::UNFINISHED_BACKUP => "an unfinished backup of a key-value store".to_owned(),
-        esker_log::UNFINISHED_BACKUP => {
+        esker_log::component::UNFINISHED_BACKUP => {
             "an unfinished backup; run `esker log backup` or `restore` again".to_owned()
         }
         other => format!("a log of the component {other}"),
@@ -322,7 +322,8 @@ fn is_snapshot(file: &Path) -> bool {
 /// may be, from what the files show.
 pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
     let shown = dir.display();
-    let component = esker_log::component(dir, esker_log::ReadOptions::default()).ok().flatten();
+    let component =
+        esker_log::component::identify(dir, esker_log::ReadOptions::default()).ok().flatten();
     let is_copy = component == Some(esker_consensus::COPY);
     // A writer makes the file `lock`.
     let may_be_backup = !dir.join("lock").exists();
@@ -419,7 +420,7 @@ fn advice_on_original(dir: &Path, is_missing: bool, gives_up: bool, is_only: boo
 
 /// Advice on repairing the log in `dir`.
 fn repair_advice(dir: &Path) -> String {
-    let component = esker_log::component(dir, esker_log::ReadOptions::default());
+    let component = esker_log::component::identify(dir, esker_log::ReadOptions::default());
     let dir = dir.display();
     match component {
         Ok(Some(esker_consensus::COPY)) => format!(

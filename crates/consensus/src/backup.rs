@@ -180,9 +180,11 @@ fn refuse_used(disk: &dyn Disk, dest: &Path) -> Result<()> {
 /// Removes a copy that this backup began, if it failed. `finished` is the component of one that is
 /// complete.
 pub(crate) fn discard(dest: &Path, finished: Component, disk: &dyn Disk) {
-    let removed = match esker_log::discard(dest, UNFINISHED_BACKUP, disk) {
+    let removed = match esker_log::component::discard(dest, UNFINISHED_BACKUP, disk) {
         // This copy was finished before the backup failed.
-        Err(esker_log::Error::WrongComponent { .. }) => esker_log::discard(dest, finished, disk),
+        Err(esker_log::Error::WrongComponent { .. }) => {
+            esker_log::component::discard(dest, finished, disk)
+        }
         removed => removed,
     };
     report(removed, dest);
@@ -215,7 +217,7 @@ pub(crate) fn begin(dir: &Path, options: &esker_log::Options) -> Result<Log> {
         ) => Err(used()),
         Err(error) => {
             // What this call created. A copy that is complete is another backup's.
-            report(esker_log::discard(dir, UNFINISHED_BACKUP, &*options.disk), dir);
+            report(esker_log::component::discard(dir, UNFINISHED_BACKUP, &*options.disk), dir);
             Err(error.into())
         }
     }
@@ -227,7 +229,7 @@ pub(crate) fn finish(log: &Log, label: &[u8]) -> Result<()> {
         [] => Vec::new(),
         label => Metadata { root: 0, label: label.to_vec() }.encode(),
     };
-    log.set_component(UNFINISHED_BACKUP, COPY, &content)?;
+    log.component().set_component(UNFINISHED_BACKUP, COPY, &content)?;
     close(log);
     Ok(())
 }

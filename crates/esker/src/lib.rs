@@ -27,8 +27,8 @@ pub use esker_log as log;
 #[doc(no_inline)]
 pub use esker_log::{
     Append, Appended, Batch, Engine, Error, Log, LogBuilder, LogStream, Options, Policy, Position,
-    ReadOnlyLog, ReadOptions, Record, Result, Retention, Seq, Sink, Start, Ticket, View, WriteError, repair,
-    verify,
+    ReadOnlyLog, ReadOptions, Record, Result, Retention, Seq, Sink, Start, Ticket, View,
+    WriteError, repair, verify,
 };
 
 #[cfg(feature = "consensus")]

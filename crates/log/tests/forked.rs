@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use esker_disk::{Dir, DirDisk, Disk, Op, Open, Refusal, StdDisk};
+use esker_log::component::Purpose;
 use esker_log::{
     Append, Engine, Error, Log, Policy, Position, PriorShutdown, ReadOnlyLog, ReadOptions,
     Retention, Seq, Start,
@@ -76,7 +77,7 @@ fn what_a_child_drops_or_closes_changes_no_byte() {
     sink.try_push("pushed").unwrap();
     let mut snapshot = log.snapshot_writer(1).unwrap();
     std::io::Write::write_all(&mut snapshot, &vec![7; 3 << 20]).unwrap();
-    let checkpoint = log.checkpoint_writer(1 << 20).unwrap();
+    let checkpoint = log.component().checkpoint_writer(1 << 20).unwrap();
     let mut chunk = checkpoint.chunk();
     chunk.push(b"a chunk").unwrap();
     chunk.write().unwrap();
@@ -165,7 +166,7 @@ fn appends(log: &Log) {
     forked("try_append", log.try_append("x"));
     forked("append_timeout", log.append_timeout("x", PATIENCE));
     forked("write, numbered", log.write(Append::numbered(Seq(2), &[(Seq(3), "x")])));
-    forked("append_internal", log.append_internal("x"));
+    forked("append, internal", log.component().append(Purpose::Internal, "x"));
     forked("write", log.write(Append::records(&["x"])));
     forked("write of nothing", log.write(Append::records(&[] as &[&str])));
     forked("write, atomic", log.write(Append::records(&["x", "y"]).atomic()));
@@ -174,7 +175,8 @@ fn appends(log: &Log) {
     forked("try_sink", log.try_sink());
     forked("append_async", polled_once(log.append_async("x")));
     forked("write_async", polled_once(log.write_async(Append::records(&["x"]))));
-    let locked = log.append_locked(|_| -> Result<(), _> { panic!("it runs under a lock") });
+    let locked =
+        log.component().append_locked(|_| -> Result<(), _> { panic!("it runs under a lock") });
     forked("append_locked", locked);
 }
 
@@ -182,8 +184,8 @@ fn reads(log: &Log) {
     forked("read", log.read(1));
     forked("read_at", log.read_at(Position(0)));
     forked("stream", log.stream(Start::Tip));
-    forked("accepted_tail", log.accepted_tail());
-    forked("checkpoint_reader", log.checkpoint_reader());
+    forked("pending_records", log.component().pending_records());
+    forked("checkpoint_reader", log.component().checkpoint_reader());
     forked("newest_snapshot", log.newest_snapshot());
     forked("was_repaired", log.was_repaired());
     forked("consumers", log.consumers().get("one"));
@@ -195,9 +197,9 @@ fn changes(log: &Log, workdir: &Path) {
     let component = esker_log::Component(*b"testtest");
     forked("truncate_before", log.truncate_before(2));
     forked("set_retention", log.set_retention(Retention::NONE));
-    forked("put_app_metadata", log.put_app_metadata(component, b"x"));
-    forked("checkpoint_writer", log.checkpoint_writer(100));
-    forked("discard_checkpoint", log.discard_checkpoint());
+    forked("put_app_metadata", log.component().put_app_metadata(component, b"x"));
+    forked("checkpoint_writer", log.component().checkpoint_writer(100));
+    forked("discard_checkpoint", log.component().discard_checkpoint());
     forked("snapshot_writer", log.snapshot_writer(1));
     forked("remove_snapshot", log.remove_snapshot(1));
     forked("backup", log.backup(workdir.join("backup")));
@@ -210,7 +212,7 @@ fn readers(reader: &ReadOnlyLog, workdir: &Path) {
     forked("read", reader.read(1));
     forked("stream", reader.stream(Start::Oldest));
     forked("stored", reader.stored());
-    forked("component", reader.component());
+    forked("component", reader.component().id());
     forked("backup", reader.backup(workdir.join("backup")));
     forked("consumers", reader.consumers().set("one", Seq(1)));
     forked("wait_durable", polled_once(reader.wait_durable(100)));
@@ -225,7 +227,7 @@ fn a_child_opens_nothing() {
     let (dir, other) = (workdir.path().join("log"), workdir.path().join("other"));
     let log = Log::open(&dir).unwrap();
     log.append("of the parent").unwrap().blocking_wait().unwrap();
-    let (engine, shared) = (Engine::new(1).unwrap(), log.shared_reserve());
+    let (engine, shared) = (Engine::new(1).unwrap(), log.component().shared_reserve());
     let before = import(&dir).unwrap();
     let child = in_forked_child(|| {
         let new = || Log::builder(&other);
@@ -240,7 +242,7 @@ fn a_child_opens_nothing() {
         forked("reader, open_async", polled_once(ReadOnlyLog::open_async(&dir)));
         forked("verify", esker_log::verify(&dir, ReadOptions::default()));
         forked("repair", esker_log::repair(&dir, ReadOptions::default()));
-        forked("component", esker_log::component(&dir, ReadOptions::default()));
+        forked("identify", esker_log::component::identify(&dir, ReadOptions::default()));
         for engine in [Engine::new(1), Engine::shared()] {
             let refusal = engine.unwrap_err().downcast::<Refusal>().unwrap();
             assert_eq!(refusal, Refusal::Forked);

@@ -95,7 +95,7 @@ fn copy(
     let of_log = |error: Error| Failure::of_log(&error, from);
     let log = ReadOnlyLog::open(from).map_err(of_log)?;
     refuse_inside(from, to)?;
-    let command = match log.component().map_err(of_log)? {
+    let command = match log.component().id().map_err(of_log)? {
         Some(esker_kv::COMPONENT) => Some("`esker kv backup`, which copies a backup back, too"),
         Some(esker_consensus::COMPONENT) => Some("`esker consensus backup`"),
         Some(esker_consensus::COPY) => Some(

@@ -97,7 +97,7 @@ pub fn run(arguments: &OffsetsArguments) -> Outcome {
     };
     let log = ReadOnlyLog::open(dir).map_err(failed)?;
     // As for `append`: a component has a log for itself.
-    if let found @ Some(_) = log.component().map_err(failed)? {
+    if let found @ Some(_) = log.component().id().map_err(failed)? {
         return Err(failed(Error::WrongComponent { dir: dir.clone(), found, expected: None }));
     }
     let consumers = log.consumers();

@@ -112,7 +112,7 @@ impl ConsensusLogBuilder {
         Replay::run(&inner, root)?;
         if renumber && inner.read_only == Some(ReadOnlyReason::Copied) {
             let metadata = Metadata { root: metadata.root, label: inner.label.clone() };
-            inner.log.set_component(COPY, COMPONENT, &metadata.encode())?;
+            inner.log.component().set_component(COPY, COMPONENT, &metadata.encode())?;
             inner.read_only = None;
         }
         let inner = Arc::new(inner);

@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{DirDisk, Lock};
+use esker_log::component::accepted_at_one_moment;
 use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Seq};
 
 use crate::backup::{self, Backup, Copy, Extent};
@@ -186,7 +187,7 @@ impl Inner {
             parts.push(Part { key, extent });
         }
         let logs: Vec<&Log> = open.iter().map(|(_, guard)| &guard.inner.log).collect();
-        let accepted = Log::accepted_at_once(&logs);
+        let accepted = accepted_at_one_moment(&logs);
         drop(no_opening);
         for (part, guard) in &open {
             // A newer one may cover slots that were truncated at that moment; an older one does

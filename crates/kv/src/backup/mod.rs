@@ -100,7 +100,7 @@ fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq> {
     };
     if let Err(error) = &outcome {
         tracing::debug!(%error, "removing an unfinished backup");
-        if let Err(error) = esker_log::discard(dir, UNFINISHED_BACKUP, &*options.disk) {
+        if let Err(error) = esker_log::component::discard(dir, UNFINISHED_BACKUP, &*options.disk) {
             tracing::warn!(%error, dir = %dir.display(), "failed to remove an unfinished backup");
         }
     }
@@ -113,7 +113,7 @@ fn write(source: &mut impl Source, log: &Log) -> Result<Seq> {
     log.barrier()?.blocking_wait()?;
     // Also where nothing was dropped meanwhile: what is before the first record was dropped once.
     log.truncate_before(first)?;
-    log.set_component(UNFINISHED_BACKUP, COMPONENT, &[])?;
+    log.component().set_component(UNFINISHED_BACKUP, COMPONENT, &[])?;
     if let Err(error) = log.close() {
         // Its first opening recovers it.
         tracing::warn!(%error, "failed to close a backup, which is complete");

@@ -27,7 +27,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use esker_log::{LogStream, Place, Position, Seq, SeqRange, Start};
+use esker_log::component::Place;
+use esker_log::{LogStream, Position, Seq, SeqRange, Start};
 
 use crate::base::error::{Error, Result};
 use crate::durability::checkpoint::{Loaded, Note};
@@ -193,7 +194,7 @@ fn catalog_of(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<(Strin
         }
         let seq = Seq(version.seq);
         let invalid = |what| Error::CorruptedRecord { seq, what };
-        let payload = log.read_placed(Place {
+        let payload = log.component().read_placed(Place {
             seq,
             position: Position(version.position),
             len: put_len(name.len(), version.len as usize),

@@ -8,7 +8,7 @@ use esker_disk::{Disk, HugePages, StdDisk};
 
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};
-use crate::base::shared_reserve::SharedReserve;
+use crate::base::lender::SharedReserve;
 use crate::format::{BLOCK, RECORD_LIMIT_MAX, SEGMENT_MAX};
 use crate::runtime::engine::Engine;
 
@@ -179,8 +179,8 @@ pub struct Options {
     pub segment_size: u32,
     /// The bytes that stay reserved on the disk, in a file of their own, for operations that must
     /// succeed on a full disk. These are opening after a crash, and the internal appends by which a
-    /// component frees space ([`Log::append_internal`](crate::Log::append_internal)), which leave
-    /// half of it, at most 16 MiB, to openings. Ordinary appends get [`Error::NoSpace`] while the
+    /// component frees space ([`Purpose::Internal`](crate::component::Purpose::Internal)), which
+    /// leave half of it, at most 16 MiB, to openings. Ordinary appends get [`Error::NoSpace`] while the
     /// reserve is missing and cannot be made.
     ///
     /// The reserve is filled when the log is opened and when space was freed. It leaves as much

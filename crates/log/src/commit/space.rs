@@ -23,8 +23,8 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{File, Open};
 
 use crate::base::error::{Error, Result, with_causes};
+use crate::base::lender::Lent;
 use crate::base::options::Options;
-use crate::base::shared_reserve::Lent;
 use crate::commit::core::schedule::Event;
 use crate::commit::core::{Need, Reserved, Wanted};
 use crate::commit::preallocator::ReadySegment;

@@ -2,10 +2,12 @@
 //!
 //! `snapshot` is the result of one directory scan and a cache of what was read since. `feed` reads
 //! it in order for a stream. `poller` polls for the streams that wait. `metrics` is what a reader
-//! says of itself. `app_snapshots` opens the snapshots of the application.
+//! says of itself. `app_snapshots` opens the snapshots of the application, and
+//! `component_reads` has what only a component needs.
 
 mod app_snapshots;
 pub(crate) mod builder;
+pub(crate) mod component_reads;
 mod feed;
 mod followed_log;
 pub(crate) mod metrics;
@@ -21,23 +23,19 @@ use std::task::Poll;
 use esker_disk::process;
 use parking_lot::{Mutex, RwLock};
 
-use crate::base::component::Component;
 use crate::base::error::{Corruption, Error, Result, register_process};
-use crate::base::position::{Place, Position, Seq};
+use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::consumers::Consumers;
-use crate::read::batch::{Payload, View};
-use crate::read::checkpoint::CheckpointReader;
+use crate::read::batch::View;
 use crate::read::cursor::{self, Start};
 use crate::read::metadata::{Metadata, SegmentInfo, Stored};
-use crate::read::placed;
-use crate::read::placed_many;
 use crate::read::source::Source;
 use crate::read::stream::{LogStream, read_one};
 use crate::read::stream_table::StreamTable;
 use crate::runtime::detached::detached;
 use crate::runtime::engine::Engine;
-use crate::store::{app_metadata, directory};
+use crate::store::directory;
 use feed::{FollowerFeed, Waiting};
 use followed_log::FollowedLog;
 use poller::{Depth, Polled};
@@ -268,97 +266,6 @@ impl ReadOnlyLog {
             Poll::Pending
         })
         .await
-    }
-
-    /// Returns the payload of a record whose place is known, durable as of the last poll. For
-    /// components that keep an index of places.
-    ///
-    /// It reads exactly the blocks of the record, with one read, and checks the record's checksum.
-    /// If the place holds another record, because recovery moved this one, it finds the record by
-    /// its number.
-    ///
-    /// # Errors
-    /// As [`Log::read_placed`](crate::Log::read_placed), with [`Error::Trimmed`] for a record that
-    /// the writer dropped. A dropped record may still be returned for some time, also after a poll:
-    /// a poll that finds more durable records does not look for the trim point, and a segment that
-    /// is open here can be read until the writer uses its file again.
-    ///
-    /// # Examples
-    /// ```
-    /// use esker_log::{Log, Place, ReadOnlyLog};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let dir = dir.path().join("log");
-    /// let writer = Log::open(&dir)?; // often in another process
-    /// let ticket = writer.append("a record")?;
-    /// let place = Place { seq: ticket.seq(), position: ticket.position(), len: 8 };
-    /// ticket.blocking_wait()?;
-    /// let reader = ReadOnlyLog::open(&dir)?;
-    /// assert_eq!(&*reader.read_placed(place)?, b"a record");
-    /// # Ok::<(), esker_log::Error>(())
-    /// ```
-    pub fn read_placed(&self, place: Place) -> Result<Payload> {
-        self.log.refuse_if_closed()?;
-        let find = |snapshot: &Snapshot| placed::find(snapshot, place, snapshot.limit().0);
-        match find(&self.log.snapshot()) {
-            Err(Error::Corrupted(_) | Error::Trimmed { .. }) => {
-                // As in `read`.
-                self.log.poll(Depth::Rescan)?;
-                let snapshot = self.log.snapshot();
-                find(&snapshot).map_err(|error| cursor::exactly(&*snapshot, error))
-            }
-            other => other,
-        }
-    }
-
-    /// Returns the payloads of several records whose places are known, as
-    /// [`Log::read_placed_many`](crate::Log::read_placed_many) does.
-    ///
-    /// # Errors
-    /// [`Error::Closed`].
-    pub fn read_placed_many(&self, places: &[Place]) -> Result<Vec<Option<Payload>>> {
-        self.log.refuse_if_closed()?;
-        let snapshot = self.log.snapshot();
-        let parallel = !self.log.engine.is_manual();
-        Ok(placed_many::find(&*snapshot, places, snapshot.limit().0, parallel))
-    }
-
-    /// Opens the checkpoint; `None` if there is none.
-    ///
-    /// # Errors
-    /// As [`Log::checkpoint_reader`](crate::Log::checkpoint_reader).
-    pub fn checkpoint_reader(&self) -> Result<Option<CheckpointReader>> {
-        self.log.refuse_if_closed()?;
-        let log = self.log.snapshot().manifest().log;
-        CheckpointReader::open(&*self.log.dir, log, || {
-            // It was made from what was durable when it was published, which may be a moment ago.
-            self.refresh()?;
-            Ok(self.log.snapshot() as _)
-        })
-    }
-
-    /// Returns the component that the log belongs to; `None` for a plain log. Reads from the disk.
-    ///
-    /// # Errors
-    /// [`Error::Corrupted`] where the app metadata is corrupt, [`Error::UnsupportedVersion`],
-    /// [`Error::Io`].
-    pub fn component(&self) -> Result<Option<Component>> {
-        Ok(app_metadata::read(&*self.log.dir)?.map(|(component, _)| component))
-    }
-
-    /// Checks that the log belongs to this component. If the app metadata are corrupt, a warning is
-    /// logged and it does: they are optional for a component.
-    ///
-    /// # Errors
-    /// [`Error::WrongComponent`], also if the file of the app metadata is lost;
-    /// [`Error::UnsupportedVersion`], [`Error::Io`].
-    pub fn expect_component(&self, component: Component) -> Result<()> {
-        let expected = Some(component);
-        let found = app_metadata::owner(&*self.log.dir, expected)?;
-        if found != expected {
-            let dir = self.log.dir.path().into();
-            return Err(Error::WrongComponent { dir, found, expected });
-        }
-        Ok(())
     }
 
     /// Returns whether corrupt units of this log were ever quarantined; see

@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::base::error::{Result, refuse_if_forked};
 use crate::base::position::Position;
+use crate::base::purpose::Purpose;
 use crate::base::write_error::WriteError;
-use crate::commit::core::{AppendKind, CopySpace};
 use crate::log::Log;
 use crate::write::accept::Accepted;
 use crate::write::input::{Append, Input};
@@ -154,7 +154,7 @@ impl Log {
         self.write.check_batch(&records)?;
         let mut last = None;
         for (accepted, &record) in records.iter().enumerate() {
-            let attempt = || self.write.accept(record, AppendKind::Ordinary);
+            let attempt = || self.write.accept(record, Purpose::Ordinary);
             let placed = self.write.with_room_async(attempt).await;
             last = Some(placed.map_err(|error| WriteError { error, accepted })?);
         }
@@ -197,7 +197,7 @@ impl Log {
             return Ok(self.ticket_of_batch(last)?);
         }
         self.write_each(&records, |record| {
-            self.write.without_waiting(|| self.write.accept(record, AppendKind::Ordinary))
+            self.write.without_waiting(|| self.write.accept(record, Purpose::Ordinary))
         })
     }
 
@@ -213,39 +213,6 @@ impl Log {
         timeout: Duration,
     ) -> Result<Ticket, WriteError> {
         self.write_until(append, Instant::now().checked_add(timeout))
-    }
-
-    /// As [`Log::append`], for records that a component needs in order to free space: checkpoints,
-    /// trim points. They may use the reserve of preallocated space;
-    /// ordinary appends may not. Blocks.
-    ///
-    /// # Durability
-    /// As [`Log::append`].
-    ///
-    /// # Errors
-    /// As [`Log::append`]; [`Error::NoSpace`](crate::Error::NoSpace) also when the reserve is used
-    /// up.
-    pub fn append_internal(&self, payload: impl AsRef<[u8]>) -> Result<Ticket> {
-        let record = Input::next(&payload);
-        let accepted =
-            self.write.with_room(None, || self.write.accept(record, AppendKind::Internal))?;
-        Ok(self.write.ticket(accepted))
-    }
-
-    /// Appends a copy of a live record, so that the segment of its original can be dropped; see
-    /// [`reclaim`](crate::reclaim). Blocks.
-    ///
-    /// # Durability
-    /// [`Policy::Batch`](crate::Policy::Batch) does not count it, because the original is durable.
-    /// Wait for the ticket, or it may stay without a commit.
-    ///
-    /// # Errors
-    /// As [`Log::append_internal`].
-    pub fn append_copy(&self, payload: impl AsRef<[u8]>, space: CopySpace) -> Result<Ticket> {
-        let record = Input::next(&payload);
-        let accepted =
-            self.write.with_room(None, || self.write.accept(record, AppendKind::Copy(space)))?;
-        Ok(self.write.ticket(accepted))
     }
 
     /// Returns a ticket that resolves when everything accepted before this call is durable.
@@ -278,19 +245,19 @@ impl Log {
 
     fn append_until(&self, record: Input<'_>, deadline: Option<Instant>) -> Result<Ticket> {
         let accepted =
-            self.write.with_room(deadline, || self.write.accept(record, AppendKind::Ordinary))?;
+            self.write.with_room(deadline, || self.write.accept(record, Purpose::Ordinary))?;
         Ok(self.write.ticket(accepted))
     }
 
     async fn append_one_async(&self, record: Input<'_>) -> Result<Ticket> {
         let accepted =
-            self.write.with_room_async(|| self.write.accept(record, AppendKind::Ordinary)).await?;
+            self.write.with_room_async(|| self.write.accept(record, Purpose::Ordinary)).await?;
         Ok(self.write.ticket(accepted))
     }
 
     fn try_append_one(&self, record: Input<'_>) -> Result<Ticket> {
         let accepted =
-            self.write.without_waiting(|| self.write.accept(record, AppendKind::Ordinary))?;
+            self.write.without_waiting(|| self.write.accept(record, Purpose::Ordinary))?;
         Ok(self.write.ticket(accepted))
     }
 
@@ -308,7 +275,7 @@ impl Log {
             return Ok(self.ticket_of_batch(last)?);
         }
         self.write_each(&records, |record| {
-            self.write.with_room(deadline, || self.write.accept(record, AppendKind::Ordinary))
+            self.write.with_room(deadline, || self.write.accept(record, Purpose::Ordinary))
         })
     }
 

@@ -8,10 +8,10 @@ use esker_disk::Disk;
 
 use crate::base::component::Component;
 use crate::base::error::Result;
+use crate::base::lender::SharedReserve;
 use crate::base::options::{
     Direct, OnCorruption, OpenCheck, Options, Policy, Retention, option_setters,
 };
-use crate::base::shared_reserve::SharedReserve;
 use crate::log::Log;
 use crate::runtime::engine::Engine;
 

@@ -4,12 +4,9 @@
 //! tail cache, the watermark, the trim point, the terminal state, the closed flag and the wait
 //! queues, and nothing else. The files in this folder hold the public methods.
 
-mod app_metadata;
 mod append;
 pub(crate) mod builder;
-pub(crate) mod checkpoint;
 mod close;
-pub(crate) mod locked;
 pub(crate) mod lookup;
 mod metric_values;
 pub(crate) mod metrics;

@@ -1,16 +1,16 @@
 //! Opening a log for writing.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 
 use esker_disk::{Dir, Facts, Lock};
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::{Error, Result, corruption_at, register_process, with_causes};
+use crate::base::lender::{Lent, SharedReserve};
 use crate::base::options::{Direct, OnCorruption, Options, Policy};
 use crate::base::read_options::ReadOptions;
-use crate::base::shared_reserve::{Lender, Lent, SharedReserve};
 use crate::commit::callbacks::Callbacks;
 use crate::commit::committer::Committer;
 use crate::commit::core::Core;
@@ -94,14 +94,6 @@ impl Log {
 
     pub(super) async fn open_with_async(dir: PathBuf, options: Options) -> Result<Self> {
         detached(move || Self::open_with(&dir, options)).await.map_err(Error::no_thread)?
-    }
-
-    /// Returns the reserve of this log, for other logs that use it, too: see
-    /// [`Options::shared_reserve`].
-    pub fn shared_reserve(&self) -> SharedReserve {
-        self.write.shares.store(true, SeqCst);
-        let lender: Weak<dyn Lender> = self.write.weak_self.clone();
-        SharedReserve(lender)
     }
 
     /// Returns the options that the log was opened with.

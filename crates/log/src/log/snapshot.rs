@@ -182,7 +182,7 @@ impl SnapshotWriter {
             Output::Failed(first) => first,
             Output::Nowhere | Output::Here(_) => error,
         };
-        let error = self.log.of_chunks(error, CONTENT_MAX as u64);
+        let error = self.log.for_want_of_space(error, CONTENT_MAX as u64);
         self.output = Output::Failed(error.clone());
         error
     }
@@ -323,7 +323,7 @@ impl IncomingSnapshot {
     pub fn write(&mut self, sealed: &[u8]) -> Result<()> {
         self.log.refuse_if_closed()?;
         let outcome = self.file.write(sealed);
-        outcome.map_err(|error| self.log.of_chunks(error, sealed.len() as u64))
+        outcome.map_err(|error| self.log.for_want_of_space(error, sealed.len() as u64))
     }
 
     /// Reads everything back, and makes it a snapshot of this log, in place of the last one of its
@@ -337,7 +337,7 @@ impl IncomingSnapshot {
     /// [`Error::Io`], [`Error::Closed`].
     pub fn publish(self) -> Result<()> {
         let Self { file, log, _receiving } = self;
-        file.seal().map_err(|error| log.of_chunks(error, CONTENT_MAX as u64))?;
+        file.seal().map_err(|error| log.for_want_of_space(error, CONTENT_MAX as u64))?;
         log.publish_snapshot(|| file.publish())
     }
 }
@@ -489,7 +489,7 @@ impl Log {
             let _not_closing = self.change_segments()?;
             found.begin(header)
         });
-        let file = begun.map_err(|error| self.of_chunks(error, STEP))?;
+        let file = begun.map_err(|error| self.for_want_of_space(error, STEP))?;
         Ok(IncomingSnapshot { file, log: self.clone(), _receiving: receiving })
     }
 
@@ -501,7 +501,7 @@ impl Log {
         let outcome = publish();
         if let Err(Error::Io(cause)) = &outcome {
             if cause.op() == Op::Rename && cause.is_no_space() {
-                return outcome.map_err(|error| self.of_chunks(error, u64::from(BLOCK)));
+                return outcome.map_err(|error| self.for_want_of_space(error, u64::from(BLOCK)));
             }
             self.write.fail(Error::Io(cause.clone()));
         }

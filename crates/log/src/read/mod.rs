@@ -10,7 +10,7 @@
 
 pub(crate) mod batch;
 pub(crate) mod cache;
-pub(crate) mod checkpoint;
+pub(crate) mod checkpoint_reader;
 pub(crate) mod cursor;
 pub(crate) mod feed;
 pub(crate) mod metadata;

@@ -11,8 +11,9 @@ use esker_disk::process;
 
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::position::{Place, Position, Seq};
+use crate::base::purpose::Purpose;
 use crate::commit::core::schedule::Event;
-use crate::commit::core::{AppendKind, Need, Placement, Refusal};
+use crate::commit::core::{Need, Placement, Refusal};
 use crate::commit::space::Space;
 use crate::commit::space_request::SpaceRequest;
 use crate::commit::write_half::WriteHalf;
@@ -63,7 +64,7 @@ impl WriteHalf {
     pub(crate) fn try_append_here(&self, record: Input<'_>) -> Result<Ticket> {
         refuse_if_forked()?;
         let accepted = Self::while_space(
-            || self.accept(record, AppendKind::Ordinary),
+            || self.accept(record, Purpose::Ordinary),
             |need| self.reserve_or_full(need),
         )?;
         Ok(self.ticket(accepted))
@@ -152,9 +153,9 @@ impl WriteHalf {
     pub(crate) fn accept(
         &self,
         record: Input<'_>,
-        kind: AppendKind,
+        purpose: Purpose,
     ) -> std::result::Result<Accepted, Refusal> {
-        self.accept_then(record, kind, |_| {})
+        self.accept_then(record, purpose, |_| {})
     }
 
     /// As [`WriteHalf::accept`]. Calls `placed` without the lock, before the record can become
@@ -163,12 +164,12 @@ impl WriteHalf {
     pub(crate) fn accept_then(
         &self,
         record: Input<'_>,
-        kind: AppendKind,
+        purpose: Purpose,
         placed: impl FnOnce(Place),
     ) -> std::result::Result<Accepted, Refusal> {
         let Input { numbering, payload } = record;
         let mut state = self.lock();
-        let placement = state.core.reserve(numbering, payload.len(), kind)?;
+        let placement = state.core.reserve(numbering, payload.len(), purpose)?;
         self.on_accepted(&mut state);
         drop(state);
         let guard = self.copy(placement, payload);

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
+use esker_log::component::Purpose;
 use esker_log::{Engine, Error, Log, Options, Seq, Ticket};
 
 use crate::fixture::{DIR, LONG, in_time, small};
@@ -171,8 +172,10 @@ fn an_internal_request_gets_the_reserve_beside_an_ordinary_one() {
         other.append("x").unwrap().detach();
         assert!(gate.wait_for(1, LONG));
         let record = [1; 6000];
-        let mut internal =
-            Box::pin(log.append_locked_async(|attempt| attempt.append_internal(record, |_| {})));
+        let mut internal = Box::pin(
+            log.component()
+                .append_locked_async(|attempt| attempt.append(Purpose::Internal, record, |_| {})),
+        );
         let mut ordinary = Box::pin(log.append_async(record));
         let (woken, woken_too) = (Woken::default(), Woken::default());
         assert!(woken.poll(internal.as_mut()).is_pending());

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, Open};
+use esker_log::component::Purpose;
 use esker_log::{Append, Error, Log, Policy, Retention, Seq};
 
 use crate::fixture::{DIR, LONG, all, append, block_on, driven, in_time, payload, payloads, small};
@@ -175,7 +176,7 @@ fn the_reserve_is_for_internal_appends() {
     let large = vec![7; 20_000];
     // Half of it is for them.
     for _ in 0..4 {
-        log.append_internal(&large).unwrap().blocking_wait().unwrap();
+        log.component().append(Purpose::Internal, &large).unwrap().blocking_wait().unwrap();
     }
     is_full(log.append(b"there would be room in that segment"));
     log.truncate_before(last).unwrap();
@@ -183,7 +184,7 @@ fn the_reserve_is_for_internal_appends() {
     assert!(fill_more(&log) > 10);
     // It is whole again.
     for _ in 0..4 {
-        log.append_internal(&large).unwrap().blocking_wait().unwrap();
+        log.component().append(Purpose::Internal, &large).unwrap().blocking_wait().unwrap();
     }
     log.close().unwrap();
     let log = Log::builder(DIR).options(options).open().unwrap();
@@ -225,7 +226,7 @@ fn internal_appends_leave_the_space_that_opening_needs() {
                 for internal in [false, true] {
                     while let Ok(ticket) = match internal {
                         false => log.append(&record),
-                        true => log.append_internal(&record),
+                        true => log.component().append(Purpose::Internal, &record),
                     } {
                         expected.push((ticket.seq().0, record.clone()));
                         if waits {

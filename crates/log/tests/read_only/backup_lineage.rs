@@ -435,8 +435,8 @@ fn check_lineage(disk: &SimDisk, before: &[Seen], dir: &str, at: u64) {
 
 /// Whether the copy opens. Then it has the records that it had, unless the log dropped them.
 fn check_interrupted(disk: &SimDisk, before: &[Seen], at: u64) -> bool {
-    let found = esker_log::component(COPY, read_options(disk)).unwrap();
-    if found == Some(esker_log::UNFINISHED_BACKUP) {
+    let found = esker_log::component::identify(COPY, read_options(disk)).unwrap();
+    if found == Some(esker_log::component::UNFINISHED_BACKUP) {
         return false;
     }
     let copy = reader(disk, COPY);
@@ -470,8 +470,8 @@ fn an_interrupted_backup_is_ended_by_its_own_lineage_only() {
         if done {
             break;
         }
-        let found = esker_log::component(COPY, read_options(&disk)).unwrap();
-        if found != Some(esker_log::UNFINISHED_BACKUP) {
+        let found = esker_log::component::identify(COPY, read_options(&disk)).unwrap();
+        if found != Some(esker_log::component::UNFINISHED_BACKUP) {
             continue;
         }
         for _ in 0..3 {

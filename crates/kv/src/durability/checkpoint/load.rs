@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use esker_disk::planted::{Bug, is_planted};
-use esker_log::{CheckpointBuffer, CheckpointReader};
+use esker_log::component::{CheckpointBuffer, CheckpointReader};
 
 use super::format::{Entry, NOTE, Note, SECTION, section};
 use super::threads::{in_threads, threads};
@@ -37,7 +37,7 @@ pub(crate) fn load(log: &Records, table: &Table) -> Result<Option<Loaded>> {
     if log.was_repaired()? {
         return Ok(None);
     }
-    let Some(reader) = log.checkpoint_reader()? else { return Ok(None) };
+    let Some(reader) = log.component().checkpoint_reader()? else { return Ok(None) };
     // It names what was durable when it was published, which may be a moment ago.
     log.refresh()?;
     let note = Note::decode(reader.note());

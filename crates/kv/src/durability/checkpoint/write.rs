@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use esker_log::CheckpointChunk;
+use esker_log::component::CheckpointChunk;
 use parking_lot::Mutex;
 
 use super::format::{ENTRY, Note, SECTION};
@@ -62,7 +62,7 @@ impl Inner {
             keys.put_in_order(&self.table, self.horizon());
         }
         // Of keys of 16 bytes. The file grows if they are longer.
-        let writer = self.log.checkpoint_writer(keys * (ENTRY as u64 + 16))?;
+        let writer = self.log.component().checkpoint_writer(keys * (ENTRY as u64 + 16))?;
         let cursor = Mutex::new(Cursor::default());
         let dump = || {
             let (chunk, ids, entries) = (writer.chunk(), Vec::new(), Entries::default());

@@ -207,35 +207,6 @@ pub(crate) struct Need {
     pub(crate) internal: bool,
 }
 
-/// The kind of an append: how much of the reserve it may use, and whether `Policy::Batch` counts
-/// it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AppendKind {
-    /// Nothing of the reserve.
-    Ordinary,
-    /// A quarter of what internal appends may use, at most 8 MiB.
-    Freeing,
-    /// What is not kept for opening.
-    Internal,
-    /// Not counted: the original of a copy is durable.
-    Copy(CopySpace),
-}
-
-/// The space that the copy of a live record may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CopySpace {
-    /// Free space of the disk.
-    Free,
-    /// Also the reserve, as an internal append.
-    Reserve,
-}
-
-impl AppendKind {
-    fn counts(self) -> bool {
-        !matches!(self, Self::Copy(_))
-    }
-}
-
 /// Space to reserve so that a unit can be placed. Offsets are those past the last byte that units
 /// take. The file is longer, by its footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use super::schedule::Event;
 use super::space::Fit;
-use super::{
-    AppendKind, CopySpace, Core, Frontier, Need, Numbering, Open, Placement, Refusal, Reserved,
-    Unit,
-};
+use super::{Core, Frontier, Need, Numbering, Open, Placement, Refusal, Reserved, Unit};
 use crate::base::error::Error;
 use crate::base::options::Policy;
 use crate::base::position::{Position, Seq};
+use crate::base::purpose::Purpose;
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
 use crate::format::{BLOCK, IndexEntry, Salt, UNIT_MAX, block_up};
@@ -22,25 +20,25 @@ impl Core {
         &mut self,
         numbering: Numbering,
         size: usize,
-        kind: AppendKind,
+        purpose: Purpose,
     ) -> Result<Placement, Refusal> {
         self.refuse_if_terminal()?;
         self.check_size(size)?;
         let (seq, prev) = self.number_after(self.last, numbering)?;
-        if kind.counts() {
+        if purpose.counts() {
             self.check_window()?;
         }
         let stored = stored_size(size);
-        let internal = match kind {
-            AppendKind::Ordinary | AppendKind::Copy(CopySpace::Free) => false,
-            AppendKind::Freeing => self.lends_reserve(),
-            AppendKind::Internal | AppendKind::Copy(CopySpace::Reserve) => true,
+        let internal = match purpose {
+            Purpose::Ordinary | Purpose::Copy => false,
+            Purpose::Freeing => self.lends_reserve(),
+            Purpose::Internal | Purpose::CopyInReserve => true,
         };
         self.make_room(stored, internal)?;
-        if kind.counts() {
+        if purpose.counts() {
             self.count_append();
         }
-        if kind == AppendKind::Freeing {
+        if purpose == Purpose::Freeing {
             self.count_lent(stored);
         }
         self.take(seq, prev, size)

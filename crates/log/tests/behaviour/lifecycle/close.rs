@@ -122,7 +122,7 @@ fn after_close_every_call_says_closed() {
     closed(log.barrier());
     closed(log.read(1));
     closed(log.read_at(view.record().position));
-    closed(log.accepted_tail());
+    closed(log.component().pending_records());
     closed(log.truncate_before(2));
     closed(log.stream(Start::Oldest));
     closed(log.sink());

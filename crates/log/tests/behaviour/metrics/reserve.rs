@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use esker_disk::sim::SimDisk;
+use esker_log::component::Purpose;
 use esker_log::{Error, Log, LogMetrics};
 
 use crate::fixture::{DIR, append, driven};
@@ -42,7 +43,8 @@ fn a_full_disk_uses_the_reserve_and_fills_it_later() {
     assert_eq!(checked(&log, &disk).reserve_bytes, 2 * MIB);
 
     // Internal ones may use it.
-    let internal = |log: &Log| log.append_internal([7; 10_000])?.blocking_wait();
+    let internal =
+        |log: &Log| log.component().append(Purpose::Internal, [7; 10_000])?.blocking_wait();
     let mut used = 0;
     while checked(&log, &disk).reserve_bytes == 2 * MIB {
         internal(&log).unwrap();

@@ -65,7 +65,7 @@ fn the_last_of_a_batch_without_units_is_known() {
     let (log, ..) = fixture::log();
     for count in 1..=40 {
         log.append(fixture::payload(count)).unwrap().detach();
-        let tail = log.accepted_tail().unwrap();
+        let tail = log.component().pending_records().unwrap();
         let last = tail.iter().filter_map(esker_log::Batch::last).max();
         assert_eq!(last, Some(log.accepted()));
     }

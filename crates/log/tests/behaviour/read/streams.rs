@@ -84,11 +84,11 @@ fn readers_see_only_durable_records_by_default() {
     let tickets: Vec<_> = (3..=5).map(|seq| log.append(payload(seq)).unwrap()).collect();
     assert!(stream.try_next().unwrap().is_none());
     assert!(matches!(log.read(3), Err(Error::NotFound { .. })));
-    let tail: Vec<_> = log.accepted_tail().unwrap().iter().flat_map(seen).collect();
+    let tail: Vec<_> = log.component().pending_records().unwrap().iter().flat_map(seen).collect();
     assert_eq!(tail, payloads(3..=5));
     log.barrier().unwrap().blocking_wait().unwrap();
     assert_eq!(rest(&mut stream), payloads(3..=5));
-    assert!(log.accepted_tail().unwrap().is_empty());
+    assert!(log.component().pending_records().unwrap().is_empty());
     drop(tickets);
     log.close().unwrap();
 }
