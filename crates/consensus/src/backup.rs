@@ -100,7 +100,7 @@ pub fn backup_log(
     refuse_repaired(&reader)?;
     // Opening also recovers app metadata that were lost.
     let is_known = matches!(component::app_metadata(dir, &read), Ok(Some(_)));
-    if !reader.is_closed_cleanly() || !is_known {
+    if !reader.storage().is_closed_cleanly() || !is_known {
         let own = Options { must_exist: true, label: Vec::new(), ..options.clone() };
         match ConsensusLog::builder(dir).options(own).open() {
             Ok(log) => log.close()?,
@@ -134,11 +134,11 @@ impl Extent {
     /// the log any more, and none of slots that the log does not have yet.
     fn of(reader: &ReadOnlyLog) -> Result<Self> {
         for _ in 0..TRIES {
-            let snapshots = reader.snapshots()?;
+            let snapshots = reader.snapshots().list()?;
             reader.refresh()?;
             // What is dropped after this refresh is missed when it is copied.
             let (oldest, last) = (reader.oldest(), durable(reader)?);
-            if reader.snapshots()? == snapshots {
+            if reader.snapshots().list()? == snapshots {
                 return Ok(Self { oldest, last, snapshots });
             }
         }
@@ -153,7 +153,7 @@ fn trimmed(reader: &ReadOnlyLog) -> Error {
 
 /// The last record that a reader can read.
 pub(crate) fn durable(reader: &ReadOnlyLog) -> Result<Seq> {
-    match reader.corruption() {
+    match reader.storage().corruption() {
         Some(corruption) => Err(esker_log::Error::Corrupted(corruption).into()),
         None => Ok(reader.durable()),
     }
@@ -161,7 +161,7 @@ pub(crate) fn durable(reader: &ReadOnlyLog) -> Result<Seq> {
 
 /// Refuses a log that was repaired: a copy would not be known to be one.
 fn refuse_repaired(reader: &ReadOnlyLog) -> Result<()> {
-    match reader.was_repaired()? {
+    match reader.storage().was_repaired()? {
         true => Err(Error::ReadOnly { reason: ReadOnlyReason::Repaired }),
         false => Ok(()),
     }
@@ -206,7 +206,7 @@ pub(crate) fn begin(dir: &Path, options: &esker_log::Options) -> Result<Log> {
     let used = || Error::NotEmpty { dir: dir.into() };
     let builder = Log::builder(dir).options(options.clone());
     match builder.open() {
-        Ok(log) if log.recovery().prior_shutdown == PriorShutdown::New => Ok(log),
+        Ok(log) if log.storage().recovery().prior_shutdown == PriorShutdown::New => Ok(log),
         // Another backup to this directory began, or ended, after it was found empty: the lock of
         // the directory is that of the backup.
         Ok(_) => Err(used()),
@@ -317,7 +317,7 @@ impl Copy<'_> {
             count += records.len() as u64;
         }
         log.barrier()?.blocking_wait()?;
-        log.truncate_before(first)?;
+        log.retention().truncate_before(first)?;
         Ok(count)
     }
 
@@ -344,12 +344,12 @@ impl Copy<'_> {
             }
             cause => cause.into(),
         };
-        let source = self.reader.snapshot_reader(at).map_err(corrupt)?;
+        let source = self.reader.snapshots().reader(at).map_err(corrupt)?;
         // It was removed, because a newer one is whole.
         let mut source = source.ok_or_else(|| trimmed(self.reader))?;
         // Before the first byte is written: a failure after that is one of the copy.
         source.verify().map_err(corrupt)?;
-        let mut writer = log.snapshot_writer(at)?;
+        let mut writer = log.snapshots().writer(at)?;
         writer.copy_from(&mut source).map_err(Error::from_stream)?;
         writer.publish(source.note())?;
         Ok(())

@@ -41,10 +41,10 @@
 //! `blocking_`.
 //!
 //! These calls block on the disk, or may: [`Log::open`], [`Log::close`] and dropping the last
-//! handle, [`Log::read`], [`Log::read_at`], [`LogStream::try_next`], [`Log::truncate_before`],
-//! [`Log::was_repaired`], [`verify`], [`repair`],
-//! [`ReadOnlyLog::open`], [`ReadOnlyLog::refresh`], [`ReadOnlyLog::read`] and
-//! [`ReadOnlyLog::read_at`]. In async code, call their forms with `_async`, or call them where
+//! handle, [`Log::read`], [`Log::read_at`], [`LogStream::try_next`],
+//! [`LogRetention::truncate_before`], the methods of [`Log::snapshots`] and [`Log::storage`],
+//! [`verify`], [`repair`], [`ReadOnlyLog::open`], [`ReadOnlyLog::refresh`], [`ReadOnlyLog::read`]
+//! and [`ReadOnlyLog::read_at`]. In async code, call their forms with `_async`, or call them where
 //! blocking is allowed. [`Log::wait_durable`], a [`Ticket`], and a [`LogStream`] as a
 //! `futures::Stream` wait without blocking:
 //!
@@ -53,7 +53,7 @@
 //! use futures_util::StreamExt;
 //!
 //! async fn run(dir: std::path::PathBuf) -> Result<()> {
-//!     let log = Log::open_async(dir).await?;
+//!     let log = Log::builder(dir).open_async().await?;
 //!     let appended = log.append_async("a record").await?.await?; // accepted, then durable
 //!     let mut stream = log.stream(Start::From(appended.seq))?;
 //!     if let Some(batch) = stream.next().await {
@@ -111,17 +111,22 @@ pub use consumers::Consumers;
 pub use follower::ReadOnlyLog;
 pub use follower::builder::ReadOnlyLogBuilder;
 pub use follower::metrics::{ReadOnlyMetrics, ReaderLag};
+pub use follower::reader_snapshots::ReadOnlySnapshots;
+pub use follower::reader_storage::ReadOnlyStorage;
 pub use format::{LogId, RECORD_LIMIT_MAX};
 pub use log::Log;
 pub use log::builder::LogBuilder;
 pub use log::metrics::LogMetrics;
 pub use log::sink::Sink;
-pub use log::snapshot::{IncomingSnapshot, SnapshotWriter};
+pub use log::snapshot_writer::{IncomingSnapshot, SnapshotWriter};
+pub use log::snapshots::Snapshots;
 pub use log::stats::LogStats;
+pub use log::storage::Storage;
+pub use log::trim::LogRetention;
 pub use read::batch::{Batch, BatchIter, Payload, Record, View};
 pub use read::cursor::Start;
 pub use read::metadata::{Metadata, SegmentInfo, Stored};
-pub use read::snapshot::SnapshotReader;
+pub use read::snapshot_reader::SnapshotReader;
 pub use read::stream::LogStream;
 pub use read::stream_table::StreamLag;
 pub use recovery::repair::{

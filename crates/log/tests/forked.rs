@@ -12,7 +12,7 @@ use esker_disk::{Dir, DirDisk, Disk, Op, Open, Refusal, StdDisk};
 use esker_log::component::Purpose;
 use esker_log::{
     Append, Engine, Error, Log, Policy, Position, PriorShutdown, ReadOnlyLog, ReadOptions,
-    Retention, Seq, Start,
+    Retention, Seq, Sink, Start,
 };
 use esker_testkit::{Call, HookedDisk, import, in_forked_child, polled_once};
 use futures_util::StreamExt;
@@ -58,7 +58,7 @@ fn a_child_that_drops_a_log_leaves_the_lock_to_its_parent() {
     with(&|log| _ = log.append("after").unwrap().blocking_wait().unwrap());
     drop(log.take());
     let again = Log::open(&dir).unwrap();
-    assert_eq!(again.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(again.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(payloads(&again), [b"before".to_vec(), b"after".to_vec()]);
 }
 
@@ -73,9 +73,9 @@ fn what_a_child_drops_or_closes_changes_no_byte() {
     log.append("durable").unwrap().blocking_wait().unwrap();
     log.consumers().set("one", Seq(1)).unwrap();
     let pending = log.append("staged").unwrap();
-    let mut sink = log.sink().unwrap();
-    sink.try_push("pushed").unwrap();
-    let mut snapshot = log.snapshot_writer(1).unwrap();
+    let mut sink = Sink::new(&log).unwrap();
+    sink.try_append("pushed").unwrap();
+    let mut snapshot = log.snapshots().writer(1).unwrap();
     std::io::Write::write_all(&mut snapshot, &vec![7; 3 << 20]).unwrap();
     let checkpoint = log.component().checkpoint_writer(1 << 20).unwrap();
     let mut chunk = checkpoint.chunk();
@@ -124,8 +124,8 @@ fn every_call_of_a_child_is_refused() {
     let stream = Cell::new(Some(log.stream(Start::Oldest).unwrap()));
     let reader = ReadOnlyLog::open(&dir).unwrap();
     let follows = Cell::new(Some(reader.stream(Start::Oldest).unwrap()));
-    let sink = Cell::new(Some(log.sink().unwrap()));
-    let snapshot = Cell::new(Some(log.snapshot_writer(1).unwrap()));
+    let sink = Cell::new(Some(Sink::new(&log).unwrap()));
+    let snapshot = Cell::new(Some(log.snapshots().writer(1).unwrap()));
     let child = in_forked_child(|| {
         appends(&log);
         reads(&log);
@@ -143,8 +143,8 @@ fn every_call_of_a_child_is_refused() {
             forked("stream", polled_once(async { stream.next().await.unwrap() }));
         }
         let mut sink = sink.take().unwrap();
-        forked("try_push", sink.try_push("x"));
-        forked("blocking_push", sink.blocking_push("x"));
+        forked("Sink::try_append", sink.try_append("x"));
+        forked("blocking_append", sink.blocking_append("x"));
         let mut snapshot = snapshot.take().unwrap();
         let written = std::io::Write::write(&mut snapshot, b"x").unwrap_err();
         assert!(matches!(written.downcast::<Error>(), Ok(Error::Forked)));
@@ -171,8 +171,7 @@ fn appends(log: &Log) {
     forked("write of nothing", log.write(Append::records(&[] as &[&str])));
     forked("write, atomic", log.write(Append::records(&["x", "y"]).atomic()));
     forked("barrier", log.barrier());
-    forked("sink", log.sink());
-    forked("try_sink", log.try_sink());
+    forked("sink", Sink::new(&log));
     forked("append_async", polled_once(log.append_async("x")));
     forked("write_async", polled_once(log.write_async(Append::records(&["x"]))));
     let locked =
@@ -186,8 +185,8 @@ fn reads(log: &Log) {
     forked("stream", log.stream(Start::Tip));
     forked("pending_records", log.component().pending_records());
     forked("checkpoint_reader", log.component().checkpoint_reader());
-    forked("newest_snapshot", log.newest_snapshot());
-    forked("was_repaired", log.was_repaired());
+    forked("newest_snapshot", log.snapshots().newest());
+    forked("was_repaired", log.storage().was_repaired());
     forked("consumers", log.consumers().get("one"));
     forked("read_async", polled_once(log.read_async(1)));
     forked("wait_durable", polled_once(log.wait_durable(100)));
@@ -195,14 +194,14 @@ fn reads(log: &Log) {
 
 fn changes(log: &Log, workdir: &Path) {
     let component = esker_log::Component(*b"testtest");
-    forked("truncate_before", log.truncate_before(2));
-    forked("set_retention", log.set_retention(Retention::NONE));
+    forked("truncate_before", log.retention().truncate_before(2));
+    forked("set_retention", log.retention().set_limits(Retention::NONE));
     forked("put_app_metadata", log.component().put_app_metadata(component, b"x"));
     forked("checkpoint_writer", log.component().checkpoint_writer(100));
     forked("discard_checkpoint", log.component().discard_checkpoint());
-    forked("snapshot_writer", log.snapshot_writer(1));
-    forked("remove_snapshot", log.remove_snapshot(1));
-    forked("backup", log.backup(workdir.join("backup")));
+    forked("snapshot_writer", log.snapshots().writer(1));
+    forked("remove_snapshot", log.snapshots().remove(1));
+    forked("backup", log.storage().backup(workdir.join("backup")));
     forked("consumers", log.consumers().set("one", Seq(1)));
     forked("close", log.close());
 }
@@ -211,9 +210,9 @@ fn readers(reader: &ReadOnlyLog, workdir: &Path) {
     forked("refresh", reader.refresh());
     forked("read", reader.read(1));
     forked("stream", reader.stream(Start::Oldest));
-    forked("stored", reader.stored());
+    forked("stored", reader.storage().stored());
     forked("component", reader.component().id());
-    forked("backup", reader.backup(workdir.join("backup")));
+    forked("backup", reader.storage().backup(workdir.join("backup")));
     forked("consumers", reader.consumers().set("one", Seq(1)));
     forked("wait_durable", polled_once(reader.wait_durable(100)));
     reader.close();
@@ -236,10 +235,10 @@ fn a_child_opens_nothing() {
         forked("open, an engine of its parent", new().engine(engine.clone()).open());
         forked("open, a manual engine", new().engine(Engine::manual()).open());
         forked("open, a reserve of its parent", new().shared_reserve(shared.clone()).open());
-        forked("open_async", polled_once(Log::open_async(&other)));
+        forked("open_async", polled_once(Log::builder(&other).open_async()));
         forked("reader", ReadOnlyLog::open(&dir));
         forked("reader, an engine", ReadOnlyLog::builder(&dir).engine(engine.clone()).open());
-        forked("reader, open_async", polled_once(ReadOnlyLog::open_async(&dir)));
+        forked("reader, open_async", polled_once(ReadOnlyLog::builder(&dir).open_async()));
         forked("verify", esker_log::verify(&dir, ReadOptions::default()));
         forked("repair", esker_log::repair(&dir, ReadOptions::default()));
         forked("identify", esker_log::component::identify(&dir, ReadOptions::default()));
@@ -278,12 +277,12 @@ fn a_child_waits_for_no_lock_that_another_thread_held() {
     is_armed.store(true, SeqCst);
     std::thread::scope(|scope| {
         // Lists under the lock of the set of segments.
-        scope.spawn(|| log.snapshots().unwrap());
+        scope.spawn(|| log.snapshots().list().unwrap());
         listing.recv_timeout(PATIENCE).unwrap();
         is_armed.store(false, SeqCst);
         let child = in_forked_child(|| {
-            forked("snapshots", log.snapshots());
-            forked("truncate_before", log.truncate_before(1));
+            forked("snapshots", log.snapshots().list());
+            forked("truncate_before", log.retention().truncate_before(1));
             forked("close", log.close());
         });
         go_on.send(()).unwrap();
@@ -308,7 +307,12 @@ fn children_of_a_busy_process_end() {
         let kept = Cell::new(None);
         let outcome = (0..30).try_for_each(|_| {
             let stream = log.stream(Start::Tip).unwrap();
-            kept.set(Some((stream, log.append("x").unwrap(), log.sink().unwrap(), log.clone())));
+            kept.set(Some((
+                stream,
+                log.append("x").unwrap(),
+                Sink::new(&log).unwrap(),
+                log.clone(),
+            )));
             in_forked_child(|| {
                 let (mut stream, ticket, sink, log) = kept.take().unwrap();
                 forked("stream", stream.blocking_next());

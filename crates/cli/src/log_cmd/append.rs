@@ -185,8 +185,8 @@ fn warn_of_kept_readers(dir: &Path, readable_by: ReadableBy) {
 /// Notes that nothing is dropped from the log although an earlier run dropped old records: the
 /// limits of one run do not hold for the next.
 fn warn_of_no_retention(log: &Log) {
-    let prior = log.recovery().prior_retention;
-    if log.retention() != Retention::NONE || prior == Retention::NONE {
+    let prior = log.storage().recovery().prior_retention;
+    if log.retention().limits() != Retention::NONE || prior == Retention::NONE {
         return;
     }
     let limits = [
@@ -206,7 +206,7 @@ fn warn_of_no_retention(log: &Log) {
 /// Notes that the newest record has a time ahead of the clock. A retention by age takes the time of
 /// the opening for it, and drops the record only in a run that lasts as long as the age.
 fn warn_of_times_ahead(log: &Log, dir: &Path) {
-    if log.retention().age.is_none() {
+    if log.retention().limits().age.is_none() {
         return;
     }
     let newest = log.stream(Start::From(log.durable())).and_then(|mut stream| stream.try_next());

@@ -68,15 +68,16 @@ pub struct RestoreArguments {
 /// Backs up.
 pub fn run(arguments: &BackupArguments) -> Outcome {
     let BackupArguments { dir, dest, json } = arguments;
-    let backup =
-        copy(dir, dest, *json, |log| log.backup(dest).map_err(|error| of_copy(&error, dir, dest)))?;
+    let backup = copy(dir, dest, *json, |log| {
+        log.storage().backup(dest).map_err(|error| of_copy(&error, dir, dest))
+    })?;
     print(&backup, "backed up", *json)
 }
 
 /// Restores.
 pub fn restore(arguments: &RestoreArguments) -> Outcome {
     let RestoreArguments { dest, dir, json } = arguments;
-    let restored = copy(dest, dir, *json, |log| match log.restore(dir) {
+    let restored = copy(dest, dir, *json, |log| match log.storage().restore(dir) {
         Err(Error::NotThisBackup { found, .. }) => Err(Failure::failed(format!(
             "{} is not empty: {found}; a log is restored to a directory of its own",
             dir.display()
@@ -107,7 +108,7 @@ fn copy(
     if let Some(command) = command {
         return Err(Failure::failed(format!("{} needs {command}", from.display())));
     }
-    let total = log.metadata().disk_bytes;
+    let total = log.storage().metadata().disk_bytes;
     with_progress(to, total, json, || copy(&log))
 }
 

@@ -164,7 +164,7 @@ fn list(dir: &Path, log: &ReadOnlyLog, consumers: &Consumers, json: bool) -> Out
         }
     }
     // Records that it hides are in no lag.
-    match log.corruption() {
+    match log.storage().corruption() {
         Some(found) => Err(Failure::of_log(&Error::Corrupted(found), dir)
             .and("the lags count the records that can be read without a repair")),
         None => Ok(()),

@@ -77,7 +77,7 @@ impl ConsensusLog {
             match self.inner.reclaim_once(Effort::Full) {
                 Ok(done) => {
                     all += done;
-                    if done.segments == 0 || self.inner.log.metadata().after >= end {
+                    if done.segments == 0 || self.inner.log.storage().metadata().after >= end {
                         return Ok(all);
                     }
                 }
@@ -92,7 +92,7 @@ impl Inner {
     /// Schedules reclaiming in the background. The caller holds no lock.
     pub(crate) fn reclaim_soon(self: &Arc<Self>) {
         // The newest segment is still written to, so it cannot be dropped.
-        if self.log.segments().len() > 1 {
+        if self.log.storage().segments().len() > 1 {
             background::schedule(self, Job::Reclaim);
         }
     }

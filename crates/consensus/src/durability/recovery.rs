@@ -98,7 +98,7 @@ impl ConsensusLogBuilder {
             let what = "its number is too large";
             return Err(Error::CorruptedRecord { seq: log.accepted(), what });
         }
-        let is_repaired = log.was_repaired().map_err(Error::Log)?;
+        let is_repaired = log.storage().was_repaired().map_err(Error::Log)?;
         let read_only = ReadOnlyReason::of(is_repaired, component == COPY);
         let mut metadata = Metadata::read(&log, component, &options)?;
         metadata.check_label(&log, component, &options)?;

@@ -175,7 +175,7 @@ impl Inner {
                 Some(guard) => {
                     guard.inner.save_uncommitted()?;
                     let log = &guard.inner.log;
-                    let (oldest, snapshots) = (log.oldest(), log.snapshots()?);
+                    let (oldest, snapshots) = (log.oldest(), log.snapshots().list()?);
                     open.push((parts.len(), guard));
                     Extent { oldest, last: Seq::ZERO, snapshots }
                 }
@@ -192,7 +192,7 @@ impl Inner {
         for (part, guard) in &open {
             // A newer one may cover slots that were truncated at that moment; an older one does
             // not.
-            if guard.inner.log.snapshots()? != parts[*part].extent.snapshots {
+            if guard.inner.log.snapshots().list()? != parts[*part].extent.snapshots {
                 return Ok(None);
             }
         }
@@ -233,11 +233,11 @@ impl Inner {
         }
         self.check_label(key)?;
         let reader = self.reader(key)?;
-        if !reader.is_closed_cleanly() {
+        if !reader.storage().is_closed_cleanly() {
             return Ok(None);
         }
         let (oldest, last) = (reader.oldest(), backup::durable(&reader)?);
-        Ok(Some(Extent { oldest, last, snapshots: reader.snapshots()? }))
+        Ok(Some(Extent { oldest, last, snapshots: reader.snapshots().list()? }))
     }
 }
 

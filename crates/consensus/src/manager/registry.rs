@@ -399,7 +399,7 @@ impl Registry {
         if let Some(ticket) = last {
             ticket.blocking_wait().map_err(Error::Log)?;
         }
-        self.log.truncate_before(first).map_err(Error::Log)?;
+        self.log.retention().truncate_before(first).map_err(Error::Log)?;
         state.records = records.len() as u64;
         Ok(())
     }

@@ -87,7 +87,7 @@ fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq> {
     log.component = Some(UNFINISHED_BACKUP);
     let outcome = match Log::builder(dir).options(log).open() {
         // Another backup to this directory began after the check.
-        Ok(log) if log.recovery().prior_shutdown != PriorShutdown::New => {
+        Ok(log) if log.storage().recovery().prior_shutdown != PriorShutdown::New => {
             return Err(Error::NotEmpty { dir: dir.clone() });
         }
         Ok(log) => write(source, &log),
@@ -112,7 +112,7 @@ fn write(source: &mut impl Source, log: &Log) -> Result<Seq> {
     let Copied { first, last } = copy(source, log)?;
     log.barrier()?.blocking_wait()?;
     // Also where nothing was dropped meanwhile: what is before the first record was dropped once.
-    log.truncate_before(first)?;
+    log.retention().truncate_before(first)?;
     log.component().set_component(UNFINISHED_BACKUP, COMPONENT, &[])?;
     if let Err(error) = log.close() {
         // Its first opening recovers it.

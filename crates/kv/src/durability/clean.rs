@@ -48,7 +48,7 @@ impl Inner {
             match self.clean_once(Effort::Full, false) {
                 Ok(done) => {
                     all += done;
-                    if done.segments == 0 || self.log.metadata().after >= end {
+                    if done.segments == 0 || self.log.storage().metadata().after >= end {
                         return Ok(all);
                     }
                 }
@@ -210,7 +210,7 @@ impl Owner for Pass<'_> {
 
     fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
         self.inner.refuse_if_closing()?;
-        let position = self.inner.log.metadata().position.0;
+        let position = self.inner.log.storage().metadata().position.0;
         let garbage = self.inner.cleaning.garbage.load(Relaxed);
         let (mut live, mut seen) = (0, 0u32);
         let (mut bursts, mut closing) = (Bursts::new(self.inner, self.throttled), Ok(()));

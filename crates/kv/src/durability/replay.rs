@@ -194,7 +194,7 @@ fn catalog_of(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<(Strin
         }
         let seq = Seq(version.seq);
         let invalid = |what| Error::CorruptedRecord { seq, what };
-        let payload = log.component().read_placed(Place {
+        let payload = log.read_placed(Place {
             seq,
             position: Position(version.position),
             len: put_len(name.len(), version.len as usize),

@@ -206,7 +206,7 @@ impl Inner {
     pub(crate) fn is_behind(&self) -> bool {
         let live = *self.cleaning.live.lock();
         let Some(live) = live.filter(|_| self.cleaning.request.is_made()) else { return false };
-        let log = self.log.metadata();
+        let log = self.log.storage().metadata();
         let put = log.position.0.saturating_sub(live.position);
         let replaced = self.cleaning.garbage.load(Relaxed).saturating_sub(live.garbage);
         let live = (live.bytes + put).saturating_sub(replaced);

@@ -62,8 +62,8 @@ impl Records {
 
     pub(crate) fn was_repaired(&self) -> Result<bool> {
         Ok(match self {
-            Self::Log(log) => log.was_repaired()?,
-            Self::ReadOnly(log, _) => log.was_repaired()?,
+            Self::Log(log) => log.storage().was_repaired()?,
+            Self::ReadOnly(log, _) => log.storage().was_repaired()?,
         })
     }
 

@@ -16,7 +16,7 @@ use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
 use crate::consumers;
 use crate::format::{LogId, SegmentHeader};
-use crate::read::snapshot::SnapshotReader;
+use crate::read::snapshot_reader::SnapshotReader;
 use crate::store::app_metadata;
 use crate::store::chunked_file;
 use crate::store::directory;

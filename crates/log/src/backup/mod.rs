@@ -47,9 +47,9 @@ use crate::base::error::{Error, Result, corruption_at};
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::consumers;
-use crate::follower::ReadOnlyLog;
+use crate::follower::reader_storage::ReadOnlyStorage;
 use crate::format::BLOCK;
-use crate::log::Log;
+use crate::log::storage::Storage;
 use crate::read::source::Source;
 use crate::store::app_metadata;
 use crate::store::manifest::{Lineage, Manifest};
@@ -80,7 +80,7 @@ pub struct Backup {
     pub bytes: u64,
 }
 
-impl Log {
+impl Storage<'_> {
     /// Copies the log, up to what is durable now, to a directory, and makes the copy durable. The
     /// copy is a log with the same id that was closed cleanly. If the directory has an earlier
     /// backup of this log, only what has changed since is copied: new segments, and the last one.
@@ -108,38 +108,40 @@ impl Log {
     /// # let (dir, copy) = (dir.path().join("log"), dir.path().join("copy"));
     /// let log = Log::open(&dir)?;
     /// log.append("a record")?.blocking_wait()?;
-    /// let backup = log.backup(&copy)?;
+    /// let backup = log.storage().backup(&copy)?;
     /// assert_eq!(backup.durable, log.durable());
     /// assert_eq!(&*ReadOnlyLog::open(&copy)?.read(1)?, b"a record");
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
-        self.refuse_if_closed()?;
-        let (id, session) = (self.write.id, self.recovery().session);
+    pub fn backup(self, dest: impl AsRef<Path>) -> Result<Backup> {
+        let log = self.log;
+        log.refuse_if_closed()?;
+        let (id, session) = (log.write.id, self.recovery().session);
         let now = || -> Result<Arc<dyn Source>> {
-            self.refuse_if_closed()?;
-            let source: Arc<dyn Source> = Arc::clone(&self.read) as _;
+            log.refuse_if_closed()?;
+            let source: Arc<dyn Source> = Arc::clone(&log.read) as _;
             Ok(source)
         };
-        let stream = |start| self.stream(start);
-        let origin = Origin { dir: &*self.write.dir, id, session, now: &now, stream: &stream };
-        back_up(&origin, &ReadOptions::from(&self.write.options), dest.as_ref())
+        let stream = |start| log.stream(start);
+        let origin = Origin { dir: &*log.write.dir, id, session, now: &now, stream: &stream };
+        back_up(&origin, &ReadOptions::from(&log.write.options), dest.as_ref())
     }
 }
 
-impl ReadOnlyLog {
-    /// As [`Log::backup`], of a log that another process writes, or none.
+impl ReadOnlyStorage<'_> {
+    /// As [`Storage::backup`], of a log that another process writes, or none.
     ///
     /// # Errors
-    /// As [`Log::backup`].
-    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
-        self.refresh()?;
+    /// As [`Storage::backup`].
+    pub fn backup(self, dest: impl AsRef<Path>) -> Result<Backup> {
+        let log = self.reader;
+        log.refresh()?;
         let metadata = self.metadata();
-        let now = || self.source();
+        let now = || log.source();
         let (id, session) = (metadata.id, metadata.session);
-        let stream = |start| self.stream(start);
-        let origin = Origin { dir: self.dir(), id, session, now: &now, stream: &stream };
-        back_up(&origin, self.options(), dest.as_ref())
+        let stream = |start| log.stream(start);
+        let origin = Origin { dir: log.dir(), id, session, now: &now, stream: &stream };
+        back_up(&origin, log.options(), dest.as_ref())
     }
 }
 

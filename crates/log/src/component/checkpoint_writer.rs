@@ -139,7 +139,7 @@ impl<'a> ComponentLog<'a> {
         log.refuse_if_closed()?;
         let mut writing = log.write.checkpoints.lock();
         *writing += 1;
-        let session = log.recovery().session;
+        let session = log.storage().recovery().session;
         let salt = Salt { log: log.write.id, numbers: [session, *writing] };
         let dir = Arc::clone(&log.write.dir);
         let (temporary, name) = (paths::temporary(CHECKPOINT), CHECKPOINT.into());

@@ -80,7 +80,7 @@ impl ReadOnlyLog {
     pub fn metrics(&self) -> ReadOnlyMetrics {
         let log = &*self.log;
         let snapshot = log.snapshot();
-        let metadata = self.metadata();
+        let metadata = self.storage().metadata();
         let (reads, read_bytes) = log.read_counts.get();
         ReadOnlyMetrics {
             lag: snapshot.behind().map(|(records, bytes)| ReaderLag { records, bytes }),

@@ -2,16 +2,16 @@
 //!
 //! `snapshot` is the result of one directory scan and a cache of what was read since. `feed` reads
 //! it in order for a stream. `poller` polls for the streams that wait. `metrics` is what a reader
-//! says of itself. `app_snapshots` opens the snapshots of the application, and
-//! `component_reads` has what only a component needs.
+//! says of itself. `reader_snapshots`, `reader_storage` and `component_reads` are groups of methods.
 
-mod app_snapshots;
 pub(crate) mod builder;
 pub(crate) mod component_reads;
 mod feed;
 mod followed_log;
 pub(crate) mod metrics;
 mod poller;
+pub(crate) mod reader_snapshots;
+pub(crate) mod reader_storage;
 mod snapshot;
 
 use std::future::poll_fn;
@@ -23,13 +23,12 @@ use std::task::Poll;
 use esker_disk::process;
 use parking_lot::{Mutex, RwLock};
 
-use crate::base::error::{Corruption, Error, Result, register_process};
+use crate::base::error::{Error, Result, register_process};
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::consumers::Consumers;
 use crate::read::batch::View;
 use crate::read::cursor::{self, Start};
-use crate::read::metadata::{Metadata, SegmentInfo, Stored};
 use crate::read::source::Source;
 use crate::read::stream::{LogStream, read_one};
 use crate::read::stream_table::StreamTable;
@@ -79,7 +78,7 @@ impl ReadOnlyLog {
     /// # Errors
     /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`],
     /// [`Error::Forked`], [`Error::Io`].
-    /// Corruption is reported by the streams that reach it, and by [`ReadOnlyLog::corruption`].
+    /// Corruption is reported by the streams that reach it, and by [`ReadOnlyStorage::corruption`](crate::ReadOnlyStorage).
     ///
     /// # Examples
     /// ```
@@ -98,17 +97,6 @@ impl ReadOnlyLog {
     /// ```
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir.as_ref(), ReadOptions::default())
-    }
-
-    /// As [`ReadOnlyLog::open`], without blocking: a thread of its own opens the log.
-    ///
-    /// # Cancel safety
-    /// A call that is dropped opens the log and closes it again.
-    ///
-    /// # Errors
-    /// As [`ReadOnlyLog::open`], and [`Error::NoThread`].
-    pub async fn open_async(dir: impl AsRef<Path>) -> Result<Self> {
-        Self::builder(dir).open_async().await
     }
 
     async fn open_with_async(dir: PathBuf, options: ReadOptions) -> Result<Self> {
@@ -268,15 +256,6 @@ impl ReadOnlyLog {
         .await
     }
 
-    /// Returns whether corrupt units of this log were ever quarantined; see
-    /// [`Log::was_repaired`](crate::Log::was_repaired). Reads from the disk.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn was_repaired(&self) -> Result<bool> {
-        directory::was_repaired(&*self.log.dir)
-    }
-
     /// The last durable record as of the last poll.
     pub fn durable(&self) -> Seq {
         Seq(self.log.snapshot().limit().1)
@@ -290,36 +269,6 @@ impl ReadOnlyLog {
     /// The oldest record stored, or the next one if the log has no records.
     pub fn oldest(&self) -> Seq {
         cursor::oldest(&*self.log.snapshot())
-    }
-
-    /// Valid-looking bytes after the last durable record, which only recovery may classify. With a
-    /// concurrent writer these are its latest commits.
-    pub fn unrecovered_bytes(&self) -> u64 {
-        self.log.snapshot().unrecovered
-    }
-
-    /// The first corruption that the directory scan met, if any. The scan does not read segments
-    /// that have a valid footer; [`verify`](crate::verify) reads everything.
-    pub fn corruption(&self) -> Option<Corruption> {
-        self.log.snapshot().corruption.clone()
-    }
-
-    /// Returns the segments that hold durable records, oldest first, with what was counted in them
-    /// at the last scan, as for [`ReadOnlyLog::metadata`]. No I/O.
-    pub fn segments(&self) -> Vec<SegmentInfo> {
-        let snapshot = self.log.snapshot();
-        SegmentInfo::of(snapshot.segments(), snapshot.limit().1)
-    }
-
-    /// Returns what the log stores, as of the last poll. No I/O.
-    ///
-    /// A poll that finds more records in the newest segment does not read them. The counts
-    /// (records, bytes, entries of the index) are those of the last scan of the directory, at
-    /// opening or when the writer began a segment or a session; [`ReadOnlyLog::stored`] reads them.
-    pub fn metadata(&self) -> Metadata {
-        let snapshot = self.log.snapshot();
-        let manifest = snapshot.manifest();
-        Metadata::new(&*snapshot, manifest.log, manifest.session, snapshot.cached_bytes())
     }
 
     /// Returns the named offsets of the log's consumers, which this process can change if it may
@@ -343,33 +292,5 @@ impl ReadOnlyLog {
     /// The directory that was opened.
     pub(crate) fn dir(&self) -> &dyn esker_disk::Dir {
         &*self.log.dir
-    }
-
-    /// Returns what is stored. Reads the newest segment where the last poll found more in it than
-    /// was counted, the dropped part of the oldest segment, to count its records, and the headers
-    /// of units in segments that may have a gap.
-    ///
-    /// # Errors
-    /// [`Error::Corrupted`] where such a header is corrupt, [`Error::Io`], [`Error::Closed`].
-    pub fn stored(&self) -> Result<Stored> {
-        self.log.refuse_if_closed()?;
-        let snapshot = self.log.snapshot();
-        let newest = snapshot.segments().all().pop();
-        if newest.is_none_or(|newest| newest.state.read().last_seq < snapshot.limit().1) {
-            self.log.poll(Depth::Rescan)?;
-        }
-        match Stored::new(&*self.log.snapshot()) {
-            Err(Error::Corrupted(_)) => {
-                // As in `read`.
-                self.log.poll(Depth::Rescan)?;
-                Stored::new(&*self.log.snapshot())
-            }
-            other => other,
-        }
-    }
-
-    /// Whether the log was closed cleanly as of the last poll.
-    pub fn is_closed_cleanly(&self) -> bool {
-        self.log.snapshot().manifest().clean.is_some()
     }
 }

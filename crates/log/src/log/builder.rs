@@ -107,7 +107,10 @@ impl LogBuilder {
         Log::open_with(&self.dir, self.options)
     }
 
-    /// Opens the log as [`Log::open_async`] does.
+    /// As [`LogBuilder::open`], without blocking: a thread of its own opens the log.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped opens the log and closes it again, and holds its lock meanwhile.
     ///
     /// # Errors
     /// As [`LogBuilder::open`], and [`Error::NoThread`](crate::Error::NoThread).

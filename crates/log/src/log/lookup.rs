@@ -11,11 +11,9 @@ use crate::log::stats::LogStats;
 use crate::read::batch::View;
 use crate::read::cursor::{self, Start};
 use crate::read::feed::LocalFeed;
-use crate::read::metadata::{Metadata, SegmentInfo};
 use crate::read::stream::{LogStream, read_one};
 use crate::runtime::counters::Counts;
 use crate::runtime::waiters::{For, Registered};
-use crate::store::directory;
 
 impl Log {
     /// Streams records from a start point on. Does no I/O until the first batch, except for
@@ -79,7 +77,7 @@ impl Log {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     /// # runtime.block_on(async {
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let log = esker_log::Log::open_async(dir.path().join("log")).await?;
+    /// let log = esker_log::Log::builder(dir.path().join("log")).open_async().await?;
     /// let appended = log.append_async("a record").await?.await?;
     /// assert_eq!(&*log.read_async(appended.seq).await?, b"a record");
     /// log.close_async().await?;
@@ -103,12 +101,6 @@ impl Log {
         self.refuse_if_closed()?;
         let source = &*self.read;
         cursor::read_at(source, position).map_err(|error| cursor::exactly(source, error))
-    }
-
-    /// Returns the number of the last durable record, without I/O; `None` when there never was one.
-    pub fn last(&self) -> Option<Seq> {
-        let seq = self.durable();
-        (seq > Seq::ZERO).then_some(seq)
     }
 
     /// Returns the number of the oldest stored record, or of the next record in an empty log.
@@ -148,26 +140,6 @@ impl Log {
             }
         })
         .await
-    }
-
-    /// Returns the segments that hold durable records, oldest first. No I/O.
-    pub fn segments(&self) -> Vec<SegmentInfo> {
-        SegmentInfo::of(&self.read.segments, self.durable().0)
-    }
-
-    /// Returns whether `repair`, or an open with repair enabled, ever quarantined corrupt units of
-    /// this log.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn was_repaired(&self) -> Result<bool> {
-        directory::was_repaired(&*self.write.dir)
-    }
-
-    /// Returns what the log stores. No I/O.
-    pub fn metadata(&self) -> Metadata {
-        let (id, session) = (self.write.id, self.recovery().session);
-        Metadata::new(&*self.read, id, session, self.read.cache.bytes())
     }
 
     /// Returns what this process did with the log since it opened it, and what is pending. No I/O.

@@ -18,7 +18,7 @@ use crate::runtime::histogram::DurationHistogram;
 pub struct LogMetrics {
     /// What was appended and committed, and what is pending. As [`Log::stats`].
     pub stats: LogStats,
-    /// What the log stores: segments, and their size on disk. As [`Log::metadata`].
+    /// What the log stores: segments, and their size on disk. As [`Storage::metadata`](crate::Storage::metadata).
     pub metadata: Metadata,
     /// How long the syncs of commits took, writes through O_DSYNC included. There are
     /// [`LogStats::syncs`] of them. A sync that failed is not counted.
@@ -68,7 +68,7 @@ impl Log {
     /// ```
     pub fn metrics(&self) -> LogMetrics {
         let write = &*self.write;
-        let metadata = self.metadata();
+        let metadata = self.storage().metadata();
         let sync_durations = write.counters.sync_durations();
         let mut stats = self.stats();
         stats.syncs = sync_durations.count();

@@ -13,11 +13,12 @@ pub(crate) mod metrics;
 mod open;
 #[cfg(feature = "metrics")]
 mod publish;
-mod retention;
 pub(crate) mod sink;
-pub(crate) mod snapshot;
+pub(crate) mod snapshot_writer;
+pub(crate) mod snapshots;
 pub(crate) mod stats;
-mod truncate;
+pub(crate) mod storage;
+pub(crate) mod trim;
 
 use std::sync::Arc;
 
@@ -67,11 +68,6 @@ impl Drop for Owner {
 }
 
 impl Log {
-    /// Returns the state in which the log was found when it was opened, and what recovery did.
-    pub fn recovery(&self) -> &Recovery {
-        &self.owner.recovery
-    }
-
     /// Returns the named offsets of the log's consumers. No I/O.
     pub fn consumers(&self) -> Consumers {
         self.owner.consumers.clone()

@@ -51,7 +51,7 @@ impl Log {
     ///
     /// Locks the directory itself, and keeps that lock when the directory is moved. After a crash
     /// this runs recovery: it keeps every durable record, cuts the torn tail, and reports what it
-    /// did in [`Log::recovery`]. It reads the header and footer of each segment, and the newest
+    /// did in [`Storage::recovery`](crate::Storage::recovery). It reads the header and footer of each segment, and the newest
     /// segment: after a clean close the end of it, otherwise all of it (see
     /// [`OpenCheck::Quick`](crate::OpenCheck::Quick)).
     /// So its time depends on the number of segments, not on their contents.
@@ -79,17 +79,6 @@ impl Log {
     /// ```
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir.as_ref(), Options::default())
-    }
-
-    /// As [`Log::open`], without blocking: a thread of its own opens the log.
-    ///
-    /// # Cancel safety
-    /// A call that is dropped opens the log and closes it again, and holds its lock meanwhile.
-    ///
-    /// # Errors
-    /// As [`Log::open`], and [`Error::NoThread`].
-    pub async fn open_async(dir: impl AsRef<Path>) -> Result<Self> {
-        Self::builder(dir).open_async().await
     }
 
     pub(super) async fn open_with_async(dir: PathBuf, options: Options) -> Result<Self> {

@@ -19,7 +19,7 @@ pub(crate) mod placed_many;
 pub(crate) mod read_counts;
 pub(crate) mod read_half;
 pub(crate) mod samples;
-pub(crate) mod snapshot;
+pub(crate) mod snapshot_reader;
 pub(crate) mod source;
 pub(crate) mod stream;
 pub(crate) mod stream_table;

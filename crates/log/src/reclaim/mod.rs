@@ -246,7 +246,7 @@ fn on_full_disk<O: Owner>(log: &Log, owner: &O) -> Result<Reclaimed, O::Error> {
         match pass(log, owner, Effort::FullDisk) {
             Ok(done) => {
                 all += done;
-                if done.gained() > 0 || done.segments == 0 || log.metadata().after >= end {
+                if done.gained() > 0 || done.segments == 0 || log.storage().metadata().after >= end {
                     return Ok(all);
                 }
             }
@@ -260,7 +260,7 @@ fn on_full_disk<O: Owner>(log: &Log, owner: &O) -> Result<Reclaimed, O::Error> {
 fn pass<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::Error> {
     let mut done = Reclaimed::default();
     let began = Instant::now();
-    let mut spans = log.segments();
+    let mut spans = log.storage().segments();
     // The newest segment is still written to.
     if spans.pop().is_none() || spans.is_empty() {
         return Ok(done);
@@ -296,7 +296,7 @@ fn pass<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::
         log.barrier()?.blocking_wait()?;
     }
     owner.before_drop(plan.cut)?;
-    log.truncate_before(plan.cut)?;
+    log.retention().truncate_before(plan.cut)?;
     done.segments = plan.segments as u64;
     done.bytes_freed = plan.bytes;
     Ok(done)

@@ -87,7 +87,8 @@ fn appends_begin_in_the_reserve_together() {
             let gate = Gate::new();
             disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path("manifest"));
             std::thread::scope(|scope| {
-                let truncating = scope.spawn(|| log.truncate_before(Seq(log.durable().0 + 1)));
+                let truncating =
+                    scope.spawn(|| log.retention().truncate_before(Seq(log.durable().0 + 1)));
                 assert!(gate.wait_for(1, LONG));
                 let callers: Vec<_> = (0..4)
                     .map(|_| scope.spawn(|| log.append([1; 9000])?.blocking_wait()))
@@ -117,7 +118,7 @@ fn a_segment_is_not_extended_once_another_follows_it() {
             options.segment_size = 64 << 20;
             options.reserve = Some(33 * MIB);
         });
-        log.truncate_before(Seq(log.durable().0 + 1)).unwrap();
+        log.retention().truncate_before(Seq(log.durable().0 + 1)).unwrap();
         // The engine makes the next segment from the reserve, and nothing is placed there yet.
         let (mut request, woken) = (Box::pin(log.append_async([1; 9000])), Woken::default());
         assert!(woken.poll(request.as_mut()).is_pending());
@@ -214,7 +215,7 @@ fn a_failure_is_not_reported_once_segments_left() {
         });
         // Its own request fails, too.
         std::thread::sleep(Duration::from_millis(50));
-        log.truncate_before(Seq(log.durable().0 - 5)).unwrap();
+        log.retention().truncate_before(Seq(log.durable().0 - 5)).unwrap();
         until("room", || match log.try_append(record) {
             Ok(ticket) => ticket.blocking_wait().is_ok(),
             Err(Error::Full) => false,

@@ -66,7 +66,7 @@ fn appends_and_reads(dir: &Path, options: &Options, name: &str) {
     let mut options = options.clone();
     options.check = OpenCheck::Full;
     let log = Log::builder(dir).options(options.clone()).open().unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), expected);
     append_to(&log, 310, &mut expected);
     log.close().unwrap();
@@ -124,7 +124,7 @@ fn keeps_a_ring(dir: &Path, options: &Options) {
     assert!(first > 500, "{first}");
     assert_eq!(kept, payloads(first..=1000));
     assert!(matches!(log.read(Seq(1)), Err(Error::Trimmed { oldest }) if oldest == Seq(first)));
-    log.truncate_before(Seq(990)).unwrap();
+    log.retention().truncate_before(Seq(990)).unwrap();
     assert_eq!(all(&log), payloads(990..=1000));
     log.close().unwrap();
 }
@@ -144,7 +144,7 @@ fn continues_after_a_stop(dir: &Path, options: &Options) {
 
     options.engine = None;
     let log = Log::builder(dir).options(options).open().unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Unclean);
     let last = log.accepted().0;
     assert!(durable >= 150 && (durable..=151).contains(&last), "{durable} {last}");
     assert_eq!(all(&log), payloads(1..=last));

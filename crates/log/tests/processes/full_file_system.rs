@@ -118,7 +118,7 @@ fn live(at: &Path) {
         .blocking_wait()
         .unwrap();
     assert_eq!(internal.seq, Seq(last + 1));
-    log.truncate_before(last - 20).unwrap();
+    log.retention().truncate_before(last - 20).unwrap();
     check(&log, last - 20, last + 1);
     log.close().unwrap();
     drop(log);
@@ -131,7 +131,7 @@ fn live(at: &Path) {
     let log = Log::builder(&dir).options(options()).open().unwrap();
     check(&log, last - 20, last + 1);
     // The files took little. What is free belongs to the reserve, until the largest segment goes.
-    log.truncate_before(last + 1).unwrap();
+    log.retention().truncate_before(last + 1).unwrap();
     for seq in last + 2..last + 100 {
         assert_eq!(log.append(payload(seq)).unwrap().blocking_wait().unwrap().seq, Seq(seq));
     }

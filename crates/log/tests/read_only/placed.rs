@@ -48,7 +48,7 @@ fn a_reader_returns_the_record_at_a_place() {
     assert!(matches!(reader.component().read_placed(wrong), Err(Error::NotFound { seq: Seq(2) })));
 
     // The writer drops segments, and uses them again.
-    log.truncate_before(3).unwrap();
+    log.retention().truncate_before(3).unwrap();
     let more: Vec<_> = (4..=6).map(|byte| append(&log, byte)).collect();
     if let Ok(payload) = reader.component().read_placed(places[0]) {
         assert_eq!(&*payload, &[1; LEN], "it is still there");
@@ -91,7 +91,7 @@ fn a_reader_keeps_the_checkpoint_that_it_opened() {
         assert_eq!(checkpoint.note(), content);
         assert_eq!(checkpoint.chunk(0, &mut buffer).unwrap(), content);
     }
-    assert!(!reader.was_repaired().unwrap());
+    assert!(!reader.storage().was_repaired().unwrap());
     assert_eq!(reader.component().id().unwrap(), None);
     log.close().unwrap();
 }

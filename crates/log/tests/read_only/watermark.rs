@@ -85,7 +85,7 @@ fn reader_sees_durable_records_only() {
     assert!(matches!(reader.read(unseen), Err(Error::NotFound { .. })), "before it looks again");
     reader.refresh().unwrap();
     assert_eq!(reader.read(unseen).unwrap().payload(), payload(unseen));
-    assert!(log.metadata().segments > 4);
+    assert!(log.storage().metadata().segments > 4);
     log.close().unwrap();
 }
 
@@ -144,7 +144,7 @@ fn a_watermark_that_cannot_be_stored_fails_the_commit() {
     assert!(fixture::is_eio(&error), "{error:?}");
     assert_eq!(log.durable(), Seq(3));
     assert!(matches!(log.append(b"x"), Err(Error::Poisoned(_))));
-    assert!(matches!(log.truncate_before(4), Err(Error::Poisoned(_))));
+    assert!(matches!(log.retention().truncate_before(4), Err(Error::Poisoned(_))));
     assert!(log.close().is_err());
     engine.stop();
     disk.clear_faults();
@@ -166,7 +166,7 @@ fn reader_follows_from_writer_to_writer() {
     for round in 0..4 {
         log.take().unwrap().close().unwrap();
         let fresh = ReadOnlyLog::builder(DIR).options(driven(&disk).0).open().unwrap();
-        assert_eq!((fresh.is_closed_cleanly(), fresh.durable()), (true, Seq(last)));
+        assert_eq!((fresh.storage().is_closed_cleanly(), fresh.durable()), (true, Seq(last)));
         reader.refresh().unwrap();
         assert_eq!(reader.durable(), Seq(last));
         let next = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
@@ -186,10 +186,10 @@ fn a_reader_notices_that_the_writer_closed() {
     append(&log, 3);
     let reader = reader(&disk);
     reader.refresh().unwrap();
-    assert!(!reader.is_closed_cleanly());
+    assert!(!reader.storage().is_closed_cleanly());
     log.close().unwrap();
     reader.refresh().unwrap();
-    assert!(reader.is_closed_cleanly());
+    assert!(reader.storage().is_closed_cleanly());
     assert_eq!(reader.durable(), Seq(3));
 }
 
@@ -225,7 +225,7 @@ fn a_reader_changes_nothing() {
     let before = (disk.fingerprint(), disk.operations());
     let reader = reader(&disk);
     reader.refresh().unwrap();
-    assert!(!reader.is_closed_cleanly());
+    assert!(!reader.storage().is_closed_cleanly());
     assert_eq!(rest(&mut reader.stream(Start::Oldest).unwrap()), payloads(1..=50));
     assert_eq!((disk.fingerprint(), disk.operations()), before);
 }

@@ -37,7 +37,7 @@ pub(crate) fn load(log: &Records, table: &Table) -> Result<Option<Loaded>> {
     if log.was_repaired()? {
         return Ok(None);
     }
-    let Some(reader) = log.component().checkpoint_reader()? else { return Ok(None) };
+    let Some(reader) = log.checkpoint_reader()? else { return Ok(None) };
     // It names what was durable when it was published, which may be a moment ago.
     log.refresh()?;
     let note = Note::decode(reader.note());

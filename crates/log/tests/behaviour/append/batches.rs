@@ -28,7 +28,7 @@ fn a_batch_larger_than_every_buffer_is_split() {
         log
     });
     assert_eq!(all(&log), payloads(1..=500));
-    let segments = log.metadata().segments;
+    let segments = log.storage().metadata().segments;
     assert!((6..=8).contains(&segments), "{segments} segments for 375 KiB in 64 KiB each");
     log.close().unwrap();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
@@ -69,7 +69,7 @@ fn a_batch_with_more_records_than_a_segment_holds_is_split() {
         log
     });
     assert_eq!(all(&log), payloads(1..=20));
-    assert_eq!(log.metadata().segments, 7);
+    assert_eq!(log.storage().metadata().segments, 7);
     log.close().unwrap();
 }
 
@@ -84,11 +84,11 @@ fn a_large_batch_recycles_what_its_size_needs_and_no_more() {
     log.write(Append::records(&refs(&batch(1..=200)))).unwrap().blocking_wait().unwrap();
     engine.run();
     assert_eq!(log.oldest(), Seq(1));
-    let before = log.metadata().segments;
+    let before = log.storage().metadata().segments;
     // Four more fit beside them.
     log.write(Append::records(&refs(&batch(201..=440)))).unwrap().blocking_wait().unwrap();
     engine.run();
-    assert!(log.metadata().segments - before <= 4);
+    assert!(log.storage().metadata().segments - before <= 4);
     assert_eq!(all(&log), payloads(1..=440));
     log.close().unwrap();
 }
@@ -111,8 +111,11 @@ fn batches_recycle_the_ring_three_times() {
         let oldest = kept[0].0;
         assert_eq!(kept, payloads(oldest..=*numbers.end()), "one run, which ends with the newest");
         assert_eq!(log.oldest(), Seq(oldest));
-        assert!(oldest == 1 || log.metadata().segments == 4, "no more was dropped than had to be");
-        segments = segments.max(log.metadata().segments);
+        assert!(
+            oldest == 1 || log.storage().metadata().segments == 4,
+            "no more was dropped than had to be"
+        );
+        segments = segments.max(log.storage().metadata().segments);
     }
     assert_eq!(segments, 4);
     assert!(log.oldest() > Seq(600), "{}", log.oldest());

@@ -15,7 +15,7 @@ use std::task::{Context, Wake, Waker};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Append, Error, Log, Result, Ticket};
+use esker_log::{Append, Error, Log, Result, Sink, Ticket};
 
 use crate::fixture::{self, DIR, Opens, all, block_on, driven, in_time, log, small};
 
@@ -60,8 +60,8 @@ const WAYS: [Way; 8] = [
     ("write_async", |log, records| Ok(block_on(log.write_async(Append::records(records)))?)),
     ("write, atomic", |log, records| Ok(log.write(Append::records(records).atomic())?)),
     ("sink", |log, records| {
-        let mut sink = log.sink()?;
-        records.iter().try_for_each(|record| sink.blocking_push(*record))?;
+        let mut sink = Sink::new(&log)?;
+        records.iter().try_for_each(|record| sink.blocking_append(*record))?;
         log.barrier()
     }),
 ];

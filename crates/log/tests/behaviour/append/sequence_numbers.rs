@@ -64,7 +64,7 @@ fn the_first_record_may_start_anywhere() {
     append(&log, 1);
     let read = log.read(500).unwrap();
     assert_eq!((read.record().prev, read.payload()), (Seq(499), &b"first"[..]));
-    assert_eq!((log.last(), log.oldest()), (Some(Seq(501)), Seq(500)));
+    assert_eq!((log.durable(), log.oldest()), (Seq(501), Seq(500)));
     assert_eq!(sequence(append_if(&log, 7, 6, b"late")), (7, 6, 501));
     log.close().unwrap();
 }
@@ -253,7 +253,7 @@ fn no_sequence_number_follows_the_largest() {
     }
     let more = stream.blocking_next_timeout(std::time::Duration::from_millis(10)).err();
     assert!(matches!(more, Some(Error::Timeout)), "{more:?}");
-    log.truncate_before(u64::MAX).unwrap();
+    log.retention().truncate_before(u64::MAX).unwrap();
     assert_eq!((log.oldest(), log.stats().accepted), (Seq(u64::MAX), Seq::MAX));
     assert!(log.stream(Start::Oldest).unwrap().try_next().unwrap().is_none());
     log.close().unwrap();

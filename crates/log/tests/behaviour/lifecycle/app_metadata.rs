@@ -133,7 +133,7 @@ fn app_metadata_are_replaced_whole_and_outlive_a_power_cut() {
         log.component().app_metadata(OURS).unwrap().as_deref(),
         Some(&b"second, and longer"[..])
     );
-    assert!(!log.was_repaired().unwrap());
+    assert!(!log.storage().was_repaired().unwrap());
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn damaged_or_overlong_app_metadata_are_an_error() {
 fn segments_report_which_records_they_hold() {
     let (log, _disk, _engine) = log();
     append(&log, 200);
-    let spans = log.segments();
+    let spans = log.storage().segments();
     assert!(spans.len() > 1);
     assert_eq!(spans[0].after, Seq(0));
     assert!(spans.windows(2).all(|pair| pair[0].last == pair[1].after));

@@ -98,7 +98,7 @@ fn every_error_of_the_disk() {
 fn every_error_of_reading() {
     let (log, disk, _) = log();
     append(&log, 40);
-    log.truncate_before(20).unwrap();
+    log.retention().truncate_before(20).unwrap();
 
     let error = log.read(19).unwrap_err();
     assert!(matches!(error, Error::Trimmed { oldest: Seq(20) }));

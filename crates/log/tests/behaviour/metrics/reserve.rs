@@ -95,7 +95,7 @@ fn segments_and_spare_files_are_those_of_the_directory() {
         let metrics = log.metrics();
         assert_eq!(metrics.spare_segments, count(".spare"), "{files:?}");
         most = most.max(metrics.spare_segments);
-        let segments = log.segments();
+        let segments = log.storage().segments();
         assert_eq!(metrics.metadata.segments, segments.len());
         let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
         assert_eq!(metrics.metadata.disk_bytes, bytes);

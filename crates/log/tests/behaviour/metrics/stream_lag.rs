@@ -20,7 +20,7 @@ fn lag(log: &Log) -> (u64, u64) {
 
 /// Bytes of all durable commit units, which begin after the header of the first segment.
 fn stored(log: &Log) -> u64 {
-    log.metadata().position.0 - 4096
+    log.storage().metadata().position.0 - 4096
 }
 
 #[test]

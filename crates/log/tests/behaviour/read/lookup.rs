@@ -85,7 +85,7 @@ fn lookup_reads_one_index_interval() {
 fn the_index_is_as_dense_as_asked() {
     let entries = |bytes, records| {
         let (log, _) = dense(bytes, records);
-        let entries = log.metadata().index_entries;
+        let entries = log.storage().metadata().index_entries;
         log.close().unwrap();
         entries
     };

@@ -40,7 +40,7 @@ fn a_record_is_read_from_acceptance_on() {
         // Several segments, and no buffer of the first ones.
         places.extend((0..3000).map(|_| append(&log)));
         log.barrier().unwrap().blocking_wait().unwrap();
-        assert!(log.segments().len() > 2);
+        assert!(log.storage().segments().len() > 2);
         check(&log, &places);
         log.close().unwrap();
         let log = Log::builder(DIR).options(options).open().unwrap();
@@ -75,7 +75,7 @@ fn records_that_are_near_are_read_together() {
     (options.segment_size, options.tail_cache) = (1 << 20, 0);
     let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     let places: Vec<_> = (0..20_000).map(|_| append(&log)).collect();
-    assert!(log.segments().len() > 2, "of several segments");
+    assert!(log.storage().segments().len() > 2, "of several segments");
     log.close().unwrap();
     let log = Log::builder(DIR).options(options).open().unwrap();
     let before = disk.reads();
@@ -92,7 +92,7 @@ fn records_that_are_near_are_read_together() {
         assert_eq!(found.as_deref(), Some(&*payload(place.seq.0)), "record {}", place.seq);
     }
     assert!(found[none..].iter().all(Option::is_none));
-    let bytes = log.metadata().disk_bytes;
+    let bytes = log.storage().metadata().disk_bytes;
     assert!(disk.reads() - before <= bytes / (200 << 10) + 8, "{}", disk.reads() - before);
     assert!(log.component().read_placed_many(&[]).unwrap().is_empty());
     log.close().unwrap();
@@ -144,7 +144,7 @@ fn a_place_that_holds_another_record_is_not_believed() {
     }
     let absent = Place { seq: Seq(51), ..places[4] };
     assert!(matches!(log.component().read_placed(absent), Err(Error::NotFound { seq: Seq(51) })));
-    log.truncate_before(places[10].seq).unwrap();
+    log.retention().truncate_before(places[10].seq).unwrap();
     let gone = log.component().read_placed(Place { position: Position(0), ..places[4] });
     assert!(matches!(gone, Err(Error::Trimmed { oldest: Seq(11) })), "{gone:?}");
     log.close().unwrap();
@@ -182,8 +182,8 @@ fn a_place_in_no_segment_is_not_believed() {
     let places: Vec<_> = (0..3000).map(|_| append(&log)).collect();
     log.barrier().unwrap().blocking_wait().unwrap();
     let last = places[2999];
-    log.truncate_before(last.seq).unwrap();
-    let first = log.segments()[0].after.0;
+    log.retention().truncate_before(last.seq).unwrap();
+    let first = log.storage().segments()[0].after.0;
     assert!(first > 100, "segments were dropped");
     for gone in [0, 1, 100] {
         check(&log, &[Place { position: places[gone].position, ..last }]);
@@ -201,9 +201,9 @@ fn a_record_below_the_trim_point_is_trimmed_while_its_segment_is_there() {
     let log = Log::builder(DIR).options(options).open().unwrap();
     let places: Vec<_> = (0..20).map(|_| append(&log)).collect();
     log.barrier().unwrap().blocking_wait().unwrap();
-    let segments = log.segments().len();
-    log.truncate_before(places[10].seq).unwrap();
-    assert_eq!(log.segments().len(), segments, "no segment was dropped");
+    let segments = log.storage().segments().len();
+    log.retention().truncate_before(places[10].seq).unwrap();
+    assert_eq!(log.storage().segments().len(), segments, "no segment was dropped");
     for place in &places[..10] {
         let dropped = log.component().read_placed(*place);
         assert!(matches!(dropped, Err(Error::Trimmed { oldest: Seq(11) })), "{dropped:?}");

@@ -30,7 +30,7 @@ fn two_records_come_back_as_they_were_appended() {
 fn stream_starts_at_any_position() {
     let (log, ..) = log();
     append(&log, 300);
-    assert!(log.metadata().segments > 3);
+    assert!(log.storage().metadata().segments > 3);
     assert_eq!(read_from(&log, Start::Oldest).unwrap(), payloads(1..=300));
     assert!(read_from(&log, Start::Tip).unwrap().is_empty());
     for seq in (0..=300).step_by(7) {

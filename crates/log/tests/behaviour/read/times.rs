@@ -101,9 +101,9 @@ fn a_stream_starts_at_a_time() {
     let mut one = Writing::open(&SimDisk::new(1), 5_000, Policy::Always);
     check_all(&one.log, &one.disk, &[]);
     one.append(240);
-    assert!(one.log.metadata().segments > 4);
+    assert!(one.log.storage().metadata().segments > 4);
     check_all(&one.log, &one.disk, &one.expected);
-    one.log.truncate_before(100).unwrap();
+    one.log.retention().truncate_before(100).unwrap();
     one.expected.retain(|(seq, _)| *seq >= 100);
     check_all(&one.log, &one.disk, &one.expected);
     one.log.close().unwrap();

@@ -102,7 +102,7 @@ fn one_call_reaches_the_dead_segments_behind_live_ones() {
             break;
         }
     }
-    let segments = log.segments().len() as u64;
+    let segments = log.storage().segments().len() as u64;
     assert!(segments >= 8, "{segments} segments");
     let done = reclaim::run(&log, &index, Effort::FullDisk).unwrap();
     let Reclaimed { bytes_freed, bytes_copied, .. } = done;

@@ -119,7 +119,7 @@ fn each_log_frees_space_in_what_they_share() {
     }
     // One log frees space: the reserve takes it first.
     let first = &logs.others[0];
-    first.truncate_before(first.durable()).unwrap();
+    first.retention().truncate_before(first.durable()).unwrap();
     logs.engine.run();
     assert!(logs.reserve() >= 15 * 4 * MIB / 16, "{}", logs.reserve());
     for log in &logs.others {
@@ -242,7 +242,7 @@ fn a_closed_log_shares_nothing() {
     let before = disk.contents(&Path::new(OWNER).join("reserve")).unwrap().len();
     while !is_full(logs.others[0].component().append(Purpose::Internal, [8; LEN])) {}
     let first = &logs.others[0];
-    first.truncate_before(first.durable()).unwrap();
+    first.retention().truncate_before(first.durable()).unwrap();
     logs.engine.run();
     assert!(!is_full(first.append([9; LEN])));
     assert_eq!(disk.contents(&Path::new(OWNER).join("reserve")).unwrap().len(), before);

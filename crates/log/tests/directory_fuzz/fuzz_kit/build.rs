@@ -312,7 +312,7 @@ impl Builder {
                     return Ok(());
                 }
                 self.history.trimming = seq - 1;
-                let done = log.truncate_before(seq);
+                let done = log.retention().truncate_before(seq);
                 self.going(done)?;
                 self.history.trimmed = self.history.trimmed.max(seq - 1);
                 self.stepped(Kind::Other);
