@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use esker_disk::Op;
-use esker_log::{Component, Corruption, Error, HandCopy};
+use esker_log::{Component, Corruption, Error, LiveCopySign};
 
 use crate::option_flags;
 
@@ -354,7 +354,7 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
         return repair_advice(dir);
     }
     let mut advice = Vec::new();
-    if corruption.hand_copy != HandCopy::NoSign {
+    if corruption.live_copy != LiveCopySign::Absent {
         advice.push(format!(
             "if the files were copied beside a writer, copy the original with {command}, to \
              another directory"
@@ -371,14 +371,14 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
                 "if this is a backup and the original is there, remove {shown} and back up again"
             ),
         });
-    } else if is_missing && corruption.hand_copy == HandCopy::NoSign {
+    } else if is_missing && corruption.live_copy == LiveCopySign::Absent {
         advice.push(format!(
             "if {shown} was copied by other tools, copy the original with {command}, to another \
              directory"
         ));
     }
     // A repair of what was copied by hand would drop records that the original has.
-    let is_evident = corruption.hand_copy == HandCopy::Evident;
+    let is_evident = corruption.live_copy == LiveCopySign::Certain;
     if is_evident && corruption.what.contains("is newer than manifest") {
         // It drops no record that a segment has.
         let repair = repair_advice(dir);

@@ -97,9 +97,9 @@ mod staging;
 mod store;
 mod write;
 
-pub use backup::{Backup, is_inside};
+pub use backup::{Backup, path_is_within};
 pub use base::component::Component;
-pub use base::error::{Corruption, Error, HandCopy, Result};
+pub use base::error::{Corruption, Error, LiveCopySign, Result};
 pub use base::metric_value::{MetricKind, MetricUnit, MetricValue};
 pub use base::options::{
     Direct, OnCorruption, OpenCheck, Options, Policy, RESERVE_KEPT_MOST, RESERVE_MAX, Retention,
@@ -109,8 +109,8 @@ pub use base::read_options::ReadOptions;
 pub use base::write_error::WriteError;
 pub use consumers::Consumers;
 pub use follower::ReadOnlyLog;
-pub use follower::builder::ReadOnlyLogBuilder;
-pub use follower::metrics::{ReadOnlyMetrics, ReaderLag};
+pub use follower::reader_builder::ReadOnlyLogBuilder;
+pub use follower::reader_metrics::{ReadOnlyMetrics, ReaderLag};
 pub use follower::reader_snapshots::ReadOnlySnapshots;
 pub use follower::reader_storage::ReadOnlyStorage;
 pub use format::{LogId, RECORD_LIMIT_MAX};

@@ -32,12 +32,12 @@
 //! that are there. Then nothing opens the copy from the first new name until it is complete, for a
 //! few operations on names. Only the lineage of the copy changes meanwhile.
 
+mod copy_segment;
 mod dest;
-mod destination;
 mod lineage;
 mod origin;
+mod path_is_within;
 mod restore;
-mod segment;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -56,10 +56,10 @@ use crate::store::manifest::{Lineage, Manifest};
 use crate::store::segment_scan::Density;
 use crate::store::segment_table::Segment;
 use crate::store::snapshot_files;
+use copy_segment::{Copied, Invalid};
 use dest::{CopiedLog, Dest};
-pub use destination::is_inside;
 use origin::Origin;
-use segment::{Copied, Invalid};
+pub use path_is_within::path_is_within;
 
 /// How often a backup starts over because even the newest segment was dropped before it was copied.
 const TRIES: usize = 100;
@@ -155,7 +155,7 @@ fn back_up(origin: &Origin<'_>, options: &ReadOptions, dest: &Path) -> Result<Ba
     let path = dest;
     let refuse = |found: String| Err(Error::NotThisBackup { dir: path.into(), found });
     // A relative path without a current directory is refused when it is opened.
-    if is_inside(path, origin.dir.path()).unwrap_or(false) {
+    if path_is_within(path, origin.dir.path()).unwrap_or(false) {
         return refuse("it is inside of the log".into());
     }
     let lineage = Manifest::of_log(origin.dir)?.lineage;

@@ -37,8 +37,8 @@ enum Found {
 }
 
 impl ReadOnlyStorage<'_> {
-    /// Copies the log to a directory that is empty or does not exist, as [`ReadOnlyStorage::backup`]
-    /// does. The copy is a log that continues with the next number.
+    /// Copies the log to a directory that is empty or does not exist, as
+    /// [`ReadOnlyStorage::backup`] does. The copy is a log that continues with the next number.
     ///
     /// If an earlier call was interrupted there, even by a power cut, this one continues it. If the
     /// directory holds this very copy and was not opened for writing since, the call changes

@@ -211,20 +211,20 @@ pub struct Corruption {
     /// What is wrong there.
     pub what: String,
     /// Whether the files look as if they were copied one by one beside a writer.
-    pub hand_copy: HandCopy,
+    pub live_copy: LiveCopySign,
 }
 
-/// Whether the files of a directory are of different moments, so that the original may have what is
-/// missing there.
+/// Whether the files of a directory look as if they were copied one by one beside a writer. Then
+/// they are of different moments, and the original may have what is missing there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum HandCopy {
+pub enum LiveCopySign {
     /// Nothing shows it.
     #[default]
-    NoSign,
+    Absent,
     /// They are, but a crash may have left them so.
     Possible,
     /// They are, and no crash leaves them so.
-    Evident,
+    Certain,
 }
 
 impl fmt::Display for Corruption {
@@ -521,7 +521,7 @@ pub(crate) fn corruption_of(
         offset,
         after: Seq(after),
         what: what.to_string(),
-        hand_copy: HandCopy::NoSign,
+        live_copy: LiveCopySign::Absent,
     }
 }
 

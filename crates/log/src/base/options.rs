@@ -180,8 +180,8 @@ pub struct Options {
     /// The bytes that stay reserved on the disk, in a file of their own, for operations that must
     /// succeed on a full disk. These are opening after a crash, and the internal appends by which a
     /// component frees space ([`Purpose::Internal`](crate::component::Purpose::Internal)), which
-    /// leave half of it, at most 16 MiB, to openings. Ordinary appends get [`Error::NoSpace`] while the
-    /// reserve is missing and cannot be made.
+    /// leave half of it, at most 16 MiB, to openings. Ordinary appends get [`Error::NoSpace`] while
+    /// the reserve is missing and cannot be made.
     ///
     /// The reserve is filled when the log is opened and when space was freed. It leaves as much
     /// free space as it has, and has at least 64 KiB. In a log with a retention it does not grow by

@@ -1,6 +1,6 @@
 //! Appending under a lock of the caller, for components that keep an index of the log.
 
-use super::ComponentLog;
+use super::component_log::ComponentLog;
 use crate::base::error::{Error, Result};
 use crate::base::position::Place;
 use crate::base::purpose::Purpose;
@@ -14,12 +14,14 @@ impl ComponentLog<'_> {
     /// [`Log::append`](crate::Log::append) does.
     ///
     /// The closure takes the component's lock, decides, and appends at most once: the index has to
-    /// apply records in the order of the log, and before a reader can find them durable. It does not
-    /// wait. If there is no room, the append in it returns [`AppendRefusal`]; the closure returns
-    /// that after releasing its lock, this method waits for room, and runs the closure again.
+    /// apply records in the order of the log, and before a reader can find them durable. It does
+    /// not wait. If there is no room, the append in it returns [`AppendRefusal`]; the closure
+    /// returns that after releasing its lock, this method waits for room, and runs the closure
+    /// again.
     ///
     /// # Errors
-    /// As [`Log::append`](crate::Log::append), and the errors that `attempt` converts to [`AppendRefusal`].
+    /// As [`Log::append`](crate::Log::append), and the errors that `attempt` converts to
+    /// [`AppendRefusal`].
     ///
     /// # Examples
     /// ```

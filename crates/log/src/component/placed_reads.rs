@@ -1,6 +1,6 @@
 //! Reading records whose places an index knows.
 
-use super::ComponentLog;
+use super::component_log::ComponentLog;
 use crate::base::error::Result;
 use crate::base::position::Place;
 use crate::commit::core::Core;
@@ -25,7 +25,8 @@ impl ComponentLog<'_> {
     /// record, because recovery moved this one, it finds the record by its number.
     ///
     /// # Errors
-    /// As [`Log::read`](crate::Log::read). [`Error::NotFound`](crate::Error::NotFound) also if the log never accepted this record there.
+    /// As [`Log::read`](crate::Log::read). [`Error::NotFound`](crate::Error::NotFound) also if the
+    /// log never accepted this record there.
     ///
     /// # Examples
     /// ```

@@ -2,7 +2,7 @@
 
 use super::ReadOnlyLog;
 use super::poller::{Depth, Polled};
-use super::snapshot::Snapshot;
+use super::scan_snapshot::Snapshot;
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};
 use crate::base::position::Place;
@@ -36,10 +36,11 @@ impl ReadOnlyComponentLog<'_> {
     /// its number.
     ///
     /// # Errors
-    /// As [`ComponentLog::read_placed`](crate::component::ComponentLog::read_placed), with [`Error::Trimmed`] for a record that
-    /// the writer dropped. A dropped record may still be returned for some time, also after a poll:
-    /// a poll that finds more durable records does not look for the trim point, and a segment that
-    /// is open here can be read until the writer uses its file again.
+    /// As [`ComponentLog::read_placed`](crate::component::ComponentLog::read_placed), with
+    /// [`Error::Trimmed`] for a record that the writer dropped. A dropped record may still be
+    /// returned for some time, also after a poll: a poll that finds more durable records does not
+    /// look for the trim point, and a segment that is open here can be read until the writer uses
+    /// its file again.
     ///
     /// # Examples
     /// ```

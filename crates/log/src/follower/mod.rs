@@ -1,18 +1,19 @@
 //! Reading a log that another process writes, or that no process has open.
 //!
-//! `snapshot` is the result of one directory scan and a cache of what was read since. `feed` reads
-//! it in order for a stream. `poller` polls for the streams that wait. `metrics` is what a reader
-//! says of itself. `reader_snapshots`, `reader_storage` and `component_reads` are groups of methods.
+//! `scan_snapshot` is the result of one directory scan and a cache of what was read since.
+//! `follower_feed` reads it in order for a stream. `poller` polls for the streams that wait.
+//! `reader_metrics` is what a reader says of itself. `reader_snapshots`, `reader_storage` and
+//! `component_reads` are groups of methods.
 
-pub(crate) mod builder;
 pub(crate) mod component_reads;
-mod feed;
 mod followed_log;
-pub(crate) mod metrics;
+mod follower_feed;
 mod poller;
+pub(crate) mod reader_builder;
+pub(crate) mod reader_metrics;
 pub(crate) mod reader_snapshots;
 pub(crate) mod reader_storage;
-mod snapshot;
+mod scan_snapshot;
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -35,10 +36,10 @@ use crate::read::stream_table::StreamTable;
 use crate::runtime::detached::detached;
 use crate::runtime::engine::Engine;
 use crate::store::directory;
-use feed::{FollowerFeed, Waiting};
 use followed_log::FollowedLog;
+use follower_feed::{FollowerFeed, Waiting};
 use poller::{Depth, Polled};
-use snapshot::Snapshot;
+use scan_snapshot::Snapshot;
 
 /// A read-only handle to a log, without its lock. Any number may be open beside one writer, in this
 /// process or others.
@@ -77,8 +78,8 @@ impl ReadOnlyLog {
     ///
     /// # Errors
     /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`],
-    /// [`Error::Forked`], [`Error::Io`].
-    /// Corruption is reported by the streams that reach it, and by [`ReadOnlyStorage::corruption`](crate::ReadOnlyStorage).
+    /// [`Error::Forked`], [`Error::Io`]. Corruption is reported by the streams that reach it, and
+    /// by [`ReadOnlyStorage::corruption`](crate::ReadOnlyStorage).
     ///
     /// # Examples
     /// ```

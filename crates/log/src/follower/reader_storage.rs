@@ -30,14 +30,14 @@ impl ReadOnlyStorage<'_> {
         directory::was_repaired(&*self.reader.log.dir)
     }
 
-    /// Returns the number of valid-looking bytes after the last durable record, which only recovery may classify. With a
-    /// concurrent writer these are its latest commits.
+    /// Returns the number of valid-looking bytes after the last durable record, which only recovery
+    /// may classify. With a concurrent writer these are its latest commits.
     pub fn unrecovered_bytes(self) -> u64 {
         self.reader.log.snapshot().unrecovered
     }
 
-    /// Returns the first corruption that the directory scan met, if any. The scan does not read segments
-    /// that have a valid footer; [`verify`](crate::verify) reads everything.
+    /// Returns the first corruption that the directory scan met, if any. The scan does not read
+    /// segments that have a valid footer; [`verify`](crate::verify) reads everything.
     pub fn corruption(self) -> Option<Corruption> {
         self.reader.log.snapshot().corruption.clone()
     }
@@ -53,7 +53,8 @@ impl ReadOnlyStorage<'_> {
     ///
     /// A poll that finds more records in the newest segment does not read them. The counts
     /// (records, bytes, entries of the index) are those of the last scan of the directory, at
-    /// opening or when the writer began a segment or a session; [`ReadOnlyStorage::stored`] reads them.
+    /// opening or when the writer began a segment or a session; [`ReadOnlyStorage::stored`] reads
+    /// them.
     pub fn metadata(self) -> Metadata {
         let snapshot = self.reader.log.snapshot();
         let manifest = snapshot.manifest();

@@ -5,12 +5,12 @@ use std::task::Poll;
 
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::position::{Position, Seq};
-use crate::commit::write_half::ChangingSegments;
+use crate::commit::lock_order::ChangingSegments;
 use crate::log::Log;
 use crate::log::stats::LogStats;
 use crate::read::batch::View;
 use crate::read::cursor::{self, Start};
-use crate::read::feed::LocalFeed;
+use crate::read::local_feed::LocalFeed;
 use crate::read::stream::{LogStream, read_one};
 use crate::runtime::counters::Counts;
 use crate::runtime::waiters::{For, Registered};

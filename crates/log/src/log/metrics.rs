@@ -18,7 +18,8 @@ use crate::runtime::histogram::DurationHistogram;
 pub struct LogMetrics {
     /// What was appended and committed, and what is pending. As [`Log::stats`].
     pub stats: LogStats,
-    /// What the log stores: segments, and their size on disk. As [`Storage::metadata`](crate::Storage::metadata).
+    /// What the log stores: segments, and their size on disk. As
+    /// [`Storage::metadata`](crate::Storage::metadata).
     pub metadata: Metadata,
     /// How long the syncs of commits took, writes through O_DSYNC included. There are
     /// [`LogStats::syncs`] of them. A sync that failed is not counted.

@@ -51,10 +51,10 @@ impl Log {
     ///
     /// Locks the directory itself, and keeps that lock when the directory is moved. After a crash
     /// this runs recovery: it keeps every durable record, cuts the torn tail, and reports what it
-    /// did in [`Storage::recovery`](crate::Storage::recovery). It reads the header and footer of each segment, and the newest
-    /// segment: after a clean close the end of it, otherwise all of it (see
-    /// [`OpenCheck::Quick`](crate::OpenCheck::Quick)).
-    /// So its time depends on the number of segments, not on their contents.
+    /// did in [`Storage::recovery`](crate::Storage::recovery). It reads the header and footer of
+    /// each segment, and the newest segment: after a clean close the end of it, otherwise all of it
+    /// (see [`OpenCheck::Quick`](crate::OpenCheck::Quick)). So its time depends on the number of
+    /// segments, not on their contents.
     ///
     /// From here on `fork` makes children that use and open nothing. In one, every call that
     /// returns a `Result` fails with [`Error::Forked`], and dropping the handle changes nothing.

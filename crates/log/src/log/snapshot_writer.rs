@@ -20,9 +20,9 @@ use crate::store::snapshot_files::{self, SNAPSHOT_NOTE_MAX};
 /// Chunks that wait for the thread that writes them.
 const QUEUED: usize = 2;
 
-/// Writes a snapshot, from [`Snapshots::writer`](crate::Snapshots::writer), as an [`io::Write`]. A thread of its own
-/// writes what exceeds 2 MiB, so that the caller continues meanwhile. Takes at most 10 MiB of
-/// memory.
+/// Writes a snapshot, from [`Snapshots::writer`](crate::Snapshots::writer), as an [`io::Write`]. A
+/// thread of its own writes what exceeds 2 MiB, so that the caller continues meanwhile. Takes at
+/// most 10 MiB of memory.
 ///
 /// Dropping the writer before [`SnapshotWriter::publish`] changes nothing.
 #[derive(Debug)]
@@ -79,16 +79,16 @@ impl ChunkThread {
 #[derive(Debug)]
 struct Growing {
     writer: Writer,
-    reserved: u64,
+    preallocated: u64,
     synced: u64,
 }
 
 impl Growing {
     fn write(&mut self, chunk: &mut Chunk) -> Result<()> {
         let writer = &self.writer;
-        while self.reserved < writer.end() + chunk.padded() {
-            writer.file.preallocate(self.reserved, STEP)?;
-            self.reserved += STEP;
+        while self.preallocated < writer.end() + chunk.padded() {
+            writer.file.preallocate(self.preallocated, STEP)?;
+            self.preallocated += STEP;
         }
         writer.write(chunk)?;
         if !writer.file.is_direct() && writer.end() - self.synced >= STEP {
@@ -146,14 +146,14 @@ impl SnapshotWriter {
         self.flush_chunk().map_err(|error| into_io(self.fail(error)))
     }
 
-    fn open(&self, reserved: u64) -> Result<Growing> {
+    fn open(&self, preallocated: u64) -> Result<Growing> {
         let dir = Arc::clone(&self.log.write.dir);
         let salt = Salt { log: self.log.write.id, numbers: random_numbers() };
         let temporary = paths::snapshot_aside(self.at, salt.numbers[0]);
         let names = Names { kind: Kind::Snapshot, temporary, name: paths::snapshot(self.at) };
         let direct = self.log.write.mode.direct;
-        let writer = Writer::new(dir, names, direct, salt, reserved)?;
-        Ok(Growing { writer, reserved, synced: 0 })
+        let writer = Writer::new(dir, names, direct, salt, preallocated)?;
+        Ok(Growing { writer, preallocated, synced: 0 })
     }
 
     /// Hands over the full chunk.
@@ -262,8 +262,8 @@ impl io::Write for SnapshotWriter {
     }
 }
 
-/// A snapshot that another node sends, from [`Snapshots::receive`](crate::Snapshots::receive). Dropping it keeps what was
-/// received.
+/// A snapshot that another node sends, from [`Snapshots::receive`](crate::Snapshots::receive).
+/// Dropping it keeps what was received.
 #[derive(Debug)]
 pub struct IncomingSnapshot {
     file: IncomingFile,

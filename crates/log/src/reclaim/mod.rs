@@ -246,7 +246,8 @@ fn on_full_disk<O: Owner>(log: &Log, owner: &O) -> Result<Reclaimed, O::Error> {
         match pass(log, owner, Effort::FullDisk) {
             Ok(done) => {
                 all += done;
-                if done.gained() > 0 || done.segments == 0 || log.storage().metadata().after >= end {
+                if done.gained() > 0 || done.segments == 0 || log.storage().metadata().after >= end
+                {
                     return Ok(all);
                 }
             }

@@ -33,8 +33,8 @@ use crate::store::sealed_file;
 /// The largest app metadata in bytes.
 pub(crate) const LIMIT: usize = 64 << 10;
 
-/// Returns the component that the log in `dir` belongs to; `None` for a plain log, and where there is no
-/// log. Takes no lock and changes nothing.
+/// Returns the component that the log in `dir` belongs to; `None` for a plain log, and where there
+/// is no log. Takes no lock and changes nothing.
 ///
 /// # Errors
 /// [`Error::Corrupted`] where the app metadata is corrupt, [`Error::UnsupportedVersion`],
@@ -50,8 +50,8 @@ pub fn identify(
     }
 }
 
-/// Returns the app metadata of the log in `dir`, if that log belongs to this component. Takes no lock and
-/// changes nothing.
+/// Returns the app metadata of the log in `dir`, if that log belongs to this component. Takes no
+/// lock and changes nothing.
 ///
 /// # Errors
 /// As [`identify`].

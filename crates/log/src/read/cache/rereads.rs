@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::chunk::CHUNK;
+use super::cached_chunk::CHUNK;
 
 /// After this many chunks in a row that were read once, the reader counts as alone.
 const ALONE: u64 = 64;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::schedule::Event;
-use super::space::Fit;
-use super::{Core, Frontier, Need, Numbering, Open, Placement, Refusal, Reserved, Unit};
+use super::segment_space::Fit;
+use super::{Core, Frontier, Need, Numbering, Open, Placement, PreallocatedSegment, Refusal, Unit};
 use crate::base::error::Error;
 use crate::base::options::Policy;
 use crate::base::position::{Position, Seq};
@@ -16,7 +16,7 @@ use crate::staging::buffer::{BufferSpan, Reservation, StagingBuffer};
 
 impl Core {
     /// Assigns the next record its place, or returns why not. A refusal changes nothing.
-    pub(crate) fn reserve(
+    pub(crate) fn place(
         &mut self,
         numbering: Numbering,
         size: usize,
@@ -46,7 +46,7 @@ impl Core {
 
     /// Assigns a record of an atomic batch its place. [`Core::prepare_batch`] made room for the
     /// whole batch in one unit, so this never begins another unit.
-    pub(crate) fn reserve_prepared(
+    pub(crate) fn place_prepared(
         &mut self,
         numbering: Numbering,
         size: usize,
@@ -56,7 +56,7 @@ impl Core {
     }
 
     /// Makes sure that an atomic batch of this many bytes fits in one unit, and counts it as one
-    /// append. The [`Core::reserve_prepared`] calls must follow under the same lock.
+    /// append. The [`Core::place_prepared`] calls must follow under the same lock.
     pub(crate) fn prepare_batch(&mut self, stored: u64) -> Result<(), Refusal> {
         self.refuse_if_terminal()?;
         let limit = u64::from(UNIT_MAX - UNIT_HEADER - BLOCK);
@@ -97,8 +97,8 @@ impl Core {
     }
 
     /// The number of a record after the record `last`, and the number that it names as the one
-    /// before it. If two callers give the same `prev`, the loser gets a conflict while the winner is
-    /// not durable. After that, the loser is out of order.
+    /// before it. If two callers give the same `prev`, the loser gets a conflict while the winner
+    /// is not durable. After that, the loser is out of order.
     fn number_after(&self, last: u64, numbering: Numbering) -> Result<(u64, u64), Error> {
         let (seq, prev) = match numbering {
             Numbering::Next if last < Seq::MAX.0 => return Ok((last + 1, last)),
@@ -185,8 +185,8 @@ impl Core {
     }
 
     /// The frontier at the start of a segment, which begins at the log's position `base`.
-    fn frontier_in(&self, next: Reserved, base: u64) -> Frontier {
-        let Reserved { segment, limit, full, internal } = next;
+    fn frontier_in(&self, next: PreallocatedSegment, base: u64) -> Frontier {
+        let PreallocatedSegment { segment, limit, full, internal } = next;
         let salt = Salt::new(self.log, segment);
         let (offset, records, lent_until) = (BLOCK, 0, 0);
         // The share of deletes is one for all segments made from the reserve.

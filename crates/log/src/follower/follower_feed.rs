@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::followed_log::FollowedLog;
 use super::poller::{Depth, Polled};
-use super::snapshot::{AGAIN, Snapshot, TRIES};
+use super::scan_snapshot::{AGAIN, Snapshot, TRIES};
 use esker_disk::process;
 
 use crate::base::error::{Error, Result};
