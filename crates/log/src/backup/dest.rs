@@ -45,7 +45,7 @@ pub(super) struct Dest {
     _lock: Box<dyn Lock>,
 }
 
-/// What a complete copy has.
+/// The contents of a complete copy.
 pub(super) struct CopiedLog {
     /// The session of its last unit, or a later one.
     pub(super) session: u64,

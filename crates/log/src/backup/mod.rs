@@ -64,7 +64,7 @@ pub use path_is_within::path_is_within;
 /// How often a backup starts over because even the newest segment was dropped before it was copied.
 const TRIES: usize = 100;
 
-/// What a backup did.
+/// The result of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backup {

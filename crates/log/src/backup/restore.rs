@@ -28,7 +28,7 @@ use crate::store::app_metadata;
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
 
-/// What a restore found in its directory.
+/// The contents of its directory, as a restore found it.
 enum Found {
     /// Nothing, or an interrupted restore.
     Unfinished,

@@ -63,14 +63,14 @@ pub enum Error {
     NotALog {
         /// The directory.
         dir: PathBuf,
-        /// What was found instead.
+        /// A description of what was found instead.
         found: String,
     },
     /// A directory that a backup was to be written to holds something else. Nothing was changed.
     NotThisBackup {
         /// The directory.
         dir: PathBuf,
-        /// What was found there.
+        /// A description of what was found there.
         found: String,
     },
     /// The files were written by a version of Esker that this one does not support.
@@ -208,7 +208,7 @@ pub struct Corruption {
     pub offset: u64,
     /// The last valid record before it.
     pub after: Seq,
-    /// What is wrong there.
+    /// A description of what is wrong there.
     pub what: String,
     /// Whether the files look as if they were copied one by one beside a writer.
     pub live_copy: LiveCopySign,
@@ -308,7 +308,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What [`Error::Forked`] says.
+/// The message of [`Error::Forked`].
 const FORKED: &str = "fork made this process of one that used Esker; call exec in it, or fork \
                       before the first log is opened";
 

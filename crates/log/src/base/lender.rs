@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use crate::base::error::Result;
 
-/// What the log that has the reserve does for the others.
+/// The services of the log that has the reserve, for the others.
 pub(crate) trait Lender: Send + Sync {
     /// The bytes that others may take now, for records that free space.
     fn lends(&self) -> u64;

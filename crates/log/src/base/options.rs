@@ -22,7 +22,7 @@ const SEGMENT_MIN: u32 = 64 << 10;
 /// half. The rest is for records that free space.
 pub const RESERVE_KEPT_MOST: u64 = 16 << 20;
 
-/// When a commit happens without a request, and so what a crash may lose.
+/// The rule for commits without a request, and so for what a crash may lose.
 ///
 /// Awaiting a [`Ticket`](crate::Ticket) or calling [`Log::barrier`](crate::Log::barrier) requests a
 /// commit under every policy.
@@ -128,7 +128,7 @@ pub enum Direct {
     Off,
 }
 
-/// What opening does when durable bytes are corrupt.
+/// The action of opening when durable bytes are corrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnCorruption {
@@ -166,7 +166,7 @@ pub enum OpenCheck {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// When a commit happens without a request. Default [`Policy::Always`].
+    /// The rule for commits without a request. Default [`Policy::Always`].
     pub policy: Policy,
     /// How much is kept. Default: everything.
     pub retention: Retention,
@@ -241,7 +241,7 @@ pub struct Options {
     /// waits for share an fdatasync under [`Policy::Always`], at most half of `buffers`, if these
     /// are 4 or more.
     pub dsync: bool,
-    /// What to do about corruption. Default: fail.
+    /// The action on corruption. Default: fail.
     pub on_corruption: OnCorruption,
     /// How much is checked at opening. Default: quick.
     pub check: OpenCheck,

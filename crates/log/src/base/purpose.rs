@@ -1,7 +1,7 @@
 //! The purpose of a record.
 
-/// What a record is for. It decides which disk space the record may use when the disk is full, and
-/// whether [`Policy::Batch`](crate::Policy::Batch) counts it.
+/// The purpose of a record. It decides which disk space the record may use when the disk is full,
+/// and whether [`Policy::Batch`](crate::Policy::Batch) counts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Purpose {

@@ -278,8 +278,8 @@ impl ReadOnlyLog {
         self.log.consumers.clone()
     }
 
-    /// What can be read now, as a backup reads it. Scans the directory: a poll that finds more
-    /// durable records does not read the trim point.
+    /// Returns the records that can be read now, as a backup reads them. Scans the directory: a
+    /// poll that finds more durable records does not read the trim point.
     pub(crate) fn source(&self) -> Result<Arc<dyn Source>> {
         self.log.refuse_if_closed()?;
         self.log.poll(Depth::Rescan)?;

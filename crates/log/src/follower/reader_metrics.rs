@@ -17,8 +17,8 @@ use crate::read::stream_table::StreamLag;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadOnlyMetrics {
-    /// What the log stores, as of the last poll: [`Metadata::durable`] is the last record seen, and
-    /// [`Metadata::position`] its end.
+    /// The contents of the log, as of the last poll: [`Metadata::durable`] is the last record seen,
+    /// and [`Metadata::position`] its end.
     pub metadata: Metadata,
     /// How far the last poll is behind the writer's watermark page. `None` where the page cannot
     /// be read, or is of a writer that the last poll did not see.
@@ -119,7 +119,7 @@ const ROWS: &[Row<ReadOnlyMetrics>] = &[
     }),
 ];
 
-/// Those that are absent while the lag is not known.
+/// Metrics that are absent while the lag is not known.
 const LAG: &[Row<ReaderLag>] = &[
     ("esker_log_reader_lag_records", Gauge, Count, "Durable records not seen.", |lag| lag.records),
     ("esker_log_reader_lag_bytes", Gauge, Bytes, "Bytes of durable commits not seen.", |lag| {

@@ -7,7 +7,7 @@ use crate::read::metadata::{Metadata, SegmentInfo, Stored};
 use crate::read::source::Source;
 use crate::store::directory;
 
-/// What a read-only log has on disk, and copies of it. From [`ReadOnlyLog::storage`].
+/// The files of a read-only log, and copies of them. From [`ReadOnlyLog::storage`].
 #[derive(Debug, Clone, Copy)]
 pub struct ReadOnlyStorage<'a> {
     pub(crate) reader: &'a ReadOnlyLog,

@@ -16,9 +16,9 @@ use crate::runtime::histogram::DurationHistogram;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogMetrics {
-    /// What was appended and committed, and what is pending. As [`Log::stats`].
+    /// Counts of what was appended and committed, and what is pending. As [`Log::stats`].
     pub stats: LogStats,
-    /// What the log stores: segments, and their size on disk. As
+    /// The contents of the log: segments, and their size on disk. As
     /// [`Storage::metadata`](crate::Storage::metadata).
     pub metadata: Metadata,
     /// How long the syncs of commits took, writes through O_DSYNC included. There are

@@ -6,7 +6,7 @@ use crate::read::metadata::{Metadata, SegmentInfo};
 use crate::recovery::Recovery;
 use crate::store::directory;
 
-/// What an open log has on disk, the state in which it was found, and copies of it. From
+/// The files of an open log: their contents, the state in which they were found, and copies. From
 /// [`Log::storage`].
 #[derive(Debug, Clone, Copy)]
 pub struct Storage<'a> {

@@ -7,7 +7,7 @@ use crate::commit::retention;
 use crate::log::Log;
 use crate::runtime::detached::detached;
 
-/// What an open log keeps, and how that is changed. From [`Log::retention`].
+/// The limits of what an open log keeps, and truncation. From [`Log::retention`].
 #[derive(Debug, Clone, Copy)]
 pub struct LogRetention<'a> {
     log: &'a Log,

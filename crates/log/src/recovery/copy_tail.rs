@@ -40,7 +40,7 @@ pub(super) struct Copied {
     pub(super) dead: Vec<u64>,
 }
 
-/// What is copied: the segments from one on; of that one only the units from one on.
+/// The range that is copied: the segments from one on; of that one only the units from one on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Tail {
     segment: usize,

@@ -49,7 +49,7 @@ pub(crate) fn intact(dir: &dyn Dir, scan: DirScan) -> Result<DirScan> {
     }
 }
 
-/// What a segment says.
+/// The statements of a segment.
 struct Known {
     number: u64,
     session: u64,
@@ -127,7 +127,7 @@ fn newer_than(file: &str, than: &str, why: String) -> Option<String> {
     Some(format!("{file} is newer than {than}: {why}"))
 }
 
-/// What the manifest and another file show.
+/// The contradiction between the manifest and another file.
 fn of_manifest(
     manifest: &Manifest,
     segments: &[Known],
@@ -163,7 +163,7 @@ fn of_manifest(
     None
 }
 
-/// What the watermark page and a segment show.
+/// The contradiction between the watermark page and a segment.
 fn of_page(manifest: &Manifest, segments: &[Known], page: &StoredWatermark) -> Option<String> {
     let this = paths::MARK;
     let newest = segments.first()?;
@@ -184,7 +184,7 @@ fn of_page(manifest: &Manifest, segments: &[Known], page: &StoredWatermark) -> O
     None
 }
 
-/// What a page shows that is older than a segment, as a crash may leave it.
+/// The contradiction of a page that is older than a segment, as a crash may leave it.
 fn of_older_page(segments: &[Known], page: &StoredWatermark) -> Option<String> {
     let found = segments.iter().find(|found| found.durable_bound > page.seq)?;
     let (knows, has) = (found.durable_bound, page.seq);

@@ -27,7 +27,7 @@ use crate::store::snapshot_files::SnapshotHeader;
 /// The number of bytes preallocated at a time.
 pub(crate) const STEP: u64 = 64 << 20;
 
-/// What is there of a snapshot, before anything is changed.
+/// The part of a snapshot that is there, before anything is changed.
 #[derive(Debug)]
 pub(crate) struct Found {
     dir: Arc<dyn Dir>,

@@ -281,7 +281,7 @@ struct Frontier {
     segment: u64,
     salt: Salt,
     base: u64,
-    /// Where the next unit begins, unless one is open.
+    /// The place where the next unit begins, unless one is open.
     offset: u32,
     /// Records in the segment so far.
     records: u64,
@@ -331,7 +331,7 @@ pub(crate) struct Core {
     staged: VecDeque<Staged>,
     written: Mark,
     durable: Mark,
-    /// What the jobs handed out so far make durable, once they are complete.
+    /// The unit up to which the jobs handed out make the log durable, once they are complete.
     covered: Mark,
     /// A caller waits for the units up to this one, or did.
     awaited: u64,

@@ -11,7 +11,7 @@
 use super::{Core, Frontier, Need, PreallocatedSegment, Wanted};
 use crate::format::{BLOCK, block_up};
 
-/// Where a unit fits: in the current segment, in the next one, or in neither.
+/// The segment that a unit fits in: the current one, the next one, or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
     Here,
@@ -21,13 +21,13 @@ pub(super) enum Fit {
 
 /// The most that deletes and the like use of a segment made from the reserve.
 const LENT_MOST: u32 = 8 << 20;
-/// What copies of a segment may take beside its own size and an eighth of that.
+/// Bytes that copies of a segment may take beside its own size and an eighth of that.
 const COPY_SLACK: u32 = 64 << 10;
 /// The least number of bytes that a segment is extended by.
 const STEP: u32 = 1 << 20;
 
 impl Core {
-    /// Where a unit of this size fits, if the open unit ends at `offset`.
+    /// Returns the segment that a unit of this size fits in, if the open unit ends at `offset`.
     pub(super) fn fit(&self, offset: u32, need: Need) -> Fit {
         let here = &self.frontier;
         let ends = self.ends(offset, need);
@@ -54,7 +54,7 @@ impl Core {
                 || offset.saturating_add(need.bytes) > here.full)
     }
 
-    /// What has to be preallocated before a unit of this size can be placed; `None` if it fits now.
+    /// Returns the space that a unit of this size needs before it is placed; `None` if it fits now.
     pub(crate) fn wanted(&self, need: Need) -> Option<Wanted> {
         let (segment, offset) = self.frontier();
         if self.fit(offset, need) != Fit::Nowhere {
@@ -80,7 +80,7 @@ impl Core {
         })
     }
 
-    /// What to preallocate before it is needed: more of the segment once half of that is used, and
+    /// Returns the space to preallocate ahead: more of the segment once half of that is used, and
     /// the next segment once this one is half full.
     pub(crate) fn ahead(&self) -> Option<Wanted> {
         let (segment, offset) = self.frontier();

@@ -15,7 +15,7 @@ const ALONE: u64 = 64;
 /// many chunks later.
 const CACHES: u64 = 4;
 
-/// What was read more than once lately.
+/// The chunks that were read more than once lately.
 #[derive(Debug, Default)]
 pub(super) struct Rereads {
     /// The number of chunks read for the first time since one was read again.
