@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::Result;
-use esker::log::{self, LogStream, Options, Start, Ticket};
+use esker::log::{self, Append, LogStream, Options, Start, Ticket};
 use esker_bench::load::slice::Until;
 use esker_bench::load::tasks;
 use esker_bench::measure::per_thread::PerThread;
@@ -98,7 +98,7 @@ impl Log for Esker {
     }
 
     fn append_batch(&self, records: &[&[u8]]) -> Result<()> {
-        self.wait(self.log.append_batch(records)?)
+        self.wait(self.log.write(Append::records(records))?)
     }
 
     fn tail(&self) -> Result<Box<dyn Tail + '_>> {

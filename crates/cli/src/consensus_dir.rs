@@ -157,7 +157,7 @@ pub fn targets(dir: &Path, key: Option<&str>) -> Outcome<Vec<Target>> {
 
 /// The failure to look for a key in a directory that is not that of many logs.
 fn without_keys(dir: &Path) -> Failure {
-    let component = ReadOnlyLog::open(dir).and_then(|log| log.component());
+    let component = ReadOnlyLog::open(dir).and_then(|log| log.component().id());
     match component {
         Ok(Some(COMPONENT | COPY)) => Failure::failed(format!(
             "{} is the directory of one log, not of many; leave out --key",

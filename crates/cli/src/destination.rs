@@ -13,7 +13,7 @@ pub fn refuse_inside(dir: &Path, dest: &Path) -> Outcome {
     };
     // Of the two, the source has to be there.
     std::fs::metadata(dir).map_err(failed(dir))?;
-    if esker_log::is_inside(dest, dir).map_err(failed(dest))? {
+    if esker_log::path_is_within(dest, dir).map_err(failed(dest))? {
         return Err(Failure::usage(format!(
             "{} is in the directory to copy, {}; a copy goes to a directory outside it",
             dest.display(),

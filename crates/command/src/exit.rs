@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use esker_disk::Op;
-use esker_log::{Component, Corruption, Error, HandCopy};
+use esker_log::{Component, Corruption, Error, LiveCopySign};
 
 use crate::option_flags;
 
@@ -277,7 +277,7 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
         esker_consensus::UNFINISHED_BACKUP => "an unfinished backup of consensus logs".to_owned(),
         esker_consensus::REGISTRY_COMPONENT => "the registry of many consensus logs".to_owned(),
         esker_kv::UNFINISHED_BACKUP => "an unfinished backup of a key-value store".to_owned(),
-        esker_log::UNFINISHED_BACKUP => {
+        esker_log::component::UNFINISHED_BACKUP => {
             "an unfinished backup; run `esker log backup` or `restore` again".to_owned()
         }
         other => format!("a log of the component {other}"),
@@ -322,7 +322,8 @@ fn is_snapshot(file: &Path) -> bool {
 /// may be, from what the files show.
 pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
     let shown = dir.display();
-    let component = esker_log::component(dir, esker_log::ReadOptions::default()).ok().flatten();
+    let component =
+        esker_log::component::identify(dir, esker_log::ReadOptions::default()).ok().flatten();
     let is_copy = component == Some(esker_consensus::COPY);
     // A writer makes the file `lock`.
     let may_be_backup = !dir.join("lock").exists();
@@ -353,7 +354,7 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
         return repair_advice(dir);
     }
     let mut advice = Vec::new();
-    if corruption.hand_copy != HandCopy::NoSign {
+    if corruption.live_copy != LiveCopySign::Absent {
         advice.push(format!(
             "if the files were copied beside a writer, copy the original with {command}, to \
              another directory"
@@ -370,14 +371,14 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
                 "if this is a backup and the original is there, remove {shown} and back up again"
             ),
         });
-    } else if is_missing && corruption.hand_copy == HandCopy::NoSign {
+    } else if is_missing && corruption.live_copy == LiveCopySign::Absent {
         advice.push(format!(
             "if {shown} was copied by other tools, copy the original with {command}, to another \
              directory"
         ));
     }
     // A repair of what was copied by hand would drop records that the original has.
-    let is_evident = corruption.hand_copy == HandCopy::Evident;
+    let is_evident = corruption.live_copy == LiveCopySign::Certain;
     if is_evident && corruption.what.contains("is newer than manifest") {
         // It drops no record that a segment has.
         let repair = repair_advice(dir);
@@ -419,7 +420,7 @@ fn advice_on_original(dir: &Path, is_missing: bool, gives_up: bool, is_only: boo
 
 /// Advice on repairing the log in `dir`.
 fn repair_advice(dir: &Path) -> String {
-    let component = esker_log::component(dir, esker_log::ReadOptions::default());
+    let component = esker_log::component::identify(dir, esker_log::ReadOptions::default());
     let dir = dir.display();
     match component {
         Ok(Some(esker_consensus::COPY)) => format!(

@@ -169,7 +169,7 @@ fn uring(_: Option<u8>, readers: Readers) -> Arc<dyn Disk> {
 pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
     let log =
         Log::builder(dir).options(options).open().map_err(|error| Failure::of_log(&error, dir))?;
-    let recovery = log.recovery();
+    let recovery = log.storage().recovery();
     if recovery.prior_shutdown == PriorShutdown::Unclean {
         let cut = match &recovery.truncated_tail {
             Some(cut) => format!(
@@ -182,7 +182,7 @@ pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
             None => String::new(),
         };
         // A repair clears the mark of the clean close as well.
-        let (was, repaired) = match log.was_repaired() {
+        let (was, repaired) = match log.storage().was_repaired() {
             Ok(true) => (
                 "was repaired or not closed cleanly",
                 "; `esker log verify` lists the records that a repair quarantined",

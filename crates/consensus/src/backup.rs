@@ -19,7 +19,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::{Disk, Op};
-use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start};
+use esker_log::{
+    Append, Component, Log, Policy, PriorShutdown, ReadOnlyLog, ReadOptions, Seq, Start,
+};
 
 use crate::base::slot::Slot;
 use crate::component::{self, COPY, UNFINISHED_BACKUP};
@@ -98,7 +100,7 @@ pub fn backup_log(
     refuse_repaired(&reader)?;
     // Opening also recovers app metadata that were lost.
     let is_known = matches!(component::app_metadata(dir, &read), Ok(Some(_)));
-    if !reader.is_closed_cleanly() || !is_known {
+    if !reader.storage().is_closed_cleanly() || !is_known {
         let own = Options { must_exist: true, label: Vec::new(), ..options.clone() };
         match ConsensusLog::builder(dir).options(own).open() {
             Ok(log) => log.close()?,
@@ -132,11 +134,11 @@ impl Extent {
     /// the log any more, and none of slots that the log does not have yet.
     fn of(reader: &ReadOnlyLog) -> Result<Self> {
         for _ in 0..TRIES {
-            let snapshots = reader.snapshots()?;
+            let snapshots = reader.snapshots().list()?;
             reader.refresh()?;
             // What is dropped after this refresh is missed when it is copied.
             let (oldest, last) = (reader.oldest(), durable(reader)?);
-            if reader.snapshots()? == snapshots {
+            if reader.snapshots().list()? == snapshots {
                 return Ok(Self { oldest, last, snapshots });
             }
         }
@@ -151,7 +153,7 @@ fn trimmed(reader: &ReadOnlyLog) -> Error {
 
 /// The last record that a reader can read.
 pub(crate) fn durable(reader: &ReadOnlyLog) -> Result<Seq> {
-    match reader.corruption() {
+    match reader.storage().corruption() {
         Some(corruption) => Err(esker_log::Error::Corrupted(corruption).into()),
         None => Ok(reader.durable()),
     }
@@ -159,7 +161,7 @@ pub(crate) fn durable(reader: &ReadOnlyLog) -> Result<Seq> {
 
 /// Refuses a log that was repaired: a copy would not be known to be one.
 fn refuse_repaired(reader: &ReadOnlyLog) -> Result<()> {
-    match reader.was_repaired()? {
+    match reader.storage().was_repaired()? {
         true => Err(Error::ReadOnly { reason: ReadOnlyReason::Repaired }),
         false => Ok(()),
     }
@@ -178,9 +180,11 @@ fn refuse_used(disk: &dyn Disk, dest: &Path) -> Result<()> {
 /// Removes a copy that this backup began, if it failed. `finished` is the component of one that is
 /// complete.
 pub(crate) fn discard(dest: &Path, finished: Component, disk: &dyn Disk) {
-    let removed = match esker_log::discard(dest, UNFINISHED_BACKUP, disk) {
+    let removed = match esker_log::component::discard(dest, UNFINISHED_BACKUP, disk) {
         // This copy was finished before the backup failed.
-        Err(esker_log::Error::WrongComponent { .. }) => esker_log::discard(dest, finished, disk),
+        Err(esker_log::Error::WrongComponent { .. }) => {
+            esker_log::component::discard(dest, finished, disk)
+        }
         removed => removed,
     };
     report(removed, dest);
@@ -202,7 +206,7 @@ pub(crate) fn begin(dir: &Path, options: &esker_log::Options) -> Result<Log> {
     let used = || Error::NotEmpty { dir: dir.into() };
     let builder = Log::builder(dir).options(options.clone());
     match builder.open() {
-        Ok(log) if log.recovery().prior_shutdown == PriorShutdown::New => Ok(log),
+        Ok(log) if log.storage().recovery().prior_shutdown == PriorShutdown::New => Ok(log),
         // Another backup to this directory began, or ended, after it was found empty: the lock of
         // the directory is that of the backup.
         Ok(_) => Err(used()),
@@ -213,7 +217,7 @@ pub(crate) fn begin(dir: &Path, options: &esker_log::Options) -> Result<Log> {
         ) => Err(used()),
         Err(error) => {
             // What this call created. A copy that is complete is another backup's.
-            report(esker_log::discard(dir, UNFINISHED_BACKUP, &*options.disk), dir);
+            report(esker_log::component::discard(dir, UNFINISHED_BACKUP, &*options.disk), dir);
             Err(error.into())
         }
     }
@@ -225,7 +229,7 @@ pub(crate) fn finish(log: &Log, label: &[u8]) -> Result<()> {
         [] => Vec::new(),
         label => Metadata { root: 0, label: label.to_vec() }.encode(),
     };
-    log.set_component(UNFINISHED_BACKUP, COPY, &content)?;
+    log.component().set_component(UNFINISHED_BACKUP, COPY, &content)?;
     close(log);
     Ok(())
 }
@@ -308,12 +312,12 @@ impl Copy<'_> {
                 // The first record of the copy may follow any number.
                 (first, copied) = (found.seq, found.prev);
             }
-            drop(log.append_batch_if(copied, &records)?);
+            drop(log.write(Append::numbered(copied, &records)).map_err(esker_log::Error::from)?);
             copied = records.last().map_or(copied, |(seq, _)| *seq);
             count += records.len() as u64;
         }
         log.barrier()?.blocking_wait()?;
-        log.truncate_before(first)?;
+        log.retention().truncate_before(first)?;
         Ok(count)
     }
 
@@ -340,12 +344,12 @@ impl Copy<'_> {
             }
             cause => cause.into(),
         };
-        let source = self.reader.snapshot_reader(at).map_err(corrupt)?;
+        let source = self.reader.snapshots().reader(at).map_err(corrupt)?;
         // It was removed, because a newer one is whole.
         let mut source = source.ok_or_else(|| trimmed(self.reader))?;
         // Before the first byte is written: a failure after that is one of the copy.
         source.verify().map_err(corrupt)?;
-        let mut writer = log.snapshot_writer(at)?;
+        let mut writer = log.snapshots().writer(at)?;
         writer.copy_from(&mut source).map_err(Error::from_stream)?;
         writer.publish(source.note())?;
         Ok(())

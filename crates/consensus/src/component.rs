@@ -43,7 +43,7 @@ pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<(Log, Comp
             let mut plain = options;
             plain.component = None;
             let log = Log::builder(dir).options(plain).open()?;
-            log.put_app_metadata(COMPONENT, &[])?;
+            log.component().put_app_metadata(COMPONENT, &[])?;
             Ok((log, COMPONENT))
         }
         outcome => Ok((outcome.map_err(refined)?, COMPONENT)),
@@ -52,7 +52,7 @@ pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<(Log, Comp
 
 /// The app metadata of the consensus log in `dir`, if there is one.
 pub(crate) fn app_metadata(dir: &Path, options: &ReadOptions) -> Result<Option<Vec<u8>>> {
-    let of = |component| esker_log::app_metadata(dir, component, options.clone());
+    let of = |component| esker_log::component::app_metadata(dir, component, options.clone());
     Ok(match of(COMPONENT)? {
         None => of(COPY)?,
         found => found,
@@ -75,7 +75,7 @@ pub(crate) fn open_read_only(
     dir: &Path,
     options: ReadOptions,
 ) -> Result<(ReadOnlyLog, Option<Component>)> {
-    let found = match esker_log::component(dir, options.clone()) {
+    let found = match esker_log::component::identify(dir, options.clone()) {
         // Corrupt app metadata is ignored, as opening does.
         Err(error @ esker_log::Error::UnsupportedVersion { .. }) => return Err(error.into()),
         found => found.unwrap_or(Some(COMPONENT)),

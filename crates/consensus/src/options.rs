@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_disk::{Disk, StdDisk};
-use esker_log::{Direct, Engine, OnCorruption, OpenCheck, Policy, RECORD_LIMIT_MAX, SharedReserve};
+use esker_log::component::SharedReserve;
+use esker_log::{Direct, Engine, OnCorruption, OpenCheck, Policy, RECORD_LIMIT_MAX};
 use parking_lot::RwLock;
 
 use crate::component::COMPONENT;

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use esker::{Error, Log, Start};
+use esker::{Append, Error, Log, Start};
 
 /// Balances by account. The log is the truth; this is what its events add up to.
 pub struct Accounts {
@@ -38,7 +38,7 @@ impl Accounts {
     /// Moves an amount from one account to another: after a crash both events are there, or none.
     pub fn transfer(&mut self, from: &str, to: &str, amount: i64) -> Result<(), Error> {
         let events = [format!("{from} {}", -amount), format!("{to} {amount}")];
-        self.log.append_atomic(&events)?.blocking_wait()?;
+        self.log.write(Append::records(&events).atomic())?.blocking_wait()?;
         events.iter().for_each(|event| apply(&mut self.balances, event.as_bytes()));
         Ok(())
     }

@@ -16,7 +16,7 @@ pub fn run(dir: &Path, count: u64) -> Result<usize, Error> {
     }
     log.close()?;
     let log = Log::builder(dir).segment_size(64 << 10).open()?;
-    let segments = log.metadata().segments;
+    let segments = log.storage().metadata().segments;
     log.close()?;
     Ok(segments)
 }

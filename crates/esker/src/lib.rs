@@ -26,9 +26,9 @@ pub use esker_log as log;
 #[cfg(feature = "log")]
 #[doc(no_inline)]
 pub use esker_log::{
-    Appended, Batch, Engine, Error, Log, LogBuilder, LogStream, Options, Policy, Position,
-    ReadOnlyLog, ReadOptions, Record, Result, Retention, Seq, Sink, Start, Ticket, View, repair,
-    verify,
+    Append, Appended, Batch, Engine, Error, Log, LogBuilder, LogStream, Options, Policy, Position,
+    ReadOnlyLog, ReadOptions, Record, Result, Retention, Seq, Sink, Start, Ticket, View,
+    WriteError, repair, verify,
 };
 
 #[cfg(feature = "consensus")]

@@ -239,7 +239,7 @@ impl ReadOnlyStore {
                 + keyspaces.iter().map(|keys| keys.bytes()).sum::<u64>(),
             cache_bytes: view.cache.memory(),
             history_bytes: view.table.kept() * VERSION_BYTES,
-            disk_bytes: log.metadata().disk_bytes,
+            disk_bytes: log.storage().metadata().disk_bytes,
             checkpoint_bytes: *checkpoint_bytes,
             checkpoint_corrupt: *checkpoint_corrupt,
             replayed: *replayed,

@@ -372,7 +372,7 @@ impl Store {
     pub fn stats(&self) -> Stats {
         let inner = &*self.inner;
         let keyspaces = inner.keyspaces.all();
-        let metadata = inner.log.metadata();
+        let metadata = inner.log.storage().metadata();
         let (throttled, throttled_time) = inner.cleaning.throttle.counts();
         Stats {
             keys: keyspaces.iter().map(|keys| keys.count()).sum(),

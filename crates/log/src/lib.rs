@@ -29,7 +29,8 @@
 //! Entry points: [`Log`] appends and reads. [`Ticket`] waits for durability. [`LogStream`] reads in
 //! order. A [`ReadOnlyLog`] does so beside a writer, also from another process. [`Log::builder`]
 //! sets [`Options`], [`Error`] reports failures. [`verify`] checks a log; [`repair`] quarantines
-//! corrupt commit units. [`reclaim`] frees space for components that keep an index.
+//! corrupt commit units. The module [`component`] is for authors of data structures that are stored
+//! as a log, and [`reclaim`] frees their space.
 //!
 //! # Blocking and async
 //!
@@ -40,10 +41,10 @@
 //! `blocking_`.
 //!
 //! These calls block on the disk, or may: [`Log::open`], [`Log::close`] and dropping the last
-//! handle, [`Log::read`], [`Log::read_at`], [`LogStream::try_next`], [`Log::truncate_before`],
-//! [`Log::put_app_metadata`], [`Log::app_metadata`], [`Log::was_repaired`], [`verify`], [`repair`],
-//! [`ReadOnlyLog::open`], [`ReadOnlyLog::refresh`], [`ReadOnlyLog::read`] and
-//! [`ReadOnlyLog::read_at`]. In async code, call their forms with `_async`, or call them where
+//! handle, [`Log::read`], [`Log::read_at`], [`LogStream::try_next`],
+//! [`LogRetention::truncate_before`], the methods of [`Log::snapshots`] and [`Log::storage`],
+//! [`verify`], [`repair`], [`ReadOnlyLog::open`], [`ReadOnlyLog::refresh`], [`ReadOnlyLog::read`]
+//! and [`ReadOnlyLog::read_at`]. In async code, call their forms with `_async`, or call them where
 //! blocking is allowed. [`Log::wait_durable`], a [`Ticket`], and a [`LogStream`] as a
 //! `futures::Stream` wait without blocking:
 //!
@@ -52,7 +53,7 @@
 //! use futures_util::StreamExt;
 //!
 //! async fn run(dir: std::path::PathBuf) -> Result<()> {
-//!     let log = Log::open_async(dir).await?;
+//!     let log = Log::builder(dir).open_async().await?;
 //!     let appended = log.append_async("a record").await?.await?; // accepted, then durable
 //!     let mut stream = log.stream(Start::From(appended.seq))?;
 //!     if let Some(batch) = stream.next().await {
@@ -81,6 +82,7 @@
 mod backup;
 mod base;
 mod commit;
+pub mod component;
 mod consumers;
 mod follower;
 mod format;
@@ -95,34 +97,36 @@ mod staging;
 mod store;
 mod write;
 
-pub use backup::{Backup, is_inside};
-pub use base::component::{Component, UNFINISHED_BACKUP};
-pub use base::error::{Corruption, Error, HandCopy, Result};
+pub use backup::{Backup, path_is_within};
+pub use base::component::Component;
+pub use base::error::{Corruption, Error, LiveCopySign, Result};
 pub use base::metric_value::{MetricKind, MetricUnit, MetricValue};
 pub use base::options::{
     Direct, OnCorruption, OpenCheck, Options, Policy, RESERVE_KEPT_MOST, RESERVE_MAX, Retention,
 };
-pub use base::position::{Place, Position, Seq, SeqRange};
+pub use base::position::{Position, Seq, SeqRange};
 pub use base::read_options::ReadOptions;
-pub use base::shared_reserve::SharedReserve;
+pub use base::write_error::WriteError;
 pub use consumers::Consumers;
 pub use follower::ReadOnlyLog;
-pub use follower::builder::ReadOnlyLogBuilder;
-pub use follower::metrics::{ReadOnlyMetrics, ReaderLag};
+pub use follower::reader_builder::ReadOnlyLogBuilder;
+pub use follower::reader_metrics::{ReadOnlyMetrics, ReaderLag};
+pub use follower::reader_snapshots::ReadOnlySnapshots;
+pub use follower::reader_storage::ReadOnlyStorage;
 pub use format::{LogId, RECORD_LIMIT_MAX};
 pub use log::Log;
 pub use log::builder::LogBuilder;
-pub use log::checkpoint::{CheckpointChunk, CheckpointWriter};
-pub use log::locked::{Attempt, Refused};
 pub use log::metrics::LogMetrics;
 pub use log::sink::Sink;
-pub use log::snapshot::{IncomingSnapshot, SnapshotWriter};
+pub use log::snapshot_writer::{IncomingSnapshot, SnapshotWriter};
+pub use log::snapshots::Snapshots;
 pub use log::stats::LogStats;
+pub use log::storage::Storage;
+pub use log::trim::LogRetention;
 pub use read::batch::{Batch, BatchIter, Payload, Record, View};
-pub use read::checkpoint::{CheckpointBuffer, CheckpointReader};
 pub use read::cursor::Start;
 pub use read::metadata::{Metadata, SegmentInfo, Stored};
-pub use read::snapshot::SnapshotReader;
+pub use read::snapshot_reader::SnapshotReader;
 pub use read::stream::LogStream;
 pub use read::stream_table::StreamLag;
 pub use recovery::repair::{
@@ -134,6 +138,5 @@ pub use runtime::engine::Engine;
 pub use runtime::histogram::DurationHistogram;
 #[doc(hidden)]
 pub use runtime::prefetch::prefetch;
-pub use store::app_metadata::{app_metadata, component};
-pub use store::discard::discard;
+pub use write::input::Append;
 pub use write::ticket::{Appended, Ticket};

@@ -10,7 +10,7 @@ mod fixture;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use esker_log::{Engine, Log, Options, Seq, Start, Ticket};
+use esker_log::{Append, Engine, Log, Options, Seq, Start, Ticket};
 use esker_testkit::CountingAllocator;
 use fixture::{LONG, block_on};
 
@@ -88,8 +88,8 @@ fn an_append_allocates_nothing() {
             "in batches",
             allocations(|| {
                 for _ in 0..50 {
-                    durable(log.append_batch(&[&PAYLOAD; 20]).unwrap());
-                    durable(log.append_atomic(&[&PAYLOAD; 20]).unwrap());
+                    durable(log.write(Append::records(&[&PAYLOAD; 20])).unwrap());
+                    durable(log.write(Append::records(&[&PAYLOAD; 20]).atomic()).unwrap());
                 }
             }),
         ),

@@ -130,7 +130,7 @@ fn comes_back(disk: &SimDisk, with_reader: bool) -> Result<(), String> {
             drop(log.read_at(Position(seq * 4096 + 72)));
         }
         drop(log.append(b"on").map(|ticket| ticket.blocking_wait()));
-        drop(log.truncate_before(3));
+        drop(log.retention().truncate_before(3));
         drop(log.close());
     }
     drop(repair(DIR, options(&disk.fork(2), &engine)));

@@ -9,9 +9,10 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
 use esker_disk::{Dir, DirDisk, Disk, Op, Open, Refusal, StdDisk};
+use esker_log::component::Purpose;
 use esker_log::{
-    Engine, Error, Log, Policy, Position, PriorShutdown, ReadOnlyLog, ReadOptions, Retention, Seq,
-    Start,
+    Append, Engine, Error, Log, Policy, Position, PriorShutdown, ReadOnlyLog, ReadOptions,
+    Retention, Seq, Sink, Start,
 };
 use esker_testkit::{Call, HookedDisk, import, in_forked_child, polled_once};
 use futures_util::StreamExt;
@@ -28,8 +29,8 @@ fn payloads(log: &Log) -> Vec<Vec<u8>> {
 }
 
 #[track_caller]
-fn forked<T>(what: &str, outcome: esker_log::Result<T>) {
-    match outcome.err() {
+fn forked<T>(what: &str, outcome: Result<T, impl Into<Error>>) {
+    match outcome.err().map(Into::into) {
         Some(Error::Forked) => {}
         other => panic!("{what}: {other:?}"),
     }
@@ -57,7 +58,7 @@ fn a_child_that_drops_a_log_leaves_the_lock_to_its_parent() {
     with(&|log| _ = log.append("after").unwrap().blocking_wait().unwrap());
     drop(log.take());
     let again = Log::open(&dir).unwrap();
-    assert_eq!(again.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(again.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(payloads(&again), [b"before".to_vec(), b"after".to_vec()]);
 }
 
@@ -72,11 +73,11 @@ fn what_a_child_drops_or_closes_changes_no_byte() {
     log.append("durable").unwrap().blocking_wait().unwrap();
     log.consumers().set("one", Seq(1)).unwrap();
     let pending = log.append("staged").unwrap();
-    let mut sink = log.sink().unwrap();
-    sink.try_push("pushed").unwrap();
-    let mut snapshot = log.snapshot_writer(1).unwrap();
+    let mut sink = Sink::new(&log).unwrap();
+    sink.try_append("pushed").unwrap();
+    let mut snapshot = log.snapshots().writer(1).unwrap();
     std::io::Write::write_all(&mut snapshot, &vec![7; 3 << 20]).unwrap();
-    let checkpoint = log.checkpoint_writer(1 << 20).unwrap();
+    let checkpoint = log.component().checkpoint_writer(1 << 20).unwrap();
     let mut chunk = checkpoint.chunk();
     chunk.push(b"a chunk").unwrap();
     chunk.write().unwrap();
@@ -123,8 +124,8 @@ fn every_call_of_a_child_is_refused() {
     let stream = Cell::new(Some(log.stream(Start::Oldest).unwrap()));
     let reader = ReadOnlyLog::open(&dir).unwrap();
     let follows = Cell::new(Some(reader.stream(Start::Oldest).unwrap()));
-    let sink = Cell::new(Some(log.sink().unwrap()));
-    let snapshot = Cell::new(Some(log.snapshot_writer(1).unwrap()));
+    let sink = Cell::new(Some(Sink::new(&log).unwrap()));
+    let snapshot = Cell::new(Some(log.snapshots().writer(1).unwrap()));
     let child = in_forked_child(|| {
         appends(&log);
         reads(&log);
@@ -142,8 +143,8 @@ fn every_call_of_a_child_is_refused() {
             forked("stream", polled_once(async { stream.next().await.unwrap() }));
         }
         let mut sink = sink.take().unwrap();
-        forked("try_push", sink.try_push("x"));
-        forked("blocking_push", sink.blocking_push("x"));
+        forked("Sink::try_append", sink.try_append("x"));
+        forked("blocking_append", sink.blocking_append("x"));
         let mut snapshot = snapshot.take().unwrap();
         let written = std::io::Write::write(&mut snapshot, b"x").unwrap_err();
         assert!(matches!(written.downcast::<Error>(), Ok(Error::Forked)));
@@ -164,17 +165,17 @@ fn appends(log: &Log) {
     forked("append", log.append("x"));
     forked("try_append", log.try_append("x"));
     forked("append_timeout", log.append_timeout("x", PATIENCE));
-    forked("append_if", log.append_if(Seq(2), Seq(3), "x"));
-    forked("append_internal", log.append_internal("x"));
-    forked("append_batch", log.append_batch(&["x"]));
-    forked("append_batch of nothing", log.append_batch::<&str>(&[]));
-    forked("append_atomic", log.append_atomic(&["x", "y"]));
+    forked("write, numbered", log.write(Append::numbered(Seq(2), &[(Seq(3), "x")])));
+    forked("append, internal", log.component().append(Purpose::Internal, "x"));
+    forked("write", log.write(Append::records(&["x"])));
+    forked("write of nothing", log.write(Append::records(&[] as &[&str])));
+    forked("write, atomic", log.write(Append::records(&["x", "y"]).atomic()));
     forked("barrier", log.barrier());
-    forked("sink", log.sink());
-    forked("try_sink", log.try_sink());
+    forked("sink", Sink::new(&log));
     forked("append_async", polled_once(log.append_async("x")));
-    forked("append_batch_async", polled_once(log.append_batch_async(&["x"])));
-    let locked = log.append_locked(|_| -> Result<(), _> { panic!("it runs under a lock") });
+    forked("write_async", polled_once(log.write_async(Append::records(&["x"]))));
+    let locked =
+        log.component().append_locked(|_| -> Result<(), _> { panic!("it runs under a lock") });
     forked("append_locked", locked);
 }
 
@@ -182,10 +183,10 @@ fn reads(log: &Log) {
     forked("read", log.read(1));
     forked("read_at", log.read_at(Position(0)));
     forked("stream", log.stream(Start::Tip));
-    forked("accepted_tail", log.accepted_tail());
-    forked("checkpoint_reader", log.checkpoint_reader());
-    forked("newest_snapshot", log.newest_snapshot());
-    forked("was_repaired", log.was_repaired());
+    forked("pending_records", log.component().pending_records());
+    forked("checkpoint_reader", log.component().checkpoint_reader());
+    forked("newest_snapshot", log.snapshots().newest());
+    forked("was_repaired", log.storage().was_repaired());
     forked("consumers", log.consumers().get("one"));
     forked("read_async", polled_once(log.read_async(1)));
     forked("wait_durable", polled_once(log.wait_durable(100)));
@@ -193,14 +194,14 @@ fn reads(log: &Log) {
 
 fn changes(log: &Log, workdir: &Path) {
     let component = esker_log::Component(*b"testtest");
-    forked("truncate_before", log.truncate_before(2));
-    forked("set_retention", log.set_retention(Retention::NONE));
-    forked("put_app_metadata", log.put_app_metadata(component, b"x"));
-    forked("checkpoint_writer", log.checkpoint_writer(100));
-    forked("discard_checkpoint", log.discard_checkpoint());
-    forked("snapshot_writer", log.snapshot_writer(1));
-    forked("remove_snapshot", log.remove_snapshot(1));
-    forked("backup", log.backup(workdir.join("backup")));
+    forked("truncate_before", log.retention().truncate_before(2));
+    forked("set_retention", log.retention().set_limits(Retention::NONE));
+    forked("put_app_metadata", log.component().put_app_metadata(component, b"x"));
+    forked("checkpoint_writer", log.component().checkpoint_writer(100));
+    forked("discard_checkpoint", log.component().discard_checkpoint());
+    forked("snapshot_writer", log.snapshots().writer(1));
+    forked("remove_snapshot", log.snapshots().remove(1));
+    forked("backup", log.storage().backup(workdir.join("backup")));
     forked("consumers", log.consumers().set("one", Seq(1)));
     forked("close", log.close());
 }
@@ -209,9 +210,9 @@ fn readers(reader: &ReadOnlyLog, workdir: &Path) {
     forked("refresh", reader.refresh());
     forked("read", reader.read(1));
     forked("stream", reader.stream(Start::Oldest));
-    forked("stored", reader.stored());
-    forked("component", reader.component());
-    forked("backup", reader.backup(workdir.join("backup")));
+    forked("stored", reader.storage().stored());
+    forked("component", reader.component().id());
+    forked("backup", reader.storage().backup(workdir.join("backup")));
     forked("consumers", reader.consumers().set("one", Seq(1)));
     forked("wait_durable", polled_once(reader.wait_durable(100)));
     reader.close();
@@ -225,7 +226,7 @@ fn a_child_opens_nothing() {
     let (dir, other) = (workdir.path().join("log"), workdir.path().join("other"));
     let log = Log::open(&dir).unwrap();
     log.append("of the parent").unwrap().blocking_wait().unwrap();
-    let (engine, shared) = (Engine::new(1).unwrap(), log.shared_reserve());
+    let (engine, shared) = (Engine::new(1).unwrap(), log.component().shared_reserve());
     let before = import(&dir).unwrap();
     let child = in_forked_child(|| {
         let new = || Log::builder(&other);
@@ -234,13 +235,13 @@ fn a_child_opens_nothing() {
         forked("open, an engine of its parent", new().engine(engine.clone()).open());
         forked("open, a manual engine", new().engine(Engine::manual()).open());
         forked("open, a reserve of its parent", new().shared_reserve(shared.clone()).open());
-        forked("open_async", polled_once(Log::open_async(&other)));
+        forked("open_async", polled_once(Log::builder(&other).open_async()));
         forked("reader", ReadOnlyLog::open(&dir));
         forked("reader, an engine", ReadOnlyLog::builder(&dir).engine(engine.clone()).open());
-        forked("reader, open_async", polled_once(ReadOnlyLog::open_async(&dir)));
+        forked("reader, open_async", polled_once(ReadOnlyLog::builder(&dir).open_async()));
         forked("verify", esker_log::verify(&dir, ReadOptions::default()));
         forked("repair", esker_log::repair(&dir, ReadOptions::default()));
-        forked("component", esker_log::component(&dir, ReadOptions::default()));
+        forked("identify", esker_log::component::identify(&dir, ReadOptions::default()));
         for engine in [Engine::new(1), Engine::shared()] {
             let refusal = engine.unwrap_err().downcast::<Refusal>().unwrap();
             assert_eq!(refusal, Refusal::Forked);
@@ -276,12 +277,12 @@ fn a_child_waits_for_no_lock_that_another_thread_held() {
     is_armed.store(true, SeqCst);
     std::thread::scope(|scope| {
         // Lists under the lock of the set of segments.
-        scope.spawn(|| log.snapshots().unwrap());
+        scope.spawn(|| log.snapshots().list().unwrap());
         listing.recv_timeout(PATIENCE).unwrap();
         is_armed.store(false, SeqCst);
         let child = in_forked_child(|| {
-            forked("snapshots", log.snapshots());
-            forked("truncate_before", log.truncate_before(1));
+            forked("snapshots", log.snapshots().list());
+            forked("truncate_before", log.retention().truncate_before(1));
             forked("close", log.close());
         });
         go_on.send(()).unwrap();
@@ -299,14 +300,19 @@ fn children_of_a_busy_process_end() {
         for _ in 0..4 {
             scope.spawn(|| {
                 while !is_over.load(SeqCst) {
-                    log.append_batch(&["x"; 100]).unwrap().blocking_wait().unwrap();
+                    log.write(Append::records(&["x"; 100])).unwrap().blocking_wait().unwrap();
                 }
             });
         }
         let kept = Cell::new(None);
         let outcome = (0..30).try_for_each(|_| {
             let stream = log.stream(Start::Tip).unwrap();
-            kept.set(Some((stream, log.append("x").unwrap(), log.sink().unwrap(), log.clone())));
+            kept.set(Some((
+                stream,
+                log.append("x").unwrap(),
+                Sink::new(&log).unwrap(),
+                log.clone(),
+            )));
             in_forked_child(|| {
                 let (mut stream, ticket, sink, log) = kept.take().unwrap();
                 forked("stream", stream.blocking_next());

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_log::{Error, Log, Result, Ticket};
+use esker_log::{Append, Error, Log, Result, Ticket};
 use tokio::runtime::Runtime;
 
 use crate::load::slice::{SliceStart, Until};
@@ -235,7 +235,7 @@ impl Caller {
 
     fn append_several(&mut self, log: &Log, end: u64) -> Result<Ticket> {
         let records = self.next_several(end);
-        let appended = log.append_batch(&records);
+        let appended = log.write(Append::records(&records)).map_err(Error::from);
         let slices = reuse(records);
         self.slices = slices;
         appended
@@ -243,7 +243,7 @@ impl Caller {
 
     async fn append_several_async(&mut self, log: &Log, end: u64) -> Result<Ticket> {
         let records = self.next_several(end);
-        let appended = log.append_batch_async(&records).await;
+        let appended = log.write_async(Append::records(&records)).await.map_err(Error::from);
         let slices = reuse(records);
         self.slices = slices;
         appended

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use esker_log::{Log, Result};
+use esker_log::{Append, Log, Result};
 use tokio::sync::Notify;
 
 use crate::load::callers::reuse;
@@ -128,7 +128,7 @@ impl OpenLoop {
     ) -> Result<()> {
         match records {
             [record] => log.append_async(record).await?.await?,
-            records => log.append_batch_async(records).await?.await?,
+            records => log.write_async(Append::records(records)).await?.await?,
         };
         latencies.add(due.elapsed());
         Ok(())

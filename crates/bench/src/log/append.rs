@@ -177,7 +177,7 @@ fn report_opening(log: &Log, took: Duration, json: bool) {
     if json {
         return;
     }
-    let metadata = log.metadata();
+    let metadata = log.storage().metadata();
     complain(&format!(
         "opened in {:.1} ms: {} records, {} to {}, {} bytes",
         took.as_secs_f64() * 1e3,

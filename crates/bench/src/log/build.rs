@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_log::{Log, Result};
+use esker_log::{Append, Log, Result};
 
 use crate::log::arguments::After;
 use crate::records::payload::{Payload, Recipe};
@@ -66,7 +66,7 @@ fn append(log: &Log, payloads: &mut [Payload], count: &mut u64) -> Result<u64> {
     let records: Vec<&[u8]> =
         (*count..).zip(payloads).map(|(count, payload)| payload.record(count)).collect();
     // Dropping the ticket requests the commit that the policy requires, without waiting for it.
-    drop(log.append_batch(&records)?);
+    drop(log.write(Append::records(&records))?);
     *count += records.len() as u64;
     Ok(records.iter().map(|record| record.len() as u64).sum())
 }

@@ -223,13 +223,13 @@ impl Openings {
         let time = begin.elapsed();
         let used = Used { resident: resources::peak(), ..snapshot.used() };
         let log = opened.map_err(|error| Failure::of_log(&error, dir))?;
-        if log.recovery().prior_shutdown != expected {
+        if log.storage().recovery().prior_shutdown != expected {
             return Err(Failure::failed(format!(
                 "the shutdown before this opening was {:?} instead of {expected:?}",
-                log.recovery().prior_shutdown
+                log.storage().recovery().prior_shutdown
             )));
         }
-        let (metadata, stats) = (log.metadata(), log.stats());
+        let (metadata, stats) = (log.storage().metadata(), log.stats());
         self.latencies.add(time);
         self.time += time;
         self.used = self.used.and(used);

@@ -92,5 +92,5 @@ fn one(dir: &Path) -> Outcome {
 
 /// Whether the log in a directory has this component.
 fn is(component: esker_log::Component, dir: &Path) -> bool {
-    matches!(esker_log::component(dir, ReadOptions::default()), Ok(Some(found)) if found == component)
+    matches!(esker_log::component::identify(dir, ReadOptions::default()), Ok(Some(found)) if found == component)
 }

@@ -57,7 +57,7 @@ pub fn read_only(dir: &Path) -> Outcome<ReadOnlyStore> {
 pub fn log(dir: &Path) -> Outcome<ReadOnlyLog> {
     let failure = |error: esker_log::Error| Failure::of_kv(&error.into(), dir);
     let log = ReadOnlyLog::open(dir).map_err(failure)?;
-    log.expect_component(COMPONENT).map_err(failure)?;
+    log.component().expect(COMPONENT).map_err(failure)?;
     Ok(log)
 }
 

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Args;
-use esker_log::{Error, Log, Retention, Seq, SeqRange, Start};
+use esker_log::{Append, Error, Log, Retention, Seq, SeqRange, Start, Ticket, WriteError};
 use indicatif::ProgressBar;
 
 use super::json_line::{self, JsonLine};
@@ -185,8 +185,8 @@ fn warn_of_kept_readers(dir: &Path, readable_by: ReadableBy) {
 /// Notes that nothing is dropped from the log although an earlier run dropped old records: the
 /// limits of one run do not hold for the next.
 fn warn_of_no_retention(log: &Log) {
-    let prior = log.recovery().prior_retention;
-    if log.retention() != Retention::NONE || prior == Retention::NONE {
+    let prior = log.storage().recovery().prior_retention;
+    if log.retention().limits() != Retention::NONE || prior == Retention::NONE {
         return;
     }
     let limits = [
@@ -206,7 +206,7 @@ fn warn_of_no_retention(log: &Log) {
 /// Notes that the newest record has a time ahead of the clock. A retention by age takes the time of
 /// the opening for it, and drops the record only in a run that lasts as long as the age.
 fn warn_of_times_ahead(log: &Log, dir: &Path) {
-    if log.retention().age.is_none() {
+    if log.retention().limits().age.is_none() {
         return;
     }
     let newest = log.stream(Start::From(log.durable())).and_then(|mut stream| stream.try_next());
@@ -344,13 +344,10 @@ impl Appending<'_> {
         let accepted = match prev {
             _ if payloads.is_empty() => Ok(()),
             Some(prev) => {
-                let before = self.log.accepted();
-                let appended = self.log.append_batch_if(prev, &payloads).map(drop);
-                let last = self.log.accepted();
-                let taken = || payloads.iter().filter(|(seq, _)| before < *seq && *seq <= last);
-                let bytes = taken().map(|(_, payload)| payload.len() as u64).sum();
-                let first = payloads[0].0.0;
-                self.count(Accepted { records: taken().count() as u64, bytes, first });
+                let written = self.log.write(Append::numbered(prev, &payloads));
+                let lens = payloads.iter().map(|(_, payload)| payload.len());
+                let (accepted, appended) = counted(payloads[0].0, lens, written);
+                self.count(accepted);
                 appended
             }
             None => {
@@ -396,10 +393,22 @@ struct Accepted {
 
 /// Appends a batch. When the disk fills in the middle of it, a prefix of it is accepted.
 fn append<P: AsRef<[u8]>>(log: &Log, payloads: &[P]) -> (Accepted, esker_log::Result<()>) {
-    let before = log.accepted();
-    // Dropping the ticket requests the commit that the policy requires for these records.
-    let appended = log.append_batch(payloads).map(drop);
-    let records = payloads.len().min((log.accepted().0 - before.0) as usize);
-    let bytes = payloads[..records].iter().map(|payload| payload.as_ref().len() as u64).sum();
-    (Accepted { records: records as u64, bytes, first: before.next().0 }, appended)
+    let first = log.accepted().next();
+    let written = log.write(Append::records(payloads));
+    counted(first, payloads.iter().map(|payload| payload.as_ref().len()), written)
+}
+
+/// Counts the accepted records of a write of payloads of these lengths.
+fn counted(
+    first: Seq,
+    lens: impl ExactSizeIterator<Item = usize>,
+    written: Result<Ticket, WriteError>,
+) -> (Accepted, esker_log::Result<()>) {
+    let (records, appended) = match written {
+        // Dropping the ticket requests the commit that the policy requires for these records.
+        Ok(_ticket) => (lens.len(), Ok(())),
+        Err(WriteError { error, accepted, .. }) => (accepted, Err(error)),
+    };
+    let bytes = lens.take(records).map(|len| len as u64).sum();
+    (Accepted { records: records as u64, bytes, first: first.0 }, appended)
 }

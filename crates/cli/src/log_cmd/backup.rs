@@ -68,15 +68,16 @@ pub struct RestoreArguments {
 /// Backs up.
 pub fn run(arguments: &BackupArguments) -> Outcome {
     let BackupArguments { dir, dest, json } = arguments;
-    let backup =
-        copy(dir, dest, *json, |log| log.backup(dest).map_err(|error| of_copy(&error, dir, dest)))?;
+    let backup = copy(dir, dest, *json, |log| {
+        log.storage().backup(dest).map_err(|error| of_copy(&error, dir, dest))
+    })?;
     print(&backup, "backed up", *json)
 }
 
 /// Restores.
 pub fn restore(arguments: &RestoreArguments) -> Outcome {
     let RestoreArguments { dest, dir, json } = arguments;
-    let restored = copy(dest, dir, *json, |log| match log.restore(dir) {
+    let restored = copy(dest, dir, *json, |log| match log.storage().restore(dir) {
         Err(Error::NotThisBackup { found, .. }) => Err(Failure::failed(format!(
             "{} is not empty: {found}; a log is restored to a directory of its own",
             dir.display()
@@ -95,7 +96,7 @@ fn copy(
     let of_log = |error: Error| Failure::of_log(&error, from);
     let log = ReadOnlyLog::open(from).map_err(of_log)?;
     refuse_inside(from, to)?;
-    let command = match log.component().map_err(of_log)? {
+    let command = match log.component().id().map_err(of_log)? {
         Some(esker_kv::COMPONENT) => Some("`esker kv backup`, which copies a backup back, too"),
         Some(esker_consensus::COMPONENT) => Some("`esker consensus backup`"),
         Some(esker_consensus::COPY) => Some(
@@ -107,7 +108,7 @@ fn copy(
     if let Some(command) = command {
         return Err(Failure::failed(format!("{} needs {command}", from.display())));
     }
-    let total = log.metadata().disk_bytes;
+    let total = log.storage().metadata().disk_bytes;
     with_progress(to, total, json, || copy(&log))
 }
 

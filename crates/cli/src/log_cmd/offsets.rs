@@ -97,7 +97,7 @@ pub fn run(arguments: &OffsetsArguments) -> Outcome {
     };
     let log = ReadOnlyLog::open(dir).map_err(failed)?;
     // As for `append`: a component has a log for itself.
-    if let found @ Some(_) = log.component().map_err(failed)? {
+    if let found @ Some(_) = log.component().id().map_err(failed)? {
         return Err(failed(Error::WrongComponent { dir: dir.clone(), found, expected: None }));
     }
     let consumers = log.consumers();
@@ -164,7 +164,7 @@ fn list(dir: &Path, log: &ReadOnlyLog, consumers: &Consumers, json: bool) -> Out
         }
     }
     // Records that it hides are in no lag.
-    match log.corruption() {
+    match log.storage().corruption() {
         Some(found) => Err(Failure::of_log(&Error::Corrupted(found), dir)
             .and("the lags count the records that can be read without a repair")),
         None => Ok(()),

@@ -39,12 +39,12 @@ pub fn run(arguments: &StatArguments) -> Outcome {
     let dir = &arguments.dir;
     let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::of_log(&e, dir))?;
     let of_log = |e| Failure::of_log(&e, dir);
-    let metadata = reader.metadata();
-    let stored = reader.stored().map_err(of_log)?;
+    let metadata = reader.storage().metadata();
+    let stored = reader.storage().stored().map_err(of_log)?;
     let (oldest, unreadable) = oldest_time(&reader).map_err(of_log)?;
-    let corruption = reader.corruption().or(unreadable);
+    let corruption = reader.storage().corruption().or(unreadable);
     let newest = time_at(&reader, Start::From(reader.durable())).unwrap_or_default();
-    let writer = writer::of(dir).filter(|_| !reader.is_closed_cleanly());
+    let writer = writer::of(dir).filter(|_| !reader.storage().is_closed_cleanly());
     let facts = Facts { dir, reader: &reader, metadata, stored, oldest, newest, writer };
     if arguments.json {
         facts.print_json(corruption.as_ref())?;
@@ -87,8 +87,8 @@ impl Facts<'_> {
             "gaps": quarantined.len(),
             "quarantined": quarantined.iter().map(range_json).collect::<Vec<_>>(),
             "skipped": skipped,
-            "closed_cleanly": reader.is_closed_cleanly(),
-            "unrecovered_bytes": reader.unrecovered_bytes(),
+            "closed_cleanly": reader.storage().is_closed_cleanly(),
+            "unrecovered_bytes": reader.storage().unrecovered_bytes(),
             "oldest_time": self.oldest.map(output::time),
             "newest_time": self.newest.map(output::time),
             "writer_pid": self.writer,
@@ -142,7 +142,8 @@ impl Facts<'_> {
     }
 
     fn shutdown(&self) -> String {
-        match (self.reader.is_closed_cleanly(), self.reader.unrecovered_bytes()) {
+        match (self.reader.storage().is_closed_cleanly(), self.reader.storage().unrecovered_bytes())
+        {
             (true, _) => "closed cleanly".to_owned(),
             (false, 0) if self.writer.is_some() => "open".to_owned(),
             (false, more) if self.writer.is_some() => {

@@ -42,8 +42,8 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
     let mut options = Options::default();
     options.must_exist = true;
     let log = log_options::for_writing(dir, options)?;
-    let segments = log.metadata().segments;
-    let truncated = log.truncate_before(Seq(*before));
+    let segments = log.storage().metadata().segments;
+    let truncated = log.retention().truncate_before(Seq(*before));
     let closed = log.close();
     truncated.and(closed).map_err(|error| match error {
         esker_log::Error::NotFound { .. } => Failure::failed(format!(
@@ -52,7 +52,7 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
         )),
         error => Failure::of_log(&error, dir),
     })?;
-    let metadata = log.metadata();
+    let metadata = log.storage().metadata();
     let oldest = metadata.after.next().0;
     if metadata.segments == segments {
         note_what_stays(&log);
@@ -75,11 +75,12 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
 
 /// Notes that truncated records still take space, and what frees it.
 fn note_what_stays(log: &Log) {
-    let segments = log.segments();
-    let Some(first) = segments.first().filter(|first| first.after < log.metadata().after) else {
+    let segments = log.storage().segments();
+    let Some(first) = segments.first().filter(|first| first.after < log.storage().metadata().after)
+    else {
         return;
     };
-    let is_empty = log.metadata().after == log.durable();
+    let is_empty = log.storage().metadata().after == log.durable();
     complain(&match segments.len() {
         1 if first.bytes < WORTH_A_NOTE => return,
         1 if is_empty => {

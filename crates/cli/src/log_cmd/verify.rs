@@ -71,7 +71,7 @@ pub(super) fn corrupt_beside(dir: &Path) -> (Vec<Corruption>, Option<Error>) {
     match ReadOnlyLog::open(dir) {
         Ok(log) => {
             note(log.consumers().list().map(drop));
-            match log.snapshots() {
+            match log.snapshots().list() {
                 Ok(all) => all.into_iter().for_each(|at| note(read_snapshot(&log, at))),
                 Err(error) => note(Err(error)),
             }
@@ -84,7 +84,7 @@ pub(super) fn corrupt_beside(dir: &Path) -> (Vec<Corruption>, Option<Error>) {
 
 /// Reads a snapshot to its end, unless it was removed meanwhile.
 fn read_snapshot(log: &ReadOnlyLog, at: u64) -> Result<(), Error> {
-    log.snapshot_reader(at)?.map_or(Ok(()), |mut snapshot| snapshot.verify())
+    log.snapshots().reader(at)?.map_or(Ok(()), |mut snapshot| snapshot.verify())
 }
 
 /// Fails if the log is corrupt.

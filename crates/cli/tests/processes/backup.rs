@@ -302,7 +302,7 @@ fn a_corrupt_snapshot_is_found_and_its_remedy_works() {
     let (guard, dir) = workdir();
     log("append", &dir, &[], lines(1, 9).as_bytes()).ok();
     let opened = esker_log::Log::open(&dir).unwrap();
-    opened.put_snapshot(5, &mut &[7; 100_000][..]).unwrap();
+    opened.snapshots().put(5, &mut &[7; 100_000][..]).unwrap();
     opened.close().unwrap();
     drop(opened);
     log("verify", &dir, &[], b"").ok();

@@ -309,7 +309,7 @@ impl Inner {
         ticket.blocking_wait().map_err(|error| self.fail(error))?;
         drop(tickets);
         let metadata = Metadata { root: seq, label: self.label.clone() };
-        let stored = self.log.put_app_metadata(COMPONENT, &metadata.encode());
+        let stored = self.log.component().put_app_metadata(COMPONENT, &metadata.encode());
         stored.map_err(|error| self.fail(error))?;
         // The records that opening would replay now, without the checkpoint's own.
         self.checkpointed.store(root.replay + appended, Relaxed);

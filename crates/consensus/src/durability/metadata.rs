@@ -39,7 +39,7 @@ impl Metadata {
     /// memory of another. An operator who knows whose log it is removes the file: a log that has
     /// none takes the label.
     pub(crate) fn read(log: &Log, component: Component, options: &Options) -> Result<Self> {
-        match log.app_metadata(component) {
+        match log.component().app_metadata(component) {
             Ok(metadata) => Ok(metadata.map_or_else(Self::default, |bytes| Self::decode(&bytes))),
             Err(error) if !options.label.is_empty() => Err(error.into()),
             Err(error) => {
@@ -66,7 +66,7 @@ impl Metadata {
             return Err(Error::WrongLabel { found, expected });
         }
         self.label.clone_from(label);
-        Ok(log.put_app_metadata(component, &self.encode())?)
+        Ok(log.component().put_app_metadata(component, &self.encode())?)
     }
 }
 

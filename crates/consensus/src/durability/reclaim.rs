@@ -32,7 +32,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
-use esker_log::reclaim::{self, CopySpace, Effort, Live, Owner, Reclaimed, stored_size};
+use esker_log::component::Purpose;
+use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, stored_size};
 use esker_log::{Seq, Ticket};
 
 use crate::base::slot::{Slot, first_of, number_of};
@@ -76,7 +77,7 @@ impl ConsensusLog {
             match self.inner.reclaim_once(Effort::Full) {
                 Ok(done) => {
                     all += done;
-                    if done.segments == 0 || self.inner.log.metadata().after >= end {
+                    if done.segments == 0 || self.inner.log.storage().metadata().after >= end {
                         return Ok(all);
                     }
                 }
@@ -91,7 +92,7 @@ impl Inner {
     /// Schedules reclaiming in the background. The caller holds no lock.
     pub(crate) fn reclaim_soon(self: &Arc<Self>) {
         // The newest segment is still written to, so it cannot be dropped.
-        if self.log.segments().len() > 1 {
+        if self.log.storage().segments().len() > 1 {
             background::schedule(self, Job::Reclaim);
         }
     }
@@ -224,7 +225,7 @@ impl Owner for Pass<'_> {
     fn append_again(
         &self,
         record: &esker_log::Record<'_>,
-        space: CopySpace,
+        purpose: Purpose,
     ) -> Result<Option<(u64, Ticket)>> {
         let (inner, seq) = (self.inner, record.seq.0);
         let nonsense = |what| Error::CorruptedRecord { seq: Seq(seq), what };
@@ -253,7 +254,7 @@ impl Owner for Pass<'_> {
             State::Committed => record::chosen(out, slot, ballot, value),
             _ => record::accept(out, slot, ballot, value),
         };
-        let ticket = inner.append_copy(encode, space)?;
+        let ticket = inner.append_copy(encode, purpose)?;
         Ok(Some((slot, ticket)))
     }
 

@@ -98,7 +98,7 @@ impl ConsensusLogBuilder {
             let what = "its number is too large";
             return Err(Error::CorruptedRecord { seq: log.accepted(), what });
         }
-        let is_repaired = log.was_repaired().map_err(Error::Log)?;
+        let is_repaired = log.storage().was_repaired().map_err(Error::Log)?;
         let read_only = ReadOnlyReason::of(is_repaired, component == COPY);
         let mut metadata = Metadata::read(&log, component, &options)?;
         metadata.check_label(&log, component, &options)?;
@@ -112,7 +112,7 @@ impl ConsensusLogBuilder {
         Replay::run(&inner, root)?;
         if renumber && inner.read_only == Some(ReadOnlyReason::Copied) {
             let metadata = Metadata { root: metadata.root, label: inner.label.clone() };
-            inner.log.set_component(COPY, COMPONENT, &metadata.encode())?;
+            inner.log.component().set_component(COPY, COMPONENT, &metadata.encode())?;
             inner.read_only = None;
         }
         let inner = Arc::new(inner);

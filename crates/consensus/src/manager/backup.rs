@@ -29,6 +29,7 @@ use std::sync::Arc;
 
 use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{DirDisk, Lock};
+use esker_log::component::accepted_at_one_moment;
 use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Seq};
 
 use crate::backup::{self, Backup, Copy, Extent};
@@ -174,7 +175,7 @@ impl Inner {
                 Some(guard) => {
                     guard.inner.save_uncommitted()?;
                     let log = &guard.inner.log;
-                    let (oldest, snapshots) = (log.oldest(), log.snapshots()?);
+                    let (oldest, snapshots) = (log.oldest(), log.snapshots().list()?);
                     open.push((parts.len(), guard));
                     Extent { oldest, last: Seq::ZERO, snapshots }
                 }
@@ -186,12 +187,12 @@ impl Inner {
             parts.push(Part { key, extent });
         }
         let logs: Vec<&Log> = open.iter().map(|(_, guard)| &guard.inner.log).collect();
-        let accepted = Log::accepted_at_once(&logs);
+        let accepted = accepted_at_one_moment(&logs);
         drop(no_opening);
         for (part, guard) in &open {
             // A newer one may cover slots that were truncated at that moment; an older one does
             // not.
-            if guard.inner.log.snapshots()? != parts[*part].extent.snapshots {
+            if guard.inner.log.snapshots().list()? != parts[*part].extent.snapshots {
                 return Ok(None);
             }
         }
@@ -232,11 +233,11 @@ impl Inner {
         }
         self.check_label(key)?;
         let reader = self.reader(key)?;
-        if !reader.is_closed_cleanly() {
+        if !reader.storage().is_closed_cleanly() {
             return Ok(None);
         }
         let (oldest, last) = (reader.oldest(), backup::durable(&reader)?);
-        Ok(Some(Extent { oldest, last, snapshots: reader.snapshots()? }))
+        Ok(Some(Extent { oldest, last, snapshots: reader.snapshots().list()? }))
     }
 }
 

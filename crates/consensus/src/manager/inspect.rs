@@ -136,7 +136,7 @@ fn managed(dir: &Path, key: &[u8], names: &[String], options: &ReadOptions) -> M
 }
 
 fn registry(options: &ReadOptions) -> Result<State> {
-    let found = esker_log::component(REGISTRY, options.clone()).map_err(Error::Log)?;
+    let found = esker_log::component::identify(REGISTRY, options.clone()).map_err(Error::Log)?;
     if found.is_some_and(|found| found != REGISTRY_COMPONENT && found != REGISTRY_COPY) {
         let (dir, expected) = (REGISTRY.into(), Some(REGISTRY_COMPONENT));
         return Err(Error::Log(esker_log::Error::WrongComponent { dir, found, expected }));

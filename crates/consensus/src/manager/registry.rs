@@ -29,7 +29,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use esker_disk::DirDisk;
 use esker_disk::planted::{Bug, is_planted};
-use esker_log::{Component, Log, LogStream, Seq, SharedReserve, Start, Ticket};
+use esker_log::component::{Purpose, SharedReserve};
+use esker_log::{Append, Component, Log, LogStream, Seq, Start, Ticket};
 use parking_lot::Mutex;
 
 use crate::backup;
@@ -182,7 +183,10 @@ impl Registry {
     /// Makes that of a backup an ordinary one, durably.
     pub(super) fn renumber(&self) -> Result<()> {
         if self.is_copied() {
-            self.log.set_component(REGISTRY_COPY, REGISTRY_COMPONENT, &[]).map_err(Error::Log)?;
+            self.log
+                .component()
+                .set_component(REGISTRY_COPY, REGISTRY_COMPONENT, &[])
+                .map_err(Error::Log)?;
             self.copied.store(false, Relaxed);
         }
         Ok(())
@@ -190,7 +194,7 @@ impl Registry {
 
     /// The reserve of the registry, which all logs use.
     pub(super) fn shared_reserve(&self) -> SharedReserve {
-        self.log.shared_reserve()
+        self.log.component().shared_reserve()
     }
 
     /// Whether every log in the directory has its key here.
@@ -262,7 +266,7 @@ impl Registry {
             let record = record(kind, key);
             let ticket = match kind {
                 // Removals free space: they must succeed on a full disk.
-                REMOVING | REMOVED => self.log.append_internal(&*record),
+                REMOVING | REMOVED => self.log.component().append(Purpose::Internal, &*record),
                 _ => self.log.append(&*record),
             };
             let ticket = ticket.map_err(Error::Log)?;
@@ -380,7 +384,10 @@ impl Registry {
         let first = self.log.accepted().next();
         let mut last: Option<Ticket> = None;
         for batch in records.chunks(BATCH) {
-            let ticket = self.log.append_batch(batch).map_err(Error::Log)?;
+            let ticket = self
+                .log
+                .write(Append::records(batch))
+                .map_err(|failed| Error::Log(failed.error))?;
             // One sync for all: the last one's.
             if let Some(before) = last.replace(ticket) {
                 before.detach();
@@ -392,7 +399,7 @@ impl Registry {
         if let Some(ticket) = last {
             ticket.blocking_wait().map_err(Error::Log)?;
         }
-        self.log.truncate_before(first).map_err(Error::Log)?;
+        self.log.retention().truncate_before(first).map_err(Error::Log)?;
         state.records = records.len() as u64;
         Ok(())
     }
@@ -438,10 +445,10 @@ pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log> {
 pub(super) fn finish_copy(log: &Log, keys: &[Arc<[u8]>]) -> Result<()> {
     for keys in keys.chunks(BATCH) {
         let records: Vec<_> = keys.iter().map(|key| record(CREATED, key)).collect();
-        log.append_batch(&records).map_err(Error::Log)?.detach();
+        log.write(Append::records(&records)).map_err(|failed| Error::Log(failed.error))?.detach();
     }
     log.append(record(WHOLE, &[])).map_err(Error::Log)?.blocking_wait().map_err(Error::Log)?;
-    log.set_component(UNFINISHED_BACKUP, REGISTRY_COPY, &[]).map_err(Error::Log)?;
+    log.component().set_component(UNFINISHED_BACKUP, REGISTRY_COPY, &[]).map_err(Error::Log)?;
     backup::close(log);
     Ok(())
 }

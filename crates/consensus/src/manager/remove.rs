@@ -96,7 +96,7 @@ impl Inner {
             return Err(Error::ReadOnly { reason: ReadOnlyReason::Repaired });
         }
         let options = ReadOptions::on(Arc::new(self.disk.clone()));
-        match esker_log::component(&name, options).map_err(Error::Log)? {
+        match esker_log::component::identify(&name, options).map_err(Error::Log)? {
             Some(COMPONENT) => self.check_label(key),
             Some(COPY) => Err(Error::ReadOnly { reason: ReadOnlyReason::Copied }),
             // A crash interrupted its creation.
@@ -144,7 +144,7 @@ impl Inner {
         if let Err(error @ Error::WrongLabel { .. }) = self.check_label(key) {
             return Err(error);
         }
-        match esker_log::discard(&name, COMPONENT, &*disk) {
+        match esker_log::component::discard(&name, COMPONENT, &*disk) {
             // There is no directory: a crash came before its creation, or after its removal.
             Ok(()) | Err(esker_log::Error::NotALog { .. }) => {}
             Err(error) => return Err(Error::Log(error)),

@@ -76,7 +76,7 @@ impl ConsensusLog {
             background_failures: inner.background.failures(),
             reclaimed: inner.reclaiming.done(),
             read_only: inner.read_only,
-            log: inner.log.metadata(),
+            log: inner.log.storage().metadata(),
             log_stats: inner.log.stats(),
         }
     }
@@ -89,6 +89,6 @@ impl ConsensusLog {
 
     /// The state in which opening found the underlying log, and what recovery did.
     pub fn recovery(&self) -> &esker_log::Recovery {
-        self.inner.log.recovery()
+        self.inner.log.storage().recovery()
     }
 }

@@ -125,6 +125,6 @@ impl ConsensusLog {
         if slot >= limit {
             return Err(Error::SlotOutOfRange { slot, limit });
         }
-        Ok(SnapshotWriter { slot, writer: self.inner.log.snapshot_writer(slot.0)? })
+        Ok(SnapshotWriter { slot, writer: self.inner.log.snapshots().writer(slot.0)? })
     }
 }

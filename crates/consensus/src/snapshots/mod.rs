@@ -7,13 +7,13 @@
 //!
 //! # The crash argument
 //!
-//! A snapshot is published by one durable step: see [`Log::snapshot_writer`]. Nothing depends on it
+//! A snapshot is published by one durable step: see [`Snapshots::writer`]. Nothing depends on it
 //! before. What is dropped afterwards, entries or older snapshots, is dropped by a later step,
 //! which first reads back the snapshot that covers what it drops. The names of the snapshots that
 //! it finds are durable: publishing and opening sync the directory. So a crash at any point leaves
 //! either the entries or a whole snapshot of them, and both after most.
 //!
-//! [`Log::snapshot_writer`]: esker_log::Log::snapshot_writer
+//! [`Snapshots::writer`]: esker_log::Snapshots::writer
 
 mod beside;
 pub(crate) mod create;

@@ -81,7 +81,7 @@ impl ConsensusLog {
         let superfluous = |slot: &Slot| oldest_kept.is_some_and(|kept| *slot < kept);
         let mut removed = Vec::new();
         for slot in all.into_iter().take_while(superfluous) {
-            self.inner.log.remove_snapshot(slot.0)?;
+            self.inner.log.snapshots().remove(slot.0)?;
             removed.push(slot);
         }
         Ok(removed)

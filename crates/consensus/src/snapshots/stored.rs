@@ -148,8 +148,8 @@ impl Snapshots {
     /// [`Error::Log`], [`Error::Closed`].
     pub fn list(&self) -> Result<Vec<Slot>> {
         let all = match &self.0 {
-            Source::Log(log) => log.snapshots(),
-            Source::ReadOnly(log) => log.snapshots(),
+            Source::Log(log) => log.snapshots().list(),
+            Source::ReadOnly(log) => log.snapshots().list(),
         };
         Ok(all?.into_iter().map(Slot).collect())
     }
@@ -222,8 +222,8 @@ impl Snapshots {
 
     fn open_at(&self, slot: Slot) -> Result<Option<(SnapshotInfo, SnapshotReader)>> {
         let opened = match &self.0 {
-            Source::Log(log) => log.snapshot_reader(slot.0),
-            Source::ReadOnly(log) => log.snapshot_reader(slot.0),
+            Source::Log(log) => log.snapshots().reader(slot.0),
+            Source::ReadOnly(log) => log.snapshots().reader(slot.0),
         };
         let Some(reader) = opened.map_err(|cause| unusable(slot, cause))? else { return Ok(None) };
         let Some((entries, note)) = parse_note(slot, reader.note()) else {

@@ -6,7 +6,7 @@ use std::sync::atomic::{
     AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
 };
 
-use esker_log::reclaim::CopySpace;
+use esker_log::component::Purpose;
 use esker_log::{Log, Seq};
 use parking_lot::{Mutex, RwLock};
 
@@ -293,16 +293,16 @@ impl Inner {
         &self,
         encode: impl FnOnce(&mut Vec<u8>),
     ) -> Result<esker_log::Ticket> {
-        self.append_encoded(encode, |record| self.log.append_internal(record))
+        self.append_encoded(encode, |record| self.log.component().append(Purpose::Internal, record))
     }
 
     /// Appends the copy of a live record.
     pub(crate) fn append_copy(
         &self,
         encode: impl FnOnce(&mut Vec<u8>),
-        space: CopySpace,
+        purpose: Purpose,
     ) -> Result<esker_log::Ticket> {
-        self.append_encoded(encode, |record| self.log.append_copy(record, space))
+        self.append_encoded(encode, |record| self.log.component().append(purpose, record))
     }
 
     #[inline]

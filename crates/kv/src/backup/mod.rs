@@ -24,7 +24,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use esker_log::{Component, Log, Policy, PriorShutdown, ReadOnlyLog, Seq};
+use esker_log::{Append, Component, Log, Policy, PriorShutdown, ReadOnlyLog, Seq};
 
 use crate::base::error::{Error, Result};
 use crate::base::options::{COMPONENT, StoreBuilder};
@@ -87,7 +87,7 @@ fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq> {
     log.component = Some(UNFINISHED_BACKUP);
     let outcome = match Log::builder(dir).options(log).open() {
         // Another backup to this directory began after the check.
-        Ok(log) if log.recovery().prior_shutdown != PriorShutdown::New => {
+        Ok(log) if log.storage().recovery().prior_shutdown != PriorShutdown::New => {
             return Err(Error::NotEmpty { dir: dir.clone() });
         }
         Ok(log) => write(source, &log),
@@ -100,7 +100,7 @@ fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq> {
     };
     if let Err(error) = &outcome {
         tracing::debug!(%error, "removing an unfinished backup");
-        if let Err(error) = esker_log::discard(dir, UNFINISHED_BACKUP, &*options.disk) {
+        if let Err(error) = esker_log::component::discard(dir, UNFINISHED_BACKUP, &*options.disk) {
             tracing::warn!(%error, dir = %dir.display(), "failed to remove an unfinished backup");
         }
     }
@@ -112,8 +112,8 @@ fn write(source: &mut impl Source, log: &Log) -> Result<Seq> {
     let Copied { first, last } = copy(source, log)?;
     log.barrier()?.blocking_wait()?;
     // Also where nothing was dropped meanwhile: what is before the first record was dropped once.
-    log.truncate_before(first)?;
-    log.set_component(UNFINISHED_BACKUP, COMPONENT, &[])?;
+    log.retention().truncate_before(first)?;
+    log.component().set_component(UNFINISHED_BACKUP, COMPONENT, &[])?;
     if let Err(error) = log.close() {
         // Its first opening recovers it.
         tracing::warn!(%error, "failed to close a backup, which is complete");
@@ -147,7 +147,8 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<Copied> {
                     }
                 }
                 // The whole batch, also past the end: it has all of a store's batch.
-                drop(log.append_batch_if(copied.last, &records)?);
+                let written = log.write(Append::numbered(copied.last, &records));
+                drop(written.map_err(esker_log::Error::from)?);
                 copied.last = batch.last().unwrap_or(copied.last);
             }
             // The store never had a record.

@@ -57,7 +57,7 @@ impl Source for Reader<'_> {
         // Again: one poll may see the trim point of a moment, and the durable position before it.
         self.0.refresh()?;
         // The durable position is only as far as the records could be read. More was durable.
-        if let Some(corruption) = self.0.corruption() {
+        if let Some(corruption) = self.0.storage().corruption() {
             return Err(esker_log::Error::Corrupted(corruption).into());
         }
         Ok((stream, self.0.durable()))

@@ -17,7 +17,8 @@ use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
 use esker_log::Seq;
-use esker_log::reclaim::{self, CopySpace, Effort, Live, Owner, Reclaimed};
+use esker_log::component::Purpose;
+use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed};
 
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::ticket::Ticket;
@@ -47,7 +48,7 @@ impl Inner {
             match self.clean_once(Effort::Full, false) {
                 Ok(done) => {
                     all += done;
-                    if done.segments == 0 || self.log.metadata().after >= end {
+                    if done.segments == 0 || self.log.storage().metadata().after >= end {
                         return Ok(all);
                     }
                 }
@@ -209,7 +210,7 @@ impl Owner for Pass<'_> {
 
     fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
         self.inner.refuse_if_closing()?;
-        let position = self.inner.log.metadata().position.0;
+        let position = self.inner.log.storage().metadata().position.0;
         let garbage = self.inner.cleaning.garbage.load(Relaxed);
         let (mut live, mut seen) = (0, 0u32);
         let (mut bursts, mut closing) = (Bursts::new(self.inner, self.throttled), Ok(()));
@@ -235,7 +236,7 @@ impl Owner for Pass<'_> {
     fn append_again(
         &self,
         record: &esker_log::Record<'_>,
-        space: CopySpace,
+        purpose: Purpose,
     ) -> Result<Option<(Copy, esker_log::Ticket)>> {
         let inner = self.inner;
         let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
@@ -244,7 +245,7 @@ impl Owner for Pass<'_> {
         let hashed = inner.table.hash(keyspace, key);
         let mut payload = Vec::new();
         Record { keyspace, key, change: Change::Put { value, moved: true } }.encode(&mut payload);
-        let ticket = inner.log.append_locked(|log| {
+        let ticket = inner.log.component().append_locked(|log| {
             let _order = inner.table.order(hashed.shard);
             let current = inner.table.find(hashed).map(|current| current.version);
             let is_current = match current {
@@ -258,7 +259,7 @@ impl Owner for Pass<'_> {
                 return Ok(None);
             }
             // The original stays the newest version until its copy is durable.
-            log.append_copy(&payload, space, |_| {}).map(Some)
+            log.append(purpose, &payload, |_| {}).map(Some)
         })?;
         Ok(ticket.map(|ticket| {
             let version = Version {

@@ -63,8 +63,8 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     let Built { table, keyspaces, checkpoint, replayed, gap, .. } =
         build(&records, options.index_bytes, false)?;
     // The records are those of a store.
-    if let Err(esker_log::Error::Corrupted(_)) = log.app_metadata(COMPONENT)
-        && let Err(error) = log.put_app_metadata(COMPONENT, &[])
+    if let Err(esker_log::Error::Corrupted(_)) = log.component().app_metadata(COMPONENT)
+        && let Err(error) = log.component().put_app_metadata(COMPONENT, &[])
     {
         tracing::warn!(%error, "failed to restore the app metadata");
     }
@@ -95,7 +95,7 @@ pub(crate) struct ReadOnly {
 pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<ReadOnly> {
     options.validate()?;
     let log = ReadOnlyLog::builder(&dir).options(options.for_log()).open()?;
-    log.expect_component(COMPONENT)?;
+    log.component().expect(COMPONENT)?;
     let records = Records::ReadOnly(log.clone(), Follow::default());
     let mut overtaken = Overtaken::default();
     let built = loop {

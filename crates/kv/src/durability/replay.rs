@@ -27,7 +27,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use esker_log::{LogStream, Place, Position, Seq, SeqRange, Start};
+use esker_log::component::Place;
+use esker_log::{LogStream, Position, Seq, SeqRange, Start};
 
 use crate::base::error::{Error, Result};
 use crate::durability::checkpoint::{Loaded, Note};

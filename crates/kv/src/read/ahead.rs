@@ -1,6 +1,7 @@
 //! Reading the values of several keys before they are returned one by one.
 
-use esker_log::{Payload, Place, Position, Seq};
+use esker_log::component::Place;
+use esker_log::{Payload, Position, Seq};
 
 use crate::cache::value::Value;
 use crate::index::table::Current;

@@ -1,6 +1,7 @@
 //! Reading the value of one key.
 
-use esker_log::{Payload, Place, Position, Seq};
+use esker_log::component::Place;
+use esker_log::{Payload, Position, Seq};
 
 use crate::base::error::{Error, Result, check_key, refuse_if_forked};
 use crate::base::limits::OVERTAKEN_MAX;

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use esker_log::{Attempt, Log, Place, Refused};
+use esker_log::Log;
+use esker_log::component::{AppendRefusal, LockedAppender, Place, Purpose};
 use parking_lot::Mutex;
 
 use crate::base::error::{Error, Result};
@@ -153,9 +154,9 @@ impl Inner {
     #[inline(always)]
     pub(crate) fn attempt_one(
         &self,
-        log: &Attempt<'_>,
+        log: &LockedAppender<'_>,
         write: &OneWrite<'_>,
-    ) -> std::result::Result<Result<Option<Ticket>>, Refused> {
+    ) -> std::result::Result<Result<Option<Ticket>>, AppendRefusal> {
         let OneWrite { keys, key, payload, cached, value_len, deletes } = *write;
         let _order = self.table.order(key.shard);
         if keys.is_dropped() {
@@ -185,12 +186,8 @@ impl Inner {
                 self.set(keys, key, version, cached);
             }
         };
-        let ticket = if deletes {
-            log.append_freeing(payload, placed)?
-        } else {
-            log.append(payload, placed)?
-        };
-        Ok(Ok(Some(Ticket(ticket))))
+        let purpose = if deletes { Purpose::Freeing } else { Purpose::Ordinary };
+        Ok(Ok(Some(Ticket(log.append(purpose, payload, placed)?))))
     }
 
     /// Work that writers do after a write, without any lock.
@@ -209,7 +206,7 @@ impl Inner {
     pub(crate) fn is_behind(&self) -> bool {
         let live = *self.cleaning.live.lock();
         let Some(live) = live.filter(|_| self.cleaning.request.is_made()) else { return false };
-        let log = self.log.metadata();
+        let log = self.log.storage().metadata();
         let put = log.position.0.saturating_sub(live.position);
         let replaced = self.cleaning.garbage.load(Relaxed).saturating_sub(live.garbage);
         let live = (live.bytes + put).saturating_sub(replaced);

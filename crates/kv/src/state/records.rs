@@ -1,6 +1,7 @@
 //! The log that holds the records of a store: open in this process, or only for reading.
 
-use esker_log::{CheckpointReader, Log, LogStream, Payload, Place, ReadOnlyLog, Seq, Start};
+use esker_log::component::{CheckpointReader, Place};
+use esker_log::{Log, LogStream, Payload, ReadOnlyLog, Seq, Start};
 
 use crate::base::error::Result;
 use crate::state::follow::Follow;
@@ -17,15 +18,15 @@ pub(crate) enum Records {
 impl Records {
     pub(crate) fn read_placed(&self, place: Place) -> Result<Payload> {
         Ok(match self {
-            Self::Log(log) => log.read_placed(place)?,
-            Self::ReadOnly(log, _) => log.read_placed(place)?,
+            Self::Log(log) => log.component().read_placed(place)?,
+            Self::ReadOnly(log, _) => log.component().read_placed(place)?,
         })
     }
 
     pub(crate) fn read_placed_many(&self, places: &[Place]) -> Result<Vec<Option<Payload>>> {
         Ok(match self {
-            Self::Log(log) => log.read_placed_many(places)?,
-            Self::ReadOnly(log, _) => log.read_placed_many(places)?,
+            Self::Log(log) => log.component().read_placed_many(places)?,
+            Self::ReadOnly(log, _) => log.component().read_placed_many(places)?,
         })
     }
 
@@ -61,22 +62,22 @@ impl Records {
 
     pub(crate) fn was_repaired(&self) -> Result<bool> {
         Ok(match self {
-            Self::Log(log) => log.was_repaired()?,
-            Self::ReadOnly(log, _) => log.was_repaired()?,
+            Self::Log(log) => log.storage().was_repaired()?,
+            Self::ReadOnly(log, _) => log.storage().was_repaired()?,
         })
     }
 
     pub(crate) fn checkpoint_reader(&self) -> Result<Option<CheckpointReader>> {
         Ok(match self {
-            Self::Log(log) => log.checkpoint_reader()?,
-            Self::ReadOnly(log, _) => log.checkpoint_reader()?,
+            Self::Log(log) => log.component().checkpoint_reader()?,
+            Self::ReadOnly(log, _) => log.component().checkpoint_reader()?,
         })
     }
 
     /// Removes the checkpoint, unless another process may use it.
     pub(crate) fn discard_checkpoint(&self) -> Result<()> {
         match self {
-            Self::Log(log) => Ok(log.discard_checkpoint()?),
+            Self::Log(log) => Ok(log.component().discard_checkpoint()?),
             Self::ReadOnly(..) => Ok(()),
         }
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use esker_log::{Attempt, Refused};
+use esker_log::component::{AppendRefusal, LockedAppender};
 
 use crate::base::error::{Error, Result, check_key, check_value, refuse_if_forked};
 use crate::base::ticket::Ticket;
@@ -217,8 +217,8 @@ impl Inner {
         for try_number in 0..TRIES {
             let seen = self.check_conditions(&prepared)?;
             self.cache_values(&mut prepared);
-            let attempt = |log: &Attempt<'_>| self.attempt_batch(log, &prepared, &seen);
-            match self.log.append_locked(attempt)? {
+            let attempt = |log: &LockedAppender<'_>| self.attempt_batch(log, &prepared, &seen);
+            match self.log.component().append_locked(attempt)? {
                 Ok(Attempted::Written(ticket)) => return self.batch_written(batch, ticket),
                 Ok(Attempted::Changed) => {}
                 Err(Error::IndexFull) if try_number == 0 => self.free_entries(),
@@ -235,8 +235,8 @@ impl Inner {
         for try_number in 0..TRIES {
             let seen = self.check_conditions(&prepared)?;
             self.cache_values(&mut prepared);
-            let attempt = |log: &Attempt<'_>| self.attempt_batch(log, &prepared, &seen);
-            match self.log.append_locked_async(attempt).await? {
+            let attempt = |log: &LockedAppender<'_>| self.attempt_batch(log, &prepared, &seen);
+            match self.log.component().append_locked_async(attempt).await? {
                 Ok(Attempted::Written(ticket)) => return self.batch_written(batch, ticket),
                 Ok(Attempted::Changed) => {}
                 Err(Error::IndexFull) if try_number == 0 => self.free_entries(),
@@ -318,10 +318,10 @@ impl Inner {
 
     fn attempt_batch(
         &self,
-        log: &Attempt<'_>,
+        log: &LockedAppender<'_>,
         prepared: &Prepared<'_>,
         seen: &Seen,
-    ) -> std::result::Result<Result<Attempted>, Refused> {
+    ) -> std::result::Result<Result<Attempted>, AppendRefusal> {
         let Prepared { batch, keys, payloads, cached, conditions, shards } = prepared;
         let _orders = self.table.orders(shards);
         if let Some(dropped) = batch.keyspaces.iter().find(|keyspace| keyspace.keys.is_dropped()) {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use esker_log::component::Purpose;
+
 use crate::base::error::{Error, Result, check_name, refuse_if_forked};
 use crate::index::arena::Version;
 use crate::index::keyspace::Keys;
@@ -62,9 +64,9 @@ impl Inner {
         let change = Change::Delete;
         Record { keyspace: catalog.id, key: entry.key, change }.encode(&mut payload);
         keys.put_in_order(&self.table, self.horizon());
-        let ticket = self.log.append_locked(|log| {
+        let ticket = self.log.component().append_locked(|log| {
             let _orders = self.table.all_orders();
-            log.append_freeing(&payload, |place| {
+            log.append(Purpose::Freeing, &payload, |place| {
                 let (seq, position) = (place.seq.0, place.position.0);
                 let version = Version { seq, deleted: true, position, len: 0 };
                 self.gap.decide_key(catalog.id, entry.key, seq);

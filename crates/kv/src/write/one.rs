@@ -40,10 +40,10 @@ impl Inner {
         let ticket = encoded(record, |payload| {
             let cached = self.cache.insert(value);
             let write = OneWrite::put(keys, hashed, payload, cached, value.len());
-            match self.log.append_locked(|log| self.attempt_one(log, &write)) {
+            match self.log.component().append_locked(|log| self.attempt_one(log, &write)) {
                 Ok(Err(Error::IndexFull)) => {
                     self.free_entries();
-                    self.log.append_locked(|log| self.attempt_one(log, &write))
+                    self.log.component().append_locked(|log| self.attempt_one(log, &write))
                 }
                 outcome => outcome,
             }
@@ -63,10 +63,15 @@ impl Inner {
         Record { keyspace: keys.id, key, change }.encode(&mut payload);
         let cached = self.cache.insert(value);
         let write = OneWrite::put(keys, hashed, &payload, cached, value.len());
-        let mut written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await?;
+        let mut written =
+            self.log.component().append_locked_async(|log| self.attempt_one(log, &write)).await?;
         if let Err(Error::IndexFull) = written {
             self.free_entries();
-            written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await?;
+            written = self
+                .log
+                .component()
+                .append_locked_async(|log| self.attempt_one(log, &write))
+                .await?;
         }
         let written = written?;
         self.after_write(keys);
@@ -78,7 +83,7 @@ impl Inner {
         let record = Record { keyspace: keys.id, key, change: Change::Delete };
         let ticket = encoded(record, |payload| {
             let write = OneWrite::delete(keys, hashed, payload);
-            self.log.append_locked(|log| self.attempt_one(log, &write))
+            self.log.component().append_locked(|log| self.attempt_one(log, &write))
         });
         let written = ticket??;
         self.after_write(keys);
@@ -90,7 +95,8 @@ impl Inner {
         let mut payload = Vec::new();
         Record { keyspace: keys.id, key, change: Change::Delete }.encode(&mut payload);
         let write = OneWrite::delete(keys, hashed, &payload);
-        let written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await??;
+        let written =
+            self.log.component().append_locked_async(|log| self.attempt_one(log, &write)).await??;
         self.after_write(keys);
         self.written(written)
     }

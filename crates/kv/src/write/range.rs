@@ -1,6 +1,6 @@
 //! Deleting a range of keys.
 
-use esker_log::{Attempt, Refused};
+use esker_log::component::{AppendRefusal, LockedAppender, Purpose};
 
 use crate::base::error::{Error, Result, check_key, refuse_if_forked};
 use crate::base::ticket::Ticket;
@@ -15,8 +15,8 @@ impl Inner {
     /// are removed from the index, and so do commits.
     pub(crate) fn delete_range(&self, keys: &Keys, range: &KeyRange) -> Result<Ticket> {
         let payload = self.prepare_range(keys, range)?;
-        let attempt = |log: &Attempt<'_>| self.attempt_range(log, keys, range, &payload);
-        let ticket = self.log.append_locked(attempt)??;
+        let attempt = |log: &LockedAppender<'_>| self.attempt_range(log, keys, range, &payload);
+        let ticket = self.log.component().append_locked(attempt)??;
         self.after_write(keys);
         Ok(ticket)
     }
@@ -24,8 +24,8 @@ impl Inner {
     /// As [`Inner::delete_range`], but waits for room as a pending future.
     pub(crate) async fn delete_range_async(&self, keys: &Keys, range: &KeyRange) -> Result<Ticket> {
         let payload = self.prepare_range(keys, range)?;
-        let attempt = |log: &Attempt<'_>| self.attempt_range(log, keys, range, &payload);
-        let ticket = self.log.append_locked_async(attempt).await??;
+        let attempt = |log: &LockedAppender<'_>| self.attempt_range(log, keys, range, &payload);
+        let ticket = self.log.component().append_locked_async(attempt).await??;
         self.after_write(keys);
         Ok(ticket)
     }
@@ -47,16 +47,16 @@ impl Inner {
 
     fn attempt_range(
         &self,
-        log: &Attempt<'_>,
+        log: &LockedAppender<'_>,
         keys: &Keys,
         range: &KeyRange,
         payload: &[u8],
-    ) -> std::result::Result<Result<Ticket>, Refused> {
+    ) -> std::result::Result<Result<Ticket>, AppendRefusal> {
         let _orders = self.table.all_orders();
         if keys.is_dropped() {
             return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
         }
-        let ticket = log.append_freeing(payload, |place| {
+        let ticket = log.append(Purpose::Freeing, payload, |place| {
             let (seq, position) = (place.seq.0, place.position.0);
             let version = Version { seq, deleted: true, position, len: 0 };
             self.gap.decide(keys.id, range.low(), range.high(), seq);

@@ -44,7 +44,7 @@ impl Trial for BitFlips {
             let len = rng.pick(&[0, 5, 100, 3000, 9000]);
             append(&mut rng, len)?;
         }
-        let segments = log.segments();
+        let segments = log.storage().segments();
         for _ in 0..LATER {
             append(&mut rng, 20)?;
         }

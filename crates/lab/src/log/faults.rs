@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Persist};
-use esker_log::{Error, Start};
+use esker_log::{Append, Error, Start};
 use esker_testkit::SplitMix64;
 
 use super::config::Config;
@@ -174,8 +174,8 @@ pub fn check_failed_state(
     let calls = [
         ("append", log.append(b"late")),
         ("try_append", log.try_append(b"late")),
-        ("append_batch", log.append_batch(&late)),
-        ("append_atomic", log.append_atomic(&late)),
+        ("append_batch", log.write(Append::records(&late)).map_err(Error::from)),
+        ("append_atomic", log.write(Append::records(&late).atomic()).map_err(Error::from)),
         ("flush", log.barrier()),
     ];
     for (call, refused) in calls {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, Policy, PriorShutdown, Seq, Start, Ticket};
+use esker_log::{Append, Engine, Error, Log, Policy, PriorShutdown, Seq, Start, Ticket};
 use esker_testkit::{SplitMix64, mix};
 
 use super::config::Config;
@@ -160,7 +160,7 @@ impl SimEnv {
     pub fn open(&mut self) -> Lived<Life> {
         let mut life = self.open_unseen()?;
         // Opening has resolved what the cut left undecided.
-        let last = life.log.recovery().last.0;
+        let last = life.log.storage().recovery().last.0;
         if life.log.durable().0 != last || life.log.accepted().0 != last {
             return broken(format!(
                 "recovery ends with {last}, the log with {} durable and {} accepted",
@@ -168,11 +168,11 @@ impl SimEnv {
                 life.log.accepted()
             ));
         }
-        trace(|| format!("opened: {:?}", life.log.recovery()));
+        trace(|| format!("opened: {:?}", life.log.storage().recovery()));
         // It is open: what it reports now holds, even if power fails before the next call.
-        let after = life.log.metadata().after.0;
+        let after = life.log.storage().metadata().after.0;
         let (accepted, durable) = self.model.counts();
-        let metadata = life.log.metadata();
+        let metadata = life.log.storage().metadata();
         if metadata.session <= self.session {
             let (session, before) = (metadata.session, self.session);
             return broken(format!("session {session} follows session {before}"));
@@ -288,7 +288,9 @@ impl SimEnv {
                 let payload = self.payload(*len);
                 let prev = self.model.last();
                 let seq = prev + 1 + gap;
-                let ticket = life.log.append_if(Seq(prev), Seq(seq), &payload);
+                let numbered = [(Seq(seq), &payload)];
+                let ticket = life.log.write(Append::numbered(Seq(prev), &numbered));
+                let ticket = ticket.map_err(Error::from);
                 self.accepted(life, ticket, &[(seq, payload)], 0, *then)
             }
             Step::Batch { lens, atomic, gap, then } => {
@@ -382,7 +384,8 @@ impl SimEnv {
         if last == 0 {
             return Ok(());
         }
-        match life.log.append_if(Seq(last - 1), Seq(last + 9), b"never") {
+        let late = [(Seq(last + 9), b"never")];
+        match life.log.write(Append::numbered(Seq(last - 1), &late)).map_err(Error::from) {
             Err(Error::Sequence { .. } | Error::Conflict { .. }) => Ok(()),
             Err(error) => self.stop(error),
             Ok(ticket) => broken(format!("{} was accepted out of order", ticket.seq())),
@@ -397,7 +400,7 @@ impl SimEnv {
             None => self.model.durable() + 1,
         };
         self.model.may_drop(seq - 1);
-        match life.log.truncate_before(seq) {
+        match life.log.retention().truncate_before(seq) {
             Ok(()) => {
                 self.model.drop_through(seq - 1);
                 Ok(())
@@ -416,7 +419,7 @@ impl SimEnv {
             self.then(life, ticket, Then::Wait)?;
         }
         *life = self.open()?;
-        let recovery = life.log.recovery();
+        let recovery = life.log.storage().recovery();
         if recovery.prior_shutdown != PriorShutdown::Clean
             || recovery.truncated_tail.is_some()
             || !life.lost.is_empty()
@@ -486,7 +489,7 @@ impl SimEnv {
     fn check_files(&self, life: &Life) -> Lived {
         let names = self.disk.files(Path::new(DIR)).unwrap_or_default();
         let count = |ending: &str| names.iter().filter(|name| name.ends_with(ending)).count();
-        let segments = life.log.metadata().segments;
+        let segments = life.log.storage().metadata().segments;
         let verifies = (segments..=segments + 1).contains(&count(".seg"));
         if verifies && count(".spare") <= 2 && count(".new") == 0 {
             return Ok(());
@@ -498,7 +501,7 @@ impl SimEnv {
     pub fn observe(&mut self, life: &Life) -> Lived {
         self.clock = life.clock;
         self.model.mark_durable(life.log.durable().0)?;
-        let (metadata, stats) = (life.log.metadata(), life.log.stats());
+        let (metadata, stats) = (life.log.storage().metadata(), life.log.stats());
         self.model.drop_through(metadata.after.0);
         self.model.handed_over(life.opened_at, stats.records);
         let pending = self.model.pending().len() as u64;
@@ -545,13 +548,14 @@ fn append_batch(
 ) -> Result<Ticket, Error> {
     if numbered {
         let records: Vec<_> = records.iter().map(|(seq, payload)| (Seq(*seq), payload)).collect();
-        return match atomic {
-            true => log.append_atomic_if(Seq(first), &records),
-            false => log.append_batch_if(Seq(first), &records),
-        };
+        return write(log, Append::numbered(Seq(first), &records), atomic);
     }
     let payloads: Vec<_> = records.iter().map(|(_, payload)| payload).collect();
-    if atomic { log.append_atomic(&payloads) } else { log.append_batch(&payloads) }
+    write(log, Append::records(&payloads), atomic)
+}
+
+fn write(log: &Log, append: Append<'_, impl AsRef<[u8]>>, atomic: bool) -> Result<Ticket, Error> {
+    Ok(log.write(if atomic { append.atomic() } else { append })?)
 }
 
 /// Prints `what`, where `ESKER_TRACE` is set.

@@ -114,7 +114,8 @@ impl SimEnv {
                 continue;
             }
             let options = ReadOptions::on(Arc::new(disk.clone()));
-            let metadata = esker_log::app_metadata(Path::new(DIR).join(&name), COMPONENT, options);
+            let metadata =
+                esker_log::component::app_metadata(Path::new(DIR).join(&name), COMPONENT, options);
             let Some(metadata) = metadata.map_err(|error| stop(&error))? else { continue };
             // A number comes before the label. A log that was only just created has none.
             let is_of_a_key = match metadata.get(8..) {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use esker_disk::{Dir, Lock};
 
+use super::copy_segment::{self, Copied};
 use super::lineage::Earlier;
-use super::segment::{self, Copied};
 use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result};
 use crate::base::log_end::Mark;
@@ -16,7 +16,7 @@ use crate::base::position::Seq;
 use crate::base::read_options::ReadOptions;
 use crate::consumers;
 use crate::format::{LogId, SegmentHeader};
-use crate::read::snapshot::SnapshotReader;
+use crate::read::snapshot_reader::SnapshotReader;
 use crate::store::app_metadata;
 use crate::store::chunked_file;
 use crate::store::directory;
@@ -45,7 +45,7 @@ pub(super) struct Dest {
     _lock: Box<dyn Lock>,
 }
 
-/// What a complete copy has.
+/// The contents of a complete copy.
 pub(super) struct CopiedLog {
     /// The session of its last unit, or a later one.
     pub(super) session: u64,
@@ -132,7 +132,7 @@ impl Dest {
 
     /// Whether all of the segment is there that `next` follows.
     pub(super) fn leads_to(&self, next: &SegmentHeader) -> bool {
-        segment::leads_to(&*self.dir, &self.manifest, next)
+        copy_segment::leads_to(&*self.dir, &self.manifest, next)
     }
 
     /// Copies a segment up to an offset. It gets its name at once where nothing else opens the
@@ -145,7 +145,7 @@ impl Dest {
         next: Option<&SegmentHeader>,
         density: Density,
     ) -> Result<Copied> {
-        let copied = segment::copy(&*self.dir, &self.manifest, segment, end, next, density)?;
+        let copied = copy_segment::copy(&*self.dir, &self.manifest, segment, end, next, density)?;
         if matches!(copied, Copied::Valid(..)) {
             self.unnamed.insert(segment.number());
             if self.unfinished {
@@ -308,7 +308,7 @@ fn earlier(dir: &dyn Dir, manifest: &Manifest, unfinished: bool) -> Result<Earli
     let mut last_there = last;
     if is_interrupted {
         // The manifest is of the backup before, and only this copy may have what came since.
-        last_there = last.max(segment::last_record(dir, manifest)?);
+        last_there = last.max(copy_segment::last_record(dir, manifest)?);
     }
     let (last, last_there) = (Seq(last), Seq(last_there));
     Ok(Earlier { lineage: manifest.lineage, last, is_interrupted, last_there })

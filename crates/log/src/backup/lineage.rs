@@ -32,7 +32,7 @@ struct Known {
     time: Option<SystemTime>,
 }
 
-/// What an earlier backup is known by.
+/// The identity of an earlier backup.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Earlier {
     pub(super) lineage: Lineage,

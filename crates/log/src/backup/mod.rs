@@ -32,12 +32,12 @@
 //! that are there. Then nothing opens the copy from the first new name until it is complete, for a
 //! few operations on names. Only the lineage of the copy changes meanwhile.
 
+mod copy_segment;
 mod dest;
-mod destination;
 mod lineage;
 mod origin;
+mod path_is_within;
 mod restore;
-mod segment;
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -47,24 +47,24 @@ use crate::base::error::{Error, Result, corruption_at};
 use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::consumers;
-use crate::follower::ReadOnlyLog;
+use crate::follower::reader_storage::ReadOnlyStorage;
 use crate::format::BLOCK;
-use crate::log::Log;
+use crate::log::storage::Storage;
 use crate::read::source::Source;
 use crate::store::app_metadata;
 use crate::store::manifest::{Lineage, Manifest};
 use crate::store::segment_scan::Density;
 use crate::store::segment_table::Segment;
 use crate::store::snapshot_files;
+use copy_segment::{Copied, Invalid};
 use dest::{CopiedLog, Dest};
-pub use destination::is_inside;
 use origin::Origin;
-use segment::{Copied, Invalid};
+pub use path_is_within::path_is_within;
 
 /// How often a backup starts over because even the newest segment was dropped before it was copied.
 const TRIES: usize = 100;
 
-/// What a backup did.
+/// The result of a backup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Backup {
@@ -80,7 +80,7 @@ pub struct Backup {
     pub bytes: u64,
 }
 
-impl Log {
+impl Storage<'_> {
     /// Copies the log, up to what is durable now, to a directory, and makes the copy durable. The
     /// copy is a log with the same id that was closed cleanly. If the directory has an earlier
     /// backup of this log, only what has changed since is copied: new segments, and the last one.
@@ -108,38 +108,40 @@ impl Log {
     /// # let (dir, copy) = (dir.path().join("log"), dir.path().join("copy"));
     /// let log = Log::open(&dir)?;
     /// log.append("a record")?.blocking_wait()?;
-    /// let backup = log.backup(&copy)?;
+    /// let backup = log.storage().backup(&copy)?;
     /// assert_eq!(backup.durable, log.durable());
     /// assert_eq!(&*ReadOnlyLog::open(&copy)?.read(1)?, b"a record");
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
-        self.refuse_if_closed()?;
-        let (id, session) = (self.write.id, self.recovery().session);
+    pub fn backup(self, dest: impl AsRef<Path>) -> Result<Backup> {
+        let log = self.log;
+        log.refuse_if_closed()?;
+        let (id, session) = (log.write.id, self.recovery().session);
         let now = || -> Result<Arc<dyn Source>> {
-            self.refuse_if_closed()?;
-            let source: Arc<dyn Source> = Arc::clone(&self.read) as _;
+            log.refuse_if_closed()?;
+            let source: Arc<dyn Source> = Arc::clone(&log.read) as _;
             Ok(source)
         };
-        let stream = |start| self.stream(start);
-        let origin = Origin { dir: &*self.write.dir, id, session, now: &now, stream: &stream };
-        back_up(&origin, &ReadOptions::from(&self.write.options), dest.as_ref())
+        let stream = |start| log.stream(start);
+        let origin = Origin { dir: &*log.write.dir, id, session, now: &now, stream: &stream };
+        back_up(&origin, &ReadOptions::from(&log.write.options), dest.as_ref())
     }
 }
 
-impl ReadOnlyLog {
-    /// As [`Log::backup`], of a log that another process writes, or none.
+impl ReadOnlyStorage<'_> {
+    /// As [`Storage::backup`], of a log that another process writes, or none.
     ///
     /// # Errors
-    /// As [`Log::backup`].
-    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
-        self.refresh()?;
+    /// As [`Storage::backup`].
+    pub fn backup(self, dest: impl AsRef<Path>) -> Result<Backup> {
+        let log = self.reader;
+        log.refresh()?;
         let metadata = self.metadata();
-        let now = || self.source();
+        let now = || log.source();
         let (id, session) = (metadata.id, metadata.session);
-        let stream = |start| self.stream(start);
-        let origin = Origin { dir: self.dir(), id, session, now: &now, stream: &stream };
-        back_up(&origin, self.options(), dest.as_ref())
+        let stream = |start| log.stream(start);
+        let origin = Origin { dir: log.dir(), id, session, now: &now, stream: &stream };
+        back_up(&origin, log.options(), dest.as_ref())
     }
 }
 
@@ -153,7 +155,7 @@ fn back_up(origin: &Origin<'_>, options: &ReadOptions, dest: &Path) -> Result<Ba
     let path = dest;
     let refuse = |found: String| Err(Error::NotThisBackup { dir: path.into(), found });
     // A relative path without a current directory is refused when it is opened.
-    if is_inside(path, origin.dir.path()).unwrap_or(false) {
+    if path_is_within(path, origin.dir.path()).unwrap_or(false) {
         return refuse("it is inside of the log".into());
     }
     let lineage = Manifest::of_log(origin.dir)?.lineage;

@@ -15,7 +15,7 @@ pub(super) struct Origin<'a> {
     pub(super) dir: &'a dyn Dir,
     pub(super) id: LogId,
     pub(super) session: u64,
-    /// What is durable now.
+    /// Returns the records that are durable now.
     pub(super) now: &'a dyn Fn() -> Result<Arc<dyn Source>>,
     pub(super) stream: &'a dyn Fn(Start) -> Result<LogStream>,
 }

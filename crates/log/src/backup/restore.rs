@@ -23,11 +23,12 @@ use crate::base::component::UNFINISHED_BACKUP;
 use crate::base::error::{Error, Result};
 use crate::base::position::{Position, Seq};
 use crate::follower::ReadOnlyLog;
+use crate::follower::reader_storage::ReadOnlyStorage;
 use crate::store::app_metadata;
 use crate::store::manifest::Manifest;
 use crate::store::paths::{self, Name};
 
-/// What a restore found in its directory.
+/// The contents of its directory, as a restore found it.
 enum Found {
     /// Nothing, or an interrupted restore.
     Unfinished,
@@ -35,9 +36,9 @@ enum Found {
     Complete,
 }
 
-impl ReadOnlyLog {
-    /// Copies the log to a directory that is empty or does not exist, as [`ReadOnlyLog::backup`]
-    /// does. The copy is a log that continues with the next number.
+impl ReadOnlyStorage<'_> {
+    /// Copies the log to a directory that is empty or does not exist, as
+    /// [`ReadOnlyStorage::backup`] does. The copy is a log that continues with the next number.
     ///
     /// If an earlier call was interrupted there, even by a power cut, this one continues it. If the
     /// directory holds this very copy and was not opened for writing since, the call changes
@@ -48,7 +49,7 @@ impl ReadOnlyLog {
     ///
     /// # Errors
     /// [`Error::NotThisBackup`] if the directory holds anything else; otherwise as
-    /// [`ReadOnlyLog::backup`].
+    /// [`ReadOnlyStorage::backup`].
     ///
     /// # Examples
     /// ```
@@ -58,38 +59,40 @@ impl ReadOnlyLog {
     /// # let restored = dir.with_file_name("restored");
     /// let log = Log::open(&dir)?;
     /// log.append("a record")?.blocking_wait()?;
-    /// log.backup(&copy)?;
+    /// log.storage().backup(&copy)?;
     ///
-    /// ReadOnlyLog::open(&copy)?.restore(&restored)?;
+    /// ReadOnlyLog::open(&copy)?.storage().restore(&restored)?;
     /// let restored = Log::open(&restored)?;
     /// assert_eq!(restored.append("the next")?.seq(), Seq(2));
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn restore(&self, dir: impl AsRef<Path>) -> Result<Backup> {
+    pub fn restore(self, dir: impl AsRef<Path>) -> Result<Backup> {
         let path = dir.as_ref();
-        self.refresh()?;
+        let log = self.reader;
+        log.refresh()?;
         let metadata = self.metadata();
-        let now = || self.source();
-        let stream = |start| self.stream(start);
+        let now = || log.source();
+        let stream = |start| log.stream(start);
         let (id, session) = (metadata.id, metadata.session);
-        let origin = Origin { dir: self.dir(), id, session, now: &now, stream: &stream };
-        let dir = match self.options().disk.open_dir(path) {
+        let origin = Origin { dir: log.dir(), id, session, now: &now, stream: &stream };
+        let dir = match log.options().disk.open_dir(path) {
             Err(cause) if cause.kind() == ErrorKind::NotFound => None,
             opened => Some(opened?),
         };
         match dir {
             Some(dir) => match find(&*dir, &origin)? {
                 Found::Complete => self.complete(&*dir, &origin),
-                Found::Unfinished => back_up(&origin, self.options(), path),
+                Found::Unfinished => back_up(&origin, log.options(), path),
             },
-            None => back_up(&origin, self.options(), path),
+            None => back_up(&origin, log.options(), path),
         }
     }
 
     /// Checks that a complete copy is that of this log.
-    fn complete(&self, dir: &dyn Dir, origin: &Origin<'_>) -> Result<Backup> {
+    fn complete(self, dir: &dyn Dir, origin: &Origin<'_>) -> Result<Backup> {
         let path = dir.path();
-        let copy = Self::builder(path).options(self.options().clone()).open()?;
+        let options = self.reader.options();
+        let copy = ReadOnlyLog::builder(path).options(options.clone()).open()?;
         let (ours, theirs) = ((origin.now)()?, copy.source()?);
         let (position, durable) = theirs.limit();
         let is_same = (theirs.limit(), theirs.low().seq) == (ours.limit(), ours.low().seq);
@@ -100,12 +103,12 @@ impl ReadOnlyLog {
         let lineage = Manifest::of_log(dir)?.lineage;
         let earlier = Earlier { lineage, last, is_interrupted: false, last_there: last };
         let manifest = Manifest::of_log(origin.dir)?;
-        if let Some(found) = lineage::differs(origin, self.options(), path, earlier, &manifest)? {
+        if let Some(found) = lineage::differs(origin, options, path, earlier, &manifest)? {
             return refuse(dir, found);
         }
         // The interrupted call may not have come to its last sync.
         dir.sync()?;
-        let segments = copy.metadata().segments;
+        let segments = copy.storage().metadata().segments;
         Ok(Backup { durable: last, position: Position(position), segments, copied: 0, bytes: 0 })
     }
 }

@@ -14,5 +14,5 @@ impl fmt::Display for Component {
 }
 
 /// The component of the first backup to a directory until it is complete. See
-/// [`Log::backup`](crate::Log::backup).
+/// [`Storage::backup`](crate::Storage::backup).
 pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRLGBU");

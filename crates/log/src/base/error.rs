@@ -11,7 +11,7 @@ use crate::base::position::{Position, Seq};
 use crate::format::RECORD_LIMIT_MAX;
 
 /// The result of an operation on a log.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why an operation on a log failed, and what still works.
 ///
@@ -63,14 +63,14 @@ pub enum Error {
     NotALog {
         /// The directory.
         dir: PathBuf,
-        /// What was found instead.
+        /// A description of what was found instead.
         found: String,
     },
     /// A directory that a backup was to be written to holds something else. Nothing was changed.
     NotThisBackup {
         /// The directory.
         dir: PathBuf,
-        /// What was found there.
+        /// A description of what was found there.
         found: String,
     },
     /// The files were written by a version of Esker that this one does not support.
@@ -148,7 +148,7 @@ pub enum Error {
     },
     /// No space can be reserved for the record: the disk is full, or a quota or a file size limit
     /// is reached. The refused record was not accepted;
-    /// [`Log::append_batch`](crate::Log::append_batch) may have accepted those before it. Nothing
+    /// [`Log::write`](crate::Log::write) may have accepted those before it. Nothing
     /// is poisoned: reading, truncating and closing continue, and so does appending once there is
     /// room.
     NoSpace {
@@ -208,23 +208,23 @@ pub struct Corruption {
     pub offset: u64,
     /// The last valid record before it.
     pub after: Seq,
-    /// What is wrong there.
+    /// A description of what is wrong there.
     pub what: String,
     /// Whether the files look as if they were copied one by one beside a writer.
-    pub hand_copy: HandCopy,
+    pub live_copy: LiveCopySign,
 }
 
-/// Whether the files of a directory are of different moments, so that the original may have what is
-/// missing there.
+/// Whether the files of a directory look as if they were copied one by one beside a writer. Then
+/// they are of different moments, and the original may have what is missing there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum HandCopy {
+pub enum LiveCopySign {
     /// Nothing shows it.
     #[default]
-    NoSign,
+    Absent,
     /// They are, but a crash may have left them so.
     Possible,
     /// They are, and no crash leaves them so.
-    Evident,
+    Certain,
 }
 
 impl fmt::Display for Corruption {
@@ -308,7 +308,7 @@ impl fmt::Display for Error {
     }
 }
 
-/// What [`Error::Forked`] says.
+/// The message of [`Error::Forked`].
 const FORKED: &str = "fork made this process of one that used Esker; call exec in it, or fork \
                       before the first log is opened";
 
@@ -430,8 +430,9 @@ impl Error {
     /// Whether the same call, on the same handle and with the same arguments, may succeed later: a
     /// lack of room, of time, of disk space or of threads, an operation that is in progress, and a
     /// log that another process has open. After [`Error::Timeout`] a record may have been accepted,
-    /// and after [`Error::NoSpace`] the first records of a batch that is not atomic. Then another
-    /// call appends them twice, unless it is one of the forms with `_if`.
+    /// and after any of these from a write, the first of its records; see
+    /// [`WriteError`](crate::WriteError). Then another call appends them twice, unless it names the
+    /// record that they follow.
     ///
     /// # Examples
     /// ```
@@ -520,7 +521,7 @@ pub(crate) fn corruption_of(
         offset,
         after: Seq(after),
         what: what.to_string(),
-        hand_copy: HandCopy::NoSign,
+        live_copy: LiveCopySign::Absent,
     }
 }
 

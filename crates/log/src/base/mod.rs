@@ -2,9 +2,11 @@
 
 pub(crate) mod component;
 pub(crate) mod error;
+pub(crate) mod lender;
 pub(crate) mod log_end;
 pub(crate) mod metric_value;
 pub(crate) mod options;
 pub(crate) mod position;
+pub(crate) mod purpose;
 pub(crate) mod read_options;
-pub(crate) mod shared_reserve;
+pub(crate) mod write_error;

@@ -8,7 +8,7 @@ use esker_disk::{Disk, HugePages, StdDisk};
 
 use crate::base::component::Component;
 use crate::base::error::{Error, Result};
-use crate::base::shared_reserve::SharedReserve;
+use crate::base::lender::SharedReserve;
 use crate::format::{BLOCK, RECORD_LIMIT_MAX, SEGMENT_MAX};
 use crate::runtime::engine::Engine;
 
@@ -22,7 +22,7 @@ const SEGMENT_MIN: u32 = 64 << 10;
 /// half. The rest is for records that free space.
 pub const RESERVE_KEPT_MOST: u64 = 16 << 20;
 
-/// When a commit happens without a request, and so what a crash may lose.
+/// The rule for commits without a request, and so for what a crash may lose.
 ///
 /// Awaiting a [`Ticket`](crate::Ticket) or calling [`Log::barrier`](crate::Log::barrier) requests a
 /// commit under every policy.
@@ -128,7 +128,7 @@ pub enum Direct {
     Off,
 }
 
-/// What opening does when durable bytes are corrupt.
+/// The action of opening when durable bytes are corrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum OnCorruption {
@@ -166,7 +166,7 @@ pub enum OpenCheck {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// When a commit happens without a request. Default [`Policy::Always`].
+    /// The rule for commits without a request. Default [`Policy::Always`].
     pub policy: Policy,
     /// How much is kept. Default: everything.
     pub retention: Retention,
@@ -179,9 +179,9 @@ pub struct Options {
     pub segment_size: u32,
     /// The bytes that stay reserved on the disk, in a file of their own, for operations that must
     /// succeed on a full disk. These are opening after a crash, and the internal appends by which a
-    /// component frees space ([`Log::append_internal`](crate::Log::append_internal)), which leave
-    /// half of it, at most 16 MiB, to openings. Ordinary appends get [`Error::NoSpace`] while the
-    /// reserve is missing and cannot be made.
+    /// component frees space ([`Purpose::Internal`](crate::component::Purpose::Internal)), which
+    /// leave half of it, at most 16 MiB, to openings. Ordinary appends get [`Error::NoSpace`] while
+    /// the reserve is missing and cannot be made.
     ///
     /// The reserve is filled when the log is opened and when space was freed. It leaves as much
     /// free space as it has, and has at least 64 KiB. In a log with a retention it does not grow by
@@ -241,7 +241,7 @@ pub struct Options {
     /// waits for share an fdatasync under [`Policy::Always`], at most half of `buffers`, if these
     /// are 4 or more.
     pub dsync: bool,
-    /// What to do about corruption. Default: fail.
+    /// The action on corruption. Default: fail.
     pub on_corruption: OnCorruption,
     /// How much is checked at opening. Default: quick.
     pub check: OpenCheck,

@@ -27,7 +27,7 @@ const ENTRIES_MAX: usize = 1024;
 /// The ages of the records of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Ages {
-    /// When they are checked next, on the clock of the engine.
+    /// The time of the next check, on the clock of the engine.
     pub(super) due: Duration,
     /// `None` while no limit needs them.
     counted: Option<Counted>,

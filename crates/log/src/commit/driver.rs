@@ -459,7 +459,7 @@ impl Drop for PanicGuard<'_> {
 impl CommitWork for WriteHalf {
     fn commit(&self) {
         self.queued.store(false, SeqCst);
-        self.reserve_requested();
+        self.preallocate_requested();
         self.run_commits(self.lock(), Until::Idle);
         self.run_callbacks();
     }

@@ -32,7 +32,7 @@ pub(crate) fn maintain(log: &WriteHalf) -> Result<()> {
         unless_full(retain(log))?;
     }
     unless_full(expire_if_due(log))?;
-    log.reserve_ahead();
+    log.preallocate_ahead();
     prewrite_ahead(log)?;
     prewrite_after_burst(log)
 }

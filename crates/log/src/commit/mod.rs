@@ -3,10 +3,10 @@
 //! `core` is the pure state machine: it assigns places and decides what to write or sync next.
 //! `driver` runs it on the thread of a waiting caller or of the engine. `commit_io` prepares the
 //! writes in order and executes them. `callbacks` has what is called when a record is durable.
-//! `commit_delay` decides whether a commit waits for more callers. `space` reserves file space
-//! before records are placed in it, and `shared_reserve` lends it to other logs. `preallocator` and
-//! `maintenance` do the background work: prewritten blocks, footers, and `retention`, which asks
-//! `ages` what is too old.
+//! `commit_delay` decides whether a commit waits for more callers. `preallocation` gets file space
+//! before records are placed in it, and `shared_reserve` lends the reserve to other logs.
+//! `preallocator` and `maintenance` do the background work: prewritten blocks, footers, and
+//! `retention`, which asks `ages` what is too old.
 
 pub(crate) mod ages;
 pub(crate) mod callbacks;
@@ -15,10 +15,11 @@ pub(crate) mod commit_io;
 pub(crate) mod committer;
 pub(crate) mod core;
 pub(crate) mod driver;
+pub(crate) mod lock_order;
 pub(crate) mod maintenance;
+pub(crate) mod preallocation;
 pub(crate) mod preallocator;
 pub(crate) mod retention;
 pub(crate) mod shared_reserve;
-pub(crate) mod space;
 pub(crate) mod space_request;
 pub(crate) mod write_half;

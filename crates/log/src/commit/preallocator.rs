@@ -77,12 +77,12 @@ struct State {
     /// Bytes entered since the log was last idle, and as many of them as the last look found.
     burst: u64,
     looked_at: u64,
-    /// When the next look is due; `None` before a burst.
+    /// The time of the next check; `None` before a burst.
     next_look: Option<Duration>,
     closed: bool,
 }
 
-/// What is due for a log that had a burst.
+/// The work that is due for a log that had a burst.
 #[derive(Debug)]
 pub(crate) enum AfterBurst<'a> {
     Nothing,
@@ -142,7 +142,7 @@ impl Preallocator {
         short || (self.prewrites && (state.begins_burst() || prewrites()))
     }
 
-    /// What is due after a burst. `now` is the time on the clock of the engine.
+    /// Returns the work that is due after a burst. `now` is the time on the clock of the engine.
     pub(crate) fn after_burst(&self, now: Duration) -> AfterBurst<'_> {
         let mut state = self.state.lock();
         if !self.prewrites || state.closed {

@@ -13,7 +13,7 @@
 use std::sync::atomic::Ordering::SeqCst;
 
 use crate::base::error::{Error, Result};
-use crate::base::shared_reserve::{Lender, Lent};
+use crate::base::lender::{Lender, Lent};
 use crate::commit::write_half::WriteHalf;
 use crate::store::space_reserve::Reserve;
 

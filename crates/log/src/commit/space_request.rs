@@ -39,8 +39,8 @@ impl SpaceRequests {
         if need.internal { &mut self.internal } else { &mut self.ordinary }
     }
 
-    /// What to reserve, and the number of the last request for it. Internal appends come first:
-    /// some of them free space.
+    /// Takes the space to preallocate, and the number of the last request for it. Internal appends
+    /// come first: some of them free space.
     pub(super) fn take(&mut self) -> [Option<(Need, u64)>; 2] {
         [&mut self.internal, &mut self.ordinary]
             .map(|requests| requests.need.take().map(|need| (need, requests.made)))

@@ -1,19 +1,11 @@
 //! The writing half of an open log: the state shared by appenders, committers and maintenance.
-//!
-//! # Lock order
-//!
-//! `segment_set_lock`, then `reserve`, then `watermark_page`, then `state`; each alone or in this
-//! order. While `state` is held, only the locks of the tail cache, of a segment's table entry, of
-//! the preallocator, of the terminal cell, of the wait queues and of the engine's queues are taken,
-//! and no I/O is done. The locks of the manifest, the spares and the ages are taken without
-//! `state`.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
-use esker_disk::{Dir, Lock, process};
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use esker_disk::{Dir, Lock};
+use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::Result;
 use crate::base::options::{Options, Retention};
@@ -96,21 +88,6 @@ pub(crate) struct WriteHalf {
     pub(crate) weak_self: Weak<WriteHalf>,
 }
 
-/// The lock of the set of segments. When it is released, a request for space that waited for that
-/// is queued again: what changed may have freed some.
-#[derive(Debug)]
-pub(crate) struct ChangingSegments<'a> {
-    log: &'a WriteHalf,
-    lock: Option<MutexGuard<'a, ()>>,
-}
-
-impl Drop for ChangingSegments<'_> {
-    fn drop(&mut self) {
-        self.lock = None;
-        self.log.retry_space();
-    }
-}
-
 impl std::fmt::Debug for WriteHalf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let durable = self.watermark.seq();
@@ -153,11 +130,6 @@ impl State {
 }
 
 impl WriteHalf {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        debug_assert!(!process::is_forked(), "a thread that is not here may hold the lock");
-        self.state.lock()
-    }
-
     pub(crate) fn fill_tracker(&self, unit: u64) -> &FillTracker {
         &self.fill_tracker[(unit % self.fill_tracker.len() as u64) as usize]
     }
@@ -266,17 +238,6 @@ impl WriteHalf {
                 "newest record is ahead of the wall clock; such records age only while the log is open"
             );
         }
-    }
-
-    /// Takes the lock of the set of segments, or waits for it.
-    pub(crate) fn change_segments(&self) -> ChangingSegments<'_> {
-        ChangingSegments { log: self, lock: Some(self.segment_set_lock.lock()) }
-    }
-
-    /// As [`WriteHalf::change_segments`], or `None` where another thread has the lock.
-    pub(crate) fn try_change_segments(&self) -> Option<ChangingSegments<'_>> {
-        let lock = self.segment_set_lock.try_lock()?;
-        Some(ChangingSegments { log: self, lock: Some(lock) })
     }
 
     pub(crate) fn is_closed(&self) -> bool {

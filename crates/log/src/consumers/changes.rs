@@ -13,9 +13,9 @@ use crate::base::position::Seq;
 pub(super) enum Change {
     One {
         name: String,
-        /// What the offset must be, if it must be anything.
+        /// The offset that is expected, if one is.
         expected: Option<Option<Seq>>,
-        /// What it becomes; `None` removes it.
+        /// The new offset; `None` removes the consumer.
         offset: Option<Seq>,
     },
     /// Sets all of these, or none.

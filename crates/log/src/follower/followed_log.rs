@@ -10,7 +10,7 @@ use esker_disk::{Dir, process};
 use parking_lot::{Mutex, RwLock};
 
 use super::poller::{Depth, PollResult, Polled, Poller};
-use super::snapshot::Snapshot;
+use super::scan_snapshot::Snapshot;
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::read_options::ReadOptions;
 use crate::consumers::Consumers;

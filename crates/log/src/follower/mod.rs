@@ -1,16 +1,19 @@
 //! Reading a log that another process writes, or that no process has open.
 //!
-//! `snapshot` is the result of one directory scan and a cache of what was read since. `feed` reads
-//! it in order for a stream. `poller` polls for the streams that wait. `metrics` is what a reader
-//! says of itself. `app_snapshots` opens the snapshots of the application.
+//! `scan_snapshot` is the result of one directory scan and a cache of what was read since.
+//! `follower_feed` reads it in order for a stream. `poller` polls for the streams that wait.
+//! `reader_metrics` is what a reader says of itself. `reader_snapshots`, `reader_storage` and
+//! `component_reads` are groups of methods.
 
-mod app_snapshots;
-pub(crate) mod builder;
-mod feed;
+pub(crate) mod component_reads;
 mod followed_log;
-pub(crate) mod metrics;
+mod follower_feed;
 mod poller;
-mod snapshot;
+pub(crate) mod reader_builder;
+pub(crate) mod reader_metrics;
+pub(crate) mod reader_snapshots;
+pub(crate) mod reader_storage;
+mod scan_snapshot;
 
 use std::future::poll_fn;
 use std::path::{Path, PathBuf};
@@ -21,27 +24,22 @@ use std::task::Poll;
 use esker_disk::process;
 use parking_lot::{Mutex, RwLock};
 
-use crate::base::component::Component;
-use crate::base::error::{Corruption, Error, Result, register_process};
-use crate::base::position::{Place, Position, Seq};
+use crate::base::error::{Error, Result, register_process};
+use crate::base::position::{Position, Seq};
 use crate::base::read_options::ReadOptions;
 use crate::consumers::Consumers;
-use crate::read::batch::{Payload, View};
-use crate::read::checkpoint::CheckpointReader;
+use crate::read::batch::View;
 use crate::read::cursor::{self, Start};
-use crate::read::metadata::{Metadata, SegmentInfo, Stored};
-use crate::read::placed;
-use crate::read::placed_many;
 use crate::read::source::Source;
 use crate::read::stream::{LogStream, read_one};
 use crate::read::stream_table::StreamTable;
 use crate::runtime::detached::detached;
 use crate::runtime::engine::Engine;
-use crate::store::{app_metadata, directory};
-use feed::{FollowerFeed, Waiting};
+use crate::store::directory;
 use followed_log::FollowedLog;
+use follower_feed::{FollowerFeed, Waiting};
 use poller::{Depth, Polled};
-use snapshot::Snapshot;
+use scan_snapshot::Snapshot;
 
 /// A read-only handle to a log, without its lock. Any number may be open beside one writer, in this
 /// process or others.
@@ -80,8 +78,8 @@ impl ReadOnlyLog {
     ///
     /// # Errors
     /// [`Error::NotALog`], [`Error::UnsupportedVersion`], [`Error::ForeignFile`],
-    /// [`Error::Forked`], [`Error::Io`].
-    /// Corruption is reported by the streams that reach it, and by [`ReadOnlyLog::corruption`].
+    /// [`Error::Forked`], [`Error::Io`]. Corruption is reported by the streams that reach it, and
+    /// by [`ReadOnlyStorage::corruption`](crate::ReadOnlyStorage).
     ///
     /// # Examples
     /// ```
@@ -100,17 +98,6 @@ impl ReadOnlyLog {
     /// ```
     pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
         Self::open_with(dir.as_ref(), ReadOptions::default())
-    }
-
-    /// As [`ReadOnlyLog::open`], without blocking: a thread of its own opens the log.
-    ///
-    /// # Cancel safety
-    /// A call that is dropped opens the log and closes it again.
-    ///
-    /// # Errors
-    /// As [`ReadOnlyLog::open`], and [`Error::NoThread`].
-    pub async fn open_async(dir: impl AsRef<Path>) -> Result<Self> {
-        Self::builder(dir).open_async().await
     }
 
     async fn open_with_async(dir: PathBuf, options: ReadOptions) -> Result<Self> {
@@ -270,106 +257,6 @@ impl ReadOnlyLog {
         .await
     }
 
-    /// Returns the payload of a record whose place is known, durable as of the last poll. For
-    /// components that keep an index of places.
-    ///
-    /// It reads exactly the blocks of the record, with one read, and checks the record's checksum.
-    /// If the place holds another record, because recovery moved this one, it finds the record by
-    /// its number.
-    ///
-    /// # Errors
-    /// As [`Log::read_placed`](crate::Log::read_placed), with [`Error::Trimmed`] for a record that
-    /// the writer dropped. A dropped record may still be returned for some time, also after a poll:
-    /// a poll that finds more durable records does not look for the trim point, and a segment that
-    /// is open here can be read until the writer uses its file again.
-    ///
-    /// # Examples
-    /// ```
-    /// use esker_log::{Log, Place, ReadOnlyLog};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let dir = dir.path().join("log");
-    /// let writer = Log::open(&dir)?; // often in another process
-    /// let ticket = writer.append("a record")?;
-    /// let place = Place { seq: ticket.seq(), position: ticket.position(), len: 8 };
-    /// ticket.blocking_wait()?;
-    /// let reader = ReadOnlyLog::open(&dir)?;
-    /// assert_eq!(&*reader.read_placed(place)?, b"a record");
-    /// # Ok::<(), esker_log::Error>(())
-    /// ```
-    pub fn read_placed(&self, place: Place) -> Result<Payload> {
-        self.log.refuse_if_closed()?;
-        let find = |snapshot: &Snapshot| placed::find(snapshot, place, snapshot.limit().0);
-        match find(&self.log.snapshot()) {
-            Err(Error::Corrupted(_) | Error::Trimmed { .. }) => {
-                // As in `read`.
-                self.log.poll(Depth::Rescan)?;
-                let snapshot = self.log.snapshot();
-                find(&snapshot).map_err(|error| cursor::exactly(&*snapshot, error))
-            }
-            other => other,
-        }
-    }
-
-    /// Returns the payloads of several records whose places are known, as
-    /// [`Log::read_placed_many`](crate::Log::read_placed_many) does.
-    ///
-    /// # Errors
-    /// [`Error::Closed`].
-    pub fn read_placed_many(&self, places: &[Place]) -> Result<Vec<Option<Payload>>> {
-        self.log.refuse_if_closed()?;
-        let snapshot = self.log.snapshot();
-        let parallel = !self.log.engine.is_manual();
-        Ok(placed_many::find(&*snapshot, places, snapshot.limit().0, parallel))
-    }
-
-    /// Opens the checkpoint; `None` if there is none.
-    ///
-    /// # Errors
-    /// As [`Log::checkpoint_reader`](crate::Log::checkpoint_reader).
-    pub fn checkpoint_reader(&self) -> Result<Option<CheckpointReader>> {
-        self.log.refuse_if_closed()?;
-        let log = self.log.snapshot().manifest().log;
-        CheckpointReader::open(&*self.log.dir, log, || {
-            // It was made from what was durable when it was published, which may be a moment ago.
-            self.refresh()?;
-            Ok(self.log.snapshot() as _)
-        })
-    }
-
-    /// Returns the component that the log belongs to; `None` for a plain log. Reads from the disk.
-    ///
-    /// # Errors
-    /// [`Error::Corrupted`] where the app metadata is corrupt, [`Error::UnsupportedVersion`],
-    /// [`Error::Io`].
-    pub fn component(&self) -> Result<Option<Component>> {
-        Ok(app_metadata::read(&*self.log.dir)?.map(|(component, _)| component))
-    }
-
-    /// Checks that the log belongs to this component. If the app metadata are corrupt, a warning is
-    /// logged and it does: they are optional for a component.
-    ///
-    /// # Errors
-    /// [`Error::WrongComponent`], also if the file of the app metadata is lost;
-    /// [`Error::UnsupportedVersion`], [`Error::Io`].
-    pub fn expect_component(&self, component: Component) -> Result<()> {
-        let expected = Some(component);
-        let found = app_metadata::owner(&*self.log.dir, expected)?;
-        if found != expected {
-            let dir = self.log.dir.path().into();
-            return Err(Error::WrongComponent { dir, found, expected });
-        }
-        Ok(())
-    }
-
-    /// Returns whether corrupt units of this log were ever quarantined; see
-    /// [`Log::was_repaired`](crate::Log::was_repaired). Reads from the disk.
-    ///
-    /// # Errors
-    /// [`Error::Io`].
-    pub fn was_repaired(&self) -> Result<bool> {
-        directory::was_repaired(&*self.log.dir)
-    }
-
     /// The last durable record as of the last poll.
     pub fn durable(&self) -> Seq {
         Seq(self.log.snapshot().limit().1)
@@ -385,44 +272,14 @@ impl ReadOnlyLog {
         cursor::oldest(&*self.log.snapshot())
     }
 
-    /// Valid-looking bytes after the last durable record, which only recovery may classify. With a
-    /// concurrent writer these are its latest commits.
-    pub fn unrecovered_bytes(&self) -> u64 {
-        self.log.snapshot().unrecovered
-    }
-
-    /// The first corruption that the directory scan met, if any. The scan does not read segments
-    /// that have a valid footer; [`verify`](crate::verify) reads everything.
-    pub fn corruption(&self) -> Option<Corruption> {
-        self.log.snapshot().corruption.clone()
-    }
-
-    /// Returns the segments that hold durable records, oldest first, with what was counted in them
-    /// at the last scan, as for [`ReadOnlyLog::metadata`]. No I/O.
-    pub fn segments(&self) -> Vec<SegmentInfo> {
-        let snapshot = self.log.snapshot();
-        SegmentInfo::of(snapshot.segments(), snapshot.limit().1)
-    }
-
-    /// Returns what the log stores, as of the last poll. No I/O.
-    ///
-    /// A poll that finds more records in the newest segment does not read them. The counts
-    /// (records, bytes, entries of the index) are those of the last scan of the directory, at
-    /// opening or when the writer began a segment or a session; [`ReadOnlyLog::stored`] reads them.
-    pub fn metadata(&self) -> Metadata {
-        let snapshot = self.log.snapshot();
-        let manifest = snapshot.manifest();
-        Metadata::new(&*snapshot, manifest.log, manifest.session, snapshot.cached_bytes())
-    }
-
     /// Returns the named offsets of the log's consumers, which this process can change if it may
     /// write in the directory. No I/O.
     pub fn consumers(&self) -> Consumers {
         self.log.consumers.clone()
     }
 
-    /// What can be read now, as a backup reads it. Scans the directory: a poll that finds more
-    /// durable records does not read the trim point.
+    /// Returns the records that can be read now, as a backup reads them. Scans the directory: a
+    /// poll that finds more durable records does not read the trim point.
     pub(crate) fn source(&self) -> Result<Arc<dyn Source>> {
         self.log.refuse_if_closed()?;
         self.log.poll(Depth::Rescan)?;
@@ -436,33 +293,5 @@ impl ReadOnlyLog {
     /// The directory that was opened.
     pub(crate) fn dir(&self) -> &dyn esker_disk::Dir {
         &*self.log.dir
-    }
-
-    /// Returns what is stored. Reads the newest segment where the last poll found more in it than
-    /// was counted, the dropped part of the oldest segment, to count its records, and the headers
-    /// of units in segments that may have a gap.
-    ///
-    /// # Errors
-    /// [`Error::Corrupted`] where such a header is corrupt, [`Error::Io`], [`Error::Closed`].
-    pub fn stored(&self) -> Result<Stored> {
-        self.log.refuse_if_closed()?;
-        let snapshot = self.log.snapshot();
-        let newest = snapshot.segments().all().pop();
-        if newest.is_none_or(|newest| newest.state.read().last_seq < snapshot.limit().1) {
-            self.log.poll(Depth::Rescan)?;
-        }
-        match Stored::new(&*self.log.snapshot()) {
-            Err(Error::Corrupted(_)) => {
-                // As in `read`.
-                self.log.poll(Depth::Rescan)?;
-                Stored::new(&*self.log.snapshot())
-            }
-            other => other,
-        }
-    }
-
-    /// Whether the log was closed cleanly as of the last poll.
-    pub fn is_closed_cleanly(&self) -> bool {
-        self.log.snapshot().manifest().clean.is_some()
     }
 }

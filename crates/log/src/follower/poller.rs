@@ -27,7 +27,7 @@ const MANIFEST_INTERVAL: Duration = Duration::from_millis(50);
 /// After an expensive poll the thread pauses for at least this many times its duration.
 const SHARE: u32 = 8;
 
-/// What a poll reads.
+/// How much a poll reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Depth {
     /// The watermark; everything if it names a new session.

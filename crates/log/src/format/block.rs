@@ -40,7 +40,7 @@ pub(crate) fn crc_of_joined(first: u32, second: u32, len: u32) -> u32 {
     powers.fold(first, |sum, (_, power)| multiply(sum, *power)) ^ second
 }
 
-/// What 2^n bytes multiply a checksum by: x^(8 * 2^n). Bit 31 is the coefficient of x^0.
+/// The factor of 2^n bytes for a checksum: x^(8 * 2^n). Bit 31 is the coefficient of x^0.
 static POWERS: [u32; 32] = powers();
 
 const fn powers() -> [u32; 32] {

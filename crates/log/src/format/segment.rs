@@ -32,8 +32,8 @@ pub(crate) struct SegmentHeader {
     pub(crate) chain: u32,
     /// Recovery or repair wrote the whole segment before it got its name.
     pub(crate) recovered: bool,
-    /// What the first unit chains to, where `repair` wrote a new header whose checksum differs from
-    /// the one that the unit names; otherwise 0.
+    /// The checksum that the first unit chains to, where `repair` wrote a new header whose checksum
+    /// differs from the one that the unit names; otherwise 0.
     pub(crate) first_chain: u32,
 }
 

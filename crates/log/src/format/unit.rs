@@ -17,7 +17,7 @@ pub(crate) const UNIT_HEADER: u32 = 72;
 const DATA: u32 = 0xE5CE_1D01;
 const GAP: u32 = 0xE5CE_1D02;
 
-/// What a unit holds.
+/// The contents of a unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum UnitKind {
     /// Records.

@@ -3,21 +3,24 @@
 use std::time::{Duration, Instant};
 
 use crate::base::error::{Result, refuse_if_forked};
-use crate::base::position::{Position, Seq};
-use crate::commit::core::{AppendKind, CopySpace};
+use crate::base::position::Position;
+use crate::base::purpose::Purpose;
+use crate::base::write_error::WriteError;
 use crate::log::Log;
-use crate::write::append::Accepted;
-use crate::write::input::{Input, Inputs};
+use crate::write::accept::Accepted;
+use crate::write::input::{Append, Input};
 use crate::write::ticket::Ticket;
 
 /// # Appending
 ///
-/// | records | methods |
-/// |---|---|
-/// | one | `append`, `append_async`, `try_append`, `append_timeout` |
-/// | one, if it follows a given record | `append_if`, `append_if_async`, `try_append_if` |
-/// | many, each on its own | `append_batch`, `append_batch_async`, `append_batch_if` |
-/// | many, all or none | `append_atomic`, with `_async`, `try_`, `_timeout` and `_if` |
+/// The value says what to write, and the method how to wait for room:
+///
+/// | wait | one record | an [`Append`]: several records, all or none, or on a condition |
+/// |---|---|---|
+/// | blocks | `append` | `write` |
+/// | as a future | `append_async` | `write_async` |
+/// | not at all | `try_append` | `try_write` |
+/// | blocks for a limited time | `append_timeout` | `write_timeout` |
 impl Log {
     /// Appends a record: assigns its place in the order, copies the payload, and returns a ticket
     /// that resolves when the record is durable.
@@ -80,209 +83,136 @@ impl Log {
         self.append_until(Input::next(&payload), Instant::now().checked_add(timeout))
     }
 
-    /// Appends a record under the number `seq`, if `prev` is the number of the log's last record.
-    /// The first record of an empty log may follow any number. Numbers may leave gaps.
+    /// Writes records as the [`Append`] says: several at once, all or none, under the caller's
+    /// numbers, or only after a given record. The ticket is that of the last record.
     ///
-    /// Blocks as [`Log::append`] does.
+    /// Every record is checked before the first one is accepted. Without records nothing is checked
+    /// but whether the log accepts any, and the ticket is that of the last record accepted so far.
+    /// Their number is not limited. Blocks as [`Log::append`] does; records that are not atomic are
+    /// accepted one by one as there is room.
+    ///
+    /// Allocates no memory for up to 32 records. [`AsRef::as_ref`] of each payload is called once,
+    /// outside every lock.
     ///
     /// # Errors
-    /// As [`Log::append`]. [`Error::Sequence`](crate::Error::Sequence) when `prev` is not the last
-    /// record, or `seq` is not above it; [`Error::Conflict`](crate::Error::Conflict) when another
-    /// record, not yet durable, follows `prev`. Nothing was accepted then. A caller that lost a
-    /// race gets either of the two, depending on whether the other record is durable already:
-    /// retry after both.
+    /// As [`Log::append`], with [`WriteError::accepted`]: when the log fails, the disk fills up or
+    /// another caller's record comes first midway, the records before that were accepted, unless
+    /// they are atomic.
+    ///
+    /// [`Error::BatchTooLarge`](crate::Error::BatchTooLarge) of atomic records.
+    ///
+    /// [`Error::Sequence`](crate::Error::Sequence) when a record that is to be followed is not the
+    /// last one, or a number is not above it; [`Error::Conflict`](crate::Error::Conflict) when
+    /// another record, not yet durable, follows it. A caller that lost a race gets either of the
+    /// two, depending on whether the other record is durable already: retry after both.
     ///
     /// # Examples
     /// ```
-    /// # use esker_log::{Error, Log, Seq};
+    /// # use esker_log::{Append, Error, Log, Seq, WriteError};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
-    /// log.append_if(Seq(41), Seq(42), "first")?.blocking_wait()?;
-    /// log.append_if(Seq(42), Seq(50), "second")?.blocking_wait()?;
-    /// assert!(matches!(log.append_if(Seq(42), Seq(43), "late"), Err(Error::Sequence { .. })));
+    /// let transfer = ["from alice: 5", "to bob: 5"];
+    /// log.write(Append::records(&transfer).atomic())?.blocking_wait()?; // both, or none
     ///
     /// // A race for the next record. Decide again after each record that came first.
-    /// let mut prev = Seq(42);
+    /// let mut prev = Seq(1);
     /// let ticket = loop {
-    ///     match log.append_if(prev, Seq(prev.0 + 10), "third") {
-    ///         Err(Error::Sequence { .. } | Error::Conflict { .. }) => prev = log.accepted(),
+    ///     match log.write(Append::after(prev, &["third"])) {
+    ///         Err(WriteError { error: Error::Sequence { .. } | Error::Conflict { .. }, .. }) => {
+    ///             prev = log.accepted();
+    ///         }
     ///         ended => break ended?,
     ///     }
     /// };
-    /// assert_eq!(ticket.blocking_wait()?.seq, Seq(60));
+    /// assert_eq!(ticket.blocking_wait()?.seq, Seq(3));
     /// # Ok::<(), Error>(())
     /// ```
-    pub fn append_if(&self, prev: Seq, seq: Seq, payload: impl AsRef<[u8]>) -> Result<Ticket> {
-        self.append_until(Input::after(prev, seq, &payload), None)
+    pub fn write<P: AsRef<[u8]>>(&self, append: Append<'_, P>) -> Result<Ticket, WriteError> {
+        self.write_until(append, None)
     }
 
-    /// As [`Log::append_if`], but waits for room as a pending future instead of blocking.
+    /// As [`Log::write`], but waits for room as a pending future instead of blocking.
     ///
     /// # Cancel safety
-    /// Cancel-safe: a future that is dropped before it is ready has accepted nothing.
+    /// Cancel-safe for one record and for atomic ones: a future that is dropped before it is ready
+    /// has accepted nothing. Of others it may have accepted the first ones.
     ///
     /// # Errors
-    /// As [`Log::append_if`].
-    pub async fn append_if_async(
+    /// As [`Log::write`].
+    pub async fn write_async<P: AsRef<[u8]>>(
         &self,
-        prev: Seq,
-        seq: Seq,
-        payload: impl AsRef<[u8]>,
-    ) -> Result<Ticket> {
-        self.append_one_async(Input::after(prev, seq, &payload)).await
-    }
-
-    /// As [`Log::append_if`], but waits neither for room nor for disk space to be reserved.
-    ///
-    /// # Errors
-    /// As [`Log::append_if`], and [`Error::Full`](crate::Error::Full) when it would have to wait.
-    pub fn try_append_if(&self, prev: Seq, seq: Seq, payload: impl AsRef<[u8]>) -> Result<Ticket> {
-        self.try_append_one(Input::after(prev, seq, &payload))
-    }
-
-    /// As [`Log::append`], for records that a component needs in order to free space: checkpoints,
-    /// trim points. They may use the reserve of preallocated space;
-    /// ordinary appends may not. Blocks.
-    ///
-    /// # Durability
-    /// As [`Log::append`].
-    ///
-    /// # Errors
-    /// As [`Log::append`]; [`Error::NoSpace`](crate::Error::NoSpace) also when the reserve is used
-    /// up.
-    pub fn append_internal(&self, payload: impl AsRef<[u8]>) -> Result<Ticket> {
-        let record = Input::next(&payload);
-        let accepted =
-            self.write.with_room(None, || self.write.accept(record, AppendKind::Internal))?;
-        Ok(self.write.ticket(accepted))
-    }
-
-    /// Appends a copy of a live record, so that the segment of its original can be dropped; see
-    /// [`reclaim`](crate::reclaim). Blocks.
-    ///
-    /// # Durability
-    /// [`Policy::Batch`](crate::Policy::Batch) does not count it, because the original is durable.
-    /// Wait for the ticket, or it may stay without a commit.
-    ///
-    /// # Errors
-    /// As [`Log::append_internal`].
-    pub fn append_copy(&self, payload: impl AsRef<[u8]>, space: CopySpace) -> Result<Ticket> {
-        let record = Input::next(&payload);
-        let accepted =
-            self.write.with_room(None, || self.write.accept(record, AppendKind::Copy(space)))?;
-        Ok(self.write.ticket(accepted))
-    }
-
-    /// Appends records in order, each on its own: a crash may keep any prefix of them. Their number
-    /// and total size are not limited. The ticket is that of the last record.
-    ///
-    /// Every record is checked before the first one is accepted. Without records, the ticket is
-    /// that of the last record accepted so far. Blocks as [`Log::append`] does.
-    ///
-    /// # Errors
-    /// As [`Log::append`]. When the log fails or the disk fills up midway, a prefix was accepted;
-    /// [`Log::accepted`] returns its end.
-    pub fn append_batch<P: AsRef<[u8]>>(&self, payloads: &[P]) -> Result<Ticket> {
-        self.append_each(&Inputs::next(payloads))
-    }
-
-    /// As [`Log::append_batch`], but waits for room as a pending future instead of blocking.
-    ///
-    /// # Cancel safety
-    /// A future that is dropped before it is ready has accepted a prefix of the records.
-    ///
-    /// # Errors
-    /// As [`Log::append_batch`].
-    pub async fn append_batch_async<P: AsRef<[u8]>>(&self, payloads: &[P]) -> Result<Ticket> {
-        let records = Inputs::next(payloads);
+        append: Append<'_, P>,
+    ) -> Result<Ticket, WriteError> {
+        if let Some(record) = append.single() {
+            return Ok(self.append_one_async(record).await?);
+        }
+        let records = append.inputs();
+        if append.is_atomic() {
+            let last = self.write.with_room_async(|| self.write.accept_whole(&records)).await?;
+            return Ok(self.ticket_of_batch(last)?);
+        }
         self.write.check_batch(&records)?;
         let mut last = None;
-        for &record in &*records {
-            let accepted = self
-                .write
-                .with_room_async(|| self.write.accept(record, AppendKind::Ordinary))
-                .await?;
-            last = Some(accepted);
+        for (accepted, &record) in records.iter().enumerate() {
+            let attempt = || self.write.accept(record, Purpose::Ordinary);
+            let placed = self.write.with_room_async(attempt).await;
+            last = Some(placed.map_err(|error| WriteError { error, accepted })?);
         }
-        self.ticket_of_batch(last)
+        Ok(self.ticket_of_batch(last)?)
     }
 
-    /// As [`Log::append_batch`], under the caller's numbers: the first record is to follow `prev`,
-    /// each other one the one before it.
+    /// As [`Log::write`], but waits neither for room nor for disk space to be reserved.
     ///
     /// # Errors
-    /// As [`Log::append_batch`] and [`Log::append_if`]. When another caller's record comes between
-    /// them, a prefix was accepted; [`Log::append_atomic_if`] rules that out.
-    pub fn append_batch_if<P: AsRef<[u8]>>(
+    /// As [`Log::write`], and [`Error::Full`](crate::Error::Full) when it would have to wait:
+    /// [`WriteError::accepted`] records had room, and none if they are atomic.
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_log::{Append, Error, Log, WriteError};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = Log::open(dir.path().join("log"))?;
+    /// let mut left = &[[7; 100]; 50][..];
+    /// while !left.is_empty() {
+    ///     match log.try_write(Append::records(left)) {
+    ///         Err(WriteError { error: Error::Full, accepted, .. }) => {
+    ///             left = &left[accepted..];
+    ///             log.barrier()?.blocking_wait()?; // or do something else meanwhile
+    ///         }
+    ///         ended => {
+    ///             ended?.blocking_wait()?;
+    ///             left = &[];
+    ///         }
+    ///     }
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn try_write<P: AsRef<[u8]>>(&self, append: Append<'_, P>) -> Result<Ticket, WriteError> {
+        if let Some(record) = append.single() {
+            return Ok(self.try_append_one(record)?);
+        }
+        let records = append.inputs();
+        if append.is_atomic() {
+            let last = self.write.without_waiting(|| self.write.accept_whole(&records))?;
+            return Ok(self.ticket_of_batch(last)?);
+        }
+        self.write_each(&records, |record| {
+            self.write.without_waiting(|| self.write.accept(record, Purpose::Ordinary))
+        })
+    }
+
+    /// As [`Log::write`], but waits for room at most this long. The engine runs the commits that
+    /// make room, so that a hanging disk does not block this call.
+    ///
+    /// # Errors
+    /// As [`Log::write`], and [`Error::Timeout`](crate::Error::Timeout) when not all records were
+    /// accepted in time: [`WriteError::accepted`] were, and none if they are atomic.
+    pub fn write_timeout<P: AsRef<[u8]>>(
         &self,
-        prev: Seq,
-        records: &[(Seq, P)],
-    ) -> Result<Ticket> {
-        self.append_each(&Inputs::after(prev, records))
-    }
-
-    /// Appends records atomically: after a crash all of them are recovered, or none. Payloads and
-    /// headers together take at most about 88 MiB; the overhead is 16 to 23 bytes per record.
-    ///
-    /// The ticket is that of the last record. Without records, it is that of the last record
-    /// accepted so far. Blocks as [`Log::append`] does.
-    ///
-    /// # Errors
-    /// As [`Log::append`], and [`Error::BatchTooLarge`](crate::Error::BatchTooLarge). Nothing was
-    /// accepted then.
-    pub fn append_atomic<P: AsRef<[u8]>>(&self, payloads: &[P]) -> Result<Ticket> {
-        self.append_whole_until(&Inputs::next(payloads), None)
-    }
-
-    /// As [`Log::append_atomic`], but waits for room as a pending future instead of blocking.
-    ///
-    /// # Cancel safety
-    /// Cancel-safe: a future that is dropped before it is ready has accepted nothing.
-    ///
-    /// # Errors
-    /// As [`Log::append_atomic`].
-    pub async fn append_atomic_async<P: AsRef<[u8]>>(&self, payloads: &[P]) -> Result<Ticket> {
-        let records = Inputs::next(payloads);
-        let ticket = self.write.with_room_async(|| self.write.append_whole(&records)).await?;
-        ticket.map_or_else(|| self.barrier(), Ok)
-    }
-
-    /// As [`Log::append_atomic`], but waits neither for room nor for disk space to be reserved.
-    ///
-    /// # Errors
-    /// As [`Log::append_atomic`], and [`Error::Full`](crate::Error::Full) when it would have to
-    /// wait.
-    pub fn try_append_atomic<P: AsRef<[u8]>>(&self, payloads: &[P]) -> Result<Ticket> {
-        let records = Inputs::next(payloads);
-        let ticket = self.write.without_waiting(|| self.write.append_whole(&records))?;
-        ticket.map_or_else(|| self.barrier(), Ok)
-    }
-
-    /// As [`Log::append_atomic`], but waits for room at most this long. The engine runs the commit
-    /// that makes room, so that a hanging disk does not block this call.
-    ///
-    /// # Errors
-    /// As [`Log::append_atomic`], and [`Error::Timeout`](crate::Error::Timeout) when the records
-    /// were not accepted in time.
-    pub fn append_atomic_timeout<P: AsRef<[u8]>>(
-        &self,
-        payloads: &[P],
+        append: Append<'_, P>,
         timeout: Duration,
-    ) -> Result<Ticket> {
-        self.append_whole_until(&Inputs::next(payloads), Instant::now().checked_add(timeout))
-    }
-
-    /// As [`Log::append_atomic`], under the caller's numbers: the first record is to follow `prev`,
-    /// each other one the one before it.
-    ///
-    /// # Errors
-    /// As [`Log::append_atomic`] and [`Log::append_if`]. Nothing was accepted then.
-    pub fn append_atomic_if<P: AsRef<[u8]>>(
-        &self,
-        prev: Seq,
-        records: &[(Seq, P)],
-    ) -> Result<Ticket> {
-        self.append_whole_until(&Inputs::after(prev, records), None)
+    ) -> Result<Ticket, WriteError> {
+        self.write_until(append, Instant::now().checked_add(timeout))
     }
 
     /// Returns a ticket that resolves when everything accepted before this call is durable.
@@ -315,41 +245,52 @@ impl Log {
 
     fn append_until(&self, record: Input<'_>, deadline: Option<Instant>) -> Result<Ticket> {
         let accepted =
-            self.write.with_room(deadline, || self.write.accept(record, AppendKind::Ordinary))?;
+            self.write.with_room(deadline, || self.write.accept(record, Purpose::Ordinary))?;
         Ok(self.write.ticket(accepted))
     }
 
     async fn append_one_async(&self, record: Input<'_>) -> Result<Ticket> {
         let accepted =
-            self.write.with_room_async(|| self.write.accept(record, AppendKind::Ordinary)).await?;
+            self.write.with_room_async(|| self.write.accept(record, Purpose::Ordinary)).await?;
         Ok(self.write.ticket(accepted))
     }
 
     fn try_append_one(&self, record: Input<'_>) -> Result<Ticket> {
         let accepted =
-            self.write.without_waiting(|| self.write.accept(record, AppendKind::Ordinary))?;
+            self.write.without_waiting(|| self.write.accept(record, Purpose::Ordinary))?;
         Ok(self.write.ticket(accepted))
     }
 
-    fn append_each(&self, records: &[Input<'_>]) -> Result<Ticket> {
-        self.write.check_batch(records)?;
-        let mut last = None;
-        for &record in records {
-            // Earlier records get no ticket: dropping one could request a commit.
-            last = Some(
-                self.write.with_room(None, || self.write.accept(record, AppendKind::Ordinary))?,
-            );
+    fn write_until<P: AsRef<[u8]>>(
+        &self,
+        append: Append<'_, P>,
+        deadline: Option<Instant>,
+    ) -> Result<Ticket, WriteError> {
+        if let Some(record) = append.single() {
+            return Ok(self.append_until(record, deadline)?);
         }
-        self.ticket_of_batch(last)
+        let records = append.inputs();
+        if append.is_atomic() {
+            let last = self.write.with_room(deadline, || self.write.accept_whole(&records))?;
+            return Ok(self.ticket_of_batch(last)?);
+        }
+        self.write_each(&records, |record| {
+            self.write.with_room(deadline, || self.write.accept(record, Purpose::Ordinary))
+        })
     }
 
-    fn append_whole_until(
+    fn write_each(
         &self,
         records: &[Input<'_>],
-        deadline: Option<Instant>,
-    ) -> Result<Ticket> {
-        let ticket = self.write.with_room(deadline, || self.write.append_whole(records))?;
-        ticket.map_or_else(|| self.barrier(), Ok)
+        accept: impl Fn(Input<'_>) -> Result<Accepted>,
+    ) -> Result<Ticket, WriteError> {
+        self.write.check_batch(records)?;
+        let mut last = None;
+        for (accepted, &record) in records.iter().enumerate() {
+            // Earlier records get no ticket: dropping one could request a commit.
+            last = Some(accept(record).map_err(|error| WriteError { error, accepted })?);
+        }
+        Ok(self.ticket_of_batch(last)?)
     }
 
     fn ticket_of_batch(&self, last: Option<Accepted>) -> Result<Ticket> {

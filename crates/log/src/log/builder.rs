@@ -8,10 +8,10 @@ use esker_disk::Disk;
 
 use crate::base::component::Component;
 use crate::base::error::Result;
+use crate::base::lender::SharedReserve;
 use crate::base::options::{
     Direct, OnCorruption, OpenCheck, Options, Policy, Retention, option_setters,
 };
-use crate::base::shared_reserve::SharedReserve;
 use crate::log::Log;
 use crate::runtime::engine::Engine;
 
@@ -107,7 +107,10 @@ impl LogBuilder {
         Log::open_with(&self.dir, self.options)
     }
 
-    /// Opens the log as [`Log::open_async`] does.
+    /// As [`LogBuilder::open`], without blocking: a thread of its own opens the log.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped opens the log and closes it again, and holds its lock meanwhile.
     ///
     /// # Errors
     /// As [`LogBuilder::open`], and [`Error::NoThread`](crate::Error::NoThread).

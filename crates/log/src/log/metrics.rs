@@ -16,9 +16,10 @@ use crate::runtime::histogram::DurationHistogram;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogMetrics {
-    /// What was appended and committed, and what is pending. As [`Log::stats`].
+    /// Counts of what was appended and committed, and what is pending. As [`Log::stats`].
     pub stats: LogStats,
-    /// What the log stores: segments, and their size on disk. As [`Log::metadata`].
+    /// The contents of the log: segments, and their size on disk. As
+    /// [`Storage::metadata`](crate::Storage::metadata).
     pub metadata: Metadata,
     /// How long the syncs of commits took, writes through O_DSYNC included. There are
     /// [`LogStats::syncs`] of them. A sync that failed is not counted.
@@ -51,11 +52,11 @@ impl Log {
     ///
     /// # Examples
     /// ```
-    /// # use esker_log::{Log, Start};
+    /// # use esker_log::{Append, Log, Start};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// let stream = log.stream(Start::Oldest)?;
-    /// log.append_batch(&["first", "second"])?.blocking_wait()?;
+    /// log.write(Append::records(&["first", "second"]))?.blocking_wait()?;
     ///
     /// let metrics = log.metrics();
     /// assert_eq!((metrics.stats.appended, metrics.stats.payload_bytes), (2, 11));
@@ -68,7 +69,7 @@ impl Log {
     /// ```
     pub fn metrics(&self) -> LogMetrics {
         let write = &*self.write;
-        let metadata = self.metadata();
+        let metadata = self.storage().metadata();
         let sync_durations = write.counters.sync_durations();
         let mut stats = self.stats();
         stats.syncs = sync_durations.count();

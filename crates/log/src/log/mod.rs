@@ -4,23 +4,21 @@
 //! tail cache, the watermark, the trim point, the terminal state, the closed flag and the wait
 //! queues, and nothing else. The files in this folder hold the public methods.
 
-mod app_metadata;
 mod append;
 pub(crate) mod builder;
-pub(crate) mod checkpoint;
 mod close;
-pub(crate) mod locked;
 pub(crate) mod lookup;
 mod metric_values;
 pub(crate) mod metrics;
 mod open;
 #[cfg(feature = "metrics")]
 mod publish;
-mod retention;
 pub(crate) mod sink;
-pub(crate) mod snapshot;
+pub(crate) mod snapshot_writer;
+pub(crate) mod snapshots;
 pub(crate) mod stats;
-mod truncate;
+pub(crate) mod storage;
+pub(crate) mod trim;
 
 use std::sync::Arc;
 
@@ -70,11 +68,6 @@ impl Drop for Owner {
 }
 
 impl Log {
-    /// Returns the state in which the log was found when it was opened, and what recovery did.
-    pub fn recovery(&self) -> &Recovery {
-        &self.owner.recovery
-    }
-
     /// Returns the named offsets of the log's consumers. No I/O.
     pub fn consumers(&self) -> Consumers {
         self.owner.consumers.clone()

@@ -1,16 +1,16 @@
 //! Opening a log for writing.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Arc, Weak};
 
 use esker_disk::{Dir, Facts, Lock};
 use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::{Error, Result, corruption_at, register_process, with_causes};
+use crate::base::lender::{Lent, SharedReserve};
 use crate::base::options::{Direct, OnCorruption, Options, Policy};
 use crate::base::read_options::ReadOptions;
-use crate::base::shared_reserve::{Lender, Lent, SharedReserve};
 use crate::commit::callbacks::Callbacks;
 use crate::commit::committer::Committer;
 use crate::commit::core::Core;
@@ -51,10 +51,10 @@ impl Log {
     ///
     /// Locks the directory itself, and keeps that lock when the directory is moved. After a crash
     /// this runs recovery: it keeps every durable record, cuts the torn tail, and reports what it
-    /// did in [`Log::recovery`]. It reads the header and footer of each segment, and the newest
-    /// segment: after a clean close the end of it, otherwise all of it (see
-    /// [`OpenCheck::Quick`](crate::OpenCheck::Quick)).
-    /// So its time depends on the number of segments, not on their contents.
+    /// did in [`Storage::recovery`](crate::Storage::recovery). It reads the header and footer of
+    /// each segment, and the newest segment: after a clean close the end of it, otherwise all of it
+    /// (see [`OpenCheck::Quick`](crate::OpenCheck::Quick)). So its time depends on the number of
+    /// segments, not on their contents.
     ///
     /// From here on `fork` makes children that use and open nothing. In one, every call that
     /// returns a `Result` fails with [`Error::Forked`], and dropping the handle changes nothing.
@@ -81,27 +81,8 @@ impl Log {
         Self::open_with(dir.as_ref(), Options::default())
     }
 
-    /// As [`Log::open`], without blocking: a thread of its own opens the log.
-    ///
-    /// # Cancel safety
-    /// A call that is dropped opens the log and closes it again, and holds its lock meanwhile.
-    ///
-    /// # Errors
-    /// As [`Log::open`], and [`Error::NoThread`].
-    pub async fn open_async(dir: impl AsRef<Path>) -> Result<Self> {
-        Self::builder(dir).open_async().await
-    }
-
     pub(super) async fn open_with_async(dir: PathBuf, options: Options) -> Result<Self> {
         detached(move || Self::open_with(&dir, options)).await.map_err(Error::no_thread)?
-    }
-
-    /// Returns the reserve of this log, for other logs that use it, too: see
-    /// [`Options::shared_reserve`].
-    pub fn shared_reserve(&self) -> SharedReserve {
-        self.write.shares.store(true, SeqCst);
-        let lender: Weak<dyn Lender> = self.write.weak_self.clone();
-        SharedReserve(lender)
     }
 
     /// Returns the options that the log was opened with.

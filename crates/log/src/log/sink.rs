@@ -13,7 +13,7 @@ use crate::write::ticket::{Appended, Ticket};
 
 /// Appends records without waiting for each one; a flush waits for all of them.
 ///
-/// It is a [`futures_sink::Sink`]. Threads use [`Sink::blocking_push`], [`Sink::try_push`] and
+/// It is a [`futures_sink::Sink`]. Threads use [`Sink::blocking_append`], [`Sink::try_append`] and
 /// [`Sink::blocking_flush`]. The log's staging memory is the buffer: a pushed record is
 /// accepted, and dropping the sink loses none.
 ///
@@ -33,7 +33,7 @@ pub struct Sink {
     room: Option<Key>,
 }
 
-impl Log {
+impl Sink {
     /// Returns a sink for this log. A log may have any number of sinks.
     ///
     /// # Errors
@@ -42,44 +42,35 @@ impl Log {
     /// # Examples
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
-    /// # let log = esker_log::Log::open(dir.path().join("log"))?;
-    /// let mut sink = log.sink()?;
+    /// # use esker_log::{Log, Sink};
+    /// # let log = Log::open(dir.path().join("log"))?;
+    /// let mut sink = Sink::new(&log)?;
     /// for n in 0..100u32 {
-    ///     sink.blocking_push(n.to_le_bytes())?;
+    ///     sink.blocking_append(n.to_le_bytes())?;
     /// }
     /// sink.blocking_flush()?; // all of them are durable
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn sink(&self) -> Result<Sink> {
-        self.refuse_if_closed()?;
-        Ok(Sink { log: self.clone(), last: None, pushed: self.accepted(), room: None })
+    pub fn new(log: &Log) -> Result<Self> {
+        log.refuse_if_closed()?;
+        Ok(Self { log: log.clone(), last: None, pushed: log.accepted(), room: None })
     }
 
-    /// Returns a sink if the log has room for a record now.
-    ///
-    /// # Errors
-    /// [`Error::Closed`].
-    pub fn try_sink(&self) -> Result<Option<Sink>> {
-        if self.write.has_room() { self.sink().map(Some) } else { Ok(None) }
-    }
-}
-
-impl Sink {
     /// Appends a record. Blocks while the staging memory is full.
     ///
     /// # Errors
     /// As [`Log::append`].
-    pub fn blocking_push(&mut self, payload: impl AsRef<[u8]>) -> Result<()> {
+    pub fn blocking_append(&mut self, payload: impl AsRef<[u8]>) -> Result<()> {
         let ticket = self.log.append(payload)?;
         self.keep(ticket);
         Ok(())
     }
 
-    /// As [`Sink::blocking_push`], but does not wait.
+    /// As [`Sink::blocking_append`], but does not wait.
     ///
     /// # Errors
     /// As [`Log::append`], and [`Error::Full`].
-    pub fn try_push(&mut self, payload: impl AsRef<[u8]>) -> Result<()> {
+    pub fn try_append(&mut self, payload: impl AsRef<[u8]>) -> Result<()> {
         let ticket = self.log.try_append(payload)?;
         self.keep(ticket);
         Ok(())

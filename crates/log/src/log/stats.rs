@@ -2,7 +2,7 @@
 
 use crate::base::position::Seq;
 
-/// What this process did with a log since it opened it, and what is pending.
+/// The work of this process on a log since it opened it, and what is pending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogStats {

@@ -27,7 +27,7 @@ const READ: u32 = 256 << 10;
 /// record, or a gap that `repair` left, which may be a whole segment: it is read by units.
 const LOOKUP_MAX: u32 = 4 << 20;
 
-/// Where a stream starts.
+/// The start of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
     /// With the oldest stored record. A gap that a repair left right before it is reported first.

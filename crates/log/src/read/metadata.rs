@@ -6,7 +6,7 @@ use crate::format::LogId;
 use crate::read::source::Source;
 use crate::store::segment_table::{Segment, SegmentTable};
 
-/// What a log stores. From memory alone, for writers and readers alike.
+/// The contents of a log. From memory alone, for writers and readers alike.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metadata {
@@ -70,7 +70,7 @@ impl Metadata {
     }
 }
 
-/// What a [`ReadOnlyLog`](crate::ReadOnlyLog) found in the segments.
+/// The contents of the segments, as a [`ReadOnlyLog`](crate::ReadOnlyLog) found them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stored {

@@ -70,10 +70,10 @@ impl LogStream {
     ///
     /// # Examples
     /// ```
-    /// # use esker_log::{Log, Seq, Start};
+    /// # use esker_log::{Append, Log, Seq, Start};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
-    /// log.append_batch(&["a", "b"])?.blocking_wait()?;
+    /// log.write(Append::records(&["a", "b"]))?.blocking_wait()?;
     /// let mut stream = log.stream(Start::Oldest)?;
     /// assert_eq!(stream.last(), None);
     /// stream.blocking_next()?;

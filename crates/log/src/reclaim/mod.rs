@@ -58,13 +58,13 @@ use esker_disk::planted::{Bug, is_planted};
 
 use crate::base::error::{Error, refuse_if_forked};
 use crate::base::position::Seq;
+use crate::base::purpose::Purpose;
 use crate::log::Log;
 use crate::read::batch::Record;
 use crate::read::cursor::Start;
 use crate::read::stream::LogStream;
 use crate::write::ticket::Ticket;
 
-pub use crate::commit::core::CopySpace;
 pub use plan::{Effort, Plan, Usage};
 
 /// The number of bytes copied between two calls of [`Owner::pace`].
@@ -132,16 +132,16 @@ pub trait Owner {
     /// Ends the pass.
     fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<(), Self::Error>;
 
-    /// Appends the record again, under the lock of its key, if the index still names it; `None` if
-    /// not, with [`Log::append_copy`] or [`Attempt::append_copy`](crate::Attempt::append_copy). The
-    /// copy must have the same effect on a replay.
+    /// Appends the record again for this purpose, under the lock of its key, if the index still
+    /// names it; `None` if not. The copy must have the same effect on a replay.
+    /// [`ComponentLog`](crate::component::ComponentLog) has the methods for that.
     ///
     /// # Errors
     /// Ends the pass.
     fn append_again(
         &self,
         record: &Record<'_>,
-        space: CopySpace,
+        purpose: Purpose,
     ) -> Result<Option<(Self::Key, Ticket)>, Self::Error>;
 
     /// About how many bytes [`Owner::before_drop`] would append now, besides the records that
@@ -246,7 +246,8 @@ fn on_full_disk<O: Owner>(log: &Log, owner: &O) -> Result<Reclaimed, O::Error> {
         match pass(log, owner, Effort::FullDisk) {
             Ok(done) => {
                 all += done;
-                if done.gained() > 0 || done.segments == 0 || log.metadata().after >= end {
+                if done.gained() > 0 || done.segments == 0 || log.storage().metadata().after >= end
+                {
                     return Ok(all);
                 }
             }
@@ -260,7 +261,7 @@ fn on_full_disk<O: Owner>(log: &Log, owner: &O) -> Result<Reclaimed, O::Error> {
 fn pass<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::Error> {
     let mut done = Reclaimed::default();
     let began = Instant::now();
-    let mut spans = log.segments();
+    let mut spans = log.storage().segments();
     // The newest segment is still written to.
     if spans.pop().is_none() || spans.is_empty() {
         return Ok(done);
@@ -282,8 +283,9 @@ fn pass<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::
         return Ok(done);
     };
     if plan.live > 0 {
-        let space = if plan.live <= in_reserve { CopySpace::Reserve } else { CopySpace::Free };
-        copy(log, owner, plan.cut, space, &mut done)?;
+        let fits = plan.live <= in_reserve;
+        let purpose = if fits { Purpose::CopyInReserve } else { Purpose::Copy };
+        copy(log, owner, plan.cut, purpose, &mut done)?;
         // A final check: no segment is dropped that the index still names, whatever failed before.
         let (left, _) = numbers(owner, Seq::ZERO, plan.cut)?;
         if let Some(seq) = left.first().copied() {
@@ -295,7 +297,7 @@ fn pass<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::
         log.barrier()?.blocking_wait()?;
     }
     owner.before_drop(plan.cut)?;
-    log.truncate_before(plan.cut)?;
+    log.retention().truncate_before(plan.cut)?;
     done.segments = plan.segments as u64;
     done.bytes_freed = plan.bytes;
     Ok(done)
@@ -312,7 +314,7 @@ fn copy<O: Owner>(
     log: &Log,
     owner: &O,
     cut: Seq,
-    space: CopySpace,
+    purpose: Purpose,
     done: &mut Reclaimed,
 ) -> Result<(), O::Error> {
     let mut from = Seq::ZERO;
@@ -321,7 +323,7 @@ fn copy<O: Owner>(
         let (numbers, whole) = numbers(owner, from, cut)?;
         owner.pace(began.elapsed())?;
         let Some(last) = numbers.last().copied() else { return Ok(()) };
-        copy_these(log, owner, &numbers, space, done)?;
+        copy_these(log, owner, &numbers, purpose, done)?;
         if whole {
             return Ok(());
         }
@@ -386,7 +388,7 @@ fn copy_these<O: Owner>(
     log: &Log,
     owner: &O,
     mut numbers: &[Seq],
-    space: CopySpace,
+    purpose: Purpose,
     done: &mut Reclaimed,
 ) -> Result<(), O::Error> {
     let mut copied = CopyBatch::new();
@@ -403,7 +405,7 @@ fn copy_these<O: Owner>(
         let Ok(Some(batch)) = batch else {
             // A record in this batch cannot be read. If that is another record, this one still can.
             let view = log.read(*next)?;
-            again(owner, &view.record(), space, &mut copied)?;
+            again(owner, &view.record(), purpose, &mut copied)?;
             (stream, reached, numbers) = (None, *next, rest);
             continue;
         };
@@ -413,7 +415,7 @@ fn copy_these<O: Owner>(
                 && *next <= record.seq
             {
                 if *next == record.seq {
-                    again(owner, &record, space, &mut copied)?;
+                    again(owner, &record, purpose, &mut copied)?;
                 }
                 numbers = rest;
             }
@@ -432,10 +434,10 @@ fn copy_these<O: Owner>(
 fn again<O: Owner>(
     owner: &O,
     record: &Record<'_>,
-    space: CopySpace,
+    purpose: Purpose,
     copied: &mut CopyBatch<O::Key>,
 ) -> Result<(), O::Error> {
-    if let Some((key, ticket)) = owner.append_again(record, space)? {
+    if let Some((key, ticket)) = owner.append_again(record, purpose)? {
         copied.bytes += stored_size(record.payload.len());
         copied.copies.push((key, record.seq, ticket));
     }

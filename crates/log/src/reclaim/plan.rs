@@ -22,7 +22,7 @@ impl Usage {
     }
 }
 
-/// When to copy live records.
+/// The rule for copying live records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Effort {

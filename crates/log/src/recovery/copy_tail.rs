@@ -16,6 +16,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{Dir, Open};
 use parking_lot::RwLock;
 
+use super::cut_file::cut_file;
 use super::live::Live;
 use super::rewrite::{Packing, Rewriter, Rewritten, UNIT};
 use crate::base::error::Result;
@@ -39,7 +40,7 @@ pub(super) struct Copied {
     pub(super) dead: Vec<u64>,
 }
 
-/// What is copied: the segments from one on; of that one only the units from one on.
+/// The range that is copied: the segments from one on; of that one only the units from one on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Tail {
     segment: usize,
@@ -156,9 +157,7 @@ impl Tail {
         for (live, _) in self.copied(live) {
             let end = live.units.iter().flatten().last().map_or(BLOCK, ValidUnit::end);
             if live.file_len > u64::from(end) {
-                let file = dir.open(&live.segment.name(), Open::write())?;
-                file.set_len(u64::from(end))?;
-                file.sync_data()?;
+                cut_file(dir, &live.segment.name(), u64::from(end))?;
             }
         }
         Ok(())

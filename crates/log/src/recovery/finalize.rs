@@ -7,6 +7,7 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{Dir, Open};
 
 use super::copy_tail::copy_tail;
+use super::cut_file::cut_file;
 use super::live::{DirScan, Live};
 use super::outcome::{PriorShutdown, Recovery, TruncatedTail};
 use crate::base::error::Result;
@@ -204,9 +205,7 @@ fn trim(dir: &dyn Dir, live: &[Live]) -> Result<Option<TruncatedTail>> {
     if newest.file_len <= end {
         return Ok(None);
     }
-    let file = dir.open(&newest.segment.name(), Open::write())?;
-    file.set_len(end)?;
-    file.sync_data()?;
+    cut_file(dir, &newest.segment.name(), end)?;
     let what = "the log was closed before these bytes".into();
     let file = newest.segment.path.clone();
     Ok(Some(TruncatedTail { file, offset: end, bytes: newest.file_len - end, what }))
@@ -218,12 +217,11 @@ fn finish(dir: &dyn Dir, live: &Live) -> Result<()> {
     if segment.state.read().footed {
         return Ok(());
     }
-    let file = dir.open(&segment.name(), Open::write())?;
-    let end = segment.state.read().end;
-    if live.file_len > u64::from(end) {
-        file.set_len(u64::from(end))?;
-        file.sync_data()?;
+    let end = u64::from(segment.state.read().end);
+    if live.file_len > end {
+        cut_file(dir, &segment.name(), end)?;
     }
+    let file = dir.open(&segment.name(), Open::write())?;
     match write_footer(&*file, segment) {
         // The footer is optional.
         Err(error) if error.is_no_space() => Ok(()),

@@ -49,6 +49,7 @@
 //! taken for its successor.
 
 mod copy_tail;
+mod cut_file;
 mod finalize;
 mod live;
 mod newer;

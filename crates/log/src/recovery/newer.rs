@@ -18,7 +18,7 @@ use esker_disk::{Dir, Open};
 
 use super::live::DirScan;
 use super::scan::read_segment_header;
-use crate::base::error::{Corruption, Error, HandCopy, Result};
+use crate::base::error::{Corruption, Error, LiveCopySign, Result};
 use crate::format::segment::HeaderError;
 use crate::format::{BLOCK, DecodeError};
 use crate::store::manifest::Manifest;
@@ -34,8 +34,8 @@ const READ: usize = 2;
 pub(crate) fn explained(dir: &dyn Dir, manifest: &Manifest, corruption: Corruption) -> Corruption {
     // What cannot be read explains nothing, and the corruption is reported in any case.
     match newer(dir, manifest) {
-        Ok(Some((newer, hand_copy))) => {
-            Corruption { what: format!("{}; {newer}", corruption.what), hand_copy, ..corruption }
+        Ok(Some((newer, live_copy))) => {
+            Corruption { what: format!("{}; {newer}", corruption.what), live_copy, ..corruption }
         }
         Ok(None) | Err(_) => corruption,
     }
@@ -49,7 +49,7 @@ pub(crate) fn intact(dir: &dyn Dir, scan: DirScan) -> Result<DirScan> {
     }
 }
 
-/// What a segment says.
+/// The statements of a segment.
 struct Known {
     number: u64,
     session: u64,
@@ -68,15 +68,17 @@ impl Known {
     }
 }
 
-fn newer(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<(String, HandCopy)>> {
+fn newer(dir: &dyn Dir, manifest: &Manifest) -> Result<Option<(String, LiveCopySign)>> {
     let page = PageReader::stored_in(dir)?;
     let page = page.filter(|page| page.log == manifest.log);
     let Some(segments) = segments(dir, manifest)? else { return Ok(None) };
     let evident = of_manifest(manifest, &segments, page.as_ref())
         .or_else(|| of_page(manifest, &segments, page.as_ref()?));
     Ok(match evident {
-        Some(newer) => Some((newer, HandCopy::Evident)),
-        None => page.and_then(|page| of_older_page(&segments, &page)).zip(Some(HandCopy::Possible)),
+        Some(newer) => Some((newer, LiveCopySign::Certain)),
+        None => {
+            page.and_then(|page| of_older_page(&segments, &page)).zip(Some(LiveCopySign::Possible))
+        }
     })
 }
 
@@ -125,7 +127,7 @@ fn newer_than(file: &str, than: &str, why: String) -> Option<String> {
     Some(format!("{file} is newer than {than}: {why}"))
 }
 
-/// What the manifest and another file show.
+/// The contradiction between the manifest and another file.
 fn of_manifest(
     manifest: &Manifest,
     segments: &[Known],
@@ -161,7 +163,7 @@ fn of_manifest(
     None
 }
 
-/// What the watermark page and a segment show.
+/// The contradiction between the watermark page and a segment.
 fn of_page(manifest: &Manifest, segments: &[Known], page: &StoredWatermark) -> Option<String> {
     let this = paths::MARK;
     let newest = segments.first()?;
@@ -182,7 +184,7 @@ fn of_page(manifest: &Manifest, segments: &[Known], page: &StoredWatermark) -> O
     None
 }
 
-/// What a page shows that is older than a segment, as a crash may leave it.
+/// The contradiction of a page that is older than a segment, as a crash may leave it.
 fn of_older_page(segments: &[Known], page: &StoredWatermark) -> Option<String> {
     let found = segments.iter().find(|found| found.durable_bound > page.seq)?;
     let (knows, has) = (found.durable_bound, page.seq);

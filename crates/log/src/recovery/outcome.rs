@@ -13,12 +13,12 @@ pub struct Recovery {
     pub prior_shutdown: PriorShutdown,
     /// The number of this opening for writing, from 1. No two openings have the same number.
     pub session: u64,
-    /// What the last session with a retention kept of the log; nothing if a session without one
+    /// The retention of the last session that had one; nothing if a session without one
     /// has appended since and was closed. A session that only truncates does not change it.
     pub prior_retention: Retention,
     /// The last record.
     pub last: Seq,
-    /// What was cut off after the last record, if anything.
+    /// The bytes cut off after the last record, if any.
     pub truncated_tail: Option<TruncatedTail>,
     /// The number of records above the highest durable lower bound. They were copied and made
     /// durable.

@@ -24,7 +24,7 @@ use crate::store::space_reserve;
 /// A unit is closed when it reaches this size, in bytes.
 pub(super) const UNIT: u32 = 1 << 20;
 
-/// What a new unit takes records of.
+/// The units whose records a new unit takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Packing {
     /// Units of one time.

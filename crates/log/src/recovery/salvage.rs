@@ -36,7 +36,7 @@ use crate::store::segment_reader::SegmentReader;
 /// The distance of places where a record may start.
 const STEP: u32 = 8;
 
-/// What [`Salvage`] found.
+/// An item that [`Salvage`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Salvaged {
@@ -100,7 +100,7 @@ pub struct Salvage {
     next: Option<SalvagedRecord>,
     /// Records that a repair quarantined, after missing ones.
     gap: Option<(Seq, Seq)>,
-    /// What is wrong with the manifest.
+    /// A description of what is wrong with the manifest.
     manifest: Option<Corruption>,
 }
 
@@ -114,7 +114,7 @@ struct Source {
     first: u32,
     /// The position of the segment's first byte.
     base: Option<u64>,
-    /// Where reading starts, and where it ends, in the file.
+    /// The offsets in the file at which reading starts and ends.
     from: u32,
     until: u64,
 }
@@ -239,7 +239,7 @@ struct Walk {
     next: Option<SalvagedRecord>,
 }
 
-/// What is at an offset of a file.
+/// The contents of a file at an offset.
 enum There {
     /// Zeros, the header of a commit, or a record that does not count: so many bytes.
     Nothing(u32),
@@ -384,7 +384,7 @@ impl Iterator for Salvage {
 }
 
 impl Salvage {
-    /// What is wrong with the manifest of the log. Then records that were truncated may be among
+    /// The fault of the log's manifest. Then records that were truncated may be among
     /// those that are returned. `None` also for a single file.
     pub fn manifest_corruption(&self) -> Option<&Corruption> {
         self.manifest.as_ref()
@@ -438,7 +438,7 @@ impl Salvage {
         Salvaged::Record(record)
     }
 
-    /// What is missing up to a number that a record had. It is reported once.
+    /// The numbers that are missing up to one that a record had. It is reported once.
     fn missing_before(&mut self, to: Option<u64>) -> Option<Salvaged> {
         let (from, to) = self.last.zip(to).filter(|(from, to)| from < to)?;
         self.last = Some(to);

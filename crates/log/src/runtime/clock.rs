@@ -27,7 +27,7 @@ pub(crate) struct Clock {
     source: Source,
     /// How far the wall clock is ahead of the other one, as last reported, in milliseconds.
     ahead_ms: AtomicI64,
-    /// When a step was last reported.
+    /// The time at which a step was last reported.
     reported_at: Mutex<Option<Duration>>,
 }
 

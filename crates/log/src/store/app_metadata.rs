@@ -33,13 +33,13 @@ use crate::store::sealed_file;
 /// The largest app metadata in bytes.
 pub(crate) const LIMIT: usize = 64 << 10;
 
-/// The component that the log in `dir` belongs to; `None` for a plain log, and where there is no
-/// log. Takes no lock and changes nothing.
+/// Returns the component that the log in `dir` belongs to; `None` for a plain log, and where there
+/// is no log. Takes no lock and changes nothing.
 ///
 /// # Errors
 /// [`Error::Corrupted`] where the app metadata is corrupt, [`Error::UnsupportedVersion`],
 /// [`Error::Io`].
-pub fn component(
+pub fn identify(
     dir: impl AsRef<Path>,
     options: impl Into<ReadOptions>,
 ) -> Result<Option<Component>> {
@@ -50,11 +50,11 @@ pub fn component(
     }
 }
 
-/// The app metadata of the log in `dir`, if that log belongs to this component. Takes no lock and
-/// changes nothing.
+/// Returns the app metadata of the log in `dir`, if that log belongs to this component. Takes no
+/// lock and changes nothing.
 ///
 /// # Errors
-/// As [`component`].
+/// As [`identify`].
 pub fn app_metadata(
     dir: impl AsRef<Path>,
     component: Component,

@@ -24,10 +24,10 @@ use crate::store::paths::{self, INCOMING};
 use crate::store::sealed_file;
 use crate::store::snapshot_files::SnapshotHeader;
 
-/// So many bytes are reserved at a time.
+/// The number of bytes preallocated at a time.
 pub(crate) const STEP: u64 = 64 << 20;
 
-/// What is there of a snapshot, before anything is changed.
+/// The part of a snapshot that is there, before anything is changed.
 #[derive(Debug)]
 pub(crate) struct Found {
     dir: Arc<dyn Dir>,
@@ -47,8 +47,8 @@ pub(crate) struct IncomingFile {
     next: u32,
     /// The name that the file has. It is the final one if it was published before.
     name: String,
-    /// Bytes that are reserved.
-    reserved: u64,
+    /// The number of bytes preallocated.
+    preallocated: u64,
     block: AlignedBuf,
 }
 
@@ -65,7 +65,7 @@ impl Found {
         };
         let block = AlignedBuf::lazy(CHUNK);
         let mut incoming =
-            IncomingFile { dir, direct, file, header: decoded, next, name, reserved: 0, block };
+            IncomingFile { dir, direct, file, header: decoded, next, name, preallocated: 0, block };
         if next == 0 && incoming.name == INCOMING {
             let written = incoming.write_at(0, header);
             incoming.unless_failed(written)?;
@@ -138,17 +138,17 @@ impl IncomingFile {
     /// Writes bytes, in whole blocks.
     fn write_at(&mut self, offset: u64, bytes: &[u8]) -> Result<()> {
         let padded = bytes.len().next_multiple_of(BLOCK as usize);
-        self.reserve(offset + padded as u64)?;
+        self.preallocate_to(offset + padded as u64)?;
         self.block[..bytes.len()].copy_from_slice(bytes);
         self.block[bytes.len()..padded].fill(0);
         Ok(write_all_at(&*self.file, &self.block[..padded], offset)?)
     }
 
-    fn reserve(&mut self, end: u64) -> Result<()> {
-        while self.reserved < end {
-            let step = STEP.min(self.header.bytes().saturating_sub(self.reserved)).max(1);
-            self.file.preallocate(self.reserved, step)?;
-            self.reserved += step;
+    fn preallocate_to(&mut self, end: u64) -> Result<()> {
+        while self.preallocated < end {
+            let step = STEP.min(self.header.bytes().saturating_sub(self.preallocated)).max(1);
+            self.file.preallocate(self.preallocated, step)?;
+            self.preallocated += step;
         }
         Ok(())
     }

@@ -10,7 +10,6 @@
 pub(crate) mod app_metadata;
 pub(crate) mod chunked_file;
 pub(crate) mod directory;
-pub(crate) mod discard;
 pub(crate) mod file_mode;
 pub(crate) mod incoming_file;
 pub(crate) mod manifest;

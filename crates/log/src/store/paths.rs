@@ -67,7 +67,7 @@ pub(crate) fn snapshot_at(name: &str) -> Option<u64> {
     (snapshot(at) == name).then_some(at)
 }
 
-/// What a name in the directory refers to.
+/// The kind of file that a name in the directory refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Name {
     Segment(u64),

@@ -121,7 +121,7 @@ fn replace(
     if !may_be_blank || !is_blank(&*file, len)? {
         // It may be new, or may have had the final name a moment ago.
         dir.sync()?;
-        reserve(&*file, len)?;
+        allocate(&*file, len)?;
         blank(&*file, len)?;
     }
     file.sync_data()?;
@@ -184,12 +184,12 @@ fn is_blank(file: &dyn File, len: u64) -> Result<bool> {
 fn create(dir: &dyn Dir, next: &str, len: u64) -> Result<()> {
     let file = dir.open(next, Open::create())?;
     dir.sync()?;
-    reserve(&*file, len)
+    allocate(&*file, len)
 }
 
-/// Reserves the blocks of a temporary file. One of this length already has them, unless it was
+/// Allocates the blocks of a temporary file. One of this length already has them, unless it was
 /// copied with holes: then they are allocated when it is written.
-fn reserve(file: &dyn File, len: u64) -> Result<()> {
+fn allocate(file: &dyn File, len: u64) -> Result<()> {
     let before = file.len()?;
     if before != len
         && let Err(cause) = file.preallocate(0, len)

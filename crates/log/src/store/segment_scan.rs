@@ -32,7 +32,7 @@ pub(crate) struct From {
 pub(crate) struct ValidUnit {
     pub(crate) offset: u32,
     pub(crate) header: UnitHeader,
-    /// What the next unit must chain to.
+    /// The checksum that the next unit must chain to.
     pub(crate) chain: u32,
     /// Bytes of the payloads of its records.
     pub(crate) payload: u32,
@@ -166,7 +166,7 @@ pub(crate) fn scan(
     Ok(scan)
 }
 
-/// What the next unit must continue.
+/// The end that the next unit must continue.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
     /// `None` after a corrupt unit, whose checksum is not known.
@@ -184,7 +184,7 @@ impl Expected {
     }
 }
 
-/// What continues the valid units from one offset to another; `None` if they are not valid.
+/// Returns the end of the valid units from one offset to another; `None` if they are not valid.
 pub(crate) fn end_of_units(
     file: &Arc<dyn File>,
     header: &SegmentHeader,
@@ -271,7 +271,7 @@ pub(crate) struct OrphanUnit {
     pub(crate) header: UnitHeader,
 }
 
-/// What the blocks hold that were scanned for orphan units.
+/// The contents of the blocks that were scanned for orphan units.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct TailScan {
     /// The first block that is not zero.

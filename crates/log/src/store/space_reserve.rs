@@ -37,7 +37,7 @@ pub(crate) struct Reserve {
     /// The largest size that it had. It takes free space up to this size, and grows beyond it where
     /// as much is left.
     had: u64,
-    /// Of that what the manifest keeps, in blocks.
+    /// The part of that which the manifest keeps, in blocks.
     pub(crate) recorded: u32,
 }
 

@@ -20,7 +20,7 @@ pub(crate) fn ms_of(time: SystemTime) -> u64 {
     u64::try_from(since.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Where the units of a time begin.
+/// The offset at which the units of a time begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Boundary {
     /// The position of the first unit of that time or later.

@@ -31,8 +31,8 @@ fn all_there(sample: &Sample, disk: &SimDisk) -> Result<Option<esker_log::Trunca
     let disk = disk.fork(5);
     let log = repairs::open(&disk, OnCorruption::Fail)?;
     check_log(&log, &sample.items)?;
-    let cut = log.recovery().truncated_tail.clone();
-    let clean = log.recovery().prior_shutdown == PriorShutdown::Clean;
+    let cut = log.storage().recovery().truncated_tail.clone();
+    let clean = log.storage().recovery().prior_shutdown == PriorShutdown::Clean;
     drop(log);
     if clean != sample.clean {
         return Err(format!("found clean: {clean}"));
@@ -207,7 +207,7 @@ fn units_of_a_recycled_file_never_return() {
         log.append(sample::payload("recycled", n, 4000)).unwrap().blocking_wait().unwrap();
         engine.run();
     }
-    let first = log.metadata().after.0;
+    let first = log.storage().metadata().after.0;
     assert!(first > 0, "nothing was dropped");
     disk.kill();
     drop(log);
@@ -215,7 +215,7 @@ fn units_of_a_recycled_file_never_return() {
     let engine = Engine::manual();
     let log = open(&disk, &engine);
     assert_eq!(log.durable().0, 60);
-    for seq in log.metadata().after.0 + 1..=60 {
+    for seq in log.storage().metadata().after.0 + 1..=60 {
         assert_eq!(&*log.read(seq).unwrap(), sample::payload("recycled", seq - 1, 4000));
     }
 }

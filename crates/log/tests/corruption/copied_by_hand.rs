@@ -87,7 +87,7 @@ fn copy(order: impl Fn(&mut Vec<String>), appends: u64, reopens: Reopens) -> Sim
 fn is_sound_or_says_why(copy: &SimDisk, what: &str) -> bool {
     let report = verify(DIR, options(copy));
     let reader = ReadOnlyLog::builder(DIR).options(options(copy)).open();
-    let read = reader.map(|reader| reader.corruption());
+    let read = reader.map(|reader| reader.storage().corruption());
     let opened = builder(copy).open();
     match opened {
         Ok(log) => {

@@ -79,9 +79,9 @@ fn smaller_ring_drops_and_reports_the_oldest_segments() {
                 .and_then(|ticket| ticket.blocking_wait())
                 .map_err(|e| format!("{e:?}"))?;
             engine.run();
-            let after = log.metadata().after.0;
-            if after == 0 || log.metadata().segments > 2 {
-                return Err(format!("{:?}", log.metadata()));
+            let after = log.storage().metadata().after.0;
+            if after == 0 || log.storage().metadata().segments > 2 {
+                return Err(format!("{:?}", log.storage().metadata()));
             }
             for item in &sample.items {
                 let Item::Record { seq, payload, .. } = item else { continue };

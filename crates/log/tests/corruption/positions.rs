@@ -28,7 +28,7 @@ fn positions_without_a_record_are_refused() {
             }
         }
         let before = disk.fingerprint();
-        let end = log.metadata().position.0;
+        let end = log.storage().metadata().position.0;
         for (at, seq) in &starts {
             assert_eq!(log.read_at(*at).unwrap().record().seq, *seq);
             for near in [at.0 - 8, at.0 - 1, at.0 + 1, at.0 + 8, at.0 + 16] {
@@ -66,11 +66,11 @@ fn end_of_the_log_is_found_at_open() {
     let log = esker_log::Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
     let first = log.append(b"one").unwrap().blocking_wait().unwrap();
     log.append(b"two").unwrap().blocking_wait().unwrap();
-    let end = log.metadata().position;
+    let end = log.storage().metadata().position;
     log.close().unwrap();
 
     let log = esker_log::Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
-    assert_eq!(log.metadata().position, end);
+    assert_eq!(log.storage().metadata().position, end);
     log.append(b"three").unwrap().blocking_wait().unwrap();
     for (seq, payload) in [(1, "one"), (2, "two"), (3, "three")] {
         assert_eq!(&*log.read(seq).unwrap(), payload.as_bytes());

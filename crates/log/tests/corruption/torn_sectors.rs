@@ -72,7 +72,7 @@ impl Torn {
         for disk in [disk.fork(3), repaired] {
             let log = open(&disk, OnCorruption::Fail)?;
             check_log(&log, items)?;
-            if !whole && log.recovery().truncated_tail.is_none() {
+            if !whole && log.storage().recovery().truncated_tail.is_none() {
                 return Err("the cut was not reported".into());
             }
             drop(log);

@@ -293,7 +293,7 @@ fn segment_of_a_diverged_copy_is_corruption() {
                 let engine = Engine::manual();
                 let copy = disk.fork(1);
                 match Log::builder(DIR).options(options(&copy, &engine)).open() {
-                    Ok(log) => return Err(format!("it opens: {:?}", log.recovery())),
+                    Ok(log) => return Err(format!("it opens: {:?}", log.storage().recovery())),
                     Err(Error::Corrupted(_)) => {}
                     Err(other) => return Err(format!("{other:?}")),
                 }
@@ -355,7 +355,7 @@ fn first_of_two_corrupted_headers_is_reported() {
                 other => panic!("{other:?}"),
             }
             let reader = ReadOnlyLog::builder(DIR).options(options(&disk, &engine)).open().unwrap();
-            assert_eq!(reader.corruption().map(|damage| damage.file), Some(file));
+            assert_eq!(reader.storage().corruption().map(|damage| damage.file), Some(file));
             assert_eq!(reader.durable().0, first.prev_seq, "it continues after what is lost");
         }
     }

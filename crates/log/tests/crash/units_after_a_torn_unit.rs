@@ -59,15 +59,15 @@ fn torn_in_the_middle() -> (SimDisk, Item, u64) {
 fn two_lives(disk: &SimDisk, first: &Item, torn: u64, persist: Persist, validate: OpenCheck) {
     let engine = Engine::manual();
     let log = Log::builder(DIR).options(handing_over(disk, &engine, validate)).open().unwrap();
-    let cut = log.recovery().truncated_tail.clone().unwrap();
-    assert_eq!((cut.offset, log.recovery().last.0), (torn, 1), "{cut:?}");
+    let cut = log.storage().recovery().truncated_tail.clone().unwrap();
+    assert_eq!((cut.offset, log.storage().recovery().last.0), (torn, 1), "{cut:?}");
     check_log(&log, std::slice::from_ref(first)).unwrap();
     let second = hand_over(&log, &engine, "second", 2);
     cut_power(disk, log, &engine, persist);
 
     let engine = Engine::manual();
     let log = Log::builder(DIR).options(handing_over(disk, &engine, validate)).open().unwrap();
-    let last = log.recovery().last.0;
+    let last = log.storage().recovery().last.0;
     assert!((1..=2).contains(&last), "the log ends with {last}");
     check_log(&log, &[first.clone(), second][..last as usize]).unwrap();
     log.close().unwrap();

@@ -70,7 +70,7 @@ impl SimEnv {
             Flush => drop(log.barrier()?.blocking_wait()?),
             TruncateBefore(seq) => {
                 self.dropped = self.dropped.max(seq - 1);
-                log.truncate_before(seq)?;
+                log.retention().truncate_before(seq)?;
             }
         }
         Ok(())
@@ -106,7 +106,7 @@ impl SimEnv {
 
     /// What was durable is there, and nothing that was not accepted.
     fn compare(&mut self, log: &Log) -> Result<(), String> {
-        let (last, after) = (log.recovery().last.0, log.metadata().after.0);
+        let (last, after) = (log.storage().recovery().last.0, log.storage().metadata().after.0);
         let most = self.accepted.last().map_or(0, Item::last);
         if last < self.durable || last > most {
             return Err(format!("{} durable, {most} accepted, {last} found", self.durable));

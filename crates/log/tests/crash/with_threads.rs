@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use esker_log::{Engine, Error, Log, Policy};
+use esker_log::{Append, Engine, Error, Log, Policy};
 use esker_testkit::{SplitMix64, mix};
 
 use esker_lab::log::DIR;
@@ -43,7 +43,7 @@ fn append_some(log: &Log, reported: &Reported, mut rng: SplitMix64, thread: u64)
         let payload: Vec<u8> = (0..len).map(|i| (mix(thread, n) >> (i % 57)) as u8).collect();
         let ticket = if rng.percent(20) {
             let payloads = [&payload, &payload];
-            let ticket = log.append_atomic(&payloads);
+            let ticket = log.write(Append::records(&payloads).atomic()).map_err(Error::from);
             if let Ok(ticket) = &ticket {
                 let seq = ticket.seq().0;
                 reported.accept(seq - 1, &payload, seq);

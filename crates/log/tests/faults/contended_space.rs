@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
+use esker_log::component::Purpose;
 use esker_log::{Engine, Error, Log, Options, Seq, Ticket};
 
 use crate::fixture::{DIR, LONG, in_time, small};
@@ -86,7 +87,8 @@ fn appends_begin_in_the_reserve_together() {
             let gate = Gate::new();
             disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path("manifest"));
             std::thread::scope(|scope| {
-                let truncating = scope.spawn(|| log.truncate_before(Seq(log.durable().0 + 1)));
+                let truncating =
+                    scope.spawn(|| log.retention().truncate_before(Seq(log.durable().0 + 1)));
                 assert!(gate.wait_for(1, LONG));
                 let callers: Vec<_> = (0..4)
                     .map(|_| scope.spawn(|| log.append([1; 9000])?.blocking_wait()))
@@ -116,7 +118,7 @@ fn a_segment_is_not_extended_once_another_follows_it() {
             options.segment_size = 64 << 20;
             options.reserve = Some(33 * MIB);
         });
-        log.truncate_before(Seq(log.durable().0 + 1)).unwrap();
+        log.retention().truncate_before(Seq(log.durable().0 + 1)).unwrap();
         // The engine makes the next segment from the reserve, and nothing is placed there yet.
         let (mut request, woken) = (Box::pin(log.append_async([1; 9000])), Woken::default());
         assert!(woken.poll(request.as_mut()).is_pending());
@@ -171,8 +173,10 @@ fn an_internal_request_gets_the_reserve_beside_an_ordinary_one() {
         other.append("x").unwrap().detach();
         assert!(gate.wait_for(1, LONG));
         let record = [1; 6000];
-        let mut internal =
-            Box::pin(log.append_locked_async(|attempt| attempt.append_internal(record, |_| {})));
+        let mut internal = Box::pin(
+            log.component()
+                .append_locked_async(|attempt| attempt.append(Purpose::Internal, record, |_| {})),
+        );
         let mut ordinary = Box::pin(log.append_async(record));
         let (woken, woken_too) = (Woken::default(), Woken::default());
         assert!(woken.poll(internal.as_mut()).is_pending());
@@ -211,7 +215,7 @@ fn a_failure_is_not_reported_once_segments_left() {
         });
         // Its own request fails, too.
         std::thread::sleep(Duration::from_millis(50));
-        log.truncate_before(Seq(log.durable().0 - 5)).unwrap();
+        log.retention().truncate_before(Seq(log.durable().0 - 5)).unwrap();
         until("room", || match log.try_append(record) {
             Ok(ticket) => ticket.blocking_wait().is_ok(),
             Err(Error::Full) => false,

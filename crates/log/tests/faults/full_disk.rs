@@ -7,7 +7,7 @@
 #![allow(clippy::panic)] // What tests share fails loudly.
 
 use esker_disk::sim::Persist;
-use esker_log::{Error, Start};
+use esker_log::{Append, Error, Start};
 use esker_testkit::{SplitMix64, mix};
 
 use crate::case::case;
@@ -71,8 +71,11 @@ fn check_continues(sim_env: &mut SimEnv, life: &mut Life) -> Result<(), String> 
     let big = vec![0; 9000];
     let refused = [
         ("append", life.log.append(&big)),
-        ("append_batch", life.log.append_batch(&[&big])),
-        ("append_atomic", life.log.append_atomic(&[&big, &big])),
+        ("append_batch", life.log.write(Append::records(&[&big])).map_err(Error::from)),
+        (
+            "append_atomic",
+            life.log.write(Append::records(&[&big, &big]).atomic()).map_err(Error::from),
+        ),
         ("try_append", life.log.try_append(&big)),
         ("append_timeout", life.log.append_timeout(&big, std::time::Duration::from_secs(5))),
         ("append_async", futures_lite(life.log.append_async(&big))),

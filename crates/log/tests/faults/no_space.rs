@@ -10,7 +10,8 @@ use std::time::Duration;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, Open};
-use esker_log::{Error, Log, Policy, Retention, Seq};
+use esker_log::component::Purpose;
+use esker_log::{Append, Error, Log, Policy, Retention, Seq, Sink};
 
 use crate::fixture::{DIR, LONG, all, append, block_on, driven, in_time, payload, payloads, small};
 
@@ -66,16 +67,16 @@ fn every_append_variant_returns_no_space_and_works_with_room_again() {
         is_full(log.append(&large));
         is_full(log.append_timeout(&large, LONG));
         is_full(block_on(log.append_async(&large)));
-        is_full(block_on(log.append_batch_async(&[&large])));
-        is_full(log.append_atomic(&[&large, &large]));
-        is_full(log.sink().unwrap().blocking_push(&large));
+        is_full(block_on(log.write_async(Append::records(&[&large]))).map_err(Error::from));
+        is_full(log.write(Append::records(&[&large, &large]).atomic()).map_err(Error::from));
+        is_full(Sink::new(&log).unwrap().blocking_append(&large));
         is_full(again());
         assert_eq!(all(&log), payloads(1..=last));
         disk.set_capacity(None);
         block_on(log.append_async(&large)).unwrap().blocking_wait().unwrap();
         log.append_timeout(&large, LONG).unwrap().blocking_wait().unwrap();
         again().unwrap().blocking_wait().unwrap();
-        log.append_atomic(&[&large, &large]).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&[&large, &large]).atomic()).unwrap().blocking_wait().unwrap();
         log.close().unwrap();
     });
 }
@@ -124,9 +125,9 @@ fn spare_files_make_room_for_a_segment_that_grows() {
     let large = vec![7; 100_000];
     let append = || log.append(&large).map(|ticket| ticket.blocking_wait().unwrap());
     while append().is_ok() {}
-    let newest = log.segments().pop().unwrap();
+    let newest = log.storage().segments().pop().unwrap();
     assert!(newest.bytes < 2 * MIB, "{newest:?} has all of its size");
-    log.truncate_before(log.accepted()).unwrap();
+    log.retention().truncate_before(log.accepted()).unwrap();
     let spares = || {
         let files = disk.files(Path::new(DIR)).unwrap();
         files.iter().filter(|name| name.ends_with(".spare")).count()
@@ -136,7 +137,7 @@ fn spare_files_make_room_for_a_segment_that_grows() {
         let appended = append();
         assert!(appended.is_ok(), "record {n}, {} spare files: {appended:?}", spares());
     }
-    assert_eq!(log.segments().len(), 1);
+    assert_eq!(log.storage().segments().len(), 1);
     log.close().unwrap();
 }
 
@@ -175,15 +176,15 @@ fn the_reserve_is_for_internal_appends() {
     let large = vec![7; 20_000];
     // Half of it is for them.
     for _ in 0..4 {
-        log.append_internal(&large).unwrap().blocking_wait().unwrap();
+        log.component().append(Purpose::Internal, &large).unwrap().blocking_wait().unwrap();
     }
     is_full(log.append(b"there would be room in that segment"));
-    log.truncate_before(last).unwrap();
+    log.retention().truncate_before(last).unwrap();
     append_one(&log);
     assert!(fill_more(&log) > 10);
     // It is whole again.
     for _ in 0..4 {
-        log.append_internal(&large).unwrap().blocking_wait().unwrap();
+        log.component().append(Purpose::Internal, &large).unwrap().blocking_wait().unwrap();
     }
     log.close().unwrap();
     let log = Log::builder(DIR).options(options).open().unwrap();
@@ -225,7 +226,7 @@ fn internal_appends_leave_the_space_that_opening_needs() {
                 for internal in [false, true] {
                     while let Ok(ticket) = match internal {
                         false => log.append(&record),
-                        true => log.append_internal(&record),
+                        true => log.component().append(Purpose::Internal, &record),
                     } {
                         expected.push((ticket.seq().0, record.clone()));
                         if waits {
@@ -256,8 +257,8 @@ fn lap(log: &Log, records: u64, way: usize) -> Result<(), Error> {
             0 => log.append(&record),
             1 => log.append_timeout(&record, LONG),
             2 => block_on(log.append_async(&record)),
-            3 => log.append_batch(&[&record, &record]),
-            4 => log.append_atomic(&[&record, &record]),
+            3 => log.write(Append::records(&[&record, &record])).map_err(Error::from),
+            4 => log.write(Append::records(&[&record, &record]).atomic()).map_err(Error::from),
             _ => loop {
                 match log.try_append(&record) {
                     // The engine is at it.
@@ -330,7 +331,7 @@ fn the_reserve_of_a_ring_keeps_its_size() {
         assert_eq!(reserve_of(&disk), first);
         match n % 2 {
             0 => lap(&log, 200, 0).unwrap(),
-            _ => log.truncate_before(log.durable()).unwrap(),
+            _ => log.retention().truncate_before(log.durable()).unwrap(),
         }
         log.close().unwrap();
         engine.run();
@@ -377,15 +378,15 @@ fn where_all_was_truncated_the_next_segment_comes_from_the_reserve() {
         let log = Log::builder(DIR).options(options.clone()).open().unwrap();
         let reserve = reserve_of(&disk);
         // Where a record is left, the reserve is for others.
-        log.truncate_before(last).unwrap();
+        log.retention().truncate_before(last).unwrap();
         let large = vec![7; 10_000];
         is_full(log.append(&large));
         assert_eq!(reserve_of(&disk), reserve);
-        log.truncate_before(last + 1).unwrap();
+        log.retention().truncate_before(last + 1).unwrap();
         log.append(&large).unwrap().blocking_wait().unwrap();
         engine.run();
         assert!(disk.used() < 5 * MIB, "{} bytes are in use", disk.used());
-        assert!(log.segments().len() == 1 && reserve_of(&disk) >= reserve);
+        assert!(log.storage().segments().len() == 1 && reserve_of(&disk) >= reserve);
         assert!(fill_more(&log) > 200);
         assert_eq!(all(&log)[0], (last + 1, large));
         log.close().unwrap();
@@ -403,7 +404,7 @@ fn a_segment_from_the_reserve_is_safe_against_power_cuts() {
         options.reserve = Some(MIB);
         let log = Log::builder(DIR).options(options).open().unwrap();
         let last = fill(&log);
-        log.truncate_before(last + 1).unwrap();
+        log.retention().truncate_before(last + 1).unwrap();
         (disk, log, last)
     };
     let records = |last: u64| [(last + 1, vec![1; 5000]), (last + 2, vec![2; 5000])];

@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Log, Policy, PriorShutdown, Seq, Start};
+use esker_log::{Append, Engine, Error, Log, Policy, PriorShutdown, Seq, Sink, Start};
 
 use crate::fixture::{
     self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads, rest,
 };
 
-fn poisoned<T>(outcome: esker_log::Result<T>) {
-    match outcome.err() {
+fn poisoned<T>(outcome: Result<T, impl Into<Error>>) {
+    match outcome.err().map(Into::into) {
         Some(error @ Error::Poisoned(_)) if is_eio(&error) => {}
         other => panic!("not poisoned: {other:?}"),
     }
@@ -26,7 +26,7 @@ fn poisoned<T>(outcome: esker_log::Result<T>) {
 fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
     let (log, disk, _) = log();
     append(&log, 5);
-    let mut sink = log.sink().unwrap();
+    let mut sink = Sink::new(&log).unwrap();
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
     let before = log.append(payload(6)).unwrap();
     let failed = log.append(payload(7)).unwrap().blocking_wait().unwrap_err();
@@ -40,11 +40,11 @@ fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
         poisoned(log.append(b"x"));
         poisoned(log.try_append(b"x"));
         poisoned(log.append_timeout(b"x", LONG));
-        poisoned(log.append_batch(&[b"x"]));
-        poisoned(log.append_atomic(&[b"x"]));
+        poisoned(log.write(Append::records(&[b"x"])));
+        poisoned(log.write(Append::records(&[b"x"]).atomic()));
         poisoned(block_on(log.append_async(b"x")));
         poisoned(log.barrier());
-        poisoned(sink.blocking_push(b"x"));
+        poisoned(sink.blocking_append(b"x"));
         poisoned(block_on(log.wait_durable(100)));
     }
     assert_eq!(log.durable(), Seq(5));
@@ -111,7 +111,7 @@ fn failed_sync_is_reported_and_never_retried() {
         assert_eq!((log.durable(), disk.stats().syncs), (Seq(2), syncs), "{policy:?}");
         drop(log);
         let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-        assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
+        assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Unclean);
         assert!(all(&log).starts_with(&payloads(1..=2)));
         append(&log, 1);
         log.close().unwrap();
@@ -126,7 +126,7 @@ fn reopen_continues_from_the_records_on_disk() {
     assert!(log.append(payload(21)).unwrap().blocking_wait().is_err());
     drop(log);
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    let last = log.last().unwrap().0;
+    let last = log.durable().0;
     assert!((20..=21).contains(&last));
     assert_eq!(all(&log), payloads(1..=last));
     append(&log, 5);

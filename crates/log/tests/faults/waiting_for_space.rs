@@ -12,8 +12,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Engine, Error, Log, Options, Policy, Seq};
-use futures_sink::Sink;
+use esker_log::{Engine, Error, Log, Options, Policy, Seq, Sink};
 
 use crate::fixture::{DIR, LONG, block_on, driven, in_time, small};
 
@@ -119,7 +118,7 @@ fn no_thread_of_an_engine_waits_for_the_set_of_segments() {
         disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path("manifest"));
         let truncating = std::thread::spawn({
             let log = log.clone();
-            move || log.truncate_before(Seq(log.oldest().0 + 1)).unwrap()
+            move || log.retention().truncate_before(Seq(log.oldest().0 + 1)).unwrap()
         });
         assert!(gate.wait_for(1, LONG));
         // Until space is wanted, and nothing can leave.
@@ -156,7 +155,8 @@ fn a_request_for_space_is_tried_again_after_the_commit() {
         let log = ring(&disk, |options| {
             options.policy = Policy::Batch(NonZeroU64::new(100_000).unwrap());
         });
-        let in_newest = || log.segments().last().map_or(0, |newest| newest.last.0 - newest.after.0);
+        let in_newest =
+            || log.storage().segments().last().map_or(0, |newest| newest.last.0 - newest.after.0);
         while in_newest() < 7 {
             log.append(RECORD).unwrap().blocking_wait().unwrap();
         }
@@ -205,7 +205,8 @@ fn an_append_on_a_full_disk_is_woken_by_the_commit_that_it_requested() {
             };
             // It holds the lock of the segments for a while.
             block(&of_manifest, "manifest");
-            let truncating = spawn(|log| log.truncate_before(Seq(log.oldest().0 + 1)).unwrap());
+            let truncating =
+                spawn(|log| log.retention().truncate_before(Seq(log.oldest().0 + 1)).unwrap());
             assert!(of_manifest.wait_for(1, LONG));
             block(&of_segments, ".seg");
             let committing =
@@ -288,7 +289,7 @@ fn all_truncated(disk: &SimDisk) -> (Log, Engine) {
     options.reserve = Some(1 << 20);
     let log = Log::builder(DIR).options(options).open().unwrap();
     while log.append(RECORD).and_then(esker_log::Ticket::blocking_wait).is_ok() {}
-    log.truncate_before(log.durable().0 + 1).unwrap();
+    log.retention().truncate_before(log.durable().0 + 1).unwrap();
     (log, engine)
 }
 
@@ -321,16 +322,16 @@ fn a_sink_on_a_full_disk_does_not_wait_for_a_commit() {
         let log = ring(&disk, |_| {});
         let gate = Gate::new();
         disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
-        let mut sink = log.sink().unwrap();
+        let mut sink = Sink::new(&log).unwrap();
         let mut context = Context::from_waker(Waker::noop());
         let mut sent = 0;
         // Nothing is durable, and every call returns.
         let refused = loop {
             let mut sink = Pin::new(&mut sink);
-            if Sink::<&[u8]>::poll_ready(sink.as_mut(), &mut context).is_pending() {
+            if futures_sink::Sink::<&[u8]>::poll_ready(sink.as_mut(), &mut context).is_pending() {
                 break None;
             }
-            match Sink::<&[u8]>::start_send(sink, &RECORD) {
+            match futures_sink::Sink::<&[u8]>::start_send(sink, &RECORD) {
                 Ok(()) => sent += 1,
                 Err(error) => break Some(error),
             }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_log::{
-    Engine, Error, Log, OpenCheck, Options, Policy, PriorShutdown, Seq, Start, repair, verify,
+    Append, Engine, Error, Log, OpenCheck, Options, Policy, PriorShutdown, Seq, Start, repair,
+    verify,
 };
 
 use crate::fixture::{
@@ -49,11 +50,11 @@ fn appends_and_reads(dir: &Path, options: &Options, name: &str) {
     }
     let batch: Vec<_> = (201..=300).map(payload).collect();
     let batch: Vec<&[u8]> = batch.iter().map(Vec::as_slice).collect();
-    log.append_batch(&batch).unwrap().blocking_wait().unwrap();
+    log.write(Append::records(&batch)).unwrap().blocking_wait().unwrap();
     let large = vec![3; 900_000];
     log.append(&large).unwrap().blocking_wait().unwrap();
-    let stale = log.append_if(Seq(300), Seq(302), b"stale");
-    assert!(matches!(stale, Err(Error::Sequence { .. })));
+    let stale = log.write(Append::numbered(Seq(300), &[(Seq(302), b"stale")]));
+    assert!(matches!(stale.map_err(Error::from), Err(Error::Sequence { .. })));
     let mut expected = payloads(1..=300);
     expected.push((301, large));
     assert_eq!(all(&log), expected);
@@ -65,7 +66,7 @@ fn appends_and_reads(dir: &Path, options: &Options, name: &str) {
     let mut options = options.clone();
     options.check = OpenCheck::Full;
     let log = Log::builder(dir).options(options.clone()).open().unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), expected);
     append_to(&log, 310, &mut expected);
     log.close().unwrap();
@@ -123,7 +124,7 @@ fn keeps_a_ring(dir: &Path, options: &Options) {
     assert!(first > 500, "{first}");
     assert_eq!(kept, payloads(first..=1000));
     assert!(matches!(log.read(Seq(1)), Err(Error::Trimmed { oldest }) if oldest == Seq(first)));
-    log.truncate_before(Seq(990)).unwrap();
+    log.retention().truncate_before(Seq(990)).unwrap();
     assert_eq!(all(&log), payloads(990..=1000));
     log.close().unwrap();
 }
@@ -143,7 +144,7 @@ fn continues_after_a_stop(dir: &Path, options: &Options) {
 
     options.engine = None;
     let log = Log::builder(dir).options(options).open().unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Unclean);
     let last = log.accepted().0;
     assert!(durable >= 150 && (durable..=151).contains(&last), "{durable} {last}");
     assert_eq!(all(&log), payloads(1..=last));

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Batch, Engine, Error, Log, LogStream, Options, Result, Seq, Start};
+use esker_log::{Append, Batch, Engine, Error, Log, LogStream, Options, Result, Seq, Start};
 
 /// Where the log lives on a simulated disk.
 pub const DIR: &str = "/log";
@@ -77,7 +77,10 @@ pub fn append_many(log: &Log, count: u64) {
         let upto = end.min(next + 100);
         let batch: Vec<_> = (next..upto).map(payload).collect();
         let batch: Vec<_> = batch.iter().collect();
-        assert_eq!(log.append_batch(&batch).unwrap().blocking_wait().unwrap().seq, Seq(upto - 1));
+        assert_eq!(
+            log.write(Append::records(&batch)).unwrap().blocking_wait().unwrap().seq,
+            Seq(upto - 1)
+        );
         next = upto;
     }
 }

@@ -13,6 +13,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
+use esker_log::component::Purpose;
 use esker_log::{Error, Log, Options, Seq, Start};
 
 /// The variable that gives this binary's child its task and its directory.
@@ -110,9 +111,14 @@ fn live(at: &Path) {
     }
 
     let log = Log::builder(&dir).options(options()).open().unwrap();
-    let internal = log.append_internal(payload(last + 1)).unwrap().blocking_wait().unwrap();
+    let internal = log
+        .component()
+        .append(Purpose::Internal, payload(last + 1))
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     assert_eq!(internal.seq, Seq(last + 1));
-    log.truncate_before(last - 20).unwrap();
+    log.retention().truncate_before(last - 20).unwrap();
     check(&log, last - 20, last + 1);
     log.close().unwrap();
     drop(log);
@@ -125,7 +131,7 @@ fn live(at: &Path) {
     let log = Log::builder(&dir).options(options()).open().unwrap();
     check(&log, last - 20, last + 1);
     // The files took little. What is free belongs to the reserve, until the largest segment goes.
-    log.truncate_before(last + 1).unwrap();
+    log.retention().truncate_before(last + 1).unwrap();
     for seq in last + 2..last + 100 {
         assert_eq!(log.append(payload(seq)).unwrap().blocking_wait().unwrap().seq, Seq(seq));
     }

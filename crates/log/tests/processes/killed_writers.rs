@@ -214,7 +214,7 @@ fn lapped_reader_gets_trimmed_and_never_another_record() {
     rounds("lapped_reader_gets_trimmed_and_never_another_record", &dir, &given);
     let log = Log::builder(&dir).options(options(true)).open().unwrap();
     let last = log.durable().0;
-    log.truncate_before(last - 1).unwrap();
+    log.retention().truncate_before(last - 1).unwrap();
     log.close().unwrap();
     until("every follower has every record", || {
         given.iter().all(|given| given.load(SeqCst) == last)

@@ -32,14 +32,14 @@ fn reader(disk: &SimDisk, dir: &str) -> Result<ReadOnlyLog, Error> {
 }
 
 fn back_up(disk: &SimDisk) -> Result<Backup, Error> {
-    reader(disk, DIR)?.backup(COPY)
+    reader(disk, DIR)?.storage().backup(COPY)
 }
 
 /// What a reader gets of the log in a directory, and of the same log once it was opened for
 /// writing, on a copy of the disk.
 fn read(disk: &SimDisk, dir: &str) -> Vec<Seen> {
     let reader = reader(disk, dir).unwrap();
-    assert!(reader.corruption().is_none(), "{:?}", reader.corruption());
+    assert!(reader.storage().corruption().is_none(), "{:?}", reader.storage().corruption());
     let mut stream = reader.stream(Start::Oldest).unwrap();
     let records: Vec<_> =
         std::iter::from_fn(|| stream.try_next().unwrap()).flat_map(|batch| seen(&batch)).collect();
@@ -47,7 +47,7 @@ fn read(disk: &SimDisk, dir: &str) -> Vec<Seen> {
     // Opening finds what a reader cannot know to be durable.
     let opened = all(&log);
     assert!(opened.starts_with(&records), "another log opens than can be read");
-    assert!(!reader.is_closed_cleanly() || opened == records);
+    assert!(!reader.storage().is_closed_cleanly() || opened == records);
     let next = log.accepted().0 + 1;
     log.append(payload(next)).unwrap().blocking_wait().unwrap();
     assert_eq!(log.durable(), Seq(next));
@@ -59,31 +59,31 @@ fn read(disk: &SimDisk, dir: &str) -> Vec<Seen> {
 fn a_backup_is_the_log_at_a_durable_position() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
-    let first = log.backup(COPY).unwrap();
+    let first = log.storage().backup(COPY).unwrap();
     assert_eq!((first.durable, first.segments, first.copied), (Seq(0), 1, 1));
     assert!(read(&disk, COPY).is_empty());
     append(&log, 500);
     drop(log.append("not durable").unwrap());
-    let backup = log.backup(COPY).unwrap();
+    let backup = log.storage().backup(COPY).unwrap();
     assert_eq!(backup.durable, Seq(500));
     assert!(backup.segments > 4 && backup.copied == backup.segments, "{backup:?}");
     assert_eq!(read(&disk, COPY), payloads(1..=500));
-    assert!(reader(&disk, COPY).unwrap().is_closed_cleanly());
+    assert!(reader(&disk, COPY).unwrap().storage().is_closed_cleanly());
     // Of a log that did not change, the last segment.
     log.barrier().unwrap().blocking_wait().unwrap();
     let again = back_up(&disk).unwrap();
     assert_eq!((again.durable, again.copied), (Seq(501), 1));
-    let more = log.metadata().segments;
+    let more = log.storage().metadata().segments;
     for count in [1, 100, 40] {
         append(&log, count);
-        let before = log.metadata().segments;
+        let before = log.storage().metadata().segments;
         let backup = back_up(&disk).unwrap();
         assert!(backup.copied <= 2 + before - more.min(before), "{backup:?}");
         assert_eq!(backup.durable, log.durable());
         assert_eq!(read(&disk, COPY), all(&log));
     }
-    log.truncate_before(450).unwrap();
-    let backup = log.backup(COPY).unwrap();
+    log.retention().truncate_before(450).unwrap();
+    let backup = log.storage().backup(COPY).unwrap();
     assert_eq!(read(&disk, COPY), all(&log));
     assert_eq!(all(&log)[0].0, 450);
     let files = disk.files(Path::new(COPY)).unwrap();
@@ -96,18 +96,18 @@ fn a_full_disk_leaves_the_earlier_backup_and_no_other_file() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 300);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     let files = disk.files(Path::new(COPY)).unwrap();
     append(&log, 500);
     log.barrier().unwrap().blocking_wait().unwrap();
     // Room for one of the segments that are new.
     disk.set_capacity(Some(disk.used() + (100 << 10)));
-    let refused = log.backup(COPY).unwrap_err();
+    let refused = log.storage().backup(COPY).unwrap_err();
     assert!(refused.is_no_space(), "{refused}");
     assert_eq!(disk.files(Path::new(COPY)).unwrap(), files);
     disk.set_capacity(None);
     assert_eq!(read(&disk, COPY), payloads(1..=300));
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     assert_eq!(read(&disk, COPY), payloads(1..=800));
 }
 
@@ -120,10 +120,10 @@ fn a_snapshot_that_cannot_be_copied_leaves_the_earlier_backup() {
         let log = open(&disk, DIR);
         append(&log, 60);
         write_snapshot(&log, 60, b"state at 60");
-        log.backup(COPY).unwrap();
+        log.storage().backup(COPY).unwrap();
         let (files, earlier) = (disk.files(Path::new(COPY)).unwrap(), snapshots(&disk, COPY));
         append(&log, 300);
-        log.truncate_before(250).unwrap();
+        log.retention().truncate_before(250).unwrap();
         write_snapshot(&log, 299, b"state at 299");
         write_snapshot(&log, 300, &[7; 3_000_000]);
         log.barrier().unwrap().blocking_wait().unwrap();
@@ -133,14 +133,14 @@ fn a_snapshot_that_cannot_be_copied_leaves_the_earlier_backup() {
             true => disk.overwrite(&snapshot, 2_000_000, b"x").unwrap(),
             false => disk.set_capacity(Some(disk.used() + (1 << 20))),
         }
-        let refused = log.backup(COPY).unwrap_err();
+        let refused = log.storage().backup(COPY).unwrap_err();
         assert!(refused.is_no_space() || matches!(refused, Error::Corrupted(_)), "{refused}");
         assert_eq!(disk.files(Path::new(COPY)).unwrap(), files);
         assert_eq!(read(&disk, COPY), payloads(1..=60));
         assert_eq!(snapshots(&disk, COPY), earlier);
         disk.set_capacity(None);
         disk.overwrite(&snapshot, 0, &whole).unwrap();
-        log.backup(COPY).unwrap();
+        log.storage().backup(COPY).unwrap();
         assert_eq!(read(&disk, COPY), payloads(250..=360));
         assert_eq!(snapshots(&disk, COPY), snapshots(&disk, DIR));
     }
@@ -153,12 +153,12 @@ fn a_longer_snapshot_of_the_copy_is_cut() {
     let log = open(&disk, DIR);
     append(&log, 60);
     write_snapshot(&log, 60, &[7; 100_000]);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     let snapshot = Path::new(COPY).join("snapshot-00000000000000000060");
     let whole = disk.contents(&snapshot).unwrap();
     disk.overwrite(&snapshot, whole.len() as u64, &[0; 4096]).unwrap();
     append(&log, 10);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     assert_eq!(disk.contents(&snapshot).unwrap(), whole);
     assert_eq!(read(&disk, COPY), payloads(1..=70));
 }
@@ -171,17 +171,17 @@ fn a_backup_of_a_log_that_truncated_less_has_all_its_records() {
     let log = open(&disk, DIR);
     append(&log, 300);
     log.close().unwrap();
-    reader(&disk, DIR).unwrap().backup("/early").unwrap();
+    reader(&disk, DIR).unwrap().storage().backup("/early").unwrap();
     for _ in 0..5 {
         open(&disk, DIR).close().unwrap();
     }
     let log = open(&disk, DIR);
-    log.truncate_before(250).unwrap();
+    log.retention().truncate_before(250).unwrap();
     log.close().unwrap();
     back_up(&disk).unwrap();
-    reader(&disk, "/early").unwrap().restore("/restored").unwrap();
+    reader(&disk, "/early").unwrap().storage().restore("/restored").unwrap();
     open(&disk, "/restored").close().unwrap();
-    reader(&disk, "/restored").unwrap().backup(COPY).unwrap();
+    reader(&disk, "/restored").unwrap().storage().backup(COPY).unwrap();
     assert_eq!(read(&disk, COPY), payloads(1..=300));
 }
 
@@ -194,7 +194,7 @@ fn a_backup_follows_the_log_through_its_recoveries() {
         let log = open(&process, DIR);
         append(&log, 3 + round * 40);
         drop(log.append(payload(log.accepted().0 + 1)).unwrap());
-        log.backup(COPY).unwrap();
+        log.storage().backup(COPY).unwrap();
         let durable = log.durable().0;
         assert_eq!(read(&disk, COPY), payloads(1..=durable));
         disk.kill();
@@ -215,9 +215,9 @@ fn a_power_cut_leaves_the_backup_before_or_none() {
         back_up(&disk).unwrap();
         let log = open(&disk, DIR);
         append(&log, 200);
-        log.truncate_before(30).unwrap();
+        log.retention().truncate_before(30).unwrap();
         write_snapshot(&log, 200, b"state at 200");
-        log.remove_snapshot(50).unwrap();
+        log.snapshots().remove(50).unwrap();
         log.close().unwrap();
         disk
     };
@@ -227,7 +227,7 @@ fn a_power_cut_leaves_the_backup_before_or_none() {
         back_up(&disk).unwrap();
         let log = open(&disk, DIR);
         append(&log, 300);
-        log.truncate_before(250).unwrap();
+        log.retention().truncate_before(250).unwrap();
         write_snapshot(&log, 300, b"state at 300");
         log.close().unwrap();
         disk
@@ -283,17 +283,17 @@ fn open_copy(disk: &SimDisk) -> Result<Log, Error> {
 }
 
 fn write_snapshot(log: &Log, at: u64, content: &[u8]) {
-    let mut writer = log.snapshot_writer(at).unwrap();
+    let mut writer = log.snapshots().writer(at).unwrap();
     writer.write_all(content).unwrap();
     writer.publish(b"").unwrap();
 }
 
 fn snapshots(disk: &SimDisk, dir: &str) -> Vec<(u64, Vec<u8>)> {
     let log = reader(disk, dir).unwrap();
-    let all = log.snapshots().unwrap().into_iter();
+    let all = log.snapshots().list().unwrap().into_iter();
     all.map(|at| {
         let mut content = Vec::new();
-        log.snapshot_reader(at).unwrap().unwrap().read_to_end(&mut content).unwrap();
+        log.snapshots().reader(at).unwrap().unwrap().read_to_end(&mut content).unwrap();
         (at, content)
     })
     .collect()
@@ -307,12 +307,12 @@ fn snapshots_are_copied_up_to_the_last_record() {
     append(&log, 20);
     write_snapshot(&log, 7, b"seven");
     write_snapshot(&log, 20, &[7; 5_000_000]);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     assert_eq!(snapshots(&disk, COPY), [(7, b"seven".to_vec()), (20, vec![7; 5_000_000])]);
     write_snapshot(&log, 7, b"SEVEN");
     write_snapshot(&log, 21, b"not durable yet");
-    log.remove_snapshot(20).unwrap();
-    log.backup(COPY).unwrap();
+    log.snapshots().remove(20).unwrap();
+    log.storage().backup(COPY).unwrap();
     assert_eq!(snapshots(&disk, COPY), [(7, b"SEVEN".to_vec())]);
 }
 
@@ -324,7 +324,7 @@ fn what_is_no_backup_of_this_log_is_refused() {
     append(&log, 20);
     let refused = |disk: &SimDisk, what: &str| {
         let before = disk.files(Path::new(COPY)).unwrap();
-        let error = reader(disk, DIR).unwrap().backup(COPY).unwrap_err();
+        let error = reader(disk, DIR).unwrap().storage().backup(COPY).unwrap_err();
         assert!(error.to_string().contains(what), "{error}");
         assert_eq!(disk.files(Path::new(COPY)).unwrap(), before);
     };
@@ -332,17 +332,17 @@ fn what_is_no_backup_of_this_log_is_refused() {
     open(&other, COPY).close().unwrap();
     refused(&other, "opened for writing");
     let other = disk.fork(1);
-    open(&other, "/other").backup(COPY).unwrap();
+    open(&other, "/other").storage().backup(COPY).unwrap();
     refused(&other, "it is of the log");
     let other = disk.fork(1);
     other.create_dir(Path::new(COPY)).unwrap();
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     other.put(&PathBuf::from(COPY).join("notes.txt"), b"mine").unwrap();
     refused(&other, "other files");
     // The copy was opened for writing, and has a record that the log does not have.
     let copy = open(&disk, COPY);
     copy.append("its own").unwrap().blocking_wait().unwrap();
-    assert!(matches!(log.backup(COPY), Err(Error::Locked { .. })));
+    assert!(matches!(log.storage().backup(COPY), Err(Error::Locked { .. })));
     copy.close().unwrap();
     refused(&disk, "opened for writing");
     log.close().unwrap();
@@ -351,7 +351,7 @@ fn what_is_no_backup_of_this_log_is_refused() {
     let log = open(&disk, DIR);
     append(&log, 1);
     log.close().unwrap();
-    reader(&disk, DIR).unwrap().backup("/newer").unwrap();
+    reader(&disk, DIR).unwrap().storage().backup("/newer").unwrap();
     let error = {
         for name in disk.files(Path::new(DIR)).unwrap() {
             disk.remove(&Path::new(DIR).join(name)).unwrap();
@@ -360,13 +360,13 @@ fn what_is_no_backup_of_this_log_is_refused() {
             let path = Path::new(DIR).join(name);
             disk.put(&path, &old.contents(&path).unwrap()).unwrap();
         }
-        reader(&disk, DIR).unwrap().backup("/newer").unwrap_err()
+        reader(&disk, DIR).unwrap().storage().backup("/newer").unwrap_err()
     };
     assert!(error.to_string().contains("newer than the log"), "{error}");
     let mut options = driven(&disk).0;
     options.component = Some(Component(*b"ANOTHER1"));
     let component = Log::builder("/component").options(options).open().unwrap();
-    assert!(matches!(component.backup("/its copy"), Err(Error::WrongComponent { .. })));
+    assert!(matches!(component.storage().backup("/its copy"), Err(Error::WrongComponent { .. })));
 }
 
 /// A copy of the log went on by itself: also with more records and sessions, it does not replace
@@ -376,9 +376,9 @@ fn a_log_that_went_its_own_way_is_refused() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 20);
-    log.backup("/restored").unwrap();
+    log.storage().backup("/restored").unwrap();
     append(&log, 20);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     let refused = |records: u64, what: &str| {
         for _ in 0..3 {
             open(&disk, "/restored").close().unwrap();
@@ -389,8 +389,8 @@ fn a_log_that_went_its_own_way_is_refused() {
         }
         let before = disk.contents(&Path::new(COPY).join("manifest")).unwrap();
         for error in [
-            restored.backup(COPY).unwrap_err(),
-            reader(&disk, "/restored").unwrap().backup(COPY).unwrap_err(),
+            restored.storage().backup(COPY).unwrap_err(),
+            reader(&disk, "/restored").unwrap().storage().backup(COPY).unwrap_err(),
         ] {
             assert!(matches!(error, Error::NotThisBackup { .. }), "{error}");
             assert!(error.to_string().contains(what), "{error}");
@@ -402,9 +402,9 @@ fn a_log_that_went_its_own_way_is_refused() {
     refused(30, "records after 20, where the log");
     refused(60, "records after 20, where the log");
     append(&log, 3);
-    assert_eq!(log.backup(COPY).unwrap().durable, Seq(43));
+    assert_eq!(log.storage().backup(COPY).unwrap().durable, Seq(43));
     assert_eq!(read(&disk, COPY), payloads(1..=43));
-    let inside = log.backup(Path::new(DIR).join("copy")).unwrap_err();
+    let inside = log.storage().backup(Path::new(DIR).join("copy")).unwrap_err();
     assert!(inside.to_string().contains("inside of the log"), "{inside}");
     log.close().unwrap();
 }
@@ -436,7 +436,7 @@ fn a_backup_ends_however_fast_the_log_drops_segments() {
     read_options.engine = Some(Engine::manual());
     for round in 0..3 {
         let reader = ReadOnlyLog::builder(DIR).options(read_options.clone()).open().unwrap();
-        let backup = reader.backup(COPY).unwrap();
+        let backup = reader.storage().backup(COPY).unwrap();
         assert!((1..=6).contains(&backup.segments), "round {round}: {backup:?}");
         let copy = read(&disk, COPY);
         assert_eq!(copy.last().unwrap().0, backup.durable.0);
@@ -468,9 +468,9 @@ fn corruption_is_reported_and_not_copied() {
     // In the last segment, under an open log: no later header says where it ends.
     let log = open(&disk, DIR);
     append(&log, 3);
-    let last = log.metadata().segments as u64;
+    let last = log.storage().metadata().segments as u64;
     flip(DIR, last, 4_300 * 8);
-    assert!(matches!(log.backup(COPY), Err(Error::Corrupted(_))));
+    assert!(matches!(log.storage().backup(COPY), Err(Error::Corrupted(_))));
     assert_eq!(read(&disk, COPY), payloads(1..=200));
     flip(DIR, last, 4_300 * 8);
     log.close().unwrap();
@@ -521,11 +521,12 @@ fn a_backup_beside_writers_is_one_run_of_records() {
         for round in 0..100 {
             let durable = log.durable();
             let backup = match round % 2 {
-                0 => log.backup(COPY).unwrap(),
+                0 => log.storage().backup(COPY).unwrap(),
                 _ => ReadOnlyLog::builder(DIR)
                     .disk(Arc::new(disk.clone()))
                     .open()
                     .unwrap()
+                    .storage()
                     .backup(COPY)
                     .unwrap(),
             };
@@ -584,7 +585,7 @@ fn a_ring_that_turns_while_it_is_copied_is_not_corrupt() {
         // However slow the writer is, it dropped some by then.
         for round in (0..10_000).take_while(|round| *round < 20 || log.oldest() == Seq(1)) {
             let copy = format!("/copy-{round}");
-            match reader.backup(&copy) {
+            match reader.storage().backup(&copy) {
                 Ok(backup) => {
                     let copy = ReadOnlyLog::builder(&copy).options(options.clone()).open().unwrap();
                     assert_eq!(copy.durable(), backup.durable);

@@ -9,7 +9,9 @@ use std::sync::Arc;
 
 use esker_disk::Disk;
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
-use esker_log::{Engine, Error, Log, OnCorruption, ReadOnlyLog, ReadOptions, Start, repair};
+use esker_log::{
+    Append, Engine, Error, Log, OnCorruption, ReadOnlyLog, ReadOptions, Start, repair,
+};
 
 use crate::fixture::{DIR, Seen, append, driven, payloads, seen};
 
@@ -40,14 +42,17 @@ fn go_on(log: &Log, upto: u64, drop_below: u64) {
     while log.accepted().0 < upto {
         log.append("its own").unwrap().blocking_wait().unwrap();
     }
-    log.truncate_before(drop_below).unwrap();
+    log.retention().truncate_before(drop_below).unwrap();
 }
 
 /// Backs up, in this process and as another one. Neither changes the backup.
 fn refused(disk: &SimDisk, log: &Log, dir: &str, what: &str) {
     let before = records(disk, COPY);
     let manifest = disk.contents(&Path::new(COPY).join("manifest")).unwrap();
-    for error in [log.backup(COPY).unwrap_err(), reader(disk, dir).backup(COPY).unwrap_err()] {
+    for error in [
+        log.storage().backup(COPY).unwrap_err(),
+        reader(disk, dir).storage().backup(COPY).unwrap_err(),
+    ] {
         assert!(matches!(error, Error::NotThisBackup { .. }), "{error}");
         assert!(error.to_string().contains(what), "{error}");
     }
@@ -61,9 +66,9 @@ fn a_restored_log_that_dropped_the_last_record_is_refused() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 20);
-    log.backup(RESTORED).unwrap();
+    log.storage().backup(RESTORED).unwrap();
     append(&log, 20);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     for _ in 0..3 {
         open(&disk, RESTORED).close().unwrap();
     }
@@ -72,8 +77,8 @@ fn a_restored_log_that_dropped_the_last_record_is_refused() {
     refused(&disk, &restored, RESTORED, "continued by itself");
     // The original dropped that record, too.
     append(&log, 60);
-    log.truncate_before(90).unwrap();
-    assert_eq!(log.backup(COPY).unwrap().durable.0, 100);
+    log.retention().truncate_before(90).unwrap();
+    assert_eq!(log.storage().backup(COPY).unwrap().durable.0, 100);
     assert_eq!(records(&disk, COPY), payloads(90..=100));
 }
 
@@ -83,15 +88,15 @@ fn a_restored_log_continues_its_backup_and_the_original_cannot() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 20);
-    log.backup(COPY).unwrap();
-    reader(&disk, COPY).backup(RESTORED).unwrap();
+    log.storage().backup(COPY).unwrap();
+    reader(&disk, COPY).storage().backup(RESTORED).unwrap();
     let restored = open(&disk, RESTORED);
     go_on(&restored, 30, 1);
-    assert_eq!(restored.backup(COPY).unwrap().durable.0, 30);
+    assert_eq!(restored.storage().backup(COPY).unwrap().durable.0, 30);
     // The copy of a copy has its lineage.
-    reader(&disk, COPY).backup("/third").unwrap();
+    reader(&disk, COPY).storage().backup("/third").unwrap();
     go_on(&restored, 60, 50);
-    restored.backup("/third").unwrap();
+    restored.storage().backup("/third").unwrap();
     log.close().unwrap();
     for _ in 0..3 {
         open(&disk, DIR).close().unwrap();
@@ -100,9 +105,9 @@ fn a_restored_log_continues_its_backup_and_the_original_cannot() {
     append(&log, 10);
     refused(&disk, &log, DIR, "it is of another lineage");
     append(&log, 50);
-    log.truncate_before(70).unwrap();
+    log.retention().truncate_before(70).unwrap();
     refused(&disk, &log, DIR, "continued by itself");
-    restored.backup(COPY).unwrap();
+    restored.storage().backup(COPY).unwrap();
 }
 
 /// Power is lost at each step of the first opening, and again in the next one.
@@ -111,9 +116,9 @@ fn a_copy_begins_a_lineage_before_its_first_record() {
     let sealed = SimDisk::new(1);
     let log = open(&sealed, DIR);
     append(&log, 10);
-    log.backup(RESTORED).unwrap();
+    log.storage().backup(RESTORED).unwrap();
     append(&log, 10);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     log.close().unwrap();
     let first_of = |disk: &SimDisk, at: u64, persist| {
         disk.cut_power_at(CutPoint::During(disk.operations() + at), persist);
@@ -151,7 +156,7 @@ fn a_log_that_lost_records_in_a_repair_is_refused() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 40);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     log.close().unwrap();
     let newest = disk.files(Path::new(DIR)).unwrap();
     let newest = newest.into_iter().filter(|name| name.ends_with(".seg")).max().unwrap();
@@ -171,16 +176,16 @@ fn a_log_that_lost_its_manifest_needs_another_directory() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 40);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     log.close().unwrap();
     disk.remove(&Path::new(DIR).join("manifest")).unwrap();
     repair(DIR, read_options(&disk)).unwrap();
     let log = open(&disk, DIR);
     append(&log, 3);
     refused(&disk, &log, DIR, "it is of another lineage");
-    log.backup("/new").unwrap();
+    log.storage().backup("/new").unwrap();
     append(&log, 17);
-    assert_eq!(log.backup("/new").unwrap().durable.0, 60);
+    assert_eq!(log.storage().backup("/new").unwrap().durable.0, 60);
 }
 
 /// The backup may be the only place that has them.
@@ -189,7 +194,7 @@ fn quarantined_records_are_not_overwritten_in_the_backup() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 10);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     append(&log, 3);
     log.close().unwrap();
     let first = Path::new(DIR).join(format!("{:020}.seg", 1));
@@ -203,9 +208,9 @@ fn quarantined_records_are_not_overwritten_in_the_backup() {
     refused(&disk, &log, DIR, "where the log was restored, copied or repaired");
     assert_eq!(records(&disk, COPY), payloads(1..=10));
     // A new backup has the gap, and takes what follows.
-    log.backup("/new").unwrap();
+    log.storage().backup("/new").unwrap();
     append(&log, 1);
-    assert_eq!(log.backup("/new").unwrap().durable.0, 114);
+    assert_eq!(log.storage().backup("/new").unwrap().durable.0, 114);
 }
 
 /// The backup has what the repair of the restored log gave up, before or at its first opening.
@@ -215,8 +220,8 @@ fn a_restored_log_that_was_repaired_does_not_overwrite_the_backup() {
         let disk = SimDisk::new(1);
         let log = open(&disk, DIR);
         append(&log, 10);
-        log.backup(COPY).unwrap();
-        reader(&disk, COPY).restore(RESTORED).unwrap();
+        log.storage().backup(COPY).unwrap();
+        reader(&disk, COPY).storage().restore(RESTORED).unwrap();
         let first = Path::new(RESTORED).join(format!("{:020}.seg", 1));
         disk.flip_bit(&first, 8 * (2 * 4_096 + 100)).unwrap();
         let mut options = driven(&disk).0;
@@ -227,7 +232,7 @@ fn a_restored_log_that_was_repaired_does_not_overwrite_the_backup() {
         }
         let restored = Log::builder(RESTORED).options(options).open().unwrap();
         append(&restored, 3);
-        assert_eq!(reader(&disk, RESTORED).stored().unwrap().quarantined.len(), 1);
+        assert_eq!(reader(&disk, RESTORED).storage().stored().unwrap().quarantined.len(), 1);
         refused(&disk, &restored, RESTORED, "where the log was restored, copied or repaired");
         assert_eq!(records(&disk, COPY), payloads(1..=10));
     }
@@ -251,7 +256,7 @@ fn a_backup_that_ends_in_a_gap_is_continued() {
     assert_eq!(lost[0].to.0, 10, "{lost:?}");
     let log = open(&disk, DIR);
     for more in 0..3 {
-        assert_eq!(log.backup(COPY).unwrap().durable.0, 10 + more);
+        assert_eq!(log.storage().backup(COPY).unwrap().durable.0, 10 + more);
         append(&log, 1);
     }
 }
@@ -262,15 +267,15 @@ fn equal_last_records_are_no_common_history() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 5);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     for own in ["/a", "/b"] {
-        reader(&disk, COPY).restore(own).unwrap();
+        reader(&disk, COPY).storage().restore(own).unwrap();
     }
     let [a, b] = ["/a", "/b"].map(|dir| open(&disk, dir));
     for (log, own) in [(&a, "alice"), (&b, "bob")] {
-        log.append_batch(&[own, "tick"]).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&[own, "tick"])).unwrap().blocking_wait().unwrap();
     }
-    a.backup(COPY).unwrap();
+    a.storage().backup(COPY).unwrap();
     refused(&disk, &b, "/b", "it is of another lineage");
 }
 
@@ -282,27 +287,27 @@ fn a_restored_log_continues_its_backup_whatever_it_dropped() {
         let log = open(&disk, DIR);
         append(&log, records);
         if kept > 1 {
-            log.truncate_before(kept).unwrap();
+            log.retention().truncate_before(kept).unwrap();
         }
-        log.backup(COPY).unwrap();
-        log.backup("/old").unwrap();
-        reader(&disk, COPY).restore(RESTORED).unwrap();
+        log.storage().backup(COPY).unwrap();
+        log.storage().backup("/old").unwrap();
+        reader(&disk, COPY).storage().restore(RESTORED).unwrap();
         // Before it is a log of its own.
-        reader(&disk, RESTORED).backup("/second").unwrap();
+        reader(&disk, RESTORED).storage().backup("/second").unwrap();
         let restored = open(&disk, RESTORED);
         go_on(&restored, 60, 50);
         for copy in [COPY, "/second"] {
-            assert_eq!(restored.backup(copy).unwrap().durable.0, 60);
+            assert_eq!(restored.storage().backup(copy).unwrap().durable.0, 60);
         }
         // Of another lineage, more sessions are no sign of a newer log.
         go_on(&restored, 70, 50);
-        assert_eq!(restored.backup(COPY).unwrap().durable.0, 70);
+        assert_eq!(restored.storage().backup(COPY).unwrap().durable.0, 70);
         // Through another backup and another restore.
-        restored.backup("/new").unwrap();
-        reader(&disk, "/new").restore("/twice").unwrap();
+        restored.storage().backup("/new").unwrap();
+        reader(&disk, "/new").storage().restore("/twice").unwrap();
         let twice = open(&disk, "/twice");
         go_on(&twice, 80, 75);
-        assert_eq!(twice.backup("/old").unwrap().durable.0, 80);
+        assert_eq!(twice.storage().backup("/old").unwrap().durable.0, 80);
     }
 }
 
@@ -312,7 +317,7 @@ fn a_copy_that_was_opened_for_writing_is_not_replaced() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 20);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     let process = disk.process();
     let copy = open(&process, COPY);
     go_on(&copy, 22, 1);
@@ -320,9 +325,9 @@ fn a_copy_that_was_opened_for_writing_is_not_replaced() {
     disk.power_on();
     disk.remove(&Path::new(COPY).join("lock")).unwrap();
     let before = disk.contents(&Path::new(COPY).join("manifest")).unwrap();
-    let error = reader(&disk, DIR).backup(COPY).unwrap_err();
+    let error = reader(&disk, DIR).storage().backup(COPY).unwrap_err();
     assert!(error.to_string().contains("opened for writing"), "{error}");
-    let error = reader(&disk, DIR).restore(COPY).unwrap_err();
+    let error = reader(&disk, DIR).storage().restore(COPY).unwrap_err();
     assert!(error.to_string().contains("opened for writing"), "{error}");
     assert_eq!(disk.contents(&Path::new(COPY).join("manifest")).unwrap(), before);
     assert_eq!(open(&disk, COPY).durable().0, 22);
@@ -338,9 +343,9 @@ fn an_interrupted_backup_is_never_corrupt() {
         // The segment where the copy ends grew before it was dropped.
         let log = open(disk, DIR);
         append(&log, 8);
-        log.backup(COPY).unwrap();
+        log.storage().backup(COPY).unwrap();
         append(&log, 150);
-        log.truncate_before(20).unwrap();
+        log.retention().truncate_before(20).unwrap();
         log.close().unwrap();
         // So that its session is not what tells it from a copy.
         for _ in 0..5 {
@@ -351,7 +356,7 @@ fn an_interrupted_backup_is_never_corrupt() {
         // A recovery moves the whole log to another segment.
         let log = open(disk, DIR);
         append(&log, 4);
-        log.backup(COPY).unwrap();
+        log.storage().backup(COPY).unwrap();
         log.close().unwrap();
         for _ in 0..2 {
             let process = disk.process();
@@ -368,7 +373,7 @@ fn an_interrupted_backup_is_never_corrupt() {
         let origin = SimDisk::new(1);
         prepare(&origin);
         let before = records(&origin, COPY);
-        reader(&origin, COPY).restore(RESTORED).unwrap();
+        reader(&origin, COPY).storage().restore(RESTORED).unwrap();
         let restored = open(&origin, RESTORED);
         go_on(&restored, 200, 1);
         restored.close().unwrap();
@@ -376,19 +381,19 @@ fn an_interrupted_backup_is_never_corrupt() {
         for at in 0.. {
             let disk = origin.fork(at);
             disk.kill_at(CutPoint::During(disk.operations() + at));
-            let done = reader(&disk.process(), RESTORED).backup(COPY).is_ok();
+            let done = reader(&disk.process(), RESTORED).storage().backup(COPY).is_ok();
             disk.cancel_cut();
             disk.kill();
             disk.power_on();
             let first = check_interrupted(&disk, &before, at);
             check_lineage(&disk, &before, DIR, at);
             // Whatever the first left, the log that it is not of may not mix with it.
-            let theirs = reader(&disk, DIR).backup(COPY);
+            let theirs = reader(&disk, DIR).storage().backup(COPY);
             match theirs {
                 Ok(_) => assert_eq!(records(&disk, COPY), records(&disk, DIR), "at {at}"),
                 Err(error) => {
                     assert!(matches!(error, Error::NotThisBackup { .. }), "at {at}: {error}");
-                    reader(&disk, RESTORED).backup(COPY).unwrap();
+                    reader(&disk, RESTORED).storage().backup(COPY).unwrap();
                     assert_eq!(records(&disk, COPY), records(&disk, RESTORED), "at {at}");
                 }
             }
@@ -400,13 +405,13 @@ fn an_interrupted_backup_is_never_corrupt() {
         for at in 0.. {
             let disk = origin.fork(at);
             disk.kill_at(CutPoint::During(disk.operations() + at));
-            let done = reader(&disk.process(), DIR).backup(COPY).is_ok();
+            let done = reader(&disk.process(), DIR).storage().backup(COPY).is_ok();
             disk.cancel_cut();
             disk.kill();
             disk.power_on();
             let opened = check_interrupted(&disk, &before, at);
             check_lineage(&disk, &before, RESTORED, at);
-            reader(&disk, DIR).backup(COPY).unwrap();
+            reader(&disk, DIR).storage().backup(COPY).unwrap();
             assert_eq!(records(&disk, COPY), records(&disk, DIR), "at {at}");
             unopened += u32::from(!opened);
             if done {
@@ -424,21 +429,21 @@ fn an_interrupted_backup_is_never_corrupt() {
 fn check_lineage(disk: &SimDisk, before: &[Seen], dir: &str, at: u64) {
     let disk = disk.fork(at);
     let copy = ReadOnlyLog::builder(COPY).options(read_options(&disk)).open();
-    if copy.is_ok_and(|copy| copy.restore("/third").is_ok()) {
+    if copy.is_ok_and(|copy| copy.storage().restore("/third").is_ok()) {
         let copied = records(&disk, "/third");
-        let replaced = reader(&disk, dir).backup("/third").is_ok();
+        let replaced = reader(&disk, dir).storage().backup("/third").is_ok();
         assert!(!replaced || copied == before, "at {at}");
     }
 }
 
 /// Whether the copy opens. Then it has the records that it had, unless the log dropped them.
 fn check_interrupted(disk: &SimDisk, before: &[Seen], at: u64) -> bool {
-    let found = esker_log::component(COPY, read_options(disk)).unwrap();
-    if found == Some(esker_log::UNFINISHED_BACKUP) {
+    let found = esker_log::component::identify(COPY, read_options(disk)).unwrap();
+    if found == Some(esker_log::component::UNFINISHED_BACKUP) {
         return false;
     }
     let copy = reader(disk, COPY);
-    assert!(copy.corruption().is_none(), "at {at}: {:?}", copy.corruption());
+    assert!(copy.storage().corruption().is_none(), "at {at}: {:?}", copy.storage().corruption());
     let found = records(disk, COPY);
     assert!(found.starts_with(before) || found[0].0 > before[0].0, "at {at}");
     let fork = disk.fork(1);
@@ -453,23 +458,23 @@ fn an_interrupted_backup_is_ended_by_its_own_lineage_only() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 40);
-    log.backup(COPY).unwrap();
-    log.backup(RESTORED).unwrap();
+    log.storage().backup(COPY).unwrap();
+    log.storage().backup(RESTORED).unwrap();
     append(&log, 300);
-    log.truncate_before(250).unwrap();
+    log.retention().truncate_before(250).unwrap();
     let mut tried = 0;
     for at in 0.. {
         let disk = disk.fork(at);
         disk.cut_power_at(CutPoint::During(disk.operations() + at), Persist::Everything);
         let process = disk.process();
-        let done = reader(&process, DIR).backup(COPY).is_ok();
+        let done = reader(&process, DIR).storage().backup(COPY).is_ok();
         disk.cancel_cut();
         disk.power_on();
         if done {
             break;
         }
-        let found = esker_log::component(COPY, read_options(&disk)).unwrap();
-        if found != Some(esker_log::UNFINISHED_BACKUP) {
+        let found = esker_log::component::identify(COPY, read_options(&disk)).unwrap();
+        if found != Some(esker_log::component::UNFINISHED_BACKUP) {
             continue;
         }
         for _ in 0..3 {
@@ -477,10 +482,10 @@ fn an_interrupted_backup_is_ended_by_its_own_lineage_only() {
         }
         let restored = open(&disk, RESTORED);
         append(&restored, 300);
-        restored.truncate_before(250).unwrap();
-        let error = restored.backup(COPY).unwrap_err();
+        restored.retention().truncate_before(250).unwrap();
+        let error = restored.storage().backup(COPY).unwrap_err();
         assert!(error.to_string().contains("continued by itself"), "at {at}: {error}");
-        reader(&disk, DIR).backup(COPY).unwrap();
+        reader(&disk, DIR).storage().backup(COPY).unwrap();
         assert_eq!(records(&disk, COPY), payloads(250..=340));
         tried += 1;
     }
@@ -493,23 +498,23 @@ fn an_older_copy_does_not_replace_what_an_interrupted_backup_left() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 40);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     append(&log, 100);
-    log.backup(RESTORED).unwrap();
+    log.storage().backup(RESTORED).unwrap();
     append(&log, 600);
     let mut tried = 0;
     // A refusal waits for what a writer may have just made durable.
     for at in (0..).step_by(9) {
         let disk = disk.fork(at);
         disk.cut_power_at(CutPoint::During(disk.operations() + at), Persist::Everything);
-        let done = reader(&disk.process(), DIR).backup(COPY).is_ok();
+        let done = reader(&disk.process(), DIR).storage().backup(COPY).is_ok();
         disk.cancel_cut();
         disk.power_on();
         if done {
             break;
         }
         let left = records(&disk, COPY);
-        let replaced = reader(&disk, RESTORED).backup(COPY);
+        let replaced = reader(&disk, RESTORED).storage().backup(COPY);
         if left.len() > 140 {
             let error = replaced.unwrap_err();
             assert!(matches!(error, Error::NotThisBackup { .. }), "at {at}: {error}");
@@ -519,7 +524,7 @@ fn an_older_copy_does_not_replace_what_an_interrupted_backup_left() {
             replaced.unwrap();
             assert_eq!(records(&disk, COPY), payloads(1..=140), "at {at}");
         }
-        assert_eq!(reader(&disk, DIR).backup(COPY).unwrap().durable.0, 740);
+        assert_eq!(reader(&disk, DIR).storage().backup(COPY).unwrap().durable.0, 740);
         assert_eq!(records(&disk, COPY), payloads(1..=740), "at {at}");
     }
     assert!(tried > 3, "{tried} steps leave later records");
@@ -531,13 +536,13 @@ fn a_restored_log_continues_an_empty_backup() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 2);
-    log.backup(COPY).unwrap();
-    log.backup(RESTORED).unwrap();
-    log.truncate_before(3).unwrap();
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
+    log.storage().backup(RESTORED).unwrap();
+    log.retention().truncate_before(3).unwrap();
+    log.storage().backup(COPY).unwrap();
     let restored = open(&disk, RESTORED);
     append(&restored, 1);
-    assert_eq!(restored.backup(COPY).unwrap().durable.0, 3);
+    assert_eq!(restored.storage().backup(COPY).unwrap().durable.0, 3);
     assert_eq!(records(&disk, COPY), payloads(1..=3));
 }
 
@@ -555,7 +560,7 @@ fn copies_made_by_hand_are_compared_by_the_last_record() {
     }
     let log = open(&disk, DIR);
     append(&log, 20);
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     for (upto, what) in [(30, "durable up to record 30"), (60, "its record 40 is another one")] {
         for _ in 0..3 {
             open(&disk, "/hand").close().unwrap();

@@ -399,17 +399,17 @@ fn a_copy_has_no_offset_after_its_end() {
     let log = open(&disk, DIR);
     append(&log, 10);
     let consumers = log.consumers();
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     assert!(!disk.files(Path::new(COPY)).unwrap().contains(&"consumers".to_owned()));
     for (name, offset) in [("slow", 4), ("fast", 10), ("ahead", 99)] {
         consumers.set(name, Seq(offset)).unwrap();
     }
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     let copied = || listed(&reader(&disk, COPY).consumers());
     assert_eq!(copied(), pairs(&[("ahead", 10), ("fast", 10), ("slow", 4)]));
     consumers.remove("ahead").unwrap();
     consumers.set("slow", Seq(3)).unwrap();
-    log.backup(COPY).unwrap();
+    log.storage().backup(COPY).unwrap();
     assert_eq!(copied(), pairs(&[("fast", 10), ("slow", 3)]));
 }
 

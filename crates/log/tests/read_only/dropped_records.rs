@@ -20,7 +20,7 @@ struct Dropper {
 
 impl Wake for Dropper {
     fn wake(self: Arc<Self>) {
-        self.log.truncate_before(3).unwrap();
+        self.log.retention().truncate_before(3).unwrap();
         for _ in 0..3 {
             self.reader.refresh().unwrap();
             self.seen.lock().unwrap().push((self.reader.oldest(), self.reader.durable()));

@@ -38,7 +38,7 @@ fn manual(disk: &SimDisk) -> Options {
 fn long(disk: &SimDisk) -> (Log, u64) {
     let log = Log::builder(DIR).options(options(disk)).open().unwrap();
     append_many(&log, RECORDS);
-    let bytes = log.metadata().position.0;
+    let bytes = log.storage().metadata().position.0;
     assert!(bytes > 7 * PIECE, "{bytes}");
     (log, bytes)
 }
@@ -88,11 +88,11 @@ fn cached_bytes_are_bounded() {
         for read in [read, read_waiting] {
             let mut stream = reader.stream(Start::Oldest).unwrap();
             read(&mut stream, 0);
-            let kept = reader.metadata().read_cache_bytes;
+            let kept = reader.storage().metadata().read_cache_bytes;
             assert!(kept > 0 && kept <= 2 * PIECE, "{kept}");
         }
         reader.close();
-        assert_eq!(reader.metadata().read_cache_bytes, 0);
+        assert_eq!(reader.storage().metadata().read_cache_bytes, 0);
     });
     log.close().unwrap();
 }
@@ -111,8 +111,8 @@ fn records_written_since_are_read_in_chunks() {
     let reader = ReadOnlyLog::builder(DIR).options(options).open().unwrap();
     append_many(&log, RECORDS - 1);
     reader.refresh().unwrap();
-    assert_eq!((reader.durable(), reader.metadata().segments), (Seq(RECORDS), 1));
-    let bytes = log.metadata().position.0;
+    assert_eq!((reader.durable(), reader.storage().metadata().segments), (Seq(RECORDS), 1));
+    let bytes = log.storage().metadata().position.0;
     let before = disk.stats();
     read(&mut reader.stream(Start::Oldest).unwrap(), 0);
     let reads = disk.stats().reads - before.reads;
@@ -141,7 +141,7 @@ fn segments_that_ended_since_have_their_index() {
         engine.run();
         reader.refresh().unwrap();
     }
-    assert!(reader.metadata().segments > 2, "{}", reader.metadata().segments);
+    assert!(reader.storage().metadata().segments > 2, "{}", reader.storage().metadata().segments);
     let before = disk.stats().bytes_read;
     for seq in [2, 700, 1500, 2500] {
         assert_eq!(reader.read(seq).unwrap().payload(), payload(seq));
@@ -270,17 +270,21 @@ fn dropped_segments_are_released() {
         assert_eq!(last, log.durable().0);
         reader.refresh().unwrap();
         assert_eq!(reader.oldest(), log.oldest());
-        assert!(reader.metadata().segments <= 4, "{}", reader.metadata().segments);
         assert!(
-            reader.metadata().read_cache_bytes <= 4 * (64 << 10) + (64 << 10),
+            reader.storage().metadata().segments <= 4,
             "{}",
-            reader.metadata().read_cache_bytes
+            reader.storage().metadata().segments
+        );
+        assert!(
+            reader.storage().metadata().read_cache_bytes <= 4 * (64 << 10) + (64 << 10),
+            "{}",
+            reader.storage().metadata().read_cache_bytes
         );
     }
     let end = paused.blocking_next().err();
     assert!(matches!(end, Some(Error::Trimmed { oldest }) if oldest == log.oldest()), "{end:?}");
     disk.clear_faults();
-    log.truncate_before(last - 3).unwrap();
+    log.retention().truncate_before(last - 3).unwrap();
     let mut again = reader.stream(Start::Tip).unwrap();
     reader.refresh().unwrap();
     assert_eq!(reader.oldest(), Seq(last - 3), "a floor inside a segment");

@@ -37,7 +37,7 @@ fn the_lag_is_what_the_writer_has_and_no_poll_has_seen() {
     append(&log, 40);
     let metrics = reader.metrics();
     assert_eq!((metrics.metadata.durable, lag(&metrics)), (Seq(3), Some(40)));
-    let bytes = log.metadata().position.0 - reader.position().0;
+    let bytes = log.storage().metadata().position.0 - reader.position().0;
     assert_eq!(metrics.lag.map(|lag| lag.bytes), Some(bytes));
     assert_eq!((metrics.polls, metrics.scans), (0, 1));
     reader.refresh().unwrap();

@@ -4,7 +4,8 @@
 use std::sync::Arc;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{CheckpointBuffer, Error, Log, Place, ReadOnlyLog, Seq, Ticket};
+use esker_log::component::{CheckpointBuffer, Place};
+use esker_log::{Error, Log, ReadOnlyLog, Seq, Ticket};
 
 use crate::fixture::{DIR, small};
 
@@ -34,37 +35,37 @@ fn a_reader_returns_the_record_at_a_place() {
     let log = writer(&disk);
     let reader = reader(&disk);
     let places: Vec<_> = (1..=3).map(|byte| append(&log, byte)).collect();
-    let first = reader.read_placed(places[0]);
+    let first = reader.component().read_placed(places[0]);
     assert!(matches!(first, Err(Error::NotFound { .. })), "not durable as of the last poll");
     reader.refresh().unwrap();
     for (n, place) in places.iter().enumerate() {
-        assert_eq!(&*reader.read_placed(*place).unwrap(), &[n as u8 + 1; LEN]);
+        assert_eq!(&*reader.component().read_placed(*place).unwrap(), &[n as u8 + 1; LEN]);
     }
     // By its number, where the place is that of another record.
     let moved = Place { position: places[1].position, ..places[2] };
-    assert_eq!(&*reader.read_placed(moved).unwrap(), &[3; LEN]);
+    assert_eq!(&*reader.component().read_placed(moved).unwrap(), &[3; LEN]);
     let wrong = Place { len: 8, ..places[1] };
-    assert!(matches!(reader.read_placed(wrong), Err(Error::NotFound { seq: Seq(2) })));
+    assert!(matches!(reader.component().read_placed(wrong), Err(Error::NotFound { seq: Seq(2) })));
 
     // The writer drops segments, and uses them again.
-    log.truncate_before(3).unwrap();
+    log.retention().truncate_before(3).unwrap();
     let more: Vec<_> = (4..=6).map(|byte| append(&log, byte)).collect();
-    if let Ok(payload) = reader.read_placed(places[0]) {
+    if let Ok(payload) = reader.component().read_placed(places[0]) {
         assert_eq!(&*payload, &[1; LEN], "it is still there");
     }
     reader.refresh().unwrap();
     // While the reader has the file open and the writer has not used it again, it is still there.
-    match reader.read_placed(places[0]) {
+    match reader.component().read_placed(places[0]) {
         Ok(payload) => assert_eq!(&*payload, &[1; LEN]),
         dropped => {
             assert!(matches!(dropped, Err(Error::Trimmed { oldest: Seq(3) })), "{dropped:?}");
         }
     }
-    assert_eq!(&*reader.read_placed(places[2]).unwrap(), &[3; LEN]);
-    assert_eq!(&*reader.read_placed(more[2]).unwrap(), &[6; LEN]);
+    assert_eq!(&*reader.component().read_placed(places[2]).unwrap(), &[3; LEN]);
+    assert_eq!(&*reader.component().read_placed(more[2]).unwrap(), &[6; LEN]);
     log.close().unwrap();
     reader.close();
-    assert!(matches!(reader.read_placed(more[2]), Err(Error::Closed)));
+    assert!(matches!(reader.component().read_placed(more[2]), Err(Error::Closed)));
 }
 
 #[test]
@@ -72,9 +73,9 @@ fn a_reader_keeps_the_checkpoint_that_it_opened() {
     let disk = SimDisk::new(1);
     let log = writer(&disk);
     let reader = reader(&disk);
-    assert!(reader.checkpoint_reader().unwrap().is_none());
+    assert!(reader.component().checkpoint_reader().unwrap().is_none());
     let publish = |content: &[u8]| {
-        let writer = log.checkpoint_writer(64 << 10).unwrap();
+        let writer = log.component().checkpoint_writer(64 << 10).unwrap();
         let mut chunk = writer.chunk();
         chunk.push(content).unwrap();
         chunk.write().unwrap();
@@ -82,15 +83,15 @@ fn a_reader_keeps_the_checkpoint_that_it_opened() {
         writer.publish(content).unwrap();
     };
     publish(b"first");
-    let first = reader.checkpoint_reader().unwrap().unwrap();
+    let first = reader.component().checkpoint_reader().unwrap().unwrap();
     publish(b"second");
-    let second = reader.checkpoint_reader().unwrap().unwrap();
+    let second = reader.component().checkpoint_reader().unwrap().unwrap();
     for (checkpoint, content) in [(first, &b"first"[..]), (second, b"second")] {
         let mut buffer = CheckpointBuffer::default();
         assert_eq!(checkpoint.note(), content);
         assert_eq!(checkpoint.chunk(0, &mut buffer).unwrap(), content);
     }
-    assert!(!reader.was_repaired().unwrap());
-    assert_eq!(reader.component().unwrap(), None);
+    assert!(!reader.storage().was_repaired().unwrap());
+    assert_eq!(reader.component().id().unwrap(), None);
     log.close().unwrap();
 }

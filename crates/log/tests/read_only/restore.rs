@@ -28,7 +28,7 @@ fn reader(disk: &SimDisk, dir: &str) -> Result<ReadOnlyLog> {
 }
 
 fn restore(disk: &SimDisk) -> Result<Backup> {
-    reader(disk, BACKUP)?.restore(RESTORED)
+    reader(disk, BACKUP)?.storage().restore(RESTORED)
 }
 
 #[derive(PartialEq)]
@@ -41,13 +41,13 @@ struct Content {
 /// What the restored log has.
 fn content(disk: &SimDisk) -> Content {
     let log = reader(disk, RESTORED).unwrap();
-    assert!(log.is_closed_cleanly());
+    assert!(log.storage().is_closed_cleanly());
     let mut stream = log.stream(Start::Oldest).unwrap();
     let records =
         std::iter::from_fn(|| stream.try_next().unwrap()).flat_map(|batch| seen(&batch)).collect();
-    let snapshots = log.snapshots().unwrap().into_iter().map(|at| {
+    let snapshots = log.snapshots().list().unwrap().into_iter().map(|at| {
         let mut content = Vec::new();
-        log.snapshot_reader(at).unwrap().unwrap().read_to_end(&mut content).unwrap();
+        log.snapshots().reader(at).unwrap().unwrap().read_to_end(&mut content).unwrap();
         (at, content)
     });
     let offsets = log.consumers().list().unwrap();
@@ -68,10 +68,10 @@ fn backed_up(records: u64) -> SimDisk {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, records);
-    log.truncate_before(10).unwrap();
-    log.put_snapshot(20, &b"state"[..]).unwrap();
+    log.retention().truncate_before(10).unwrap();
+    log.snapshots().put(20, &b"state"[..]).unwrap();
     log.consumers().set("billing", Seq(15)).unwrap();
-    log.backup(BACKUP).unwrap();
+    log.storage().backup(BACKUP).unwrap();
     disk
 }
 
@@ -159,7 +159,7 @@ fn a_log_is_restored_to_a_directory_of_its_own() {
         refused(&other, "it holds other files");
     }
     let other = disk.fork(1);
-    open(&other, "/other").backup(RESTORED).unwrap();
+    open(&other, "/other").storage().backup(RESTORED).unwrap();
     refused(&other, "it is of the log");
     let other = disk.fork(1);
     restore(&other).unwrap();
@@ -170,7 +170,7 @@ fn a_log_is_restored_to_a_directory_of_its_own() {
     let other = disk.fork(1);
     restore(&other).unwrap();
     append(&log, 1);
-    log.backup(BACKUP).unwrap();
+    log.storage().backup(BACKUP).unwrap();
     let older = disk.fork(1);
     for (name, bytes) in files(&other) {
         older.create_dir(Path::new(RESTORED)).unwrap();
@@ -187,16 +187,16 @@ fn an_unfinished_backup_with_more_records_is_not_replaced() {
     let disk = SimDisk::new(1);
     let log = open(&disk, DIR);
     append(&log, 60);
-    log.backup(BACKUP).unwrap();
+    log.storage().backup(BACKUP).unwrap();
     append(&log, 200);
-    log.backup(RESTORED).unwrap();
+    log.storage().backup(RESTORED).unwrap();
     append(&log, 300);
-    log.truncate_before(500).unwrap();
+    log.retention().truncate_before(500).unwrap();
     let mut unfinished = 0;
     for at in 0.. {
         let disk = disk.fork(at);
         disk.kill_at(CutPoint::Before(disk.operations() + at));
-        let later = reader(&disk.process(), DIR).and_then(|log| log.backup(RESTORED));
+        let later = reader(&disk.process(), DIR).and_then(|log| log.storage().backup(RESTORED));
         disk.cancel_cut();
         disk.power_on();
         let before = files(&disk);
@@ -221,9 +221,9 @@ fn a_restored_log_knows_the_retention_of_the_original() {
     let retention = options.retention;
     let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 10);
-    log.backup(BACKUP).unwrap();
+    log.storage().backup(BACKUP).unwrap();
     restore(&disk).unwrap();
     let restored = open(&disk, RESTORED);
-    assert_eq!(restored.recovery().prior_retention, retention);
-    assert_eq!(restored.retention(), Retention::NONE);
+    assert_eq!(restored.storage().recovery().prior_retention, retention);
+    assert_eq!(restored.retention().limits(), Retention::NONE);
 }

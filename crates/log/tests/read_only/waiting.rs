@@ -324,14 +324,14 @@ fn a_wait_for_a_number_ends_with_the_error_of_a_poll() {
 #[test]
 fn what_is_stored_follows_the_writer() {
     let (log, reader) = both(&SimDisk::new(1));
-    assert_eq!(reader.stored().unwrap().records, 0);
+    assert_eq!(reader.storage().stored().unwrap().records, 0);
     for count in [1, 20, 300] {
         append(&log, count);
         block_on(reader.wait_durable(log.durable())).unwrap();
-        let stored = reader.stored().unwrap();
+        let stored = reader.storage().stored().unwrap();
         assert_eq!((stored.records, stored.skipped), (log.durable().0, 0));
         let payload: usize = (1..=log.durable().0).map(|seq| payload(seq).len()).sum();
         assert_eq!(stored.payload_bytes, Some(payload as u64));
-        assert_eq!(reader.metadata().records, log.durable().0);
+        assert_eq!(reader.storage().metadata().records, log.durable().0);
     }
 }

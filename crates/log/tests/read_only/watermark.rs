@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Engine, Error, Log, LogStream, ReadOnlyLog, Seq, Start, Ticket};
+use esker_log::{Append, Engine, Error, Log, LogStream, ReadOnlyLog, Seq, Start, Ticket};
 
 use crate::fixture::{
     self, DIR, LONG, Seen, all, append, block_on, driven, log, payload, payloads, poll_once, seen,
@@ -85,7 +85,7 @@ fn reader_sees_durable_records_only() {
     assert!(matches!(reader.read(unseen), Err(Error::NotFound { .. })), "before it looks again");
     reader.refresh().unwrap();
     assert_eq!(reader.read(unseen).unwrap().payload(), payload(unseen));
-    assert!(log.metadata().segments > 4);
+    assert!(log.storage().metadata().segments > 4);
     log.close().unwrap();
 }
 
@@ -144,7 +144,7 @@ fn a_watermark_that_cannot_be_stored_fails_the_commit() {
     assert!(fixture::is_eio(&error), "{error:?}");
     assert_eq!(log.durable(), Seq(3));
     assert!(matches!(log.append(b"x"), Err(Error::Poisoned(_))));
-    assert!(matches!(log.truncate_before(4), Err(Error::Poisoned(_))));
+    assert!(matches!(log.retention().truncate_before(4), Err(Error::Poisoned(_))));
     assert!(log.close().is_err());
     engine.stop();
     disk.clear_faults();
@@ -166,7 +166,7 @@ fn reader_follows_from_writer_to_writer() {
     for round in 0..4 {
         log.take().unwrap().close().unwrap();
         let fresh = ReadOnlyLog::builder(DIR).options(driven(&disk).0).open().unwrap();
-        assert_eq!((fresh.is_closed_cleanly(), fresh.durable()), (true, Seq(last)));
+        assert_eq!((fresh.storage().is_closed_cleanly(), fresh.durable()), (true, Seq(last)));
         reader.refresh().unwrap();
         assert_eq!(reader.durable(), Seq(last));
         let next = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
@@ -186,10 +186,10 @@ fn a_reader_notices_that_the_writer_closed() {
     append(&log, 3);
     let reader = reader(&disk);
     reader.refresh().unwrap();
-    assert!(!reader.is_closed_cleanly());
+    assert!(!reader.storage().is_closed_cleanly());
     log.close().unwrap();
     reader.refresh().unwrap();
-    assert!(reader.is_closed_cleanly());
+    assert!(reader.storage().is_closed_cleanly());
     assert_eq!(reader.durable(), Seq(3));
 }
 
@@ -225,7 +225,7 @@ fn a_reader_changes_nothing() {
     let before = (disk.fingerprint(), disk.operations());
     let reader = reader(&disk);
     reader.refresh().unwrap();
-    assert!(!reader.is_closed_cleanly());
+    assert!(!reader.storage().is_closed_cleanly());
     assert_eq!(rest(&mut reader.stream(Start::Oldest).unwrap()), payloads(1..=50));
     assert_eq!((disk.fingerprint(), disk.operations()), before);
 }
@@ -240,7 +240,10 @@ fn a_reader_follows_another_process() {
         let log = Log::open(dir).unwrap();
         let mut stdout = std::io::stdout();
         for seq in 1.. {
-            log.append_if(Seq(seq - 1), Seq(seq), payload(seq)).unwrap().blocking_wait().unwrap();
+            log.write(Append::numbered(Seq(seq - 1), &[(Seq(seq), payload(seq))]))
+                .unwrap()
+                .blocking_wait()
+                .unwrap();
             if writeln!(stdout, "durable {seq}").and_then(|()| stdout.flush()).is_err() {
                 break;
             }

@@ -187,7 +187,7 @@ fn print_valid(arguments: &CatArguments) -> Outcome {
 /// Reports data after the durable watermark, as left by a killed writer. While a writer is alive,
 /// that data is its next commit and needs no message.
 fn report_unrecovered_tail(reader: &ReadOnlyLog, dir: &Path) {
-    let bytes = reader.unrecovered_bytes();
+    let bytes = reader.storage().unrecovered_bytes();
     if bytes == 0 || writer::of(dir).is_some() {
         return;
     }

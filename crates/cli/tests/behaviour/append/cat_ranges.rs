@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use esker_log::{Log, Seq};
+use esker_log::{Append, Log, Seq};
 
 use crate::esker::{command, lines, log, read_lines, signal, spawn, until, workdir};
 
@@ -52,7 +52,7 @@ fn the_last_records_may_have_any_numbers() {
     let mut prev = Seq(0);
     for nth in 1..=60u64 {
         let seq = Seq(nth * nth);
-        drop(sparse.append_batch_if(prev, &[(seq, format!("{nth}"))]).unwrap());
+        drop(sparse.write(Append::numbered(prev, &[(seq, format!("{nth}"))])).unwrap());
         prev = seq;
     }
     sparse.close().unwrap();

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use esker_log::{Log, Seq};
+use esker_log::{Append, Log, Seq};
 use esker_testkit::Rng;
 use serde_json::Value;
 
@@ -74,7 +74,8 @@ fn numbers_are_kept_on_demand() {
     let (guard, dir) = workdir();
     let log_of_numbers = Log::open(&dir).unwrap();
     for (prev, seq) in [(6, 7), (7, 9), (9, 1000)] {
-        let append = log_of_numbers.append_batch_if(Seq(prev), &[(Seq(seq), format!("r{seq}"))]);
+        let append =
+            log_of_numbers.write(Append::numbered(Seq(prev), &[(Seq(seq), format!("r{seq}"))]));
         append.unwrap().blocking_wait().unwrap();
     }
     log_of_numbers.close().unwrap();

@@ -113,7 +113,8 @@ fn a_backup_has_every_log_and_its_snapshots() {
     // The label is there before the first opening: a lost registry is made again from them.
     for log in logs_on(Arc::new(managed.disk.clone()), COPY).unwrap().unwrap() {
         let options = ReadOptions::on(Arc::new(managed.disk.clone()));
-        let metadata = esker_log::app_metadata(&log.dir, COPY_COMPONENT, options).unwrap().unwrap();
+        let metadata =
+            esker_log::component::app_metadata(&log.dir, COPY_COMPONENT, options).unwrap().unwrap();
         assert_eq!(metadata[8..], log.key);
     }
     let (copy, engine) = copy_of(&managed.disk).unwrap();
@@ -550,7 +551,7 @@ fn interrupted(base: &SimDisk, to: &str) -> SimDisk {
             break;
         }
         let read = ReadOptions::on(Arc::new(disk.clone()));
-        if esker_log::component(to, read).ok().flatten() == Some(UNFINISHED_BACKUP) {
+        if esker_log::component::identify(to, read).ok().flatten() == Some(UNFINISHED_BACKUP) {
             last = Some(disk);
         }
     }
@@ -609,7 +610,7 @@ fn a_backup_refuses_a_directory_that_filled_meanwhile() {
         let after = disk.files(Path::new(COPY)).unwrap();
         assert!(after == before || first == Kind::Interrupted, "{first:?} {second:?}: {after:?}");
         let read = || ReadOptions::on(Arc::new(disk.clone()));
-        let of_log = esker_log::component(COPY, read()).unwrap();
+        let of_log = esker_log::component::identify(COPY, read()).unwrap();
         assert_eq!(of_log == Some(UNFINISHED_BACKUP), first == Kind::Interrupted);
         engine.stop();
     }

@@ -55,7 +55,8 @@ fn logs_of_no_key(disk: &SimDisk) -> Vec<String> {
     let mut names = base.list().unwrap();
     names.retain(|name| {
         let options = ReadOptions::on(Arc::new(disk.clone()));
-        let metadata = esker_log::app_metadata(Path::new(DIR).join(name), COMPONENT, options);
+        let metadata =
+            esker_log::component::app_metadata(Path::new(DIR).join(name), COMPONENT, options);
         name != "registry"
             && metadata.unwrap().is_some()
             && !kept.iter().any(|log| log.dir.ends_with(name))

@@ -109,6 +109,6 @@ fn lost_or_corrupted_app_metadata_is_rewritten() {
         assert_eq!(s.uncommitted().len(), 1);
         s.log.close().unwrap();
         drop(s);
-        assert_eq!(esker_log::component(DIR, plain(&disk)).unwrap(), Some(COMPONENT));
+        assert_eq!(esker_log::component::identify(DIR, plain(&disk)).unwrap(), Some(COMPONENT));
     }
 }

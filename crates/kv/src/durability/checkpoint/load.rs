@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use esker_disk::planted::{Bug, is_planted};
-use esker_log::{CheckpointBuffer, CheckpointReader};
+use esker_log::component::{CheckpointBuffer, CheckpointReader};
 
 use super::format::{Entry, NOTE, Note, SECTION, section};
 use super::threads::{in_threads, threads};

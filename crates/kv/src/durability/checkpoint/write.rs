@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use esker_log::CheckpointChunk;
+use esker_log::component::CheckpointChunk;
 use parking_lot::Mutex;
 
 use super::format::{ENTRY, Note, SECTION};
@@ -43,14 +43,14 @@ pub(crate) enum Pace {
 impl Inner {
     /// Writes a checkpoint of the index. `false` if this store uses none.
     pub(crate) fn write_checkpoint(&self, pace: Pace) -> Result<bool> {
-        if self.gap.is_some() || self.log.was_repaired()? {
+        if self.gap.is_some() || self.log.storage().was_repaired()? {
             return Ok(false);
         }
         // What a failed log has accepted never becomes durable.
         self.log.barrier()?.blocking_wait()?;
         let (replay, position) = {
             let _no_copy_under_way = self.cleaning.pass.lock();
-            let now = (self.log.accepted().0, self.log.metadata().position.0);
+            let now = (self.log.accepted().0, self.log.storage().metadata().position.0);
             // The index has every record that has its place.
             self.table.await_writers();
             now
@@ -62,7 +62,7 @@ impl Inner {
             keys.put_in_order(&self.table, self.horizon());
         }
         // Of keys of 16 bytes. The file grows if they are longer.
-        let writer = self.log.checkpoint_writer(keys * (ENTRY as u64 + 16))?;
+        let writer = self.log.component().checkpoint_writer(keys * (ENTRY as u64 + 16))?;
         let cursor = Mutex::new(Cursor::default());
         let dump = || {
             let (chunk, ids, entries) = (writer.chunk(), Vec::new(), Entries::default());
@@ -85,7 +85,8 @@ impl Inner {
     fn since_checkpoint(&self) -> (u64, LastCheckpoint) {
         let last = *self.checkpoint.lock();
         // The position of the log counts only what is durable.
-        let position = self.log.metadata().position.0.max(self.cleaning.reached.load(Relaxed));
+        let position =
+            self.log.storage().metadata().position.0.max(self.cleaning.reached.load(Relaxed));
         (position.saturating_sub(last.position), last)
     }
 

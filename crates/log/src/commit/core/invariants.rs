@@ -72,7 +72,7 @@ impl Core {
         }
     }
 
-    /// What is requested was accepted, what is to be synced is to be written, and full units are.
+    /// A requested unit was accepted, one to be synced is to be written, and so are full units.
     fn check_requests(&self) {
         assert!(
             self.requested_sync <= self.requested_write,

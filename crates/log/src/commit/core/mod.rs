@@ -30,14 +30,14 @@
 //! as many units as fit in them are not written. At either bound the answer is [`Refusal::Full`],
 //! and the caller waits or gives up.
 //!
-//! **Space.** Records are placed only in fully reserved file ranges: see [`space`].
+//! **Space.** Records are placed only in fully preallocated file ranges: see [`segment_space`].
 
 mod grouping;
 mod invariants;
 mod jobs;
-mod reserve;
+mod placement;
 pub(crate) mod schedule;
-mod space;
+mod segment_space;
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -186,7 +186,7 @@ enum IoState {
 pub(crate) enum Refusal {
     /// There is no room until a commit ends. The caller may wait for one.
     Full,
-    /// There is no reserved space. The caller may reserve some.
+    /// There is no preallocated space. The caller may preallocate some.
     NeedsSpace(Need),
     /// The record cannot be accepted now or later.
     Error(Error),
@@ -207,40 +207,11 @@ pub(crate) struct Need {
     pub(crate) internal: bool,
 }
 
-/// The kind of an append: how much of the reserve it may use, and whether `Policy::Batch` counts
-/// it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AppendKind {
-    /// Nothing of the reserve.
-    Ordinary,
-    /// A quarter of what internal appends may use, at most 8 MiB.
-    Freeing,
-    /// What is not kept for opening.
-    Internal,
-    /// Not counted: the original of a copy is durable.
-    Copy(CopySpace),
-}
-
-/// The space that the copy of a live record may use.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CopySpace {
-    /// Free space of the disk.
-    Free,
-    /// Also the reserve, as an internal append.
-    Reserve,
-}
-
-impl AppendKind {
-    fn counts(self) -> bool {
-        !matches!(self, Self::Copy(_))
-    }
-}
-
-/// Space to reserve so that a unit can be placed. Offsets are those past the last byte that units
-/// take. The file is longer, by its footer.
+/// Space to preallocate so that a unit can be placed. Offsets are those past the last byte that
+/// units take. The file is longer, by its footer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
-    /// More of a segment that is reserved up to `from`.
+    /// More of a segment that is preallocated up to `from`.
     Extend { segment: u64, from: u32, least: u32, best: u32 },
     /// The next segment.
     Make { segment: u64, least: u32, best: u32 },
@@ -249,9 +220,9 @@ pub(crate) enum Wanted {
     Release,
 }
 
-/// A segment whose file is reserved and that holds no units yet.
+/// A segment whose file is preallocated and that holds no units yet.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Reserved {
+pub(crate) struct PreallocatedSegment {
     pub(crate) segment: u64,
     /// The offset past the last byte that units may take.
     pub(crate) limit: u32,
@@ -266,6 +237,8 @@ pub(crate) struct Reserved {
 pub(crate) enum Numbering {
     /// The log assigns the next number.
     Next,
+    /// The log assigns the next number if `prev` is the last one.
+    NextAfter { prev: u64 },
     /// The caller provides the number and the number that it must follow.
     Given { seq: u64, prev: u64 },
 }
@@ -308,11 +281,11 @@ struct Frontier {
     segment: u64,
     salt: Salt,
     base: u64,
-    /// Where the next unit begins, unless one is open.
+    /// The place where the next unit begins, unless one is open.
     offset: u32,
     /// Records in the segment so far.
     records: u64,
-    /// As in [`Reserved`].
+    /// As in [`PreallocatedSegment`].
     limit: u32,
     full: u32,
     internal: bool,
@@ -342,7 +315,7 @@ pub(crate) struct Core {
     policy: Policy,
     frontier: Frontier,
     /// The segment after it, once created.
-    next: Option<Reserved>,
+    next: Option<PreallocatedSegment>,
     /// The last sequence number assigned.
     last: u64,
     next_unit: u64,
@@ -358,7 +331,7 @@ pub(crate) struct Core {
     staged: VecDeque<Staged>,
     written: Mark,
     durable: Mark,
-    /// What the jobs handed out so far make durable, once they are complete.
+    /// The unit up to which the jobs handed out make the log durable, once they are complete.
     covered: Mark,
     /// A caller waits for the units up to this one, or did.
     awaited: u64,
@@ -422,7 +395,7 @@ impl Core {
                 base: start.base,
                 offset: start.offset,
                 records: start.records,
-                // Only what exists already; anything more has to be reserved.
+                // Only what exists already; anything more has to be preallocated.
                 limit: start.offset,
                 full: options.segment_size,
                 internal: false,

@@ -86,7 +86,7 @@ pub(crate) enum Event {
     Closed,
 }
 
-/// What to do about an [`Event`].
+/// The action for an [`Event`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Action {
     pub(super) request: Option<Request>,
@@ -134,7 +134,7 @@ impl Action {
     }
 }
 
-/// What to do about an event: the table above.
+/// Returns the action for an event: the table above.
 ///
 /// It is always inlined, and so is what reports an event: each place knows its event, and only the
 /// policy is left to decide at run time. Every append passes here under the state lock.

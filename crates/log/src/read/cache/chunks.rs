@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Instant;
 
-use super::chunk::{CHUNK, Chunk, ChunkId, Content};
+use super::cached_chunk::{CHUNK, Chunk, ChunkId, Content};
 use super::rereads::Rereads;
 use super::throttle::Throttle;
 use crate::format::BLOCK;
@@ -201,7 +201,7 @@ mod tests {
     use esker_disk::AlignedBuf;
 
     use super::*;
-    use crate::read::cache::chunk::GONE;
+    use crate::read::cache::cached_chunk::GONE;
 
     /// Loaded chunks of a megabyte, after so many that were read once.
     fn loaded(chunks: u64, read_once: u32, awaited: Option<Instant>) -> State {

@@ -3,7 +3,7 @@
 use esker_disk::{AlignedBuf, HugePages};
 use parking_lot::Mutex;
 
-use super::chunk::CHUNK;
+use super::cached_chunk::CHUNK;
 use crate::format::BLOCK;
 
 /// The memory of one chunk in a slab. A chunk of one unit may be a little longer than [`CHUNK`],

@@ -26,7 +26,7 @@
 //! Chunks that fail the check are not kept: the reader then reads the file itself and reports the
 //! error.
 
-mod chunk;
+mod cached_chunk;
 mod chunks;
 mod memory;
 mod rereads;
@@ -52,7 +52,7 @@ use crate::read::source::{ReadSource, Wait, Want};
 use crate::runtime::engine::{Engine, ReadWork};
 use crate::runtime::waiters::wake;
 use crate::store::segment_table::Segment;
-use chunk::{ChunkId, Content};
+use cached_chunk::{ChunkId, Content};
 use chunks::{Lookup, State};
 use memory::ChunkMemory;
 

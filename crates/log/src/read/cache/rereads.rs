@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::chunk::CHUNK;
+use super::cached_chunk::CHUNK;
 
 /// After this many chunks in a row that were read once, the reader counts as alone.
 const ALONE: u64 = 64;
@@ -15,7 +15,7 @@ const ALONE: u64 = 64;
 /// many chunks later.
 const CACHES: u64 = 4;
 
-/// What was read more than once lately.
+/// The chunks that were read more than once lately.
 #[derive(Debug, Default)]
 pub(super) struct Rereads {
     /// The number of chunks read for the first time since one was read again.

@@ -9,8 +9,8 @@
 //! never less than the valid units and the corrupt bytes together. The clean end is dropped from
 //! the manifest last. Until then the next opening finds the same corruption, or none.
 
-mod manifest;
 mod rebuild;
+mod rebuild_manifest;
 mod report;
 mod verify;
 
@@ -27,9 +27,9 @@ use crate::store::manifest::Manifest;
 use crate::store::paths::{self, RESERVE};
 use crate::store::space_reserve;
 
-pub(crate) use manifest::{RebuiltManifest, manifest, manifest_or_rebuilt};
 pub(crate) use rebuild::repair_segments;
 use rebuild::store_watermark;
+pub(crate) use rebuild_manifest::{RebuiltManifest, manifest, manifest_or_rebuilt};
 pub use report::{QuarantinedRange, Repaired};
 pub use verify::{VerifyReport, verify, verify_with};
 

@@ -22,8 +22,8 @@ use std::time::Duration;
 
 use esker_disk::Dir;
 
-use super::manifest::manifest_or_rebuilt;
 use super::rebuild::scan_all;
+use super::rebuild_manifest::manifest_or_rebuilt;
 use crate::base::error::{Corruption, Error, Result};
 use crate::base::position::{Seq, SeqRange};
 use crate::base::read_options::ReadOptions;

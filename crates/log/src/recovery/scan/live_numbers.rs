@@ -111,7 +111,7 @@ pub(super) fn length_before(header: &SegmentHeader, next: &SegmentHeader) -> Opt
     (fits && header.prev_seq <= next.prev_seq).then_some(length as u32)
 }
 
-/// What the segment before another may hold.
+/// The numbers that the segment before another may hold.
 #[derive(Debug, Clone, Copy)]
 struct Limit {
     /// It must end at this position, or before.

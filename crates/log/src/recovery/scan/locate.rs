@@ -96,7 +96,8 @@ fn units_up_to(file: &Arc<dyn File>, salt: Salt, seq: u64) -> Result<Option<Unit
     Ok(units)
 }
 
-/// What a segment holds up to a record, by its footer or its valid units. Later units are dead.
+/// The contents of a segment up to a record, by its footer or its valid units. Later units are
+/// dead.
 pub(super) fn content(file: &Arc<dyn File>, salt: Salt, seq: u64) -> Result<Option<Units>> {
     match footer_in(file, salt)?.filter(|footer| footer.last_seq <= seq) {
         Some(Footer { end, prev_seq, last_seq, .. }) => {

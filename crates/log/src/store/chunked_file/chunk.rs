@@ -7,7 +7,7 @@ use esker_disk::AlignedBuf;
 use parking_lot::Mutex;
 
 use crate::format::BLOCK;
-use crate::store::chunked_file::format::{CHUNK, CHUNK_HEADER, CONTENT_MAX, Salt, seal_chunk};
+use crate::store::chunked_file::layout::{CHUNK, CHUNK_HEADER, CONTENT_MAX, Salt, seal_chunk};
 
 /// The memory of one chunk, kept for the next: mapping it and touching its pages takes as long as
 /// writing it. Its lock is only tried: in a child, a thread that is not there may hold it.

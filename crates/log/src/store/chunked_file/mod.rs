@@ -34,7 +34,7 @@
 //! ```
 
 mod chunk;
-mod format;
+mod layout;
 
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ use esker_disk::{AlignedBuf, Dir, File, Open, read_full_at, write_all_at};
 use crate::base::error::{Error, Result, corruption_at};
 use crate::format::BLOCK;
 pub(crate) use crate::store::chunked_file::chunk::{Buffer, Chunk};
-pub(crate) use crate::store::chunked_file::format::{
+pub(crate) use crate::store::chunked_file::layout::{
     CHUNK, CHUNK_HEADER, CONTENT_MAX, Header, Kind, NOTE_MAX, SAMPLES, Salt, Samples, check_chunk,
     decode_any, place, u64_at,
 };
@@ -242,7 +242,7 @@ mod tests {
     use esker_disk::Disk;
     use esker_disk::sim::{CutPoint, Persist, SimDisk};
 
-    use super::format::seal_chunk;
+    use super::layout::seal_chunk;
     use super::*;
     use crate::format::LogId;
     use crate::store::paths::{self, CHECKPOINT};

@@ -4,11 +4,13 @@
 //! Guards: a buffer that exceeds its limit; staging after an fsync.
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Error, Log, Seq};
+use esker_log::{Append, Error, Log, Seq, Sink, WriteError};
 
 use crate::fixture::{
     self, DIR, LONG, Opens, all, block_on, in_time, payload, payloads, poll_once, small, until,
@@ -37,6 +39,16 @@ pub fn fill(log: &Log) -> u64 {
     }
 }
 
+/// Whether a sink would accept a record now.
+fn has_room(log: &Log) -> bool {
+    let mut sink = Sink::new(log).unwrap();
+    let cx = &mut Context::from_waker(Waker::noop());
+    match futures_util::Sink::<&[u8]>::poll_ready(Pin::new(&mut sink), cx) {
+        Poll::Ready(ready) => ready.is_ok(),
+        Poll::Pending => false,
+    }
+}
+
 #[test]
 fn appends_are_staged_while_a_commit_hangs() {
     let (log, opens) = stuck();
@@ -61,10 +73,10 @@ fn memory_stays_bounded_and_try_append_returns_full() {
     assert!(log.stats().memory_bytes <= 2 * (8 << 10), "{}", log.stats().memory_bytes);
     assert!(matches!(log.try_append(vec![0; 100_000]), Err(Error::Full)));
     assert!(log.stats().memory_bytes <= 2 * (8 << 10));
-    assert!(log.try_sink().unwrap().is_none());
+    assert!(!has_room(&log));
     assert_eq!(log.accepted(), Seq(last), "a refused append leaves nothing");
     drop(opens);
-    until("room", || log.try_sink().unwrap().is_some());
+    until("room", || has_room(&log));
     drop(log.append(payload(last + 1)).unwrap());
     log.barrier().unwrap().blocking_wait().unwrap();
     assert_eq!(all(&log), payloads(1..=last + 1));
@@ -187,22 +199,26 @@ fn an_atomic_append_without_room_waits_as_its_name_says_and_accepts_nothing() {
     let (log, opens) = stuck();
     let last = fill(&log);
     let batch = [payload(last + 1), payload(last + 2), vec![7; 4000]];
-    assert!(matches!(log.try_append_atomic(&batch), Err(Error::Full)));
-    let late = log.append_atomic_timeout(&batch, Duration::from_millis(30)).err();
-    assert!(matches!(late, Some(Error::Timeout)), "{late:?}");
-    let mut dropped = Box::pin(log.append_atomic_async(&batch));
+    let full = log.try_write(Append::records(&batch).atomic());
+    assert!(matches!(full, Err(WriteError { error: Error::Full, accepted: 0, .. })));
+    let late = log.write_timeout(Append::records(&batch).atomic(), Duration::from_millis(30)).err();
+    assert!(
+        matches!(late, Some(WriteError { error: Error::Timeout, accepted: 0, .. })),
+        "{late:?}"
+    );
+    let mut dropped = Box::pin(log.write_async(Append::records(&batch).atomic()));
     assert!(poll_once(&mut dropped).is_pending());
     assert_eq!(log.stats().waiting, 1);
     drop(dropped);
     assert_eq!((log.accepted(), log.stats().waiting), (Seq(last), 0));
-    let mut waiting = Box::pin(log.append_atomic_async(&batch));
+    let mut waiting = Box::pin(log.write_async(Append::records(&batch).atomic()));
     assert!(poll_once(&mut waiting).is_pending());
     drop(opens);
     let ticket = block_on(waiting).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 3));
-    let ticket = log.append_atomic_timeout(&[payload(last + 4)], LONG).unwrap();
+    let ticket = log.write_timeout(Append::records(&[payload(last + 4)]).atomic(), LONG).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 4));
-    assert_eq!(log.try_append_atomic(&[b"x"]).unwrap().seq(), Seq(last + 5));
+    assert_eq!(log.try_write(Append::records(&[b"x"]).atomic()).unwrap().seq(), Seq(last + 5));
     log.close().unwrap();
 }
 
@@ -211,16 +227,21 @@ fn a_conditional_append_without_room_waits_as_its_name_says() {
     let (log, opens) = stuck();
     let last = fill(&log);
     let large = vec![7; 4000];
-    assert!(matches!(log.try_append_if(Seq(last), Seq(last + 1), &large), Err(Error::Full)));
+    assert!(matches!(
+        log.try_write(Append::numbered(Seq(last), &[(Seq(last + 1), &large)])),
+        Err(WriteError { error: Error::Full, .. })
+    ));
     // Its condition fails before there is room.
-    let late = log.try_append_if(Seq(last - 1), Seq(last + 1), &large).err();
+    let late = log.try_write(Append::numbered(Seq(last - 1), &[(Seq(last + 1), &large)]));
+    let late = late.map_err(Error::from).err();
     assert!(matches!(late, Some(Error::Sequence { .. } | Error::Conflict { .. })), "{late:?}");
-    let mut waiting = Box::pin(log.append_if_async(Seq(last), Seq(last + 5), &large));
+    let numbered = [(Seq(last + 5), &large)];
+    let mut waiting = Box::pin(log.write_async(Append::numbered(Seq(last), &numbered)));
     assert!(poll_once(&mut waiting).is_pending());
     drop(opens);
     let ticket = block_on(waiting).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 5));
-    let ticket = log.try_append_if(Seq(last + 5), Seq(last + 9), b"x").unwrap();
+    let ticket = log.try_write(Append::numbered(Seq(last + 5), &[(Seq(last + 9), b"x")])).unwrap();
     assert_eq!(ticket.seq(), Seq(last + 9));
     log.close().unwrap();
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Error, Log, RECORD_LIMIT_MAX, Seq};
+use esker_log::{Append, Error, Log, RECORD_LIMIT_MAX, Seq, WriteError};
 
 use crate::fixture::{DIR, all, append, block_on, driven, in_time, log, payload, payloads, small};
 
@@ -22,13 +22,13 @@ fn a_batch_larger_than_every_buffer_is_split() {
     // About 375 KiB, and a segment is 64 KiB, a buffer 8 KiB.
     let records = batch(1..=500);
     let log = in_time("the batch", move || {
-        let ticket = log.append_batch(&refs(&records)).unwrap();
+        let ticket = log.write(Append::records(&refs(&records))).unwrap();
         assert_eq!(ticket.seq(), Seq(500));
         ticket.blocking_wait().unwrap();
         log
     });
     assert_eq!(all(&log), payloads(1..=500));
-    let segments = log.metadata().segments;
+    let segments = log.storage().metadata().segments;
     assert!((6..=8).contains(&segments), "{segments} segments for 375 KiB in 64 KiB each");
     log.close().unwrap();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
@@ -44,11 +44,14 @@ fn an_async_batch_larger_than_every_buffer_is_split() {
     let log = Log::builder(DIR).options(small(&disk)).open().unwrap();
     let mut records = batch(1..=500);
     block_on(async {
-        let ticket = log.append_batch_async(&refs(&records)).await.unwrap();
+        let ticket = log.write_async(Append::records(&refs(&records))).await.unwrap();
         assert_eq!(ticket.await.unwrap().seq, Seq(500));
         records[499] = vec![0; 2 << 20];
-        let refused = log.append_batch_async(&refs(&records)).await;
-        assert!(matches!(refused, Err(Error::TooLarge { .. })));
+        let refused = log.write_async(Append::records(&refs(&records))).await;
+        assert!(matches!(
+            refused,
+            Err(WriteError { error: Error::TooLarge { .. }, accepted: 0, .. })
+        ));
     });
     assert_eq!((log.accepted(), all(&log)), (Seq(500), payloads(1..=500)));
     log.close().unwrap();
@@ -62,11 +65,11 @@ fn a_batch_with_more_records_than_a_segment_holds_is_split() {
     options.index_records = 1;
     let log = Log::builder(DIR).options(options).open().unwrap();
     let log = in_time("the batch", move || {
-        log.append_batch(&refs(&batch(1..=20))).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&refs(&batch(1..=20)))).unwrap().blocking_wait().unwrap();
         log
     });
     assert_eq!(all(&log), payloads(1..=20));
-    assert_eq!(log.metadata().segments, 7);
+    assert_eq!(log.storage().metadata().segments, 7);
     log.close().unwrap();
 }
 
@@ -78,14 +81,14 @@ fn a_large_batch_recycles_what_its_size_needs_and_no_more() {
     options.retention.segments = Some(8);
     let log = Log::builder(DIR).options(options).open().unwrap();
     // Three segments.
-    log.append_batch(&refs(&batch(1..=200))).unwrap().blocking_wait().unwrap();
+    log.write(Append::records(&refs(&batch(1..=200)))).unwrap().blocking_wait().unwrap();
     engine.run();
     assert_eq!(log.oldest(), Seq(1));
-    let before = log.metadata().segments;
+    let before = log.storage().metadata().segments;
     // Four more fit beside them.
-    log.append_batch(&refs(&batch(201..=440))).unwrap().blocking_wait().unwrap();
+    log.write(Append::records(&refs(&batch(201..=440)))).unwrap().blocking_wait().unwrap();
     engine.run();
-    assert!(log.metadata().segments - before <= 4);
+    assert!(log.storage().metadata().segments - before <= 4);
     assert_eq!(all(&log), payloads(1..=440));
     log.close().unwrap();
 }
@@ -99,14 +102,20 @@ fn batches_recycle_the_ring_three_times() {
     let mut segments = 0;
     for round in 0..24 {
         let numbers = round * 50 + 1..=round * 50 + 50;
-        log.append_batch(&refs(&batch(numbers.clone()))).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&refs(&batch(numbers.clone()))))
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         engine.run();
         let kept = all(&log);
         let oldest = kept[0].0;
         assert_eq!(kept, payloads(oldest..=*numbers.end()), "one run, which ends with the newest");
         assert_eq!(log.oldest(), Seq(oldest));
-        assert!(oldest == 1 || log.metadata().segments == 4, "no more was dropped than had to be");
-        segments = segments.max(log.metadata().segments);
+        assert!(
+            oldest == 1 || log.storage().metadata().segments == 4,
+            "no more was dropped than had to be"
+        );
+        segments = segments.max(log.storage().metadata().segments);
     }
     assert_eq!(segments, 4);
     assert!(log.oldest() > Seq(600), "{}", log.oldest());
@@ -119,7 +128,7 @@ fn an_atomic_batch_larger_than_a_segment_is_one_commit() {
     append(&log, 3);
     let before = log.stats().commits;
     let records = batch(4..=300);
-    let ticket = log.append_atomic(&refs(&records)).unwrap();
+    let ticket = log.write(Append::records(&refs(&records)).atomic()).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(300));
     assert_eq!(log.stats().commits, before + 1);
     append(&log, 1);
@@ -138,7 +147,7 @@ fn an_atomic_batch_over_the_limit_is_refused() {
     options.record_limit = RECORD_LIMIT_MAX;
     let log = Log::builder(DIR).options(options).open().unwrap();
     let half = vec![7; 48 << 20];
-    let error = log.append_atomic(&[&half, &half]).unwrap_err();
+    let error = log.write(Append::records(&[&half, &half]).atomic()).unwrap_err().error;
     let Error::BatchTooLarge { size, limit } = error else { panic!("{error:?}") };
     assert!(size > 96 << 20 && size < 97 << 20, "{size}");
     assert!((64 << 20..96 << 20).contains(&limit), "{limit}");

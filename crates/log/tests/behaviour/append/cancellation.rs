@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Log, Policy, Seq, Start};
+use esker_log::{Log, Policy, Seq, Sink, Start};
 use futures_util::{SinkExt, StreamExt};
 
 use crate::fixture::{self, DIR, all, append, block_on, log, payload, payloads, poll_once, small};
@@ -32,7 +32,7 @@ fn task_dropped_at_any_await_leaves_a_valid_log() {
                 ticket.await.unwrap();
                 stream.next().await.unwrap().unwrap();
             }
-            let mut sink = log.sink().unwrap();
+            let mut sink = Sink::new(&log).unwrap();
             for seq in 7..=40 {
                 sink.feed(&payload(seq)).await.unwrap();
             }
@@ -150,8 +150,8 @@ fn a_read_dropped_while_it_waits_loses_nothing() {
 #[test]
 fn sink_works_after_a_cancelled_flush() {
     let (log, _, engine) = log();
-    let mut sink = log.sink().unwrap();
-    sink.blocking_push(payload(1)).unwrap();
+    let mut sink = Sink::new(&log).unwrap();
+    sink.blocking_append(payload(1)).unwrap();
     {
         let flush = Pin::new(&mut sink);
         let polled = futures_util::Sink::<&Vec<u8>>::poll_flush(flush, &mut context());
@@ -163,7 +163,7 @@ fn sink_works_after_a_cancelled_flush() {
         Seq(1),
         "it still knows what it waits for"
     );
-    sink.blocking_push(payload(2)).unwrap();
+    sink.blocking_append(payload(2)).unwrap();
     engine.run();
     assert_eq!(sink.blocking_flush().unwrap().unwrap().seq, Seq(2));
     drop(sink);

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, Refused, Seq};
+use esker_log::component::{AppendRefusal, LockedAppender, Purpose};
+use esker_log::{Error, Log, Seq};
 
 use crate::append::backpressure::{fill, stuck};
 use crate::fixture::{self, DIR, all, block_on, driven, payload, payloads, poll_once};
@@ -18,20 +19,20 @@ fn the_lock_is_free_while_the_log_waits_for_room() {
     let lock = Arc::new(Mutex::new(Vec::new()));
     let attempt = {
         let lock = Arc::clone(&lock);
-        move |log: &esker_log::Attempt<'_>| -> Result<_, Refused> {
+        move |log: &LockedAppender<'_>| -> Result<_, AppendRefusal> {
             let mut attempts = lock.lock().unwrap();
             attempts.push(());
-            let ticket = log.append(payload(full + 1), |_| {})?;
+            let ticket = log.append(Purpose::Ordinary, payload(full + 1), |_| {})?;
             Ok(ticket.seq())
         }
     };
-    assert!(matches!(log.try_append_locked(attempt.clone()), Err(Error::Full)));
-    let mut pending = Box::pin(log.append_locked_async(attempt.clone()));
+    assert!(matches!(log.component().try_append_locked(attempt.clone()), Err(Error::Full)));
+    let mut pending = Box::pin(log.component().append_locked_async(attempt.clone()));
     assert!(poll_once(&mut pending).is_pending());
     drop(pending);
     let blocked = {
         let (log, attempt) = (log.clone(), attempt.clone());
-        std::thread::spawn(move || log.append_locked(attempt))
+        std::thread::spawn(move || log.component().append_locked(attempt))
     };
     fixture::until("the caller waits", || log.stats().waiting > 0);
     std::thread::sleep(Duration::from_millis(20));
@@ -49,16 +50,21 @@ fn the_lock_is_free_while_the_log_waits_for_room() {
 #[test]
 fn an_attempt_may_decide_not_to_append() {
     let (log, ..) = fixture::log();
-    assert_eq!(log.append_locked(|_| Ok(7)).unwrap(), 7);
-    let failed = log.append_locked(|_| {
+    assert_eq!(log.component().append_locked(|_| Ok(7)).unwrap(), 7);
+    let failed = log.component().append_locked(|_| {
         Err::<(), _>(Error::InvalidPosition { position: esker_log::Position(3) }.into())
     });
     assert!(matches!(failed, Err(Error::InvalidPosition { .. })));
     assert_eq!((log.accepted(), log.stats().pending), (Seq(0), 0));
-    let too_large = log.append_locked(|log| log.append(vec![0; 2 << 20], |_| {}));
+    let too_large = log
+        .component()
+        .append_locked(|log| log.append(Purpose::Ordinary, vec![0; 2 << 20], |_| {}));
     assert!(matches!(too_large, Err(Error::TooLarge { .. })));
     log.close().unwrap();
-    assert!(matches!(log.append_locked(|log| log.append("late", |_| {})), Err(Error::Closed)));
+    assert!(matches!(
+        log.component().append_locked(|log| log.append(Purpose::Ordinary, "late", |_| {})),
+        Err(Error::Closed)
+    ));
 }
 
 /// Each record of an atomic batch has the place under which it is read.
@@ -71,7 +77,7 @@ fn an_atomic_batch_names_the_place_of_each_record() {
     let batch: Vec<_> = (2..=40).map(payload).collect();
     let mut places = Vec::new();
     let ticket =
-        block_on(log.append_locked_async(|log| {
+        block_on(log.component().append_locked_async(|log| {
             log.append_atomic(&batch, |placed| places = placed.to_vec())
         }));
     let ticket = ticket.unwrap().unwrap();
@@ -82,11 +88,12 @@ fn an_atomic_batch_names_the_place_of_each_record() {
     for (n, place) in places.iter().enumerate() {
         assert_eq!(place.seq, Seq(n as u64 + 2));
         assert_eq!(log.read_at(place.position).unwrap().record().seq, place.seq);
-        assert_eq!(*log.read_placed(*place).unwrap(), *batch[n]);
+        assert_eq!(*log.component().read_placed(*place).unwrap(), *batch[n]);
     }
     let none: [&[u8]; 0] = [];
     assert!(
-        log.append_locked(|log| log.append_atomic(&none, |_| panic!("nothing is placed")))
+        log.component()
+            .append_locked(|log| log.append_atomic(&none, |_| panic!("nothing is placed")))
             .unwrap()
             .is_none()
     );
@@ -109,12 +116,12 @@ fn no_record_is_durable_before_its_index_names_it() {
     };
     let (log, ..) = fixture::log();
     let mut syncing = Vec::new();
-    let one = log.append_locked(|attempt| {
-        attempt.append("one", |place| syncing.push(no_commit(&log, place.seq)))
+    let one = log.component().append_locked(|attempt| {
+        attempt.append(Purpose::Ordinary, "one", |place| syncing.push(no_commit(&log, place.seq)))
     });
     one.unwrap().blocking_wait().unwrap();
     let three = ["two", "three", "four"];
-    let last = log.append_locked(|attempt| {
+    let last = log.component().append_locked(|attempt| {
         attempt.append_atomic(&three, |places| syncing.push(no_commit(&log, places[2].seq)))
     });
     last.unwrap().unwrap().blocking_wait().unwrap();
@@ -131,11 +138,11 @@ fn no_record_is_durable_before_its_index_names_it() {
 fn a_reader_of_a_record_that_is_not_indexed_yet_holds_no_lock() {
     let (log, ..) = fixture::log();
     let mut waiting = None;
-    let ticket = log.append_locked(|attempt| {
-        attempt.append("one", |place| {
+    let ticket = log.component().append_locked(|attempt| {
+        attempt.append(Purpose::Ordinary, "one", |place| {
             let reader = std::thread::spawn({
                 let log = log.clone();
-                move || log.read_placed(place).unwrap().to_vec()
+                move || log.component().read_placed(place).unwrap().to_vec()
             });
             std::thread::sleep(Duration::from_millis(50));
             let (sender, answer) = std::sync::mpsc::channel();
@@ -158,11 +165,13 @@ fn a_reader_of_a_record_that_is_not_indexed_yet_holds_no_lock() {
 fn a_panic_while_an_index_is_updated_does_not_stop_the_log() {
     let (log, ..) = fixture::log();
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        log.append_locked(|log| log.append("one", |_| panic!("as a bug would")))
+        log.component()
+            .append_locked(|log| log.append(Purpose::Ordinary, "one", |_| panic!("as a bug would")))
     }));
     assert!(panicked.is_err());
     let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        log.append_locked(|log| log.append_atomic(&["two", "three"], |_| panic!("again")))
+        log.component()
+            .append_locked(|log| log.append_atomic(&["two", "three"], |_| panic!("again")))
     }));
     assert!(panicked.is_err());
     log.append("four").unwrap().blocking_wait().unwrap();

@@ -11,3 +11,4 @@ mod sequence_numbers;
 mod sinks;
 mod sparse_sequence_numbers;
 mod tickets;
+mod writes;

@@ -15,7 +15,7 @@ use std::task::{Context, Wake, Waker};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Error, Log, Result, Ticket};
+use esker_log::{Append, Error, Log, Result, Sink, Ticket};
 
 use crate::fixture::{self, DIR, Opens, all, block_on, driven, in_time, log, small};
 
@@ -56,12 +56,12 @@ const WAYS: [Way; 8] = [
         each(records, |record| log.append_timeout(record, fixture::LONG))
     }),
     ("append_async", |log, records| each(records, |record| block_on(log.append_async(record)))),
-    ("append_batch", |log, records| log.append_batch(records)),
-    ("append_batch_async", |log, records| block_on(log.append_batch_async(records))),
-    ("append_atomic", |log, records| log.append_atomic(records)),
+    ("write", |log, records| Ok(log.write(Append::records(records))?)),
+    ("write_async", |log, records| Ok(block_on(log.write_async(Append::records(records)))?)),
+    ("write, atomic", |log, records| Ok(log.write(Append::records(records).atomic())?)),
     ("sink", |log, records| {
-        let mut sink = log.sink()?;
-        records.iter().try_for_each(|record| sink.blocking_push(*record))?;
+        let mut sink = Sink::new(&log)?;
+        records.iter().try_for_each(|record| sink.blocking_append(*record))?;
         log.barrier()
     }),
 ];
@@ -176,8 +176,8 @@ fn a_payload_may_call_the_log() {
         let (log, disk, _) = log();
         let record = Calls(log.clone());
         log.append(&record).unwrap().blocking_wait().unwrap();
-        log.append_batch(&[&record]).unwrap().blocking_wait().unwrap();
-        log.append_atomic(&[&record]).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&[&record])).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&[&record]).atomic()).unwrap().blocking_wait().unwrap();
         drop(record);
         let expected = [b"within", b"around"].map(|bytes| bytes.to_vec());
         goes_on(log, &disk, &[expected.as_slice(); 3].concat());

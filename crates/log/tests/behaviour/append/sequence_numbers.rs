@@ -7,12 +7,12 @@
 use std::sync::Barrier;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, Result, Seq, Start, Ticket};
+use esker_log::{Append, Error, Log, Result, Seq, Start, Ticket, WriteError};
 
 use crate::fixture::{DIR, all, append, log, payload, payloads, read_from, small};
 
 fn append_if(log: &Log, seq: u64, prev: u64, payload: impl AsRef<[u8]>) -> Result<Ticket> {
-    log.append_if(Seq(prev), Seq(seq), payload)
+    Ok(log.write(Append::numbered(Seq(prev), &[(Seq(seq), payload)]))?)
 }
 
 /// Numbers with payloads, as a batch takes them.
@@ -20,8 +20,8 @@ fn numbered<const N: usize>(records: [(u64, &'static str); N]) -> [(Seq, &'stati
     records.map(|(seq, payload)| (Seq(seq), payload))
 }
 
-fn sequence(outcome: Result<Ticket>) -> (u64, u64, u64) {
-    match outcome.err() {
+fn sequence(outcome: Result<Ticket, impl Into<Error>>) -> (u64, u64, u64) {
+    match outcome.err().map(Into::into) {
         Some(Error::Sequence { seq, prev, expected }) => (seq.0, prev.0, expected.0),
         other => panic!("not out of sequence: {other:?}"),
     }
@@ -64,7 +64,7 @@ fn the_first_record_may_start_anywhere() {
     append(&log, 1);
     let read = log.read(500).unwrap();
     assert_eq!((read.record().prev, read.payload()), (Seq(499), &b"first"[..]));
-    assert_eq!((log.last(), log.oldest()), (Some(Seq(501)), Seq(500)));
+    assert_eq!((log.durable(), log.oldest()), (Seq(501), Seq(500)));
     assert_eq!(sequence(append_if(&log, 7, 6, b"late")), (7, 6, 501));
     log.close().unwrap();
 }
@@ -165,15 +165,17 @@ fn nothing_of_a_batch_is_accepted_when_one_record_is_wrong() {
     append(&log, 2);
     let before = disk.fingerprint();
     let wrong = numbered([(3, "a"), (4, "b"), (4, "c")]);
-    assert_eq!(sequence(log.append_batch_if(Seq(2), &wrong)), (4, 4, 4));
-    assert_eq!(sequence(log.append_atomic_if(Seq(2), &wrong)), (4, 4, 4));
+    assert_eq!(sequence(log.write(Append::numbered(Seq(2), &wrong))), (4, 4, 4));
+    assert_eq!(sequence(log.write(Append::numbered(Seq(2), &wrong).atomic())), (4, 4, 4));
     let late = numbered([(6, "b")]);
-    assert_eq!(sequence(log.append_batch_if(Seq(5), &late)), (6, 5, 2));
-    assert_eq!(sequence(log.append_atomic_if(Seq(5), &late)), (6, 5, 2));
+    assert_eq!(sequence(log.write(Append::numbered(Seq(5), &late))), (6, 5, 2));
+    assert_eq!(sequence(log.write(Append::numbered(Seq(5), &late).atomic())), (6, 5, 2));
     let large = vec![0; (1 << 20) + 1];
     let large = [b"small".to_vec(), large];
-    assert!(matches!(log.append_batch(&large.each_ref()), Err(Error::TooLarge { .. })));
-    assert!(matches!(log.append_atomic(&large.each_ref()), Err(Error::TooLarge { .. })));
+    for append in [Append::records(&large), Append::records(&large).atomic()] {
+        let refused = log.write(append).unwrap_err();
+        assert!(matches!(refused, WriteError { error: Error::TooLarge { .. }, accepted: 0, .. }));
+    }
     assert_eq!((log.accepted(), disk.fingerprint()), (Seq(2), before));
     append(&log, 1);
     assert_eq!(all(&log), payloads(1..=3));
@@ -184,10 +186,13 @@ fn nothing_of_a_batch_is_accepted_when_one_record_is_wrong() {
 fn batch_may_choose_its_sequence_numbers() {
     let (log, ..) = log();
     let records = numbered([(10, "a"), (12, "b"), (13, "c")]);
-    let ticket = log.append_batch_if(Seq(9), &records).unwrap();
+    let ticket = log.write(Append::numbered(Seq(9), &records)).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(13));
     let more = numbered([(20, "d"), (21, "e")]);
-    assert_eq!(log.append_atomic_if(Seq(13), &more).unwrap().blocking_wait().unwrap().seq, Seq(21));
+    assert_eq!(
+        log.write(Append::numbered(Seq(13), &more).atomic()).unwrap().blocking_wait().unwrap().seq,
+        Seq(21)
+    );
     let numbers: Vec<_> = all(&log).iter().map(|(seq, _)| *seq).collect();
     assert_eq!(numbers, [10, 12, 13, 20, 21]);
     log.close().unwrap();
@@ -197,11 +202,17 @@ fn batch_may_choose_its_sequence_numbers() {
 fn an_empty_batch_is_fine() {
     let (log, ..) = log();
     let none: [&[u8]; 0] = [];
-    assert_eq!(log.append_batch(&none).unwrap().blocking_wait().unwrap().seq, Seq(0));
-    assert_eq!(log.append_atomic(&none).unwrap().blocking_wait().unwrap().seq, Seq(0));
+    assert_eq!(log.write(Append::records(&none)).unwrap().blocking_wait().unwrap().seq, Seq(0));
+    assert_eq!(
+        log.write(Append::records(&none).atomic()).unwrap().blocking_wait().unwrap().seq,
+        Seq(0)
+    );
     append(&log, 3);
-    assert_eq!(log.append_batch(&none).unwrap().blocking_wait().unwrap().seq, Seq(3));
-    assert_eq!(log.append_atomic(&none).unwrap().blocking_wait().unwrap().seq, Seq(3));
+    assert_eq!(log.write(Append::records(&none)).unwrap().blocking_wait().unwrap().seq, Seq(3));
+    assert_eq!(
+        log.write(Append::records(&none).atomic()).unwrap().blocking_wait().unwrap().seq,
+        Seq(3)
+    );
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
 }
@@ -226,8 +237,8 @@ fn no_sequence_number_follows_the_largest() {
     let more = Seq(u64::MAX);
     for refused in [
         log.append(b"more").map(drop),
-        log.append_batch(&[b"more"]).map(drop),
-        log.append_atomic(&[b"more"]).map(drop),
+        log.write(Append::records(&[b"more"])).map(drop).map_err(Error::from),
+        log.write(Append::records(&[b"more"]).atomic()).map(drop).map_err(Error::from),
         append_if(&log, more.0, largest, b"more").map(drop),
     ] {
         let error = refused.unwrap_err();
@@ -242,7 +253,7 @@ fn no_sequence_number_follows_the_largest() {
     }
     let more = stream.blocking_next_timeout(std::time::Duration::from_millis(10)).err();
     assert!(matches!(more, Some(Error::Timeout)), "{more:?}");
-    log.truncate_before(u64::MAX).unwrap();
+    log.retention().truncate_before(u64::MAX).unwrap();
     assert_eq!((log.oldest(), log.stats().accepted), (Seq(u64::MAX), Seq::MAX));
     assert!(log.stream(Start::Oldest).unwrap().try_next().unwrap().is_none());
     log.close().unwrap();

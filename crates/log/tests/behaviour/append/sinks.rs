@@ -5,7 +5,7 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_log::{Error, Log, Seq};
+use esker_log::{Error, Log, Seq, Sink};
 use futures_util::SinkExt;
 
 use crate::fixture::{
@@ -16,10 +16,10 @@ use crate::fixture::{
 fn a_sink_waits_once_for_many() {
     let (log, ..) = log();
     append(&log, 2);
-    let mut sink = log.sink().unwrap();
+    let mut sink = Sink::new(&log).unwrap();
     assert_eq!((sink.last(), sink.blocking_flush().unwrap().is_none()), (Seq(2), true));
     for seq in 3..=8 {
-        sink.blocking_push(payload(seq)).unwrap();
+        sink.blocking_append(payload(seq)).unwrap();
         assert_eq!(sink.last(), Seq(seq));
     }
     assert_eq!(log.durable(), Seq(2));
@@ -33,9 +33,9 @@ fn a_sink_waits_once_for_many() {
 fn a_sink_pushes_through_buffers_that_are_full() {
     let log = Log::builder(DIR).options(small(&SimDisk::new(1))).open().unwrap();
     let log = in_time("pushing", move || {
-        let mut sink = log.sink().unwrap();
+        let mut sink = Sink::new(&log).unwrap();
         for seq in 1..=500 {
-            sink.blocking_push(payload(seq)).unwrap();
+            sink.blocking_append(payload(seq)).unwrap();
         }
         sink.blocking_flush().unwrap();
         block_on(async {
@@ -56,9 +56,9 @@ fn a_sink_pushes_through_buffers_that_are_full() {
 #[test]
 fn a_dropped_sink_loses_nothing() {
     let (log, disk, engine) = log();
-    let mut sink = log.sink().unwrap();
+    let mut sink = Sink::new(&log).unwrap();
     for seq in 1..=5 {
-        sink.blocking_push(payload(seq)).unwrap();
+        sink.blocking_append(payload(seq)).unwrap();
     }
     drop(sink);
     engine.run();
@@ -72,13 +72,13 @@ fn a_dropped_sink_loses_nothing() {
 #[test]
 fn refused_record_leaves_the_sink_unchanged() {
     let (log, ..) = log();
-    let mut sink = log.sink().unwrap();
-    sink.blocking_push(payload(1)).unwrap();
+    let mut sink = Sink::new(&log).unwrap();
+    sink.blocking_append(payload(1)).unwrap();
     let large = vec![0; (1 << 20) + 1];
-    assert!(matches!(sink.blocking_push(&large), Err(Error::TooLarge { .. })));
-    assert!(matches!(sink.try_push(&large), Err(Error::TooLarge { .. })));
+    assert!(matches!(sink.blocking_append(&large), Err(Error::TooLarge { .. })));
+    assert!(matches!(sink.try_append(&large), Err(Error::TooLarge { .. })));
     assert_eq!(sink.last(), Seq(1));
-    sink.blocking_push(payload(2)).unwrap();
+    sink.blocking_append(payload(2)).unwrap();
     assert_eq!(sink.blocking_flush().unwrap().unwrap().seq, Seq(2));
     assert_eq!(all(&log), payloads(1..=2));
     log.close().unwrap();
@@ -89,27 +89,27 @@ fn refused_record_leaves_the_sink_unchanged() {
 #[test]
 fn sink_continues_after_a_failed_flush() {
     let (log, disk, _) = log();
-    let mut sink = log.sink().unwrap();
+    let mut sink = Sink::new(&log).unwrap();
     for seq in 1..=3 {
-        sink.blocking_push(payload(seq)).unwrap();
+        sink.blocking_append(payload(seq)).unwrap();
     }
     sink.blocking_flush().unwrap();
     for seq in 4..=6 {
-        sink.blocking_push(payload(seq)).unwrap();
+        sink.blocking_append(payload(seq)).unwrap();
     }
     disk.inject(Fault::on(Op::Write, Effect::Io).path(".seg").nth(1));
     let failed = sink.blocking_flush().unwrap_err();
     assert!(matches!(failed, Error::Io(_)) && is_eio(&failed), "{failed:?}");
     assert_eq!((log.durable(), sink.last()), (Seq(3), Seq(6)));
-    assert!(matches!(sink.blocking_push(b"x"), Err(Error::Poisoned(_))));
+    assert!(matches!(sink.blocking_append(b"x"), Err(Error::Poisoned(_))));
     drop((sink, log));
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    let last = log.last().unwrap().0;
+    let last = log.durable().0;
     assert!((3..=6).contains(&last));
-    let mut sink = log.sink().unwrap();
+    let mut sink = Sink::new(&log).unwrap();
     assert_eq!(sink.last(), Seq(last));
     for seq in last + 1..=10 {
-        sink.blocking_push(payload(seq)).unwrap();
+        sink.blocking_append(payload(seq)).unwrap();
     }
     sink.blocking_flush().unwrap();
     assert_eq!(all(&log), payloads(1..=10));

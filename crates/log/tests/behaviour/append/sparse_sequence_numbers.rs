@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, ReadOnlyLog, Result, Seq, Start, repair, verify};
+use esker_log::{Append, Error, Log, ReadOnlyLog, Result, Seq, Start, repair, verify};
 
 use crate::fixture::{self, DIR, all, driven, payload};
 
@@ -28,7 +28,7 @@ fn agree(disk: &SimDisk, log: &Log, numbers: &[u64], trim: u64) {
     let reader = ReadOnlyLog::builder(DIR).options(driven(disk).0).open().unwrap();
     assert_eq!((log.oldest(), reader.oldest()), (Seq(oldest), Seq(oldest)), "trim {trim}");
     assert_eq!(all(log).iter().map(|(seq, _)| *seq).collect::<Vec<_>>(), kept);
-    let stored = reader.stored().unwrap();
+    let stored = reader.storage().stored().unwrap();
     assert_eq!(stored.records, kept.len() as u64, "stat, trim {trim}");
     // The first record says that it follows 0.
     assert_eq!(stored.skipped, last.saturating_sub(trim) - stored.records, "trim {trim}");
@@ -71,17 +71,20 @@ fn every_way_of_reading_agrees() {
             let numbers: Vec<u64> = (0..40).map(|n| 20 + n * step).collect();
             let mut prev = Seq(0);
             for seq in &numbers {
-                log.append_if(prev, Seq(*seq), payload(*seq)).unwrap().blocking_wait().unwrap();
+                log.write(Append::numbered(prev, &[(Seq(*seq), payload(*seq))]))
+                    .unwrap()
+                    .blocking_wait()
+                    .unwrap();
                 prev = Seq(*seq);
             }
             agree(&disk, &log, &numbers, 0);
             let cut = cut.min(prev.0 + 1);
             if cut > 0 {
-                log.truncate_before(cut).unwrap();
+                log.retention().truncate_before(cut).unwrap();
             }
             let trim = cut.saturating_sub(1);
             // Whole segments go, and with them the numbers before the first that is left.
-            let trim = trim.max(log.segments().first().map_or(0, |first| first.after.0));
+            let trim = trim.max(log.storage().segments().first().map_or(0, |first| first.after.0));
             let trim = if cut == 0 { 0 } else { trim };
             agree(&disk, &log, &numbers, trim);
             log.close().unwrap();

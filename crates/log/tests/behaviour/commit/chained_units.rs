@@ -52,7 +52,7 @@ fn units_of_one_buffer_are_one_write() {
     // The rest of that buffer, and the next one.
     append_together(&log, &engine, 12);
     assert_eq!((log.stats().commits, log.durable().0), (3, 22));
-    assert_eq!(log.metadata().payload_bytes, Some(22 * LEN as u64));
+    assert_eq!(log.storage().metadata().payload_bytes, Some(22 * LEN as u64));
     assert_eq!(all(&log), payloads(22));
     for seq in 1..=22 {
         assert_eq!(&*log.read(esker_log::Seq(seq)).unwrap(), payload(seq));

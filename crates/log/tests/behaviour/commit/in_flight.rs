@@ -72,7 +72,7 @@ fn commit_is_durable_once_all_commits_before_it_are() {
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), payloads(1..=3));
     log.close().unwrap();
 }

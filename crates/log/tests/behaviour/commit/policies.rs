@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
-use esker_log::{Engine, Error, Log, Policy, Seq};
+use esker_log::{Append, Engine, Error, Log, Policy, Seq};
 
 use crate::fixture::{self, DIR, LONG, all, block_on, driven, in_time, payload, payloads, small};
 
@@ -97,7 +97,7 @@ fn batch_counts_an_atomic_batch_as_one_append() {
         engine.advance(Duration::from_secs(3600));
     };
     for _ in 0..10 {
-        drop(log.append_atomic(&[b"8 bytes."; 100]).unwrap());
+        drop(log.write(Append::records(&[b"8 bytes."; 100]).atomic()).unwrap());
         run_and_wait();
     }
     assert_eq!((log.durable(), log.stats().pending), (Seq(0), 1000));
@@ -106,7 +106,7 @@ fn batch_counts_an_atomic_batch_as_one_append() {
         run_and_wait();
     }
     assert_eq!((log.durable(), log.stats().pending), (Seq(0), 1089));
-    drop(log.append_atomic(&[b"8 bytes."; 7]).unwrap());
+    drop(log.write(Append::records(&[b"8 bytes."; 7]).atomic()).unwrap());
     run_and_wait();
     assert_eq!((log.durable(), log.stats().pending), (Seq(1096), 0));
     log.close().unwrap();
@@ -116,10 +116,10 @@ fn batch_counts_an_atomic_batch_as_one_append() {
 #[test]
 fn batch_counts_each_record_of_a_batch_that_is_not_atomic() {
     let (log, _, engine) = open(Policy::Batch(5.try_into().unwrap()));
-    drop(log.append_batch(&[b"record"; 4]).unwrap());
+    drop(log.write(Append::records(&[b"record"; 4])).unwrap());
     engine.run();
     assert_eq!((log.durable(), log.stats().pending), (Seq(0), 4));
-    drop(log.append_batch(&[b"record"; 2]).unwrap());
+    drop(log.write(Append::records(&[b"record"; 2])).unwrap());
     engine.run();
     assert_eq!((log.durable(), log.stats().pending), (Seq(6), 0));
     log.close().unwrap();
@@ -165,20 +165,21 @@ fn batch_bounds_the_atomic_batches_at_risk() {
     disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())).path(".seg"));
     let batch = [b"record"; 30];
     for _ in 0..5 {
-        drop(log.try_append_atomic(&batch).unwrap());
+        drop(log.try_write(Append::records(&batch).atomic()).unwrap());
     }
     assert!(gate.wait_for(1, LONG));
     for _ in 5..9 {
-        drop(log.try_append_atomic(&batch).unwrap());
+        drop(log.try_write(Append::records(&batch).atomic()).unwrap());
     }
     assert_eq!(log.stats().pending, 9 * 30);
-    assert!(matches!(log.try_append_atomic(&batch), Err(Error::Full)));
+    let full = log.try_write(Append::records(&batch).atomic()).unwrap_err();
+    assert!(matches!(full.error, Error::Full));
     assert!(matches!(log.try_append(b"record"), Err(Error::Full)));
     assert_eq!(log.accepted(), Seq(9 * 30));
     disk.clear_faults();
     gate.open();
     let log = in_time("appending", move || {
-        log.append_atomic(&batch).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&batch).atomic()).unwrap().blocking_wait().unwrap();
         log
     });
     assert_eq!(all(&log).len(), 10 * 30);

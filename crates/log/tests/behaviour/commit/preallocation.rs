@@ -29,7 +29,7 @@ fn preallocator_without_a_file_descriptor_fails_nothing() {
     disk.clear_faults();
     append(&log, 200);
     assert_eq!(all(&log), payloads(1..=212));
-    assert!(log.metadata().segments > 2);
+    assert!(log.storage().metadata().segments > 2);
     log.close().unwrap();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(all(&log), payloads(1..=212));
@@ -90,7 +90,8 @@ fn waker_may_drop_the_last_handle() {
     let disk = in_time("the close", move || {
         until("the lock is free", || match Log::builder(DIR).options(small(&disk)).open() {
             Ok(log) => {
-                log.recovery().prior_shutdown == PriorShutdown::Clean && log.durable().0 == 1
+                log.storage().recovery().prior_shutdown == PriorShutdown::Clean
+                    && log.durable().0 == 1
             }
             Err(_) => false,
         });

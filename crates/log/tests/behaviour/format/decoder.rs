@@ -213,7 +213,7 @@ impl Changed<'_> {
         if validate == OpenCheck::Quick && matches!(read.error, Some(Error::Corrupted(_))) {
             return Ok(true);
         }
-        self.is_all(&read, log.recovery().truncated_tail.is_some())?;
+        self.is_all(&read, log.storage().recovery().truncated_tail.is_some())?;
         Ok(false)
     }
 
@@ -238,9 +238,9 @@ impl Changed<'_> {
                 let read = reading::of_reader(&reader, 0).map_err(TestCaseError::fail)?;
                 self.is_true(&read)?;
                 let right = matches!(read.error, None | Some(Error::Corrupted(_)))
-                    || reader.corruption().is_some();
+                    || reader.storage().corruption().is_some();
                 prop_assert!(right, "{:?}", read.error);
-                if read.error.is_none() && reader.corruption().is_none() {
+                if read.error.is_none() && reader.storage().corruption().is_none() {
                     prop_assert!(read.last() >= self.claim());
                 }
             }

@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Log, OnCorruption, OpenCheck, PriorShutdown, ReadOnlyLog, Start, repair};
+use esker_log::{
+    Append, Engine, Log, OnCorruption, OpenCheck, PriorShutdown, ReadOnlyLog, Start, repair,
+};
 
 use crate::corruption_kit::edits::put;
 use crate::corruption_kit::format::{self, BLOCK, crc, manifest};
@@ -97,9 +99,13 @@ fn fixtures_are_read_back() {
 
         let log = open(&disk, OnCorruption::Fail).unwrap();
         let clean = name == "clean" || name == "quarantined";
-        assert_eq!(log.recovery().prior_shutdown == PriorShutdown::Clean, clean, "{name}");
-        assert_eq!(log.recovery().truncated_tail.is_some(), name == "torn", "{name}");
-        assert_eq!(log.metadata().id.0, ID, "{name}");
+        assert_eq!(
+            log.storage().recovery().prior_shutdown == PriorShutdown::Clean,
+            clean,
+            "{name}"
+        );
+        assert_eq!(log.storage().recovery().truncated_tail.is_some(), name == "torn", "{name}");
+        assert_eq!(log.storage().metadata().id.0, ID, "{name}");
         let items = all(&log);
         assert_eq!(lines(&items), expected, "{name}");
         check_log(&log, &items).unwrap();
@@ -148,9 +154,9 @@ fn a_footer_without_payload_bytes_is_read_and_they_are_not_known() {
         ReadOnlyLog::builder(DIR).options(options).open().unwrap()
     };
     let quick = open(OpenCheck::Quick);
-    assert_eq!(quick.stored().unwrap().records, expected.len() as u64);
+    assert_eq!(quick.storage().stored().unwrap().records, expected.len() as u64);
     assert_eq!(
-        (quick.stored().unwrap().payload_bytes, quick.metadata().payload_bytes),
+        (quick.storage().stored().unwrap().payload_bytes, quick.storage().metadata().payload_bytes),
         (None, None)
     );
     let whole = open(OpenCheck::Full);
@@ -159,7 +165,10 @@ fn a_footer_without_payload_bytes_is_read_and_they_are_not_known() {
         Item::Gap(..) => 0,
     };
     let items = reading::of_reader(&whole, 0).unwrap().items;
-    assert_eq!(whole.stored().unwrap().payload_bytes, Some(items.iter().map(payload).sum()));
+    assert_eq!(
+        whole.storage().stored().unwrap().payload_bytes,
+        Some(items.iter().map(payload).sum())
+    );
 }
 
 /// A footer without that field does not say either whether there is a gap.
@@ -167,7 +176,8 @@ fn a_footer_without_payload_bytes_is_read_and_they_are_not_known() {
 fn gaps_are_listed_where_a_footer_does_not_say_that_there_is_one() {
     let (disk, expected) = load("quarantined");
     let options = options(&disk, &Engine::manual());
-    let stored = ReadOnlyLog::builder(DIR).options(options).open().unwrap().stored().unwrap();
+    let stored =
+        ReadOnlyLog::builder(DIR).options(options).open().unwrap().storage().stored().unwrap();
     let gaps = stored.quarantined.iter();
     let gaps: Vec<_> = gaps.map(|gap| format!("gap from {} to {}", gap.from, gap.to)).collect();
     let expected: Vec<_> = expected.into_iter().filter(|line| line.starts_with("gap")).collect();
@@ -191,7 +201,10 @@ fn structures_are_those_of_version_2_byte_for_byte() {
     options.segment_records = Some(3);
     options.index_records = 2;
     let log = Log::builder(DIR).options(options).open().unwrap();
-    log.append_atomic(&["ridge", "", "under the ice"]).unwrap().blocking_wait().unwrap();
+    log.write(Append::records(&["ridge", "", "under the ice"]).atomic())
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     log.append(b"esker").unwrap().blocking_wait().unwrap();
     engine.run();
     log.close().unwrap();

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use esker_disk::Disk;
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, Start};
+use esker_log::{Append, Engine, Error, Log, Start};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::Index;
@@ -45,7 +45,7 @@ fn payloads() -> impl Strategy<Value = Vec<Vec<u8>>> {
 fn append(disk: &SimDisk, payloads: &[Vec<u8>]) -> Vec<u64> {
     let log = open(disk);
     let slices: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
-    log.append_atomic(&slices).unwrap().blocking_wait().unwrap();
+    log.write(Append::records(&slices).atomic()).unwrap().blocking_wait().unwrap();
     let mut stream = log.stream(Start::Oldest).unwrap();
     let batch = stream.try_next().unwrap().unwrap();
     let positions = batch.iter().map(|record| record.position.0).collect();

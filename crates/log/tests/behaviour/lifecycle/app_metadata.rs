@@ -6,7 +6,8 @@
 
 use esker_disk::sim::{CutPoint, Effect, Fault, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Component, Error, Log, Options, Seq, component, discard, repair, verify};
+use esker_log::component::{discard, identify};
+use esker_log::{Component, Error, Log, Options, Seq, repair, verify};
 
 use crate::fixture::{DIR, append, driven, log};
 
@@ -44,7 +45,7 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
         } else {
             log.close().unwrap();
         }
-        assert_eq!(component(DIR, of(&disk, None)).unwrap(), owner);
+        assert_eq!(identify(DIR, of(&disk, None)).unwrap(), owner);
         let before = everything(&disk);
         for other in all.into_iter().filter(|other| *other != owner) {
             let operations = disk.operations();
@@ -64,9 +65,12 @@ fn a_log_of_another_component_is_refused_before_anything_changes() {
         assert_eq!(log.accepted(), Seq(records));
         if let Some(owner) = owner {
             let other = if owner == OURS { OTHER } else { OURS };
-            let refused = log.put_app_metadata(other, b"mine now");
+            let refused = log.component().put_app_metadata(other, b"mine now");
             assert!(matches!(refused, Err(Error::WrongComponent { .. })), "{refused:?}");
-            assert!(matches!(log.app_metadata(other), Err(Error::WrongComponent { .. })));
+            assert!(matches!(
+                log.component().app_metadata(other),
+                Err(Error::WrongComponent { .. })
+            ));
         }
         log.close().unwrap();
     }
@@ -99,7 +103,7 @@ fn a_crash_while_a_log_is_created_never_leaves_it_without_its_component() {
                 disk.power_on();
                 let names: Vec<_> = everything(&disk).into_iter().map(|(name, _)| name).collect();
                 let begun = names.iter().any(|name| name == "manifest" || name.ends_with(".seg"));
-                let owner = component(DIR, of(&disk, None)).unwrap();
+                let owner = identify(DIR, of(&disk, None)).unwrap();
                 assert!(!begun || owner == Some(OURS), "{point:?} {persist:?}: {names:?}");
                 let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
                 assert!(!durable || log.durable() == Seq(1), "{point:?} {persist:?}");
@@ -117,24 +121,27 @@ fn a_crash_while_a_log_is_created_never_leaves_it_without_its_component() {
 #[test]
 fn app_metadata_are_replaced_whole_and_outlive_a_power_cut() {
     let (log, disk, engine) = log();
-    assert_eq!(log.app_metadata(OURS).unwrap(), None);
-    log.put_app_metadata(OURS, b"first").unwrap();
-    log.put_app_metadata(OURS, b"second, and longer").unwrap();
+    assert_eq!(log.component().app_metadata(OURS).unwrap(), None);
+    log.component().put_app_metadata(OURS, b"first").unwrap();
+    log.component().put_app_metadata(OURS, b"second, and longer").unwrap();
     disk.power_cut(Persist::Nothing);
     drop(log);
     engine.stop();
     disk.power_on();
     let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
-    assert_eq!(log.app_metadata(OURS).unwrap().as_deref(), Some(&b"second, and longer"[..]));
-    assert!(!log.was_repaired().unwrap());
+    assert_eq!(
+        log.component().app_metadata(OURS).unwrap().as_deref(),
+        Some(&b"second, and longer"[..])
+    );
+    assert!(!log.storage().was_repaired().unwrap());
 }
 
 #[test]
 fn a_failed_write_of_app_metadata_poisons_the_log() {
     let (log, disk, _engine) = log();
     disk.inject(Fault::on(Op::Sync, Effect::Io).path("note"));
-    assert!(matches!(log.put_app_metadata(OURS, b"lost"), Err(Error::Io(_))));
-    assert!(matches!(log.put_app_metadata(OURS, b"lost"), Err(Error::Poisoned(_))));
+    assert!(matches!(log.component().put_app_metadata(OURS, b"lost"), Err(Error::Io(_))));
+    assert!(matches!(log.component().put_app_metadata(OURS, b"lost"), Err(Error::Poisoned(_))));
     assert!(matches!(log.append(b"refused"), Err(Error::Poisoned(_))));
 }
 
@@ -142,10 +149,10 @@ fn a_failed_write_of_app_metadata_poisons_the_log() {
 fn damaged_or_overlong_app_metadata_are_an_error() {
     let (log, disk, _engine) = log();
     assert!(matches!(
-        log.put_app_metadata(OURS, &[0; (64 << 10) + 1]),
+        log.component().put_app_metadata(OURS, &[0; (64 << 10) + 1]),
         Err(Error::TooLarge { .. })
     ));
-    log.put_app_metadata(OURS, b"sound").unwrap();
+    log.component().put_app_metadata(OURS, b"sound").unwrap();
     let path = std::path::Path::new(DIR).join("note");
     let mut bytes = disk.contents(&path).unwrap();
     bytes[21] ^= 1;
@@ -153,14 +160,14 @@ fn damaged_or_overlong_app_metadata_are_an_error() {
     dir.unlink("note").unwrap();
     let file = dir.open("note", esker_disk::Open::create()).unwrap();
     esker_disk::write_all_at(&*file, &bytes, 0).unwrap();
-    assert!(matches!(log.app_metadata(OURS), Err(Error::Corrupted(_))));
+    assert!(matches!(log.component().app_metadata(OURS), Err(Error::Corrupted(_))));
 }
 
 #[test]
 fn segments_report_which_records_they_hold() {
     let (log, _disk, _engine) = log();
     append(&log, 200);
-    let spans = log.segments();
+    let spans = log.storage().segments();
     assert!(spans.len() > 1);
     assert_eq!(spans[0].after, Seq(0));
     assert!(spans.windows(2).all(|pair| pair[0].last == pair[1].after));
@@ -173,15 +180,18 @@ fn a_log_is_given_to_another_component() {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(of(&disk, Some(OURS))).open().unwrap();
     append(&log, 9);
-    assert!(matches!(log.set_component(OTHER, OURS, b""), Err(Error::WrongComponent { .. })));
-    assert_eq!(component(DIR, of(&disk, None)).unwrap(), Some(OURS));
-    log.put_app_metadata(OURS, b"content").unwrap();
-    log.set_component(OURS, OTHER, b"").unwrap();
+    assert!(matches!(
+        log.component().set_component(OTHER, OURS, b""),
+        Err(Error::WrongComponent { .. })
+    ));
+    assert_eq!(identify(DIR, of(&disk, None)).unwrap(), Some(OURS));
+    log.component().put_app_metadata(OURS, b"content").unwrap();
+    log.component().set_component(OURS, OTHER, b"").unwrap();
     log.close().unwrap();
     let refused = Log::builder(DIR).options(of(&disk, Some(OURS))).open();
     assert!(matches!(refused, Err(Error::WrongComponent { .. })), "{refused:?}");
     let log = Log::builder(DIR).options(of(&disk, Some(OTHER))).open().unwrap();
-    assert_eq!(log.app_metadata(OTHER).unwrap().as_deref(), Some(&b""[..]));
+    assert_eq!(log.component().app_metadata(OTHER).unwrap().as_deref(), Some(&b""[..]));
     assert_eq!(log.accepted(), Seq(9));
     log.close().unwrap();
 }

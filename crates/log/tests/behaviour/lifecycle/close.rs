@@ -13,15 +13,15 @@ use std::time::{Duration, Instant};
 
 use esker_disk::sim::{Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Engine, Error, Log, PriorShutdown, Start, Ticket};
+use esker_log::{Append, Engine, Error, Log, PriorShutdown, Seq, Sink, Start, Ticket};
 
 use crate::fixture::{
     self, DIR, LONG, all, append, block_on, driven, in_time, is_eio, log, payload, payloads,
     poll_once, rest, small, until,
 };
 
-fn closed<T>(outcome: esker_log::Result<T>) {
-    let error = outcome.err();
+fn closed<T>(outcome: Result<T, impl Into<Error>>) {
+    let error: Option<Error> = outcome.err().map(Into::into);
     assert!(matches!(error, Some(Error::Closed)), "{error:?}");
 }
 
@@ -38,7 +38,7 @@ fn close_makes_everything_accepted_durable() {
     disk.power_cut(Persist::Nothing);
     disk.power_on();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), payloads(1..=30));
     log.close().unwrap();
 }
@@ -108,7 +108,7 @@ fn after_close_every_call_says_closed() {
     let (log, ..) = log();
     append(&log, 3);
     let mut stream = log.stream(Start::Oldest).unwrap();
-    let mut sink = log.sink().unwrap();
+    let mut sink = Sink::new(&log).unwrap();
     let view = log.read(2).unwrap();
     log.close().unwrap();
     closed(log.close());
@@ -116,23 +116,23 @@ fn after_close_every_call_says_closed() {
     closed(log.append(b"x"));
     closed(log.try_append(b"x"));
     closed(log.append_timeout(b"x", LONG));
-    closed(log.append_batch(&[b"x"]));
-    closed(log.append_atomic(&[b"x"]));
+    closed(log.write(Append::records(&[b"x"])));
+    closed(log.write(Append::records(&[b"x"]).atomic()));
     closed(block_on(log.append_async(b"x")));
     closed(log.barrier());
     closed(log.read(1));
     closed(log.read_at(view.record().position));
-    closed(log.accepted_tail());
-    closed(log.truncate_before(2));
+    closed(log.component().pending_records());
+    closed(log.retention().truncate_before(2));
     closed(log.stream(Start::Oldest));
-    closed(log.sink());
+    closed(Sink::new(&log));
     closed(block_on(log.wait_durable(4)));
     closed(stream.try_next());
     closed(stream.blocking_next());
-    closed(sink.blocking_push(b"x"));
+    closed(sink.blocking_append(b"x"));
     // What is in the hand stays, and so does what the log knows without its files.
     assert_eq!(view.payload(), payload(2));
-    assert_eq!(log.metadata().durable, log.durable());
+    assert_eq!(log.storage().metadata().durable, log.durable());
     block_on(log.wait_durable(3)).unwrap();
 }
 
@@ -148,7 +148,7 @@ fn the_last_handle_closes_the_log() {
     disk.power_cut(Persist::Nothing);
     disk.power_on();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), payloads(1..=2));
     log.close().unwrap();
 }
@@ -201,7 +201,7 @@ fn close_among_writers(seed: u64) {
         log.close().unwrap();
     });
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     let left = all(&log);
     assert!(left.len() >= durable.load(Ordering::SeqCst));
     assert!((1..).zip(&left).all(|(n, (seq, payload))| n == *seq && payload == b"0123456789"));
@@ -247,7 +247,7 @@ fn a_close_that_fails_says_why_and_the_log_is_closed_all_the_same() {
     closed(log.close());
     assert!(is_eio(&ticket.blocking_wait().unwrap_err()));
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Unclean);
     assert!(all(&log).starts_with(&payloads(1..=3)));
     log.close().unwrap();
 }
@@ -268,8 +268,8 @@ fn a_log_that_was_never_written_closes_and_opens() {
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     let mut stream = log.stream(Start::Oldest).unwrap();
     assert_eq!(
-        (log.recovery().prior_shutdown, log.last(), rest(&mut stream)),
-        (PriorShutdown::Clean, None, vec![])
+        (log.storage().recovery().prior_shutdown, log.durable(), rest(&mut stream)),
+        (PriorShutdown::Clean, Seq(0), vec![])
     );
     log.close().unwrap();
 }

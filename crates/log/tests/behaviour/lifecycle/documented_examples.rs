@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::fixture::{all, block_on, in_time, payload, payloads, read_from, until};
-use esker_log::{Error, Log, Options, Position, PriorShutdown, Seq, Start};
+use esker_log::{Append, Error, Log, Options, Position, PriorShutdown, Seq, Start};
 
 /// Create, write, read back, close.
 #[test]
@@ -104,11 +104,15 @@ fn reopen_append_a_third_and_read_all_three() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path().join("log");
     let log = Log::open(&dir).unwrap();
-    log.append_batch(&["one", "two"]).unwrap().blocking_wait().unwrap();
-    let end = log.metadata().position;
+    log.write(Append::records(&["one", "two"])).unwrap().blocking_wait().unwrap();
+    let end = log.storage().metadata().position;
     log.close().unwrap();
     let log = Log::open(&dir).unwrap();
-    assert_eq!((log.last(), log.metadata().position), (Some(Seq(2)), end), "it finds its end");
+    assert_eq!(
+        (log.durable(), log.storage().metadata().position),
+        (Seq(2), end),
+        "it finds its end"
+    );
     let third = log.append("three").unwrap().blocking_wait().unwrap();
     assert_eq!(third.seq, Seq(3));
     assert!(third.position >= end);
@@ -128,10 +132,10 @@ fn writer_and_two_checking_readers_across_reopens() {
     for round in 0..3 {
         let log = Log::builder(&dir).options(options.clone()).open().unwrap();
         let first = round * batches * size;
-        assert_eq!(log.last().map_or(0, |last| last.0), first);
-        assert_eq!(log.metadata().records, first);
+        assert_eq!(log.durable().0, first);
+        assert_eq!(log.storage().metadata().records, first);
         if round > 0 {
-            assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+            assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
         }
         let end = first + batches * size;
         let writer = log.clone();
@@ -155,7 +159,7 @@ fn writer_and_two_checking_readers_across_reopens() {
                 let from = first + batch * size;
                 let records: Vec<_> = (from + 1..=from + size).map(payload).collect();
                 let records: Vec<_> = records.iter().collect();
-                writer.append_batch(&records).unwrap().blocking_wait().unwrap();
+                writer.write(Append::records(&records)).unwrap().blocking_wait().unwrap();
             }
             for reader in readers {
                 reader.join().unwrap();

@@ -8,23 +8,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use esker_disk::Op;
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, Options, Seq, Start};
+use esker_log::{Append, Engine, Error, Log, Options, Seq, Start};
 use esker_testkit::{Call, HookedDisk};
 
 use crate::fixture::{
     DIR, LONG, all, append, block_on, driven, in_time, log, payload, payloads, poll_once, small,
 };
 
-fn stopped<T>(outcome: esker_log::Result<T>) {
-    let error = outcome.err();
+fn stopped<T>(outcome: Result<T, impl Into<Error>>) {
+    let error: Option<Error> = outcome.err().map(Into::into);
     assert!(matches!(error, Some(Error::Stopped)), "{error:?}");
 }
 
 fn everything_says_stopped(log: &Log) {
     stopped(log.append(b"x"));
     stopped(log.try_append(b"x"));
-    stopped(log.append_batch(&[b"x"]));
-    stopped(log.append_atomic(&[b"x"]));
+    stopped(log.write(Append::records(&[b"x"])));
+    stopped(log.write(Append::records(&[b"x"]).atomic()));
     stopped(block_on(log.append_async(b"x")));
     stopped(log.barrier());
     stopped(block_on(log.wait_durable(1000)));

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op};
-use esker_log::{Error, Log, OnCorruption, OpenCheck, Position, RECORD_LIMIT_MAX, Seq, Start};
+use esker_log::{
+    Append, Error, Log, OnCorruption, OpenCheck, Position, RECORD_LIMIT_MAX, Seq, Start,
+};
 
 use crate::fixture::{DIR, append, driven, log, payload};
 
@@ -33,17 +35,17 @@ fn every_error_of_appends() {
     says(&error, &["67112961", "67112960"]);
 
     let half = vec![0; 46 << 20];
-    let error = log.append_atomic(&[&half, &half]).unwrap_err();
+    let error = log.write(Append::records(&[&half, &half]).atomic()).unwrap_err().error;
     assert!(matches!(error, Error::BatchTooLarge { .. }));
     says(&error, &["atomic batch"]);
     drop(half);
 
-    let error = log.append_if(Seq(8), Seq(9), b"").unwrap_err();
+    let error = log.write(Append::numbered(Seq(8), &[(Seq(9), b"")])).unwrap_err().error;
     assert!(matches!(error, Error::Sequence { seq: Seq(9), prev: Seq(8), expected: Seq(3) }));
     says(&error, &["9", "8", "3"]);
 
     let kept = log.append(payload(4)).unwrap();
-    let error = log.append_if(Seq(3), Seq(9), b"").unwrap_err();
+    let error = log.write(Append::numbered(Seq(3), &[(Seq(9), b"")])).unwrap_err().error;
     assert!(matches!(error, Error::Conflict { prev: Seq(3), last: Seq(4) }));
     says(&error, &["3", "4"]);
     drop(kept);
@@ -96,7 +98,7 @@ fn every_error_of_the_disk() {
 fn every_error_of_reading() {
     let (log, disk, _) = log();
     append(&log, 40);
-    log.truncate_before(20).unwrap();
+    log.retention().truncate_before(20).unwrap();
 
     let error = log.read(19).unwrap_err();
     assert!(matches!(error, Error::Trimmed { oldest: Seq(20) }));

@@ -79,14 +79,14 @@ fn a_log_keeps_its_readers() {
         // A backup is its owner's, until that changes, and then as it was changed.
         let copy = temp.path().join("copy");
         let log = Log::open(&dir).unwrap();
-        log.backup(&copy).unwrap();
+        log.storage().backup(&copy).unwrap();
         all_are(&copy, 0o600, 0o700);
         for (path, mode) in modes(&copy) {
             let mode = mode | (mode & 0o500) >> 3;
             fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
         }
         log.append("more").unwrap().blocking_wait().unwrap();
-        log.backup(&copy).unwrap();
+        log.storage().backup(&copy).unwrap();
         all_are(&copy, 0o640, 0o750);
         assert_eq!(ReadOnlyLog::open(&copy).unwrap().durable(), Seq(61));
         log.close().unwrap();

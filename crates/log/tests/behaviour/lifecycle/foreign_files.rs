@@ -229,7 +229,7 @@ fn a_segment_name_far_above_the_log_is_passed_over() {
 fn a_directory_under_the_name_of_a_dead_segment_is_passed_over() {
     let (log, disk, _) = log();
     append(&log, 60);
-    log.truncate_before(50).unwrap();
+    log.retention().truncate_before(50).unwrap();
     disk.power_cut(Persist::Everything);
     drop(log);
     disk.power_on();

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Persist, SimDisk};
-use esker_log::{Error, Log, OpenCheck, Options, PriorShutdown, ReadOnlyLog, Seq, Start, verify};
+use esker_log::{
+    Append, Error, Log, OpenCheck, Options, PriorShutdown, ReadOnlyLog, Seq, Start, verify,
+};
 
 use crate::fixture::{DIR, all, append, driven, payloads, read_from};
 
@@ -51,8 +53,8 @@ fn opening_reads_the_last_units_only() {
     let segment = segment(&disk);
     disk.make_unreadable(&segment, 2 * BLOCK).unwrap();
     let log = open(&disk).unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
-    assert_eq!((log.recovery().last, log.durable()), (Seq(UNITS), Seq(UNITS)));
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!((log.storage().recovery().last, log.durable()), (Seq(UNITS), Seq(UNITS)));
     assert!(matches!(log.read(Seq(2)), Err(Error::Io(_))));
     for after in 2..UNITS {
         let rest = read_from(&log, Start::After(Seq(after))).unwrap();
@@ -138,11 +140,11 @@ fn a_log_that_continues_is_scanned_to_its_end() {
         disk.power_on();
         drop(log);
         let log = open(&disk).unwrap();
-        assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
+        assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Unclean);
         assert_eq!(all(&log), payloads(1..=UNITS + 2));
         log.close().unwrap();
         let log = open(&disk).unwrap();
-        assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+        assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
         assert_eq!(all(&log), payloads(1..=UNITS + 2));
     }
 }
@@ -158,7 +160,7 @@ fn a_full_disk_keeps_no_footer() {
     disk.clear_faults();
     let segment = segment(&disk);
     let log = open(&disk.fork(1)).unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(all(&log), payloads(1..=UNITS));
     disk.make_unreadable(&segment, 2 * BLOCK).unwrap();
     assert!(open(&disk).is_err(), "the segment is scanned whole");
@@ -178,8 +180,8 @@ fn many_full_segments_are_known_by_their_footers() {
         disk.make_unreadable(&in_dir(name), 2 * BLOCK).unwrap();
     }
     let log = open(&disk).unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
-    assert_eq!(log.metadata().after, Seq::ZERO);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(log.storage().metadata().after, Seq::ZERO);
     for seq in (1..=2400).filter(|seq| seq % 15 != 2) {
         assert!(log.read(Seq(seq)).is_ok(), "{seq}");
     }
@@ -193,7 +195,7 @@ fn a_footer_of_many_small_records_is_read() {
     options.segment_size = 128 << 10;
     let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     for _ in 0..100 {
-        log.append_batch(&[[7; 8]; 100]).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&[[7; 8]; 100])).unwrap().blocking_wait().unwrap();
     }
     log.close().unwrap();
     let files = disk.files(Path::new(DIR)).unwrap();
@@ -201,8 +203,8 @@ fn a_footer_of_many_small_records_is_read() {
     assert!(full > 1 && 10_000 / (full as u64 + 1) * 24 > 40 << 10, "{full} full segments");
     disk.make_unreadable(&segment(&disk), 2 * BLOCK).unwrap();
     let log = Log::builder(DIR).options(options).open().unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
-    assert_eq!(log.recovery().last, Seq(10_000));
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(log.storage().recovery().last, Seq(10_000));
 }
 
 /// The log continues in that segment, which gets a footer of its own when it is full.
@@ -215,6 +217,6 @@ fn a_segment_that_continues_gets_its_footer() {
     let first = segment(&disk);
     disk.make_unreadable(&first, 2 * BLOCK).unwrap();
     let log = open(&disk).unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     assert_eq!(read_from(&log, Start::After(Seq(2))).unwrap(), payloads(3..=UNITS + 20));
 }

@@ -1,18 +1,21 @@
 //! What a log says about itself, from memory alone, and that it is true.
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Log, Position, PriorShutdown, Seq, verify};
+use esker_log::{Append, Log, Position, PriorShutdown, Seq, Sink, verify};
 
 use crate::fixture::{self, DIR, append, driven, log, payload};
 
 #[test]
 fn an_empty_log_has_nothing_and_says_so() {
     let (log, ..) = log();
-    let (metadata, stats) = (log.metadata(), log.stats());
-    assert_eq!((log.last(), log.durable(), log.accepted()), (None, Seq(0), Seq(0)));
+    let (metadata, stats) = (log.storage().metadata(), log.stats());
+    assert_eq!((log.durable(), log.accepted()), (Seq(0), Seq(0)));
     assert_eq!((metadata.after, metadata.durable, stats.accepted), (Seq(0), Seq(0), Seq(0)));
     assert_eq!((metadata.records, stats.pending, metadata.index_entries), (0, 0, 0));
-    assert_eq!((log.recovery().prior_shutdown, log.recovery().session), (PriorShutdown::New, 1));
+    assert_eq!(
+        (log.storage().recovery().prior_shutdown, log.storage().recovery().session),
+        (PriorShutdown::New, 1)
+    );
     log.close().unwrap();
 }
 
@@ -20,14 +23,14 @@ fn an_empty_log_has_nothing_and_says_so() {
 fn metadata_counts_operations() {
     let (log, disk, _) = log();
     append(&log, 100);
-    log.truncate_before(11).unwrap();
+    log.retention().truncate_before(11).unwrap();
     let kept = [log.append(payload(101)).unwrap(), log.append(payload(102)).unwrap()];
     let reads = disk.reads();
-    let (metadata, stats) = (log.metadata(), log.stats());
+    let (metadata, stats) = (log.storage().metadata(), log.stats());
     assert_eq!(disk.reads(), reads, "from memory alone");
     assert_eq!((metadata.after, metadata.durable), (Seq(10), Seq(100)));
     assert_eq!((stats.accepted, stats.pending), (Seq(102), 2));
-    assert_eq!(log.last(), Some(Seq(100)));
+    assert_eq!(log.durable(), Seq(100));
     assert_eq!(metadata.records, 100);
     // A lonely commit takes one block, a segment holds fifteen and its header.
     assert_eq!((metadata.segments, stats.commits), (7, 100));
@@ -62,14 +65,14 @@ fn metadata_is_the_same_after_reopen() {
     let mut before = None;
     for round in 0..5 {
         let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-        let metadata = log.metadata();
+        let metadata = log.storage().metadata();
         assert_eq!(metadata.session, round + 1);
         if let Some((id, last, records)) = before {
-            assert_eq!((metadata.id, log.last(), metadata.records), (id, last, records));
-            assert_eq!(log.recovery().last, last.unwrap());
+            assert_eq!((metadata.id, log.durable(), metadata.records), (id, last, records));
+            assert_eq!(log.storage().recovery().last, last);
         }
         append(&log, 30);
-        before = Some((metadata.id, log.last(), metadata.records + 30));
+        before = Some((metadata.id, log.durable(), metadata.records + 30));
         if round % 2 == 0 {
             log.close().unwrap();
         } else {
@@ -85,7 +88,7 @@ fn metadata_is_the_same_after_reopen() {
 fn every_log_has_a_number_of_its_own() {
     let (one, ..) = log();
     let (other, ..) = log();
-    assert_ne!(one.metadata().id, other.metadata().id);
+    assert_ne!(one.storage().metadata().id, other.storage().metadata().id);
     one.close().unwrap();
     other.close().unwrap();
 }
@@ -94,12 +97,15 @@ fn every_log_has_a_number_of_its_own() {
 #[test]
 fn the_lower_bound_is_what_the_first_record_follows() {
     let (log, disk, _) = log();
-    log.append_if(Seq(499), Seq(500), b"first").unwrap().blocking_wait().unwrap();
+    log.write(Append::numbered(Seq(499), &[(Seq(500), b"first")]))
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     assert_eq!(log.oldest(), Seq(500));
     log.close().unwrap();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    assert_eq!((log.oldest(), log.last()), (Seq(500), Some(Seq(500))));
-    assert_eq!(log.metadata().after, Seq(499));
+    assert_eq!((log.oldest(), log.durable()), (Seq(500), Seq(500)));
+    assert_eq!(log.storage().metadata().after, Seq(499));
     log.close().unwrap();
 }
 
@@ -107,7 +113,7 @@ fn the_lower_bound_is_what_the_first_record_follows() {
 #[test]
 fn debug_output_does_not_grow_with_the_log() {
     let (log, _disk, _engine) = log();
-    let (stream, sink) = (log.stream(esker_log::Start::Oldest).unwrap(), log.sink().unwrap());
+    let (stream, sink) = (log.stream(esker_log::Start::Oldest).unwrap(), Sink::new(&log).unwrap());
     let lengths =
         || [format!("{log:?}"), format!("{stream:?}"), format!("{sink:?}")].map(|s| s.len());
     let before = lengths();

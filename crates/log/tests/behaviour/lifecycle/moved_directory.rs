@@ -97,8 +97,8 @@ fn a_moved_log_has_one_writer_and_its_old_path_is_free() {
         let other = environment.open("log").unwrap();
         append(&other, 3);
         append(&log, 200);
-        assert!(log.metadata().segments > 3);
-        log.truncate_before(100).unwrap();
+        assert!(log.storage().metadata().segments > 3);
+        log.retention().truncate_before(100).unwrap();
         environment.is_locked("moved");
         environment.is_locked("log");
 

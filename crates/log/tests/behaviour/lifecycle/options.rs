@@ -10,7 +10,7 @@ use std::time::Duration;
 use esker_disk::sim::{SimDisk, SimOptions};
 use esker_log::{
     Direct, Error, Log, OnCorruption, OpenCheck, Options, Policy, PriorShutdown, ReadOnlyLog, Seq,
-    Start,
+    Sink, Start,
 };
 
 use crate::fixture::{self, DIR, all, append, driven, payload, payloads, read_from};
@@ -118,20 +118,20 @@ fn the_small_example_works() {
     options.policy = Policy::Always;
     let open = || Log::builder(dir.path().join("log")).options(options.clone()).open().unwrap();
     let log = open();
-    let mut sink = log.sink().unwrap();
+    let mut sink = Sink::new(&log).unwrap();
     for seq in 1..=30_000 {
-        sink.blocking_push(payload(seq)).unwrap();
+        sink.blocking_append(payload(seq)).unwrap();
     }
     sink.blocking_flush().unwrap();
-    fixture::until("four segments are left", || log.metadata().segments <= 4);
+    fixture::until("four segments are left", || log.storage().metadata().segments <= 4);
     let oldest = log.oldest().0;
-    assert!(oldest > 1 && log.metadata().disk_bytes <= 16 << 20);
+    assert!(oldest > 1 && log.storage().metadata().disk_bytes <= 16 << 20);
     assert!(all(&log) == payloads(oldest..=30_000));
     log.close().unwrap();
     let log = open();
     assert_eq!(
-        (log.recovery().prior_shutdown, log.last()),
-        (PriorShutdown::Clean, Some(Seq(30_000)))
+        (log.storage().recovery().prior_shutdown, log.durable()),
+        (PriorShutdown::Clean, Seq(30_000))
     );
     log.close().unwrap();
 }
@@ -192,8 +192,10 @@ fn the_ring_may_change_its_size() {
         engine.run();
         last += 100;
         oldest = log.oldest().0;
-        assert!(segments.is_none_or(|most| log.metadata().segments as u64 <= most));
-        assert!(segments.is_none_or(|most| log.metadata().segments as u64 >= most.min(6)));
+        assert!(segments.is_none_or(|most| log.storage().metadata().segments as u64 <= most));
+        assert!(
+            segments.is_none_or(|most| log.storage().metadata().segments as u64 >= most.min(6))
+        );
         log.close().unwrap();
     }
 }

@@ -28,7 +28,7 @@ fn open(disk: &SimDisk) -> Log {
 }
 
 fn stored(disk: &SimDisk) -> Stored {
-    ReadOnlyLog::builder(DIR).options(options(disk)).open().unwrap().stored().unwrap()
+    ReadOnlyLog::builder(DIR).options(options(disk)).open().unwrap().storage().stored().unwrap()
 }
 
 fn bytes(numbers: std::ops::RangeInclusive<u64>) -> Option<u64> {
@@ -38,7 +38,7 @@ fn bytes(numbers: std::ops::RangeInclusive<u64>) -> Option<u64> {
 /// As the writer counts, and as a reader does that begins now.
 #[track_caller]
 fn count(log: &Log, disk: &SimDisk, last: u64) {
-    assert_eq!(log.metadata().payload_bytes, bytes(1..=last));
+    assert_eq!(log.storage().metadata().payload_bytes, bytes(1..=last));
     assert_eq!(stored(disk).payload_bytes, bytes(1..=last));
 }
 
@@ -50,11 +50,11 @@ fn payload_bytes_are_exact_after_each_way_of_opening() {
     append(&log, 40);
     append_many(&log, 60);
     count(&log, &disk, 100);
-    assert!(log.metadata().segments > 2, "no segment is sealed");
+    assert!(log.storage().metadata().segments > 2, "no segment is sealed");
     log.close().unwrap();
 
     let log = open(&disk);
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Clean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Clean);
     count(&log, &disk, 100);
     append(&log, 9);
     count(&log, &disk, 109);
@@ -64,7 +64,7 @@ fn payload_bytes_are_exact_after_each_way_of_opening() {
 
     // The newest segment is small: all of it is copied to a new one.
     let log = open(&disk);
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Unclean);
     count(&log, &disk, 109);
     append_many(&log, 200);
     count(&log, &disk, 309);
@@ -89,8 +89,8 @@ fn payload_bytes_are_exact_where_recovery_splits_a_segment() {
     // Without the page the last unit is not known to be durable.
     disk.create_dir(Path::new(DIR)).unwrap().unlink("mark").unwrap();
     let log = Log::builder(DIR).options(large()).open().unwrap();
-    assert_eq!(log.recovery().copied, 1);
-    assert_eq!(log.metadata().segments, 2);
+    assert_eq!(log.storage().recovery().copied, 1);
+    assert_eq!(log.storage().metadata().segments, 2);
     count(&log, &disk, 100);
     log.close().unwrap();
     count(&Log::builder(DIR).options(large()).open().unwrap(), &disk, 100);
@@ -102,12 +102,12 @@ fn a_reader_does_not_count_dropped_payloads() {
     let disk = SimDisk::new(1);
     let log = open(&disk);
     append(&log, 40);
-    log.truncate_before(4).unwrap();
-    assert_eq!(log.metadata().payload_bytes, bytes(1..=40));
+    log.retention().truncate_before(4).unwrap();
+    assert_eq!(log.storage().metadata().payload_bytes, bytes(1..=40));
     let now = stored(&disk);
     assert_eq!((now.records, now.payload_bytes), (37, bytes(4..=40)));
-    assert_eq!(now.bytes, log.metadata().disk_bytes);
-    log.truncate_before(41).unwrap();
+    assert_eq!(now.bytes, log.storage().metadata().disk_bytes);
+    log.retention().truncate_before(41).unwrap();
     let now = stored(&disk);
     assert_eq!((now.records, now.payload_bytes), (0, Some(0)));
     log.close().unwrap();

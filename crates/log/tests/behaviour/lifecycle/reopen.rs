@@ -20,21 +20,30 @@ fn newest(disk: &SimDisk) -> PathBuf {
 fn reopen_reports_the_prior_shutdown() {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    assert_eq!((log.recovery().prior_shutdown, log.recovery().session), (PriorShutdown::New, 1));
+    assert_eq!(
+        (log.storage().recovery().prior_shutdown, log.storage().recovery().session),
+        (PriorShutdown::New, 1)
+    );
     append(&log, 3);
     log.close().unwrap();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    assert_eq!((log.recovery().prior_shutdown, log.recovery().session), (PriorShutdown::Clean, 2));
-    assert_eq!((log.recovery().last, &log.recovery().truncated_tail), (Seq(3), &None));
+    assert_eq!(
+        (log.storage().recovery().prior_shutdown, log.storage().recovery().session),
+        (PriorShutdown::Clean, 2)
+    );
+    assert_eq!(
+        (log.storage().recovery().last, &log.storage().recovery().truncated_tail),
+        (Seq(3), &None)
+    );
     append(&log, 3);
     disk.power_cut(Persist::Nothing);
     disk.power_on();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     assert_eq!(
-        (log.recovery().prior_shutdown, log.recovery().session),
+        (log.storage().recovery().prior_shutdown, log.storage().recovery().session),
         (PriorShutdown::Unclean, 3)
     );
-    assert_eq!(log.recovery().last, Seq(6));
+    assert_eq!(log.storage().recovery().last, Seq(6));
     log.close().unwrap();
 }
 
@@ -52,7 +61,7 @@ fn bytes_past_the_end_are_cut_and_reported() {
         let end = bytes.iter().rposition(|byte| *byte != 0).unwrap() as u64 / 4096 * 4096 + 4096;
         disk.overwrite(&file, end, stray).unwrap();
         let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-        let cut = log.recovery().truncated_tail.clone().expect("the cut is reported");
+        let cut = log.storage().recovery().truncated_tail.clone().expect("the cut is reported");
         assert_eq!((cut.file, cut.offset), (file, end));
         assert!(cut.bytes > 0 && !cut.what.is_empty());
         assert_eq!(all(&log), payloads(1..=20));
@@ -70,7 +79,7 @@ fn the_end_is_found_wherever_it_is() {
     let mut last = 0;
     for round in 0..40 {
         let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-        assert_eq!(log.recovery().last, Seq(last));
+        assert_eq!(log.storage().recovery().last, Seq(last));
         assert_eq!(log.durable(), Seq(last));
         let ticket = log.append(payload(last + 1)).unwrap();
         assert_eq!(ticket.seq(), Seq(last + 1));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, SimDisk};
-use esker_log::{Engine, Log, Options, Policy, Seq};
+use esker_log::{Append, Engine, Log, Options, Policy, Seq};
 use esker_testkit::HookedDisk;
 
 use crate::fixture::{DIR, append, driven, payload};
@@ -29,11 +29,11 @@ fn records_and_their_bytes_are_counted_when_they_are_accepted() {
     let log = open(&SimDisk::new(1), |_| {});
     append(&log, 30);
     let batch: Vec<_> = (31..=40).map(payload).collect();
-    log.append_batch(&batch).unwrap().detach();
+    log.write(Append::records(&batch)).unwrap().detach();
     let atomic: Vec<_> = (41..=47).map(payload).collect();
-    log.append_atomic(&atomic).unwrap().detach();
-    log.append_if(Seq(47), Seq(1000), b"1234").unwrap().detach();
-    log.append_if(Seq(47), Seq(1001), b"refused").unwrap_err();
+    log.write(Append::records(&atomic).atomic()).unwrap().detach();
+    log.write(Append::numbered(Seq(47), &[(Seq(1000), b"1234")])).unwrap().detach();
+    log.write(Append::numbered(Seq(47), &[(Seq(1001), b"refused")])).unwrap_err();
     let before = log.metrics().stats;
     assert_eq!((before.appended, before.records, before.pending), (48, 30, 18));
     assert_eq!(before.payload_bytes, bytes_of(1..=47) + 4);
@@ -74,7 +74,7 @@ fn commits_and_syncs_are_those_of_the_disk() {
         let before = synced();
         // So few that no blocks are prewritten meanwhile, which takes syncs that are no commits.
         append(&log, 10);
-        log.append_batch(&[b"a", b"b"]).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&[b"a", b"b"])).unwrap().blocking_wait().unwrap();
         let (end, after) = (disk.stats(), log.metrics());
         assert_eq!(after.stats.commits - metrics.stats.commits, 11);
         let durations = &after.sync_durations;

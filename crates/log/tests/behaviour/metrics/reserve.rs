@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use esker_disk::sim::SimDisk;
+use esker_log::component::Purpose;
 use esker_log::{Error, Log, LogMetrics};
 
 use crate::fixture::{DIR, append, driven};
@@ -42,7 +43,8 @@ fn a_full_disk_uses_the_reserve_and_fills_it_later() {
     assert_eq!(checked(&log, &disk).reserve_bytes, 2 * MIB);
 
     // Internal ones may use it.
-    let internal = |log: &Log| log.append_internal([7; 10_000])?.blocking_wait();
+    let internal =
+        |log: &Log| log.component().append(Purpose::Internal, [7; 10_000])?.blocking_wait();
     let mut used = 0;
     while checked(&log, &disk).reserve_bytes == 2 * MIB {
         internal(&log).unwrap();
@@ -93,7 +95,7 @@ fn segments_and_spare_files_are_those_of_the_directory() {
         let metrics = log.metrics();
         assert_eq!(metrics.spare_segments, count(".spare"), "{files:?}");
         most = most.max(metrics.spare_segments);
-        let segments = log.segments();
+        let segments = log.storage().segments();
         assert_eq!(metrics.metadata.segments, segments.len());
         let bytes: u64 = segments.iter().map(|segment| segment.bytes).sum();
         assert_eq!(metrics.metadata.disk_bytes, bytes);

@@ -3,7 +3,7 @@
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Log, Seq, Start, StreamLag};
+use esker_log::{Append, Log, Seq, Start, StreamLag};
 
 use crate::fixture::{DIR, Opens, append, block_on, driven, follows, log, poll_once, small};
 
@@ -20,7 +20,7 @@ fn lag(log: &Log) -> (u64, u64) {
 
 /// Bytes of all durable commit units, which begin after the header of the first segment.
 fn stored(log: &Log) -> u64 {
-    log.metadata().position.0 - 4096
+    log.storage().metadata().position.0 - 4096
 }
 
 #[test]
@@ -73,7 +73,10 @@ fn the_lag_counts_numbers() {
     let (log, _, _) = log();
     let mut prev = 0;
     for seq in [100, 250, 400] {
-        log.append_if(Seq(prev), Seq(seq), b"x").unwrap().blocking_wait().unwrap();
+        log.write(Append::numbered(Seq(prev), &[(Seq(seq), b"x")]))
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         prev = seq;
     }
     let _stream = log.stream(Start::After(Seq(100))).unwrap();

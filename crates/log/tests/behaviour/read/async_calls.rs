@@ -11,7 +11,7 @@ use std::task::{Context, Waker};
 
 use esker_disk::Op;
 use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
-use esker_log::{Error, Log, ReadOnlyLog, Seq};
+use esker_log::{Append, Error, Log, ReadOnlyLog, Seq};
 
 use crate::fixture::{self, DIR, append, block_on, payload, payloads, poll_once, small, until};
 
@@ -29,9 +29,12 @@ fn every_record_is_read_by_its_number() {
     let log = stored(&disk, 120);
     append(&log, 5);
     // A number that no record has, between two that have.
-    log.append_if(Seq(125), Seq(130), payload(130)).unwrap().blocking_wait().unwrap();
+    log.write(Append::numbered(Seq(125), &[(Seq(130), payload(130))]))
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     let reader = ReadOnlyLog::builder(DIR).options(small(&disk)).open().unwrap();
-    log.truncate_before(Seq(11)).unwrap();
+    log.retention().truncate_before(Seq(11)).unwrap();
     reader.refresh().unwrap();
     let both = |seq: u64| [block_on(log.read_async(seq)), block_on(reader.read_async(seq))];
     for seq in (11..=125).chain([130]) {
@@ -87,8 +90,8 @@ fn a_log_is_opened_truncated_and_closed_by_a_task() {
     let log = block_on(open()).unwrap();
     append(&log, 20);
     assert!(matches!(block_on(open()).map(drop), Err(Error::Locked { .. })));
-    block_on(log.truncate_before_async(Seq(5))).unwrap();
-    let above = block_on(log.truncate_before_async(Seq(50)));
+    block_on(log.retention().truncate_before_async(Seq(5))).unwrap();
+    let above = block_on(log.retention().truncate_before_async(Seq(50)));
     assert!(matches!(above, Err(Error::NotFound { .. })), "{above:?}");
     let reader = ReadOnlyLog::builder(DIR).options(small(&disk)).open_async();
     assert_eq!(block_on(reader).unwrap().oldest(), Seq(5));
@@ -96,7 +99,7 @@ fn a_log_is_opened_truncated_and_closed_by_a_task() {
     assert!(matches!(block_on(log.close_async()), Err(Error::Closed)));
     let log = block_on(open()).unwrap();
     assert!(fixture::all(&log) == payloads(5..=20));
-    assert!(log.recovery().truncated_tail.is_none());
+    assert!(log.storage().recovery().truncated_tail.is_none());
     block_on(log.close_async()).unwrap();
     let elsewhere = ReadOnlyLog::builder("/elsewhere").disk(Arc::new(disk.clone())).open_async();
     assert!(matches!(block_on(elsewhere).map(drop), Err(Error::NotALog { .. })));
@@ -125,7 +128,7 @@ fn calls_that_are_given_up_are_made_all_the_same() {
     });
     let log = open().open().unwrap();
     append(&log, 9);
-    give_up(&disk, log.truncate_before_async(Seq(4)));
+    give_up(&disk, log.retention().truncate_before_async(Seq(4)));
     until("the records are dropped", || log.oldest() == Seq(4));
     give_up(&disk, log.close_async());
     until("the log is closed", || matches!(log.read(4).map(drop), Err(Error::Closed)));

@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, Seq, Start};
+use esker_log::{Append, Error, Log, Seq, Start};
 
 use crate::fixture::{self, DIR, append, driven, payload, read_from};
 
@@ -21,7 +21,7 @@ fn dense(index_bytes: u32, index_records: u32) -> (Log, SimDisk) {
     for batch in 0..40 {
         let records: Vec<_> = (batch * 100..batch * 100 + 100).map(record).collect();
         let records: Vec<_> = records.iter().collect();
-        log.append_batch(&records).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&records)).unwrap().blocking_wait().unwrap();
     }
     log.close().unwrap();
     (Log::builder(DIR).options(options).open().unwrap(), disk)
@@ -85,7 +85,7 @@ fn lookup_reads_one_index_interval() {
 fn the_index_is_as_dense_as_asked() {
     let entries = |bytes, records| {
         let (log, _) = dense(bytes, records);
-        let entries = log.metadata().index_entries;
+        let entries = log.storage().metadata().index_entries;
         log.close().unwrap();
         entries
     };

@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::panic)] // The helpers of a test stop as loudly as it does.
 
 use esker_disk::sim::{Persist, SimDisk};
-use esker_log::{Error, Log, Place, Policy, Position, Seq};
+use esker_log::component::Place;
+use esker_log::{Error, Log, Policy, Position, Seq};
 
 use crate::fixture::{DIR, driven, payload};
 
@@ -17,7 +18,7 @@ fn append(log: &Log) -> Place {
 
 fn check(log: &Log, places: &[Place]) {
     for place in places {
-        let found = log.read_placed(*place).unwrap();
+        let found = log.component().read_placed(*place).unwrap();
         assert_eq!(&*found, payload(place.seq.0), "record {}", place.seq);
     }
 }
@@ -39,13 +40,13 @@ fn a_record_is_read_from_acceptance_on() {
         // Several segments, and no buffer of the first ones.
         places.extend((0..3000).map(|_| append(&log)));
         log.barrier().unwrap().blocking_wait().unwrap();
-        assert!(log.segments().len() > 2);
+        assert!(log.storage().segments().len() > 2);
         check(&log, &places);
         log.close().unwrap();
         let log = Log::builder(DIR).options(options).open().unwrap();
         check(&log, &places);
         log.close().unwrap();
-        assert!(matches!(log.read_placed(places[0]), Err(Error::Closed)));
+        assert!(matches!(log.component().read_placed(places[0]), Err(Error::Closed)));
     }
 }
 
@@ -74,7 +75,7 @@ fn records_that_are_near_are_read_together() {
     (options.segment_size, options.tail_cache) = (1 << 20, 0);
     let log = Log::builder(DIR).options(options.clone()).open().unwrap();
     let places: Vec<_> = (0..20_000).map(|_| append(&log)).collect();
-    assert!(log.segments().len() > 2, "of several segments");
+    assert!(log.storage().segments().len() > 2, "of several segments");
     log.close().unwrap();
     let log = Log::builder(DIR).options(options).open().unwrap();
     let before = disk.reads();
@@ -85,15 +86,15 @@ fn records_that_are_near_are_read_together() {
     wanted.push(Place { seq: Seq(5), ..places[7] });
     wanted.push(Place { len: 1, ..places[8] });
     wanted.push(Place { position: Position(1 << 40), ..places[9] });
-    let found = log.read_placed_many(&wanted).unwrap();
+    let found = log.component().read_placed_many(&wanted).unwrap();
     let (none, some) = (found.len() - 3, &found[..found.len() - 3]);
     for (place, found) in wanted.iter().zip(some) {
         assert_eq!(found.as_deref(), Some(&*payload(place.seq.0)), "record {}", place.seq);
     }
     assert!(found[none..].iter().all(Option::is_none));
-    let bytes = log.metadata().disk_bytes;
+    let bytes = log.storage().metadata().disk_bytes;
     assert!(disk.reads() - before <= bytes / (200 << 10) + 8, "{}", disk.reads() - before);
-    assert!(log.read_placed_many(&[]).unwrap().is_empty());
+    assert!(log.component().read_placed_many(&[]).unwrap().is_empty());
     log.close().unwrap();
 }
 
@@ -111,7 +112,7 @@ fn a_corrupt_record_among_many_is_left_out() {
     let files = disk.files(dir).unwrap();
     let segment = files.iter().find(|name| name.ends_with(".seg")).unwrap();
     disk.flip_bit(&dir.join(segment), (places[20].position.0 + 20) * 8).unwrap();
-    let found = log.read_placed_many(&places).unwrap();
+    let found = log.component().read_placed_many(&places).unwrap();
     for (place, found) in places.iter().zip(&found) {
         let intact = place.seq != places[20].seq;
         assert_eq!(found.as_deref(), intact.then(|| payload(place.seq.0)).as_deref());
@@ -127,7 +128,7 @@ fn a_place_that_holds_another_record_is_not_believed() {
     let mut places: Vec<_> = (0..6).map(|_| append(&log)).collect();
     let staged = Place { position: places[3].position, ..places[4] };
     // Accepted records are found only at their place.
-    assert!(matches!(log.read_placed(staged), Err(Error::NotFound { seq: Seq(5) })));
+    assert!(matches!(log.component().read_placed(staged), Err(Error::NotFound { seq: Seq(5) })));
     places.extend((6..50).map(|_| append(&log)));
     log.barrier().unwrap().blocking_wait().unwrap();
     // Durable ones also by their number.
@@ -136,12 +137,15 @@ fn a_place_that_holds_another_record_is_not_believed() {
     check(&log, &[Place { position: Position(places[4].position.0 + 1), ..places[4] }]);
     for len in [0, 1, places[4].len - 1, places[4].len + 1, u32::MAX >> 4] {
         let place = Place { len, ..places[4] };
-        assert!(matches!(log.read_placed(place), Err(Error::NotFound { seq: Seq(5) })), "{len}");
+        assert!(
+            matches!(log.component().read_placed(place), Err(Error::NotFound { seq: Seq(5) })),
+            "{len}"
+        );
     }
     let absent = Place { seq: Seq(51), ..places[4] };
-    assert!(matches!(log.read_placed(absent), Err(Error::NotFound { seq: Seq(51) })));
-    log.truncate_before(places[10].seq).unwrap();
-    let gone = log.read_placed(Place { position: Position(0), ..places[4] });
+    assert!(matches!(log.component().read_placed(absent), Err(Error::NotFound { seq: Seq(51) })));
+    log.retention().truncate_before(places[10].seq).unwrap();
+    let gone = log.component().read_placed(Place { position: Position(0), ..places[4] });
     assert!(matches!(gone, Err(Error::Trimmed { oldest: Seq(11) })), "{gone:?}");
     log.close().unwrap();
 }
@@ -178,12 +182,12 @@ fn a_place_in_no_segment_is_not_believed() {
     let places: Vec<_> = (0..3000).map(|_| append(&log)).collect();
     log.barrier().unwrap().blocking_wait().unwrap();
     let last = places[2999];
-    log.truncate_before(last.seq).unwrap();
-    let first = log.segments()[0].after.0;
+    log.retention().truncate_before(last.seq).unwrap();
+    let first = log.storage().segments()[0].after.0;
     assert!(first > 100, "segments were dropped");
     for gone in [0, 1, 100] {
         check(&log, &[Place { position: places[gone].position, ..last }]);
-        let dropped = log.read_placed(places[gone]);
+        let dropped = log.component().read_placed(places[gone]);
         assert!(matches!(dropped, Err(Error::Trimmed { .. })), "{dropped:?}");
     }
     log.close().unwrap();
@@ -197,11 +201,11 @@ fn a_record_below_the_trim_point_is_trimmed_while_its_segment_is_there() {
     let log = Log::builder(DIR).options(options).open().unwrap();
     let places: Vec<_> = (0..20).map(|_| append(&log)).collect();
     log.barrier().unwrap().blocking_wait().unwrap();
-    let segments = log.segments().len();
-    log.truncate_before(places[10].seq).unwrap();
-    assert_eq!(log.segments().len(), segments, "no segment was dropped");
+    let segments = log.storage().segments().len();
+    log.retention().truncate_before(places[10].seq).unwrap();
+    assert_eq!(log.storage().segments().len(), segments, "no segment was dropped");
     for place in &places[..10] {
-        let dropped = log.read_placed(*place);
+        let dropped = log.component().read_placed(*place);
         assert!(matches!(dropped, Err(Error::Trimmed { oldest: Seq(11) })), "{dropped:?}");
     }
     check(&log, &places[10..]);
@@ -221,7 +225,7 @@ fn a_corrupt_record_is_an_error() {
     let segment = files.iter().find(|name| name.ends_with(".seg")).unwrap();
     disk.flip_bit(&std::path::Path::new(DIR).join(segment), (places[20].position.0 + 20) * 8)
         .unwrap();
-    assert!(matches!(log.read_placed(places[20]), Err(Error::Corrupted(_))));
+    assert!(matches!(log.component().read_placed(places[20]), Err(Error::Corrupted(_))));
     check(&log, &places[..20]);
     check(&log, &places[21..]);
     log.close().unwrap();

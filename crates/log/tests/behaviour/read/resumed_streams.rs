@@ -65,7 +65,7 @@ fn the_last_of_a_batch_without_units_is_known() {
     let (log, ..) = fixture::log();
     for count in 1..=40 {
         log.append(fixture::payload(count)).unwrap().detach();
-        let tail = log.accepted_tail().unwrap();
+        let tail = log.component().pending_records().unwrap();
         let last = tail.iter().filter_map(esker_log::Batch::last).max();
         assert_eq!(last, Some(log.accepted()));
     }
@@ -100,7 +100,7 @@ fn a_stream_begins_with_the_record_at_a_position() {
     }
     let end = reader.position();
     assert!(matches!(reader.read_at(end), Err(Error::InvalidPosition { .. })));
-    log.truncate_before(Seq(31)).unwrap();
+    log.retention().truncate_before(Seq(31)).unwrap();
     let dropped = log.stream(Start::Position(positions[0].1)).map(drop);
     let is_gone = matches!(dropped, Err(Error::Trimmed { .. } | Error::InvalidPosition { .. }));
     assert!(is_gone, "{dropped:?}");
@@ -120,7 +120,7 @@ fn a_stream_from_a_position_outlives_a_crash_of_the_writer() {
     engine.stop();
     drop(log);
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    assert_eq!(log.recovery().prior_shutdown, PriorShutdown::Unclean);
+    assert_eq!(log.storage().recovery().prior_shutdown, PriorShutdown::Unclean);
     append(&log, 2);
     reader.refresh().unwrap();
     assert!(rest(&mut stream) == payloads(5..=22));

@@ -9,7 +9,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Error, Log, LogStream, Seq, Start};
+use esker_log::{Append, Error, Log, LogStream, Seq, Start};
 use futures_util::StreamExt;
 
 use crate::fixture::{
@@ -20,7 +20,7 @@ use crate::fixture::{
 #[test]
 fn two_records_come_back_as_they_were_appended() {
     let (log, ..) = log();
-    log.append_batch(&["first", "second"]).unwrap().blocking_wait().unwrap();
+    log.write(Append::records(&["first", "second"])).unwrap().blocking_wait().unwrap();
     let back = read_from(&log, Start::After(Seq(0))).unwrap();
     assert_eq!(back, [(1, b"first".to_vec()), (2, b"second".to_vec())]);
     log.close().unwrap();
@@ -30,7 +30,7 @@ fn two_records_come_back_as_they_were_appended() {
 fn stream_starts_at_any_position() {
     let (log, ..) = log();
     append(&log, 300);
-    assert!(log.metadata().segments > 3);
+    assert!(log.storage().metadata().segments > 3);
     assert_eq!(read_from(&log, Start::Oldest).unwrap(), payloads(1..=300));
     assert!(read_from(&log, Start::Tip).unwrap().is_empty());
     for seq in (0..=300).step_by(7) {
@@ -84,11 +84,11 @@ fn readers_see_only_durable_records_by_default() {
     let tickets: Vec<_> = (3..=5).map(|seq| log.append(payload(seq)).unwrap()).collect();
     assert!(stream.try_next().unwrap().is_none());
     assert!(matches!(log.read(3), Err(Error::NotFound { .. })));
-    let tail: Vec<_> = log.accepted_tail().unwrap().iter().flat_map(seen).collect();
+    let tail: Vec<_> = log.component().pending_records().unwrap().iter().flat_map(seen).collect();
     assert_eq!(tail, payloads(3..=5));
     log.barrier().unwrap().blocking_wait().unwrap();
     assert_eq!(rest(&mut stream), payloads(3..=5));
-    assert!(log.accepted_tail().unwrap().is_empty());
+    assert!(log.component().pending_records().unwrap().is_empty());
     drop(tickets);
     log.close().unwrap();
 }

@@ -68,7 +68,7 @@ fn one_append_wakes_them_all_and_each_reads_it() {
         let batches = readers.take();
         assert!(batches.iter().all(|batch| seen(batch) == payloads([seq])));
         // They share the bytes.
-        assert!(log.stats().memory_bytes <= BUFFERS + WINDOW, "{:?}", log.metadata());
+        assert!(log.stats().memory_bytes <= BUFFERS + WINDOW, "{:?}", log.storage().metadata());
         readers.wait();
     }
     let WaitingReaders { streams, wakes, waker } = readers;
@@ -77,7 +77,7 @@ fn one_append_wakes_them_all_and_each_reads_it() {
     assert_eq!(log.stats().waiting, 0);
     assert_eq!(Arc::strong_count(&wakes), 1, "a waker is left behind");
     append(&log, 20);
-    assert!(log.stats().memory_bytes <= BUFFERS + WINDOW, "{:?}", log.metadata());
+    assert!(log.stats().memory_bytes <= BUFFERS + WINDOW, "{:?}", log.storage().metadata());
     log.close().unwrap();
 }
 
@@ -142,7 +142,7 @@ fn reader_that_keeps_its_batches_can_append() {
         }
         held
     });
-    assert!(log.stats().memory_bytes > 64 << 10, "{:?}", log.metadata());
+    assert!(log.stats().memory_bytes > 64 << 10, "{:?}", log.storage().metadata());
     assert_eq!(held.iter().flat_map(seen).collect::<Vec<_>>(), payloads(1..=300));
     log.close().unwrap();
 }

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, LogStream, Options, Policy, ReadOnlyLog, Seq, Start, repair};
+use esker_log::{
+    Append, Engine, Error, Log, LogStream, Options, Policy, ReadOnlyLog, Seq, Start, repair,
+};
 
 use crate::fixture::{DIR, driven, payload, read_from};
 
@@ -84,7 +86,8 @@ impl Writing {
             let first = self.log.accepted().0 + 1;
             let batch: Vec<_> = (first..first + 1 + commit % 3).map(payload).collect();
             let batch: Vec<_> = batch.iter().collect();
-            let last = self.log.append_batch(&batch).unwrap().blocking_wait().unwrap().seq.0;
+            let last =
+                self.log.write(Append::records(&batch)).unwrap().blocking_wait().unwrap().seq.0;
             let time = self.expected.last().map_or(0, |(_, ms)| *ms).max(self.now);
             self.expected.extend((first..=last).map(|seq| (seq, time)));
         }
@@ -98,9 +101,9 @@ fn a_stream_starts_at_a_time() {
     let mut one = Writing::open(&SimDisk::new(1), 5_000, Policy::Always);
     check_all(&one.log, &one.disk, &[]);
     one.append(240);
-    assert!(one.log.metadata().segments > 4);
+    assert!(one.log.storage().metadata().segments > 4);
     check_all(&one.log, &one.disk, &one.expected);
-    one.log.truncate_before(100).unwrap();
+    one.log.retention().truncate_before(100).unwrap();
     one.expected.retain(|(seq, _)| *seq >= 100);
     check_all(&one.log, &one.disk, &one.expected);
     one.log.close().unwrap();

@@ -62,7 +62,7 @@ fn of_one_piece() -> (Log, SimDisk, PathBuf, u64, u64) {
     let ticket = log.append(fixture::payload(RECORDS / 2 + 1)).unwrap();
     let Position(at) = ticket.blocking_wait().unwrap().position;
     append_many(&log, RECORDS / 2 - 1);
-    assert_eq!(log.metadata().segments, 1);
+    assert_eq!(log.storage().metadata().segments, 1);
     let files = disk.files(DIR.as_ref()).unwrap();
     let oldest = files.into_iter().find(|name| name.ends_with(".seg")).unwrap();
     (log, disk, PathBuf::from(DIR).join(oldest), RECORDS / 2 + 1, at)

@@ -28,7 +28,7 @@ fn options(disk: &SimDisk) -> Options {
 fn long(disk: &SimDisk, options: Options) -> (Log, u64) {
     let log = Log::builder(DIR).options(options).open().unwrap();
     append_many(&log, RECORDS);
-    let bytes = log.metadata().position.0;
+    let bytes = log.storage().metadata().position.0;
     assert!(bytes > 7 << 20, "{bytes}");
     assert_eq!(disk.stats().bytes_read, 0);
     (log, bytes)
@@ -58,7 +58,7 @@ fn a_second_reader_reads_nothing() {
     let first = disk.stats();
     assert!(first.bytes_read <= bytes, "{} of {bytes} bytes", first.bytes_read);
     assert!(first.reads <= 2 * bytes / PIECE + 6, "{} reads", first.reads);
-    let kept = log.metadata().read_cache_bytes;
+    let kept = log.storage().metadata().read_cache_bytes;
     assert!((bytes - (256 << 10)..=bytes + (256 << 10)).contains(&kept), "{kept} of {bytes}");
     for start in [0, 0, 1, 777, 5_000] {
         read_blocking(log.stream(Start::After(Seq(start))).unwrap(), start);
@@ -115,7 +115,7 @@ fn cached_bytes_are_bounded() {
         let reader = log.clone();
         in_time("reading", move || {
             let bounded = || {
-                let kept = reader.metadata().read_cache_bytes;
+                let kept = reader.storage().metadata().read_cache_bytes;
                 assert!(kept <= read_cache.max(PIECE), "{kept} of {read_cache}");
             };
             let places = [0, 2_000, 4_000, 6_000];
@@ -176,7 +176,7 @@ fn less_is_kept_behind_a_reader_that_is_alone() {
         drop(log.append(vec![1; PAYLOAD]).unwrap());
     }
     log.barrier().unwrap().blocking_wait().unwrap();
-    let kept = || log.metadata().read_cache_bytes;
+    let kept = || log.storage().metadata().read_cache_bytes;
     let read = |to: u64| {
         let before = disk.stats().bytes_read;
         let mut stream = log.stream(Start::Oldest).unwrap();

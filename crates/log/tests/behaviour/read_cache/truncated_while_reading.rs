@@ -29,15 +29,15 @@ fn cached_chunks_are_dropped_with_their_segments() {
     let held = paused.try_next().unwrap().unwrap();
     let first = seen(&held);
     assert_eq!(read_from(&log, Start::Oldest).unwrap().last(), payloads([150]).last());
-    let kept = log.metadata().read_cache_bytes;
+    let kept = log.storage().metadata().read_cache_bytes;
     assert!(kept >= (RING - 1) * (56 << 10), "{kept}");
     append(&log, 2 * PER_SEGMENT);
     engine.run();
-    let fewer = log.metadata().read_cache_bytes;
+    let fewer = log.storage().metadata().read_cache_bytes;
     assert!(0 < fewer && fewer < kept, "{fewer} of {kept}");
     append(&log, 8 * PER_SEGMENT);
     engine.run();
-    assert_eq!(log.metadata().read_cache_bytes, 0);
+    assert_eq!(log.storage().metadata().read_cache_bytes, 0);
     let oldest = log.oldest();
     let end = paused.try_next().err();
     assert!(

@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Log, Start, repair, verify};
+use esker_log::{Append, Engine, Log, Start, repair, verify};
 
 use crate::corruption_kit::DIR;
 use crate::corruption_kit::cases::Cases;
@@ -24,7 +24,7 @@ fn log_of_segments() -> (SimDisk, Map) {
     for unit in 0..90u64 {
         let payloads: Vec<_> =
             (0..6).map(|n| payload("segments", unit * 6 + n, 60 + n as usize)).collect();
-        log.append_batch(&payloads).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&payloads)).unwrap().blocking_wait().unwrap();
     }
     engine.run();
     log.close().unwrap();

@@ -95,7 +95,7 @@ fn truncated(at: u64) -> SimDisk {
         log.append(payload("truncated", seq, 100)).unwrap().blocking_wait().unwrap();
     }
     if at > 0 {
-        log.truncate_before(at).unwrap();
+        log.retention().truncate_before(at).unwrap();
     }
     log.close().unwrap();
     disk
@@ -263,10 +263,10 @@ fn dropped_below_the_trim_point() -> (SimDisk, Vec<u8>) {
         log.append(payload("dropped", seq, 100)).unwrap().blocking_wait().unwrap();
     };
     (1..=4).for_each(append);
-    log.truncate_before(5).unwrap();
+    log.retention().truncate_before(5).unwrap();
     let between = disk.contents(&in_dir("manifest")).unwrap();
     (5..=12).for_each(append);
-    log.truncate_before(5).unwrap();
+    log.retention().truncate_before(5).unwrap();
     engine.run();
     assert!(disk.contents(&segment_path(1)).is_err(), "it left the log");
     disk.kill();
@@ -355,7 +355,7 @@ fn log_that_ends_below_its_trim_point_is_corrupted() {
     let disk = truncated(0);
     let engine = Engine::manual();
     let log = Log::builder(DIR).options(options(&disk, &engine)).open().unwrap();
-    log.truncate_before(13).unwrap();
+    log.retention().truncate_before(13).unwrap();
     disk.kill();
     drop(log);
     disk.power_on();
@@ -406,7 +406,7 @@ fn a_watermark_page_of_a_dropped_segment_hides_no_missing_one() {
     for seq in 2..=12 {
         append(seq);
     }
-    log.truncate_before(9).unwrap();
+    log.retention().truncate_before(9).unwrap();
     disk.kill();
     drop(log);
     disk.power_on();
@@ -421,7 +421,7 @@ fn a_watermark_page_of_a_dropped_segment_hides_no_missing_one() {
     assert_eq!((&first.file, first.offset, first.after), (&segment_path(3), 0, Seq(8)));
     assert!(first.what.starts_with("the segment is missing"), "{first}");
     let reader = ReadOnlyLog::builder(DIR).options(options.clone()).open().unwrap();
-    assert_eq!(reader.corruption().map(|found| found.file), Some(segment_path(3)));
+    assert_eq!(reader.storage().corruption().map(|found| found.file), Some(segment_path(3)));
     drop(reader);
 
     assert_eq!(repair(DIR, &options).unwrap().quarantined[0].file, segment_path(3));

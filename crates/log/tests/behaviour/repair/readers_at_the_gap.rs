@@ -48,7 +48,7 @@ fn open(sample: &Sample) -> Log {
 fn stored(disk: &SimDisk) -> Stored {
     let engine = Engine::manual();
     let reader = ReadOnlyLog::builder(DIR).options(options(disk, &engine)).open().unwrap();
-    reader.stored().unwrap()
+    reader.storage().stored().unwrap()
 }
 
 /// The gaps that a reader lists. Two units side by side may be one gap or two.
@@ -84,9 +84,9 @@ fn every_gap_is_listed_that_a_stream_meets() {
     }
     let (first, last) = (gaps[0], *gaps.last().unwrap());
     let log = repairs::open(&disk, OnCorruption::Fail).unwrap();
-    log.truncate_before(first.1 + 1).unwrap();
+    log.retention().truncate_before(first.1 + 1).unwrap();
     assert_eq!(listed(&disk), gaps[1..]);
-    log.truncate_before(last.1 + 1).unwrap();
+    log.retention().truncate_before(last.1 + 1).unwrap();
     assert!(listed(&disk).is_empty());
     log.close().unwrap();
 }

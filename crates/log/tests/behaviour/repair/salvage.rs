@@ -55,7 +55,7 @@ fn sample() -> (SimDisk, Vec<Seen>) {
     let log = open(&process);
     append(&log, 30);
     append_many(&log, 250);
-    log.truncate_before(12).unwrap();
+    log.retention().truncate_before(12).unwrap();
     append(&log, 3);
     drop(log.append("cut off").unwrap());
     disk.kill();

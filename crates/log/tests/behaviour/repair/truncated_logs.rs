@@ -22,7 +22,7 @@ fn dropped_below(sample: &Sample, seq: u64, clean: bool) -> SimDisk {
     let disk = sample.disk.fork(seq);
     let engine = Engine::manual();
     let log = Log::builder(DIR).options(options(&disk.process(), &engine)).open().unwrap();
-    log.truncate_before(seq).unwrap();
+    log.retention().truncate_before(seq).unwrap();
     if clean {
         log.close().unwrap();
     } else {
@@ -54,8 +54,8 @@ fn check(disk: &SimDisk, items: &[Item], floor: u64) -> Result<(), String> {
         Err(Error::Trimmed { .. }) => {}
         other => return Err(format!("{floor} was dropped, and is {other:?}")),
     }
-    if log.metadata().after != Seq(floor) {
-        return Err(format!("{:?}", log.metadata()));
+    if log.storage().metadata().after != Seq(floor) {
+        return Err(format!("{:?}", log.storage().metadata()));
     }
     let last = log.durable();
     let ticket = log.append(b"on").and_then(|ticket| ticket.blocking_wait());

@@ -95,7 +95,8 @@ fn holes_left_by_a_power_cut_are_not_corruption() {
         let disk = handed_over_and_cut(seed);
         let opened = disk.fork(1);
         let recovered = open(&opened, OnCorruption::Fail).unwrap();
-        let (last, cut) = (recovered.durable(), recovered.recovery().truncated_tail.clone());
+        let (last, cut) =
+            (recovered.durable(), recovered.storage().recovery().truncated_tail.clone());
         with_holes += usize::from(cut.is_some_and(|cut| cut.bytes > 4096));
         cases.run(format!("seed {seed}, up to {last}"), || {
             let engine = Engine::manual();

@@ -149,19 +149,19 @@ fn a_clock_set_back_keeps_nothing_longer() {
 #[test]
 fn a_limit_that_is_set_while_the_log_is_open_follows_no_step() {
     let mut one = Aging::open(Policy::Always);
-    let (limit, mut none) = (one.log.retention(), one.log.retention());
+    let (limit, mut none) = (one.log.retention().limits(), one.log.retention().limits());
     none.age = None;
-    one.log.set_retention(none).unwrap();
+    one.log.retention().set_limits(none).unwrap();
     one.append(1);
     one.engine.set_wall_clock(at(IN_2026 - 3600));
     one.append(1);
-    one.log.set_retention(limit).unwrap();
+    one.log.retention().set_limits(limit).unwrap();
     one.engine.set_wall_clock(at(IN_2099));
     // Records 1 and 2 are new as of now.
     one.run(59);
     assert_eq!(one.log.oldest(), Seq(1));
     // To the same limit: ages are counted as before.
-    one.log.set_retention(limit).unwrap();
+    one.log.retention().set_limits(limit).unwrap();
     one.run(30);
     one.log.close().unwrap();
 }
@@ -210,7 +210,7 @@ fn truncating_everything_resets_the_times() {
             one.append(7);
             one.set_right();
             one.append(7);
-            one.log.truncate_before(one.log.durable().0 + 1).unwrap();
+            one.log.retention().truncate_before(one.log.durable().0 + 1).unwrap();
             let first = one.log.durable().0 + 1;
             let mut one = if before { crash(one) } else { one };
             let mut right = Vec::new();

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use esker_disk::sim::SimDisk;
-use esker_log::reclaim::{self, CopySpace, Effort, Live, Owner, Reclaimed, stored_size};
+use esker_log::component::Purpose;
+use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, stored_size};
 use esker_log::{Engine, Error, Log, Record, Seq, Ticket};
 
 use crate::fixture::{DIR, driven};
@@ -48,13 +49,13 @@ impl Owner for Index<'_> {
     fn append_again(
         &self,
         record: &Record<'_>,
-        space: CopySpace,
+        purpose: Purpose,
     ) -> Result<Option<(u64, Ticket)>, Error> {
         let key = u64::from_le_bytes(record.payload[..8].try_into().unwrap());
         if self.newest.borrow().get(&key) != Some(&record.seq) {
             return Ok(None);
         }
-        Ok(Some((key, self.log.append_copy(record.payload, space)?)))
+        Ok(Some((key, self.log.component().append(purpose, record.payload)?)))
     }
 
     fn is_no_space(error: &Error) -> bool {
@@ -101,7 +102,7 @@ fn one_call_reaches_the_dead_segments_behind_live_ones() {
             break;
         }
     }
-    let segments = log.segments().len() as u64;
+    let segments = log.storage().segments().len() as u64;
     assert!(segments >= 8, "{segments} segments");
     let done = reclaim::run(&log, &index, Effort::FullDisk).unwrap();
     let Reclaimed { bytes_freed, bytes_copied, .. } = done;

@@ -21,13 +21,13 @@ fn open(set: impl FnOnce(&mut Options)) -> (Log, SimDisk, Engine) {
 fn check_run(log: &Log) {
     let oldest = log.oldest().0;
     assert!(all(log) == payloads(oldest..=log.durable().0));
-    assert_eq!(log.metadata().after, Seq(oldest - 1));
+    assert_eq!(log.storage().metadata().after, Seq(oldest - 1));
 }
 
 /// The same, of whole segments.
 fn check(log: &Log) {
     check_run(log);
-    let metadata = log.metadata();
+    let metadata = log.storage().metadata();
     assert_eq!(metadata.records, log.durable().0 - metadata.after.0);
 }
 
@@ -36,7 +36,7 @@ fn without_a_retention_everything_is_kept() {
     let (log, _, engine) = open(|_| {});
     append(&log, 800);
     engine.run();
-    assert!(log.metadata().segments > 8);
+    assert!(log.storage().metadata().segments > 8);
     assert_eq!(all(&log), payloads(1..=800));
     log.close().unwrap();
 }
@@ -50,7 +50,7 @@ fn by_segments() {
         append(&log, 10);
         engine.run();
         check(&log);
-        most = most.max(log.metadata().segments);
+        most = most.max(log.storage().metadata().segments);
     }
     assert_eq!(most, 3);
     let files = disk.files(Path::new(DIR)).unwrap();
@@ -88,10 +88,14 @@ fn by_bytes() {
         append(&log, 10);
         engine.run();
         check(&log);
-        assert!(log.metadata().disk_bytes <= most, "{}", log.metadata().disk_bytes);
+        assert!(
+            log.storage().metadata().disk_bytes <= most,
+            "{}",
+            log.storage().metadata().disk_bytes
+        );
     }
     assert!(log.oldest() > Seq(700));
-    assert!(log.metadata().records >= 30, "more was dropped than had to be");
+    assert!(log.storage().metadata().records >= 30, "more was dropped than had to be");
     log.close().unwrap();
 }
 
@@ -106,7 +110,7 @@ fn by_records() {
         append(&log, 10);
         engine.run();
         check(&log);
-        let records = log.metadata().records;
+        let records = log.storage().metadata().records;
         assert!(records >= log.durable().0.min(100), "{records} of {}", log.durable());
         assert!(records <= 100 + 30, "{records}");
     }
@@ -130,13 +134,16 @@ fn by_age() {
     assert_eq!(log.oldest(), Seq(1));
     engine.advance(Duration::from_secs(8));
     check_run(&log);
-    assert_eq!((log.oldest(), log.metadata().segments), (Seq(26), 4));
+    assert_eq!((log.oldest(), log.storage().metadata().segments), (Seq(26), 4));
     for _ in 0..10 {
         engine.advance(Duration::from_secs(8));
         check_run(&log);
     }
     // Nothing is left but the numbers.
-    assert_eq!((log.oldest(), log.durable(), log.metadata().segments), (Seq(56), Seq(55), 1));
+    assert_eq!(
+        (log.oldest(), log.durable(), log.storage().metadata().segments),
+        (Seq(56), Seq(55), 1)
+    );
     disk.power_cut(Persist::Random);
     disk.power_on();
     drop(log);
@@ -200,35 +207,35 @@ fn limits_change_while_the_log_is_open() {
     let (log, disk, engine) = open(|options| options.segment_records = Some(10));
     append(&log, 95);
     engine.run();
-    assert_eq!((log.oldest(), log.retention()), (Seq(1), Retention::NONE));
+    assert_eq!((log.oldest(), log.retention().limits()), (Seq(1), Retention::NONE));
     let mut retention = Retention::NONE;
     retention.segments = Some(1);
-    let refused = log.set_retention(retention);
+    let refused = log.retention().set_limits(retention);
     assert!(matches!(refused, Err(Error::InvalidOption { option: "retention.segments", .. })));
-    assert_eq!(log.retention(), Retention::NONE);
+    assert_eq!(log.retention().limits(), Retention::NONE);
     retention.segments = Some(3);
-    log.set_retention(retention).unwrap();
+    log.retention().set_limits(retention).unwrap();
     append(&log, 1);
     engine.run();
     check_run(&log);
-    assert_eq!((log.oldest(), log.retention()), (Seq(71), retention));
+    assert_eq!((log.oldest(), log.retention().limits()), (Seq(71), retention));
     // And no less is kept from here on.
-    log.set_retention(Retention::NONE).unwrap();
+    log.retention().set_limits(Retention::NONE).unwrap();
     append(&log, 100);
     engine.run();
     check_run(&log);
     assert_eq!(log.oldest(), Seq(71));
     retention = Retention::NONE;
     retention.age = Some(Duration::from_secs(10));
-    log.set_retention(retention).unwrap();
+    log.retention().set_limits(retention).unwrap();
     append(&log, 4);
     engine.advance(Duration::from_secs(12));
     check_run(&log);
     assert_eq!(log.oldest(), Seq(201));
     log.close().unwrap();
-    assert!(matches!(log.set_retention(Retention::NONE), Err(Error::Closed)));
+    assert!(matches!(log.retention().set_limits(Retention::NONE), Err(Error::Closed)));
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    assert_eq!(log.retention(), Retention::NONE);
+    assert_eq!(log.retention().limits(), Retention::NONE);
     log.close().unwrap();
 }
 
@@ -242,7 +249,7 @@ fn a_new_limit_is_obeyed_without_calls() {
     append(&log, 95);
     let mut retention = Retention::NONE;
     retention.segments = Some(2);
-    log.set_retention(retention).unwrap();
+    log.retention().set_limits(retention).unwrap();
     fixture::until("the segments are dropped", || log.oldest() == Seq(81));
     log.close().unwrap();
 }
@@ -258,7 +265,7 @@ fn the_narrowest_limit_holds() {
     append(&log, 200);
     engine.run();
     check(&log);
-    assert!(log.metadata().records <= 30);
+    assert!(log.storage().metadata().records <= 30);
     log.close().unwrap();
 }
 
@@ -270,7 +277,7 @@ fn ring_recycles_segments_without_calls() {
     options.retention.segments = Some(3);
     let log = Log::builder(DIR).options(options).open().unwrap();
     append(&log, 1_000);
-    fixture::until("three segments are left", || log.metadata().segments <= 3);
+    fixture::until("three segments are left", || log.storage().metadata().segments <= 3);
     check(&log);
     log.close().unwrap();
 }

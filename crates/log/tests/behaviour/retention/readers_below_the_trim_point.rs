@@ -86,7 +86,7 @@ fn reader_below_a_truncation_gets_trimmed() {
     let mut begun = log.stream(Start::Oldest).unwrap();
     begun.try_next().unwrap().unwrap();
     let mut far = log.stream(Start::From(Seq(30))).unwrap();
-    log.truncate_before(25).unwrap();
+    log.retention().truncate_before(25).unwrap();
     assert_eq!(oldest_reported(begun.try_next()), 25);
     assert_eq!(seen(&far.try_next().unwrap().unwrap())[0].0, 30);
     assert_eq!(oldest_reported(log.read(24)), 25);

@@ -4,7 +4,8 @@
 use std::path::Path;
 
 use esker_disk::sim::SimDisk;
-use esker_log::{Engine, Error, Log, OnCorruption, Options, Policy, SharedReserve, Start};
+use esker_log::component::{Purpose, SharedReserve};
+use esker_log::{Engine, Error, Log, OnCorruption, Options, Policy, Start};
 
 use crate::fixture::driven;
 
@@ -44,7 +45,7 @@ fn open_with(disk: &SimDisk, count: usize, policy: Policy) -> Result<Logs, Error
     let mut own = options.clone();
     own.reserve = Some(4 * MIB);
     let owner = Log::builder(OWNER).options(own).open()?;
-    let others = (0..count).map(|n| other(&options, Some(owner.shared_reserve()), n));
+    let others = (0..count).map(|n| other(&options, Some(owner.component().shared_reserve()), n));
     let others = others.collect::<Result<_, _>>()?;
     Ok(Logs { disk: disk.clone(), owner, others, engine })
 }
@@ -93,7 +94,7 @@ fn each_log_frees_space_in_what_they_share() {
     assert_eq!(logs.reserve(), 4 * MIB);
     // The log that has the reserve takes a part, too.
     while logs.reserve() == 4 * MIB {
-        assert!(!is_full(logs.owner.append_internal([8; LEN])));
+        assert!(!is_full(logs.owner.component().append(Purpose::Internal, [8; LEN])));
     }
     assert!(logs.reserve() > 3 * MIB, "{}", logs.reserve());
     // What ordinary appends had been given is used first.
@@ -101,7 +102,10 @@ fn each_log_frees_space_in_what_they_share() {
     for round in 0..60 {
         for (log, taken) in logs.others.iter().zip(&mut taken) {
             if round < 30 || *taken > 0 {
-                assert!(!is_full(log.append_internal([8; LEN])), "round {round}: {taken:?}");
+                assert!(
+                    !is_full(log.component().append(Purpose::Internal, [8; LEN])),
+                    "round {round}: {taken:?}"
+                );
                 *taken += LEN as u64;
             }
         }
@@ -115,7 +119,7 @@ fn each_log_frees_space_in_what_they_share() {
     }
     // One log frees space: the reserve takes it first.
     let first = &logs.others[0];
-    first.truncate_before(first.durable()).unwrap();
+    first.retention().truncate_before(first.durable()).unwrap();
     logs.engine.run();
     assert!(logs.reserve() >= 15 * 4 * MIB / 16, "{}", logs.reserve());
     for log in &logs.others {
@@ -123,7 +127,7 @@ fn each_log_frees_space_in_what_they_share() {
     }
     // Internal appends end before they take what openings need.
     logs.fill();
-    while !is_full(logs.others[1].append_internal([8; LEN])) {}
+    while !is_full(logs.others[1].component().append(Purpose::Internal, [8; LEN])) {}
     assert!(logs.reserve() >= 2 * MIB, "{}", logs.reserve());
     for log in &logs.others {
         log.close().unwrap();
@@ -164,7 +168,7 @@ fn a_crash_on_a_full_disk_is_recovered_in_the_shared_reserve() {
         }
         // The last one was in memory alone.
         assert!((RECORDS - 1..=RECORDS).contains(&records), "{records}");
-        assert!(!is_full(log.append_internal([9; LEN])));
+        assert!(!is_full(log.component().append(Purpose::Internal, [9; LEN])));
     }
     // It took what it could get again.
     assert!(logs.reserve() > 2 * MIB, "{}", logs.reserve());
@@ -205,7 +209,7 @@ fn a_repaired_log_is_recovered_in_the_shared_reserve() {
             Err(error) => {
                 assert!(matches!(error, Error::NoSpace { .. }), "{less}: {error:?}");
                 in_shared += 1;
-                other(&options, Some(owner.shared_reserve()), 0).unwrap()
+                other(&options, Some(owner.component().shared_reserve()), 0).unwrap()
             }
         };
         let mut stream = log.stream(Start::Oldest).unwrap();
@@ -236,9 +240,9 @@ fn a_closed_log_shares_nothing() {
     logs.fill();
     logs.owner.close().unwrap();
     let before = disk.contents(&Path::new(OWNER).join("reserve")).unwrap().len();
-    while !is_full(logs.others[0].append_internal([8; LEN])) {}
+    while !is_full(logs.others[0].component().append(Purpose::Internal, [8; LEN])) {}
     let first = &logs.others[0];
-    first.truncate_before(first.durable()).unwrap();
+    first.retention().truncate_before(first.durable()).unwrap();
     logs.engine.run();
     assert!(!is_full(first.append([9; LEN])));
     assert_eq!(disk.contents(&Path::new(OWNER).join("reserve")).unwrap().len(), before);

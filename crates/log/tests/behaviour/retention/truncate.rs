@@ -12,13 +12,13 @@ use crate::fixture::{
 fn truncation_drops_records_below_and_keeps_the_rest() {
     let (log, ..) = log();
     append(&log, 300);
-    let mut segments = log.metadata().segments;
+    let mut segments = log.storage().metadata().segments;
     for seq in [1, 2, 3, 60, 61, 150, 299, 300] {
-        log.truncate_before(seq).unwrap();
-        assert_eq!((log.oldest(), log.metadata().after), (Seq(seq), Seq(seq - 1)));
+        log.retention().truncate_before(seq).unwrap();
+        assert_eq!((log.oldest(), log.storage().metadata().after), (Seq(seq), Seq(seq - 1)));
         assert_eq!(all(&log), payloads(seq..=300), "before {seq}");
-        assert!(log.metadata().segments <= segments);
-        segments = log.metadata().segments;
+        assert!(log.storage().metadata().segments <= segments);
+        segments = log.storage().metadata().segments;
     }
     assert_eq!(segments, 1);
     log.close().unwrap();
@@ -28,10 +28,10 @@ fn truncation_drops_records_below_and_keeps_the_rest() {
 fn a_number_at_or_below_the_oldest_changes_nothing() {
     let (log, disk, _) = log();
     append(&log, 50);
-    log.truncate_before(20).unwrap();
+    log.retention().truncate_before(20).unwrap();
     let before = disk.fingerprint();
     for seq in [0, 1, 19, 20] {
-        log.truncate_before(seq).unwrap();
+        log.retention().truncate_before(seq).unwrap();
     }
     assert_eq!((disk.fingerprint(), log.oldest()), (before, Seq(20)));
     log.close().unwrap();
@@ -41,12 +41,12 @@ fn a_number_at_or_below_the_oldest_changes_nothing() {
 fn everything_can_be_dropped_and_numbers_continue() {
     let (log, disk, _) = log();
     append(&log, 50);
-    log.truncate_before(51).unwrap();
+    log.retention().truncate_before(51).unwrap();
     assert!(all(&log).is_empty());
-    assert_eq!((log.oldest(), log.last()), (Seq(51), Some(Seq(50))));
+    assert_eq!((log.oldest(), log.durable()), (Seq(51), Seq(50)));
     log.close().unwrap();
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
-    assert_eq!((all(&log), log.last()), (vec![], Some(Seq(50))));
+    assert_eq!((all(&log), log.durable()), (vec![], Seq(50)));
     append(&log, 2);
     assert_eq!(all(&log), payloads(51..=52));
     log.close().unwrap();
@@ -57,11 +57,11 @@ fn truncation_above_the_durable_end_is_refused() {
     let (log, ..) = log();
     append(&log, 5);
     let ticket = log.append(payload(6)).unwrap();
-    assert!(matches!(log.truncate_before(7), Err(Error::NotFound { seq: Seq(7) })));
-    assert!(matches!(log.truncate_before(u64::MAX), Err(Error::NotFound { .. })));
+    assert!(matches!(log.retention().truncate_before(7), Err(Error::NotFound { seq: Seq(7) })));
+    assert!(matches!(log.retention().truncate_before(u64::MAX), Err(Error::NotFound { .. })));
     assert_eq!(all(&log), payloads(1..=5));
     ticket.blocking_wait().unwrap();
-    log.truncate_before(7).unwrap();
+    log.retention().truncate_before(7).unwrap();
     assert!(all(&log).is_empty());
     log.close().unwrap();
 }
@@ -71,7 +71,7 @@ fn a_truncation_that_returned_survives_a_power_cut() {
     for persist in [Persist::Nothing, Persist::Everything, Persist::Random] {
         let (log, disk, _) = log();
         append(&log, 200);
-        log.truncate_before(120).unwrap();
+        log.retention().truncate_before(120).unwrap();
         disk.power_cut(persist);
         disk.power_on();
         drop(log);
@@ -89,7 +89,7 @@ fn space_comes_back() {
     append(&log, 500);
     engine.run();
     let used = disk.used();
-    log.truncate_before(480).unwrap();
+    log.retention().truncate_before(480).unwrap();
     assert!(disk.used() < used - (300 << 10), "{} of {used}", disk.used());
     log.close().unwrap();
 }
@@ -100,7 +100,7 @@ fn a_truncation_that_fails_poisons_the_log_and_loses_nothing() {
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     append(&log, 200);
     disk.inject(Fault::on(Op::Sync, Effect::Io).path("manifest"));
-    let failed = log.truncate_before(100).unwrap_err();
+    let failed = log.retention().truncate_before(100).unwrap_err();
     assert!(matches!(failed, Error::Io(_)) && is_eio(&failed), "{failed:?}");
     disk.clear_faults();
     let refused = log.append(b"x").unwrap_err();
@@ -121,7 +121,7 @@ fn a_commit_does_not_wait_for_the_sync_of_a_truncation() {
     let held = Opens(disk.clone(), Gate::new());
     disk.inject(Fault::on(Op::Sync, Effect::Block(held.1.clone())).path("mark").nth(1));
     let truncating = log.clone();
-    let truncating = std::thread::spawn(move || truncating.truncate_before(10));
+    let truncating = std::thread::spawn(move || truncating.retention().truncate_before(10));
     assert!(held.1.wait_for(1, LONG));
     let appending = log.clone();
     in_time("an append", move || append(&appending, 1));
@@ -143,7 +143,7 @@ fn an_older_manifest_does_not_undo_a_truncation() {
     let path = std::path::Path::new(DIR).join("manifest");
     let older = disk.contents(&path).unwrap();
     let log = open();
-    log.truncate_before(6).unwrap();
+    log.retention().truncate_before(6).unwrap();
     log.close().unwrap();
     disk.overwrite(&path, 0, &older).unwrap();
     let options = || ReadOptions::on(std::sync::Arc::new(disk.clone()));
@@ -162,7 +162,7 @@ fn an_older_manifest_does_not_undo_a_truncation() {
         let mut options = driven(&disk).0;
         options.on_corruption = on_corruption;
         let log = Log::builder(DIR).options(options).open().unwrap();
-        assert!(log.was_repaired().unwrap());
+        assert!(log.storage().was_repaired().unwrap());
         assert_eq!(log.oldest(), Seq(6), "{on_corruption:?}");
         log.close().unwrap();
     }

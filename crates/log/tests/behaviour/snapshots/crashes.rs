@@ -57,7 +57,7 @@ fn a_cut_while_a_snapshot_is_replaced_leaves_the_old_or_the_new() {
         |log, done, cut| {
             let found = read(log, 5).unwrap().unwrap();
             assert!(found == new || (found == old && !done), "cut {cut}, {done}");
-            assert_eq!(log.snapshots().unwrap(), [5]);
+            assert_eq!(log.snapshots().list().unwrap(), [5]);
         },
     );
     assert!(calls > 8, "{calls}");
@@ -73,7 +73,7 @@ fn a_cut_while_a_snapshot_is_removed_leaves_it_whole_or_not_at_all() {
     log.close().unwrap();
     at_every_call(
         &disk,
-        |log| log.remove_snapshot(5),
+        |log| log.snapshots().remove(5),
         |log, done, cut| {
             let found = read(log, 5).unwrap();
             assert!(found.is_none() || (!done && found.as_ref() == Some(&state)), "cut {cut}");

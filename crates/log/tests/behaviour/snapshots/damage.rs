@@ -36,11 +36,11 @@ fn a_flipped_bit_anywhere_is_reported() {
         let disk = disk.fork(byte);
         disk.flip_bit(&file(5), byte * 8 + byte % 8).unwrap();
         let log = reopened(&disk);
-        let opened = log.snapshot_reader(5);
+        let opened = log.snapshots().reader(5);
         let answer = opened.and_then(|reader| reader.unwrap().verify());
         assert!(matches!(answer, Err(Error::Corrupted(_))), "byte {byte}: {answer:?}");
         // Reading checks it, too.
-        let answer = log.snapshot_reader(5).map(|reader| {
+        let answer = log.snapshots().reader(5).map(|reader| {
             reader.unwrap().read_to_end(&mut Vec::new()).map_err(|error| error.kind())
         });
         let is_found = matches!(answer, Err(_) | Ok(Err(std::io::ErrorKind::InvalidData)));
@@ -55,7 +55,7 @@ fn a_flipped_bit_in_a_later_chunk_is_reported_before_its_bytes_are_returned() {
     disk.flip_bit(&file(5), (second + 32 + 777) * 8).unwrap();
     let log = reopened(&disk);
     assert!(matches!(read(&log, 5), Err(Error::Corrupted(_))));
-    let mut reader = log.snapshot_reader(5).unwrap().unwrap();
+    let mut reader = log.snapshots().reader(5).unwrap().unwrap();
     let mut got = Vec::new();
     let error = reader.read_to_end(&mut got).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
@@ -110,18 +110,18 @@ fn the_file_of_another_snapshot_is_refused() {
 #[test]
 fn the_newest_valid_snapshot_is_returned() {
     let (log, disk, _engine) = log();
-    assert!(log.newest_snapshot().unwrap().is_none());
+    assert!(log.snapshots().newest().unwrap().is_none());
     crate::fixture::append(&log, 3);
     drop(log.append("not durable").unwrap());
-    assert!(matches!(log.put_snapshot(4, &b"ahead"[..]), Err(Error::NotFound { .. })));
+    assert!(matches!(log.snapshots().put(4, &b"ahead"[..]), Err(Error::NotFound { .. })));
     for at in 1..=3 {
         let state = content(at, 5000);
-        assert_eq!(log.put_snapshot(at, &state[..]).unwrap(), 3 * 4096);
+        assert_eq!(log.snapshots().put(at, &state[..]).unwrap(), 3 * 4096);
     }
     let reader = ReadOnlyLog::builder(DIR).disk(Arc::new(disk.clone())).open().unwrap();
     // The writer and a reader find the same one.
     let newest = |log: &Log| {
-        let [ours, theirs] = [log.newest_snapshot(), reader.newest_snapshot()].map(|found| {
+        let [ours, theirs] = [log.snapshots().newest(), reader.snapshots().newest()].map(|found| {
             found.unwrap().map(|mut snapshot| {
                 let mut state = Vec::new();
                 snapshot.read_to_end(&mut state).unwrap();
@@ -135,14 +135,14 @@ fn the_newest_valid_snapshot_is_returned() {
     assert_eq!(newest(&log), Some(3));
     // It replaces the last one of its number only once it is whole.
     let failing = std::io::Read::chain(&b"a part"[..], Failing);
-    assert!(matches!(log.put_snapshot(3, failing), Err(Error::Io(_))));
-    assert_eq!((newest(&log), log.snapshots().unwrap()), (Some(3), vec![1, 2, 3]));
+    assert!(matches!(log.snapshots().put(3, failing), Err(Error::Io(_))));
+    assert_eq!((newest(&log), log.snapshots().list().unwrap()), (Some(3), vec![1, 2, 3]));
     disk.flip_bit(&file(3), (4096 + 100) * 8).unwrap();
     assert_eq!(newest(&log), Some(2));
     // In the header.
     disk.flip_bit(&file(2), 9 * 8).unwrap();
     assert_eq!(newest(&log), Some(1));
-    log.remove_snapshot(1).unwrap();
+    log.snapshots().remove(1).unwrap();
     assert_eq!(newest(&log), None);
     log.close().unwrap();
 }

@@ -35,22 +35,22 @@ fn what_is_written_is_read() {
             let wanted = content(at, size);
             let bytes = write(&log, at, &wanted).unwrap();
             assert_eq!(read(&log, at).unwrap(), Some(wanted), "{size} bytes");
-            assert_eq!(log.snapshot_reader(at).unwrap().unwrap().file_size(), bytes);
+            assert_eq!(log.snapshots().reader(at).unwrap().unwrap().file_size(), bytes);
         }
-        assert_eq!(log.snapshots().unwrap(), (7..15).collect::<Vec<_>>());
-        log.remove_snapshot(9).unwrap();
-        log.remove_snapshot(9).unwrap();
-        assert_eq!(log.snapshots().unwrap().len(), 7);
+        assert_eq!(log.snapshots().list().unwrap(), (7..15).collect::<Vec<_>>());
+        log.snapshots().remove(9).unwrap();
+        log.snapshots().remove(9).unwrap();
+        assert_eq!(log.snapshots().list().unwrap().len(), 7);
         write(&log, 14, b"another").unwrap();
         assert_eq!(read(&log, 14).unwrap(), Some(b"another".to_vec()));
         log.close().unwrap();
-        assert!(matches!(log.snapshots(), Err(Error::Closed)));
+        assert!(matches!(log.snapshots().list(), Err(Error::Closed)));
     }
     // The log keeps its records, and a reader without the lock finds the snapshots.
     let reader = ReadOnlyLog::open(&real_dir).unwrap();
-    assert_eq!(reader.snapshots().unwrap().len(), 7);
+    assert_eq!(reader.snapshots().list().unwrap().len(), 7);
     let mut first = Vec::new();
-    reader.snapshot_reader(10).unwrap().unwrap().read_to_end(&mut first).unwrap();
+    reader.snapshots().reader(10).unwrap().unwrap().read_to_end(&mut first).unwrap();
     assert_eq!(first, content(10, SIZES[3]));
     assert_eq!(Log::open(&real_dir).unwrap().durable().0, 3);
 }
@@ -79,12 +79,12 @@ fn a_source_is_copied_whole() {
     let (log, _disk, _engine) = log();
     for size in SIZES {
         let wanted = content(3, size);
-        let mut writer = log.snapshot_writer(3).unwrap();
+        let mut writer = log.snapshots().writer(3).unwrap();
         let source = Source { rest: &wanted, calls: 0, fails: false };
         assert_eq!(writer.copy_from(source).unwrap(), size as u64);
         writer.publish(&3u64.to_be_bytes()).unwrap();
         assert_eq!(read(&log, 3).unwrap(), Some(wanted.clone()), "{size} bytes");
-        let mut writer = log.snapshot_writer(3).unwrap();
+        let mut writer = log.snapshots().writer(3).unwrap();
         let refused = writer.copy_from(Source { rest: &wanted, calls: 0, fails: true });
         assert_eq!(refused.unwrap_err().to_string(), "its end");
         drop(writer);
@@ -97,7 +97,7 @@ fn a_read_in_small_parts_passes_every_chunk() {
     let (log, _disk, _engine) = log();
     let wanted = content(1, 2 * CHUNK + 777);
     write(&log, 1, &wanted).unwrap();
-    let mut reader = log.snapshot_reader(1).unwrap().unwrap();
+    let mut reader = log.snapshots().reader(1).unwrap().unwrap();
     let (mut got, mut part) = (Vec::new(), [0; 60_001]);
     loop {
         match reader.read(&mut part).unwrap() {
@@ -118,12 +118,12 @@ fn a_writer_that_is_dropped_leaves_nothing() {
         let log = Log::builder(DIR).options(options).open().unwrap();
         let before = disk.files(Path::new(DIR)).unwrap();
         for size in [10, CHUNK + 10, 6 * CHUNK] {
-            let mut writer = log.snapshot_writer(5).unwrap();
+            let mut writer = log.snapshots().writer(5).unwrap();
             writer.write_all(&content(5, size)).unwrap();
             drop(writer);
             assert_eq!(disk.files(Path::new(DIR)).unwrap(), before, "{size} bytes");
         }
-        assert!(log.snapshots().unwrap().is_empty());
+        assert!(log.snapshots().list().unwrap().is_empty());
     }
 }
 
@@ -141,7 +141,7 @@ fn a_failed_write_is_reported_and_leaves_the_log_alone() {
                 continue; // A sync takes no space.
             }
             disk.inject(Fault::on(op, effect.clone()).path("snapshot-").nth(nth));
-            let mut writer = log.snapshot_writer(5).unwrap();
+            let mut writer = log.snapshots().writer(5).unwrap();
             let all = content(5, 4 * CHUNK);
             let written = all.chunks(CHUNK).try_for_each(|part| writer.write_all(part));
             if let Err(error) = written {
@@ -173,7 +173,7 @@ fn a_name_that_is_not_durable_poisons_the_log() {
     disk.inject(Fault::on(Op::SyncDir, Effect::Io).nth(1));
     assert!(matches!(write(&log, 5, b"state"), Err(Error::Io(_))));
     assert!(matches!(log.append("x"), Err(Error::Poisoned(_))));
-    assert!(matches!(log.remove_snapshot(4), Err(Error::Poisoned(_))));
+    assert!(matches!(log.snapshots().remove(4), Err(Error::Poisoned(_))));
     assert_eq!(read(&log, 4).unwrap(), Some(b"older".to_vec()));
 }
 
@@ -185,7 +185,7 @@ fn a_full_directory_refuses_a_snapshot_and_no_more() {
     let full = Fault::on(Op::Rename, Effect::Os(28)).path("snapshot");
     disk.inject(full);
     assert!(matches!(write(&log, 5, b"state"), Err(Error::NoSpace { .. })));
-    assert_eq!(log.snapshots().unwrap(), [4]);
+    assert_eq!(log.snapshots().list().unwrap(), [4]);
     assert!(!disk.files(Path::new(DIR)).unwrap().iter().any(|name| name.ends_with(".new")));
     log.append("x").unwrap().blocking_wait().unwrap();
     disk.clear_faults();
@@ -202,7 +202,8 @@ fn a_full_directory_refuses_a_snapshot_and_no_more() {
 fn a_closed_log_publishes_and_removes_nothing() {
     let (log, disk, _engine) = log();
     write(&log, 1, b"one").unwrap();
-    let (mut small, mut large) = (log.snapshot_writer(2).unwrap(), log.snapshot_writer(3).unwrap());
+    let (mut small, mut large) =
+        (log.snapshots().writer(2).unwrap(), log.snapshots().writer(3).unwrap());
     small.write_all(b"two").unwrap();
     large.write_all(&content(3, 2 * CHUNK)).unwrap();
     log.close().unwrap();
@@ -210,9 +211,9 @@ fn a_closed_log_publishes_and_removes_nothing() {
     let next = Log::builder(DIR).options(options).open().unwrap();
     assert!(matches!(small.publish(b""), Err(Error::Closed)));
     assert!(matches!(large.publish(b""), Err(Error::Closed)));
-    assert!(matches!(log.remove_snapshot(1), Err(Error::Closed)));
-    assert!(matches!(log.snapshot_writer(4), Err(Error::Closed)));
-    assert_eq!(next.snapshots().unwrap(), [1]);
+    assert!(matches!(log.snapshots().remove(1), Err(Error::Closed)));
+    assert!(matches!(log.snapshots().writer(4), Err(Error::Closed)));
+    assert_eq!(next.snapshots().list().unwrap(), [1]);
 }
 
 /// Several at a time, of one number and of several: each is whole, and the last published counts.
@@ -241,27 +242,27 @@ fn the_newest_snapshot_is_found_while_the_writer_replaces_it() {
     let disk = SimDisk::new(1);
     let log = Log::builder(DIR).options(driven(&disk).0).open().unwrap();
     append(&log, 50);
-    log.put_snapshot(1, &content(1, 10)[..]).unwrap();
+    log.snapshots().put(1, &content(1, 10)[..]).unwrap();
     let (writer, replaced) = (log.clone(), AtomicU64::new(0));
     let hook = move |call: &Call<'_>| {
         let opens = call.op == Op::Open && call.path.to_string_lossy().contains("snapshot-");
         if opens && replaced.load(SeqCst) < 40 {
             let at = replaced.fetch_add(1, SeqCst) + 2;
-            writer.put_snapshot(at, &content(at, 10)[..]).unwrap();
-            writer.remove_snapshot(at - 1).unwrap();
+            writer.snapshots().put(at, &content(at, 10)[..]).unwrap();
+            writer.snapshots().remove(at - 1).unwrap();
         }
         Ok(())
     };
     let hooked = HookedDisk::new(Arc::new(disk.clone()), hook);
     let reader = ReadOnlyLog::builder(DIR).disk(Arc::new(hooked)).open().unwrap();
-    let mut found = reader.newest_snapshot().unwrap().unwrap();
+    let mut found = reader.snapshots().newest().unwrap().unwrap();
     assert_eq!(found.at(), 41);
     // One that was returned stays readable.
-    log.remove_snapshot(41).unwrap();
+    log.snapshots().remove(41).unwrap();
     let mut state = Vec::new();
     found.read_to_end(&mut state).unwrap();
     assert_eq!(state, content(41, 10));
-    assert!(reader.newest_snapshot().unwrap().is_none());
+    assert!(reader.snapshots().newest().unwrap().is_none());
     reader.close();
-    assert!(matches!(reader.newest_snapshot(), Err(Error::Closed)));
+    assert!(matches!(reader.snapshots().newest(), Err(Error::Closed)));
 }

@@ -20,7 +20,7 @@ fn content(at: u64, len: usize) -> Vec<u8> {
 }
 
 fn write(log: &Log, at: u64, content: &[u8]) -> Result<u64> {
-    let mut writer = log.snapshot_writer(at)?;
+    let mut writer = log.snapshots().writer(at)?;
     for part in content.chunks(700_000) {
         let written = writer.write_all(part);
         written.map_err(|error| error.downcast::<esker_log::Error>().unwrap())?;
@@ -31,7 +31,7 @@ fn write(log: &Log, at: u64, content: &[u8]) -> Result<u64> {
 
 /// The content, after a check of the whole; `None` if there is none.
 fn read(log: &Log, at: u64) -> Result<Option<Vec<u8>>> {
-    let Some(mut reader) = log.snapshot_reader(at)? else { return Ok(None) };
+    let Some(mut reader) = log.snapshots().reader(at)? else { return Ok(None) };
     reader.verify()?;
     assert_eq!((reader.at(), reader.note()), (at, &at.to_be_bytes()[..]));
     let mut content = Vec::new();

@@ -12,8 +12,8 @@ use crate::snapshots::{CHUNK, content, read, write};
 
 /// Sends at most so many chunks, and publishes if these were the last. Returns how many were sent.
 pub fn send(from: &Log, at: u64, to: &Log, most: u32) -> Result<u32> {
-    let mut reader = from.snapshot_reader(at)?.unwrap();
-    let mut incoming = to.receive_snapshot(&reader.sealed_header(), |_, _| true)?;
+    let mut reader = from.snapshots().reader(at)?.unwrap();
+    let mut incoming = to.snapshots().receive(&reader.sealed_header(), |_, _| true)?;
     let mut sent = 0;
     while incoming.next() < incoming.chunks() {
         if sent == most {
@@ -42,7 +42,7 @@ fn a_snapshot_is_sent_whole_and_can_be_sent_on() {
         send(&a, 5, &b, u32::MAX).unwrap();
         send(&b, 5, &c, u32::MAX).unwrap();
         assert!(read(&c, 5).unwrap().unwrap() == state);
-        assert_eq!(c.snapshots().unwrap(), [5]);
+        assert_eq!(c.snapshots().list().unwrap(), [5]);
         // The sender did not learn it: nothing is sent again.
         assert_eq!(send(&b, 5, &c, u32::MAX).unwrap(), 0);
         assert!(read(&c, 5).unwrap().unwrap() == state);
@@ -59,7 +59,7 @@ fn an_interrupted_transfer_continues_where_it_stopped() {
     assert_eq!(send(&a, 5, &b, 1).unwrap(), 1);
     b.close().unwrap();
     b = Log::builder(DIR).options(crate::fixture::driven(&disk).0).open().unwrap();
-    assert!(b.snapshots().unwrap().is_empty());
+    assert!(b.snapshots().list().unwrap().is_empty());
     assert_eq!(send(&a, 5, &b, u32::MAX).unwrap(), 2);
     assert!(read(&b, 5).unwrap().unwrap() == state);
     assert!(!disk.files(Path::new(DIR)).unwrap().contains(&"incoming".to_owned()));
@@ -103,7 +103,7 @@ fn a_lost_write_is_found_before_it_is_published() {
         disk.inject(Fault::on(Op::Write, Effect::Lost).path("incoming").nth(nth));
         let refused = send(&a, 5, &b, u32::MAX);
         assert!(matches!(refused, Err(Error::Corrupted(_))), "{nth}: {refused:?}");
-        assert!(b.snapshots().unwrap().is_empty());
+        assert!(b.snapshots().list().unwrap().is_empty());
         disk.clear_faults();
         assert_eq!(u64::from(send(&a, 5, &b, u32::MAX).unwrap()), 5 - nth);
         assert!(read(&b, 5).unwrap().unwrap() == state);
@@ -116,21 +116,24 @@ fn bytes_that_are_not_the_next_chunk_are_refused() {
     let (a, b, _) = two();
     write(&a, 5, &content(5, 2 * CHUNK + 10)).unwrap();
     write(&a, 6, &content(6, 2 * CHUNK + 10)).unwrap();
-    let mut reader = a.snapshot_reader(5).unwrap().unwrap();
+    let mut reader = a.snapshots().reader(5).unwrap().unwrap();
     let header = reader.sealed_header();
     for byte in [0, 9, 13, 20, 40, 49, 60, 4095] {
         let mut header = header.clone();
         header[byte] ^= 1;
         assert!(
-            matches!(b.receive_snapshot(&header, |_, _| true), Err(Error::Corrupted(_))),
+            matches!(b.snapshots().receive(&header, |_, _| true), Err(Error::Corrupted(_))),
             "byte {byte}"
         );
     }
-    assert!(matches!(b.receive_snapshot(&header[..4000], |_, _| true), Err(Error::Corrupted(_))));
-    let refused = b.receive_snapshot(&header, |at, note| at != 5 || note != 5u64.to_be_bytes());
+    assert!(matches!(
+        b.snapshots().receive(&header[..4000], |_, _| true),
+        Err(Error::Corrupted(_))
+    ));
+    let refused = b.snapshots().receive(&header, |at, note| at != 5 || note != 5u64.to_be_bytes());
     assert!(matches!(refused, Err(Error::Corrupted(_))), "it is not admitted");
-    let mut incoming = b.receive_snapshot(&header, |_, _| true).unwrap();
-    let busy = b.receive_snapshot(&header, |_, _| true);
+    let mut incoming = b.snapshots().receive(&header, |_, _| true).unwrap();
+    let busy = b.snapshots().receive(&header, |_, _| true);
     assert!(matches!(busy, Err(Error::Busy { .. })), "{busy:?}");
     let chunk = reader.sealed_chunk(0).unwrap().to_vec();
     let mut flipped = chunk.clone();
@@ -138,7 +141,7 @@ fn bytes_that_are_not_the_next_chunk_are_refused() {
     let mut longer = chunk.clone();
     longer.push(0);
     let second = reader.sealed_chunk(1).unwrap().to_vec();
-    let other = a.snapshot_reader(6).unwrap().unwrap().sealed_chunk(0).unwrap().to_vec();
+    let other = a.snapshots().reader(6).unwrap().unwrap().sealed_chunk(0).unwrap().to_vec();
     for wrong in [&flipped, &longer, &second, &other, &chunk[..10].to_vec(), &Vec::new()] {
         assert!(matches!(incoming.write(wrong), Err(Error::Corrupted(_))));
         assert_eq!(incoming.next(), 0);
@@ -147,7 +150,7 @@ fn bytes_that_are_not_the_next_chunk_are_refused() {
     incoming.write(&second).unwrap();
     assert_eq!((incoming.next(), incoming.len_of(2)), (2, 42));
     assert!(matches!(incoming.publish(), Err(Error::Corrupted(_))), "a chunk is missing");
-    assert!(b.snapshots().unwrap().is_empty());
+    assert!(b.snapshots().list().unwrap().is_empty());
     assert_eq!(send(&a, 5, &b, u32::MAX).unwrap(), 1);
 }
 
@@ -161,7 +164,7 @@ fn nothing_is_used_again_after_a_failed_sync() {
         disk.inject(Fault::on(op, Effect::Io).path("incoming").nth(nth));
         let failed = send(&a, 5, &b, u32::MAX);
         assert!(matches!(failed, Err(Error::Io(_))), "{failed:?}");
-        assert!(b.snapshots().unwrap().is_empty());
+        assert!(b.snapshots().list().unwrap().is_empty());
         disk.clear_faults();
         assert_eq!(send(&a, 5, &b, u32::MAX).unwrap(), 3, "it begins at its start");
         assert!(read(&b, 5).unwrap().unwrap() == state);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::{CutPoint, SimDisk};
 use esker_log::{
-    Engine, Error, Log, OpenCheck, Options, Policy, Retention, Seq, Start, Ticket, repair,
+    Append, Engine, Error, Log, OpenCheck, Options, Policy, Retention, Seq, Start, Ticket, repair,
 };
 use esker_testkit::{BLOCK, Changes, Files, Kind, Rng, Source, read_files};
 
@@ -291,8 +291,8 @@ impl Builder {
                     lens.iter().map(|len| self.history.payloads.next(*len)).collect();
                 let records: Vec<&[u8]> = payloads.iter().map(Vec::as_slice).collect();
                 let ticket = match op {
-                    Op::Atomic(_) => log.append_atomic(&records),
-                    _ => log.append_batch(&records),
+                    Op::Atomic(_) => log.write(Append::records(&records).atomic()),
+                    _ => log.write(Append::records(&records)),
                 };
                 // Part of a plain batch may have its place when power fails.
                 if ticket.is_ok() || !self.disk.is_on() {
@@ -301,7 +301,7 @@ impl Builder {
                         self.history.accepted(prev + 1, prev, payload.clone());
                     }
                 }
-                let ticket = self.going(ticket)?;
+                let ticket = self.going(ticket.map_err(Error::from))?;
                 self.wait(ticket)?;
             }
             Op::Truncate(part) => {
@@ -312,7 +312,7 @@ impl Builder {
                     return Ok(());
                 }
                 self.history.trimming = seq - 1;
-                let done = log.truncate_before(seq);
+                let done = log.retention().truncate_before(seq);
                 self.going(done)?;
                 self.history.trimmed = self.history.trimmed.max(seq - 1);
                 self.stepped(Kind::Other);
@@ -329,7 +329,7 @@ impl Builder {
         let seq = prev + 1 + left_out;
         let payload = self.history.payloads.next(len);
         let ticket = if self.config.sparse {
-            log.append_if(Seq(prev), Seq(seq), &payload)
+            log.write(Append::numbered(Seq(prev), &[(Seq(seq), &payload)])).map_err(Error::from)
         } else {
             log.append(&payload)
         };

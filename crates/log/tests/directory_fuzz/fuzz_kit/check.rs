@@ -304,7 +304,7 @@ fn by_opening(
         }
     };
     let opened = read_of(damage, &log);
-    let cut = log.recovery().truncated_tail.is_some();
+    let cut = log.storage().recovery().truncated_tail.is_some();
     drop(log);
     engine.stop();
     Ok(match opened? {
@@ -357,8 +357,10 @@ fn by_reader(damage: &Corruption<'_>, location: &Location) -> Checked<bool> {
     damage.history().check_items(&read.items, damage.lost())?;
     damage.known_gaps(&read.items)?;
     match &read.error {
-        None if reader.corruption().is_some() => return Err("the damage is not met".into()),
-        Some(Error::Trimmed { .. }) if reader.corruption().is_some() => return Ok(false),
+        None if reader.storage().corruption().is_some() => {
+            return Err("the damage is not met".into());
+        }
+        Some(Error::Trimmed { .. }) if reader.storage().corruption().is_some() => return Ok(false),
         Some(error) => damage.refusal(error)?,
         None => {}
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use esker_log::{Engine, Error, Log, OnCorruption, OpenCheck, Repaired, Start, repair, verify};
+use esker_log::{
+    Append, Engine, Error, Log, OnCorruption, OpenCheck, Repaired, Start, repair, verify,
+};
 use esker_testkit::Rng;
 
 use super::check::{Checked, Corruption};
@@ -190,7 +192,10 @@ fn append(log: &Log, claimed: u64) -> Checked<Vec<Item>> {
     let mut prev = log.accepted().0;
     let payloads: [&[u8]; 3] = [b"one more", &[7; 5000], b""];
     let failed = |error: Error| format!("appending: {error:?}");
-    log.append_atomic(&payloads[..2]).and_then(|ticket| ticket.blocking_wait()).map_err(failed)?;
+    log.write(Append::records(&payloads[..2]).atomic())
+        .map_err(Error::from)
+        .and_then(|ticket| ticket.blocking_wait())
+        .map_err(failed)?;
     let last = log.append(payloads[2]).and_then(|ticket| ticket.blocking_wait()).map_err(failed)?;
     if prev < claimed {
         return Err(format!(

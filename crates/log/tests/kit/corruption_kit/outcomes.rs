@@ -133,12 +133,14 @@ fn outcome_of_reader(sample: &Sample, disk: &SimDisk, guarantee: u64) -> Checked
     let read = reading::of_reader(&reader, 0)?;
     begins(&sample.items, &read)?;
     match &read.error {
-        None if reader.corruption().is_some() => Err("the stream ended before the damage".into()),
+        None if reader.storage().corruption().is_some() => {
+            Err("the stream ended before the damage".into())
+        }
         None if read.last() < guarantee => {
             Err(format!("up to {guarantee} must be there, and it ends at {}", read.last()))
         }
         None | Some(Error::Corrupted(_)) => Ok(()),
-        Some(Error::Trimmed { .. }) if reader.corruption().is_some() => Ok(()),
+        Some(Error::Trimmed { .. }) if reader.storage().corruption().is_some() => Ok(()),
         Some(other) => Err(format!("{other:?}")),
     }
 }
@@ -184,7 +186,7 @@ fn outcome_of_open(
 }
 
 fn ended(sample: &Sample, log: &Log, last: u64, guarantee: u64) -> Checked<Opened> {
-    let recovery = log.recovery();
+    let recovery = log.storage().recovery();
     if log.durable().0 != last || recovery.last.0 != last {
         return Err(format!("it ends at {last} and says {recovery:?}"));
     }

@@ -182,7 +182,7 @@ fn check_reader(disk: &SimDisk, items: &[Item]) -> Checked {
         .options(options(disk, &engine))
         .open()
         .map_err(|error| format!("{error:?}"))?;
-    if let Some(damage) = reader.corruption() {
+    if let Some(damage) = reader.storage().corruption() {
         return Err(format!("a reader finds {damage}"));
     }
     let read = reading::of_reader(&reader, 0)?;
@@ -192,7 +192,7 @@ fn check_reader(disk: &SimDisk, items: &[Item]) -> Checked {
         return Err(format!("a reader ends with {error:?}"));
     }
     let last = items.last().map_or(0, Item::last);
-    if read.last() + reader.unrecovered_bytes() < last {
+    if read.last() + reader.storage().unrecovered_bytes() < last {
         return Err(format!("a reader ends at {} of {last}", read.last()));
     }
     Ok(())

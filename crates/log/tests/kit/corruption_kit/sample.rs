@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_disk::{Disk, Open, read_full_at};
-use esker_log::{Engine, Log, OpenCheck, Options, Seq, repair};
+use esker_log::{Append, Engine, Log, OpenCheck, Options, Seq, repair};
 
 use super::DIR;
 use super::edits::put;
@@ -136,7 +136,11 @@ impl Building {
         let prev = Seq(self.last());
         let seq = Seq(prev.0 + 1 + gap);
         let payload = self.next(seq.0, len);
-        self.log().append_if(prev, seq, &payload).unwrap().blocking_wait().unwrap();
+        self.log()
+            .write(Append::numbered(prev, &[(seq, &payload)]))
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         self
     }
 
@@ -144,7 +148,7 @@ impl Building {
     pub fn several(&mut self, lens: &[usize]) -> &mut Self {
         let payloads: Vec<_> = lens.iter().map(|len| self.next(self.last() + 1, *len)).collect();
         let payloads: Vec<_> = payloads.iter().collect();
-        self.log().append_atomic(&payloads).unwrap().blocking_wait().unwrap();
+        self.log().write(Append::records(&payloads).atomic()).unwrap().blocking_wait().unwrap();
         self
     }
 

@@ -1,11 +1,11 @@
-//! App metadata of an open log.
+//! App metadata of an open log, and the component that it belongs to.
 
+use super::ComponentLog;
 use crate::base::component::Component;
 use crate::base::error::{Error, Result, refuse_if_forked};
-use crate::log::Log;
 use crate::store::app_metadata::{self, LIMIT};
 
-impl Log {
+impl ComponentLog<'_> {
     /// Replaces the app metadata, durably. A plain log then belongs to this component.
     ///
     /// # Errors
@@ -21,11 +21,11 @@ impl Log {
     /// # let dir = dir.path().join("log");
     /// let queue = Component(*b"MYQUEUE1");
     /// let log = Log::builder(&dir).component(queue).open()?;
-    /// log.put_app_metadata(queue, b"done through 7")?; // durable
-    /// assert_eq!(log.app_metadata(queue)?.as_deref(), Some(&b"done through 7"[..]));
+    /// log.component().put_app_metadata(queue, b"done through 7")?; // durable
+    /// assert_eq!(log.component().app_metadata(queue)?.as_deref(), Some(&b"done through 7"[..]));
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn put_app_metadata(&self, component: Component, content: &[u8]) -> Result<()> {
+    pub fn put_app_metadata(self, component: Component, content: &[u8]) -> Result<()> {
         if content.len() > LIMIT {
             return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
         }
@@ -37,8 +37,8 @@ impl Log {
     /// component refuses to open the log.
     ///
     /// # Errors
-    /// As [`Log::put_app_metadata`].
-    pub fn set_component(&self, from: Component, to: Component, content: &[u8]) -> Result<()> {
+    /// As [`ComponentLog::put_app_metadata`].
+    pub fn set_component(self, from: Component, to: Component, content: &[u8]) -> Result<()> {
         if content.len() > LIMIT {
             return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
         }
@@ -46,12 +46,12 @@ impl Log {
     }
 
     fn replace_app_metadata(
-        &self,
+        self,
         component: Component,
         next: Component,
         content: &[u8],
     ) -> Result<()> {
-        let write = &*self.write;
+        let write = &*self.log.write;
         refuse_if_forked()?;
         let _changing = write.change_segments();
         if let Some(terminal) = write.lock().core.terminal() {
@@ -76,8 +76,8 @@ impl Log {
     /// # Errors
     /// [`Error::WrongComponent`], [`Error::Corrupted`], [`Error::UnsupportedVersion`],
     /// [`Error::Io`].
-    pub fn app_metadata(&self, component: Component) -> Result<Option<Vec<u8>>> {
-        let write = &*self.write;
+    pub fn app_metadata(self, component: Component) -> Result<Option<Vec<u8>>> {
+        let write = &*self.log.write;
         match app_metadata::read(&*write.dir)? {
             Some((found, content)) if found == component => Ok(Some(content)),
             Some((found, _)) => Err(Error::WrongComponent {

@@ -3,14 +3,12 @@
 use std::sync::Arc;
 
 use super::schedule::Event;
-use super::space::Fit;
-use super::{
-    AppendKind, CopySpace, Core, Frontier, Need, Numbering, Open, Placement, Refusal, Reserved,
-    Unit,
-};
+use super::segment_space::Fit;
+use super::{Core, Frontier, Need, Numbering, Open, Placement, PreallocatedSegment, Refusal, Unit};
 use crate::base::error::Error;
 use crate::base::options::Policy;
 use crate::base::position::{Position, Seq};
+use crate::base::purpose::Purpose;
 use crate::format::record::stored_size;
 use crate::format::unit::UNIT_HEADER;
 use crate::format::{BLOCK, IndexEntry, Salt, UNIT_MAX, block_up};
@@ -18,29 +16,29 @@ use crate::staging::buffer::{BufferSpan, Reservation, StagingBuffer};
 
 impl Core {
     /// Assigns the next record its place, or returns why not. A refusal changes nothing.
-    pub(crate) fn reserve(
+    pub(crate) fn place(
         &mut self,
         numbering: Numbering,
         size: usize,
-        kind: AppendKind,
+        purpose: Purpose,
     ) -> Result<Placement, Refusal> {
         self.refuse_if_terminal()?;
         self.check_size(size)?;
-        let (seq, prev) = self.number(numbering)?;
-        if kind.counts() {
+        let (seq, prev) = self.number_after(self.last, numbering)?;
+        if purpose.counts() {
             self.check_window()?;
         }
         let stored = stored_size(size);
-        let internal = match kind {
-            AppendKind::Ordinary | AppendKind::Copy(CopySpace::Free) => false,
-            AppendKind::Freeing => self.lends_reserve(),
-            AppendKind::Internal | AppendKind::Copy(CopySpace::Reserve) => true,
+        let internal = match purpose {
+            Purpose::Ordinary | Purpose::Copy => false,
+            Purpose::Freeing => self.lends_reserve(),
+            Purpose::Internal | Purpose::CopyInReserve => true,
         };
         self.make_room(stored, internal)?;
-        if kind.counts() {
+        if purpose.counts() {
             self.count_append();
         }
-        if kind == AppendKind::Freeing {
+        if purpose == Purpose::Freeing {
             self.count_lent(stored);
         }
         self.take(seq, prev, size)
@@ -48,17 +46,17 @@ impl Core {
 
     /// Assigns a record of an atomic batch its place. [`Core::prepare_batch`] made room for the
     /// whole batch in one unit, so this never begins another unit.
-    pub(crate) fn reserve_prepared(
+    pub(crate) fn place_prepared(
         &mut self,
         numbering: Numbering,
         size: usize,
     ) -> Result<Placement, Refusal> {
-        let (seq, prev) = self.number(numbering)?;
+        let (seq, prev) = self.number_after(self.last, numbering)?;
         self.take(seq, prev, size)
     }
 
     /// Makes sure that an atomic batch of this many bytes fits in one unit, and counts it as one
-    /// append. The [`Core::reserve_prepared`] calls must follow under the same lock.
+    /// append. The [`Core::place_prepared`] calls must follow under the same lock.
     pub(crate) fn prepare_batch(&mut self, stored: u64) -> Result<(), Refusal> {
         self.refuse_if_terminal()?;
         let limit = u64::from(UNIT_MAX - UNIT_HEADER - BLOCK);
@@ -85,13 +83,7 @@ impl Core {
         for (numbering, size) in records {
             self.check_size(size)?;
             stored = stored.saturating_add(u64::from(stored_size(size)));
-            last = match numbering {
-                Numbering::Next => number_after(last)?,
-                Numbering::Given { seq, prev } => {
-                    self.check_number(last, seq, prev)?;
-                    seq
-                }
-            };
+            (last, _) = self.number_after(last, numbering)?;
         }
         Ok(stored)
     }
@@ -104,24 +96,22 @@ impl Core {
         Ok(())
     }
 
-    fn number(&self, numbering: Numbering) -> Result<(u64, u64), Error> {
-        match numbering {
-            Numbering::Next => Ok((number_after(self.last)?, self.last)),
-            Numbering::Given { seq, prev } => {
-                self.check_number(self.last, seq, prev)?;
-                // The first record of an empty log may follow any number.
-                Ok((seq, prev))
-            }
-        }
-    }
-
-    /// If two callers give the same `prev`, the loser gets a conflict while the winner is not
-    /// durable. After that, the loser is out of order.
-    fn check_number(&self, last: u64, seq: u64, prev: u64) -> Result<(), Error> {
-        let anywhere = last == 0 && self.accepted_records == 0;
+    /// The number of a record after the record `last`, and the number that it names as the one
+    /// before it. If two callers give the same `prev`, the loser gets a conflict while the winner
+    /// is not durable. After that, the loser is out of order.
+    fn number_after(&self, last: u64, numbering: Numbering) -> Result<(u64, u64), Error> {
+        let (seq, prev) = match numbering {
+            Numbering::Next if last < Seq::MAX.0 => return Ok((last + 1, last)),
+            Numbering::Next => (u64::MAX, last),
+            Numbering::NextAfter { prev } => (prev.saturating_add(1), prev),
+            Numbering::Given { seq, prev } => (seq, prev),
+        };
         let is_higher = seq > prev && seq <= Seq::MAX.0;
+        // The first record of an empty log may be numbered after any.
+        let anywhere =
+            matches!(numbering, Numbering::Given { .. }) && last == 0 && self.accepted_records == 0;
         if is_higher && (prev == last || anywhere) {
-            return Ok(());
+            return Ok((seq, prev));
         }
         if is_higher && prev < last && prev >= self.durable.seq && last == self.last {
             return Err(Error::Conflict { prev: Seq(prev), last: Seq(last) });
@@ -195,8 +185,8 @@ impl Core {
     }
 
     /// The frontier at the start of a segment, which begins at the log's position `base`.
-    fn frontier_in(&self, next: Reserved, base: u64) -> Frontier {
-        let Reserved { segment, limit, full, internal } = next;
+    fn frontier_in(&self, next: PreallocatedSegment, base: u64) -> Frontier {
+        let PreallocatedSegment { segment, limit, full, internal } = next;
         let salt = Salt::new(self.log, segment);
         let (offset, records, lent_until) = (BLOCK, 0, 0);
         // The share of deletes is one for all segments made from the reserve.
@@ -318,13 +308,5 @@ impl Core {
             || (self.check_window().is_ok()
                 && self.tail.staged(self.released().position) < self.limits.buffers
                 && self.next_unit - self.written.unit < self.fill_tracker.len() as u64)
-    }
-}
-
-/// The number of the next record.
-fn number_after(last: u64) -> Result<u64, Error> {
-    match last < Seq::MAX.0 {
-        true => Ok(last + 1),
-        false => Err(Error::Sequence { seq: Seq(u64::MAX), prev: Seq(last), expected: Seq(last) }),
     }
 }

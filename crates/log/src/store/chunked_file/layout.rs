@@ -2,7 +2,7 @@
 
 use crate::format::{BLOCK, LogId, VERSION, crc};
 
-/// What a file is: the magic number of its header.
+/// The kind of a file: the magic number of its header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Checkpoint,
@@ -30,12 +30,12 @@ pub(crate) const CONTENT_MAX: usize = CHUNK - CHUNK_HEADER;
 /// The most bytes of a note.
 pub(crate) const NOTE_MAX: usize = SAMPLED - HEADER;
 
-/// What makes the checksums of a file its own.
+/// Numbers that make the checksums of a file its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Salt {
     /// The log that wrote it.
     pub(crate) log: LogId,
-    /// Of a checkpoint, the session and its number in the session, from 1. Of a snapshot, two
+    /// For a checkpoint, the session and its number in the session, from 1. For a snapshot, two
     /// random numbers.
     pub(crate) numbers: [u64; 2],
 }
@@ -179,7 +179,7 @@ pub(crate) fn decode_any(bytes: &[u8]) -> usize {
     valid
 }
 
-/// Where a chunk is in the file.
+/// The offset of a chunk in the file.
 pub(crate) fn place(number: u32) -> u64 {
     u64::from(BLOCK) + u64::from(number) * CHUNK as u64
 }

@@ -1,4 +1,4 @@
-//! Snapshots that an application keeps beside its log.
+//! Writing and receiving snapshots of the application.
 
 use std::io;
 use std::sync::Arc;
@@ -6,13 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use esker_disk::{Op, process};
+use esker_disk::process;
 
 use crate::base::error::{Error, Result, refuse_if_forked};
-use crate::base::position::Seq;
 use crate::format::{BLOCK, random_numbers};
 use crate::log::Log;
-use crate::read::snapshot::{self, SnapshotReader, into_io};
+use crate::read::snapshot_reader::into_io;
 use crate::store::chunked_file::{self, CONTENT_MAX, Chunk, Kind, Names, Salt, Samples, Writer};
 use crate::store::incoming_file::{IncomingFile, STEP};
 use crate::store::paths;
@@ -21,9 +20,9 @@ use crate::store::snapshot_files::{self, SNAPSHOT_NOTE_MAX};
 /// Chunks that wait for the thread that writes them.
 const QUEUED: usize = 2;
 
-/// Writes a snapshot, from [`Log::snapshot_writer`], as an [`io::Write`]. A thread of its own
-/// writes what exceeds 2 MiB, so that the caller continues meanwhile. Takes at most 10 MiB of
-/// memory.
+/// Writes a snapshot, from [`Snapshots::writer`](crate::Snapshots::writer), as an [`io::Write`]. A
+/// thread of its own writes what exceeds 2 MiB, so that the caller continues meanwhile. Takes at
+/// most 10 MiB of memory.
 ///
 /// Dropping the writer before [`SnapshotWriter::publish`] changes nothing.
 #[derive(Debug)]
@@ -80,16 +79,16 @@ impl ChunkThread {
 #[derive(Debug)]
 struct Growing {
     writer: Writer,
-    reserved: u64,
+    preallocated: u64,
     synced: u64,
 }
 
 impl Growing {
     fn write(&mut self, chunk: &mut Chunk) -> Result<()> {
         let writer = &self.writer;
-        while self.reserved < writer.end() + chunk.padded() {
-            writer.file.preallocate(self.reserved, STEP)?;
-            self.reserved += STEP;
+        while self.preallocated < writer.end() + chunk.padded() {
+            writer.file.preallocate(self.preallocated, STEP)?;
+            self.preallocated += STEP;
         }
         writer.write(chunk)?;
         if !writer.file.is_direct() && writer.end() - self.synced >= STEP {
@@ -103,6 +102,10 @@ impl Growing {
 impl SnapshotWriter {
     /// The most bytes of the note.
     pub const NOTE: usize = SNAPSHOT_NOTE_MAX;
+
+    pub(super) fn new(log: Log, at: u64) -> Self {
+        Self { at, len: 0, chunk: Chunk::new(), output: Output::Nowhere, log }
+    }
 
     /// Returns the number of bytes written.
     pub fn len(&self) -> u64 {
@@ -143,14 +146,14 @@ impl SnapshotWriter {
         self.flush_chunk().map_err(|error| into_io(self.fail(error)))
     }
 
-    fn open(&self, reserved: u64) -> Result<Growing> {
+    fn open(&self, preallocated: u64) -> Result<Growing> {
         let dir = Arc::clone(&self.log.write.dir);
         let salt = Salt { log: self.log.write.id, numbers: random_numbers() };
         let temporary = paths::snapshot_aside(self.at, salt.numbers[0]);
         let names = Names { kind: Kind::Snapshot, temporary, name: paths::snapshot(self.at) };
         let direct = self.log.write.mode.direct;
-        let writer = Writer::new(dir, names, direct, salt, reserved)?;
-        Ok(Growing { writer, reserved, synced: 0 })
+        let writer = Writer::new(dir, names, direct, salt, preallocated)?;
+        Ok(Growing { writer, preallocated, synced: 0 })
     }
 
     /// Hands over the full chunk.
@@ -182,7 +185,7 @@ impl SnapshotWriter {
             Output::Failed(first) => first,
             Output::Nowhere | Output::Here(_) => error,
         };
-        let error = self.log.of_chunks(error, CONTENT_MAX as u64);
+        let error = self.log.for_want_of_space(error, CONTENT_MAX as u64);
         self.output = Output::Failed(error.clone());
         error
     }
@@ -259,8 +262,8 @@ impl io::Write for SnapshotWriter {
     }
 }
 
-/// A snapshot that another node sends, from [`Log::receive_snapshot`]. Dropping it keeps what was
-/// received.
+/// A snapshot that another node sends, from [`Snapshots::receive`](crate::Snapshots::receive).
+/// Dropping it keeps what was received.
 #[derive(Debug)]
 pub struct IncomingSnapshot {
     file: IncomingFile,
@@ -279,6 +282,30 @@ impl Drop for Receiving {
 }
 
 impl IncomingSnapshot {
+    /// Continues to receive a snapshot, or begins to, as [`Snapshots::receive`] does.
+    ///
+    /// [`Snapshots::receive`]: crate::Snapshots::receive
+    pub(super) fn new(
+        log: &Log,
+        header: &[u8],
+        admits: impl FnOnce(u64, &[u8]) -> bool,
+    ) -> Result<Self> {
+        log.refuse_if_closed()?;
+        if log.write.receiving.swap(true, SeqCst) {
+            return Err(Error::Busy { what: "another snapshot is being received" });
+        }
+        let receiving = Receiving(Arc::clone(&log.write.receiving));
+        let dir = Arc::clone(&log.write.dir);
+        let found = IncomingFile::find(dir, log.write.mode.direct, header, admits);
+        let begun = found.and_then(|found| {
+            // After a close the directory may have another writer.
+            let _not_closing = log.change_segments()?;
+            found.begin(header)
+        });
+        let file = begun.map_err(|error| log.for_want_of_space(error, STEP))?;
+        Ok(Self { file, log: log.clone(), _receiving: receiving })
+    }
+
     /// The number up to which the application had applied.
     pub fn at(&self) -> u64 {
         self.file.header.at
@@ -323,7 +350,7 @@ impl IncomingSnapshot {
     pub fn write(&mut self, sealed: &[u8]) -> Result<()> {
         self.log.refuse_if_closed()?;
         let outcome = self.file.write(sealed);
-        outcome.map_err(|error| self.log.of_chunks(error, sealed.len() as u64))
+        outcome.map_err(|error| self.log.for_want_of_space(error, sealed.len() as u64))
     }
 
     /// Reads everything back, and makes it a snapshot of this log, in place of the last one of its
@@ -337,175 +364,8 @@ impl IncomingSnapshot {
     /// [`Error::Io`], [`Error::Closed`].
     pub fn publish(self) -> Result<()> {
         let Self { file, log, _receiving } = self;
-        file.seal().map_err(|error| log.of_chunks(error, CONTENT_MAX as u64))?;
+        file.seal().map_err(|error| log.for_want_of_space(error, CONTENT_MAX as u64))?;
         log.publish_snapshot(|| file.publish())
-    }
-}
-
-/// # Snapshots of the application
-impl Log {
-    /// Begins a snapshot of the application's state, after it applied everything up to `at`: a
-    /// number of the application's own, such as that of a record. Several may be written at a time.
-    ///
-    /// # Errors
-    /// [`Error::Closed`].
-    ///
-    /// # Examples
-    /// ```
-    /// use std::io::{Read, Write};
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let log = esker_log::Log::open(dir.path().join("log"))?;
-    /// let mut writer = log.snapshot_writer(7)?;
-    /// writer.write_all(b"the state after record 7")?;
-    /// writer.publish(b"written by version 2")?; // durable
-    ///
-    /// let mut reader = log.snapshot_reader(7)?.expect("there is one");
-    /// reader.verify()?;
-    /// let mut state = String::new();
-    /// reader.read_to_string(&mut state)?;
-    /// assert_eq!((&*state, log.snapshots()?), ("the state after record 7", vec![7]));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn snapshot_writer(&self, at: u64) -> Result<SnapshotWriter> {
-        self.refuse_if_closed()?;
-        let (chunk, output) = (Chunk::new(), Output::Nowhere);
-        Ok(SnapshotWriter { at, len: 0, chunk, output, log: self.clone() })
-    }
-
-    /// Writes a snapshot of the application's state after it applied everything up to the record
-    /// `at`: all that `state` has. Returns the size of the file in bytes. Blocks; takes 10 MiB of
-    /// memory.
-    ///
-    /// # Durability
-    /// Durable when it returns. A crash before that leaves what was there before.
-    ///
-    /// # Errors
-    /// [`Error::NotFound`] for a record that is not durable: a crash would leave a state ahead of
-    /// the log. [`Error::Io`] when `state` fails; otherwise as [`SnapshotWriter::publish`].
-    ///
-    /// # Examples
-    /// ```
-    /// use std::io::Read;
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let log = esker_log::Log::open(dir.path().join("log"))?;
-    /// # log.append("one")?.blocking_wait()?;
-    /// log.put_snapshot(1, &b"the state after record 1"[..])?;
-    ///
-    /// // At the next start: the state, and then the records after it.
-    /// let (mut state, mut after) = (String::new(), 0);
-    /// if let Some(mut snapshot) = log.newest_snapshot()? {
-    ///     snapshot.read_to_string(&mut state)?;
-    ///     after = snapshot.at();
-    /// }
-    /// let records = log.stream(esker_log::Start::From((after + 1).into()))?;
-    /// # drop(records);
-    /// assert_eq!((&*state, after), ("the state after record 1", 1));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn put_snapshot(&self, at: impl Into<Seq>, state: impl io::Read) -> Result<u64> {
-        let at = at.into();
-        if at > self.durable() {
-            return Err(Error::NotFound { seq: at });
-        }
-        let mut writer = self.snapshot_writer(at.0)?;
-        match writer.copy_from(state) {
-            Ok(_) => writer.publish(&[]),
-            Err(error) => Err(match error.downcast::<Error>() {
-                Ok(error) => error,
-                Err(source) => {
-                    let path = self.write.dir.path_of(&paths::snapshot(at.0));
-                    Error::Io(esker_disk::Error::new(Op::Read, &path, None, source))
-                }
-            }),
-        }
-    }
-
-    /// Opens the newest snapshot that is valid, after reading all of it; `None` if there is none.
-    /// One that is corrupt is passed over, with a warning. Blocks for the time of reading it.
-    ///
-    /// # Errors
-    /// [`Error::Busy`] if others are removed and published again and again meanwhile;
-    /// [`Error::Io`], [`Error::Closed`].
-    pub fn newest_snapshot(&self) -> Result<Option<SnapshotReader>> {
-        snapshot::newest(|| self.snapshots(), |at| self.snapshot_reader(at))
-    }
-
-    /// Returns the numbers of all snapshots, in ascending order. Reads no file. Waits while one of
-    /// them is being published: their names are durable, unless publishing failed and poisoned the
-    /// log. An opening syncs the names that a process left when it died.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::Closed`].
-    pub fn snapshots(&self) -> Result<Vec<u64>> {
-        let _not_publishing = self.change_segments()?;
-        snapshot_files::list(&*self.write.dir)
-    }
-
-    /// Opens the snapshot of this number, and checks its header; `None` if there is none.
-    ///
-    /// # Errors
-    /// [`Error::Corrupted`], [`Error::Io`], [`Error::Closed`].
-    pub fn snapshot_reader(&self, at: u64) -> Result<Option<SnapshotReader>> {
-        self.refuse_if_closed()?;
-        SnapshotReader::open(&*self.write.dir, at)
-    }
-
-    /// Removes the snapshot of this number, if there is one.
-    ///
-    /// # Durability
-    /// Durable when it returns.
-    ///
-    /// # Errors
-    /// [`Error::Io`], [`Error::Closed`]; [`Error::Poisoned`] after a failure: the name of a newer
-    /// snapshot may not be durable.
-    pub fn remove_snapshot(&self, at: u64) -> Result<()> {
-        let _not_closing = self.change_segments()?;
-        if let Some(terminal) = self.write.lock().core.failure() {
-            return Err(terminal.refusal());
-        }
-        chunked_file::discard(&*self.write.dir, &paths::snapshot(at))
-    }
-
-    /// Continues to receive the snapshot whose header another node sent, or begins to, if `admits`
-    /// accepts its number and its note. What was received of another snapshot before is dropped.
-    ///
-    /// # Errors
-    /// [`Error::Corrupted`] if the header is not valid or not admitted; [`Error::Busy`] while
-    /// another one is being received; [`Error::NoSpace`], [`Error::Io`], [`Error::Closed`].
-    pub fn receive_snapshot(
-        &self,
-        header: &[u8],
-        admits: impl FnOnce(u64, &[u8]) -> bool,
-    ) -> Result<IncomingSnapshot> {
-        self.refuse_if_closed()?;
-        if self.write.receiving.swap(true, SeqCst) {
-            return Err(Error::Busy { what: "another snapshot is being received" });
-        }
-        let receiving = Receiving(Arc::clone(&self.write.receiving));
-        let dir = Arc::clone(&self.write.dir);
-        let found = IncomingFile::find(dir, self.write.mode.direct, header, admits);
-        let begun = found.and_then(|found| {
-            // After a close the directory may have another writer.
-            let _not_closing = self.change_segments()?;
-            found.begin(header)
-        });
-        let file = begun.map_err(|error| self.of_chunks(error, STEP))?;
-        Ok(IncomingSnapshot { file, log: self.clone(), _receiving: receiving })
-    }
-
-    /// Changes the names in the directory, unless the log was closed: then the directory may have
-    /// another writer. A failure poisons the log, because nothing may be dropped on the strength of
-    /// a name that is not durable. A rename that a full directory refuses changes no name.
-    fn publish_snapshot(&self, publish: impl FnOnce() -> Result<()>) -> Result<()> {
-        let _not_closing = self.change_segments()?;
-        let outcome = publish();
-        if let Err(Error::Io(cause)) = &outcome {
-            if cause.op() == Op::Rename && cause.is_no_space() {
-                return outcome.map_err(|error| self.of_chunks(error, u64::from(BLOCK)));
-            }
-            self.write.fail(Error::Io(cause.clone()));
-        }
-        outcome
     }
 }
 
@@ -513,6 +373,7 @@ impl Log {
 mod tests {
     use std::time::Duration;
 
+    use esker_disk::Op;
     use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 
     use super::*;
@@ -526,12 +387,12 @@ mod tests {
         let mut options = Options::on(Arc::new(disk.clone()));
         options.engine = Some(Engine::manual());
         let log = Log::builder("/log").options(options).open().unwrap();
-        log.snapshot_writer(5).unwrap().publish(b"").unwrap();
+        log.snapshots().writer(5).unwrap().publish(b"").unwrap();
         disk.inject(Fault::on(Op::List, Effect::Block(gate.clone())));
         let is_locked = || log.write.segment_set_lock.try_lock().is_none();
         assert!(!is_locked());
         thread::scope(|scope| {
-            let listing = scope.spawn(|| log.snapshots());
+            let listing = scope.spawn(|| log.snapshots().list());
             let (reached, locked) = (gate.wait_for(1, Duration::from_secs(60)), is_locked());
             gate.open();
             assert!(reached && locked, "{reached}, {locked}");

@@ -23,7 +23,7 @@ pub(super) struct Chunk {
     pub(super) most: u32,
     pub(super) content: Content,
     pub(super) used: u64,
-    /// When a reader was first expected; `None` once it came.
+    /// The time at which a reader was first expected; `None` once it came.
     pub(super) awaited: Option<Instant>,
     /// Whether it was ever put in the queue.
     pub(super) listed: bool,

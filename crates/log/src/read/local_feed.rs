@@ -21,7 +21,7 @@ pub(crate) struct LocalFeed {
     source: Arc<ReadHalf>,
     cursor: Cursor,
     key: Option<Key>,
-    /// Of a stream: where others see how far it has come.
+    /// The entry in which others see how far a stream has come.
     progress: Option<(usize, Arc<Progress>)>,
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use crate::base::error::Result;
 
-/// What the log that has the reserve does for the others.
+/// The services of the log that has the reserve, for the others.
 pub(crate) trait Lender: Send + Sync {
     /// The bytes that others may take now, for records that free space.
     fn lends(&self) -> u64;
@@ -30,7 +30,8 @@ pub(crate) enum Lent {
 
 /// The reserve of an open log, for other logs on the same file system: see
 /// [`Options::shared_reserve`](crate::Options::shared_reserve). From
-/// [`Log::shared_reserve`](crate::Log::shared_reserve). Does not keep that log open.
+/// [`ComponentLog::shared_reserve`](crate::component::ComponentLog::shared_reserve). Does not keep
+/// that log open.
 #[derive(Clone)]
 pub struct SharedReserve(pub(crate) Weak<dyn Lender>);
 

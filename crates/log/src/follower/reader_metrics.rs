@@ -17,8 +17,8 @@ use crate::read::stream_table::StreamLag;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ReadOnlyMetrics {
-    /// What the log stores, as of the last poll: [`Metadata::durable`] is the last record seen, and
-    /// [`Metadata::position`] its end.
+    /// The contents of the log, as of the last poll: [`Metadata::durable`] is the last record seen,
+    /// and [`Metadata::position`] its end.
     pub metadata: Metadata,
     /// How far the last poll is behind the writer's watermark page. `None` where the page cannot
     /// be read, or is of a writer that the last poll did not see.
@@ -60,13 +60,13 @@ impl ReadOnlyLog {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{Log, ReadOnlyLog, Seq, Start};
+    /// use esker_log::{Append, Log, ReadOnlyLog, Seq, Start};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let dir = dir.path().join("log");
     /// let writer = Log::open(&dir)?; // often in another process
     /// let reader = ReadOnlyLog::open(&dir)?;
     /// let stream = reader.stream(Start::Oldest)?;
-    /// writer.append_batch(&["first", "second"])?.blocking_wait()?;
+    /// writer.write(Append::records(&["first", "second"]))?.blocking_wait()?;
     ///
     /// assert_eq!(reader.metrics().lag.map(|lag| lag.records), Some(2));
     /// reader.refresh()?;
@@ -80,7 +80,7 @@ impl ReadOnlyLog {
     pub fn metrics(&self) -> ReadOnlyMetrics {
         let log = &*self.log;
         let snapshot = log.snapshot();
-        let metadata = self.metadata();
+        let metadata = self.storage().metadata();
         let (reads, read_bytes) = log.read_counts.get();
         ReadOnlyMetrics {
             lag: snapshot.behind().map(|(records, bytes)| ReaderLag { records, bytes }),
@@ -119,7 +119,7 @@ const ROWS: &[Row<ReadOnlyMetrics>] = &[
     }),
 ];
 
-/// Those that are absent while the lag is not known.
+/// Metrics that are absent while the lag is not known.
 const LAG: &[Row<ReaderLag>] = &[
     ("esker_log_reader_lag_records", Gauge, Count, "Durable records not seen.", |lag| lag.records),
     ("esker_log_reader_lag_bytes", Gauge, Bytes, "Bytes of durable commits not seen.", |lag| {

@@ -57,7 +57,10 @@ impl ReadOnlyLogBuilder {
         ReadOnlyLog::open_with(&self.dir, self.options)
     }
 
-    /// Opens the log as [`ReadOnlyLog::open_async`] does.
+    /// As [`ReadOnlyLogBuilder::open`], without blocking: a thread of its own opens the log.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped opens the log and closes it again.
     ///
     /// # Errors
     /// As [`ReadOnlyLogBuilder::open`], and [`Error::NoThread`](crate::Error::NoThread).

@@ -1,17 +1,17 @@
-//! Tracks which bytes of which segment files are reserved.
+//! Tracks which bytes of which segment files are preallocated.
 //!
-//! A record is placed only in a file that is fully reserved up to the end of its unit. A write
+//! A record is placed only in a file that is fully preallocated up to the end of its unit. A write
 //! there needs no space, so a full disk is detected before anything was accepted. If space is
-//! missing, the answer is [`Refusal::NeedsSpace`](super::Refusal). The caller then reserves it
+//! missing, the answer is [`Refusal::NeedsSpace`](super::Refusal). The caller then preallocates it
 //! without the state lock, reports it with [`Core::extended`] or [`Core::made`], and retries.
-//! Reserving ahead makes that rare. At most one segment is reserved ahead of the current one. The
-//! segment in which opening continues grows from 1 MiB by doubling, so that an idle log does not
-//! occupy a whole segment.
+//! Preallocating ahead makes that rare. At most one segment is preallocated ahead of the current
+//! one. The segment in which opening continues grows from 1 MiB by doubling, so that an idle log
+//! does not occupy a whole segment.
 
-use super::{Core, Frontier, Need, Reserved, Wanted};
+use super::{Core, Frontier, Need, PreallocatedSegment, Wanted};
 use crate::format::{BLOCK, block_up};
 
-/// Where a unit fits: in the current segment, in the next one, or in neither.
+/// The segment that a unit fits in: the current one, the next one, or neither.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
     Here,
@@ -21,13 +21,13 @@ pub(super) enum Fit {
 
 /// The most that deletes and the like use of a segment made from the reserve.
 const LENT_MOST: u32 = 8 << 20;
-/// What copies of a segment may take beside its own size and an eighth of that.
+/// Bytes that copies of a segment may take beside its own size and an eighth of that.
 const COPY_SLACK: u32 = 64 << 10;
 /// The least number of bytes that a segment is extended by.
 const STEP: u32 = 1 << 20;
 
 impl Core {
-    /// Where a unit of this size fits, if the open unit ends at `offset`.
+    /// Returns the segment that a unit of this size fits in, if the open unit ends at `offset`.
     pub(super) fn fit(&self, offset: u32, need: Need) -> Fit {
         let here = &self.frontier;
         let ends = self.ends(offset, need);
@@ -46,7 +46,7 @@ impl Core {
         }
     }
 
-    /// Whether the segment is too full for a unit of this size, however much is reserved.
+    /// Whether the segment is too full for a unit of this size, however much is preallocated.
     fn ends(&self, offset: u32, need: Need) -> bool {
         let here = &self.frontier;
         offset > BLOCK
@@ -54,7 +54,7 @@ impl Core {
                 || offset.saturating_add(need.bytes) > here.full)
     }
 
-    /// What has to be reserved before a unit of this size can be placed; `None` if it fits now.
+    /// Returns the space that a unit of this size needs before it is placed; `None` if it fits now.
     pub(crate) fn wanted(&self, need: Need) -> Option<Wanted> {
         let (segment, offset) = self.frontier();
         if self.fit(offset, need) != Fit::Nowhere {
@@ -80,8 +80,8 @@ impl Core {
         })
     }
 
-    /// What to reserve before it is needed: more of the segment once half of what is reserved is
-    /// used, and the next segment once this one is half full.
+    /// Returns the space to preallocate ahead: more of the segment once half of that is used, and
+    /// the next segment once this one is half full.
     pub(crate) fn ahead(&self) -> Option<Wanted> {
         let (segment, offset) = self.frontier();
         let here = &self.frontier;
@@ -96,7 +96,7 @@ impl Core {
         Some(Wanted::Make { segment: segment + 1, least: 2 * BLOCK, best })
     }
 
-    /// Records that a segment is reserved up to this offset.
+    /// Records that a segment is preallocated up to this offset.
     pub(crate) fn extended(&mut self, segment: u64, limit: u32) {
         if self.frontier.segment == segment {
             self.frontier.limit = self.frontier.limit.max(limit);
@@ -106,7 +106,7 @@ impl Core {
     }
 
     /// Adds the next segment, which was created.
-    pub(crate) fn made(&mut self, next: Reserved) {
+    pub(crate) fn made(&mut self, next: PreallocatedSegment) {
         debug_assert!(self.next.is_none() && next.segment == self.frontier.segment + 1);
         self.next = Some(next);
     }

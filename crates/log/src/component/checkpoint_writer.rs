@@ -4,15 +4,16 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
+use super::ComponentLog;
 use crate::base::error::{Error, Result};
 use crate::log::Log;
-use crate::read::checkpoint::CheckpointReader;
+use crate::read::checkpoint_reader::CheckpointReader;
 use crate::read::samples;
 use crate::store::chunked_file::{self, CONTENT_MAX, Chunk, Kind, NOTE_MAX, Names, Salt, Writer};
 use crate::store::paths::{self, CHECKPOINT};
 
 /// Writes a checkpoint: a large file, in chunks, that replaces the last checkpoint of this log when
-/// it is published. From [`Log::checkpoint_writer`].
+/// it is published. From [`ComponentLog::checkpoint_writer`].
 ///
 /// A checkpoint makes a component open faster. It must hold nothing that the records do not:
 /// readers get the last one, an older one, or none.
@@ -59,8 +60,12 @@ impl CheckpointWriter<'_> {
         log.refuse_if_closed()?;
         let samples = samples::take(&*log.read, log.durable().0);
         let bytes = writer.end();
-        let sealed = writer.seal(note, samples).and_then(|()| log.publish(writer));
-        sealed.map(|()| bytes).map_err(|error| log.of_chunks(error, CONTENT_MAX as u64))
+        let sealed = writer.seal(note, samples).and_then(|()| {
+            // After a close the directory may have another writer.
+            let _not_closing = log.change_segments()?;
+            writer.publish()
+        });
+        sealed.map(|()| bytes).map_err(|error| log.for_want_of_space(error, CONTENT_MAX as u64))
     }
 }
 
@@ -102,12 +107,11 @@ impl CheckpointChunk<'_> {
         }
         let CheckpointWriter { log, writer, .. } = self.writer;
         let outcome = writer.write(&mut self.chunk);
-        outcome.map_err(|error| log.of_chunks(error, CONTENT_MAX as u64))
+        outcome.map_err(|error| log.for_want_of_space(error, CONTENT_MAX as u64))
     }
 }
 
-/// # Checkpoints
-impl Log {
+impl<'a> ComponentLog<'a> {
     /// Begins a checkpoint of about this many bytes. Blocks while another one is being written.
     ///
     /// # Errors
@@ -115,34 +119,35 @@ impl Log {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{CheckpointBuffer, Log};
+    /// use esker_log::{Log, component::CheckpointBuffer};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
-    /// let writer = log.checkpoint_writer(64 << 10)?;
+    /// let writer = log.component().checkpoint_writer(64 << 10)?;
     /// let mut chunk = writer.chunk();
     /// chunk.push(b"the state after record 7")?;
     /// chunk.write()?;
     /// writer.publish(b"7")?; // durable
     ///
-    /// let reader = log.checkpoint_reader()?.expect("there is one");
+    /// let reader = log.component().checkpoint_reader()?.expect("there is one");
     /// assert_eq!((reader.note(), reader.chunks()), (&b"7"[..], 1));
     /// let mut buffer = CheckpointBuffer::default();
     /// assert_eq!(reader.chunk(0, &mut buffer)?, b"the state after record 7");
     /// # Ok::<(), esker_log::Error>(())
     /// ```
-    pub fn checkpoint_writer(&self, bytes: u64) -> Result<CheckpointWriter<'_>> {
-        self.refuse_if_closed()?;
-        let mut writing = self.write.checkpoints.lock();
+    pub fn checkpoint_writer(self, bytes: u64) -> Result<CheckpointWriter<'a>> {
+        let log = self.log;
+        log.refuse_if_closed()?;
+        let mut writing = log.write.checkpoints.lock();
         *writing += 1;
-        let session = self.recovery().session;
-        let salt = Salt { log: self.write.id, numbers: [session, *writing] };
-        let dir = Arc::clone(&self.write.dir);
+        let session = log.storage().recovery().session;
+        let salt = Salt { log: log.write.id, numbers: [session, *writing] };
+        let dir = Arc::clone(&log.write.dir);
         let (temporary, name) = (paths::temporary(CHECKPOINT), CHECKPOINT.into());
         let names = Names { kind: Kind::Checkpoint, temporary, name };
         let direct = dir.facts()?.direct;
         let writer = Writer::new(dir, names, direct, salt, bytes);
-        let writer = writer.map_err(|error| self.of_chunks(error, bytes))?;
-        Ok(CheckpointWriter { log: self, writer, _writing: writing })
+        let writer = writer.map_err(|error| log.for_want_of_space(error, bytes))?;
+        Ok(CheckpointWriter { log, writer, _writing: writing })
     }
 
     /// Opens the checkpoint; `None` if there is none.
@@ -151,9 +156,10 @@ impl Log {
     /// [`Error::Corrupted`], also if it was made from other records, such as those of a copy of
     /// this log that was written; [`Error::Io`], [`Error::Closed`]. A component then opens without
     /// it.
-    pub fn checkpoint_reader(&self) -> Result<Option<CheckpointReader>> {
-        self.refuse_if_closed()?;
-        CheckpointReader::open(&*self.write.dir, self.write.id, || Ok(Arc::clone(&self.read) as _))
+    pub fn checkpoint_reader(self) -> Result<Option<CheckpointReader>> {
+        let log = self.log;
+        log.refuse_if_closed()?;
+        CheckpointReader::open(&*log.write.dir, log.write.id, || Ok(Arc::clone(&log.read) as _))
     }
 
     /// Removes the checkpoint, if there is one. A component that does not use it has to remove it
@@ -164,20 +170,9 @@ impl Log {
     ///
     /// # Errors
     /// [`Error::Io`], [`Error::Closed`].
-    pub fn discard_checkpoint(&self) -> Result<()> {
-        self.refuse_if_closed()?;
-        let _no_writer = self.write.checkpoints.lock();
-        chunked_file::discard(&*self.write.dir, CHECKPOINT)
-    }
-
-    /// Gives a sealed file its name, unless the log was closed: then the directory may have another
-    /// writer.
-    pub(crate) fn publish(&self, writer: Writer) -> Result<()> {
-        let _not_closing = self.change_segments()?;
-        writer.publish()
-    }
-
-    pub(crate) fn of_chunks(&self, error: Error, bytes: u64) -> Error {
-        error.for_want_of_space(self.write.dir.path(), bytes, self.write.watermark.seq())
+    pub fn discard_checkpoint(self) -> Result<()> {
+        self.log.refuse_if_closed()?;
+        let _no_writer = self.log.write.checkpoints.lock();
+        chunked_file::discard(&*self.log.write.dir, CHECKPOINT)
     }
 }

@@ -1,8 +1,8 @@
-//! Reserves file space before records are placed in it: segments, and the reserve.
+//! Preallocates file space before records are placed in it: segments, and the reserve.
 //!
-//! A write into a reserved range needs no space. So a full disk is detected here, before anything
-//! was accepted, and never in a commit. A thread that reserves holds the `reserve` lock and not the
-//! state lock. The core is given the space only once it exists.
+//! A write into a preallocated range needs no space. So a full disk is detected here, before
+//! anything was accepted, and never in a commit. A thread that preallocates holds the `reserve`
+//! lock and not the state lock. The core is given the space only once it exists.
 //!
 //! # The crash argument
 //!
@@ -10,7 +10,7 @@
 //! it. A segment in use is extended without a sync. The write that uses the new range makes it
 //! durable, and after a crash the range past the last durable unit is ignored.
 //!
-//! A failed reservation is undone by the same call. After a crash in between, opening removes the
+//! A failed preallocation is undone by the same call. After a crash in between, opening removes the
 //! file, which has no header.
 //!
 //! The reserve is a file that was never written to. One rename turns the larger part of it into a
@@ -23,10 +23,10 @@ use esker_disk::planted::{Bug, is_planted};
 use esker_disk::{File, Open};
 
 use crate::base::error::{Error, Result, with_causes};
+use crate::base::lender::Lent;
 use crate::base::options::Options;
-use crate::base::shared_reserve::Lent;
 use crate::commit::core::schedule::Event;
-use crate::commit::core::{Need, Reserved, Wanted};
+use crate::commit::core::{Need, PreallocatedSegment, Wanted};
 use crate::commit::preallocator::ReadySegment;
 use crate::commit::retention::{may_free, retain_now};
 use crate::commit::space_request::{Failed, SpaceRequest};
@@ -37,11 +37,11 @@ use crate::runtime::waiters::wake;
 use crate::store::paths::{self, RESERVE};
 use crate::store::space_reserve::{RESERVE_LEAST, Reserve};
 
-/// What an attempt to reserve space led to.
+/// The outcome of an attempt to preallocate space.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Space {
-    Reserved,
+    Preallocated,
     /// The disk is full, and segments may leave the log once this unit is durable. The caller
     /// requests that commit.
     AfterCommit {
@@ -57,8 +57,8 @@ const LEAST: u32 = 1 << 20;
 /// more bytes, unless one record needs more.
 const PARTS: u64 = 8;
 const PART: u64 = 1 << 20;
-/// The bytes reserved for a segment's footer, after its units. Where records are so small that the
-/// footer takes more, it is omitted if there is no room for it.
+/// The bytes preallocated for a segment's footer, after its units. Where records are so small that
+/// the footer takes more, it is omitted if there is no room for it.
 fn footer_room(options: &Options, limit: u32) -> u32 {
     let entries = limit / options.index_bytes + limit / 64 / options.index_records + 2;
     let bytes = u64::from(entries) * ENTRY as u64 + FOOTER_HEADER as u64;
@@ -89,20 +89,20 @@ fn sizes(least: u32, best: u32) -> impl Iterator<Item = u32> {
 }
 
 impl WriteHalf {
-    /// Reserves the space for a unit, on this thread. Where the disk is full, it first frees the
-    /// segments that may leave the log. Never waits for a commit: an engine thread that calls this
-    /// may be the one that has to run it. Such a thread `may_wait` for no other that changes the
-    /// set of segments either, which hangs with the disk.
+    /// Preallocates the space for a unit, on this thread. Where the disk is full, it first frees
+    /// the segments that may leave the log. Never waits for a commit: an engine thread that calls
+    /// this may be the one that has to run it. Such a thread `may_wait` for no other that changes
+    /// the set of segments either, which hangs with the disk.
     ///
     /// # Errors
     /// [`Error::NoSpace`], after which the log stays usable; [`Error::Io`], after which it is
     /// poisoned.
-    pub(crate) fn reserve(&self, need: Need, may_wait: bool) -> Result<Space> {
+    pub(crate) fn preallocate(&self, need: Need, may_wait: bool) -> Result<Space> {
         loop {
             let drops = self.drops.load(SeqCst);
-            let full = match self.reserve_now(need) {
+            let full = match self.preallocate_now(need) {
                 Err(error) if error.is_no_space() && !need.internal => error,
-                outcome => return outcome.map(|()| Space::Reserved),
+                outcome => return outcome.map(|()| Space::Preallocated),
             };
             // Read before the retention is applied: a commit that ends in between lets more go.
             let (last, durable) = self.last_and_durable();
@@ -119,7 +119,7 @@ impl WriteHalf {
             }
             if durable == last || !may_free(self) {
                 if self.begin_in_reserve(need, last, full)? {
-                    return Ok(Space::Reserved);
+                    return Ok(Space::Preallocated);
                 }
             } else if self.last_and_durable().1 < last {
                 return Ok(Space::AfterCommit { unit: last });
@@ -133,7 +133,7 @@ impl WriteHalf {
         (state.core.last_unit(), state.core.durable().unit)
     }
 
-    fn reserve_now(&self, need: Need) -> Result<()> {
+    fn preallocate_now(&self, need: Need) -> Result<()> {
         let mut reserve = self.reserve.lock();
         // At most one iteration each for a refusal, the reserve, this segment, and the next one;
         // more only if other appenders use the new space first.
@@ -147,12 +147,12 @@ impl WriteHalf {
             };
             let Some(wanted) = wanted else { return Ok(()) };
             let made = self.make(&mut reserve, wanted, need.internal);
-            made.map_err(|error| self.not_reserved(need, error))?;
+            made.map_err(|error| self.not_preallocated(need, error))?;
         }
     }
 
     /// Poisons the log, unless the disk is only full.
-    fn not_reserved(&self, need: Need, error: Error) -> Error {
+    fn not_preallocated(&self, need: Need, error: Error) -> Error {
         let (bytes, durable) = (u64::from(need.bytes), self.watermark.seq());
         let error = error.for_want_of_space(self.dir.path(), bytes, durable);
         if !error.is_no_space() {
@@ -171,9 +171,9 @@ impl WriteHalf {
         }
     }
 
-    /// Reserves space before it is needed. Space or descriptors that are missing may be available
-    /// when it is needed, and if not, the caller gets the error then.
-    pub(crate) fn reserve_ahead(&self) {
+    /// Preallocates space before it is needed. Space or descriptors that are missing may be
+    /// available when it is needed, and if not, the caller gets the error then.
+    pub(crate) fn preallocate_ahead(&self) {
         let mut reserve = self.reserve.lock();
         let wanted = {
             let state = self.lock();
@@ -319,18 +319,18 @@ impl WriteHalf {
         Error::NoSpace { dir, wanted, durable, cause }
     }
 
-    /// Reserves more of a segment that is in use or comes next.
+    /// Preallocates more of a segment that is in use or comes next.
     fn extend(&self, segment: u64, least: u32, best: u32) -> Result<()> {
         let file = self.dir.open(&paths::segment(segment), Open::write())?;
-        let limit = self.reserve_in(&*file, least, best)?;
+        let limit = self.preallocate_in(&*file, least, best)?;
         self.preallocator.extended(segment, limit);
         self.lock().core.extended(segment, limit);
         Ok(())
     }
 
-    /// Reserves as much of a file as there is room for. Returns the offset at which its units must
-    /// end.
-    fn reserve_in(&self, file: &dyn File, least: u32, best: u32) -> Result<u32> {
+    /// Preallocates as much of a file as there is room for. Returns the offset at which its units
+    /// must end.
+    fn preallocate_in(&self, file: &dyn File, least: u32, best: u32) -> Result<u32> {
         let before = file.len()?;
         let mut refused = None;
         for limit in sizes(least, best) {
@@ -359,7 +359,7 @@ impl WriteHalf {
         let name = paths::segment(number);
         let file = self.dir.open(&name, Open::create())?;
         let made = file.set_len(0).map_err(Error::from).and_then(|()| {
-            let limit = self.reserve_in(&*file, least, best)?;
+            let limit = self.preallocate_in(&*file, least, best)?;
             file.sync_data()?;
             self.open_next(number, limit, 0, internal)
         });
@@ -378,7 +378,7 @@ impl WriteHalf {
         self.dir.rename(&paths::spare(spare), &name)?;
         let file = self.dir.open(&name, Open::write())?;
         let before = file.len()?;
-        let limit = match self.reserve_in(&*file, best, best) {
+        let limit = match self.preallocate_in(&*file, best, best) {
             Ok(limit) => limit,
             Err(error) if error.is_no_space() => limit_of(&self.options, before),
             Err(error) => return Err(error),
@@ -443,7 +443,7 @@ impl WriteHalf {
             return Err(full);
         };
         let made = self.use_part(&mut reserve, next, bytes, false, full);
-        made.map(|()| true).map_err(|error| self.not_reserved(need, error))
+        made.map(|()| true).map_err(|error| self.not_preallocated(need, error))
     }
 
     /// Continues in a part of the reserve: its own, or that of another log which several share.
@@ -478,7 +478,7 @@ impl WriteHalf {
         self.open_next(number, limit, written_to.unwrap_or(0), false)
     }
 
-    /// Makes the name of a reserved file durable and passes the file to the core.
+    /// Makes the name of a preallocated file durable and passes the file to the core.
     fn open_next(&self, number: u64, limit: u32, written_to: u32, internal: bool) -> Result<()> {
         if !is_planted(Bug::DirectoryNotSynced) {
             self.dir.sync()?;
@@ -488,7 +488,7 @@ impl WriteHalf {
         let reader = self.dir.open(&name, self.mode.reading())?;
         self.preallocator.made(number, ReadySegment { writer, reader, written_to, limit });
         let full = if internal { limit } else { self.options.segment_size.max(limit) };
-        self.lock().core.made(Reserved { segment: number, limit, full, internal });
+        self.lock().core.made(PreallocatedSegment { segment: number, limit, full, internal });
         Ok(())
     }
 
@@ -504,7 +504,7 @@ impl WriteHalf {
     /// Requests space from the engine, for a caller that is registered as waiting for room.
     ///
     /// # Errors
-    /// The error of a reservation made since the caller's first request, if it failed.
+    /// The error of a preallocation made since the caller's first request, if it failed.
     pub(crate) fn request_space(&self, need: Need, request: &mut SpaceRequest) -> Result<()> {
         let mut state = self.lock();
         let requests = state.space.like(need);
@@ -527,8 +527,8 @@ impl WriteHalf {
         Ok(())
     }
 
-    /// Leaves the reservation to the engine, for a caller that does not wait. Returns that caller's
-    /// error: that of the last request of any caller, unless segments left the log since.
+    /// Leaves the preallocation to the engine, for a caller that does not wait. Returns that
+    /// caller's error: that of the last request of any caller, unless segments left the log since.
     pub(crate) fn leave_space(&self, need: Need) -> Error {
         let drops = self.drops.load(SeqCst);
         let mut request = {
@@ -546,18 +546,18 @@ impl WriteHalf {
         }
     }
 
-    /// Reserves the requested space, on a thread of the engine. If that has to wait for a commit or
-    /// for another thread, the request stays, and the end of these queues it again.
-    pub(crate) fn reserve_requested(&self) {
+    /// Preallocates the requested space, on a thread of the engine. If that has to wait for a
+    /// commit or for another thread, the request stays, and the end of these queues it again.
+    pub(crate) fn preallocate_requested(&self) {
         let requested = self.lock().space.take();
         for (need, made) in requested.into_iter().flatten() {
-            self.reserve_for(need, made);
+            self.preallocate_for(need, made);
         }
     }
 
-    fn reserve_for(&self, need: Need, made: u64) {
+    fn preallocate_for(&self, need: Need, made: u64) {
         let drops = self.drops.load(SeqCst);
-        let outcome = self.reserve(need, false);
+        let outcome = self.preallocate(need, false);
         let mut state = self.lock();
         let failed = match outcome {
             Ok(Space::AfterCommit { unit }) => {
@@ -579,7 +579,7 @@ impl WriteHalf {
                 drop(self.try_change_segments());
                 return;
             }
-            Ok(Space::Reserved) => None,
+            Ok(Space::Preallocated) => None,
             Err(error) => Some(Failed { bytes: need.bytes, drops, error }),
         };
         let requests = state.space.like(need);

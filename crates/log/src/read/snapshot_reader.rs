@@ -9,7 +9,7 @@ use crate::format::BLOCK;
 use crate::store::chunked_file::{Buffer, CHUNK_HEADER, CONTENT_MAX, Reader};
 use crate::store::snapshot_files::{self, SnapshotHeader};
 
-/// Reads a snapshot, from [`Log::snapshot_reader`](crate::Log::snapshot_reader), as an
+/// Reads a snapshot, from [`Snapshots::reader`](crate::Snapshots::reader), as an
 /// [`io::Read`]. Each chunk of 2 MiB is checked before the first of its bytes is returned. It keeps
 /// the file open: a snapshot that is replaced or removed later changes nothing here. Takes 2 MiB
 /// of memory.

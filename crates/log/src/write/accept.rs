@@ -11,9 +11,10 @@ use esker_disk::process;
 
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::position::{Place, Position, Seq};
+use crate::base::purpose::Purpose;
 use crate::commit::core::schedule::Event;
-use crate::commit::core::{AppendKind, Need, Placement, Refusal};
-use crate::commit::space::Space;
+use crate::commit::core::{Need, Placement, Refusal};
+use crate::commit::preallocation::Space;
 use crate::commit::space_request::SpaceRequest;
 use crate::commit::write_half::WriteHalf;
 use crate::runtime::waiters::{For, Registered, park, thread_waker};
@@ -47,32 +48,32 @@ impl Drop for FillGuard<'_> {
 }
 
 impl WriteHalf {
-    /// Attempts an append without waiting for room or for disk space to be reserved.
+    /// Attempts an append without waiting for room or for disk space.
     pub(crate) fn without_waiting<T>(
         &self,
         attempt: impl FnMut() -> std::result::Result<T, Refusal>,
     ) -> Result<T> {
         refuse_if_forked()?;
-        Self::while_space(attempt, |need| match self.reserves_itself() {
-            true => self.reserve_or_full(need),
+        Self::while_space(attempt, |need| match self.preallocates_itself() {
+            true => self.preallocate_or_full(need),
             false => Err(self.leave_space(need)),
         })
     }
 
-    /// Accepts a record without waiting for room, but reserves space on this thread.
+    /// Accepts a record without waiting for room, but preallocates space on this thread.
     pub(crate) fn try_append_here(&self, record: Input<'_>) -> Result<Ticket> {
         refuse_if_forked()?;
         let accepted = Self::while_space(
-            || self.accept(record, AppendKind::Ordinary),
-            |need| self.reserve_or_full(need),
+            || self.accept(record, Purpose::Ordinary),
+            |need| self.preallocate_or_full(need),
         )?;
         Ok(self.ticket(accepted))
     }
 
-    /// Reserves space without waiting for a commit, and requests one that may free some.
-    fn reserve_or_full(&self, need: Need) -> Result<()> {
-        match self.reserve(need, self.reserves_itself())? {
-            Space::Reserved => return Ok(()),
+    /// Preallocates space without waiting for a commit, and requests one that may free some.
+    fn preallocate_or_full(&self, need: Need) -> Result<()> {
+        match self.preallocate(need, self.preallocates_itself())? {
+            Space::Preallocated => return Ok(()),
             Space::AfterCommit { unit } => self.on(Event::TicketPolled { unit }),
             Space::AfterChange => {}
         }
@@ -81,12 +82,12 @@ impl WriteHalf {
 
     fn while_space<T>(
         mut attempt: impl FnMut() -> std::result::Result<T, Refusal>,
-        mut reserve: impl FnMut(Need) -> Result<()>,
+        mut preallocate: impl FnMut(Need) -> Result<()>,
     ) -> Result<T> {
         loop {
             match attempt() {
                 Ok(done) => return Ok(done),
-                Err(Refusal::NeedsSpace(need)) => reserve(need)?,
+                Err(Refusal::NeedsSpace(need)) => preallocate(need)?,
                 Err(Refusal::Full) => return Err(Error::Full),
                 Err(Refusal::Error(error)) => return Err(error),
             }
@@ -108,8 +109,8 @@ impl WriteHalf {
                 let need = match attempt() {
                     Ok(done) => return Poll::Ready(Ok(done)),
                     Err(Refusal::Error(error)) => return Poll::Ready(Err(error)),
-                    Err(Refusal::NeedsSpace(need)) if log.reserves_itself() => {
-                        match log.reserve_or_full(need) {
+                    Err(Refusal::NeedsSpace(need)) if log.preallocates_itself() => {
+                        match log.preallocate_or_full(need) {
                             Ok(()) => continue,
                             // The commit is requested, and ends the wait.
                             Err(Error::Full) => None,
@@ -152,9 +153,9 @@ impl WriteHalf {
     pub(crate) fn accept(
         &self,
         record: Input<'_>,
-        kind: AppendKind,
+        purpose: Purpose,
     ) -> std::result::Result<Accepted, Refusal> {
-        self.accept_then(record, kind, |_| {})
+        self.accept_then(record, purpose, |_| {})
     }
 
     /// As [`WriteHalf::accept`]. Calls `placed` without the lock, before the record can become
@@ -163,12 +164,12 @@ impl WriteHalf {
     pub(crate) fn accept_then(
         &self,
         record: Input<'_>,
-        kind: AppendKind,
+        purpose: Purpose,
         placed: impl FnOnce(Place),
     ) -> std::result::Result<Accepted, Refusal> {
         let Input { numbering, payload } = record;
         let mut state = self.lock();
-        let placement = state.core.reserve(numbering, payload.len(), kind)?;
+        let placement = state.core.place(numbering, payload.len(), purpose)?;
         self.on_accepted(&mut state);
         drop(state);
         let guard = self.copy(placement, payload);
@@ -186,17 +187,18 @@ impl WriteHalf {
         FillGuard { fill_tracker, bytes, crc, unit, place: of }
     }
 
-    pub(crate) fn append_whole(
+    /// Accepts records atomically. `None` without records.
+    pub(crate) fn accept_whole(
         &self,
         records: &[Input<'_>],
-    ) -> std::result::Result<Option<Ticket>, Refusal> {
-        let guard = self.append_whole_guarded(records, |_| {})?;
-        Ok(guard.map(|last| self.ticket(last.release())))
+    ) -> std::result::Result<Option<Accepted>, Refusal> {
+        let guard = self.accept_whole_then(records, |_| {})?;
+        Ok(guard.map(FillGuard::release))
     }
 
-    /// Appends records atomically. Calls `placed` with the place of each, under the lock. The
+    /// As [`WriteHalf::accept_whole`]. Calls `placed` with the place of each, under the lock. The
     /// records can become durable only when what this returns is dropped. `None` without records.
-    pub(crate) fn append_whole_guarded(
+    pub(crate) fn accept_whole_then(
         &self,
         records: &[Input<'_>],
         mut placed: impl FnMut(Place),
@@ -211,7 +213,7 @@ impl WriteHalf {
         // The places are filled under the lock, one after another, so the unit cannot be sealed
         // between them.
         for &Input { numbering, payload } in records {
-            let place = state.core.reserve_prepared(numbering, payload.len())?;
+            let place = state.core.place_prepared(numbering, payload.len())?;
             let guard = self.copy(place, payload);
             placed(guard.place);
             last = Some(guard);
@@ -231,13 +233,13 @@ impl WriteHalf {
         state.core.failure().is_none() && state.core.durable().unit < unit
     }
 
-    /// Whether there is no engine thread that would reserve space for a caller.
-    fn reserves_itself(&self) -> bool {
+    /// Whether there is no engine thread that would preallocate space for a caller.
+    fn preallocates_itself(&self) -> bool {
         self.engine.is_manual()
     }
 
     /// Retries until there is room. A commit ends a wait, and the caller runs it if no other thread
-    /// does. Space is reserved on this thread, except for callers with a deadline.
+    /// does. Space is preallocated on this thread, except for callers with a deadline.
     pub(crate) fn with_room<T>(
         &self,
         deadline: Option<Instant>,
@@ -251,12 +253,14 @@ impl WriteHalf {
             match attempt() {
                 Ok(done) => return Ok(done),
                 Err(Refusal::Error(error)) => return Err(error),
-                Err(Refusal::NeedsSpace(need)) if deadline.is_none() || self.reserves_itself() => {
-                    match self.reserve(need, true)? {
-                        Space::Reserved | Space::AfterChange => {}
+                Err(Refusal::NeedsSpace(need))
+                    if deadline.is_none() || self.preallocates_itself() =>
+                {
+                    match self.preallocate(need, true)? {
+                        Space::Preallocated | Space::AfterChange => {}
                         Space::AfterCommit { unit } => {
                             if !self.drive(unit, deadline) {
-                                // Right before parking: what reserves may use the thread's wake.
+                                // Right before parking: preallocating may use the thread's wake.
                                 self.waiters.register(&mut place.key, For::Room, &thread_waker());
                                 if self.is_undecided(unit) && !park(deadline) {
                                     return Err(Error::Timeout);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::followed_log::FollowedLog;
 use super::poller::{Depth, Polled};
-use super::snapshot::{AGAIN, Snapshot, TRIES};
+use super::scan_snapshot::{AGAIN, Snapshot, TRIES};
 use esker_disk::process;
 
 use crate::base::error::{Error, Result};
@@ -28,14 +28,14 @@ pub(super) struct FollowerFeed {
     cursor: Cursor,
     /// The sequence number of the last record delivered, or of the one before the start.
     last: u64,
-    /// What this stream was to start with, until it delivered something.
+    /// The start of this stream, until it delivered something.
     start: Option<Start>,
     waiting: Waiting,
     /// The scan of everything that this stream requested because of a bad unit.
     rescan: Option<u64>,
     /// The number of such scans for the same place.
     rescans: usize,
-    /// Of a stream: where others see how far it has come.
+    /// The entry in which others see how far a stream has come.
     progress: Option<(usize, Arc<Progress>)>,
 }
 

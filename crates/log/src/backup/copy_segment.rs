@@ -21,7 +21,7 @@ const CHUNK: usize = 2 << 20;
 /// The result of a copy.
 #[derive(Debug)]
 pub(super) enum Copied {
-    /// Where it ends, and the session of its last unit.
+    /// The end of the copy, and the session of its last unit.
     Valid(End, u64),
     Invalid(Invalid),
 }

@@ -2,27 +2,40 @@
 
 use super::ReadOnlyLog;
 use crate::base::error::Result;
-use crate::read::snapshot::{self, SnapshotReader};
+use crate::read::snapshot_reader::{self, SnapshotReader};
 use crate::store::snapshot_files;
 
+/// The snapshots of the application beside a read-only log. From [`ReadOnlyLog::snapshots`].
+#[derive(Debug, Clone, Copy)]
+pub struct ReadOnlySnapshots<'a> {
+    reader: &'a ReadOnlyLog,
+}
+
 impl ReadOnlyLog {
-    /// Returns the numbers of all snapshots, as [`Log::snapshots`](crate::Log::snapshots) does.
+    /// Returns the snapshots of the application, which the writer of the log makes.
+    pub fn snapshots(&self) -> ReadOnlySnapshots<'_> {
+        ReadOnlySnapshots { reader: self }
+    }
+}
+
+impl ReadOnlySnapshots<'_> {
+    /// Returns the numbers of all snapshots, as [`Snapshots::list`](crate::Snapshots::list) does.
     ///
     /// # Errors
-    /// As [`Log::snapshots`](crate::Log::snapshots).
-    pub fn snapshots(&self) -> Result<Vec<u64>> {
-        self.log.refuse_if_closed()?;
-        snapshot_files::list(&*self.log.dir)
+    /// As [`Snapshots::list`](crate::Snapshots::list).
+    pub fn list(self) -> Result<Vec<u64>> {
+        self.reader.log.refuse_if_closed()?;
+        snapshot_files::list(&*self.reader.log.dir)
     }
 
-    /// Opens a snapshot, as [`Log::snapshot_reader`](crate::Log::snapshot_reader) does. The writer
+    /// Opens a snapshot, as [`Snapshots::reader`](crate::Snapshots::reader) does. The writer
     /// may remove it at any time; one that is open here stays readable.
     ///
     /// # Errors
-    /// As [`Log::snapshot_reader`](crate::Log::snapshot_reader).
-    pub fn snapshot_reader(&self, at: u64) -> Result<Option<SnapshotReader>> {
-        self.log.refuse_if_closed()?;
-        SnapshotReader::open(&*self.log.dir, at)
+    /// As [`Snapshots::reader`](crate::Snapshots::reader).
+    pub fn reader(self, at: u64) -> Result<Option<SnapshotReader>> {
+        self.reader.log.refuse_if_closed()?;
+        SnapshotReader::open(&*self.reader.log.dir, at)
     }
 
     /// Opens the newest snapshot that is valid, after reading all of it; `None` if there is none.
@@ -37,21 +50,21 @@ impl ReadOnlyLog {
     /// power cut removes.
     ///
     /// # Errors
-    /// As [`Log::newest_snapshot`](crate::Log::newest_snapshot).
+    /// As [`Snapshots::newest`](crate::Snapshots::newest).
     ///
     /// # Examples
     /// ```
     /// use std::io::Read;
-    /// use esker_log::{Log, ReadOnlyLog, Seq, Start};
+    /// use esker_log::{Append, Log, ReadOnlyLog, Seq, Start};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let dir = dir.path().join("log");
     /// let writer = Log::open(&dir)?; // often in another process
-    /// writer.append_batch(&["one", "two"])?.blocking_wait()?;
-    /// writer.put_snapshot(1, &b"the state after record 1"[..])?;
+    /// writer.write(Append::records(&["one", "two"]))?.blocking_wait()?;
+    /// writer.snapshots().put(1, &b"the state after record 1"[..])?;
     ///
     /// let reader = ReadOnlyLog::open(&dir)?;
     /// let (mut state, mut after) = (String::new(), Seq(0));
-    /// if let Some(mut snapshot) = reader.newest_snapshot()? {
+    /// if let Some(mut snapshot) = reader.snapshots().newest()? {
     ///     snapshot.read_to_string(&mut state)?;
     ///     after = Seq(snapshot.at());
     /// }
@@ -59,7 +72,7 @@ impl ReadOnlyLog {
     /// assert_eq!(records.blocking_next()?.iter().next().unwrap().payload, b"two");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
-    pub fn newest_snapshot(&self) -> Result<Option<SnapshotReader>> {
-        snapshot::newest(|| self.snapshots(), |at| self.snapshot_reader(at))
+    pub fn newest(self) -> Result<Option<SnapshotReader>> {
+        snapshot_reader::newest(|| self.list(), |at| self.reader(at))
     }
 }

@@ -14,11 +14,11 @@ use std::path::{Component, Path, PathBuf};
 /// let dir = tempfile::tempdir()?;
 /// let log = dir.path().join("log");
 /// std::fs::create_dir(&log)?;
-/// assert!(esker_log::is_inside(&log.join("../log/copy"), &log)?);
-/// assert!(!esker_log::is_inside(&log.join("../copy"), &log)?);
+/// assert!(esker_log::path_is_within(&log.join("../log/copy"), &log)?);
+/// assert!(!esker_log::path_is_within(&log.join("../copy"), &log)?);
 /// # std::io::Result::Ok(())
 /// ```
-pub fn is_inside(path: &Path, dir: &Path) -> io::Result<bool> {
+pub fn path_is_within(path: &Path, dir: &Path) -> io::Result<bool> {
     Ok(resolved(path)?.starts_with(resolved(dir)?))
 }
 

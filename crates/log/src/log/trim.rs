@@ -1,0 +1,94 @@
+//! What a log keeps: limits, and dropping the oldest records on request.
+
+use crate::base::error::{Error, Result};
+use crate::base::options::Retention;
+use crate::base::position::Seq;
+use crate::commit::retention;
+use crate::log::Log;
+use crate::runtime::detached::detached;
+
+/// The limits of what an open log keeps, and truncation. From [`Log::retention`].
+#[derive(Debug, Clone, Copy)]
+pub struct LogRetention<'a> {
+    log: &'a Log,
+}
+
+impl Log {
+    /// Returns what the log keeps: its limits, and dropping the oldest records on request.
+    pub fn retention(&self) -> LogRetention<'_> {
+        LogRetention { log: self }
+    }
+}
+
+impl LogRetention<'_> {
+    /// Returns how much the log keeps: as it was opened, or as it was set since.
+    pub fn limits(self) -> Retention {
+        self.log.write.retention()
+    }
+
+    /// Changes how much the log keeps, until it is closed. A thread of the engine drops what is too
+    /// much by then, soon after the call. What was dropped does not come back. Does not wait.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`], after which the limits are what they
+    /// were; [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_log::{Log, Retention};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = Log::open(dir.path().join("log"))?;
+    /// let mut limits = log.retention().limits();
+    /// limits.bytes = Some(1 << 30);
+    /// log.retention().set_limits(limits)?;
+    /// assert_eq!(log.retention().limits(), limits);
+    /// # Ok::<(), esker_log::Error>(())
+    /// ```
+    pub fn set_limits(self, limits: Retention) -> Result<()> {
+        self.log.refuse_if_closed()?;
+        limits.validate(self.log.options().segment_size)?;
+        self.log.write.set_retention(limits);
+        Ok(())
+    }
+
+    /// Drops every record below `seq`, durably. Whole segments are freed. The records dropped from
+    /// the remaining segment can no longer be read; their space is freed with that segment. A `seq`
+    /// at or below the oldest record changes nothing. Blocks until the disk has synced.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`] when a record below `seq` is not durable or does not exist yet,
+    /// [`Error::Io`], after which the log is poisoned, [`Error::Poisoned`] when it was poisoned
+    /// before, [`Error::Closed`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_log::{Append, Error, Log, Seq};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = Log::open(dir.path().join("log"))?;
+    /// log.write(Append::records(&["a", "b", "c"]))?.blocking_wait()?;
+    /// log.retention().truncate_before(Seq(3))?; // records 1 and 2 are dropped
+    /// assert!(matches!(log.read(Seq(2)), Err(Error::Trimmed { oldest: Seq(3) })));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn truncate_before(self, seq: impl Into<Seq>) -> Result<()> {
+        self.log.refuse_if_closed()?;
+        let outcome = retention::truncate_before(&self.log.write, seq.into());
+        if let Err(error @ Error::Io(_)) = &outcome {
+            self.log.write.fail(error.clone());
+        }
+        outcome
+    }
+
+    /// As [`LogRetention::truncate_before`], without blocking: a thread of its own does the work.
+    ///
+    /// # Cancel safety
+    /// A call that is dropped drops the records all the same, unless the log is closed before that
+    /// thread has begun.
+    ///
+    /// # Errors
+    /// As [`LogRetention::truncate_before`], and [`Error::NoThread`].
+    pub async fn truncate_before_async(self, seq: impl Into<Seq>) -> Result<()> {
+        let (log, seq) = (self.log.clone(), seq.into());
+        detached(move || log.retention().truncate_before(seq)).await.map_err(Error::no_thread)?
+    }
+}
