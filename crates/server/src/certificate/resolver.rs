@@ -1,15 +1,15 @@
-//! What new connections get.
+//! The certificate of new connections.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// The certificate and the key that new connections get.
+/// The certificate and the key of new connections.
 #[derive(Debug)]
-pub(crate) struct Current(RwLock<Arc<CertifiedKey>>);
+pub(crate) struct CertificateResolver(RwLock<Arc<CertifiedKey>>);
 
-impl Current {
+impl CertificateResolver {
     pub(crate) fn new(key: Arc<CertifiedKey>) -> Self {
         Self(RwLock::new(key))
     }
@@ -19,7 +19,7 @@ impl Current {
     }
 }
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
     }

@@ -1,8 +1,9 @@
-//! A QUIC connection whose streams take a bounded number of bytes.
+//! A limit of the bytes that each stream of a QUIC connection receives.
 //!
-//! `h3` buffers a frame until it is complete, however long it says that it is, and an unknown one,
-//! too. Flow control does not help: what is buffered was read. So a stream that brought more than
-//! a request can have fails, and so does one of a connection whose requests have too much together.
+//! `h3` buffers a frame until it is complete, whatever its length, even an unknown frame. Flow
+//! control does not help: buffered bytes count as read. So a stream that receives more than a
+//! request can have fails, and so does a stream of a connection whose requests have too much
+//! together.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -15,45 +16,49 @@ use h3::quic::{
     StreamErrorIncoming, StreamId, WriteBuf,
 };
 
-/// The most bytes of a request: header and body, with their frames.
-const REQUEST_MAX: usize = 128 << 10;
-/// The most bytes of all requests of a connection that have not ended.
-const REQUESTS_MAX: usize = 1 << 20;
-/// The most bytes of one of the client's control streams, in the life of a connection.
-const CONTROL_MAX: usize = 256 << 10;
+use crate::http::cluster::BODY_BYTES_MAX;
+use crate::http::listener::HEADER_BYTES_MAX;
 
-/// A connection, or what opens its streams, with bounded streams.
-pub(super) struct Bounded<T> {
+/// The most bytes of a request: header and body, with their frames.
+const REQUEST_BYTES_MAX: usize = 128 << 10;
+/// The most bytes of all requests of a connection that have not ended.
+const REQUESTS_BYTES_MAX: usize = 1 << 20;
+/// The most bytes of one of the client's control streams, in the life of a connection.
+const CONTROL_BYTES_MAX: usize = 256 << 10;
+
+/// A connection, or the opener of its streams, with bounded streams.
+pub(super) struct BoundedConnection<T> {
     connection: T,
-    requests: Budget,
+    requests: ByteBudget,
 }
 
-impl<T> Bounded<T> {
+impl<T> BoundedConnection<T> {
     pub(super) fn new(connection: T) -> Self {
-        Self { connection, requests: Budget::new(REQUESTS_MAX) }
+        Self { connection, requests: ByteBudget::new(REQUESTS_BYTES_MAX) }
     }
 }
 
-/// How many bytes may still come, of all that have a clone.
+/// The number of bytes that may still be received. Clones share it.
 #[derive(Clone)]
-struct Budget(Arc<AtomicUsize>);
+struct ByteBudget(Arc<AtomicUsize>);
 
-impl Budget {
+impl ByteBudget {
     fn new(bytes: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(bytes)))
     }
 
-    fn takes(&self, bytes: usize) -> bool {
+    fn try_take(&self, bytes: usize) -> bool {
         self.0.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes)).is_ok()
     }
 
-    fn gives_back(&self, bytes: usize) {
-        self.0.fetch_add(bytes, Relaxed);
+    fn give_back(&self, bytes: usize) {
+        let before = self.0.fetch_add(bytes, Relaxed);
+        let fits = before + bytes <= REQUESTS_BYTES_MAX.max(CONTROL_BYTES_MAX);
     }
 }
 
-impl<B: Buf, T: OpenStreams<B>> OpenStreams<B> for Bounded<T> {
-    type BidiStream = Stream<T::BidiStream>;
+impl<B: Buf, T: OpenStreams<B>> OpenStreams<B> for BoundedConnection<T> {
+    type BidiStream = BoundedStream<T::BidiStream>;
     type SendStream = T::SendStream;
 
     fn poll_open_bidi(
@@ -61,7 +66,7 @@ impl<B: Buf, T: OpenStreams<B>> OpenStreams<B> for Bounded<T> {
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::BidiStream, StreamErrorIncoming>> {
         let stream = self.connection.poll_open_bidi(cx);
-        stream.map_ok(|stream| Stream::new(stream, REQUEST_MAX, self.requests.clone()))
+        stream.map_ok(|stream| BoundedStream::new(stream, REQUEST_BYTES_MAX, self.requests.clone()))
     }
 
     fn poll_open_send(
@@ -76,21 +81,23 @@ impl<B: Buf, T: OpenStreams<B>> OpenStreams<B> for Bounded<T> {
     }
 }
 
-impl<B: Buf, T> Connection<B> for Bounded<T>
+impl<B: Buf, T> Connection<B> for BoundedConnection<T>
 where
     T: Connection<B>,
     <T as OpenStreams<B>>::BidiStream: RecvStream<Buf = Bytes>,
     T::RecvStream: RecvStream<Buf = Bytes>,
 {
-    type RecvStream = Stream<T::RecvStream>;
-    type OpenStreams = Bounded<T::OpenStreams>;
+    type RecvStream = BoundedStream<T::RecvStream>;
+    type OpenStreams = BoundedConnection<T::OpenStreams>;
 
     fn poll_accept_recv(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::RecvStream, ConnectionErrorIncoming>> {
         let stream = self.connection.poll_accept_recv(cx);
-        stream.map_ok(|stream| Stream::new(stream, CONTROL_MAX, Budget::new(CONTROL_MAX)))
+        stream.map_ok(|stream| {
+            BoundedStream::new(stream, CONTROL_BYTES_MAX, ByteBudget::new(CONTROL_BYTES_MAX))
+        })
     }
 
     fn poll_accept_bidi(
@@ -98,36 +105,38 @@ where
         cx: &mut Context<'_>,
     ) -> Poll<Result<Self::BidiStream, ConnectionErrorIncoming>> {
         let stream = self.connection.poll_accept_bidi(cx);
-        stream.map_ok(|stream| Stream::new(stream, REQUEST_MAX, self.requests.clone()))
+        stream.map_ok(|stream| BoundedStream::new(stream, REQUEST_BYTES_MAX, self.requests.clone()))
     }
 
     fn opener(&self) -> Self::OpenStreams {
-        Bounded { connection: self.connection.opener(), requests: self.requests.clone() }
+        BoundedConnection { connection: self.connection.opener(), requests: self.requests.clone() }
     }
 }
 
-/// A stream, and how many bytes may still come.
-pub(super) struct Stream<S> {
+/// A stream that fails when it receives too much.
+pub(super) struct BoundedStream<S> {
     stream: S,
-    came: Came,
+    received: ReceivedBytes,
 }
 
-impl<S> Stream<S> {
-    fn new(stream: S, most: usize, all: Budget) -> Self {
-        Self { stream, came: Came { bytes: 0, most, all } }
+impl<S> BoundedStream<S> {
+    /// Limits a stream to `bytes_max` bytes, and to the rest of the budget of `all`.
+    fn new(stream: S, bytes_max: usize, all: ByteBudget) -> Self {
+        Self { stream, received: ReceivedBytes { bytes: 0, bytes_max, all } }
     }
 }
 
-/// The bytes that came. They are given back when the stream ends.
-struct Came {
+/// The number of bytes that a stream received. They are given back when the stream ends.
+struct ReceivedBytes {
     bytes: usize,
-    most: usize,
-    all: Budget,
+    bytes_max: usize,
+    all: ByteBudget,
 }
 
-impl Came {
-    fn takes(&mut self, more: usize) -> bool {
-        let fits = more <= self.most - self.bytes && self.all.takes(more);
+impl ReceivedBytes {
+    /// Counts more bytes, if they are within the limits.
+    fn try_add(&mut self, more: usize) -> bool {
+        let fits = more <= self.bytes_max - self.bytes && self.all.try_take(more);
         if fits {
             self.bytes += more;
         }
@@ -135,23 +144,23 @@ impl Came {
     }
 }
 
-impl Drop for Came {
+impl Drop for ReceivedBytes {
     fn drop(&mut self) {
-        self.all.gives_back(self.bytes);
+        self.all.give_back(self.bytes);
     }
 }
 
-impl<S: RecvStream> RecvStream for Stream<S> {
+impl<S: RecvStream> RecvStream for BoundedStream<S> {
     type Buf = S::Buf;
 
     fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<Option<Self::Buf>, StreamErrorIncoming>> {
-        let Poll::Ready(came) = self.stream.poll_data(cx)? else { return Poll::Pending };
-        let len = came.as_ref().map_or(0, Buf::remaining);
-        Poll::Ready(if self.came.takes(len) {
-            Ok(came)
+        let Poll::Ready(data) = self.stream.poll_data(cx)? else { return Poll::Pending };
+        let bytes = data.as_ref().map_or(0, Buf::remaining);
+        Poll::Ready(if self.received.try_add(bytes) {
+            Ok(data)
         } else {
             Err(StreamErrorIncoming::Unknown("more bytes than requests may have".into()))
         })
@@ -166,7 +175,7 @@ impl<S: RecvStream> RecvStream for Stream<S> {
     }
 }
 
-impl<B: Buf, S: SendStream<B>> SendStream<B> for Stream<S> {
+impl<B: Buf, S: SendStream<B>> SendStream<B> for BoundedStream<S> {
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StreamErrorIncoming>> {
         self.stream.poll_ready(cx)
     }
@@ -188,12 +197,12 @@ impl<B: Buf, S: SendStream<B>> SendStream<B> for Stream<S> {
     }
 }
 
-impl<B: Buf, S: BidiStream<B>> BidiStream<B> for Stream<S> {
+impl<B: Buf, S: BidiStream<B>> BidiStream<B> for BoundedStream<S> {
     type SendStream = S::SendStream;
-    type RecvStream = Stream<S::RecvStream>;
+    type RecvStream = BoundedStream<S::RecvStream>;
 
     fn split(self) -> (Self::SendStream, Self::RecvStream) {
         let (send, receive) = self.stream.split();
-        (send, Stream { stream: receive, came: self.came })
+        (send, BoundedStream { stream: receive, received: self.received })
     }
 }
