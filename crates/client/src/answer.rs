@@ -14,6 +14,8 @@ const ERROR_TEXT_CHARS_MAX: usize = 200;
 /// The longest wait that a node may ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 
+const _: () = assert!(RANGE_BYTES == 24, "the length is part of the protocol");
+
 /// The step that follows from an answer.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
@@ -73,6 +75,7 @@ pub(crate) fn excerpt(body: &[u8]) -> String {
 
 /// Parses a range of `count` timestamps.
 fn parse_range(body: &[u8], count: u32) -> Result<Range, &'static str> {
+    debug_assert!(count > 0, "a request is for at least one timestamp");
     if body.len() != RANGE_BYTES {
         return Err("a range has 24 bytes");
     }

@@ -23,6 +23,12 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 const TIMEOUT_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 const ENDPOINTS_MAX: usize = 64;
 
+const _: () = assert!(QUEUE_CALLERS <= QUEUE_CALLERS_MAX);
+const _: () = assert!(
+    CONNECT_TIMEOUT.as_millis() * 2 < CALL_TIMEOUT.as_millis(),
+    "a call outlasts a node that does not answer"
+);
+
 /// Builds a [`Client`].
 #[derive(Debug, Clone)]
 pub struct ClientBuilder {

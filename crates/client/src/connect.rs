@@ -57,6 +57,7 @@ fn alternate_families(resolved: impl Iterator<Item = SocketAddr>) -> VecDeque<So
             std::mem::swap(&mut preferred, &mut others);
         }
     }
+    debug_assert!(ordered.len() <= ADDRESSES_MAX, "attempts are bounded");
     ordered
 }
 

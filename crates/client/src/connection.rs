@@ -29,6 +29,12 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(1500);
 const PING_INTERVAL: Duration = Duration::from_millis(200);
 const PING_TIMEOUT: Duration = Duration::from_millis(300);
 
+const _: () = assert!(RANGE_BYTES <= ANSWER_BYTES_MAX);
+const _: () = assert!(
+    PING_INTERVAL.as_millis() + PING_TIMEOUT.as_millis() < ANSWER_TIMEOUT.as_millis(),
+    "a dead peer is noticed before a request times out"
+);
+
 /// A connection to a node. Clones share it.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeConnection {
@@ -105,6 +111,7 @@ impl NodeConnection {
         let body = Limited::new(body, bytes_max).collect().await;
         let body =
             body.map_err(|error| AttemptErrorKind::Connection(error.to_string()))?.to_bytes();
+        debug_assert!(body.len() <= bytes_max, "answers are bounded");
         Ok((head, body))
     }
 }

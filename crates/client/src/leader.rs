@@ -113,6 +113,7 @@ impl Leader {
         };
         {
             let mut now = self.highest.lock();
+            debug_assert!(*now >= highest, "the highest timestamp never falls");
             if let Some(highest) = highest.filter(|highest| range.first <= *highest) {
                 let address = connection.address.to_string();
                 return Err(Error::NotMonotonic { address, got: range.first, highest });

@@ -27,6 +27,7 @@ impl Members {
             leader: address(&value["leader"]),
             all: members.iter().take(MEMBERS_MAX).filter_map(address).collect(),
         };
+        debug_assert!(parsed.all.len() <= MEMBERS_MAX, "members are bounded");
         Some(parsed)
     }
 }

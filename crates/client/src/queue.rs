@@ -23,6 +23,8 @@ const EXPIRY_INTERVAL_MIN: Duration = Duration::from_millis(2);
 /// The most times that a request yields to callers that are ready to join it.
 const YIELDS_MAX: u32 = 64;
 
+const _: () = assert!(REQUEST_LANES > 0, "a lane sends the requests");
+
 /// Callers that share a request.
 #[derive(Debug)]
 pub(crate) struct Batch {
@@ -62,7 +64,10 @@ impl BatchSlot {
                 }
                 true
             }
-            None => false,
+            None => {
+                debug_assert!(self.answer().is_some(), "a batch without waiters has an answer");
+                false
+            }
         }
     }
 }
@@ -134,6 +139,7 @@ impl Queue {
         deadline: Instant,
         waker: Waker,
     ) -> Result<BatchSlot, Error> {
+        debug_assert!((1..=self.count_max).contains(&count), "{count} timestamps were checked");
         // Dropped after the lock is released: wakers run code of their executor.
         let mut abandoned = Vec::new();
         let mut state = self.state.lock();
@@ -163,6 +169,7 @@ impl Queue {
             return Err(self.fail("a caller has an open batch to join"));
         };
         let slot = open.add_caller(count, waker, deadline);
+        debug_assert!(open.count <= self.count_max, "a batch is one request");
         drop(state);
         if is_earliest {
             self.expiry_changed.notify_one();
@@ -190,8 +197,10 @@ impl Queue {
             }
             let mut state = self.state.lock();
             if let Some(OpenBatch { batch, count, callers }) = state.open.pop_front() {
+                debug_assert!(state.callers >= callers, "callers of open batches are counted");
                 state.callers -= callers;
                 state.in_flight.push(Arc::clone(&batch));
+                debug_assert!(state.in_flight.len() <= REQUEST_LANES, "a lane has one request");
                 return Some(InFlightBatch { batch, count });
             }
         }
@@ -216,6 +225,7 @@ impl Queue {
         let before = state.in_flight.len();
         state.in_flight.retain(|batch| !Arc::ptr_eq(batch, &finished.batch));
         let was_in_flight = state.in_flight.len() + 1 == before;
+        debug_assert!(was_in_flight || state.closed.is_some(), "a batch is answered once");
         drop(state);
         let callers = finished.batch.resolve(answer);
         self.state.lock().expected_callers = callers;
@@ -286,6 +296,7 @@ impl OpenBatch {
         self.callers += 1;
         let mut waiters = self.batch.waiters.lock();
         waiters.push(Waiter { waker: Some(waker), deadline });
+        debug_assert_eq!(waiters.len(), self.callers, "each caller has a waiter");
         BatchSlot { batch: Arc::clone(&self.batch), offset, index }
     }
 }

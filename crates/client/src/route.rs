@@ -11,6 +11,8 @@ const RETRY_DELAY_MAX: Duration = Duration::from_millis(100);
 /// The number of nodes in a row that may name another leader before that counts as a failure.
 const LEADER_HINTS_MAX: u32 = 2;
 
+const _: () = assert!(FIRST_RETRY_DELAY.as_millis() <= RETRY_DELAY_MAX.as_millis());
+
 /// The order in which nodes are asked: first the one that was named as leader, then the known ones
 /// in turn.
 #[derive(Debug)]
@@ -62,6 +64,7 @@ impl Route {
             self.turn = at + 1;
             let address =
                 self.endpoints.get(at).or_else(|| self.members.get(at - self.endpoints.len()));
+            debug_assert!(address.is_some(), "each turn has an address");
             if known == 1 || address != self.failed.as_ref() {
                 return address.cloned();
             }
@@ -116,6 +119,7 @@ impl Route {
         self.jitter ^= self.jitter >> 7;
         self.jitter ^= self.jitter << 17;
         let delay = longest.mul_f64(0.5 + (self.jitter % 1024) as f64 / 2048.0);
+        debug_assert!(delay <= RETRY_DELAY_MAX, "waits are bounded");
         delay
     }
 }

@@ -26,6 +26,8 @@ const RETRY_DELAY_MAX: Duration = Duration::from_millis(300);
 /// The time that one member has to answer before another is asked beside it.
 const NEXT_MEMBER_DELAY: Duration = Duration::from_secs(1);
 
+const _: () = assert!(RETRY_DELAY.as_millis() <= RETRY_DELAY_MAX.as_millis());
+
 /// The header of an answer with the address of the leader, from a node that does not lead.
 pub(crate) const LEADER_HEADER: &str = "esker-leader";
 
@@ -202,6 +204,7 @@ pub async fn ask_leader(
         let mut others =
             members.iter().cycle().skip(turn % members.len().max(1)).take(members.len());
         turn += 1;
+        debug_assert_eq!(calls.len(), waiting.len(), "each call waits for one address");
         let next =
             leader.take().or_else(|| others.find(|other| !waiting.contains(*other)).cloned());
         if let Some(address) = next.filter(|address| waiting.insert(address.clone())) {

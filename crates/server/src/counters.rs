@@ -16,6 +16,8 @@ pub(crate) const PROTOCOLS: [&str; 3] = ["h1", "h2c", "h3"];
 
 const OTHER_STATUS: usize = STATUSES.len() - 1;
 
+const _: () = assert!(STATUSES[OTHER_STATUS] == 0, "the last counter is that of other statuses");
+
 /// The counters of a node. All other metrics are read when a client asks for them.
 #[derive(Debug)]
 pub(crate) struct Counters {
@@ -84,6 +86,7 @@ impl Counters {
     #[cfg(feature = "http3")]
     pub(crate) fn close_http3_connection(&self) {
         let before = self.http3_connections.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a connection is closed once");
         self.close_connection();
     }
 
@@ -101,6 +104,7 @@ impl Counters {
     /// Counts the end of a connection. A panic of one of its requests ends it, and is counted.
     fn close_connection(&self) {
         let before = self.connections.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a connection is closed once");
         if std::thread::panicking() {
             self.failed_tasks.fetch_add(1, Relaxed);
             tracing::error!("a request panicked, and ends its connection");

@@ -24,6 +24,8 @@ const LEADER_CONNECTIONS: usize = 4;
 /// connections.
 const REQUESTS_MAX: usize = LEADER_CONNECTIONS * STREAMS_MAX as usize;
 
+const _: () = assert!(REQUESTS_MAX == 512, "the limit in the documentation");
+
 /// The error of a request that was not forwarded, or not answered.
 #[derive(Debug)]
 pub(crate) enum ForwardError {
@@ -182,6 +184,7 @@ async fn exchange(
     let answer = connection.sender.send_request(request.body(Empty::new())?).await?;
     let (head, body) = answer.into_parts();
     let body = Limited::new(body, bytes_max).collect().await?.to_bytes();
+    debug_assert!(body.len() <= bytes_max, "the caller has memory for {bytes_max} bytes");
     Ok(Response::from_parts(head, body))
 }
 

@@ -223,6 +223,7 @@ fn next_step(
             }
         };
         let number = addresses.iter().position(|listed| listed == address).map(|at| at as u64 + 1);
+        debug_assert!(number.is_some(), "only listed nodes are asked");
         let is_first = number == Some(1);
         let cluster = parse_cluster_id(&status.cluster);
         if cluster.is_none() && !status.cluster.is_empty() {

@@ -25,6 +25,8 @@ const NODE_BYTES: usize = 8;
 const STORE_BYTES: usize = 16;
 const LABEL_BYTES: usize = LABEL_MAGIC.len() + CLUSTER_BYTES + NODE_BYTES + STORE_BYTES + 1;
 
+const _: () = assert!(LABEL_BYTES == 49, "the label is part of the format on disk");
+
 /// The identity of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
@@ -166,6 +168,7 @@ impl LogFolder {
         if Identity::decode(log.label()) != Some(*identity) {
             return Err(ServerError::internal("a new log has the identity of its node"));
         }
+        debug_assert!(is_unused(&log), "a new log has no entries");
         Ok(log)
     }
 }

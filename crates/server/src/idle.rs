@@ -15,6 +15,11 @@ const IDLE_CHECKS_MAX: u32 = 3;
 /// The time after which a connection without a request is closed.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(75);
 
+const _: () = assert!(
+    IDLE_CHECK_INTERVAL.as_secs() * IDLE_CHECKS_MAX as u64 == IDLE_TIMEOUT.as_secs(),
+    "connections over TCP and over QUIC are idle after the same time"
+);
+
 /// The requests of a connection, and its answers that the client has not taken.
 ///
 /// Answers that became ready between two checks are one generation. All of a generation have been
@@ -38,6 +43,7 @@ impl Traffic {
         // Read first: each of them has begun.
         let ended = self.ended.load(Acquire);
         let begun = self.begun.load(Relaxed);
+        debug_assert!(ended <= begun, "{ended} requests ended, and {begun} began");
         ended == begun
     }
 
@@ -97,6 +103,7 @@ impl AnswerGuard {
 impl Drop for AnswerGuard {
     fn drop(&mut self) {
         let before = self.traffic.untaken(self.generation).fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "an answer is taken once");
     }
 }
 
@@ -119,6 +126,7 @@ impl IdleCheck {
     /// Checks a connection. Called once in each [`IDLE_CHECK_INTERVAL`].
     pub(crate) fn check(&mut self, traffic: &Traffic) -> Verdict {
         let begun = traffic.begun.load(Relaxed);
+        debug_assert!(begun >= self.begun, "requests are not uncounted");
         let has_request = begun != self.begun;
         self.begun = begun;
         self.checks_without_request = if has_request { 0 } else { self.checks_without_request + 1 };

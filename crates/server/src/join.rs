@@ -25,6 +25,8 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(2);
 /// The time between two checks of whether a member answers, or of whether this node leads.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
+const _: () = assert!(RETRY_DELAY_MAX.as_millis() < FIRST_ANSWER_TIMEOUT.as_millis());
+
 /// The error of a node that does not get its number.
 #[derive(Debug)]
 pub(crate) enum AdmitError {
@@ -65,6 +67,7 @@ pub(crate) async fn admit_at(
     let body = encode(&body).map_err(AdmitError::Failed)?;
     let answer = ask_leader(members, "/cluster/admit", Some(&body), CHANGE_TIMEOUT).await;
     let answer = answer.map_err(|error| AdmitError::Unavailable(error.to_string()))?;
+    debug_assert!(!answer.status.is_server_error(), "the leader is asked until it can answer");
     match answer.status {
         StatusCode::OK => Ok(()),
         _ => Err(AdmitError::Refused(answer.text())),
@@ -81,6 +84,7 @@ pub(crate) fn parse_cluster_id(text: &str) -> Option<ClusterId> {
     let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let id = u128::from_str_radix(text, 16).ok().filter(|_| is_hex)?;
     let id = ClusterId(id.to_be_bytes());
+    debug_assert_eq!(id.to_string(), text.to_lowercase(), "an id is shown as it is parsed");
     Some(id)
 }
 

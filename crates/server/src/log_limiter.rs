@@ -23,6 +23,7 @@ impl LogLimiter {
     pub(crate) fn should_log(&self, kind: &'static str, node: Option<u64>, why: &str) -> bool {
         let mut logged = self.0.lock();
         logged.retain(|(_, at)| at.elapsed() < REPEAT_INTERVAL);
+        debug_assert!(logged.len() <= EVENTS_MAX, "events are bounded");
         let event = (kind, node, why.to_owned());
         if logged.len() == EVENTS_MAX || logged.iter().any(|(known, _)| *known == event) {
             return false;

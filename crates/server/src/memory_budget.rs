@@ -42,7 +42,13 @@ pub(crate) const LIST_BYTES_MAX: usize = LISTS_BYTES / CONNECTION_SHARES;
 pub(crate) const ANSWER_BYTES_MAX: usize = ANSWERS_BYTES / CONNECTION_SHARES;
 pub(crate) const REQUEST_BODY_BYTES_MAX: usize = BODIES_BYTES / CONNECTION_SHARES;
 
+const _: () = assert!(LISTS_BYTES <= Semaphore::MAX_PERMITS);
+const _: () = assert!(LISTS_BYTES <= u32::MAX as usize, "a permit counts bytes as u32");
+const _: () = assert!(LISTS_BYTES.is_multiple_of(CONNECTION_SHARES));
+const _: () = assert!(ANSWERS_BYTES.is_multiple_of(CONNECTION_SHARES));
+const _: () = assert!(BODIES_BYTES.is_multiple_of(CONNECTION_SHARES));
 // A request that waits sees several connections closed before it gives up.
+const _: () = assert!(EVICTION_INTERVAL.as_millis() * 2 <= PERMIT_TIMEOUT.as_millis());
 
 /// The memory budget of all connections.
 #[derive(Debug)]
@@ -190,7 +196,14 @@ impl Pool {
 }
 
 impl Drop for Pool {
-    fn drop(&mut self) {}
+    fn drop(&mut self) {
+        debug_assert_eq!(
+            self.available.available_permits(),
+            self.capacity_bytes,
+            "all permits of a budget are returned before it is dropped"
+        );
+        debug_assert!(self.connections.lock().by_id.is_empty(), "connections hold their budget");
+    }
 }
 
 /// The memory of a budget that one connection holds.
@@ -213,6 +226,7 @@ struct Progress {
 impl ConnectionUsage {
     fn used_bytes(&self) -> usize {
         let available = self.available.available_permits();
+        debug_assert!(available <= self.capacity_bytes, "a share gets back what it gave");
         self.capacity_bytes - available
     }
 
@@ -271,6 +285,7 @@ impl ConnectionBudget {
         connections.next_id += 1;
         let former = connections.by_id.insert(id, Arc::clone(&usage));
         drop(connections);
+        debug_assert!(former.is_none(), "each connection has an id of its own");
         Self { pool: Arc::clone(pool), id, usage }
     }
 
@@ -286,6 +301,7 @@ impl ConnectionBudget {
             Ok(all) => all,
             Err(BudgetExhausted) => self.pool.acquire(bytes).await?,
         };
+        debug_assert_eq!(own.num_permits(), all.num_permits(), "both count the same bytes");
         let untaken = AnswerGuard::new(&self.usage.traffic);
         let (pool, usage) = (Arc::clone(&self.pool), Arc::clone(&self.usage));
         Ok(Permit { own, _all: all, is_waiting: false, _untaken: untaken, usage, pool })
@@ -295,6 +311,7 @@ impl ConnectionBudget {
 impl Drop for ConnectionBudget {
     fn drop(&mut self) {
         let usage = self.pool.connections.lock().by_id.remove(&self.id);
+        debug_assert!(usage.is_some(), "a connection is in its budget until it is dropped");
     }
 }
 

@@ -254,6 +254,7 @@ impl NodeState {
 
     pub(crate) fn status(&self) -> NodeStatus {
         let status = self.raft.node.status();
+        debug_assert_eq!(status.node, self.identity.node, "a node keeps its number");
         let disk_wait = self.raft.node.disk_wait().unwrap_or(Duration::ZERO);
         NodeStatus {
             node: status.node,
@@ -279,6 +280,7 @@ impl NodeState {
 }
 
 fn member_info(id: u64, member: &Member, voter: bool) -> MemberInfo {
+    debug_assert_ne!(id, 0, "members are numbered from 1");
     MemberInfo { node: id, addr: member.client.clone(), raft: member.raft.clone(), voter }
 }
 

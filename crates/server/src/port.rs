@@ -31,6 +31,7 @@ pub(crate) fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Serve
 /// Listens on a bound port. Fails if a process that bound the same address was faster.
 pub(crate) fn listen(port: &TcpListener, flag: &str) -> Result<(), ServerError> {
     let address = port.local_addr().map_err(|error| ServerError::Io(flag.into(), error))?;
+    debug_assert_ne!(address.port(), 0, "a bound port has a number");
     rustix::net::listen(port, BACKLOG_CONNECTIONS)
         .map_err(|error| listen_error(address, flag, error.into()))
 }

@@ -57,6 +57,7 @@ impl FoundingStatus {
     pub(crate) fn encode(&self) -> Result<Bytes, ServerError> {
         let body = serde_json::to_vec(self)
             .map_err(|_| ServerError::internal("the status of a founding is encoded as JSON"))?;
+        debug_assert_eq!(serde_json::from_slice::<Self>(&body).ok().as_ref(), Some(self));
         Ok(body.into())
     }
 }

@@ -95,6 +95,7 @@ fn replaced_name(data: &Path, name: &str, bytes: &[u8]) -> io::Result<Option<Str
 /// Writes both files of a data folder, durably. A crash between the two leaves a pair that does not
 /// belong together, which the next start replaces.
 pub(crate) fn write(dir: &dyn Dir, pem: &Pem) -> esker_disk::Result<()> {
+    debug_assert!(!pem.key.is_empty() && !pem.cert.is_empty(), "a pair has both files");
     replace_file(dir, KEY_FILE, &pem.key)?;
     replace_file(dir, CERT_FILE, &pem.cert)
 }

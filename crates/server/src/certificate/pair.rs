@@ -27,6 +27,8 @@ const UNIX_SECONDS_MAX: u64 = 253_402_300_799;
 /// The longest lifetime of a certificate that a node makes, ten years.
 const LIFETIME_MAX: Duration = Duration::from_secs(3600 * 24 * 3653);
 
+const _: () = assert!(CLIENT_CLOCK_LAG_MAX.as_secs() < LIFETIME_MAX.as_secs());
+
 /// A certificate, with its chain, and its key.
 #[derive(Debug, Clone)]
 pub(crate) struct CertificatePair {
@@ -117,6 +119,7 @@ impl CertificatePair {
             |since: Duration| epoch + Duration::from_secs(since.as_secs().min(UNIX_SECONDS_MAX));
         certificate.not_before = at(now.saturating_sub(CLIENT_CLOCK_LAG_MAX.min(lifetime / 8)));
         certificate.not_after = at(now.saturating_add(lifetime));
+        debug_assert!(certificate.not_before <= certificate.not_after);
         let signed = certificate.self_signed(&key).map_err(failed)?;
         Ok(Pem { cert: signed.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
     }

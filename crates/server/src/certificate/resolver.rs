@@ -11,10 +11,12 @@ pub(crate) struct CertificateResolver(RwLock<Arc<CertifiedKey>>);
 
 impl CertificateResolver {
     pub(crate) fn new(key: Arc<CertifiedKey>) -> Self {
+        debug_assert!(!key.cert.is_empty(), "a key has a certificate");
         Self(RwLock::new(key))
     }
 
     pub(crate) fn replace(&self, key: Arc<CertifiedKey>) {
+        debug_assert!(!key.cert.is_empty(), "a key has a certificate");
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = key;
     }
 }

@@ -116,6 +116,7 @@ pub(crate) fn redirect(node: u64, leader: u64, address: &str, location: &str) ->
 /// the header, the client only looks for the leader by itself.
 fn header(address: &str) -> Option<HeaderValue> {
     let value = HeaderValue::from_str(address);
+    debug_assert!(value.is_ok(), "{address:?} is the address of a member");
     value.ok()
 }
 

@@ -15,6 +15,8 @@ pub(crate) const SHORT_LIST_BYTES: usize = 256;
 /// The longest other answer that needs no permit: those with which clients find the leader.
 const SHORT_ANSWER_BYTES: usize = 1024;
 
+const _: () = assert!(SHORT_ANSWER_BYTES < ANSWER_BYTES_MAX);
+
 /// The client of one connection.
 #[derive(Debug)]
 pub(crate) struct ClientConnection {

@@ -30,6 +30,8 @@ pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
 /// The time that the body of a request may take.
 pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
+const _: () = assert!(BODY_BYTES_MAX <= REQUEST_BODY_BYTES_MAX, "each change has memory");
+
 /// A change of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ClusterChange {
@@ -145,6 +147,7 @@ where
             return Err(Refusal::Status(StatusCode::REQUEST_TIMEOUT, why));
         }
     };
+    debug_assert!(body.len() <= permit.bytes(), "the body has memory");
     permit.wait_for_client(false);
     match change {
         ClusterChange::Admit => admit(state, &body).await?,

@@ -19,6 +19,8 @@ pub(crate) const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The most slots that a semaphore can hand out at once.
 const CONNECTIONS_MAX: usize = u32::MAX as usize;
 
+const _: () = assert!(CONNECTIONS_MAX <= Semaphore::MAX_PERMITS);
+
 /// The slots of a listener.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {

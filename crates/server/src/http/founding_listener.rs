@@ -94,6 +94,7 @@ impl FoundingListener {
                 oldest.abort();
                 connections.join_next().await;
             }
+            debug_assert!(connections.len() < CONNECTIONS_MAX, "connections are bounded");
             let listener = Arc::clone(self);
             let connection = connections.spawn(async move {
                 let answer = service_fn(move |request| {

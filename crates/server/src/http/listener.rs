@@ -32,6 +32,8 @@ const STOP_GRACE: Duration = Duration::from_secs(1);
 /// The wait after a failure to accept, which mostly means that there are no file descriptors.
 pub(crate) const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
+const _: () = assert!(RESERVE_TIMEOUT.as_secs() < IDLE_CHECK_INTERVAL.as_secs());
+
 /// Serves connections until `stop`, and then until all of them have ended.
 pub(crate) async fn serve(
     listener: TcpListener,

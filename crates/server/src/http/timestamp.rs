@@ -21,6 +21,13 @@ const SHORT_LIST_TIMESTAMPS: u32 = (SHORT_LIST_BYTES / TIMESTAMP_BYTES) as u32;
 /// The longest error of the leader that is passed on. It may be longer than a timestamp.
 const FORWARDED_ERROR_BYTES_MAX: usize = 4096;
 
+const _: () = assert!(size_of::<Timestamp>() == TIMESTAMP_BYTES);
+const _: () = assert!(SHORT_LIST_TIMESTAMPS == 16, "the limit in the documentation");
+const _: () = assert!(
+    COUNT_MAX as usize * TIMESTAMP_BYTES <= LIST_BYTES_MAX,
+    "a connection has memory for the longest list"
+);
+
 /// The error for clients when the leader is unknown.
 const NO_LEADER: OracleError = OracleError::NotLeader { leader: None };
 
@@ -102,6 +109,8 @@ pub(crate) async fn issue(
             Err(BudgetExhausted) => (None, not_leader_error(state).unwrap_or(OracleError::Busy)),
             Ok(permit) => match state.oracle().timestamps(query.count).await {
                 Ok(range) => {
+                    debug_assert_eq!(range.count, query.count, "the oracle issues what is asked");
+                    debug_assert!(range.last().is_some(), "the indexes of a range do not overflow");
                     return answer::bytes(match query.is_range {
                         true => encode_range(range).into(),
                         false => AnswerBody::new(encode_list(range), permit),
@@ -189,6 +198,7 @@ async fn permit_list(
     if is_range || count <= SHORT_LIST_TIMESTAMPS {
         return Ok(None);
     }
+    debug_assert!(count <= COUNT_MAX, "the query was checked");
     // Boxed, so that the futures of all other requests stay small: they are copied.
     Box::pin(client.permit_list(count * TIMESTAMP_BYTES as u32)).await.map(Some)
 }
@@ -276,6 +286,8 @@ fn encode_list(range: Range) -> Bytes {
         body.put_u64(epoch);
         body.put_u64(index);
     }
+    debug_assert_eq!(body.len(), bytes, "a list has all timestamps of its range");
+    debug_assert!(body.starts_with(&range.first.to_bytes()), "and begins with the first");
     body.freeze()
 }
 
@@ -285,6 +297,7 @@ fn encode_range(range: Range) -> Bytes {
     body.put_u64(range.first.epoch);
     body.put_u64(range.first.index);
     body.put_u64(u64::from(range.count));
+    debug_assert_eq!(body.len(), RANGE_BYTES);
     body.freeze()
 }
 

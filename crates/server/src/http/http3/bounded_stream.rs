@@ -26,6 +26,12 @@ const REQUESTS_BYTES_MAX: usize = 1 << 20;
 /// The most bytes of one of the client's control streams, in the life of a connection.
 const CONTROL_BYTES_MAX: usize = 256 << 10;
 
+const _: () = assert!(
+    HEADER_BYTES_MAX as usize + BODY_BYTES_MAX < REQUEST_BYTES_MAX,
+    "a request within the limits of HTTP fits a stream"
+);
+const _: () = assert!(REQUEST_BYTES_MAX <= REQUESTS_BYTES_MAX);
+
 /// A connection, or the opener of its streams, with bounded streams.
 pub(super) struct BoundedConnection<T> {
     connection: T,
@@ -54,6 +60,7 @@ impl ByteBudget {
     fn give_back(&self, bytes: usize) {
         let before = self.0.fetch_add(bytes, Relaxed);
         let fits = before + bytes <= REQUESTS_BYTES_MAX.max(CONTROL_BYTES_MAX);
+        debug_assert!(fits, "a stream gives back what it took");
     }
 }
 
@@ -136,6 +143,7 @@ struct ReceivedBytes {
 impl ReceivedBytes {
     /// Counts more bytes, if they are within the limits.
     fn try_add(&mut self, more: usize) -> bool {
+        debug_assert!(self.bytes <= self.bytes_max, "a stream that received too much has failed");
         let fits = more <= self.bytes_max - self.bytes && self.all.try_take(more);
         if fits {
             self.bytes += more;

@@ -31,6 +31,8 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 const ARRIVAL_TIME_MIN: Duration = Duration::from_millis(50);
 const ARRIVAL_TIME_MAX: Duration = Duration::from_secs(1);
 
+const _: () = assert!(ARRIVAL_TIME_MIN.as_millis() <= ARRIVAL_TIME_MAX.as_millis());
+
 type QuicConnection = BoundedConnection<h3_quinn::Connection>;
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -215,5 +217,6 @@ where
             stream.send_data(chunk).await?;
         }
     }
+    debug_assert_eq!(unsent_bytes, 0, "an answer is as long as its header says");
     Ok(stream.finish().await?)
 }

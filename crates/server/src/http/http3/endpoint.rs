@@ -39,6 +39,8 @@ const HANDSHAKES_MAX: usize = 64;
 /// The time that clients may take to notice that the node ends.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
+const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
+
 /// The endpoint of HTTP/3 on its port.
 #[derive(Debug)]
 pub(crate) struct Endpoint(quinn::Endpoint);

@@ -13,6 +13,8 @@ const BIND_ATTEMPTS: usize = 16;
 /// allows.
 const SOCKET_BUFFER_BYTES: usize = 2 << 20;
 
+const _: () = assert!(BIND_ATTEMPTS > 0);
+
 /// Binds an address over UDP and, with `bind`, over TCP. If the system chooses the port, it is one
 /// that is free for both.
 pub(crate) fn bind_both(

@@ -104,6 +104,8 @@ impl HistogramSnapshot {
     /// Creates a histogram of the upper end of each bucket, and the number of values in it alone.
     /// The last end is [`f64::MAX`].
     pub(crate) fn new(sum: f64, buckets: Vec<(f64, u64)>) -> Self {
+        debug_assert!(buckets.is_sorted_by(|(end, _), (next, _)| end < next), "buckets rise");
+        debug_assert!(buckets.last().is_some_and(|(end, _)| *end == f64::MAX), "and have no end");
         Self { sum, buckets }
     }
 }

@@ -12,6 +12,7 @@ const SYNC_BUCKET_POWERS: std::ops::RangeInclusive<u32> = 6..=23;
 pub(crate) fn register(families: &mut Families, log: &LogMetrics) {
     for MetricValue { name, description, kind, unit, value, .. } in log.values() {
         // Families add the prefix, the unit and `_total`, and the full stop of the description.
+        debug_assert!(name.starts_with("esker_"), "{name} has the prefix of all metrics");
         let name = name.strip_prefix("esker_").unwrap_or(name);
         let name = name.strip_suffix("_total").unwrap_or(name);
         let bytes = name.strip_suffix("_bytes").unwrap_or(name);

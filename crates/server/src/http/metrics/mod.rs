@@ -24,6 +24,8 @@ use crate::node_state::NodeState;
 /// The longest text of all metrics.
 const METRICS_BYTES_MAX: usize = 64 << 10;
 
+const _: () = assert!(METRICS_BYTES_MAX < ANSWER_BYTES_MAX, "a connection has memory for metrics");
+
 /// Whether a client prefers the text format of Prometheus to OpenMetrics.
 pub(crate) fn prefers_plain(headers: &HeaderMap) -> bool {
     plain_text::is_preferred(headers)
@@ -40,6 +42,7 @@ pub(crate) async fn answer(state: &NodeState, client: &ClientConnection, is_plai
         true => plain_text::from_open_metrics(&open_metrics),
         false => open_metrics,
     };
+    debug_assert!(text.len() <= METRICS_BYTES_MAX, "{} bytes of metrics", text.len());
     answer::metrics(text, is_plain, permit)
 }
 
