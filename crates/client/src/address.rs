@@ -1,44 +1,45 @@
-//! Where a node is reached.
+//! The address of a node.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
-/// The longest name of a host, and a port.
-const LEN_MAX: usize = 253 + 6;
+/// The longest name of a host, with a colon and a port.
+const ADDRESS_BYTES_MAX: usize = 253 + 6;
 
-/// Host and port of a node. Nothing else gets into a request.
+/// The host and port of a node. Nothing else gets into a request.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address(Arc<str>);
 
 impl Address {
-    /// From a URL, or from host and port. `None` for another scheme than `http`, for a path, and
+    /// Parses a URL, or a host and a port. `None` for another scheme than `http`, for a path, and
     /// without a port.
-    pub(crate) fn of_endpoint(text: &str) -> Option<Self> {
+    pub(crate) fn from_endpoint(text: &str) -> Option<Self> {
         let text = text.strip_prefix("http://").unwrap_or(text);
         Self::parse(text.strip_suffix('/').unwrap_or(text), true)
     }
 
-    /// As a node names another one. An address that means every host is not one host's.
-    pub(crate) fn of_node(text: &str) -> Option<Self> {
+    /// Parses the address that a node names for another one. An unspecified address is not that of
+    /// one host.
+    pub(crate) fn from_node(text: &str) -> Option<Self> {
         Self::parse(text, false)
     }
 
-    fn parse(text: &str, may_be_any: bool) -> Option<Self> {
+    fn parse(text: &str, allows_unspecified: bool) -> Option<Self> {
         let (host, port) = text.rsplit_once(':')?;
         let named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
         let is_host = match (host.parse::<Ipv4Addr>(), host.strip_prefix('[')) {
-            (Ok(ip), _) => may_be_any || !ip.is_unspecified(),
+            (Ok(ip), _) => allows_unspecified || !ip.is_unspecified(),
             (_, Some(ip)) => {
                 let ip = ip.strip_suffix(']')?.parse::<Ipv6Addr>().ok()?;
-                may_be_any || !ip.is_unspecified()
+                allows_unspecified || !ip.is_unspecified()
             }
             // With digits and dots alone it is no name.
             _ => host.bytes().all(named) && host.bytes().any(|byte| byte.is_ascii_alphabetic()),
         };
         let is_port = port.bytes().all(|byte| byte.is_ascii_digit())
             && port.parse::<u16>().is_ok_and(|port| port > 0);
-        (is_host && is_port && text.len() <= LEN_MAX).then(|| Self(text.into()))
+        (is_host && is_port && text.len() <= ADDRESS_BYTES_MAX).then(|| Self(text.into()))
     }
 
     pub(crate) fn as_str(&self) -> &str {
@@ -65,12 +66,12 @@ mod tests {
     #[test]
     fn an_address_is_that_of_one_host() {
         for right in ["127.0.0.1:8080", "node-1.example:1", "[::1]:65535", "esker_1:80"] {
-            assert!(Address::of_node(right).is_some(), "{right}");
+            assert!(Address::from_node(right).is_some(), "{right}");
             let url = format!("http://{right}/");
-            assert_eq!(Address::of_endpoint(&url), Address::of_node(right), "{right}");
+            assert_eq!(Address::from_endpoint(&url), Address::from_node(right), "{right}");
         }
         for any in ["0.0.0.0:8080", "[::]:8080"] {
-            assert!(Address::of_endpoint(any).is_some() && Address::of_node(any).is_none());
+            assert!(Address::from_endpoint(any).is_some() && Address::from_node(any).is_none());
         }
         let long = format!("{}:80", "a".repeat(260));
         let wrong = [
@@ -96,9 +97,9 @@ mod tests {
             &long,
         ];
         for wrong in wrong {
-            assert!(Address::of_endpoint(wrong).is_none(), "{wrong}");
-            assert!(Address::of_node(wrong).is_none(), "{wrong}");
+            assert!(Address::from_endpoint(wrong).is_none(), "{wrong}");
+            assert!(Address::from_node(wrong).is_none(), "{wrong}");
         }
-        assert!(Address::of_node("http://a:80").is_none());
+        assert!(Address::from_node("http://a:80").is_none());
     }
 }

@@ -1,36 +1,39 @@
-//! What an answer of `GET /timestamp` says, and what follows from it. No I/O.
+//! Answers of `GET /timestamp`, and the step that follows from each. No I/O.
 
 use std::time::Duration;
 
 use esker_oracle::{Range, Timestamp};
 
 use crate::address::Address;
-use crate::error::CauseKind;
+use crate::error::AttemptErrorKind;
 
-/// Bytes of a range: the first timestamp, and how many there are.
-const LEN: usize = Timestamp::LEN + 8;
+/// The length of a range: the first timestamp and the number of timestamps.
+pub(crate) const RANGE_BYTES: usize = size_of::<Timestamp>() + 8;
 /// The most characters of an error's text that are kept.
-const TEXT_MAX: usize = 200;
+const ERROR_TEXT_CHARS_MAX: usize = 200;
 /// The longest wait that a node may ask for.
-const AFTER_MAX: Duration = Duration::from_secs(1);
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(1);
 
-/// What follows from an answer.
+const _: () = assert!(RANGE_BYTES == 24, "the length is part of the protocol");
+
+/// The step that follows from an answer.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Answer {
-    Issued(Range),
-    /// That node leads: ask it at once.
-    Leader(Address),
+pub(crate) enum NextStep {
+    /// Return these timestamps.
+    Return(Range),
+    /// Ask this node at once: it leads.
+    AskLeader(Address),
     /// Ask another node.
-    Elsewhere(CauseKind),
-    /// Ask the same node, after so long.
-    Later(Duration),
+    AskAnother(AttemptErrorKind),
+    /// Ask the same node, after this time.
+    AskAgain(Duration),
     /// Do not ask again.
-    Refused(CauseKind),
+    Fail(AttemptErrorKind),
 }
 
-/// An answer as it came.
+/// An answer as it was received.
 #[derive(Debug, Default)]
-pub(crate) struct Received<'a> {
+pub(crate) struct RawAnswer<'a> {
     pub(crate) status: u16,
     /// The header `Esker-Leader`.
     pub(crate) leader: Option<&'a str>,
@@ -39,40 +42,41 @@ pub(crate) struct Received<'a> {
     pub(crate) body: &'a [u8],
 }
 
-impl Received<'_> {
-    /// What follows, for a request of so many timestamps.
-    pub(crate) fn classify(&self, count: u32) -> Answer {
-        match (self.status, self.leader.and_then(Address::of_node)) {
-            (200, _) => match range(self.body, count) {
-                Ok(range) => Answer::Issued(range),
-                Err(what) => Answer::Elsewhere(CauseKind::Malformed(what)),
+impl RawAnswer<'_> {
+    /// Returns the next step of a request for `count` timestamps.
+    pub(crate) fn next_step(&self, count: u32) -> NextStep {
+        match (self.status, self.leader.and_then(Address::from_node)) {
+            (200, _) => match parse_range(self.body, count) {
+                Ok(range) => NextStep::Return(range),
+                Err(what) => NextStep::AskAnother(AttemptErrorKind::Malformed(what)),
             },
-            (409 | 307, Some(leader)) => Answer::Leader(leader),
-            (409, None) => Answer::Elsewhere(CauseKind::NotLeader),
-            (400, _) => Answer::Refused(CauseKind::Status(400, self.text())),
+            (409 | 307, Some(leader)) => NextStep::AskLeader(leader),
+            (409, None) => NextStep::AskAnother(AttemptErrorKind::NotLeader),
+            (400, _) => NextStep::Fail(AttemptErrorKind::Status(400, self.text())),
             (503, _) => {
                 let seconds = self.retry_after.and_then(|text| text.parse().ok()).unwrap_or(0);
-                Answer::Later(Duration::from_secs(seconds).min(AFTER_MAX))
+                NextStep::AskAgain(Duration::from_secs(seconds).min(RETRY_AFTER_MAX))
             }
-            (status, _) => Answer::Elsewhere(CauseKind::Status(status, self.text())),
+            (status, _) => NextStep::AskAnother(AttemptErrorKind::Status(status, self.text())),
         }
     }
 
     fn text(&self) -> String {
-        beginning_of(self.body)
+        excerpt(self.body)
     }
 }
 
-/// The beginning of a body, for messages.
-pub(crate) fn beginning_of(body: &[u8]) -> String {
+/// Returns the beginning of a body, for messages.
+pub(crate) fn excerpt(body: &[u8]) -> String {
     let text = String::from_utf8_lossy(body);
-    let kept = text.trim().chars().take(TEXT_MAX);
+    let kept = text.trim().chars().take(ERROR_TEXT_CHARS_MAX);
     kept.map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// The range in this body, of so many timestamps.
-fn range(body: &[u8], count: u32) -> Result<Range, &'static str> {
-    if body.len() != LEN {
+/// Parses a range of `count` timestamps.
+fn parse_range(body: &[u8], count: u32) -> Result<Range, &'static str> {
+    debug_assert!(count > 0, "a request is for at least one timestamp");
+    if body.len() != RANGE_BYTES {
         return Err("a range has 24 bytes");
     }
     let Some((first, counted)) = body.split_first_chunk() else { return Err("it is too short") };
@@ -137,29 +141,29 @@ mod tests {
                 (_, Value::String(text)) => text.clone().into_bytes(),
                 _ => Vec::new(),
             };
-            let received = Received {
+            let received = RawAnswer {
                 status: vector["status"].as_u64().unwrap().try_into().unwrap(),
                 leader: vector["headers"]["esker-leader"].as_str(),
                 retry_after: vector["headers"]["retry-after"].as_str(),
                 body: &body,
             };
             let expected = &vector["then"];
-            match received.classify(vector["n"].as_u64().unwrap().try_into().unwrap()) {
-                Answer::Issued(range) => {
+            match received.next_step(vector["n"].as_u64().unwrap().try_into().unwrap()) {
+                NextStep::Return(range) => {
                     assert_eq!(expected, "timestamps", "{vector}");
                     assert_eq!(range.first.to_string(), vector["first"], "{vector}");
                     assert_eq!(range.last().unwrap().to_string(), vector["last"], "{vector}");
                 }
-                Answer::Leader(leader) => {
+                NextStep::AskLeader(leader) => {
                     assert_eq!(expected, "ask the leader", "{vector}");
                     assert_eq!(leader.as_str(), vector["leader"], "{vector}");
                 }
-                Answer::Elsewhere(_) => assert_eq!(expected, "ask another node", "{vector}"),
-                Answer::Later(after) => {
+                NextStep::AskAnother(_) => assert_eq!(expected, "ask another node", "{vector}"),
+                NextStep::AskAgain(after) => {
                     assert_eq!(expected, "ask again later", "{vector}");
                     assert_eq!(after.as_secs(), vector["seconds"].as_u64().unwrap(), "{vector}");
                 }
-                Answer::Refused(_) => assert_eq!(expected, "fail", "{vector}"),
+                NextStep::Fail(_) => assert_eq!(expected, "fail", "{vector}"),
             }
         }
         assert!(answers.len() > 15);
@@ -168,10 +172,11 @@ mod tests {
     #[test]
     fn the_text_of_an_error_is_short_and_on_one_line() {
         let long = format!("a\nb{}", "x".repeat(9999));
-        let received = Received { status: 418, body: long.as_bytes(), ..Received::default() };
-        let Answer::Elsewhere(CauseKind::Status(418, text)) = received.classify(1) else {
+        let received = RawAnswer { status: 418, body: long.as_bytes(), ..RawAnswer::default() };
+        let NextStep::AskAnother(AttemptErrorKind::Status(418, text)) = received.next_step(1)
+        else {
             panic!()
         };
-        assert_eq!((text.len(), &text[..3]), (TEXT_MAX, "a b"));
+        assert_eq!((text.len(), &text[..3]), (ERROR_TEXT_CHARS_MAX, "a b"));
     }
 }

@@ -1,4 +1,4 @@
-//! The wait of one caller.
+//! The call of one caller: a future that waits for its batch.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -7,20 +7,20 @@ use std::time::Instant;
 use esker_oracle::{Range, Timestamp};
 
 use crate::error::Error;
-use crate::queue::{Joined, Queue};
+use crate::queue::{BatchSlot, Queue};
 
-/// A call: it joins a batch when it is first polled, and is dropped with its answer.
+/// A call. It joins a batch when it is first polled, and waits for the answer of the batch.
 #[derive(Debug)]
 pub(crate) struct Call<'a> {
     queue: &'a Queue,
     count: u32,
     deadline: Instant,
-    joined: Option<Joined>,
+    slot: Option<BatchSlot>,
 }
 
 impl<'a> Call<'a> {
     pub(crate) fn new(queue: &'a Queue, count: u32, deadline: Instant) -> Self {
-        Self { queue, count, deadline, joined: None }
+        Self { queue, count, deadline, slot: None }
     }
 }
 
@@ -28,32 +28,40 @@ impl Future for Call<'_> {
     type Output = Result<Range, Error>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Self { queue, count, deadline, joined } = &mut *self;
-        let Some(joined) = joined else {
+        let Self { queue, count, deadline, slot } = &mut *self;
+        let Some(slot) = slot else {
             let (queue, count, waker) = (*queue, *count, context.waker().clone());
             return match queue.join(count, *deadline, waker) {
-                Ok(place) => {
-                    *joined = Some(place);
+                Ok(joined) => {
+                    self.slot = Some(joined);
                     Poll::Pending
                 }
                 Err(error) => Poll::Ready(Err(error)),
             };
         };
         loop {
-            match joined.answer() {
+            match slot.answer() {
                 Some((Ok(range), offset)) => {
-                    // The range of the whole batch does not overflow.
-                    let Timestamp { epoch, index } = range.first;
-                    let first = Timestamp { epoch, index: index + u64::from(offset) };
-                    return Poll::Ready(Ok(Range { first, count: *count }));
+                    return Poll::Ready(part(range, offset, *count));
                 }
                 Some((Err(error), _)) => return Poll::Ready(Err(error.clone())),
                 None if Instant::now() >= *deadline => {
                     return Poll::Ready(Err(Error::Deadline { last: None }));
                 }
-                None if joined.wait(context.waker()) => return Poll::Pending,
+                None if slot.wait(context.waker()) => return Poll::Pending,
                 None => {}
             }
         }
+    }
+}
+
+/// Returns the timestamps of one caller, which begin at its offset in those of the batch.
+fn part(range: &Range, offset: u32, count: u32) -> Result<Range, Error> {
+    let is_within = offset.checked_add(count).is_some_and(|end| end <= range.count);
+    // The last index of the whole range does not overflow.
+    let Timestamp { epoch, index } = range.first;
+    match index.checked_add(u64::from(offset)) {
+        Some(index) if is_within => Ok(Range { first: Timestamp { epoch, index }, count }),
+        _ => Err(Error::internal("a batch has the timestamps of all of its callers")),
     }
 }

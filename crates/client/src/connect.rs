@@ -1,6 +1,6 @@
 //! Connecting to a host that has several addresses: "happy eyeballs", RFC 8305 in small.
 //!
-//! The same as between nodes, in `esker-raft`, which a client does not depend on.
+//! `esker-raft` has the same for nodes; a client does not depend on it.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,13 +12,13 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// How long an attempt may take before the next address is tried beside it.
+/// The time after which the next address is tried beside an attempt.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Addresses of one host that are tried.
+/// The most addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 8;
 
-/// Connects to `address`, a host and a port. Of a host with several addresses the first that
-/// accepts a connection is taken.
+/// Connects to `address`, a host and a port. If the host has several addresses, the first that
+/// accepts a connection is used.
 ///
 /// The families alternate, beginning with the one that the system prefers. The next address is
 /// tried when an attempt fails, and beside it when it takes more than 250 ms; at most 8 are tried.
@@ -28,14 +28,14 @@ const ADDRESSES_MAX: usize = 8;
 /// No attempt continues when the future is dropped.
 ///
 /// # Errors
-/// The error of resolving the name, or of an attempt if all fail. Of several, the message has each
-/// with its address.
+/// The error of resolving the name, or of the attempt if all fail. The message of several attempts
+/// has each error with its address.
 pub(crate) async fn connect(address: &str) -> io::Result<TcpStream> {
     let resolved = tokio::net::lookup_host(address).await?;
     race(alternate_families(resolved), TcpStream::connect).await
 }
 
-/// The addresses to try, in their order: of both families in turn, each once.
+/// Returns the addresses to try, in their order: both families in turn, each address once.
 fn alternate_families(resolved: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
     let mut preferred = VecDeque::new();
     let mut others = VecDeque::new();
@@ -57,10 +57,11 @@ fn alternate_families(resolved: impl Iterator<Item = SocketAddr>) -> VecDeque<So
             std::mem::swap(&mut preferred, &mut others);
         }
     }
+    debug_assert!(ordered.len() <= ADDRESSES_MAX, "attempts are bounded");
     ordered
 }
 
-/// The first connection of those to `addresses`, which has at most [`ADDRESSES_MAX`].
+/// Returns the first connection to one of `addresses`.
 async fn race<T, F: Future<Output = io::Result<T>>>(
     mut addresses: VecDeque<SocketAddr>,
     connect: impl Fn(SocketAddr) -> F,
@@ -84,7 +85,7 @@ async fn race<T, F: Future<Output = io::Result<T>>>(
     }
 }
 
-/// Waits for an attempt, and takes it out.
+/// Waits for an attempt to end, and removes it.
 async fn first_ended<T, F: Future<Output = T>>(
     attempts: &mut Vec<(SocketAddr, Pin<Box<F>>)>,
 ) -> (SocketAddr, T) {

@@ -1,24 +1,26 @@
-//! What a client has done.
+//! Counters of a client.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// What a client has done since it was built.
+/// The counters of a client since it was built.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientStats {
-    /// Requests for timestamps that were sent, repeated ones included.
+    /// The number of requests for timestamps that were sent, repeated ones included.
     pub requests: u64,
-    /// Requests that were answered with timestamps. Each answers all callers that share it.
+    /// The number of requests that were answered with timestamps. Each answers all callers that
+    /// share it.
     pub batches: u64,
-    /// Timestamps in these answers, those of cancelled callers included.
+    /// The number of timestamps in these answers, those of cancelled callers included.
     pub timestamps: u64,
-    /// Attempts that failed and were followed by another one: to connect, or to get timestamps.
+    /// The number of attempts that failed and were followed by another one: to connect, or to get
+    /// timestamps.
     pub retries: u64,
-    /// Connections that were made.
+    /// The number of connections that were made.
     pub connections: u64,
-    /// How often timestamps came from another node than those before.
+    /// The number of times that timestamps came from another node than before.
     pub leader_changes: u64,
-    /// Calls that ended with an error.
+    /// The number of calls that ended with an error.
     pub failures: u64,
 }
 
@@ -34,7 +36,7 @@ pub(crate) struct Counters {
 }
 
 impl Counters {
-    pub(crate) fn now(&self) -> ClientStats {
+    pub(crate) fn snapshot(&self) -> ClientStats {
         ClientStats {
             requests: self.requests.load(Relaxed),
             batches: self.batches.load(Relaxed),

@@ -1,4 +1,4 @@
-//! Why there are no timestamps.
+//! Errors of clients and of their calls.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use esker_oracle::Timestamp;
 
-/// Why a call has no timestamps, or a client was not built.
+/// The error of a call without timestamps, or of a client that was not built.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,7 +15,7 @@ pub enum Error {
     /// last success, if there was one.
     Deadline {
         /// The last failure.
-        last: Option<Cause>,
+        last: Option<AttemptError>,
     },
     /// Too many callers wait; the call was not queued. Try again later, or raise
     /// [`ClientBuilder::queue`](crate::ClientBuilder::queue).
@@ -23,37 +23,54 @@ pub enum Error {
         /// The most that may wait.
         most: usize,
     },
-    /// A call asks for 1 to [`ClientBuilder::max_timestamps`](crate::ClientBuilder::max_timestamps)
-    /// timestamps.
+    /// The number of timestamps is out of bounds: 1 to
+    /// [`ClientBuilder::max_timestamps`](crate::ClientBuilder::max_timestamps) timestamps.
     Count {
-        /// What was asked for.
+        /// The number of timestamps of the call.
         count: u32,
-        /// The most.
+        /// The most timestamps of a call.
         most: u32,
     },
-    /// The service takes no such request. If its `--max-timestamps` was lowered, set
+    /// The service refuses the request. If its `--max-timestamps` was lowered, set
     /// [`ClientBuilder::max_timestamps`](crate::ClientBuilder::max_timestamps) to the same number.
-    Refused(Cause),
+    Refused(AttemptError),
     /// The service answered with a timestamp that is not above those that this client got before it
     /// asked. The answer is discarded. It is another cluster, or one that lost its data.
-    WentBack {
-        /// Who answered.
+    NotMonotonic {
+        /// The host and port of the node that answered.
         address: String,
         /// The first timestamp of the answer.
         got: Timestamp,
         /// The highest timestamp before.
         highest: Timestamp,
     },
-    /// The client's thread has ended, which a bug alone can cause.
+    /// The client's thread has ended. Only a bug can cause that.
     Closed,
+    /// A bug: an invariant of the client does not hold. All further calls fail with the same error.
+    Internal {
+        /// The invariant.
+        invariant: &'static str,
+    },
     /// The client was built without an endpoint.
     NoEndpoint,
-    /// This is no endpoint: it looks like `http://10.0.0.1:8080`.
-    Endpoint(String),
-    /// An option cannot have this value.
-    Option(&'static str),
+    /// The text is no endpoint: one looks like `http://10.0.0.1:8080`.
+    InvalidEndpoint(String),
+    /// An option has an invalid value.
+    InvalidOption(&'static str),
     /// The client's thread could not be started.
     NoThread(Arc<io::Error>),
+}
+
+impl Error {
+    /// Reports a broken invariant.
+    ///
+    /// # Panics
+    /// In debug builds.
+    #[track_caller]
+    pub(crate) fn internal(invariant: &'static str) -> Self {
+        debug_assert!(false, "broken invariant: {invariant}");
+        Self::Internal { invariant }
+    }
 }
 
 impl fmt::Display for Error {
@@ -70,17 +87,20 @@ impl fmt::Display for Error {
                 write!(f, "{count} timestamps cannot be asked for: from 1 to {most}")
             }
             Self::Refused(_) => f.write_str("the service refuses the request"),
-            Self::WentBack { address, got, highest } => write!(
+            Self::NotMonotonic { address, got, highest } => write!(
                 f,
                 "{address} answered {got}, and this client had {highest} before it asked: it is \
                  another cluster, or one that lost its data"
             ),
+            Self::Internal { invariant } => {
+                write!(f, "the client ended because of a bug: not true that {invariant}")
+            }
             Self::Closed => f.write_str("the client's thread has ended; build a client again"),
             Self::NoEndpoint => f.write_str("a client needs the address of a node"),
-            Self::Endpoint(text) => {
+            Self::InvalidEndpoint(text) => {
                 write!(f, "{text:?} is no endpoint; one looks like http://10.0.0.1:8080")
             }
-            Self::Option(why) => f.write_str(why),
+            Self::InvalidOption(why) => f.write_str(why),
             Self::NoThread(_) => f.write_str("the client's thread could not be started"),
         }
     }
@@ -96,51 +116,51 @@ impl std::error::Error for Error {
     }
 }
 
-/// Why an attempt failed, and at which node.
+/// The error of an attempt, and the node that it asked.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Cause {
-    /// Host and port of the node.
+pub struct AttemptError {
+    /// The host and port of the node.
     pub address: String,
-    /// What went wrong there.
-    pub kind: CauseKind,
+    /// The kind of the error.
+    pub kind: AttemptErrorKind,
 }
 
-/// Why an attempt failed.
+/// The kind of the error of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum CauseKind {
-    /// There is no connection, or it ended.
+pub enum AttemptErrorKind {
+    /// The connection could not be made, or ended.
     Connection(String),
-    /// Something accepts connections there that does not answer as a node does.
-    NoNode(String),
-    /// There was no answer in time. The timestamps of such a request are lost.
+    /// The address accepts connections, and does not answer as a node does.
+    NotANode(String),
+    /// There was no answer within this time. The timestamps of the request are lost.
     NoAnswer(Duration),
-    /// Another node leads, or none is known to.
+    /// Another node leads, or no leader is known.
     NotLeader,
     /// Too many requests wait at the leader.
     Overloaded,
-    /// Another status, and the beginning of the text that came with it.
+    /// The answer has another status. The text is the beginning of its body.
     Status(u16, String),
-    /// The answer is not what was asked for.
+    /// The answer is malformed.
     Malformed(&'static str),
     /// The node is of another cluster than the first one that this client connected to.
     OtherCluster(String),
 }
 
-impl fmt::Display for Cause {
+impl fmt::Display for AttemptError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: ", self.address)?;
         match &self.kind {
-            CauseKind::Connection(why) => f.write_str(why),
-            CauseKind::NoNode(why) => write!(f, "no Esker node answers there: {why}"),
-            CauseKind::NoAnswer(time) => write!(f, "no answer within {time:?}"),
-            CauseKind::NotLeader => f.write_str("the node does not lead"),
-            CauseKind::Overloaded => f.write_str("too many requests wait"),
-            CauseKind::Status(status, text) => write!(f, "status {status}: {text}"),
-            CauseKind::Malformed(what) => write!(f, "malformed answer: {what}"),
-            CauseKind::OtherCluster(id) => write!(f, "the node is of another cluster, {id}"),
+            AttemptErrorKind::Connection(why) => f.write_str(why),
+            AttemptErrorKind::NotANode(why) => write!(f, "no Esker node answers there: {why}"),
+            AttemptErrorKind::NoAnswer(time) => write!(f, "no answer within {time:?}"),
+            AttemptErrorKind::NotLeader => f.write_str("the node does not lead"),
+            AttemptErrorKind::Overloaded => f.write_str("too many requests wait"),
+            AttemptErrorKind::Status(status, text) => write!(f, "status {status}: {text}"),
+            AttemptErrorKind::Malformed(what) => write!(f, "malformed answer: {what}"),
+            AttemptErrorKind::OtherCluster(id) => write!(f, "the node is of another cluster, {id}"),
         }
     }
 }
 
-impl std::error::Error for Cause {}
+impl std::error::Error for AttemptError {}

@@ -1,4 +1,5 @@
-//! Finding the leader, and following it.
+//! The connection to the leader, which all requests share, and its replacement when another node
+//! leads.
 
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -7,78 +8,91 @@ use esker_oracle::{Range, Timestamp};
 use parking_lot::Mutex;
 
 use crate::address::Address;
-use crate::answer::Answer;
+use crate::answer::NextStep;
+use crate::connection::NodeConnection;
 use crate::counters::{Counters, add};
-use crate::error::{Cause, CauseKind, Error};
-use crate::link::Link;
+use crate::error::{AttemptError, AttemptErrorKind, Error};
 use crate::route::Route;
 
-/// What an attempt came to, if it is not to be repeated.
-pub(crate) type Ended = Result<Range, Error>;
+/// The result of a request that is not to be repeated.
+pub(crate) type RequestResult = Result<Range, Error>;
 
 /// The leader, as far as the client knows. All requests share its connection.
 #[derive(Debug)]
 pub(crate) struct Leader {
-    current: tokio::sync::Mutex<Current>,
+    state: tokio::sync::Mutex<LeaderState>,
     /// The highest timestamp that was received.
     highest: Mutex<Option<Timestamp>>,
     /// The last failure since the last success.
-    last: Mutex<Option<Cause>>,
+    last_failure: Mutex<Option<AttemptError>>,
     pub(crate) counters: Counters,
-    connect: Duration,
+    connect_timeout: Duration,
 }
 
 #[derive(Debug)]
-struct Current {
+struct LeaderState {
     route: Route,
-    link: Option<Link>,
-    /// Links that were opened.
+    connection: Option<NodeConnection>,
+    /// The number of connections that were opened.
     serial: u64,
-    /// The cluster that the caller named, or that of the first node that was reached.
+    /// The cluster that the builder names, or that of the first node that was reached.
     cluster: Option<String>,
     /// The last node that answered with timestamps.
-    served: Option<Address>,
+    last_server: Option<Address>,
 }
 
 impl Leader {
-    /// A connection is given up when it is not there after `connect`.
-    pub(crate) fn new(endpoints: Vec<Address>, cluster: Option<String>, connect: Duration) -> Self {
+    /// Creates the search for a leader. A node that is not connected within `connect_timeout` is
+    /// given up.
+    pub(crate) fn new(
+        endpoints: Vec<Address>,
+        cluster: Option<String>,
+        connect_timeout: Duration,
+    ) -> Self {
         let route = Route::new(endpoints);
-        let current = Current { route, link: None, serial: 0, cluster, served: None };
-        let (highest, last, counters) = (Mutex::default(), Mutex::default(), Counters::default());
-        Self { current: current.into(), highest, last, counters, connect }
+        let state = LeaderState { route, connection: None, serial: 0, cluster, last_server: None };
+        Self {
+            state: state.into(),
+            highest: Mutex::default(),
+            last_failure: Mutex::default(),
+            counters: Counters::default(),
+            connect_timeout,
+        }
     }
 
-    pub(crate) fn last(&self) -> Option<Cause> {
-        self.last.lock().clone()
+    pub(crate) fn last_failure(&self) -> Option<AttemptError> {
+        self.last_failure.lock().clone()
     }
 
-    /// Asks once for so many timestamps. `None`: ask again.
-    pub(crate) async fn ask(&self, count: u32) -> Option<Ended> {
-        let mut link = self.link().await?;
-        // Before it is sent: what is received from now on may be above the answer.
+    /// Asks once for `count` timestamps. `None`: ask again.
+    pub(crate) async fn ask(&self, count: u32) -> Option<RequestResult> {
+        let mut connection = match self.connect().await {
+            Ok(connection) => connection?,
+            Err(error) => return Some(Err(error)),
+        };
+        // Read before the request is sent: later answers may be above this one.
         let highest = *self.highest.lock();
         add(&self.counters.requests, 1);
-        let answer = link.timestamps(count).await;
-        let cause = |kind| Cause { address: link.address.to_string(), kind };
-        match answer {
-            Ok(Answer::Issued(range)) => Some(self.issued(&link, range, highest)),
-            Ok(Answer::Refused(kind)) => Some(Err(Error::Refused(cause(kind)))),
-            Ok(Answer::Leader(leader)) => {
-                self.retry(cause(CauseKind::NotLeader));
-                self.leave(&link, Some(leader)).await;
+        let step = connection.request_timestamps(count).await;
+        let failure = |kind| AttemptError { address: connection.address.to_string(), kind };
+        match step {
+            Ok(NextStep::Return(range)) => Some(self.accept(&connection, range, highest)),
+            Ok(NextStep::Fail(kind)) => Some(Err(Error::Refused(failure(kind)))),
+            Ok(NextStep::AskLeader(leader)) => {
+                self.record_failure(failure(AttemptErrorKind::NotLeader));
+                self.disconnect(&connection, Some(leader)).await;
                 None
             }
-            Ok(Answer::Elsewhere(kind)) | Err(kind) => {
-                self.retry(cause(kind));
-                self.leave(&link, None).await;
+            Ok(NextStep::AskAnother(kind)) | Err(kind) => {
+                self.record_failure(failure(kind));
+                self.disconnect(&connection, None).await;
                 None
             }
-            Ok(Answer::Later(after)) => {
-                self.retry(cause(CauseKind::Overloaded));
+            Ok(NextStep::AskAgain(after)) => {
+                self.record_failure(failure(AttemptErrorKind::Overloaded));
                 let delay = {
-                    let route = &mut self.current.lock().await.route;
-                    route.fail(link.address.clone());
+                    let route = &mut self.state.lock().await.route;
+                    route.record_failure(connection.address.clone());
                     route.delay()
                 };
                 tokio::time::sleep(after + delay).await;
@@ -87,95 +101,111 @@ impl Leader {
         }
     }
 
-    fn issued(&self, link: &Link, range: Range, highest: Option<Timestamp>) -> Ended {
-        let last = range.last().unwrap_or(range.first);
+    /// Accepts timestamps above `highest`, the highest one when their request was sent.
+    fn accept(
+        &self,
+        connection: &NodeConnection,
+        range: Range,
+        highest: Option<Timestamp>,
+    ) -> RequestResult {
+        let Some(last) = range.last() else {
+            return Err(Error::internal("a range was checked when it was received"));
+        };
         {
             let mut now = self.highest.lock();
+            debug_assert!(*now >= highest, "the highest timestamp never falls");
             if let Some(highest) = highest.filter(|highest| range.first <= *highest) {
-                let address = link.address.to_string();
-                return Err(Error::WentBack { address, got: range.first, highest });
+                let address = connection.address.to_string();
+                return Err(Error::NotMonotonic { address, got: range.first, highest });
             }
             *now = (*now).max(Some(last));
         }
-        *self.last.lock() = None;
+        *self.last_failure.lock() = None;
         add(&self.counters.batches, 1);
         add(&self.counters.timestamps, range.count.into());
         // The request that has the lock may be connecting: these timestamps do not wait for it.
-        let Ok(mut current) = self.current.try_lock() else { return Ok(range) };
-        current.route.succeed();
-        if current.served.as_ref() != Some(&link.address) {
-            let is_change = current.served.replace(link.address.clone()).is_some();
+        let Ok(mut state) = self.state.try_lock() else { return Ok(range) };
+        state.route.record_success();
+        if state.last_server.as_ref() != Some(&connection.address) {
+            let is_change = state.last_server.replace(connection.address.clone()).is_some();
             add(&self.counters.leader_changes, is_change.into());
         }
         Ok(range)
     }
 
-    fn retry(&self, cause: Cause) {
+    fn record_failure(&self, failure: AttemptError) {
         self.counters.retries.fetch_add(1, Relaxed);
-        *self.last.lock() = Some(cause);
+        *self.last_failure.lock() = Some(failure);
     }
 
-    /// Gives up a connection to a node that does not serve. It may have named one that does.
-    async fn leave(&self, link: &Link, leader: Option<Address>) {
-        let mut current = self.current.lock().await;
+    /// Gives up the connection to a node that does not serve. It may have named the leader.
+    async fn disconnect(&self, connection: &NodeConnection, leader: Option<Address>) {
+        let mut state = self.state.lock().await;
         // Not the one that another request has opened since.
-        if current.link.as_ref().is_some_and(|current| current.serial == link.serial) {
-            current.link = None;
+        if state.connection.as_ref().is_some_and(|kept| kept.serial == connection.serial) {
+            state.connection = None;
             match leader {
-                Some(leader) => current.route.name(&link.address, leader),
-                None => current.route.fail(link.address.clone()),
+                Some(leader) => state.route.follow_hint(&connection.address, leader),
+                None => state.route.record_failure(connection.address.clone()),
             }
         }
     }
 
-    /// The connection; one attempt to make one, if there is none.
-    async fn link(&self) -> Option<Link> {
+    /// Returns the connection, or tries once to make one. `None`: try again.
+    async fn connect(&self) -> Result<Option<NodeConnection>, Error> {
         // Held while connecting: other requests wait for the same connection.
-        let mut current = self.current.lock().await;
-        if let Some(link) = &current.link {
-            if !link.is_closed() {
-                return Some(link.clone());
+        let mut state = self.state.lock().await;
+        if let Some(connection) = &state.connection {
+            if !connection.is_closed() {
+                return Ok(Some(connection.clone()));
             }
-            // No request failed: the node closes connections that are idle.
-            let address = link.address.clone();
-            current.link = None;
-            current.route.again(address);
+            // No request failed: nodes close idle connections.
+            let address = connection.address.clone();
+            state.connection = None;
+            state.route.ask_next(address);
         }
-        let delay = current.route.delay();
+        let delay = state.route.delay();
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        let address = current.route.next()?;
-        match current.open(address.clone(), self).await {
-            Ok(link) => link,
+        let Some(address) = state.route.next() else {
+            return Err(Error::internal("a client has an endpoint to ask"));
+        };
+        match state.open(address.clone(), self).await {
+            Ok(connection) => Ok(connection),
             Err(kind) => {
-                current.route.fail(address.clone());
-                self.retry(Cause { address: address.to_string(), kind });
-                None
+                state.route.record_failure(address.clone());
+                self.record_failure(AttemptError { address: address.to_string(), kind });
+                Ok(None)
             }
         }
     }
 }
 
-impl Current {
+impl LeaderState {
     /// Connects to this node. `None` if it names another one as leader, which is asked next.
-    async fn open(&mut self, address: Address, of: &Leader) -> Result<Option<Link>, CauseKind> {
+    async fn open(
+        &mut self,
+        address: Address,
+        leader: &Leader,
+    ) -> Result<Option<NodeConnection>, AttemptErrorKind> {
         self.serial += 1;
-        let (link, members) = Link::open(address, self.serial, of.connect).await?;
-        add(&of.counters.connections, 1);
+        let (connection, members) =
+            NodeConnection::open(address, self.serial, leader.connect_timeout).await?;
+        add(&leader.counters.connections, 1);
         if !members.cluster.is_empty() {
             let cluster = self.cluster.get_or_insert_with(|| members.cluster.clone());
             if *cluster != members.cluster {
-                return Err(CauseKind::OtherCluster(members.cluster));
+                return Err(AttemptErrorKind::OtherCluster(members.cluster));
             }
         }
-        self.route.learn(members.all);
-        if let Some(leader) = members.leader.filter(|leader| *leader != link.address)
-            && self.route.hop(leader)
+        self.route.set_members(members.all);
+        if let Some(leader) = members.leader.filter(|leader| *leader != connection.address)
+            && self.route.follow_member_list(leader)
         {
             return Ok(None);
         }
-        self.link = Some(link.clone());
-        Ok(Some(link))
+        self.connection = Some(connection.clone());
+        Ok(Some(connection))
     }
 }

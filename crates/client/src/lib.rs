@@ -21,26 +21,26 @@
 //! # }
 //! ```
 //!
-//! What a client of the service has to do, in any language, is in the book, in "Writing a client".
+//! The book has a guide for clients in any language, "Writing a client".
 //!
 //! # Source
 //!
-//! For readers of the source: `answer`, `members` and `route` decide, without I/O; `link` is a
-//! connection, and `leader` the one to the leader. `queue` has the callers that wait, in batches;
-//! `requests` sends one request for each.
+//! For readers of the source: `answer`, `members` and `route` decide, without I/O. `connection` is
+//! a connection to a node, and `leader` keeps the one to the leader. `queue` batches the callers
+//! that wait; `client_thread` sends one request for each batch.
 
 mod address;
 mod answer;
 mod call;
 mod client;
+mod client_thread;
 mod connect;
+mod connection;
 mod counters;
 mod error;
 mod leader;
-mod link;
 mod members;
 mod queue;
-mod requests;
 mod route;
 
 /// The examples of the book, compiled as doctests.
@@ -50,5 +50,5 @@ struct Guide;
 
 pub use client::{Client, ClientBuilder};
 pub use counters::ClientStats;
-pub use error::{Cause, CauseKind, Error};
+pub use error::{AttemptError, AttemptErrorKind, Error};
 pub use esker_oracle::{Range, Timestamp};

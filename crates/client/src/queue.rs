@@ -1,8 +1,8 @@
-//! Callers that wait, and the batches that they share.
+//! The queue of callers that wait, in batches that share a request.
 //!
-//! A caller joins the last batch that no request has taken. It gets the timestamps at its offset in
-//! the batch's answer. Once a request has taken a batch, no caller joins it: the request is sent
-//! after the calls of all its callers began, which is what keeps their order.
+//! A caller joins the last open batch. It gets the timestamps at its offset in the answer of the
+//! batch. No caller joins a batch in flight: its request is sent after the calls of all its callers
+//! began, which keeps the order of timestamps.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -16,12 +16,14 @@ use tokio::sync::Notify;
 
 use crate::error::Error;
 
-/// Requests at a time.
-pub(crate) const LANES: usize = 2;
-/// Deadlines are looked at so often at most.
-const EXPIRY: Duration = Duration::from_millis(2);
-/// How often a request yields to callers that are ready to join it.
+/// The number of requests at a time.
+pub(crate) const REQUEST_LANES: usize = 2;
+/// The shortest time between two checks of deadlines.
+const EXPIRY_INTERVAL_MIN: Duration = Duration::from_millis(2);
+/// The most times that a request yields to callers that are ready to join it.
 const YIELDS_MAX: u32 = 64;
+
+const _: () = assert!(REQUEST_LANES > 0, "a lane sends the requests");
 
 /// Callers that share a request.
 #[derive(Debug)]
@@ -37,24 +39,24 @@ struct Waiter {
     deadline: Instant,
 }
 
-/// A caller's place in a batch.
+/// The slot of a caller in a batch.
 #[derive(Debug)]
-pub(crate) struct Joined {
+pub(crate) struct BatchSlot {
     batch: Arc<Batch>,
     offset: u32,
-    slot: usize,
+    index: usize,
 }
 
-impl Joined {
-    /// The answer, in which the caller's timestamps begin at the offset.
+impl BatchSlot {
+    /// Returns the answer of the batch, and the offset of the caller's timestamps in it.
     pub(crate) fn answer(&self) -> Option<(&Result<Range, Error>, u32)> {
         Some((self.batch.answer.get()?, self.offset))
     }
 
-    /// The caller is polled again: this waker wakes it. Whether it waits; otherwise there is an
-    /// answer.
+    /// Sets the waker of the caller, which is polled again. Returns whether it waits; otherwise
+    /// there is an answer.
     pub(crate) fn wait(&self, waker: &Waker) -> bool {
-        match self.batch.waiters.lock().get_mut(self.slot) {
+        match self.batch.waiters.lock().get_mut(self.index) {
             Some(waiter) => {
                 match &mut waiter.waker {
                     Some(old) => old.clone_from(waker),
@@ -62,57 +64,63 @@ impl Joined {
                 }
                 true
             }
-            None => false,
+            None => {
+                debug_assert!(self.answer().is_some(), "a batch without waiters has an answer");
+                false
+            }
         }
     }
 }
 
-/// A batch that callers may join, if it is the last.
+/// A batch that was not sent. Callers join the last one.
 #[derive(Debug)]
-struct Open {
+struct OpenBatch {
     batch: Arc<Batch>,
-    /// Timestamps that its callers want.
+    /// The number of timestamps for its callers.
     count: u32,
     callers: usize,
 }
 
-/// A batch that a request has taken.
+/// A batch whose request is being sent.
 #[derive(Debug)]
-pub(crate) struct Taken {
+pub(crate) struct InFlightBatch {
     batch: Arc<Batch>,
     pub(crate) count: u32,
 }
 
-impl Taken {
+impl InFlightBatch {
     /// Whether all of its callers were dropped or have expired.
     pub(crate) fn is_abandoned(&self) -> bool {
-        // This one, and the one among those that were taken.
+        // The other one is in the state of the queue.
         Arc::strong_count(&self.batch) <= 2
     }
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// What no request has taken, the oldest first.
-    open: VecDeque<Open>,
-    /// Callers in all of these, those that were dropped included.
+    /// The batches that were not sent, the oldest first.
+    open: VecDeque<OpenBatch>,
+    /// The number of callers in all open batches, dropped callers included.
     callers: usize,
-    taken: Vec<Arc<Batch>>,
-    /// The lanes that wait for a batch.
-    idle: [Option<Waker>; LANES],
-    /// When deadlines are looked at next.
+    in_flight: Vec<Arc<Batch>>,
+    /// The wakers of the lanes that wait for a batch.
+    idle: [Option<Waker>; REQUEST_LANES],
+    /// The time of the next check of deadlines.
     expiry: Option<Instant>,
-    /// The callers of the last batch that was answered: room for as many is made at once.
-    expected: usize,
-    closed: bool,
+    /// The number of callers of the last batch that was answered: the next one has capacity for as
+    /// many.
+    expected_callers: usize,
+    /// The error of all calls once the queue is closed.
+    closed: Option<Error>,
 }
 
-/// Callers that wait.
+/// The queue of callers that wait.
 #[derive(Debug)]
 pub(crate) struct Queue {
     state: Mutex<State>,
-    earlier: Notify,
-    /// The most callers.
+    /// Notified when the next check of deadlines is earlier, or the queue is closed.
+    expiry_changed: Notify,
+    /// The most callers in open batches.
     callers_max: usize,
     /// The most timestamps of a batch.
     pub(crate) count_max: u32,
@@ -120,22 +128,23 @@ pub(crate) struct Queue {
 
 impl Queue {
     pub(crate) fn new(callers_max: usize, count_max: u32) -> Self {
-        let (state, earlier) = (Mutex::default(), Notify::new());
-        Self { state, earlier, callers_max, count_max }
+        let (state, expiry_changed) = (Mutex::default(), Notify::new());
+        Self { state, expiry_changed, callers_max, count_max }
     }
 
-    /// Adds a caller that wants so many timestamps, at most [`Queue::count_max`].
+    /// Adds a caller of `count` timestamps, at most [`Queue::count_max`].
     pub(crate) fn join(
         &self,
         count: u32,
         deadline: Instant,
         waker: Waker,
-    ) -> Result<Joined, Error> {
-        // Dropped after the lock is released: wakers run what their executor wants.
+    ) -> Result<BatchSlot, Error> {
+        debug_assert!((1..=self.count_max).contains(&count), "{count} timestamps were checked");
+        // Dropped after the lock is released: wakers run code of their executor.
         let mut abandoned = Vec::new();
         let mut state = self.state.lock();
-        if state.closed {
-            return Err(Error::Closed);
+        if let Some(error) = &state.closed {
+            return Err(error.clone());
         }
         if state.callers >= self.callers_max {
             state.take_abandoned(&mut abandoned);
@@ -145,9 +154,9 @@ impl Queue {
         }
         let mut lane = None;
         if state.open.back().is_none_or(|open| open.count > self.count_max - count) {
-            let waiters = Mutex::new(Vec::with_capacity(state.expected));
+            let waiters = Mutex::new(Vec::with_capacity(state.expected_callers));
             let batch = Arc::new(Batch { answer: OnceLock::new(), waiters });
-            state.open.push_back(Open { batch, count: 0, callers: 0 });
+            state.open.push_back(OpenBatch { batch, count: 0, callers: 0 });
             lane = state.idle.iter_mut().find_map(Option::take);
         }
         let is_earliest = state.expiry.is_none_or(|expiry| deadline < expiry);
@@ -155,28 +164,28 @@ impl Queue {
             state.expiry = Some(deadline);
         }
         state.callers += 1;
-        let Some(open) = state.open.back_mut() else { return Err(Error::Closed) };
-        let (offset, slot) = (open.count, open.callers);
-        open.count += count;
-        open.callers += 1;
-        open.batch.waiters.lock().push(Waiter { waker: Some(waker), deadline });
-        let joined = Joined { batch: Arc::clone(&open.batch), offset, slot };
+        let Some(open) = state.open.back_mut() else {
+            drop(state);
+            return Err(self.fail("a caller has an open batch to join"));
+        };
+        let slot = open.add_caller(count, waker, deadline);
+        debug_assert!(open.count <= self.count_max, "a batch is one request");
         drop(state);
         if is_earliest {
-            self.earlier.notify_one();
+            self.expiry_changed.notify_one();
         }
         if let Some(lane) = lane {
             lane.wake();
         }
-        Ok(joined)
+        Ok(slot)
     }
 
     /// Takes the oldest batch, when there is one. `None` once the queue is closed.
-    pub(crate) async fn take(&self, lane: usize) -> Option<Taken> {
+    pub(crate) async fn take(&self, lane: usize) -> Option<InFlightBatch> {
         loop {
             poll_fn(|context| self.poll_open(lane, context)).await?;
-            // Those that are ready to call join this batch, rather than wait for the next: the
-            // callers that were woken by the last answer, for the most part.
+            // Callers that are ready join this batch rather than wait for the next one: mostly
+            // those that were woken by the last answer.
             let mut joined = 0;
             for _ in 0..YIELDS_MAX {
                 let now = self.state.lock().open.front().map_or(0, |open| open.callers);
@@ -187,51 +196,57 @@ impl Queue {
                 tokio::task::yield_now().await;
             }
             let mut state = self.state.lock();
-            if let Some(Open { batch, count, callers }) = state.open.pop_front() {
+            if let Some(OpenBatch { batch, count, callers }) = state.open.pop_front() {
+                debug_assert!(state.callers >= callers, "callers of open batches are counted");
                 state.callers -= callers;
-                state.taken.push(Arc::clone(&batch));
-                return Some(Taken { batch, count });
+                state.in_flight.push(Arc::clone(&batch));
+                debug_assert!(state.in_flight.len() <= REQUEST_LANES, "a lane has one request");
+                return Some(InFlightBatch { batch, count });
             }
         }
     }
 
     fn poll_open(&self, lane: usize, context: &Context<'_>) -> Poll<Option<()>> {
         let mut state = self.state.lock();
-        if state.closed {
+        if state.closed.is_some() {
             return Poll::Ready(None);
         }
         let is_idle = state.open.is_empty();
-        if let Some(idle) = state.idle.get_mut(lane) {
-            *idle = is_idle.then(|| context.waker().clone());
-        }
+        state.idle[lane] = is_idle.then(|| context.waker().clone());
         if is_idle { Poll::Pending } else { Poll::Ready(Some(())) }
     }
 
     /// Answers the callers of a batch.
-    pub(crate) fn finish(&self, taken: Taken, answer: Result<Range, Error>) {
+    pub(crate) fn finish(&self, finished: InFlightBatch, answer: Result<Range, Error>) {
+        if let Err(error @ Error::Internal { .. }) = &answer {
+            self.close_with(error.clone());
+        }
         let mut state = self.state.lock();
-        state.taken.retain(|batch| !Arc::ptr_eq(batch, &taken.batch));
+        let before = state.in_flight.len();
+        state.in_flight.retain(|batch| !Arc::ptr_eq(batch, &finished.batch));
+        let was_in_flight = state.in_flight.len() + 1 == before;
+        debug_assert!(was_in_flight || state.closed.is_some(), "a batch is answered once");
         drop(state);
-        let callers = taken.batch.resolve(answer);
-        self.state.lock().expected = callers;
+        let callers = finished.batch.resolve(answer);
+        self.state.lock().expected_callers = callers;
     }
 
     /// Wakes callers whose deadline passes, until the queue is closed.
     pub(crate) async fn expire(&self) {
         loop {
-            let (expiry, closed) = {
+            let (expiry, is_closed) = {
                 let state = self.state.lock();
-                (state.expiry, state.closed)
+                (state.expiry, state.closed.is_some())
             };
-            if closed {
+            if is_closed {
                 return;
             }
             let Some(expiry) = expiry else {
-                self.earlier.notified().await;
+                self.expiry_changed.notified().await;
                 continue;
             };
             tokio::select! {
-                () = self.earlier.notified() => {}
+                () = self.expiry_changed.notified() => {}
                 () = tokio::time::sleep_until(expiry.into()) => {
                     // The lock is released before a waker runs.
                     let expired = self.state.lock().expired(Instant::now());
@@ -243,17 +258,30 @@ impl Queue {
         }
     }
 
-    /// Ends all waits with [`Error::Closed`].
+    /// Ends all calls with [`Error::Closed`].
     pub(crate) fn close(&self) {
+        self.close_with(Error::Closed);
+    }
+
+    /// Ends all calls because `invariant` does not hold, and returns their error.
+    #[track_caller]
+    fn fail(&self, invariant: &'static str) -> Error {
+        let error = Error::internal(invariant);
+        self.close_with(error.clone());
+        error
+    }
+
+    /// Ends all calls with this error. The first error stays.
+    fn close_with(&self, error: Error) {
         let mut state = self.state.lock();
-        state.closed = true;
-        let taken = std::mem::take(&mut state.taken);
+        let error = state.closed.get_or_insert(error).clone();
+        let in_flight = std::mem::take(&mut state.in_flight);
         let open = std::mem::take(&mut state.open);
         let idle = std::mem::take(&mut state.idle);
         drop(state);
-        self.earlier.notify_one();
-        for batch in taken.into_iter().chain(open.into_iter().map(|open| open.batch)) {
-            batch.resolve(Err(Error::Closed));
+        self.expiry_changed.notify_one();
+        for batch in in_flight.into_iter().chain(open.into_iter().map(|open| open.batch)) {
+            batch.resolve(Err(error.clone()));
         }
         for lane in idle.into_iter().flatten() {
             lane.wake();
@@ -261,10 +289,23 @@ impl Queue {
     }
 }
 
+impl OpenBatch {
+    fn add_caller(&mut self, count: u32, waker: Waker, deadline: Instant) -> BatchSlot {
+        let (offset, index) = (self.count, self.callers);
+        self.count += count;
+        self.callers += 1;
+        let mut waiters = self.batch.waiters.lock();
+        waiters.push(Waiter { waker: Some(waker), deadline });
+        debug_assert_eq!(waiters.len(), self.callers, "each caller has a waiter");
+        BatchSlot { batch: Arc::clone(&self.batch), offset, index }
+    }
+}
+
 impl Batch {
     /// Sets the answer, if there is none, and wakes the callers. Returns how many there were.
     fn resolve(&self, answer: Result<Range, Error>) -> usize {
-        // Set first: a caller that finds no place to wait in reads it.
+        // Set before the waiters are removed: a caller without a waiter reads it. A batch that was
+        // closed keeps its error.
         drop(self.answer.set(answer));
         let waiters = std::mem::take(&mut *self.waiters.lock());
         let callers = waiters.len();
@@ -278,8 +319,8 @@ impl Batch {
 }
 
 impl State {
-    /// Takes the oldest batches out, as far as all of their callers were dropped.
-    fn take_abandoned(&mut self, abandoned: &mut Vec<Open>) {
+    /// Moves the oldest batches to `abandoned`, as long as all of their callers were dropped.
+    fn take_abandoned(&mut self, abandoned: &mut Vec<OpenBatch>) {
         while let Some(open) = self.open.front()
             && Arc::strong_count(&open.batch) == 1
         {
@@ -288,11 +329,12 @@ impl State {
         }
     }
 
-    /// The wakers of callers whose deadline has passed. Sets when the next ones are due.
+    /// Returns the wakers of callers whose deadline has passed, and sets the time of the next
+    /// check.
     fn expired(&mut self, now: Instant) -> Vec<Waker> {
         let mut wakers = Vec::new();
         let mut next: Option<Instant> = None;
-        for batch in self.open.iter().map(|open| &open.batch).chain(&self.taken) {
+        for batch in self.open.iter().map(|open| &open.batch).chain(&self.in_flight) {
             for waiter in batch.waiters.lock().iter_mut() {
                 if waiter.deadline <= now {
                     wakers.extend(waiter.waker.take());
@@ -301,7 +343,7 @@ impl State {
                 }
             }
         }
-        self.expiry = next.map(|next| next.max(now + EXPIRY));
+        self.expiry = next.map(|next| next.max(now + EXPIRY_INTERVAL_MIN));
         wakers
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use esker_client::Client;
 
-const LONG: Duration = Duration::from_secs(120);
+const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The threads of clients in this process.
 fn threads() -> usize {
@@ -24,7 +24,7 @@ fn a_dropped_client_leaves_neither_a_thread_nor_a_connection() {
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = silent.local_addr().unwrap().to_string();
     let builder = Client::builder().endpoint(address).timeout(Duration::from_millis(200));
-    let builder = builder.connect_timeout(LONG);
+    let builder = builder.connect_timeout(TEST_TIMEOUT);
     let (client, idle) = (builder.clone().build().unwrap(), builder.build().unwrap());
     assert_eq!(threads(), 2);
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -33,10 +33,10 @@ fn a_dropped_client_leaves_neither_a_thread_nor_a_connection() {
     drop((client, idle));
     let begun = Instant::now();
     while threads() > 0 {
-        assert!(begun.elapsed() < LONG, "{} threads", threads());
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{} threads", threads());
         std::thread::sleep(Duration::from_millis(1));
     }
-    connection.set_read_timeout(Some(LONG)).unwrap();
+    connection.set_read_timeout(Some(TEST_TIMEOUT)).unwrap();
     let mut sent = Vec::new();
     connection.read_to_end(&mut sent).unwrap();
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use esker_server::{Members, Named, ask};
+use esker_server::{MemberInfo, Members, ask};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::exit::{Failure, Outcome};
@@ -178,12 +178,12 @@ impl LocalNodes {
         let Some(Members { members, .. }) = members else { return Ok(()) };
         // One that works alone moves by itself.
         let mut others = members.iter().filter(|member| member.node > 1);
-        let is_moved = |member: &&Named| {
+        let is_moved = |member: &&MemberInfo| {
             u16::try_from(member.node).is_ok_and(|number| member.addr != self.address(number))
         };
         match others.find(is_moved) {
             None => Ok(()),
-            Some(Named { node, addr, .. }) => Err(Failure::usage(format!(
+            Some(MemberInfo { node, addr, .. }) => Err(Failure::usage(format!(
                 "the nodes in {} are at other ports: node {node} is at {addr}; start them with the \
                  --port that they had, or in another folder",
                 self.dir.display()
@@ -246,7 +246,8 @@ mod tests {
     use super::*;
 
     fn members(count: u64, leader: Option<u64>, changing: bool) -> Members {
-        let named = |node| Named { node, addr: String::new(), raft: String::new(), voter: true };
+        let named =
+            |node| MemberInfo { node, addr: String::new(), raft: String::new(), voter: true };
         let members = (1..=count).map(named).collect();
         Members { leader: leader.map(named), members, cluster: String::new(), changing }
     }

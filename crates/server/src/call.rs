@@ -1,4 +1,4 @@
-//! Asking a member over HTTP.
+//! Calls of members over HTTP.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,20 +17,21 @@ use serde::de::DeserializeOwned;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-/// The longest name of a host, and a port.
-const ADDRESS_MAX: usize = 253 + 6;
-/// The most bytes of an answer.
-const BODY_MAX: usize = 4 << 20;
-/// How long a call waits before it tries again.
-const AGAIN: Duration = Duration::from_millis(20);
-const AGAIN_MAX: Duration = Duration::from_millis(300);
-/// How long one member is waited for before another is asked beside it.
-const NEXT: Duration = Duration::from_secs(1);
+/// The longest name of a host, with a colon and a port.
+const ADDRESS_BYTES_MAX: usize = 253 + 6;
+const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// The wait before another attempt. It doubles with each.
+const RETRY_DELAY: Duration = Duration::from_millis(20);
+const RETRY_DELAY_MAX: Duration = Duration::from_millis(300);
+/// The time that one member has to answer before another is asked beside it.
+const NEXT_MEMBER_DELAY: Duration = Duration::from_secs(1);
 
-/// The header in which a node that does not lead names the address of the one that does.
-pub(crate) const LEADER: &str = "esker-leader";
+const _: () = assert!(RETRY_DELAY.as_millis() <= RETRY_DELAY_MAX.as_millis());
 
-/// Whether this is where one host is reached: a name or an address, and a port.
+/// The header of an answer with the address of the leader, from a node that does not lead.
+pub(crate) const LEADER_HEADER: &str = "esker-leader";
+
+/// Whether this text is the address of one host: a name or an IP address, and a port.
 pub fn is_address(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else { return false };
     let named = |byte: u8| byte.is_ascii_alphanumeric() || b".-_".contains(&byte);
@@ -43,12 +44,12 @@ pub fn is_address(text: &str) -> bool {
         },
     };
     is_host
-        && text.len() <= ADDRESS_MAX
+        && text.len() <= ADDRESS_BYTES_MAX
         && port.bytes().all(|byte| byte.is_ascii_digit())
         && port.parse::<u16>().is_ok_and(|port| port > 0)
 }
 
-/// What a member answered.
+/// The answer of a member.
 #[derive(Debug, Clone)]
 pub struct Answer {
     /// The status.
@@ -60,23 +61,23 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// The body as text, for messages.
+    /// Returns the body as text, for messages.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).trim().to_owned()
     }
 
-    /// The address of the leader, of a node that does not lead.
+    /// Returns the address of the leader, if a node answered that does not lead.
     pub fn leader(&self) -> Option<&str> {
-        self.headers.get(LEADER)?.to_str().ok()
+        self.headers.get(LEADER_HEADER)?.to_str().ok()
     }
 }
 
-/// Why a call has no answer.
+/// The error of a call without an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CallError {
-    /// Who was asked: host and port.
+    /// The host and port of the member; empty if no member is known.
     pub address: String,
-    /// What went wrong.
+    /// The reason.
     pub why: String,
 }
 
@@ -88,32 +89,33 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// Asks the member at this address, host and port, over a connection of its own. With a body, of
-/// JSON, it is a POST.
+/// Asks the member at this address, host and port, over a connection of its own. A request with a
+/// body, which is JSON, is a POST.
 ///
 /// # Cancel safety
-/// The member may do what it was asked, whether the future is dropped or not.
+/// The member may execute the request although the future was dropped.
 ///
 /// # Errors
-/// Without an answer within `patience`.
+/// [`CallError`] if there is no answer within `timeout`.
 pub async fn ask(
     address: &str,
     path: &str,
     body: Option<&[u8]>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Answer, CallError> {
     let failed = |why: String| CallError { address: address.to_owned(), why };
-    match tokio::time::timeout(patience, exchange(address, path, body)).await {
+    match tokio::time::timeout(timeout, exchange(address, path, body)).await {
         Ok(answer) => answer.map_err(|error| failed(error.to_string())),
-        Err(_) => Err(failed(no_answer(patience))),
+        Err(_) => Err(failed(no_answer(timeout))),
     }
 }
 
-fn no_answer(patience: Duration) -> String {
-    format!("no answer within {patience:?}")
+fn no_answer(timeout: Duration) -> String {
+    format!("no answer within {timeout:?}")
 }
 
-const NO_HTTP: &str = "the connection ended without an answer; is it the address for clients of an \
+/// The reason of a connection that speaks no HTTP.
+const NOT_HTTP: &str = "the connection ended without an answer; is it the address for clients of an \
                        Esker node?";
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
@@ -133,10 +135,10 @@ async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answ
         let answer = sender.send_request(request).await;
         let answer = answer.map_err(|error| match error.is_user() {
             true => AnyError::from(error),
-            false => NO_HTTP.into(),
+            false => NOT_HTTP.into(),
         })?;
         let (head, body) = answer.into_parts();
-        let body = Limited::new(body, BODY_MAX).collect().await?.to_bytes();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
         Ok(Answer { status: head.status, headers: head.headers, body })
     };
     let mut exchanged = pin!(exchanged);
@@ -145,24 +147,25 @@ async fn exchange(address: &str, path: &str, body: Option<&[u8]>) -> Result<Answ
         biased;
         exchanged = &mut exchanged => exchanged,
         ended = connection => match ended {
-            // Closed behind the answer, or without one.
+            // Closed after the answer, or without one.
             Ok(()) => exchanged.await,
-            Err(error) if error.is_parse() || error.is_incomplete_message() => Err(NO_HTTP.into()),
+            Err(error) if error.is_parse() || error.is_incomplete_message() => Err(NOT_HTTP.into()),
             Err(error) => Err(error.into()),
         },
     }
 }
 
-/// Asks all these members at once; returns the JSON that each answers in time, or why it does not.
+/// Asks all these members at once. Returns the JSON of each one that answers in time, and the
+/// reason for each that does not.
 pub(crate) async fn ask_all<T: DeserializeOwned + Send + 'static>(
     addresses: impl IntoIterator<Item = String>,
     path: &'static str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Vec<(String, Result<T, String>)> {
-    let mut asked = JoinSet::new();
+    let mut calls = JoinSet::new();
     for address in addresses {
-        asked.spawn(async move {
-            let answer = match ask(&address, path, None, patience).await {
+        calls.spawn(async move {
+            let answer = match ask(&address, path, None, timeout).await {
                 Ok(answer) if answer.status == StatusCode::OK => {
                     serde_json::from_slice(&answer.body).map_err(|error| error.to_string())
                 }
@@ -172,65 +175,71 @@ pub(crate) async fn ask_all<T: DeserializeOwned + Send + 'static>(
             (address, answer)
         });
     }
-    asked.join_all().await
+    calls.join_all().await
 }
 
 /// Asks the leader, which any of these members names, until one answers as leader. A member that
-/// cannot be reached, or has no leader, is asked again. While one does not answer, the next is
+/// cannot be reached, or knows no leader, is asked again. While one does not answer, the next is
 /// asked beside it: a process that is stopped still accepts connections.
 ///
 /// # Errors
-/// After `patience`, what a member answered last, or else why none did.
+/// [`CallError`] after `timeout`, with the last answer of a member, or else the reason why none
+/// answered.
 pub async fn ask_leader(
     members: &[String],
     path: &str,
     body: Option<&[u8]>,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Answer, CallError> {
-    let deadline = Instant::now() + patience;
-    let mut again = AGAIN;
-    let mut asked = FuturesUnordered::new();
+    let deadline = Instant::now() + timeout;
+    let mut delay = RETRY_DELAY;
+    let mut calls = FuturesUnordered::new();
+    // The addresses of `calls`.
     let mut waiting = BTreeSet::new();
-    let mut named: Option<String> = None;
-    // What a member says tells more than that another is not there.
-    let (mut said, mut failed) = (None, None);
+    let mut leader: Option<String> = None;
+    // The answer of a member says more than that another one cannot be reached.
+    let (mut refusal, mut failure) = (None, None);
     let mut turn = 0;
     loop {
         let mut others =
             members.iter().cycle().skip(turn % members.len().max(1)).take(members.len());
         turn += 1;
-        let next = named.take().or_else(|| others.find(|other| !waiting.contains(*other)).cloned());
+        debug_assert_eq!(calls.len(), waiting.len(), "each call waits for one address");
+        let next =
+            leader.take().or_else(|| others.find(|other| !waiting.contains(*other)).cloned());
         if let Some(address) = next.filter(|address| waiting.insert(address.clone())) {
             let left = deadline.saturating_duration_since(Instant::now());
-            asked.push(async move { (ask(&address, path, body, left).await, address) });
+            calls.push(async move { (ask(&address, path, body, left).await, address) });
         }
-        let Ok(answer) = tokio::time::timeout(NEXT, asked.next()).await else { continue };
+        let Ok(answer) = tokio::time::timeout(NEXT_MEMBER_DELAY, calls.next()).await else {
+            continue;
+        };
         let Some((answer, address)) = answer else {
             return Err(CallError { address: String::new(), why: "no member is known".into() });
         };
         waiting.remove(&address);
         match answer {
             Ok(answer) if answer.status == StatusCode::CONFLICT && answer.leader().is_some() => {
-                named = answer.leader().map(ToOwned::to_owned);
-                failed = Some(match named.clone().filter(|leader| waiting.contains(leader)) {
-                    Some(address) => CallError { address, why: no_answer(patience) },
+                leader = answer.leader().map(ToOwned::to_owned);
+                failure = Some(match leader.clone().filter(|leader| waiting.contains(leader)) {
+                    Some(address) => CallError { address, why: no_answer(timeout) },
                     None => CallError { address, why: answer.text() },
                 });
             }
             Ok(answer) if answer.status.is_server_error() => {
                 let why = format!("{}: {}", answer.status, answer.text());
-                said = Some(CallError { address, why });
+                refusal = Some(CallError { address, why });
             }
             Ok(answer) => return Ok(answer),
-            Err(error) => failed = Some(error),
+            Err(error) => failure = Some(error),
         }
-        if Instant::now() + again >= deadline
-            && let Some(error) = said.take().or_else(|| failed.take())
+        if Instant::now() + delay >= deadline
+            && let Some(error) = refusal.take().or_else(|| failure.take())
         {
             return Err(error);
         }
-        tokio::time::sleep(again).await;
-        again = (again * 2).min(AGAIN_MAX);
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(RETRY_DELAY_MAX);
     }
 }
 

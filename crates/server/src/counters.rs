@@ -1,4 +1,4 @@
-//! What is counted while requests are answered.
+//! Counters of requests, answers and connections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -7,14 +7,18 @@ use std::time::Duration;
 use hyper::{StatusCode, Version};
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
-/// Statuses that are counted by themselves.
+/// The statuses with a counter of their own. The last one counts all others.
 pub(crate) const STATUSES: [u16; 13] =
     [200, 204, 307, 400, 403, 404, 405, 409, 415, 422, 500, 503, 0];
 
-/// Protocols that are counted by themselves.
+/// The protocols with a counter of their own.
 pub(crate) const PROTOCOLS: [&str; 3] = ["h1", "h2c", "h3"];
 
-/// What is counted while requests are answered. All else is read when it is asked for.
+const OTHER_STATUS: usize = STATUSES.len() - 1;
+
+const _: () = assert!(STATUSES[OTHER_STATUS] == 0, "the last counter is that of other statuses");
+
+/// The counters of a node. All other metrics are read when a client asks for them.
 #[derive(Debug)]
 pub(crate) struct Counters {
     pub(crate) answers: [AtomicU64; STATUSES.len()],
@@ -23,17 +27,17 @@ pub(crate) struct Counters {
     pub(crate) latency: Histogram,
     pub(crate) connections: AtomicI64,
     pub(crate) accepted: AtomicU64,
-    /// Connections beyond the limit.
+    /// The number of connections beyond the limit.
     pub(crate) over_limit: AtomicU64,
-    /// Of these connections, the ones over HTTP/3.
+    /// The number of open connections over HTTP/3.
     pub(crate) http3_connections: AtomicI64,
-    /// Times that the disk began to stall while this node led.
+    /// The number of times that the disk began to stall while this node led.
     pub(crate) disk_stalls: AtomicU64,
-    /// Tasks that panicked, or ended although the node runs.
+    /// The number of tasks that panicked, or ended although the node runs.
     pub(crate) failed_tasks: Arc<AtomicU64>,
-    /// When the certificate of HTTP/3 ends, in seconds since 1970; 0 if there is none.
+    /// The end of the certificate of HTTP/3, in seconds since 1970; 0 if there is none.
     pub(crate) certificate_ends: AtomicU64,
-    /// Counted by the program, if it sends spans.
+    /// The number of lost spans, counted by the program if it sends spans.
     pub(crate) spans_lost: Option<Arc<AtomicU64>>,
 }
 
@@ -54,54 +58,66 @@ impl Counters {
         }
     }
 
-    pub(crate) fn requested(&self, version: Version) {
+    pub(crate) fn count_request(&self, version: Version) {
         let [http1, http2, http3] = &self.requests;
         let counter = match version {
             Version::HTTP_3 => http3,
             Version::HTTP_2 => http2,
+            // HTTP/1.1 and what is older.
             _ => http1,
         };
         counter.fetch_add(1, Relaxed);
     }
 
-    pub(crate) fn answered(&self, is_timestamp: bool, status: StatusCode, latency: Duration) {
+    pub(crate) fn count_answer(&self, is_timestamp: bool, status: StatusCode, latency: Duration) {
         let at = STATUSES.iter().position(|known| *known == status.as_u16());
-        if let Some(counter) = self.answers.get(at.unwrap_or(STATUSES.len() - 1)) {
-            counter.fetch_add(1, Relaxed);
-        }
+        self.answers[at.unwrap_or(OTHER_STATUS)].fetch_add(1, Relaxed);
         if is_timestamp && status == StatusCode::OK {
             self.latency.observe(latency.as_secs_f64());
         }
     }
 
     #[cfg(feature = "http3")]
-    pub(crate) fn connected_http3(&self, more: i64) {
-        self.connected(more);
-        self.http3_connections.fetch_add(more, Relaxed);
+    pub(crate) fn open_http3_connection(&self) {
+        self.http3_connections.fetch_add(1, Relaxed);
+        self.open_connection();
     }
 
-    /// Counts a connection over TCP until the answer is dropped.
-    pub(crate) fn open(&self) -> OpenConnection<'_> {
-        self.connected(1);
-        OpenConnection(self)
+    #[cfg(feature = "http3")]
+    pub(crate) fn close_http3_connection(&self) {
+        let before = self.http3_connections.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a connection is closed once");
+        self.close_connection();
     }
 
-    pub(crate) fn connected(&self, more: i64) {
-        self.connections.fetch_add(more, Relaxed);
-        self.accepted.fetch_add(u64::from(more > 0), Relaxed);
+    /// Counts a connection over TCP until the guard is dropped.
+    pub(crate) fn guard_connection(&self) -> ConnectionGuard<'_> {
+        self.open_connection();
+        ConnectionGuard(self)
+    }
+
+    fn open_connection(&self) {
+        self.connections.fetch_add(1, Relaxed);
+        self.accepted.fetch_add(1, Relaxed);
+    }
+
+    /// Counts the end of a connection. A panic of one of its requests ends it, and is counted.
+    fn close_connection(&self) {
+        let before = self.connections.fetch_sub(1, Relaxed);
+        debug_assert!(before > 0, "a connection is closed once");
+        if std::thread::panicking() {
+            self.failed_tasks.fetch_add(1, Relaxed);
+            tracing::error!("a request panicked, and ends its connection");
+        }
     }
 }
 
-/// A connection over TCP that is open. A panic ends it alone, and is counted.
+/// An open connection over TCP.
 #[derive(Debug)]
-pub(crate) struct OpenConnection<'a>(&'a Counters);
+pub(crate) struct ConnectionGuard<'a>(&'a Counters);
 
-impl Drop for OpenConnection<'_> {
+impl Drop for ConnectionGuard<'_> {
     fn drop(&mut self) {
-        self.0.connected(-1);
-        if std::thread::panicking() {
-            self.0.failed_tasks.fetch_add(1, Relaxed);
-            tracing::error!("a request panicked, and ends its connection");
-        }
+        self.0.close_connection();
     }
 }

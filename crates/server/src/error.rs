@@ -1,66 +1,87 @@
-//! Why a node does not start, or stopped.
+//! The error of a node that does not start, or that has stopped.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a node does not start, or stopped.
+/// The error of a node that does not start, or that has stopped.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// An option that cannot be, and why.
-    Option(String),
-    /// The node's log.
+    /// An option is invalid; the text says which and why.
+    InvalidOption(String),
+    /// The node's log cannot be opened.
     Log(esker_consensus::Error),
-    /// The node's log was repaired: it may lack votes that the node gave, and entries that it
-    /// acknowledged.
-    Repaired {
+    /// The node's log was repaired: votes that the node gave, and entries that it acknowledged,
+    /// may be missing.
+    LogRepaired {
         /// The folder of the log.
         dir: PathBuf,
     },
-    /// The node's log is a copy: the node may have voted since it was made.
-    Copied {
+    /// The node's log is a copy: the node may have voted since the copy was made.
+    LogCopied {
         /// The folder of the log.
         dir: PathBuf,
     },
-    /// The node's log does not say of which node it is.
-    Identity {
+    /// The node's log has entries, and no identity of a node.
+    IdentityMissing {
         /// The folder of the log.
         dir: PathBuf,
     },
-    /// The operating system, and what was asked of it.
+    /// An operation of the operating system failed; the text names it.
     Io(String, io::Error),
-    /// The clock of this machine shows a time before 1970, or after the year 9999. HTTP has no date
-    /// for that, and each answer has one.
-    Clock,
-    /// The data belongs to another node or cluster, or to none.
-    OtherData(String),
-    /// No certificate could be made, and why.
+    /// The clock of this machine shows a time before 1970 or after the year 9999. HTTP has no date
+    /// for such a time, and each answer has a date.
+    ClockOutOfRange,
+    /// The data belongs to another node or cluster, or another process runs with a copy of it.
+    DataMismatch(String),
+    /// The certificate of HTTP/3 could not be made.
     Certificate(String),
-    /// The cluster does not take this node, or was not reached.
+    /// The cluster does not admit this node, or could not be reached.
     Join(String),
-    /// The node stopped by itself, and why.
+    /// The node stopped by itself; the text says why.
     Stopped(String),
+    /// A bug: an invariant of the node does not hold. The node stops rather than answer from a
+    /// state that cannot be.
+    Internal {
+        /// The invariant.
+        invariant: &'static str,
+    },
+}
+
+impl ServerError {
+    /// Reports a broken invariant.
+    ///
+    /// # Panics
+    /// In debug builds.
+    #[track_caller]
+    pub(crate) fn internal(invariant: &'static str) -> Self {
+        debug_assert!(false, "broken invariant: {invariant}");
+        tracing::error!(invariant, "an invariant of the node does not hold; the node stops");
+        Self::Internal { invariant }
+    }
 }
 
 impl fmt::Display for ServerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Option(why) | Self::OtherData(why) | Self::Certificate(why) => f.write_str(why),
+            Self::InvalidOption(why) | Self::DataMismatch(why) | Self::Certificate(why) => {
+                f.write_str(why)
+            }
             Self::Log(_) => f.write_str("the log of the node cannot be opened"),
-            Self::Repaired { dir } => write!(
+            Self::LogRepaired { dir } => write!(
                 f,
                 "the log in {} was repaired, and may lack votes and entries of this node: remove \
                  the node from its cluster, and let one join under a new number with new data",
                 dir.display()
             ),
-            Self::Copied { dir } => write!(
+            Self::LogCopied { dir } => write!(
                 f,
                 "the log in {} is a copy, and this node may have voted since it was made: let a \
                  node join under a new number with new data",
                 dir.display()
             ),
-            Self::Identity { dir } => write!(
+            Self::IdentityMissing { dir } => write!(
                 f,
                 "{} has entries and does not say of which node: its identity is damaged, or another \
                  program wrote it; remove the node from its cluster, and let one join under a new \
@@ -68,12 +89,15 @@ impl fmt::Display for ServerError {
                 dir.display()
             ),
             Self::Io(what, _) => f.write_str(what),
-            Self::Clock => f.write_str(
+            Self::ClockOutOfRange => f.write_str(
                 "the clock of this machine shows a time before 1970, or after the year 9999: set it \
                  right, and start the node again",
             ),
             Self::Join(why) => write!(f, "this node cannot join: {why}"),
             Self::Stopped(why) => write!(f, "the node stopped: {why}"),
+            Self::Internal { invariant } => {
+                write!(f, "the node stopped because of a bug: not true that {invariant}")
+            }
         }
     }
 }

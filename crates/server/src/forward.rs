@@ -1,7 +1,7 @@
-//! Asking the leader in place of a client.
+//! Forwarding of requests to the leader, in place of a client.
 //!
-//! A node that does not lead keeps a few connections to the one that does. It does not ask again
-//! for a request that another node asks with: [`FORWARDED`] names that node.
+//! A node that does not lead keeps a few connections to the one that does. It does not forward a
+//! request that another node forwarded: [`FORWARDED_HEADER`] names that node.
 
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -14,22 +14,25 @@ use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::sync::{Mutex, Semaphore};
 
-/// The header of a request that a node asks with: its number.
-pub(crate) const FORWARDED: &str = "esker-forwarded";
+use crate::options::STREAMS_MAX;
 
-const CONNECTIONS: usize = 4;
-/// As many as a node answers at a time on a connection.
-const STREAMS: usize = 128;
-/// A kept connection may have ended, and then there is a second attempt over another one.
-const ATTEMPTS: usize = 2;
+/// The header of a forwarded request: the number of the node that forwards it.
+pub(crate) const FORWARDED_HEADER: &str = "esker-forwarded";
 
-/// Why there is no answer.
+const LEADER_CONNECTIONS: usize = 4;
+/// The most requests that are forwarded at a time: as many as the leader answers at a time on these
+/// connections.
+const REQUESTS_MAX: usize = LEADER_CONNECTIONS * STREAMS_MAX as usize;
+
+const _: () = assert!(REQUESTS_MAX == 512, "the limit in the documentation");
+
+/// The error of a request that was not forwarded, or not answered.
 #[derive(Debug)]
 pub(crate) enum ForwardError {
-    /// Too many requests are on their way.
+    /// Too many requests are being forwarded.
     Busy,
     TimedOut,
-    Failed(Box<dyn std::error::Error + Send + Sync>),
+    Failed(AnyError),
 }
 
 impl fmt::Display for ForwardError {
@@ -47,85 +50,105 @@ impl std::error::Error for ForwardError {
     }
 }
 
-/// A connection to this address.
+/// A connection to the leader. Clones share it.
 #[derive(Debug, Clone)]
-struct Link {
+struct LeaderConnection {
     address: String,
     sender: SendRequest<Empty<Bytes>>,
-    number: usize,
+    /// The number of the request that opened it.
+    opened_by: usize,
 }
 
-/// The connections to the leader.
+/// Forwards requests to the leader.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     node: u64,
-    links: [Mutex<Option<Link>>; CONNECTIONS],
-    next: AtomicUsize,
+    connections: [Mutex<Option<LeaderConnection>>; LEADER_CONNECTIONS],
+    next_request: AtomicUsize,
     requests: Semaphore,
-    patience: Duration,
+    timeout: Duration,
 }
 
 impl Forwarder {
-    /// Of this node, which waits so long for an answer.
-    pub(crate) fn new(node: u64, patience: Duration) -> Self {
+    /// Creates the forwarder of node `node`, which waits for an answer for `timeout`.
+    pub(crate) fn new(node: u64, timeout: Duration) -> Self {
         Self {
             node,
-            links: Default::default(),
-            next: AtomicUsize::new(0),
-            requests: Semaphore::new(CONNECTIONS * STREAMS),
-            patience,
+            connections: Default::default(),
+            next_request: AtomicUsize::new(0),
+            requests: Semaphore::new(REQUESTS_MAX),
+            timeout,
         }
     }
 
-    /// Asks the node at this address, whose answer has so many bytes at most.
-    pub(crate) async fn ask(
+    /// Forwards a request to the node at this address. An answer of more than `bytes_max` bytes
+    /// fails.
+    pub(crate) async fn forward(
         &self,
         address: &str,
         path: &str,
-        most: usize,
+        bytes_max: usize,
     ) -> Result<Response<Bytes>, ForwardError> {
-        let Ok(_place) = self.requests.try_acquire() else { return Err(ForwardError::Busy) };
-        let number = self.next.fetch_add(1, Relaxed);
-        let asked = tokio::time::timeout(self.patience, self.tried(number, address, path, most));
-        match asked.await {
+        let Ok(_permit) = self.requests.try_acquire() else { return Err(ForwardError::Busy) };
+        let request = self.next_request.fetch_add(1, Relaxed);
+        let attempts = self.try_twice(request, address, path, bytes_max);
+        match tokio::time::timeout(self.timeout, attempts).await {
             Ok(answer) => answer.map_err(ForwardError::Failed),
             Err(_) => {
-                // It may hang. A request that has the lock connects again.
-                if let Ok(mut link) = self.links[number % CONNECTIONS].try_lock() {
-                    link.take();
+                // The connection may hang. A request that has the lock connects again.
+                if let Ok(mut connection) = self.slot(request).try_lock() {
+                    connection.take();
                 }
                 Err(ForwardError::TimedOut)
             }
         }
     }
 
-    async fn tried(
+    /// Sends a request once, and once more if that fails: a kept connection may have ended.
+    async fn try_twice(
         &self,
-        number: usize,
+        request: usize,
         address: &str,
         path: &str,
-        most: usize,
+        bytes_max: usize,
     ) -> Result<Response<Bytes>, AnyError> {
-        let mut failure = None;
-        for _ in 0..ATTEMPTS {
-            let mut link = self.link(number, address).await?;
-            match exchange(&mut link, self.node, path, most).await {
-                Ok(answer) => return Ok(answer),
-                Err(error) => {
-                    let mut kept = self.links[number % CONNECTIONS].lock().await;
-                    kept.take_if(|kept| kept.number == link.number);
-                    failure = Some(error);
-                }
+        match self.try_once(request, address, path, bytes_max).await {
+            Ok(answer) => Ok(answer),
+            Err(Attempt::NotConnected(error)) => Err(error),
+            Err(Attempt::Unanswered(_)) => {
+                let again = self.try_once(request, address, path, bytes_max).await;
+                again.map_err(|(Attempt::NotConnected(error) | Attempt::Unanswered(error))| error)
             }
         }
-        Err(failure.unwrap_or_else(|| "no attempt".into()))
     }
 
-    /// One of the connections, if it is to this address; otherwise a new one.
-    async fn link(&self, number: usize, address: &str) -> Result<Link, AnyError> {
-        let mut link = self.links[number % CONNECTIONS].lock().await;
-        match &*link {
-            Some(link) if link.address == address && !link.sender.is_closed() => Ok(link.clone()),
+    async fn try_once(
+        &self,
+        request: usize,
+        address: &str,
+        path: &str,
+        bytes_max: usize,
+    ) -> Result<Response<Bytes>, Attempt> {
+        let mut connection = self.connect(request, address).await.map_err(Attempt::NotConnected)?;
+        match exchange(&mut connection, self.node, path, bytes_max).await {
+            Ok(answer) => Ok(answer),
+            Err(error) => {
+                let mut kept = self.slot(request).lock().await;
+                kept.take_if(|kept| kept.opened_by == connection.opened_by);
+                Err(Attempt::Unanswered(error))
+            }
+        }
+    }
+
+    fn slot(&self, request: usize) -> &Mutex<Option<LeaderConnection>> {
+        &self.connections[request % LEADER_CONNECTIONS]
+    }
+
+    /// Returns the kept connection for a request, if it is to this address; otherwise a new one.
+    async fn connect(&self, request: usize, address: &str) -> Result<LeaderConnection, AnyError> {
+        let mut kept = self.slot(request).lock().await;
+        match &*kept {
+            Some(kept) if kept.address == address && !kept.sender.is_closed() => Ok(kept.clone()),
             _ => {
                 let stream = esker_raft::connect(address).await?;
                 stream.set_nodelay(true)?;
@@ -133,8 +156,9 @@ impl Forwarder {
                     handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
                 // It ends with its last sender; what fails there fails the requests, too.
                 tokio::spawn(async move { drop(connection.await) });
-                let new = Link { address: address.to_owned(), sender, number };
-                Ok(link.insert(new).clone())
+                let address = address.to_owned();
+                let new = LeaderConnection { address, sender, opened_by: request };
+                Ok(kept.insert(new).clone())
             }
         }
     }
@@ -142,17 +166,25 @@ impl Forwarder {
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The failure of one attempt.
+enum Attempt {
+    NotConnected(AnyError),
+    Unanswered(AnyError),
+}
+
 async fn exchange(
-    link: &mut Link,
+    connection: &mut LeaderConnection,
     node: u64,
     path: &str,
-    most: usize,
+    bytes_max: usize,
 ) -> Result<Response<Bytes>, AnyError> {
-    link.sender.ready().await?;
-    let request = Request::get(format!("http://{}{path}", link.address)).header(FORWARDED, node);
-    let answer = link.sender.send_request(request.body(Empty::new())?).await?;
+    connection.sender.ready().await?;
+    let uri = format!("http://{}{path}", connection.address);
+    let request = Request::get(uri).header(FORWARDED_HEADER, node);
+    let answer = connection.sender.send_request(request.body(Empty::new())?).await?;
     let (head, body) = answer.into_parts();
-    let body = Limited::new(body, most).collect().await?.to_bytes();
+    let body = Limited::new(body, bytes_max).collect().await?.to_bytes();
+    debug_assert!(body.len() <= bytes_max, "the caller has memory for {bytes_max} bytes");
     Ok(Response::from_parts(head, body))
 }
 
@@ -172,16 +204,16 @@ mod tests {
     async fn a_leader_that_hangs_is_not_waited_for() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let patience = Duration::from_millis(100);
-        let forwarder = Arc::new(Forwarder::new(1, patience));
+        let timeout = Duration::from_millis(100);
+        let forwarder = Arc::new(Forwarder::new(1, timeout));
         let begun = Instant::now();
-        let mut asked = tokio::task::JoinSet::new();
-        for _ in 0..CONNECTIONS * STREAMS + 1 {
+        let mut requests = tokio::task::JoinSet::new();
+        for _ in 0..REQUESTS_MAX + 1 {
             let (forwarder, address) = (Arc::clone(&forwarder), address.clone());
-            asked.spawn(async move { forwarder.ask(&address, "/timestamp", 16).await });
+            requests.spawn(async move { forwarder.forward(&address, "/timestamp", 16).await });
         }
         let mut busy = 0;
-        while let Some(answer) = asked.join_next().await {
+        while let Some(answer) = requests.join_next().await {
             match answer.unwrap() {
                 Err(ForwardError::Busy) => busy += 1,
                 Err(ForwardError::TimedOut) => {}
@@ -189,8 +221,8 @@ mod tests {
             }
         }
         assert_eq!(busy, 1);
-        assert!(begun.elapsed() < patience * 50, "{:?}", begun.elapsed());
-        let gone = forwarder.ask("127.0.0.1:1", "/timestamp", 16).await;
+        assert!(begun.elapsed() < timeout * 50, "{:?}", begun.elapsed());
+        let gone = forwarder.forward("127.0.0.1:1", "/timestamp", 16).await;
         assert!(matches!(gone, Err(ForwardError::Failed(_))), "{gone:?}");
     }
 }

@@ -43,23 +43,23 @@ use tokio::time::Instant;
 
 use crate::call::ask_all;
 use crate::error::ServerError;
-use crate::http::waiting::Waiting;
-use crate::identity::{Identity, Store};
-use crate::join::{AdmitError, admit_at, cluster_id};
+use crate::http::founding_listener::FoundingListener;
+use crate::identity::{Identity, LogFolder};
+use crate::join::{AdmitError, admit_at, parse_cluster_id};
+use crate::loopback;
 use crate::options::ServerOptions;
 use crate::protocol::FoundingStatus;
-use crate::reach;
 
-/// How long the other nodes are waited for each time.
-const ASK_TIMEOUT: Duration = Duration::from_secs(2);
-/// How long a node waits before it asks again.
-const RETRY: Duration = Duration::from_millis(100);
-const RETRY_MAX: Duration = Duration::from_secs(2);
-/// How long nothing is logged of a wait at first, and between two lines.
-const LOG_AFTER: Duration = Duration::from_secs(1);
+/// The time that the other nodes have to answer in each round.
+const MEMBER_CALL_TIMEOUT: Duration = Duration::from_secs(2);
+/// The wait before another round. It doubles with each.
+const RETRY_DELAY: Duration = Duration::from_millis(100);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(2);
+/// The time before a wait is logged, and the time between two lines.
+const FIRST_LOG_DELAY: Duration = Duration::from_secs(1);
 const LOG_INTERVAL: Duration = Duration::from_secs(30);
 
-/// The nodes of a list, and which of them this one is.
+/// A list of nodes, and the one of them that is this node.
 #[derive(Debug)]
 pub(crate) struct Founding<'a> {
     addresses: &'a [String],
@@ -70,20 +70,21 @@ pub(crate) struct Founding<'a> {
 /// The next step of a node without data.
 #[derive(Debug, PartialEq, Eq)]
 enum FoundingStep {
-    /// It is node 1, and all others have nothing.
+    /// Found the cluster: this is node 1, and all others have no data.
     FoundCluster,
-    /// It takes the id that node 1 founds.
+    /// Take the id of the cluster that node 1 founds.
     TakeId(ClusterId),
-    /// It joins this cluster, of which these are.
+    /// Join this cluster, through these members.
     Join(ClusterId, Vec<String>),
+    /// Wait, for this reason.
     Wait(String),
 }
 
-/// The status of another node, or why it has none.
+/// The address of another node, and its status or the reason why it did not answer.
 type NodeAnswer = (String, Result<FoundingStatus, String>);
 
 impl<'a> Founding<'a> {
-    /// A node that clients reach at `own`, if it is started with a list.
+    /// Creates the founding of a node that clients reach at `own`, if it is started with a list.
     pub(crate) fn new(
         options: &'a ServerOptions,
         own: &'a str,
@@ -92,45 +93,48 @@ impl<'a> Founding<'a> {
         if addresses.is_empty() {
             return Ok(None);
         }
-        let wrong = |why: String| Err(ServerError::Option(format!("--cluster: {why}")));
+        let invalid = |why: String| Err(ServerError::InvalidOption(format!("--cluster: {why}")));
         if options.join.is_some() {
-            return wrong("it says whom to join; leave out --join".into());
+            return invalid("it says whom to join; leave out --join".into());
         }
         let distinct: BTreeSet<_> = addresses.iter().collect();
         if distinct.len() != addresses.len() || addresses.len() < 2 {
-            return wrong("it has the addresses of two nodes or more, each once".into());
+            return invalid("it has the addresses of two nodes or more, each once".into());
         }
-        let place = addresses.iter().position(|address| address == own);
-        let Some(node) = options.node.or_else(|| Some(place? as u64 + 1)) else {
-            return wrong(format!(
+        let position = addresses.iter().position(|address| address == own);
+        let Some(node) = options.node.or_else(|| Some(position? as u64 + 1)) else {
+            return invalid(format!(
                 "{own} is not in it: give --advertise as it is there, or, to a node that joins \
                  later, --node-id"
             ));
         };
-        let named = usize::try_from(node - 1).ok().and_then(|at| addresses.get(at));
-        match named {
-            Some(named) if named != own => wrong(format!(
-                "node {node} is {named} there, and this node is {own}: give another --node-id, or \
+        let Some(index) = node.checked_sub(1) else {
+            return Err(ServerError::internal("nodes are numbered from 1"));
+        };
+        let listed = usize::try_from(index).ok().and_then(|index| addresses.get(index));
+        match listed {
+            Some(listed) if listed != own => invalid(format!(
+                "node {node} is {listed} there, and this node is {own}: give another --node-id, or \
                  --advertise"
             )),
             _ => Ok(Some(Self { addresses, own, node })),
         }
     }
 
-    /// The identity of a node without data, and its log. Waits for the other nodes.
-    pub(crate) async fn begin(
+    /// Creates the log of a node without data, and its identity. Waits for the other nodes.
+    pub(crate) async fn create_log(
         &self,
         port: &TcpListener,
-        store: &Store,
+        folder: &LogFolder,
         raft: &str,
     ) -> Result<(ConsensusLog, Identity), ServerError> {
-        let waiting = Waiting::new(self.status(String::new()));
-        let decided = waiting.answer_until(port, self.decide(&waiting, raft)).await?;
+        let listener = FoundingListener::new(&self.status(String::new()))?;
+        let decided = listener.answer_until(port, self.decide(&listener, raft)).await?;
         let identity = match decided {
-            None => Identity::founder(self.node)?,
-            Some(cluster) => Identity::joining(cluster, self.node)?,
+            None => Identity::new_founder(self.node)?,
+            Some(cluster) => Identity::new_member(cluster, self.node)?,
         };
-        let log = store.create(&identity)?;
+        let log = folder.create(&identity)?;
         if identity.founds {
             self.await_all(port, &identity).await?;
         }
@@ -144,17 +148,17 @@ impl<'a> Founding<'a> {
         identity: &Identity,
     ) -> Result<(), ServerError> {
         let id = identity.cluster.to_string();
-        let waiting = Waiting::new(self.status(id.clone()));
+        let listener = FoundingListener::new(&self.status(id.clone()))?;
         let complete = async {
-            let mut pace = RetryPace::new();
+            let mut timer = RetryTimer::new();
             loop {
-                match missing(&id, &self.ask_others().await)? {
+                match missing_nodes(&id, &self.ask_others().await)? {
                     None => return Ok(()),
-                    Some(why) => pace.wait(&waiting, &why).await,
+                    Some(why) => timer.wait(&listener, &why).await,
                 }
             }
         };
-        waiting.answer_until(port, complete).await
+        listener.answer_until(port, complete).await
     }
 
     fn status(&self, cluster: String) -> FoundingStatus {
@@ -165,27 +169,31 @@ impl<'a> Founding<'a> {
     /// Asks the other nodes of the list.
     async fn ask_others(&self) -> Vec<NodeAnswer> {
         let others = self.addresses.iter().filter(|address| *address != self.own).cloned();
-        ask_all(others, "/founding", ASK_TIMEOUT).await
+        ask_all(others, "/founding", MEMBER_CALL_TIMEOUT).await
     }
 
-    /// The cluster to join; `None` for the one to found.
+    /// Decides which cluster to join; `None`: this node founds it.
     async fn decide(
         &self,
-        waiting: &Waiting,
+        listener: &FoundingListener,
         raft: &str,
     ) -> Result<Option<ClusterId>, ServerError> {
-        let mut pace = RetryPace::new();
+        let mut timer = RetryTimer::new();
         loop {
             let why = match next_step(self.addresses, self.node, &self.ask_others().await)? {
                 FoundingStep::FoundCluster => return Ok(None),
                 FoundingStep::TakeId(cluster) => return Ok(Some(cluster)),
                 FoundingStep::Wait(why) => why,
                 FoundingStep::Join(cluster, members) => {
+                    let Some(member) = members.first() else {
+                        return Err(ServerError::internal("a cluster to join has a member"));
+                    };
                     match admit_at(&members, cluster, self.node).await {
                         Ok(()) => {
-                            reach::check(&members[0], self.own, raft).await?;
+                            loopback::check_members(member, self.own, raft).await?;
                             return Ok(Some(cluster));
                         }
+                        Err(AdmitError::Failed(error)) => return Err(error),
                         Err(AdmitError::Refused(why)) => return Err(ServerError::Join(why)),
                         Err(AdmitError::Unavailable(why)) => {
                             format!("the cluster {cluster}: {why}")
@@ -193,12 +201,12 @@ impl<'a> Founding<'a> {
                     }
                 }
             };
-            pace.wait(waiting, &why).await;
+            timer.wait(listener, &why).await;
         }
     }
 }
 
-/// The next step of node `node` without data, after these answers of the nodes of its list.
+/// Decides the next step of node `node`, which has no data, after these answers of the other nodes.
 fn next_step(
     addresses: &[String],
     node: u64,
@@ -215,9 +223,16 @@ fn next_step(
             }
         };
         let number = addresses.iter().position(|listed| listed == address).map(|at| at as u64 + 1);
+        debug_assert!(number.is_some(), "only listed nodes are asked");
         let is_first = number == Some(1);
-        match cluster_id(&status.cluster) {
-            // Of a cluster that is there, or was promised to be.
+        let cluster = parse_cluster_id(&status.cluster);
+        if cluster.is_none() && !status.cluster.is_empty() {
+            // No id is not the same as an invalid one: this node may have data.
+            missing.push(format!("{address}: its cluster has the invalid id {:?}", status.cluster));
+            continue;
+        }
+        match cluster {
+            // A member of a cluster, or of one that is being founded.
             Some(cluster) if status.nodes.is_empty() => members.push((address, cluster)),
             _ if status.nodes != addresses => {
                 missing.push(format!("{address}: it was started with another --cluster"));
@@ -238,7 +253,9 @@ fn next_step(
     let cluster = members.first().map(|(_, cluster)| *cluster);
     let is_listed = (2..=addresses.len() as u64).contains(&node);
     Ok(match (cluster, founded) {
-        (of, Some(id)) if is_listed && of.is_none_or(|of| of == id) => FoundingStep::TakeId(id),
+        (joined, Some(id)) if is_listed && joined.is_none_or(|joined| joined == id) => {
+            FoundingStep::TakeId(id)
+        }
         (Some(cluster), _) => {
             let members = members.into_iter().map(|(address, _)| address.clone()).collect();
             FoundingStep::Join(cluster, members)
@@ -251,13 +268,13 @@ fn next_step(
     })
 }
 
-/// Whose answer is missing before the cluster `id` is founded.
-fn missing(id: &str, answers: &[NodeAnswer]) -> Result<Option<String>, ServerError> {
+/// Describes the nodes that do not have the id of the new cluster yet; `None` if all have it.
+fn missing_nodes(id: &str, answers: &[NodeAnswer]) -> Result<Option<String>, ServerError> {
     let mut missing = Vec::new();
     for (address, status) in answers {
         match status {
             Ok(status) if status.is_founded && status.cluster == id => {
-                return Err(ServerError::OtherData(format!(
+                return Err(ServerError::DataMismatch(format!(
                     "{address} (--cluster) is a member of the cluster {id}, which this node is to \
                      found: its data is of an earlier time; remove it, and join under a new number"
                 )));
@@ -267,7 +284,7 @@ fn missing(id: &str, answers: &[NodeAnswer]) -> Result<Option<String>, ServerErr
                 missing.push(format!("{address}: it does not have the cluster's id yet"));
             }
             Ok(status) => {
-                return Err(ServerError::OtherData(format!(
+                return Err(ServerError::DataMismatch(format!(
                     "{address} (--cluster) is of the cluster {}, and this node founds {id}: remove \
                      the data of one of them, which has no timestamps if it was never ready",
                     status.cluster
@@ -279,25 +296,25 @@ fn missing(id: &str, answers: &[NodeAnswer]) -> Result<Option<String>, ServerErr
     Ok((!missing.is_empty()).then(|| missing.join("; ")))
 }
 
-/// Waits between two rounds, and the log lines of them.
-struct RetryPace {
-    retry: Duration,
+/// The waits between two rounds, and their log lines.
+struct RetryTimer {
+    delay: Duration,
     log_at: Instant,
 }
 
-impl RetryPace {
+impl RetryTimer {
     fn new() -> Self {
-        Self { retry: RETRY, log_at: Instant::now() + LOG_AFTER }
+        Self { delay: RETRY_DELAY, log_at: Instant::now() + FIRST_LOG_DELAY }
     }
 
-    async fn wait(&mut self, waiting: &Waiting, why: &str) {
-        waiting.set(why);
+    async fn wait(&mut self, listener: &FoundingListener, why: &str) {
+        listener.set_reason(why);
         if Instant::now() >= self.log_at {
             tracing::warn!(why, "this node waits for its cluster");
             self.log_at = Instant::now() + LOG_INTERVAL;
         }
-        tokio::time::sleep(self.retry).await;
-        self.retry = (self.retry * 2).min(RETRY_MAX);
+        tokio::time::sleep(self.delay).await;
+        self.delay = (self.delay * 2).min(RETRY_DELAY_MAX);
     }
 }
 
@@ -332,7 +349,7 @@ mod tests {
         (format!("n{node}:8080"), Err("no answer".into()))
     }
 
-    fn next_of(node: u64, answers: &[NodeAnswer]) -> FoundingStep {
+    fn next(node: u64, answers: &[NodeAnswer]) -> FoundingStep {
         next_step(&list(), node, answers).unwrap()
     }
 
@@ -343,30 +360,30 @@ mod tests {
     /// A node 1 that had lost its data founded a second cluster.
     #[test]
     fn only_the_first_node_founds_and_only_when_all_others_have_nothing() {
-        assert_eq!(next_of(1, &[waits(2, None), waits(3, None)]), FoundingStep::FoundCluster);
-        assert!(waits_for(&next_of(1, &[waits(2, None), is_silent(3)]), 3));
-        assert!(waits_for(&next_of(1, &[is_silent(2), waits(3, None)]), 2));
+        assert_eq!(next(1, &[waits(2, None), waits(3, None)]), FoundingStep::FoundCluster);
+        assert!(waits_for(&next(1, &[waits(2, None), is_silent(3)]), 3));
+        assert!(waits_for(&next(1, &[is_silent(2), waits(3, None)]), 2));
         let joins = |node| FoundingStep::Join(X, vec![format!("n{node}:8080")]);
-        assert_eq!(next_of(1, &[waits(2, None), is_of(3, X)]), joins(3));
-        assert_eq!(next_of(1, &[is_of(2, X), is_silent(3)]), joins(2));
+        assert_eq!(next(1, &[waits(2, None), is_of(3, X)]), joins(3));
+        assert_eq!(next(1, &[is_of(2, X), is_silent(3)]), joins(2));
         for node in 2..=4 {
             let others = (1..=3).filter(|other| *other != node);
             let others: Vec<_> = others.map(|other| waits(other, None)).collect();
-            assert!(matches!(next_of(node, &others), FoundingStep::Wait(_)), "node {node}");
+            assert!(matches!(next(node, &others), FoundingStep::Wait(_)), "node {node}");
         }
     }
 
     #[test]
     fn the_others_take_the_id_of_the_first_node_alone() {
-        assert_eq!(next_of(2, &[waits(1, Some(X)), waits(3, None)]), FoundingStep::TakeId(X));
-        assert_eq!(next_of(3, &[waits(1, Some(X)), is_of(2, X)]), FoundingStep::TakeId(X));
+        assert_eq!(next(2, &[waits(1, Some(X)), waits(3, None)]), FoundingStep::TakeId(X));
+        assert_eq!(next(3, &[waits(1, Some(X)), is_of(2, X)]), FoundingStep::TakeId(X));
         // Another process says that it is the first node.
-        assert!(waits_for(&next_of(2, &[waits(1, None), waits(3, Some(X))]), 3));
+        assert!(waits_for(&next(2, &[waits(1, None), waits(3, Some(X))]), 3));
         // The first one lost what it had promised, and begins again.
         let joins = FoundingStep::Join(X, vec!["n2:8080".into()]);
-        assert_eq!(next_of(3, &[waits(1, Some(Y)), is_of(2, X)]), joins);
+        assert_eq!(next(3, &[waits(1, Some(Y)), is_of(2, X)]), joins);
         // A new node is not of the founders.
-        assert!(matches!(next_of(4, &[waits(1, Some(X)), waits(2, None)]), FoundingStep::Wait(_)));
+        assert!(matches!(next(4, &[waits(1, Some(X)), waits(2, None)]), FoundingStep::Wait(_)));
     }
 
     #[test]
@@ -375,12 +392,12 @@ mod tests {
         if let Ok(status) = &mut other.1 {
             status.nodes.pop();
         }
-        assert!(waits_for(&next_of(1, &[other, waits(3, None)]), 2));
+        assert!(waits_for(&next(1, &[other, waits(3, None)]), 2));
         let mut other = waits(3, None);
         if let Ok(status) = &mut other.1 {
             status.node = 4;
         }
-        assert!(waits_for(&next_of(1, &[waits(2, None), other]), 3));
+        assert!(waits_for(&next(1, &[waits(2, None), other]), 3));
         let two = next_step(&list(), 1, &[is_of(2, X), is_of(3, Y)]);
         assert!(matches!(two, Err(ServerError::Join(why)) if why.contains("two clusters")));
     }
@@ -388,9 +405,9 @@ mod tests {
     #[test]
     fn a_cluster_is_founded_when_all_have_its_id() {
         let id = X.to_string();
-        assert_eq!(missing(&id, &[is_of(2, X), is_of(3, X)]).unwrap(), None);
+        assert_eq!(missing_nodes(&id, &[is_of(2, X), is_of(3, X)]).unwrap(), None);
         for other in [waits(3, None), is_silent(3)] {
-            let why = missing(&id, &[is_of(2, X), other]).unwrap().unwrap();
+            let why = missing_nodes(&id, &[is_of(2, X), other]).unwrap().unwrap();
             assert!(why.starts_with("n3:8080: "), "{why}");
         }
         // Node 1 runs with its data of before the founding.
@@ -398,11 +415,23 @@ mod tests {
         if let Ok(status) = &mut member.1 {
             status.is_founded = true;
         }
-        let founded = missing(&id, &[is_of(2, X), member]);
+        let founded = missing_nodes(&id, &[is_of(2, X), member]);
         assert!(
-            matches!(founded, Err(ServerError::OtherData(why)) if why.contains("earlier time"))
+            matches!(founded, Err(ServerError::DataMismatch(why)) if why.contains("earlier time"))
         );
-        let other = missing(&id, &[is_of(2, X), is_of(3, Y)]);
-        assert!(matches!(other, Err(ServerError::OtherData(why)) if why.contains(&Y.to_string())));
+        let other = missing_nodes(&id, &[is_of(2, X), is_of(3, Y)]);
+        assert!(
+            matches!(other, Err(ServerError::DataMismatch(why)) if why.contains(&Y.to_string()))
+        );
+    }
+
+    /// A node whose id could not be read counted as one without data.
+    #[test]
+    fn a_node_with_an_invalid_id_is_waited_for() {
+        let mut other = waits(3, None);
+        if let Ok(status) = &mut other.1 {
+            status.cluster = "no id".into();
+        }
+        assert!(waits_for(&next(1, &[waits(2, None), other]), 3));
     }
 }

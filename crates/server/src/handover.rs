@@ -1,33 +1,36 @@
-//! Giving leadership away when the node stops, so that clients wait for no election.
+//! Handover of leadership when the node stops, so that clients wait for no election.
 
 use std::convert::Infallible;
 use std::time::Duration;
 
-use crate::shared::Shared;
+use crate::node_state::NodeState;
 
-/// How long one try may take.
-const HANDOVER: Duration = Duration::from_millis(500);
+/// The time that one attempt may take.
+const HANDOVER_TIMEOUT: Duration = Duration::from_millis(500);
+/// The number of leases within which a voter must have answered to count as running.
+const ANSWER_LEASES: u32 = 3;
 
-/// Gives leadership away, if this node has it and a quorum of the others is there. Without one,
-/// none of them can do more than this node.
-pub(crate) async fn give(shared: &Shared) {
-    let status = shared.node.status();
+/// Hands leadership over, if this node leads and a quorum of the others runs. Without one, none of
+/// them can do more than this node.
+pub(crate) async fn hand_over(state: &NodeState) {
+    let status = state.node().status();
     let others = status.voters.iter().filter(|voter| **voter != status.node);
-    let there = others.filter(|voter| status.has_heard(**voter, shared.lease * 3)).count();
-    if !status.leads() || there <= status.voters.len() / 2 {
+    let lately = state.lease() * ANSWER_LEASES;
+    let running = others.filter(|voter| status.has_heard(**voter, lately)).count();
+    if !status.leads() || running <= status.voters.len() / 2 {
         return;
     }
-    match shared.node.resign(HANDOVER).await {
+    match state.node().resign(HANDOVER_TIMEOUT).await {
         Ok(node) => tracing::info!(node, "gave leadership away"),
         Err(error) => tracing::info!(%error, "leadership was not given away"),
     }
 }
 
-/// Gives it away again and again. A leader that waits for its clients would keep the others from
-/// electing one.
-pub(crate) async fn offer(shared: &Shared) -> Infallible {
+/// Hands leadership over once in each lease. A leader that waits for its clients would keep the
+/// others from electing one.
+pub(crate) async fn keep_handing_over(state: &NodeState) -> Infallible {
     loop {
-        tokio::time::sleep(shared.lease).await;
-        give(shared).await;
+        tokio::time::sleep(state.lease()).await;
+        hand_over(state).await;
     }
 }

@@ -1,49 +1,60 @@
-//! Joining a cluster, and telling it where this node is.
+//! Joining a cluster, and announcing the addresses of this node to it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use esker_raft::{ClusterId, Member};
 use hyper::StatusCode;
+use serde::Serialize;
 use tokio::time::Instant;
 
 use crate::call::{ask, ask_leader};
 use crate::error::ServerError;
 use crate::identity::Identity;
-use crate::protocol::{AddNode, Members, RemoveNode};
-use crate::shared::{CHANGE, Shared};
+use crate::node_state::{CHANGE_TIMEOUT, NodeState};
+use crate::protocol::{AddNodeRequest, Members, RemoveNodeRequest};
 
-const ASK: Duration = Duration::from_secs(5);
-/// How long a node that joins waits for the first answer of the member: both may start together.
-const FIRST: Duration = Duration::from_secs(30);
-/// How long a node waits before it tells the cluster again.
-const AGAIN: Duration = Duration::from_millis(50);
-const AGAIN_MAX: Duration = Duration::from_secs(2);
+/// The time that one member may take to answer.
+const MEMBER_CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time that a node that joins waits for the first answer of the member: both may start
+/// together.
+const FIRST_ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// The wait before another announcement. It doubles with each.
+const RETRY_DELAY: Duration = Duration::from_millis(50);
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(2);
+/// The time between two checks of whether a member answers, or of whether this node leads.
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
-/// Why a node does not get a number.
+const _: () = assert!(RETRY_DELAY_MAX.as_millis() < FIRST_ANSWER_TIMEOUT.as_millis());
+
+/// The error of a node that does not get its number.
 #[derive(Debug)]
 pub(crate) enum AdmitError {
-    /// The cluster does not give it.
+    /// The cluster refuses it.
     Refused(String),
     /// No leader was reached.
     Unavailable(String),
+    /// The request could not be made.
+    Failed(ServerError),
 }
 
-/// Asks for a number in the cluster of this member, and returns the cluster's id.
+/// Asks the cluster of this member whether a node may have this number. Returns the id of the
+/// cluster.
 pub(crate) async fn admit(member: &str, node: u64) -> Result<ClusterId, ServerError> {
     let refused = |why: String| ServerError::Join(why);
-    let members = members(member).await.map_err(refused)?;
+    let members = fetch_members(member).await.map_err(refused)?;
     let mut addresses = vec![member.to_owned()];
     addresses.extend(members.members.iter().map(|member| member.addr.clone()));
-    let cluster = cluster_id(&members.cluster);
+    let cluster = parse_cluster_id(&members.cluster);
     let cluster = cluster.ok_or_else(|| refused(format!("{member} names no cluster")))?;
     match admit_at(&addresses, cluster, node).await {
         Ok(()) => Ok(cluster),
         Err(AdmitError::Refused(why) | AdmitError::Unavailable(why)) => Err(refused(why)),
+        Err(AdmitError::Failed(error)) => Err(error),
     }
 }
 
-/// Asks for a number in this cluster, of which these are members.
+/// Asks this cluster, of which these are members, whether a node may have this number.
 ///
 /// Only the leader knows that the number is free. A member that lags would let a node in again that
 /// lost its data, and with it its votes.
@@ -52,36 +63,44 @@ pub(crate) async fn admit_at(
     cluster: ClusterId,
     node: u64,
 ) -> Result<(), AdmitError> {
-    let body = RemoveNode { cluster: cluster.to_string(), node };
-    let body = serde_json::to_vec(&body).map_err(|error| AdmitError::Refused(error.to_string()))?;
-    let answer = ask_leader(members, "/cluster/admit", Some(&body), CHANGE).await;
+    let body = RemoveNodeRequest { cluster: cluster.to_string(), node };
+    let body = encode(&body).map_err(AdmitError::Failed)?;
+    let answer = ask_leader(members, "/cluster/admit", Some(&body), CHANGE_TIMEOUT).await;
     let answer = answer.map_err(|error| AdmitError::Unavailable(error.to_string()))?;
+    debug_assert!(!answer.status.is_server_error(), "the leader is asked until it can answer");
     match answer.status {
         StatusCode::OK => Ok(()),
         _ => Err(AdmitError::Refused(answer.text())),
     }
 }
 
-/// The id that these 32 hexadecimal digits are.
-pub(crate) fn cluster_id(text: &str) -> Option<ClusterId> {
-    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let id = u128::from_str_radix(text, 16).ok().filter(|_| is_hex)?;
-    Some(ClusterId(id.to_be_bytes()))
+fn encode(request: &impl Serialize) -> Result<Vec<u8>, ServerError> {
+    serde_json::to_vec(request)
+        .map_err(|_| ServerError::internal("requests to members are encoded as JSON"))
 }
 
-/// The members, as this one names them: as soon as it answers, if it does in time.
-async fn members(member: &str) -> Result<Members, String> {
-    let (deadline, mut is_reported) = (Instant::now() + FIRST, false);
+/// Parses the id of a cluster, 32 hexadecimal digits.
+pub(crate) fn parse_cluster_id(text: &str) -> Option<ClusterId> {
+    let is_hex = text.len() == 32 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    let id = u128::from_str_radix(text, 16).ok().filter(|_| is_hex)?;
+    let id = ClusterId(id.to_be_bytes());
+    debug_assert_eq!(id.to_string(), text.to_lowercase(), "an id is shown as it is parsed");
+    Some(id)
+}
+
+/// Fetches the members from this one. Waits for it, as it may start at the same time.
+async fn fetch_members(member: &str) -> Result<Members, String> {
+    let (deadline, mut is_reported) = (Instant::now() + FIRST_ANSWER_TIMEOUT, false);
     let answer = loop {
-        let why = match ask(member, "/members", None, ASK).await {
+        let why = match ask(member, "/members", None, MEMBER_CALL_TIMEOUT).await {
             Ok(answer) => break answer,
             Err(error) => error.to_string(),
         };
-        if Instant::now() + AGAIN_MAX >= deadline {
+        if Instant::now() + RETRY_DELAY_MAX >= deadline {
             return Err(why);
         }
         if !is_reported {
-            let patience_s = FIRST.as_secs();
+            let patience_s = FIRST_ANSWER_TIMEOUT.as_secs();
             tracing::warn!(
                 member,
                 why,
@@ -90,40 +109,40 @@ async fn members(member: &str) -> Result<Members, String> {
             );
             is_reported = true;
         }
-        tokio::time::sleep(AGAIN * 4).await;
+        tokio::time::sleep(CHECK_INTERVAL).await;
     };
     let wrong =
         |_| format!("{member} is no node of a cluster: {} {}", answer.status, answer.text());
     serde_json::from_slice(&answer.body).map_err(wrong)
 }
 
-/// Tells the cluster where this node is, until it votes under these addresses: after it joined, and
-/// after it moved. Only a node that `is_new` joins.
-pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Vec<String>, is_new: bool) {
-    let (mut reported, mut again) = (String::new(), AGAIN);
+/// Announces the addresses of this node to the cluster until it votes under them: after it joined,
+/// and after it moved. Only a node that `is_new` joins.
+pub(crate) async fn announce(state: Arc<NodeState>, own: Member, join: Vec<String>, is_new: bool) {
+    let (mut reported, mut delay) = (String::new(), RETRY_DELAY);
     loop {
-        let status = shared.node.status();
+        let status = state.node().status();
         let known = status.members.get(&status.node);
         if known.is_some_and(|known| known.is_at(&own)) && status.voters.contains(&status.node) {
             return;
         }
         let reached = if status.leads() {
-            let reached = shared.node.add(status.node, own.clone(), CHANGE).await;
+            let reached = state.node().add(status.node, own.clone(), CHANGE_TIMEOUT).await;
             reached.map_err(|error| error.to_string())
         } else {
             let others = status.members.iter().filter(|(id, _)| **id != status.node);
             let mut addresses = join.clone();
             addresses.extend(others.map(|(_, member)| member.client.clone()));
             if addresses.is_empty() {
-                // Not elected yet, or to be added.
-                tokio::time::sleep(again).await;
+                // Not elected yet, or not added yet.
+                tokio::time::sleep(delay).await;
                 continue;
             }
-            // What was removed has entries.
+            // A node that was removed has entries: it asks too, and is refused.
             tokio::select! {
                 biased;
-                outcome = tell(&addresses, &shared.identity, &own, is_new) => outcome,
-                () = elected(&shared) => continue,
+                outcome = request_add(&addresses, state.identity(), &own, is_new) => outcome,
+                () = wait_for_leadership(&state) => continue,
             }
         };
         match reached {
@@ -134,25 +153,26 @@ pub(crate) async fn announce(shared: Arc<Shared>, own: Member, join: Vec<String>
             }
             Err(_) => {}
         }
-        tokio::time::sleep(again).await;
-        again = (again * 2).min(AGAIN_MAX);
+        tokio::time::sleep(delay).await;
+        delay = (delay * 2).min(RETRY_DELAY_MAX);
     }
 }
 
-/// Waits until this node leads: it makes the change itself then, and no other one can.
-async fn elected(shared: &Shared) {
-    while !shared.node.status().leads() {
-        tokio::time::sleep(AGAIN * 4).await;
+/// Waits until this node leads: then it makes the change itself, and no other node can.
+async fn wait_for_leadership(state: &NodeState) {
+    while !state.node().status().leads() {
+        tokio::time::sleep(CHECK_INTERVAL).await;
     }
 }
 
-async fn tell(
+/// Asks the leader to add this node, or to change its addresses.
+async fn request_add(
     addresses: &[String],
     identity: &Identity,
     own: &Member,
     joins: bool,
 ) -> Result<(), String> {
-    let body = AddNode {
+    let body = AddNodeRequest {
         cluster: identity.cluster.to_string(),
         node: identity.node,
         addr: own.client.clone(),
@@ -160,8 +180,10 @@ async fn tell(
         store: Some(format!("{:032x}", own.store)),
         joins,
     };
-    let body = serde_json::to_vec(&body).map_err(|error| error.to_string())?;
-    let answer = ask_leader(addresses, "/cluster/add", Some(&body), CHANGE + ASK).await;
+    let body = encode(&body).map_err(|error| error.to_string())?;
+    let answer =
+        ask_leader(addresses, "/cluster/add", Some(&body), CHANGE_TIMEOUT + MEMBER_CALL_TIMEOUT)
+            .await;
     let answer = answer.map_err(|error| error.to_string())?;
     match answer.status {
         StatusCode::OK => Ok(()),

@@ -9,65 +9,73 @@
 //!
 //! | what | limit | beyond it |
 //! |---|---|---|
-//! | connections | [`ServerOptions::connections`] | 64 more: one request, none for timestamps |
+//! | connections | [`ServerOptions::connections_max`] | 64 more: one request, none for timestamps |
 //! | still more connections | | wait in the backlog of the listener |
 //! | requests that wait for a timestamp | [`OracleOptions::buffer`] | 503 with `Retry-After` |
 //! | time of a request for timestamps | [`OracleOptions::patience`] | 500 |
 //! | unsent lists of over 16 timestamps | 256 MiB, 16 of a connection | 503, `Retry-After` |
 //! | other answers of over 1 KiB; bodies of changes | 64 MiB, 4 of a connection, each | the same |
-//! | a request that waits for such room | 1 s | the same |
-//! | a connection that holds it, takes nothing for 2 s, and others wait | | it is closed |
-//! | shorter answers on their way | one for each stream of all connections | wait in the client |
+//! | time of a request that waits for this memory | 1 s | the same |
+//! | a connection that holds it, takes nothing for 2 s, and requests wait | | it is closed |
+//! | unsent shorter answers | one for each stream of all connections | wait in the client |
 //! | a connection that does not take an answer (HTTP/1.1: a long one) | 25 to 50 s | it is closed |
 //! | streams of an HTTP/2 or HTTP/3 connection | 128 | wait in the client |
 //! | header of a request | 16 KiB | 431, or the connection ends |
 //! | body of a request | 64 KiB | 413 |
 //! | a connection without a request | 75 s | it is closed |
-//! | connections over HTTP/3 | [`ServerOptions::connections`], apart | they are refused |
-//! | handshakes of HTTP/3 at a time | 64 | a client shows first that it is where it says |
+//! | connections over HTTP/3 | [`ServerOptions::connections_max`] | they are refused |
+//! | handshakes of HTTP/3 at a time | 64 | clients prove their address first |
 //! | time of a handshake, a header, an answer there | 5, 10, 20 s | connection or stream end |
 //! | bytes of a request, of all of a connection there | 128 KiB, 1 MiB | the stream ends |
 //! | requests that a follower forwards at a time | 512 | 503 with `Retry-After` |
-//! | closing the log when the node stops | [`ServerOptions::close`] | the node ends with an error |
+//! | closing the log at the end | [`ServerOptions::close_timeout`] | the node ends with an error |
 //!
 //! [`OracleOptions::buffer`]: esker_oracle::OracleOptions::buffer
 //! [`OracleOptions::patience`]: esker_oracle::OracleOptions::patience
 //!
 //! # Source
 //!
-//! For readers of the source: `identity` is what a data folder says of its node; `call` asks other
-//! members over HTTP, `forward` in place of a client, and `protocol` is what they are asked;
-//! `certificate` is that of HTTP/3; `port` binds; `rooms` bounds the memory of connections, and
-//! `looks` ends unused ones; `reach` checks the addresses of members; `shared` is what all requests
-//! use; `http` answers; `founding` founds a cluster of several nodes; `join`, `standing`, `stall`
-//! and `leases` run beside it, each watched by `supervise`, and `handover` when it stops; `server`
-//! puts everything together.
+//! For readers of the source:
+//!
+//! | module | contents |
+//! |---|---|
+//! | `server` | a node, from its start to its end |
+//! | `identity` | the number and the cluster that a data folder belongs to |
+//! | `founding`, `join`, `loopback` | founding a cluster, joining one, checking its addresses |
+//! | `node_state` | the state that all requests and tasks share |
+//! | `supervisor` | stops the node when a task ends or an invariant does not hold |
+//! | `duplicate_node`, `disk_stall`, `lease_reads` | tasks of a running node |
+//! | `handover` | gives leadership away when the node stops |
+//! | `client_ports`, `port`, `certificate` | the ports of clients, and the certificate of HTTP/3 |
+//! | `http` | the HTTP interface |
+//! | `memory_budget`, `idle`, `log_limiter` | limits of connections, and of repeated log lines |
+//! | `call`, `forward`, `protocol` | calls of members, forwarded requests, and their JSON |
 
 mod call;
 #[cfg(feature = "http3")]
 mod certificate;
-mod clients;
+mod client_ports;
 mod counters;
+mod disk_stall;
+mod duplicate_node;
 mod error;
 mod forward;
 mod founding;
 mod handover;
 mod http;
 mod identity;
+mod idle;
 mod join;
-mod leases;
-mod looks;
+mod lease_reads;
+mod log_limiter;
+mod loopback;
+mod memory_budget;
+mod node_state;
 mod options;
 mod port;
 mod protocol;
-mod reach;
-mod refusals;
-mod rooms;
 mod server;
-mod shared;
-mod stall;
-mod standing;
-mod supervise;
+mod supervisor;
 
 pub use bytes::Bytes;
 pub use call::{Answer, CallError, ask, ask_leader, is_address};
@@ -75,10 +83,10 @@ pub use error::ServerError;
 pub use esker_raft::connect;
 #[cfg(feature = "http3")]
 pub use http::static_http3;
-pub use identity::is_of_a_node;
+pub use identity::is_node_label;
 pub use options::{CertificateFiles, FollowerAnswer, ServerOptions};
 pub use protocol::{
-    AddNode, ClockStatus, FollowClock, FollowedClock, Members, Named, NodeStatus, RemoveNode,
-    TransferTo, Transferred,
+    AddNodeRequest, ClockStatus, FollowClockRequest, FollowClockResponse, MemberInfo, Members,
+    NodeStatus, RemoveNodeRequest, TransferRequest, TransferResponse,
 };
 pub use server::Server;

@@ -1,7 +1,7 @@
-//! Ports over TCP, bound long before connections are accepted.
+//! TCP ports, which are bound long before connections are accepted.
 //!
-//! A port that cannot be had is an error before the data is touched. Until the node can answer, it
-//! does not listen: what connects is refused, and goes to another node at once.
+//! A port that is in use is an error before the data is touched. Until the node can answer, it does
+//! not listen: connections are refused, and clients turn to another node at once.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -10,11 +10,11 @@ use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
 use crate::error::ServerError;
 
-/// Connections that wait to be accepted, as far as the system allows: the standard library's 128
-/// are too few for clients that come all at once.
-const BACKLOG: i32 = 4096;
+/// The connections that wait to be accepted, as far as the system allows: the standard library's
+/// 128 are too few for clients that come all at once.
+const BACKLOG_CONNECTIONS: i32 = 4096;
 
-/// A port at this address, which does not listen yet.
+/// Binds a port, which does not listen yet.
 pub(crate) fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, ServerError> {
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
@@ -25,15 +25,22 @@ pub(crate) fn bind(address: SocketAddr, flag: &str) -> Result<TcpListener, Serve
             rustix::net::bind(&port, &address)?;
             Ok(TcpListener::from(port))
         });
-    bound.map_err(|error| failed(address, flag, error.into()))
+    bound.map_err(|error| listen_error(address, flag, error.into()))
 }
 
-/// Accepts connections, from here on. Fails if a process that bound the same address was faster.
+/// Listens on a bound port. Fails if a process that bound the same address was faster.
 pub(crate) fn listen(port: &TcpListener, flag: &str) -> Result<(), ServerError> {
     let address = port.local_addr().map_err(|error| ServerError::Io(flag.into(), error))?;
-    rustix::net::listen(port, BACKLOG).map_err(|error| failed(address, flag, error.into()))
+    debug_assert_ne!(address.port(), 0, "a bound port has a number");
+    rustix::net::listen(port, BACKLOG_CONNECTIONS)
+        .map_err(|error| listen_error(address, flag, error.into()))
 }
 
-fn failed(address: SocketAddr, flag: &str, error: io::Error) -> ServerError {
+/// Returns the address of a bound port.
+pub(crate) fn local_address(port: &TcpListener) -> Result<SocketAddr, ServerError> {
+    port.local_addr().map_err(|error| ServerError::Io("a listener has no address".into(), error))
+}
+
+fn listen_error(address: SocketAddr, flag: &str, error: io::Error) -> ServerError {
     ServerError::Io(format!("cannot listen on {address} ({flag})"), error)
 }

@@ -1,10 +1,13 @@
-//! What members and clients are asked over HTTP, and what they answer: JSON.
+//! The JSON of requests and answers between nodes, and between nodes and clients.
 
+use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
-/// A node, and where clients connect to it.
+use crate::error::ServerError;
+
+/// A member of the cluster, and its addresses.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Named {
+pub struct MemberInfo {
     /// The number of the node.
     #[serde(rename = "nodeID")]
     pub node: u64,
@@ -13,7 +16,7 @@ pub struct Named {
     /// Host and port for the other nodes.
     #[serde(rename = "raftAddr", default)]
     pub raft: String,
-    /// Whether it votes: a new node gets the state first.
+    /// Whether it votes. A new node gets the state first.
     #[serde(default)]
     pub voter: bool,
 }
@@ -21,20 +24,20 @@ pub struct Named {
 /// The answer of `GET /members`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Members {
-    /// The node that leads, as far as the one that answers knows.
-    pub leader: Option<Named>,
-    /// All of them, by their number.
-    pub members: Vec<Named>,
+    /// The leader, as far as the node that answers knows.
+    pub leader: Option<MemberInfo>,
+    /// All members, by their number.
+    pub members: Vec<MemberInfo>,
     /// The id of the cluster, 32 hexadecimal digits.
     #[serde(default)]
     pub cluster: String,
-    /// Whether the voters are being changed: until that is done, a majority of those before and one
-    /// of those after have to be there.
+    /// Whether the voters are being changed. Meanwhile a majority of the old voters and one of the
+    /// new voters are needed.
     #[serde(default)]
     pub changing: bool,
 }
 
-/// The answer of `GET /founding`: of which cluster a node is, or is to be.
+/// The answer of `GET /founding`: the cluster that a node belongs to, or waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FoundingStatus {
     /// The number of the node.
@@ -50,7 +53,16 @@ pub(crate) struct FoundingStatus {
     pub(crate) is_founded: bool,
 }
 
-/// The answer of `GET /status`: what a node knows of itself.
+impl FoundingStatus {
+    pub(crate) fn encode(&self) -> Result<Bytes, ServerError> {
+        let body = serde_json::to_vec(self)
+            .map_err(|_| ServerError::internal("the status of a founding is encoded as JSON"))?;
+        debug_assert_eq!(serde_json::from_slice::<Self>(&body).ok().as_ref(), Some(self));
+        Ok(body.into())
+    }
+}
+
+/// The answer of `GET /status`: the state of a node.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NodeStatus {
     /// The number of the node.
@@ -60,11 +72,11 @@ pub struct NodeStatus {
     pub cluster: String,
     /// `leader`, `follower`, `candidate`, `learner`, `stopped`, or `removed` from the cluster.
     pub role: String,
-    /// The highest term that it knows.
+    /// The highest term that the node knows.
     pub term: u64,
-    /// The node that leads, as far as it knows.
+    /// The leader, as far as the node knows.
     pub leader: Option<u64>,
-    /// The index of its last entry.
+    /// The index of the last entry in its log.
     pub last: Option<u64>,
     /// The index of the last entry that it applied.
     pub applied: Option<u64>,
@@ -73,70 +85,72 @@ pub struct NodeStatus {
     /// Whether leaders answer under their lease.
     #[serde(default)]
     pub lease_reads: bool,
-    /// Of a leader: milliseconds by which its clock is further ahead than epochs follow at once;
-    /// below 0 if it is behind the epoch, and 0 while epochs follow it.
+    /// The milliseconds by which the leader's clock is further ahead than epochs follow at once;
+    /// below 0 if it is behind the epoch, and 0 while epochs follow it (leader only).
     #[serde(default)]
     pub clock_step_ms: i64,
-    /// Why no timestamp can be issued here until something is done about it, if that is so.
+    /// The reason why the node can issue no timestamp until an operator acts, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blocked: Option<String>,
-    /// Of a leader: the nodes whose logs were reverted in its term: they lacked entries that they
-    /// had acknowledged.
+    /// Nodes whose logs were reverted in this leader's term (leader only): they lacked entries that
+    /// they had acknowledged.
     #[serde(default)]
     pub reverted: Vec<u64>,
-    /// Milliseconds for which its oldest entry has waited for the disk.
+    /// The milliseconds for which its oldest entry has waited for the disk.
     pub disk_wait_ms: u64,
     /// The version of its program.
     pub version: String,
-    /// Random, of this process: another one that says that it is this node has another.
+    /// A random id of this process. Another process with a copy of the data has another id.
     #[serde(default)]
     pub run: String,
 }
 
-/// What a node knows of time: `GET /clock`. In nanoseconds; those of a clock are Unix time.
+/// The answer of `GET /clock`: the clock and the epoch of a node, in nanoseconds. Times are Unix
+/// time.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct ClockStatus {
     /// The number of the node.
     #[serde(rename = "nodeID")]
     pub node: u64,
-    /// Whether it leads, as far as it knows.
+    /// Whether the node leads, as far as it knows.
     pub leads: bool,
-    /// What its wall clock shows.
+    /// The time that its wall clock shows.
     pub clock_ns: u64,
     /// The last epoch that it has applied.
     pub epoch: u64,
-    /// How long ago this process got that epoch. `null` if it is another's, or another node leads.
+    /// The time since this process got that epoch. `null` if another process got it, or another
+    /// node leads.
     pub epoch_age_ns: Option<u64>,
-    /// How far the clocks of other voters were from this node's, with a round trip. `null` if they
-    /// were not compared: this process has led nothing yet, or no other node votes.
+    /// The largest difference between this clock and those of the other voters, with a round trip.
+    /// `null` if they were not compared: this process has not led yet, or no other node votes.
     pub spread_ns: Option<u64>,
-    /// How far the epoch of a timestamp that it issues now may be from the clocks of the voters
-    /// that were compared. `null` where `epoch_age_ns` is.
+    /// The largest difference between the epoch of a timestamp issued now and the clocks of the
+    /// voters that were compared. `null` when `epoch_age_ns` is.
     pub uncertainty_ns: Option<u64>,
-    /// How much further ahead its clock is than epochs follow at once, which is by
+    /// The time by which its clock is further ahead than epochs follow at once, which is
     /// `--max-clock-step`; below 0 if it is behind the epoch, and 0 while epochs follow it.
     pub step_ns: i64,
 }
 
-/// Names the cluster: `POST /cluster/follow-clock`.
+/// The request of `POST /cluster/follow-clock`: epochs follow the leader's clock at once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct FollowClock {
+pub struct FollowClockRequest {
     /// The id of the cluster.
     pub cluster: String,
 }
 
-/// The answer: the epoch that follows the leader's clock.
+/// The answer of `POST /cluster/follow-clock`: the epoch that follows the leader's clock.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct FollowedClock {
-    /// In nanoseconds of Unix time.
+pub struct FollowClockResponse {
+    /// The epoch, in nanoseconds of Unix time.
     pub epoch: u64,
 }
 
-/// Adds a node, or tells the cluster where it is: `POST /cluster/add`.
+/// The request of `POST /cluster/add`: adds a node, or changes the addresses of a member.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AddNode {
+pub struct AddNodeRequest {
     /// The id of the cluster.
     pub cluster: String,
     /// The number of the node.
@@ -147,19 +161,20 @@ pub struct AddNode {
     /// Host and port for the other nodes.
     #[serde(rename = "raftAddr")]
     pub raft: String,
-    /// The id of the node's log, 32 hexadecimal digits. Without it, the member keeps its own.
+    /// The id of the node's log, 32 hexadecimal digits. `None`: the member keeps its own.
     #[serde(default)]
     pub store: Option<String>,
-    /// Whether the node has never been a member. Otherwise it has to be one: a node that was
-    /// removed does not come back by itself.
+    /// Whether the node is new. Otherwise it has to be a member: a node that was removed does not
+    /// come back by itself.
     #[serde(default)]
     pub joins: bool,
 }
 
-/// Removes a node: `POST /cluster/remove`. Asks for a number: `POST /cluster/admit`.
+/// The request of `POST /cluster/remove`, which removes a node, and of `POST /cluster/admit`, which
+/// asks whether a new node may have a number.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct RemoveNode {
+pub struct RemoveNodeRequest {
     /// The id of the cluster.
     pub cluster: String,
     /// The number of the node.
@@ -167,20 +182,20 @@ pub struct RemoveNode {
     pub node: u64,
 }
 
-/// Gives leadership to another node: `POST /cluster/transfer`.
+/// The request of `POST /cluster/transfer`: gives leadership to another node.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct TransferTo {
+pub struct TransferRequest {
     /// The id of the cluster.
     pub cluster: String,
-    /// The number of the node; without it, the voter that has most entries.
+    /// The number of the node. `None`: the voter with the most entries.
     #[serde(rename = "nodeID", default)]
     pub node: Option<u64>,
 }
 
-/// The answer: the node that leads.
+/// The answer of `POST /cluster/transfer`: the node that leads.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct Transferred {
+pub struct TransferResponse {
     /// The number of the node.
     #[serde(rename = "nodeID")]
     pub node: u64,

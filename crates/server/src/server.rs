@@ -1,52 +1,50 @@
-//! A node from its start to its end.
+//! A node, from its start to its end.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
 use esker_consensus::ConsensusLog;
-use esker_oracle::{Epochs, Oracle};
+use esker_oracle::Epochs;
 use esker_raft::{Member, Node, NodeError, NodeOptions, Replica};
-use parking_lot::Mutex;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::clients::Clients;
-use crate::counters::Counters;
+use crate::call::is_address;
+use crate::client_ports::ClientPorts;
+use crate::disk_stall;
+use crate::duplicate_node::DuplicateCheck;
 use crate::error::ServerError;
 use crate::founding::Founding;
-use crate::handover;
-use crate::http::connection_places::RESERVE_PLACES;
-use crate::identity::{Identity, Store, check_data, is_unused, random};
+use crate::handover::{hand_over, keep_handing_over};
+use crate::http::connection_slots::RESERVE_SLOTS;
+use crate::identity::{Identity, LogFolder, check_data_dir, is_unused};
 use crate::join::{admit, announce};
-use crate::leases;
+use crate::lease_reads;
+use crate::loopback;
+use crate::node_state::NodeState;
 use crate::options::ServerOptions;
 use crate::port;
-use crate::reach;
-use crate::refusals::Refusals;
-use crate::rooms::Rooms;
-use crate::shared::{Followers, Shared};
-use crate::stall;
-use crate::standing::Standing;
-use crate::supervise::{Failure, Supervisor, Tasks};
+use crate::supervisor::{FailureSignal, NodeFailure, Supervisor, Tasks};
 
-/// How long requests may take to end when the node stops.
-const STOP: Duration = Duration::from_secs(10);
-/// Files that are no connections of clients: the node's own, and those of health checks.
-const OTHER_FILES: u64 = 200 + RESERVE_PLACES as u64;
+/// The time that requests may take to end when the node stops.
+const REQUESTS_END_TIMEOUT: Duration = Duration::from_secs(10);
+/// The open files that are no connections of clients: the node's own, and those of health checks.
+const RESERVED_FILES: u64 = 200 + RESERVE_SLOTS as u64;
+/// The fewest connections of clients, whatever the limit of open files is.
+const CONNECTIONS_MIN: u64 = 16;
 
-/// A node that runs.
+/// A running node.
 #[derive(Debug)]
 pub struct Server {
     address: SocketAddr,
     raft_address: SocketAddr,
-    shared: Arc<Shared>,
+    state: Arc<NodeState>,
     stop: watch::Sender<bool>,
     listener: JoinHandle<()>,
-    close: Duration,
-    /// What runs beside the requests, and ends with the node.
+    close_timeout: Duration,
+    /// The tasks beside the requests, which end with the node.
     tasks: Tasks,
 }
 
@@ -62,13 +60,13 @@ impl Server {
     pub async fn start(options: ServerOptions) -> Result<Self, ServerError> {
         check(&options)?;
         // Before the data is touched.
-        let mut clients = Clients::bind(&options, || port::bind(options.listen, "--listen"))?;
+        let mut clients = ClientPorts::bind(&options, || port::bind(options.listen, "--listen"))?;
         let peers = port::bind(options.raft_listen, "--raft-listen")?;
-        let (address, raft_address) = (local(&clients.tcp)?, local(&peers)?);
+        let (address, raft_address) = (clients.address()?, port::local_address(&peers)?);
         let raft = options.raft_advertise.clone().unwrap_or_else(|| raft_address.to_string());
         let client = options.advertise.clone().unwrap_or_else(|| address.to_string());
         warn_of_loopback(&client, &raft);
-        let (log, identity) = open(&options, &clients.tcp, address, [&client, &raft]).await?;
+        let (log, identity) = open_log(&options, clients.tcp(), address, [&client, &raft]).await?;
         let own = Member { raft, client, store: identity.store, removed: Vec::new() };
         report_reserve(&log);
         clients.certify(&options, &own.client)?;
@@ -84,7 +82,7 @@ impl Server {
         let epochs = Replica::new(Epochs::default());
         let node = Node::start(node, &epochs);
         let node = Arc::new(node.map_err(|error| ServerError::Io("no Raft node".into(), error))?);
-        // Of its log, not of what it has read so far.
+        // In its log, whatever it has read so far.
         let is_new = !node
             .is_initialized()
             .await
@@ -94,22 +92,28 @@ impl Server {
             let founded = node.bootstrap(own.clone()).await;
             founded.map_err(|error| ServerError::Stopped(error.to_string()))?;
         }
-        let shared = Arc::new(share(&options, identity, node, epochs)?);
+        let failures = FailureSignal::default();
+        let state = NodeState::start(&options, identity, node, epochs, failures.clone())?;
+        let state = Arc::new(state);
         let (stop, stopping) = watch::channel(false);
-        let connections = options.connections.min(files_for_connections());
-        let supervisor =
-            Supervisor::new(Arc::clone(&shared.counters.failed_tasks), stopping.clone());
+        let connections = options.connections_max.min(connections_of_file_limit());
+        let failed_tasks = Arc::clone(&state.counters().failed_tasks);
+        let supervisor = Supervisor::new(failed_tasks, stopping.clone(), failures);
         let mut tasks = Tasks::new(supervisor.clone());
-        let serving = clients.serve(Arc::clone(&shared), connections, stopping, &mut tasks)?;
+        let serving = clients.serve(Arc::clone(&state), connections, stopping, &mut tasks)?;
         let listener = tokio::spawn(supervisor.watch("answer clients", serving));
-        let issuing = Arc::clone(&shared);
-        tasks.spawn("issue timestamps", async move { issuing.oracle.ended().await });
-        tasks.spawn("watch the disk", stall::watch(Arc::clone(&shared), options.disk_stall));
+        let issuing = Arc::clone(&state);
+        tasks.spawn("issue timestamps", async move { issuing.oracle().ended().await });
+        tasks.spawn(
+            "watch the disk",
+            disk_stall::watch(Arc::clone(&state), options.disk_stall_timeout),
+        );
         if let Some(on) = options.lease_reads {
-            tasks.spawn("switch leases", leases::switch(Arc::clone(&shared), on));
+            tasks.spawn("switch leases", lease_reads::keep_switched(Arc::clone(&state), on));
         }
-        let belonging = belong(Arc::clone(&shared), own, options.clone(), is_new, supervisor);
-        tasks.spawn("belong to the cluster", belonging);
+        let membership =
+            keep_membership(Arc::clone(&state), own, options.clone(), is_new, supervisor);
+        tasks.spawn("belong to the cluster", membership);
         tracing::info!(
             node = identity.node,
             cluster = %identity.cluster,
@@ -118,56 +122,58 @@ impl Server {
             data = %options.data.display(),
             "the node answers"
         );
-        Ok(Self { address, raft_address, shared, stop, listener, close: options.close, tasks })
+        let close_timeout = options.close_timeout;
+        Ok(Self { address, raft_address, state, stop, listener, close_timeout, tasks })
     }
 
-    /// Where clients connect.
+    /// Returns the address on which clients connect.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Where the other nodes connect.
+    /// Returns the address on which the other nodes connect.
     pub fn raft_address(&self) -> SocketAddr {
         self.raft_address
     }
 
     /// Waits until the node cannot work any more: its log failed, the epoch did not advance for too
-    /// many times, one of its tasks has ended, another process runs as this node
-    /// ([`ServerError::OtherData`]), the member to join is of another cluster than the node's data,
-    /// or its data is of an earlier time of its cluster (the same error). Call [`Server::stop`]
-    /// then: a leader that issues nothing stays the leader.
+    /// many times, one of its tasks ended, or an invariant does not hold
+    /// ([`ServerError::Internal`]). [`ServerError::DataMismatch`]: another process runs as this
+    /// node, the member to join belongs to another cluster than the node's data, or the data is
+    /// from an earlier time of its cluster. Call [`Server::stop`] then: a leader that issues
+    /// nothing stays the leader.
     ///
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn failed(&self) -> ServerError {
         tokio::select! {
             biased;
-            failure = self.tasks.supervisor.failed() => failure.into(),
-            why = self.shared.node.stopped() => match why {
-                NodeError::OtherData(why) => ServerError::OtherData(why),
+            failure = self.tasks.failed() => failure.into(),
+            why = self.state.node().stopped() => match why {
+                NodeError::OtherData(why) => ServerError::DataMismatch(why),
                 NodeError::Stopped(why) => ServerError::Stopped(why),
                 why => ServerError::Stopped(why.to_string()),
             },
-            () = self.shared.oracle.gave_up() => ServerError::Stopped(
+            () = self.state.oracle().gave_up() => ServerError::Stopped(
                 "the epoch missed its deadline too many times in a row (EPOCH_DEADLINE_LIMIT)".into(),
             ),
         }
     }
 
-    /// Stops the node: gives leadership away, if a quorum of the others is there, accepts no more,
-    /// ends the requests that it has, within 10 s, and closes its log, within
-    /// [`ServerOptions::close`]. If no voter takes leadership in 0.5 s, it is offered again while
-    /// requests end.
+    /// Stops the node: hands leadership over, if a quorum of the others runs, accepts no more
+    /// connections, waits at most 10 s for requests to end, and closes its log within
+    /// [`ServerOptions::close_timeout`]. If no voter takes leadership in 0.5 s, it is offered again
+    /// while requests end.
     ///
     /// # Errors
-    /// The log's, when it cannot be closed, also in time: what is durable stays so, and the thread
-    /// that closes it continues.
+    /// The error of the log if it cannot be closed, or not in time: durable entries stay durable,
+    /// and the thread that closes the log continues.
     pub async fn stop(mut self) -> Result<(), ServerError> {
-        handover::give(&self.shared).await;
+        hand_over(&self.state).await;
         self.stop.send_replace(true);
-        let offered = handover::offer(&self.shared);
+        let offered = keep_handing_over(&self.state);
         let ended = tokio::select! {
-            ended = tokio::time::timeout(STOP, &mut self.listener) => ended,
+            ended = tokio::time::timeout(REQUESTS_END_TIMEOUT, &mut self.listener) => ended,
             never = offered => match never {},
         };
         if ended.is_err() {
@@ -175,10 +181,10 @@ impl Server {
             self.listener.abort();
         }
         self.tasks.shutdown().await;
-        let shared = Arc::clone(&self.shared);
+        let state = Arc::clone(&self.state);
         // It blocks.
-        let stopped = tokio::task::spawn_blocking(move || shared.stop_node());
-        let Ok(stopped) = tokio::time::timeout(self.close, stopped).await else {
+        let stopped = tokio::task::spawn_blocking(move || state.stop_node());
+        let Ok(stopped) = tokio::time::timeout(self.close_timeout, stopped).await else {
             let late = std::io::ErrorKind::TimedOut.into();
             return Err(ServerError::Io("the log was not closed in time".into(), late));
         };
@@ -193,16 +199,25 @@ impl Server {
 
 fn check(options: &ServerOptions) -> Result<(), ServerError> {
     if options.node == Some(0) {
-        return Err(ServerError::Option("a node's number is 1 or more".into()));
+        return Err(ServerError::InvalidOption("a node's number is 1 or more".into()));
+    }
+    for (flag, address) in
+        [("--advertise", &options.advertise), ("--raft-advertise", &options.raft_advertise)]
+    {
+        // Clients get it in a header.
+        if let Some(address) = address.as_ref().filter(|address| !is_address(address)) {
+            let why = format!("{flag}: {address:?} is not the host:port of one host");
+            return Err(ServerError::InvalidOption(why));
+        }
     }
     if !has_date(SystemTime::now()) {
-        return Err(ServerError::Clock);
+        return Err(ServerError::ClockOutOfRange);
     }
     Ok(())
 }
 
 fn warn_of_loopback(client: &str, raft: &str) {
-    if reach::is_loopback(raft) && !reach::is_loopback(client) {
+    if loopback::is_loopback(raft) && !loopback::is_loopback(client) {
         tracing::warn!(
             client,
             raft,
@@ -212,87 +227,57 @@ fn warn_of_loopback(client: &str, raft: &str) {
     }
 }
 
-/// Starts the oracle of the node, and puts together what all requests use.
-fn share(
-    options: &ServerOptions,
-    identity: Identity,
-    node: Arc<Node>,
-    epochs: Replica<Epochs>,
-) -> Result<Shared, ServerError> {
-    let oracle = Oracle::start(Arc::clone(&node), epochs.clone(), options.oracle.clone());
-    let counters = Counters::new(options.spans_lost.clone());
-    let lease = options.round_trip * 8;
-    let run = format!("{:032x}", u128::from_le_bytes(random()?));
-    let (refusals, stopping) = (Refusals::default(), Mutex::new(()));
-    let patience = options.oracle.patience;
-    let followers = Followers::new(options.follower_answer, identity.node, patience);
-    Ok(Shared {
-        identity,
-        node,
-        epochs,
-        oracle,
-        counters,
-        rooms: Rooms::default(),
-        followers,
-        lease,
-        refusals,
-        full: Refusals::default(),
-        is_removed: AtomicBool::new(false),
-        stopping,
-        run,
-    })
-}
-
-/// Keeps the node known to its cluster, until it may not go on: tells the supervisor, and ends its
-/// part in the cluster.
-async fn belong(
-    shared: Arc<Shared>,
+/// Keeps the node a member of its cluster until another process runs as it. Then reports that to
+/// the supervisor, and stops the Raft node.
+async fn keep_membership(
+    state: Arc<NodeState>,
     own: Member,
     options: ServerOptions,
     is_new: bool,
     supervisor: Supervisor,
 ) {
-    let standing = Standing::new(Arc::clone(&shared), own.client.clone());
-    let stops = Arc::clone(&shared);
+    let duplicates = DuplicateCheck::new(Arc::clone(&state), own.client.clone());
+    let stopped_state = Arc::clone(&state);
     let listed: Vec<String> =
         options.cluster.iter().filter(|address| **address != own.client).cloned().collect();
-    let why = match standing.look(options.join.as_deref(), &listed).await {
+    let why = match duplicates.check(options.join.as_deref(), &listed).await {
         Err(why) => why,
         Ok(()) => {
             let join = options.join.iter().chain(&listed).cloned().collect();
             let announced = async {
-                announce(shared, own, join, is_new).await;
+                announce(state, own, join, is_new).await;
                 std::future::pending().await
             };
             tokio::select! {
-                why = standing.watch() => why,
+                why = duplicates.watch() => why,
                 never = announced => never,
             }
         }
     };
     tracing::error!(why, "this node may not go on");
-    supervisor.fail(Failure::OtherData(why));
+    supervisor.fail(NodeFailure::DataMismatch(why));
     // It blocks.
-    let stopped = tokio::task::spawn_blocking(move || stops.stop_node()).await;
+    let stopped = tokio::task::spawn_blocking(move || stopped_state.stop_node()).await;
     if !matches!(stopped, Ok(Ok(()))) {
         tracing::warn!("the node was not stopped in order");
     }
 }
 
-/// The node's log: that of its data, or a new one of a node that listens for clients at `address`
-/// and is known at the other two. May wait for the other nodes of `--cluster`, and answers them.
-async fn open(
+/// Opens the log in the node's data, or creates the log of a node that listens for clients at
+/// `address` and advertises `client` and `raft`. May wait for the other nodes of `--cluster`, and
+/// answers them.
+async fn open_log(
     options: &ServerOptions,
     port: &TcpListener,
     address: SocketAddr,
     [client, raft]: [&str; 2],
 ) -> Result<(ConsensusLog, Identity), ServerError> {
-    check_data(&options.data)?;
-    let store = Store::new(Arc::clone(&options.disk), options.log_dir());
-    if let Some((log, identity)) = store.open()? {
+    check_data_dir(&options.data)?;
+    let folder = LogFolder::new(Arc::clone(&options.disk), options.log_dir());
+    if let Some((log, identity)) = folder.open()? {
         match options.node {
             Some(node) if node != identity.node => {
-                return Err(ServerError::OtherData(format!(
+                return Err(ServerError::DataMismatch(format!(
                     "{} belongs to node {}, not to node {node}",
                     options.data.display(),
                     identity.node
@@ -309,26 +294,28 @@ async fn open(
         return Ok((log, identity));
     }
     if let Some(founding) = Founding::new(options, client)? {
-        return founding.begin(port, &store, raft).await;
+        return founding.create_log(port, &folder, raft).await;
     }
     let identity = match (&options.join, options.node) {
-        (None, node) => Identity::founder(node.unwrap_or(1))?,
+        (None, node) => Identity::new_founder(node.unwrap_or(1))?,
         (Some(member), _)
             if *member == address.to_string() || options.advertise.as_ref() == Some(member) =>
         {
             let why = format!("a new node cannot join itself: --join {member}");
-            return Err(ServerError::Option(why));
+            return Err(ServerError::InvalidOption(why));
         }
         (Some(member), Some(node)) => {
             let cluster = admit(member, node).await?;
-            reach::check(member, client, raft).await?;
-            Identity::joining(cluster, node)?
+            loopback::check_members(member, client, raft).await?;
+            Identity::new_member(cluster, node)?
         }
         (Some(_), None) => {
-            return Err(ServerError::Option("a node that joins needs a number: --node-id".into()));
+            return Err(ServerError::InvalidOption(
+                "a node that joins needs a number: --node-id".into(),
+            ));
         }
     };
-    let log = store.create(&identity)?;
+    let log = folder.create(&identity)?;
     let Identity { cluster, node, founds, .. } = identity;
     if founds {
         tracing::info!(node, %cluster, "founded a cluster");
@@ -346,27 +333,22 @@ fn report_reserve(log: &ConsensusLog) {
     }
 }
 
-/// Whether HTTP has a date for this time, in the seconds that it has.
+/// Whether HTTP has a date for this time.
 fn has_date(time: SystemTime) -> bool {
     const YEAR_10000: u64 = 253_402_300_800;
     time.duration_since(SystemTime::UNIX_EPOCH).is_ok_and(|since| since.as_secs() < YEAR_10000)
 }
 
-fn local(listener: &TcpListener) -> Result<SocketAddr, ServerError> {
-    listener
-        .local_addr()
-        .map_err(|error| ServerError::Io("a listener has no address".into(), error))
-}
-
-/// Raises the limit of open files as far as it goes, and returns what of it connections may use.
-fn files_for_connections() -> usize {
+/// Raises the limit of open files as far as possible, and returns how many connections it allows.
+fn connections_of_file_limit() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let current = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
-    let connections = current.unwrap_or(u64::MAX).saturating_sub(OTHER_FILES).max(16);
+    let files = current.unwrap_or(u64::MAX);
+    let connections = files.saturating_sub(RESERVED_FILES).max(CONNECTIONS_MIN);
     usize::try_from(connections).unwrap_or(usize::MAX)
 }
 

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use clap::Args;
 use esker_server::{
-    AddNode, FollowClock, FollowedClock, Members, Named, NodeStatus, RemoveNode, TransferTo,
-    Transferred, ask, ask_leader, is_address,
+    AddNodeRequest, FollowClockRequest, FollowClockResponse, MemberInfo, Members, NodeStatus,
+    RemoveNodeRequest, TransferRequest, TransferResponse, ask, ask_leader, is_address,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -113,9 +113,9 @@ pub struct FollowClockArguments {
 
 pub async fn transfer(arguments: &TransferArguments) -> Outcome {
     let members = arguments.endpoints.members().await?;
-    let wanted = TransferTo { cluster: members.cluster.clone(), node: arguments.to };
+    let wanted = TransferRequest { cluster: members.cluster.clone(), node: arguments.to };
     let answer = change(&arguments.endpoints, &members, "/cluster/transfer", &wanted).await?;
-    let Transferred { node } = read(&answer)?;
+    let TransferResponse { node } = read(&answer)?;
     print(&format!("node {node} leads\n"))
 }
 
@@ -127,7 +127,7 @@ pub async fn add(arguments: &AddArguments) -> Outcome {
             return Err(Failure::usage(format!("{flag} {address}: not the host:port of one host")));
         }
     }
-    let wanted = AddNode {
+    let wanted = AddNodeRequest {
         cluster: members.cluster.clone(),
         node,
         addr: arguments.addr.clone().unwrap_or_else(|| known.addr.clone()),
@@ -148,7 +148,7 @@ pub async fn add(arguments: &AddArguments) -> Outcome {
 
 /// The members, and the one of this number. A node that knows no leader may have missed that it was
 /// added.
-async fn member(endpoints: &Endpoints, node: u64) -> Outcome<(Members, Named)> {
+async fn member(endpoints: &Endpoints, node: u64) -> Outcome<(Members, MemberInfo)> {
     let deadline = Instant::now() + CHANGE;
     loop {
         let members = endpoints.members().await?;
@@ -180,7 +180,7 @@ async fn who_answers(address: &str) -> Option<NodeStatus> {
 
 pub async fn remove(arguments: &RemoveArguments) -> Outcome {
     let members = arguments.endpoints.members().await?;
-    let wanted = RemoveNode { cluster: members.cluster.clone(), node: arguments.node_id };
+    let wanted = RemoveNodeRequest { cluster: members.cluster.clone(), node: arguments.node_id };
     change(&arguments.endpoints, &members, "/cluster/remove", &wanted).await?;
     print(&format!("node {} is no member any more\n", arguments.node_id))
 }
@@ -194,10 +194,10 @@ pub async fn follow_clock(arguments: &FollowClockArguments) -> Outcome {
         return Err(Failure::failed(format!("{why}; --force follows it all the same")));
     }
     let left = CHANGE.saturating_sub(begun.elapsed());
-    let wanted = FollowClock { cluster: members.cluster.clone() };
+    let wanted = FollowClockRequest { cluster: members.cluster.clone() };
     let answer =
         changed(&arguments.endpoints, &members, "/cluster/follow-clock", &wanted, left).await?;
-    let FollowedClock { epoch } = read(&answer)?;
+    let FollowClockResponse { epoch } = read(&answer)?;
     print(&format!("epochs follow the clock from {epoch} on\n"))
 }
 

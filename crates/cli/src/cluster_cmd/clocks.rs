@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use esker_server::{ClockStatus, Members, Named, ask};
+use esker_server::{ClockStatus, MemberInfo, Members, ask};
 use tokio::task::JoinSet;
 
 const ASK: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ pub async fn disagreement(members: &Members) -> Option<String> {
     compare(&all)
 }
 
-async fn shown(member: &Named) -> Option<Shown> {
+async fn shown(member: &MemberInfo) -> Option<Shown> {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let begin = now();
     let answer = ask(&member.addr, "/clock", None, ASK).await.ok()?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use esker_server::{Members, Named, NodeStatus, ask};
+use esker_server::{MemberInfo, Members, NodeStatus, ask};
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -96,7 +96,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, member: &Named, status: Option<&NodeStatus>, leads: bool) {
+    fn add(&mut self, member: &MemberInfo, status: Option<&NodeStatus>, leads: bool) {
         self.voters += usize::from(member.voter);
         self.answered += usize::from(member.voter && status.is_some());
         self.step = self.step.take().or_else(|| clock_step(status?));
@@ -182,7 +182,7 @@ fn newest_leader<'a>(statuses: impl Iterator<Item = &'a NodeStatus>) -> Option<u
 }
 
 /// What answers at the address of a member may be another node, or of another cluster.
-async fn status(member: &Named, cluster: &str) -> Result<NodeStatus, String> {
+async fn status(member: &MemberInfo, cluster: &str) -> Result<NodeStatus, String> {
     let failed = |why: String| format!("does not answer: {why}");
     let answer =
         ask(&member.addr, "/status", None, ASK).await.map_err(|error| failed(error.why))?;
@@ -226,8 +226,8 @@ fn reversion(node: u64) -> String {
     )
 }
 
-fn line(member: &Named, status: &Result<NodeStatus, String>) -> String {
-    let Named { node, addr, raft, .. } = member;
+fn line(member: &MemberInfo, status: &Result<NodeStatus, String>) -> String {
+    let MemberInfo { node, addr, raft, .. } = member;
     let (addr, raft) = (escaped(addr), escaped(raft));
     match status {
         Ok(status) => {

@@ -72,12 +72,12 @@ pub fn run(arguments: &RenumberArguments) -> Outcome {
 fn one(dir: &Path) -> Outcome {
     let failed = |error: Error| Failure::of_consensus(&error, dir);
     let log = ConsensusLog::builder(dir).must_exist(true).open().map_err(failed)?;
-    let is_of_a_node = esker_server::is_of_a_node(log.label());
+    let is_node_label = esker_server::is_node_label(log.label());
     let reason = log.stats().read_only;
     log.close().map_err(failed)?;
     match reason {
         None => Ok(()),
-        Some(_) if is_of_a_node => Err(Failure::failed(format!(
+        Some(_) if is_node_label => Err(Failure::failed(format!(
             "{} is the log of a node of `esker serve`, which has its number in it: a node joins under a new number \
              with an empty folder",
             dir.display()

@@ -405,7 +405,7 @@ impl ServeArguments {
         if let Some(connections) = self.connections.or(file.connections) {
             let flag = "--connections (ESKER_CONNECTIONS)";
             in_bounds(flag, Some(connections as u64), CONNECTIONS)?;
-            options.connections = connections;
+            options.connections_max = connections;
         }
         options.lease_reads = self.lease_reads.or(file.lease_reads);
         Ok(options)

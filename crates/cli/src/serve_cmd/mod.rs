@@ -101,7 +101,7 @@ pub fn run(arguments: &ServeArguments) -> Outcome {
 /// The failure of a node whose data is in `data`, and its log in `log`.
 fn failure_of(error: ServerError, data: &Path, log: &Path) -> Failure {
     match error {
-        ServerError::Option(why) => Failure::usage(why),
+        ServerError::InvalidOption(why) => Failure::usage(why),
         ServerError::Log(error) => {
             let failure = Failure::of_node(&error, log);
             match failure.is_locked() {
@@ -112,8 +112,8 @@ fn failure_of(error: ServerError, data: &Path, log: &Path) -> Failure {
                 false => failure,
             }
         }
-        error @ ServerError::Repaired { .. } => Failure::corrupt(error.to_string()),
-        error @ ServerError::Identity { .. } => Failure::corrupt(error.to_string()),
+        error @ ServerError::LogRepaired { .. } => Failure::corrupt(error.to_string()),
+        error @ ServerError::IdentityMissing { .. } => Failure::corrupt(error.to_string()),
         error => Failure::failed(with_causes(&error)),
     }
 }
@@ -169,7 +169,7 @@ fn report(options: &ServerOptions, spans: Option<&SpanOptions>, profiles: Option
         epoch_interval_ms = oracle.epoch_interval.as_millis() as u64,
         epoch_deadline_limit = oracle.failed_advances,
         rtt_ms = options.round_trip.as_millis() as u64,
-        connections = options.connections,
+        connections = options.connections_max,
         http3 = if options.http3 { "on" } else { "off" },
         cert = files.map(|files| tracing::field::display(files.cert.display())),
         key = files.map(|files| tracing::field::display(files.key.display())),

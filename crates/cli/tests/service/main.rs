@@ -6,8 +6,8 @@ use esker_testkit::commands as esker;
 #[cfg(feature = "http3")]
 #[path = "../../../server/tests/kit/http3_client.rs"]
 mod http3_client;
-#[path = "../../../server/tests/kit/seen.rs"]
-mod seen;
+#[path = "../../../server/tests/kit/http_answer.rs"]
+mod http_answer;
 
 mod client_crate;
 mod documented;

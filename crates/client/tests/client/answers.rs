@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use esker_client::{CauseKind, Error, Range};
+use esker_client::{AttemptErrorKind, Error, Range};
 
 use crate::fake::{CLUSTER, Fake, Issuer, Reply, members};
 
@@ -11,20 +11,20 @@ fn body(epoch: u64, index: u64, count: u64) -> Vec<u8> {
     [epoch, index, count].iter().flat_map(|word| word.to_be_bytes()).collect()
 }
 
-/// What may pass and what another node may do better: the client asks again.
+/// After failures that may pass, and those of one node, the client asks again.
 #[tokio::test]
 async fn other_statuses_and_malformed_answers_are_retried() {
     let mut replies = vec![
-        Reply::of(500, "no node leads"),
-        Reply::of(502, vec![0xff; 100]),
-        Reply::of(404, "no such path"),
-        Reply::of(405, ""),
-        Reply::of(204, ""),
-        Reply::of(302, "").header("Location", "http://127.0.0.1:1/timestamp"),
-        Reply::of(409, "node (1) is not the leader (2)"),
-        Reply::of(503, "too many requests are waiting").header("Retry-After", "0"),
-        Reply::of(503, "no header"),
-        Reply::of(500, vec![b'x'; 1 << 20]),
+        Reply::new(500, "no node leads"),
+        Reply::new(502, vec![0xff; 100]),
+        Reply::new(404, "no such path"),
+        Reply::new(405, ""),
+        Reply::new(204, ""),
+        Reply::new(302, "").header("Location", "http://127.0.0.1:1/timestamp"),
+        Reply::new(409, "node (1) is not the leader (2)"),
+        Reply::new(503, "too many requests are waiting").header("Retry-After", "0"),
+        Reply::new(503, "no header"),
+        Reply::new(500, vec![b'x'; 1 << 20]),
     ];
     for leader in ["http://127.0.0.1:1", "127.0.0.1", "0.0.0.0:80", "a b:80", "", "evil/:80"] {
         replies.push(Reply::not_leader(leader));
@@ -32,7 +32,7 @@ async fn other_statuses_and_malformed_answers_are_retried() {
     let one = body(7, 1, 1);
     let malformed =
         [&one[..23], &one[..16], &[&one[..], b"x"].concat(), b"", &body(7, 1, 2), &body(7, 0, 1)];
-    replies.extend(malformed.map(|body| Reply::of(200, body)));
+    replies.extend(malformed.map(|body| Reply::new(200, body)));
     for reply in replies {
         let shown = format!("{reply:?}");
         let fake = Fake::scripted(vec![reply], &Issuer::new()).await;
@@ -42,7 +42,7 @@ async fn other_statuses_and_malformed_answers_are_retried() {
         let stats = client.stats();
         assert_eq!((stats.retries, stats.failures, stats.batches), (1, 0, 1), "{shown}");
     }
-    let fake = Fake::scripted(vec![Reply::of(200, body(7, u64::MAX, 2))], &Issuer::new()).await;
+    let fake = Fake::scripted(vec![Reply::new(200, body(7, u64::MAX, 2))], &Issuer::new()).await;
     let range = fake.client().build().unwrap().timestamps(2).await.unwrap();
     assert_eq!(range.first.index, 1);
 }
@@ -51,7 +51,7 @@ async fn other_statuses_and_malformed_answers_are_retried() {
 #[tokio::test]
 async fn another_node_is_asked_first() {
     let issuer = Issuer::new();
-    for reply in [Reply::of(500, ""), Reply::of(200, "?"), Reply::of(409, "")] {
+    for reply in [Reply::new(500, ""), Reply::new(200, "?"), Reply::new(409, "")] {
         let wrong = Fake::start(move |_| std::future::ready(reply.clone())).await;
         let right = Fake::issuing(&issuer).await;
         wrong.members(members(None, &[&wrong.address, &right.address], CLUSTER));
@@ -65,7 +65,7 @@ async fn another_node_is_asked_first() {
 /// The same node, not before the time that it asks for.
 #[tokio::test]
 async fn an_overloaded_leader_is_asked_later() {
-    let busy = Reply::of(503, "too many requests are waiting").header("Retry-After", "1");
+    let busy = Reply::new(503, "too many requests are waiting").header("Retry-After", "1");
     let fake = Fake::scripted(vec![busy], &Issuer::new()).await;
     let client = fake.client().build().unwrap();
     let begun = Instant::now();
@@ -78,10 +78,10 @@ async fn an_overloaded_leader_is_asked_later() {
 #[tokio::test]
 async fn a_refused_request_is_not_repeated() {
     let why = "invalid n param, must be a number >= 1 and <= 10 if provided";
-    let fake = Fake::scripted(vec![Reply::of(400, why)], &Issuer::new()).await;
+    let fake = Fake::scripted(vec![Reply::new(400, why)], &Issuer::new()).await;
     let client = fake.client().build().unwrap();
     let Err(Error::Refused(cause)) = client.timestamps(11).await else { unreachable!() };
-    assert_eq!(cause.kind, CauseKind::Status(400, why.into()));
+    assert_eq!(cause.kind, AttemptErrorKind::Status(400, why.into()));
     assert!(cause.to_string().contains(&fake.address) && cause.to_string().contains(why));
     assert_eq!(fake.asked(), [11]);
 }
@@ -104,19 +104,22 @@ async fn a_node_of_another_cluster_is_not_asked() {
     let named = other.client().cluster(CLUSTER).timeout(Duration::from_millis(200));
     let error = named.build().unwrap().timestamp().await.unwrap_err();
     let Error::Deadline { last: Some(cause) } = error else { unreachable!("{error}") };
-    assert!(matches!(&cause.kind, CauseKind::OtherCluster(id) if id == "another"), "{cause:?}");
+    assert!(
+        matches!(&cause.kind, AttemptErrorKind::OtherCluster(id) if id == "another"),
+        "{cause:?}"
+    );
     assert!(other.asked().is_empty());
 }
 
-/// What answers `/members` with something else is no node.
+/// A server that answers `/members` with something else is no node.
 #[tokio::test]
 async fn what_has_no_members_is_no_node() {
     let fake = Fake::issuing(&Issuer::new()).await;
     let client = fake.client().timeout(Duration::from_millis(100)).build().unwrap();
     for wrong in [
-        Reply::of(200, "ok"),
-        Reply::of(404, "{\"members\":[]}"),
-        Reply::of(200, vec![b' '; 2 << 20]),
+        Reply::new(200, "ok"),
+        Reply::new(404, "{\"members\":[]}"),
+        Reply::new(200, vec![b' '; 2 << 20]),
     ] {
         fake.members(wrong);
         let Err(Error::Deadline { last: Some(_) }) = client.timestamp().await else {

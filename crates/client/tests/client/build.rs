@@ -1,4 +1,4 @@
-//! What a client cannot be built with, and what cannot be asked for.
+//! Invalid options of clients, and invalid calls.
 #![allow(clippy::unwrap_used)]
 
 use std::time::Duration;
@@ -13,7 +13,10 @@ async fn wrong_options_are_refused() {
     assert!(matches!(error, Error::NoEndpoint), "{error}");
     for wrong in ["", "a", "https://a:1", "http://a:1/b", "a:0", "a:99999", "ftp://a:1", "a b:1"] {
         let error = Client::builder().endpoint(wrong).build().unwrap_err();
-        assert!(matches!(&error, Error::Endpoint(text) if text == wrong), "{wrong}: {error}");
+        assert!(
+            matches!(&error, Error::InvalidEndpoint(text) if text == wrong),
+            "{wrong}: {error}"
+        );
     }
     let any = || Client::builder().endpoint("http://node-1.example:8080/");
     let many = (0..65).fold(any(), |builder, port| builder.endpoint(format!("a:{}", port + 1)));
@@ -29,7 +32,7 @@ async fn wrong_options_are_refused() {
     ];
     for wrong in wrong {
         let error = wrong.build().unwrap_err();
-        assert!(matches!(error, Error::Option(_)), "{error}");
+        assert!(matches!(error, Error::InvalidOption(_)), "{error}");
     }
     any().endpoint("[::1]:8080").build().unwrap();
 }

@@ -1,13 +1,13 @@
 //! Calls that are dropped.
 #![allow(clippy::unwrap_used)]
 
-use crate::fake::{Held, Issuer};
+use crate::fake::{HeldAnswers, Issuer};
 
 /// The timestamp of a call that was dropped in flight is lost: the next call has its own request,
 /// and a caller that shares the request keeps its own timestamp.
 #[tokio::test]
 async fn the_timestamp_of_a_dropped_call_is_lost() {
-    let held = Held::start(&Issuer::new()).await;
+    let held = HeldAnswers::start(&Issuer::new()).await;
     let client = held.fake.client().build().unwrap();
     let call = |count| {
         let client = client.clone();
@@ -39,7 +39,7 @@ async fn the_timestamp_of_a_dropped_call_is_lost() {
 /// A call does nothing until it is polled, and after it was dropped.
 #[tokio::test]
 async fn a_call_that_is_not_polled_sends_nothing() {
-    let held = Held::start(&Issuer::new()).await;
+    let held = HeldAnswers::start(&Issuer::new()).await;
     let client = held.fake.client().build().unwrap();
     drop(client.timestamp());
     held.release(1);

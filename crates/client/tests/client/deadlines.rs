@@ -3,13 +3,13 @@
 
 use std::time::{Duration, Instant};
 
-use esker_client::{CauseKind, Client, Error};
+use esker_client::{AttemptErrorKind, Client, Error};
 use tokio::net::TcpListener;
 use tokio::time::timeout;
 
-use crate::fake::{CLUSTER, Fake, Held, Issuer, LONG, Reply, members};
+use crate::fake::{CLUSTER, Fake, HeldAnswers, Issuer, Reply, TEST_TIMEOUT, members};
 
-const SHORT: Duration = Duration::from_millis(100);
+const SHORT_DEADLINE: Duration = Duration::from_millis(100);
 
 /// A port without a listener, and one where nothing answers.
 #[tokio::test]
@@ -20,16 +20,16 @@ async fn the_deadline_holds_when_nothing_answers() {
     let (silent_at, closed_at) = (silent.local_addr().unwrap(), closed.local_addr().unwrap());
     drop(closed);
     for address in [silent_at, closed_at] {
-        let client = Client::builder().endpoint(address.to_string()).timeout(SHORT);
+        let client = Client::builder().endpoint(address.to_string()).timeout(SHORT_DEADLINE);
         let client = client.connect_timeout(Duration::from_millis(20)).build().unwrap();
         let begun = Instant::now();
-        let error = timeout(LONG, client.timestamp()).await.unwrap().unwrap_err();
-        assert!(begun.elapsed() >= SHORT);
+        let error = timeout(TEST_TIMEOUT, client.timestamp()).await.unwrap().unwrap_err();
+        assert!(begun.elapsed() >= SHORT_DEADLINE);
         let Error::Deadline { last: Some(cause) } = error else { unreachable!("{error}") };
         assert_eq!(cause.address, address.to_string());
         match cause.kind {
-            CauseKind::NoAnswer(_) => assert_eq!(address, silent_at),
-            CauseKind::Connection(why) => {
+            AttemptErrorKind::NoAnswer(_) => assert_eq!(address, silent_at),
+            AttemptErrorKind::Connection(why) => {
                 assert_eq!(address, closed_at);
                 assert!(why.contains("refused"), "{why}");
             }
@@ -43,7 +43,7 @@ async fn the_deadline_holds_when_nothing_answers() {
 /// Callers of one request, and those that wait for the next one, have deadlines of their own.
 #[tokio::test]
 async fn callers_that_share_a_request_have_their_own_deadlines() {
-    let held = Held::start(&Issuer::new()).await;
+    let held = HeldAnswers::start(&Issuer::new()).await;
     let client = held.fake.client().build().unwrap();
     let call = |patience| {
         let client = client.clone();
@@ -51,23 +51,23 @@ async fn callers_that_share_a_request_have_their_own_deadlines() {
     };
     let mut busy = Vec::new();
     for requests in 1..=2 {
-        busy.push(call(LONG));
+        busy.push(call(TEST_TIMEOUT));
         held.fake.wait_for_requests(requests).await;
     }
     let begun = Instant::now();
-    let in_flight = [call(LONG), call(SHORT)];
+    let in_flight = [call(TEST_TIMEOUT), call(SHORT_DEADLINE)];
     tokio::task::yield_now().await;
     held.release(1);
     held.fake.wait_for_requests(3).await;
     // No request may be sent for these.
-    let waiting = [call(SHORT), call(LONG)];
+    let waiting = [call(SHORT_DEADLINE), call(TEST_TIMEOUT)];
     let [long, short] = in_flight;
     let [waiting_short, waiting_long] = waiting;
     for short in [short, waiting_short] {
-        let error = timeout(LONG, short).await.unwrap().unwrap().unwrap_err();
+        let error = timeout(TEST_TIMEOUT, short).await.unwrap().unwrap().unwrap_err();
         assert!(matches!(error, Error::Deadline { .. }), "{error}");
     }
-    assert!(begun.elapsed() >= SHORT && begun.elapsed() < Duration::from_secs(5));
+    assert!(begun.elapsed() >= SHORT_DEADLINE && begun.elapsed() < Duration::from_secs(5));
     assert_eq!(held.fake.asked(), [1, 1, 2]);
     held.release(3);
     let mut issued = Vec::new();
@@ -113,11 +113,11 @@ async fn short_deadlines_do_not_keep_a_client_from_the_leader() {
     let client = first.client().timeout(Duration::from_millis(30)).build().unwrap();
     served_again(&client).await;
     for fake in [&first, &second] {
-        fake.answers(|_| Reply::of(500, "no node leads"));
+        fake.answers(|_| Reply::new(500, "no node leads"));
     }
     let begun = Instant::now();
     // The waits grow to 100 ms meanwhile.
-    while begun.elapsed() < SHORT * 10 {
+    while begun.elapsed() < SHORT_DEADLINE * 10 {
         client.timestamp().await.unwrap_err();
     }
     for fake in [&first, &second] {
@@ -136,6 +136,6 @@ async fn short_deadlines_do_not_keep_a_client_from_the_leader() {
 async fn served_again(client: &Client) {
     let begun = Instant::now();
     while let Err(error) = client.timestamp().await {
-        assert!(begun.elapsed() < LONG, "{error}");
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{error}");
     }
 }

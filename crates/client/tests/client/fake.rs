@@ -21,10 +21,10 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-pub const LONG: Duration = Duration::from_secs(20);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(20);
 pub const CLUSTER: &str = "0123456789abcdef0123456789abcdef";
 
-/// What a node answers.
+/// The answer of a scripted node.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     pub status: u16,
@@ -33,7 +33,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    pub fn of(status: u16, body: impl Into<Vec<u8>>) -> Self {
+    pub fn new(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self { status, headers: Vec::new(), body: body.into() }
     }
 
@@ -45,11 +45,11 @@ impl Reply {
     pub fn range(range: Range) -> Self {
         let mut body = range.first.to_bytes().to_vec();
         body.extend(u64::from(range.count).to_be_bytes());
-        Self::of(200, body)
+        Self::new(200, body)
     }
 
     pub fn not_leader(leader: &str) -> Self {
-        Self::of(409, "node (1) is not the leader (2)").header("Esker-Leader", leader)
+        Self::new(409, "node (1) is not the leader (2)").header("Esker-Leader", leader)
     }
 }
 
@@ -58,7 +58,7 @@ pub fn members(leader: Option<&str>, all: &[&str], cluster: &str) -> Reply {
     let all: Vec<_> = all.iter().map(named).collect();
     let leader = leader.as_ref().map(named);
     let body = serde_json::json!({"leader": leader, "members": all, "cluster": cluster});
-    Reply::of(200, body.to_string())
+    Reply::new(200, body.to_string())
 }
 
 /// The indexes of one epoch, handed out in the order of the requests.
@@ -166,7 +166,7 @@ impl Fake {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(LONG, arrived).await.unwrap();
+        tokio::time::timeout(TEST_TIMEOUT, arrived).await.unwrap();
     }
 
     /// Its connections stay, and nothing comes over them, as with a process that is stopped.
@@ -187,7 +187,7 @@ impl Fake {
     }
 
     pub fn client(&self) -> ClientBuilder {
-        Client::builder().endpoint(format!("http://{}", self.address)).timeout(LONG)
+        Client::builder().endpoint(format!("http://{}", self.address)).timeout(TEST_TIMEOUT)
     }
 }
 
@@ -248,12 +248,12 @@ async fn answer(state: &State, request: Request<Incoming>) -> Response<Full<Byte
 }
 
 /// A leader whose answers wait until they are released. What they say is decided before.
-pub struct Held {
+pub struct HeldAnswers {
     pub fake: Fake,
     released: Arc<tokio::sync::Semaphore>,
 }
 
-impl Held {
+impl HeldAnswers {
     pub async fn start(issuer: &Arc<Issuer>) -> Self {
         let (issuer, released) = (Arc::clone(issuer), Arc::new(tokio::sync::Semaphore::new(0)));
         let waits = Arc::clone(&released);

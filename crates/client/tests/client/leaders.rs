@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use esker_client::{CauseKind, Error};
+use esker_client::{AttemptErrorKind, Error};
 
 use crate::fake::{CLUSTER, Fake, Issuer, Reply, members};
 
@@ -56,7 +56,7 @@ async fn nodes_that_name_one_another_are_not_asked_without_a_pause() {
         let client = one.client().endpoint(&other.address).timeout(Duration::from_millis(400));
         let error = client.build().unwrap().timestamp().await.unwrap_err();
         let Error::Deadline { last: Some(cause) } = error else { unreachable!("{error}") };
-        assert_eq!(cause.kind, CauseKind::NotLeader);
+        assert_eq!(cause.kind, AttemptErrorKind::NotLeader);
         let asked = one.asked().len() + other.asked().len() - before;
         assert!((3..25).contains(&asked), "{asked}");
     }
@@ -89,7 +89,7 @@ async fn an_election_is_waited_for() {
     tokio::time::sleep(Duration::from_millis(50)).await;
     leader.kill().await;
     tokio::time::sleep(Duration::from_millis(100)).await;
-    next.answers(|_| Reply::of(500, "no node leads"));
+    next.answers(|_| Reply::new(500, "no node leads"));
     tokio::time::sleep(Duration::from_millis(100)).await;
     next.answers(move |count| Reply::range(issuer.take(count)));
     for caller in callers {

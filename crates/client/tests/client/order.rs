@@ -9,14 +9,14 @@ use esker_client::Error;
 use esker_oracle::history::{Call, check};
 use parking_lot::Mutex;
 
-use crate::fake::{CLUSTER, Fake, Held, Issuer, LONG, Reply, members};
+use crate::fake::{CLUSTER, Fake, HeldAnswers, Issuer, Reply, TEST_TIMEOUT, members};
 
 /// The answer of a request that is in flight was decided before the call began: another client
 /// has got a higher timestamp since.
 #[tokio::test]
 async fn a_call_joins_no_request_that_was_sent() {
     let issuer = Issuer::new();
-    let (held, other) = (Held::start(&issuer).await, Fake::issuing(&issuer).await);
+    let (held, other) = (HeldAnswers::start(&issuer).await, Fake::issuing(&issuer).await);
     let (client, other) = (held.fake.client().build().unwrap(), other.client().build().unwrap());
     let first = tokio::spawn({
         let client = client.clone();
@@ -25,7 +25,7 @@ async fn a_call_joins_no_request_that_was_sent() {
     held.fake.wait_for_requests(1).await;
     let before = other.timestamp().await.unwrap();
     let second = tokio::spawn(async move { client.timestamp().await.unwrap() });
-    // Joined to the first, it would send nothing.
+    // BatchSlot to the first, it would send nothing.
     drop(tokio::time::timeout(Duration::from_millis(300), held.fake.wait_for_requests(2)).await);
     held.release(2);
     let (first, second) = (first.await.unwrap(), second.await.unwrap());
@@ -52,9 +52,9 @@ async fn histories_are_unique_and_in_order() {
             Fake::start(move |count| {
                 let mut reply = Reply::range(issuer.take(count));
                 match next(&random) % 30 {
-                    0 => reply = Reply::of(500, "no node leads"),
+                    0 => reply = Reply::new(500, "no node leads"),
                     1 => reply = Reply::not_leader(&addresses.lock()[1 - node]),
-                    2 => reply = Reply::of(503, "busy").header("Retry-After", "0"),
+                    2 => reply = Reply::new(503, "busy").header("Retry-After", "0"),
                     3 => reply.body.truncate(20),
                     _ => {}
                 }
@@ -85,7 +85,7 @@ async fn histories_are_unique_and_in_order() {
                     let call = client.timestamps(count);
                     let patience = match next(&random) % 8 {
                         0 => Duration::from_micros(next(&random) % 1500),
-                        _ => LONG,
+                        _ => TEST_TIMEOUT,
                     };
                     if let Ok(range) = tokio::time::timeout(patience, call).await {
                         calls.push(Call { called, returned: now(), range: range.unwrap() });
@@ -117,10 +117,10 @@ async fn a_timestamp_that_is_not_above_the_last_is_an_error() {
         range.first.index = lower;
         fake.answers(move |_| Reply::range(range));
         match client.timestamp().await {
-            Err(Error::WentBack { address, got, highest: before }) => {
+            Err(Error::NotMonotonic { address, got, highest: before }) => {
                 assert_eq!((&address, got, before), (&fake.address, range.first, highest));
             }
-            other => assert!(matches!(other, Err(Error::WentBack { .. })), "{other:?}"),
+            other => assert!(matches!(other, Err(Error::NotMonotonic { .. })), "{other:?}"),
         }
     }
     fake.answers(move |count| Reply::range(issuer.take(count)));

@@ -3,11 +3,11 @@
 
 use esker_client::{Client, Error};
 
-use crate::fake::{Held, Issuer};
+use crate::fake::{HeldAnswers, Issuer};
 
 #[tokio::test]
 async fn more_callers_than_the_queue_takes_are_busy() {
-    let held = Held::start(&Issuer::new()).await;
+    let held = HeldAnswers::start(&Issuer::new()).await;
     let client = held.fake.client().queue(3).build().unwrap();
     let call = |client: &Client| {
         let client = client.clone();

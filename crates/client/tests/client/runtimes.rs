@@ -10,7 +10,7 @@ use std::time::Duration;
 use esker_client::{Client, Error};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::fake::{Fake, Held, Issuer, LONG};
+use crate::fake::{Fake, HeldAnswers, Issuer, TEST_TIMEOUT};
 
 /// The nodes run on this one.
 fn driven() -> Runtime {
@@ -26,7 +26,7 @@ fn bare() -> Runtime {
 fn on_a_thread<T: Send + 'static>(run: impl FnOnce() -> T + Send + 'static) -> T {
     let (ended, ends): (_, Receiver<T>) = channel();
     std::thread::spawn(move || drop(ended.send(run())));
-    ends.recv_timeout(LONG).unwrap()
+    ends.recv_timeout(TEST_TIMEOUT).unwrap()
 }
 
 /// The simplest executor.
@@ -52,7 +52,7 @@ fn block_on<F: Future>(future: F) -> F::Output {
 #[test]
 fn a_client_that_was_built_on_a_runtime_that_is_not_driven_serves() {
     let nodes = driven();
-    let held = nodes.block_on(Held::start(&Issuer::new()));
+    let held = nodes.block_on(HeldAnswers::start(&Issuer::new()));
     let idle = Builder::new_current_thread().enable_all().build().unwrap();
     let client = {
         let _entered = idle.enter();
@@ -65,7 +65,7 @@ fn a_client_that_was_built_on_a_runtime_that_is_not_driven_serves() {
     let error = on_a_thread(call(Duration::from_millis(100))).unwrap_err();
     assert!(matches!(error, Error::Deadline { .. }), "{error}");
     held.release(2);
-    assert_eq!(on_a_thread(call(LONG)).unwrap().first.index, 2);
+    assert_eq!(on_a_thread(call(TEST_TIMEOUT)).unwrap().first.index, 2);
 }
 
 /// Bug: the tasks of a client on a runtime without timers panicked.

@@ -1,32 +1,35 @@
 //! The certificate of HTTP/3: the operator's, or one that the node makes.
 //!
 //! A node without `--cert` makes a self-signed certificate in its data folder, and a new one before
-//! it ends. One there that the node did not make is the operator's: it is used, and never replaced.
-//! Connections that are open keep theirs; new ones get what [`Current`] has.
+//! that ends. A certificate there that the node did not make is the operator's: it is used, and
+//! never replaced. Open connections keep their certificate; new ones get that of
+//! [`CertificateResolver`].
 //!
-//! `pair` is a certificate and its key, `files` reads and writes them, `own` decides when the node
-//! makes one, and `watch` does so while the node runs.
+//! `pair` is a certificate and its key, `files` reads and writes them, `maker` decides when the
+//! node makes one, and `renewal` replaces it while the node runs.
 
-mod current;
 mod files;
-mod own;
+mod maker;
 mod pair;
-mod watch;
+mod renewal;
+mod resolver;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use rustls::sign::CertifiedKey;
 
+use crate::certificate::pair::{CertificatePair, certificate_hosts};
 use crate::error::ServerError;
 
-pub(crate) use current::Current;
-pub(crate) use watch::Certificate;
+pub(crate) use renewal::Certificate;
+pub(crate) use resolver::CertificateResolver;
 
-/// A certificate that is kept in memory, for loopback and a day.
-pub(crate) fn self_made(now: SystemTime) -> Result<Arc<CertifiedKey>, ServerError> {
+/// Makes a certificate in memory, for loopback and a day.
+pub(crate) fn make_loopback_certificate(now: SystemTime) -> Result<Arc<CertifiedKey>, ServerError> {
     const DAY: Duration = Duration::from_secs(24 * 3600);
-    let made = pair::Pair::make(&pair::hosts([]), now, DAY);
-    let pair = made.and_then(|pem| pair::Pair::parse(&pem)).map_err(ServerError::Certificate)?;
-    Ok(pair.key)
+    let made = CertificatePair::make(&certificate_hosts([]), now, DAY);
+    let pair =
+        made.and_then(|pem| CertificatePair::parse(&pem)).map_err(ServerError::Certificate)?;
+    Ok(pair.key())
 }

@@ -19,29 +19,33 @@ use x509_cert::der::Decode;
 use crate::certificate::files::Pem;
 
 /// The subject of the certificates that nodes make.
-const NAME: &str = "Esker node";
-/// How far the clocks of clients may be behind, at most.
-const SKEW: Duration = Duration::from_secs(3600);
-/// The last second of the year 9999, after which a certificate has no times.
-const LAST_SECOND: u64 = 253_402_300_799;
-/// The longest life of a certificate that a node makes, ten years.
-const LIFE_MAX: Duration = Duration::from_secs(3600 * 24 * 3653);
+const SUBJECT_NAME: &str = "Esker node";
+/// The most by which the clocks of clients may be behind.
+const CLIENT_CLOCK_LAG_MAX: Duration = Duration::from_secs(3600);
+/// The last second of the year 9999, the last time that a certificate can have.
+const UNIX_SECONDS_MAX: u64 = 253_402_300_799;
+/// The longest lifetime of a certificate that a node makes, ten years.
+const LIFETIME_MAX: Duration = Duration::from_secs(3600 * 24 * 3653);
+
+const _: () = assert!(CLIENT_CLOCK_LAG_MAX.as_secs() < LIFETIME_MAX.as_secs());
 
 /// A certificate, with its chain, and its key.
 #[derive(Debug, Clone)]
-pub(crate) struct Pair {
-    pub(crate) key: Arc<CertifiedKey>,
-    begins: SystemTime,
-    ends: SystemTime,
-    /// When it begins and ends, as text.
-    begin: String,
-    pub(crate) end: String,
+pub(crate) struct CertificatePair {
+    key: Arc<CertifiedKey>,
+    not_before: SystemTime,
+    not_after: SystemTime,
+    not_before_text: String,
+    not_after_text: String,
     /// Whether a node made it.
     pub(crate) is_own: bool,
 }
 
-impl Pair {
-    /// Parses both files; otherwise says what is wrong with them.
+impl CertificatePair {
+    /// Parses both files.
+    ///
+    /// # Errors
+    /// The reason why the pair cannot be used.
     pub(crate) fn parse(pem: &Pem) -> Result<Self, String> {
         let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem.cert).collect();
         let chain = chain.map_err(|error| format!("the certificate is no PEM: {error}"))?;
@@ -67,7 +71,7 @@ impl Pair {
         }
         let key = PrivateKeyDer::from_pem_slice(&pem.key)
             .map_err(|error| format!("the key cannot be read: {error}"))?;
-        let is_own = chain.len() == 1 && is_own(&parsed);
+        let is_own = chain.len() == 1 && is_made_by_node(&parsed);
         let validity = parsed.tbs_certificate.validity;
         let key =
             CertifiedKey::from_der(chain, key, &ring::default_provider()).map_err(|error| {
@@ -83,16 +87,20 @@ impl Pair {
             })?;
         Ok(Self {
             key: Arc::new(key),
-            begins: validity.not_before.to_system_time(),
-            ends: validity.not_after.to_system_time(),
-            begin: validity.not_before.to_string(),
-            end: validity.not_after.to_string(),
+            not_before: validity.not_before.to_system_time(),
+            not_after: validity.not_after.to_system_time(),
+            not_before_text: validity.not_before.to_string(),
+            not_after_text: validity.not_after.to_string(),
             is_own,
         })
     }
 
     /// Makes a self-signed pair for these hosts, ECDSA P-256.
-    pub(crate) fn make(hosts: &[String], now: SystemTime, life: Duration) -> Result<Pem, String> {
+    pub(crate) fn make(
+        hosts: &[String],
+        now: SystemTime,
+        lifetime: Duration,
+    ) -> Result<Pem, String> {
         let failed = |error: rcgen::Error| format!("cannot make a certificate: {error}");
         let key = KeyPair::generate().map_err(failed)?;
         let mut certificate = CertificateParams::new(hosts).map_err(failed)?;
@@ -100,40 +108,55 @@ impl Pair {
         // OpenSSL finds one certificate among others by this name.
         let unit = format!("{:016x}", RandomState::new().hash_one(key.public_key_raw()));
         certificate.distinguished_name.push(DnType::OrganizationalUnitName, unit);
-        certificate.distinguished_name.push(DnType::CommonName, NAME);
+        certificate.distinguished_name.push(DnType::CommonName, SUBJECT_NAME);
         certificate.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         certificate.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
-        let life = life.min(LIFE_MAX);
-        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let lifetime = lifetime.min(LIFETIME_MAX);
+        // The clock may show any time: a certificate is between 1970 and 9999.
+        let now = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let epoch = date_time_ymd(1970, 1, 1);
-        let at = |since: Duration| epoch + Duration::from_secs(since.as_secs().min(LAST_SECOND));
-        certificate.not_before = at(now.saturating_sub(SKEW.min(life / 8)));
-        certificate.not_after = at(now.saturating_add(life));
+        let at =
+            |since: Duration| epoch + Duration::from_secs(since.as_secs().min(UNIX_SECONDS_MAX));
+        certificate.not_before = at(now.saturating_sub(CLIENT_CLOCK_LAG_MAX.min(lifetime / 8)));
+        certificate.not_after = at(now.saturating_add(lifetime));
+        debug_assert!(certificate.not_before <= certificate.not_after);
         let signed = certificate.self_signed(&key).map_err(failed)?;
         Ok(Pem { cert: signed.pem().into_bytes(), key: key.serialize_pem().into_bytes() })
     }
 
-    /// What is wrong with its time, if anything is.
+    /// Returns the certificate and the key for new connections.
+    pub(crate) fn key(&self) -> Arc<CertifiedKey> {
+        Arc::clone(&self.key)
+    }
+
+    /// Returns the end of the certificate as text.
+    pub(crate) fn not_after_text(&self) -> &str {
+        &self.not_after_text
+    }
+
+    /// Checks that the certificate is valid now.
     pub(crate) fn check(&self, now: SystemTime) -> Result<(), String> {
-        if now >= self.ends {
-            Err(format!("the certificate ended at {}", self.end))
-        } else if now < self.begins {
-            let begin = &self.begin;
+        if now >= self.not_after {
+            Err(format!("the certificate ended at {}", self.not_after_text))
+        } else if now < self.not_before {
+            let begin = &self.not_before_text;
             Err(format!("the certificate is not valid yet, before {begin}: look at the clock"))
         } else {
             Ok(())
         }
     }
 
-    /// When it ends, in seconds since 1970.
-    pub(crate) fn ends(&self) -> u64 {
-        self.ends.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
+    /// Returns the end of the certificate, in seconds since 1970. An operator's may end before.
+    pub(crate) fn not_after_seconds(&self) -> u64 {
+        let since = self.not_after.duration_since(SystemTime::UNIX_EPOCH);
+        since.unwrap_or(Duration::ZERO).as_secs()
     }
 
-    /// Whether less than a third of its life is left.
+    /// Whether less than a third of its lifetime is left. An operator's may be empty.
     pub(crate) fn is_due(&self, now: SystemTime) -> bool {
-        let life = self.ends.duration_since(self.begins).unwrap_or_default();
-        self.ends.duration_since(now).unwrap_or_default() < life / 3
+        let lifetime = self.not_after.duration_since(self.not_before);
+        let left = self.not_after.duration_since(now);
+        left.unwrap_or(Duration::ZERO) < lifetime.unwrap_or(Duration::ZERO) / 3
     }
 
     /// Whether it names all of these hosts.
@@ -150,27 +173,29 @@ impl Pair {
     }
 }
 
-fn is_own(certificate: &x509_cert::Certificate) -> bool {
+/// Whether a node made this certificate.
+fn is_made_by_node(certificate: &x509_cert::Certificate) -> bool {
     let fields = &certificate.tbs_certificate;
     let name = fields.subject.to_string();
     // The first versions gave all of them the same name.
-    let is_named = name == format!("CN={NAME}") || name.starts_with(&format!("CN={NAME},OU="));
+    let is_named =
+        name == format!("CN={SUBJECT_NAME}") || name.starts_with(&format!("CN={SUBJECT_NAME},OU="));
     is_named && fields.issuer == fields.subject
 }
 
-/// Whether this file has a certificate that no node made.
-pub(crate) fn is_foreign(cert: &[u8]) -> bool {
+/// Whether this file has a certificate that no node made: the operator did.
+pub(crate) fn is_operators(cert: &[u8]) -> bool {
     let first = CertificateDer::from_pem_slice(cert).ok();
     let parsed = first.and_then(|der| x509_cert::Certificate::from_der(&der).ok());
-    parsed.is_some_and(|parsed| !is_own(&parsed))
+    parsed.is_some_and(|parsed| !is_made_by_node(&parsed))
 }
 
-/// The hosts that a certificate is for: these as far as a certificate can name them, and loopback.
-pub(crate) fn hosts<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
+/// Returns the hosts that a certificate names: loopback, and those of these that it can name.
+pub(crate) fn certificate_hosts<'a>(hosts: impl IntoIterator<Item = &'a str>) -> Vec<String> {
     let loopback = ["localhost", "127.0.0.1", "::1"].map(ToOwned::to_owned);
     let mut all = Vec::from(loopback);
     for host in hosts {
-        // An address as a certificate has it.
+        // As a certificate writes an address.
         let host = host.trim_matches(['[', ']']);
         let host = host.parse().map_or_else(|_| host.to_owned(), |ip: IpAddr| ip.to_string());
         if ServerName::try_from(&*host).is_ok() && !all.contains(&host) {
@@ -187,7 +212,7 @@ mod tests {
     use super::*;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
-    /// As `openssl x509 -req` makes it without extensions, and its key.
+    /// A pair as `openssl x509 -req` makes it without extensions.
     const VERSION_1: (&[u8], &[u8]) = (
         b"-----BEGIN CERTIFICATE-----
 MIIBFTCBvQIUSCh4TLmtNzP9K2OnK+AF9fqcDAUwCgYIKoZIzj0EAwIwDTELMAkG
@@ -206,9 +231,9 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
 ",
     );
 
-    fn pair(life: Duration, now: SystemTime) -> Pair {
-        let hosts = hosts(["10.0.0.1", "[fd00::1]", "node-1.example", "node_2"]);
-        Pair::parse(&Pair::make(&hosts, now, life).unwrap()).unwrap()
+    fn pair(life: Duration, now: SystemTime) -> CertificatePair {
+        let hosts = certificate_hosts(["10.0.0.1", "[fd00::1]", "node-1.example", "node_2"]);
+        CertificatePair::parse(&CertificatePair::make(&hosts, now, life).unwrap()).unwrap()
     }
 
     /// A clock at any time made a certificate, or the node panicked.
@@ -218,27 +243,29 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
         let years = |years: u64| DAY * 365 * u32::try_from(years).unwrap();
         for now in [epoch - years(10), epoch, epoch + years(630), epoch + years(9_000)] {
             let pair = pair(DAY, now);
-            assert!(pair.is_own && pair.ends() <= LAST_SECOND, "{pair:?}");
+            assert!(pair.is_own && pair.not_after_seconds() <= UNIX_SECONDS_MAX, "{pair:?}");
         }
     }
 
-    /// Those of several nodes are put into one file, where OpenSSL finds them by their subject.
+    /// Certificates of several nodes are put into one file, where OpenSSL finds them by their
+    /// subject.
     #[test]
     fn each_certificate_has_a_subject_of_its_own() {
         let made = |_| {
-            let pem = Pair::make(&hosts([]), SystemTime::now(), DAY).unwrap();
+            let pem =
+                CertificatePair::make(&certificate_hosts([]), SystemTime::now(), DAY).unwrap();
             let der = CertificateDer::from_pem_slice(&pem.cert).unwrap();
             x509_cert::Certificate::from_der(&der).unwrap()
         };
         let all = [0, 1].map(made);
-        assert!(all.iter().all(is_own));
+        assert!(all.iter().all(is_made_by_node));
         assert_ne!(all[0].tbs_certificate.subject, all[1].tbs_certificate.subject);
-        // Those that were made before.
+        // As the first versions made it.
         let mut before = all[0].clone();
-        before.tbs_certificate.subject = format!("CN={NAME}").parse().unwrap();
-        assert!(!is_own(&before));
+        before.tbs_certificate.subject = format!("CN={SUBJECT_NAME}").parse().unwrap();
+        assert!(!is_made_by_node(&before));
         before.tbs_certificate.issuer = before.tbs_certificate.subject.clone();
-        assert!(is_own(&before));
+        assert!(is_made_by_node(&before));
     }
 
     #[test]
@@ -257,7 +284,10 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
             assert_eq!((pair.check(then).is_ok(), pair.is_due(then)), (is_valid, is_due), "{day}");
         }
         assert!(pair.check(now - DAY).is_err(), "the clock was set back");
-        assert!(pair.check(now - SKEW / 2).is_ok(), "the clock of a client is behind");
+        assert!(
+            pair.check(now - CLIENT_CLOCK_LAG_MAX / 2).is_ok(),
+            "the clock of a client is behind"
+        );
     }
 
     #[test]
@@ -272,8 +302,8 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
 
     #[test]
     fn what_is_no_pair_is_refused() {
-        let hosts = hosts([]);
-        let make = || Pair::make(&hosts, SystemTime::now(), DAY).unwrap();
+        let hosts = certificate_hosts([]);
+        let make = || CertificatePair::make(&hosts, SystemTime::now(), DAY).unwrap();
         let (one, two) = (make(), make());
         for (cert, key, why) in [
             (&b""[..], &one.key[..], "has none"),
@@ -291,7 +321,7 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
             (VERSION_1.0, VERSION_1.1, "version 1 of X.509"),
         ] {
             let pem = Pem { cert: cert.to_vec(), key: key.to_vec() };
-            let found = Pair::parse(&pem).unwrap_err();
+            let found = CertificatePair::parse(&pem).unwrap_err();
             assert!(found.contains(why), "{found}");
         }
     }

@@ -1,4 +1,4 @@
-//! The body of an answer.
+//! Bodies of answers.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -7,33 +7,33 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
 
-use crate::rooms::{HeldBytes, Room};
+use crate::memory_budget::{AnswerBytes, Permit};
 
-/// The bytes of a long answer that are handed to a connection at a time.
-/// The longest frame of HTTP/2 that all clients take.
-const PIECE_BYTES: usize = 16 << 10;
+/// The bytes of a long answer that are handed to a connection at a time: the longest frame of
+/// HTTP/2 that all clients accept.
+const CHUNK_BYTES: usize = 16 << 10;
 
-/// The body of an answer. A long one is taken in pieces: each shows that its client takes it.
+/// The body of an answer. A long one is handed on in chunks: each shows that the client takes it.
 #[derive(Debug)]
 pub(crate) enum AnswerBody {
     Short(Bytes),
-    Held(HeldBytes),
+    Permitted(AnswerBytes),
 }
 
 impl AnswerBody {
-    /// A body with its room, if it needs one, until the client took it.
-    pub(crate) fn new(bytes: Bytes, room: Option<Room>) -> Self {
-        match room {
-            Some(room) => Self::Held(room.holding(bytes)),
+    /// Creates a body that holds its permit, if it needs one, until the client took it.
+    pub(crate) fn new(bytes: Bytes, permit: Option<Permit>) -> Self {
+        match permit {
+            Some(permit) => Self::Permitted(permit.into_answer(bytes)),
             None => Self::Short(bytes),
         }
     }
 
-    /// The bytes that are left.
+    /// Returns the number of bytes that are left.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::Short(bytes) => bytes.len(),
-            Self::Held(bytes) => bytes.len(),
+            Self::Permitted(bytes) => bytes.len(),
         }
     }
 }
@@ -58,11 +58,11 @@ impl Body for AnswerBody {
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let piece = match self.get_mut() {
+        let chunk = match self.get_mut() {
             Self::Short(bytes) => std::mem::take(bytes),
-            Self::Held(bytes) => bytes.take(PIECE_BYTES),
+            Self::Permitted(bytes) => bytes.take(CHUNK_BYTES),
         };
-        Poll::Ready((!piece.is_empty()).then(|| Ok(Frame::data(piece))))
+        Poll::Ready((!chunk.is_empty()).then(|| Ok(Frame::data(chunk))))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -83,24 +83,25 @@ mod tests {
     use http_body_util::BodyExt;
 
     use super::*;
-    use crate::rooms::Rooms;
+    use crate::memory_budget::MemoryBudget;
+    use crate::supervisor::FailureSignal;
 
     #[tokio::test]
-    async fn a_long_body_comes_whole_in_pieces() {
-        let rooms = Rooms::default();
-        let [lists, ..] = rooms.shares(&Arc::default());
-        let bytes: Bytes = (0..PIECE_BYTES + 17).map(|at| at as u8).collect();
-        let room = lists.room(bytes.len() as u32).await.unwrap();
-        let mut body = AnswerBody::new(bytes.clone(), Some(room));
+    async fn a_long_body_comes_whole_in_chunks() {
+        let memory = MemoryBudget::new(FailureSignal::default());
+        let lists = memory.add_connection(&Arc::default()).lists;
+        let bytes: Bytes = (0..CHUNK_BYTES + 17).map(|at| at as u8).collect();
+        let permit = lists.acquire(bytes.len() as u32).await.unwrap();
+        let mut body = AnswerBody::new(bytes.clone(), Some(permit));
         assert_eq!(body.size_hint().exact(), Some(bytes.len() as u64));
         let first = body.frame().await.unwrap().unwrap().into_data().unwrap();
-        assert_eq!((first.len(), body.is_end_stream()), (PIECE_BYTES, false));
+        assert_eq!((first.len(), body.is_end_stream()), (CHUNK_BYTES, false));
         let rest = body.frame().await.unwrap().unwrap().into_data().unwrap();
         assert!(body.is_end_stream() && body.frame().await.is_none());
         assert_eq!([&first[..], &rest].concat(), bytes);
         drop((body, first));
-        assert!(!lists.is_free(), "the rest may not be sent");
+        assert!(!lists.is_unused(), "the rest may not be sent");
         drop(rest);
-        assert!(lists.is_free());
+        assert!(lists.is_unused());
     }
 }

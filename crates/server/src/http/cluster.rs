@@ -1,4 +1,4 @@
-//! `POST /cluster/...`: what changes the cluster. Only the leader does it.
+//! Changes of the cluster: `POST /cluster/...`. Only the leader makes them.
 //!
 //! Each request names the cluster, so that none changes another one. A browser cannot send one for
 //! a page of another origin: such requests have an `Origin`, or no JSON.
@@ -17,30 +17,36 @@ use serde_json::Value;
 
 use crate::call::is_address;
 use crate::http::answer::{self, Answer};
-use crate::http::client::Requests;
-use crate::protocol::{AddNode, FollowClock, FollowedClock, RemoveNode, TransferTo, Transferred};
-use crate::rooms::Room;
-use crate::shared::{CHANGE, Shared};
+use crate::http::client_connection::ConnectionState;
+use crate::memory_budget::{BudgetExhausted, Permit, REQUEST_BODY_BYTES_MAX};
+use crate::node_state::{CHANGE_TIMEOUT, NodeState};
+use crate::protocol::{
+    AddNodeRequest, FollowClockRequest, FollowClockResponse, RemoveNodeRequest, TransferRequest,
+    TransferResponse,
+};
 
-pub(crate) const BODY_MAX: usize = 64 << 10;
-/// How long the body of a request may take.
-pub(crate) const BODY_TIME: Duration = Duration::from_secs(5);
+/// The longest body of a request.
+pub(crate) const BODY_BYTES_MAX: usize = 64 << 10;
+/// The time that the body of a request may take.
+pub(crate) const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What is asked for.
+const _: () = assert!(BODY_BYTES_MAX <= REQUEST_BODY_BYTES_MAX, "each change has memory");
+
+/// A change of the cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Change {
-    /// Whether a new node may have this number.
+pub(crate) enum ClusterChange {
+    /// Checks whether a new node may have a number.
     Admit,
     Add,
     Remove,
     Transfer,
-    /// Has epochs follow the leader's clock at once.
+    /// Lets epochs follow the leader's clock at once.
     FollowClock,
 }
 
-/// Why it was not done.
+/// The reason why a change was not made.
 enum Refusal {
-    /// There is no room for the body.
+    /// There is no memory for the body.
     Busy,
     Status(StatusCode, String),
     NotLeader {
@@ -49,7 +55,7 @@ enum Refusal {
     },
 }
 
-type Done<T = ()> = Result<T, Refusal>;
+type ChangeResult<T = ()> = Result<T, Refusal>;
 
 impl From<NodeError> for Refusal {
     fn from(error: NodeError) -> Self {
@@ -57,7 +63,7 @@ impl From<NodeError> for Refusal {
             NodeError::NotLeader { leader: Some((leader, Member { client, .. })) } => {
                 Self::NotLeader { leader, address: client }
             }
-            NodeError::Membership(why) => refused(why),
+            NodeError::Membership(why) => unprocessable(why),
             // The same request may succeed later.
             NodeError::NotProposed(_) => {
                 Self::Status(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
@@ -72,14 +78,14 @@ impl From<OracleError> for Refusal {
         match error {
             OracleError::NotLeader { leader } => NodeError::NotLeader { leader }.into(),
             OracleError::Unavailable(error) => error.into(),
-            error @ OracleError::ClockTooHigh { .. } => refused(error.to_string()),
+            error @ OracleError::ClockTooHigh { .. } => unprocessable(error.to_string()),
             error => Self::Status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         }
     }
 }
 
 impl Refusal {
-    /// The answer of the node with this number.
+    /// Answers as the node with this number.
     fn answer(self, own: u64) -> Answer {
         match self {
             Self::Busy => answer::busy(),
@@ -90,46 +96,48 @@ impl Refusal {
     }
 }
 
-fn refused(why: impl Into<String>) -> Refusal {
+fn unprocessable(why: impl Into<String>) -> Refusal {
     Refusal::Status(StatusCode::UNPROCESSABLE_ENTITY, why.into())
 }
 
+/// Makes a change, and answers.
 pub(crate) async fn change<B>(
-    Requests { shared, client, .. }: &Requests,
+    connection: &ConnectionState,
     id: u64,
-    change: Change,
+    change: ClusterChange,
     request: Request<B>,
 ) -> Answer
 where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let changed = match client.room_for_body(BODY_MAX as u32).await {
-        Ok(room) => tried(shared, id, change, request, room).await,
-        Err(_) => Err(Refusal::Busy),
+    let (state, client) = (connection.node(), connection.client());
+    let changed = match client.permit_body(BODY_BYTES_MAX as u32).await {
+        Ok(permit) => try_change(state, id, change, request, permit).await,
+        Err(BudgetExhausted) => Err(Refusal::Busy),
     };
     match changed {
-        Ok(said) => answer::json(client, id, &said).await,
-        Err(refusal) => refusal.answer(shared.node.id()),
+        Ok(made) => answer::json(client, &made).await,
+        Err(refusal) => refusal.answer(state.node().id()),
     }
 }
 
-/// Makes a change, whose body has this room to the end.
-async fn tried<B>(
-    shared: &Shared,
+/// Makes a change, whose body holds the permit to the end.
+async fn try_change<B>(
+    state: &NodeState,
     id: u64,
-    change: Change,
+    change: ClusterChange,
     request: Request<B>,
-    mut room: Room,
-) -> Done<Value>
+    mut permit: Permit,
+) -> ChangeResult<Value>
 where
     B: Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    check(request.headers())?;
-    room.wait_for_client(true);
-    let body = Limited::new(request.into_body(), BODY_MAX).collect();
-    let body = match tokio::time::timeout(BODY_TIME, body).await {
+    check_headers(request.headers())?;
+    permit.wait_for_client(true);
+    let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
+    let body = match tokio::time::timeout(BODY_TIMEOUT, body).await {
         Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) => {
             return Err(Refusal::Status(StatusCode::PAYLOAD_TOO_LARGE, error.to_string()));
@@ -139,24 +147,26 @@ where
             return Err(Refusal::Status(StatusCode::REQUEST_TIMEOUT, why));
         }
     };
-    room.wait_for_client(false);
+    debug_assert!(body.len() <= permit.bytes(), "the body has memory");
+    permit.wait_for_client(false);
     match change {
-        Change::Admit => admit(shared, &body).await?,
-        Change::Add => add(shared, id, &body).await?,
-        Change::Remove => remove(shared, id, &body).await?,
-        Change::Transfer => {
-            let node = transfer(shared, id, &body).await?;
-            return Ok(serde_json::json!(Transferred { node }));
+        ClusterChange::Admit => admit(state, &body).await?,
+        ClusterChange::Add => add(state, id, &body).await?,
+        ClusterChange::Remove => remove(state, id, &body).await?,
+        ClusterChange::Transfer => {
+            let node = transfer(state, id, &body).await?;
+            return Ok(serde_json::json!(TransferResponse { node }));
         }
-        Change::FollowClock => {
-            let epoch = follow_clock(shared, id, &body).await?;
-            return Ok(serde_json::json!(FollowedClock { epoch }));
+        ClusterChange::FollowClock => {
+            let epoch = follow_clock(state, id, &body).await?;
+            return Ok(serde_json::json!(FollowClockResponse { epoch }));
         }
     }
     Ok(serde_json::json!({}))
 }
 
-fn check(headers: &HeaderMap) -> Done {
+/// Refuses requests of pages in a browser.
+fn check_headers(headers: &HeaderMap) -> ChangeResult {
     if headers.contains_key(ORIGIN) {
         let why = "a page of a browser may not change the cluster".into();
         return Err(Refusal::Status(StatusCode::FORBIDDEN, why));
@@ -171,76 +181,76 @@ fn check(headers: &HeaderMap) -> Done {
     }
 }
 
-fn parse<T: DeserializeOwned>(body: &Bytes) -> Done<T> {
+fn parse<T: DeserializeOwned>(body: &Bytes) -> ChangeResult<T> {
     serde_json::from_slice(body)
         .map_err(|error| Refusal::Status(StatusCode::BAD_REQUEST, error.to_string()))
 }
 
-fn of_this_cluster(shared: &Shared, cluster: &str) -> Done {
-    let ours = shared.identity.cluster.to_string();
+fn check_cluster(state: &NodeState, cluster: &str) -> ChangeResult {
+    let ours = state.identity().cluster.to_string();
     match cluster == ours {
         true => Ok(()),
-        false => Err(refused(format!("this is the cluster {ours}, not {cluster}"))),
+        false => Err(unprocessable(format!("this is the cluster {ours}, not {cluster}"))),
     }
 }
 
-async fn admit(shared: &Shared, body: &Bytes) -> Done {
-    let RemoveNode { cluster, node } = parse(body)?;
-    of_this_cluster(shared, &cluster)?;
-    match shared.node.member(node, CHANGE).await? {
-        None if shared.node.was_removed(node, CHANGE).await? => Err(refused(format!(
-            "node {node} was removed, and its number is not given again: take another one"
-        ))),
+async fn admit(state: &NodeState, body: &Bytes) -> ChangeResult {
+    let RemoveNodeRequest { cluster, node } = parse(body)?;
+    check_cluster(state, &cluster)?;
+    match state.node().member(node, CHANGE_TIMEOUT).await? {
+        None if state.node().was_removed(node, CHANGE_TIMEOUT).await? => Err(unprocessable(
+            format!("node {node} was removed, and its number is not given again: take another one"),
+        )),
         None => Ok(()),
-        Some(_) => Err(refused(format!(
+        Some(_) => Err(unprocessable(format!(
             "the cluster has a node {node}; a node that lost its data needs a new number"
         ))),
     }
 }
 
-async fn add(shared: &Shared, id: u64, body: &Bytes) -> Done {
-    let wanted: AddNode = parse(body)?;
-    let (node, addr, raft) = (wanted.node, wanted.addr.clone(), wanted.raft.clone());
-    let before = shared.node.status().members.remove(&node);
+async fn add(state: &NodeState, id: u64, body: &Bytes) -> ChangeResult {
+    let request: AddNodeRequest = parse(body)?;
+    let (node, addr, raft) = (request.node, request.addr.clone(), request.raft.clone());
+    let before = state.node().status().members.remove(&node);
     let moved = before.is_some_and(|before| before.client != addr || before.raft != raft);
-    let done = added(shared, wanted).await;
+    let done = try_add(state, request).await;
     match &done {
         Ok(()) if moved => tracing::info!(id, node, addr, raft, "changed the address of a node"),
         Ok(()) => tracing::info!(id, node, addr, raft, "added a node"),
-        Err(why) => not_done(shared, id, "add a node", Some(node), why),
+        Err(why) => log_refusal(state, id, "add a node", Some(node), why),
     }
     done
 }
 
-async fn added(shared: &Shared, wanted: AddNode) -> Done {
-    let AddNode { cluster, node, addr, raft, store, joins } = wanted;
-    of_this_cluster(shared, &cluster)?;
-    let wrong = |why: &str| Refusal::Status(StatusCode::BAD_REQUEST, why.into());
+async fn try_add(state: &NodeState, request: AddNodeRequest) -> ChangeResult {
+    let AddNodeRequest { cluster, node, addr, raft, store, joins } = request;
+    check_cluster(state, &cluster)?;
+    let invalid = |why: &str| Refusal::Status(StatusCode::BAD_REQUEST, why.into());
     if node == 0 {
-        return Err(wrong("a node's number is 1 or more"));
+        return Err(invalid("a node's number is 1 or more"));
     }
     for address in [&addr, &raft] {
         if !is_address(address) {
-            return Err(wrong(&format!("{address:?} is not the host:port of one host")));
+            return Err(invalid(&format!("{address:?} is not the host:port of one host")));
         }
     }
     // A refusal is final, so only the leader refuses.
-    let known = shared.node.member(node, CHANGE).await?;
-    let others = shared.node.status().members;
+    let known = state.node().member(node, CHANGE_TIMEOUT).await?;
+    let others = state.node().status().members;
     let mut others = others.iter().filter(|(other, _)| **other != node);
-    let taken = others.find(|(_, other)| other.client == addr || other.raft == raft);
-    if let Some((other, _)) = taken {
-        return Err(refused(format!(
+    let other = others.find(|(_, other)| other.client == addr || other.raft == raft);
+    if let Some((other, _)) = other {
+        return Err(unprocessable(format!(
             "node {other} is at this address; if it is gone, remove it: \
              `esker cluster remove --node-id {other}`"
         )));
     }
     let store = store.map(|store| u128::from_str_radix(&store, 16)).transpose();
-    let store = store.map_err(|_| wrong("the store has 32 hexadecimal digits"))?;
+    let store = store.map_err(|_| invalid("the store has 32 hexadecimal digits"))?;
     let store = match (known, store) {
         (None, Some(store)) if joins => store,
         (None, _) => {
-            return Err(refused(format!(
+            return Err(unprocessable(format!(
                 "node {node} is no member, or no longer: a new one joins with --join, and a number \
                  that was removed is not used again"
             )));
@@ -249,77 +259,77 @@ async fn added(shared: &Shared, wanted: AddNode) -> Done {
         (Some(known), None) => known.store,
     };
     let member = Member { raft, client: addr, store, removed: Vec::new() };
-    Ok(shared.node.add(node, member, CHANGE).await?)
+    Ok(state.node().add(node, member, CHANGE_TIMEOUT).await?)
 }
 
-async fn remove(shared: &Shared, id: u64, body: &Bytes) -> Done {
-    let RemoveNode { cluster, node } = parse(body)?;
+async fn remove(state: &NodeState, id: u64, body: &Bytes) -> ChangeResult {
+    let RemoveNodeRequest { cluster, node } = parse(body)?;
     let done = async {
-        of_this_cluster(shared, &cluster)?;
-        Ok::<(), Refusal>(shared.node.remove(node, CHANGE).await?)
+        check_cluster(state, &cluster)?;
+        Ok::<(), Refusal>(state.node().remove(node, CHANGE_TIMEOUT).await?)
     };
     let done = done.await;
     match &done {
         Ok(()) => tracing::info!(id, node, "removed a node"),
-        Err(why) => not_done(shared, id, "remove a node", Some(node), why),
+        Err(why) => log_refusal(state, id, "remove a node", Some(node), why),
     }
     done
 }
 
-async fn transfer(shared: &Shared, id: u64, body: &Bytes) -> Done<u64> {
-    let TransferTo { cluster, node } = parse(body)?;
+async fn transfer(state: &NodeState, id: u64, body: &Bytes) -> ChangeResult<u64> {
+    let TransferRequest { cluster, node } = parse(body)?;
     // The leader is asked, and leads already.
-    let leads_already = node == Some(shared.node.id());
+    let leads_already = node == Some(state.node().id());
     let done = async {
-        of_this_cluster(shared, &cluster)?;
+        check_cluster(state, &cluster)?;
         match node {
             Some(node) if leads_already => {
-                shared.node.prove_leadership(CHANGE).await?;
+                state.node().prove_leadership(CHANGE_TIMEOUT).await?;
                 Ok(node)
             }
             Some(node) => {
-                shared.node.transfer(node, CHANGE).await?;
+                state.node().transfer(node, CHANGE_TIMEOUT).await?;
                 Ok(node)
             }
-            None => Ok(shared.node.resign(CHANGE).await?),
+            None => Ok(state.node().resign(CHANGE_TIMEOUT).await?),
         }
     };
-    let done: Done<u64> = done.await;
+    let done: ChangeResult<u64> = done.await;
     match &done {
         Ok(_) if leads_already => {}
         Ok(node) => tracing::info!(id, node, "gave leadership away"),
-        Err(why) => not_done(shared, id, "give leadership away", node, why),
+        Err(why) => log_refusal(state, id, "give leadership away", node, why),
     }
     done
 }
 
-async fn follow_clock(shared: &Shared, id: u64, body: &Bytes) -> Done<u64> {
-    let FollowClock { cluster } = parse(body)?;
+async fn follow_clock(state: &NodeState, id: u64, body: &Bytes) -> ChangeResult<u64> {
+    let FollowClockRequest { cluster } = parse(body)?;
     let done = async {
-        of_this_cluster(shared, &cluster)?;
-        let epoch = shared.oracle.follow_clock().await?;
-        match shared.oracle.clock().step {
-            Step::Backward(by) => Err(refused(format!(
+        check_cluster(state, &cluster)?;
+        let epoch = state.oracle().follow_clock().await?;
+        match state.oracle().clock().step {
+            Step::Backward(by) => Err(unprocessable(format!(
                 "the clock is {:.1} s behind the epoch, which cannot go back",
                 by.as_secs_f64()
             ))),
-            _ => Ok(epoch),
+            Step::None | Step::Forward(_) => Ok(epoch),
         }
     };
-    let done: Done<u64> = done.await;
+    let done: ChangeResult<u64> = done.await;
     match &done {
         Ok(epoch) => tracing::info!(id, epoch, "epochs follow the clock at once"),
-        Err(why) => not_done(shared, id, "follow the clock", None, why),
+        Err(why) => log_refusal(state, id, "follow the clock", None, why),
     }
     done
 }
 
-/// Logs why a change was not made. Who asks again and again, as a node that was removed does, gets
-/// one line in an interval.
-fn not_done(shared: &Shared, id: u64, change: &'static str, node: Option<u64>, why: &Refusal) {
-    // The one that leads has the line.
+/// Logs why a change was not made. A node that asks again and again, as one that was removed does,
+/// gets one line in an interval.
+fn log_refusal(state: &NodeState, id: u64, change: &'static str, node: Option<u64>, why: &Refusal) {
+    // The leader logs it.
     let Refusal::Status(_, why) = why else { return };
-    if shared.refusals.is_new(change, node, why) {
+    if state.should_log_refusal(change, node, why) {
         tracing::warn!(id, change, node, why, "a change of the cluster was refused");
     }
 }

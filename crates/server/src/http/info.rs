@@ -1,30 +1,28 @@
-//! What a node says of itself and of its cluster.
-
-use std::sync::atomic::Ordering::Relaxed;
+//! Answers about the node and its cluster.
 
 use hyper::StatusCode;
 
 use crate::http::answer::{self, Answer};
-use crate::http::client::Client;
+use crate::http::client_connection::ClientConnection;
+use crate::node_state::NodeState;
 use crate::protocol::FoundingStatus;
-use crate::shared::Shared;
 
-/// `GET /up`: the process answers.
+/// Answers `GET /up`: the process runs.
 pub(crate) fn up() -> Answer {
     answer::text(StatusCode::OK, "ok")
 }
 
-/// `GET /ready`: the node could serve now, or say who does. Not one that was removed, nor one where
-/// no timestamp can be issued until something is done.
-pub(crate) fn ready(shared: &Shared) -> Answer {
-    if shared.is_removed.load(Relaxed) {
+/// Answers `GET /ready`: whether the node serves, or knows which node does. A node that was removed
+/// is not ready, nor one that can issue no timestamp until an operator acts.
+pub(crate) fn ready(state: &NodeState) -> Answer {
+    if state.is_removed() {
         let why = "this node was removed from the cluster; stop it";
         return answer::text(StatusCode::INTERNAL_SERVER_ERROR, why);
     }
-    if let Some(why) = shared.oracle.blocked() {
+    if let Some(why) = state.oracle().blocked() {
         return answer::text(StatusCode::INTERNAL_SERVER_ERROR, why.to_string());
     }
-    let status = shared.node.status();
+    let status = state.node().status();
     match status.leader {
         Some(leader) => {
             let node = status.node;
@@ -35,24 +33,28 @@ pub(crate) fn ready(shared: &Shared) -> Answer {
     }
 }
 
-/// `GET /members` and `/membership`.
-pub(crate) async fn members(shared: &Shared, client: &Client, id: u64) -> Answer {
-    answer::json(client, id, &shared.members()).await
+/// Answers `GET /members` and `/membership`.
+pub(crate) async fn members(state: &NodeState, client: &ClientConnection) -> Answer {
+    answer::json(client, &state.members()).await
 }
 
-/// `GET /status`.
-pub(crate) async fn status(shared: &Shared, client: &Client, id: u64) -> Answer {
-    answer::json(client, id, &shared.status()).await
+/// Answers `GET /status`.
+pub(crate) async fn status(state: &NodeState, client: &ClientConnection) -> Answer {
+    answer::json(client, &state.status()).await
 }
 
-/// `GET /clock`.
-pub(crate) async fn clock(shared: &Shared, client: &Client, id: u64) -> Answer {
-    answer::json(client, id, &shared.clock()).await
+/// Answers `GET /clock`.
+pub(crate) async fn clock(state: &NodeState, client: &ClientConnection) -> Answer {
+    answer::json(client, &state.clock()).await
 }
 
-/// `GET /founding`.
-pub(crate) fn founding(shared: &Shared) -> Answer {
-    let (node, cluster) = (shared.identity.node, shared.identity.cluster.to_string());
-    let is_founded = !shared.node.status().members.is_empty();
-    answer::founding(&FoundingStatus { node, cluster, nodes: Vec::new(), is_founded })
+/// Answers `GET /founding`.
+pub(crate) fn founding(state: &NodeState) -> Answer {
+    let (node, cluster) = (state.identity().node, state.identity().cluster.to_string());
+    let is_founded = !state.node().status().members.is_empty();
+    let status = FoundingStatus { node, cluster, nodes: Vec::new(), is_founded };
+    match status.encode() {
+        Ok(body) => answer::short_json(body),
+        Err(_) => answer::internal(state.failures(), "the status of a founding is JSON"),
+    }
 }

@@ -1,4 +1,4 @@
-//! Connections of clients.
+//! The listener of clients over TCP, and its connections.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -18,86 +18,92 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Notify, watch};
 
 use crate::http::body::AnswerBody;
-use crate::http::client::Requests;
-use crate::http::connection_places::{ConnectionPlace, ConnectionPlaces, RESERVE_TIME};
+use crate::http::client_connection::ConnectionState;
+use crate::http::connection_slots::{ConnectionSlot, ConnectionSlots, RESERVE_TIMEOUT};
 use crate::http::route;
-use crate::looks::{LOOK, Looks, Traffic, Underway, Verdict, Waits};
-use crate::shared::Shared;
+use crate::idle::{AnswerGuard, IDLE_CHECK_INTERVAL, IdleCheck, RequestGuard, Traffic, Verdict};
+use crate::node_state::NodeState;
+use crate::options::STREAMS_MAX;
 
-const STREAMS: u32 = 128;
-const HEADER_MAX: u32 = 16 << 10;
-/// How long the rest of a request may take when the node stops.
-const GRACE: Duration = Duration::from_secs(1);
-/// After a failure to accept: no file descriptors, mostly.
-const AGAIN: Duration = Duration::from_millis(50);
+/// The longest header of a request, over each protocol.
+pub(crate) const HEADER_BYTES_MAX: u32 = 16 << 10;
+/// The time that the rest of a request may take when the node stops.
+const STOP_GRACE: Duration = Duration::from_secs(1);
+/// The wait after a failure to accept, which mostly means that there are no file descriptors.
+pub(crate) const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
+
+const _: () = assert!(RESERVE_TIMEOUT.as_secs() < IDLE_CHECK_INTERVAL.as_secs());
 
 /// Serves connections until `stop`, and then until all of them have ended.
 pub(crate) async fn serve(
     listener: TcpListener,
-    shared: Arc<Shared>,
+    state: Arc<NodeState>,
     connections: usize,
     mut stop: watch::Receiver<bool>,
 ) {
-    let places = ConnectionPlaces::new(connections);
+    let slots = ConnectionSlots::new(connections, state.failures().clone());
     let mut builder = Builder::new(TokioExecutor::new());
-    // A client may close its half of the connection behind its request, as `nc -N` does.
+    // A client may close its half of the connection after its request, as `nc -N` does.
     builder.http1().timer(TokioTimer::new()).header_read_timeout(None).half_close(true);
-    builder.http1().max_buf_size(HEADER_MAX as usize);
-    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS);
-    builder.http2().max_header_list_size(HEADER_MAX);
+    builder.http1().max_buf_size(HEADER_BYTES_MAX as usize);
+    builder.http2().timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
+    builder.http2().max_header_list_size(HEADER_BYTES_MAX);
     let builder = Arc::new(builder);
     loop {
         let accepted = async {
-            let place = places.next().await;
-            (place, listener.accept().await)
+            let slot = slots.acquire().await;
+            (slot, listener.accept().await)
         };
-        let (place, accepted) = tokio::select! {
+        let (slot, accepted) = tokio::select! {
             accepted = accepted => accepted,
             _ = stop.wait_for(|stop| *stop) => break,
         };
-        match (place, accepted) {
-            (Some(place), Ok((stream, from))) => {
-                let place = places.taken(place);
-                if place.is_reserve {
-                    shared.is_full("h1 and h2c", connections);
+        match (slot, accepted) {
+            (Some(slot), Ok((stream, from))) => {
+                let slot = slots.leave_reserve(slot);
+                if slot.is_reserve {
+                    state.count_over_limit("h1 and h2c", connections);
                 }
-                let connection = Connection { shared: Arc::clone(&shared), from, place };
+                let connection = Connection { state: Arc::clone(&state), from, slot };
                 tokio::spawn(connection.serve(stream, Arc::clone(&builder), stop.clone()));
             }
             (_, Err(error)) => {
-                if shared.full.is_new("accept", None, &error.to_string()) {
-                    tracing::warn!(%error, "a connection was not accepted");
-                }
-                tokio::time::sleep(AGAIN).await;
+                state.log_accept_failure(&error);
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             }
             (None, _) => break,
         }
     }
     drop(listener);
-    places.all_free().await;
+    slots.wait_all_free().await;
 }
 
+/// An accepted connection.
 struct Connection {
-    shared: Arc<Shared>,
+    state: Arc<NodeState>,
     from: SocketAddr,
-    place: ConnectionPlace,
+    slot: ConnectionSlot,
 }
 
-/// What happens to a connection beside its requests.
-enum Event {
+/// An event of a connection beside its requests.
+enum LifecycleEvent {
+    /// The node stops, or the connection has had its one request.
     Stop,
     /// The time for requests that had not come whole is over.
-    Ending,
-    Look,
+    GraceEnded,
+    IdleCheck,
     /// The time in the reserve is over.
-    Late,
-    /// Others wait for what its answers hold.
+    ReserveEnded,
+    /// Requests wait for the memory that its answers hold.
     Evicted,
 }
 
-/// Waits for events. A connection is polled twice for each request, and these futures only when one
-/// of them is woken.
-type Events = FuturesUnordered<Pin<Box<dyn Future<Output = Event> + Send>>>;
+/// The future of an event.
+type EventFuture = Pin<Box<dyn Future<Output = LifecycleEvent> + Send>>;
+
+/// The events that a connection waits for. A connection is polled twice for each request, and these
+/// futures only when one of them is woken.
+type LifecycleEvents = FuturesUnordered<EventFuture>;
 
 impl Connection {
     async fn serve(
@@ -108,21 +114,22 @@ impl Connection {
     ) {
         // Answers are small, and each is a write of its own.
         drop(stream.set_nodelay(true));
-        let _open = self.shared.counters.open();
-        let is_reserve = self.place.is_reserve;
-        let requests = Requests::new(Arc::clone(&self.shared), self.from, is_reserve);
+        let _guard = self.state.counters().guard_connection();
+        let is_reserve = self.slot.is_reserve;
+        let requests = ConnectionState::new(Arc::clone(&self.state), self.from, is_reserve);
+        let traffic = Arc::clone(requests.client().traffic());
         let requested = Arc::new(Notify::new());
         let answer = service_fn(|request| {
             if is_reserve {
                 requested.notify_one();
             }
-            let underway = Underway::new(&requests.client.traffic);
+            let guard = RequestGuard::new(&traffic);
             let answered = route::answer(Arc::clone(&requests), request);
-            async move { Ok::<_, Infallible>(answered.await.map(|body| Taken::new(body, underway))) }
+            async move { Ok::<_, Infallible>(answered.await.map(|body| TrackedBody::new(body, guard))) }
         });
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
-        let mut looks = Looks::default();
-        let mut events = self.events(&requests.client.traffic, &requested, stop);
+        let mut idle = IdleCheck::default();
+        let mut events = self.events(&traffic, &requested, stop);
         loop {
             tokio::select! {
                 biased;
@@ -133,63 +140,65 @@ impl Connection {
                     break;
                 }
                 Some(event) = events.next() => match event {
-                    Event::Stop => {
+                    LifecycleEvent::Stop => {
                         connection.as_mut().graceful_shutdown();
-                        events.push(after(GRACE, Event::Ending));
+                        events.push(after(STOP_GRACE, LifecycleEvent::GraceEnded));
                     }
                     // Half a request is none.
-                    Event::Ending if requests.are_answered() => break,
-                    Event::Ending => events.push(after(GRACE, Event::Ending)),
-                    Event::Late => break,
-                    Event::Evicted => {
-                        tracing::debug!(address = %self.from, "others wait for what it holds");
+                    LifecycleEvent::GraceEnded if requests.is_quiet() => break,
+                    LifecycleEvent::GraceEnded => {
+                        events.push(after(STOP_GRACE, LifecycleEvent::GraceEnded));
+                    }
+                    LifecycleEvent::ReserveEnded => break,
+                    LifecycleEvent::Evicted => {
+                        tracing::debug!(address = %self.from, "requests wait for its memory");
                         break;
                     }
-                    Event::Look => {
-                        let verdict = looks.look(&requests.client.traffic);
-                        if verdict != Verdict::Stays {
+                    LifecycleEvent::IdleCheck => {
+                        let verdict = idle.check(&traffic);
+                        if verdict != Verdict::Keep {
                             tracing::debug!(address = %self.from, ?verdict, "closed a connection");
                             break;
                         }
-                        events.push(after(LOOK, Event::Look));
+                        events.push(after(IDLE_CHECK_INTERVAL, LifecycleEvent::IdleCheck));
                     }
                 },
             }
         }
     }
 
-    /// The first events. `requested` is notified at each request in the reserve.
+    /// Returns the first events. `requested` is notified of each request in the reserve.
     fn events(
         &self,
         traffic: &Arc<Traffic>,
         requested: &Arc<Notify>,
         mut stop: watch::Receiver<bool>,
-    ) -> Events {
-        let events = Events::new();
-        events.push(after(LOOK, Event::Look));
+    ) -> LifecycleEvents {
+        let events = LifecycleEvents::new();
+        events.push(after(IDLE_CHECK_INTERVAL, LifecycleEvent::IdleCheck));
         events.push(Box::pin(async move {
             // Stopped, or forgotten: both end it.
             drop(stop.wait_for(|stop| *stop).await);
-            Event::Stop
+            LifecycleEvent::Stop
         }));
         let traffic = Arc::clone(traffic);
         events.push(Box::pin(async move {
             traffic.evicted().await;
-            Event::Evicted
+            LifecycleEvent::Evicted
         }));
-        if self.place.is_reserve {
+        if self.slot.is_reserve {
             let requested = Arc::clone(requested);
             events.push(Box::pin(async move {
                 requested.notified().await;
-                Event::Stop
+                LifecycleEvent::Stop
             }));
-            events.push(after(RESERVE_TIME, Event::Late));
+            events.push(after(RESERVE_TIMEOUT, LifecycleEvent::ReserveEnded));
         }
         events
     }
 }
 
-fn after(wait: Duration, event: Event) -> Pin<Box<dyn Future<Output = Event> + Send>> {
+fn after(wait: Duration, event: LifecycleEvent) -> EventFuture {
     Box::pin(async move {
         tokio::time::sleep(wait).await;
         event
@@ -197,19 +206,19 @@ fn after(wait: Duration, event: Event) -> Pin<Box<dyn Future<Output = Event> + S
 }
 
 /// The body of an answer. When it is dropped, the connection has taken it, or ended.
-struct Taken {
+struct TrackedBody {
     body: AnswerBody,
-    _waits: Waits,
-    _underway: Underway,
+    _untaken: AnswerGuard,
+    _request: RequestGuard,
 }
 
-impl Taken {
-    fn new(body: AnswerBody, underway: Underway) -> Self {
-        Self { body, _waits: underway.waits(), _underway: underway }
+impl TrackedBody {
+    fn new(body: AnswerBody, request: RequestGuard) -> Self {
+        Self { body, _untaken: request.answer_ready(), _request: request }
     }
 }
 
-impl Body for Taken {
+impl Body for TrackedBody {
     type Data = Bytes;
     type Error = Infallible;
 

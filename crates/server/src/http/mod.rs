@@ -1,15 +1,17 @@
 //! The HTTP interface.
 //!
-//! `listener` has the connections over TCP, `connection_places` how many there are, and `http3`
-//! those over UDP. `client` is what each of them may hold, `route` finds what a request is for,
-//! `timestamp`, `info` and `cluster` answer it, `answer` and `body` are how answers look, `span` is
-//! what a collector of spans learns of a request, and `waiting` answers before there is a cluster.
+//! `listener` accepts connections over TCP, within the limit of `connection_slots`, and `http3`
+//! those over UDP. `client_connection` is the state of a connection. `route` finds the handler of a
+//! request: `timestamp`, `info`, `metrics` or `cluster`. `answer` and `body` build answers, `span`
+//! records requests for a collector of spans, and `founding_listener` answers before there is a
+//! cluster.
 
 mod answer;
 mod body;
-pub(crate) mod client;
+pub(crate) mod client_connection;
 mod cluster;
-pub(crate) mod connection_places;
+pub(crate) mod connection_slots;
+pub(crate) mod founding_listener;
 #[cfg(feature = "http3")]
 pub(crate) mod http3;
 mod info;
@@ -18,7 +20,6 @@ mod metrics;
 pub(crate) mod route;
 mod span;
 mod timestamp;
-pub(crate) mod waiting;
 
 #[cfg(feature = "http3")]
 pub use http3::static_http3;

@@ -1,4 +1,4 @@
-//! What a request is for, and what each answer has.
+//! Routing of requests to their handlers, and the headers of all answers.
 
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -19,19 +19,19 @@ use hyper::{Method, Request, Response, StatusCode, Uri, Version};
 
 use crate::http::answer::{self, Answer};
 use crate::http::body::AnswerBody;
-use crate::http::client::Requests;
-use crate::http::cluster::{self, BODY_MAX, BODY_TIME, Change};
+use crate::http::client_connection::ConnectionState;
+use crate::http::cluster::{self, BODY_BYTES_MAX, BODY_TIMEOUT, ClusterChange};
 use crate::http::info;
 use crate::http::metrics;
 use crate::http::span::RequestSpan;
-use crate::http::timestamp::{self, Asked};
+use crate::http::timestamp::{self, TimestampRequest};
 
-const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
-/// What scripts of a page of another origin may read.
-const EXPOSED: &str = "Esker-Leader, Retry-After, X-Request-Id";
-static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+const REQUEST_ID_HEADER: HeaderName = HeaderName::from_static("x-request-id");
+/// The headers that scripts of a page of another origin may read.
+const EXPOSED_HEADERS: &str = "Esker-Leader, Retry-After, X-Request-Id";
+static NEXT_REQUEST_ID: AtomicU64 = AtomicU64::new(1);
 
-/// The paths.
+/// The paths of the HTTP interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Path {
     Timestamp,
@@ -42,11 +42,11 @@ enum Path {
     Status,
     Clock,
     Metrics,
-    Cluster(Change),
+    Cluster(ClusterChange),
 }
 
 impl Path {
-    fn of(path: &str) -> Option<Self> {
+    fn parse(path: &str) -> Option<Self> {
         Some(match path {
             "/timestamp" => Self::Timestamp,
             "/up" => Self::Up,
@@ -56,63 +56,66 @@ impl Path {
             "/status" => Self::Status,
             "/clock" => Self::Clock,
             "/metrics" => Self::Metrics,
-            "/cluster/admit" => Self::Cluster(Change::Admit),
-            "/cluster/add" => Self::Cluster(Change::Add),
-            "/cluster/remove" => Self::Cluster(Change::Remove),
-            "/cluster/transfer" => Self::Cluster(Change::Transfer),
-            "/cluster/follow-clock" => Self::Cluster(Change::FollowClock),
+            "/cluster/admit" => Self::Cluster(ClusterChange::Admit),
+            "/cluster/add" => Self::Cluster(ClusterChange::Add),
+            "/cluster/remove" => Self::Cluster(ClusterChange::Remove),
+            "/cluster/transfer" => Self::Cluster(ClusterChange::Transfer),
+            "/cluster/follow-clock" => Self::Cluster(ClusterChange::FollowClock),
             _ => return None,
         })
     }
 
-    /// The methods that it takes, as in `Allow`.
+    /// Returns the methods of this path, as in `Allow`.
     fn methods(self) -> &'static str {
         match self {
             Self::Timestamp => "GET, OPTIONS",
             Self::Cluster(_) => "POST",
-            _ => "GET, HEAD, OPTIONS",
+            Self::Up
+            | Self::Ready
+            | Self::Members
+            | Self::Founding
+            | Self::Status
+            | Self::Clock
+            | Self::Metrics => "GET, HEAD, OPTIONS",
         }
     }
 
-    fn takes(self, method: &Method) -> bool {
-        self.methods().split(", ").any(|one| one == method.as_str())
+    fn allows(self, method: &Method) -> bool {
+        self.methods().split(", ").any(|allowed| allowed == method.as_str())
     }
 }
 
 /// Answers a request, however its body is received.
 ///
-/// What needs no wait is done here. The future has nothing of the request, so that it is small: it
-/// is copied.
+/// The part that needs no wait runs before this returns. The future has nothing of the request, so
+/// that it is small: it is copied.
 pub(crate) fn answer<B>(
-    requests: Arc<Requests>,
+    connection: Arc<ConnectionState>,
     request: Request<B>,
 ) -> impl Future<Output = Answer> + Send + use<B>
 where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
 {
     let began = Instant::now();
-    let id = NEXT_ID.fetch_add(1, Relaxed);
-    requests.shared.counters.requested(request.version());
-    let logged = tracing::enabled!(tracing::Level::DEBUG).then(|| Box::new(Logged::of(&request)));
-    let path = Path::of(request.uri().path());
-    let span = RequestSpan::of(&request, path.map(|_| request.uri().path()));
+    let id = NEXT_REQUEST_ID.fetch_add(1, Relaxed);
+    connection.node().counters().count_request(request.version());
+    let log_line =
+        tracing::enabled!(tracing::Level::DEBUG).then(|| Box::new(AccessLogLine::new(&request)));
+    let path = Path::parse(request.uri().path());
+    let span = RequestSpan::start(&request, path.map(|_| request.uri().path()));
     let is_head = request.method() == Method::HEAD;
     // A browser shows a page of another origin the headers that are exposed, and sends this one.
     let has_origin = request.headers().contains_key(ORIGIN);
-    // A connection of the reserve has one request. HTTP/2 has another way to say so.
-    let closes = requests.is_reserve && request.version() <= Version::HTTP_11;
+    // A connection of the reserve has one request. HTTP/2 ends in another way.
+    let closes = connection.is_reserve() && request.version() <= Version::HTTP_11;
     let is_change = matches!(path, Some(Path::Cluster(_))) && request.method() == Method::POST;
-    let work = match request.body().is_end_stream() || is_change {
-        true => begin(&requests, id, path, request),
-        false => Work::Boxed(Box::pin(after_body(Arc::clone(&requests), id, path, request))),
+    let pending = match request.body().is_end_stream() || is_change {
+        true => dispatch(&connection, id, path, request),
+        false => boxed(after_body(Arc::clone(&connection), id, path, request)),
     };
     async move {
-        let Requests { shared, client, .. } = &*requests;
-        let mut answer = match work {
-            Work::Done(answer) => *answer,
-            Work::Timestamps(asked) => timestamp::issue(shared, client, id, asked).await,
-            Work::Boxed(work) => work.await,
-        };
+        let state = connection.node();
+        let mut answer = pending.finish(&connection, id).await;
         if is_head {
             *answer.body_mut() = AnswerBody::default();
         }
@@ -120,17 +123,18 @@ where
         if !matches!(path, Some(Path::Cluster(_))) {
             headers.insert(ACCESS_CONTROL_ALLOW_ORIGIN, HeaderValue::from_static("*"));
             if has_origin {
-                headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED));
+                let exposed = HeaderValue::from_static(EXPOSED_HEADERS);
+                headers.insert(ACCESS_CONTROL_EXPOSE_HEADERS, exposed);
             }
         }
-        headers.insert(REQUEST_ID, HeaderValue::from(id));
+        headers.insert(REQUEST_ID_HEADER, HeaderValue::from(id));
         if closes {
             headers.insert(CONNECTION, HeaderValue::from_static("close"));
         }
         let latency = began.elapsed();
-        shared.counters.answered(path == Some(Path::Timestamp), answer.status(), latency);
-        if let Some(logged) = logged {
-            logged.write(id, client.from, latency, &answer);
+        state.counters().count_answer(path == Some(Path::Timestamp), answer.status(), latency);
+        if let Some(log_line) = log_line {
+            log_line.write(id, connection.client().from(), latency, &answer);
         }
         if let Some(span) = span {
             span.answered(answer.status());
@@ -139,16 +143,16 @@ where
     }
 }
 
-/// What of a request is logged.
-struct Logged {
+/// The fields of a request's log line.
+struct AccessLogLine {
     method: Method,
     uri: Uri,
     version: Version,
     bytes_in: u64,
 }
 
-impl Logged {
-    fn of<B: Body>(request: &Request<B>) -> Self {
+impl AccessLogLine {
+    fn new<B: Body>(request: &Request<B>) -> Self {
         Self {
             method: request.method().clone(),
             uri: request.uri().clone(),
@@ -173,17 +177,38 @@ impl Logged {
     }
 }
 
-/// What is left to do for a request.
-enum Work {
-    Done(Box<Answer>),
-    Timestamps(Asked),
+/// An answer that may need a wait.
+enum PendingAnswer {
+    Ready(Box<Answer>),
+    Timestamps(TimestampRequest),
     Boxed(Pin<Box<dyn Future<Output = Answer> + Send>>),
 }
 
-/// Answers a request behind its body, which nothing looks at. Over HTTP/2 a request may show at its
-/// end that it is malformed, and an answer before that would depend on which of the two was faster.
+impl PendingAnswer {
+    async fn finish(self, connection: &ConnectionState, id: u64) -> Answer {
+        match self {
+            Self::Ready(answer) => *answer,
+            Self::Timestamps(request) => {
+                timestamp::issue(connection.node(), connection.client(), id, request).await
+            }
+            Self::Boxed(answer) => answer.await,
+        }
+    }
+
+    fn ready(answer: Answer) -> Self {
+        Self::Ready(Box::new(answer))
+    }
+}
+
+/// Boxes the future of a rare answer, so that the futures of timestamps stay small.
+fn boxed<F: Future<Output = Answer> + Send + 'static>(answer: F) -> PendingAnswer {
+    PendingAnswer::Boxed(Box::pin(answer))
+}
+
+/// Answers a request after its body, which is ignored. Over HTTP/2 a request may turn out to be
+/// malformed at its end, and an answer before that would depend on which of the two was faster.
 async fn after_body<B>(
-    requests: Arc<Requests>,
+    connection: Arc<ConnectionState>,
     id: u64,
     path: Option<Path>,
     request: Request<B>,
@@ -192,69 +217,77 @@ where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
 {
     let (head, body) = request.into_parts();
-    let mut body = pin!(Limited::new(body, BODY_MAX));
+    let mut body = pin!(Limited::new(body, BODY_BYTES_MAX));
     let skipped = async { while let Some(Ok(_)) = body.frame().await {} };
-    // The answer does not depend on it, also if there is no end.
-    drop(tokio::time::timeout(BODY_TIME, skipped).await);
-    let Requests { shared, client, .. } = &*requests;
-    match begin(&requests, id, path, Request::from_parts(head, Empty::<Bytes>::new())) {
-        Work::Done(answer) => *answer,
-        Work::Timestamps(asked) => timestamp::issue(shared, client, id, asked).await,
-        Work::Boxed(work) => work.await,
-    }
+    // The answer does not depend on the body, also if it does not end.
+    drop(tokio::time::timeout(BODY_TIMEOUT, skipped).await);
+    let request = Request::from_parts(head, Empty::<Bytes>::new());
+    dispatch(&connection, id, path, request).finish(&connection, id).await
 }
 
-fn begin<B>(requests: &Arc<Requests>, id: u64, path: Option<Path>, request: Request<B>) -> Work
+/// Starts to answer a request.
+fn dispatch<B>(
+    connection: &Arc<ConnectionState>,
+    id: u64,
+    path: Option<Path>,
+    request: Request<B>,
+) -> PendingAnswer
 where
     B: Body<Data: Send, Error: Into<Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
 {
-    let done = |answer| Work::Done(Box::new(answer));
+    let ready = PendingAnswer::ready;
     if !has_one_host(&request) {
-        return done(answer::text(StatusCode::BAD_REQUEST, "a request has one Host header"));
+        return ready(answer::text(StatusCode::BAD_REQUEST, "a request has one Host header"));
     }
-    let Some(path) = path else { return done(answer::text(StatusCode::NOT_FOUND, "not found")) };
-    if !path.takes(request.method()) {
+    let Some(path) = path else { return ready(answer::text(StatusCode::NOT_FOUND, "not found")) };
+    if !path.allows(request.method()) {
         let mut answer = answer::text(StatusCode::METHOD_NOT_ALLOWED, "method not allowed");
         answer.headers_mut().insert(ALLOW, HeaderValue::from_static(path.methods()));
-        return done(answer);
+        return ready(answer);
     }
     if request.method() == Method::OPTIONS {
-        return done(preflight(path));
+        return ready(preflight(path));
     }
-    let shared = &requests.shared;
+    let state = connection.node();
+    let shared = || Arc::clone(connection);
     match path {
-        Path::Timestamp | Path::Cluster(_) if requests.is_reserve => done(answer::full()),
-        Path::Timestamp => Work::Timestamps(Asked::of(shared, &request)),
-        Path::Up => done(info::up()),
-        Path::Ready => done(info::ready(shared)),
-        Path::Founding => done(info::founding(shared)),
-        Path::Members | Path::Status | Path::Clock | Path::Metrics => {
-            let is_plain = metrics::is_plain(request.headers());
-            Work::Boxed(Box::pin(inform(Arc::clone(requests), id, path, is_plain)))
+        Path::Timestamp | Path::Cluster(_) if connection.is_reserve() => {
+            ready(answer::over_limit())
+        }
+        Path::Timestamp => PendingAnswer::Timestamps(TimestampRequest::parse(state, &request)),
+        Path::Up => ready(info::up()),
+        Path::Ready => ready(info::ready(state)),
+        Path::Founding => ready(info::founding(state)),
+        // Long answers may wait for memory.
+        Path::Members => {
+            let connection = shared();
+            boxed(async move { info::members(connection.node(), connection.client()).await })
+        }
+        Path::Status => {
+            let connection = shared();
+            boxed(async move { info::status(connection.node(), connection.client()).await })
+        }
+        Path::Clock => {
+            let connection = shared();
+            boxed(async move { info::clock(connection.node(), connection.client()).await })
+        }
+        Path::Metrics => {
+            let is_plain = metrics::prefers_plain(request.headers());
+            let connection = shared();
+            boxed(
+                async move { metrics::answer(connection.node(), connection.client(), is_plain).await },
+            )
         }
         Path::Cluster(change) => {
-            let requests = Arc::clone(requests);
-            Work::Boxed(Box::pin(
-                async move { cluster::change(&requests, id, change, request).await },
-            ))
+            let connection = shared();
+            boxed(async move { cluster::change(&connection, id, change, request).await })
         }
     }
 }
 
-/// A long answer of a node about itself: it may wait for room.
-async fn inform(requests: Arc<Requests>, id: u64, path: Path, is_plain: bool) -> Answer {
-    let Requests { shared, client, .. } = &*requests;
-    match path {
-        Path::Members => info::members(shared, client, id).await,
-        Path::Status => info::status(shared, client, id).await,
-        Path::Clock => info::clock(shared, client, id).await,
-        _ => metrics::answer(shared, client, id, is_plain).await,
-    }
-}
-
-/// Whether a request says which host it is for, as RFC 9112 has it: two nodes on the way of a
-/// request might read two hosts differently. HTTP/1.0 may leave it out, and so may HTTP/2 and
-/// HTTP/3, which have another place for it.
+/// Whether a request names one host, as RFC 9112 requires: two proxies might read two hosts
+/// differently. HTTP/1.0 may leave the host out, and so may HTTP/2 and HTTP/3, which have another
+/// field for it.
 fn has_one_host<B>(request: &Request<B>) -> bool {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -269,15 +302,15 @@ fn has_one_host<B>(request: &Request<B>) -> bool {
     }
 }
 
-/// What a browser asks before a request of a page of another origin.
+/// Answers the question of a browser before a request of a page of another origin.
 fn preflight(path: Path) -> Answer {
     let mut answer = Response::new(AnswerBody::default());
     *answer.status_mut() = StatusCode::NO_CONTENT;
     let headers = answer.headers_mut();
-    let mut say = |name, value| headers.insert(name, HeaderValue::from_static(value));
-    say(ACCESS_CONTROL_ALLOW_METHODS, path.methods());
-    say(ACCESS_CONTROL_ALLOW_HEADERS, "*");
-    say(ACCESS_CONTROL_MAX_AGE, "86400");
+    let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
+    set(ACCESS_CONTROL_ALLOW_METHODS, path.methods());
+    set(ACCESS_CONTROL_ALLOW_HEADERS, "*");
+    set(ACCESS_CONTROL_MAX_AGE, "86400");
     answer
 }
 
@@ -290,7 +323,7 @@ mod tests {
     /// The future of a request is copied several times.
     #[test]
     fn a_request_is_small() {
-        fn size<R, F: Future>(_: impl Fn(Arc<Requests>, R) -> F) -> usize {
+        fn size<R, F: Future>(_: impl Fn(Arc<ConnectionState>, R) -> F) -> usize {
             size_of::<F>()
         }
         let size = size(answer::<Incoming>);

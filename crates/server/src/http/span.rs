@@ -5,16 +5,17 @@ use hyper::{Method, Request, StatusCode, Version};
 use tracing::Span;
 use tracing::field::Empty;
 
-/// The bytes of `tracestate` that have to be taken. A longer one is ignored.
+/// The longest `tracestate` that is accepted. A longer one is ignored.
 #[cfg(feature = "otlp")]
-const TRACE_STATE_MAX: usize = 512;
+const TRACE_STATE_BYTES_MAX: usize = 512;
 
-/// A request that is answered. Ends when it is dropped.
+/// The span of a request. It ends when this is dropped.
 pub(crate) struct RequestSpan(Span);
 
 impl RequestSpan {
-    /// `route` is the path, if it is one that the node has: anything else may be long.
-    pub(crate) fn of<B>(request: &Request<B>, route: Option<&str>) -> Option<Box<Self>> {
+    /// Starts the span of a request, if a subscriber takes it. `route` is the path, if it is one of
+    /// the node's: any other may be long.
+    pub(crate) fn start<B>(request: &Request<B>, route: Option<&str>) -> Option<Box<Self>> {
         if !tracing::span_enabled!(target: SPANS, tracing::Level::INFO) {
             return None;
         }
@@ -40,7 +41,7 @@ impl RequestSpan {
     }
 }
 
-/// As OpenTelemetry names it. What a client invents may be long.
+/// Returns the name of a method for OpenTelemetry. A method that a client invents may be long.
 fn method(method: &Method) -> &str {
     match *method {
         Method::GET | Method::HEAD | Method::POST | Method::OPTIONS => method.as_str(),
@@ -58,25 +59,25 @@ fn version(version: Version) -> &'static str {
     }
 }
 
-/// The client may have a trace that the request belongs to: `traceparent` says so.
+/// Continues the trace of the client, if `traceparent` has one.
 #[cfg(feature = "otlp")]
 fn continue_trace<B>(span: &Span, request: &Request<B>) {
     use tracing_opentelemetry::OpenTelemetrySpanExt;
 
-    let headers = Headers(request.headers());
+    let headers = TraceHeaders(request.headers());
     let parent = opentelemetry::global::get_text_map_propagator(|known| known.extract(&headers));
     // Fails for a span that no layer of OpenTelemetry has seen.
     let _ = span.set_parent(parent);
 }
 
-/// What clients say of their traces, as far as it is short: spans keep it until they are sent.
+/// The headers of a trace. Long ones are left out: spans keep them until they are sent.
 #[cfg(feature = "otlp")]
-struct Headers<'a>(&'a hyper::HeaderMap);
+struct TraceHeaders<'a>(&'a hyper::HeaderMap);
 
 #[cfg(feature = "otlp")]
-impl opentelemetry::propagation::Extractor for Headers<'_> {
+impl opentelemetry::propagation::Extractor for TraceHeaders<'_> {
     fn get(&self, key: &str) -> Option<&str> {
-        let value = self.0.get(key).filter(|value| value.len() <= TRACE_STATE_MAX)?;
+        let value = self.0.get(key).filter(|value| value.len() <= TRACE_STATE_BYTES_MAX)?;
         value.to_str().ok()
     }
 

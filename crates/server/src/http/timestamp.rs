@@ -1,163 +1,186 @@
-//! `GET /timestamp`.
+//! Requests for timestamps: `GET /timestamp`.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use esker_oracle::{OracleError, Range, Timestamp};
+use esker_oracle::{COUNT_MAX, OracleError, Range, Timestamp};
 use esker_raft::NodeError;
 use hyper::header::{CONTENT_TYPE, RETRY_AFTER};
 use hyper::{Request, Response, StatusCode, Version};
 
-use crate::forward::{FORWARDED, ForwardError, Forwarder};
+use crate::forward::{FORWARDED_HEADER, ForwardError, Forwarder};
 use crate::http::answer::{self, Answer};
 use crate::http::body::AnswerBody;
-use crate::http::client::{self, Client};
-use crate::rooms::{NoRoom, Room};
-use crate::shared::{Followers, Shared};
+use crate::http::client_connection::{ClientConnection, SHORT_LIST_BYTES};
+use crate::memory_budget::{BudgetExhausted, LIST_BYTES_MAX, Permit};
+use crate::node_state::{FollowerPolicy, NodeState};
 
-const LEN: usize = 16;
-/// The most timestamps of an answer that needs no room of its own.
-const SHORT: u32 = (client::SHORT / LEN) as u32;
+const TIMESTAMP_BYTES: usize = 16;
+/// The length of a range: the first timestamp and the number of timestamps.
+const RANGE_BYTES: usize = TIMESTAMP_BYTES + 8;
+/// The longest list that needs no permit.
+const SHORT_LIST_TIMESTAMPS: u32 = (SHORT_LIST_BYTES / TIMESTAMP_BYTES) as u32;
+/// The longest error of the leader that is passed on. It may be longer than a timestamp.
+const FORWARDED_ERROR_BYTES_MAX: usize = 4096;
 
-/// What clients get that are not sent to another node.
+const _: () = assert!(size_of::<Timestamp>() == TIMESTAMP_BYTES);
+const _: () = assert!(SHORT_LIST_TIMESTAMPS == 16, "the limit in the documentation");
+const _: () = assert!(
+    COUNT_MAX as usize * TIMESTAMP_BYTES <= LIST_BYTES_MAX,
+    "a connection has memory for the longest list"
+);
+
+/// The error for clients when the leader is unknown.
 const NO_LEADER: OracleError = OracleError::NotLeader { leader: None };
 
-/// What a client asks for.
+/// The parsed query of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Wanted {
+struct TimestampQuery {
     count: u32,
     is_range: bool,
 }
 
-/// What is wrong with a query.
+/// The error of a query.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Wrong {
+enum QueryError {
     Count,
     Format,
 }
 
-/// What of a request says how it is answered.
+/// A request for timestamps.
 #[derive(Debug)]
-pub(crate) struct Asked {
-    wanted: Result<Wanted, Wrong>,
-    /// What is passed on to the leader, where that is a setting.
-    passed: Option<Box<Passed>>,
+pub(crate) struct TimestampRequest {
+    query: Result<TimestampQuery, QueryError>,
+    /// The request for the leader, if this node forwards or redirects requests.
+    forwarded: Option<Box<ForwardedRequest>>,
 }
 
-/// A request for the leader.
+/// A request that is forwarded or redirected to the leader.
 #[derive(Debug)]
-struct Passed {
+struct ForwardedRequest {
     path: String,
     version: Version,
 }
 
-impl Asked {
-    pub(crate) fn of<B>(shared: &Shared, request: &Request<B>) -> Self {
+impl TimestampRequest {
+    pub(crate) fn parse<B>(state: &NodeState, request: &Request<B>) -> Self {
         let query = request.uri().query();
-        let passes = !matches!(shared.followers, Followers::Refuse)
-            // A node that asks for a client knows what to do with a 409.
-            && !request.headers().contains_key(FORWARDED);
-        let passed = passes.then(|| {
+        let is_forwarded = !matches!(state.followers(), FollowerPolicy::Refuse)
+            // A node that forwards a request handles a 409 itself.
+            && !request.headers().contains_key(FORWARDED_HEADER);
+        let forwarded = is_forwarded.then(|| {
             let path =
                 query.map_or_else(|| "/timestamp".into(), |query| format!("/timestamp?{query}"));
-            Box::new(Passed { path, version: request.version() })
+            Box::new(ForwardedRequest { path, version: request.version() })
         });
-        Self { wanted: wanted(query.unwrap_or_default(), shared.oracle.max_timestamps()), passed }
+        let query = parse_query(query.unwrap_or_default(), state.oracle().max_timestamps());
+        Self { query, forwarded }
     }
 }
 
-impl Passed {
-    /// The same request to the node at this address.
+impl ForwardedRequest {
+    /// Returns the URL of the same request to the node at this address.
     fn location(&self, address: &str) -> String {
         let scheme = if self.version == Version::HTTP_3 { "https" } else { "http" };
         format!("{scheme}://{address}{}", self.path)
     }
 }
 
-/// Answers with as many timestamps as the query says, 1 without a number.
-pub(crate) async fn issue(shared: &Shared, client: &Client, id: u64, asked: Asked) -> Answer {
-    let Asked { wanted, passed } = asked;
-    let (room, error) = match wanted {
-        Err(wrong) => match (refused(shared), wrong) {
-            (Some(refused), _) => (None, refused),
-            (None, Wrong::Count) => (None, OracleError::Count(0)),
-            (None, Wrong::Format) => {
+/// Answers with as many timestamps as the query asks for, 1 without a number.
+pub(crate) async fn issue(
+    state: &NodeState,
+    client: &ClientConnection,
+    id: u64,
+    request: TimestampRequest,
+) -> Answer {
+    let TimestampRequest { query, forwarded } = request;
+    let (permit, error) = match query {
+        Err(query_error) => match (not_leader_error(state), query_error) {
+            (Some(error), _) => (None, error),
+            (None, QueryError::Count) => (None, OracleError::Count(0)),
+            (None, QueryError::Format) => {
                 let why = "invalid format param, must be list or range if provided";
                 return answer::text(StatusCode::BAD_REQUEST, why);
             }
         },
-        Ok(wanted) => match room(client, wanted).await {
-            // There is no room for the leader's answer, either.
-            Err(_) if matches!(shared.followers, Followers::Forward(_)) => {
+        Ok(query) => match permit_list(client, query).await {
+            // There is no memory for the leader's answer, either.
+            Err(BudgetExhausted) if matches!(state.followers(), FollowerPolicy::Forward(_)) => {
                 (None, OracleError::Busy)
             }
-            Err(_) => (None, refused(shared).unwrap_or(OracleError::Busy)),
-            Ok(room) => match shared.oracle.timestamps(wanted.count).await {
-                Ok(range) if wanted.is_range => return answer::bytes(short(range).into()),
-                Ok(range) => return answer::bytes(AnswerBody::new(whole(range), room)),
-                Err(error) => (room, error),
+            Err(BudgetExhausted) => (None, not_leader_error(state).unwrap_or(OracleError::Busy)),
+            Ok(permit) => match state.oracle().timestamps(query.count).await {
+                Ok(range) => {
+                    debug_assert_eq!(range.count, query.count, "the oracle issues what is asked");
+                    debug_assert!(range.last().is_some(), "the indexes of a range do not overflow");
+                    return answer::bytes(match query.is_range {
+                        true => encode_range(range).into(),
+                        false => AnswerBody::new(encode_list(range), permit),
+                    });
+                }
+                Err(error) => (permit, error),
             },
         },
     };
-    // Apart, so that the futures of all other requests stay small: they are copied.
-    Box::pin(of_follower(shared, id, passed, room, &error)).await
+    // Boxed, so that the futures of all other requests stay small: they are copied.
+    Box::pin(answer_error(state, id, forwarded, permit, &error)).await
 }
 
-/// The answer of a node that does not lead, or of any error.
-async fn of_follower(
-    shared: &Shared,
+/// Answers with an error, or as the leader does if this node follows it.
+async fn answer_error(
+    state: &NodeState,
     id: u64,
-    passed: Option<Box<Passed>>,
-    room: Option<Room>,
+    forwarded: Option<Box<ForwardedRequest>>,
+    permit: Option<Permit>,
     error: &OracleError,
 ) -> Answer {
-    let (OracleError::NotLeader { leader: Some((leader, member)) }, Some(passed)) = (error, passed)
+    let (OracleError::NotLeader { leader: Some((leader, member)) }, Some(forwarded)) =
+        (error, forwarded)
     else {
-        return of_error(shared, id, error);
+        return error_answer(state, id, error);
     };
-    let is_own = *leader == shared.node.id();
+    let is_own = *leader == state.node().id();
     let address = &*member.client;
-    match &shared.followers {
-        Followers::Redirect if !is_own => {
-            let location = passed.location(address);
-            answer::redirect(shared.node.id(), *leader, address, &location)
+    match state.followers() {
+        FollowerPolicy::Redirect if !is_own => {
+            let location = forwarded.location(address);
+            answer::redirect(state.node().id(), *leader, address, &location)
         }
-        Followers::Forward(forwarder) if !is_own => {
-            forward(shared, id, forwarder, address, &passed.path, room).await
+        FollowerPolicy::Forward(forwarder) if !is_own => {
+            forward(state, id, forwarder, address, &forwarded.path, permit).await
         }
-        // Clients of such a cluster are not sent to another node.
-        Followers::Forward(_) => of_error(shared, id, &NO_LEADER),
-        _ => of_error(shared, id, error),
+        // Clients of such a cluster are not redirected to another node.
+        FollowerPolicy::Forward(_) => error_answer(state, id, &NO_LEADER),
+        FollowerPolicy::Redirect | FollowerPolicy::Refuse => error_answer(state, id, error),
     }
 }
 
-/// Answers as the leader does.
+/// Forwards a request, and answers as the leader does.
 async fn forward(
-    shared: &Shared,
+    state: &NodeState,
     id: u64,
     forwarder: &Forwarder,
     address: &str,
     path: &str,
-    room: Option<Room>,
+    permit: Option<Permit>,
 ) -> Answer {
-    let most = room.as_ref().map_or(LEN * SHORT as usize, Room::bytes);
-    // An error may be longer than a timestamp.
-    let asked = forwarder.ask(address, path, most.max(4096)).await;
-    let error = match asked {
+    let list_bytes_max = permit.as_ref().map_or(SHORT_LIST_BYTES, Permit::bytes);
+    let bytes_max = list_bytes_max.max(FORWARDED_ERROR_BYTES_MAX);
+    let error = match forwarder.forward(address, path, bytes_max).await {
         // It led when it was chosen.
         Ok(answer) if answer.status() == StatusCode::CONFLICT => {
-            return of_error(shared, id, &NO_LEADER);
+            return error_answer(state, id, &NO_LEADER);
         }
-        Ok(answer) => return passed_on(answer, room),
-        Err(ForwardError::Busy) => return of_error(shared, id, &OracleError::Busy),
-        Err(ForwardError::TimedOut) => return of_error(shared, id, &OracleError::TimedOut),
-        Err(error) => error,
+        Ok(answer) => return relay(answer, permit),
+        Err(ForwardError::Busy) => return error_answer(state, id, &OracleError::Busy),
+        Err(ForwardError::TimedOut) => return error_answer(state, id, &OracleError::TimedOut),
+        Err(error @ ForwardError::Failed(_)) => error,
     };
-    failed(shared, id, &error)
+    failed(state, id, &error)
 }
 
-/// An answer of the leader, with what of its head is for the client.
-fn passed_on(answer: Response<Bytes>, room: Option<Room>) -> Answer {
+/// Relays an answer of the leader, with the headers that are for the client.
+fn relay(answer: Response<Bytes>, permit: Option<Permit>) -> Answer {
     let (head, body) = answer.into_parts();
-    let mut answer = Response::new(AnswerBody::new(body, room));
+    let mut answer = Response::new(AnswerBody::new(body, permit));
     *answer.status_mut() = head.status;
     for name in [CONTENT_TYPE, RETRY_AFTER] {
         if let Some(value) = head.headers.get(&name) {
@@ -167,38 +190,42 @@ fn passed_on(answer: Response<Bytes>, room: Option<Room>) -> Answer {
     answer
 }
 
-/// Room for an answer, if it is long. Clients that read slowly keep theirs.
-async fn room(client: &Client, Wanted { count, is_range }: Wanted) -> Result<Option<Room>, NoRoom> {
-    if is_range || count <= SHORT {
+/// Acquires memory for an answer, if it is long. Clients that read slowly keep theirs.
+async fn permit_list(
+    client: &ClientConnection,
+    TimestampQuery { count, is_range }: TimestampQuery,
+) -> Result<Option<Permit>, BudgetExhausted> {
+    if is_range || count <= SHORT_LIST_TIMESTAMPS {
         return Ok(None);
     }
-    // Apart, so that the futures of all other requests stay small: they are copied.
-    Box::pin(client.room(count.saturating_mul(LEN as u32))).await.map(Some)
+    debug_assert!(count <= COUNT_MAX, "the query was checked");
+    // Boxed, so that the futures of all other requests stay small: they are copied.
+    Box::pin(client.permit_list(count * TIMESTAMP_BYTES as u32)).await.map(Some)
 }
 
-/// Fails for what no number of timestamps is, and for a format that there is not. What else a query
-/// has is not looked at.
-fn wanted(query: &str, most: u32) -> Result<Wanted, Wrong> {
-    let mut wanted = Wanted { count: 1, is_range: false };
+/// Parses a query for at most `count_max` timestamps. Ignores parameters that it does not know.
+fn parse_query(query: &str, count_max: u32) -> Result<TimestampQuery, QueryError> {
+    let mut parsed = TimestampQuery { count: 1, is_range: false };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         match pair.split_once('=').unwrap_or((pair, "")) {
             ("n", count) if count.bytes().all(|byte| byte.is_ascii_digit()) => {
-                let count = count.parse().ok().filter(|n| (1..=most).contains(n));
-                wanted.count = count.ok_or(Wrong::Count)?;
+                let count = count.parse().ok().filter(|n| (1..=count_max).contains(n));
+                parsed.count = count.ok_or(QueryError::Count)?;
             }
-            ("n", _) => return Err(Wrong::Count),
-            ("format", "range") => wanted.is_range = true,
-            ("format", "list") => wanted.is_range = false,
-            ("format", _) => return Err(Wrong::Format),
+            ("n", _) => return Err(QueryError::Count),
+            ("format", "range") => parsed.is_range = true,
+            ("format", "list") => parsed.is_range = false,
+            ("format", _) => return Err(QueryError::Format),
             _ => {}
         }
     }
-    Ok(wanted)
+    Ok(parsed)
 }
 
-/// What comes before a wrong number: whether this node leads, as far as it knows.
-fn refused(shared: &Shared) -> Option<OracleError> {
-    let status = shared.node.status();
+/// Returns the error of a node that does not lead, as far as it knows. It comes before the errors
+/// of a query.
+fn not_leader_error(state: &NodeState) -> Option<OracleError> {
+    let status = state.node().status();
     match status.leader {
         Some(leader) if leader == status.node => None,
         leader => {
@@ -208,10 +235,10 @@ fn refused(shared: &Shared) -> Option<OracleError> {
     }
 }
 
-fn of_error(shared: &Shared, id: u64, error: &OracleError) -> Answer {
+fn error_answer(state: &NodeState, id: u64, error: &OracleError) -> Answer {
     match error {
         OracleError::NotLeader { leader: Some((leader, member)) } => {
-            answer::not_leader(shared.node.id(), *leader, &member.client)
+            answer::not_leader(state.node().id(), *leader, &member.client)
         }
         OracleError::NotLeader { leader: None } => {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, "no node leads")
@@ -219,12 +246,12 @@ fn of_error(shared: &Shared, id: u64, error: &OracleError) -> Answer {
         OracleError::Unavailable(error @ NodeError::NoQuorum) => {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         }
-        // What an operator has to do is in them.
+        // They say what an operator has to do.
         OracleError::Clock { .. } | OracleError::NoEpochLeft | OracleError::Stopped => {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         }
         OracleError::Count(_) => {
-            let most = shared.oracle.max_timestamps();
+            let most = state.oracle().max_timestamps();
             let why = format!("invalid n param, must be a number >= 1 and <= {most} if provided");
             answer::text(StatusCode::BAD_REQUEST, why)
         }
@@ -232,46 +259,54 @@ fn of_error(shared: &Shared, id: u64, error: &OracleError) -> Answer {
         OracleError::TimedOut | OracleError::Unavailable(NodeError::TimedOut) => {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, "no answer in time")
         }
-        error => failed(shared, id, error),
+        OracleError::ClockTooHigh { .. } => {
+            answer::internal(state.failures(), "only an operator sets a clock that is too high")
+        }
+        OracleError::Unavailable(NodeError::TooLong { .. } | NodeError::Membership(_)) => {
+            answer::internal(state.failures(), "no timestamp needs a long entry or a new member")
+        }
+        error => failed(state, id, error),
     }
 }
 
-/// The answer that names no cause. Elections, transfers and lost quorums fail many requests: not
-/// one line for each.
-fn failed(shared: &Shared, id: u64, error: &(dyn std::error::Error + 'static)) -> Answer {
-    if shared.refusals.is_new("timestamp", None, &error.to_string()) {
+/// Answers 500 without the cause, and logs it. Elections, transfers and lost quorums fail many
+/// requests, which share one line.
+fn failed(state: &NodeState, id: u64, error: &(dyn std::error::Error + 'static)) -> Answer {
+    if state.should_log_refusal("timestamp", None, &error.to_string()) {
         tracing::warn!(id, error, "no timestamp; the same is not logged again for a minute");
     }
-    answer::text(StatusCode::INTERNAL_SERVER_ERROR, answer::NEUTRAL)
+    answer::text(StatusCode::INTERNAL_SERVER_ERROR, answer::NEUTRAL_MESSAGE)
 }
 
-/// All timestamps, one after the other.
-fn whole(range: Range) -> Bytes {
-    let mut body = BytesMut::with_capacity(LEN * range.count as usize);
+/// Encodes all timestamps, one after the other.
+fn encode_list(range: Range) -> Bytes {
+    let bytes = TIMESTAMP_BYTES * range.count as usize;
+    let mut body = BytesMut::with_capacity(bytes);
     for Timestamp { epoch, index } in range.timestamps() {
         body.put_u64(epoch);
         body.put_u64(index);
     }
+    debug_assert_eq!(body.len(), bytes, "a list has all timestamps of its range");
+    debug_assert!(body.starts_with(&range.first.to_bytes()), "and begins with the first");
     body.freeze()
 }
 
-/// The first timestamp, and how many there are.
-fn short(range: Range) -> Bytes {
-    let mut body = BytesMut::with_capacity(LEN + 8);
+/// Encodes the first timestamp and the number of timestamps.
+fn encode_range(range: Range) -> Bytes {
+    let mut body = BytesMut::with_capacity(RANGE_BYTES);
     body.put_u64(range.first.epoch);
     body.put_u64(range.first.index);
     body.put_u64(u64::from(range.count));
+    debug_assert_eq!(body.len(), RANGE_BYTES);
     body.freeze()
 }
 
 #[cfg(test)]
 mod tests {
-    use esker_oracle::COUNT_MAX;
-
     use super::*;
 
     fn count(query: &str) -> Option<u32> {
-        wanted(query, COUNT_MAX).ok().map(|wanted| wanted.count)
+        parse_query(query, COUNT_MAX).ok().map(|parsed| parsed.count)
     }
 
     #[test]
@@ -284,23 +319,26 @@ mod tests {
         for query in wrong.into_iter().chain(huge) {
             assert_eq!(count(query), None, "{query}");
         }
-        assert_eq!(wanted("n=2&format=range", 2), Ok(Wanted { count: 2, is_range: true }));
-        assert_eq!(wanted("format=list", 1), Ok(Wanted { count: 1, is_range: false }));
-        assert_eq!(wanted("n=1&format=json", 1), Err(Wrong::Format));
-        assert_eq!(wanted("n=3", 2), Err(Wrong::Count));
+        assert_eq!(
+            parse_query("n=2&format=range", 2),
+            Ok(TimestampQuery { count: 2, is_range: true })
+        );
+        assert_eq!(parse_query("format=list", 1), Ok(TimestampQuery { count: 1, is_range: false }));
+        assert_eq!(parse_query("n=1&format=json", 1), Err(QueryError::Format));
+        assert_eq!(parse_query("n=3", 2), Err(QueryError::Count));
     }
 
     #[test]
     fn a_body_is_in_the_order_of_time() {
         let first = Timestamp { epoch: 0x0102_0304_0506_0708, index: u64::from(u32::MAX) };
         let range = Range { first, count: 3 };
-        let body = whole(range);
+        let body = encode_list(range);
         assert_eq!(body.len(), 48);
         assert_eq!(body[..8], [1, 2, 3, 4, 5, 6, 7, 8]);
         assert!(body.chunks(16).is_sorted());
         assert_eq!(body[24..32], (u64::from(u32::MAX) + 1).to_be_bytes());
-        let body = short(range);
-        assert_eq!((body.len(), &body[..16]), (24, &whole(range)[..16]));
+        let body = encode_range(range);
+        assert_eq!((body.len(), &body[..16]), (24, &encode_list(range)[..16]));
         assert_eq!(body[16..], 3_u64.to_be_bytes());
     }
 }

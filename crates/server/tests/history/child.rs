@@ -19,12 +19,12 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 /// Names the settings of a node, and makes a process one.
-pub const NODE: &str = "ESKER_TEST_NODE";
+pub const NODE_SETTINGS_ENV: &str = "ESKER_TEST_NODE";
 /// Longer than a node takes to restart, and than leadership takes to go to another and back: these
 /// happen within one epoch.
 const EPOCH_INTERVAL: Duration = Duration::from_secs(1);
 /// The end of a node that failed, as that of `esker serve`.
-const FAILED: i32 = 1;
+const EXIT_FAILED: i32 = 1;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Settings {
@@ -84,7 +84,7 @@ impl Health {
 /// Not a test: the node, when the environment has its settings.
 #[test]
 fn node() {
-    let Ok(settings) = std::env::var(NODE) else { return };
+    let Ok(settings) = std::env::var(NODE_SETTINGS_ENV) else { return };
     let settings: Settings = serde_json::from_str(&settings).unwrap();
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -122,25 +122,25 @@ async fn run(settings: Settings) -> i32 {
             }
         }
         // The test is gone.
-        std::process::exit(FAILED);
+        std::process::exit(EXIT_FAILED);
     });
     let server = match Server::start(options).await {
         Ok(server) => server,
         Err(error) => {
             eprintln!("node {}: {error}", settings.node);
-            return FAILED;
+            return EXIT_FAILED;
         }
     };
     tokio::select! {
         failure = server.failed() => {
             eprintln!("node {}: {failure}", settings.node);
-            FAILED
+            EXIT_FAILED
         }
         _ = stopped.recv() => match server.stop().await {
             Ok(()) => 0,
             Err(error) => {
                 eprintln!("node {}: {error}", settings.node);
-                FAILED
+                EXIT_FAILED
             }
         },
     }

@@ -16,14 +16,14 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
-use crate::nodes::LONG;
-use crate::seen::Seen;
+use crate::http_answer::HttpAnswer;
+use crate::nodes::TEST_TIMEOUT;
 
 const CLIENTS: usize = 200;
-const PATIENCE: Duration = Duration::from_secs(2);
-const PAUSE: Duration = Duration::from_millis(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(2);
+const CALL_PAUSE: Duration = Duration::from_millis(20);
 /// No epoch is further ahead of the right time: less than a clock that is wrong.
-const AHEAD: Duration = Duration::from_secs(1800);
+const EPOCH_LEAD_MAX: Duration = Duration::from_secs(1800);
 
 pub struct Clients {
     addresses: Vec<String>,
@@ -33,10 +33,10 @@ pub struct Clients {
 }
 
 struct Client {
-    /// Of all nodes.
+    /// The addresses of all nodes.
     addresses: Vec<String>,
-    /// Those of even numbers follow the leader, the others ask all nodes in turn: while a leader is
-    /// stopped or cut off, they are on both sides.
+    /// The number of the client. Even ones follow the leader, the others ask all nodes in turn:
+    /// while a leader is stopped or cut off, they are on both sides.
     number: usize,
     turn: usize,
     /// Where it asks.
@@ -67,7 +67,7 @@ impl Connection {
         Ok(Self::Http1(sender))
     }
 
-    async fn get(&mut self, path: &str) -> Result<Seen, AnyError> {
+    async fn get(&mut self, path: &str) -> Result<HttpAnswer, AnyError> {
         match self {
             Self::Http1(sender) => {
                 let request = Request::get(path).header("host", "esker");
@@ -75,7 +75,7 @@ impl Connection {
                 let answer = sender.send_request(request.body(Empty::new())?).await?;
                 let (head, body) = answer.into_parts();
                 let (status, body) = (head.status.as_u16(), body.collect().await?.to_bytes());
-                Ok(Seen { status, headers: head.headers, body })
+                Ok(HttpAnswer { status, headers: head.headers, body })
             }
             #[cfg(feature = "http3")]
             Self::Http3(client) => client.get(path).await,
@@ -83,11 +83,11 @@ impl Connection {
     }
 }
 
-/// What a node answered.
+/// The answer of a node.
 enum Outcome {
     Timestamps(Bytes),
     /// No timestamps, and the leader if it named one.
-    Not(Option<String>),
+    Refused(Option<String>),
 }
 
 impl Client {
@@ -108,7 +108,7 @@ impl Client {
         if answer.status == 200 {
             return Ok(Outcome::Timestamps(answer.body));
         }
-        Ok(Outcome::Not(answer.header("esker-leader").map(str::to_owned)))
+        Ok(Outcome::Refused(answer.header("esker-leader").map(str::to_owned)))
     }
 
     /// Calls until it shall stop, and returns the calls that were answered with timestamps.
@@ -118,9 +118,9 @@ impl Client {
         let count = if self.number.is_multiple_of(4) { 100 } else { 1 };
         // A packet to a killed process is not answered: the patience of one request may be that of
         // a short run.
-        while !stop.load(SeqCst) || (calls.is_empty() && begun.elapsed() < LONG) {
+        while !stop.load(SeqCst) || (calls.is_empty() && begun.elapsed() < TEST_TIMEOUT) {
             let called = now();
-            let outcome = tokio::time::timeout(PATIENCE, self.ask(count)).await;
+            let outcome = tokio::time::timeout(CALL_TIMEOUT, self.ask(count)).await;
             let returned = now();
             self.turn += 1;
             let next = self.addresses[self.turn % self.addresses.len()].clone();
@@ -133,19 +133,19 @@ impl Client {
                         self.address = next;
                     }
                 }
-                Ok(Ok(Outcome::Not(leader))) => {
+                Ok(Ok(Outcome::Refused(leader))) => {
                     self.address = leader.filter(|_| self.number.is_multiple_of(2)).unwrap_or(next);
                 }
                 Ok(Err(_)) | Err(_) => self.address = next,
             }
-            tokio::time::sleep(PAUSE).await;
+            tokio::time::sleep(CALL_PAUSE).await;
         }
         calls
     }
 }
 
 impl Clients {
-    pub fn of(addresses: &[String]) -> Self {
+    pub fn start(addresses: &[String]) -> Self {
         let (stop, answered) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let begun = Instant::now();
         let tasks = (0..CLIENTS).map(|number| {
@@ -159,7 +159,7 @@ impl Clients {
 
     /// Waits until so many more calls were answered.
     pub async fn progress(&self, more: u64) {
-        let (deadline, end) = (Instant::now() + LONG, self.answered.load(SeqCst) + more);
+        let (deadline, end) = (Instant::now() + TEST_TIMEOUT, self.answered.load(SeqCst) + more);
         while self.answered.load(SeqCst) < end {
             if Instant::now() >= deadline {
                 panic!("no timestamps: {:#?}", self.statuses().await);
@@ -168,12 +168,12 @@ impl Clients {
         }
     }
 
-    /// What each node says of itself.
+    /// Returns the status of each node.
     async fn statuses(&self) -> Vec<String> {
         let mut statuses = Vec::new();
         for address in &self.addresses {
-            let status = esker_server::ask(address, "/status", None, PATIENCE).await;
-            let members = esker_server::ask(address, "/members", None, PATIENCE).await;
+            let status = esker_server::ask(address, "/status", None, CALL_TIMEOUT).await;
+            let members = esker_server::ask(address, "/members", None, CALL_TIMEOUT).await;
             for answer in [status, members] {
                 statuses.push(answer.map_or_else(|error| error.to_string(), |said| said.text()));
             }
@@ -191,7 +191,7 @@ impl Clients {
             calls.extend(own);
         }
         check(&calls).unwrap_or_else(|violation| panic!("{violation}"));
-        let latest = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + AHEAD;
+        let latest = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + EPOCH_LEAD_MAX;
         let ahead =
             calls.iter().find(|call| u128::from(call.range.first.epoch) > latest.as_nanos());
         assert_eq!(ahead, None, "a wrong clock was followed");

@@ -15,12 +15,12 @@ use crate::nodes::{NODES, Nodes};
 use crate::proxies::Proxies;
 
 /// Longer than an election takes.
-const ELECTION: Duration = Duration::from_millis(600);
+const ELECTION_TIME: Duration = Duration::from_millis(600);
 /// Longer than a node waits for another before it gives a connection up.
-const CONNECTION: Duration = Duration::from_millis(1300);
-const HOUR: i64 = 3600;
+const CONNECTION_TIME: Duration = Duration::from_millis(1300);
+const HOUR_SECONDS: i64 = 3600;
 /// Calls that show that timestamps are issued: some of each client.
-const SOME: u64 = 400;
+const PROGRESS_CALLS: u64 = 400;
 
 #[derive(Debug, Clone, Copy)]
 enum Fault {
@@ -59,7 +59,7 @@ async fn inflict(fault: Fault, nodes: &mut Nodes, clients: &Clients) {
     match fault {
         Fault::LeaderKilled => {
             nodes.kill(leader);
-            clients.progress(SOME).await;
+            clients.progress(PROGRESS_CALLS).await;
             nodes.start(leader);
         }
         Fault::LeaderRestarts => {
@@ -79,15 +79,15 @@ async fn inflict(fault: Fault, nodes: &mut Nodes, clients: &Clients) {
         }
         Fault::LeaderStopped => {
             nodes.signal(leader, Signal::STOP);
-            clients.progress(SOME).await;
-            tokio::time::sleep(ELECTION).await;
+            clients.progress(PROGRESS_CALLS).await;
+            tokio::time::sleep(ELECTION_TIME).await;
             nodes.signal(leader, Signal::CONT);
         }
         Fault::LeaderCutOff => {
             nodes.cut_off(Some(leader));
             nodes.leader_after(other, leader).await;
-            clients.progress(SOME).await;
-            tokio::time::sleep(CONNECTION).await;
+            clients.progress(PROGRESS_CALLS).await;
+            tokio::time::sleep(CONNECTION_TIME).await;
             nodes.cut_off(None);
         }
         Fault::ThereAndBack => {
@@ -97,16 +97,17 @@ async fn inflict(fault: Fault, nodes: &mut Nodes, clients: &Clients) {
         Fault::QuorumLost => {
             let gone = all.filter(|node| *node != leader);
             gone.clone().for_each(|node| nodes.kill(node));
-            tokio::time::sleep(ELECTION).await;
+            tokio::time::sleep(ELECTION_TIME).await;
             gone.for_each(|node| nodes.start(node));
         }
         Fault::ClockAhead | Fault::ClockBehind => {
-            let hour = if matches!(fault, Fault::ClockAhead) { HOUR } else { -HOUR };
+            let hour =
+                if matches!(fault, Fault::ClockAhead) { HOUR_SECONDS } else { -HOUR_SECONDS };
             nodes.tell(leader, Command::Clock(hour));
             epochs_pass(clients).await;
             // The next leader has to go on from there.
             nodes.transfer(other).await;
-            clients.progress(SOME).await;
+            clients.progress(PROGRESS_CALLS).await;
             nodes.transfer(leader).await;
             epochs_pass(clients).await;
             nodes.tell(leader, Command::Clock(0));
@@ -114,25 +115,25 @@ async fn inflict(fault: Fault, nodes: &mut Nodes, clients: &Clients) {
         Fault::DiskStalls => {
             nodes.tell(leader, Command::Disk(Disk::Stalled));
             nodes.leader_after(other, leader).await;
-            clients.progress(SOME).await;
+            clients.progress(PROGRESS_CALLS).await;
             nodes.tell(leader, Command::Disk(Disk::Well));
         }
         Fault::DiskFull | Fault::DiskFails => {
             let disk = if matches!(fault, Fault::DiskFull) { Disk::Full } else { Disk::Failing };
             nodes.tell(leader, Command::Disk(disk));
             nodes.leader_after(other, leader).await;
-            clients.progress(SOME).await;
+            clients.progress(PROGRESS_CALLS).await;
             assert_eq!(nodes.ended(leader).await, Some(1));
             nodes.start(leader);
         }
     }
-    clients.progress(SOME).await;
+    clients.progress(PROGRESS_CALLS).await;
 }
 
 /// Waits until the epoch has advanced twice under the clock as it is.
 async fn epochs_pass(clients: &Clients) {
     tokio::time::sleep(Duration::from_millis(2200)).await;
-    clients.progress(SOME).await;
+    clients.progress(PROGRESS_CALLS).await;
 }
 
 /// Two rounds of each fault, or as many as the environment says, and half as many with leaders that
@@ -154,8 +155,8 @@ async fn go_through_in(network: Network, faults: &[Fault], lease_reads: bool, ro
     if lease_reads {
         nodes.leases_are_on().await;
     }
-    let clients = Clients::of(&nodes.addresses());
-    clients.progress(SOME).await;
+    let clients = Clients::start(&nodes.addresses());
+    clients.progress(PROGRESS_CALLS).await;
     let begun = Instant::now();
     for round in 1..=rounds {
         for fault in faults {

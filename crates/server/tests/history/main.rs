@@ -1,4 +1,4 @@
-//! What clients get is unique and in order, whatever happens to three nodes: processes that are
+//! Timestamps are unique and in order, whatever happens to three nodes: processes that are
 //! killed, stopped, cut off, given wrong clocks and bad disks.
 //!
 //! Two rounds of each fault; `ESKER_SOAK=n` makes it n of each.
@@ -9,9 +9,9 @@ mod faults;
 #[cfg(feature = "http3")]
 #[path = "../kit/http3_client.rs"]
 mod http3_client;
+#[path = "../kit/http_answer.rs"]
+mod http_answer;
 mod namespaces;
 mod network;
 mod nodes;
 mod proxies;
-#[path = "../kit/seen.rs"]
-mod seen;

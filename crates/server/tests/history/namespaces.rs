@@ -12,7 +12,7 @@ const PORT: u16 = 7000;
 
 /// Each namespace has one interface for clients and one for the other nodes, at a bridge for each.
 pub struct Namespaces {
-    /// Of all names: two tests at a time do not meet.
+    /// The prefix of all names: two tests at a time do not meet.
     prefix: String,
 }
 

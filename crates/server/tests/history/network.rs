@@ -1,4 +1,4 @@
-//! What the nodes say to one another, which can be cut.
+//! The network between the nodes, which can be cut.
 #![allow(clippy::unwrap_used)]
 
 use std::net::{IpAddr, SocketAddr};

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use esker_server::{Members, ask, ask_leader};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::child::{Command, NODE, Settings};
+use crate::child::{Command, NODE_SETTINGS_ENV, Settings};
 use crate::network::{Addresses, Network};
 
 pub const NODES: u64 = 3;
-pub const LONG: Duration = Duration::from_secs(30);
-const MOMENT: Duration = Duration::from_millis(5);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 pub struct Nodes {
     dir: tempfile::TempDir,
@@ -77,15 +77,15 @@ impl Nodes {
 
     /// Waits until leaders answer under their lease.
     pub async fn leases_are_on(&self) {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
-            let answer = ask(&self.address(1), "/status", None, LONG).await.unwrap();
+            let answer = ask(&self.address(1), "/status", None, TEST_TIMEOUT).await.unwrap();
             let status: esker_server::NodeStatus = serde_json::from_slice(&answer.body).unwrap();
             if status.lease_reads {
                 return;
             }
             assert!(Instant::now() < deadline, "leases stay off");
-            tokio::time::sleep(MOMENT).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -96,7 +96,7 @@ impl Nodes {
             .network
             .program(node)
             .args(["--exact", "child::node", "--nocapture", "--quiet"])
-            .env(NODE, serde_json::to_string(&self.settings[at(node)]).unwrap())
+            .env(NODE_SETTINGS_ENV, serde_json::to_string(&self.settings[at(node)]).unwrap())
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(said)
@@ -129,13 +129,13 @@ impl Nodes {
     /// Waits for its end, and returns its exit status.
     pub async fn ended(&mut self, node: u64) -> Option<i32> {
         let mut process = self.processes[at(node)].take().unwrap();
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             if let Some(status) = process.try_wait().unwrap() {
                 return status.code();
             }
             assert!(Instant::now() < deadline, "node {node} did not end");
-            tokio::time::sleep(MOMENT).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -147,28 +147,29 @@ impl Nodes {
     pub async fn transfer(&self, to: u64) {
         let cluster = self.members(to).await.unwrap().cluster;
         let body = format!(r#"{{"cluster":"{cluster}","nodeID":{to}}}"#);
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let addresses = self.addresses();
-            let asked = ask_leader(&addresses, "/cluster/transfer", Some(body.as_bytes()), LONG);
+            let asked =
+                ask_leader(&addresses, "/cluster/transfer", Some(body.as_bytes()), TEST_TIMEOUT);
             let answer = asked.await.unwrap();
             if answer.status == 200 {
                 return;
             }
             assert!(Instant::now() < deadline, "no transfer to {to}: {}", answer.text());
-            tokio::time::sleep(MOMENT).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     pub async fn ready(&self, node: u64) {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
-            let answer = ask(&self.address(node), "/ready", None, LONG).await;
+            let answer = ask(&self.address(node), "/ready", None, TEST_TIMEOUT).await;
             if answer.as_ref().is_ok_and(|answer| answer.status == 200) {
                 return;
             }
             assert!(Instant::now() < deadline, "node {node}: {answer:?}");
-            tokio::time::sleep(MOMENT).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -179,7 +180,7 @@ impl Nodes {
 
     /// Waits until all nodes vote and follow one leader, and returns it.
     pub async fn leader(&self) -> u64 {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let mut leaders = Vec::new();
             for node in 1..=NODES {
@@ -193,20 +194,20 @@ impl Nodes {
                 return leader;
             }
             assert!(Instant::now() < deadline, "{leaders:?}");
-            tokio::time::sleep(MOMENT).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
     /// Waits until this node knows another leader than this one, and returns it.
     pub async fn leader_after(&self, node: u64, former: u64) -> u64 {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let leader = self.members(node).await.and_then(|members| members.leader);
             match leader.map(|leader| leader.node) {
                 Some(leader) if leader != former => return leader,
                 leader => assert!(Instant::now() < deadline, "{leader:?} of {node}"),
             }
-            tokio::time::sleep(MOMENT).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 }

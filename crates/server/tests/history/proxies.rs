@@ -9,9 +9,9 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 /// The handshake that begins a connection, and where it names the node that opened it.
-const HANDSHAKE: usize = 48;
-const FROM: std::ops::Range<usize> = 28..36;
-const AGAIN: Duration = Duration::from_millis(5);
+const HANDSHAKE_BYTES: usize = 48;
+const SENDER_BYTES: std::ops::Range<usize> = 28..36;
+const RETRY_DELAY: Duration = Duration::from_millis(5);
 
 /// Connections between nodes, except those of the node that is cut off.
 pub struct Proxies {
@@ -43,7 +43,7 @@ impl Proxies {
                             drop(carry(stream, to, address, cut_off).await);
                         });
                     }
-                    Err(_) => tokio::time::sleep(AGAIN).await,
+                    Err(_) => tokio::time::sleep(RETRY_DELAY).await,
                 }
             }
         });
@@ -57,9 +57,9 @@ async fn carry(
     address: SocketAddr,
     mut cut_off: watch::Receiver<Option<u64>>,
 ) -> std::io::Result<()> {
-    let mut handshake = [0; HANDSHAKE];
+    let mut handshake = [0; HANDSHAKE_BYTES];
     peer.read_exact(&mut handshake).await?;
-    let from = u64::from_le_bytes(handshake[FROM].try_into().unwrap());
+    let from = u64::from_le_bytes(handshake[SENDER_BYTES].try_into().unwrap());
     let is_cut = |node: &Option<u64>| node.is_some_and(|node| node == from || node == to);
     let mut ends = cut_off.clone();
     drop(cut_off.wait_for(|node| !is_cut(node)).await);

@@ -8,7 +8,7 @@ use hyper::Request;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
-use crate::seen::Seen;
+use crate::http_answer::HttpAnswer;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Protocol {
@@ -31,7 +31,7 @@ pub async fn send(
     path: &str,
     headers: &[(&str, &str)],
     body: &[u8],
-) -> Seen {
+) -> HttpAnswer {
     #[cfg(feature = "http3")]
     if protocol == Protocol::Http3 {
         let client = crate::http3_client::Client::connect(address, None).await.unwrap();
@@ -64,14 +64,14 @@ pub async fn send(
     };
     let (head, body) = answer.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
-    Seen { status: head.status.as_u16(), headers: head.headers, body }
+    HttpAnswer { status: head.status.as_u16(), headers: head.headers, body }
 }
 
-pub async fn get(protocol: Protocol, address: &str, path: &str) -> Seen {
+pub async fn get(protocol: Protocol, address: &str, path: &str) -> HttpAnswer {
     send(protocol, address, "GET", path, &[], b"").await
 }
 
-pub async fn post(address: &str, path: &str, body: &str) -> Seen {
+pub async fn post(address: &str, path: &str, body: &str) -> HttpAnswer {
     let json = [("content-type", "application/json")];
     send(Protocol::Http1, address, "POST", path, &json, body.as_bytes()).await
 }

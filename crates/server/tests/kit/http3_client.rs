@@ -16,7 +16,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use crate::seen::Seen;
+use crate::http_answer::HttpAnswer;
 
 pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -114,7 +114,7 @@ impl Client {
         identity.downcast::<Vec<CertificateDer<'static>>>().unwrap()[0].clone()
     }
 
-    pub async fn get(&self, path: &str) -> Result<Seen, AnyError> {
+    pub async fn get(&self, path: &str) -> Result<HttpAnswer, AnyError> {
         self.send("GET", path, &[], b"").await
     }
 
@@ -125,7 +125,7 @@ impl Client {
         path: &str,
         headers: &[(&str, &str)],
         body: &[u8],
-    ) -> Result<Seen, AnyError> {
+    ) -> Result<HttpAnswer, AnyError> {
         let uri = format!("https://{}{path}", self.address);
         let mut request = Request::builder().method(method).uri(uri);
         for (name, value) in headers {
@@ -142,6 +142,6 @@ impl Client {
             let len = part.remaining();
             body.extend_from_slice(&part.copy_to_bytes(len));
         }
-        Ok(Seen { status: head.status.as_u16(), headers: head.headers, body: body.freeze() })
+        Ok(HttpAnswer { status: head.status.as_u16(), headers: head.headers, body: body.freeze() })
     }
 }

@@ -7,16 +7,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::client::{ALL, Protocol, get, send};
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{Nodes, TEST_TIMEOUT};
 
-/// What comes back for these bytes, until the connection ends.
+/// Returns the answer to these bytes, until the connection ends.
 async fn raw(address: &str, bytes: &[u8]) -> Vec<u8> {
     let mut stream = TcpStream::connect(address).await.unwrap();
     // The server may have closed it before it took all of them.
     drop(stream.write_all(bytes).await);
     drop(stream.shutdown().await);
     let mut seen = Vec::new();
-    drop(tokio::time::timeout(LONG, stream.read_to_end(&mut seen)).await.unwrap());
+    drop(tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut seen)).await.unwrap());
     seen
 }
 
@@ -24,7 +24,7 @@ async fn raw(address: &str, bytes: &[u8]) -> Vec<u8> {
 /// consecutive.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_count_that_is_none_is_refused() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
     for protocol in ALL {
@@ -58,7 +58,7 @@ async fn the_most_timestamps_of_a_request_are_a_setting() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_ends_its_connection_only() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     let raft = nodes.servers[&1].raft_address().to_string();
     let mut state = 1_u64;
@@ -84,7 +84,7 @@ async fn garbage_ends_its_connection_only() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_header_is_bounded() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     let mut long = b"GET /up HTTP/1.1\r\nhost: a\r\nx: ".to_vec();
     long.resize(1 << 20, b'x');
@@ -104,7 +104,7 @@ async fn a_header_is_bounded() {
 /// Connections that send nothing, or a byte now and then, take nothing from the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn slow_clients_disturb_no_other() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     let mut slow = Vec::new();
     for _ in 0..300 {
@@ -121,7 +121,7 @@ async fn slow_clients_disturb_no_other() {
 /// A node that stops waits for the requests that it has, not for connections.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn open_connections_do_not_keep_a_node() {
-    let mut nodes = Nodes::of(1).await;
+    let mut nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     let mut idle = TcpStream::connect(&address).await.unwrap();
     idle.write_all(b"GET /up HTTP/1.1\r\nhost: a\r\n\r\n").await.unwrap();

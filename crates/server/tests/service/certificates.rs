@@ -14,7 +14,7 @@ use x509_cert::der::Decode;
 
 use crate::client::{Protocol, get};
 use crate::http3_client::{Client, connect};
-use crate::nodes::{HOST, LONG, Nodes};
+use crate::nodes::{HOST, Nodes, TEST_TIMEOUT};
 
 /// The files of a data folder.
 fn files(data: &Path) -> [Vec<u8>; 2] {
@@ -152,7 +152,7 @@ async fn an_unusable_certificate_of_the_node_is_replaced() {
     assert!(!data.join("cert.pem.replaced.2").exists());
 }
 
-/// What cannot be read ends the start: it may be the operator's.
+/// A file that cannot be read ends the start: it may be the operator's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_file_that_cannot_be_read_ends_the_start() {
     for name in ["cert.pem", "key.pem"] {
@@ -184,7 +184,7 @@ async fn a_certificate_of_the_operator_is_left_alone() {
     for (cert, key) in [(&expired[0], &expired[1]), (&good[0], &expired[1])] {
         put(&data, cert, key);
         let error = nodes.start(1).await.unwrap_err();
-        assert!(matches!(error, ServerError::Option(_)), "{error}");
+        assert!(matches!(error, ServerError::InvalidOption(_)), "{error}");
         assert_eq!(files(&data), [cert.clone(), key.clone()]);
     }
 }
@@ -193,7 +193,7 @@ async fn a_certificate_of_the_operator_is_left_alone() {
 async fn short_lived() -> Nodes {
     Nodes::with(1, |options| {
         options.certificate_life = Duration::from_secs(5);
-        options.certificate_check = Duration::from_millis(20);
+        options.certificate_check_interval = Duration::from_millis(20);
     })
     .await
 }
@@ -206,7 +206,7 @@ async fn a_certificate_is_renewed_while_the_node_runs() {
     let old = Client::connect(&address, None).await.unwrap();
     let [first, _] = files(&data);
     assert_eq!(old.certificate(), der(&first));
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let new = loop {
         let certificate = Client::connect(&address, None).await.unwrap().certificate();
         if certificate != der(&first) {
@@ -228,14 +228,14 @@ async fn a_certificate_is_renewed_while_the_node_runs() {
 }
 
 /// The options of a node with a pair of the operator, which is looked at often.
-/// What an operator puts into the data folder while the node runs is used and never written, also
+/// A certificate that an operator puts there while the node runs is used and never written, also
 /// while it cannot be read; who removes it gets one of the node's own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_that_an_operator_puts_there_is_left_alone() {
     let nodes = short_lived().await;
     let (address, data) = (nodes.address(1), nodes.data(1));
     let serves = async |is_wanted: &dyn Fn(&CertificateDer<'_>) -> bool| {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while !is_wanted(&Client::connect(&address, None).await.unwrap().certificate()) {
             assert!(Instant::now() < deadline);
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -271,7 +271,7 @@ fn given(nodes: &mut Nodes, pair: &[Vec<u8>; 2]) -> (ServerOptions, CertificateF
     put(&dir, &pair[0], &pair[1]);
     let files = CertificateFiles { cert: dir.join("cert.pem"), key: dir.join("key.pem") };
     options.certificate = Some(files.clone());
-    options.certificate_check = Duration::from_millis(10);
+    options.certificate_check_interval = Duration::from_millis(10);
     (options, files)
 }
 
@@ -290,7 +290,7 @@ async fn a_given_certificate_is_read_again() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(served(&address, &one[0]).await, der(&one[0]));
     fs::write(&paths.key, &two[1]).unwrap();
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while Client::connect(&address, None).await.unwrap().certificate() != der(&two[0]) {
         assert!(Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -316,7 +316,7 @@ async fn a_given_certificate_that_cannot_be_used_ends_the_start() {
         let mut nodes = Nodes::none();
         let (options, _) = given(&mut nodes, &pair);
         let error = nodes.start_with(1, options).await.unwrap_err();
-        assert!(matches!(error, ServerError::Option(_)), "{error}");
+        assert!(matches!(error, ServerError::InvalidOption(_)), "{error}");
         assert!(error.to_string().contains(why), "{error}");
         assert!(!nodes.data(1).exists(), "the data was not touched");
     }

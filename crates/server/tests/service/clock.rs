@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use esker_raft::WallClock;
-use esker_server::{ClockStatus, FollowedClock, NodeStatus};
+use esker_server::{ClockStatus, FollowClockResponse, NodeStatus};
 use serde_json::json;
 
 use crate::client::{Protocol, get, post};
 use crate::nodes::Nodes;
 
 /// In nanoseconds.
-const HOUR: u64 = 3_600_000_000_000;
+const HOUR_NS: u64 = 3_600_000_000_000;
 
 async fn clock(nodes: &Nodes, node: u64) -> ClockStatus {
     let answer = get(Protocol::Http1, &nodes.address(node), "/clock").await;
@@ -44,7 +44,7 @@ async fn a_clock_that_is_ahead_is_shown_and_followed_when_an_operator_asks() {
         if node == 1 {
             let ahead = Arc::clone(&ahead);
             options.clock =
-                WallClock::new(move || WallClock::default().now() + ahead.load(SeqCst) * HOUR);
+                WallClock::new(move || WallClock::default().now() + ahead.load(SeqCst) * HOUR_NS);
         }
         nodes.start_with(node, options).await.unwrap();
     }
@@ -53,13 +53,13 @@ async fn a_clock_that_is_ahead_is_shown_and_followed_when_an_operator_asks() {
     let first = nodes.timestamp(1).await;
     let epoch = u64::from_be_bytes(*first.first_chunk().unwrap());
     let now = WallClock::default().now();
-    assert!(epoch < now + HOUR / 2, "{epoch}");
+    assert!(epoch < now + HOUR_NS / 2, "{epoch}");
     let seen = clock(&nodes, 1).await;
     assert!(seen.leads && seen.node == 1 && seen.epoch >= epoch, "{seen:?}");
-    assert!(seen.clock_ns >= now + HOUR / 2, "{seen:?}");
-    let about_an_hour = |ns: u64| ns > HOUR - HOUR / 60 && ns < HOUR + HOUR / 60;
+    assert!(seen.clock_ns >= now + HOUR_NS / 2, "{seen:?}");
+    let about_an_hour = |ns: u64| ns > HOUR_NS - HOUR_NS / 60 && ns < HOUR_NS + HOUR_NS / 60;
     assert!(seen.spread_ns.is_some_and(about_an_hour), "{seen:?}");
-    assert!(seen.uncertainty_ns.is_some_and(|all| all > 2 * (HOUR - HOUR / 60)), "{seen:?}");
+    assert!(seen.uncertainty_ns.is_some_and(|all| all > 2 * (HOUR_NS - HOUR_NS / 60)), "{seen:?}");
     assert!(about_an_hour(seen.step_ns.unsigned_abs()) && seen.step_ns > 0, "{seen:?}");
     assert!(step_ms(&nodes, 1).await > 3_500_000);
     assert!(metric(&nodes, 1, "esker_clock_step_seconds").await > 3500.0);
@@ -78,8 +78,8 @@ async fn a_clock_that_is_ahead_is_shown_and_followed_when_an_operator_asks() {
     assert_eq!(post(&nodes.address(2), path, &body).await.status, 409);
     let answer = post(&nodes.address(1), path, &body).await;
     assert_eq!(answer.status, 200, "{}", answer.text());
-    let FollowedClock { epoch } = serde_json::from_slice(&answer.body).unwrap();
-    assert!(epoch > now + HOUR / 2, "{epoch}");
+    let FollowClockResponse { epoch } = serde_json::from_slice(&answer.body).unwrap();
+    assert!(epoch > now + HOUR_NS / 2, "{epoch}");
     let next = nodes.timestamp(1).await;
     assert!(next > first && u64::from_be_bytes(*next.first_chunk().unwrap()) >= epoch);
     let seen = clock(&nodes, 1).await;
@@ -162,7 +162,7 @@ async fn a_clock_that_is_behind_is_shown_from_the_first_epoch_after_a_start_on()
         options.oracle.epoch_interval = Duration::from_secs(3600);
         let behind = Arc::clone(&behind);
         options.clock =
-            WallClock::new(move || WallClock::default().now() - behind.load(SeqCst) * HOUR);
+            WallClock::new(move || WallClock::default().now() - behind.load(SeqCst) * HOUR_NS);
         nodes.start_with(1, options).await.unwrap();
         nodes.wait_for_voters(1).await;
         nodes.timestamp(1).await

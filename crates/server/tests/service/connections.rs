@@ -13,22 +13,22 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use crate::client::{BOTH, Protocol, get, post};
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{Nodes, TEST_TIMEOUT};
 
-/// What comes back for this request, whose sender then closes its half of the connection.
+/// Returns the answer to this request, whose sender then closes its half of the connection.
 async fn half_closed(address: &str, request: &str) -> String {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(request.as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut seen = Vec::new();
-    tokio::time::timeout(LONG, stream.read_to_end(&mut seen)).await.unwrap().unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut seen)).await.unwrap().unwrap();
     String::from_utf8_lossy(&seen).into_owned()
 }
 
 /// `nc -N` got no answer: its connection ended while the request was being answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_closes_its_half_gets_its_answer() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
     for _ in 0..20 {
@@ -52,7 +52,7 @@ async fn a_client_that_closes_its_half_gets_its_answer() {
 /// may have read differently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_has_one_host() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
     for (version, hosts, status) in [
@@ -80,7 +80,7 @@ async fn a_request_has_one_host() {
 /// Whether a malformed request was refused, or answered before its end came, was a matter of luck.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_answer_comes_after_the_request() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     let stream = TokioIo::new(TcpStream::connect(&address).await.unwrap());
     let (mut sender, connection) =
@@ -113,12 +113,12 @@ async fn open(address: &str) -> TcpStream {
 /// said why.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn health_checks_have_places_of_their_own() {
-    let set = |options: &mut ServerOptions| options.connections = 2;
+    let set = |options: &mut ServerOptions| options.connections_max = 2;
     let nodes = Nodes::with(1, set).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
     // Those of this test that ended may have their places for a moment.
-    let (deadline, mut clients) = (Instant::now() + LONG, Vec::new());
+    let (deadline, mut clients) = (Instant::now() + TEST_TIMEOUT, Vec::new());
     while clients.len() < 2 {
         assert!(Instant::now() < deadline);
         let mut client = open(&address).await;
@@ -139,7 +139,8 @@ async fn health_checks_have_places_of_their_own() {
     }
     for protocol in BOTH {
         for path in ["/up", "/ready", "/metrics", "/members", "/status", "/clock"] {
-            let seen = tokio::time::timeout(LONG, get(protocol, &address, path)).await.unwrap();
+            let seen =
+                tokio::time::timeout(TEST_TIMEOUT, get(protocol, &address, path)).await.unwrap();
             assert_eq!(seen.status, 200, "{path}");
             let closes = (protocol == Protocol::Http1).then_some("close");
             assert_eq!(seen.header("connection"), closes, "{path}");
@@ -158,11 +159,12 @@ async fn health_checks_have_places_of_their_own() {
     for _ in 0..200 {
         silent.push(TcpStream::connect(&address).await.unwrap());
     }
-    let seen = tokio::time::timeout(LONG, get(Protocol::Http1, &address, "/up")).await.unwrap();
+    let seen =
+        tokio::time::timeout(TEST_TIMEOUT, get(Protocol::Http1, &address, "/up")).await.unwrap();
     assert_eq!(seen.status, 200);
     // Places that are free again are for clients.
     drop((clients, silent));
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {
         assert!(Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(5)).await;

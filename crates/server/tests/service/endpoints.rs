@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use crate::client::{ALL, Protocol, get, send};
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{Nodes, TEST_TIMEOUT};
 
 /// The paths of clients, with status and body, over each protocol.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_answers() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
     for protocol in ALL {
@@ -47,7 +47,7 @@ async fn a_leader_answers() {
 /// 404 for the paths, and 405 with the allowed methods.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn paths_and_methods_that_are_not_there() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     for protocol in ALL {
         for path in ["/", "/timestamps", "/timestamp/", "/UP", "/cluster"] {
@@ -85,7 +85,7 @@ async fn paths_and_methods_that_are_not_there() {
 /// A count is checked after the leader is known: 500, 409, 400.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_names_the_leader_and_a_node_without_one_says_so() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     let leader = nodes.leader().await;
     let follower = leader % 3 + 1;
     let address = nodes.address(follower);
@@ -112,7 +112,7 @@ async fn a_follower_names_the_leader_and_a_node_without_one_says_so() {
     nodes.stop_both(other, leader).await;
     // It notices when it is not elected.
     for protocol in ALL {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while get(protocol, &address, "/ready").await.status != 500 {
             assert!(Instant::now() < deadline);
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -132,7 +132,7 @@ async fn a_follower_names_the_leader_and_a_node_without_one_says_so() {
     assert!(nodes.timestamp(leader).await > before);
 }
 
-/// What every node answers, whether it leads, follows or knows no leader.
+/// Answers of every node, whether it leads, follows or knows no leader.
 async fn answers_what_needs_no_leader(protocol: Protocol, address: &str, leader: Option<u64>) {
     let up = get(protocol, address, "/up").await;
     assert_eq!((up.status, up.text()), (200, "ok"));

@@ -1,4 +1,4 @@
-//! What a node does with requests for timestamps while another one leads.
+//! Requests for timestamps to a node while another one leads.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use esker_server::FollowerAnswer;
 
 use crate::client::{ALL, Protocol, get, send};
-use crate::nodes::{LONG, Nodes, own_port};
+use crate::nodes::{Nodes, TEST_TIMEOUT, own_port};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_redirects() {
@@ -79,7 +79,7 @@ async fn a_follower_forwards() {
     // A leader that was replaced, and one that came back under its address.
     nodes.stop(leader).await;
     nodes.start(leader).await.unwrap();
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     for node in [1, 2, 3] {
         while get(Protocol::Http1, &nodes.address(node), "/timestamp").await.status != 200 {
             assert!(Instant::now() < deadline);
@@ -133,7 +133,7 @@ async fn without_leader(nodes: &mut Nodes, leader: u64) {
     let (follower, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
     nodes.stop_both(other, leader).await;
     let address = nodes.address(follower);
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while get(Protocol::Http1, &address, "/ready").await.status != 500 {
         assert!(Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(5)).await;

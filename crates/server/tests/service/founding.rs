@@ -9,17 +9,17 @@ use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 
 use crate::client::{BOTH, Protocol, get, post};
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{Nodes, TEST_TIMEOUT};
 
 type Starting = JoinHandle<Result<Server, ServerError>>;
 
 /// Nodes that are all started with the same list of three addresses.
-struct Listed {
+struct ListedNodes {
     nodes: Nodes,
     list: Vec<String>,
 }
 
-impl Listed {
+impl ListedNodes {
     fn new() -> Self {
         let mut nodes = Nodes::none();
         let list = (1..=3).map(|node| nodes.reserve(node)).collect();
@@ -40,7 +40,8 @@ impl Listed {
     async fn all(&mut self, order: [u64; 3]) {
         let starting = order.map(|node| (node, self.begin(node)));
         for (node, starting) in starting {
-            let server = tokio::time::timeout(LONG, starting).await.unwrap().unwrap().unwrap();
+            let server =
+                tokio::time::timeout(TEST_TIMEOUT, starting).await.unwrap().unwrap().unwrap();
             self.nodes.servers.insert(node, server);
         }
         self.nodes.wait_for_voters(3).await;
@@ -49,10 +50,10 @@ impl Listed {
     /// Waits until the node says that it waits for this one.
     async fn waits_for(&self, node: u64, missing: u64) {
         let (address, missing) = (&self.list[node as usize - 1], &self.list[missing as usize - 1]);
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             // A connection ends when the node continues.
-            if let Ok(ready) = ask(address, "/ready", None, LONG).await {
+            if let Ok(ready) = ask(address, "/ready", None, TEST_TIMEOUT).await {
                 assert_eq!(ready.status, 500);
                 if ready.text().contains(&format!("{missing}: ")) {
                     return;
@@ -79,7 +80,7 @@ async fn end(starting: Starting) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn all_nodes_start_with_one_command_in_any_order() {
-    let mut listed = Listed::new();
+    let mut listed = ListedNodes::new();
     listed.all([3, 1, 2]).await;
     let leader = listed.nodes.leader().await;
     let (cluster, before) =
@@ -102,7 +103,7 @@ async fn all_nodes_start_with_one_command_in_any_order() {
 /// It founded a second cluster, under the address that clients knew.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_first_node_that_lost_its_data_founds_no_second_cluster() {
-    let mut listed = Listed::new();
+    let mut listed = ListedNodes::new();
     listed.all([1, 2, 3]).await;
     let cluster = listed.nodes.members(2).await.cluster;
     for node in 1..=3 {
@@ -119,7 +120,7 @@ async fn a_first_node_that_lost_its_data_founds_no_second_cluster() {
         let options = listed.options(node);
         listed.nodes.start_with(node, options).await.unwrap();
     }
-    let refused = tokio::time::timeout(LONG, first).await.unwrap().unwrap();
+    let refused = tokio::time::timeout(TEST_TIMEOUT, first).await.unwrap().unwrap();
     let is_refused = |why: &str| why.contains("needs a new number");
     assert!(matches!(&refused, Err(ServerError::Join(why)) if is_refused(why)), "{refused:?}");
     assert!(!listed.has_log(1));
@@ -130,7 +131,7 @@ async fn a_first_node_that_lost_its_data_founds_no_second_cluster() {
     assert_eq!(removed.status, 200, "{removed:?}");
     let mut options = listed.options(1);
     options.node = Some(4);
-    let joined = tokio::time::timeout(LONG, Server::start(options)).await.unwrap().unwrap();
+    let joined = tokio::time::timeout(TEST_TIMEOUT, Server::start(options)).await.unwrap().unwrap();
     listed.nodes.servers.insert(1, joined);
     listed.nodes.wait_for_voters(3).await;
     assert_eq!(listed.nodes.members(1).await.cluster, cluster);
@@ -139,7 +140,7 @@ async fn a_first_node_that_lost_its_data_founds_no_second_cluster() {
 /// It led its own cluster beside the one of the others, and nothing said so.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_with_data_of_another_cluster_than_the_list_stops() {
-    let mut listed = Listed::new();
+    let mut listed = ListedNodes::new();
     listed.all([1, 2, 3]).await;
     listed.nodes.stop(1).await;
     listed.lose_data(1);
@@ -148,9 +149,9 @@ async fn a_node_with_data_of_another_cluster_than_the_list_stops() {
     let other = Server::start(alone).await.unwrap();
     other.stop().await.unwrap();
     let node = Server::start(listed.options(1)).await.unwrap();
-    let failed = tokio::time::timeout(LONG, node.failed()).await.unwrap();
+    let failed = tokio::time::timeout(TEST_TIMEOUT, node.failed()).await.unwrap();
     let is_named = |why: &str| why.contains("leave it out of the list");
-    assert!(matches!(&failed, ServerError::OtherData(why) if is_named(why)), "{failed}");
+    assert!(matches!(&failed, ServerError::DataMismatch(why) if is_named(why)), "{failed}");
     node.stop().await.unwrap();
     let leader = listed.nodes.leader().await;
     listed.nodes.timestamp(leader).await;
@@ -158,7 +159,7 @@ async fn a_node_with_data_of_another_cluster_than_the_list_stops() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_waits_says_for_whom_and_leaves_nothing() {
-    let mut listed = Listed::new();
+    let mut listed = ListedNodes::new();
     let waiting = [1, 2].map(|node| listed.begin(node));
     listed.waits_for(1, 3).await;
     listed.waits_for(2, 3).await;
@@ -180,7 +181,7 @@ async fn a_node_that_waits_says_for_whom_and_leaves_nothing() {
 /// for those that took the first id.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_id_that_was_taken_is_not_founded_again() {
-    let mut listed = Listed::new();
+    let mut listed = ListedNodes::new();
     // Node 3 answers that it has nothing, and never takes the id.
     let mut third = listed.options(3);
     third.node = None;
@@ -188,7 +189,7 @@ async fn an_id_that_was_taken_is_not_founded_again() {
     let founding = [1, 2].map(|node| listed.begin(node));
     listed.waits_for(1, 3).await;
     let [first, second] = founding;
-    let second = tokio::time::timeout(LONG, second).await.unwrap().unwrap().unwrap();
+    let second = tokio::time::timeout(TEST_TIMEOUT, second).await.unwrap().unwrap().unwrap();
     assert!(listed.has_log(1) && listed.has_log(2));
     // A later start continues with the same id.
     end(first).await;
@@ -212,14 +213,14 @@ async fn an_id_that_was_taken_is_not_founded_again() {
     let second = listed.begin(2);
     let [first, third] = again;
     for (node, starting) in [(1, first), (2, second), (3, third)] {
-        let server = tokio::time::timeout(LONG, starting).await.unwrap().unwrap().unwrap();
+        let server = tokio::time::timeout(TEST_TIMEOUT, starting).await.unwrap().unwrap().unwrap();
         listed.nodes.servers.insert(node, server);
     }
     listed.nodes.wait_for_voters(3).await;
 }
 
 /// Answers in the place of node 3 that it has nothing.
-async fn silent_third(listed: &Listed) -> JoinHandle<()> {
+async fn silent_third(listed: &ListedNodes) -> JoinHandle<()> {
     let listener = TcpListener::bind(&listed.list[2]).await.unwrap();
     let status = serde_json::json!({ "nodeID": 3, "cluster": "", "nodes": listed.list });
     let body = status.to_string();
@@ -236,7 +237,7 @@ async fn silent_third(listed: &Listed) -> JoinHandle<()> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_list_names_the_node_once_and_in_its_place() {
-    let mut listed = Listed::new();
+    let mut listed = ListedNodes::new();
     type Change = fn(&mut ServerOptions);
     let cases: [(&str, Change); 5] = [
         ("--join", |options| options.join = Some("127.0.0.1:1".into())),
@@ -250,7 +251,10 @@ async fn a_list_names_the_node_once_and_in_its_place() {
         change(&mut options);
         let refused = Server::start(options).await;
         let says = |why: &str| why.starts_with("--cluster: ") && why.contains(expected);
-        assert!(matches!(&refused, Err(ServerError::Option(why)) if says(why)), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(ServerError::InvalidOption(why)) if says(why)),
+            "{refused:?}"
+        );
     }
     assert!(!listed.nodes.data(1).exists());
 }

@@ -8,12 +8,12 @@ use esker_testkit::own_address;
 
 use crate::client::{Protocol, get, send};
 use crate::http3_client::{Client, connect};
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{Nodes, TEST_TIMEOUT};
 
 /// The answers of one connection, which has many requests at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_connection_has_many_requests_at_a_time() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     nodes.timestamp(1).await;
     let client = std::sync::Arc::new(Client::connect(&nodes.address(1), None).await.unwrap());
     let mut requests = tokio::task::JoinSet::new();
@@ -42,7 +42,7 @@ async fn a_connection_has_many_requests_at_a_time() {
 /// The body of a request is bounded, as over the other protocols.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_of_the_cluster_is_checked() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let (address, json) = (nodes.address(1), [("content-type", "application/json")]);
     for (body, status) in [("{}".to_owned(), 400), ("x".repeat(65 << 10), 413)] {
         let seen =
@@ -56,7 +56,7 @@ async fn a_change_of_the_cluster_is_checked() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_datagrams_do_no_harm() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
     let client = Client::connect(&address, None).await.unwrap();
@@ -83,7 +83,7 @@ async fn garbage_datagrams_do_no_harm() {
 /// A frame may say that it is as long as it likes: no more than 128 KiB of it are buffered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_stream_brings_is_bounded() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     // A header, and a frame of an unknown type; 16 MiB each.
     for kind in [&[0x01][..], &[0x40, 0x42]] {
@@ -101,7 +101,7 @@ async fn what_a_stream_brings_is_bounded() {
             }
             sent
         };
-        let sent = tokio::time::timeout(LONG, sent).await.unwrap();
+        let sent = tokio::time::timeout(TEST_TIMEOUT, sent).await.unwrap();
         assert!(sent <= 512 << 10, "{sent} bytes of {kind:?}");
     }
     let value = "y".repeat(20 << 10);
@@ -116,9 +116,9 @@ async fn what_a_stream_brings_is_bounded() {
 /// All requests of a connection have one MiB together until they end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_the_streams_of_a_connection_bring_is_bounded() {
-    const LEN: usize = 100 << 10;
-    const REQUESTS: usize = 1 << 20;
-    let nodes = Nodes::of(1).await;
+    const CHUNK_BYTES: usize = 100 << 10;
+    const REQUESTS_BYTES: usize = 1 << 20;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     let (_endpoint, quic) = connect(&address, "127.0.0.1", None).await.unwrap();
     let mut control = quic.open_uni().await.unwrap();
@@ -130,7 +130,7 @@ async fn what_the_streams_of_a_connection_bring_is_bounded() {
             // A header of 120 KiB, most of which comes. It ends after ten seconds.
             let sent = async {
                 send.write_all(&[0x01, 0x80, 0x01, 0xe0, 0x00]).await?;
-                send.write_all(&[0; LEN]).await
+                send.write_all(&[0; CHUNK_BYTES]).await
             };
             let sent = tokio::time::timeout(Duration::from_secs(5), sent).await;
             let stopped = tokio::time::timeout(Duration::from_secs(1), send.stopped());
@@ -140,13 +140,13 @@ async fn what_the_streams_of_a_connection_bring_is_bounded() {
     }
     let streams = streams.join_all().await;
     let kept = streams.iter().filter(|(is_kept, ..)| *is_kept).count();
-    assert!((1..=REQUESTS / LEN).contains(&kept), "{kept}");
+    assert!((1..=REQUESTS_BYTES / CHUNK_BYTES).contains(&kept), "{kept}");
 }
 
 /// Connections above their limit are refused, and a place is free when one ends.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_are_bounded() {
-    let nodes = Nodes::with(1, |options| options.connections = 2).await;
+    let nodes = Nodes::with(1, |options| options.connections_max = 2).await;
     let address = nodes.address(1);
     let one = Client::connect(&address, None).await.unwrap();
     let two = Client::connect(&address, None).await.unwrap();
@@ -154,7 +154,7 @@ async fn connections_are_bounded() {
     assert!(refused.to_string().contains("refused"), "{refused}");
     assert_eq!(one.get("/up").await.unwrap().status, 200);
     two.quic.close(0x100_u32.into(), b"");
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while Client::connect(&address, None).await.is_err() {
         assert!(Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -164,7 +164,7 @@ async fn connections_are_bounded() {
 /// A node that stops answers what it has, refuses more, and waits for no connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_stops_answers_what_it_has() {
-    let mut nodes = Nodes::of(1).await;
+    let mut nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     let client = Client::connect(&address, None).await.unwrap();
     let idle = Client::connect(&address, None).await.unwrap();
@@ -177,7 +177,7 @@ async fn a_node_that_stops_answers_what_it_has() {
     assert_eq!(client.get("/up").await.unwrap().status, 200);
     let server = nodes.servers.remove(&1).unwrap();
     let stopped = tokio::spawn(server.stop());
-    let reason = tokio::time::timeout(LONG, idle.quic.closed()).await.unwrap();
+    let reason = tokio::time::timeout(TEST_TIMEOUT, idle.quic.closed()).await.unwrap();
     let quinn::ConnectionError::ApplicationClosed(close) = reason else { panic!("{reason}") };
     assert_eq!(close.error_code, 0x100_u32.into());
     assert!(client.get("/up").await.is_err(), "a request after the end");

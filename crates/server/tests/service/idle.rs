@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use esker_server::{NodeStatus, ask};
 
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{Nodes, TEST_TIMEOUT};
 
 /// Length and last change of each file.
 fn files(dir: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
@@ -24,11 +24,11 @@ fn files(dir: &Path) -> BTreeMap<PathBuf, (u64, SystemTime)> {
     found
 }
 
-/// What the nodes have: the last entry, the last applied one and the files of each.
+/// Returns the state of the nodes: the last entry, the last applied one and the files of each.
 async fn state(nodes: &Nodes) -> Vec<impl PartialEq + std::fmt::Debug> {
     let mut all = Vec::new();
     for node in 1..=3 {
-        let answer = ask(&nodes.address(node), "/status", None, LONG).await.unwrap();
+        let answer = ask(&nodes.address(node), "/status", None, TEST_TIMEOUT).await.unwrap();
         let NodeStatus { last, applied, .. } = serde_json::from_slice(&answer.body).unwrap();
         all.push((last, applied, files(&nodes.data(node))));
     }
@@ -38,11 +38,11 @@ async fn state(nodes: &Nodes) -> Vec<impl PartialEq + std::fmt::Debug> {
 /// Ten intervals of the epoch, and many heartbeats: nothing is proposed, and no file changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_cluster_writes_nothing() {
-    let nodes = Nodes::of(3).await;
+    let nodes = Nodes::start_all(3).await;
     let leader = nodes.leader().await;
     nodes.timestamp(leader).await;
     // What the last request began ends, and so do the files that are prepared ahead.
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let mut before = state(&nodes).await;
     loop {
         tokio::time::sleep(Duration::from_secs(1)).await;

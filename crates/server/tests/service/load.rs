@@ -16,11 +16,11 @@ use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
 use crate::client::{Protocol, get, post};
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{Nodes, TEST_TIMEOUT};
 
 /// A round trip whose lease outlasts what other tests do to the processors: no election comes
 /// between.
-const CALM: Duration = Duration::from_millis(200);
+const CALM_ROUND_TRIP: Duration = Duration::from_millis(200);
 
 type Frame = Result<hyper::body::Frame<Bytes>, std::convert::Infallible>;
 
@@ -28,7 +28,7 @@ type Frame = Result<hyper::body::Frame<Bytes>, std::convert::Infallible>;
 async fn a_flood_is_refused_at_once_and_the_node_recovers() {
     let set = |options: &mut ServerOptions| {
         options.oracle.buffer = 4;
-        options.round_trip = CALM;
+        options.round_trip = CALM_ROUND_TRIP;
     };
     let nodes = Nodes::with(3, set).await;
     let leader = nodes.leader().await;
@@ -39,7 +39,7 @@ async fn a_flood_is_refused_at_once_and_the_node_recovers() {
         let address = Arc::clone(&address);
         asked.push(tokio::spawn(async move {
             let asks = get(Protocol::Http1, &address, "/timestamp");
-            tokio::time::timeout(LONG, asks).await.unwrap()
+            tokio::time::timeout(TEST_TIMEOUT, asks).await.unwrap()
         }));
     }
     let (mut issued, mut refused) = (Vec::new(), 0);
@@ -63,14 +63,14 @@ async fn a_flood_is_refused_at_once_and_the_node_recovers() {
 }
 
 /// A connection that takes no answers is not closed so soon where no other waits for its room.
-const SOON: Duration = Duration::from_secs(20);
+const EVICTION_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Clients that ask for long answers and read none of them: four had all the room, and kept every
 /// other client from a list for 49 s. HTTP/2, because its windows keep the answers in the node;
 /// over HTTP/1.1 the kernel takes some of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answers_that_are_not_read_take_bounded_memory() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
     let (mut refused, mut silent) = (0, Vec::new());
@@ -101,7 +101,7 @@ async fn answers_that_are_not_read_take_bounded_memory() {
     // One that waits gets the room of one that takes nothing.
     let begun = Instant::now();
     while get(Protocol::Http1, &address, "/timestamp?n=65536").await.status != 200 {
-        assert!(begun.elapsed() < SOON, "the others kept all the room");
+        assert!(begun.elapsed() < EVICTION_TIMEOUT, "the others kept all the room");
     }
     let evicted = counter(&address, "esker_http_connections_evicted_total").await;
     assert!((1..16).contains(&evicted), "{evicted}");
@@ -122,7 +122,7 @@ async fn counter(address: &str, name: &str) -> u64 {
 /// Metrics and members that are not read: operators got none, either.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_that_are_not_read_keep_no_other_from_them() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     let mut silent = Vec::new();
     for _ in 0..16 {
@@ -145,16 +145,16 @@ async fn metrics_that_are_not_read_keep_no_other_from_them() {
     }
     let begun = Instant::now();
     while get(Protocol::Http1, &address, "/metrics").await.status != 200 {
-        assert!(begun.elapsed() < SOON, "the others kept all the room");
+        assert!(begun.elapsed() < EVICTION_TIMEOUT, "the others kept all the room");
     }
 }
 
 /// Changes of the cluster whose bodies do not come.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bodies_that_do_not_come_take_bounded_memory() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     // Bodies end by a deadline of their own, too, which may be first on a slow machine.
     while counter(&address, "esker_http_connections_evicted_total").await == 0 {
         assert!(Instant::now() < deadline, "all bodies had room");
@@ -172,9 +172,9 @@ async fn bodies_that_do_not_come_take_bounded_memory() {
 /// Connections that together ask for more room than there is for bodies.
 async fn bodies_that_do_not_come(address: &str) -> Vec<JoinHandle<hyper::Result<()>>> {
     /// 64 MiB for all, of 64 KiB each.
-    const BODIES: usize = 1024;
+    const BODIES_MAX: usize = 1024;
     let mut clients = Vec::new();
-    for _ in 0..BODIES / 64 + 1 {
+    for _ in 0..BODIES_MAX / 64 + 1 {
         let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
         let builder = hyper::client::conn::http2::Builder::new(TokioExecutor::new());
         let (mut sender, connection) = builder.handshake(stream).await.unwrap();
@@ -194,7 +194,7 @@ async fn bodies_that_do_not_come(address: &str) -> Vec<JoinHandle<hyper::Result<
 /// A client that sends requests without a pause gets answers meanwhile: they are not kept.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_never_stops_sending_gets_answers() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
     let (mut reader, mut writer) = TcpStream::connect(&address).await.unwrap().into_split();
@@ -203,7 +203,7 @@ async fn a_client_that_never_stops_sending_gets_answers() {
         while writer.write_all(&requests).await.is_ok() {}
     });
     let mut answers = vec![0; 100_000];
-    let read = tokio::time::timeout(LONG, reader.read_exact(&mut answers)).await;
+    let read = tokio::time::timeout(TEST_TIMEOUT, reader.read_exact(&mut answers)).await;
     assert!(read.is_ok_and(|read| read.is_ok()) && answers.starts_with(b"HTTP/1.1 200 OK"));
     drop(reader);
     sender.abort();
@@ -213,7 +213,7 @@ async fn a_client_that_never_stops_sending_gets_answers() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn ten_thousand_streams_are_answered() {
     // However slow the machine is.
-    let nodes = Nodes::with(1, |options| options.oracle.patience = LONG).await;
+    let nodes = Nodes::with(1, |options| options.oracle.patience = TEST_TIMEOUT).await;
     let address = nodes.address(1);
     nodes.timestamp(1).await;
     let begun = Instant::now();
@@ -257,7 +257,7 @@ async fn ten_thousand_streams_are_answered() {
 /// For longer than a request waits: all nodes stay, and serve again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_quorum_each_request_is_answered_in_time() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     let leader = nodes.leader().await;
     nodes.timestamp(leader).await;
     for node in (1..=3).filter(|node| *node != leader) {
@@ -288,8 +288,8 @@ async fn without_a_quorum_each_request_is_answered_in_time() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_request_that_is_alone_waits_for_no_other() {
     let nodes = Nodes::with(3, |options| {
-        options.round_trip = 2 * CALM;
-        options.oracle.patience = LONG;
+        options.round_trip = 2 * CALM_ROUND_TRIP;
+        options.oracle.patience = TEST_TIMEOUT;
     })
     .await;
     let leader = nodes.leader().await;
@@ -298,7 +298,7 @@ async fn a_request_that_is_alone_waits_for_no_other() {
     for n in 0..300 {
         tokio::time::sleep(Duration::from_micros(n * 37 % 11_000)).await;
         let asks = get(Protocol::Http1, &address, "/timestamp");
-        let seen = tokio::time::timeout(LONG / 2, asks).await.unwrap();
+        let seen = tokio::time::timeout(TEST_TIMEOUT / 2, asks).await.unwrap();
         assert_eq!(seen.status, 200, "request {n}: {}", seen.text());
     }
     let metrics = get(Protocol::Http1, &address, "/metrics").await;

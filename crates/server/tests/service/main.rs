@@ -7,6 +7,8 @@ mod certificates;
 mod client;
 mod clock;
 mod connections;
+mod disk_stall;
+mod duplicate_node;
 mod endpoints;
 mod followers;
 mod founding;
@@ -15,13 +17,11 @@ mod http3;
 #[cfg(feature = "http3")]
 #[path = "../kit/http3_client.rs"]
 mod http3_client;
+#[path = "../kit/http_answer.rs"]
+mod http_answer;
 mod idle;
 mod load;
 mod members;
 mod metrics;
 mod nodes;
-#[path = "../kit/seen.rs"]
-mod seen;
-mod stall;
-mod standing;
 mod tasks;

@@ -13,11 +13,11 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpStream;
 
 use crate::client::{Protocol, get, post, send};
-use crate::nodes::{LONG, Nodes, own_port};
+use crate::nodes::{Nodes, TEST_TIMEOUT, own_port};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_works_alone_comes_back() {
-    let mut nodes = Nodes::of(1).await;
+    let mut nodes = Nodes::start_all(1).await;
     let (cluster, before) = (nodes.members(1).await.cluster, nodes.timestamp(1).await);
     for _ in 0..3 {
         nodes.stop(1).await;
@@ -34,20 +34,20 @@ async fn a_node_that_works_alone_comes_back() {
     nodes.stop(1).await;
     options.node = Some(2);
     let refused = Server::start(options).await;
-    assert!(matches!(&refused, Err(ServerError::OtherData(why)) if why.contains("node 1")));
+    assert!(matches!(&refused, Err(ServerError::DataMismatch(why)) if why.contains("node 1")));
 }
 
 /// No node has the number 0, none joins without one, and a member that lost its data does not come
 /// back as itself.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_number_has_one_owner() {
-    let mut nodes = Nodes::of(2).await;
+    let mut nodes = Nodes::start_all(2).await;
     for (node, join) in [(Some(0), false), (Some(0), true), (None, true)] {
         let mut options = nodes.options(3);
         options.node = node;
         options.join = options.join.filter(|_| join);
         let refused = Server::start(options).await;
-        assert!(matches!(refused, Err(ServerError::Option(_))), "{refused:?}");
+        assert!(matches!(refused, Err(ServerError::InvalidOption(_))), "{refused:?}");
     }
     // It lost its data, and with it its votes.
     nodes.stop(2).await;
@@ -60,7 +60,7 @@ async fn a_number_has_one_owner() {
 /// Clients of a node that is stopped wait for no election.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_stops_gives_its_leadership_away() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     for _ in 0..2 {
         let leader = nodes.leader().await;
         let term = nodes.status(leader % 3 + 1).await.term;
@@ -78,7 +78,7 @@ async fn a_leader_that_stops_gives_its_leadership_away() {
 /// The others come back while it waits for a client: they need not wait for that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_waits_for_its_clients_keeps_no_other_from_leading() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     let leader = nodes.leader().await;
     let address = nodes.address(leader);
     let stream = TokioIo::new(TcpStream::connect(&address).await.unwrap());
@@ -164,13 +164,13 @@ async fn a_node_does_not_join_itself() {
         let own = advertise.map_or_else(|| options.listen.to_string(), Into::into);
         options.join = Some(own);
         let refused = Server::start(options).await;
-        assert!(matches!(refused, Err(ServerError::Option(_))), "{refused:?}");
+        assert!(matches!(refused, Err(ServerError::InvalidOption(_))), "{refused:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_lost_its_data_needs_a_new_number() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     nodes.stop(3).await;
     std::fs::remove_dir_all(nodes.data(3)).unwrap();
     let refused = nodes.start(3).await;
@@ -191,7 +191,7 @@ async fn a_node_that_lost_its_data_needs_a_new_number() {
 /// other addresses, which it reports to the cluster.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_was_removed_stays_away() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     let leader = nodes.leader().await;
     let gone = leader % 3 + 1;
     let cluster = nodes.members(leader).await.cluster;
@@ -210,7 +210,7 @@ async fn a_node_that_was_removed_stays_away() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         // It learns that it was removed, and says so.
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         while nodes.status(gone).await.role != "removed" {
             assert!(Instant::now() < deadline);
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -227,7 +227,7 @@ async fn a_node_that_was_removed_stays_away() {
 /// Only the first node founds a cluster: a node that joined has the id of another one's.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_joined_founds_no_cluster() {
-    let mut nodes = Nodes::of(2).await;
+    let mut nodes = Nodes::start_all(2).await;
     nodes.stop(1).await;
     nodes.stop(2).await;
     // Its log is new, and it has its identity, as after a crash before the cluster had it.
@@ -242,7 +242,7 @@ async fn a_node_that_joined_founds_no_cluster() {
     let server = Server::start(alone).await.unwrap();
     for _ in 0..50 {
         let address = server.address().to_string();
-        let status = ask(&address, "/status", None, LONG).await.unwrap().text();
+        let status = ask(&address, "/status", None, TEST_TIMEOUT).await.unwrap().text();
         assert!(status.contains(r#""role":"learner""#), "{status}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -260,7 +260,7 @@ async fn a_node_that_joined_founds_no_cluster() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_moved_is_found_again() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     let leader = nodes.leader().await;
     let moved = leader % 3 + 1;
     nodes.stop(moved).await;
@@ -275,7 +275,7 @@ async fn a_node_that_moved_is_found_again() {
     let known = |members: Members| {
         members.members.iter().any(|member| member.node == moved && member.addr == now)
     };
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !known(nodes.members(leader).await) || !known(nodes.members(moved).await) {
         assert!(Instant::now() < deadline, "{:?}", nodes.members(moved).await);
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -295,7 +295,7 @@ async fn a_node_that_moved_is_found_again() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_is_for_its_cluster_and_not_from_a_page() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let (address, cluster) = (nodes.address(1), nodes.members(1).await.cluster);
     let body = format!(r#"{{"cluster":"{cluster}","nodeID":1}}"#);
     let other = format!(r#"{{"cluster":"{}","nodeID":1}}"#, "0".repeat(32));
@@ -332,13 +332,13 @@ async fn a_change_is_for_its_cluster_and_not_from_a_page() {
 /// A leader whose followers are gone said that it led, without end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_without_a_quorum_is_not_named() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     let leader = nodes.leader().await;
     assert_eq!(nodes.named_leaders(leader).await, [leader; 5]);
     for other in (1..=3).filter(|id| *id != leader) {
         nodes.stop(other).await;
     }
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let named = nodes.named_leaders(leader).await;
         let ready = get(Protocol::Http1, &nodes.address(leader), "/ready").await;
@@ -353,11 +353,11 @@ async fn a_leader_without_a_quorum_is_not_named() {
 /// With a wrong --raft-advertise the second node took the quorum of a young cluster with it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_whose_raft_address_is_wrong_gets_no_vote() {
-    let mut nodes = Nodes::of(1).await;
+    let mut nodes = Nodes::start_all(1).await;
     let mut options = nodes.options(2);
     options.raft_advertise = Some(own_port().to_string());
     nodes.start_with(2, options.clone()).await.unwrap();
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while nodes.members(1).await.members.len() < 2 {
         assert!(Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(5)).await;
@@ -379,10 +379,10 @@ async fn a_node_whose_raft_address_is_wrong_gets_no_vote() {
     nodes.wait_for_voters(2).await;
 }
 
-/// What a follower knows may be old: its refusal would be final.
+/// The state of a follower may be old: its refusal would be final.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_follower_refuses_no_change() {
-    let nodes = Nodes::of(3).await;
+    let nodes = Nodes::start_all(3).await;
     let leader = nodes.leader().await;
     let known = nodes.members(leader).await;
     // The address of another member.
@@ -403,7 +403,7 @@ async fn a_follower_refuses_no_change() {
 /// asked them for 15 s whether it may move.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_moved_and_leads_changes_its_own_address() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     let leader = nodes.leader().await;
     let moved: Vec<_> = (1..=3).filter(|id| *id != leader).collect();
     for id in &moved {

@@ -1,4 +1,4 @@
-//! What `GET /metrics` says, and a node that stops by itself.
+//! Metrics, and a node that stops by itself.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use esker_raft::WallClock;
 
 use crate::client::{Protocol, get, send};
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{Nodes, TEST_TIMEOUT};
 
 /// The value of this metric, with its labels.
 async fn metric(address: &str, name: &str) -> f64 {
@@ -17,14 +17,14 @@ async fn metric(address: &str, name: &str) -> f64 {
     line.unwrap_or_else(|| panic!("no {name} in {}", metrics.text())).parse().unwrap()
 }
 
-const HOUR: u64 = 3_600_000_000_000;
+const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// Requests, batches, latencies, epochs, elections and steps of the clock are counted as they
 /// happened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_say_what_happened() {
     let mut nodes = Nodes::none();
-    let (clock, begun) = (Arc::new(AtomicU64::new(450_000 * HOUR)), Instant::now());
+    let (clock, begun) = (Arc::new(AtomicU64::new(450_000 * HOUR_NS)), Instant::now());
     let mut options = nodes.options(1);
     let now = Arc::clone(&clock);
     options.clock = WallClock::new(move || now.load(SeqCst) + begun.elapsed().as_nanos() as u64);
@@ -85,7 +85,7 @@ async fn metrics_say_what_happened() {
     assert!((0.0..60.0).contains(&metric(&address, "esker_epoch_age_seconds").await));
     // Back, and there for some epochs: one step. Then forward.
     for (hours, backward, forward) in [(449_999, 1.0, 0.0), (450_001, 1.0, 1.0)] {
-        clock.store(hours * HOUR, SeqCst);
+        clock.store(hours * HOUR_NS, SeqCst);
         let advances = metric(&address, "esker_epoch_advances_total").await;
         while metric(&address, "esker_epoch_advances_total").await < advances + 3.0 {
             nodes.timestamp(1).await;
@@ -111,7 +111,7 @@ async fn metrics_say_what_happened() {
 /// The disk, the certificate, the program and the process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_show_what_the_node_runs_on() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     nodes.timestamp(1).await;
     let address = nodes.address(1);
     let syncs = metric(&address, "esker_log_sync_duration_seconds_count").await;
@@ -164,10 +164,10 @@ async fn metrics_show_what_the_node_runs_on() {
     }
 }
 
-/// One that reads the older text alone got a format that it did not ask for.
+/// A client of the older text format got a format that it did not ask for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_have_the_format_that_is_asked_for() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let address = nodes.address(1);
     let prometheus =
         "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3";
@@ -208,7 +208,7 @@ async fn a_node_whose_epoch_does_not_advance_stops() {
     let failed = async {
         tokio::select! { why = nodes.servers[&1].failed() => why, () = asked => panic!() }
     };
-    let why = tokio::time::timeout(LONG, failed).await.unwrap();
+    let why = tokio::time::timeout(TEST_TIMEOUT, failed).await.unwrap();
     assert!(why.to_string().contains("EPOCH_DEADLINE_LIMIT"), "{why}");
     assert!(metric(&address, "esker_epoch_advances_failed_total").await >= 3.0);
     drop(stalled);

@@ -13,29 +13,29 @@ use esker_server::{Members, NodeStatus, Server, ServerError, ServerOptions, ask}
 use esker_testkit::own_address;
 use tokio::sync::{Mutex, MutexGuard};
 
-pub const LONG: Duration = Duration::from_secs(30);
-/// Of the default round trip.
-const LEASE: Duration = Duration::from_millis(80);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The lease of the default round trip.
+const DEFAULT_LEASE: Duration = Duration::from_millis(80);
 
 /// Where all nodes of these tests listen.
 pub static HOST: LazyLock<IpAddr> = LazyLock::new(|| IpAddr::V4(own_address()));
 
 /// Where one node may listen: nothing else takes the port while the node is down.
 pub fn own_port() -> SocketAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(8000);
-    SocketAddr::new(*HOST, NEXT.fetch_add(1, Relaxed))
+    static NEXT_PORT: AtomicU16 = AtomicU16::new(8000);
+    SocketAddr::new(*HOST, NEXT_PORT.fetch_add(1, Relaxed))
 }
 
 /// A disk that stalls until this is dropped, also by a test that fails.
 ///
 /// One at a time: the logs of a process share four threads that commit, and a log whose disk stalls
 /// keeps up to two of them.
-pub struct Stalled {
+pub struct DiskStall {
     disk: SlowDisk,
     _alone: MutexGuard<'static, ()>,
 }
 
-impl Drop for Stalled {
+impl Drop for DiskStall {
     fn drop(&mut self) {
         self.disk.stall(false);
     }
@@ -61,15 +61,15 @@ impl Nodes {
         }
     }
 
-    pub async fn stall(&self, node: u64) -> Stalled {
-        static ONE: Mutex<()> = Mutex::const_new(());
-        let alone = ONE.lock().await;
+    pub async fn stall(&self, node: u64) -> DiskStall {
+        static STALL_LOCK: Mutex<()> = Mutex::const_new(());
+        let alone = STALL_LOCK.lock().await;
         let disk = self.disks[&node].clone();
         disk.stall(true);
-        Stalled { disk, _alone: alone }
+        DiskStall { disk, _alone: alone }
     }
 
-    pub async fn of(count: u64) -> Self {
+    pub async fn start_all(count: u64) -> Self {
         Self::with(count, |_| {}).await
     }
 
@@ -131,14 +131,14 @@ impl Nodes {
     }
 
     pub async fn status(&self, node: u64) -> NodeStatus {
-        let answer = ask(&self.address(node), "/status", None, LONG).await.unwrap();
+        let answer = ask(&self.address(node), "/status", None, TEST_TIMEOUT).await.unwrap();
         serde_json::from_slice(&answer.body).unwrap()
     }
 
     /// Stops the leader when it has noticed that the other one is gone: no node gets leadership.
     pub async fn stop_both(&mut self, other: u64, leader: u64) {
         self.stop(other).await;
-        tokio::time::sleep(3 * LEASE + Duration::from_millis(50)).await;
+        tokio::time::sleep(3 * DEFAULT_LEASE + Duration::from_millis(50)).await;
         self.stop(leader).await;
     }
 
@@ -147,14 +147,14 @@ impl Nodes {
     }
 
     pub async fn members(&self, node: u64) -> Members {
-        let answer = ask(&self.address(node), "/members", None, LONG).await.unwrap();
+        let answer = ask(&self.address(node), "/members", None, TEST_TIMEOUT).await.unwrap();
         serde_json::from_slice(&answer.body).unwrap()
     }
 
     /// Waits until every running node knows one leader and so many voters, and that no change of
     /// them is under way, and returns the leader.
     pub async fn wait_for_voters(&self, count: usize) -> u64 {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let mut leaders = Vec::new();
             for node in self.servers.keys() {
@@ -181,7 +181,8 @@ impl Nodes {
 
     /// The nodes that this one names as the leader, in each way that it has.
     pub async fn named_leaders(&self, node: u64) -> Vec<u64> {
-        let text = async |path| ask(&self.address(node), path, None, LONG).await.unwrap().text();
+        let text =
+            async |path| ask(&self.address(node), path, None, TEST_TIMEOUT).await.unwrap().text();
         let (status, clock, metrics) =
             (self.status(node).await, text("/clock").await, text("/metrics").await);
         let leads = [
@@ -196,9 +197,9 @@ impl Nodes {
 
     /// A timestamp from this node, as soon as it leads.
     pub async fn timestamp(&self, node: u64) -> Vec<u8> {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
-            let answer = ask(&self.address(node), "/timestamp", None, LONG).await.unwrap();
+            let answer = ask(&self.address(node), "/timestamp", None, TEST_TIMEOUT).await.unwrap();
             if answer.status == 200 {
                 return answer.body.to_vec();
             }

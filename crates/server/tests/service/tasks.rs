@@ -9,7 +9,7 @@ use esker_raft::WallClock;
 use esker_server::ask;
 
 use crate::client::{Protocol, get};
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{Nodes, TEST_TIMEOUT};
 
 /// Nodes, of which the first has a clock that panics while the flag is set.
 async fn nodes(count: u64) -> (Nodes, Arc<AtomicBool>) {
@@ -51,14 +51,14 @@ async fn a_leader_whose_issuing_task_panics_stops_and_another_one_leads() {
     panics.store(true, SeqCst);
     let asked = async {
         loop {
-            drop(ask(&address, "/timestamp", None, LONG).await);
+            drop(ask(&address, "/timestamp", None, TEST_TIMEOUT).await);
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     let failed = async {
         tokio::select! { why = nodes.servers[&1].failed() => why, () = asked => panic!() }
     };
-    let why = tokio::time::timeout(LONG, failed).await.unwrap();
+    let why = tokio::time::timeout(TEST_TIMEOUT, failed).await.unwrap();
     panics.store(false, SeqCst);
     assert!(why.to_string().contains("\"issue timestamps\""), "{why}");
     let ready = get(Protocol::Http1, &address, "/ready").await;
@@ -77,10 +77,10 @@ async fn a_request_that_panics_ends_its_connection() {
     let address = nodes.address(1);
     nodes.timestamp(1).await;
     panics.store(true, SeqCst);
-    assert!(ask(&address, "/clock", None, LONG).await.is_err());
+    assert!(ask(&address, "/clock", None, TEST_TIMEOUT).await.is_err());
     panics.store(false, SeqCst);
-    assert_eq!(ask(&address, "/clock", None, LONG).await.unwrap().status, 200);
-    let deadline = Instant::now() + LONG;
+    assert_eq!(ask(&address, "/clock", None, TEST_TIMEOUT).await.unwrap().status, 200);
+    let deadline = Instant::now() + TEST_TIMEOUT;
     // The connection ends first, while the panic unwinds.
     while failed_tasks(&address).await == "0" {
         assert!(Instant::now() < deadline);
@@ -101,4 +101,26 @@ async fn a_request_that_panics_ends_its_connection() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert!(nodes.timestamp(1).await.len() == 16);
+}
+
+/// A request over HTTP/3 that panicked counted as a stream without a request, and in no metric.
+#[cfg(feature = "http3")]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_over_http3_that_panics_ends_its_connection() {
+    let (nodes, panics) = nodes(1).await;
+    let address = nodes.address(1);
+    nodes.timestamp(1).await;
+    let client = crate::http3_client::Client::connect(&address, None).await.unwrap();
+    assert_eq!(client.get("/clock").await.unwrap().status, 200);
+    panics.store(true, SeqCst);
+    assert!(client.get("/clock").await.is_err());
+    panics.store(false, SeqCst);
+    let deadline = Instant::now() + TEST_TIMEOUT;
+    while failed_tasks(&address).await == "0" {
+        assert!(Instant::now() < deadline, "the panic is not counted");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert_eq!(failed_tasks(&address).await, "1");
+    assert!(client.get("/up").await.is_err(), "the connection has ended");
+    assert_eq!(get(Protocol::Http3, &address, "/clock").await.status, 200);
 }

@@ -1,4 +1,4 @@
-//! One connection, and its requests.
+//! A connection over QUIC, and its requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,30 +11,32 @@ use hyper::header::{CONTENT_LENGTH, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
 use quinn::Incoming;
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::{MissedTickBehavior, timeout};
 
 use crate::http::answer::Answer;
-use crate::http::cluster::{BODY_MAX, BODY_TIME};
-use crate::http::http3::bounded::Bounded;
+use crate::http::cluster::{BODY_BYTES_MAX, BODY_TIMEOUT};
+use crate::http::http3::bounded_stream::BoundedConnection;
+use crate::http::listener::HEADER_BYTES_MAX;
+use crate::idle::IDLE_TIMEOUT;
 
-/// A connection without a request for so long is closed.
-pub(super) const IDLE: Duration = Duration::from_secs(75);
-const HEADER_MAX: u64 = 16 << 10;
-/// Streams of a connection that end without a request.
-const EMPTY_MAX: usize = 1000;
-const HANDSHAKE: Duration = Duration::from_secs(5);
-/// How long the header of a request may take, from its first byte.
-const HEADER: Duration = Duration::from_secs(10);
-/// How long a client may take to receive an answer.
-const ANSWER: Duration = Duration::from_secs(20);
-/// How long the last answers may take to arrive before a connection is closed.
-const ARRIVAL: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(1));
+/// The most streams of a connection that end without a request.
+const EMPTY_STREAMS_MAX: usize = 1000;
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// The time that the header of a request may take, from its first byte.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time that a client may take to receive an answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
+/// The least and the most time for the last answers to arrive before a connection is closed.
+const ARRIVAL_TIME_MIN: Duration = Duration::from_millis(50);
+const ARRIVAL_TIME_MAX: Duration = Duration::from_secs(1);
 
-type Quic = Bounded<h3_quinn::Connection>;
+const _: () = assert!(ARRIVAL_TIME_MIN.as_millis() <= ARRIVAL_TIME_MAX.as_millis());
+
+type QuicConnection = BoundedConnection<h3_quinn::Connection>;
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Accepts a connection, and serves it to its end, or until it is `evicted`.
+/// Accepts a connection, and serves it to its end, or until `evicted` is ready.
 pub(super) async fn serve<H, F>(
     incoming: Incoming,
     handshake: Arc<()>,
@@ -47,17 +49,17 @@ pub(super) async fn serve<H, F>(
 {
     let from = incoming.remote_address();
     tokio::select! {
-        served = tried(incoming, handshake, stop, handler) => {
+        served = try_serve(incoming, handshake, stop, handler) => {
             if let Err(error) = served {
                 tracing::debug!(error, address = %from, "an HTTP/3 connection failed");
             }
         }
-        // Its requests end with it, and what is not sent is forgotten.
-        () = evicted => tracing::debug!(address = %from, "others wait for what it holds"),
+        // Its requests end with it, and unsent answers are dropped.
+        () = evicted => tracing::debug!(address = %from, "requests wait for its memory"),
     }
 }
 
-async fn tried<H, F>(
+async fn try_serve<H, F>(
     incoming: Incoming,
     handshake: Arc<()>,
     mut stop: watch::Receiver<bool>,
@@ -67,15 +69,15 @@ where
     H: Fn(Request<Full<Bytes>>) -> F + Clone + Send + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
-    let connection = timeout(HANDSHAKE, incoming.accept()?).await??;
+    let connection = timeout(HANDSHAKE_TIMEOUT, incoming.accept()?).await??;
     drop(handshake);
     let mut builder = h3::server::builder();
-    builder.max_field_section_size(HEADER_MAX).send_grease(false);
-    let quic = Bounded::new(h3_quinn::Connection::new(connection.clone()));
-    let mut http = timeout(HANDSHAKE, builder.build::<_, Bytes>(quic)).await??;
+    builder.max_field_section_size(HEADER_BYTES_MAX.into()).send_grease(false);
+    let quic = BoundedConnection::new(h3_quinn::Connection::new(connection.clone()));
+    let mut http = timeout(HANDSHAKE_TIMEOUT, builder.build::<_, Bytes>(quic)).await??;
     let mut requests = JoinSet::new();
     let (mut is_idle, mut is_stopping, mut empty) = (false, false, 0);
-    let mut idle = tokio::time::interval(IDLE);
+    let mut idle = tokio::time::interval(IDLE_TIMEOUT);
     idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
     idle.tick().await;
     while !is_stopping || !requests.is_empty() {
@@ -90,15 +92,14 @@ where
             },
             Some(ended) = requests.join_next() => {
                 // `h3` never forgets a stream without a request.
-                empty += usize::from(!ended.unwrap_or(false));
-                if empty > EMPTY_MAX {
+                empty += usize::from(!has_had_request(ended));
+                if empty > EMPTY_STREAMS_MAX {
                     break;
                 }
             }
-            // Stopped, or forgotten: both end it.
             () = stopped(&mut stop), if !is_stopping => {
                 is_stopping = true;
-                timeout(HANDSHAKE, http.shutdown(1)).await??;
+                timeout(HANDSHAKE_TIMEOUT, http.shutdown(1)).await??;
             }
             _ = idle.tick() => {
                 if is_idle {
@@ -108,27 +109,39 @@ where
             }
         }
     }
-    while requests.join_next().await.is_some() {}
-    // Closing forgets what was not acknowledged.
-    let arrival = (connection.rtt() * 4).clamp(ARRIVAL.0, ARRIVAL.1);
+    while let Some(ended) = requests.join_next().await {
+        has_had_request(ended);
+    }
+    // Closing drops packets that were not acknowledged.
+    let arrival = (connection.rtt() * 4).clamp(ARRIVAL_TIME_MIN, ARRIVAL_TIME_MAX);
     drop(timeout(arrival, connection.closed()).await);
     Ok(())
 }
 
+/// Whether the stream of this task had a request. A panic of the task ends the connection, which
+/// counts it.
+fn has_had_request(ended: Result<bool, JoinError>) -> bool {
+    match ended.map_err(JoinError::try_into_panic) {
+        Ok(has_had_request) => has_had_request,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        // Tasks are cancelled with their connection alone.
+        Err(Err(_)) => false,
+    }
+}
+
+/// Waits until the node stops, or was dropped.
 async fn stopped(stop: &mut watch::Receiver<bool>) {
     drop(stop.wait_for(|stop| *stop).await);
 }
 
-/// Answers a request. What fails here ends its stream alone; `h3` ends the connection where it has
-/// to.
-///
-/// Returns whether there was one.
-async fn exchange<H, F>(request: RequestResolver<Quic, Bytes>, handler: H) -> bool
+/// Answers a request; returns whether the stream had one. A failure ends the stream alone; `h3`
+/// ends the connection if it has to.
+async fn exchange<H, F>(request: RequestResolver<QuicConnection, Bytes>, handler: H) -> bool
 where
     H: Fn(Request<Full<Bytes>>) -> F,
     F: Future<Output = Answer>,
 {
-    let (request, mut stream) = match timeout(HEADER, request.resolve_request()).await {
+    let (request, mut stream) = match timeout(HEADER_TIMEOUT, request.resolve_request()).await {
         Ok(Ok(resolved)) => resolved,
         Ok(Err(error)) => {
             tracing::debug!(%error, "an HTTP/3 stream without a request");
@@ -138,11 +151,11 @@ where
     };
     let exchanged = async move {
         let is_head = request.method() == Method::HEAD;
-        let body = body(&mut stream, request.method()).await?;
+        let body = receive_body(&mut stream, request.method()).await?;
         let answer = handler(request.map(|()| Full::new(body))).await;
-        timeout(ANSWER, send(&mut stream, answer, is_head)).await??;
-        // To stop a client that still sends its request may cost it the answer.
-        timeout(BODY_TIME, async {
+        timeout(ANSWER_TIMEOUT, send(&mut stream, answer, is_head)).await??;
+        // Stopping a client that still sends its request may cost it the answer.
+        timeout(BODY_TIMEOUT, async {
             while stream.recv_data().await?.is_some() {}
             Ok(())
         })
@@ -155,8 +168,12 @@ where
     true
 }
 
-/// The body of a request: of one that may have one, all of it, or more than it may have.
-async fn body<S>(stream: &mut RequestStream<S, Bytes>, method: &Method) -> Result<Bytes, AnyError>
+/// Receives the body of a request that may have one: all of it, or the beginning of one that is too
+/// long.
+async fn receive_body<S>(
+    stream: &mut RequestStream<S, Bytes>,
+    method: &Method,
+) -> Result<Bytes, AnyError>
 where
     S: BidiStream<Bytes>,
 {
@@ -165,19 +182,20 @@ where
     }
     let mut body = BytesMut::new();
     let read = async {
-        while let Some(mut part) = stream.recv_data().await? {
-            let len = part.remaining();
-            body.extend_from_slice(&part.copy_to_bytes(len));
-            if body.len() > BODY_MAX {
+        while let Some(mut data) = stream.recv_data().await? {
+            let bytes = data.remaining();
+            body.extend_from_slice(&data.copy_to_bytes(bytes));
+            if body.len() > BODY_BYTES_MAX {
                 break;
             }
         }
         Ok::<_, AnyError>(())
     };
-    timeout(BODY_TIME, read).await??;
+    timeout(BODY_TIMEOUT, read).await??;
     Ok(body.freeze())
 }
 
+/// Sends an answer.
 async fn send<S>(
     stream: &mut RequestStream<S, Bytes>,
     answer: Answer,
@@ -187,15 +205,18 @@ where
     S: BidiStream<Bytes>,
 {
     let (mut head, mut body) = answer.into_parts();
+    let mut unsent_bytes = body.len();
     if !is_head && head.status != StatusCode::NO_CONTENT {
         head.headers.insert(CONTENT_LENGTH, HeaderValue::from(body.len()));
     }
     stream.send_response(Response::from_parts(head, ())).await?;
-    while let Some(piece) = body.frame().await {
-        let Ok(piece) = piece;
-        if let Ok(piece) = piece.into_data() {
-            stream.send_data(piece).await?;
+    while let Some(frame) = body.frame().await {
+        let Ok(frame) = frame;
+        if let Ok(chunk) = frame.into_data() {
+            unsent_bytes -= chunk.len();
+            stream.send_data(chunk).await?;
         }
     }
+    debug_assert_eq!(unsent_bytes, 0, "an answer is as long as its header says");
     Ok(stream.finish().await?)
 }

@@ -1,4 +1,4 @@
-//! Connections of clients over QUIC.
+//! The endpoint of clients over QUIC.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -17,27 +17,31 @@ use rustls::time_provider::TimeProvider;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::certificate::{Current, self_made};
+use crate::certificate::{CertificateResolver, make_loopback_certificate};
 use crate::error::ServerError;
 use crate::http::answer::Answer;
-use crate::http::http3::connection::{self, IDLE};
+use crate::http::http3::connection;
+use crate::idle::IDLE_TIMEOUT;
+use crate::options::STREAMS_MAX;
 
-const STREAMS: u32 = 128;
-/// Of a client: control, two for the compression of headers, and some that are ignored.
-const CONTROL_STREAMS: u32 = 8;
-/// Bytes of a request on their way, of a connection's requests, and of its answers.
-const STREAM_WINDOW: u32 = 64 << 10;
-const WINDOW: u32 = 1 << 20;
-const SEND_WINDOW: u64 = 256 << 10;
-/// Connections that wait to be accepted, and the bytes that came for them.
-const BACKLOG: usize = 1024;
+/// The most streams of a client beside those of requests: control, two for the compression of
+/// headers, and some that are ignored.
+const CONTROL_STREAMS_MAX: u32 = 8;
+/// The flow control of a request, of a connection's requests, and of its answers.
+const STREAM_WINDOW_BYTES: u32 = 64 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+const SEND_WINDOW_BYTES: u64 = 256 << 10;
+/// The connections that wait to be accepted, and the bytes that were received for them.
+const BACKLOG_CONNECTIONS: usize = 1024;
 const BACKLOG_BYTES: u64 = 16 << 20;
-/// More handshakes at a time than these: a client shows first that its address is its own.
-const HANDSHAKES: usize = 64;
-/// How long clients may take to learn that the node ends.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// The handshakes at a time from which a client has to show first that its address is its own.
+const HANDSHAKES_MAX: usize = 64;
+/// The time that clients may take to notice that the node ends.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The port of HTTP/3.
+const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
+
+/// The endpoint of HTTP/3 on its port.
 #[derive(Debug)]
 pub(crate) struct Endpoint(quinn::Endpoint);
 
@@ -56,15 +60,15 @@ impl Endpoint {
     }
 }
 
-/// The system's clock, before 1970 as well: rustls panics there, while it holds the lock that all
-/// connections take.
+/// The clock of the system. A time before 1970 is shown as 1970: rustls panics there, while it
+/// holds the lock that all connections take.
 #[derive(Debug)]
-struct AnyTime;
+struct SystemClock;
 
-impl TimeProvider for AnyTime {
+impl TimeProvider for SystemClock {
     fn current_time(&self) -> Option<UnixTime> {
         let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        Some(UnixTime::since_unix_epoch(since.unwrap_or_default()))
+        Some(UnixTime::since_unix_epoch(since.unwrap_or(Duration::ZERO)))
     }
 }
 
@@ -76,20 +80,20 @@ fn config(certificate: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, AnyE
     // Without early data: a request that is sent twice is answered once.
     let mut tls = tls.with_no_client_auth().with_cert_resolver(certificate);
     tls.alpn_protocols = vec![b"h3".to_vec()];
-    tls.time_provider = Arc::new(AnyTime);
+    tls.time_provider = Arc::new(SystemClock);
     let mut transport = TransportConfig::default();
     transport
-        .max_concurrent_bidi_streams(STREAMS.into())
-        .max_concurrent_uni_streams(CONTROL_STREAMS.into())
-        .max_idle_timeout(Some(IdleTimeout::try_from(IDLE)?))
-        .stream_receive_window(STREAM_WINDOW.into())
-        .receive_window(WINDOW.into())
-        .send_window(SEND_WINDOW)
+        .max_concurrent_bidi_streams(STREAMS_MAX.into())
+        .max_concurrent_uni_streams(CONTROL_STREAMS_MAX.into())
+        .max_idle_timeout(Some(IdleTimeout::try_from(IDLE_TIMEOUT)?))
+        .stream_receive_window(STREAM_WINDOW_BYTES.into())
+        .receive_window(CONNECTION_WINDOW_BYTES.into())
+        .send_window(SEND_WINDOW_BYTES)
         .datagram_receive_buffer_size(None);
     let mut config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls)?));
     config
         .transport_config(Arc::new(transport))
-        .max_incoming(BACKLOG)
+        .max_incoming(BACKLOG_CONNECTIONS)
         .incoming_buffer_size_total(BACKLOG_BYTES);
     Ok(config)
 }
@@ -99,14 +103,14 @@ fn config(certificate: Arc<dyn ResolvesServerCert>) -> Result<ServerConfig, AnyE
 pub(crate) enum ConnectionEvent {
     Opened,
     Ended,
-    /// It was one too many.
+    /// The connection is beyond the limit.
     Refused,
 }
 
 /// Serves connections until `stop`, and then until all of them have ended.
 ///
-/// `count` gets what happens to each. `handler` makes what answers the requests of a connection
-/// from an address, and what ends the connection; the client may move meanwhile.
+/// `count` is called for each event. `handler` takes the address of a connection. It returns the
+/// handler of its requests, and a future that ends the connection; the client may move meanwhile.
 pub(crate) async fn serve<H, A, E, F>(
     endpoint: Endpoint,
     connections: usize,
@@ -130,9 +134,9 @@ pub(crate) async fn serve<H, A, E, F>(
             _ = stop.wait_for(|stop| *stop) => break,
         };
         let Some(incoming) = incoming else { break };
-        let is_crowded = Arc::strong_count(&handshakes) > HANDSHAKES;
+        let is_crowded = Arc::strong_count(&handshakes) > HANDSHAKES_MAX;
         if open.len() >= connections.max(1) {
-            // The client learns it at once, also one that checks how the node is.
+            // Clients learn it at once, health checks too.
             incoming.refuse();
             count(ConnectionEvent::Refused);
         } else if is_crowded && !incoming.remote_address_validated() && incoming.may_retry() {
@@ -141,45 +145,45 @@ pub(crate) async fn serve<H, A, E, F>(
             let handshake = Arc::clone(&handshakes);
             let (handler, evicted) = handler(incoming.remote_address());
             let serving = connection::serve(incoming, handshake, stop.clone(), handler, evicted);
-            let counted = Counted::new(count.clone());
+            let guard = ConnectionGuard::new(count.clone());
             open.spawn(async move {
+                let _guard = guard;
                 serving.await;
-                drop(counted);
             });
         }
     }
     endpoint.set_server_config(None);
     while open.join_next().await.is_some() {}
     endpoint.close(VarInt::from_u32(0x100), b"");
-    drop(tokio::time::timeout(GOODBYE, endpoint.wait_idle()).await);
+    drop(tokio::time::timeout(CLOSE_TIMEOUT, endpoint.wait_idle()).await);
 }
 
-/// A connection that is counted until this is dropped, also by a panic.
-struct Counted<C: Fn(ConnectionEvent)>(C);
+/// An open connection. Its end is counted when this is dropped, also by a panic.
+struct ConnectionGuard<C: Fn(ConnectionEvent)>(C);
 
-impl<C: Fn(ConnectionEvent)> Counted<C> {
+impl<C: Fn(ConnectionEvent)> ConnectionGuard<C> {
     fn new(count: C) -> Self {
         count(ConnectionEvent::Opened);
         Self(count)
     }
 }
 
-impl<C: Fn(ConnectionEvent)> Drop for Counted<C> {
+impl<C: Fn(ConnectionEvent)> Drop for ConnectionGuard<C> {
     fn drop(&mut self) {
         (self.0)(ConnectionEvent::Ended);
     }
 }
 
-/// The same server with an answer that is always the same, on a port of loopback: the floor of
-/// benchmarks. Returns the port, and what serves until it is dropped.
+/// Starts the same server with a constant answer, on a port of loopback: the floor of benchmarks.
+/// Returns the port, and a future that serves until it is dropped.
 ///
 /// # Errors
-/// Without a port or a certificate.
+/// [`ServerError`] without a port or a certificate.
 pub fn static_http3(body: Bytes) -> Result<(u16, impl Future<Output = ()>), ServerError> {
     let failed = |error| ServerError::Io("cannot start HTTP/3".into(), error);
     let socket = UdpSocket::bind("127.0.0.1:0").map_err(failed)?;
     let port = socket.local_addr().map_err(failed)?.port();
-    let certificate = Current::new(self_made(SystemTime::now())?);
+    let certificate = CertificateResolver::new(make_loopback_certificate(SystemTime::now())?);
     let endpoint = Endpoint::start(socket, Arc::new(certificate))?;
     let serving = async move {
         let (_running, stop) = watch::channel(false);

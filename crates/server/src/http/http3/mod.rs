@@ -1,10 +1,10 @@
 //! HTTP/3: QUIC on the port of HTTP/1.1 and HTTP/2, over UDP.
 //!
-//! The libraries are young, so nothing outside this module names them. `socket` binds the port,
-//! `endpoint` accepts connections, `connection` answers their requests, and `bounded` limits what a
-//! client can make `h3` buffer.
+//! The libraries are young, so no other module names them. `socket` binds the port, `endpoint`
+//! accepts connections, `connection` answers their requests, and `bounded_stream` limits the bytes
+//! that `h3` buffers for a client.
 
-mod bounded;
+mod bounded_stream;
 mod connection;
 mod endpoint;
 mod socket;

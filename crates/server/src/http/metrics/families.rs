@@ -1,4 +1,4 @@
-//! Metrics under construction: each has a name, a description, and where it has one a unit.
+//! Registration of metrics: each has a name, a description, and a unit if it has one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -17,13 +17,13 @@ use prometheus_client::registry::{Metric, Registry, Unit};
 pub(crate) struct Families(Registry);
 
 impl Families {
-    /// Those whose names begin with `esker_`.
-    pub(crate) fn of_esker() -> Self {
+    /// Creates metrics whose names begin with `esker_`.
+    pub(crate) fn with_esker_prefix() -> Self {
         Self(Registry::with_prefix("esker"))
     }
 
-    /// Those that each process has, under the names that are usual.
-    pub(crate) fn of_process() -> Self {
+    /// Creates the metrics that every process has, whose names begin with `process_`.
+    pub(crate) fn with_process_prefix() -> Self {
         Self(Registry::with_prefix("process"))
     }
 
@@ -55,17 +55,17 @@ impl Families {
         self.0.register(name, help, counter(value));
     }
 
-    pub(crate) fn counted_bytes(&mut self, name: &str, help: &str, value: u64) {
+    pub(crate) fn bytes_counter(&mut self, name: &str, help: &str, value: u64) {
         self.0.register_with_unit(name, help, Unit::Bytes, counter(value));
     }
 
-    pub(crate) fn counted_seconds(&mut self, name: &str, help: &str, value: f64) {
+    pub(crate) fn seconds_counter(&mut self, name: &str, help: &str, value: f64) {
         let counter = Counter::<f64, AtomicU64>::default();
         counter.inc_by(value);
         self.0.register_with_unit(name, help, Unit::Seconds, counter);
     }
 
-    /// A counter for each value of a label.
+    /// Adds a counter for each value of a label.
     pub(crate) fn counters(
         &mut self,
         name: &str,
@@ -93,15 +93,24 @@ fn counter(value: u64) -> Counter {
     counter
 }
 
-/// A histogram that was counted elsewhere.
+/// A histogram with its buckets, counted elsewhere.
 #[derive(Debug)]
-pub(crate) struct Counted {
-    pub(crate) sum: f64,
-    /// The upper end of each bucket, and what is in it alone. The last end is [`f64::MAX`].
-    pub(crate) buckets: Vec<(f64, u64)>,
+pub(crate) struct HistogramSnapshot {
+    sum: f64,
+    buckets: Vec<(f64, u64)>,
 }
 
-impl EncodeMetric for Counted {
+impl HistogramSnapshot {
+    /// Creates a histogram of the upper end of each bucket, and the number of values in it alone.
+    /// The last end is [`f64::MAX`].
+    pub(crate) fn new(sum: f64, buckets: Vec<(f64, u64)>) -> Self {
+        debug_assert!(buckets.is_sorted_by(|(end, _), (next, _)| end < next), "buckets rise");
+        debug_assert!(buckets.last().is_some_and(|(end, _)| *end == f64::MAX), "and have no end");
+        Self { sum, buckets }
+    }
+}
+
+impl EncodeMetric for HistogramSnapshot {
     fn encode(&self, mut encoder: MetricEncoder<'_>) -> fmt::Result {
         let count = self.buckets.iter().map(|(_, count)| count).sum();
         let none = None::<&HashMap<usize, Exemplar<NoLabelSet, f64>>>;

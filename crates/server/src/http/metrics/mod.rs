@@ -1,10 +1,10 @@
-//! `GET /metrics`: all that is known, as the text of Prometheus, or as OpenMetrics where a client
-//! asks for that.
+//! Metrics of the node: `GET /metrics`, in the text format of Prometheus, or as OpenMetrics for
+//! clients that ask for it.
 
 mod families;
-mod log;
-mod plain;
-mod process;
+mod log_metrics;
+mod plain_text;
+mod process_metrics;
 
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,55 +15,60 @@ use prometheus_client::metrics::info::Info;
 
 use crate::counters::{Counters, PROTOCOLS, STATUSES};
 use crate::http::answer::{self, Answer};
-use crate::http::client::Client;
+use crate::http::client_connection::ClientConnection;
 use crate::http::metrics::families::Families;
 use crate::identity::Identity;
-use crate::shared::Shared;
+use crate::memory_budget::ANSWER_BYTES_MAX;
+use crate::node_state::NodeState;
 
-/// More than all metrics have.
-const ROOM_BYTES: usize = 64 << 10;
+/// The longest text of all metrics.
+const METRICS_BYTES_MAX: usize = 64 << 10;
 
-/// The form that a client wants.
-pub(crate) fn is_plain(headers: &HeaderMap) -> bool {
-    plain::is_wanted(headers)
+const _: () = assert!(METRICS_BYTES_MAX < ANSWER_BYTES_MAX, "a connection has memory for metrics");
+
+/// Whether a client prefers the text format of Prometheus to OpenMetrics.
+pub(crate) fn prefers_plain(headers: &HeaderMap) -> bool {
+    plain_text::is_preferred(headers)
 }
 
-/// `GET /metrics`, for Prometheus.
-pub(crate) async fn answer(shared: &Shared, client: &Client, id: u64, is_plain: bool) -> Answer {
-    // Before there is anything to hold.
-    let Ok(room) = client.room_for_other(ROOM_BYTES).await else { return answer::busy() };
-    match encode(shared) {
-        Ok(open) => {
-            let text = if is_plain { plain::of_open_metrics(&open) } else { open };
-            answer::metrics(text, is_plain, room)
-        }
-        Err(error) => answer::failed(id, &error),
-    }
+/// Answers `GET /metrics`.
+pub(crate) async fn answer(state: &NodeState, client: &ClientConnection, is_plain: bool) -> Answer {
+    // Acquired before the text is built.
+    let Ok(permit) = client.permit_answer(METRICS_BYTES_MAX).await else { return answer::busy() };
+    let Ok(open_metrics) = encode(state) else {
+        return answer::internal(state.failures(), "metrics are encoded as text");
+    };
+    let text = match is_plain {
+        true => plain_text::from_open_metrics(&open_metrics),
+        false => open_metrics,
+    };
+    debug_assert!(text.len() <= METRICS_BYTES_MAX, "{} bytes of metrics", text.len());
+    answer::metrics(text, is_plain, permit)
 }
 
-/// All metrics.
-fn encode(shared: &Shared) -> Result<String, fmt::Error> {
-    let mut families = Families::of_esker();
+/// Encodes all metrics as OpenMetrics.
+fn encode(state: &NodeState) -> Result<String, fmt::Error> {
+    let mut families = Families::with_esker_prefix();
     families.any("build", "The program", Info::new([("version", env!("CARGO_PKG_VERSION"))]));
-    let Identity { cluster, node, .. } = &shared.identity;
+    let Identity { cluster, node, .. } = state.identity();
     let labels = [("cluster", cluster.to_string()), ("node", node.to_string())];
     families.any("cluster", "The cluster of this node", Info::new(labels));
-    http(&mut families, &shared.counters);
+    add_http(&mut families, state.counters());
     let help = "Connections that were closed because others waited for the room of their answers";
-    families.counter("http_connections_evicted", help, shared.rooms.evictions());
-    oracle(&mut families, shared);
-    raft(&mut families, shared);
-    log::register(&mut families, &shared.node.log().log_metrics());
+    families.counter("http_connections_evicted", help, state.memory().evictions());
+    add_oracle(&mut families, state);
+    add_raft(&mut families, state);
+    log_metrics::register(&mut families, &state.node().log().log_metrics());
     let mut encoded = String::new();
     families.encode(&mut encoded)?;
-    let mut families = Families::of_process();
-    process::register(&mut families);
+    let mut families = Families::with_process_prefix();
+    process_metrics::register(&mut families);
     families.encode(&mut encoded)?;
     encoded.push_str("# EOF\n");
     Ok(encoded)
 }
 
-fn http(families: &mut Families, counters: &Counters) {
+fn add_http(families: &mut Families, counters: &Counters) {
     let answers = STATUSES.iter().zip(&counters.answers).map(|(status, answered)| {
         let status = if *status == 0 { "other".into() } else { status.to_string() };
         (status, answered.load(Relaxed))
@@ -99,8 +104,8 @@ fn http(families: &mut Families, counters: &Counters) {
     }
 }
 
-fn oracle(families: &mut Families, shared: &Shared) {
-    let stats = shared.oracle.stats();
+fn add_oracle(families: &mut Families, state: &NodeState) {
+    let stats = state.oracle().stats();
     families.counter("requests", "Requests answered with timestamps", stats.requests);
     let help = "Requests answered under a lease, without a proof";
     families.counter("requests_leased", help, stats.leased);
@@ -115,15 +120,15 @@ fn oracle(families: &mut Families, shared: &Shared) {
     let steps = steps.map(|(direction, count)| (direction.into(), count));
     let help = "Steps of the clock that were not followed";
     families.counters("clock_steps", help, "direction", steps);
-    let on = f64::from(u8::from(shared.epochs.with(esker_oracle::Epochs::lease_reads)));
+    let on = f64::from(u8::from(state.lease_reads()));
     families.gauge("lease_reads", "1 if leaders answer under their lease", on);
-    let waiting = shared.oracle.waiting() as f64;
+    let waiting = state.oracle().waiting() as f64;
     families.gauge("requests_waiting", "Requests for timestamps that wait", waiting);
-    let epoch = Duration::from_nanos(shared.epochs.with(|epochs| epochs.last()));
-    let now = Duration::from_nanos(shared.node.clock().now());
+    let epoch = Duration::from_nanos(state.last_epoch());
+    let now = Duration::from_nanos(state.node().clock().now());
     let age = now.as_secs_f64() - epoch.as_secs_f64();
     families.seconds("epoch_age", "The clock of this node, less the last epoch", age);
-    let clock = shared.clock();
+    let clock = state.clock();
     let seconds = |ns: Option<u64>| ns.map_or(-1.0, |ns| Duration::from_nanos(ns).as_secs_f64());
     let help = "The furthest clock of another voter, as last compared; -1 if none was";
     families.seconds("clock_spread", help, seconds(clock.spread_ns));
@@ -133,8 +138,8 @@ fn oracle(families: &mut Families, shared: &Shared) {
     families.seconds("clock_step", help, clock.step_ns as f64 / 1e9);
 }
 
-fn raft(families: &mut Families, shared: &Shared) {
-    let status = shared.node.status();
+fn add_raft(families: &mut Families, state: &NodeState) {
+    let status = state.node().status();
     let mut set = |name: &str, help: &str, value: u64| families.gauge(name, help, value as f64);
     set("leader", "1 if this node leads", u64::from(status.leads()));
     set("leader_id", "The node that leads, 0 if none is known", status.leader.unwrap_or(0));
@@ -150,6 +155,6 @@ fn raft(families: &mut Families, shared: &Shared) {
     let quorum = status.quorum_age.map_or(-1.0, |age| age.as_secs_f64());
     let help = "Of a leader: time since a quorum acknowledged it; -1 otherwise";
     families.seconds("quorum_age", help, quorum);
-    let wait = shared.node.disk_wait().unwrap_or_default().as_secs_f64();
+    let wait = state.node().disk_wait().unwrap_or(Duration::ZERO).as_secs_f64();
     families.seconds("disk_wait", "How long the oldest entry has waited for the disk", wait);
 }

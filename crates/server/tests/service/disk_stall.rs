@@ -6,16 +6,16 @@ use std::time::{Duration, Instant};
 use esker_server::FollowerAnswer;
 
 use crate::client::{Protocol, get};
-use crate::nodes::{LONG, Nodes};
+use crate::nodes::{Nodes, TEST_TIMEOUT};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_disk_stalls_gives_its_leadership_away() {
-    let nodes = Nodes::of(3).await;
+    let nodes = Nodes::start_all(3).await;
     let leader = nodes.leader().await;
     let before = nodes.timestamp(leader).await;
     let stalled = nodes.stall(leader).await;
     // Epochs advance while requests come: these are the entries that wait for the disk.
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let other = leader % 3 + 1;
     let next = loop {
         get(Protocol::Http1, &nodes.address(leader), "/timestamp").await;
@@ -43,7 +43,7 @@ async fn a_leader_whose_disk_stalls_names_the_next_one() {
     let address = nodes.address(leader);
     nodes.timestamp(leader).await;
     let stalled = nodes.stall(leader).await;
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let issued = get(Protocol::Http1, &address, "/timestamp").await;
         let named = nodes.named_leaders(leader).await;

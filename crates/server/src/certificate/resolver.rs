@@ -1,25 +1,27 @@
-//! What new connections get.
+//! The certificate of new connections.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
-/// The certificate and the key that new connections get.
+/// The certificate and the key of new connections.
 #[derive(Debug)]
-pub(crate) struct Current(RwLock<Arc<CertifiedKey>>);
+pub(crate) struct CertificateResolver(RwLock<Arc<CertifiedKey>>);
 
-impl Current {
+impl CertificateResolver {
     pub(crate) fn new(key: Arc<CertifiedKey>) -> Self {
+        debug_assert!(!key.cert.is_empty(), "a key has a certificate");
         Self(RwLock::new(key))
     }
 
     pub(crate) fn replace(&self, key: Arc<CertifiedKey>) {
+        debug_assert!(!key.cert.is_empty(), "a key has a certificate");
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = key;
     }
 }
 
-impl ResolvesServerCert for Current {
+impl ResolvesServerCert for CertificateResolver {
     fn resolve(&self, _hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
     }

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use hyper::header::{ACCEPT, HeaderMap};
 
-/// Whether a client gets the older format, as one does that names neither. Tools without an
-/// `Accept` of their own, such as curl before promtool, know that one alone.
-pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
+/// Whether a client prefers the older format to OpenMetrics, or names neither. Tools without an
+/// `Accept` of their own, such as curl before promtool, only know the older one.
+pub(crate) fn is_preferred(headers: &HeaderMap) -> bool {
     let (mut plain, mut open) = (0.0, 0.0);
     let accepted = headers.get_all(ACCEPT).iter().filter_map(|value| value.to_str().ok());
     for range in accepted.flat_map(|value| value.split(',')) {
@@ -23,8 +23,9 @@ pub(crate) fn is_wanted(headers: &HeaderMap) -> bool {
     open == 0.0 || plain > open
 }
 
-/// The same metrics: there, a counter and an information have their whole names in each line.
-pub(crate) fn of_open_metrics(text: &str) -> String {
+/// Converts metrics from OpenMetrics: in the older format a counter and an information have their
+/// whole names in each line.
+pub(crate) fn from_open_metrics(text: &str) -> String {
     let types = text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
     let types: HashMap<_, _> = types.collect();
     let whole = |name: &str| match types.get(name) {
@@ -82,7 +83,7 @@ mod tests {
                     headers.append(ACCEPT, value);
                 }
             }
-            assert_eq!(is_wanted(&headers), is_plain, "{accepted:?}");
+            assert_eq!(is_preferred(&headers), is_plain, "{accepted:?}");
         }
     }
 
@@ -94,6 +95,6 @@ mod tests {
         let plain = "# HELP a_b_total Help for a_b.\n# TYPE a_b_total counter\na_b_total 1\n\
                      # HELP a_seconds S.\n# TYPE a_seconds gauge\na_seconds 2\n\
                      # HELP a_info I.\n# TYPE a_info gauge\na_info{v=\"# EOF\"} 1\n";
-        assert_eq!(of_open_metrics(open), plain);
+        assert_eq!(from_open_metrics(open), plain);
     }
 }

@@ -1,4 +1,4 @@
-//! Whether the members of a cluster can be reached from this node.
+//! Detection of members that other hosts cannot reach, because they advertise a loopback address.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -7,43 +7,50 @@ use crate::call::ask;
 use crate::error::ServerError;
 use crate::protocol::Members;
 
-const ASK: Duration = Duration::from_secs(5);
+/// The time that the member to join may take to answer.
+const MEMBER_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Refuses a cluster with a member on another host that gives the other nodes an address of
-/// loopback: this node, at these addresses, would become a voter that never reaches it.
-pub(crate) async fn check(member: &str, client: &str, raft: &str) -> Result<(), ServerError> {
+/// Refuses to join a cluster with a member on another host that advertises a loopback address to
+/// the other nodes: this node, at these addresses, would become a voter that never reaches it.
+pub(crate) async fn check_members(
+    member: &str,
+    client: &str,
+    raft: &str,
+) -> Result<(), ServerError> {
     let refused = |why: String| ServerError::Join(why);
-    let answer = ask(member, "/members", None, ASK).await;
+    let answer = ask(member, "/members", None, MEMBER_CALL_TIMEOUT).await;
     let answer = answer.map_err(|error| refused(error.to_string()))?;
     let members: Members = serde_json::from_slice(&answer.body)
         .map_err(|_| refused(format!("{member} names no members")))?;
-    unreachable(&members, client, raft).map_or(Ok(()), |why| Err(refused(why)))
+    describe_unreachable(&members, client, raft).map_or(Ok(()), |why| Err(refused(why)))
 }
 
-fn unreachable(members: &Members, client: &str, raft: &str) -> Option<String> {
+/// Describes the first member that this node could not reach; `None` if it could reach all.
+fn describe_unreachable(members: &Members, client: &str, raft: &str) -> Option<String> {
     // Where all nodes are on one host, loopback is enough.
     if is_loopback(raft) {
         return None;
     }
-    let is_apart = |addr: &str| !is_loopback(addr) && host(addr) != host(client);
-    let alone = members
+    let is_remote = |addr: &str| !is_loopback(addr) && host(addr) != host(client);
+    let unreachable = members
         .members
         .iter()
-        .find(|other| other.voter && is_loopback(&other.raft) && is_apart(&other.addr))?;
-    let (node, addr, at) = (alone.node, &alone.addr, &alone.raft);
+        .find(|other| other.voter && is_loopback(&other.raft) && is_remote(&other.addr))?;
+    let (node, addr, at) = (unreachable.node, &unreachable.addr, &unreachable.raft);
     Some(format!(
         "node {node} at {addr} is on another host, and gives the other nodes {at}, which no other \
          host reaches: start it with --raft-listen, or --raft-advertise"
     ))
 }
 
-/// Whether only the host itself reaches this address. Of names this is known of `localhost`.
+/// Whether only the host itself reaches this address. The only such name is `localhost`.
 pub(crate) fn is_loopback(address: &str) -> bool {
     let host = host(address);
     let ip = host.parse().map(|ip: IpAddr| ip.to_canonical().is_loopback());
     ip.unwrap_or_else(|_| host.eq_ignore_ascii_case("localhost"))
 }
 
+/// Returns the host of an address, without the brackets of IPv6.
 fn host(address: &str) -> &str {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     host.trim_matches(['[', ']'])
@@ -52,14 +59,14 @@ fn host(address: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::protocol::Named;
+    use crate::protocol::MemberInfo;
 
-    fn why(addr: &str, of_member: &str, client: &str, raft: &str) -> Option<String> {
-        let (addr, of_member) = (addr.to_owned(), of_member.to_owned());
-        let named = Named { node: 1, addr, raft: of_member, voter: true };
+    fn why(addr: &str, raft_addr: &str, client: &str, raft: &str) -> Option<String> {
+        let (addr, raft_addr) = (addr.to_owned(), raft_addr.to_owned());
+        let named = MemberInfo { node: 1, addr, raft: raft_addr, voter: true };
         let members =
             Members { leader: None, members: vec![named], cluster: String::new(), changing: false };
-        unreachable(&members, client, raft)
+        describe_unreachable(&members, client, raft)
     }
 
     /// A founder whose port for other nodes was on loopback got voters that never reached it.

@@ -1,4 +1,4 @@
-//! What a node answers while it waits for its cluster: to the other nodes, that it waits, and to
+//! The listener of a node that waits for its cluster. It answers the other nodes that it waits, and
 //! all others why.
 
 use std::collections::VecDeque;
@@ -7,6 +7,7 @@ use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hyper::service::service_fn;
 use hyper::{Method, Request, StatusCode};
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -16,49 +17,51 @@ use tokio::task::{AbortHandle, JoinSet};
 
 use crate::error::ServerError;
 use crate::http::answer::{self, Answer};
+use crate::http::listener::ACCEPT_RETRY_DELAY;
 use crate::port;
 use crate::protocol::FoundingStatus;
 
-/// Connections at a time. For one more, the oldest is closed: nodes ask at once, and a client that
-/// does not keeps no place from them.
+/// The most connections at a time. For one more, the oldest is closed: nodes send their request at
+/// once, and a client that does not cannot keep them out.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a connection may take, for all its requests.
-const CONNECTION_TIME: Duration = Duration::from_secs(5);
-/// After a failure to accept: no file descriptors, mostly.
-const AGAIN: Duration = Duration::from_millis(50);
+/// The time that a connection may take, for all its requests.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The answers of a waiting node.
+/// The answers of a node that waits for its cluster.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    status: FoundingStatus,
-    why: Mutex<String>,
+pub(crate) struct FoundingListener {
+    /// The encoded status of the node.
+    status: Bytes,
+    /// The reason why it waits.
+    reason: Mutex<String>,
 }
 
-impl Waiting {
-    /// The answers of a node with this status.
-    pub(crate) fn new(status: FoundingStatus) -> Arc<Self> {
-        Arc::new(Self { status, why: Mutex::default() })
+impl FoundingListener {
+    /// Creates the answers of a node with this status.
+    pub(crate) fn new(status: &FoundingStatus) -> Result<Arc<Self>, ServerError> {
+        let status = status.encode()?;
+        Ok(Arc::new(Self { status, reason: Mutex::default() }))
     }
 
-    /// From now on the node waits because of this.
-    pub(crate) fn set(&self, why: &str) {
-        why.clone_into(&mut self.why.lock());
+    /// Sets the reason why the node waits.
+    pub(crate) fn set_reason(&self, why: &str) {
+        why.clone_into(&mut self.reason.lock());
     }
 
     fn answer<B>(&self, request: &Request<B>) -> Answer {
         let is_read = matches!(*request.method(), Method::GET | Method::HEAD);
         match request.uri().path() {
             "/up" if is_read => answer::text(StatusCode::OK, "ok"),
-            "/founding" if is_read => answer::founding(&self.status),
+            "/founding" if is_read => answer::short_json(self.status.clone()),
             "/ready" if is_read => {
-                let why = format!("waits for its cluster: {}", self.why.lock());
+                let why = format!("waits for its cluster: {}", self.reason.lock());
                 answer::text(StatusCode::INTERNAL_SERVER_ERROR, why)
             }
             _ => answer::unavailable("this node waits for its cluster; GET /ready says why"),
         }
     }
 
-    /// Answers on this port until `decided` is, and returns that.
+    /// Answers on this port until `decided` is ready, and returns its output.
     pub(crate) async fn answer_until<T>(
         self: &Arc<Self>,
         port: &TcpListener,
@@ -80,7 +83,7 @@ impl Waiting {
         let mut oldest_first: VecDeque<AbortHandle> = VecDeque::new();
         loop {
             let Ok((stream, _)) = port.accept().await else {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                 continue;
             };
             while connections.try_join_next().is_some() {}
@@ -91,17 +94,18 @@ impl Waiting {
                 oldest.abort();
                 connections.join_next().await;
             }
-            let waiting = Arc::clone(self);
+            debug_assert!(connections.len() < CONNECTIONS_MAX, "connections are bounded");
+            let listener = Arc::clone(self);
             let connection = connections.spawn(async move {
                 let answer = service_fn(move |request| {
-                    let answer = waiting.answer(&request);
+                    let answer = listener.answer(&request);
                     async move { Ok::<_, Infallible>(answer) }
                 });
                 let mut builder = Builder::new(TokioExecutor::new());
                 builder.http1().keep_alive(false).half_close(true);
                 let serving = builder.serve_connection(TokioIo::new(stream), answer);
-                // The client learns what failed, if it is there.
-                drop(tokio::time::timeout(CONNECTION_TIME, serving).await);
+                // The client sees the failure, if it is there.
+                drop(tokio::time::timeout(CONNECTION_TIMEOUT, serving).await);
             });
             oldest_first.push_back(connection);
         }
@@ -117,10 +121,10 @@ mod tests {
 
     use super::*;
 
-    /// As many idle strangers as there are places kept the other nodes from the answer, and so the
+    /// As many idle connections as there may be kept the other nodes from the answer, and so the
     /// cluster from being founded, for as long as they came back.
     #[tokio::test(start_paused = true)]
-    async fn idle_strangers_keep_no_answer_from_other_nodes() {
+    async fn idle_connections_keep_no_answer_from_other_nodes() {
         let port = TcpListener::bind("127.0.0.1:0").unwrap();
         port.set_nonblocking(true).unwrap();
         let address = port.local_addr().unwrap();
@@ -130,7 +134,7 @@ mod tests {
             nodes: Vec::new(),
             is_founded: false,
         };
-        let waiting = Waiting::new(status);
+        let listener = FoundingListener::new(&status).unwrap();
         // The clock stands still meanwhile: no connection ends by its time.
         let asked = tokio::task::spawn_blocking(move || {
             let connect = || {
@@ -138,19 +142,19 @@ mod tests {
                 stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
                 stream
             };
-            let mut strangers: Vec<_> = (0..CONNECTIONS_MAX).map(|_| connect()).collect();
+            let mut idle: Vec<_> = (0..CONNECTIONS_MAX).map(|_| connect()).collect();
             let mut node = connect();
             node.write_all(b"GET /founding HTTP/1.1\r\nhost: a\r\n\r\n").unwrap();
             let mut answer = String::new();
             node.read_to_string(&mut answer).unwrap();
             assert!(answer.starts_with("HTTP/1.1 200 OK\r\n"), "{answer}");
-            assert_eq!(strangers[0].read(&mut [0]).unwrap(), 0, "the oldest is closed");
-            for stranger in &mut strangers[1..] {
-                stranger.set_nonblocking(true).unwrap();
-                assert_eq!(stranger.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+            assert_eq!(idle[0].read(&mut [0]).unwrap(), 0, "the oldest is closed");
+            for stream in &mut idle[1..] {
+                stream.set_nonblocking(true).unwrap();
+                assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
             }
         });
         let asked = async { Ok(asked.await) };
-        waiting.answer_until(&port, asked).await.unwrap().unwrap();
+        listener.answer_until(&port, asked).await.unwrap().unwrap();
     }
 }

@@ -1,8 +1,8 @@
-//! The listeners of clients: over TCP, and over UDP for HTTP/3.
+//! The ports of clients: over TCP, and over UDP for HTTP/3.
 
-use std::net::TcpListener;
 #[cfg(feature = "http3")]
 use std::net::UdpSocket;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -12,25 +12,37 @@ use crate::certificate::Certificate;
 use crate::error::ServerError;
 use crate::http::listener;
 #[cfg(feature = "http3")]
-use crate::http::{client::Requests, http3, route};
+use crate::http::{client_connection::ConnectionState, http3, route};
+use crate::node_state::NodeState;
 use crate::options::ServerOptions;
 use crate::port;
-use crate::shared::Shared;
-use crate::supervise::Tasks;
+use crate::supervisor::Tasks;
 
 /// The ports of clients, bound.
 #[derive(Debug)]
-pub(crate) struct Clients {
-    pub(crate) tcp: TcpListener,
+pub(crate) struct ClientPorts {
+    tcp: TcpListener,
     #[cfg(feature = "http3")]
     udp: Option<UdpSocket>,
     #[cfg(feature = "http3")]
     certificate: Option<Certificate>,
 }
 
+impl ClientPorts {
+    /// Returns the address of the port over TCP, which is also that over UDP.
+    pub(crate) fn address(&self) -> Result<SocketAddr, ServerError> {
+        port::local_address(&self.tcp)
+    }
+
+    /// Returns the port over TCP, for answers before the node runs.
+    pub(crate) fn tcp(&self) -> &TcpListener {
+        &self.tcp
+    }
+}
+
 #[cfg(feature = "http3")]
-impl Clients {
-    /// Binds the ports, the one over TCP with `tcp`, and reads the operator's certificate.
+impl ClientPorts {
+    /// Binds the ports, that of TCP with `tcp`, and reads the operator's certificate.
     pub(crate) fn bind(
         options: &ServerOptions,
         tcp: impl Fn() -> Result<TcpListener, ServerError>,
@@ -42,13 +54,13 @@ impl Clients {
             }
             return Ok(Self { tcp: tcp()?, udp: None, certificate: None });
         }
-        let certificate = Certificate::given(options)?;
+        let certificate = Certificate::open_operators(options)?;
         let (tcp, udp) = http3::bind_both(options.listen, tcp)?;
         Ok(Self { tcp, udp: Some(udp), certificate })
     }
 
-    /// Reads or makes the certificate in the data folder, which is locked, for a node that clients
-    /// reach at this address.
+    /// Reads or makes the certificate in the data folder, which is locked. It names the host of
+    /// `address`, where clients reach the node.
     pub(crate) fn certify(
         &mut self,
         options: &ServerOptions,
@@ -59,45 +71,50 @@ impl Clients {
             let listens = Some(options.listen.ip()).filter(|ip| !ip.is_unspecified());
             let hosts = [host(address), listens.map(|ip| ip.to_string())];
             let hosts: Vec<_> = hosts.iter().flatten().map(|host| &**host).collect();
-            self.certificate = Some(Certificate::own(options, &hosts)?);
+            self.certificate = Some(Certificate::open_data_dir(options, &hosts)?);
         }
         Ok(())
     }
 
-    /// Starts to answer, until `stop` and until all connections have ended. What runs beside the
-    /// requests is put into `tasks`.
+    /// Answers clients until `stop`, and until all connections have ended. Tasks that run beside
+    /// the requests are added to `tasks`.
     pub(crate) fn serve(
         self,
-        shared: Arc<Shared>,
+        state: Arc<NodeState>,
         connections: usize,
         stop: watch::Receiver<bool>,
         tasks: &mut Tasks,
     ) -> Result<impl Future<Output = ()> + Send + use<>, ServerError> {
         let http3 = match (self.udp, self.certificate) {
             (Some(socket), Some(certificate)) => {
-                let endpoint = http3::Endpoint::start(socket, certificate.current())?;
-                let shared = Arc::clone(&shared);
-                let watch = async move { certificate.watch(&shared.counters).await };
+                let endpoint = http3::Endpoint::start(socket, certificate.resolver())?;
+                let state = Arc::clone(&state);
+                let watch = async move { certificate.watch(state.counters()).await };
                 tasks.spawn("watch the certificate", watch);
                 Some(endpoint)
             }
-            _ => None,
+            (None, None) => None,
+            _ => {
+                return Err(ServerError::internal(
+                    "HTTP/3 has a port and a certificate, or neither",
+                ));
+            }
         };
         let tcp = listen(self.tcp)?;
         Ok(async move {
-            let over_tcp = listener::serve(tcp, Arc::clone(&shared), connections, stop.clone());
+            let over_tcp = listener::serve(tcp, Arc::clone(&state), connections, stop.clone());
             let Some(endpoint) = http3 else { return over_tcp.await };
-            let counted = Arc::clone(&shared);
+            let counted = Arc::clone(&state);
             let count = move |event| match event {
-                http3::ConnectionEvent::Opened => counted.counters.connected_http3(1),
-                http3::ConnectionEvent::Ended => counted.counters.connected_http3(-1),
-                http3::ConnectionEvent::Refused => counted.is_full("h3", connections),
+                http3::ConnectionEvent::Opened => counted.counters().open_http3_connection(),
+                http3::ConnectionEvent::Ended => counted.counters().close_http3_connection(),
+                http3::ConnectionEvent::Refused => counted.count_over_limit("h3", connections),
             };
             let over_udp = http3::serve(endpoint, connections, stop, count, move |from| {
-                let requests = Requests::new(Arc::clone(&shared), from, false);
-                let traffic = Arc::clone(&requests.client.traffic);
+                let connection = ConnectionState::new(Arc::clone(&state), from, false);
+                let traffic = Arc::clone(connection.client().traffic());
                 let evicted = async move { traffic.evicted().await };
-                (move |request| route::answer(Arc::clone(&requests), request), evicted)
+                (move |request| route::answer(Arc::clone(&connection), request), evicted)
             });
             tokio::join!(over_tcp, over_udp);
         })
@@ -105,14 +122,14 @@ impl Clients {
 }
 
 #[cfg(not(feature = "http3"))]
-impl Clients {
+impl ClientPorts {
     /// Binds the port.
     pub(crate) fn bind(
         options: &ServerOptions,
         tcp: impl Fn() -> Result<TcpListener, ServerError>,
     ) -> Result<Self, ServerError> {
         if options.http3 || options.certificate.is_some() {
-            return Err(ServerError::Option(
+            return Err(ServerError::InvalidOption(
                 "this build has no HTTP/3: --http3=off, and no --cert".into(),
             ));
         }
@@ -123,15 +140,15 @@ impl Clients {
         Ok(())
     }
 
-    /// Starts to answer, until `stop` and until all connections have ended.
+    /// Answers clients until `stop`, and until all connections have ended.
     pub(crate) fn serve(
         self,
-        shared: Arc<Shared>,
+        state: Arc<NodeState>,
         connections: usize,
         stop: watch::Receiver<bool>,
         _: &mut Tasks,
     ) -> Result<impl Future<Output = ()> + Send + use<>, ServerError> {
-        Ok(listener::serve(listen(self.tcp)?, shared, connections, stop))
+        Ok(listener::serve(listen(self.tcp)?, state, connections, stop))
     }
 }
 

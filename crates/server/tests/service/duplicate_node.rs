@@ -1,4 +1,4 @@
-//! Nodes that may not go on: copies, repaired logs, data of another cluster.
+//! Nodes that must not run: copies, repaired logs, data of another cluster.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::fs;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use esker_server::{Server, ServerError, ServerOptions};
 
-use crate::nodes::{LONG, Nodes, own_port};
+use crate::nodes::{Nodes, TEST_TIMEOUT, own_port};
 
 fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
@@ -27,10 +27,10 @@ fn alone(data: &Path) -> ServerOptions {
 }
 
 async fn refused(server: Server) -> String {
-    let failed = tokio::time::timeout(LONG, server.failed()).await.unwrap();
+    let failed = tokio::time::timeout(TEST_TIMEOUT, server.failed()).await.unwrap();
     drop(server.stop().await);
     match failed {
-        ServerError::OtherData(why) => why,
+        ServerError::DataMismatch(why) => why,
         other => panic!("{other:?}"),
     }
 }
@@ -38,7 +38,7 @@ async fn refused(server: Server) -> String {
 /// The copy has the node's votes: with it the node could vote twice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_of_a_node_that_runs_stops() {
-    let nodes = Nodes::of(3).await;
+    let nodes = Nodes::start_all(3).await;
     let leader = nodes.leader().await;
     for node in [leader, leader % 3 + 1] {
         let dir = tempfile::tempdir().unwrap();
@@ -58,7 +58,7 @@ async fn a_copy_of_a_node_that_runs_stops() {
 /// The node has moved, and its old data is started again: its own log does not know.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_old_copy_of_a_node_that_moved_stops() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     let moved = nodes.leader().await % 3 + 1;
     nodes.stop(moved).await;
     let dir = tempfile::tempdir().unwrap();
@@ -83,7 +83,7 @@ async fn an_old_copy_of_a_node_that_moved_stops() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn data_of_another_cluster_is_not_joined() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let cluster = nodes.members(1).await.cluster;
     let dir = tempfile::tempdir().unwrap();
     let other = Server::start(alone(dir.path())).await.unwrap();
@@ -95,7 +95,7 @@ async fn data_of_another_cluster_is_not_joined() {
     // As it was, and with a member that does not answer.
     options.join = Some("127.0.0.1:1".into());
     let server = Server::start(options).await.unwrap();
-    let stays = tokio::time::timeout(LONG / 60, server.failed()).await;
+    let stays = tokio::time::timeout(TEST_TIMEOUT / 60, server.failed()).await;
     assert!(stays.is_err(), "{stays:?}");
     server.stop().await.unwrap();
 }
@@ -104,21 +104,21 @@ async fn data_of_another_cluster_is_not_joined() {
 /// to blame: they go on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_that_founded_another_cluster_stops_no_other() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     nodes.stop(1).await;
     fs::remove_dir_all(nodes.data(1)).unwrap();
     nodes.start(1).await.unwrap();
     nodes.stop(2).await;
     nodes.start(2).await.unwrap();
-    let stays = tokio::time::timeout(LONG / 60, nodes.servers[&2].failed()).await;
+    let stays = tokio::time::timeout(TEST_TIMEOUT / 60, nodes.servers[&2].failed()).await;
     assert!(stays.is_err(), "{stays:?}");
     assert_ne!(nodes.members(1).await.cluster, nodes.members(2).await.cluster);
 }
 
-/// What was quarantined may have been a vote, or its identity.
+/// The quarantined part may have been a vote, or its identity.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_with_a_repaired_log_does_not_start() {
-    let mut nodes = Nodes::of(1).await;
+    let mut nodes = Nodes::start_all(1).await;
     nodes.timestamp(1).await;
     nodes.stop(1).await;
     let dir = nodes.data(1).join("raft");
@@ -135,7 +135,7 @@ async fn a_node_with_a_repaired_log_does_not_start() {
     esker_log::repair(&dir, esker_log::Options::default()).unwrap();
     for _ in 0..2 {
         let refused = nodes.start(1).await.unwrap_err();
-        assert!(matches!(&refused, ServerError::Repaired { dir: named } if *named == dir));
+        assert!(matches!(&refused, ServerError::LogRepaired { dir: named } if *named == dir));
         let why = refused.to_string();
         assert!(why.contains(dir.to_str().unwrap()) && why.contains("new number"), "{why}");
     }
@@ -144,7 +144,7 @@ async fn a_node_with_a_repaired_log_does_not_start() {
 /// A copy has the number of the node, which may have voted since.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_with_a_copied_log_does_not_start() {
-    let mut nodes = Nodes::of(1).await;
+    let mut nodes = Nodes::start_all(1).await;
     nodes.timestamp(1).await;
     nodes.stop(1).await;
     let dir = nodes.data(1).join("raft");
@@ -154,10 +154,13 @@ async fn a_node_with_a_copied_log_does_not_start() {
     fs::remove_dir_all(&dir).unwrap();
     fs::rename(&copy, &dir).unwrap();
     let refused = nodes.start(1).await.unwrap_err();
-    assert!(matches!(&refused, ServerError::Copied { dir: named } if *named == dir), "{refused}");
+    assert!(
+        matches!(&refused, ServerError::LogCopied { dir: named } if *named == dir),
+        "{refused}"
+    );
     assert!(refused.to_string().contains("new number"), "{refused}");
     let log = esker_consensus::ConsensusLog::open(&dir).unwrap();
-    assert!(esker_server::is_of_a_node(log.label()) && !esker_server::is_of_a_node(b"users"));
+    assert!(esker_server::is_node_label(log.label()) && !esker_server::is_node_label(b"users"));
 }
 
 /// The member may come later than the node that joins it.
@@ -173,7 +176,7 @@ async fn a_node_waits_for_the_member_that_it_joins() {
     let mut options = alone(first.path());
     options.listen = port;
     let first = Server::start(options).await.unwrap();
-    let second = tokio::time::timeout(LONG, joining).await.unwrap().unwrap().unwrap();
+    let second = tokio::time::timeout(TEST_TIMEOUT, joining).await.unwrap().unwrap().unwrap();
     second.stop().await.unwrap();
     first.stop().await.unwrap();
 }
@@ -181,13 +184,13 @@ async fn a_node_waits_for_the_member_that_it_joins() {
 /// A disk that stalls keeps no node from its end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_stops_in_time_although_its_disk_stalls() {
-    let mut nodes = Nodes::with(1, |options| options.close = LONG / 60).await;
+    let mut nodes = Nodes::with(1, |options| options.close_timeout = TEST_TIMEOUT / 60).await;
     nodes.timestamp(1).await;
     let stalled = nodes.stall(1).await;
     let server = nodes.servers.remove(&1).unwrap();
     let begun = std::time::Instant::now();
     let stopped = server.stop().await;
     assert!(matches!(&stopped, Err(ServerError::Io(what, _)) if what.contains("in time")));
-    assert!(begun.elapsed() < LONG / 3, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < TEST_TIMEOUT / 3, "{:?}", begun.elapsed());
     drop(stalled);
 }

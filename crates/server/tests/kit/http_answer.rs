@@ -6,13 +6,13 @@ use bytes::Bytes;
 use hyper::HeaderMap;
 
 #[derive(Debug)]
-pub struct Seen {
+pub struct HttpAnswer {
     pub status: u16,
     pub headers: HeaderMap,
     pub body: Bytes,
 }
 
-impl Seen {
+impl HttpAnswer {
     pub fn header(&self, name: &str) -> Option<&str> {
         self.headers.get(name).map(|value| value.to_str().unwrap())
     }

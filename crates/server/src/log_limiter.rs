@@ -1,0 +1,49 @@
+//! A limit of repeated log lines: of refused changes of the cluster, of connections, of requests
+//! without a timestamp.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+
+/// The time in which the same event gets no second line.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(60);
+/// The most events that are distinguished at a time. More get no line.
+const EVENTS_MAX: usize = 32;
+
+/// An event: its kind, the node that it is about, and its reason.
+type Event = (&'static str, Option<u64>, String);
+
+/// The events that were logged in the last [`REPEAT_INTERVAL`].
+#[derive(Debug, Default)]
+pub(crate) struct LogLimiter(Mutex<VecDeque<(Event, Instant)>>);
+
+impl LogLimiter {
+    /// Returns whether this event is to be logged now, and counts it as logged.
+    pub(crate) fn should_log(&self, kind: &'static str, node: Option<u64>, why: &str) -> bool {
+        let mut logged = self.0.lock();
+        logged.retain(|(_, at)| at.elapsed() < REPEAT_INTERVAL);
+        debug_assert!(logged.len() <= EVENTS_MAX, "events are bounded");
+        let event = (kind, node, why.to_owned());
+        if logged.len() == EVENTS_MAX || logged.iter().any(|(known, _)| *known == event) {
+            return false;
+        }
+        logged.push_back((event, Instant::now()));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_is_logged_once_and_their_number_is_bounded() {
+        let limiter = LogLimiter::default();
+        assert!(limiter.should_log("add", Some(3), "removed"));
+        assert!(!limiter.should_log("add", Some(3), "removed"));
+        assert!(limiter.should_log("add", Some(4), "removed"));
+        let new = (0..1000).filter(|at| limiter.should_log("add", None, &at.to_string())).count();
+        assert_eq!(new, EVENTS_MAX - 2);
+    }
+}
