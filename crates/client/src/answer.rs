@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::error::CauseKind;
 
 /// Bytes of a range: the first timestamp, and how many there are.
-const LEN: usize = Timestamp::LEN + 8;
+const LEN: usize = Timestamp::BYTES + 8;
 /// The most characters of an error's text that are kept.
 const TEXT_MAX: usize = 200;
 /// The longest wait that a node may ask for.
