@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::error::AttemptErrorKind;
 
 /// The length of a range: the first timestamp and the number of timestamps.
-pub(crate) const RANGE_BYTES: usize = size_of::<Timestamp>() + 8;
+pub(crate) const RANGE_BYTES: usize = Timestamp::BYTES + 8;
 /// The most characters of an error's text that are kept.
 const ERROR_TEXT_CHARS_MAX: usize = 200;
 /// The longest wait that a node may ask for.

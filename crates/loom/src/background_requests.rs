@@ -1,5 +1,5 @@
-//! Work in the background: what is there before a request is done by a step after it, and one
-//! thread works at a time.
+//! Requests for background work: work that is there before a request is done by a step after it,
+//! and one thread works at a time.
 
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -8,13 +8,13 @@ use loom::thread;
 use crate::request::Request;
 
 #[derive(Default)]
-struct Work {
+struct BackgroundWork {
     request: Request,
     to_do: AtomicUsize,
     is_working: AtomicBool,
 }
 
-impl Work {
+impl BackgroundWork {
     fn want(&self) {
         self.to_do.fetch_add(1, SeqCst);
         if self.request.make() {
@@ -32,7 +32,7 @@ impl Work {
 #[test]
 fn no_request_is_missed() {
     loom::model(|| {
-        let work = Arc::new(Work::default());
+        let work = Arc::new(BackgroundWork::default());
         let other = {
             let work = Arc::clone(&work);
             thread::spawn(move || work.want())

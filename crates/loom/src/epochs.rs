@@ -8,34 +8,34 @@ use crate::sync::FairMutex;
 type Deferred = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct Held {
+struct GuardState {
     guards: usize,
     deferred: Vec<Deferred>,
 }
 
 loom::lazy_static! {
-    static ref HELD: FairMutex<Held> = FairMutex::new(Held::default());
+    static ref GUARD_STATE: FairMutex<GuardState> = FairMutex::new(GuardState::default());
 }
 
 pub(crate) struct Guard(());
 
 pub(crate) fn pin() -> Guard {
-    HELD.lock().guards += 1;
+    GUARD_STATE.lock().guards += 1;
     Guard(())
 }
 
 impl Guard {
     pub(crate) fn defer(&self, then: impl FnOnce() + Send + 'static) {
-        HELD.lock().deferred.push(Box::new(then));
+        GUARD_STATE.lock().deferred.push(Box::new(then));
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let mut held = HELD.lock();
-        held.guards -= 1;
-        let due = if held.guards == 0 { std::mem::take(&mut held.deferred) } else { Vec::new() };
-        drop(held);
+        let mut state = GUARD_STATE.lock();
+        state.guards -= 1;
+        let due = if state.guards == 0 { std::mem::take(&mut state.deferred) } else { Vec::new() };
+        drop(state);
         due.into_iter().for_each(|then| then());
     }
 }

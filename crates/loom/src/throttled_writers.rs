@@ -12,8 +12,8 @@ use loom::thread;
 use crate::sync::{AtomicBool, Ordering::SeqCst};
 use crate::throttle::Throttle;
 
-/// So that no caller opens the gate itself.
-const LONG: Duration = Duration::from_secs(3600);
+/// A timeout after which no caller opens the gate itself.
+const LONG_TIMEOUT: Duration = Duration::from_secs(3600);
 
 fn closed() -> Arc<Throttle> {
     let throttle = Arc::new(Throttle::default());
@@ -49,7 +49,7 @@ fn a_caller_that_blocks_is_woken() {
         let throttle = closed();
         let waits = {
             let throttle = Arc::clone(&throttle);
-            thread::spawn(move || throttle.blocking_wait_at_most(LONG))
+            thread::spawn(move || throttle.blocking_wait_at_most(LONG_TIMEOUT))
         };
         throttle.open();
         waits.join().unwrap();

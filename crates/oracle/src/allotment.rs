@@ -1,11 +1,11 @@
-//! What the owner of an epoch hands out.
+//! The indexes of an epoch that its owner hands out.
 
 use crate::epochs::{Epochs, Owner};
 use crate::range::Range;
 use crate::timestamp::Timestamp;
 
-/// The indexes of an epoch that its owner has not handed out. There is one of it for each epoch, in
-/// the process that owns it, so it cannot be copied.
+/// The indexes of an epoch that its owner has not handed out. Each epoch has one allotment, in the
+/// process that owns the epoch, so it cannot be copied.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Allotment {
     owner: Owner,
@@ -15,12 +15,12 @@ pub struct Allotment {
 }
 
 impl Allotment {
-    /// What an owner may hand out of the last epoch: all of it if that is its own and was never
-    /// taken up before, and nothing otherwise.
+    /// Takes up the last epoch: all of its indexes, if it is the owner's and was never taken up
+    /// before. `None` otherwise.
     ///
-    /// `current` is what it hands out at the moment. An epoch that is not above that was taken up
-    /// before, and the indexes of it continue there.
-    pub fn of(epochs: &Epochs, owner: Owner, current: Option<&Allotment>) -> Option<Self> {
+    /// `current` is the owner's current allotment. An epoch that is not above that was taken up
+    /// before, and its indexes continue there.
+    pub fn take_up(epochs: &Epochs, owner: Owner, current: Option<&Allotment>) -> Option<Self> {
         let is_new = current.is_none_or(|current| epochs.last() > current.epoch);
         (epochs.owner() == owner && epochs.last() > 0 && is_new).then(|| Self {
             owner,
@@ -29,8 +29,8 @@ impl Allotment {
         })
     }
 
-    /// Whose epoch it is. Only in that term, proven after a request arrived, is the request
-    /// answered from it.
+    /// The owner of the epoch. A request is answered from it only in the owner's term, proven after
+    /// the request arrived.
     pub fn owner(&self) -> Owner {
         self.owner
     }
@@ -40,8 +40,8 @@ impl Allotment {
         self.epoch
     }
 
-    /// Hands out so many timestamps. `None`, and none is used, for 0 and when the epoch does not
-    /// have as many: then it takes another epoch.
+    /// Hands out `count` timestamps. `None`, and no index is used, for 0 and when the epoch does
+    /// not have as many: then the request needs another epoch.
     pub fn take(&mut self, count: u32) -> Option<Range> {
         let last = self.next.checked_add(u64::from(count.checked_sub(1)?))?;
         if self.next == 0 {
@@ -49,7 +49,9 @@ impl Allotment {
         }
         let first = Timestamp { epoch: self.epoch, index: self.next };
         self.next = last.wrapping_add(1);
-        Some(Range { first, count })
+        let range = Range { first, count };
+        debug_assert_eq!(range.last().map(|last| last.index), Some(last), "a range is whole");
+        Some(range)
     }
 }
 
@@ -62,7 +64,7 @@ mod tests {
     use super::*;
     use crate::epochs::Advance;
 
-    const FIRST: Owner = Owner { term: 1, node: 1, session: 4 };
+    const FIRST_OWNER: Owner = Owner { term: 1, node: 1, session: 4 };
 
     fn advanced(epochs: &mut Epochs, owner: Owner, wall: u64) {
         epochs.apply(Advance { owner, wall }.encode());
@@ -71,9 +73,9 @@ mod tests {
     #[test]
     fn indexes_are_consecutive_from_one() {
         let mut epochs = Epochs::default();
-        assert_eq!(Allotment::of(&epochs, Owner::default(), None), None);
-        advanced(&mut epochs, FIRST, 50);
-        let mut allotment = Allotment::of(&epochs, FIRST, None).unwrap();
+        assert_eq!(Allotment::take_up(&epochs, Owner::default(), None), None);
+        advanced(&mut epochs, FIRST_OWNER, 50);
+        let mut allotment = Allotment::take_up(&epochs, FIRST_OWNER, None).unwrap();
         let mut expected = 1;
         for count in [1, 1, 7, 65_536, 1] {
             let range = allotment.take(count).unwrap();
@@ -89,7 +91,7 @@ mod tests {
 
     #[test]
     fn an_index_that_overflows_is_not_handed_out() {
-        let at = |next| Allotment { owner: FIRST, epoch: 50, next };
+        let at = |next| Allotment { owner: FIRST_OWNER, epoch: 50, next };
         let mut allotment = at(u64::MAX - 3);
         assert_eq!(allotment.take(5), None);
         assert_eq!(allotment.take(4).unwrap().first.index, u64::MAX - 3);
@@ -104,19 +106,19 @@ mod tests {
     #[test]
     fn only_its_process_owns_an_epoch() {
         let mut epochs = Epochs::default();
-        advanced(&mut epochs, FIRST, 50);
-        let restarted = Owner { session: 5, ..FIRST };
-        let leads_again = Owner { term: 3, ..FIRST };
-        let other = Owner { node: 2, ..FIRST };
+        advanced(&mut epochs, FIRST_OWNER, 50);
+        let restarted = Owner { session: 5, ..FIRST_OWNER };
+        let leads_again = Owner { term: 3, ..FIRST_OWNER };
+        let other = Owner { node: 2, ..FIRST_OWNER };
         for owner in [restarted, leads_again, other] {
-            assert_eq!(Allotment::of(&epochs, owner, None), None, "{owner:?}");
+            assert_eq!(Allotment::take_up(&epochs, owner, None), None, "{owner:?}");
         }
-        let current = Allotment::of(&epochs, FIRST, None).unwrap();
+        let current = Allotment::take_up(&epochs, FIRST_OWNER, None).unwrap();
         // It is not taken up twice.
-        assert_eq!(Allotment::of(&epochs, FIRST, Some(&current)), None);
+        assert_eq!(Allotment::take_up(&epochs, FIRST_OWNER, Some(&current)), None);
         advanced(&mut epochs, other, 60);
-        assert_eq!(Allotment::of(&epochs, FIRST, Some(&current)), None);
-        advanced(&mut epochs, FIRST, 70);
-        assert_eq!(Allotment::of(&epochs, FIRST, Some(&current)).unwrap().epoch(), 70);
+        assert_eq!(Allotment::take_up(&epochs, FIRST_OWNER, Some(&current)), None);
+        advanced(&mut epochs, FIRST_OWNER, 70);
+        assert_eq!(Allotment::take_up(&epochs, FIRST_OWNER, Some(&current)).unwrap().epoch(), 70);
     }
 }

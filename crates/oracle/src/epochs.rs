@@ -1,17 +1,23 @@
-//! The replicated state: the last epoch, who owns it, and whether leases are counted on.
+//! The replicated state: the last epoch, its owner, and whether leases are counted on.
 
 use std::io::{self, Cursor, Read};
 
 use bytes::Bytes;
 use esker_raft::{Command, Commands, Machine};
 
-/// The first byte of a command, and of a state.
-const VERSION: u8 = 1;
-const ADVANCE: u8 = 1;
-const LEASE_READS: u8 = 2;
+/// The first byte of a command.
+const COMMAND_VERSION: u8 = 1;
+const KIND_ADVANCE: u8 = 1;
+const KIND_LEASE_READS: u8 = 2;
 /// The first byte of a state, and its bytes.
 const STATE_VERSION: u8 = 2;
-const STATE: usize = 34;
+const STATE_BYTES: usize = 34;
+/// Bytes of a command for a new epoch.
+const ADVANCE_BYTES: usize = 34;
+
+const _: () = assert!(STATE_BYTES == 1 + 4 * size_of::<u64>() + 1);
+const _: () = assert!(ADVANCE_BYTES == 2 + 4 * size_of::<u64>());
+const _: () = assert!(ADVANCE_BYTES <= Command::MAX);
 
 /// A process that leads in a term. No two are the same: the session is new with every opening of
 /// the node's log.
@@ -34,30 +40,33 @@ pub struct Owner {
 /// Numbers are big-endian.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Advance {
-    /// Who owns the epoch.
+    /// The owner of the epoch.
     pub owner: Owner,
     /// The epoch to be, if it is above the last one: the proposer's clock.
     pub wall: u64,
 }
 
 impl Advance {
-    /// The command's bytes.
+    /// Encodes the command.
     pub fn encode(&self) -> Command {
         let Owner { term, node, session } = self.owner;
-        let mut bytes = vec![VERSION, ADVANCE];
+        let mut bytes = vec![COMMAND_VERSION, KIND_ADVANCE];
         bytes.extend([term, node, session, self.wall].map(u64::to_be_bytes).concat());
+        debug_assert_eq!(bytes.len(), ADVANCE_BYTES, "a command has all of its fields");
+        debug_assert_eq!(Self::decode(&bytes[2..]), Some(*self), "an encoded command can be read");
         Command(bytes.into())
     }
 
     fn decode(content: &[u8]) -> Option<Self> {
-        let [term, node, session, wall] = longs(content)?;
+        let [term, node, session, wall] = read_u64s(content)?;
         Some(Self { owner: Owner { term, node, session }, wall })
     }
 
     /// The epoch in the answer to this command; `None` when it was not understood, or when there is
     /// no epoch left.
     pub fn answered(answer: &Bytes) -> Option<u64> {
-        longs::<1>(answer).map(|[epoch]| epoch)
+        debug_assert!(matches!(answer.len(), 0 | 8), "an answer has an epoch, or nothing");
+        read_u64s::<1>(answer).map(|[epoch]| epoch)
     }
 }
 
@@ -71,9 +80,9 @@ impl Advance {
 pub struct LeaseReads(pub bool);
 
 impl LeaseReads {
-    /// The command's bytes.
+    /// Encodes the command.
     pub fn encode(self) -> Command {
-        Command(vec![VERSION, LEASE_READS, u8::from(self.0)].into())
+        Command(vec![COMMAND_VERSION, KIND_LEASE_READS, u8::from(self.0)].into())
     }
 
     fn decode(content: &[u8]) -> Option<Self> {
@@ -85,18 +94,18 @@ impl LeaseReads {
     }
 }
 
-fn longs<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
-    let mut longs = [0; N];
+fn read_u64s<const N: usize>(bytes: &[u8]) -> Option<[u64; N]> {
+    let mut numbers = [0; N];
     if bytes.len() != 8 * N {
         return None;
     }
-    for (long, bytes) in longs.iter_mut().zip(bytes.chunks_exact(8)) {
-        *long = u64::from_be_bytes(*bytes.first_chunk()?);
+    for (number, bytes) in numbers.iter_mut().zip(bytes.chunks_exact(8)) {
+        *number = u64::from_be_bytes(*bytes.first_chunk()?);
     }
-    Some(longs)
+    Some(numbers)
 }
 
-/// The last epoch and its owner, and whether leases are counted on: all that is replicated.
+/// The replicated state: the last epoch, its owner, and whether leases are counted on.
 ///
 /// ```text
 /// state: 0 version (1) | 1 epoch u64 | 9 term u64 | 17 node u64 | 25 session u64
@@ -115,17 +124,17 @@ impl Epochs {
         self.epoch
     }
 
-    /// Who owns the last epoch.
+    /// The owner of the last epoch.
     pub fn owner(&self) -> Owner {
         self.owner
     }
 
-    /// Whether a leader may answer under its lease, without a proof.
+    /// Returns whether a leader may answer under its lease, without a proof.
     pub fn lease_reads(&self) -> bool {
         self.lease_reads
     }
 
-    /// Whether there is none after the last epoch, for good.
+    /// Returns whether there is no epoch after the last one, for good.
     pub fn are_used_up(&self) -> bool {
         self.epoch == u64::MAX
     }
@@ -140,15 +149,14 @@ impl Epochs {
     }
 }
 
-/// Nothing that a command says makes this fail, and its clock is the command's: so all replicas
-/// stay the same.
+/// No command makes this fail, and its clock is in the command: so all replicas stay the same.
 impl Machine<Commands> for Epochs {
     fn apply(&mut self, command: Command) -> Bytes {
         let epoch = match command.0.split_first_chunk() {
-            Some(([VERSION, ADVANCE], content)) => {
+            Some(([COMMAND_VERSION, KIND_ADVANCE], content)) => {
                 Advance::decode(content).and_then(|advance| self.advance(advance))
             }
-            Some(([VERSION, LEASE_READS], content)) => {
+            Some(([COMMAND_VERSION, KIND_LEASE_READS], content)) => {
                 if let Some(LeaseReads(on)) = LeaseReads::decode(content) {
                     self.lease_reads = on;
                 }
@@ -168,19 +176,22 @@ impl Machine<Commands> for Epochs {
         let mut bytes = vec![STATE_VERSION];
         bytes.extend([self.epoch, term, node, session].map(u64::to_be_bytes).concat());
         bytes.push(u8::from(self.lease_reads));
+        debug_assert_eq!(bytes.len(), STATE_BYTES, "a state has all of its fields");
         Ok(Box::new(Cursor::new(bytes)))
     }
 
     fn restore(&mut self, state: &mut dyn Read) -> io::Result<()> {
-        // One more would show that there is more.
+        // One byte more shows that the state is too long.
         let mut bytes = Vec::new();
-        state.take(STATE as u64 + 1).read_to_end(&mut bytes)?;
+        state.take(STATE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
         let restored = match &bytes[..] {
-            [STATE_VERSION, numbers @ .., lease_reads @ (0 | 1)] => longs(numbers).map(|numbers| {
-                let [epoch, term, node, session] = numbers;
-                let owner = Owner { term, node, session };
-                Self { epoch, owner, lease_reads: *lease_reads == 1 }
-            }),
+            [STATE_VERSION, numbers @ .., lease_reads @ (0 | 1)] => {
+                read_u64s(numbers).map(|numbers| {
+                    let [epoch, term, node, session] = numbers;
+                    let owner = Owner { term, node, session };
+                    Self { epoch, owner, lease_reads: *lease_reads == 1 }
+                })
+            }
             _ => None,
         };
         let wrong = || io::Error::new(io::ErrorKind::InvalidData, "this is no state of epochs");
@@ -203,7 +214,7 @@ mod tests {
         Advance { owner: owner(1), wall }.encode()
     }
 
-    fn state_of(epochs: &Epochs) -> Vec<u8> {
+    fn encode_state(epochs: &Epochs) -> Vec<u8> {
         let mut bytes = Vec::new();
         epochs.state().unwrap().read_to_end(&mut bytes).unwrap();
         bytes
@@ -248,9 +259,11 @@ mod tests {
             assert_eq!(epochs.apply(Command(bytes.into())), Bytes::new());
         }
         epochs.apply(Command([&valid.0[..], &[0]].concat().into()));
-        for switch in
-            [&[VERSION, LEASE_READS][..], &[VERSION, LEASE_READS, 2], &[0, LEASE_READS, 1]]
-        {
+        for switch in [
+            &[COMMAND_VERSION, KIND_LEASE_READS][..],
+            &[COMMAND_VERSION, KIND_LEASE_READS, 2],
+            &[0, KIND_LEASE_READS, 1],
+        ] {
             epochs.apply(Command(Bytes::copy_from_slice(switch)));
         }
         assert_eq!(epochs, Epochs::default());
@@ -263,15 +276,15 @@ mod tests {
         let mut epochs = Epochs::default();
         epochs.apply(advance(9));
         epochs.apply(LeaseReads(true).encode());
-        let bytes = state_of(&epochs);
+        let bytes = encode_state(&epochs);
         let mut restored = Epochs::default();
         restored.restore(&mut &bytes[..]).unwrap();
         assert_eq!(restored, epochs);
         let mut other_version = bytes.clone();
         other_version[0] = 3;
         let mut neither = bytes.clone();
-        neither[STATE - 1] = 2;
-        let cut = (0..STATE).map(|len| bytes[..len].to_vec());
+        neither[STATE_BYTES - 1] = 2;
+        let cut = (0..STATE_BYTES).map(|len| bytes[..len].to_vec());
         let more = [&bytes[..], &[0]].concat();
         for wrong in cut.chain([other_version, neither, more]) {
             let mut current = epochs;
@@ -288,7 +301,7 @@ mod tests {
         epochs.apply(advance(9));
         assert!(epochs.lease_reads() && epochs.last() == 9);
         let mut restored = Epochs::default();
-        restored.restore(&mut &state_of(&epochs)[..]).unwrap();
+        restored.restore(&mut &encode_state(&epochs)[..]).unwrap();
         assert_eq!(restored, epochs);
         epochs.apply(LeaseReads(false).encode());
         assert!(!epochs.lease_reads());
@@ -309,7 +322,7 @@ mod tests {
             let at = at.min(walls.len());
             walls[..at].iter().for_each(|wall| drop(part.apply(command(wall))));
             let mut restored = Epochs::default();
-            restored.restore(&mut &state_of(&part)[..]).unwrap();
+            restored.restore(&mut &encode_state(&part)[..]).unwrap();
             for (wall, answer) in walls[at..].iter().zip(&answers[at..]) {
                 proptest::prop_assert_eq!(&restored.apply(command(wall)), answer);
             }

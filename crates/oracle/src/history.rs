@@ -1,4 +1,4 @@
-//! Whether the answers that clients got are those of one oracle.
+//! A check that the answers that clients got are those of one oracle.
 
 use std::fmt;
 
@@ -8,15 +8,15 @@ use crate::timestamp::Timestamp;
 /// A call that was answered. Times are those of one clock, of any unit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Call {
-    /// Before it was sent.
+    /// The time before it was sent.
     pub called: u64,
-    /// After it was answered.
+    /// The time after it was answered.
     pub returned: u64,
     /// The answer.
     pub range: Range,
 }
 
-/// What no history of one oracle has.
+/// A violation of the order or the uniqueness of timestamps: no history of one oracle has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Violation {
     /// Two calls got the same timestamp.
@@ -41,6 +41,7 @@ impl fmt::Display for Violation {
     }
 }
 
+/// The last timestamp of a range that an oracle may answer.
 fn last(range: &Range) -> Option<Timestamp> {
     range.last().filter(|_| range.first.index > 0)
 }

@@ -15,7 +15,7 @@
 //!
 //! # Clocks
 //!
-//! Epochs follow the wall clock of the leader, as far as that can be believed: see [`follow`].
+//! Epochs follow the wall clock of the leader, as far as it can be believed: see [`follow`].
 //!
 //! # Features
 //!
@@ -25,8 +25,8 @@
 //! # Source
 //!
 //! For readers of the source: `timestamp` and `range` are the bottom; `epochs` is the replicated
-//! state; `allotment` and `clock` are what its owner does. These are without I/O, threads and
-//! clocks. `service` runs them on a node. `history` checks what clients got.
+//! state; `allotment` and `clock` are the rules of its owner. These are without I/O, threads and
+//! clocks. `service` runs them on a node. `history` checks the answers that clients got.
 #![cfg_attr(not(feature = "service"), allow(rustdoc::broken_intra_doc_links))]
 
 #[cfg(feature = "service")]
@@ -44,12 +44,16 @@ mod timestamp;
 #[cfg(feature = "service")]
 pub use allotment::Allotment;
 #[cfg(feature = "service")]
-pub use clock::{FIRST_EPOCHS, Followed, LEAP_MAX, Reference, Step, agree, at_once, follow};
+pub use clock::{
+    CLOCK_LEAP_MAX, EpochProposal, FIRST_EPOCHS, Reference, Step, agree, follow, follow_at_once,
+};
 #[cfg(feature = "service")]
 pub use epochs::{Advance, Epochs, LeaseReads, Owner};
 #[cfg(feature = "service")]
 pub use esker_raft::Bytes;
 pub use range::Range;
 #[cfg(feature = "service")]
-pub use service::{COUNT_MAX, ClockReport, Oracle, OracleError, OracleOptions, OracleStats, SPANS};
+pub use service::{
+    COUNT_MAX, ClockReport, Oracle, OracleError, OracleOptions, OracleStats, SPAN_TARGET,
+};
 pub use timestamp::{ParseError, Timestamp};

@@ -1,4 +1,4 @@
-//! Timestamps that were asked for together.
+//! The timestamps of one request.
 
 use crate::timestamp::Timestamp;
 
@@ -7,7 +7,7 @@ use crate::timestamp::Timestamp;
 pub struct Range {
     /// The first of them.
     pub first: Timestamp,
-    /// How many there are: at least 1.
+    /// The number of timestamps: at least 1.
     pub count: u32,
 }
 
@@ -18,8 +18,9 @@ impl Range {
         Some(Timestamp { index: self.first.index.checked_add(more)?, ..self.first })
     }
 
-    /// All of them, in order.
+    /// The timestamps, in order.
     pub fn timestamps(self) -> impl Iterator<Item = Timestamp> {
+        debug_assert!(self.last().is_some(), "a range has indexes up to the highest");
         let Timestamp { epoch, index } = self.first;
         (0..u64::from(self.count)).map(move |n| Timestamp { epoch, index: index + n })
     }

@@ -22,29 +22,31 @@ use std::time::{Duration, SystemTime};
 pub struct Timestamp {
     /// Nanoseconds since the beginning of 1970. It follows the wall clock, and never falls.
     pub epoch: u64,
-    /// From 1, without gaps within an answer.
+    /// The index within the epoch: from 1, without gaps within an answer.
     pub index: u64,
 }
 
+const _: () = assert!(Timestamp::BYTES == size_of::<u128>());
+
 impl Timestamp {
     /// Bytes of a timestamp.
-    pub const LEN: usize = 16;
+    pub const BYTES: usize = 16;
 
-    /// Its bytes, whose order is that of the timestamps.
-    pub fn to_bytes(self) -> [u8; Self::LEN] {
-        let mut bytes = [0; Self::LEN];
+    /// Encodes the timestamp. The bytes are ordered as timestamps are.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
         bytes[..8].copy_from_slice(&self.epoch.to_be_bytes());
         bytes[8..].copy_from_slice(&self.index.to_be_bytes());
         bytes
     }
 
-    /// The timestamp with these bytes.
-    pub fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+    /// Decodes a timestamp.
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
         let both = u128::from_be_bytes(bytes);
         Self { epoch: (both >> 64) as u64, index: both as u64 }
     }
 
-    /// When its epoch began, as the leader's clock had it.
+    /// The time when its epoch began, by the leader's clock.
     pub fn time(self) -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_nanos(self.epoch)
     }
@@ -74,7 +76,7 @@ impl FromStr for Timestamp {
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
         // `from_str_radix` takes a sign, too.
-        let is_hex = text.len() == 2 * Self::LEN && text.bytes().all(|b| b.is_ascii_hexdigit());
+        let is_hex = text.len() == 2 * Self::BYTES && text.bytes().all(|b| b.is_ascii_hexdigit());
         let both = u128::from_str_radix(text, 16).ok().filter(|_| is_hex).ok_or(ParseError)?;
         Ok(Self::from_bytes(both.to_be_bytes()))
     }
@@ -86,11 +88,11 @@ mod tests {
 
     use super::*;
 
-    const CORNERS: [u64; 6] = [0, 1, 255, 256, u64::MAX - 1, u64::MAX];
+    const CORNER_VALUES: [u64; 6] = [0, 1, 255, 256, u64::MAX - 1, u64::MAX];
 
     #[test]
     fn bytes_and_text_are_ordered_as_timestamps_are() {
-        let all = CORNERS.map(|epoch| CORNERS.map(|index| Timestamp { epoch, index }));
+        let all = CORNER_VALUES.map(|epoch| CORNER_VALUES.map(|index| Timestamp { epoch, index }));
         let all = all.concat();
         for one in &all {
             assert_eq!(Timestamp::from_bytes(one.to_bytes()), *one);

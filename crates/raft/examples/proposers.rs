@@ -17,9 +17,9 @@ use esker_raft::{
     Replica, WallClock,
 };
 
-const PROPOSERS: usize = 64;
-const BYTES: usize = 100;
-const PATIENCE: Duration = Duration::from_secs(10);
+const PROPOSER_TASKS: usize = 64;
+const COMMAND_BYTES: usize = 100;
+const PROPOSAL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Counts commands.
 struct Counter(u64);
@@ -55,7 +55,7 @@ async fn add(
     id: u64,
     member: &Member,
 ) -> Result<(), NodeError> {
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + PROPOSAL_TIMEOUT;
     let mut ended = NodeError::NotLeader { leader: None };
     loop {
         let remaining = deadline.saturating_duration_since(Instant::now());
@@ -94,7 +94,7 @@ async fn start(count: u64, dir: &std::path::Path) -> Result<Nodes, Box<dyn Error
     }
     let (leader, member, _) = &nodes[0];
     leader.bootstrap(member.clone()).await?;
-    leader.wait_for(PATIENCE, |status| status.leads()).await.ok_or("no election")?;
+    leader.wait_for(PROPOSAL_TIMEOUT, |status| status.leads()).await.ok_or("no election")?;
     for (node, member, _) in &nodes[1..] {
         add(&nodes, node.id(), member).await?;
     }
@@ -103,11 +103,11 @@ async fn start(count: u64, dir: &std::path::Path) -> Result<Nodes, Box<dyn Error
 
 /// Proposes one command after the other. Returns how long each took.
 async fn propose(leader: Arc<Node>, end: Instant) -> Result<Vec<Duration>, NodeError> {
-    let command = Command(vec![7; BYTES].into());
+    let command = Command(vec![7; COMMAND_BYTES].into());
     let (mut latencies, mut highest) = (Vec::new(), 0);
     while Instant::now() < end {
         let sent = Instant::now();
-        let answer = leader.propose(command.clone(), PATIENCE).await?;
+        let answer = leader.propose(command.clone(), PROPOSAL_TIMEOUT).await?;
         latencies.push(sent.elapsed());
         let counted = answer.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes));
         assert!(counted > highest, "answers of one proposer rise");
@@ -123,8 +123,8 @@ fn report(count: u64, mut latencies: Vec<Duration>, took: f64, applied: u64) {
         latencies.get(place).map_or(0, Duration::as_micros)
     };
     println!(
-        "{{\"bench\":\"raft/propose\",\"params\":{{\"nodes\":{count},\"proposers\":{PROPOSERS},\
-         \"bytes\":{BYTES}}},\"ops\":{},\"seconds\":{took:.3},\"ops_per_s\":{:.0},\"p50_us\":{},\
+        "{{\"bench\":\"raft/propose\",\"params\":{{\"nodes\":{count},\"proposers\":{PROPOSER_TASKS},\
+         \"bytes\":{COMMAND_BYTES}}},\"ops\":{},\"seconds\":{took:.3},\"ops_per_s\":{:.0},\"p50_us\":{},\
          \"p99_us\":{},\"verified\":{}}}",
         latencies.len(),
         latencies.len() as f64 / took,
@@ -150,7 +150,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let end = Instant::now() + Duration::from_secs(seconds);
     let begun = Instant::now();
     let mut tasks = Vec::new();
-    for _ in 0..PROPOSERS {
+    for _ in 0..PROPOSER_TASKS {
         let leader = Arc::clone(&leader);
         tasks.push(tokio::spawn(propose(leader, end)));
     }

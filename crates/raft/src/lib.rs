@@ -30,13 +30,13 @@
 //!
 //! # Source
 //!
-//! For readers of the source: `base` has the mapping of votes, the encoding of entries, and errors;
-//! `log_store` and `machine` are independent of each other. `network` is the connections between
-//! nodes: `link` calls, `server` answers. `node` is on top.
+//! For readers of the source: `base` has votes as ballots, the encoding of entries, and errors;
+//! `log_store` and `machine_store` are independent of each other. `network` is the connections
+//! between nodes: `link` calls, `server` answers. `node` is on top.
 
 mod base;
 mod log_store;
-mod machine;
+mod machine_store;
 mod network;
 mod node;
 mod settings;
@@ -48,12 +48,12 @@ pub mod simulation;
 #[doc = include_str!("../../../docs/src/raft.md")]
 struct Book;
 
-pub use base::clock::WallClock;
-pub use base::config::StoredConfig;
+pub use base::type_config::StoredConfig;
+pub use base::wall_clock::WallClock;
 pub use bytes::Bytes;
 pub use esker_consensus::{ConsensusLog, Snapshot};
 pub use log_store::LogStore;
-pub use machine::{Machine, MachineSnapshot, MachineStore};
+pub use machine_store::{Machine, MachineSnapshotBuilder, MachineStore};
 pub use network::connect::connect;
 pub use network::handshake::ClusterId;
 pub use network::link::{Link, Network, RaftAddress};

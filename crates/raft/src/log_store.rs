@@ -1,11 +1,11 @@
-//! The log and the vote.
+//! openraft's log and vote, in a consensus log.
 
 use std::fmt::Debug;
 use std::io;
 use std::marker::PhantomData;
 use std::ops::{Bound, ControlFlow, RangeBounds};
 use std::path::Path;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use esker_consensus::{
@@ -15,17 +15,19 @@ use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use parking_lot::Mutex;
 
-use crate::base::ballots::{TERM_MAX, ballot_of, vote_of};
-use crate::base::blocking::on_own_thread;
-use crate::base::config::{Id, StoredConfig, VoteOf};
-use crate::base::encoding::{Kept, decode, decode_id, encode};
-use crate::base::failure::{Failure, failed, invalid};
-use crate::base::unresolved::Unresolved;
+use crate::base::ballots::{TERM_MAX, ballot_to_vote, vote_to_ballot};
+use crate::base::blocking::run_blocking;
+use crate::base::encoding::{AppState, INDEX_MAX, decode, decode_id, encode, index_after};
+use crate::base::failure::{Internal, StopCause, TerminalState, invalid_data, to_io_error};
+use crate::base::pending_appends::PendingAppends;
+use crate::base::type_config::{EntryId, RaftVote, StoredConfig};
 
-/// Bytes of values that one read for replication returns at most, if it returns more than one.
-const READ: usize = 1 << 20;
-/// A slot above those that have entries: a promise lists none of them.
-const NO_ENTRIES: Slot = Slot(u64::MAX - 1);
+/// The most bytes of values that one read for replication returns, if it returns more than one.
+const READ_BYTES_MAX: usize = 1 << 20;
+/// A slot above all entries, from which on a promise lists none.
+const SLOT_ABOVE_ENTRIES: Slot = Slot(u64::MAX - 1);
+
+const _: () = assert!(SLOT_ABOVE_ENTRIES.0 > INDEX_MAX);
 
 /// openraft's log and vote in a consensus log. Clones are handles of one log.
 ///
@@ -54,11 +56,13 @@ const NO_ENTRIES: Slot = Slot(u64::MAX - 1);
 pub struct LogStore<C> {
     log: ConsensusLog,
     /// The commit index, durable or not.
-    committed: Arc<Mutex<Option<Id>>>,
-    unresolved: Unresolved,
-    /// Held while the state beside the entries is read and replaced.
-    keeping: Arc<tokio::sync::Mutex<()>>,
-    failure: Arc<OnceLock<Failure>>,
+    committed: Arc<Mutex<Option<EntryId>>>,
+    pending_appends: PendingAppends,
+    /// The lease that was stored when this store was opened.
+    lease_at_open: Duration,
+    /// Held while the application state is read and replaced.
+    app_state_lock: Arc<tokio::sync::Mutex<()>>,
+    terminal: TerminalState,
     config: PhantomData<fn() -> C>,
 }
 
@@ -67,9 +71,10 @@ impl<C> Clone for LogStore<C> {
         Self {
             log: self.log.clone(),
             committed: Arc::clone(&self.committed),
-            unresolved: self.unresolved.clone(),
-            keeping: Arc::clone(&self.keeping),
-            failure: Arc::clone(&self.failure),
+            pending_appends: self.pending_appends.clone(),
+            lease_at_open: self.lease_at_open,
+            app_state_lock: Arc::clone(&self.app_state_lock),
+            terminal: self.terminal.clone(),
             config: PhantomData,
         }
     }
@@ -81,40 +86,46 @@ impl<C: StoredConfig> LogStore<C> {
     /// # Errors
     /// As [`ConsensusLog::open`], and as [`LogStore::new`].
     pub fn open(dir: impl AsRef<Path>) -> io::Result<Self> {
-        Self::new(ConsensusLog::open(dir).map_err(failed)?)
+        Self::new(ConsensusLog::open(dir).map_err(to_io_error)?)
     }
 
-    /// Stores openraft's log in this one, which nothing else may write to.
+    /// Stores openraft's log in this consensus log, which nothing else may write to.
     ///
     /// # Errors
     /// `InvalidData` when the log has entries that this crate did not write, and when it is
-    /// read-only: repaired, or a copy, it may lack votes that were given. Those of reading.
+    /// read-only: a log that was repaired, or is a copy, may lack votes that were given. Errors of
+    /// reading.
     pub fn new(log: ConsensusLog) -> io::Result<Self> {
         match log.stats().read_only {
             None => {}
             Some(ReadOnlyReason::Copied) => {
                 let why = "the log is a copy, and its node may have voted since: the node joins \
                            under a new number, with a new log or with this one renumbered";
-                return Err(invalid(why.into()));
+                return Err(invalid_data(why.into()));
             }
             Some(_) => {
                 let why = "the log was repaired, and may lack votes and entries: its node is \
                            removed, and joins under a new number with a new log";
-                return Err(invalid(why.into()));
+                return Err(invalid_data(why.into()));
             }
         }
+        let highest = log.last_slot().max(log.floor());
+        if let Some(slot) = highest.filter(|slot| slot.0 > INDEX_MAX) {
+            return Err(invalid_data(format!("the log has a slot above {INDEX_MAX}: {slot}")));
+        }
+        let state = AppState::decode(&log.app_state())?;
         let store = Self {
             log,
             committed: Arc::default(),
-            unresolved: Unresolved::default(),
-            keeping: Arc::default(),
-            failure: Arc::default(),
+            pending_appends: PendingAppends::default(),
+            lease_at_open: Duration::from_millis(state.lease_ms.into()),
+            app_state_lock: Arc::default(),
+            terminal: TerminalState::default(),
             config: PhantomData,
         };
-        // Up to the floor a snapshot says what is committed.
-        let committed = store.log.frontier().filter(|frontier| frontier.0 >= store.first());
-        let committed = committed.map(|slot| store.id_at(slot)).transpose()?;
-        store.kept()?;
+        // The entries up to the floor are gone: the snapshot there has the commit index.
+        let committed = store.log.frontier().filter(|frontier| frontier.0 >= store.first_index());
+        let committed = committed.map(|slot| store.read_entry_id(slot)).transpose()?;
         *store.committed.lock() = committed;
         Ok(store)
     }
@@ -124,30 +135,36 @@ impl<C: StoredConfig> LogStore<C> {
         &self.log
     }
 
-    /// How long the oldest append has waited for the disk; `None` while none waits.
-    pub fn oldest_unresolved(&self) -> Option<Duration> {
-        self.unresolved.oldest()
+    /// The time for which the oldest append has waited for the disk; `None` while none waits.
+    pub fn oldest_pending_append(&self) -> Option<Duration> {
+        self.pending_appends.oldest()
     }
 
     /// Waits until an append waits for the disk.
-    pub(crate) async fn until_unresolved(&self) {
-        self.unresolved.until_any().await;
+    pub(crate) async fn wait_for_pending_append(&self) {
+        self.pending_appends.wait_for_any().await;
     }
 
-    /// Why the node stops, if something beside openraft has found that.
-    pub(crate) fn failure(&self) -> &OnceLock<Failure> {
-        &self.failure
+    /// The terminal state of the node, which openraft does not know of.
+    pub(crate) fn terminal(&self) -> &TerminalState {
+        &self.terminal
     }
 
-    fn kept(&self) -> io::Result<Kept> {
-        Kept::decode(&self.log.app_state())
+    /// Fails the node for good, because an invariant does not hold.
+    fn fail(&self, invariant: &'static str) -> io::Error {
+        let internal = Internal::new(invariant);
+        self.terminal.fail(StopCause::Internal(internal));
+        internal.into()
     }
 
-    /// The longest time for which this node may have promised a leader to give no vote, as far as
-    /// it is stored.
-    pub(crate) fn longest_lease(&self) -> Duration {
-        let kept = self.kept().unwrap_or_default();
-        Duration::from_millis(kept.lease_ms.into())
+    fn app_state(&self) -> io::Result<AppState> {
+        AppState::decode(&self.log.app_state())
+    }
+
+    /// The longest time for which this node may have promised a leader to give no vote before this
+    /// store was opened.
+    pub(crate) fn lease_at_open(&self) -> Duration {
+        self.lease_at_open
     }
 
     /// Stores the longest time for which this node promises a leader to give no vote, and waits
@@ -155,39 +172,39 @@ impl<C: StoredConfig> LogStore<C> {
     ///
     /// # Errors
     /// Those of [`ConsensusLog::set_app_state`].
-    pub(crate) async fn keep_lease(&self, longest: Duration) -> io::Result<()> {
-        let _turn = self.keeping.lock().await;
-        let kept = self.kept()?;
-        // 49 days and more are as good as for ever.
+    pub(crate) async fn store_lease(&self, longest: Duration) -> io::Result<()> {
+        let _turn = self.app_state_lock.lock().await;
+        let state = self.app_state()?;
+        // The field holds 49 days, which no lease reaches.
         let lease_ms = u32::try_from(longest.as_millis()).unwrap_or(u32::MAX);
-        if kept.lease_ms == lease_ms {
+        if state.lease_ms == lease_ms {
             return Ok(());
         }
-        let kept = Kept { lease_ms, ..kept };
-        self.log.set_app_state(&kept.encode()).map_err(failed)?.await.map_err(failed)
+        let state = AppState { lease_ms, ..state };
+        self.log.set_app_state(&state.encode()).map_err(to_io_error)?.await.map_err(to_io_error)
     }
 
-    fn id_at(&self, slot: Slot) -> io::Result<Id> {
+    fn read_entry_id(&self, slot: Slot) -> io::Result<EntryId> {
         let guard = self.log.pin();
-        decode_id(slot, self.log.read(slot, &guard).map_err(failed)?.value())
+        decode_id(slot, self.log.read(slot, &guard).map_err(to_io_error)?.value())
     }
 
     fn ballot(&self) -> Ballot {
         self.log.promised().unwrap_or(Ballot::ZERO)
     }
 
-    /// The entries of a range, from the first that the log has, up to so many bytes of them.
+    /// Reads the entries of a range, from the first that the log has, up to `max_bytes` of values.
     fn entries(&self, from: u64, end: Bound<u64>, max_bytes: usize) -> io::Result<Vec<C::Entry>> {
-        let from = from.max(self.first());
+        let from = from.max(self.first_index());
         let mut entries: Vec<C::Entry> = Vec::new();
-        let (mut bytes, mut wrong) = (0, None);
+        let (mut bytes, mut failure) = (0, None);
         let mut visit = |slot: Slot, value: &[u8]| {
             bytes += value.len();
             if bytes > max_bytes && !entries.is_empty() {
                 return Ok(ControlFlow::Break(()));
             }
             if entries.last().is_some_and(|last| last.log_id.index + 1 != slot.0) {
-                return Err(invalid(format!("the log has no entry before the one at {slot}")));
+                return Err(invalid_data(format!("the log has no entry before the one at {slot}")));
             }
             entries.push(decode::<C>(slot, value)?);
             Ok(ControlFlow::Continue(()))
@@ -196,16 +213,20 @@ impl<C: StoredConfig> LogStore<C> {
         let options = IterateOptions::default().include_uncommitted(true);
         let visited = self.log.iterate(range, options, |entry| {
             visit(entry.slot(), entry.value()).unwrap_or_else(|error| {
-                wrong = Some(error);
+                failure = Some(error);
                 ControlFlow::Break(())
             })
         });
-        visited.map_err(failed)?;
-        wrong.map_or(Ok(entries), Err)
+        visited.map_err(to_io_error)?;
+        debug_assert!(
+            entries.first().is_none_or(|first| first.log_id.index >= from),
+            "a read begins where it was asked to"
+        );
+        failure.map_or(Ok(entries), Err)
     }
 
-    /// Whether the log has no entry in the place of this one, or another. Blocks.
-    pub(crate) fn lacks(&self, id: Id) -> io::Result<bool> {
+    /// Returns whether the log has no entry at this index, or another one. Blocks.
+    pub(crate) fn lacks_entry(&self, id: EntryId) -> io::Result<bool> {
         let (slot, guard) = (Slot(id.index), self.log.pin());
         if self.log.last_slot() < Some(slot) {
             return Ok(true);
@@ -213,30 +234,30 @@ impl<C: StoredConfig> LogStore<C> {
         match self.log.read(slot, &guard) {
             Ok(entry) => Ok(decode_id(slot, entry.value())? != id),
             Err(Error::SlotNotFound { .. }) => Ok(true),
-            Err(error) => Err(failed(error)),
+            Err(error) => Err(to_io_error(error)),
         }
     }
 
-    /// The last entry up to this one that the log may drop and still be the state together with the
-    /// oldest snapshot, should newer ones be damaged. `None` for none.
+    /// The last entry up to this one that a purge may drop: what remains still gives the state
+    /// together with the oldest snapshot, should newer ones be damaged. `None` for none.
     ///
     /// Reads no snapshot: openraft waits meanwhile. The oldest of two or more was whole when the
     /// newest was stored: see [`MachineStore`](crate::MachineStore). Without a snapshot that has
     /// the entry, another state machine is on this log.
-    fn purgeable(&self, id: Id) -> io::Result<Option<Id>> {
+    fn purge_limit(&self, id: EntryId) -> io::Result<Option<EntryId>> {
         let slot = Slot(id.index);
-        match self.log.snapshots().list().map_err(failed)?[..] {
+        match self.log.snapshots().list().map_err(to_io_error)?[..] {
             [.., newest] if newest < slot => Ok(Some(id)),
             [] => Ok(Some(id)),
             [_only] => Ok(None),
-            [oldest, ..] if oldest.0 < self.first() => Ok(None),
-            [oldest, ..] => self.id_at(oldest.min(slot)).map(Some),
+            [oldest, ..] if oldest.0 < self.first_index() => Ok(None),
+            [oldest, ..] => self.read_entry_id(oldest.min(slot)).map(Some),
         }
     }
 
     /// The index of the first entry that was not purged.
-    fn first(&self) -> u64 {
-        self.log.floor().map_or(0, |floor| floor.0.saturating_add(1))
+    fn first_index(&self) -> u64 {
+        self.log.floor().map_or(0, |floor| index_after(floor.0))
     }
 }
 
@@ -247,6 +268,7 @@ impl<C: StoredConfig> RaftLogReader<C> for LogStore<C> {
     ) -> io::Result<Vec<C::Entry>> {
         let from = match range.start_bound() {
             Bound::Included(from) => *from,
+            // No entry has an index above the highest.
             Bound::Excluded(before) => before.saturating_add(1),
             Bound::Unbounded => 0,
         };
@@ -254,11 +276,11 @@ impl<C: StoredConfig> RaftLogReader<C> for LogStore<C> {
     }
 
     async fn limited_get_log_entries(&mut self, from: u64, end: u64) -> io::Result<Vec<C::Entry>> {
-        self.entries(from, Bound::Excluded(end), READ)
+        self.entries(from, Bound::Excluded(end), READ_BYTES_MAX)
     }
 
-    async fn read_vote(&mut self) -> io::Result<Option<VoteOf>> {
-        Ok(vote_of(self.ballot()))
+    async fn read_vote(&mut self) -> io::Result<Option<RaftVote>> {
+        Ok(ballot_to_vote(self.ballot()))
     }
 }
 
@@ -266,8 +288,8 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
     type LogReader = Self;
 
     async fn get_log_state(&mut self) -> io::Result<LogState<C>> {
-        let last_purged_log_id = self.kept()?.purged;
-        let last = self.log.last_slot().map(|slot| self.id_at(slot)).transpose()?;
+        let last_purged_log_id = self.app_state()?.purged;
+        let last = self.log.last_slot().map(|slot| self.read_entry_id(slot)).transpose()?;
         Ok(LogState { last_purged_log_id, last_log_id: last.or(last_purged_log_id) })
     }
 
@@ -275,20 +297,25 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
         self.clone()
     }
 
-    async fn save_vote(&mut self, vote: &VoteOf) -> io::Result<()> {
-        let ballot =
-            ballot_of(vote).ok_or_else(|| invalid(format!("a term above {TERM_MAX}: {vote}")))?;
-        self.log.promise(ballot, NO_ENTRIES).map_err(failed)?.await.map(drop).map_err(failed)
+    async fn save_vote(&mut self, vote: &RaftVote) -> io::Result<()> {
+        let ballot = vote_to_ballot(vote)
+            .ok_or_else(|| invalid_data(format!("a term above {TERM_MAX}: {vote}")))?;
+        let promise = self.log.promise(ballot, SLOT_ABOVE_ENTRIES).map_err(to_io_error)?;
+        promise.await.map(drop).map_err(to_io_error)?;
+        match self.ballot() >= ballot {
+            true => Ok(()),
+            false => Err(self.fail("the promise of the log is not below a durable vote")),
+        }
     }
 
-    async fn save_committed(&mut self, committed: Option<Id>) -> io::Result<()> {
+    async fn save_committed(&mut self, committed: Option<EntryId>) -> io::Result<()> {
         let Some(committed) = committed else { return Ok(()) };
-        self.log.commit_through(Slot(committed.index)).map_err(failed)?.detach();
+        self.log.commit_through(Slot(committed.index)).map_err(to_io_error)?.detach();
         *self.committed.lock() = Some(committed);
         Ok(())
     }
 
-    async fn read_committed(&mut self) -> io::Result<Option<Id>> {
+    async fn read_committed(&mut self) -> io::Result<Option<EntryId>> {
         Ok(*self.committed.lock())
     }
 
@@ -297,46 +324,57 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
         I: IntoIterator<Item = C::Entry> + OptionalSend,
         I::IntoIter: OptionalSend,
     {
-        let mut values = Vec::new();
+        let mut values: Vec<(Slot, Vec<u8>)> = Vec::new();
         for entry in entries {
-            values.push((Slot(entry.log_id.index), encode::<C>(&entry)?));
+            let slot = Slot(entry.log_id.index);
+            if values.last().is_some_and(|(last, _)| index_after(last.0) != slot.0) {
+                return Err(self.fail("openraft appends entries without a gap"));
+            }
+            values.push((slot, encode::<C>(&entry)?));
         }
+        debug_assert!(
+            values.first().is_none_or(|(first, _)| first.0 >= self.first_index()),
+            "no entry is appended below the floor"
+        );
         let values: Vec<_> = values.iter().map(|(slot, value)| (*slot, &value[..])).collect();
-        let accepted = self.log.accept_batch(self.ballot(), &values).map_err(failed)?;
-        let unresolved = self.unresolved.begin();
+        let accepted = self.log.accept_batch(self.ballot(), &values).map_err(to_io_error)?;
+        let append = self.pending_appends.begin();
         accepted.on_resolved(move |outcome| {
-            unresolved.end();
-            callback.io_completed(outcome.map_err(failed));
+            let resolved = append.resolve().map_err(io::Error::from);
+            callback.io_completed(outcome.map_err(to_io_error).and(resolved));
         });
         Ok(())
     }
 
-    async fn truncate_after(&mut self, last: Option<Id>) -> io::Result<()> {
-        let from = last.map_or(0, |last| last.index.saturating_add(1)).max(self.first());
-        self.log.truncate_from_async(Slot(from)).await.map_err(failed)
+    async fn truncate_after(&mut self, last: Option<EntryId>) -> io::Result<()> {
+        let from = last.map_or(0, |last| index_after(last.index)).max(self.first_index());
+        self.log.truncate_from_async(Slot(from)).await.map_err(to_io_error)
     }
 
-    async fn purge(&mut self, id: Id) -> io::Result<()> {
-        let _turn = self.keeping.lock().await;
-        let kept = self.kept()?;
-        if kept.purged.is_some_and(|purged| id.index <= purged.index) {
+    async fn purge(&mut self, id: EntryId) -> io::Result<()> {
+        let _turn = self.app_state_lock.lock().await;
+        let state = self.app_state()?;
+        if state.purged.is_some_and(|purged| id.index <= purged.index) {
             return Ok(());
         }
         let store = self.clone();
-        let through = on_own_thread(move || match store.lacks(id)? {
+        let through = run_blocking(move || match store.lacks_entry(id)? {
             // It continues after a snapshot of another replica.
             true => Ok(Some(id)),
-            false => Ok(store.purgeable(id).unwrap_or_else(|error| {
+            false => Ok(store.purge_limit(id).unwrap_or_else(|error| {
                 tracing::warn!(%error, "failed to find the entries to purge: they are kept");
                 None
             })),
         });
         let Some(id) = through.await? else { return Ok(()) };
+        if state.purged.is_some_and(|before| id.index <= before.index) {
+            return Err(self.fail("a purge drops entries after the last purged one"));
+        }
         let floor = Slot(id.index);
         let frontier = self.log.frontier().map_or(floor, |frontier| frontier.max(floor));
         let bounds = SnapshotBounds { floor, frontier };
-        let kept = Kept { purged: Some(id), ..kept };
-        self.log.install_with_async(bounds, &kept.encode()).await.map_err(failed)
+        let state = AppState { purged: Some(id), ..state };
+        self.log.install_with_async(bounds, &state.encode()).await.map_err(to_io_error)
     }
 }
 
@@ -349,10 +387,10 @@ mod tests {
     use futures_util::poll;
 
     use super::*;
-    use crate::base::config::Committed;
+    use crate::base::type_config::CommittedLeader;
     use crate::node::commands::Commands;
 
-    /// The node answers nothing that a leader may count on before that.
+    /// The node answers nothing that a leader may count on before the lease is durable.
     #[tokio::test]
     async fn a_lease_is_kept_when_it_is_durable() {
         let disk = SimDisk::new(1);
@@ -361,15 +399,15 @@ mod tests {
         let gate = Gate::new();
         disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())));
         let lease = Duration::from_secs(8);
-        let mut keep = std::pin::pin!(store.keep_lease(lease));
+        let mut keep = std::pin::pin!(store.store_lease(lease));
         let early = poll!(&mut keep);
         gate.open();
         assert!(early.is_pending(), "{early:?}");
         keep.await.unwrap();
-        assert_eq!(store.longest_lease(), lease);
+        assert_eq!(store.app_state().unwrap().lease_ms, 8_000);
     }
 
-    /// Each keeps what the other one stores at the same time.
+    /// A lease and a purge at the same time both stay.
     #[tokio::test]
     async fn a_lease_and_a_purge_at_once_are_both_kept() {
         for lease_is_first in [true, false] {
@@ -378,10 +416,10 @@ mod tests {
             let store = LogStore::<Commands>::new(log).unwrap();
             let gate = Gate::new();
             disk.inject(Fault::on(Op::Write, Effect::Block(gate.clone())));
-            let id = Id { leader_id: Committed::new(1), index: 4 };
+            let id = EntryId { leader_id: CommittedLeader::new(1), index: 4 };
             let lease = Duration::from_secs(8);
             let mut purging = store.clone();
-            let (purge, keep) = (purging.purge(id), store.keep_lease(lease));
+            let (purge, keep) = (purging.purge(id), store.store_lease(lease));
             let open = async { gate.open() };
             let (purged, kept) = match lease_is_first {
                 true => {
@@ -395,7 +433,8 @@ mod tests {
             };
             purged.unwrap();
             kept.unwrap();
-            assert_eq!((store.kept().unwrap().purged, store.longest_lease()), (Some(id), lease));
+            let expected = AppState { lease_ms: 8_000, purged: Some(id) };
+            assert_eq!(store.app_state().unwrap(), expected);
         }
     }
 }

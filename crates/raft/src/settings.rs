@@ -5,10 +5,20 @@ use std::time::Duration;
 use openraft::{Config, SnapshotPolicy};
 
 /// Entries between two snapshots, and entries that are kept before the newest.
-const SNAPSHOT_EVERY: u64 = 10_000;
-const KEPT_BEFORE: u64 = 1_000;
+const SNAPSHOT_INTERVAL_ENTRIES: u64 = 10_000;
+const ENTRIES_KEPT_BEFORE_SNAPSHOT: u64 = 1_000;
 
-/// openraft's configuration for a cluster with this round-trip time, which is at least 1 ms.
+/// Tenths of a round trip: between two heartbeats, and from the last one to an election.
+const HEARTBEAT_TENTHS: u64 = 20;
+const ELECTION_MIN_TENTHS: u64 = 45;
+const ELECTION_MAX_TENTHS: u64 = 80;
+
+const _: () = assert!(ENTRIES_KEPT_BEFORE_SNAPSHOT < SNAPSHOT_INTERVAL_ENTRIES);
+// A follower that misses one heartbeat does not campaign.
+const _: () = assert!(2 * HEARTBEAT_TENTHS < ELECTION_MIN_TENTHS);
+const _: () = assert!(ELECTION_MIN_TENTHS < ELECTION_MAX_TENTHS);
+
+/// Returns openraft's configuration for a cluster with this round-trip time, at least 1 ms.
 ///
 /// A heartbeat is sent every two round trips, and a follower campaigns after 4.5 to 8 without one.
 /// Before it does, it asks whether it would win (pre-vote), so that a node that was cut off does
@@ -30,21 +40,23 @@ pub fn config(round_trip: Duration) -> Config {
         let unit = u64::try_from(round_trip.as_millis()).unwrap_or(u64::MAX).clamp(1, 60_000);
         (unit * tenths).div_ceil(10)
     };
-    Config {
-        heartbeat_interval: ms(20),
-        election_timeout_min: ms(45),
-        election_timeout_max: ms(80),
+    let config = Config {
+        heartbeat_interval: ms(HEARTBEAT_TENTHS),
+        election_timeout_min: ms(ELECTION_MIN_TENTHS),
+        election_timeout_max: ms(ELECTION_MAX_TENTHS),
         install_snapshot_timeout: ms(1000).max(1000),
         // A node that is back gets entries within a lease. A single time would double to a second.
-        backoff: format!("{}ms {}ms ...{}ms", ms(10), ms(20), ms(80)),
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(SNAPSHOT_EVERY),
-        max_in_snapshot_log_to_keep: KEPT_BEFORE,
+        backoff: format!("{}ms {}ms ...{}ms", ms(10), ms(20), ms(ELECTION_MAX_TENTHS)),
+        snapshot_policy: SnapshotPolicy::LogsSinceLast(SNAPSHOT_INTERVAL_ENTRIES),
+        max_in_snapshot_log_to_keep: ENTRIES_KEPT_BEFORE_SNAPSHOT,
         enable_pre_vote: Some(true),
         quorum_loss_probe_interval: Some(ms(200)),
         enable_leader_restore: Some(false),
         allow_log_reversion: Some(true),
         ..Config::default()
-    }
+    };
+    debug_assert!(config.clone().validate().is_ok(), "openraft accepts these settings");
+    config
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //!
 //! - **Time** is the clock of that runtime, for timers, leases and the time since the start. A
 //!   program moves it, for each process at a rate of its own.
-//! - **Chance** is a generator that each process has, from a seed.
+//! - **NodeRng** is a generator that each process has, from a seed.
 //! - **The network** is a [`Transport`] and a [`Listener`].
 //! - **The disk** is that of the log. With [`Engine::manual`](esker_log::Engine::manual) nothing is
 //!   durable before the program runs the engine, and there are no other threads.
@@ -20,32 +20,32 @@ use esker_consensus::ConsensusLog;
 use openraft::SnapshotPolicy;
 use tokio::time::Instant;
 
-use crate::base::clock::WallClock;
-use crate::base::panics::Panics;
-use crate::base::surroundings::simulated::Surroundings;
-use crate::base::ticks::Ticks;
-use crate::machine::Machine;
+use crate::base::environment::simulated::Environment;
+use crate::base::panic_monitor::PanicMonitor;
+use crate::base::tick_clock::TickClock;
+use crate::base::wall_clock::WallClock;
+use crate::machine_store::Machine;
 use crate::network::handshake::ClusterId;
 pub use crate::network::transport::{Connection, Listener, Stream, Transport};
 use crate::node::commands::Commands;
 use crate::node::replica::Replica;
-use crate::node::start::{Node, Parts, ticks};
+use crate::node::start::{Node, NodeParts, tick_clock};
 use crate::settings::config;
 
-/// What a node of a simulation is started with. See [`NodeOptions`](crate::NodeOptions).
+/// The options of a node of a simulation. See [`NodeOptions`](crate::NodeOptions).
 #[derive(Debug)]
 pub struct SimulatedOptions<L> {
-    /// Its number.
+    /// The number of the node.
     pub node: u64,
-    /// Its cluster.
+    /// The id of the cluster.
     pub cluster: ClusterId,
-    /// Where Raft's state is.
+    /// The log with Raft's state.
     pub log: ConsensusLog,
     /// Opens connections to other nodes.
     pub transport: Arc<dyn Transport>,
     /// Takes connections of other nodes.
     pub listener: L,
-    /// Its wall clock.
+    /// The wall clock of the node.
     pub clock: WallClock,
     /// Entries between two snapshots, and entries that are kept before the newest.
     pub snapshots: (u64, u64),
@@ -54,8 +54,8 @@ pub struct SimulatedOptions<L> {
 /// A process with one node.
 #[derive(Clone)]
 pub struct Process {
-    surroundings: Surroundings,
-    ticks: Arc<Ticks>,
+    environment: Environment,
+    ticks: Arc<TickClock>,
     round_trip: Duration,
 }
 
@@ -65,37 +65,37 @@ impl fmt::Debug for Process {
     }
 }
 
-/// The thread is in a process, until this is dropped.
+/// A guard: the thread is in a process until this is dropped.
 #[derive(Debug)]
 #[must_use = "the thread is in the process only while this is there"]
-pub struct Entered(());
+pub struct ProcessGuard(());
 
-impl Drop for Entered {
+impl Drop for ProcessGuard {
     fn drop(&mut self) {
-        Surroundings::on_this_thread(None);
-        Ticks::replace_on_this_thread(None);
+        Environment::set_for_thread(None);
+        TickClock::replace_for_thread(None);
     }
 }
 
 impl Process {
-    /// A process whose chance has this seed, and whose node has this round-trip time. Called on its
-    /// runtime.
+    /// Creates a process whose random numbers have this seed, and whose node has this round-trip
+    /// time. Called on its runtime.
     pub fn new(seed: u64, round_trip: Duration) -> Self {
-        let surroundings = Surroundings::new(seed, Instant::now());
-        Self { surroundings, ticks: ticks(round_trip), round_trip }
+        let environment = Environment::new(seed, Instant::now());
+        Self { environment, ticks: tick_clock(round_trip), round_trip }
     }
 
-    /// What runs on this thread from now on is in the process. Before each use of its runtime.
-    pub fn enter(&self) -> Entered {
-        Surroundings::on_this_thread(Some(&self.surroundings));
-        Ticks::replace_on_this_thread(Some(&self.ticks));
-        Entered(())
+    /// Enters the process with this thread. Called before each use of its runtime.
+    pub fn enter(&self) -> ProcessGuard {
+        Environment::set_for_thread(Some(&self.environment));
+        TickClock::replace_for_thread(Some(&self.ticks));
+        ProcessGuard(())
     }
 
-    /// Starts its node, on the runtime that this is called on.
+    /// Starts the node, on the runtime that this is called on.
     ///
     /// # Errors
-    /// As [`Node::start`].
+    /// The errors of [`Node::start`].
     pub async fn start<M: Machine<Commands>>(
         &self,
         options: SimulatedOptions<impl Listener + 'static>,
@@ -106,10 +106,11 @@ impl Process {
         let mut config = config(self.round_trip);
         config.snapshot_policy = SnapshotPolicy::LogsSinceLast(snapshots.0);
         config.max_in_snapshot_log_to_keep = snapshots.1;
-        let (ticks, machine) = (Arc::clone(&self.ticks), machine.erased());
+        let (ticks, machine) = (Arc::clone(&self.ticks), machine.to_any());
         // A panic ends the simulation.
-        let panics = Panics::default();
-        let parts = Parts { node, cluster, log, transport, config, ticks, panics, clock, machine };
+        let panics = PanicMonitor::default();
+        let parts =
+            NodeParts { node, cluster, log, transport, config, ticks, panics, clock, machine };
         parts.assemble(listener).await
     }
 }

@@ -2,8 +2,8 @@
 //! interface over HTTP/1.1 and cleartext HTTP/2 on one port and HTTP/3 (feature `http3`, on by
 //! default) on that number over UDP, metrics, and membership.
 //!
-//! Each request has a span with the target [`SPANS`](esker_oracle::SPANS), if a subscriber takes
-//! it. With the feature `otlp`, on by default, it continues the trace of the client.
+//! Each request has a span with the target [`SPAN_TARGET`](esker_oracle::SPAN_TARGET), if a
+//! subscriber takes it. With the feature `otlp`, on by default, it continues the trace of the client.
 //!
 //! # Limits
 //!

@@ -1,4 +1,4 @@
-//! Clients: each asks one node after the other, and writes down what it got.
+//! Clients: each asks one node after the other, and records the answers.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use esker_oracle::{OracleError, Range};
 use esker_testkit::SplitMix64;
 use parking_lot::Mutex;
 
-use crate::machine::Running;
+use crate::machine::NodeProcess;
 
-/// How long a client waits for an answer, in milliseconds. One that gives up soon asks nodes again
-/// that could not answer a moment ago.
-const PATIENCE: [u64; 4] = [15, 40, 150, 1_500];
+/// The times for which a client waits for an answer, in milliseconds. A client that gives up soon
+/// asks nodes again that could not answer a moment ago.
+const CALL_TIMEOUTS_MS: [u64; 4] = [15, 40, 150, 1_500];
 
-/// What came back of one call: its number and the answer.
+/// The answer to a call, with the number of the call.
 type Answer = (u64, Result<Range, OracleError>);
 
 /// A client that waits, or pauses.
@@ -21,21 +21,22 @@ type Answer = (u64, Result<Range, OracleError>);
 struct Client {
     /// The node that answered last.
     leader: u64,
-    /// When it asks again, while no call is under way.
+    /// The time of the next call, while no call is under way.
     asks_at: u64,
-    call: Option<Asked>,
+    call: Option<PendingCall>,
 }
 
+/// A call that a client waits for.
 #[derive(Debug)]
-struct Asked {
+struct PendingCall {
     number: u64,
     node: u64,
-    /// The number of the event, and when the client gives up.
+    /// The number of the event, and the time when the client gives up.
     called: u64,
     until: u64,
 }
 
-/// All clients, and their history.
+/// The clients of a run, and their history.
 #[derive(Debug)]
 pub(crate) struct Clients {
     clients: Vec<Client>,
@@ -49,7 +50,7 @@ pub(crate) struct Clients {
     pub(crate) pause: u64,
     pub(crate) history: Vec<Call>,
     pub(crate) refused: u64,
-    /// When the last answer came with timestamps.
+    /// The time of the last answer with timestamps.
     pub(crate) answered_at: u64,
 }
 
@@ -69,17 +70,20 @@ impl Clients {
         }
     }
 
-    /// Those whose turn it is ask this process, if it is theirs. Returns whether one did.
+    /// Starts the calls that are due to this process. Returns whether there was one.
     ///
     /// `nodes` is the number of nodes.
-    pub(crate) fn ask(&mut self, running: &Running, now: u64, nodes: u64) -> bool {
+    pub(crate) fn ask(&mut self, running: &NodeProcess, now: u64, nodes: u64) -> bool {
         let before = self.next;
         for client in &mut self.clients {
             if client.call.as_ref().is_some_and(|call| now > call.until) {
                 client.call = None;
                 client.leader = 1 + self.random.below(nodes);
             }
-            if client.call.is_some() || client.asks_at > now || client.leader != running.life.node {
+            if client.call.is_some()
+                || client.asks_at > now
+                || client.leader != running.incarnation.node
+            {
                 continue;
             }
             let (number, count) = (self.next, 1 + self.random.below(3) as u32);
@@ -89,9 +93,9 @@ impl Clients {
             if asked {
                 self.next += 1;
                 self.events += 1;
-                let node = running.life.node;
-                let until = now + self.random.pick(&PATIENCE);
-                client.call = Some(Asked { number, node, called: self.events, until });
+                let node = running.incarnation.node;
+                let until = now + self.random.pick(&CALL_TIMEOUTS_MS);
+                client.call = Some(PendingCall { number, node, called: self.events, until });
             } else {
                 client.leader = 1 + self.random.below(nodes);
                 client.asks_at = now + 1 + self.random.below(10);
@@ -100,7 +104,7 @@ impl Clients {
         self.next > before
     }
 
-    /// Those whose node is not there ask another one.
+    /// Points the clients of a node that does not run to another node.
     pub(crate) fn turn_away(&mut self, node: u64, now: u64, nodes: u64) {
         for client in &mut self.clients {
             if client.call.is_none() && client.leader == node {
@@ -110,7 +114,7 @@ impl Clients {
         }
     }
 
-    /// Takes the answers of the process that ran last. Those that no client waits for are lost.
+    /// Takes the answers of the process that ran last. An answer that no client waits for is lost.
     pub(crate) fn take(&mut self, now: u64, nodes: u64) -> usize {
         let answers = std::mem::take(&mut *self.answers.lock());
         self.events += 1;

@@ -1,11 +1,11 @@
-//! What goes wrong, and when.
+//! Faults, and their distribution.
 
 use esker_disk::Op;
 use esker_disk::sim::{CutPoint, Effect, Fault as DiskFault, Persist};
 use esker_testkit::SplitMix64;
 
-use crate::machine::BEGUN;
-use crate::network::Weather;
+use crate::machine::START_TIME_NS;
+use crate::network::LinkConditions;
 
 /// A fault. Times are in milliseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,13 +19,13 @@ pub(crate) enum Fault {
         persist: Persist,
         back_after: u64,
     },
-    /// In the middle of one of the next operations of the disk, also of a recovery.
+    /// A power cut in the middle of one of the next operations of the disk, also of a recovery.
     PowerCutDuring {
         node: u64,
         operation: u64,
         back_after: u64,
     },
-    /// All at once.
+    /// A power cut of all nodes at once.
     PowerCutOfAll {
         back_after: u64,
     },
@@ -39,21 +39,21 @@ pub(crate) enum Fault {
         node: u64,
         latency: u64,
     },
-    /// The node stands still.
+    /// The node is suspended.
     Pause {
         node: u64,
         time: u64,
     },
-    /// Nothing comes from it and nothing reaches it.
+    /// The node is cut off: no message comes from it or reaches it.
     CutOff {
         node: u64,
     },
-    /// Nothing of one reaches the other.
+    /// The messages of one node do not reach another one.
     CutOneWay {
         from: u64,
         to: u64,
     },
-    /// What one sends to the other takes so many milliseconds more.
+    /// The messages of one node to another one take `by` milliseconds more.
     SlowWay {
         from: u64,
         to: u64,
@@ -63,19 +63,19 @@ pub(crate) enum Fault {
     Reset,
     Rough,
     Calm,
-    /// The wall clock of one node, or of all, steps by so many milliseconds.
+    /// The wall clock of one node, or of all, steps by `by` milliseconds.
     ClockSteps {
         node: Option<u64>,
         by: i64,
     },
-    /// It shows this time from now on, in milliseconds since 1970.
+    /// The wall clock shows this time from now on, in milliseconds since 1970.
     ClockShows {
         node: Option<u64>,
         at: i64,
     },
-    /// An operator has epochs follow the leader's clock at once.
+    /// An operator makes epochs follow the leader's clock at once.
     FollowClock,
-    /// It restarts with another round-trip time.
+    /// The node restarts with another round-trip time.
     RoundTrip {
         node: u64,
         ms: u64,
@@ -88,7 +88,7 @@ pub(crate) enum Fault {
         to: u64,
         until_cut: u64,
     },
-    /// Answers to the leader are late by this, and then it is cut off.
+    /// Answers to the leader are late, and then it is cut off.
     LateAnswers {
         by: u64,
         until_cut: u64,
@@ -104,12 +104,11 @@ pub(crate) enum Fault {
     },
 }
 
-/// In milliseconds.
-const HOUR: i64 = 3_600_000;
-const YEAR: i64 = 8766 * HOUR;
+const HOUR_MS: i64 = 3_600_000;
+const YEAR_MS: i64 = 8766 * HOUR_MS;
 
 impl Fault {
-    /// One of all kinds, for a cluster of nodes 1 to `nodes`.
+    /// Picks a fault of any kind, for a cluster of nodes 1 to `nodes`.
     pub(crate) fn any(random: &mut SplitMix64, nodes: u64, switches: bool) -> Self {
         let node = 1 + random.below(nodes);
         let other = 1 + (node + random.below(nodes - 1)) % nodes;
@@ -138,7 +137,7 @@ impl Fault {
             75..78 => Self::Rough,
             78..81 => Self::Calm,
             81..87 => {
-                let by = random.pick(&[-HOUR, -1_000, 5_000, HOUR]);
+                let by = random.pick(&[-HOUR_MS, -1_000, 5_000, HOUR_MS]);
                 Self::ClockSteps { node: random.percent(70).then_some(node), by }
             }
             87..89 => Self::RoundTrip { node, ms: random.pick(&[5, 10, 20]) },
@@ -156,12 +155,12 @@ impl Fault {
         }
     }
 
-    /// A clock that is set to any time from 1960 to 2600, or within two years, and operators that
-    /// believe it.
-    pub(crate) fn of_clocks(random: &mut SplitMix64, nodes: u64) -> Self {
-        let mut from = |first: i64, years: u64| first + random.below(years * YEAR as u64) as i64;
-        let now = (BEGUN / 1_000_000).cast_signed();
-        let (anywhere, near) = (from(-10 * YEAR, 640), from(now - 2 * YEAR, 4));
+    /// Picks a fault of clocks: a clock that is set to any time from 1960 to 2600, or within two
+    /// years, or an operator that believes it.
+    pub(crate) fn any_clock_fault(random: &mut SplitMix64, nodes: u64) -> Self {
+        let mut from = |first: i64, years: u64| first + random.below(years * YEAR_MS as u64) as i64;
+        let now = (START_TIME_NS / 1_000_000).cast_signed();
+        let (anywhere, near) = (from(-10 * YEAR_MS, 640), from(now - 2 * YEAR_MS, 4));
         let node = random.percent(70).then_some(1 + random.below(nodes));
         match random.below(10) {
             0..6 => Self::ClockShows { node, at: anywhere },
@@ -171,7 +170,7 @@ impl Fault {
     }
 }
 
-pub(crate) const ROUGH: Weather = Weather { latency: (1, 40), lost: 30 };
+pub(crate) const ROUGH_CONDITIONS: LinkConditions = LinkConditions { latency: (1, 40), lost: 30 };
 
 pub(crate) fn power_cut_during(operation: u64) -> CutPoint {
     CutPoint::During(operation)

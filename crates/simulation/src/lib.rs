@@ -2,8 +2,8 @@
 //! thread, in virtual time, over simulated disks and a simulated network, with faults from a seed.
 //!
 //! The nodes are those of `esker-raft` and `esker-oracle`, as they are shipped: log, recovery,
-//! openraft, network protocol, proofs of leadership, leases, epochs. What is simulated is what is
-//! below them: disk, network, time and chance.
+//! openraft, network protocol, proofs of leadership, leases, epochs. The simulation replaces what
+//! they take from the system: disk, network, time and random numbers.
 //!
 //! - **Safety**: no timestamp twice; a call that begins after another has returned gets a higher
 //!   one; replicas are equal.
@@ -13,7 +13,7 @@
 //! ```
 //! use esker_simulation::{Options, run};
 //!
-//! let options = Options { faults_ms: 2_000, ..Options::of(1) };
+//! let options = Options { faults_ms: 2_000, ..Options::from_seed(1) };
 //! let (outcome, _) = run(options);
 //! assert!(outcome.expect("no violation").answered > 0);
 //! ```
@@ -25,4 +25,4 @@ mod network;
 mod run;
 mod trace;
 
-pub use run::{Clocks, Failure, Leases, Options, Outcome, run};
+pub use run::{ClockFaults, Failure, LeaseMode, Options, Outcome, run};

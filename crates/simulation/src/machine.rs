@@ -1,4 +1,4 @@
-//! A machine of the cluster: a disk, a clock, and at times a process with a node.
+//! A machine of the cluster: a disk, a clock, and a process with a node while it runs.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
@@ -16,92 +16,96 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::network::{Life, Network};
+use crate::network::{Incarnation, Network};
 
 pub(crate) const CLUSTER: ClusterId = ClusterId([7; 16]);
-/// What wall clocks show when a run begins, in nanoseconds.
-pub(crate) const BEGUN: u64 = 1_750_000_000_000_000_000;
-/// Clocks run by so many thousandths too fast or too slow at most. Two of them differ by less than
-/// a tenth, which a lease assumes.
-const DRIFT: u64 = 30;
+/// The time on wall clocks when a run begins, in nanoseconds.
+pub(crate) const START_TIME_NS: u64 = 1_750_000_000_000_000_000;
+/// The most thousandths by which clocks run too fast or too slow. Two of them differ by less than a
+/// tenth, which a lease assumes.
+const CLOCK_DRIFT_PERMILLE_MAX: u64 = 30;
+
+const _: () =
+    assert!((1000 + CLOCK_DRIFT_PERMILLE_MAX) * 10 < (1000 - CLOCK_DRIFT_PERMILLE_MAX) * 11);
 
 /// Entries between two snapshots, and entries that are kept before the newest.
-const SNAPSHOTS: (u64, u64) = (20, 2);
+const SNAPSHOT_ENTRIES: (u64, u64) = (20, 2);
 
-/// How long a process that nothing wakes is left alone, in milliseconds: its timers are so late.
-const NAP: u64 = 3;
+/// The interval in which a process runs that nothing wakes, in milliseconds: its timers are late by
+/// as much.
+const IDLE_RUN_INTERVAL_MS: u64 = 3;
 
-/// A node that serves.
+/// A started node, and its oracle.
 #[derive(Debug, Clone)]
-pub(crate) struct Serving {
+pub(crate) struct ServingNode {
     pub(crate) node: Arc<Node>,
     pub(crate) oracle: Oracle,
     pub(crate) epochs: Replica<Epochs>,
-    /// Its disk failed.
+    /// Set when the node has stopped: its disk failed.
     failed: Arc<AtomicBool>,
 }
 
-/// Why a process is not there any more.
+/// The reason why a process has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ended {
-    /// It was killed: what it wrote is in the page cache.
+pub(crate) enum ExitCause {
+    /// The process was killed: its writes are in the page cache.
     Killed,
-    /// The machine had no power any more.
+    /// The machine lost its power.
     PowerCut,
     /// The node stopped by itself: its disk failed.
     Stopped,
 }
 
-/// A process.
-pub(crate) struct Running {
-    pub(crate) life: Life,
+/// A process with a node, or with one that starts.
+pub(crate) struct NodeProcess {
+    pub(crate) incarnation: Incarnation,
     process: Process,
     engine: Engine,
-    starting: Option<JoinHandle<std::io::Result<Serving>>>,
-    pub(crate) serving: Option<Serving>,
-    /// When it began, and how far its clock is, in milliseconds.
+    starting: Option<JoinHandle<std::io::Result<ServingNode>>>,
+    pub(crate) serving: Option<ServingNode>,
+    /// The time when it began, and the time on its clock, in milliseconds.
     began: u64,
     local: u64,
-    /// When its disk has done what is queued, and when that was the last time.
+    /// The times when its disk does the queued work, next and last.
     disk_due: u64,
     disk_ran: u64,
     zero: Instant,
-    // Dropped last: what is above belongs to it.
+    // Dropped last: the fields above use it.
     runtime: Runtime,
 }
 
-/// A machine.
+/// A machine of the cluster.
 pub(crate) struct Machine {
     pub(crate) id: u64,
     pub(crate) disk: SimDisk,
     /// Milliseconds of its clock in 1,000 of the simulation.
     rate: u64,
-    wall: Arc<Wall>,
+    wall: Arc<SimulatedClock>,
     pub(crate) round_trip: Duration,
-    lives: u32,
-    pub(crate) running: Option<Running>,
-    /// When its process ran, and when it runs next, at the latest.
+    starts: u32,
+    pub(crate) running: Option<NodeProcess>,
+    /// The times when its process ran, and when it runs next at the latest.
     ran_at: u64,
     runs_at: u64,
-    /// It stands still until then, as after SIGSTOP.
+    /// The time until which it is suspended, as after SIGSTOP.
     pub(crate) paused_until: u64,
-    /// When its process is started again.
+    /// The time when its process is started again.
     pub(crate) starts_at: u64,
-    /// How long its disk takes, in milliseconds.
+    /// The latency of its disk, in milliseconds.
     pub(crate) disk_latency: u64,
     random: SplitMix64,
 }
 
-/// A wall clock.
+/// A wall clock that can be wrong.
 #[derive(Debug)]
-struct Wall {
+struct SimulatedClock {
     /// The right time, in nanoseconds.
     now: AtomicU64,
-    /// How far it is ahead, in milliseconds.
+    /// The time by which it is ahead, in milliseconds.
     ahead_ms: AtomicI64,
 }
 
-impl Wall {
+impl SimulatedClock {
     /// The time that it shows, in nanoseconds: as [`WallClock`] has it, 0 before 1970 and the
     /// highest number after 2554.
     fn shows(&self) -> u64 {
@@ -117,10 +121,13 @@ impl Machine {
         Self {
             id,
             disk: SimDisk::new(random.next()),
-            rate: 1000 - DRIFT + random.below(2 * DRIFT + 1),
-            wall: Arc::new(Wall { now: AtomicU64::new(BEGUN), ahead_ms: AtomicI64::new(0) }),
+            rate: 1000 - CLOCK_DRIFT_PERMILLE_MAX + random.below(2 * CLOCK_DRIFT_PERMILLE_MAX + 1),
+            wall: Arc::new(SimulatedClock {
+                now: AtomicU64::new(START_TIME_NS),
+                ahead_ms: AtomicI64::new(0),
+            }),
             round_trip: Duration::from_millis(10),
-            lives: 0,
+            starts: 0,
             running: None,
             ran_at: 0,
             runs_at: 0,
@@ -131,24 +138,24 @@ impl Machine {
         }
     }
 
-    /// Where it is reached: its number.
+    /// The member for this machine, whose address is its number.
     pub(crate) fn member(id: u64) -> Member {
-        let place = id.to_string();
-        Member { raft: place.clone(), client: place, store: id.into(), removed: Vec::new() }
+        let address = id.to_string();
+        Member { raft: address.clone(), client: address, store: id.into(), removed: Vec::new() }
     }
 
-    /// Its wall clock steps by so many milliseconds.
+    /// Steps its wall clock.
     pub(crate) fn step_clock(&self, by_ms: i64) {
         self.wall.ahead_ms.fetch_add(by_ms, Relaxed);
     }
 
-    /// Its wall clock shows this time from now on, in milliseconds since 1970.
+    /// Sets its wall clock, in milliseconds since 1970.
     pub(crate) fn show(&self, at_ms: i64) {
         let now_ms = (self.wall.now.load(Relaxed) / 1_000_000).cast_signed();
         self.wall.ahead_ms.store(at_ms - now_ms, Relaxed);
     }
 
-    /// Its wall clock is right again.
+    /// Corrects its wall clock.
     pub(crate) fn set_clock(&self) {
         self.wall.ahead_ms.store(0, Relaxed);
     }
@@ -159,10 +166,10 @@ impl Machine {
     /// Those of the operating system.
     pub(crate) fn start(&mut self, network: &Network, now: u64) -> std::io::Result<()> {
         self.disk.power_on();
-        self.lives += 1;
-        let life = Life { node: self.id, number: self.lives };
+        self.starts += 1;
+        let incarnation = Incarnation { node: self.id, number: self.starts };
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build()?;
-        let (carrier, port) = network.join(life);
+        let (carrier, port) = network.join(incarnation);
         let engine = Engine::manual();
         let (process, zero) = {
             let _in_runtime = runtime.enter();
@@ -188,7 +195,7 @@ impl Machine {
                 transport: Arc::new(carrier),
                 listener: port,
                 clock,
-                snapshots: SNAPSHOTS,
+                snapshots: SNAPSHOT_ENTRIES,
             };
             let node = Arc::new(own.start(options, &epochs).await?);
             let options = OracleOptions::default();
@@ -199,11 +206,11 @@ impl Machine {
                 drop(watched.stopped().await);
                 fails.store(true, Relaxed);
             });
-            Ok(Serving { node, oracle, epochs, failed })
+            Ok(ServingNode { node, oracle, epochs, failed })
         };
         let starting = runtime.spawn(started);
-        self.running = Some(Running {
-            life,
+        self.running = Some(NodeProcess {
+            incarnation,
             process,
             engine,
             starting: Some(starting),
@@ -218,15 +225,15 @@ impl Machine {
         Ok(())
     }
 
-    /// There is something for its process.
+    /// Makes its process run next: a message or a request has arrived.
     pub(crate) fn wake(&mut self) {
         self.runs_at = 0;
     }
 
-    /// Ends its process. Nothing of it continues.
-    pub(crate) fn end(&mut self, network: &Network, ended: Ended) {
+    /// Ends its process, with all of its tasks.
+    pub(crate) fn end(&mut self, network: &Network, ended: ExitCause) {
         if let Some(running) = self.running.take() {
-            network.leave(running.life, ended == Ended::PowerCut);
+            network.leave(running.incarnation, ended == ExitCause::PowerCut);
             let _inside = running.process.enter();
             drop(running);
         }
@@ -243,15 +250,16 @@ impl Machine {
         Some((leased.unwrap_or_else(|| node.status().term), leased.is_some()))
     }
 
-    /// Lets its process run until this time. Returns why it has ended, if it has.
-    pub(crate) fn step(&mut self, now: u64) -> Option<Ended> {
-        self.wall.now.store(BEGUN + now * 1_000_000, Relaxed);
+    /// Runs its process until this time. Returns the reason if it has ended.
+    pub(crate) fn step(&mut self, now: u64) -> Option<ExitCause> {
+        self.wall.now.store(START_TIME_NS + now * 1_000_000, Relaxed);
         if now < self.paused_until.max(self.runs_at) {
             return None;
         }
-        (self.ran_at, self.runs_at) = (now, now + NAP);
+        (self.ran_at, self.runs_at) = (now, now + IDLE_RUN_INTERVAL_MS);
         let running = self.running.as_mut()?;
         let disk_runs = running.disk_due <= now;
+        debug_assert!(now >= running.began, "a process runs after its start");
         let target = (now - running.began) * self.rate / 1000;
         if disk_runs || target > running.local {
             running.run(target, disk_runs.then_some(now));
@@ -265,19 +273,25 @@ impl Machine {
             let _inside = running.process.enter();
             match running.runtime.block_on(starting) {
                 Ok(Ok(serving)) => running.serving = Some(serving),
-                _ => return Some(if self.disk.is_on() { Ended::Stopped } else { Ended::PowerCut }),
+                _ => {
+                    return Some(if self.disk.is_on() {
+                        ExitCause::Stopped
+                    } else {
+                        ExitCause::PowerCut
+                    });
+                }
             }
         }
         if !self.disk.is_on() {
-            return Some(Ended::PowerCut);
+            return Some(ExitCause::PowerCut);
         }
         let serving = running.serving.as_ref();
         let failed = serving.is_some_and(|serving| serving.failed.load(Relaxed));
-        failed.then_some(Ended::Stopped)
+        failed.then_some(ExitCause::Stopped)
     }
 }
 
-impl Running {
+impl NodeProcess {
     fn run(&mut self, target: u64, disk_runs: Option<u64>) {
         let _inside = self.process.enter();
         let jumps = target.saturating_sub(self.local) > 10;
@@ -290,7 +304,7 @@ impl Running {
                 engine.advance(elapsed);
             }
             if jumps {
-                // It stood still, and its clock did not.
+                // The process was suspended, and its clock was not.
                 let by = end.saturating_duration_since(Instant::now());
                 tokio::time::advance(by).await;
             }
@@ -298,11 +312,11 @@ impl Running {
         });
     }
 
-    /// Starts a task in the process, if its node serves. Its result is put into `results`.
+    /// Starts a task in the process, if its node has started. Pushes its result to `results`.
     pub(crate) fn spawn<T: Send + 'static, F: Future<Output = T> + Send + 'static>(
         &self,
         results: &Arc<Mutex<Vec<T>>>,
-        work: impl FnOnce(Serving) -> F,
+        work: impl FnOnce(ServingNode) -> F,
     ) -> bool {
         let Some(serving) = &self.serving else { return false };
         let (work, results) = (work(serving.clone()), Arc::clone(results));

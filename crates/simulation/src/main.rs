@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use esker_simulation::{Clocks, Options, run};
+use esker_simulation::{ClockFaults, Options, run};
 
 /// Simulates clusters of the timestamp service, one for each seed.
 #[derive(Parser)]
@@ -14,13 +14,13 @@ struct Args {
     /// The first seed.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How many seeds.
+    /// The number of seeds.
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// For how many seconds, instead of a number of seeds.
+    /// Run for this many seconds, instead of a number of seeds.
     #[arg(long, conflicts_with = "seeds")]
     seconds: Option<u64>,
-    /// Set wall clocks to any time from 1960 to 2600, and have operators believe them.
+    /// Set wall clocks to any time from 1960 to 2600, and make operators believe them.
     #[arg(long)]
     clocks: bool,
     /// Nodes, 2 to 9; otherwise it follows from the seed.
@@ -68,7 +68,7 @@ fn main() -> ExitCode {
     if totals.failed.load(Relaxed) { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// What the threads add up.
+/// The totals of all threads.
 #[derive(Default)]
 struct Totals {
     /// The number of seeds that were begun or passed over at the end.
@@ -99,12 +99,12 @@ impl Totals {
     }
 
     fn add_run(&self, args: &Args, seed: u64) {
-        let of_seed = Options::of(seed);
+        let of_seed = Options::from_seed(seed);
         let options = Options {
             nodes: args.nodes.unwrap_or(of_seed.nodes),
             faults_ms: args.faults * 1000,
             calm_ms: args.calm * 1000,
-            clocks: if args.clocks { Clocks::Centuries } else { Clocks::Hours },
+            clocks: if args.clocks { ClockFaults::Centuries } else { ClockFaults::Hours },
             keeps_trace: args.trace,
             ..of_seed
         };
@@ -117,7 +117,7 @@ impl Totals {
                 self.simulated_ms.fetch_add(outcome.simulated_ms, Relaxed);
                 self.answered.fetch_add(outcome.answered, Relaxed);
                 self.fingerprint.fetch_xor(outcome.fingerprint, Relaxed);
-                self.slowest_ms.fetch_max(outcome.flows_after_ms, Relaxed);
+                self.slowest_ms.fetch_max(outcome.recovery_ms, Relaxed);
                 if args.each {
                     println!("seed {seed}: {outcome:?}");
                 }

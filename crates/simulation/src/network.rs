@@ -18,28 +18,28 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::trace::Trace;
 
-/// Bytes on their way in one direction of a connection, and not read; above that a writer waits.
-const WINDOW: usize = 256 << 10;
+/// The most bytes in one direction of a connection that are not read; above that a writer waits.
+const WINDOW_BYTES: usize = 256 << 10;
 
-/// How often a node asks a silent peer whether it is still there, in milliseconds.
-const KEEPALIVE: u64 = 1_000;
+/// The interval in which a node probes a silent peer, in milliseconds.
+const KEEPALIVE_INTERVAL_MS: u64 = 1_000;
 
-/// A life of a node: its number, and how often it has started.
+/// An incarnation of a node: the number of the node, and of its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Life {
+pub(crate) struct Incarnation {
     pub(crate) node: u64,
     pub(crate) number: u32,
 }
 
-/// How long messages take. Times are in milliseconds.
+/// The latency and loss of messages. Times are in milliseconds.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Weather {
+pub(crate) struct LinkConditions {
     pub(crate) latency: (u64, u64),
-    /// Of a thousand messages, those that are lost, and sent again by TCP.
+    /// The messages in a thousand that are lost, and that TCP sends again.
     pub(crate) lost: u64,
 }
 
-impl Weather {
+impl LinkConditions {
     pub(crate) const CALM: Self = Self { latency: (1, 3), lost: 0 };
 }
 
@@ -47,40 +47,42 @@ impl Weather {
 #[derive(Clone)]
 pub(crate) struct Network(Arc<Mutex<Inner>>);
 
+/// The state of the network.
 struct Inner {
     now: u64,
     random: SplitMix64,
-    weather: Weather,
+    conditions: LinkConditions,
     trace: Trace,
     next: u64,
     events: BinaryHeap<Reverse<Event>>,
-    /// Directions in which nothing is sent any more, and what waits there. What was sent before
-    /// arrives.
-    cuts: BTreeMap<(u64, u64), Vec<What>>,
-    /// Directions that take so many milliseconds more.
+    /// Directions that are cut, and the messages that wait there. Messages that were sent before
+    /// arrive.
+    cuts: BTreeMap<(u64, u64), Vec<EventKind>>,
+    /// Directions that are slow, and the milliseconds that they add.
     slow: BTreeMap<(u64, u64), u64>,
-    listeners: BTreeMap<u64, (Life, mpsc::UnboundedSender<Connection>)>,
-    pipes: Vec<(Life, Life, Weak<Mutex<Pipe>>)>,
-    /// Those that have ended.
-    gone: HashSet<Life>,
+    listeners: BTreeMap<u64, (Incarnation, mpsc::UnboundedSender<Connection>)>,
+    pipes: Vec<(Incarnation, Incarnation, Weak<Mutex<Pipe>>)>,
+    /// The incarnations that have ended.
+    gone: HashSet<Incarnation>,
 }
 
-/// What arrives at a time. Of several at one time the first that was sent is first.
+/// An arrival at a time. Events of one time arrive in the order in which they were sent.
 struct Event {
     at: u64,
     number: u64,
     from: u64,
     to: u64,
-    what: What,
+    kind: EventKind,
 }
 
-enum What {
+/// The content of an event.
+enum EventKind {
     /// The next bytes of this direction of a connection, or its end.
     Bytes(Weak<Mutex<Pipe>>),
-    /// A connection is not known there.
+    /// The receiver does not know the connection.
     Reset(Weak<Mutex<Pipe>>),
     Opens {
-        from: Life,
+        from: Incarnation,
         opened: oneshot::Sender<io::Result<Connection>>,
     },
     Opened {
@@ -114,7 +116,7 @@ impl Network {
         Self(Arc::new(Mutex::new(Inner {
             now: 0,
             random: SplitMix64::new(seed),
-            weather: Weather::CALM,
+            conditions: LinkConditions::CALM,
             trace,
             next: 0,
             events: BinaryHeap::new(),
@@ -126,91 +128,100 @@ impl Network {
         })))
     }
 
-    /// The network as one life of a node sees it, and the connections that arrive there from now
-    /// on.
-    pub(crate) fn join(&self, life: Life) -> (Carrier, Port) {
+    /// Joins the network with an incarnation of a node. Returns its transport and its listener.
+    pub(crate) fn join(&self, incarnation: Incarnation) -> (NodeTransport, NodeListener) {
         let (sender, arrived) = mpsc::unbounded_channel();
         let mut inner = self.0.lock();
-        inner.listeners.insert(life.node, (life, sender));
-        inner.answer_keepalives(life.node);
+        inner.listeners.insert(incarnation.node, (incarnation, sender));
+        inner.answer_keepalives(incarnation.node);
         drop(inner);
-        (Carrier { network: self.clone(), life }, Port { arrived })
+        (NodeTransport { network: self.clone(), incarnation }, NodeListener { arrived })
     }
 
-    /// The node ends. Its connections are closed, or, of a machine without power, they end
+    /// Ends an incarnation. Its connections are closed; those of a machine without power end
     /// silently.
-    pub(crate) fn leave(&self, life: Life, is_silent: bool) {
+    pub(crate) fn leave(&self, incarnation: Incarnation, is_silent: bool) {
         let pipes = {
             let mut inner = self.0.lock();
-            if inner.listeners.get(&life.node).is_some_and(|(known, _)| *known == life) {
-                inner.listeners.remove(&life.node);
+            if inner
+                .listeners
+                .get(&incarnation.node)
+                .is_some_and(|(known, _)| *known == incarnation)
+            {
+                inner.listeners.remove(&incarnation.node);
             }
             // Its tasks are dropped in an order that is not determined: they do nothing.
-            inner.gone.insert(life);
+            inner.gone.insert(incarnation);
             inner.pipes.retain(|(.., pipe)| pipe.strong_count() > 0);
             inner.pipes.clone()
         };
         for (one, other, there) in pipes.into_iter().filter(|_| !is_silent) {
             let Some(there) = there.upgrade() else { continue };
             let Some(back) = there.lock().other.upgrade() else { continue };
-            if one == life {
+            if one == incarnation {
                 self.close(one.node, other.node, &there, &back);
-            } else if other == life {
+            } else if other == incarnation {
                 self.close(other.node, one.node, &back, &there);
             }
         }
     }
 
-    /// Nothing more is written in one direction, and nothing is read in the other.
+    /// Ends one direction for writing, and the other for reading.
     fn close(&self, own: u64, peer: u64, write: &Arc<Mutex<Pipe>>, read: &Mutex<Pipe>) {
         let mut ends = write.lock();
-        if ends.state == State::Open {
-            self.send((own, peer), write, &mut ends, Sent::End);
+        if ends.state == PipeState::Open {
+            self.send((own, peer), write, &mut ends, PipeItem::End);
         }
         drop(ends);
         let mut read = read.lock();
-        if read.state == State::Open {
-            read.state = State::Unread;
+        if read.state == PipeState::Open {
+            read.state = PipeState::Unread;
         }
         if let Some(writer) = read.writer.take() {
             writer.wake();
         }
     }
 
-    fn send(&self, (from, to): (u64, u64), way: &Arc<Mutex<Pipe>>, pipe: &mut Pipe, sent: Sent) {
+    fn send(
+        &self,
+        (from, to): (u64, u64),
+        way: &Arc<Mutex<Pipe>>,
+        pipe: &mut Pipe,
+        sent: PipeItem,
+    ) {
         let mut inner = self.0.lock();
         pipe.last = inner.arrival(from, to).max(pipe.last);
         pipe.sent.push_back(sent);
-        inner.schedule(pipe.last, from, to, What::Bytes(Arc::downgrade(way)));
+        inner.schedule(pipe.last, from, to, EventKind::Bytes(Arc::downgrade(way)));
     }
 
-    pub(crate) fn set_weather(&self, weather: Weather) {
-        self.0.lock().weather = weather;
+    pub(crate) fn set_conditions(&self, conditions: LinkConditions) {
+        self.0.lock().conditions = conditions;
     }
 
-    /// What is sent in this direction takes so many milliseconds more.
+    /// Slows a direction down by `by` milliseconds.
     pub(crate) fn slow_down(&self, from: u64, to: u64, by: u64) {
         self.0.lock().slow.insert((from, to), by);
     }
 
-    /// Nothing more gets through in this direction.
+    /// Cuts a direction.
     pub(crate) fn cut(&self, from: u64, to: u64) {
         self.0.lock().cuts.entry((from, to)).or_default();
     }
 
-    /// All directions work again. What was sent meanwhile arrives within 200 ms.
+    /// Restores all directions. Messages that were sent meanwhile arrive within 200 ms.
     pub(crate) fn heal(&self) {
         let mut inner = self.0.lock();
         inner.slow.clear();
         for ((from, to), held) in std::mem::take(&mut inner.cuts) {
-            for what in held {
+            for kind in held {
                 let at = inner.now + 1 + inner.random.below(200);
-                inner.schedule(at, from, to, what);
+                inner.schedule(at, from, to, kind);
             }
         }
     }
 
-    /// A connection between two nodes ends with an error on both sides.
+    /// Resets a connection between two nodes: it ends with an error on both sides.
     pub(crate) fn reset_one(&self) {
         let mut inner = self.0.lock();
         inner.pipes.retain(|(.., pipe)| pipe.strong_count() > 0);
@@ -225,7 +236,7 @@ impl Network {
         reset(&pipe);
     }
 
-    /// Moves to this time, and lets arrive what is due. Reports each node where something did.
+    /// Moves to this time, and delivers the events that are due. Reports their receivers.
     pub(crate) fn advance(&self, now: u64, mut arrives_at: impl FnMut(u64)) {
         self.0.lock().now = now;
         loop {
@@ -243,9 +254,9 @@ impl Network {
         }
     }
 
-    fn arrive(&self, Event { from, to, what, .. }: Event) {
-        match what {
-            What::Bytes(pipe) => {
+    fn arrive(&self, Event { from, to, kind, .. }: Event) {
+        match kind {
+            EventKind::Bytes(pipe) => {
                 if let Some(pipe) = pipe.upgrade() {
                     let (len, reader) = pipe.lock().arrive();
                     let inner = self.0.lock();
@@ -256,31 +267,36 @@ impl Network {
                     }
                 }
             }
-            What::Reset(pipe) => reset(&pipe),
-            What::Opens { from: caller, opened } => {
+            EventKind::Reset(pipe) => reset(&pipe),
+            EventKind::Opens { from: caller, opened } => {
                 let mut inner = self.0.lock();
                 let answer = match inner.listeners.get(&to).cloned() {
-                    Some((life, listener)) => {
-                        let (near, far) = self.pair(&mut inner, caller, life);
+                    Some((incarnation, listener)) => {
+                        let (near, far) = self.pair(&mut inner, caller, incarnation);
                         drop(listener.send(Box::new(far)));
                         Ok(Box::new(near) as Connection)
                     }
                     None => Err(io::ErrorKind::ConnectionRefused.into()),
                 };
                 let at = inner.arrival(to, from);
-                inner.schedule(at, to, from, What::Opened { answer, opened });
+                inner.schedule(at, to, from, EventKind::Opened { answer, opened });
             }
-            What::Opened { answer, opened } => drop(opened.send(answer)),
+            EventKind::Opened { answer, opened } => drop(opened.send(answer)),
         }
     }
 
-    fn pair(&self, inner: &mut Inner, one: Life, other: Life) -> (End, End) {
+    fn pair(
+        &self,
+        inner: &mut Inner,
+        one: Incarnation,
+        other: Incarnation,
+    ) -> (ConnectionEnd, ConnectionEnd) {
         let (there, back) = (Pipe::new(), Pipe::new());
         there.lock().other = Arc::downgrade(&back);
         back.lock().other = Arc::downgrade(&there);
         inner.pipes.retain(|(.., pipe)| pipe.strong_count() > 0);
         inner.pipes.push((one, other, Arc::downgrade(&there)));
-        let end = |own, peer, write: &Arc<_>, read: &Arc<_>| End {
+        let end = |own, peer, write: &Arc<_>, read: &Arc<_>| ConnectionEnd {
             network: self.clone(),
             own,
             peer,
@@ -291,7 +307,7 @@ impl Network {
     }
 }
 
-/// A connection ends with an error on both sides.
+/// Ends a connection with an error on both sides.
 fn reset(pipe: &Weak<Mutex<Pipe>>) {
     let Some(pipe) = pipe.upgrade() else { return };
     let other = pipe.lock().other.upgrade();
@@ -302,55 +318,61 @@ fn reset(pipe: &Weak<Mutex<Pipe>>) {
 }
 
 impl Inner {
-    /// When a message that is sent now arrives.
+    /// The arrival time of a message that is sent now.
     fn arrival(&mut self, from: u64, to: u64) -> u64 {
-        let (least, most) = self.weather.latency;
+        let (least, most) = self.conditions.latency;
         let mut at = self.now + least + self.random.below(most - least + 1);
-        if self.random.below(1000) < self.weather.lost {
+        if self.random.below(1000) < self.conditions.lost {
             at += 200 + self.random.below(400);
         }
         at + self.slow.get(&(from, to)).copied().unwrap_or_default()
     }
 
-    /// The peers of earlier lives of a node, which ask whether it is still there, learn that it is
-    /// not: of a machine that lost its power they have heard nothing.
+    /// Answers the probes of peers of earlier incarnations of a node: they get a reset. A machine
+    /// that lost its power has ended no connection.
     fn answer_keepalives(&mut self, node: u64) {
         self.pipes.retain(|(.., pipe)| pipe.strong_count() > 0);
         for (one, other, pipe) in self.pipes.clone() {
-            for (life, peer) in [(one, other), (other, one)] {
-                if life.node == node && self.gone.contains(&life) && !self.gone.contains(&peer) {
-                    let at = self.now + 1 + self.random.below(KEEPALIVE);
-                    self.schedule(at, node, peer.node, What::Reset(pipe.clone()));
+            for (incarnation, peer) in [(one, other), (other, one)] {
+                if incarnation.node == node
+                    && self.gone.contains(&incarnation)
+                    && !self.gone.contains(&peer)
+                {
+                    let at = self.now + 1 + self.random.below(KEEPALIVE_INTERVAL_MS);
+                    self.schedule(at, node, peer.node, EventKind::Reset(pipe.clone()));
                 }
             }
         }
     }
 
-    fn schedule(&mut self, at: u64, from: u64, to: u64, what: What) {
+    fn schedule(&mut self, at: u64, from: u64, to: u64, kind: EventKind) {
         if let Some(held) = self.cuts.get_mut(&(from, to)) {
-            return held.push(what);
+            return held.push(kind);
         }
+        debug_assert!(at >= self.now, "a message arrives after it is sent");
         let number = self.next;
         self.next += 1;
-        self.events.push(Reverse(Event { at, number, from, to, what }));
+        self.events.push(Reverse(Event { at, number, from, to, kind }));
     }
 }
 
-/// The network for one life of a node.
+/// The transport of one incarnation of a node.
 #[derive(Clone)]
-pub(crate) struct Carrier {
+pub(crate) struct NodeTransport {
     network: Network,
-    life: Life,
+    incarnation: Incarnation,
 }
 
-impl fmt::Debug for Carrier {
+impl fmt::Debug for NodeTransport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Carrier").field("life", &self.life).finish_non_exhaustive()
+        f.debug_struct("NodeTransport")
+            .field("incarnation", &self.incarnation)
+            .finish_non_exhaustive()
     }
 }
 
-impl Transport for Carrier {
-    /// An address is the number of a node. Nothing is heard of one to which there is no way.
+impl Transport for NodeTransport {
+    /// Connects to the node whose number is the address. Waits for ever while the direction is cut.
     fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Connection>> {
         let wrong = || io::Error::from(io::ErrorKind::AddrNotAvailable);
         Box::pin(async move {
@@ -358,9 +380,9 @@ impl Transport for Carrier {
             let (opened, answer) = oneshot::channel();
             {
                 let mut inner = self.network.0.lock();
-                let at = inner.arrival(self.life.node, to);
-                let what = What::Opens { from: self.life, opened };
-                inner.schedule(at, self.life.node, to, what);
+                let at = inner.arrival(self.incarnation.node, to);
+                let kind = EventKind::Opens { from: self.incarnation, opened };
+                inner.schedule(at, self.incarnation.node, to, kind);
             }
             match answer.await {
                 Ok(answer) => answer,
@@ -370,13 +392,13 @@ impl Transport for Carrier {
     }
 }
 
-/// Where connections to a node arrive.
+/// The listener of one incarnation of a node.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub(crate) struct NodeListener {
     arrived: mpsc::UnboundedReceiver<Connection>,
 }
 
-impl Listener for Port {
+impl Listener for NodeListener {
     fn accept(&mut self) -> BoxFuture<'_, io::Result<(Connection, Option<std::net::IpAddr>)>> {
         Box::pin(async move {
             match self.arrived.recv().await {
@@ -387,31 +409,32 @@ impl Listener for Port {
     }
 }
 
-/// One direction of a connection.
+/// A direction of a connection.
 #[derive(Debug)]
 struct Pipe {
-    sent: VecDeque<Sent>,
+    sent: VecDeque<PipeItem>,
     arrived: VecDeque<u8>,
     /// Bytes that were written and not read.
     unread: usize,
-    /// When the last arrives of what was sent.
+    /// The arrival time of the last item that was sent.
     last: u64,
-    state: State,
+    state: PipeState,
     reader: Option<Waker>,
     writer: Option<Waker>,
     other: Weak<Mutex<Pipe>>,
 }
 
+/// An item on its way in a direction of a connection.
 #[derive(Debug)]
-enum Sent {
+enum PipeItem {
     Bytes(Vec<u8>),
     End,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum PipeState {
     Open,
-    /// All has arrived, and no more comes.
+    /// The end has arrived.
     Ended,
     /// The reader is gone.
     Unread,
@@ -425,7 +448,7 @@ impl Pipe {
             arrived: VecDeque::new(),
             unread: 0,
             last: 0,
-            state: State::Open,
+            state: PipeState::Open,
             reader: None,
             writer: None,
             other: Weak::new(),
@@ -434,12 +457,12 @@ impl Pipe {
 
     fn arrive(&mut self) -> (usize, Option<Waker>) {
         let len = match self.sent.pop_front() {
-            Some(Sent::Bytes(bytes)) => {
+            Some(PipeItem::Bytes(bytes)) => {
                 self.arrived.extend(&bytes);
                 bytes.len()
             }
-            Some(Sent::End) => {
-                self.state = State::Ended;
+            Some(PipeItem::End) => {
+                self.state = PipeState::Ended;
                 0
             }
             None => 0,
@@ -448,7 +471,7 @@ impl Pipe {
     }
 
     fn reset(&mut self) {
-        self.state = State::Reset;
+        self.state = PipeState::Reset;
         self.sent.clear();
         self.arrived.clear();
         for waker in [self.reader.take(), self.writer.take()].into_iter().flatten() {
@@ -457,38 +480,38 @@ impl Pipe {
     }
 }
 
-/// One end of a connection.
-struct End {
+/// An end of a connection.
+struct ConnectionEnd {
     network: Network,
-    own: Life,
-    peer: Life,
+    own: Incarnation,
+    peer: Incarnation,
     write: Arc<Mutex<Pipe>>,
     read: Arc<Mutex<Pipe>>,
 }
 
-impl fmt::Debug for End {
+impl fmt::Debug for ConnectionEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("End").field("own", &self.own).field("peer", &self.peer).finish()
+        f.debug_struct("ConnectionEnd").field("own", &self.own).field("peer", &self.peer).finish()
     }
 }
 
-impl End {
-    fn send(&self, pipe: &mut Pipe, sent: Sent) {
+impl ConnectionEnd {
+    fn send(&self, pipe: &mut Pipe, sent: PipeItem) {
         self.network.send((self.own.node, self.peer.node), &self.write, pipe, sent);
     }
 }
 
-impl AsyncRead for End {
+impl AsyncRead for ConnectionEnd {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let mut pipe = self.read.lock();
-        if pipe.state == State::Reset {
+        if pipe.state == PipeState::Reset {
             return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into()));
         }
-        if pipe.arrived.is_empty() && pipe.state != State::Ended {
+        if pipe.arrived.is_empty() && pipe.state != PipeState::Ended {
             pipe.reader = Some(context.waker().clone());
             return Poll::Pending;
         }
@@ -497,6 +520,7 @@ impl AsyncRead for End {
             let len = first.len().min(into.remaining());
             into.put_slice(&first[..len]);
             pipe.arrived.drain(..len);
+            debug_assert!(len <= pipe.unread, "bytes are read once");
             pipe.unread -= len;
         }
         if let Some(writer) = pipe.writer.take() {
@@ -506,7 +530,7 @@ impl AsyncRead for End {
     }
 }
 
-impl AsyncWrite for End {
+impl AsyncWrite for ConnectionEnd {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -514,17 +538,17 @@ impl AsyncWrite for End {
     ) -> Poll<io::Result<usize>> {
         let mut pipe = self.write.lock();
         match pipe.state {
-            State::Open | State::Ended => {}
-            State::Unread => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
-            State::Reset => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
+            PipeState::Open | PipeState::Ended => {}
+            PipeState::Unread => return Poll::Ready(Err(io::ErrorKind::BrokenPipe.into())),
+            PipeState::Reset => return Poll::Ready(Err(io::ErrorKind::ConnectionReset.into())),
         }
-        let len = bytes.len().min(WINDOW - pipe.unread.min(WINDOW));
+        let len = bytes.len().min(WINDOW_BYTES - pipe.unread.min(WINDOW_BYTES));
         if len == 0 && !bytes.is_empty() {
             pipe.writer = Some(context.waker().clone());
             return Poll::Pending;
         }
         pipe.unread += len;
-        self.send(&mut pipe, Sent::Bytes(bytes[..len].to_vec()));
+        self.send(&mut pipe, PipeItem::Bytes(bytes[..len].to_vec()));
         Poll::Ready(Ok(len))
     }
 
@@ -534,12 +558,12 @@ impl AsyncWrite for End {
 
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut pipe = self.write.lock();
-        self.send(&mut pipe, Sent::End);
+        self.send(&mut pipe, PipeItem::End);
         Poll::Ready(Ok(()))
     }
 }
 
-impl Drop for End {
+impl Drop for ConnectionEnd {
     fn drop(&mut self) {
         if !self.network.0.lock().gone.contains(&self.own) {
             self.network.close(self.own.node, self.peer.node, &self.write, &self.read);

@@ -1,4 +1,4 @@
-//! One run: a cluster, its clients and its faults, from a seed.
+//! A run: a cluster, its clients and its faults, from a seed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,78 +12,79 @@ use esker_testkit::{SplitMix64, mix};
 use parking_lot::Mutex;
 
 use crate::clients::Clients;
-use crate::faults::{Fault, ROUGH, failing_disk, power_cut_during};
-use crate::machine::{Ended, Machine};
-use crate::network::{Network, Weather};
+use crate::faults::{Fault, ROUGH_CONDITIONS, failing_disk, power_cut_during};
+use crate::machine::{ExitCause, Machine};
+use crate::network::{LinkConditions, Network};
 use crate::trace::Trace;
 
-/// How long starting the cluster, and timestamps after the last fault, may take at most, in
-/// milliseconds.
-const STARTS: u64 = 20_000;
-const FLOWS: u64 = 4_000;
-/// How long replicas have to become equal.
-const SETTLES: u64 = 3_000;
+/// The time in which the cluster has to start, and in which timestamps have to come after the last
+/// fault, in milliseconds.
+const START_TIMEOUT_MS: u64 = 20_000;
+const RECOVERY_TIMEOUT_MS: u64 = 4_000;
+/// The time in which replicas have to become equal, in milliseconds.
+const REPLICATION_TIMEOUT_MS: u64 = 3_000;
 
 /// The earliest epoch that no run may reach, in nanoseconds: 2201. Epochs follow no clock beyond
 /// 2200, and rise on in real time where they are.
-const EPOCHS_END: u64 = 231 * 31_557_600 * 1_000_000_000;
+const EPOCH_LIMIT_NS: u64 = 231 * 31_557_600 * 1_000_000_000;
 
-/// How reads under a lease are switched.
+/// The mode of reads under a lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leases {
-    /// Never on.
+pub enum LeaseMode {
+    /// Reads under a lease are never on.
     Off,
-    /// On from the start.
+    /// Reads under a lease are on from the start.
     On,
-    /// On and off during the run.
+    /// Reads under a lease are switched on and off during the run.
     Switched,
 }
 
-/// How far wall clocks are wrong.
+/// The range of faults of wall clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Clocks {
-    /// They step by an hour at most.
+pub enum ClockFaults {
+    /// Clocks step by an hour at most.
     Hours,
-    /// They are set to any time from 1960 to 2600, also before the cluster has its first epoch.
+    /// Clocks are set to any time from 1960 to 2600, also before the cluster has its first epoch.
     Centuries,
 }
 
-/// What a run consists of.
+/// The options of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
-    /// All that happens follows from it.
+    /// The seed, which determines all events.
     pub seed: u64,
     /// The number of nodes, 2 to 9.
     pub nodes: u64,
-    /// For how long faults happen, in milliseconds; 0 for none.
+    /// The time in which faults happen, in milliseconds; 0 for no faults.
     pub faults_ms: u64,
-    /// For how long the cluster serves without faults before that, in milliseconds.
+    /// The time without faults before that, in milliseconds.
     pub calm_ms: u64,
-    /// How reads under a lease are switched.
-    pub leases: Leases,
-    /// How far wall clocks are wrong.
-    pub clocks: Clocks,
-    /// Whether the lines of the trace are kept.
+    /// The mode of reads under a lease.
+    pub leases: LeaseMode,
+    /// The range of faults of wall clocks.
+    pub clocks: ClockFaults,
+    /// Set to keep the lines of the trace.
     pub keeps_trace: bool,
 }
 
 impl Options {
-    /// A run of three or five nodes with 20 s of faults, with leases off, on or switched.
-    pub fn of(seed: u64) -> Self {
+    /// The options of a run of three or five nodes with 20 s of faults, with leases off, on or
+    /// switched.
+    pub fn from_seed(seed: u64) -> Self {
         let mut random = SplitMix64::new(mix(seed, 0));
         Self {
             seed,
             nodes: random.pick(&[3, 3, 3, 5]),
             faults_ms: 20_000,
             calm_ms: 1_000,
-            leases: random.pick(&[Leases::Off, Leases::On, Leases::Switched]),
-            clocks: Clocks::Hours,
+            leases: random.pick(&[LeaseMode::Off, LeaseMode::On, LeaseMode::Switched]),
+            clocks: ClockFaults::Hours,
             keeps_trace: false,
         }
     }
 }
 
-/// What a run showed.
+/// The outcome of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
     /// Simulated milliseconds.
@@ -92,25 +93,25 @@ pub struct Outcome {
     pub answered: u64,
     /// Calls that were refused.
     pub refused: u64,
-    /// How long after the last fault the first timestamps came, in milliseconds.
-    pub flows_after_ms: u64,
+    /// The time from the last fault to the first timestamps, in milliseconds.
+    pub recovery_ms: u64,
     /// The last term.
     pub term: u64,
     /// Faults that happened.
     pub faults: u64,
     /// Events in the trace, and its fingerprint.
     pub events: u64,
-    /// The fingerprint of all events: of two runs with the same seed they are the same.
+    /// The fingerprint of all events: two runs with the same seed have the same.
     pub fingerprint: u64,
 }
 
-/// What no run may show.
+/// A violation that a run found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Failure {
     /// The history of the clients is not that of one oracle.
     History(Violation),
-    /// Without faults no timestamps came for that long, in milliseconds.
+    /// No timestamps came for this time without faults, in milliseconds.
     NoTimestamps(u64),
     /// Replicas that applied the same entries differ.
     Replicas(String),
@@ -118,12 +119,12 @@ pub enum Failure {
     TwoLeaders {
         /// The node with the lease, and its term.
         node: u64,
-        /// Its term.
+        /// The term of its lease.
         term: u64,
         /// The later term.
         later: u64,
     },
-    /// Epochs are where no clock may bring them.
+    /// The epoch is higher than any clock may bring it.
     EpochTooHigh(u64),
     /// The cluster did not start.
     NotStarted(String),
@@ -149,13 +150,14 @@ impl std::error::Error for Failure {}
 /// Runs a simulation.
 ///
 /// # Errors
-/// What it found; the trace, if it is kept, is in both cases the second value.
+/// The violation that it found. The trace, if it is kept, is the second value in both cases.
 pub fn run(options: Options) -> (Result<Outcome, Failure>, Vec<String>) {
     let trace = Trace::new(options.keeps_trace);
     let outcome = Cluster::new(options, trace.clone()).run();
     (outcome, trace.take_lines())
 }
 
+/// A cluster that is simulated.
 struct Cluster {
     options: Options,
     trace: Trace,
@@ -165,10 +167,10 @@ struct Cluster {
     clients: Clients,
     now: u64,
     faults: u64,
-    /// Whether leases are to be on; `None` for as they are.
+    /// Set to switch leases on or off; `None` to leave them as they are.
     lease_reads: Option<bool>,
     switches_at: u64,
-    /// Answers of changes that were asked for.
+    /// The answers of changes that were requested.
     changes: Arc<Mutex<Vec<Result<(), NodeError>>>>,
     is_joining: bool,
     planned: Vec<(u64, Fault)>,
@@ -201,15 +203,15 @@ impl Cluster {
     }
 
     fn run(mut self) -> Result<Outcome, Failure> {
-        if self.options.clocks == Clocks::Centuries {
+        if self.options.clocks == ClockFaults::Centuries {
             for _ in 0..self.options.nodes {
                 self.fail_clock();
             }
         }
         self.form()?;
         self.lease_reads = match self.options.leases {
-            Leases::Off => None,
-            Leases::On | Leases::Switched => Some(true),
+            LeaseMode::Off => None,
+            LeaseMode::On | LeaseMode::Switched => Some(true),
         };
         let calm_until = self.now + self.options.calm_ms;
         while self.now < calm_until {
@@ -223,7 +225,7 @@ impl Cluster {
             }
             self.fail();
         }
-        let flows_after_ms = self.recover()?;
+        let recovery_ms = self.recover()?;
         check(&self.clients.history).map_err(Failure::History)?;
         self.two_leaders.take().map_or(Ok(()), Err)?;
         self.compare()?;
@@ -232,7 +234,7 @@ impl Cluster {
             simulated_ms: self.now,
             answered: self.clients.history.len() as u64,
             refused: self.clients.refused,
-            flows_after_ms,
+            recovery_ms,
             term: serving.iter().map(|node| node.status().term).max().unwrap_or_default(),
             faults: self.faults,
             events: self.trace.events(),
@@ -252,7 +254,7 @@ impl Cluster {
         }
         let changes = Arc::clone(&self.changes);
         let mut next = 1;
-        while self.now < STARTS {
+        while self.now < START_TIMEOUT_MS {
             self.step();
             let done = std::mem::take(&mut *changes.lock());
             for change in done {
@@ -292,7 +294,7 @@ impl Cluster {
         &mut self.machines[id as usize - 1]
     }
 
-    /// A millisecond passes.
+    /// Advances the simulation by a millisecond.
     fn step(&mut self) {
         self.now += 1;
         let (now, nodes) = (self.now, self.options.nodes);
@@ -336,7 +338,7 @@ impl Cluster {
         }
     }
 
-    fn end(&mut self, id: u64, ended: Ended) {
+    fn end(&mut self, id: u64, ended: ExitCause) {
         let now = self.now;
         let (network, back_at) = (self.network.clone(), self.now + 1 + self.random.below(100));
         let machine = self.machine(id);
@@ -350,7 +352,7 @@ impl Cluster {
         }
     }
 
-    /// A leader switches leases as they are to be.
+    /// Switches leases on the leader, if they are not as they should be.
     fn switch(&mut self) {
         let Some(on) = self.lease_reads.filter(|_| self.now >= self.switches_at) else { return };
         self.switches_at = self.now + 100;
@@ -367,28 +369,28 @@ impl Cluster {
         }
     }
 
-    /// Something goes wrong.
+    /// Lets a fault happen.
     fn fail(&mut self) {
         let nodes = self.options.nodes;
-        if self.options.clocks == Clocks::Centuries && self.random.percent(40) {
+        if self.options.clocks == ClockFaults::Centuries && self.random.percent(40) {
             return self.fail_clock();
         }
-        let switches = self.options.leases == Leases::Switched;
+        let switches = self.options.leases == LeaseMode::Switched;
         let fault = Fault::any(&mut self.random, nodes, switches);
         self.happen(fault);
     }
 
     fn fail_clock(&mut self) {
-        let fault = Fault::of_clocks(&mut self.random, self.options.nodes);
+        let fault = Fault::any_clock_fault(&mut self.random, self.options.nodes);
         self.happen(fault);
     }
 
-    /// What happens later.
+    /// Plans a fault.
     fn plan(&mut self, after: u64, fault: Fault) {
         self.planned.push((self.now + after, fault));
     }
 
-    /// What was planned for now happens.
+    /// Lets the faults happen that are planned for now.
     fn follow_plan(&mut self) {
         let now = self.now;
         let due: Vec<_> = self.planned.extract_if(.., |(at, _)| *at <= now).collect();
@@ -397,7 +399,7 @@ impl Cluster {
         }
     }
 
-    /// The node that takes itself for the leader, the first of several.
+    /// The first node that considers itself the leader.
     fn leader(&self) -> Option<u64> {
         let leads = |machine: &&Machine| {
             let serving = machine.running.as_ref().and_then(|running| running.serving.as_ref());
@@ -417,7 +419,7 @@ impl Cluster {
             }
             Fault::Kill { node, back_after } => {
                 self.machine(node).starts_at = now + back_after;
-                self.end(node, Ended::Killed);
+                self.end(node, ExitCause::Killed);
             }
             Fault::PowerCut { node, persist, back_after } => {
                 self.cut_power(node, persist, back_after);
@@ -448,8 +450,8 @@ impl Cluster {
             Fault::SlowWay { from, to, by } => self.network.slow_down(from, to, by),
             Fault::Heal => self.network.heal(),
             Fault::Reset => self.network.reset_one(),
-            Fault::Rough => self.network.set_weather(ROUGH),
-            Fault::Calm => self.network.set_weather(Weather::CALM),
+            Fault::Rough => self.network.set_conditions(ROUGH_CONDITIONS),
+            Fault::Calm => self.network.set_conditions(LinkConditions::CALM),
             Fault::ClockSteps { node, by } => {
                 let hit =
                     self.machines.iter().filter(|machine| node.is_none_or(|id| machine.id == id));
@@ -463,7 +465,7 @@ impl Cluster {
             Fault::FollowClock => self.follow_clock(),
             Fault::RoundTrip { node, ms } => {
                 self.machine(node).round_trip = Duration::from_millis(ms);
-                self.end(node, Ended::Killed);
+                self.end(node, ExitCause::Killed);
             }
             Fault::TransferAndCutOff { to, until_cut } => self.transfer_and_cut_off(to, until_cut),
             Fault::Transfer { to } => self.transfer(to),
@@ -471,7 +473,7 @@ impl Cluster {
         }
     }
 
-    /// The answers to the leader are late, and then it is cut off.
+    /// Delays the answers to the leader, and then cuts it off.
     fn delay_answers(&mut self, by: u64, until_cut: u64) {
         let nodes = self.options.nodes;
         let Some(leader) = self.leader() else { return };
@@ -482,7 +484,7 @@ impl Cluster {
         self.plan(until_cut + 500, Fault::Heal);
     }
 
-    /// All followers but one restart while the leader is cut off from that one.
+    /// Restarts all followers but one while the leader is cut off from that one.
     fn restart_followers(&mut self, until_restart: u64, back_after: u64) {
         let nodes = self.options.nodes;
         let Some(leader) = self.leader() else { return };
@@ -513,7 +515,8 @@ impl Cluster {
         }
     }
 
-    /// An operator asks each node: the leader does it. Whether it was done does not matter.
+    /// Requests of each node that epochs follow its clock: the leader does that. The outcome does
+    /// not matter.
     fn follow_clock(&self) {
         let asked = Arc::default();
         for running in self.machines.iter().filter_map(|machine| machine.running.as_ref()) {
@@ -528,16 +531,16 @@ impl Cluster {
         let machine = self.machine(node);
         machine.starts_at = now + back_after;
         machine.disk.power_cut(persist);
-        self.end(node, Ended::PowerCut);
+        self.end(node, ExitCause::PowerCut);
     }
 
-    /// The faults end. Returns how long it took until timestamps came.
+    /// Ends the faults. Returns the time until timestamps came.
     fn recover(&mut self) -> Result<u64, Failure> {
         let since = self.now;
         self.trace.event(since, format_args!("the faults end"));
         self.planned.clear();
         self.network.heal();
-        self.network.set_weather(Weather::CALM);
+        self.network.set_conditions(LinkConditions::CALM);
         for machine in &mut self.machines {
             machine.disk.clear_faults();
             machine.disk.cancel_cut();
@@ -549,22 +552,22 @@ impl Cluster {
         }
         while self.clients.answered_at <= since {
             self.step();
-            if self.now > since + FLOWS {
-                return Err(Failure::NoTimestamps(FLOWS));
+            if self.now > since + RECOVERY_TIMEOUT_MS {
+                return Err(Failure::NoTimestamps(RECOVERY_TIMEOUT_MS));
             }
         }
         let flows_after = self.now - since;
-        let end = self.now + SETTLES;
+        let end = self.now + REPLICATION_TIMEOUT_MS;
         while self.now < end {
             self.step();
         }
         Ok(flows_after)
     }
 
-    /// All replicas have the same state when nothing is proposed any more.
+    /// Checks that all replicas have the same state when nothing is proposed any more.
     fn compare(&mut self) -> Result<(), Failure> {
         self.clients.pause = u64::MAX;
-        let end = self.now + SETTLES;
+        let end = self.now + REPLICATION_TIMEOUT_MS;
         while self.now < end {
             self.step();
         }
@@ -578,7 +581,7 @@ impl Cluster {
         {
             return Err(Failure::Replicas(format!("{states:?}")));
         }
-        match states.iter().map(|(_, epochs)| epochs.last()).find(|last| *last >= EPOCHS_END) {
+        match states.iter().map(|(_, epochs)| epochs.last()).find(|last| *last >= EPOCH_LIMIT_NS) {
             Some(epoch) => Err(Failure::EpochTooHigh(epoch)),
             None => Ok(()),
         }

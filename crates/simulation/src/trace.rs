@@ -1,4 +1,4 @@
-//! What happened in a run, in order: a fingerprint of all of it, and its lines if they are wanted.
+//! The events of a run, in order: their fingerprint, and their lines if they are kept.
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 #[derive(Debug, Clone)]
 pub(crate) struct Trace(Arc<Mutex<Inner>>);
 
+/// The fingerprint so far, and the lines.
 #[derive(Debug)]
 struct Inner {
     /// FNV-1a of all lines.
@@ -28,7 +29,7 @@ impl Trace {
         })))
     }
 
-    /// Something happened at this time, in milliseconds.
+    /// Records an event at this time, in milliseconds.
     pub(crate) fn event(&self, now: u64, what: fmt::Arguments<'_>) {
         let mut inner = self.0.lock();
         let Inner { fingerprint, events, line, lines } = &mut *inner;

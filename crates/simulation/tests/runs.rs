@@ -2,15 +2,15 @@
 //! chapter about testing.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use esker_simulation::{Clocks, Leases, Options, run};
+use esker_simulation::{ClockFaults, LeaseMode, Options, run};
 
-/// Of runs in which mutations were found: a leader that proves nothing, a lease that is kept
+/// The seeds of runs that found mutations: a leader that proves nothing, a lease that is kept
 /// across a transfer, one that is counted from the answer; a voter that votes within a lease of
 /// its restart; a snapshot that is not restored; and a node that continues when its log has failed.
-const FOUND: [u64; 4] = [3, 15, 79, 3987];
+const MUTATION_SEEDS: [u64; 4] = [3, 15, 79, 3987];
 
 fn short(seed: u64) -> Options {
-    Options { faults_ms: 6_000, ..Options::of(seed) }
+    Options { faults_ms: 6_000, ..Options::from_seed(seed) }
 }
 
 /// Uniqueness, real-time order, equal replicas, and timestamps soon after the last fault.
@@ -23,7 +23,7 @@ fn clients_get_the_timestamps_of_one_oracle() {
         assert!(outcome.faults > 10 && outcome.answered > 100, "seed {seed}: {outcome:?}");
         answered[options.leases as usize] += outcome.answered;
     }
-    for leases in [Leases::Off, Leases::On, Leases::Switched] {
+    for leases in [LeaseMode::Off, LeaseMode::On, LeaseMode::Switched] {
         assert!(answered[leases as usize] > 0, "no run with leases {leases:?}");
     }
 }
@@ -34,21 +34,21 @@ fn clients_get_the_timestamps_of_one_oracle() {
 #[test]
 fn clocks_that_are_centuries_wrong_stop_no_cluster() {
     for seed in 1..=8 {
-        let options = Options { clocks: Clocks::Centuries, ..short(seed) };
+        let options = Options { clocks: ClockFaults::Centuries, ..short(seed) };
         let outcome = run(options).0.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
         assert!(outcome.faults > 10 && outcome.answered > 0, "seed {seed}: {outcome:?}");
     }
 }
 
-/// With the default length of faults.
+/// The seeds run with the default length of faults.
 #[test]
 fn what_was_found_once_stays_mended() {
-    for seed in FOUND {
-        run(Options::of(seed)).0.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
+    for seed in MUTATION_SEEDS {
+        run(Options::from_seed(seed)).0.unwrap_or_else(|failure| panic!("seed {seed}: {failure}"));
     }
 }
 
-/// The same events in the same order, whatever else the process does.
+/// A seed gives the same events in the same order, whatever else the process does.
 #[test]
 fn a_seed_determines_all_that_happens() {
     for seed in [3, 4, 100] {
@@ -71,7 +71,7 @@ fn a_seed_determines_all_that_happens() {
 /// A cluster without faults keeps its leader.
 #[test]
 fn nothing_happens_without_faults() {
-    let options = Options { faults_ms: 0, calm_ms: 10_000, ..Options::of(7) };
+    let options = Options { faults_ms: 0, calm_ms: 10_000, ..Options::from_seed(7) };
     let outcome = run(options).0.unwrap();
     assert_eq!((outcome.term, outcome.faults), (1, 0), "{outcome:?}");
     assert!(outcome.answered > 1_000, "{outcome:?}");

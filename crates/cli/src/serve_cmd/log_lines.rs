@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(level("openraft::core::raft_core", &Level::WARN), "debug");
         assert_eq!(level("openraft", &Level::ERROR), "debug");
         assert_eq!(level("openraft", &Level::TRACE), "trace");
-        assert_eq!(level("esker_raft::node::report", &Level::WARN), "warn");
+        assert_eq!(level("esker_raft::node::leadership_log", &Level::WARN), "warn");
         assert_eq!(level("openraft_legacy", &Level::WARN), "warn");
     }
 }

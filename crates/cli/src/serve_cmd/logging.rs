@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{stderr, stdout};
 use std::os::fd::AsFd;
 
-use esker_oracle::SPANS;
+use esker_oracle::SPAN_TARGET;
 use tokio::runtime::Handle;
 use tracing::Dispatch;
 use tracing::level_filters::LevelFilter;
@@ -80,7 +80,7 @@ fn subscriber(
     match spans {
         None => lines.into(),
         Some(spans) => {
-            let only = Targets::new().with_target(SPANS, LevelFilter::INFO);
+            let only = Targets::new().with_target(SPAN_TARGET, LevelFilter::INFO);
             lines.with(spans.layer().with_filter(only)).into()
         }
     }
@@ -101,7 +101,7 @@ fn filter(level: Level) -> Targets {
     };
     Targets::new()
         .with_default(own)
-        .with_target(SPANS, LevelFilter::OFF)
+        .with_target(SPAN_TARGET, LevelFilter::OFF)
         .with_target("openraft", raft)
         .with_target("hyper", raft)
         .with_target("h2", raft)
@@ -122,7 +122,7 @@ mod tests {
         for level in [Level::Info, Level::Debug, Level::Trace] {
             let lines = fmt::layer().with_writer(std::io::sink);
             tracing::dispatcher::with_default(&subscriber(lines, filter(level), None), || {
-                assert!(tracing::info_span!(target: SPANS, "request").is_disabled());
+                assert!(tracing::info_span!(target: SPAN_TARGET, "request").is_disabled());
                 assert!(!tracing::info_span!(target: "esker", "another").is_disabled());
             });
         }

@@ -1,4 +1,4 @@
-//! What the owner of epochs knows of time, for others to see.
+//! The view that an oracle has of time, for other threads to read.
 
 use std::time::Duration;
 
@@ -7,23 +7,23 @@ use parking_lot::Mutex;
 
 use crate::clock::Step;
 
-/// What an oracle knows of time.
+/// A report of the clock of an oracle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClockReport {
-    /// What the node's wall clock shows, in nanoseconds of Unix time.
+    /// The time on the node's wall clock, in nanoseconds of Unix time.
     pub clock: u64,
     /// The last epoch that the node has applied.
     pub epoch: u64,
-    /// How long ago this process got that epoch; `None` if it is another's.
+    /// The time since this process got that epoch; `None` if another process owns it.
     pub epoch_age: Option<Duration>,
-    /// How far the clocks of other voters were from this node's, the furthest of those that
-    /// answered the last proof before this process proposed an epoch. It includes a round trip.
-    /// `None` before that, and where there is no other voter.
+    /// The largest difference between this node's clock and that of a voter that answered the last
+    /// proof before this process proposed an epoch. It includes a round trip. `None` before that,
+    /// and where there is no other voter.
     pub spread: Option<Duration>,
-    /// What the clock did when this process last proposed an epoch.
+    /// The step of the clock when this process last proposed an epoch.
     pub step: Step,
-    /// How old an epoch may be that timestamps are issued of: a request that finds an older one
+    /// The highest age of an epoch that timestamps are issued of: a request that finds an older one
     /// waits for a new epoch.
     pub epoch_age_max: Duration,
     /// The epoch that would be proposed now.
@@ -31,8 +31,9 @@ pub struct ClockReport {
 }
 
 impl ClockReport {
-    /// How far the epoch of a timestamp that is issued now may be from the clocks of this node and
-    /// of the voters that were compared. `None` for a node that has no epoch of its own.
+    /// The most by which the epoch of a timestamp that is issued now may differ from the clocks of
+    /// this node and of the voters that were compared. `None` for a node without an epoch of its
+    /// own.
     pub fn uncertainty(&self) -> Option<Duration> {
         let is_used = self.epoch_age? <= self.epoch_age_max;
         let apart = |epoch| Duration::from_nanos(self.clock.abs_diff(epoch));
@@ -45,19 +46,20 @@ impl ClockReport {
     }
 }
 
+/// The last step, and the last comparison of clocks.
 #[derive(Debug)]
-struct Seen {
+struct ClockObservation {
     step: Step,
     spread: Option<Duration>,
 }
 
-/// Shared by an oracle and its issuer.
+/// The clock of an oracle, which its issuer updates.
 #[derive(Debug)]
-pub(crate) struct ClockState(Mutex<Seen>);
+pub(crate) struct ClockState(Mutex<ClockObservation>);
 
 impl ClockState {
     pub(crate) fn new() -> Self {
-        Self(Mutex::new(Seen { step: Step::None, spread: None }))
+        Self(Mutex::new(ClockObservation { step: Step::None, spread: None }))
     }
 
     pub(crate) fn step(&self) -> Step {
@@ -68,12 +70,13 @@ impl ClockState {
         self.0.lock().spread
     }
 
-    /// Takes over what the clock did. Returns what it did before.
-    pub(crate) fn stepped(&self, step: Step) -> Step {
+    /// Replaces the step of the clock. Returns the one before.
+    pub(crate) fn replace_step(&self, step: Step) -> Step {
         std::mem::replace(&mut self.0.lock().step, step)
     }
 
-    pub(crate) fn compared(&self, VoterClocks { own, others }: &VoterClocks) {
+    /// Compares the clocks of a proof.
+    pub(crate) fn compare(&self, VoterClocks { own, others }: &VoterClocks) {
         let apart = others.iter().map(|other| Duration::from_nanos(other.abs_diff(*own)));
         self.0.lock().spread = apart.max();
     }
@@ -87,9 +90,9 @@ mod tests {
     fn the_furthest_clock_counts() {
         let state = ClockState::new();
         assert_eq!(state.spread(), None);
-        state.compared(&VoterClocks { own: 100, others: vec![103, 91] });
+        state.compare(&VoterClocks { own: 100, others: vec![103, 91] });
         assert_eq!(state.spread(), Some(Duration::from_nanos(9)));
-        state.compared(&VoterClocks { own: 100, others: Vec::new() });
+        state.compare(&VoterClocks { own: 100, others: Vec::new() });
         assert_eq!(state.spread(), None);
         let epoch_age = Some(Duration::from_nanos(4));
         let spread = Some(Duration::from_nanos(9));

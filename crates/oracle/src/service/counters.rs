@@ -1,4 +1,4 @@
-//! What an oracle did.
+//! Counters of an oracle.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,13 +6,13 @@ use tokio::sync::watch;
 
 use crate::range::Range;
 
-/// What an oracle did since it started.
+/// The counters of an oracle since it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct OracleStats {
     /// Requests that were answered with timestamps.
     pub requests: u64,
-    /// Those of them that were answered under a lease, without a proof.
+    /// Requests that were answered under a lease, without a proof.
     pub leased: u64,
     /// Timestamps that were issued.
     pub timestamps: u64,
@@ -41,7 +41,7 @@ pub(crate) struct Counters {
     pub(crate) failed_advances: AtomicU64,
     pub(crate) backward_steps: AtomicU64,
     pub(crate) forward_steps: AtomicU64,
-    /// Whether too many advances failed in a row.
+    /// Set when too many advances failed in a row.
     pub(crate) gave_up: watch::Sender<bool>,
 }
 
@@ -77,8 +77,8 @@ impl Counters {
 }
 
 impl Counters {
-    /// A request was answered under a lease.
-    pub(crate) fn answered(&self, range: Range) {
+    /// Counts a request that was answered under a lease.
+    pub(crate) fn count_leased(&self, range: Range) {
         count(&self.leased, 1);
         count(&self.requests, 1);
         count(&self.timestamps, u64::from(range.count));

@@ -1,4 +1,4 @@
-//! Why there is no timestamp.
+//! The error of a request for timestamps.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use esker_raft::{Member, NodeError};
 /// [`OracleOptions::max_timestamps`](crate::OracleOptions::max_timestamps).
 pub const COUNT_MAX: u32 = 65_536;
 
-/// Why there is no timestamp.
+/// The error of a request for timestamps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OracleError {
@@ -23,19 +23,19 @@ pub enum OracleError {
     },
     /// The node cannot prove that it leads, or cannot advance the epoch.
     Unavailable(NodeError),
-    /// There was no answer within [`OracleOptions::patience`](crate::OracleOptions::patience).
+    /// No answer came within [`OracleOptions::patience`](crate::OracleOptions::patience).
     TimedOut,
     /// The cluster has had no epoch yet, and none of the clocks is in
     /// [`FIRST_EPOCHS`](crate::FIRST_EPOCHS). The first epoch is taken when one was set right.
     Clock {
-        /// What this node's clock shows, in nanoseconds of Unix time: 0 before 1970, and the
+        /// The time on this node's clock, in nanoseconds of Unix time: 0 before 1970, and the
         /// highest number after 2554.
         clock: u64,
     },
     /// An operator has epochs follow a clock that is after the end of
     /// [`FIRST_EPOCHS`](crate::FIRST_EPOCHS). Epochs go on without it.
     ClockTooHigh {
-        /// What it shows, as in [`OracleError::Clock`].
+        /// The time on it, as in [`OracleError::Clock`].
         clock: u64,
     },
     /// The last epoch is the highest number: there is none after it, for good. An earlier version
@@ -43,15 +43,20 @@ pub enum OracleError {
     NoEpochLeft,
     /// The oracle was dropped, or its task has ended.
     Stopped,
+    /// The oracle has stopped because of a mistake in its code.
+    Internal {
+        /// The sentence that does not hold.
+        invariant: &'static str,
+    },
 }
 
-/// The year that a clock shows, about, of those that it has numbers for.
+/// The year that a clock shows, about.
 fn year(clock: u64) -> String {
-    const YEAR: u64 = 31_556_952_000_000_000;
+    const NANOS_PER_YEAR: u64 = 31_556_952_000_000_000;
     match clock {
         0 => "1970 or before".into(),
         u64::MAX => "2554 or after".into(),
-        _ => (1970 + clock / YEAR).to_string(),
+        _ => (1970 + clock / NANOS_PER_YEAR).to_string(),
     }
 }
 
@@ -85,6 +90,9 @@ impl fmt::Display for OracleError {
                  a clock that showed a time after 2554; found a new cluster",
             ),
             Self::Stopped => f.write_str("the oracle has stopped"),
+            Self::Internal { invariant } => {
+                write!(f, "the oracle has stopped: internal error: this does not hold: {invariant}")
+            }
         }
     }
 }

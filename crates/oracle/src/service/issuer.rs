@@ -1,6 +1,5 @@
 //! The owner of an epoch at work: proves that it leads, and advances the epoch.
 
-use std::fmt::Display;
 use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,48 +9,40 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tracing::Instrument;
 
-use crate::clock::{Followed, Reference, Step, agree, at_once, follow};
+use crate::clock::{EpochProposal, Reference, Step, agree, follow, follow_at_once};
 use crate::epochs::{Advance, Owner};
 use crate::range::Range;
+use crate::service::advance_failures::AdvanceFailures;
 use crate::service::clock_state::ClockState;
 use crate::service::counters::{Counters, count};
 use crate::service::error::OracleError;
-use crate::service::leased::{Leased, Taken};
+use crate::service::lease_issuer::{EpochStart, LeaseIssuer};
 use crate::service::options::OracleOptions;
-use crate::service::spans::SPANS;
-
-/// Between two warnings that the epoch did not advance.
-const WARN: Duration = Duration::from_secs(1);
+use crate::service::span_target::SPAN_TARGET;
 
 pub(crate) struct Issuer {
-    leased: Arc<Leased>,
+    leased: Arc<LeaseIssuer>,
     prover: Prover,
     options: OracleOptions,
     counters: Arc<Counters>,
     session: u64,
-    /// The last epoch of this process, and when it was applied. Of those of other processes it is
-    /// not known when that was: the log is applied again after a restart.
-    reference: Option<(u64, Instant)>,
-    advancing: Option<JoinHandle<Result<Option<Taken>, NodeError>>>,
-    /// Deadlines in a row by which this leader got no epoch that it asked for, and when the next
-    /// one begins to run: with the first request for an epoch after a success.
-    missed: u32,
-    unmet: Option<Instant>,
-    /// Advances in a row that failed, and when that was last a warning.
-    failed: u32,
-    warned: Option<Instant>,
+    /// The last epoch of this process. It has no time for epochs of other processes: the log is
+    /// applied again after a restart.
+    reference: Option<EpochStart>,
+    advancing: Option<JoinHandle<Result<Option<EpochStart>, NodeError>>>,
+    failures: AdvanceFailures,
     clock: Arc<ClockState>,
 }
 
 impl Issuer {
     pub(crate) fn new(
-        leased: Arc<Leased>,
+        leased: Arc<LeaseIssuer>,
         options: OracleOptions,
         counters: Arc<Counters>,
         clock: Arc<ClockState>,
     ) -> Self {
-        let session = leased.node.log().recovery().session;
-        let prover = Prover::new(Arc::clone(&leased.node));
+        let session = leased.node().log().recovery().session;
+        let prover = Prover::new(Arc::clone(leased.node()));
         Self {
             leased,
             prover,
@@ -60,18 +51,16 @@ impl Issuer {
             session,
             reference: None,
             advancing: None,
-            missed: 0,
-            unmet: None,
-            failed: 0,
-            warned: None,
+            failures: AdvanceFailures::default(),
             clock,
         }
     }
 
     /// Proves that this node leads, and has an epoch of its own that is young enough. Cancel safe.
     ///
-    /// Waits for as long as a quorum may still answer, and then for the advance for so long.
+    /// Waits for as long as a quorum may still answer, and then up to `patience` for an advance.
     pub(crate) async fn prepare(&mut self, patience: Duration) -> Result<Owner, OracleError> {
+        self.leased.check()?;
         // A proof compares the clocks: the first epoch needs that.
         let leased = self.leased.term().filter(|_| self.reference.is_some());
         let term = match leased {
@@ -81,17 +70,15 @@ impl Issuer {
         if self.reference.is_none() {
             // How far a clock is believed depends on the last epoch, which this node may not have
             // applied yet.
-            self.leased.node.prove_leadership(patience).await?;
+            self.leased.node().prove_leadership(patience).await?;
         }
-        let owner = Owner { term, node: self.leased.node.id(), session: self.session };
+        let owner = Owner { term, node: self.leased.node().id(), session: self.session };
         if self.advancing.as_ref().is_some_and(JoinHandle::is_finished) {
-            drop(self.advanced(patience).await);
+            drop(self.finish_advance(patience).await);
         }
-        let age = self.leased.current.with(|current| {
-            let ours = current.as_ref().filter(|(allotment, _)| allotment.owner() == owner);
-            ours.map_or(Duration::MAX, |(_, since)| since.elapsed())
-        });
-        if age > self.options.epoch_interval.saturating_mul(2) {
+        let current = self.leased.current().filter(|(current, _)| *current == owner);
+        let age = current.map_or(Duration::MAX, |(_, start)| start.at.elapsed());
+        if age > self.leased.epoch_age_max() {
             self.advance(owner, patience).await?;
         } else if age > self.options.epoch_interval && self.advancing.is_none() {
             self.begin_advance(owner)?;
@@ -99,103 +86,99 @@ impl Issuer {
         Ok(owner)
     }
 
-    /// Has a new epoch of this owner, which follows the clock however far ahead it is. Cancel safe.
+    /// Takes a new epoch for this owner, which follows the clock however far ahead it is. Cancel
+    /// safe.
     pub(crate) async fn follow_at_once(
         &mut self,
         owner: Owner,
         patience: Duration,
     ) -> Result<(), OracleError> {
-        // One that is under way was proposed before this was asked for.
-        drop(self.advanced(patience).await);
+        // An advance that is under way was proposed before this was requested.
+        drop(self.finish_advance(patience).await);
         if self.advancing.is_some() {
             return Err(OracleError::Unavailable(NodeError::TimedOut));
         }
         let last = self.last()?;
-        let clock = self.leased.node.clock().now();
-        let followed = at_once(clock, last).ok_or(OracleError::ClockTooHigh { clock })?;
-        self.propose(owner, followed);
-        self.advanced(patience).await?;
+        let clock = self.leased.node().clock().now();
+        let proposal = follow_at_once(clock, last).ok_or(OracleError::ClockTooHigh { clock })?;
+        self.propose(owner, proposal);
+        self.finish_advance(patience).await?;
         match self.reference {
-            Some((epoch, _)) if epoch >= followed.wall => Ok(()),
+            Some(start) if start.epoch >= proposal.wall => Ok(()),
             _ => Err(OracleError::Unavailable(NodeError::Unknown)),
         }
     }
 
-    /// Hands out so many timestamps of this owner's epoch, if it has as many.
-    pub(crate) fn take(&mut self, owner: Owner, count: u32) -> Option<Range> {
-        self.leased.current.with(|current| {
-            let (allotment, _) = current.as_mut()?;
-            (allotment.owner() == owner).then(|| allotment.take(count)).flatten()
-        })
+    /// Hands out timestamps of this owner's epoch, if it has as many.
+    pub(crate) fn take(&mut self, owner: Owner, count: u32) -> Result<Option<Range>, OracleError> {
+        self.leased.take(owner, count)
     }
 
-    /// Has a new epoch of this owner. Cancel safe.
+    /// Takes a new epoch for this owner. Cancel safe.
     pub(crate) async fn advance(
         &mut self,
         owner: Owner,
         patience: Duration,
     ) -> Result<(), OracleError> {
         let began = Instant::now();
-        let before =
-            self.leased.current.with(|current| current.as_ref().map(|(ours, _)| ours.epoch()));
-        // One that began before may be of another term.
+        let before = self.leased.current().map(|(_, start)| start.epoch);
+        // An advance that began earlier may be of another term.
         for _ in 0..2 {
             if self.advancing.is_none() {
                 self.begin_advance(owner)?;
             }
-            let advanced = self.advanced(patience.saturating_sub(began.elapsed())).await;
-            let is_ours = self.leased.current.with(|current| {
-                let ours = current.as_ref().map(|(ours, _)| ours);
-                ours.is_some_and(|ours| ours.owner() == owner && Some(ours.epoch()) > before)
-            });
-            if is_ours {
+            let advanced = self.finish_advance(patience.saturating_sub(began.elapsed())).await;
+            let current = self.leased.current();
+            if current.is_some_and(|(ours, start)| ours == owner && Some(start.epoch) > before) {
                 return Ok(());
             }
+            self.leased.check()?;
             advanced?;
         }
         Err(OracleError::Unavailable(NodeError::Unknown))
     }
 
     fn begin_advance(&mut self, owner: Owner) -> Result<(), OracleError> {
-        let followed = self.follow().inspect_err(|error| {
+        let proposal = self.follow().inspect_err(|error| {
             count(&self.counters.failed_advances, 1);
-            self.warn(error);
+            self.failures.fail(error);
         })?;
-        self.propose(owner, followed);
+        self.propose(owner, proposal);
         Ok(())
     }
 
-    /// The last epoch, if there may be one after it.
+    /// The last epoch. Fails if there is none after it.
     fn last(&self) -> Result<u64, OracleError> {
-        let epochs = self.leased.epochs.with(|epochs| *epochs);
+        let epochs = self.leased.epochs();
         if epochs.are_used_up() { Err(OracleError::NoEpochLeft) } else { Ok(epochs.last()) }
     }
 
-    fn propose(&mut self, owner: Owner, followed: Followed) {
-        self.report(followed.step);
-        let command = Advance { owner, wall: followed.wall }.encode();
+    fn propose(&mut self, owner: Owner, proposal: EpochProposal) {
+        debug_assert!(self.advancing.is_none(), "one advance at a time is under way");
+        self.report(proposal.step);
+        let command = Advance { owner, wall: proposal.wall }.encode();
         let (leased, patience) = (Arc::clone(&self.leased), self.options.patience);
-        let span = tracing::info_span!(target: SPANS, "advance the epoch", owner.term);
+        let span = tracing::info_span!(target: SPAN_TARGET, "advance the epoch", owner.term);
         let advance = async move {
-            let answer = leased.node.propose(command, patience).await;
+            let answer = leased.node().propose(command, patience).await;
             // At once: the next request may come much later.
-            let taken = answer.map(|answer| leased.take_up(owner, &answer));
+            let taken_up = answer.map(|answer| leased.take_up(owner, &answer));
             leased.renew();
-            taken
+            taken_up
         };
-        self.unmet.get_or_insert_with(Instant::now);
+        self.failures.begin();
         self.advancing = Some(tokio::spawn(advance.instrument(span)));
     }
 
     /// The epoch to propose.
-    fn follow(&self) -> Result<Followed, OracleError> {
+    fn follow(&self) -> Result<EpochProposal, OracleError> {
         let last = self.last()?;
-        let own = self.leased.node.clock().now();
+        let own = self.leased.node().clock().now();
         let clocks = self.prover.voter_clocks();
-        self.clock.compared(&clocks);
+        self.clock.compare(&clocks);
         let largest_step = self.options.max_clock_step;
-        if let Some((epoch, since)) = self.reference {
-            let reference = Reference { epoch, age: since.elapsed() };
+        if let Some(start) = self.reference {
+            let reference = Reference { epoch: start.epoch, age: start.at.elapsed() };
             return Ok(follow(own, last, reference, largest_step));
         }
         let ahead = Duration::from_nanos(own.saturating_sub(last));
@@ -208,9 +191,9 @@ impl Issuer {
         agreed.ok_or(OracleError::Clock { clock: own })
     }
 
-    /// A step is reported once.
+    /// Reports a step of the clock, once.
     fn report(&self, step: Step) {
-        let before = self.clock.stepped(step);
+        let before = self.clock.replace_step(step);
         if std::mem::discriminant(&before) == std::mem::discriminant(&step) {
             return;
         }
@@ -228,59 +211,44 @@ impl Issuer {
     }
 
     /// Waits for the advance that is under way, which takes its epoch up.
-    async fn advanced(&mut self, patience: Duration) -> Result<(), NodeError> {
+    async fn finish_advance(&mut self, patience: Duration) -> Result<(), NodeError> {
         let Some(advancing) = self.advancing.as_mut() else { return Ok(()) };
-        let Ok(advanced) = tokio::time::timeout(patience, advancing).await else {
+        let Ok(ended) = tokio::time::timeout(patience, advancing).await else {
             return Err(NodeError::TimedOut);
         };
         self.advancing = None;
-        let advanced = advanced.unwrap_or_else(|error| match error.try_into_panic() {
-            // The task that issues timestamps ends with it, which is noticed.
+        let advanced = ended.unwrap_or_else(|error| match error.try_into_panic() {
+            // The task that issues timestamps ends with it, and the process notices that.
             Ok(panic) => resume_unwind(panic),
             Err(_) => Err(NodeError::Unknown),
         });
         match &advanced {
-            // Where followers do not store what they are sent, openraft refuses proposals as soon
-            // as the one before them is late. A deadline is missed when it has passed.
-            Err(NodeError::TimedOut | NodeError::NoQuorum) => self.miss(),
-            _ => (self.missed, self.unmet) = (0, None),
+            Err(NodeError::TimedOut | NodeError::NoQuorum) => {
+                self.failures.time_out(self.options.patience);
+            }
+            _ => self.failures.answer(),
         }
         match &advanced {
-            Ok(taken) => {
+            Ok(start) => {
+                debug_assert!(
+                    start.is_none_or(|start| {
+                        self.reference.is_none_or(|before| before.epoch < start.epoch)
+                    }),
+                    "the epochs of a process rise"
+                );
                 count(&self.counters.advances, 1);
-                self.failed = 0;
-                self.reference = taken.or(self.reference);
+                self.failures.succeed();
+                self.reference = start.or(self.reference);
             }
             Err(error) => {
                 count(&self.counters.failed_advances, 1);
-                self.warn(error);
+                self.failures.fail(error);
             }
         }
-        if self.missed >= self.options.failed_advances {
+        if self.failures.missed() >= self.options.failed_advances {
             self.counters.gave_up.send_replace(true);
         }
         advanced.map(drop)
-    }
-
-    fn miss(&mut self) {
-        let since = *self.unmet.get_or_insert_with(Instant::now);
-        if since.elapsed() >= self.options.patience {
-            self.missed = self.missed.saturating_add(1);
-            self.unmet = Some(Instant::now());
-        }
-    }
-
-    /// The epoch did not advance.
-    fn warn(&mut self, error: &impl Display) {
-        self.failed = self.failed.saturating_add(1);
-        let (in_a_row, missed) = (self.failed, self.missed);
-        // A leader that is deposed fails as often as requests come.
-        if self.warned.is_none_or(|warned| warned.elapsed() >= WARN) {
-            self.warned = Some(Instant::now());
-            tracing::warn!(%error, in_a_row, missed, "the epoch did not advance");
-        } else {
-            tracing::debug!(%error, in_a_row, missed, "the epoch did not advance");
-        }
     }
 }
 

@@ -1,17 +1,18 @@
 //! An oracle on a node: answers requests while the node leads.
 
+mod advance_failures;
 mod clock_state;
 mod counters;
 mod error;
 mod issuer;
-mod leased;
+mod lease_issuer;
 mod options;
 mod requests;
-mod spans;
+mod span_target;
 
 pub use clock_state::ClockReport;
 pub use counters::OracleStats;
 pub use error::{COUNT_MAX, OracleError};
 pub use options::OracleOptions;
 pub use requests::Oracle;
-pub use spans::SPANS;
+pub use span_target::SPAN_TARGET;

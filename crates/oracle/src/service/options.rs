@@ -1,14 +1,14 @@
-//! How an oracle works.
+//! The options of an oracle.
 
 use std::time::Duration;
 
 use crate::service::error::COUNT_MAX;
 
-/// How an [`Oracle`](crate::Oracle) works.
+/// The options of an [`Oracle`](crate::Oracle).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct OracleOptions {
-    /// Requests that wait at a time, beside as many that are being answered; above that,
+    /// The most requests that wait at a time, beside as many that are being answered; above that,
     /// [`OracleError::Busy`](crate::OracleError::Busy). 10,000.
     pub buffer: usize,
     /// The most timestamps of one request, 1 to [`COUNT_MAX`]. 65,536.
@@ -16,10 +16,10 @@ pub struct OracleOptions {
     /// An epoch is replaced after this time while requests come, and timestamps are issued of none
     /// that is older than twice this. 100 ms.
     pub epoch_interval: Duration,
-    /// How far the clock may step forward and be followed at once. 10 s.
+    /// The largest step forward of the clock that is followed at once. 10 s.
     pub max_clock_step: Duration,
-    /// How long a request waits for its answer, a proof of leadership for a quorum, and an
-    /// advance of the epoch for its commit. 1 s.
+    /// The time for which a request waits for its answer, a proof of leadership for a quorum, and
+    /// an advance of the epoch for its commit. 1 s.
     pub patience: Duration,
     /// Deadlines in a row, `patience` each, by which a leader that proved that it leads got no
     /// epoch that requests needed, until the oracle gives up: see

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use esker_raft::{Node, Replica};
@@ -17,15 +16,16 @@ use crate::service::clock_state::{ClockReport, ClockState};
 use crate::service::counters::{Counters, OracleStats, count};
 use crate::service::error::{COUNT_MAX, OracleError};
 use crate::service::issuer::Issuer;
-use crate::service::leased::Leased;
+use crate::service::lease_issuer::LeaseIssuer;
 use crate::service::options::OracleOptions;
 
 /// The most turns that other tasks get before a proof begins.
-const ROUNDS: u32 = 64;
+const FILL_ROUNDS_MAX: u32 = 64;
 
+/// A request that waits for its timestamps.
 struct Request {
     count: u32,
-    /// Whether the epoch follows the clock at once before this is answered.
+    /// Set if the epoch follows the clock at once before this is answered.
     follows_clock: bool,
     since: Instant,
     answer: oneshot::Sender<Result<Range, OracleError>>,
@@ -44,7 +44,7 @@ struct Request {
 #[derive(Debug, Clone)]
 pub struct Oracle {
     requests: mpsc::Sender<Request>,
-    leased: Arc<Leased>,
+    leased: Arc<LeaseIssuer>,
     counters: Arc<Counters>,
     clock: Arc<ClockState>,
     max_timestamps: u32,
@@ -61,24 +61,19 @@ impl Oracle {
         let patience = options.patience;
         let max_clock_step = options.max_clock_step;
         let max_timestamps = options.max_timestamps.clamp(1, COUNT_MAX);
-        let leased = Arc::new(Leased {
-            node,
-            epochs,
-            current: Arc::default(),
-            epoch_interval: options.epoch_interval,
-            asked: AtomicBool::new(false),
-        });
+        let leased = Arc::new(LeaseIssuer::new(node, epochs, options.epoch_interval));
         let clock = Arc::new(ClockState::new());
         let issuer =
             Issuer::new(Arc::clone(&leased), options, Arc::clone(&counters), Arc::clone(&clock));
         let alarm = Alarm::new();
-        let server = Server { issuer, counters: Arc::clone(&counters), patience, limit, alarm };
+        let server =
+            RequestServer { issuer, counters: Arc::clone(&counters), patience, limit, alarm };
         tokio::spawn(server.serve(waiting));
         Self { requests, leased, counters, clock, max_timestamps, max_clock_step }
     }
 
-    /// So many timestamps: of one epoch, with consecutive indexes, above all that any call returned
-    /// before this one began.
+    /// Issues `count` timestamps of one epoch, with consecutive indexes, above all that any call
+    /// returned before this one began.
     ///
     /// # Cancel safety
     /// Dropping the future loses the timestamps; they are not issued to another call.
@@ -89,49 +84,53 @@ impl Oracle {
         if !(1..=self.max_timestamps).contains(&count) {
             return Err(OracleError::Count(count));
         }
-        if let Some(range) = self.leased.take(count) {
-            self.counters.answered(range);
+        // The task of requests ends with an error that this returned.
+        if let Ok(Some(range)) = self.leased.take_leased(count) {
+            self.counters.count_leased(range);
             return Ok(range);
         }
         self.queued(count, false).await
     }
 
-    /// So many timestamps, after those that wait.
+    /// Issues timestamps, after the requests that wait.
     async fn queued(&self, count: u32, follows_clock: bool) -> Result<Range, OracleError> {
         let (answer, answered) = oneshot::channel();
         let request = Request { count, follows_clock, since: Instant::now(), answer };
         self.requests.try_send(request).map_err(|error| {
-            // It may have been the one that has the epoch advanced.
+            // This request may have been the one to have the epoch advanced.
             self.leased.renew();
             match error {
                 mpsc::error::TrySendError::Full(_) => OracleError::Busy,
-                mpsc::error::TrySendError::Closed(_) => OracleError::Stopped,
+                mpsc::error::TrySendError::Closed(_) => self.stopped(),
             }
         })?;
-        answered.await.unwrap_or(Err(OracleError::Stopped))
+        answered.await.unwrap_or_else(|_| Err(self.stopped()))
     }
 
-    /// Has the epoch follow the node's clock at once, however far ahead it is, for an operator who
-    /// knows that it is right. Returns the epoch that follows it. A clock that is behind the epoch
-    /// is not followed: then [`Oracle::clock`] says [`Step::Backward`](crate::Step::Backward).
+    /// The error of an oracle whose task has ended.
+    fn stopped(&self) -> OracleError {
+        self.leased.check().err().unwrap_or(OracleError::Stopped)
+    }
+
+    /// Follows the node's clock at once, however far ahead it is, for an operator who knows that it
+    /// is right. Returns the epoch that follows it. A clock that is behind the epoch is not
+    /// followed: then [`Oracle::clock`] reports [`Step::Backward`](crate::Step::Backward).
     ///
     /// # Cancel safety
     /// The epoch may still follow.
     ///
     /// # Errors
-    /// As [`Oracle::timestamps`]. The epoch follows later than this, or not.
+    /// The errors of [`Oracle::timestamps`]. The epoch may still follow later.
     pub async fn follow_clock(&self) -> Result<u64, OracleError> {
         self.queued(1, true).await.map(|range| range.first.epoch)
     }
 
-    /// What is known of time here.
+    /// A report of the clock of this node and of its last epoch.
     pub fn clock(&self) -> ClockReport {
-        let own = self.leased.current.with(|current| {
-            current.as_ref().map(|(allotment, since)| (allotment.epoch(), since.elapsed()))
-        });
-        let epoch = self.leased.epochs.with(Epochs::last);
-        let clock = self.leased.node.clock().now();
-        let epoch_age = own.filter(|(ours, _)| *ours == epoch).map(|(_, age)| age);
+        let own = self.leased.current().map(|(_, start)| start);
+        let epoch = self.leased.epochs().last();
+        let clock = self.leased.node().clock().now();
+        let epoch_age = own.filter(|own| own.epoch == epoch).map(|own| own.at.elapsed());
         let reference = Reference { epoch, age: epoch_age.unwrap_or_default() };
         ClockReport {
             clock,
@@ -139,30 +138,30 @@ impl Oracle {
             epoch_age,
             spread: self.clock.spread(),
             step: self.clock.step(),
-            epoch_age_max: self.leased.epoch_interval.saturating_mul(2),
+            epoch_age_max: self.leased.epoch_age_max(),
             next_epoch: follow(clock, epoch, reference, self.max_clock_step)
                 .wall
                 .max(epoch.saturating_add(1)),
         }
     }
 
-    /// Why this node issues no timestamps, and none could from what it knows, until something is
-    /// done: its clock is set right ([`OracleError::Clock`]), the cluster is replaced
-    /// ([`OracleError::NoEpochLeft`]), or the process starts again ([`OracleError::Stopped`]).
-    /// `None` says nothing of who leads. Before the first epoch of the cluster the clock of this
-    /// node alone counts: another one with a clock that is right may issue.
+    /// The reason why this node issues no timestamps until an operator acts: sets its clock right
+    /// ([`OracleError::Clock`]), replaces the cluster ([`OracleError::NoEpochLeft`]), or starts the
+    /// process again ([`OracleError::Stopped`], [`OracleError::Internal`]). It does not depend on
+    /// which node leads. Before the first epoch of the cluster only the clock of this node counts:
+    /// another node with a clock that is right may issue.
     pub fn blocked(&self) -> Option<OracleError> {
         if self.requests.is_closed() {
-            return Some(OracleError::Stopped);
+            return Some(self.stopped());
         }
-        let epochs = self.leased.epochs.with(|epochs| *epochs);
+        let epochs = self.leased.epochs();
         if epochs.are_used_up() {
             return Some(OracleError::NoEpochLeft);
         }
         if epochs.last() > 0 {
             return None;
         }
-        let clock = self.leased.node.clock().now();
+        let clock = self.leased.node().clock().now();
         (!FIRST_EPOCHS.contains(&clock)).then_some(OracleError::Clock { clock })
     }
 
@@ -171,7 +170,7 @@ impl Oracle {
         self.max_timestamps
     }
 
-    /// What it did.
+    /// The counters of the oracle.
     pub fn stats(&self) -> OracleStats {
         self.counters.stats()
     }
@@ -181,8 +180,9 @@ impl Oracle {
         self.requests.max_capacity() - self.requests.capacity()
     }
 
-    /// Waits until the task that issues timestamps has ended, which it does not while there is a
-    /// handle: it panicked, and every request fails with [`OracleError::Stopped`].
+    /// Waits until the task that issues timestamps has ended. While there is a handle, it ends only
+    /// in a panic, or when an invariant does not hold: then every request fails with
+    /// [`OracleError::Stopped`] or [`OracleError::Internal`].
     ///
     /// # Cancel safety
     /// Nothing is lost.
@@ -190,9 +190,9 @@ impl Oracle {
         self.requests.closed().await;
     }
 
-    /// Waits until so many deadlines in a row have passed by which this leader got no epoch that
-    /// requests needed ([`OracleOptions::failed_advances`]). One that cannot prove that it leads
-    /// asks for none. It still tries: the process decides.
+    /// Waits until [`OracleOptions::failed_advances`] deadlines in a row have passed by which this
+    /// leader got no epoch that requests needed. A node that cannot prove that it leads asks for
+    /// none. The oracle continues: the process decides.
     ///
     /// # Cancel safety
     /// Nothing is lost.
@@ -202,7 +202,8 @@ impl Oracle {
     }
 }
 
-struct Server {
+/// The task that answers requests.
+struct RequestServer {
     issuer: Issuer,
     counters: Arc<Counters>,
     patience: Duration,
@@ -211,7 +212,7 @@ struct Server {
     alarm: Alarm,
 }
 
-impl Server {
+impl RequestServer {
     async fn serve(mut self, mut requests: mpsc::Receiver<Request>) {
         let mut batch = Vec::new();
         while requests.recv_many(&mut batch, self.limit).await > 0 {
@@ -223,6 +224,9 @@ impl Server {
                 for request in waiting.drain(..) {
                     drop(request.answer.send(Err(error.clone())));
                 }
+                if matches!(error, OracleError::Internal { .. }) {
+                    return;
+                }
             }
             // Its memory is used again.
             batch = Vec::from(waiting);
@@ -230,10 +234,10 @@ impl Server {
     }
 
     /// Lets the tasks that are ready send their requests, as long as any does: a proof costs more
-    /// than all that it serves. No request waits for one that is not there.
+    /// than all that it serves. No request waits for one that has not been sent.
     async fn fill(&self, batch: &mut Vec<Request>, requests: &mut mpsc::Receiver<Request>) {
         let (mut empty, mut rounds) = (0, 0);
-        while empty < 3 && rounds < ROUNDS {
+        while empty < 3 && rounds < FILL_ROUNDS_MAX {
             rounds += 1;
             tokio::task::yield_now().await;
             let before = batch.len();
@@ -246,30 +250,30 @@ impl Server {
         }
     }
 
-    /// Answers the requests from the front, and leaves those that cannot be answered.
+    /// Answers the requests from the front, and leaves the ones that cannot be answered.
     ///
     /// A node that leads in a later term was elected after the proof began, and so after the
     /// requests came: what that leader issued before these are answered may be higher.
     async fn answer(&mut self, waiting: &mut VecDeque<Request>) -> Result<(), OracleError> {
         let Self { issuer, counters, patience, alarm, .. } = self;
         let began = Instant::now();
-        let mut late = Late { counters, patience: *patience, alarm };
-        let owner = late.refuse_while(waiting, issuer.prepare(*patience)).await?;
+        let mut deadlines = RequestDeadlines { counters, patience: *patience, alarm };
+        let owner = deadlines.refuse_while(waiting, issuer.prepare(*patience)).await?;
         if waiting.iter().any(|request| request.follows_clock) {
-            match late.refuse_while(waiting, issuer.follow_at_once(owner, *patience)).await {
+            match deadlines.refuse_while(waiting, issuer.follow_at_once(owner, *patience)).await {
                 // Clients that only want timestamps get them.
                 Err(error @ OracleError::ClockTooHigh { .. }) => refuse_to_follow(waiting, &error),
                 followed => followed?,
             }
         }
         let (mut requests, mut timestamps) = (0, 0);
-        while let Some(request) = waiting.front() {
-            let Some(range) = issuer.take(owner, request.count) else {
+        while let Some(request) = waiting.pop_front() {
+            let Some(range) = issuer.take(owner, request.count)? else {
                 // The indexes of the epoch are used up.
-                late.refuse_while(waiting, issuer.advance(owner, *patience)).await?;
+                waiting.push_front(request);
+                deadlines.refuse_while(waiting, issuer.advance(owner, *patience)).await?;
                 continue;
             };
-            let Some(request) = waiting.pop_front() else { break };
             (requests, timestamps) = (requests + 1, timestamps + u64::from(range.count));
             drop(request.answer.send(Ok(range)));
         }
@@ -281,7 +285,7 @@ impl Server {
     }
 }
 
-/// Refuses those who want epochs to follow the clock.
+/// Refuses the requests that epochs follow the clock.
 fn refuse_to_follow(waiting: &mut VecDeque<Request>, error: &OracleError) {
     let (refused, others): (VecDeque<_>, VecDeque<_>) =
         waiting.drain(..).partition(|request| request.follows_clock);
@@ -292,16 +296,15 @@ fn refuse_to_follow(waiting: &mut VecDeque<Request>, error: &OracleError) {
     }
 }
 
-/// Refuses requests that have waited for too long.
-struct Late<'a> {
+/// The deadlines of requests: refuses the ones that have waited for too long.
+struct RequestDeadlines<'a> {
     counters: &'a Counters,
     patience: Duration,
     alarm: &'a mut Alarm,
 }
 
-impl Late<'_> {
-    /// Waits for the work, for as long as a request waits for it. It is not given up for one that
-    /// does not wait any longer while others do.
+impl RequestDeadlines<'_> {
+    /// Waits for the work while a request waits for it. Work continues while any request waits.
     async fn refuse_while<T>(
         &mut self,
         waiting: &mut VecDeque<Request>,
@@ -315,8 +318,9 @@ impl Late<'_> {
                 () = self.alarm.wait_until(oldest.since + self.patience) => {}
             }
             let is_late = |request: &Request| request.since.elapsed() >= self.patience;
-            while waiting.front().is_some_and(is_late) {
-                let Some(late) = waiting.pop_front() else { break };
+            while waiting.front().is_some_and(is_late)
+                && let Some(late) = waiting.pop_front()
+            {
                 count(&self.counters.timed_out, 1);
                 drop(late.answer.send(Err(OracleError::TimedOut)));
             }

@@ -19,9 +19,9 @@ use tokio::sync::watch;
 
 use crate::proxy::Proxy;
 
-pub const LONG: Duration = Duration::from_secs(30);
-/// Tasks that ask, each for one timestamp after the other.
-const CLIENTS: usize = 24;
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
+/// The tasks that request timestamps, one after the other.
+const CLIENT_TASKS: usize = 24;
 
 pub struct Peer {
     pub node: Arc<Node>,
@@ -36,17 +36,17 @@ pub struct Cluster {
     devices: BTreeMap<u64, SlowDisk>,
     proxies: BTreeMap<u64, Proxy>,
     cuts: watch::Sender<BTreeSet<(u64, u64)>>,
-    /// What the clock of each node is ahead, in seconds.
+    /// The seconds by which the clock of each node is ahead.
     pub ahead: BTreeMap<u64, Arc<AtomicI64>>,
     options: OracleOptions,
 }
 
-/// Whether the node has lost its leadership since it was asked for: a busy machine has elections.
+/// Returns whether the node has lost its leadership since a check: a busy machine has elections.
 pub fn has_no_lead(error: &NodeError) -> bool {
     matches!(error, NodeError::NotLeader { .. } | NodeError::NoQuorum | NodeError::Unknown)
 }
 
-/// As [`has_no_lead`].
+/// Returns whether the node was deposed, as [`has_no_lead`].
 pub fn was_deposed(error: &OracleError) -> bool {
     match error {
         OracleError::NotLeader { .. } => true,
@@ -57,7 +57,7 @@ pub fn was_deposed(error: &OracleError) -> bool {
 
 impl Cluster {
     /// Nodes 1 and above, of which the first leads.
-    pub async fn of(count: u64, options: OracleOptions) -> Self {
+    pub async fn with_nodes(count: u64, options: OracleOptions) -> Self {
         let ids = 1..=count;
         let (cuts, mut proxies) = (watch::Sender::default(), BTreeMap::new());
         for id in ids.clone() {
@@ -77,13 +77,13 @@ impl Cluster {
         cluster.start(1);
         let first = cluster.node(1);
         first.bootstrap(cluster.member(1)).await.unwrap();
-        first.wait_for(LONG, |status| status.leads()).await.unwrap();
+        first.wait_for(TEST_TIMEOUT, |status| status.leads()).await.unwrap();
         for id in ids.skip(1) {
             cluster.start(id);
-            let deadline = Instant::now() + LONG;
+            let deadline = Instant::now() + TEST_TIMEOUT;
             let add = async || {
                 let leader = cluster.node(cluster.leader().await);
-                leader.add(id, cluster.member(id), LONG).await
+                leader.add(id, cluster.member(id), TEST_TIMEOUT).await
             };
             while let Err(error) = add().await {
                 assert!(has_no_lead(&error) && Instant::now() < deadline, "node {id}: {error}");
@@ -95,13 +95,13 @@ impl Cluster {
 
     /// Gives leadership to this node, also when a busy machine has another election.
     pub async fn lead(&self, to: u64) {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let leader = self.leader().await;
             if leader == to {
                 return;
             }
-            match self.node(leader).transfer(to, LONG).await {
+            match self.node(leader).transfer(to, TEST_TIMEOUT).await {
                 Ok(()) => return,
                 // Another node was elected meanwhile.
                 Err(NodeError::Membership(_)) if self.leader().await != leader => {}
@@ -114,7 +114,7 @@ impl Cluster {
 
     /// A timestamp of this node, which leads, also when a busy machine has another election.
     pub async fn timestamp(&self, id: u64) -> Timestamp {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             self.lead(id).await;
             match self.oracle(id).timestamps(1).await {
@@ -126,10 +126,10 @@ impl Cluster {
 
     /// Switches reads under a lease.
     pub async fn switch_leases(&self, on: bool) {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let node = self.node(self.leader().await);
-            match node.propose(LeaseReads(on).encode(), LONG).await {
+            match node.propose(LeaseReads(on).encode(), TEST_TIMEOUT).await {
                 Ok(_) => return,
                 Err(error) => assert!(has_no_lead(&error) && Instant::now() < deadline, "{error}"),
             }
@@ -196,7 +196,7 @@ impl Cluster {
     }
 
     pub async fn leader(&self) -> u64 {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             for id in self.disks.keys() {
                 let node = self.peers.lock().unwrap().get(id).map(|peer| Arc::clone(&peer.node));
@@ -234,7 +234,7 @@ impl Cluster {
     pub fn clients(&self) -> Clients {
         let stop = Arc::new(AtomicBool::new(false));
         let begun = Instant::now();
-        let tasks = (0..CLIENTS).map(|number| {
+        let tasks = (0..CLIENT_TASKS).map(|number| {
             let (peers, stop) = (Arc::clone(&self.peers), Arc::clone(&stop));
             tokio::spawn(async move {
                 let mut calls = Vec::new();
@@ -276,7 +276,7 @@ impl Clients {
         self.stop.store(true, SeqCst);
         let mut calls = Vec::new();
         for task in self.tasks {
-            calls.extend(tokio::time::timeout(LONG, task).await.unwrap().unwrap());
+            calls.extend(tokio::time::timeout(TEST_TIMEOUT, task).await.unwrap().unwrap());
         }
         check(&calls).unwrap_or_else(|violation| panic!("{violation}"));
         calls.len()

@@ -1,4 +1,4 @@
-//! What an oracle says of its clock.
+//! The clock of an oracle.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::{self, Write};
@@ -9,10 +9,10 @@ use std::time::{Duration, Instant};
 use esker_oracle::{Advance, OracleError, OracleOptions, Owner, Step};
 use esker_raft::WallClock;
 
-use crate::clients::{Cluster, LONG, was_deposed};
+use crate::clients::{Cluster, TEST_TIMEOUT, was_deposed};
 
-/// In nanoseconds.
-const HOUR: u64 = 3_600_000_000_000;
+/// Nanoseconds of an hour.
+const HOUR_NS: u64 = 3_600_000_000_000;
 
 /// Lines that were logged.
 #[derive(Clone, Default)]
@@ -45,7 +45,7 @@ async fn a_clock_that_goes_back_is_logged_once_for_each_time() {
     let _guard = tracing::subscriber::set_default(log.finish());
     let mut options = OracleOptions::default();
     options.epoch_interval = Duration::from_millis(1);
-    let cluster = Cluster::of(1, options).await;
+    let cluster = Cluster::with_nodes(1, options).await;
     let oracle = cluster.oracle(1);
     let mut last = oracle.timestamps(1).await.unwrap().first;
     for episode in 1..=2 {
@@ -74,17 +74,17 @@ async fn advances_that_fail_are_a_warning_a_second() {
     let mut options = OracleOptions::default();
     (options.epoch_interval, options.patience) =
         (Duration::from_millis(1), Duration::from_millis(20));
-    let cluster = Cluster::of(1, options).await;
+    let cluster = Cluster::with_nodes(1, options).await;
     let oracle = cluster.oracle(1);
     let begun = Instant::now();
     while oracle.timestamps(1).await.is_err() {
-        assert!(begun.elapsed() < LONG);
+        assert!(begun.elapsed() < TEST_TIMEOUT);
     }
     cluster.stall(1, true);
     let failed = oracle.stats().failed_advances;
     while oracle.stats().failed_advances < failed + 5 {
         drop(oracle.timestamps(1).await);
-        assert!(begun.elapsed() < LONG);
+        assert!(begun.elapsed() < TEST_TIMEOUT);
     }
     cluster.stall(1, false);
     let warnings = lines.with("the epoch did not advance") as u64;
@@ -102,7 +102,7 @@ async fn follow_clock(cluster: &Cluster, leader: u64) -> u64 {
         cluster.lead(leader).await;
         match cluster.oracle(leader).follow_clock().await {
             Ok(epoch) => return epoch,
-            Err(error) => assert!(was_deposed(&error) && begun.elapsed() < LONG, "{error}"),
+            Err(error) => assert!(was_deposed(&error) && begun.elapsed() < TEST_TIMEOUT, "{error}"),
         }
     }
 }
@@ -112,7 +112,7 @@ async fn follow_clock(cluster: &Cluster, leader: u64) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn most_clocks_decide_where_epochs_begin() {
     for lease_reads in [false, true] {
-        let cluster = Cluster::of(3, OracleOptions::default()).await;
+        let cluster = Cluster::with_nodes(3, OracleOptions::default()).await;
         let leader = 1;
         if lease_reads {
             cluster.switch_leases(true).await;
@@ -120,7 +120,7 @@ async fn most_clocks_decide_where_epochs_begin() {
         cluster.ahead[&leader].store(3600, SeqCst);
         let oracle = cluster.oracle(leader);
         let first = cluster.timestamp(leader).await;
-        assert!(first.epoch < now() + HOUR / 2, "{first:?}");
+        assert!(first.epoch < now() + HOUR_NS / 2, "{first:?}");
         let seen = oracle.clock();
         let ahead = Duration::from_secs(3600) - OracleOptions::default().max_clock_step;
         let about = |by: Duration| by.abs_diff(ahead) < Duration::from_secs(30);
@@ -131,12 +131,12 @@ async fn most_clocks_decide_where_epochs_begin() {
         // An epoch is due.
         tokio::time::sleep(OracleOptions::default().epoch_interval * 3 / 2).await;
         let followed = follow_clock(&cluster, leader).await;
-        assert!(followed > now() + HOUR / 2 && followed > first.epoch);
+        assert!(followed > now() + HOUR_NS / 2 && followed > first.epoch);
         let next = cluster.timestamp(leader).await;
         assert!(next.epoch >= followed, "{next:?}");
         let seen = oracle.clock();
         assert_eq!(seen.step, Step::None);
-        assert!(seen.epoch_age.is_some_and(|age| age < LONG));
+        assert!(seen.epoch_age.is_some_and(|age| age < TEST_TIMEOUT));
         // There is a new epoch, but one that is ahead of the clock cannot be taken back.
         cluster.ahead[&leader].store(0, SeqCst);
         assert!(follow_clock(&cluster, leader).await > followed);
@@ -150,14 +150,14 @@ async fn most_clocks_decide_where_epochs_begin() {
 /// Two operators at once, while clients ask: each gets an epoch that follows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn each_that_asks_for_the_clock_gets_an_epoch_that_follows() {
-    let cluster = Cluster::of(1, OracleOptions::default()).await;
+    let cluster = Cluster::with_nodes(1, OracleOptions::default()).await;
     let clients = cluster.clients();
     let oracle = cluster.oracle(1);
     for hours in 1..=5 {
         // An epoch is due, and is proposed when a client asks.
         tokio::time::sleep(OracleOptions::default().epoch_interval).await;
         cluster.ahead[&1].store(3600 * hours, SeqCst);
-        let wall = now() + HOUR * hours.unsigned_abs();
+        let wall = now() + HOUR_NS * hours.unsigned_abs();
         let (one, two) = tokio::join!(oracle.follow_clock(), oracle.follow_clock());
         for followed in [one.unwrap(), two.unwrap()] {
             assert!(followed >= wall, "{followed} before {wall}");
@@ -166,40 +166,40 @@ async fn each_that_asks_for_the_clock_gets_an_epoch_that_follows() {
     assert!(clients.check().await > 100);
 }
 
-/// There is no other clock.
+/// A single node has no other clock to compare with.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_single_node_believes_its_clock() {
-    let mut cluster = Cluster::of(1, OracleOptions::default()).await;
+    let mut cluster = Cluster::with_nodes(1, OracleOptions::default()).await;
     let first = cluster.oracle(1).timestamps(1).await.unwrap().first;
-    assert!(first.epoch.abs_diff(now()) < HOUR / 2);
+    assert!(first.epoch.abs_diff(now()) < HOUR_NS / 2);
     let seen = cluster.oracle(1).clock();
     assert_eq!(seen.spread, None);
-    assert!(seen.uncertainty().is_some_and(|all| all < LONG), "{seen:?}");
+    assert!(seen.uncertainty().is_some_and(|all| all < TEST_TIMEOUT), "{seen:?}");
     cluster.ahead[&1].store(3600, SeqCst);
     cluster.cut_power(1).await;
     cluster.start(1);
     cluster.leader().await;
     let later = cluster.oracle(1).timestamps(1).await.unwrap().first;
-    assert!(later.epoch > now() + HOUR / 2, "{later:?}");
+    assert!(later.epoch > now() + HOUR_NS / 2, "{later:?}");
 }
 
-/// In seconds: more than there are until epochs end, in 2554, and more than there were since 1970.
-const CENTURIES: i64 = 700 * 31_557_600;
+/// Seconds: more than there are until epochs end, in 2554, and more than there were since 1970.
+const CENTURIES_SECONDS: i64 = 700 * 31_557_600;
 
 /// A clock after 2554, once, made the last epoch that there is, durably: no timestamp came any
 /// more, for good. A leader without a reference believes a clock up to a year above the last epoch.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clock_after_2554_leaves_epochs() {
-    let mut cluster = Cluster::of(1, OracleOptions::default()).await;
+    let mut cluster = Cluster::with_nodes(1, OracleOptions::default()).await;
     let mut last = cluster.timestamp(1).await;
-    for ahead in [CENTURIES, -CENTURIES, CENTURIES / 5, 0] {
+    for ahead in [CENTURIES_SECONDS, -CENTURIES_SECONDS, CENTURIES_SECONDS / 5, 0] {
         cluster.ahead[&1].store(ahead, SeqCst);
         cluster.cut_power(1).await;
         cluster.start(1);
         cluster.leader().await;
         for _ in 0..2 {
             let next = cluster.timestamp(1).await;
-            assert!(next > last && next.epoch < now() + HOUR, "{next:?} after {last:?}");
+            assert!(next > last && next.epoch < now() + HOUR_NS, "{next:?} after {last:?}");
             last = next;
             tokio::time::sleep(OracleOptions::default().epoch_interval * 3 / 2).await;
         }
@@ -209,17 +209,17 @@ async fn a_clock_after_2554_leaves_epochs() {
 /// A cluster whose epoch an earlier version brought to the end has an error with a name.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn epochs_that_are_used_up_have_a_name() {
-    let cluster = Cluster::of(1, OracleOptions::default()).await;
+    let cluster = Cluster::with_nodes(1, OracleOptions::default()).await;
     cluster.timestamp(1).await;
     assert_eq!(cluster.oracle(1).blocked(), None);
     let owner = Owner::default();
     let last = Advance { owner, wall: u64::MAX }.encode();
-    cluster.node(1).propose(last, LONG).await.unwrap();
+    cluster.node(1).propose(last, TEST_TIMEOUT).await.unwrap();
     let begun = Instant::now();
     // The epoch before it may still be young enough.
     let error = loop {
         match cluster.oracle(1).timestamps(1).await {
-            Ok(_) => assert!(begun.elapsed() < LONG),
+            Ok(_) => assert!(begun.elapsed() < TEST_TIMEOUT),
             Err(error) => break error,
         }
     };
@@ -232,9 +232,9 @@ async fn epochs_that_are_used_up_have_a_name() {
 /// same time are not.
 #[tokio::test]
 async fn a_clock_that_is_not_followed_costs_no_client_its_timestamp() {
-    let cluster = Cluster::of(1, OracleOptions::default()).await;
+    let cluster = Cluster::with_nodes(1, OracleOptions::default()).await;
     let first = cluster.timestamp(1).await;
-    cluster.ahead[&1].store(CENTURIES, SeqCst);
+    cluster.ahead[&1].store(CENTURIES_SECONDS, SeqCst);
     let oracle = cluster.oracle(1);
     let (one, next, two) =
         tokio::join!(oracle.follow_clock(), oracle.timestamps(1), oracle.follow_clock());

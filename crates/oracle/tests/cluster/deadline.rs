@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use esker_oracle::OracleOptions;
 
-use crate::clients::{Cluster, LONG};
+use crate::clients::{Cluster, TEST_TIMEOUT};
 
 /// The disks of both followers freeze. Proofs need no disk, so that the leader leads, and no epoch
 /// is committed. The first advance was late, and counted; openraft refused the next ones at once,
@@ -14,7 +14,7 @@ use crate::clients::{Cluster, LONG};
 async fn advances_that_frozen_followers_do_not_commit_are_counted() {
     let mut options = OracleOptions::default();
     (options.patience, options.failed_advances) = (Duration::from_millis(50), 3);
-    let cluster = Cluster::of(3, options).await;
+    let cluster = Cluster::with_nodes(3, options).await;
     let last = cluster.timestamp(1).await;
     let oracle = cluster.oracle(1);
     let before = oracle.stats().failed_advances;
@@ -30,7 +30,7 @@ async fn advances_that_frozen_followers_do_not_commit_are_counted() {
     let gave_up = async {
         tokio::select! { () = oracle.gave_up() => {}, () = asked => {} }
     };
-    let gave_up = tokio::time::timeout(LONG, gave_up).await;
+    let gave_up = tokio::time::timeout(TEST_TIMEOUT, gave_up).await;
     let failed = oracle.stats().failed_advances - before;
     for follower in [2, 3] {
         cluster.stall(follower, false);
@@ -46,5 +46,5 @@ async fn advances_that_frozen_followers_do_not_commit_are_counted() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    assert!(tokio::time::timeout(LONG, again).await.unwrap() > last);
+    assert!(tokio::time::timeout(TEST_TIMEOUT, again).await.unwrap() > last);
 }

@@ -5,15 +5,15 @@ use std::time::{Duration, Instant};
 
 use esker_oracle::{OracleError, OracleOptions};
 
-use crate::clients::{Cluster, LONG, has_no_lead, was_deposed};
+use crate::clients::{Cluster, TEST_TIMEOUT, has_no_lead, was_deposed};
 
-const MOMENT: Duration = Duration::from_millis(150);
+const SHORT_WAIT: Duration = Duration::from_millis(150);
 
 /// Epochs that outlive all faults of a test.
 async fn leased() -> Cluster {
     let mut options = OracleOptions::default();
     options.epoch_interval = Duration::from_secs(60);
-    let cluster = Cluster::of(3, options).await;
+    let cluster = Cluster::with_nodes(3, options).await;
     cluster.switch_leases(true).await;
     cluster
 }
@@ -21,7 +21,7 @@ async fn leased() -> Cluster {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_with_a_lease_needs_no_proof() {
     for nodes in [1, 3] {
-        let cluster = Cluster::of(nodes, OracleOptions::default()).await;
+        let cluster = Cluster::with_nodes(nodes, OracleOptions::default()).await;
         let oracle = cluster.oracle(cluster.leader().await);
         let ask = async |count: usize| {
             let before = oracle.stats();
@@ -36,7 +36,7 @@ async fn a_leader_with_a_lease_needs_no_proof() {
         assert_eq!(ask(50).await.0, 0, "leases are off");
         cluster.switch_leases(true).await;
         // The epochs advance meanwhile: a few requests find them old.
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(SHORT_WAIT).await;
         let (leased, batches) = ask(2000).await;
         assert!(leased > 1800 && leased + batches >= 2000, "{leased} {batches}");
         cluster.switch_leases(false).await;
@@ -46,12 +46,12 @@ async fn a_leader_with_a_lease_needs_no_proof() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn epochs_advance_under_a_lease() {
-    let cluster = Cluster::of(1, OracleOptions::default()).await;
+    let cluster = Cluster::with_nodes(1, OracleOptions::default()).await;
     cluster.switch_leases(true).await;
     let oracle = cluster.oracle(1);
     let (begun, before) = (std::time::Instant::now(), oracle.stats().advances);
     let mut epochs = std::collections::BTreeSet::new();
-    while begun.elapsed() < 8 * MOMENT {
+    while begun.elapsed() < 8 * SHORT_WAIT {
         epochs.insert(oracle.timestamps(1).await.unwrap().first.epoch);
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -69,17 +69,17 @@ async fn a_leader_that_is_cut_off_answers_for_a_lease_at_most() {
     assert!(oracle.timestamps(1).await.is_ok());
     let clients = cluster.clients();
     for _ in 0..3 {
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(SHORT_WAIT).await;
         let old = cluster.leader().await;
         cluster.cut_off(old);
         while cluster.leader().await == old {}
-        let refused = tokio::time::timeout(MOMENT, cluster.oracle(old).timestamps(1)).await;
+        let refused = tokio::time::timeout(SHORT_WAIT, cluster.oracle(old).timestamps(1)).await;
         assert!(!matches!(refused, Ok(Ok(_))), "{refused:?}");
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(SHORT_WAIT).await;
         cluster.connect();
     }
     cluster.leader().await;
-    tokio::time::sleep(MOMENT).await;
+    tokio::time::sleep(SHORT_WAIT).await;
     assert!(clients.check().await > 1000);
 }
 
@@ -90,15 +90,15 @@ async fn a_transfer_gives_the_lease_up() {
     let clients = cluster.clients();
     let (mut transfers, begun) = (0, Instant::now());
     while transfers < 8 {
-        assert!(begun.elapsed() < LONG, "{transfers} transfers");
-        tokio::time::sleep(MOMENT / 3).await;
+        assert!(begun.elapsed() < TEST_TIMEOUT, "{transfers} transfers");
+        tokio::time::sleep(SHORT_WAIT / 3).await;
         let leader = cluster.leader().await;
         let next = leader % 3 + 1;
         if let Err(error) = cluster.oracle(leader).timestamps(1).await {
             assert!(was_deposed(&error), "{error}");
             continue;
         }
-        if let Err(error) = cluster.node(leader).transfer(next, LONG).await {
+        if let Err(error) = cluster.node(leader).transfer(next, TEST_TIMEOUT).await {
             assert!(has_no_lead(&error), "{error}");
             continue;
         }
@@ -116,7 +116,7 @@ async fn timestamps_rise_while_leaders_with_leases_lose_their_power() {
     let mut cluster = leased().await;
     let clients = cluster.clients();
     for _ in 0..3 {
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(SHORT_WAIT).await;
         let leader = cluster.leader().await;
         cluster.cut_power(leader).await;
         cluster.start(leader);
@@ -131,7 +131,7 @@ async fn timestamps_rise_while_leaders_with_leases_lose_their_power() {
         cluster.start(voter);
         while cluster.leader().await == leader {}
         cluster.connect();
-        tokio::time::sleep(MOMENT).await;
+        tokio::time::sleep(SHORT_WAIT).await;
     }
     for id in 1..=3 {
         cluster.cut_power(id).await;
@@ -140,7 +140,7 @@ async fn timestamps_rise_while_leaders_with_leases_lose_their_power() {
         cluster.start(id);
     }
     let leader = cluster.leader().await;
-    tokio::time::sleep(MOMENT).await;
+    tokio::time::sleep(SHORT_WAIT).await;
     assert!(clients.check().await > 1000);
     // The switch is replicated.
     assert!(cluster.oracle(leader).stats().leased > 0);

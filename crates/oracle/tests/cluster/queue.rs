@@ -9,21 +9,21 @@ use futures_util::future::join_all;
 use rustix::time::{ClockId, clock_gettime};
 use tokio::time::Instant;
 
-use crate::clients::{Cluster, LONG};
+use crate::clients::{Cluster, TEST_TIMEOUT};
 
 /// CPU time of this thread, which has the oracle and its callers. The node has its own.
 fn thread_time() -> Duration {
     clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
 }
 
-/// Whether the buffer is full decides alone, and not how many offer at a time.
+/// Requests are refused only when the buffer is full, however many callers send at a time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn an_offer_fails_only_when_the_buffer_is_full() {
-    const CALLERS: usize = 64;
+    const CALLER_TASKS: usize = 64;
     let mut options = OracleOptions::default();
-    options.buffer = CALLERS;
-    let cluster = Cluster::of(1, options).await;
-    let callers = (0..CALLERS).map(|_| {
+    options.buffer = CALLER_TASKS;
+    let cluster = Cluster::with_nodes(1, options).await;
+    let callers = (0..CALLER_TASKS).map(|_| {
         let oracle = cluster.oracle(1);
         tokio::spawn(async move {
             for _ in 0..100 {
@@ -42,7 +42,7 @@ async fn an_offer_fails_only_when_the_buffer_is_full() {
 async fn a_queue_of_two_takes_two_and_answers_them_in_order() {
     let mut options = OracleOptions::default();
     options.buffer = 2;
-    let cluster = Cluster::of(1, options).await;
+    let cluster = Cluster::with_nodes(1, options).await;
     let oracle = cluster.oracle(1);
     let mut last = oracle.timestamps(1).await.unwrap().first;
     for _ in 0..3 {
@@ -69,7 +69,7 @@ async fn a_queue_of_two_takes_two_and_answers_them_in_order() {
 async fn a_request_that_timed_out_does_no_harm() {
     let mut options = OracleOptions::default();
     options.patience = Duration::from_millis(100);
-    let cluster = Cluster::of(1, options).await;
+    let cluster = Cluster::with_nodes(1, options).await;
     let oracle = cluster.oracle(1);
     let before = oracle.timestamps(1).await.unwrap();
     cluster.stall(1, true);
@@ -80,7 +80,7 @@ async fn a_request_that_timed_out_does_no_harm() {
     let timed_out = Err(OracleError::Unavailable(NodeError::TimedOut));
     assert!(late == Err(OracleError::TimedOut) || late == timed_out, "{late:?}");
     cluster.stall(1, false);
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let after = loop {
         match oracle.timestamps(1).await {
             Ok(range) => break range,
@@ -95,7 +95,7 @@ async fn a_request_that_timed_out_does_no_harm() {
 async fn requests_that_wait_take_no_processor_time() {
     let mut options = OracleOptions::default();
     options.patience = Duration::from_millis(800);
-    let cluster = Cluster::of(1, options).await;
+    let cluster = Cluster::with_nodes(1, options).await;
     let oracle = cluster.oracle(1);
     oracle.timestamps(1).await.unwrap();
     cluster.stall(1, true);
@@ -112,15 +112,15 @@ async fn requests_that_wait_take_no_processor_time() {
     cluster.stall(1, false);
 }
 
-/// All that wait get an error, and so does who comes later.
+/// Waiting requests get an error, and so do later ones.
 #[test]
 fn an_oracle_that_ends_releases_those_that_wait() {
     let own = || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
     let (of_oracle, of_callers) = (own().unwrap(), own().unwrap());
     let mut options = OracleOptions::default();
-    options.patience = LONG;
+    options.patience = TEST_TIMEOUT;
     let (cluster, oracle) = of_oracle.block_on(async {
-        let cluster = Cluster::of(1, options).await;
+        let cluster = Cluster::with_nodes(1, options).await;
         let oracle = cluster.oracle(1);
         oracle.timestamps(1).await.unwrap();
         cluster.stall(1, true);
@@ -138,7 +138,7 @@ fn an_oracle_that_ends_releases_those_that_wait() {
     of_oracle.shutdown_background();
     of_callers.block_on(async {
         for ask in waiting {
-            let answer = tokio::time::timeout(LONG / 2, ask).await.unwrap().unwrap();
+            let answer = tokio::time::timeout(TEST_TIMEOUT / 2, ask).await.unwrap().unwrap();
             assert_eq!(answer, Err(OracleError::Stopped));
         }
         assert_eq!(oracle.timestamps(1).await, Err(OracleError::Stopped));
@@ -151,7 +151,7 @@ fn an_oracle_that_ends_releases_those_that_wait() {
 async fn two_oracles_of_one_node_share_no_epoch() {
     let mut options = OracleOptions::default();
     options.epoch_interval = Duration::from_millis(2);
-    let cluster = Cluster::of(1, options.clone()).await;
+    let cluster = Cluster::with_nodes(1, options.clone()).await;
     let others = cluster.another_oracle(1, options);
     let mut tasks = Vec::new();
     for oracle in [cluster.oracle(1), others] {

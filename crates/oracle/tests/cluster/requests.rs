@@ -1,15 +1,15 @@
-//! What an oracle answers.
+//! Answers of an oracle.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::time::Duration;
 
 use esker_oracle::{COUNT_MAX, OracleError, OracleOptions};
 
-use crate::clients::{Cluster, LONG};
+use crate::clients::{Cluster, TEST_TIMEOUT};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_count_is_bounded() {
-    let cluster = Cluster::of(1, OracleOptions::default()).await;
+    let cluster = Cluster::with_nodes(1, OracleOptions::default()).await;
     let oracle = cluster.oracle(1);
     for count in [0, COUNT_MAX + 1, u32::MAX] {
         assert_eq!(oracle.timestamps(count).await, Err(OracleError::Count(count)));
@@ -21,7 +21,7 @@ async fn a_count_is_bounded() {
     for (most, issued) in [(3, 3), (0, 1), (u32::MAX, COUNT_MAX)] {
         let mut options = OracleOptions::default();
         options.max_timestamps = most;
-        let cluster = Cluster::of(1, options).await;
+        let cluster = Cluster::with_nodes(1, options).await;
         let oracle = cluster.oracle(1);
         assert_eq!(oracle.max_timestamps(), issued);
         assert_eq!(oracle.timestamps(issued).await.unwrap().count, issued);
@@ -36,7 +36,7 @@ async fn a_count_is_bounded() {
 async fn a_full_buffer_refuses() {
     let mut options = OracleOptions::default();
     options.buffer = 8;
-    let cluster = Cluster::of(1, options).await;
+    let cluster = Cluster::with_nodes(1, options).await;
     let oracle = cluster.oracle(1);
     oracle.timestamps(1).await.unwrap();
     let batches = oracle.stats().batches;
@@ -53,7 +53,7 @@ async fn a_full_buffer_refuses() {
 /// A follower names the leader; without a quorum there is an error in time, and then an answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn followers_and_lost_quorums_answer_in_time() {
-    let mut cluster = Cluster::of(3, OracleOptions::default()).await;
+    let mut cluster = Cluster::with_nodes(3, OracleOptions::default()).await;
     let leader = cluster.leader().await;
     let follower = leader % 3 + 1;
     let refused = cluster.oracle(follower).timestamps(1).await;
@@ -76,7 +76,7 @@ async fn followers_and_lost_quorums_answer_in_time() {
         cluster.start(id);
     }
     let leader = cluster.leader().await;
-    let deadline = std::time::Instant::now() + LONG;
+    let deadline = std::time::Instant::now() + TEST_TIMEOUT;
     let after = loop {
         match cluster.oracle(leader).timestamps(1).await {
             Ok(range) => break range,
@@ -89,7 +89,7 @@ async fn followers_and_lost_quorums_answer_in_time() {
 /// Without requests no epoch is proposed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_oracle_proposes_nothing() {
-    let cluster = Cluster::of(1, OracleOptions::default()).await;
+    let cluster = Cluster::with_nodes(1, OracleOptions::default()).await;
     cluster.oracle(1).timestamps(1).await.unwrap();
     tokio::time::sleep(Duration::from_millis(500)).await;
     let before = cluster.node(1).status().last;
@@ -106,7 +106,7 @@ async fn any_interval_is_one() {
     for interval in [Duration::ZERO, Duration::from_nanos(1), Duration::MAX] {
         let mut options = OracleOptions::default();
         options.epoch_interval = interval;
-        let cluster = Cluster::of(1, options).await;
+        let cluster = Cluster::with_nodes(1, options).await;
         let clients = cluster.clients();
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert!(clients.check().await > 0, "{interval:?}");
@@ -119,7 +119,7 @@ async fn any_interval_is_one() {
 async fn no_request_waits_for_longer_than_it_may() {
     let mut options = OracleOptions::default();
     options.patience = Duration::from_millis(300);
-    let mut cluster = Cluster::of(3, options).await;
+    let mut cluster = Cluster::with_nodes(3, options).await;
     let leader = cluster.leader().await;
     cluster.oracle(leader).timestamps(1).await.unwrap();
     for id in (1..=3).filter(|id| *id != leader) {
@@ -142,9 +142,9 @@ async fn no_request_waits_for_longer_than_it_may() {
 async fn epochs_advance_under_requests() {
     let mut options = OracleOptions::default();
     options.epoch_interval = Duration::from_millis(20);
-    let cluster = Cluster::of(1, options).await;
+    let cluster = Cluster::with_nodes(1, options).await;
     let mut last = cluster.oracle(1).timestamps(1).await.unwrap().first;
-    let (mut epochs, deadline) = (0, std::time::Instant::now() + LONG);
+    let (mut epochs, deadline) = (0, std::time::Instant::now() + TEST_TIMEOUT);
     while epochs < 10 {
         assert!(std::time::Instant::now() < deadline, "{epochs} epochs");
         let next = cluster.oracle(1).timestamps(1).await.unwrap().first;
@@ -162,14 +162,14 @@ async fn epochs_advance_under_requests() {
 async fn a_new_leader_advances_the_epoch_first() {
     let mut options = OracleOptions::default();
     options.epoch_interval = Duration::from_secs(60);
-    let cluster = Cluster::of(3, options).await;
+    let cluster = Cluster::with_nodes(3, options).await;
     let mut leader = cluster.leader().await;
     let mut last = cluster.oracle(leader).timestamps(1).await.unwrap().first;
     for _ in 0..4 {
         let other = leader % 3 + 1;
         cluster.lead(other).await;
         leader = cluster.leader().await;
-        let deadline = std::time::Instant::now() + LONG;
+        let deadline = std::time::Instant::now() + TEST_TIMEOUT;
         let next = loop {
             match cluster.oracle(leader).timestamps(1).await {
                 Ok(range) => break range.first,
@@ -189,7 +189,7 @@ async fn an_advance_that_succeeds_resets_the_count_of_missed_ones() {
     options.patience = Duration::from_millis(50);
     options.epoch_interval = Duration::from_millis(1);
     options.failed_advances = 5;
-    let cluster = Cluster::of(1, options).await;
+    let cluster = Cluster::with_nodes(1, options).await;
     let oracle = cluster.oracle(1);
     oracle.timestamps(1).await.unwrap();
     // Two of each round are seen, and a third may be under way.
@@ -216,7 +216,7 @@ async fn an_oracle_that_cannot_advance_gives_up() {
     let mut options = OracleOptions::default();
     options.patience = Duration::from_millis(50);
     options.failed_advances = 2;
-    let cluster = Cluster::of(1, options).await;
+    let cluster = Cluster::with_nodes(1, options).await;
     let (oracle, node) = (cluster.oracle(1), cluster.node(1));
     oracle.timestamps(1).await.unwrap();
     cluster.stall(1, true);
@@ -229,7 +229,7 @@ async fn an_oracle_that_cannot_advance_gives_up() {
     let gave_up = async {
         tokio::select! { () = oracle.gave_up() => {}, () = asked => {} }
     };
-    tokio::time::timeout(LONG, gave_up).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, gave_up).await.unwrap();
     assert!(node.disk_wait() > Some(Duration::from_millis(50)));
     assert!(oracle.stats().failed_advances >= 2);
     cluster.stall(1, false);

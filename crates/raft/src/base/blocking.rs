@@ -4,10 +4,11 @@ use std::io;
 
 use tokio::sync::oneshot;
 
-use crate::base::surroundings::is_simulated;
+use crate::base::environment::is_simulated;
 
-/// Runs blocking work on a thread of its own, and waits without blocking. A simulation waits.
-pub(crate) async fn on_own_thread<T: Send + 'static>(
+/// Runs blocking work on a thread of its own, and waits without blocking. In a simulation, runs it
+/// on this thread.
+pub(crate) async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> io::Result<T> {
     if is_simulated() {

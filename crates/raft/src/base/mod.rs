@@ -1,16 +1,16 @@
-//! What the stores share: types, the mapping of votes, the encoding of entries, and errors.
+//! Types, votes as ballots, the encoding of entries, errors, and openraft's runtime.
 
 pub(crate) mod ballots;
 pub(crate) mod blocking;
-pub(crate) mod clock;
-pub(crate) mod config;
+pub(crate) mod boot_instant;
 pub(crate) mod encoding;
+pub(crate) mod environment;
 pub(crate) mod failure;
-pub(crate) mod instant;
-pub(crate) mod panics;
-pub(crate) mod runtime;
-pub(crate) mod surroundings;
-pub(crate) mod ticks;
-pub(crate) mod unresolved;
 #[cfg(feature = "simulation")]
-pub(crate) mod watch;
+pub(crate) mod ordered_watch;
+pub(crate) mod panic_monitor;
+pub(crate) mod pending_appends;
+pub(crate) mod runtime;
+pub(crate) mod tick_clock;
+pub(crate) mod type_config;
+pub(crate) mod wall_clock;

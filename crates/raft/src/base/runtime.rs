@@ -1,4 +1,4 @@
-//! tokio as openraft's runtime, with timers that fire at ticks, and a clock that counts suspended
+//! openraft's runtime: tokio, with timers that fire at ticks, and a clock that counts suspended
 //! time.
 
 use std::future::Future;
@@ -7,12 +7,13 @@ use std::time::Duration;
 use openraft::{AsyncRuntime, OptionalSend};
 use openraft_rt_tokio::TokioRuntime;
 
-use crate::base::instant::BootInstant;
-use crate::base::panics::noted;
-use crate::base::surroundings::{Chance, chance};
-use crate::base::ticks::{Elapsed, Sleep, Timeout};
+use crate::base::boot_instant::BootInstant;
+use crate::base::environment::{NodeRng, node_rng};
+use crate::base::panic_monitor::monitored;
+use crate::base::tick_clock::{Elapsed, Sleep, Timeout};
 
-/// tokio, with timers that fire at [`Ticks`](crate::base::ticks::Ticks) on the threads of a node.
+/// tokio, with timers that fire at the ticks of a [`TickClock`](crate::base::tick_clock::TickClock)
+/// on the threads of a node.
 ///
 /// openraft looks at its deadlines five times in a heartbeat interval, and gives each heartbeat a
 /// deadline: that is most of what an idle node does. The deadlines stay as they are, and are
@@ -27,10 +28,10 @@ impl AsyncRuntime for NodeRuntime {
     type Instant = BootInstant;
     type TimeoutError = Elapsed;
     type Timeout<R, T: Future<Output = R> + OptionalSend> = Timeout<T>;
-    type ThreadLocalRng = Chance;
+    type ThreadLocalRng = NodeRng;
     type Mpsc = <TokioRuntime as AsyncRuntime>::Mpsc;
     #[cfg(feature = "simulation")]
-    type Watch = crate::base::watch::NodeWatch;
+    type Watch = crate::base::ordered_watch::NodeWatch;
     #[cfg(not(feature = "simulation"))]
     type Watch = <TokioRuntime as AsyncRuntime>::Watch;
     type Oneshot = <TokioRuntime as AsyncRuntime>::Oneshot;
@@ -41,7 +42,7 @@ impl AsyncRuntime for NodeRuntime {
         T: Future + OptionalSend + 'static,
         T::Output: OptionalSend + 'static,
     {
-        TokioRuntime::spawn(noted("a task of openraft", future))
+        TokioRuntime::spawn(monitored("a task of openraft", future))
     }
 
     fn sleep(duration: Duration) -> Self::Sleep {
@@ -49,7 +50,7 @@ impl AsyncRuntime for NodeRuntime {
     }
 
     fn sleep_until(deadline: Self::Instant) -> Self::Sleep {
-        Sleep::until(deadline.in_tokio())
+        Sleep::until(deadline.to_tokio())
     }
 
     fn timeout<R, F: Future<Output = R> + OptionalSend>(
@@ -63,7 +64,7 @@ impl AsyncRuntime for NodeRuntime {
         deadline: Self::Instant,
         future: F,
     ) -> Self::Timeout<R, F> {
-        Timeout::at(deadline.in_tokio(), future)
+        Timeout::at(deadline.to_tokio(), future)
     }
 
     fn is_panic(join_error: &Self::JoinError) -> bool {
@@ -71,7 +72,7 @@ impl AsyncRuntime for NodeRuntime {
     }
 
     fn thread_rng() -> Self::ThreadLocalRng {
-        chance()
+        node_rng()
     }
 
     fn new(threads: usize) -> Self {

@@ -1,4 +1,4 @@
-//! Where a node is reached. It may move while others are connected to it.
+//! The address of a node, which may change while others are connected to it.
 
 use std::io;
 use std::sync::Arc;
@@ -11,27 +11,27 @@ use crate::network::transport::{Connection, Transport};
 #[derive(Debug, Clone)]
 pub(crate) struct Address {
     transport: Arc<dyn Transport>,
-    place: Arc<Mutex<Arc<str>>>,
+    current: Arc<Mutex<Arc<str>>>,
 }
 
 impl Address {
     pub(crate) fn new(transport: Arc<dyn Transport>, address: &str) -> Self {
-        Self { transport, place: Arc::new(Mutex::new(address.into())) }
+        Self { transport, current: Arc::new(Mutex::new(address.into())) }
     }
 
     pub(crate) fn get(&self) -> Arc<str> {
-        Arc::clone(&self.place.lock())
+        Arc::clone(&self.current.lock())
     }
 
-    /// The next connection goes there.
+    /// Sets the address of the next connection.
     pub(crate) fn set(&self, address: &str) {
-        let mut known = self.place.lock();
-        if **known != *address {
-            *known = address.into();
+        let mut current = self.current.lock();
+        if **current != *address {
+            *current = address.into();
         }
     }
 
-    /// Connects to where the node is now.
+    /// Connects to the current address.
     pub(crate) async fn connect(&self) -> io::Result<Connection> {
         self.transport.connect(&self.get()).await
     }

@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
-/// How long an attempt may take before the next address is tried beside it.
+/// The time after which the next address is tried beside an attempt.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Addresses of one host that are tried.
+/// The most addresses of one host that are tried.
 const ADDRESSES_MAX: usize = 8;
 
 /// Connects to `address`, a host and a port. Of a host with several addresses the first that
@@ -33,7 +33,7 @@ pub async fn connect(address: &str) -> io::Result<TcpStream> {
     race(alternate_families(resolved), TcpStream::connect).await
 }
 
-/// The addresses to try, in their order: of both families in turn, each once.
+/// Orders the addresses to try: both families in turn, each address once.
 fn alternate_families(resolved: impl Iterator<Item = SocketAddr>) -> VecDeque<SocketAddr> {
     let mut preferred = VecDeque::new();
     let mut others = VecDeque::new();
@@ -55,10 +55,11 @@ fn alternate_families(resolved: impl Iterator<Item = SocketAddr>) -> VecDeque<So
             std::mem::swap(&mut preferred, &mut others);
         }
     }
+    debug_assert!(ordered.len() <= ADDRESSES_MAX, "a host has a bounded number of attempts");
     ordered
 }
 
-/// The first connection of those to `addresses`, which has at most [`ADDRESSES_MAX`].
+/// Connects to the addresses beside each other, and returns the first connection.
 async fn race<T, F: Future<Output = io::Result<T>>>(
     mut addresses: VecDeque<SocketAddr>,
     connect: impl Fn(SocketAddr) -> F,
@@ -82,7 +83,7 @@ async fn race<T, F: Future<Output = io::Result<T>>>(
     }
 }
 
-/// Waits for an attempt, and takes it out.
+/// Waits for an attempt to end, and removes it.
 async fn first_ended<T, F: Future<Output = T>>(
     attempts: &mut Vec<(SocketAddr, Pin<Box<F>>)>,
 ) -> (SocketAddr, T) {
@@ -127,9 +128,9 @@ mod tests {
     /// The result of a race, when it ended, and when each attempt began.
     type Outcome = (io::Result<SocketAddr>, Duration, Vec<(u16, Duration)>);
 
-    /// Races for ports of one host. An attempt takes so many milliseconds, and then succeeds or
+    /// Races for ports of one host. An attempt takes the given milliseconds, and then succeeds or
     /// fails.
-    async fn race_of(ports: &[(u16, u64, Result<(), io::ErrorKind>)]) -> Outcome {
+    async fn race_ports(ports: &[(u16, u64, Result<(), io::ErrorKind>)]) -> Outcome {
         let begun = Instant::now();
         let tried = Mutex::new(Vec::new());
         let host = |port| SocketAddr::from(([192, 0, 2, 1], port));
@@ -145,14 +146,14 @@ mod tests {
         (raced, begun.elapsed(), tried.into_inner())
     }
 
-    const NEVER: u64 = 3_600_000;
+    const NEVER_MS: u64 = 3_600_000;
 
     /// A host name whose first address swallowed packets was never reached: only the first was
     /// tried until the deadline of the caller.
     #[tokio::test(start_paused = true)]
     async fn a_silent_address_does_not_hide_the_next() {
-        let ports = [(1, NEVER, Ok(())), (2, NEVER, Ok(())), (3, 20, Ok(()))];
-        let (connected, took, tried) = race_of(&ports).await;
+        let ports = [(1, NEVER_MS, Ok(())), (2, NEVER_MS, Ok(())), (3, 20, Ok(()))];
+        let (connected, took, tried) = race_ports(&ports).await;
         assert_eq!(connected.unwrap().port(), 3);
         assert_eq!(took, ATTEMPT_DELAY * 2 + Duration::from_millis(20));
         assert_eq!(tried, [(1, Duration::ZERO), (2, ATTEMPT_DELAY), (3, ATTEMPT_DELAY * 2)]);
@@ -161,7 +162,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn after_a_failure_the_next_is_tried_at_once() {
         let failed = Err(ConnectionRefused);
-        let (connected, took, tried) = race_of(&[(1, 5, failed), (2, 7, Ok(()))]).await;
+        let (connected, took, tried) = race_ports(&[(1, 5, failed), (2, 7, Ok(()))]).await;
         assert_eq!(connected.unwrap().port(), 2);
         assert_eq!(took, Duration::from_millis(12));
         assert_eq!(tried, [(1, Duration::ZERO), (2, Duration::from_millis(5))]);
@@ -170,23 +171,23 @@ mod tests {
     /// An address that is slow is not given up for the next one.
     #[tokio::test(start_paused = true)]
     async fn the_first_connection_wins() {
-        let (connected, took, tried) = race_of(&[(1, 300, Ok(())), (2, 100, Ok(()))]).await;
+        let (connected, took, tried) = race_ports(&[(1, 300, Ok(())), (2, 100, Ok(()))]).await;
         assert_eq!((connected.unwrap().port(), took.as_millis(), tried.len()), (1, 300, 2));
-        let (connected, _, tried) = race_of(&[(1, 249, Ok(())), (2, 0, Ok(()))]).await;
+        let (connected, _, tried) = race_ports(&[(1, 249, Ok(())), (2, 0, Ok(()))]).await;
         assert_eq!((connected.unwrap().port(), tried.len()), (1, 1));
     }
 
     #[tokio::test(start_paused = true)]
     async fn an_error_has_each_address_that_was_tried() {
         let all = [(1, 400, Err(HostUnreachable)), (2, 5, Err(ConnectionRefused))];
-        let (failed, took, _) = race_of(&all).await;
+        let (failed, took, _) = race_ports(&all).await;
         let error = failed.unwrap_err();
         assert_eq!((error.kind(), took.as_millis()), (ConnectionRefused, 400));
         let text = error.to_string();
         assert!(text.contains("192.0.2.1:1: ") && text.contains("192.0.2.1:2: "), "{text}");
-        let (one, ..) = race_of(&all[..1]).await;
+        let (one, ..) = race_ports(&all[..1]).await;
         assert_eq!(one.unwrap_err().to_string(), io::Error::from(HostUnreachable).to_string());
-        assert_eq!(race_of(&[]).await.0.unwrap_err().kind(), NotFound);
+        assert_eq!(race_ports(&[]).await.0.unwrap_err().kind(), NotFound);
     }
 
     #[test]

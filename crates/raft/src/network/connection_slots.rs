@@ -1,8 +1,8 @@
-//! The connections that a node has from others, and whose they are.
+//! The connections that a node has from others, with their owners.
 //!
 //! Each member has slots of its own, and all other callers share a few. A new connection is never
-//! refused: it replaces the one of the same owner that was silent for longest. So callers that hold
-//! connections and send nothing keep no node away, whichever number they give.
+//! refused: it replaces the connection of the same owner that was silent for longest. So callers
+//! that hold connections and send nothing keep no node away, whichever number they give.
 
 use std::convert::Infallible;
 use std::io;
@@ -17,26 +17,28 @@ use tokio::sync::oneshot;
 
 use crate::network::transport::Connection;
 
-/// Connections of one member. A leader has three, and one for each snapshot; those that a network
-/// dropped silently are noticed after a while.
-const MEMBER_SLOTS: usize = 8;
-/// Connections of all callers that are no members, together.
+/// The most connections of one member. A leader has three, and one for each snapshot; those that a
+/// network dropped silently are noticed after a while.
+const SLOTS_PER_MEMBER: usize = 8;
+/// The most connections of all callers that are no members, together.
 const STRANGER_SLOTS: usize = 8;
+
+const _: () = assert!(SLOTS_PER_MEMBER > 3 && STRANGER_SLOTS > 0);
 
 /// The connections of a node. Clones are handles of one table.
 #[derive(Debug, Clone, Default)]
-pub(super) struct ConnectionSlots(Arc<Table>);
+pub(super) struct ConnectionSlots(Arc<SlotTable>);
 
 #[derive(Debug, Default)]
-struct Table {
-    /// How often anything was read.
+struct SlotTable {
+    /// The number of reads: a clock for `last_read`.
     reads: AtomicU64,
     open: Mutex<Vec<OpenConnection>>,
 }
 
 #[derive(Debug)]
 struct OpenConnection {
-    /// The member; `None` for all that are none.
+    /// The member; `None` for all callers that are none.
     owner: Option<u64>,
     last_read: Arc<AtomicU64>,
     /// Dropped when another connection takes the slot.
@@ -46,15 +48,15 @@ struct OpenConnection {
 /// The slot of one connection, free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
-    table: Arc<Table>,
+    table: Arc<SlotTable>,
     last_read: Arc<AtomicU64>,
     end: oneshot::Receiver<Infallible>,
 }
 
 impl ConnectionSlots {
-    /// A slot for a connection of this member, or of a caller that is none.
+    /// Takes a slot for a connection of this member, or of a caller that is none.
     pub(super) fn take(&self, owner: Option<u64>) -> ConnectionSlot {
-        let most = if owner.is_some() { MEMBER_SLOTS } else { STRANGER_SLOTS };
+        let most = if owner.is_some() { SLOTS_PER_MEMBER } else { STRANGER_SLOTS };
         let table = Arc::clone(&self.0);
         let last_read = Arc::new(AtomicU64::new(table.reads.fetch_add(1, Relaxed)));
         let (sender, end) = oneshot::channel();
@@ -67,13 +69,17 @@ impl ConnectionSlots {
             open.swap_remove(silent);
         }
         open.push(OpenConnection { owner, last_read: Arc::clone(&last_read), _end: sender });
+        debug_assert!(
+            open.iter().filter(|other| other.owner == owner).count() <= most,
+            "an owner has its slots and no more"
+        );
         drop(open);
         ConnectionSlot { table, last_read, end }
     }
 }
 
 impl ConnectionSlot {
-    /// The connection, which says when it was read from.
+    /// Wraps the connection, so that its reads are counted.
     pub(super) fn watch(&self, stream: Connection) -> Connection {
         let (table, last_read) = (Arc::clone(&self.table), Arc::clone(&self.last_read));
         Box::new(WatchedConnection { stream, table, last_read })
@@ -94,7 +100,7 @@ impl Drop for ConnectionSlot {
 #[derive(Debug)]
 struct WatchedConnection {
     stream: Connection,
-    table: Arc<Table>,
+    table: Arc<SlotTable>,
     last_read: Arc<AtomicU64>,
 }
 
@@ -161,7 +167,7 @@ mod tests {
     #[tokio::test]
     async fn the_connection_that_was_silent_for_longest_is_replaced() {
         let slots = ConnectionSlots::default();
-        let mut taken: Vec<_> = (0..MEMBER_SLOTS).map(|_| slots.take(Some(2))).collect();
+        let mut taken: Vec<_> = (0..SLOTS_PER_MEMBER).map(|_| slots.take(Some(2))).collect();
         let (mut near, far) = tokio::io::duplex(16);
         let mut watched = taken[0].watch(Box::new(far));
         near.write_all(b"?").await.unwrap();

@@ -1,4 +1,4 @@
-//! Frames: a call's number and content, with a checksum.
+//! Frames: the number of a call and its content, with a checksum.
 
 use std::io;
 
@@ -7,15 +7,19 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio_util::codec::{Decoder, Encoder, LengthDelimitedCodec};
 
-use crate::base::failure::invalid;
-use crate::network::handshake::checksum;
+use crate::base::failure::{Internal, invalid_data};
+use crate::network::fixed_fields::checksum;
 
-/// The longest frame: an entry of 64 MiB, and what is around it.
-pub(crate) const FRAME_MAX: usize = 65 << 20;
-/// Checksum and number of the call.
-const HEADER: usize = 12;
+/// The most bytes of a frame: an entry of 64 MiB, and the fields around it.
+pub(crate) const FRAME_BYTES_MAX: usize = 65 << 20;
+/// Bytes of the checksum and of the number of the call.
+const FRAME_HEADER_BYTES: usize = 12;
 
-/// A call, or the answer to it.
+const _: () = assert!(FRAME_HEADER_BYTES == size_of::<u32>() + size_of::<u64>());
+const _: () = assert!(FRAME_BYTES_MAX > (64 << 20) + FRAME_HEADER_BYTES);
+const _: () = assert!(FRAME_BYTES_MAX <= u32::MAX as usize);
+
+/// A call, or its answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Frame {
     pub(crate) call: u64,
@@ -25,64 +29,67 @@ pub(crate) struct Frame {
 impl Frame {
     pub(crate) fn new(call: u64, message: &impl Serialize) -> io::Result<Self> {
         let content = postcard::to_stdvec(message).map_err(io::Error::other)?;
-        if content.len() + HEADER > FRAME_MAX {
-            return Err(invalid(format!("a message of {} bytes is too long", content.len())));
+        if content.len() + FRAME_HEADER_BYTES > FRAME_BYTES_MAX {
+            return Err(invalid_data(format!("a message of {} bytes is too long", content.len())));
         }
         Ok(Self { call, content: content.into() })
     }
 
     pub(crate) fn message<T: DeserializeOwned>(&self) -> io::Result<T> {
-        let wrong = |what: &dyn std::fmt::Display| invalid(format!("a message: {what}"));
+        let malformed = |what: &dyn std::fmt::Display| invalid_data(format!("a message: {what}"));
         match postcard::take_from_bytes(&self.content) {
             Ok((message, [])) => Ok(message),
-            Ok(_) => Err(wrong(&"bytes follow it")),
-            Err(cause) => Err(wrong(&cause)),
+            Ok(_) => Err(malformed(&"bytes follow it")),
+            Err(cause) => Err(malformed(&cause)),
         }
     }
 }
 
-/// Frames in a stream of bytes.
+/// The codec of frames in a stream of bytes.
 #[derive(Debug)]
-pub(crate) struct Frames(LengthDelimitedCodec);
+pub(crate) struct FrameCodec(LengthDelimitedCodec);
 
-impl Default for Frames {
+impl Default for FrameCodec {
     fn default() -> Self {
         let mut codec = LengthDelimitedCodec::builder();
-        Self(codec.little_endian().max_frame_length(FRAME_MAX).new_codec())
+        Self(codec.little_endian().max_frame_length(FRAME_BYTES_MAX).new_codec())
     }
 }
 
-impl Decoder for Frames {
+impl Decoder for FrameCodec {
     type Item = Frame;
     type Error = io::Error;
 
     fn decode(&mut self, source: &mut BytesMut) -> io::Result<Option<Frame>> {
         let Some(frame) = self.0.decode(source)? else { return Ok(None) };
         let mut frame = frame.freeze();
-        if frame.len() < HEADER {
-            return Err(invalid(format!("a frame of {} bytes is too short", frame.len())));
+        if frame.len() < FRAME_HEADER_BYTES {
+            return Err(invalid_data(format!("a frame of {} bytes is too short", frame.len())));
         }
         if frame.get_u32_le() != checksum(&frame) {
-            return Err(invalid("the checksum of a frame is wrong".into()));
+            return Err(invalid_data("the checksum of a frame is malformed".into()));
         }
         Ok(Some(Frame { call: frame.get_u64_le(), content: frame }))
     }
 }
 
-impl Encoder<Frame> for Frames {
+impl Encoder<Frame> for FrameCodec {
     type Error = io::Error;
 
     fn encode(&mut self, frame: Frame, target: &mut BytesMut) -> io::Result<()> {
-        let len = frame.content.len() + HEADER;
-        let len = u32::try_from(len).map_err(io::Error::other)?;
-        target.reserve(4 + len as usize);
-        target.put_u32_le(len);
+        let len = frame.content.len() + FRAME_HEADER_BYTES;
+        if len > FRAME_BYTES_MAX {
+            return Err(Internal::new("a frame is made of a message that fits into it").into());
+        }
+        target.reserve(4 + len);
+        target.put_u32_le(len as u32);
         let start = target.len();
         target.put_u32_le(0);
         target.put_u64_le(frame.call);
         target.put_slice(&frame.content);
         let crc = checksum(&target[start + 4..]);
         target[start..start + 4].copy_from_slice(&crc.to_le_bytes());
+        debug_assert_eq!(target.len() - start, len, "a frame is as long as its length says");
         Ok(())
     }
 }
@@ -97,14 +104,15 @@ mod tests {
         let mut bytes = BytesMut::new();
         for call in [3, u64::MAX] {
             let frame = Frame::new(call, &("hello", call)).unwrap();
-            Frames::default().encode(frame, &mut bytes).unwrap();
+            FrameCodec::default().encode(frame, &mut bytes).unwrap();
         }
         bytes
     }
 
     #[test]
     fn frames_come_back_however_they_are_cut() {
-        let (mut frames, mut arrived, mut read) = (Frames::default(), BytesMut::new(), Vec::new());
+        let (mut frames, mut arrived, mut read) =
+            (FrameCodec::default(), BytesMut::new(), Vec::new());
         for byte in encoded() {
             arrived.put_u8(byte);
             while let Some(frame) = frames.decode(&mut arrived).unwrap() {
@@ -118,17 +126,17 @@ mod tests {
 
     #[test]
     fn no_changed_byte_passes() {
-        let first = 4 + HEADER + 7;
+        let first = 4 + FRAME_HEADER_BYTES + 7;
         for at in 4..first {
             let mut bytes = encoded();
             bytes[at] ^= 0x40;
-            assert!(Frames::default().decode(&mut bytes).is_err(), "byte {at}");
+            assert!(FrameCodec::default().decode(&mut bytes).is_err(), "byte {at}");
         }
         // A length above the limit, and one below the header.
         for len in [u32::MAX, 11, 0] {
             let mut bytes = encoded();
             bytes[..4].copy_from_slice(&len.to_le_bytes());
-            assert!(Frames::default().decode(&mut bytes).is_err(), "{len}");
+            assert!(FrameCodec::default().decode(&mut bytes).is_err(), "{len}");
         }
         let trailing = Frame { call: 1, content: Bytes::from_static(&[1, 2, 3]) };
         assert!(trailing.message::<u8>().is_err());

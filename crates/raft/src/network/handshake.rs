@@ -3,18 +3,30 @@
 use std::fmt;
 use std::io;
 
-use crc_fast::CrcAlgorithm::Crc32Iscsi;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::base::failure::invalid;
+use crate::base::failure::invalid_data;
+use crate::network::fixed_fields::{CRC_BYTES, checksum, field, put};
 
-const MAGIC: [u8; 8] = *b"ESKRAFT1";
-const LEN: usize = 48;
-/// Where the checksum is, of all before it.
-const CRC: usize = 44;
+const HANDSHAKE_MAGIC: [u8; 8] = *b"ESKRAFT1";
+const HANDSHAKE_BYTES: usize = 48;
+const VERSION_OFFSET: usize = 8;
+const PURPOSE_OFFSET: usize = 10;
+const CLUSTER_OFFSET: usize = 12;
+const FROM_OFFSET: usize = 28;
+const TO_OFFSET: usize = 36;
+/// The offset of the checksum, which covers all bytes before it.
+const CRC_OFFSET: usize = 44;
+
+const _: () = assert!(VERSION_OFFSET == HANDSHAKE_MAGIC.len());
+const _: () = assert!(PURPOSE_OFFSET == VERSION_OFFSET + size_of::<u16>());
+const _: () = assert!(FROM_OFFSET == CLUSTER_OFFSET + size_of::<ClusterId>());
+const _: () = assert!(TO_OFFSET == FROM_OFFSET + size_of::<u64>());
+const _: () = assert!(CRC_OFFSET == TO_OFFSET + size_of::<u64>());
+const _: () = assert!(HANDSHAKE_BYTES == CRC_OFFSET + CRC_BYTES);
 
 /// The version of the protocol. Nodes of two versions do not talk.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const PROTOCOL_VERSION: u16 = 1;
 
 /// The id of a cluster: random, the same in all its nodes from its first start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +44,7 @@ impl fmt::Debug for ClusterId {
     }
 }
 
-/// What a connection is for, or the answer to it.
+/// The purpose of a connection, or the answer to its handshake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Purpose {
@@ -64,7 +76,7 @@ impl Purpose {
     ];
 }
 
-/// The first bytes of each side.
+/// The first message of each side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handshake {
     pub(crate) version: u16,
@@ -75,41 +87,47 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    fn encode(&self) -> [u8; LEN] {
-        let mut bytes = [0; LEN];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..10].copy_from_slice(&self.version.to_le_bytes());
-        bytes[10] = self.purpose as u8;
-        bytes[12..28].copy_from_slice(&self.cluster.0);
-        bytes[28..36].copy_from_slice(&self.from.to_le_bytes());
-        bytes[36..44].copy_from_slice(&self.to.to_le_bytes());
-        let crc = checksum(&bytes[..CRC]);
-        bytes[CRC..].copy_from_slice(&crc.to_le_bytes());
+    fn encode(&self) -> [u8; HANDSHAKE_BYTES] {
+        let mut bytes = [0; HANDSHAKE_BYTES];
+        put(&mut bytes, 0, HANDSHAKE_MAGIC);
+        put(&mut bytes, VERSION_OFFSET, self.version.to_le_bytes());
+        bytes[PURPOSE_OFFSET] = self.purpose as u8;
+        put(&mut bytes, CLUSTER_OFFSET, self.cluster.0);
+        put(&mut bytes, FROM_OFFSET, self.from.to_le_bytes());
+        put(&mut bytes, TO_OFFSET, self.to.to_le_bytes());
+        let crc = checksum(&bytes[..CRC_OFFSET]);
+        put(&mut bytes, CRC_OFFSET, crc.to_le_bytes());
+        debug_assert!(
+            Self::decode(&bytes).is_ok_and(|decoded| decoded == *self),
+            "an encoded handshake can be read"
+        );
         bytes
     }
 
-    /// The layout of the first ten bytes is that of all versions, so that another can be named.
-    fn decode(bytes: &[u8; LEN]) -> io::Result<Self> {
-        let long = |at: usize| u64::from_le_bytes(array(bytes, at));
-        if bytes[..8] != MAGIC {
-            return Err(invalid("it does not speak this protocol".into()));
+    /// Decodes a handshake. The first ten bytes are the same in all versions, so that another
+    /// version can be named.
+    fn decode(bytes: &[u8; HANDSHAKE_BYTES]) -> io::Result<Self> {
+        let read_u64 = |at: usize| u64::from_le_bytes(field(bytes, at));
+        if bytes[..VERSION_OFFSET] != HANDSHAKE_MAGIC {
+            return Err(invalid_data("it does not speak this protocol".into()));
         }
-        let version = u16::from_le_bytes(array(bytes, 8));
-        let crc = u32::from_le_bytes(array(bytes, CRC));
-        if version != VERSION {
+        let version = u16::from_le_bytes(field(bytes, VERSION_OFFSET));
+        let crc = u32::from_le_bytes(field(bytes, CRC_OFFSET));
+        if version != PROTOCOL_VERSION {
             let (purpose, cluster) = (Purpose::OtherVersion, ClusterId([0; 16]));
             return Ok(Self { version, purpose, cluster, from: 0, to: 0 });
         }
-        let purpose = Purpose::ALL.into_iter().find(|purpose| *purpose as u8 == bytes[10]);
+        let purpose =
+            Purpose::ALL.into_iter().find(|purpose| *purpose as u8 == bytes[PURPOSE_OFFSET]);
         match purpose {
-            Some(purpose) if crc == checksum(&bytes[..CRC]) => Ok(Self {
+            Some(purpose) if crc == checksum(&bytes[..CRC_OFFSET]) => Ok(Self {
                 version,
                 purpose,
-                cluster: ClusterId(array(bytes, 12)),
-                from: long(28),
-                to: long(36),
+                cluster: ClusterId(field(bytes, CLUSTER_OFFSET)),
+                from: read_u64(FROM_OFFSET),
+                to: read_u64(TO_OFFSET),
             }),
-            _ => Err(invalid("its handshake is damaged".into())),
+            _ => Err(invalid_data("its handshake is damaged".into())),
         }
     }
 
@@ -119,15 +137,15 @@ impl Handshake {
     }
 
     pub(crate) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Self> {
-        let mut bytes = [0; LEN];
+        let mut bytes = [0; HANDSHAKE_BYTES];
         stream.read_exact(&mut bytes).await?;
         Self::decode(&bytes)
     }
 
-    /// The answer of node `node` of this cluster to a connection.
+    /// The answer of node `node` of this cluster to this handshake.
     pub(crate) fn answer(&self, cluster: ClusterId, node: u64) -> Self {
         let purpose = match self {
-            Self { version, .. } if *version != VERSION => Purpose::OtherVersion,
+            Self { version, .. } if *version != PROTOCOL_VERSION => Purpose::OtherVersion,
             Self { cluster: theirs, .. } if *theirs != cluster => Purpose::OtherCluster,
             Self { to, from, .. } if *to != node || *from == node => Purpose::OtherNode,
             Self { purpose: Purpose::Calls | Purpose::Snapshot | Purpose::Proofs, .. } => {
@@ -135,16 +153,18 @@ impl Handshake {
             }
             _ => Purpose::OtherVersion,
         };
-        Self { version: VERSION, purpose, cluster, from: node, to: self.from }
+        Self { version: PROTOCOL_VERSION, purpose, cluster, from: node, to: self.from }
     }
 
-    /// Why a node refused a connection with this answer.
-    pub(crate) fn refusal(&self) -> io::Result<()> {
+    /// Fails unless this answer accepts a connection; the error has the reason.
+    pub(crate) fn check_welcome(&self) -> io::Result<()> {
         let Self { version, cluster, from, to, .. } = self;
         let why = match self.purpose {
             Purpose::Welcome => return Ok(()),
             Purpose::OtherVersion => {
-                format!("it has version {version} of the protocol, and this node {VERSION}")
+                format!(
+                    "it has version {version} of the protocol, and this node {PROTOCOL_VERSION}"
+                )
             }
             Purpose::OtherCluster => format!("it belongs to the cluster {cluster}"),
             Purpose::OtherNode => format!("it is node {from}"),
@@ -158,17 +178,6 @@ impl Handshake {
     }
 }
 
-fn array<const N: usize>(bytes: &[u8; LEN], at: usize) -> [u8; N] {
-    let mut array = [0; N];
-    array.copy_from_slice(&bytes[at..at + N]);
-    array
-}
-
-pub(crate) fn checksum(bytes: &[u8]) -> u32 {
-    // The upper half of a 32-bit checksum is zero.
-    crc_fast::checksum(Crc32Iscsi, bytes) as u32
-}
-
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -178,7 +187,13 @@ mod tests {
     const HERE: ClusterId = ClusterId([7; 16]);
 
     fn handshake() -> Handshake {
-        Handshake { version: VERSION, purpose: Purpose::Calls, cluster: HERE, from: 1, to: 2 }
+        Handshake {
+            version: PROTOCOL_VERSION,
+            purpose: Purpose::Calls,
+            cluster: HERE,
+            from: 1,
+            to: 2,
+        }
     }
 
     #[test]
@@ -186,7 +201,7 @@ mod tests {
         let handshake = handshake();
         let bytes = handshake.encode();
         assert_eq!(Handshake::decode(&bytes).unwrap(), handshake);
-        for at in 0..LEN {
+        for at in 0..HANDSHAKE_BYTES {
             let mut changed = bytes;
             changed[at] ^= 1;
             let decoded = Handshake::decode(&changed);
@@ -212,7 +227,7 @@ mod tests {
         assert_eq!(answer(Handshake { purpose: Purpose::Welcome, ..ours }), Purpose::OtherVersion);
         for purpose in Purpose::ALL {
             let answer = Handshake { purpose, ..ours };
-            assert_eq!(answer.refusal().is_ok(), purpose == Purpose::Welcome, "{purpose:?}");
+            assert_eq!(answer.check_welcome().is_ok(), purpose == Purpose::Welcome, "{purpose:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! openraft's side of the connections.
+//! The connections of a node to the others: openraft's network.
 
 use std::collections::HashMap;
 use std::fmt::Debug;
@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use esker_consensus::Snapshot;
+use futures_util::future::BoxFuture;
 use futures_util::stream::{self, BoxStream};
 use futures_util::{SinkExt, StreamExt};
 use openraft::error::{RPCError, ReplicationClosed, StreamingError, Unreachable};
@@ -21,29 +22,33 @@ use openraft::{BasicNode, OptionalSend};
 use parking_lot::Mutex;
 use tokio_util::codec::Framed;
 
-use crate::base::config::{Id, StoredConfig, VoteOf};
-use crate::network::acknowledged::Acknowledged;
+use crate::base::encoding::index_after;
+use crate::base::type_config::{EntryId, RaftVote, StoredConfig};
 use crate::network::address::Address;
-use crate::network::deadline::{Guarded, guarded, within};
-use crate::network::frame::{Frame, Frames};
-use crate::network::handshake::{ClusterId, Handshake, Purpose, VERSION};
+use crate::network::frame::{Frame, FrameCodec};
+use crate::network::handshake::{ClusterId, Handshake, PROTOCOL_VERSION, Purpose};
+use crate::network::lease_acks::LeaseAcks;
 use crate::network::message::{Answer, Request};
-use crate::network::peer::{Peer, connect};
+use crate::network::peer::{CALLS_MAX, Peer, connect};
 use crate::network::proof_link::ProofLink;
-use crate::network::reversion::{Matched, Reversions};
-use crate::network::transport::{Tcp, Transport};
+use crate::network::reversion::{MatchIndex, Reversions};
+use crate::network::timeouts::{TimeoutConnection, with_deadline, with_timeouts};
+use crate::network::transport::{TcpTransport, Transport};
 
-/// Requests for entries that are on their way to one node: 1 MiB each, unless one entry is longer.
-const PIPELINE: usize = 16;
-/// How long a call about an election may take, at least: a vote waits for a sync.
-const VOTE: Duration = Duration::from_secs(1);
+/// The most requests for entries that are on their way to one node. Each has 1 MiB, unless one
+/// entry is longer.
+const PIPELINED_REQUESTS_MAX: usize = 16;
+/// The least time that a call about an election gets: a vote waits for a sync.
+const VOTE_TIMEOUT_MIN: Duration = Duration::from_secs(1);
 
-/// How long a receiver of a snapshot may take nothing, and how long it may take to make it its
-/// state, or to find out what it has of it.
-const STALL: Duration = Duration::from_secs(5);
-const INSTALL: Duration = Duration::from_secs(300);
+/// The time for which a receiver of a snapshot may take nothing, and the time in which it has to
+/// find what it has of the snapshot, and to install it.
+const SNAPSHOT_STALL_TIMEOUT: Duration = Duration::from_secs(5);
+const SNAPSHOT_INSTALL_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// A node that says where the others reach it.
+const _: () = assert!(PIPELINED_REQUESTS_MAX < CALLS_MAX);
+
+/// A member with the address at which the others reach it.
 pub trait RaftAddress {
     /// Host and port of its [`Server`](crate::Server).
     fn raft_address(&self) -> &str;
@@ -55,19 +60,19 @@ impl RaftAddress for BasicNode {
     }
 }
 
-/// Votes, heartbeats and transfers do not wait behind entries: each has its connection.
+/// The connections to one node: votes, heartbeats and transfers do not wait for entries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Lane {
     Control,
     Entries,
 }
 
-/// Where each node is, and the connections to it.
+/// The addresses of nodes, and the connections to them.
 #[derive(Debug, Default)]
-struct Known {
+struct PeerTable {
     addresses: HashMap<u64, Address>,
     peers: HashMap<(u64, Lane), Peer>,
-    matched: HashMap<u64, Matched>,
+    matched: HashMap<u64, MatchIndex>,
 }
 
 /// The connections of a node to the others: openraft's network, over TCP.
@@ -79,67 +84,71 @@ pub struct Network {
     cluster: ClusterId,
     node: u64,
     transport: Arc<dyn Transport>,
-    known: Arc<Mutex<Known>>,
-    acknowledged: Acknowledged,
+    peers: Arc<Mutex<PeerTable>>,
+    lease_acks: LeaseAcks,
     reversions: Reversions,
 }
 
 impl Network {
-    /// The connections of this node of this cluster.
+    /// Creates the connections of this node of this cluster.
     pub fn new(cluster: ClusterId, node: u64) -> Self {
-        Self::over(Arc::new(Tcp), cluster, node)
+        Self::with_transport(Arc::new(TcpTransport), cluster, node)
     }
 
-    /// The same, carried by something else than TCP.
-    pub(crate) fn over(transport: Arc<dyn Transport>, cluster: ClusterId, node: u64) -> Self {
-        let (known, acknowledged, reversions) = Default::default();
-        Self { cluster, node, transport, known, acknowledged, reversions }
+    /// Creates the connections of a node over another transport than TCP.
+    pub(crate) fn with_transport(
+        transport: Arc<dyn Transport>,
+        cluster: ClusterId,
+        node: u64,
+    ) -> Self {
+        let (peers, lease_acks, reversions) = Default::default();
+        Self { cluster, node, transport, peers, lease_acks, reversions }
     }
 
     fn handshake(&self, to: u64, purpose: Purpose) -> Handshake {
-        Handshake { version: VERSION, purpose, cluster: self.cluster, from: self.node, to }
+        Handshake { version: PROTOCOL_VERSION, purpose, cluster: self.cluster, from: self.node, to }
     }
 
     fn link(&self, target: u64, address: &str, appends: Lane) -> Link {
         Link {
-            address: self.moved(target, address),
+            address: self.set_address(target, address),
             handshake: self.handshake(target, Purpose::Snapshot),
             control: self.peer(target, address, Lane::Control),
             appends: self.peer(target, address, appends),
-            acknowledged: self.acknowledged.clone(),
-            matched: self.known.lock().matched.entry(target).or_default().clone(),
+            lease_acks: self.lease_acks.clone(),
+            matched: self.peers.lock().matched.entry(target).or_default().clone(),
             reversions: self.reversions.clone(),
         }
     }
 
-    /// The node is reached there from its next connection on. openraft keeps the links to a node
+    /// Sets the address of a node, for its next connection: openraft keeps the links to a node
     /// whose address changes.
-    pub(crate) fn moved(&self, node: u64, address: &str) -> Address {
-        let mut known = self.known.lock();
+    pub(crate) fn set_address(&self, node: u64, address: &str) -> Address {
+        let mut peers = self.peers.lock();
         let new = || Address::new(Arc::clone(&self.transport), address);
-        let known = known.addresses.entry(node).or_insert_with(new);
+        let known = peers.addresses.entry(node).or_insert_with(new);
         known.set(address);
         known.clone()
     }
 
-    pub(crate) fn acknowledged(&self) -> &Acknowledged {
-        &self.acknowledged
+    pub(crate) fn lease_acks(&self) -> &LeaseAcks {
+        &self.lease_acks
     }
 
     pub(crate) fn reversions(&self) -> &Reversions {
         &self.reversions
     }
 
-    /// A connection to the node at this address, for proofs.
-    pub(crate) fn proofs(&self, node: u64, address: &str) -> ProofLink {
-        ProofLink::new(self.moved(node, address), self.handshake(node, Purpose::Proofs))
+    /// Creates a connection to the node at this address, for proofs.
+    pub(crate) fn proof_link(&self, node: u64, address: &str) -> ProofLink {
+        ProofLink::new(self.set_address(node, address), self.handshake(node, Purpose::Proofs))
     }
 
     fn peer(&self, node: u64, address: &str, lane: Lane) -> Peer {
-        let address = self.moved(node, address);
+        let address = self.set_address(node, address);
         let handshake = self.handshake(node, Purpose::Calls);
-        let mut known = self.known.lock();
-        known.peers.entry((node, lane)).or_insert_with(|| Peer::new(address, handshake)).clone()
+        let mut peers = self.peers.lock();
+        peers.peers.entry((node, lane)).or_insert_with(|| Peer::new(address, handshake)).clone()
     }
 }
 
@@ -155,17 +164,17 @@ impl<C: StoredConfig<Node: RaftAddress>> RaftNetworkFactory<C> for Network {
     }
 }
 
-/// The way to one node. From [`Network`].
+/// The connections to one node, from [`Network`].
 #[derive(Debug, Clone)]
 pub struct Link {
     address: Address,
     handshake: Handshake,
     control: Peer,
-    /// All of them over one connection, also those without entries: the node has to get them in
-    /// the order in which they are sent.
+    /// The connection of all requests to append, also those without entries: the node has to get
+    /// them in the order in which they are sent.
     appends: Peer,
-    acknowledged: Acknowledged,
-    matched: Matched,
+    lease_acks: LeaseAcks,
+    matched: MatchIndex,
     reversions: Reversions,
 }
 
@@ -175,20 +184,20 @@ fn unreachable<C: StoredConfig>(error: io::Error) -> RPCError<C> {
 
 impl Link {
     async fn control(&self, request: &Request, option: &RPCOption) -> io::Result<Answer> {
-        self.control.call(request, option.soft_ttl().max(VOTE)).await
+        self.control.call(request, option.soft_ttl().max(VOTE_TIMEOUT_MIN)).await
     }
 
-    /// Sends a request, and returns what waits for the answer.
+    /// Sends a request, and returns a future for the answer.
     async fn begin_append<C: StoredConfig>(
         &self,
         request: AppendEntriesRequest<C>,
-    ) -> io::Result<impl Future<Output = io::Result<Appended<C>>> + use<C>> {
+    ) -> io::Result<impl Future<Output = io::Result<AppendOutcome<C>>> + use<C>> {
         let last = request.entries.last().map(|entry| entry.log_id).or(request.prev_log_id);
         let previous = request.prev_log_id;
         let (target, term) = (self.handshake.to, request.vote.leader_id.term);
-        let (acknowledged, sent) = (self.acknowledged.clone(), Acknowledged::sending());
+        let (lease_acks, sent) = (self.lease_acks.clone(), LeaseAcks::send_time());
         let (matched, reversions) = (self.matched.clone(), self.reversions.clone());
-        // What it has acknowledged before it gets this, so the order of answers does not matter.
+        // Read before the request is sent, so the order of answers does not matter.
         let matched_end = matched.end(term);
         let pending = self.appends.send(&Request::append(&request)?).await?;
         Ok(async move {
@@ -196,28 +205,35 @@ impl Link {
             let lease = answer.lease();
             let answer = answer.into_appended::<C>(previous, last)?;
             if answer.is_success() {
-                acknowledged.by(target, term, sent, lease);
+                lease_acks.record(target, term, sent, lease);
             }
             match &answer {
-                AppendEntriesResponse::Success => matched.raise(term, end(last)),
+                AppendEntriesResponse::Success => matched.raise(term, end_index(last)),
                 AppendEntriesResponse::PartialSuccess(through) => {
-                    matched.raise(term, end(*through));
+                    matched.raise(term, end_index(*through));
                 }
-                AppendEntriesResponse::Conflict if end(previous) <= matched_end => {
+                AppendEntriesResponse::Conflict if end_index(previous) <= matched_end => {
+                    debug_assert!(matched_end > 0, "a conflict is about an entry");
                     matched.reset();
-                    reversions.note(target, term, matched_end - 1);
+                    reversions.record(target, term, matched_end - 1);
                 }
                 _ => {}
             }
-            Ok(Appended { answer, previous, last })
+            Ok(AppendOutcome { answer, previous, last })
         })
     }
 
-    async fn send_snapshot(&self, vote: VoteOf, snapshot: Snapshot) -> io::Result<VoteOf> {
-        let stream = guarded(connect(&self.address, &self.handshake).await?, INSTALL, STALL);
-        let mut frames = Framed::new(stream, Frames::default());
+    async fn send_snapshot(&self, vote: RaftVote, snapshot: Snapshot) -> io::Result<RaftVote> {
+        let stream = with_timeouts(
+            connect(&self.address, &self.handshake).await?,
+            SNAPSHOT_INSTALL_TIMEOUT,
+            SNAPSHOT_STALL_TIMEOUT,
+        );
+        let mut frames = Framed::new(stream, FrameCodec::default());
         frames.send(Frame::new(0, &Request::Snapshot { vote: vote.into() })?).await?;
-        let theirs = within(STALL, read_answer(&mut frames)).await?.into_snapshot()?;
+        let theirs = with_deadline(SNAPSHOT_STALL_TIMEOUT, read_answer(&mut frames))
+            .await?
+            .into_snapshot()?;
         if theirs > vote {
             return Ok(theirs);
         }
@@ -226,25 +242,25 @@ impl Link {
     }
 }
 
-async fn read_answer(frames: &mut Framed<Guarded, Frames>) -> io::Result<Answer> {
+async fn read_answer(frames: &mut Framed<TimeoutConnection, FrameCodec>) -> io::Result<Answer> {
     let frame = frames.next().await.transpose()?;
     frame.ok_or(io::ErrorKind::UnexpectedEof)?.message()
 }
 
-/// The index after the entries up to this one.
-fn end(last: Option<Id>) -> u64 {
-    last.map_or(0, |last| last.index + 1)
+/// The index after the entries up to this one; 0 for none.
+fn end_index(last: Option<EntryId>) -> u64 {
+    last.map_or(0, |last| index_after(last.index))
 }
 
-/// An answer, and the entries that it is about.
-struct Appended<C: StoredConfig> {
+/// An answer, and the entries that were sent.
+struct AppendOutcome<C: StoredConfig> {
     answer: AppendEntriesResponse<C>,
-    previous: Option<Id>,
-    last: Option<Id>,
+    previous: Option<EntryId>,
+    last: Option<EntryId>,
 }
 
-impl<C: StoredConfig> Appended<C> {
-    /// The result, and whether what was sent after it counts.
+impl<C: StoredConfig> AppendOutcome<C> {
+    /// Converts the answer. Returns whether the requests that were sent after it count.
     fn into_result(self) -> (StreamAppendResult<C>, bool) {
         let Self { answer, previous, last } = self;
         let is_whole = match &answer {
@@ -255,7 +271,7 @@ impl<C: StoredConfig> Appended<C> {
     }
 }
 
-type Answers<'s, C> = BoxStream<'s, Result<StreamAppendResult<C>, RPCError<C>>>;
+type AnswerStream<'s, C> = BoxStream<'s, Result<StreamAppendResult<C>, RPCError<C>>>;
 
 impl<C: StoredConfig> RaftNetworkV2<C> for Link {
     type SnapshotData = Snapshot;
@@ -266,7 +282,7 @@ impl<C: StoredConfig> RaftNetworkV2<C> for Link {
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<C>, RPCError<C>> {
         let appended = async { self.begin_append::<C>(request).await?.await };
-        let appended = within(option.soft_ttl(), appended).await;
+        let appended = with_deadline(option.soft_ttl(), appended).await;
         appended.map(|appended| appended.answer).map_err(unreachable)
     }
 
@@ -275,7 +291,7 @@ impl<C: StoredConfig> RaftNetworkV2<C> for Link {
         &'s mut self,
         input: S,
         _option: RPCOption,
-    ) -> std::pin::Pin<Box<dyn Future<Output = Result<Answers<'s, C>, RPCError<C>>> + Send + 's>>
+    ) -> BoxFuture<'s, Result<AnswerStream<'s, C>, RPCError<C>>>
     where
         S: futures_util::Stream<Item = AppendEntriesRequest<C>> + OptionalSend + Unpin + 'static,
     {
@@ -283,7 +299,7 @@ impl<C: StoredConfig> RaftNetworkV2<C> for Link {
             let link = self.clone();
             async move { link.begin_append::<C>(request).await }
         });
-        let answers = sent.map(|sent| async move { sent?.await }).buffered(PIPELINE);
+        let answers = sent.map(|sent| async move { sent?.await }).buffered(PIPELINED_REQUESTS_MAX);
         let answers = stream::unfold(Some(Box::pin(answers)), |answers| async move {
             let mut answers = answers?;
             match answers.next().await? {
@@ -294,7 +310,7 @@ impl<C: StoredConfig> RaftNetworkV2<C> for Link {
                 Err(error) => Some((Err(unreachable(error)), None)),
             }
         });
-        let answers: Answers<'s, C> = answers.boxed();
+        let answers: AnswerStream<'s, C> = answers.boxed();
         Box::pin(std::future::ready(Ok(answers)))
     }
 
@@ -318,7 +334,7 @@ impl<C: StoredConfig> RaftNetworkV2<C> for Link {
 
     async fn full_snapshot(
         &mut self,
-        vote: VoteOf,
+        vote: RaftVote,
         snapshot: SnapshotOf<C, Snapshot>,
         cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
         _option: RPCOption,
@@ -351,12 +367,12 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
-    use crate::base::config::Committed;
-    use crate::base::instant::BootInstant;
+    use crate::base::boot_instant::BootInstant;
+    use crate::base::type_config::CommittedLeader;
     use crate::node::commands::Commands;
 
-    /// Asks a voter that answers so. Returns its answer, what the leader counts by it, and when the
-    /// voter heard of the leader.
+    /// Sends a heartbeat to a voter that gives this answer. Returns the answer, the acknowledgement
+    /// that the leader counts, and the time when the voter got the handshake.
     async fn ask(
         answer: Answer,
     ) -> (AppendEntriesResponse<Commands>, Option<(BootInstant, Duration)>, BootInstant) {
@@ -366,32 +382,32 @@ mod tests {
         let voter = tokio::spawn(async move {
             let mut stream = listener.accept().await.unwrap().0;
             let handshake = Handshake::read(&mut stream).await.unwrap();
-            let heard = Acknowledged::sending();
+            let heard = LeaseAcks::send_time();
             handshake.answer(cluster, 2).write(&mut stream).await.unwrap();
-            let mut frames = Framed::new(stream, Frames::default());
+            let mut frames = Framed::new(stream, FrameCodec::default());
             let asked = frames.next().await.unwrap().unwrap();
             frames.send(Frame::new(asked.call, &answer).unwrap()).await.unwrap();
             assert!(frames.next().await.is_none());
             heard
         });
         let network = Network::new(cluster, 1);
-        let id = Id { leader_id: Committed::new(4), index: 9 };
+        let id = EntryId { leader_id: CommittedLeader::new(4), index: 9 };
         let request = AppendEntriesRequest::<Commands> {
-            vote: VoteOf { leader_id: LeaderId { term: 5, voted_for: 1 }, committed: true },
+            vote: RaftVote { leader_id: LeaderId { term: 5, voted_for: 1 }, committed: true },
             prev_log_id: Some(id),
             entries: Vec::new(),
             leader_commit: None,
         };
         let mut link = network.link(2, &address, Lane::Control);
-        let option = RPCOption::new(VOTE);
+        let option = RPCOption::new(VOTE_TIMEOUT_MIN);
         let answer = RaftNetworkV2::<Commands>::append_entries(&mut link, request, option).await;
-        let known = network.acknowledged().with(5, |known| known(2));
+        let counted = network.lease_acks().with(5, |ack| ack(2));
         drop((link, network));
-        (answer.unwrap(), known, voter.await.unwrap())
+        (answer.unwrap(), counted, voter.await.unwrap())
     }
 
-    /// A leader does not know what the others were started with. And a lease begins before the
-    /// voter hears of it, however long the way there is.
+    /// A leader does not know the options of the others. And a lease begins before the voter gets
+    /// the request, however long that takes.
     #[tokio::test]
     async fn a_lease_is_as_long_as_the_voter_says_from_the_sending_on() {
         let (answer, known, heard) = ask(Answer::Appended(30)).await;
@@ -404,7 +420,7 @@ mod tests {
     /// A voter that refuses promises nothing.
     #[tokio::test]
     async fn a_refusal_is_no_lease() {
-        let vote = VoteOf { leader_id: LeaderId { term: 6, voted_for: 3 }, committed: false };
+        let vote = RaftVote { leader_id: LeaderId { term: 6, voted_for: 3 }, committed: false };
         for answer in [Answer::Conflict, Answer::HigherVote(vote.into())] {
             let (answer, known, _) = ask(answer).await;
             assert!(!answer.is_success());

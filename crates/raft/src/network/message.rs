@@ -1,5 +1,5 @@
-//! What nodes ask each other, and the answers, checked before openraft sees them: it takes for
-//! granted that a peer is another openraft.
+//! Requests and answers between nodes, checked before openraft gets them: it assumes that a peer is
+//! another openraft.
 
 use std::fmt;
 use std::io;
@@ -17,9 +17,9 @@ use serde::de::{Error as _, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::base::ballots::TERM_MAX;
-use crate::base::config::{Committed, Id, StoredConfig, VoteOf};
-use crate::base::encoding::{decode, encode};
-use crate::base::failure::invalid;
+use crate::base::encoding::{INDEX_MAX, decode, encode, index_after};
+use crate::base::failure::invalid_data;
+use crate::base::type_config::{CommittedLeader, EntryId, RaftVote, StoredConfig};
 
 /// A vote: term, node, and whether a quorum has given it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -29,27 +29,27 @@ pub(crate) struct WireVote {
     committed: bool,
 }
 
-impl From<VoteOf> for WireVote {
-    fn from(vote: VoteOf) -> Self {
+impl From<RaftVote> for WireVote {
+    fn from(vote: RaftVote) -> Self {
         let LeaderId { term, voted_for } = vote.leader_id;
         Self { term, node: voted_for, committed: vote.committed }
     }
 }
 
 impl WireVote {
-    fn checked(self) -> io::Result<VoteOf> {
+    fn to_vote(self) -> io::Result<RaftVote> {
         let Self { term, node, committed } = self;
         if term > TERM_MAX {
-            return Err(invalid(format!("the term {term} is above {TERM_MAX}")));
+            return Err(invalid_data(format!("the term {term} is above {TERM_MAX}")));
         }
-        Ok(VoteOf { leader_id: LeaderId { term, voted_for: node }, committed })
+        Ok(RaftVote { leader_id: LeaderId { term, voted_for: node }, committed })
     }
 
-    /// The vote of a request, which only its own node sends.
-    fn of_caller(self, caller: u64, committed: bool) -> io::Result<VoteOf> {
-        let vote = self.checked()?;
+    /// Checks the vote of a request, which only its own node sends.
+    fn check_sender(self, caller: u64, committed: bool) -> io::Result<RaftVote> {
+        let vote = self.to_vote()?;
         if self.node != caller || self.committed != committed {
-            return Err(invalid(format!("node {caller} sent the vote {vote}")));
+            return Err(invalid_data(format!("node {caller} sent the vote {vote}")));
         }
         Ok(vote)
     }
@@ -59,20 +59,20 @@ impl WireVote {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct WireId(u64, u64);
 
-impl From<Id> for WireId {
-    fn from(id: Id) -> Self {
+impl From<EntryId> for WireId {
+    fn from(id: EntryId) -> Self {
         Self(id.leader_id.term, id.index)
     }
 }
 
 /// The most entries of a request. In memory each takes more than a byte on the wire.
 const ENTRIES_MAX: usize = 16_384;
-/// How far the term of a peer may be above that of this node. No cluster holds so many elections,
-/// and above the highest term there is none.
-const TERMS_AHEAD: u64 = 1 << 32;
+/// The most terms by which a peer may be ahead of this node. No cluster holds as many elections,
+/// and there is none above the highest term.
+const TERM_AHEAD_MAX: u64 = 1 << 32;
 
-/// A list that ends with an error where it gets too long, before it takes memory.
-fn some_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Bytes>, D::Error> {
+/// Deserializes a list, and fails where it gets too long, before it takes memory.
+fn bounded_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Bytes>, D::Error> {
     struct Entries;
     impl<'de> Visitor<'de> for Entries {
         type Value = Vec<Bytes>;
@@ -95,22 +95,22 @@ fn some_entries<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Bytes>
     deserializer.deserialize_seq(Entries)
 }
 
-/// The highest index that is taken from a peer: openraft adds to indexes.
-const INDEX_MAX: u64 = u64::MAX / 2;
-
-/// The id that a peer sent.
-fn checked(id: Option<WireId>) -> io::Result<Option<Id>> {
+/// Checks the id of an entry that a peer sent.
+fn to_entry_id(id: Option<WireId>) -> io::Result<Option<EntryId>> {
     let checked = |WireId(term, index)| match term <= TERM_MAX && index <= INDEX_MAX {
-        true => Ok(LogId { leader_id: Committed::new(term), index }),
-        false => Err(invalid(format!("the id {term}.{index} is above {TERM_MAX}.{INDEX_MAX}"))),
+        true => Ok(LogId { leader_id: CommittedLeader::new(term), index }),
+        false => {
+            Err(invalid_data(format!("the id {term}.{index} is above {TERM_MAX}.{INDEX_MAX}")))
+        }
     };
     id.map(checked).transpose()
 }
 
-fn wire(id: Option<Id>) -> Option<WireId> {
+fn to_wire_id(id: Option<EntryId>) -> Option<WireId> {
     id.map(WireId::from)
 }
 
+/// A call to another node. The order of the variants is part of the protocol.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Request {
     /// Entries after `previous`, each as it is stored.
@@ -118,7 +118,7 @@ pub(crate) enum Request {
         vote: WireVote,
         previous: Option<WireId>,
         commit: Option<WireId>,
-        #[serde(deserialize_with = "some_entries")]
+        #[serde(deserialize_with = "bounded_entries")]
         entries: Vec<Bytes>,
     },
     Vote {
@@ -141,11 +141,12 @@ pub(crate) enum Request {
     },
 }
 
+/// The answer to a call. The order of the variants is part of the protocol.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
-    /// All of the entries, and the milliseconds for which the node gives no vote from now on.
+    /// The node has all of the entries, and gives no vote for this many milliseconds from now on.
     Appended(u32),
-    /// The entries up to this one, and the same.
+    /// The node has the entries up to this one, and gives no vote for this many milliseconds.
     AppendedThrough(Option<WireId>, u32),
     Conflict,
     HigherVote(WireVote),
@@ -159,9 +160,9 @@ pub(crate) enum Answer {
     TransferVoteChanged(WireVote),
     /// The last entry that the target has.
     TransferBehind(Option<WireId>),
-    /// Go ahead with the snapshot; and, after it, the receiver's vote.
+    /// The receiver's vote, before a snapshot and after it.
     Snapshot(WireVote),
-    /// The call was not done.
+    /// The call was refused.
     Refused(String),
 }
 
@@ -175,9 +176,9 @@ impl Request {
             | Self::Transfer { vote, .. }
             | Self::Snapshot { vote } => vote.term,
         };
-        match term <= own.saturating_add(TERMS_AHEAD) {
+        match term <= own.saturating_add(TERM_AHEAD_MAX) {
             true => Ok(()),
-            false => Err(invalid(format!("the term {term} is too far above {own}"))),
+            false => Err(invalid_data(format!("the term {term} is too far above {own}"))),
         }
     }
 
@@ -185,28 +186,28 @@ impl Request {
         let entries = request.entries.iter().map(|entry| encode::<C>(entry).map(Bytes::from));
         Ok(Self::Append {
             vote: request.vote.into(),
-            previous: wire(request.prev_log_id),
-            commit: wire(request.leader_commit),
+            previous: to_wire_id(request.prev_log_id),
+            commit: to_wire_id(request.leader_commit),
             entries: entries.collect::<io::Result<_>>()?,
         })
     }
 
     pub(crate) fn vote<C: StoredConfig>(request: &VoteRequest<C>) -> Self {
-        let (vote, last) = (request.vote.into(), wire(request.last_log_id));
+        let (vote, last) = (request.vote.into(), to_wire_id(request.last_log_id));
         Self::Vote { vote, last, is_transfer: request.leadership_transfer }
     }
 
     pub(crate) fn pre_vote<C: StoredConfig>(request: &VoteRequest<C>) -> Self {
-        Self::PreVote { vote: request.vote.into(), last: wire(request.last_log_id) }
+        Self::PreVote { vote: request.vote.into(), last: to_wire_id(request.last_log_id) }
     }
 
     pub(crate) fn transfer<C: StoredConfig>(request: &TransferLeaderRequest<C>) -> Self {
         let (vote, last) = (*request.from_leader(), request.last_log_id().copied());
-        Self::Transfer { vote: vote.into(), to: *request.to_node_id(), last: wire(last) }
+        Self::Transfer { vote: vote.into(), to: *request.to_node_id(), last: to_wire_id(last) }
     }
 }
 
-/// A request to append that is one: entries without a gap, of terms that do not fall and are not
+/// Checks a request to append: its entries have no gap, and their terms do not fall and are not
 /// above that of the vote.
 pub(crate) fn checked_append<C: StoredConfig>(
     caller: u64,
@@ -215,35 +216,41 @@ pub(crate) fn checked_append<C: StoredConfig>(
     commit: Option<WireId>,
     entries: &[Bytes],
 ) -> io::Result<AppendEntriesRequest<C>> {
-    let vote = vote.of_caller(caller, true)?;
-    let prev_log_id = checked(previous)?;
+    let vote = vote.check_sender(caller, true)?;
+    let prev_log_id = to_entry_id(previous)?;
     let mut term = prev_log_id.map_or(0, |id| id.leader_id.term);
-    // There are far fewer entries in a frame than indexes above the highest.
-    let first = prev_log_id.map_or(0, |id| id.index + 1);
+    let first = prev_log_id.map_or(0, |id| index_after(id.index));
     let mut decoded = Vec::with_capacity(entries.len());
     for (index, bytes) in (first..).zip(entries) {
+        if index > INDEX_MAX {
+            return Err(invalid_data(format!("an entry has the index {index}")));
+        }
         let entry = decode::<C>(Slot(index), bytes)?;
         if entry.log_id.leader_id.term < term {
-            return Err(invalid(format!("the terms of the entries fall at {index}")));
+            return Err(invalid_data(format!("the terms of the entries fall at {index}")));
         }
         term = entry.log_id.leader_id.term;
         decoded.push(entry);
     }
     if term > vote.leader_id.term {
-        return Err(invalid(format!("an entry of term {term} under the vote {vote}")));
+        return Err(invalid_data(format!("an entry of term {term} under the vote {vote}")));
     }
-    let leader_commit = checked(commit)?;
+    debug_assert!(
+        decoded.windows(2).all(|pair| pair[0].log_id < pair[1].log_id),
+        "the entries of a request rise"
+    );
+    let leader_commit = to_entry_id(commit)?;
     Ok(AppendEntriesRequest { vote, prev_log_id, entries: decoded, leader_commit })
 }
 
-/// The request of a candidate.
+/// Checks the request of a candidate.
 pub(crate) fn checked_vote<C: StoredConfig>(
     caller: u64,
     vote: WireVote,
     last: Option<WireId>,
     is_transfer: bool,
 ) -> io::Result<VoteRequest<C>> {
-    let mut request = VoteRequest::new(vote.of_caller(caller, false)?, checked(last)?);
+    let mut request = VoteRequest::new(vote.check_sender(caller, false)?, to_entry_id(last)?);
     request.leadership_transfer = is_transfer;
     Ok(request)
 }
@@ -254,20 +261,20 @@ pub(crate) fn checked_transfer<C: StoredConfig>(
     to: u64,
     last: Option<WireId>,
 ) -> io::Result<TransferLeaderRequest<C>> {
-    Ok(TransferLeaderRequest::new(vote.of_caller(caller, true)?, to, checked(last)?))
+    Ok(TransferLeaderRequest::new(vote.check_sender(caller, true)?, to, to_entry_id(last)?))
 }
 
-pub(crate) fn checked_leader(caller: u64, vote: WireVote) -> io::Result<VoteOf> {
-    vote.of_caller(caller, true)
+pub(crate) fn checked_leader(caller: u64, vote: WireVote) -> io::Result<RaftVote> {
+    vote.check_sender(caller, true)
 }
 
 impl Answer {
-    /// Some of the entries were appended.
-    pub(crate) fn appended_through(last: Option<Id>, lease_ms: u32) -> Self {
-        Self::AppendedThrough(wire(last), lease_ms)
+    /// The answer for a part of the entries.
+    pub(crate) fn appended_through(last: Option<EntryId>, lease_ms: u32) -> Self {
+        Self::AppendedThrough(to_wire_id(last), lease_ms)
     }
 
-    /// For how long the node that answered gives no vote.
+    /// The time for which the node that answered gives no vote.
     pub(crate) fn lease(&self) -> Duration {
         match self {
             Self::Appended(ms) | Self::AppendedThrough(_, ms) => {
@@ -277,39 +284,39 @@ impl Answer {
         }
     }
 
-    /// The answer to a request for entries after `previous` and up to `last`.
+    /// Checks the answer to a request with the entries after `previous` and up to `last`.
     pub(crate) fn into_appended<C: StoredConfig>(
         self,
-        previous: Option<Id>,
-        last: Option<Id>,
+        previous: Option<EntryId>,
+        last: Option<EntryId>,
     ) -> io::Result<AppendEntriesResponse<C>> {
         match self {
             Self::Appended(_) => Ok(AppendEntriesResponse::Success),
             Self::AppendedThrough(through, _) => {
-                let through = checked(through)?;
+                let through = to_entry_id(through)?;
                 if through < previous || through > last {
-                    return Err(invalid("it answered for entries that were not sent".into()));
+                    return Err(invalid_data("it answered for entries that were not sent".into()));
                 }
                 Ok(AppendEntriesResponse::PartialSuccess(through))
             }
-            // Nothing can be in conflict with the beginning of the log.
+            // Nothing conflicts with the beginning of the log.
             Self::Conflict if previous.is_some() => Ok(AppendEntriesResponse::Conflict),
-            Self::HigherVote(vote) => Ok(AppendEntriesResponse::HigherVote(vote.checked()?)),
-            other => Err(other.unexpected()),
+            Self::HigherVote(vote) => Ok(AppendEntriesResponse::HigherVote(vote.to_vote()?)),
+            other => Err(other.into_unexpected()),
         }
     }
 
     pub(crate) fn voted<C: StoredConfig>(answer: &VoteResponse<C>) -> Self {
-        let (vote, last) = (answer.vote.into(), wire(answer.last_log_id));
+        let (vote, last) = (answer.vote.into(), to_wire_id(answer.last_log_id));
         Self::Voted { vote, granted: answer.vote_granted, last }
     }
 
     pub(crate) fn into_voted<C: StoredConfig>(self) -> io::Result<VoteResponse<C>> {
         match self {
             Self::Voted { vote, granted, last } => {
-                Ok(VoteResponse::new(vote.checked()?, checked(last)?, granted))
+                Ok(VoteResponse::new(vote.to_vote()?, to_entry_id(last)?, granted))
             }
-            other => Err(other.unexpected()),
+            other => Err(other.into_unexpected()),
         }
     }
 
@@ -320,7 +327,7 @@ impl Answer {
                 Self::TransferVoteChanged(actual.into())
             }
             Err(TransferLeaderError::LogNotFlushed { actual, .. }) => {
-                Self::TransferBehind(wire(actual))
+                Self::TransferBehind(to_wire_id(actual))
             }
         }
     }
@@ -333,27 +340,27 @@ impl Answer {
             Self::Transferred => Ok(()),
             Self::TransferVoteChanged(actual) => Err(TransferLeaderError::VoteChanged {
                 expected: *request.from_leader(),
-                actual: actual.checked()?,
+                actual: actual.to_vote()?,
             }),
             Self::TransferBehind(actual) => Err(TransferLeaderError::LogNotFlushed {
                 expected: request.last_log_id().copied(),
-                actual: checked(actual)?,
+                actual: to_entry_id(actual)?,
             }),
-            other => return Err(other.unexpected()),
+            other => return Err(other.into_unexpected()),
         })
     }
 
-    pub(crate) fn into_snapshot(self) -> io::Result<VoteOf> {
+    pub(crate) fn into_snapshot(self) -> io::Result<RaftVote> {
         match self {
-            Self::Snapshot(vote) => vote.checked(),
-            other => Err(other.unexpected()),
+            Self::Snapshot(vote) => vote.to_vote(),
+            other => Err(other.into_unexpected()),
         }
     }
 
-    pub(crate) fn unexpected(self) -> io::Error {
+    pub(crate) fn into_unexpected(self) -> io::Error {
         match self {
             Self::Refused(why) => io::Error::new(io::ErrorKind::ConnectionRefused, why),
-            other => invalid(format!("an answer to another question: {other:?}")),
+            other => invalid_data(format!("an answer to another question: {other:?}")),
         }
     }
 }
@@ -379,8 +386,8 @@ mod tests {
 
     #[test]
     fn a_term_from_far_above_is_refused() {
-        append(5 + TERMS_AHEAD, 0).refuse_far_term(5).unwrap();
-        append(6 + TERMS_AHEAD, 0).refuse_far_term(5).unwrap_err();
+        append(5 + TERM_AHEAD_MAX, 0).refuse_far_term(5).unwrap();
+        append(6 + TERM_AHEAD_MAX, 0).refuse_far_term(5).unwrap_err();
         append(3, 0).refuse_far_term(5).unwrap();
     }
 }

@@ -19,32 +19,33 @@
 //!
 //! # Bounds
 //!
-//! A frame has 65 MiB at most, and a connection 256 calls without an answer. Above that, it is not
-//! read from a connection, so that the sender waits. A server has eight connections of each member,
-//! and eight of all other callers: see `connection_slots`.
+//! A frame has 65 MiB at most, and a connection 256 calls without an answer. A connection with more
+//! is not read, so that the sender waits. A server has eight connections of each member, and eight
+//! of all other callers: see `connection_slots`.
 //!
 //! # Trust
 //!
-//! Peers are not authenticated. The id of the cluster keeps apart clusters that were mixed up, and
-//! the number of a caller is compared with the members (see `callers`); both are no secrets. Keep
-//! the port inside a network that you trust.
+//! Peers are not authenticated. The id of the cluster protects clusters that were mixed up, and the
+//! number of a caller is compared with the members (see `callers`); both are no secrets. Keep the
+//! port inside a network that you trust.
 
-pub(crate) mod acknowledged;
 mod address;
-mod appends;
+mod append_queue;
 mod callers;
 pub(crate) mod connect;
 mod connection_slots;
-mod deadline;
+mod failure_log;
+mod fixed_fields;
 pub(crate) mod frame;
 pub(crate) mod handshake;
-pub(crate) mod heard;
+pub(crate) mod leader_contact;
+pub(crate) mod lease_acks;
 pub(crate) mod link;
 pub(crate) mod message;
 pub(crate) mod peer;
 pub(crate) mod proof;
 pub(crate) mod proof_link;
-mod refusals;
 pub(crate) mod reversion;
 pub(crate) mod server;
+mod timeouts;
 pub(crate) mod transport;

@@ -1,4 +1,4 @@
-//! A connection to another node, over which calls go and answers come back in any order.
+//! Calls to another node over one connection. Answers come back in any order.
 
 use std::collections::HashMap;
 use std::io;
@@ -11,19 +11,19 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::codec::Framed;
 
 use crate::network::address::Address;
-use crate::network::deadline::within;
-use crate::network::frame::{Frame, Frames};
+use crate::network::frame::{Frame, FrameCodec};
 use crate::network::handshake::Handshake;
 use crate::network::message::{Answer, Request};
+use crate::network::timeouts::with_deadline;
 use crate::network::transport::Connection;
 
-/// Calls without an answer on one connection.
+/// The most calls without an answer on one connection.
 pub(crate) const CALLS_MAX: usize = 256;
-/// How long opening a connection may take: three addresses of a host are tried for 500 ms each.
-const CONNECT: Duration = Duration::from_secs(1);
-/// How long a node may be silent while calls wait for it. A connection that a network dropped
-/// silently is given up after that.
-const SILENCE: Duration = Duration::from_secs(1);
+/// The time for opening a connection, in which three addresses of a host are tried.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time for which a node may be silent while calls wait for it. A connection that a network
+/// dropped silently ends after it.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 struct Call {
@@ -40,16 +40,16 @@ pub(crate) struct Peer {
 
 /// A call that was sent, or waits to be.
 #[derive(Debug)]
-pub(crate) struct Pending(oneshot::Receiver<io::Result<Answer>>);
+pub(crate) struct PendingCall(oneshot::Receiver<io::Result<Answer>>);
 
-impl Pending {
+impl PendingCall {
     /// Waits for the answer. The caller has a deadline of its own, or the connection's silence.
     pub(crate) async fn answer(self) -> io::Result<Answer> {
-        self.0.await.unwrap_or_else(|_| Err(ended()))
+        self.0.await.unwrap_or_else(|_| Err(connection_ended()))
     }
 }
 
-fn ended() -> io::Error {
+fn connection_ended() -> io::Error {
     io::Error::new(io::ErrorKind::ConnectionAborted, "the connection ended")
 }
 
@@ -57,31 +57,31 @@ impl Peer {
     /// Calls to the node at this address, on the runtime that this is called from.
     pub(crate) fn new(address: Address, handshake: Handshake) -> Self {
         let (calls, waiting) = mpsc::channel(CALLS_MAX);
-        tokio::spawn(connections(address, handshake, waiting));
+        tokio::spawn(run_connections(address, handshake, waiting));
         Self { calls }
     }
 
     /// Sends a call after those that were sent before it. Waits while too many are not answered.
-    pub(crate) async fn send(&self, request: &Request) -> io::Result<Pending> {
+    pub(crate) async fn send(&self, request: &Request) -> io::Result<PendingCall> {
         let (answer, pending) = oneshot::channel();
         let call = Call { request: Frame::new(0, request)?, answer };
-        self.calls.send(call).await.map_err(|_| ended())?;
-        Ok(Pending(pending))
+        self.calls.send(call).await.map_err(|_| connection_ended())?;
+        Ok(PendingCall(pending))
     }
 
-    /// Sends a call, and waits for the answer for so long.
-    pub(crate) async fn call(&self, request: &Request, patience: Duration) -> io::Result<Answer> {
-        within(patience, async { self.send(request).await?.answer().await }).await
+    /// Sends a call, and waits for the answer, for `timeout` together.
+    pub(crate) async fn call(&self, request: &Request, timeout: Duration) -> io::Result<Answer> {
+        with_deadline(timeout, async { self.send(request).await?.answer().await }).await
     }
 }
 
-/// Opens a connection, which the other side has to take.
+/// Opens a connection, and checks that the other side accepts it.
 pub(crate) async fn connect(address: &Address, handshake: &Handshake) -> io::Result<Connection> {
-    within(CONNECT, async {
+    with_deadline(CONNECT_TIMEOUT, async {
         let mut stream = address.connect().await?;
         handshake.write(&mut stream).await?;
         let answer = Handshake::read(&mut stream).await?;
-        answer.refusal()?;
+        answer.check_welcome()?;
         if (answer.from, answer.to, answer.cluster)
             != (handshake.to, handshake.from, handshake.cluster)
         {
@@ -92,8 +92,8 @@ pub(crate) async fn connect(address: &Address, handshake: &Handshake) -> io::Res
     .await
 }
 
-/// One connection after the other, each from the first call after the last one ended.
-async fn connections(address: Address, handshake: Handshake, mut calls: mpsc::Receiver<Call>) {
+/// Runs one connection after the other. Each is opened by the first call after the last one ended.
+async fn run_connections(address: Address, handshake: Handshake, mut calls: mpsc::Receiver<Call>) {
     let mut is_known_down = false;
     while let Some(first) = calls.recv().await {
         // Its caller may have given up.
@@ -106,7 +106,7 @@ async fn connections(address: Address, handshake: Handshake, mut calls: mpsc::Re
                 Ok(stream) => {
                     tracing::info!(node, address = &*address.get(), "connected to a node");
                     is_known_down = false;
-                    converse(stream, first, &mut calls).await
+                    exchange_frames(stream, first, &mut calls).await
                 }
                 Err(error) => {
                     let said = Err(io::Error::new(error.kind(), error.to_string()));
@@ -128,12 +128,12 @@ async fn connections(address: Address, handshake: Handshake, mut calls: mpsc::Re
 }
 
 /// Sends calls and hands out answers, until the connection fails or there are no more callers.
-async fn converse(
+async fn exchange_frames(
     stream: Connection,
     first: Call,
     calls: &mut mpsc::Receiver<Call>,
 ) -> io::Result<()> {
-    let mut frames = Framed::new(stream, Frames::default());
+    let mut frames = Framed::new(stream, FrameCodec::default());
     let mut waiting = HashMap::new();
     let (mut next, mut heard, mut to_send) = (0_u64, Instant::now(), Some(first));
     loop {
@@ -145,13 +145,14 @@ async fn converse(
                     heard = Instant::now();
                 }
                 waiting.insert(next, answer);
+                debug_assert!(waiting.len() <= CALLS_MAX, "the receiver reads as many calls");
                 let frame = Frame { call: next, ..request };
                 next += 1;
-                within(SILENCE, frames.feed(frame)).await?;
+                with_deadline(SILENCE_TIMEOUT, frames.feed(frame)).await?;
                 let has_room = waiting.len() < CALLS_MAX;
                 call = if has_room { calls.try_recv().ok() } else { None };
             }
-            within(SILENCE, frames.flush()).await?;
+            with_deadline(SILENCE_TIMEOUT, frames.flush()).await?;
         }
         if waiting.len() >= CALLS_MAX {
             waiting.retain(|_, answer| !answer.is_closed());
@@ -170,7 +171,7 @@ async fn converse(
                 Some(call) => to_send = Some(call),
                 None => return Ok(()),
             },
-            () = sleep_until(heard + SILENCE), if is_waiting => {
+            () = sleep_until(heard + SILENCE_TIMEOUT), if is_waiting => {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, "the node is silent"));
             }
         }

@@ -1,4 +1,4 @@
-//! The leader's side of a connection for proofs.
+//! The connections of a leader to voters, for proofs.
 
 use std::io;
 use std::pin::Pin;
@@ -9,18 +9,18 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::base::failure::invalid;
+use crate::base::failure::invalid_data;
 use crate::network::address::Address;
 use crate::network::handshake::Handshake;
 use crate::network::peer::connect;
-use crate::network::proof::{ANSWER, Voted, encode_query};
+use crate::network::proof::{ANSWER_BYTES, ProofAnswer, encode_query};
 use crate::network::transport::Connection;
 
-/// How long a node may be silent while a query waits for it: a network that drops packets does not
-/// close connections.
-const SILENCE: Duration = Duration::from_secs(1);
-/// How long a node that cannot be reached is left alone, while others are enough.
-const PAUSE: Duration = Duration::from_millis(20);
+/// The time for which a node may be silent while a query waits for it: a network that drops packets
+/// does not close connections.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The delay before a node that cannot be reached is tried again, while others are enough.
+const RECONNECT_DELAY: Duration = Duration::from_millis(20);
 
 /// A connection to one node, opened by a query, and again by one after it failed. A connection
 /// that was opened for an older query, and failed, is opened again for the newest, once.
@@ -30,55 +30,57 @@ const PAUSE: Duration = Duration::from_millis(20);
 pub(crate) struct ProofLink {
     address: Address,
     handshake: Handshake,
-    state: State,
+    state: LinkState,
     /// The query for which the connection was opened.
     opened_for: u64,
     is_known_down: bool,
 }
 
 #[derive(Debug)]
-enum State {
+enum LinkState {
     Down { until: Option<Instant> },
     Opening(JoinHandle<io::Result<Connection>>),
-    Up(Open),
+    Up(ProofConnection),
 }
 
+/// An open connection, and the answer that has arrived in part.
 #[derive(Debug)]
-struct Open {
+struct ProofConnection {
     stream: Connection,
-    answer: [u8; ANSWER],
+    answer: [u8; ANSWER_BYTES],
     filled: usize,
-    /// When the oldest query was sent that has no answer.
+    /// The time when the oldest query without an answer was sent.
     waits_since: Option<Instant>,
 }
 
 impl ProofLink {
     pub(crate) fn new(address: Address, handshake: Handshake) -> Self {
-        let state = State::Down { until: None };
+        let state = LinkState::Down { until: None };
         Self { address, handshake, state, opened_for: 0, is_known_down: false }
     }
 
-    /// Sends a query, or begins to open the connection, over which it is sent then. Does not wait.
+    /// Sends a query, or begins to open the connection over which it is sent. Does not wait.
     pub(crate) fn ask(&mut self, number: u64) {
+        debug_assert!(self.opened_for < number, "the numbers of queries rise");
         match &mut self.state {
-            State::Up(open) => {
+            LinkState::Up(open) => {
                 if let Err(error) = open.ask(number) {
                     self.fail(number, &error);
                 }
             }
-            State::Down { until: Some(until) } if Instant::now() < *until => {}
-            State::Down { .. } => self.open(number),
-            State::Opening(_) => {}
+            LinkState::Down { until: Some(until) } if Instant::now() < *until => {}
+            LinkState::Down { .. } => self.open(number),
+            LinkState::Opening(_) => {}
         }
     }
 
-    /// Whether nothing is to be expected of it.
+    /// Returns whether there is no connection, and none is being opened.
     pub(crate) fn is_down(&self) -> bool {
-        matches!(self.state, State::Down { .. })
+        matches!(self.state, LinkState::Down { .. })
     }
 
-    /// Opens the connection of a node that was left alone. Returns whether it did: for each query
-    /// once.
+    /// Opens the connection again before its delay ends. Returns whether it did: once for each
+    /// query.
     pub(crate) fn retry(&mut self, number: u64) -> bool {
         let retries = self.is_down() && self.opened_for < number;
         if retries {
@@ -87,9 +89,9 @@ impl ProofLink {
         retries
     }
 
-    /// Opens the connection of a node that was left alone for long enough. Returns whether it did.
+    /// Opens the connection again after its delay. Returns whether it did.
     pub(crate) fn ask_again(&mut self, number: u64) -> bool {
-        let State::Down { until } = self.state else { return false };
+        let LinkState::Down { until } = self.state else { return false };
         let asks = until.is_none_or(|until| until <= Instant::now());
         if asks {
             self.open(number);
@@ -101,32 +103,37 @@ impl ProofLink {
         let (address, handshake) = (self.address.clone(), self.handshake);
         self.opened_for = number;
         self.state =
-            State::Opening(tokio::spawn(async move { connect(&address, &handshake).await }));
+            LinkState::Opening(tokio::spawn(async move { connect(&address, &handshake).await }));
     }
 
-    /// The answer to this query, the newest. `None` if there is no connection for it.
-    pub(crate) fn poll(&mut self, context: &mut Context<'_>, number: u64) -> Poll<Option<Voted>> {
+    /// Polls for the answer to the newest query. Returns `None` if there is no connection for it.
+    pub(crate) fn poll(
+        &mut self,
+        context: &mut Context<'_>,
+        number: u64,
+    ) -> Poll<Option<ProofAnswer>> {
         loop {
             let failed = match &mut self.state {
-                State::Down { .. } => return Poll::Ready(None),
-                State::Opening(opening) => {
+                LinkState::Down { .. } => return Poll::Ready(None),
+                LinkState::Opening(opening) => {
                     let opened = ready!(Pin::new(opening).poll(context));
-                    match opened.unwrap_or_else(|_| Err(io::ErrorKind::Interrupted.into())) {
+                    let panicked = |_| Err(io::Error::other("the task that connects panicked"));
+                    match opened.unwrap_or_else(panicked) {
                         Ok(stream) => {
-                            let mut open = Open::new(stream);
+                            let mut open = ProofConnection::new(stream);
                             let asked = open.ask(number);
-                            self.state = State::Up(open);
+                            self.state = LinkState::Up(open);
                             self.is_known_down = false;
                             asked.err()
                         }
                         Err(error) => Some(error),
                     }
                 }
-                State::Up(open) => match ready!(open.poll(context)) {
+                LinkState::Up(open) => match ready!(open.poll(context)) {
                     Ok(voted) if voted.number == number => return Poll::Ready(Some(voted)),
-                    // To a query that is not waited for any more.
-                    Ok(Voted { number: answered, .. }) if answered < number => None,
-                    Ok(_) => Some(invalid("it answered a query that was not sent".into())),
+                    // An answer to a query that no proof waits for any more.
+                    Ok(ProofAnswer { number: answered, .. }) if answered < number => None,
+                    Ok(_) => Some(invalid_data("it answered a query that was not sent".into())),
                     Err(error) => Some(error),
                 },
             };
@@ -141,28 +148,29 @@ impl ProofLink {
             return self.open(number);
         }
         if !self.is_known_down {
-            tracing::warn!(node = self.handshake.to, %error, "no connection for proofs of leadership");
+            let node = self.handshake.to;
+            tracing::warn!(node, %error, "no connection for proofs of leadership");
         }
         self.is_known_down = true;
-        self.state = State::Down { until: Some(Instant::now() + PAUSE) };
+        self.state = LinkState::Down { until: Some(Instant::now() + RECONNECT_DELAY) };
     }
 }
 
 impl Drop for ProofLink {
     fn drop(&mut self) {
-        if let State::Opening(opening) = &self.state {
+        if let LinkState::Opening(opening) = &self.state {
             opening.abort();
         }
     }
 }
 
-impl Open {
+impl ProofConnection {
     fn new(stream: Connection) -> Self {
-        Self { stream, answer: [0; ANSWER], filled: 0, waits_since: None }
+        Self { stream, answer: [0; ANSWER_BYTES], filled: 0, waits_since: None }
     }
 
     fn ask(&mut self, number: u64) -> io::Result<()> {
-        if self.waits_since.is_some_and(|since| since.elapsed() > SILENCE) {
+        if self.waits_since.is_some_and(|since| since.elapsed() > SILENCE_TIMEOUT) {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the node is silent"));
         }
         let query = encode_query(number);
@@ -176,8 +184,8 @@ impl Open {
         Ok(())
     }
 
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Voted>> {
-        while self.filled < ANSWER {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<io::Result<ProofAnswer>> {
+        while self.filled < ANSWER_BYTES {
             let mut into = ReadBuf::new(&mut self.answer[self.filled..]);
             ready!(Pin::new(&mut self.stream).poll_read(context, &mut into))?;
             match into.filled().len() {
@@ -187,7 +195,7 @@ impl Open {
         }
         self.filled = 0;
         self.waits_since = None;
-        Poll::Ready(Voted::decode(&self.answer))
+        Poll::Ready(ProofAnswer::decode(&self.answer))
     }
 }
 
@@ -202,18 +210,19 @@ mod tests {
     use tokio::net::{TcpListener, TcpStream};
 
     use super::*;
-    use crate::network::handshake::{ClusterId, Purpose, VERSION};
-    use crate::network::transport::Tcp;
+    use crate::network::handshake::{ClusterId, PROTOCOL_VERSION, Purpose};
+    use crate::network::transport::TcpTransport;
 
     const CLUSTER: ClusterId = ClusterId([1; 16]);
 
-    /// A connection to a node that this test plays.
+    /// Opens a link to a node that this test plays.
     async fn link() -> (ProofLink, TcpListener) {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let place = listener.local_addr().unwrap().to_string();
-        let address = Address::new(Arc::new(Tcp), &place);
+        let address_text = listener.local_addr().unwrap().to_string();
+        let address = Address::new(Arc::new(TcpTransport), &address_text);
         let purpose = Purpose::Proofs;
-        let handshake = Handshake { version: VERSION, purpose, cluster: CLUSTER, from: 1, to: 2 };
+        let handshake =
+            Handshake { version: PROTOCOL_VERSION, purpose, cluster: CLUSTER, from: 1, to: 2 };
         (ProofLink::new(address, handshake), listener)
     }
 
@@ -229,8 +238,8 @@ mod tests {
         poll_fn(|context| link.poll(context, number)).await.map(|voted| voted.term)
     }
 
-    fn voted(number: u64, term: u64) -> [u8; ANSWER] {
-        Voted { number, term, clock: 7 }.encode()
+    fn voted(number: u64, term: u64) -> [u8; ANSWER_BYTES] {
+        ProofAnswer { number, term, clock: 7 }.encode()
     }
 
     async fn is_pending(link: &mut ProofLink, number: u64) -> bool {
@@ -264,7 +273,7 @@ mod tests {
         node.write_all(&voted(2, 5)).await.unwrap();
         assert_eq!(answered(&mut link, 1).await, None);
         // The next query is sent over another connection.
-        tokio::time::sleep(PAUSE).await;
+        tokio::time::sleep(RECONNECT_DELAY).await;
         link.ask(2);
         let (mut node, _) = tokio::join!(accepted(&listener), is_pending(&mut link, 2));
         node.write_all(b"this is no answer...........").await.unwrap();

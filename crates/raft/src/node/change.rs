@@ -1,9 +1,9 @@
-//! Changes of the cluster that a caller waits for, and what is known when the wait ends.
+//! Changes of the cluster that a caller waits for, and the error when the wait ends.
 //!
-//! A change of the members takes several entries. What hinders one may pass: a quorum that a busy
-//! machine kept from answering, or a change before it. So it is tried again until the caller's
-//! deadline, each time from what the members are then. What was proposed is followed to its end,
-//! whether the caller still waits or not: a joint configuration needs two majorities.
+//! A change of the members takes several entries. An obstacle may be transient: a quorum that a
+//! busy machine kept from answering, or an earlier change. So a change is tried again until the
+//! caller's deadline, each time from the members at that time. A proposed change is followed to its
+//! end, whether the caller still waits or not: a joint configuration needs two majorities.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,20 +13,22 @@ use openraft::ChangeMembers;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::base::config::Id;
+use crate::base::type_config::EntryId;
 use crate::node::commands::Member;
 use crate::node::error::NodeError;
-use crate::node::joint::{RETAIN, end_joint_configuration, is_left};
-use crate::node::replica::Core;
+use crate::node::joint::{
+    RETAIN_REMOVED_VOTERS, end_joint_configuration, leads_joint_configuration,
+};
+use crate::node::replica::NodeRaft;
 use crate::node::start::Node;
 
-/// How long a change waits before it is tried again.
-pub(crate) const RETRY_PAUSE: Duration = Duration::from_millis(20);
+/// The delay before a change is tried again.
+pub(crate) const CHANGE_RETRY_DELAY: Duration = Duration::from_millis(20);
 
-/// Held by the one change of the members that is made.
+/// The lock that the one change of the members holds.
 pub(crate) type ChangeTurn = OwnedMutexGuard<()>;
 
-/// How long the caller of a change waits, and whether something was proposed for it.
+/// The deadline of a change, and whether something was proposed for it.
 #[derive(Debug)]
 pub(crate) struct ChangeProgress {
     deadline: Instant,
@@ -42,9 +44,9 @@ impl ChangeProgress {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// How long a node that does not answer is waited for: so long at least, and a quarter of the
-    /// time that there is. A busy machine may keep a node from answering for many leases.
-    pub(crate) fn for_the_silent(&self, least: Duration) -> Duration {
+    /// The time to wait for a node that does not answer: a quarter of the remaining time, and
+    /// `least` at least. A busy machine may keep a node from answering for many leases.
+    pub(crate) fn silence_timeout(&self, least: Duration) -> Duration {
         let remaining = self.remaining();
         (remaining / 4).max(least).min(remaining)
     }
@@ -62,26 +64,30 @@ impl ChangeProgress {
         self.is_proposed.load(SeqCst)
     }
 
-    /// From now on, what the caller asked for may happen.
-    pub(crate) fn proposes(&self) {
+    /// Records that a step is proposed: from now on the change may happen.
+    pub(crate) fn mark_proposed(&self) {
         self.is_proposed.store(true, SeqCst);
     }
 
-    /// Whether the change is to be tried again after this error, after a pause; or else the error
-    /// for its caller.
-    pub(crate) async fn retries(&self, error: NodeError, pause: Duration) -> Result<(), NodeError> {
-        if !error.is_passing() || self.remaining() <= pause {
+    /// Waits for a pause if the change is to be tried again after this error. Otherwise returns the
+    /// error for its caller.
+    pub(crate) async fn retry_after(
+        &self,
+        error: NodeError,
+        pause: Duration,
+    ) -> Result<(), NodeError> {
+        if !error.is_transient() || self.remaining() <= pause {
             return Err(self.outcome(error));
         }
         sleep(pause).await;
         Ok(())
     }
 
-    /// The error that the caller gets where the change ends.
+    /// The error for the caller of a change that ends with `error`.
     fn outcome(&self, error: NodeError) -> NodeError {
         match (self.is_proposed(), error) {
             (true, NodeError::NotLeader { .. }) => NodeError::Unknown,
-            (true, error) if error.is_passing() => NodeError::TimedOut,
+            (true, error) if error.is_transient() => NodeError::TimedOut,
             (false, NodeError::TimedOut) => {
                 let why = "a node lacks entries, or this leader waits for its disk";
                 NodeError::NotProposed(why.into())
@@ -104,7 +110,7 @@ impl Node {
                 Err(error) => error,
                 Ok(term) => return Ok(term),
             };
-            progress.retries(error, RETRY_PAUSE).await?;
+            progress.retry_after(error, CHANGE_RETRY_DELAY).await?;
         }
     }
 
@@ -124,7 +130,7 @@ impl Node {
         turn: ChangeTurn,
         progress: &ChangeProgress,
     ) -> Result<ChangeTurn, NodeError> {
-        if !progress.within(async { Ok(is_left(&self.raft).await) }).await? {
+        if !progress.within(async { Ok(leads_joint_configuration(&self.raft).await) }).await? {
             return Ok(turn);
         }
         let nothing = ChangeMembers::AddVoterIds([].into());
@@ -152,33 +158,33 @@ impl Node {
     ) -> Result<ChangeTurn, NodeError> {
         let (raft, is_proposed) = (self.raft.clone(), Arc::clone(&progress.is_proposed));
         let changed = tokio::spawn(async move {
-            follow(&raft, change, &is_proposed).await?;
+            propose_change(&raft, change, &is_proposed).await?;
             Ok(turn)
         });
         match timeout_at(progress.deadline, changed).await {
             Ok(Ok(changed)) => changed,
             Ok(Err(_panicked)) => {
-                progress.proposes();
+                progress.mark_proposed();
                 Err(NodeError::Unknown)
             }
             Err(_) => {
-                progress.proposes();
+                progress.mark_proposed();
                 Err(NodeError::TimedOut)
             }
         }
     }
 }
 
-/// Proposes a change. It counts as proposed from before that on, and no longer if nothing was.
-/// After an error of its second step this leader takes that again.
-async fn follow(
-    raft: &Core,
+/// Proposes a change. It counts as proposed from before the proposal on, unless nothing was
+/// proposed. After an error of the second step this leader takes that step again.
+async fn propose_change(
+    raft: &NodeRaft,
     change: ChangeMembers<u64, Member>,
     is_proposed: &AtomicBool,
 ) -> Result<(), NodeError> {
     let before = last_change(raft).await?;
     let was_proposed = is_proposed.swap(true, SeqCst);
-    let error = match raft.change_membership(change, RETAIN).await {
+    let error = match raft.change_membership(change, RETAIN_REMOVED_VOTERS).await {
         Ok(_) => return Ok(()),
         Err(error) => NodeError::from(error),
     };
@@ -191,7 +197,7 @@ async fn follow(
 }
 
 /// The entry of the newest members, committed or not.
-async fn last_change(raft: &Core) -> Result<Option<Id>, NodeError> {
+async fn last_change(raft: &NodeRaft) -> Result<Option<EntryId>, NodeError> {
     let last = raft.with_raft_state(|state| *state.membership_state.effective().log_id());
     Ok(last.await?)
 }
@@ -206,7 +212,7 @@ mod tests {
     use esker_disk::sim::{Effect, Fault, Gate, SimDisk};
 
     use super::*;
-    use crate::node::start::tests::{LONG, alone};
+    use crate::node::start::tests::{TEST_TIMEOUT, alone};
 
     /// A caller that reads "nothing was proposed" may take the change back. It got that
     /// for changes that had been committed.
@@ -222,7 +228,7 @@ mod tests {
         }
         let other = NodeError::NotLeader { leader: None };
         assert_eq!(progress.outcome(other.clone()), other);
-        progress.proposes();
+        progress.mark_proposed();
         for error in passing.into_iter().chain([NodeError::TimedOut]) {
             assert_eq!(progress.outcome(error), NodeError::TimedOut);
         }
@@ -241,7 +247,7 @@ mod tests {
         let mut tries = 0;
         let ended = loop {
             tries += 1;
-            if let Err(ended) = progress.retries(NodeError::NoQuorum, pause).await {
+            if let Err(ended) = progress.retry_after(NodeError::NoQuorum, pause).await {
                 break ended;
             }
         };
@@ -249,7 +255,7 @@ mod tests {
         assert!(begun.elapsed() > Duration::from_millis(4900) && tries > 200, "{tries}");
         let progress = ChangeProgress::new(Duration::from_secs(5));
         let final_one = NodeError::Membership("refused".into());
-        assert_eq!(progress.retries(final_one.clone(), pause).await, Err(final_one));
+        assert_eq!(progress.retry_after(final_one.clone(), pause).await, Err(final_one));
     }
 
     /// A step of a change counted as proposed only when its outcome was known: an error between
@@ -264,10 +270,10 @@ mod tests {
         let noted = Arc::clone(&is_proposed);
         let learner = BTreeMap::from([(2, Member::default())]);
         let change = ChangeMembers::AddNodes(learner);
-        let step = runtime.spawn(async move { follow(&raft, change, &noted).await });
-        let deadline = std::time::Instant::now() + LONG;
+        let step = runtime.spawn(async move { propose_change(&raft, change, &noted).await });
+        let deadline = std::time::Instant::now() + TEST_TIMEOUT;
         while !is_proposed.load(SeqCst) && std::time::Instant::now() < deadline {
-            std::thread::sleep(RETRY_PAUSE);
+            std::thread::sleep(CHANGE_RETRY_DELAY);
         }
         let (counted, is_done) = (is_proposed.load(SeqCst), step.is_finished());
         gate.open();
@@ -277,7 +283,7 @@ mod tests {
         // One that is refused before it is proposed does not count.
         let refused = AtomicBool::new(false);
         let unknown = ChangeMembers::AddVoterIds(BTreeSet::from([9]));
-        let error = runtime.block_on(follow(&node.raft, unknown, &refused)).unwrap_err();
+        let error = runtime.block_on(propose_change(&node.raft, unknown, &refused)).unwrap_err();
         assert!(matches!(error, NodeError::Membership(_)), "{error}");
         assert!(!refused.load(SeqCst));
         node.stop().unwrap();
@@ -290,7 +296,7 @@ mod tests {
         let (runtime, node) = alone(&SimDisk::new(1));
         let (release, waits) = std::sync::mpsc::channel::<()>();
         let wait = move |_: &_| {
-            let _ = waits.recv_timeout(LONG);
+            let _ = waits.recv_timeout(TEST_TIMEOUT);
         };
         runtime.block_on(node.raft.external_request(wait)).unwrap();
         let callers = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -302,7 +308,7 @@ mod tests {
         });
         let (elapsed, _) = (begun.elapsed(), release.send(()));
         assert_eq!(ended, Err(NodeError::TimedOut));
-        assert!(elapsed < LONG, "{elapsed:?}");
+        assert!(elapsed < TEST_TIMEOUT, "{elapsed:?}");
         node.stop().unwrap();
     }
 }

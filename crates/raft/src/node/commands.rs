@@ -24,24 +24,24 @@ impl fmt::Display for Command {
     }
 }
 
-/// Where a node of the cluster is reached.
+/// A node of the cluster, with its addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Host and port for the other nodes.
     pub raft: String,
     /// Host and port for clients.
     pub client: String,
-    /// The id of the node's log, random, which no other node has. A node that lost its log has
-    /// another one, and may not come back under its number: it forgot its votes.
+    /// The id of the node's log: random, and no other node has it. A node that lost its log has
+    /// another id, and may not come back under its number: it forgot its votes.
     pub store: u128,
-    /// Numbers of nodes that were removed, as far as this member keeps them for the cluster: see
+    /// The numbers of removed nodes that this member keeps for the cluster: see
     /// [`Node::remove`](crate::Node::remove). Empty in a member that is added.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removed: Vec<u64>,
 }
 
 impl Member {
-    /// Whether the other is the same node at the same addresses.
+    /// Returns whether the other is the same node at the same addresses.
     pub fn is_at(&self, other: &Self) -> bool {
         (&self.raft, &self.client, self.store) == (&other.raft, &other.client, other.store)
     }

@@ -1,14 +1,14 @@
-//! Why a node did not do what it was asked for.
+//! Errors of a node.
 
 use openraft::error::{
     ChangeMembershipError, ClientWriteError, Fatal, ForwardReason, ForwardToLeader,
     LinearizableReadError, RaftError,
 };
 
-use crate::base::failure::Failure;
+use crate::base::failure::{Internal, StopCause};
 use crate::node::commands::{Commands, Member};
 
-/// Why a node did not do what it was asked for.
+/// The error of a call to a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NodeError {
@@ -17,39 +17,52 @@ pub enum NodeError {
         /// The node that leads, as far as this one knows.
         leader: Option<(u64, Member)>,
     },
-    /// This node leads, and has not heard from a quorum for a lease. Nothing was proposed.
+    /// No quorum has acknowledged this leader for a lease. Nothing was proposed.
     NoQuorum,
-    /// This node led, and gives up its leadership. Nothing was proposed.
+    /// This leader gives up its leadership. Nothing was proposed.
     LeadershipTransfer,
     /// The command is above [`Command::MAX`](crate::Command::MAX) bytes.
     TooLong {
         /// Bytes of the command.
         len: usize,
     },
-    /// A change of the cluster was not proposed within the time given, and why.
+    /// A change of the cluster was not proposed within the time given, with the reason.
     NotProposed(String),
-    /// It was proposed, and may be committed, now or later.
+    /// The proposal may be committed, now or later: the leader changed.
     Unknown,
     /// No answer within the time given. A proposal may be committed, now or later.
     TimedOut,
-    /// A change of the cluster that cannot be made, and why.
+    /// The change of the cluster cannot be made, with the reason.
     Membership(String),
-    /// This node has stopped, and why. What was proposed before may be committed by the others.
+    /// The node has stopped, with the reason. The others may commit what was proposed before.
     Stopped(String),
-    /// This node has stopped because its data is of an earlier time of its cluster, and what to do.
-    /// [`Node::stopped`](crate::Node::stopped) alone returns it.
+    /// The node has stopped because of a mistake in its code. The others may commit what was
+    /// proposed before.
+    Internal {
+        /// The sentence that does not hold.
+        invariant: &'static str,
+    },
+    /// The data of this node is of an earlier time of its cluster, and it has stopped; with the
+    /// remedy. Only [`Node::stopped`](crate::Node::stopped) returns this.
     OtherData(String),
 }
 
 impl NodeError {
-    /// Whether what was asked for may have happened, or may happen later. If not, nothing was
-    /// proposed: it can be asked for again, of this node or another, and happens once.
+    /// Returns whether the request may have been carried out, or may be later. If not, nothing was
+    /// proposed: sent again, to this node or another, the request is carried out once.
     pub fn may_still_happen(&self) -> bool {
-        matches!(self, Self::Unknown | Self::TimedOut | Self::Stopped(_) | Self::OtherData(_))
+        matches!(
+            self,
+            Self::Unknown
+                | Self::TimedOut
+                | Self::Stopped(_)
+                | Self::Internal { .. }
+                | Self::OtherData(_)
+        )
     }
 
-    /// Whether nothing was proposed, and the same node may do it a little later.
-    pub(crate) fn is_passing(&self) -> bool {
+    /// Returns whether nothing was proposed, and a retry on the same node may succeed.
+    pub(crate) fn is_transient(&self) -> bool {
         matches!(self, Self::NoQuorum | Self::LeadershipTransfer | Self::NotProposed(_))
     }
 }
@@ -69,6 +82,9 @@ impl std::fmt::Display for NodeError {
             Self::TimedOut => f.write_str("there was no answer in time; it may still be done"),
             Self::Membership(why) => write!(f, "the members cannot be changed: {why}"),
             Self::Stopped(why) => write!(f, "the node has stopped: {why}"),
+            Self::Internal { invariant } => {
+                write!(f, "the node has stopped: internal error: this does not hold: {invariant}")
+            }
             Self::OtherData(why) => f.write_str(why),
         }
     }
@@ -76,11 +92,18 @@ impl std::fmt::Display for NodeError {
 
 impl std::error::Error for NodeError {}
 
-impl From<Failure> for NodeError {
-    fn from(failure: Failure) -> Self {
-        match failure {
-            Failure::OtherData(why) => Self::OtherData(why),
-            Failure::Stopped(why) => Self::Stopped(why),
+impl From<Internal> for NodeError {
+    fn from(internal: Internal) -> Self {
+        Self::Internal { invariant: internal.invariant }
+    }
+}
+
+impl From<StopCause> for NodeError {
+    fn from(cause: StopCause) -> Self {
+        match cause {
+            StopCause::OtherData(why) => Self::OtherData(why),
+            StopCause::Stopped(why) => Self::Stopped(why),
+            StopCause::Internal(internal) => internal.into(),
         }
     }
 }

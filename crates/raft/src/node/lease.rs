@@ -6,23 +6,27 @@ use std::time::Duration;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{Instant, ServerState};
 
-use crate::base::ballots::term_of;
-use crate::base::instant::BootInstant;
+use crate::base::ballots::ballot_term;
+use crate::base::boot_instant::BootInstant;
+use crate::base::failure::Internal;
 use crate::node::start::Node;
 
-/// The part of a voter's lease that a leader counts on: clocks may run at rates that differ by a
-/// tenth.
-const COUNTED: (u32, u32) = (9, 10);
+/// The part of a voter's lease that a leader counts on, numerator and denominator: clocks may run
+/// at rates that differ by a tenth.
+const COUNTED_LEASE_FRACTION: (u32, u32) = (9, 10);
+
+const _: () = assert!(COUNTED_LEASE_FRACTION.0 < COUNTED_LEASE_FRACTION.1);
 
 impl Node {
     /// The term in which this node leads and has a lease now, so that no other node can lead in a
-    /// later term yet. It may act for what it was asked before the call. No message, no wait.
+    /// later term yet. The node may act for requests that came before the call. Sends no message,
+    /// and does not wait.
     ///
     /// A voter that acknowledges a heartbeat gives no vote, and does not campaign, for a lease from
-    /// then on (eight of its round trips), also if it restarts meanwhile, and its answer says how
-    /// long that is. The leader counts nine tenths of it, from before it sent what the voter
-    /// answered, of the voters that are a majority of each configuration in force. It counts itself
-    /// while it gave no vote in another term. The clock runs while the system is suspended.
+    /// then on (eight of its round trips), also if it restarts meanwhile, and its answer has that
+    /// time. The leader counts nine tenths of it, from before it sent the request that the voter
+    /// answered, of a majority of each configuration in force. It counts itself while it gave no
+    /// vote in another term. The clock runs while the system is suspended.
     ///
     /// # Assumption
     /// The clocks of two nodes run at rates that differ by less than a tenth, also while a virtual
@@ -38,39 +42,48 @@ impl Node {
             }
             let term = metrics.current_term;
             let configurations = metrics.membership_config.membership().get_joint_config();
-            let is_counted = self.network.acknowledged().with(term, |known| {
-                is_leased(configurations, BootInstant::now(), |node| {
-                    if node == metrics.id { Voter::Itself } else { Voter::Other(known(node)) }
+            if configurations.is_empty() {
+                self.fail(Internal::new("a leader has voters"));
+                return None;
+            }
+            let is_counted = self.network.lease_acks().with(term, |ack| {
+                is_leased(configurations, BootInstant::now(), |node| match node == metrics.id {
+                    true => LeaseVoter::Itself,
+                    false => LeaseVoter::Other(ack(node)),
                 })
             });
             (term, is_counted)
         };
-        // The promise rises before a vote is sent; what is known of openraft may be from before.
-        let is_own = self.log.promised().map(term_of) == Some(term);
+        // The promise rises before a vote is sent; the metrics may be from before.
+        let is_own = self.log.promised().map(ballot_term) == Some(term);
         // Read last: a transfer that has begun is seen.
-        let stays = is_counted && is_own && self.refuse_resigned(term).is_ok();
+        let stays = is_counted && is_own && self.check_not_resigned(term).is_ok();
         stays.then_some(term)
     }
 }
 
-/// A voter, as a leader counts it.
-enum Voter {
+/// A voter of a lease: this node, or another one with its acknowledgement.
+enum LeaseVoter {
     Itself,
-    /// When the newest request was sent that it acknowledged, and for how long it gives no vote.
+    /// The send time of the newest request that it acknowledged, and the time for which it gives no
+    /// vote.
     Other(Option<(BootInstant, Duration)>),
 }
 
-/// Whether a majority of each configuration gives no vote yet.
+fn counted_part(lease: Duration) -> Duration {
+    lease * COUNTED_LEASE_FRACTION.0 / COUNTED_LEASE_FRACTION.1
+}
+
+/// Returns whether a majority of each configuration gives no vote yet.
 fn is_leased(
     configurations: &[BTreeSet<u64>],
     now: BootInstant,
-    voter: impl Fn(u64) -> Voter,
+    voter: impl Fn(u64) -> LeaseVoter,
 ) -> bool {
+    debug_assert!(!configurations.is_empty(), "a lease without voters");
     let holds = |node: &u64| match voter(*node) {
-        Voter::Itself => true,
-        Voter::Other(known) => {
-            known.is_some_and(|(sent, lease)| now < sent + lease * COUNTED.0 / COUNTED.1)
-        }
+        LeaseVoter::Itself => true,
+        LeaseVoter::Other(ack) => ack.is_some_and(|(sent, lease)| now < sent + counted_part(lease)),
     };
     configurations.iter().all(|voters| {
         let majority = voters.len() / 2 + 1;
@@ -82,8 +95,9 @@ fn is_leased(
 mod tests {
     use super::*;
 
-    /// Whether node 1 has a lease, when these acknowledged what was sent so many milliseconds ago.
-    /// Node 9 gives no vote for 20 ms, each of the others for 80 ms.
+    /// Returns whether node 1 has a lease, when each of these nodes acknowledged a request that was
+    /// sent the given milliseconds ago. Node 9 gives no vote for 20 ms, each of the others for 80
+    /// ms.
     fn leased(configurations: &[&[u64]], acknowledged: &[(u64, u64)]) -> bool {
         let configurations: Vec<_> =
             configurations.iter().map(|voters| voters.iter().copied().collect()).collect();
@@ -92,8 +106,10 @@ mod tests {
             let known = acknowledged.iter().find(|(other, _)| *other == node);
             let lease = Duration::from_millis(if node == 9 { 20 } else { 80 });
             match node {
-                1 => Voter::Itself,
-                _ => Voter::Other(known.map(|(_, ms)| (now - Duration::from_millis(*ms), lease))),
+                1 => LeaseVoter::Itself,
+                _ => LeaseVoter::Other(
+                    known.map(|(_, ms)| (now - Duration::from_millis(*ms), lease)),
+                ),
             }
         })
     }

@@ -1,4 +1,4 @@
-//! Changing the members of the cluster.
+//! Changes of the members of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use openraft::ChangeMembers;
 use tokio::time::Instant;
 
-use crate::node::change::{ChangeProgress, ChangeTurn, RETRY_PAUSE};
+use crate::node::change::{CHANGE_RETRY_DELAY, ChangeProgress, ChangeTurn};
 use crate::node::commands::Member;
 use crate::node::error::NodeError;
-use crate::node::replica::Core;
+use crate::node::replica::NodeRaft;
 use crate::node::start::Node;
 use crate::node::status::Status;
-use crate::node::transfer::LAG;
+use crate::node::transfer::CATCH_UP_LAG_ENTRIES;
 
-/// The most numbers that are kept of nodes that were removed.
-const REMOVED_MAX: usize = 4096;
+/// The most numbers of removed nodes that are kept.
+const REMOVED_NUMBERS_MAX: usize = 4096;
 
 impl Node {
     /// Adds a node, which gets the state first, and then a vote. Only on the leader. Adding a voter
@@ -40,12 +40,12 @@ impl Node {
     pub async fn add(&self, id: u64, member: Member, patience: Duration) -> Result<(), NodeError> {
         let progress = ChangeProgress::new(patience);
         while let Err(error) = self.try_add(id, &member, &progress).await {
-            progress.retries(error, RETRY_PAUSE).await?;
+            progress.retry_after(error, CHANGE_RETRY_DELAY).await?;
         }
         Ok(())
     }
 
-    /// Does what is left of adding a node.
+    /// Takes the steps of adding a node that are left.
     async fn try_add(
         &self,
         id: u64,
@@ -58,27 +58,27 @@ impl Node {
             return Ok(());
         }
         let answered = |status: &Status| status.matched.get(&id).is_some_and(Option::is_some);
-        self.refuse_the_silent(id, member, term, answered, progress).await?;
-        self.catch_up(id, term, LAG, progress.remaining()).await?;
+        self.check_answers(id, member, term, answered, progress).await?;
+        self.catch_up(id, term, CATCH_UP_LAG_ENTRIES, progress.remaining()).await?;
         let turn = self.change_turn(progress).await?;
         // It may have gone meanwhile, and so may others.
         let lease = self.lease();
         let answers = |status: &Status| status.has_heard(id, lease);
-        self.refuse_the_silent(id, member, term, answers, progress).await?;
+        self.check_answers(id, member, term, answers, progress).await?;
         let with = |status: &Status| {
             let others = status.voters.iter().copied().filter(|voter| *voter != id);
             others.chain([id]).collect()
         };
         let what = format!("with node {id}");
-        self.refuse_to_lose_the_quorum(&what, term, with, lease, progress).await?;
+        self.check_quorum_remains(&what, term, with, lease, progress).await?;
         let promoted = ChangeMembers::AddVoterIds(BTreeSet::from([id]));
         self.change_members(turn, promoted, progress).await.map(drop)
     }
 
-    /// A node gets no vote before it answers: the change to voters of which too few answer is never
-    /// committed, and neither is any change that would undo it. It gets twelve leases, of which the
-    /// first connection takes some, or a quarter of the time that there is.
-    async fn refuse_the_silent(
+    /// Fails unless the node answers: a change to voters of which too few answer is never
+    /// committed, and neither is any change that would undo it. The node has twelve leases, of
+    /// which the first connection takes some, or a quarter of the remaining time.
+    async fn check_answers(
         &self,
         id: u64,
         member: &Member,
@@ -86,7 +86,7 @@ impl Node {
         answers: impl Fn(&Status) -> bool + Send + Sync,
         progress: &ChangeProgress,
     ) -> Result<(), NodeError> {
-        let patience = progress.for_the_silent(self.lately() * 4);
+        let patience = progress.silence_timeout(self.silence_max() * 4);
         match self.wait_as_leader(term, patience, answers).await {
             Err(NodeError::TimedOut) => Err(NodeError::Membership(format!(
                 "node {id} gets no vote: it does not answer at {}, where the other nodes connect \
@@ -97,7 +97,7 @@ impl Node {
         }
     }
 
-    /// Makes it a node without a vote, or gives a node that there is these addresses. Returns
+    /// Makes the node a member without a vote, or changes the addresses of a member. Returns
     /// whether it has a vote.
     async fn introduce(
         &self,
@@ -106,7 +106,7 @@ impl Node {
         member: &Member,
         progress: &ChangeProgress,
     ) -> Result<bool, NodeError> {
-        let known = progress.within(known(&self.raft, id)).await?;
+        let known = progress.within(find_member(&self.raft, id)).await?;
         let change = match &known {
             Some((known, _)) if known.store != member.store => {
                 let why = "another node has it; a node that lost its data needs a new number";
@@ -117,7 +117,7 @@ impl Node {
                 let member = Member { removed: known.removed.clone(), ..member.clone() };
                 Some(ChangeMembers::SetNodes(BTreeMap::from([(id, member)])))
             }
-            None if progress.within(removed(&self.raft)).await?.contains(&id) => {
+            None if progress.within(removed_numbers(&self.raft)).await?.contains(&id) => {
                 let why = "was removed, and is not given again: its node has forgotten its votes";
                 return Err(NodeError::Membership(format!("the number {id} {why}")));
             }
@@ -132,24 +132,24 @@ impl Node {
         Ok(known.is_some_and(|(_, votes)| votes))
     }
 
-    /// The member of this number, as this leader, proven, has it.
+    /// The member of this number, after a proof that this node leads.
     ///
     /// # Errors
     /// Those of [`Node::prove_leadership`].
     pub async fn member(&self, id: u64, patience: Duration) -> Result<Option<Member>, NodeError> {
         let progress = ChangeProgress::new(patience);
         self.prove_leadership(patience).await?;
-        Ok(progress.within(known(&self.raft, id)).await?.map(|(member, _)| member))
+        Ok(progress.within(find_member(&self.raft, id)).await?.map(|(member, _)| member))
     }
 
-    /// Whether a node of this number was removed, as this leader, proven, knows.
+    /// Returns whether a node of this number was removed, after a proof that this node leads.
     ///
     /// # Errors
     /// Those of [`Node::prove_leadership`].
     pub async fn was_removed(&self, id: u64, patience: Duration) -> Result<bool, NodeError> {
         let progress = ChangeProgress::new(patience);
         self.prove_leadership(patience).await?;
-        Ok(progress.within(removed(&self.raft)).await?.contains(&id))
+        Ok(progress.within(removed_numbers(&self.raft)).await?.contains(&id))
     }
 
     /// Removes a node for good. Only on the leader, which may not remove itself: transfer
@@ -167,24 +167,24 @@ impl Node {
         let progress = ChangeProgress::new(patience);
         let mut was_member = false;
         while let Err(error) = self.try_remove(id, &mut was_member, &progress).await {
-            progress.retries(error, RETRY_PAUSE).await?;
+            progress.retry_after(error, CHANGE_RETRY_DELAY).await?;
         }
         Ok(())
     }
 
-    /// Does what is left of removing a node, which may be gone when an earlier try has ended.
+    /// Takes the steps of removing a node that are left. An earlier try may have removed it.
     async fn try_remove(
         &self,
         id: u64,
         was_member: &mut bool,
         progress: &ChangeProgress,
     ) -> Result<(), NodeError> {
-        // A refusal is final. Only a leader that is one knows the members.
+        // A refusal is final, and only a proven leader knows the members.
         let (term, turn) = self.begin_change(progress).await?;
-        *was_member |= progress.within(known(&self.raft, id)).await?.is_some();
+        *was_member |= progress.within(find_member(&self.raft, id)).await?.is_some();
         let turn = self.end_earlier_change(turn, progress).await?;
         let refused = |why: &str| Err(NodeError::Membership(format!("node {id} {why}")));
-        let votes = match progress.within(known(&self.raft, id)).await? {
+        let votes = match progress.within(find_member(&self.raft, id)).await? {
             None if *was_member => return Ok(()),
             None => return refused("does not belong to the cluster"),
             Some(_) if self.id() == id => return refused("leads; transfer its leadership first"),
@@ -193,34 +193,35 @@ impl Node {
         let without =
             |status: &Status| status.voters.iter().copied().filter(|voter| *voter != id).collect();
         let what = format!("without node {id}");
-        self.refuse_to_lose_the_quorum(&what, term, without, Duration::ZERO, progress).await?;
+        self.check_quorum_remains(&what, term, without, Duration::ZERO, progress).await?;
         let turn = self.keep_number(turn, id, progress).await?;
         let ids = BTreeSet::from([id]);
         let change =
             if votes { ChangeMembers::RemoveVoters(ids) } else { ChangeMembers::RemoveNodes(ids) };
         let _turn = self.change_members(turn, change, progress).await?;
-        match progress.within(known(&self.raft, id)).await? {
+        match progress.within(find_member(&self.raft, id)).await? {
             None => Ok(()),
             Some(_) => refused("is still a member"),
         }
     }
 
-    /// Most of the voters after a change have to be there: otherwise nothing could be committed any
-    /// more, not even its reversal. Those count that acknowledged this leader `lately`, or do in
-    /// that time: a leader that was just elected may have heard of no voter yet.
-    async fn refuse_to_lose_the_quorum(
+    /// Fails unless a majority of the voters after a change answers: otherwise nothing could be
+    /// committed any more, not even the reversal. A voter counts that acknowledged this leader
+    /// within `age_max`, or does while this waits: a leader that was just elected may have no
+    /// acknowledgement yet.
+    async fn check_quorum_remains(
         &self,
         change: &str,
         term: u64,
         voters: impl Fn(&Status) -> Vec<u64> + Send + Sync,
-        lately: Duration,
+        age_max: Duration,
         progress: &ChangeProgress,
     ) -> Result<(), NodeError> {
-        let patience = progress.for_the_silent(self.lately() * 4);
+        let patience = progress.silence_timeout(self.silence_max() * 4);
         let since = Instant::now();
         let silent = |status: &Status| -> Vec<u64> {
             let mut silent = voters(status);
-            silent.retain(|voter| !status.has_heard(*voter, since.elapsed().max(lately)));
+            silent.retain(|voter| !status.has_heard(*voter, since.elapsed().max(age_max)));
             silent
         };
         let has_quorum = |status: &Status| silent(status).len() * 2 < voters(status).len();
@@ -233,21 +234,22 @@ impl Node {
         Err(NodeError::Membership(why))
     }
 
-    /// Keeps the number of a node that is about to be removed, and those that it keeps.
+    /// Stores the number of a node that is about to be removed in this leader's member, with all
+    /// numbers that were kept before.
     async fn keep_number(
         &self,
         turn: ChangeTurn,
         id: u64,
         progress: &ChangeProgress,
     ) -> Result<ChangeTurn, NodeError> {
-        let mut numbers = progress.within(removed(&self.raft)).await?;
+        let mut numbers = progress.within(removed_numbers(&self.raft)).await?;
         numbers.insert(id);
-        if numbers.len() > REMOVED_MAX {
-            let why = format!("{REMOVED_MAX} nodes were removed; no more can be");
+        if numbers.len() > REMOVED_NUMBERS_MAX {
+            let why = format!("{REMOVED_NUMBERS_MAX} nodes were removed; no more can be");
             return Err(NodeError::Membership(why));
         }
         let own = self.id();
-        let Some((mut member, _)) = progress.within(known(&self.raft, own)).await? else {
+        let Some((mut member, _)) = progress.within(find_member(&self.raft, own)).await? else {
             return Err(NodeError::Membership(format!("node {own} is no member")));
         };
         let numbers: Vec<_> = numbers.into_iter().collect();
@@ -260,8 +262,8 @@ impl Node {
     }
 }
 
-/// The numbers that any member keeps.
-async fn removed(raft: &Core) -> Result<BTreeSet<u64>, NodeError> {
+/// The numbers of removed nodes that the members keep.
+async fn removed_numbers(raft: &NodeRaft) -> Result<BTreeSet<u64>, NodeError> {
     let numbers = raft.with_raft_state(|state| {
         let members = state.membership_state.effective();
         members.nodes().flat_map(|(_, member)| member.removed.iter().copied()).collect()
@@ -269,8 +271,8 @@ async fn removed(raft: &Core) -> Result<BTreeSet<u64>, NodeError> {
     Ok(numbers.await?)
 }
 
-/// The member of this number, and whether it votes: what the leader has last, committed or not.
-async fn known(raft: &Core, id: u64) -> Result<Option<(Member, bool)>, NodeError> {
+/// The member of this number, committed or not, and whether it votes.
+async fn find_member(raft: &NodeRaft, id: u64) -> Result<Option<(Member, bool)>, NodeError> {
     let known = raft.with_raft_state(move |state| {
         let members = state.membership_state.effective();
         let votes = members.voter_ids().any(|voter| voter == id);

@@ -1,4 +1,4 @@
-//! The state machine of a node, and the type that the node has of it.
+//! The state machine of a node, and its type within the node.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -8,25 +8,25 @@ use bytes::Bytes;
 use openraft::Raft;
 use parking_lot::Mutex;
 
-use crate::machine::{Machine, MachineStore};
+use crate::machine_store::{Machine, MachineStore};
 use crate::node::commands::{Command, Commands};
 
-/// A state machine that a [`Node`](crate::Node) replicates, and that others look at. Clones are
-/// handles of one.
+/// A state machine that a [`Node`](crate::Node) replicates, and that other code can read. Clones
+/// are handles of one.
 pub struct Replica<M>(Arc<Mutex<M>>);
 
 impl<M: Machine<Commands>> Replica<M> {
-    /// A state machine for one node.
+    /// Creates the state machine of one node.
     pub fn new(machine: M) -> Self {
         Self(Arc::new(Mutex::new(machine)))
     }
 
-    /// Calls `look` with the state machine, between two commands.
-    pub fn with<T>(&self, look: impl FnOnce(&M) -> T) -> T {
-        look(&self.0.lock())
+    /// Calls `read` with the state machine, between two commands.
+    pub fn with<T>(&self, read: impl FnOnce(&M) -> T) -> T {
+        read(&self.0.lock())
     }
 
-    pub(crate) fn erased(&self) -> AnyMachine {
+    pub(crate) fn to_any(&self) -> AnyMachine {
         AnyMachine(Box::new(self.clone()))
     }
 }
@@ -62,7 +62,7 @@ impl<M: Machine<Commands>> Machine<Commands> for Replica<M> {
 }
 
 /// The openraft of a node.
-pub(crate) type Core = Raft<Commands, MachineStore<Commands, AnyMachine>>;
+pub(crate) type NodeRaft = Raft<Commands, MachineStore<Commands, AnyMachine>>;
 
 /// Any state machine: a node has one type, so that openraft is compiled once, in this crate, and
 /// not in each that has a state machine.

@@ -5,7 +5,6 @@ use std::fmt;
 use std::io;
 use std::net::TcpListener;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use esker_consensus::ConsensusLog;
@@ -13,51 +12,52 @@ use openraft::Config;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::error::{InitializeError, RaftError};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::Mutex;
 
-use crate::base::clock::WallClock;
-use crate::base::failure::{Failure, failed};
-use crate::base::panics::{Panics, noted};
-use crate::base::ticks::Ticks;
+use crate::base::failure::{Internal, StopCause, TerminalState, to_io_error};
+use crate::base::panic_monitor::{PanicMonitor, monitored};
+use crate::base::tick_clock::TickClock;
+use crate::base::wall_clock::WallClock;
 use crate::log_store::LogStore;
-use crate::machine::{Machine, MachineStore};
+use crate::machine_store::{Machine, MachineStore};
 use crate::network::handshake::ClusterId;
-use crate::network::heard::Heard;
+use crate::network::leader_contact::LeaderContact;
 use crate::network::link::Network;
 use crate::network::server::Server;
-use crate::network::transport::{Listener, Tcp, Transport};
-use crate::node::bounds::{PROPOSALS, PROPOSED_BYTES};
+use crate::network::transport::{Listener, TcpTransport, Transport};
 use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
 use crate::node::joint::end_joint_configurations;
-use crate::node::replica::{AnyMachine, Core, Replica};
-use crate::node::report::{Won, report_leadership};
+use crate::node::leadership_log::{LeadershipWin, report_leadership};
+use crate::node::proposal_permits::ProposalPermits;
+use crate::node::replica::{AnyMachine, NodeRaft, Replica};
+use crate::node::resigned_term::ResignedTerm;
 use crate::settings::config;
 
-/// How often openraft looks at its deadlines, in round trips: a heartbeat is due every two, and one
-/// is sent at each tick.
-const TICK: (u32, u32) = (24, 10);
+/// The period of openraft's timers, in round trips: a heartbeat is due every two, and one is sent
+/// at each tick.
+const TICK_ROUND_TRIPS: (u32, u32) = (24, 10);
 /// The shortest and the longest round-trip time that is taken: see [`config`].
-const SHORTEST: Duration = Duration::from_millis(1);
-const LONGEST: Duration = Duration::from_secs(60);
-/// How long stopping waits for tasks that are in the middle of something.
-const STOP: Duration = Duration::from_secs(1);
+const ROUND_TRIP_MIN: Duration = Duration::from_millis(1);
+const ROUND_TRIP_MAX: Duration = Duration::from_secs(60);
+/// The time for which stopping waits for tasks that cannot be cancelled yet.
+const STOP_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What a node is started with.
+/// The options of a node.
 #[derive(Debug)]
 pub struct NodeOptions {
-    /// Its number, which no other node of the cluster has or had.
+    /// The number of the node, which no other node of the cluster has or had.
     pub node: u64,
-    /// Its cluster.
+    /// The id of the cluster.
     pub cluster: ClusterId,
-    /// Where Raft's state is. Nothing else writes to this log.
+    /// The log with Raft's state. Nothing else writes to it.
     pub log: ConsensusLog,
-    /// Where the other nodes reach it.
+    /// The listener for the connections of other nodes.
     pub listener: TcpListener,
     /// The round-trip time between nodes, from which all timeouts follow: see
     /// [`config`](crate::config).
     pub round_trip: Duration,
-    /// Its wall clock, which it tells a leader that asks for a proof. Raft itself uses none.
+    /// The wall clock, which the node reports to a leader that asks for a proof. Raft uses none.
     pub clock: WallClock,
 }
 
@@ -69,30 +69,28 @@ pub struct NodeOptions {
 /// leader may count on a heartbeat that it acknowledged before. The log has the longest lease of
 /// its earlier starts, so that a shorter one counts only after that.
 pub struct Node {
-    pub(crate) raft: Core,
+    pub(crate) raft: NodeRaft,
     pub(crate) log: ConsensusLog,
-    pub(crate) entries: LogStore<Commands>,
-    pub(crate) heard: Heard,
-    pub(crate) won: Won,
+    pub(crate) log_store: LogStore<Commands>,
+    pub(crate) leader_contact: LeaderContact,
+    pub(crate) leadership_win: LeadershipWin,
     pub(crate) network: Network,
     pub(crate) clock: WallClock,
-    /// One above the last term in which this node gave its leadership up; 0 for none.
-    pub(crate) resigned: AtomicU64,
+    pub(crate) resigned: ResignedTerm,
     /// Held by the transfer that is made.
     pub(crate) transfers: Mutex<()>,
     /// Held by the change of the members that is made.
     pub(crate) changes: Arc<Mutex<()>>,
-    /// Permits for proposals, and for their bytes.
-    pub(crate) proposals: Arc<Semaphore>,
-    pub(crate) bytes: Arc<Semaphore>,
-    runtime: parking_lot::Mutex<OwnThread>,
+    pub(crate) permits: ProposalPermits,
+    thread: parking_lot::Mutex<NodeThread>,
 }
 
-/// The runtime of a node. Dropped inside of another one, it does not wait for its tasks: that would
-/// block the other.
-struct OwnThread(Option<Runtime>);
+/// The runtime of a node, until it is stopped; a simulation has none. Dropped inside of another
+/// runtime, it does not wait for its tasks: that would block the other.
+#[derive(Default)]
+struct NodeThread(Option<Runtime>);
 
-impl Drop for OwnThread {
+impl Drop for NodeThread {
     fn drop(&mut self) {
         if let Some(runtime) = self.0.take() {
             runtime.shutdown_background();
@@ -107,47 +105,50 @@ impl fmt::Debug for Node {
 }
 
 impl Node {
-    /// Starts a node with what its log has. A new one waits until a cluster adds it, or
-    /// [`Node::bootstrap`] is called. Blocks while the state is restored.
+    /// Starts a node from its log. A new one waits until a cluster adds it, or [`Node::bootstrap`]
+    /// is called. Blocks while the state is restored.
     ///
     /// # Errors
-    /// As [`LogStore::new`] and [`MachineStore::new`]; those of the operating system.
+    /// The errors of [`LogStore::new`], [`MachineStore::new`] and the operating system.
     pub fn start<M: Machine<Commands>>(
         options: NodeOptions,
         machine: &Replica<M>,
     ) -> io::Result<Self> {
-        Self::start_erased(options, machine.erased())
+        Self::start_any(options, machine.to_any())
     }
 
-    fn start_erased(options: NodeOptions, machine: AnyMachine) -> io::Result<Self> {
+    fn start_any(options: NodeOptions, machine: AnyMachine) -> io::Result<Self> {
         let NodeOptions { node, cluster, log, listener, round_trip, clock } = options;
-        let (ticks, panics) = (ticks(round_trip), Panics::default());
-        let for_threads = (Arc::clone(&ticks), panics.clone());
-        let runtime = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("esker-raft")
-            .on_thread_start(move || {
-                for_threads.0.on_this_thread();
-                for_threads.1.on_this_thread();
-            })
-            .enable_all()
-            .build()?;
-        let own = OwnThread(Some(runtime));
-        let Some(runtime) = &own.0 else { return Err(io::ErrorKind::Other.into()) };
+        let (ticks, panics) = (tick_clock(round_trip), PanicMonitor::default());
         listener.set_nonblocking(true)?;
-        let (transport, config) = (Arc::new(Tcp), config(round_trip));
-        let parts = Parts { node, cluster, log, transport, config, ticks, panics, clock, machine };
-        // Not from inside of a runtime, which may be the caller's.
-        let started = std::thread::scope(|scope| {
-            let start =
-                async { parts.assemble(tokio::net::TcpListener::from_std(listener)?).await };
-            scope.spawn(|| runtime.block_on(start)).join()
+        let runtime = start_runtime(&ticks, &panics)?;
+        let (transport, config) = (Arc::new(TcpTransport), config(round_trip));
+        let parts =
+            NodeParts { node, cluster, log, transport, config, ticks, panics, clock, machine };
+        let started = on_other_thread(|| {
+            runtime.block_on(async {
+                parts.assemble(tokio::net::TcpListener::from_std(listener)?).await
+            })
         });
-        let started = started.map_err(|_| io::Error::other("openraft panicked at its start"))?;
-        Ok(Self { runtime: parking_lot::Mutex::new(own), ..started? })
+        match started.flatten() {
+            Ok(node) => {
+                *node.thread.lock() = NodeThread(Some(runtime));
+                Ok(node)
+            }
+            Err(error) => {
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
     }
 
-    /// Whether the node belongs to a cluster: it has an entry or a vote.
+    /// Fails the node for good, because an invariant does not hold.
+    pub(crate) fn fail(&self, internal: Internal) -> NodeError {
+        self.log_store.terminal().fail(StopCause::Internal(internal));
+        internal.into()
+    }
+
+    /// Returns whether the node belongs to a cluster: it has an entry or a vote.
     ///
     /// # Errors
     /// [`NodeError::Stopped`].
@@ -192,113 +193,142 @@ impl Node {
     /// # Errors
     /// Those of [`ConsensusLog::close`].
     pub fn stop(&self) -> io::Result<()> {
-        let Some(runtime) = self.runtime.lock().0.take() else { return Ok(()) };
+        let Some(runtime) = self.thread.lock().0.take() else { return Ok(()) };
         let raft = self.raft.clone();
-        // Not from inside of a runtime, which may be the caller's. Connections have handles of the
-        // log, and the listener has the port.
-        let stopped = std::thread::scope(|scope| {
-            let stop = || {
-                let stopped = runtime.block_on(raft.shutdown());
-                runtime.shutdown_timeout(STOP);
-                stopped
-            };
-            scope.spawn(stop).join()
+        // Tasks that continue keep the log open, and the listener keeps the port.
+        let stopped = on_other_thread(|| {
+            let stopped = runtime.block_on(raft.shutdown());
+            runtime.shutdown_timeout(STOP_TIMEOUT);
+            stopped
         });
-        if !matches!(stopped, Ok(Ok(()))) {
-            tracing::warn!("a task of openraft panicked");
+        match stopped {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => tracing::warn!("a task of openraft panicked"),
+            Err(error) => tracing::warn!(%error, "failed to wait for the tasks of a node"),
         }
-        self.log.clone().close().map_err(failed)
+        self.log.clone().close().map_err(to_io_error)
     }
 }
 
-/// The clock of openraft's timers on a node with this round-trip time.
-pub(crate) fn ticks(round_trip: Duration) -> Arc<Ticks> {
-    Ticks::new(round_trip.clamp(SHORTEST, LONGEST) * TICK.0 / TICK.1)
+/// Starts the runtime of a node, with one thread.
+fn start_runtime(ticks: &Arc<TickClock>, panics: &PanicMonitor) -> io::Result<Runtime> {
+    let (ticks, panics) = (Arc::clone(ticks), panics.clone());
+    Builder::new_multi_thread()
+        .worker_threads(1)
+        .thread_name("esker-raft")
+        .on_thread_start(move || {
+            ticks.set_for_thread();
+            panics.set_for_thread();
+        })
+        .enable_all()
+        .build()
 }
 
-/// What a node is made of.
-pub(crate) struct Parts {
+/// Runs `work` on another thread, and waits for it: the caller's thread may be in a runtime, which
+/// may not block on another one.
+fn on_other_thread<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
+    std::thread::scope(|scope| {
+        let worker = std::thread::Builder::new().spawn_scoped(scope, work)?;
+        worker.join().map_err(|_| io::Error::other("openraft panicked"))
+    })
+}
+
+/// The clock of openraft's timers on a node with this round-trip time.
+pub(crate) fn tick_clock(round_trip: Duration) -> Arc<TickClock> {
+    TickClock::new(
+        round_trip.clamp(ROUND_TRIP_MIN, ROUND_TRIP_MAX) * TICK_ROUND_TRIPS.0 / TICK_ROUND_TRIPS.1,
+    )
+}
+
+/// The parts of a node that is to be started.
+pub(crate) struct NodeParts {
     pub(crate) node: u64,
     pub(crate) cluster: ClusterId,
     pub(crate) log: ConsensusLog,
     pub(crate) transport: Arc<dyn Transport>,
     pub(crate) config: Config,
-    pub(crate) ticks: Arc<Ticks>,
-    pub(crate) panics: Panics,
+    pub(crate) ticks: Arc<TickClock>,
+    pub(crate) panics: PanicMonitor,
     pub(crate) clock: WallClock,
     pub(crate) machine: AnyMachine,
 }
 
-impl Parts {
-    /// Starts them on the runtime that this is called on.
+impl NodeParts {
+    /// Assembles the parts, and starts the node on the runtime that this is called on.
     pub(crate) async fn assemble(self, listener: impl Listener + 'static) -> io::Result<Node> {
         let Self { node, cluster, log, transport, mut config, ticks, panics, clock, machine } =
             self;
         let machine = MachineStore::new(log.clone(), machine)?;
-        let entries = LogStore::new(log.clone())?;
-        tokio::spawn(noted("the clock of timers", ticks.run()));
+        let log_store = LogStore::new(log.clone())?;
+        tokio::spawn(monitored("the clock of timers", ticks.run()));
         config.enable_elect = false;
         let config = Arc::new(config.validate().map_err(io::Error::other)?);
-        let network = Network::over(transport, cluster, node);
-        let raft = Core::new(node, config, network.clone(), entries.clone(), machine).await;
+        let network = Network::with_transport(transport, cluster, node);
+        let raft = NodeRaft::new(node, config, network.clone(), log_store.clone(), machine).await;
         let raft = raft.map_err(io::Error::other)?;
-        let server = Server::with_clock(cluster, raft.clone(), entries.clone(), clock.clone());
-        let heard = server.heard();
-        tokio::spawn(stop_after_panic(raft.clone(), entries.clone(), panics));
+        let server = Server::with_clock(cluster, raft.clone(), log_store.clone(), clock.clone());
+        let leader_contact = server.leader_contact();
+        let terminal = log_store.terminal().clone();
+        tokio::spawn(stop_after_failure(raft.clone(), terminal, panics));
         let follower = follow_addresses(raft.clone(), network.clone());
-        tokio::spawn(noted("the task that follows addresses", follower));
-        let won = Won::default();
-        let reporter = report_leadership(raft.clone(), Arc::clone(&won));
-        tokio::spawn(noted("the task that reports leadership", reporter));
+        tokio::spawn(monitored("the task that follows addresses", follower));
+        let leadership_win = LeadershipWin::default();
+        let reporter = report_leadership(raft.clone(), leadership_win.clone());
+        tokio::spawn(monitored("the task that reports leadership", reporter));
         let changes = Arc::new(Mutex::new(()));
         let ending = end_joint_configurations(raft.clone(), Arc::clone(&changes));
-        tokio::spawn(noted("the task that ends changes of the members", ending));
+        tokio::spawn(monitored("the task that ends changes of the members", ending));
         let (votes_from, elector) = (server.votes_from(), raft.clone());
-        tokio::spawn(noted("the task that allows elections", async move {
+        tokio::spawn(monitored("the task that allows elections", async move {
             tokio::time::sleep_until(votes_from).await;
             elector.runtime_config().elect(true);
         }));
-        tokio::spawn(noted("the listener", server.serve_on(listener)));
+        tokio::spawn(monitored("the listener", server.serve_on(listener)));
         Ok(Node {
             raft,
             log,
-            entries,
-            heard,
-            won,
+            log_store,
+            leader_contact,
+            leadership_win,
             network,
             clock,
-            resigned: AtomicU64::new(0),
+            resigned: ResignedTerm::default(),
             transfers: Mutex::new(()),
             changes,
-            proposals: Arc::new(Semaphore::new(PROPOSALS)),
-            bytes: Arc::new(Semaphore::new(PROPOSED_BYTES)),
-            runtime: parking_lot::Mutex::new(OwnThread(None)),
+            permits: ProposalPermits::new(),
+            thread: parking_lot::Mutex::default(),
         })
     }
 }
 
-/// Stops a node when one of its tasks has panicked, openraft's included: it would go on without
-/// that, and may lead. The others end with the node, or when they are done.
-async fn stop_after_panic(raft: Core, entries: LogStore<Commands>, panics: Panics) {
-    let task = panics.first().await;
-    tracing::error!(node = *raft.node_id(), task, "a task of the node panicked: the node stops");
-    // The first is the reason.
-    let _ = entries.failure().set(Failure::Stopped(format!("{task} panicked")));
+/// Stops a node that has failed, or one of whose tasks has panicked, openraft's included: the node
+/// would continue without that task, and may lead. The others end with the node, or when they are
+/// done.
+async fn stop_after_failure(raft: NodeRaft, terminal: TerminalState, panics: PanicMonitor) {
+    let node = *raft.node_id();
+    tokio::select! {
+        biased;
+        task = panics.wait_for_panic() => {
+            tracing::error!(node, task, "a task of the node panicked: the node stops");
+            terminal.fail(StopCause::Stopped(format!("{task} panicked")));
+        }
+        () = terminal.wait() => {}
+    }
     // Fails if openraft has panicked: then it has stopped.
     let _ = raft.shutdown().await;
 }
 
-/// Nodes that move are reached where the members say, committed or not.
-async fn follow_addresses(raft: Core, network: Network) {
+/// Sets the addresses of the members, committed or not, for the connections to them.
+async fn follow_addresses(raft: NodeRaft, network: Network) {
     let mut metrics = raft.server_metrics();
-    let mut seen = None;
+    let mut followed = None;
     loop {
         let membership = metrics.borrow_watched().membership_config.clone();
-        if seen.as_ref() != Some(membership.log_id()) {
+        if followed.as_ref() != Some(membership.log_id()) {
             for (node, member) in membership.nodes() {
-                network.moved(*node, &member.raft);
+                network.set_address(*node, &member.raft);
             }
-            seen = Some(*membership.log_id());
+            followed = Some(*membership.log_id());
         }
         if metrics.changed().await.is_err() {
             return;
@@ -321,7 +351,7 @@ pub(crate) mod tests {
     use crate::network::transport::Connection;
     use crate::node::commands::Command;
 
-    pub(crate) const LONG: Duration = Duration::from_secs(60);
+    pub(crate) const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
     /// A machine that panics at a command, which a correct one never does.
     struct Fragile;
@@ -362,8 +392,8 @@ pub(crate) mod tests {
         let (runtime, node) = started_on(disk, NoConnections { panics: false });
         runtime.block_on(async {
             node.bootstrap(Member::default()).await.unwrap();
-            node.wait_for(LONG, |status| status.leads()).await.unwrap();
-            node.prove_leadership(LONG).await.unwrap();
+            node.wait_for(TEST_TIMEOUT, |status| status.leads()).await.unwrap();
+            node.prove_leadership(TEST_TIMEOUT).await.unwrap();
         });
         (runtime, node)
     }
@@ -373,23 +403,23 @@ pub(crate) mod tests {
     }
 
     fn started_on(disk: &SimDisk, listener: NoConnections) -> (Runtime, Node) {
-        let (panics, round_trip) = (Panics::default(), Duration::from_millis(10));
+        let (panics, round_trip) = (PanicMonitor::default(), Duration::from_millis(10));
         let for_threads = panics.clone();
         let mut builder = Builder::new_multi_thread();
         let builder = builder.worker_threads(1).enable_all();
-        let runtime = builder.on_thread_start(move || for_threads.on_this_thread()).build();
+        let runtime = builder.on_thread_start(move || for_threads.set_for_thread()).build();
         let runtime = runtime.unwrap();
         let disk = Arc::new(disk.clone());
-        let parts = Parts {
+        let parts = NodeParts {
             node: 1,
             cluster: ClusterId([1; 16]),
             log: ConsensusLog::builder("/raft").disk(disk).open().unwrap(),
-            transport: Arc::new(Tcp),
+            transport: Arc::new(TcpTransport),
             config: config(round_trip),
-            ticks: ticks(round_trip),
+            ticks: tick_clock(round_trip),
             panics,
             clock: WallClock::default(),
-            machine: Replica::new(Fragile).erased(),
+            machine: Replica::new(Fragile).to_any(),
         };
         let node = runtime.block_on(parts.assemble(listener)).unwrap();
         (runtime, node)
@@ -400,7 +430,8 @@ pub(crate) mod tests {
     #[test]
     fn a_node_stops_when_one_of_its_tasks_panics() {
         let (runtime, node) = started(NoConnections { panics: true });
-        let why = runtime.block_on(async { tokio::time::timeout(LONG, node.stopped()).await });
+        let why =
+            runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, node.stopped()).await });
         assert_eq!(why.unwrap(), NodeError::Stopped("the listener panicked".into()));
     }
 
@@ -409,10 +440,10 @@ pub(crate) mod tests {
         let (runtime, node) = started(NoConnections { panics: false });
         let why = runtime.block_on(async {
             node.bootstrap(Member::default()).await.unwrap();
-            node.wait_for(LONG, |status| status.leads()).await.unwrap();
+            node.wait_for(TEST_TIMEOUT, |status| status.leads()).await.unwrap();
             let command = Command(Bytes::from_static(b"command"));
-            assert!(node.propose(command, LONG).await.unwrap_err().may_still_happen());
-            tokio::time::timeout(LONG, node.stopped()).await
+            assert!(node.propose(command, TEST_TIMEOUT).await.unwrap_err().may_still_happen());
+            tokio::time::timeout(TEST_TIMEOUT, node.stopped()).await
         });
         assert!(why.unwrap().to_string().contains("panicked"));
     }

@@ -1,4 +1,4 @@
-//! What a node knows of itself and of its cluster.
+//! The status of a node: its role, its term, and its view of the cluster.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,64 +11,68 @@ use crate::node::commands::{Commands, Member};
 use crate::node::error::NodeError;
 use crate::node::start::Node;
 
-/// What a node is at the moment.
+/// The role of a node at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It gets entries and has no vote.
+    /// A node that gets entries and has no vote.
     Learner,
-    /// It follows a leader, or waits for one.
+    /// A node that follows a leader, or waits for one.
     Follower,
-    /// It asks for votes.
+    /// A node that asks for votes.
     Candidate,
-    /// It leads. Whether it still does has to be proven: see [`Node::prove_leadership`].
+    /// A node that leads. It may have been replaced: see [`Node::prove_leadership`].
     Leader,
-    /// It has stopped.
+    /// A node that has stopped.
     Stopped,
 }
 
-/// What a node knows of itself and of its cluster.
+/// The status of a node, as far as it knows itself and its cluster.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Status {
     /// The number of the node.
     pub node: u64,
-    /// What it is.
+    /// The role of the node.
     pub role: Role,
-    /// The highest term that it knows.
+    /// The highest term that the node knows.
     pub term: u64,
-    /// The node that leads, as far as this one knows. [`Node::status`] leaves out one that was not
-    /// heard of for two leases, and the node itself if it has heard no quorum for as long.
+    /// The leader, as far as this node knows. [`Node::status`] leaves out a leader that sent
+    /// nothing for two leases, and the node itself if no quorum acknowledged it for as long.
     pub leader: Option<u64>,
-    /// All nodes of the cluster.
+    /// The nodes of the cluster.
     pub members: BTreeMap<u64, Member>,
-    /// Those that vote.
+    /// The nodes that vote.
     pub voters: Vec<u64>,
-    /// Whether a change of the voters has taken the first of its two steps: until the second, both
-    /// a majority of the voters before and one of those after have to be there.
+    /// Set between the two steps of a change of the voters, while a majority of the voters before
+    /// it and one of the voters after it are needed.
     pub is_joint: bool,
     /// The index of the last entry in the log.
     pub last: Option<u64>,
     /// The index of the last entry that was applied.
     pub applied: Option<u64>,
-    /// Of a leader: how long ago a quorum acknowledged it.
+    /// The time since a quorum acknowledged this leader (leader only).
     pub quorum_age: Option<Duration>,
-    /// Of a leader: the index of the last entry that each node is known to have.
+    /// The index of the last entry that each node is known to have (leader only).
     pub matched: BTreeMap<u64, Option<u64>>,
-    /// Of a leader: how long ago each other node acknowledged it.
+    /// The time since each other node acknowledged this leader (leader only).
     pub acknowledged: BTreeMap<u64, Duration>,
-    /// Of a leader: the nodes whose logs were reverted in its term, and the last index that each
-    /// had acknowledged before. Only [`Node::status`] knows them.
+    /// The nodes whose logs were reverted in this leader's term, with the last index that each had
+    /// acknowledged before (leader only). Only [`Node::status`] fills this.
     pub reverted: BTreeMap<u64, u64>,
-    /// Why the node has stopped by itself.
+    /// The reason why the node has stopped by itself.
     pub failure: Option<String>,
 }
 
 impl Status {
-    pub(crate) fn of(metrics: &RaftMetrics<Commands>) -> Self {
+    pub(crate) fn from_metrics(metrics: &RaftMetrics<Commands>) -> Self {
         let membership = &metrics.membership_config;
         let matched = metrics.replication.iter().flatten();
         let acknowledged = metrics.heartbeat.iter().flatten();
         let acknowledged = acknowledged.filter_map(|(id, at)| Some((*id, at.as_ref()?.elapsed())));
+        debug_assert!(
+            membership.voter_ids().all(|id| membership.membership().get_node(&id).is_some()),
+            "each voter is a member"
+        );
         Self {
             node: metrics.id,
             role: match metrics.state {
@@ -93,12 +97,12 @@ impl Status {
         }
     }
 
-    /// Whether this leader has heard from that node for less than `lately`. From itself it has.
-    pub fn has_heard(&self, node: u64, lately: Duration) -> bool {
-        node == self.node || self.acknowledged.get(&node).is_some_and(|ago| *ago < lately)
+    /// Returns whether the node acknowledged this leader within `age_max`. The leader itself did.
+    pub fn has_heard(&self, node: u64, age_max: Duration) -> bool {
+        node == self.node || self.acknowledged.get(&node).is_some_and(|age| *age < age_max)
     }
 
-    /// Whether the node leads, as far as it knows.
+    /// Returns whether the node leads, as far as it knows.
     pub fn leads(&self) -> bool {
         self.role == Role::Leader
     }
@@ -110,22 +114,25 @@ impl Node {
         *self.raft.node_id()
     }
 
-    /// What the node knows now; it may lag behind an answer that it gave. Does not wait; copies the
-    /// members.
+    /// The status of the node now; it may lag behind an answer that the node gave. Does not wait;
+    /// copies the members.
     ///
-    /// A leader that no quorum acknowledged for two leases, or that hears of one of a later term,
-    /// is a follower here: openraft calls it the leader until it has stored the vote of another.
+    /// A leader that no quorum acknowledged for two leases, or that got a message from a leader of
+    /// a later term, is a follower here: openraft calls it the leader until it has stored the vote
+    /// of another node.
     pub fn status(&self) -> Status {
-        let mut status = Status::of(&self.raft.metrics().borrow_watched());
-        let (own, lately) = (status.node, self.lease() * 2);
-        let heard = self.heard.recent(lately);
-        let successor = heard.filter(|(_, term)| *term > status.term).map(|(node, _)| node);
-        if status.leads() && (successor.is_some() || self.is_out_of_touch(&status, lately)) {
+        let mut status = Status::from_metrics(&self.raft.metrics().borrow_watched());
+        let (own, age_max) = (status.node, self.lease() * 2);
+        let contact = self.leader_contact.within(age_max);
+        let successor = contact.filter(|(_, term)| *term > status.term).map(|(node, _)| node);
+        if status.leads() && (successor.is_some() || self.has_lost_quorum(&status, age_max)) {
             status.role = Role::Follower;
         }
-        let is_heard = |node| heard.is_some_and(|(last, _)| last == node);
         let leads = status.leads();
-        let is_there = |node: &u64| if *node == own { leads } else { is_heard(*node) };
+        let is_there = |node: &u64| match *node == own {
+            true => leads,
+            false => contact.is_some_and(|(leader, _)| leader == *node),
+        };
         status.leader = successor.or(status.leader.filter(is_there));
         if status.leads() {
             let reverted = self.network.reversions().in_term(status.term).into_iter();
@@ -134,62 +141,60 @@ impl Node {
         status
     }
 
-    /// The leader of a later term than this node knows, if one was heard of for less than two
-    /// leases: openraft notices it only when the disk has stored its vote.
+    /// The leader of a later term than this node knows, if it sent a message within two leases:
+    /// openraft notices it only when the disk has stored its vote.
     pub(crate) fn successor(&self) -> Option<u64> {
-        let (node, term) = self.heard.recent(self.lease() * 2)?;
+        let (node, term) = self.leader_contact.within(self.lease() * 2)?;
         (term > self.raft.metrics().borrow_watched().current_term).then_some(node)
     }
 
-    /// Whether no quorum acknowledged this leader for so long. One that votes alone asks no other
-    /// node.
-    fn is_out_of_touch(&self, status: &Status, lately: Duration) -> bool {
-        let age = status.quorum_age.or_else(|| {
-            // Votes elected it, and no quorum has acknowledged it since.
-            let (term, since) = (*self.won.lock())?;
-            (term == status.term).then(|| since.elapsed())
-        });
-        status.voters != [status.node] && age.is_some_and(|age| age > lately)
+    /// Returns whether no quorum acknowledged this leader for `age_max`. A leader that votes alone
+    /// needs no other node.
+    fn has_lost_quorum(&self, status: &Status, age_max: Duration) -> bool {
+        // A quorum elected it, and none may have acknowledged it since.
+        let age = status.quorum_age.or_else(|| self.leadership_win.age(status.term));
+        status.voters != [status.node] && age.is_some_and(|age| age > age_max)
     }
 
-    /// Whether this node leads, as far as it knows, also one that hears no quorum any more: see
+    /// Returns whether this node leads, as far as it knows, also without a quorum: see
     /// [`Node::status`]. Does not wait.
     pub fn leads(&self) -> bool {
         self.leads_in().is_some()
     }
 
-    /// How long the oldest entry has waited for this node's disk; `None` while none waits.
-    /// Heartbeats do not need the disk: a leader whose disk stalls stays the leader.
+    /// The time for which the oldest entry has waited for this node's disk; `None` while none
+    /// waits. Heartbeats do not need the disk: a leader whose disk stalls stays the leader.
     pub fn disk_wait(&self) -> Option<Duration> {
-        self.entries.oldest_unresolved()
+        self.log_store.oldest_pending_append()
     }
 
-    /// Waits until an entry waits for this node's disk. One task at a time may.
+    /// Waits until an entry waits for this node's disk. One task at a time may call this.
     ///
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn until_disk_wait(&self) {
-        self.entries.until_unresolved().await;
+        self.log_store.wait_for_pending_append().await;
     }
 
-    /// Waits until the node has stopped, and returns why, as [`NodeError::Stopped`]: it was
-    /// stopped, its log failed, or one of its tasks panicked. As [`NodeError::OtherData`] if it led
+    /// Waits until the node has stopped, and returns the reason. [`NodeError::Stopped`]: it was
+    /// stopped, its log failed, or one of its tasks panicked. [`NodeError::OtherData`]: it led
     /// alone, and a leader that it does not know showed that its data is of an earlier time.
+    /// [`NodeError::Internal`]: it found a mistake in its code.
     ///
     /// # Cancel safety
     /// Nothing is lost.
     pub async fn stopped(&self) -> NodeError {
         let mut metrics = self.raft.server_metrics();
         while metrics.changed().await.is_ok() {}
-        if let Some(failure) = self.entries.failure().get() {
-            return failure.clone().into();
+        if let Some(cause) = self.log_store.terminal().cause() {
+            return cause.clone().into();
         }
         let panicked = || "a task of openraft panicked".into();
         NodeError::Stopped(self.status().failure.unwrap_or_else(panicked))
     }
 
-    /// Waits until the node's knowledge is as wanted, and returns it; `None` after that time. It
-    /// knows a leader until another is elected: see [`Node::status`].
+    /// Waits until the status is as wanted, and returns it; `None` after `patience`. A status has a
+    /// leader until another is elected: see [`Node::status`].
     pub async fn wait_for(
         &self,
         patience: Duration,
@@ -198,7 +203,7 @@ impl Node {
         let mut metrics = self.raft.metrics();
         let wanted = async move {
             loop {
-                let status = Status::of(&metrics.borrow_watched());
+                let status = Status::from_metrics(&metrics.borrow_watched());
                 if is_wanted(&status) {
                     return Some(status);
                 }

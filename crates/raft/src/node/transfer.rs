@@ -1,46 +1,21 @@
-//! Giving leadership to another node.
+//! Transfer of leadership to another node.
 
 use std::cmp::Reverse;
-use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::node::bounds::PROPOSALS;
 use crate::node::change::ChangeProgress;
 use crate::node::error::NodeError;
 use crate::node::start::Node;
 use crate::node::status::Status;
 
-/// Entries that the target of a transfer may lack while this leader still takes proposals, and a
-/// node that gets a vote.
-pub(crate) const LAG: u64 = 64;
-
-/// While this is there, the node takes no proposals and proves no leadership. It gives both back,
-/// unless the target was asked to lead.
-struct Resignation<'a> {
-    resigned: &'a AtomicU64,
-    before: u64,
-    is_final: bool,
-}
-
-impl<'a> Resignation<'a> {
-    fn begin(resigned: &'a AtomicU64, term: u64) -> Self {
-        let before = resigned.swap(term.saturating_add(1), SeqCst);
-        Self { resigned, before, is_final: false }
-    }
-}
-
-impl Drop for Resignation<'_> {
-    fn drop(&mut self) {
-        if !self.is_final {
-            self.resigned.store(self.before, SeqCst);
-        }
-    }
-}
+/// The most entries that the target of a transfer may lack while this leader still takes proposals,
+/// and that a node may lack that gets a vote.
+pub(crate) const CATCH_UP_LAG_ENTRIES: u64 = 64;
 
 impl Node {
-    /// Gives leadership to a voter, and returns when that leads. Transfers take turns.
+    /// Transfers leadership to a voter, and returns when that leads. Transfers take turns.
     ///
     /// Waits first until the target acknowledges a message, and has almost all entries. Then this
     /// node takes no proposal and proves no leadership for the rest of its term, and waits until
@@ -67,10 +42,10 @@ impl Node {
         let term = loop {
             match self.try_transfer(target, &progress).await {
                 Ok(term) => break term,
-                Err(error) => progress.retries(error, self.lately()).await?,
+                Err(error) => progress.retry_after(error, self.silence_max()).await?,
             }
         };
-        self.until_led(target, term, progress.remaining()).await
+        self.wait_for_successor(target, term, progress.remaining()).await
     }
 
     /// Asks the target to lead. Returns the term that ends.
@@ -81,28 +56,27 @@ impl Node {
         if target == status.node || !status.voters.contains(&target) {
             return Err(NodeError::Membership(format!("node {target} is not another voter")));
         }
-        // One that does not answer is not waited for as long as one that lags.
-        self.hear_from(target, term, progress.for_the_silent(self.lately())).await?;
-        let heard = Instant::now();
-        self.catch_up(target, term, LAG, remaining()).await?;
-        if heard.elapsed() > self.lease() {
-            self.hear_from(target, term, progress.for_the_silent(self.lately())).await?;
+        // A target that does not answer is given up sooner than one that lags.
+        self.hear_from(target, term, progress.silence_timeout(self.silence_max())).await?;
+        let acknowledged = Instant::now();
+        self.catch_up(target, term, CATCH_UP_LAG_ENTRIES, remaining()).await?;
+        if acknowledged.elapsed() > self.lease() {
+            self.hear_from(target, term, progress.silence_timeout(self.silence_max())).await?;
         }
-        // From here on nothing is served. A target that stops now does not keep it so.
-        let deadline = Instant::now() + remaining().min(self.lately());
+        // From here on nothing is served, for as long as a target that stops now may be silent.
+        let deadline = Instant::now() + remaining().min(self.silence_max());
         let remaining = || deadline.saturating_duration_since(Instant::now());
         let lacks = || NodeError::NotProposed(format!("node {target} lacks the last entries"));
-        let mut resignation = Resignation::begin(&self.resigned, term);
-        // All permits: what was proposed before is resolved, and what comes is refused.
-        let all = u32::try_from(PROPOSALS).unwrap_or(u32::MAX);
-        let resolved = tokio::time::timeout(remaining(), self.proposals.acquire_many(all)).await;
-        let all = resolved.map_err(|_| lacks())?;
+        let mut resignation = self.resigned.begin(term);
+        // With all permits, earlier proposals are resolved, and later ones are refused.
+        let resolved = tokio::time::timeout(remaining(), self.permits.acquire_all()).await;
+        let all = resolved.map_err(|_| lacks())?.map_err(|error| self.fail(error))?;
         match self.catch_up(target, term, 0, remaining()).await {
             Err(NodeError::TimedOut) => return Err(lacks()),
             caught_up => caught_up?,
         }
-        resignation.is_final = true;
-        progress.proposes();
+        resignation.make_final();
+        progress.mark_proposed();
         // If the caller gives up, openraft is still asked: otherwise this node would lead and serve
         // nothing.
         let raft = self.raft.clone();
@@ -114,19 +88,25 @@ impl Node {
         Ok(term)
     }
 
-    /// Waits until a node leads in a later term, which is the target if it was elected.
-    async fn until_led(&self, target: u64, term: u64, patience: Duration) -> Result<(), NodeError> {
-        let led = self.wait_for(patience, |status| status.term > term && status.leader.is_some());
-        // openraft does not notice it while this node's disk stalls, and names it otherwise.
-        let heard = async {
-            let leader = self.heard.after(term).await;
+    /// Waits until a node leads in a later term. Fails if it is not the target.
+    async fn wait_for_successor(
+        &self,
+        target: u64,
+        term: u64,
+        patience: Duration,
+    ) -> Result<(), NodeError> {
+        let elected =
+            self.wait_for(patience, |status| status.term > term && status.leader.is_some());
+        // While this node's disk stalls, openraft notices no leader.
+        let contact = async {
+            let leader = self.leader_contact.wait_for_term_above(term).await;
             tokio::time::sleep(self.lease()).await;
             leader
         };
         let leader = tokio::select! {
             biased;
-            led = led => led.and_then(|status| status.leader),
-            leader = heard => Some(leader),
+            status = elected => status.and_then(|status| status.leader),
+            leader = contact => Some(leader),
         };
         match leader {
             Some(leader) if leader == target => Ok(()),
@@ -137,7 +117,7 @@ impl Node {
         }
     }
 
-    /// Gives leadership to the voter that has most entries, and to another one if that does not
+    /// Transfers leadership to the voter that has most entries, and to another one if that does not
     /// answer: see [`Node::transfer`]. Returns the node that leads now.
     ///
     /// # Errors
@@ -145,21 +125,21 @@ impl Node {
     /// is none.
     pub async fn resign(&self, patience: Duration) -> Result<u64, NodeError> {
         let progress = ChangeProgress::new(patience);
-        // A refusal is final. Only a leader that is one knows whether there is another voter.
+        // A refusal is final, and only a proven leader knows whether there is another voter.
         self.prove_until(&progress).await?;
         let status = self.status();
         if status.voters == [status.node] {
             return Err(NodeError::Membership("there is no other voter".into()));
         }
-        let lately = self.lately();
-        let heard = |status: &Status| -> Vec<u64> {
+        let age_max = self.silence_max();
+        let answering = |status: &Status| -> Vec<u64> {
             let others = status.voters.iter().copied().filter(|voter| *voter != status.node);
-            others.filter(|voter| status.has_heard(*voter, lately)).collect()
+            others.filter(|voter| status.has_heard(*voter, age_max)).collect()
         };
         let status = self
-            .wait_for(progress.remaining().min(lately), |status| !heard(status).is_empty())
+            .wait_for(progress.remaining().min(age_max), |status| !answering(status).is_empty())
             .await;
-        let mut targets = status.as_ref().map(heard).unwrap_or_default();
+        let mut targets = status.as_ref().map(answering).unwrap_or_default();
         let matched = status.map(|status| status.matched).unwrap_or_default();
         targets.sort_by_key(|voter| Reverse(matched.get(voter).copied().flatten()));
         let mut given = Err(NodeError::Membership("no other voter answers".into()));
@@ -172,17 +152,18 @@ impl Node {
         given
     }
 
+    /// The longest election timeout, for which a voter that acknowledged this leader gives no vote.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_millis(self.raft.config().election_timeout_max)
     }
 
-    /// For how long a node that is there may be silent: three leases.
-    pub(crate) fn lately(&self) -> Duration {
+    /// The time for which a node that runs may be silent: three leases.
+    pub(crate) fn silence_max(&self) -> Duration {
         self.lease() * 3
     }
 
-    /// Waits until the target acknowledges what this leader sends from now on: what it has may be
-    /// known from before it stopped.
+    /// Waits until the target acknowledges a message that this leader sends from now on: earlier
+    /// acknowledgements may be from before it stopped.
     async fn hear_from(&self, target: u64, term: u64, patience: Duration) -> Result<(), NodeError> {
         let since = Instant::now();
         let has_heard = |status: &Status| status.has_heard(target, since.elapsed());
@@ -194,8 +175,7 @@ impl Node {
         }
     }
 
-    /// Waits until the target lacks so many entries at most, and has acknowledged one: what it has
-    /// is not known before.
+    /// Waits until the target has acknowledged an entry, and lacks `lag` entries at most.
     pub(crate) async fn catch_up(
         &self,
         target: u64,
@@ -210,7 +190,7 @@ impl Node {
         self.wait_as_leader(term, patience, is_near).await
     }
 
-    /// Waits until a leader's knowledge is as wanted, while it leads in this term.
+    /// Waits until the status of this leader is as wanted, while it leads in this term.
     ///
     /// # Errors
     /// [`NodeError::NotLeader`]; [`NodeError::TimedOut`] after `patience`.

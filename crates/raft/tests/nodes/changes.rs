@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use esker_raft::{Member, NodeError, Status};
 
-use crate::group::{Group, LONG, SHORT};
+use crate::group::{Group, SHORT_WAIT, TEST_TIMEOUT};
 
 /// A change that fails because another node was elected, on a busy machine, proves nothing.
 fn was_deposed<T>(changed: &Result<T, NodeError>) -> bool {
@@ -35,24 +35,24 @@ async fn a_change_waits_for_a_quorum_until_its_deadline() {
     group.cut_off(other);
     let node = Arc::clone(&group.nodes[&leader]);
     // Its lease ends.
-    tokio::time::sleep(SHORT).await;
+    tokio::time::sleep(SHORT_WAIT).await;
     let begun = Instant::now();
     let calls = (
-        node.add(3, group.member(3), SHORT),
-        node.remove(other, SHORT),
-        node.transfer(other, SHORT),
+        node.add(3, group.member(3), SHORT_WAIT),
+        node.remove(other, SHORT_WAIT),
+        node.transfer(other, SHORT_WAIT),
     );
     let (added, removed, transferred) = tokio::join!(calls.0, calls.1, calls.2);
     for refused in [added, removed, transferred] {
         assert!(matches!(refused, Err(NodeError::NotProposed(_))), "{refused:?}");
         assert!(!refused.unwrap_err().may_still_happen());
     }
-    assert!(begun.elapsed() > SHORT * 3 / 4, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() > SHORT_WAIT * 3 / 4, "{:?}", begun.elapsed());
     assert_eq!(node.status().members.keys().collect::<Vec<_>>(), [&1, &2]);
     // The quorum is back long before the deadline.
     let (adding, member) = (Arc::clone(&node), group.member(3));
-    let added = tokio::spawn(async move { adding.add(3, member, LONG).await });
-    tokio::time::sleep(SHORT).await;
+    let added = tokio::spawn(async move { adding.add(3, member, TEST_TIMEOUT).await });
+    tokio::time::sleep(SHORT_WAIT).await;
     assert!(!added.is_finished(), "{:?}", added.await);
     group.connect();
     let added = added.await.unwrap();
@@ -76,15 +76,15 @@ async fn a_change_that_was_proposed_may_still_happen_and_is_followed_to_its_end(
     panic!("there was an election in each of twenty rounds");
 }
 
-/// Whether no election came between.
+/// Returns whether no election came between.
 async fn is_followed_to_its_end() -> bool {
     let (mut group, leader, other) = two_and_one().await;
     let node = Arc::clone(&group.nodes[&leader]);
     // Heartbeats pass: the leader keeps its quorum.
     group.hold_long_entries(other);
     let long = Member { client: "long".repeat(1000), ..group.member(3) };
-    let added = node.add(3, long.clone(), SHORT).await;
-    let removed = node.remove(other, SHORT).await;
+    let added = node.add(3, long.clone(), SHORT_WAIT).await;
+    let removed = node.remove(other, SHORT_WAIT).await;
     if !node.leads() {
         return false;
     }
@@ -95,8 +95,8 @@ async fn is_followed_to_its_end() -> bool {
     group.release_long_entries(other);
     let is_committed =
         |status: &Status| status.members.contains_key(&3) && status.applied == status.last;
-    assert!(node.wait_for(LONG, is_committed).await.is_some(), "{node:?}");
-    let added = node.add(3, long, LONG).await;
+    assert!(node.wait_for(TEST_TIMEOUT, is_committed).await.is_some(), "{node:?}");
+    let added = node.add(3, long, TEST_TIMEOUT).await;
     assert!(added.is_ok() || !node.leads(), "{added:?}");
     group.add(3).await;
     group.check().await;

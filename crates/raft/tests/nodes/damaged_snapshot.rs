@@ -9,10 +9,10 @@ use esker_disk::sim::SimDisk;
 use esker_raft::{Member, Node, Replica};
 use futures_util::future::join_all;
 
-use crate::group::{LONG, ROUND_TRIP, Words, command, start_with};
+use crate::group::{ROUND_TRIP, TEST_TIMEOUT, Words, command, start_with};
 
 /// Commands that are proposed at a time.
-const BATCH: usize = 2000;
+const BATCH_ENTRIES: usize = 2000;
 
 /// The snapshots on the disk, the oldest first.
 fn snapshots(disk: &SimDisk) -> Vec<String> {
@@ -31,18 +31,19 @@ async fn with_snapshots(disk: &SimDisk, count: usize) -> (Node, Replica<Words>) 
     let (node, address) = start_with(disk, 1, ROUND_TRIP, &words);
     let member = Member { raft: address.to_string(), ..Member::default() };
     node.bootstrap(member).await.unwrap();
-    node.wait_for(LONG, |status| status.leads()).await.unwrap();
+    node.wait_for(TEST_TIMEOUT, |status| status.leads()).await.unwrap();
     let is_purged = || count == 1 || node.log().floor().is_some();
     write_until(&node, &words, || snapshots(disk).len() >= count && is_purged()).await;
     (node, words)
 }
 
 async fn write_until(node: &Node, words: &Replica<Words>, is_done: impl Fn() -> bool) {
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !is_done() {
         assert!(Instant::now() < deadline, "no snapshot, or nothing is purged: {node:?}");
         let first = words.with(|words| words.0.len());
-        let proposals = (first..first + BATCH).map(|n| node.propose(command(n.to_string()), LONG));
+        let proposals = (first..first + BATCH_ENTRIES)
+            .map(|n| node.propose(command(n.to_string()), TEST_TIMEOUT));
         for proposed in join_all(proposals).await {
             proposed.unwrap();
         }
@@ -58,8 +59,8 @@ async fn starts_without_the_newest_of(count: usize) {
     flip_a_bit(&disk, snapshots(&disk).last().unwrap());
     let words = Replica::new(Words::default());
     let (node, _) = start_with(&disk, 1, ROUND_TRIP, &words);
-    node.wait_for(LONG, |status| status.leads()).await.unwrap();
-    node.propose(command("after"), LONG).await.unwrap();
+    node.wait_for(TEST_TIMEOUT, |status| status.leads()).await.unwrap();
+    node.propose(command("after"), TEST_TIMEOUT).await.unwrap();
     let after = words.with(|words| words.0.clone());
     assert!(after[..before.len()] == before && after[before.len()..] == ["after"]);
     node.stop().unwrap();
@@ -74,7 +75,8 @@ async fn a_node_starts_without_its_newest_snapshot() {
 
 /// Stores a snapshot of the state as it is, whole, which no machine of this version takes.
 async fn refused_snapshot(node: &Node) -> Slot {
-    let applied = node.wait_for(LONG, |status| status.applied == status.last).await.unwrap();
+    let applied =
+        node.wait_for(TEST_TIMEOUT, |status| status.applied == status.last).await.unwrap();
     let slot = Slot(applied.applied.unwrap());
     let newest = node.log().snapshots().latest().unwrap();
     let note = String::from_utf8(newest.info().note.clone()).unwrap();
@@ -92,14 +94,14 @@ async fn refused_snapshot(node: &Node) -> Slot {
 async fn a_node_starts_without_a_snapshot_that_its_machine_refuses() {
     let disk = SimDisk::new(1);
     let (node, words) = with_snapshots(&disk, 1).await;
-    node.propose(command("between"), LONG).await.unwrap();
+    node.propose(command("between"), TEST_TIMEOUT).await.unwrap();
     let (taken, refused) = (node.log().snapshots().list().unwrap(), refused_snapshot(&node).await);
     let before = words.with(|words| words.0.clone());
     node.stop().unwrap();
     let words = Replica::new(Words::default());
     let (node, _) = start_with(&disk, 1, ROUND_TRIP, &words);
-    node.wait_for(LONG, |status| status.leads()).await.unwrap();
-    node.propose(command("after"), LONG).await.unwrap();
+    node.wait_for(TEST_TIMEOUT, |status| status.leads()).await.unwrap();
+    node.propose(command("after"), TEST_TIMEOUT).await.unwrap();
     let after = words.with(|words| words.0.clone());
     assert!(after[..before.len()] == before && after[before.len()..] == ["after"]);
     write_until(&node, &words, || node.log().snapshots().list().unwrap().pop() > Some(refused))

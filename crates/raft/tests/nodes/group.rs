@@ -16,18 +16,18 @@ use esker_raft::{
 use esker_testkit::own_address;
 use tokio::sync::watch;
 
-use crate::proxy::{ANSWERS_TO, FOR_PROOFS, OF_LONG, Proxy};
+use crate::proxy::{ANSWER_PAIRS, LONG_MESSAGE_PAIRS, PROOF_PAIRS, Proxy};
 
 pub const CLUSTER: ClusterId = ClusterId([3; 16]);
 /// Longer than anything here takes.
-pub const LONG: Duration = Duration::from_secs(30);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// A wait that is expected to end without success.
-pub const SHORT: Duration = Duration::from_millis(400);
+pub const SHORT_WAIT: Duration = Duration::from_millis(400);
 /// The round-trip time of nodes on this machine.
 pub const ROUND_TRIP: Duration = Duration::from_millis(10);
 
 /// The highest number that a node is cut off from.
-const HIGHEST: u64 = 32;
+const NODE_NUMBER_MAX: u64 = 32;
 
 /// Everything that was applied, in order.
 #[derive(Default)]
@@ -82,7 +82,7 @@ pub struct Group {
     disks: BTreeMap<u64, SimDisk>,
     proxies: BTreeMap<u64, Proxy>,
     cuts: watch::Sender<BTreeSet<(u64, u64)>>,
-    /// What was acknowledged, in order.
+    /// The commands that were acknowledged, in order.
     written: Vec<String>,
     attempts: u64,
     round_trip: Duration,
@@ -102,14 +102,14 @@ impl Group {
         }
     }
 
-    /// Three nodes, of which the first leads.
-    pub async fn of_three() -> Self {
-        Self::of_three_at(ROUND_TRIP).await
+    /// Starts three nodes, of which the first leads.
+    pub async fn with_three_nodes() -> Self {
+        Self::with_three_nodes_at(ROUND_TRIP).await
     }
 
-    /// The same, for a round trip of this time: an election timeout is up to eight of them. A
+    /// Starts three nodes with this round-trip time: an election timeout is up to eight of them. A
     /// leader that gets no processor for that long is deposed, and rightly.
-    pub async fn of_three_at(round_trip: Duration) -> Self {
+    pub async fn with_three_nodes_at(round_trip: Duration) -> Self {
         let mut group = Self { round_trip, ..Self::new() };
         group.start(1).await;
         let member = group.member(1);
@@ -117,7 +117,7 @@ impl Group {
         for id in [2, 3] {
             group.leader().await;
             group.start(id).await;
-            group.nodes[&1].add(id, group.member(id), LONG).await.unwrap();
+            group.nodes[&1].add(id, group.member(id), TEST_TIMEOUT).await.unwrap();
         }
         group
     }
@@ -158,7 +158,7 @@ impl Group {
     }
 
     /// A copy of what is on the disk of a node, of which the node knows nothing.
-    pub fn copy_of(&self, id: u64) -> SimDisk {
+    pub fn copy_disk(&self, id: u64) -> SimDisk {
         self.disks[&id].fork(id)
     }
 
@@ -172,48 +172,50 @@ impl Group {
     /// No node reaches this one, and it reaches none.
     pub fn cut_off(&self, id: u64) {
         self.cut_off_but_for_proofs(id);
-        let pairs = (1..=HIGHEST).flat_map(|other| [(id, other), (other, id)]);
-        let pairs = pairs.map(|(from, to)| (from + FOR_PROOFS, to));
+        let pairs = (1..=NODE_NUMBER_MAX).flat_map(|other| [(id, other), (other, id)]);
+        let pairs = pairs.map(|(from, to)| (from + PROOF_PAIRS, to));
         self.cuts.send_modify(|cuts| cuts.extend(pairs));
     }
 
-    /// Nothing passes between these two.
+    /// Cuts the two nodes off from each other.
     pub fn part(&self, one: u64, other: u64) {
         let ways = [(one, other), (other, one)];
-        let for_proofs = ways.map(|(from, to)| (from + FOR_PROOFS, to));
+        let for_proofs = ways.map(|(from, to)| (from + PROOF_PAIRS, to));
         self.cuts.send_modify(|cuts| cuts.extend(ways.into_iter().chain(for_proofs)));
     }
 
-    /// What this node asks the others reaches them, and it gets no answers.
+    /// Cuts off the answers to this node. Its requests reach the others.
     pub fn cut_answers(&self, id: u64) {
-        let pairs = (1..=HIGHEST).map(|other| (id + ANSWERS_TO, other));
+        let pairs = (1..=NODE_NUMBER_MAX).map(|other| (id + ANSWER_PAIRS, other));
         self.cuts.send_modify(|cuts| cuts.extend(pairs));
     }
 
-    /// What this node asks the others does not reach them, but for proofs.
+    /// Cuts off the requests of this node, but for proofs.
     pub fn cut_requests(&self, id: u64) {
-        self.cuts.send_modify(|cuts| cuts.extend((1..=HIGHEST).map(|other| (id, other))));
+        self.cuts.send_modify(|cuts| cuts.extend((1..=NODE_NUMBER_MAX).map(|other| (id, other))));
     }
 
     /// Queries of proofs of the first do not reach the second.
     pub fn cut_proofs(&self, from: u64, to: u64) {
-        self.cuts.send_modify(|cuts| cuts.extend([(from + FOR_PROOFS, to)]));
+        self.cuts.send_modify(|cuts| cuts.extend([(from + PROOF_PAIRS, to)]));
     }
 
-    /// Only the queries and answers of proofs reach it, and come from it.
+    /// Cuts off the node, but for the queries and answers of proofs.
     pub fn cut_off_but_for_proofs(&self, id: u64) {
-        let pairs = (1..=HIGHEST).flat_map(|other| [(id, other), (other, id)]);
+        let pairs = (1..=NODE_NUMBER_MAX).flat_map(|other| [(id, other), (other, id)]);
         self.cuts.send_modify(|cuts| cuts.extend(pairs));
     }
 
     /// The node gets no long entries any more, and heartbeats as before.
     pub fn hold_long_entries(&self, id: u64) {
-        self.cuts.send_modify(|cuts| cuts.extend((1..=HIGHEST).map(|other| (other, id + OF_LONG))));
+        self.cuts.send_modify(|cuts| {
+            cuts.extend((1..=NODE_NUMBER_MAX).map(|other| (other, id + LONG_MESSAGE_PAIRS)))
+        });
     }
 
     /// The node gets long entries again.
     pub fn release_long_entries(&self, id: u64) {
-        self.cuts.send_modify(|cuts| cuts.retain(|(_, to)| *to != id + OF_LONG));
+        self.cuts.send_modify(|cuts| cuts.retain(|(_, to)| *to != id + LONG_MESSAGE_PAIRS));
     }
 
     pub fn connect(&self) {
@@ -222,11 +224,11 @@ impl Group {
 
     /// Adds a node that runs, through the leader of the moment, until it has a vote.
     pub async fn add(&self, id: u64) {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let leader = self.leader().await;
             let node = &self.nodes[&leader];
-            match node.add(id, self.member(id), LONG).await {
+            match node.add(id, self.member(id), TEST_TIMEOUT).await {
                 Ok(()) => return,
                 Err(error) => assert!(Instant::now() < deadline, "node {id}: {error}"),
             }
@@ -235,13 +237,13 @@ impl Group {
 
     /// Removes a node, from the leader of the moment, also one that a change before has removed.
     pub async fn remove(&self, id: u64) {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             let leader = self.leader().await;
             let node = &self.nodes[&leader];
             let removed = match leader == id {
-                true => node.resign(LONG).await.and(Err(NodeError::TimedOut)),
-                false => node.remove(id, LONG).await,
+                true => node.resign(TEST_TIMEOUT).await.and(Err(NodeError::TimedOut)),
+                false => node.remove(id, TEST_TIMEOUT).await,
             };
             match removed {
                 Ok(()) => return,
@@ -253,10 +255,10 @@ impl Group {
 
     /// The node that can prove that it leads.
     pub async fn leader(&self) -> u64 {
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         loop {
             for (id, node) in &self.nodes {
-                if node.prove_leadership(SHORT).await.is_ok() {
+                if node.prove_leadership(SHORT_WAIT).await.is_ok() {
                     return *id;
                 }
             }
@@ -273,7 +275,7 @@ impl Group {
             let leader = &self.nodes[&self.leader().await];
             let text = format!("word-{}", self.attempts);
             self.attempts += 1;
-            match leader.propose(command(text.clone()), LONG).await {
+            match leader.propose(command(text.clone()), TEST_TIMEOUT).await {
                 Ok(_) => self.written.push(text),
                 Err(NodeError::Stopped(why)) => panic!("a node has stopped: {why}"),
                 Err(_) => {}
@@ -286,7 +288,7 @@ impl Group {
         self.write(1).await;
         // The status may lag behind the answer; the state machine of the leader does not.
         let all = self.words[&self.leader().await].with(|words| words.0.len());
-        let deadline = Instant::now() + LONG;
+        let deadline = Instant::now() + TEST_TIMEOUT;
         let mut words = Vec::new();
         for (id, node) in &self.nodes {
             while self.words[id].with(|words| words.0.len()) < all {

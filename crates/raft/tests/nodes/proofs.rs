@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use esker_raft::{NodeError, Prover};
 
-use crate::group::{Group, LONG, SHORT, command};
+use crate::group::{Group, SHORT_WAIT, TEST_TIMEOUT, command};
 
-/// What the prover says within a time in which a quorum that is there answers.
+/// Proves within a time in which a quorum that is there answers.
 async fn proven(prover: &mut Prover) -> Result<u64, NodeError> {
-    let proof = tokio::time::timeout(SHORT, prover.prove()).await;
+    let proof = tokio::time::timeout(SHORT_WAIT, prover.prove()).await;
     proof.unwrap_or(Err(NodeError::TimedOut))
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_a_leader_with_a_quorum_proves_that_it_leads() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::with_three_nodes().await;
     group.write(3).await;
     let old = group.leader().await;
     let other = (1..=3).find(|id| *id != old).unwrap();
@@ -40,10 +40,10 @@ async fn only_a_leader_with_a_quorum_proves_that_it_leads() {
     group.check().await;
 }
 
-/// It does not know of the later term, and its voters answer.
+/// The leader does not know of the later term, and its voters answer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vote_in_a_later_term_denies_a_proof() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::with_three_nodes().await;
     group.write(3).await;
     let old = group.leader().await;
     let mut prover = group.prover(old);
@@ -51,17 +51,17 @@ async fn a_vote_in_a_later_term_denies_a_proof() {
     let status = group.nodes[&old].status();
     assert_eq!(proven(&mut prover).await, Ok(status.term));
     let elected = async { while group.leader().await == old {} };
-    tokio::time::timeout(LONG, elected).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, elected).await.unwrap();
     assert!(group.nodes[&old].leads());
     assert_eq!(proven(&mut prover).await, Err(NodeError::NoQuorum));
     group.connect();
     group.check().await;
 }
 
-/// What one voter says is enough, also while the other says nothing.
+/// A single voter is enough, also while the other answers nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_vote_in_a_later_term_ends_a_proof_at_once() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::with_three_nodes().await;
     group.write(3).await;
     let old = group.leader().await;
     let mut prover = group.prover(old);
@@ -69,14 +69,14 @@ async fn a_vote_in_a_later_term_ends_a_proof_at_once() {
     group.cut_off_but_for_proofs(old);
     group.cut_proofs(old, old % 3 + 1);
     let elected = async { while group.leader().await == old {} };
-    tokio::time::timeout(LONG, elected).await.unwrap();
+    tokio::time::timeout(TEST_TIMEOUT, elected).await.unwrap();
     assert_eq!(proven(&mut prover).await, Err(NodeError::NoQuorum));
 }
 
 /// A proof that waits for one voter asks another one again that was away.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_voter_that_comes_back_ends_a_proof_that_waits_for_another() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::with_three_nodes().await;
     group.write(3).await;
     let leader = group.leader().await;
     let (silent, away) = (leader % 3 + 1, (leader + 1) % 3 + 1);
@@ -84,8 +84,9 @@ async fn a_voter_that_comes_back_ends_a_proof_that_waits_for_another() {
     assert!(proven(&mut prover).await.is_ok());
     group.cut_proofs(leader, silent);
     group.cut_power(away);
-    let proof = tokio::spawn(async move { tokio::time::timeout(LONG, prover.prove()).await });
-    tokio::time::sleep(SHORT / 2).await;
+    let proof =
+        tokio::spawn(async move { tokio::time::timeout(TEST_TIMEOUT, prover.prove()).await });
+    tokio::time::sleep(SHORT_WAIT / 2).await;
     assert!(!proof.is_finished());
     group.start(away).await;
     let proof = proof.await.unwrap();
@@ -94,16 +95,17 @@ async fn a_voter_that_comes_back_ends_a_proof_that_waits_for_another() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_proof_ends_when_its_node_does_not_lead_any_more() {
-    let group = Group::of_three().await;
+    let group = Group::with_three_nodes().await;
     let leader = group.leader().await;
     for other in 1..=3 {
         group.cut_proofs(leader, other);
     }
     let mut prover = group.prover(leader);
-    let proof = tokio::spawn(async move { tokio::time::timeout(LONG, prover.prove()).await });
-    tokio::time::sleep(SHORT / 4).await;
+    let proof =
+        tokio::spawn(async move { tokio::time::timeout(TEST_TIMEOUT, prover.prove()).await });
+    tokio::time::sleep(SHORT_WAIT / 4).await;
     assert!(!proof.is_finished());
-    group.nodes[&leader].transfer(leader % 3 + 1, LONG).await.unwrap();
+    group.nodes[&leader].transfer(leader % 3 + 1, TEST_TIMEOUT).await.unwrap();
     let proof = proof.await.unwrap();
     assert!(matches!(proof, Ok(Err(NodeError::NotLeader { .. }))), "{proof:?}");
 }
@@ -120,7 +122,7 @@ async fn a_proof_follows_the_members() {
     assert!(proven(&mut prover).await.is_ok());
     for id in [2, 3] {
         group.start(id).await;
-        group.nodes[&1].add(id, group.member(id), LONG).await.unwrap();
+        group.nodes[&1].add(id, group.member(id), TEST_TIMEOUT).await.unwrap();
         assert!(proven(&mut prover).await.is_ok());
     }
     group.cut_off(1);
@@ -132,9 +134,9 @@ async fn a_proof_follows_the_members() {
 /// Nothing is served after a transfer has begun, also when the target never leads.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_gives_leadership_away_proves_nothing() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::with_three_nodes().await;
     group.write(3).await;
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     let (leader, away, mut prover) = loop {
         let leader = group.leader().await;
         let away = (1..=3).find(|id| *id != leader).unwrap();
@@ -144,10 +146,10 @@ async fn a_leader_that_gives_leadership_away_proves_nothing() {
         let long = command("long".repeat(1000));
         let node = Arc::clone(&group.nodes[&leader]);
         let term = node.status().term;
-        let proposed = node.propose(long, LONG).await;
+        let proposed = node.propose(long, TEST_TIMEOUT).await;
         let giving = Arc::clone(&node);
-        let transfer = tokio::spawn(async move { giving.transfer(away, SHORT).await });
-        tokio::time::sleep(SHORT / 4).await;
+        let transfer = tokio::spawn(async move { giving.transfer(away, SHORT_WAIT).await });
+        tokio::time::sleep(SHORT_WAIT / 4).await;
         let proof = proven(&mut prover).await;
         let transferred = transfer.await.unwrap();
         if node.status().term == term {
@@ -163,7 +165,7 @@ async fn a_leader_that_gives_leadership_away_proves_nothing() {
     assert!(proven(&mut prover).await.is_ok());
     group.connect();
     group.check().await;
-    let to = group.nodes[&leader].transfer(away, LONG).await;
+    let to = group.nodes[&leader].transfer(away, TEST_TIMEOUT).await;
     to.unwrap();
     let refused = proven(&mut prover).await;
     let is_refused = matches!(refused, Err(NodeError::NotLeader { .. }));
@@ -174,7 +176,7 @@ async fn a_leader_that_gives_leadership_away_proves_nothing() {
 /// The target may be elected at any time: the votes of a transfer wait for no lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_target_was_asked_to_lead_proves_nothing() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::with_three_nodes().await;
     group.check().await;
     let leader = group.leader().await;
     let (target, other) = (leader % 3 + 1, (leader + 1) % 3 + 1);
@@ -187,8 +189,8 @@ async fn a_leader_whose_target_was_asked_to_lead_proves_nothing() {
     group.cut_requests(other);
     group.cut_proofs(leader, target);
     let transferring = Arc::clone(&node);
-    let transfer = tokio::spawn(async move { transferring.transfer(target, LONG).await });
-    let campaigns = group.nodes[&target].wait_for(LONG, |status| status.term > term).await;
+    let transfer = tokio::spawn(async move { transferring.transfer(target, TEST_TIMEOUT).await });
+    let campaigns = group.nodes[&target].wait_for(TEST_TIMEOUT, |status| status.term > term).await;
     assert!(campaigns.is_some());
     // The caller gives up.
     transfer.abort();
@@ -205,7 +207,7 @@ async fn a_leader_whose_target_was_asked_to_lead_proves_nothing() {
 /// A voter that stops for a while holds no proof up, and is asked again when it is back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_voter_that_restarts_is_asked_again() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::with_three_nodes().await;
     group.write(1).await;
     let leader = group.leader().await;
     let mut prover = group.prover(leader);
@@ -217,7 +219,7 @@ async fn a_voter_that_restarts_is_asked_again() {
             assert!(proof.is_ok(), "{proof:?}");
             group.start(*id).await;
             // The other one cannot be asked.
-            let deadline = tokio::time::Instant::now() + LONG;
+            let deadline = tokio::time::Instant::now() + TEST_TIMEOUT;
             group.check().await;
             while proven(&mut prover).await.is_err() {
                 assert!(tokio::time::Instant::now() < deadline);

@@ -11,21 +11,22 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 /// Bytes of a handshake, where it says what the connection is for, and where it names the caller.
-const HANDSHAKE: usize = 48;
-const PURPOSE: usize = 10;
-const FROM: usize = 28;
+const HANDSHAKE_BYTES: usize = 48;
+const PURPOSE_OFFSET: usize = 10;
+const FROM_OFFSET: usize = 28;
 /// The purpose of a connection for proofs of leadership.
-const PROOFS: u8 = 8;
+const PROOFS_PURPOSE: u8 = 8;
 /// Added to the number of a caller whose connection is for proofs, so that it is cut by itself.
-pub const FOR_PROOFS: u64 = 100;
+pub const PROOF_PAIRS: u64 = 100;
 
-/// What has so many bytes is held up for a pair whose second number is that much higher: an entry
-/// that is long, and no heartbeat.
-pub const OF_LONG: u64 = 100;
-const LONG: usize = 1000;
+/// Added to the second number of a pair, so that only long messages are held up: entries, and no
+/// heartbeat.
+pub const LONG_MESSAGE_PAIRS: u64 = 100;
+/// The least bytes of a long message.
+const LONG_MESSAGE_BYTES: usize = 1000;
 
 /// Added to the number of a caller, so that it gets no answers, and its requests are not held up.
-pub const ANSWERS_TO: u64 = 200;
+pub const ANSWER_PAIRS: u64 = 200;
 
 /// Pairs of nodes of which the first does not reach the second, nor is answered.
 pub type Cuts = watch::Receiver<BTreeSet<(u64, u64)>>;
@@ -56,7 +57,7 @@ impl Proxy {
         Self { address, node }
     }
 
-    /// Where the node is now; `None` while it is down.
+    /// The address of the node; `None` while it is down.
     pub fn leads_to(&self, node: Option<SocketAddr>) {
         *self.node.lock().unwrap() = node;
     }
@@ -68,10 +69,10 @@ async fn connect(
     to: u64,
     cuts: Cuts,
 ) -> std::io::Result<()> {
-    let mut handshake = [0; HANDSHAKE];
+    let mut handshake = [0; HANDSHAKE_BYTES];
     caller.read_exact(&mut handshake).await?;
-    let from = u64::from_le_bytes(handshake[FROM..FROM + 8].try_into().unwrap());
-    let from = if handshake[PURPOSE] == PROOFS { from + FOR_PROOFS } else { from };
+    let from = u64::from_le_bytes(handshake[FROM_OFFSET..FROM_OFFSET + 8].try_into().unwrap());
+    let from = if handshake[PURPOSE_OFFSET] == PROOFS_PURPOSE { from + PROOF_PAIRS } else { from };
     let mut node = TcpStream::connect(node).await?;
     for stream in [&caller, &node] {
         stream.set_nodelay(true)?;
@@ -80,7 +81,7 @@ async fn connect(
     node.write_all(&handshake).await?;
     let (from_caller, to_caller) = caller.split();
     let (from_node, to_node) = node.split();
-    let (asking, answering) = ([(from, to)], [(from, to), (from + ANSWERS_TO, to)]);
+    let (asking, answering) = ([(from, to)], [(from, to), (from + ANSWER_PAIRS, to)]);
     tokio::select! {
         copied = relay(from_caller, to_node, &asking, &cuts) => copied,
         copied = relay(from_node, to_caller, &answering, &cuts) => copied,
@@ -101,15 +102,15 @@ async fn relay(
         }
         for (from, to) in pairs {
             wait(cuts, (*from, *to)).await;
-            if len >= LONG {
-                wait(cuts, (*from, *to + OF_LONG)).await;
+            if len >= LONG_MESSAGE_BYTES {
+                wait(cuts, (*from, *to + LONG_MESSAGE_PAIRS)).await;
             }
         }
         target.write_all(&bytes[..len]).await?;
     }
 }
 
-/// Until the pair is not cut off.
+/// Waits while the pair is cut off.
 async fn wait(cuts: &Cuts, pair: (u64, u64)) {
     drop(cuts.clone().wait_for(|cuts| !cuts.contains(&pair)).await);
 }

@@ -13,11 +13,11 @@ use esker_raft::{Commands, Member, NodeError, Status};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::group::{CLUSTER, Group, LONG, ROUND_TRIP, SHORT, command, start_on};
+use crate::group::{CLUSTER, Group, ROUND_TRIP, SHORT_WAIT, TEST_TIMEOUT, command, start_on};
 use crate::wire::{handshake, id, leading, link, option, vote};
 
 /// A number that no node of a test has.
-const STRANGER: u64 = 30;
+const STRANGER_NODE: u64 = 30;
 
 /// Connections with a whole handshake that send nothing more, in the name of this number.
 async fn silent(count: usize, from: u64, to: u64, address: &str) -> Vec<TcpStream> {
@@ -27,7 +27,7 @@ async fn silent(count: usize, from: u64, to: u64, address: &str) -> Vec<TcpStrea
         stream.write_all(&handshake(1, from, to)).await.unwrap();
         // Refused, or welcome.
         let mut answer = [0; 48];
-        drop(tokio::time::timeout(LONG, stream.read_exact(&mut answer)).await.unwrap());
+        drop(tokio::time::timeout(TEST_TIMEOUT, stream.read_exact(&mut answer)).await.unwrap());
         connections.push(stream);
     }
     connections
@@ -38,7 +38,7 @@ async fn silent(count: usize, from: u64, to: u64, address: &str) -> Vec<TcpStrea
 async fn a_number_that_never_was_a_member_is_refused() {
     let (node, address) = leading(&SimDisk::new(1)).await;
     let term = node.status().term;
-    for (caller, is_member) in [(STRANGER, false), (2, true)] {
+    for (caller, is_member) in [(STRANGER_NODE, false), (2, true)] {
         // A leader that is no member stops a node that leads alone, if it leads in a later term.
         let leads_in = if is_member { term + 6 } else { term - 1 };
         // A refused call ends its connection.
@@ -71,7 +71,7 @@ async fn a_number_that_never_was_a_member_is_refused() {
                 .await;
         assert_eq!(appended.is_ok(), is_member, "{appended:?}");
         let rises = |status: &Status| status.term > term;
-        let patience = if is_member { LONG } else { SHORT };
+        let patience = if is_member { TEST_TIMEOUT } else { SHORT_WAIT };
         assert_eq!(node.wait_for(patience, rises).await.is_some(), is_member, "{node:?}");
     }
 }
@@ -80,22 +80,22 @@ async fn a_number_that_never_was_a_member_is_refused() {
 /// new leader got no connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_strangers_and_a_transfer_do_not_stop_a_cluster() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::with_three_nodes().await;
     let leader = group.leader().await;
     let next = leader % 3 + 1;
     let mut strangers = Vec::new();
     for to in 1..=3 {
         // Also in the name of the node that leads next.
-        for from in [STRANGER, next] {
+        for from in [STRANGER_NODE, next] {
             strangers.extend(silent(64, from, to, &group.member(to).raft).await);
         }
     }
     let begun = Instant::now();
-    let transferred = group.nodes[&leader].transfer(next, LONG).await;
+    let transferred = group.nodes[&leader].transfer(next, TEST_TIMEOUT).await;
     // On a busy machine there may be another election.
     assert!(transferred.is_ok() || group.leader().await != leader, "{transferred:?}");
     group.write(5).await;
-    assert!(begun.elapsed() < LONG, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < TEST_TIMEOUT, "{:?}", begun.elapsed());
     drop(strangers);
     group.check().await;
 }
@@ -103,14 +103,14 @@ async fn idle_strangers_and_a_transfer_do_not_stop_a_cluster() {
 /// A node that joins does not know yet who the members are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_joins_among_idle_strangers() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::with_three_nodes().await;
     group.start(4).await;
-    let mut strangers = silent(64, STRANGER, 4, &group.member(4).raft).await;
+    let mut strangers = silent(64, STRANGER_NODE, 4, &group.member(4).raft).await;
     group.add(4).await;
     group.check().await;
     // Those that have a connection lose it soon.
     for stranger in &mut strangers {
-        let ended = tokio::time::timeout(LONG, stranger.read(&mut [0])).await;
+        let ended = tokio::time::timeout(TEST_TIMEOUT, stranger.read(&mut [0])).await;
         assert_eq!(ended.unwrap().unwrap_or(0), 0);
     }
 }
@@ -119,7 +119,7 @@ async fn a_node_joins_among_idle_strangers() {
 /// after ten leases without another.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_was_away_hears_a_leader_that_it_does_not_know() {
-    let mut group = Group::of_three().await;
+    let mut group = Group::with_three_nodes().await;
     let away = group.leader().await % 3 + 1;
     group.cut_off(away);
     group.start(4).await;
@@ -129,12 +129,12 @@ async fn a_node_that_was_away_hears_a_leader_that_it_does_not_know() {
         group.part(other, away);
     }
     // Only the new node reaches it, and leads, maybe after another election.
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !group.nodes[&away].status().members.contains_key(&4) {
         assert!(Instant::now() < deadline, "{:?}", group.nodes);
         let leader = group.leader().await;
         if leader != 4 {
-            drop(group.nodes[&leader].transfer(4, LONG).await);
+            drop(group.nodes[&leader].transfer(4, TEST_TIMEOUT).await);
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
@@ -145,13 +145,14 @@ async fn a_node_that_was_away_hears_a_leader_that_it_does_not_know() {
 /// A folder that was renumbered, or a stranger, has the id of the cluster and no member's number.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_was_never_added_disturbs_no_cluster() {
-    let mut group = Group::of_three_at(Duration::from_millis(50)).await;
+    let mut group = Group::with_three_nodes_at(Duration::from_millis(50)).await;
     group.write(3).await;
     let terms: Vec<_> = group.nodes.values().map(|node| node.status().term).collect();
     let members: Vec<_> = (1..=3).map(|to| group.member(to).raft).collect();
     for (to, address) in (1..).zip(members) {
-        let mut link = link(CLUSTER, STRANGER, to, address.parse().unwrap()).await;
-        let asked = VoteRequest::<Commands>::new(vote(90, STRANGER, false), Some(id(80, 1 << 30)));
+        let mut link = link(CLUSTER, STRANGER_NODE, to, address.parse().unwrap()).await;
+        let asked =
+            VoteRequest::<Commands>::new(vote(90, STRANGER_NODE, false), Some(id(80, 1 << 30)));
         let voted = RaftNetworkV2::<Commands>::vote(&mut link, asked, option()).await;
         assert!(voted.is_err(), "{voted:?}");
     }
@@ -180,8 +181,8 @@ async fn a_joining_node_follows_a_leader_that_its_log_does_not_name_yet() {
     let mut leader = link(CLUSTER, 3, 9, address).await;
     let appended = RaftNetworkV2::<Commands>::append_entries(&mut leader, first, option()).await;
     assert!(appended.is_ok(), "{appended:?}");
-    assert!(node.wait_for(LONG, |status| status.members.contains_key(&1)).await.is_some());
-    for (caller, is_taken) in [(STRANGER, false), (3, true), (1, true)] {
+    assert!(node.wait_for(TEST_TIMEOUT, |status| status.members.contains_key(&1)).await.is_some());
+    for (caller, is_taken) in [(STRANGER_NODE, false), (3, true), (1, true)] {
         let mut link = link(CLUSTER, caller, 9, address).await;
         let next = append(caller, 8 + caller % 3, Some(id(1, 0)), Vec::new());
         let appended = RaftNetworkV2::<Commands>::append_entries(&mut link, next, option()).await;
@@ -199,7 +200,7 @@ async fn a_node_that_leads_alone_with_old_data_stops_when_the_leader_calls() {
     group.start(1).await;
     group.nodes[&1].bootstrap(group.member(1)).await.unwrap();
     group.write(3).await;
-    let copy = group.copy_of(1);
+    let copy = group.copy_disk(1);
     for id in [2, 3] {
         group.start(id).await;
         group.add(id).await;
@@ -207,7 +208,7 @@ async fn a_node_that_leads_alone_with_old_data_stops_when_the_leader_calls() {
     group.start_with_copy(1, copy).await;
     // It leads again after each start, in terms that rise above that of the leader.
     for _ in 0..4 {
-        let stopped = tokio::time::timeout(LONG, group.nodes[&1].stopped()).await.unwrap();
+        let stopped = tokio::time::timeout(TEST_TIMEOUT, group.nodes[&1].stopped()).await.unwrap();
         let NodeError::OtherData(why) = &stopped else { panic!("{stopped}") };
         assert!(why.contains("earlier time") && why.contains("new number"), "{why}");
         let members = group.nodes[&1].status().members;
@@ -224,12 +225,12 @@ async fn a_node_that_leads_alone_with_old_data_stops_when_the_leader_calls() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_of_an_earlier_term_that_has_committed_more_stops_one_that_leads_alone() {
     let (node, address) = leading(&SimDisk::new(1)).await;
-    node.propose(command("word"), LONG).await.unwrap();
+    node.propose(command("word"), TEST_TIMEOUT).await.unwrap();
     let term = node.status().term;
     for (commit, stops) in [(id(0, 0), false), (id(term - 1, 1 << 30), true)] {
-        let mut leader = link(CLUSTER, STRANGER, 1, address).await;
+        let mut leader = link(CLUSTER, STRANGER_NODE, 1, address).await;
         let heartbeat = AppendEntriesRequest::<Commands> {
-            vote: vote(term - 1, STRANGER, true),
+            vote: vote(term - 1, STRANGER_NODE, true),
             prev_log_id: None,
             entries: Vec::new(),
             leader_commit: Some(commit),
@@ -237,7 +238,7 @@ async fn a_leader_of_an_earlier_term_that_has_committed_more_stops_one_that_lead
         let refused =
             RaftNetworkV2::<Commands>::append_entries(&mut leader, heartbeat, option()).await;
         assert!(refused.is_err(), "{refused:?}");
-        let patience = if stops { LONG } else { SHORT };
+        let patience = if stops { TEST_TIMEOUT } else { SHORT_WAIT };
         let stopped = tokio::time::timeout(patience, node.stopped()).await;
         assert_eq!(matches!(stopped, Ok(NodeError::OtherData(_))), stops, "{stopped:?}");
     }
@@ -262,19 +263,19 @@ async fn a_node_that_a_deposed_leader_calls_hears_the_leader_that_it_does_not_kn
     let mut deposed = link(CLUSTER, 1, 9, address).await;
     let appended = RaftNetworkV2::<Commands>::append_entries(&mut deposed, first, option()).await;
     assert!(appended.is_ok(), "{appended:?}");
-    assert!(node.wait_for(LONG, |status| status.members.contains_key(&2)).await.is_some());
+    assert!(node.wait_for(TEST_TIMEOUT, |status| status.members.contains_key(&2)).await.is_some());
     let mut candidate = link(CLUSTER, 2, 9, address).await;
     let mut asked = VoteRequest::<Commands>::new(vote(8, 2, false), Some(id(1, 0)));
     asked.leadership_transfer = true;
     let voted = RaftNetworkV2::<Commands>::vote(&mut candidate, asked, option()).await;
     assert!(voted.unwrap().vote_granted);
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     loop {
         let call = append(1, 7, Some(id(1, 0)), Vec::new());
         let refused = RaftNetworkV2::<Commands>::append_entries(&mut deposed, call, option()).await;
         assert!(matches!(refused, Ok(AppendEntriesResponse::HigherVote(_))), "{refused:?}");
-        let mut unknown = link(CLUSTER, STRANGER, 9, address).await;
-        let call = append(STRANGER, 9, Some(id(1, 0)), Vec::new());
+        let mut unknown = link(CLUSTER, STRANGER_NODE, 9, address).await;
+        let call = append(STRANGER_NODE, 9, Some(id(1, 0)), Vec::new());
         let heard = RaftNetworkV2::<Commands>::append_entries(&mut unknown, call, option()).await;
         if heard.is_ok() {
             break;

@@ -20,7 +20,7 @@ use esker_testkit::Rng;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::group::{CLUSTER, LONG, command, start_on};
+use crate::group::{CLUSTER, TEST_TIMEOUT, command, start_on};
 
 type LeaderVote = Vote<LeaderId<u64, u64>>;
 
@@ -35,7 +35,7 @@ pub async fn link(cluster: ClusterId, from: u64, to: u64, address: SocketAddr) -
 }
 
 pub fn option() -> RPCOption {
-    RPCOption::new(LONG)
+    RPCOption::new(TEST_TIMEOUT)
 }
 
 async fn ask(link: &mut Link, vote: LeaderVote) -> Option<VoteResponse<Commands>> {
@@ -59,9 +59,9 @@ pub async fn leading(disk: &SimDisk) -> (Node, SocketAddr) {
     let (node, address) = start_on(disk, 1, Duration::from_millis(250));
     let member = Member { raft: address.to_string(), client: String::new(), ..Member::default() };
     node.bootstrap(member).await.unwrap();
-    node.wait_for(LONG, |status| status.leads()).await.unwrap();
+    node.wait_for(TEST_TIMEOUT, |status| status.leads()).await.unwrap();
     let nowhere = Member { raft: format!("{}:1", address.ip()), ..Member::default() };
-    let deadline = Instant::now() + LONG;
+    let deadline = Instant::now() + TEST_TIMEOUT;
     while !node.status().members.contains_key(&2) {
         assert!(Instant::now() < deadline, "{node:?}");
         node.add(2, nowhere.clone(), Duration::from_millis(100)).await.unwrap_err();
@@ -91,7 +91,7 @@ async fn a_leader_that_gives_a_vote_does_not_count_itself() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
     };
-    let promised = tokio::time::timeout(LONG, promised).await;
+    let promised = tokio::time::timeout(TEST_TIMEOUT, promised).await;
     let (leads, leased, proven) = (node.leads(), node.leased_term(), prover.prove().await);
     gate.open();
     promised.unwrap();
@@ -128,7 +128,7 @@ async fn no_vote_is_given_within_a_lease_of_a_restart() {
     assert!(ask(&mut caller, vote(5, 2, false)).await.unwrap().vote_granted);
 }
 
-/// Before it answers anything that a leader may count on.
+/// The lease is stored before the node answers anything that a leader may count on.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_longer_lease_is_stored_before_a_node_answers() {
     let disk = SimDisk::new(1);
@@ -173,7 +173,7 @@ async fn no_node_campaigns_within_a_lease_of_its_restart() {
     node.stop().unwrap();
     let begun = std::time::Instant::now();
     let (node, _) = start_on(&disk, 1, Duration::from_millis(250));
-    node.wait_for(LONG, |status| status.leads()).await.unwrap();
+    node.wait_for(TEST_TIMEOUT, |status| status.leads()).await.unwrap();
     assert!(begun.elapsed() >= Duration::from_secs(2), "{:?}", begun.elapsed());
 }
 
@@ -193,7 +193,7 @@ async fn another_cluster_and_another_node_are_refused() {
         assert_eq!(ask(&mut caller, wrong).await, None, "{wrong}");
     }
     assert_eq!(node.status().term, term);
-    assert_eq!(node.propose(command("word"), LONG).await.unwrap(), "1");
+    assert_eq!(node.propose(command("word"), TEST_TIMEOUT).await.unwrap(), "1");
     assert!(ask(&mut caller, candidate).await.is_some());
 }
 
@@ -211,7 +211,7 @@ async fn silent_connections_keep_no_node_away() {
     assert!(asked.is_ok(), "{asked:?}");
 }
 
-/// What openraft takes for granted.
+/// Properties of requests that openraft takes for granted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn entries_that_no_leader_sends_are_refused() {
     use esker_raft::openraft::Entry;
@@ -311,7 +311,7 @@ async fn a_snapshot_that_stalls_is_given_up() {
             stream.write_all(&handshake(2, 2, 1)).await.unwrap();
             stream.write_all(&frame[..sent]).await.unwrap();
             let mut answers = Vec::new();
-            let ended = tokio::time::timeout(LONG, stream.read_to_end(&mut answers)).await;
+            let ended = tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut answers)).await;
             assert!(ended.is_ok(), "{sent} bytes");
             assert_eq!(answers[10], 3, "it is not welcome: {answers:?}");
             // Only the whole call was answered.
@@ -344,7 +344,7 @@ async fn a_snapshot_for_a_log_that_has_failed_stops_the_node() {
     let sent =
         RaftNetworkV2::<Commands>::full_snapshot(&mut caller, leader, snapshot, never, option());
     assert!(sent.await.is_err());
-    let why = tokio::time::timeout(LONG, node.stopped()).await.unwrap();
+    let why = tokio::time::timeout(TEST_TIMEOUT, node.stopped()).await.unwrap();
     assert!(why.to_string().contains("write"), "{why}");
 }
 
@@ -371,7 +371,7 @@ async fn garbage_ends_its_connection() {
     }
     // A handshake that does not come does not keep its place.
     let mut silent = TcpStream::connect(address).await.unwrap();
-    let ended = tokio::time::timeout(LONG, silent.read(&mut [0; 1])).await;
+    let ended = tokio::time::timeout(TEST_TIMEOUT, silent.read(&mut [0; 1])).await;
     assert_eq!(ended.unwrap().unwrap_or(0), 0);
-    assert_eq!(node.propose(command("word"), LONG).await.unwrap(), "1");
+    assert_eq!(node.propose(command("word"), TEST_TIMEOUT).await.unwrap(), "1");
 }

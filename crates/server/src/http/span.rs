@@ -1,6 +1,6 @@
 //! The span of a request, for a subscriber that collects spans. Without one it costs a comparison.
 
-use esker_oracle::SPANS;
+use esker_oracle::SPAN_TARGET;
 use hyper::{Method, Request, StatusCode, Version};
 use tracing::Span;
 use tracing::field::Empty;
@@ -16,13 +16,13 @@ impl RequestSpan {
     /// Starts the span of a request, if a subscriber takes it. `route` is the path, if it is one of
     /// the node's: any other may be long.
     pub(crate) fn start<B>(request: &Request<B>, route: Option<&str>) -> Option<Box<Self>> {
-        if !tracing::span_enabled!(target: SPANS, tracing::Level::INFO) {
+        if !tracing::span_enabled!(target: SPAN_TARGET, tracing::Level::INFO) {
             return None;
         }
         let method = method(request.method());
         let name = route.map_or_else(|| method.to_owned(), |route| format!("{method} {route}"));
         let span = tracing::info_span!(
-            target: SPANS,
+            target: SPAN_TARGET,
             "request",
             otel.name = name,
             otel.kind = "server",

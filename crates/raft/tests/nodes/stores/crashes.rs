@@ -1,5 +1,4 @@
-//! What was reported to openraft as durable survives power cuts, value by value, and nothing else
-//! appears.
+//! Durable entries and votes survive power cuts, value by value, and nothing else appears.
 //!
 //! Guards the contract and the durability of votes: durable <= recovered <= accepted, through crash
 //! after crash.
@@ -15,7 +14,7 @@ use esker_testkit::SplitMix64;
 
 use super::strings::{Entry, Id, Stores, append, entry, log_on, stores, vote};
 
-/// What is known of the log of a node.
+/// A model of the log of a node.
 #[derive(Default)]
 struct Model {
     /// The vote that was saved, and the one whose saving was interrupted.

@@ -13,7 +13,7 @@ use esker_raft::{LogStore, MachineStore};
 
 use super::strings::{Lengths, Strings, append, entry, id, log_on, stores, vote};
 
-/// What was quarantined may have been a vote.
+/// The quarantined bytes may have been a vote.
 #[tokio::test]
 async fn a_repaired_log_is_refused() {
     let disk = SimDisk::new(1);
@@ -326,8 +326,8 @@ async fn a_log_that_ends_before_a_damaged_snapshot_is_refused() {
     assert!(MachineStore::<Strings, _>::new(log.log().clone(), Lengths::default()).is_ok());
 }
 
-/// It is neither taken nor stored. One that is stored already, by another version of the machine,
-/// is passed over when the node starts.
+/// The snapshot is neither taken nor stored. A snapshot that is stored already, by another version
+/// of the machine, is passed over when the node starts.
 #[tokio::test]
 async fn a_snapshot_that_the_machine_refuses_changes_nothing() {
     let disk = SimDisk::new(1);

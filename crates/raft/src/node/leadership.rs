@@ -1,7 +1,5 @@
-//! What only a leader does: proposing commands, and proving that it leads.
+//! Proposing commands, and proving leadership.
 
-use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,9 +9,6 @@ use openraft::{ReadPolicy, ServerState};
 use crate::node::commands::Command;
 use crate::node::error::NodeError;
 use crate::node::start::Node;
-
-/// Bytes that a proposal takes beside its command.
-const OVERHEAD: usize = 64;
 
 impl Node {
     /// Replicates a command, and returns the state machine's answer to it. While 4,096 proposals or
@@ -36,16 +31,13 @@ impl Node {
         }
         let proposed = async {
             // A transfer that begins after this holds all permits until openraft refuses proposals.
-            self.leads_in().map_or(Ok(()), |term| self.refuse_resigned(term))?;
-            let stopped = |_| NodeError::Stopped("its runtime is gone".into());
-            let one = Arc::clone(&self.proposals).acquire_owned().await.map_err(stopped)?;
-            let bytes = u32::try_from(len + OVERHEAD).unwrap_or(u32::MAX);
-            let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.map_err(stopped)?;
+            self.leads_in().map_or(Ok(()), |term| self.check_not_resigned(term))?;
+            let permit = self.permits.acquire(len).await.map_err(|error| self.fail(error))?;
             let raft = self.raft.clone();
-            // A caller that gives up leaves its permits to the command.
+            // A caller that gives up leaves its permit to the command.
             let written = tokio::spawn(async move {
                 let written = raft.client_write(command).await;
-                drop((one, bytes));
+                drop(permit);
                 written
             });
             let written = written.await.map_err(|_| NodeError::Unknown)?;
@@ -55,9 +47,9 @@ impl Node {
     }
 
     /// Proves that this node led after this call began: a quorum acknowledged it since. Returns the
-    /// term, in which it may act for what it was asked before the call.
+    /// term, in which the node may act for requests that came before the call.
     ///
-    /// One message to each node, whatever the number of requests that wait for the proof.
+    /// Sends one message to each node, whatever the number of requests that wait for the proof.
     ///
     /// # Errors
     /// [`NodeError::TimedOut`] after `patience`; [`NodeError::LeadershipTransfer`] from the moment
@@ -69,9 +61,9 @@ impl Node {
         let proof = self.raft.ensure_linearizable(ReadPolicy::ReadIndex);
         let read = tokio::time::timeout(patience, proof).await;
         let read = read.map_err(|_| NodeError::TimedOut)??;
-        // The term that was proven. What the node knows of itself may be that of a term before.
+        // The term that was proven. The metrics may be of an earlier term.
         let term = read.log_id().leader_id.term;
-        self.refuse_resigned(term)?;
+        self.check_not_resigned(term)?;
         Ok(term)
     }
 
@@ -82,6 +74,7 @@ impl Node {
         (metrics.state == ServerState::Leader).then_some(metrics.current_term)
     }
 
+    /// The error for a caller of a node that does not lead, with the leader that the node knows.
     pub(crate) fn not_leader(&self) -> NodeError {
         let status = self.status();
         let leader = status.leader.filter(|leader| *leader != status.node);
@@ -90,15 +83,15 @@ impl Node {
     }
 
     /// Fails in a term in which this node gives its leadership up.
-    pub(crate) fn refuse_resigned(&self, term: u64) -> Result<(), NodeError> {
-        match term < self.resigned.load(SeqCst) {
-            true => Err(self.succeeded(NodeError::LeadershipTransfer)),
+    pub(crate) fn check_not_resigned(&self, term: u64) -> Result<(), NodeError> {
+        match self.resigned.covers(term) {
+            true => Err(self.or_successor(NodeError::LeadershipTransfer)),
             false => Ok(()),
         }
     }
 
-    /// The error of a former leader, or the leader of a later term, if it has heard of one.
-    pub(crate) fn succeeded(&self, error: NodeError) -> NodeError {
+    /// Names the leader of a later term, if this node has heard of one; otherwise returns `error`.
+    pub(crate) fn or_successor(&self, error: NodeError) -> NodeError {
         match self.successor() {
             Some(_) => self.not_leader(),
             None => error,

@@ -3,18 +3,19 @@
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::time::Duration;
 
-use crate::base::surroundings::since_boot;
+use crate::base::environment::since_boot;
 
 /// The time since the system started, suspended or not.
 ///
-/// A leader that counts on a lease must not take a time in which its system was suspended for none.
+/// A leader that counts on a lease has to count the time in which its system was suspended.
 /// Arithmetic saturates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BootInstant(Duration);
 
 impl BootInstant {
-    /// When it is this time, by tokio's clock, which is not later.
-    pub(crate) fn in_tokio(self) -> tokio::time::Instant {
+    /// The instant of tokio's clock at this time, or a later one: tokio's clock may stop while the
+    /// system is suspended.
+    pub(crate) fn to_tokio(self) -> tokio::time::Instant {
         let now = tokio::time::Instant::now();
         let until = self - <Self as openraft::Instant>::now();
         now.checked_add(until).unwrap_or(now + Duration::from_secs(1 << 30))
@@ -76,8 +77,8 @@ mod tests {
         assert_eq!((now + Duration::from_secs(2)) - now, Duration::from_secs(2));
         assert_eq!(now - (now + Duration::from_secs(2)), Duration::ZERO);
         assert_eq!(now - Duration::MAX, BootInstant(Duration::ZERO));
-        assert!((now + Duration::MAX).in_tokio() > tokio::time::Instant::now());
-        let soon = (now + Duration::from_secs(9)).in_tokio() - tokio::time::Instant::now();
+        assert!((now + Duration::MAX).to_tokio() > tokio::time::Instant::now());
+        let soon = (now + Duration::from_secs(9)).to_tokio() - tokio::time::Instant::now();
         assert!(soon <= Duration::from_secs(9) && soon > Duration::from_secs(8), "{soon:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! Timers of openraft that fire at ticks of one clock.
+//! Timers of openraft that fire at the ticks of one clock.
 //!
 //! tokio wakes its own thread, by a write to a file descriptor, for each timer that is earlier than
 //! all others. An idle node sets such timers a hundred times a second: for openraft's ticks, and
@@ -20,31 +20,31 @@ use pin_project_lite::pin_project;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use crate::base::surroundings::is_simulated;
+use crate::base::environment::is_simulated;
 
 /// A shorter sleep yields until its deadline instead of waiting for a tick: openraft gathers the
 /// completions of a microsecond. tokio's own timers have a resolution of a millisecond.
-const YIELDS_BELOW: Duration = Duration::from_micros(100);
+const YIELDING_SLEEP_MAX: Duration = Duration::from_micros(100);
 
 thread_local! {
-    static TICKS: RefCell<Option<Arc<Ticks>>> = const { RefCell::new(None) };
+    static CURRENT_CLOCK: RefCell<Option<Arc<TickClock>>> = const { RefCell::new(None) };
 }
 
-/// The clock, and what waits for it.
+/// A clock that ticks, and the timers that wait for it.
 #[derive(Debug)]
-pub(crate) struct Ticks {
+pub(crate) struct TickClock {
     period: Duration,
-    waiting: Mutex<Waiting>,
-    /// A tick is made now.
+    waiting: Mutex<TimerQueue>,
+    /// Notified for a tick before its time.
     early: Notify,
 }
 
-/// openraft has a few timers at a time: two for each other node.
+/// The timers of openraft, of which there are a few at a time: two for each other node.
 #[derive(Debug, Default)]
-struct Waiting {
+struct TimerQueue {
     next_id: u64,
-    /// The last tick for what came.
-    awake: Option<Instant>,
+    /// The time of the last tick before its time.
+    last_early_tick: Option<Instant>,
     timers: Vec<Timer>,
 }
 
@@ -55,35 +55,40 @@ struct Timer {
     waker: Waker,
 }
 
-impl Ticks {
+impl TickClock {
     pub(crate) fn new(period: Duration) -> Arc<Self> {
         Arc::new(Self { period, waiting: Mutex::default(), early: Notify::new() })
     }
 
-    /// Timers that are made on this thread wait for these ticks.
-    pub(crate) fn on_this_thread(self: &Arc<Self>) {
-        TICKS.set(Some(Arc::clone(self)));
+    /// Sets the clock of the timers that are made on this thread.
+    pub(crate) fn set_for_thread(self: &Arc<Self>) {
+        CURRENT_CLOCK.set(Some(Arc::clone(self)));
     }
 
-    /// Those of another node, or of none, from now on.
+    /// Replaces the clock of the timers that are made on this thread; `None` for tokio's timers.
     #[cfg(feature = "simulation")]
-    pub(crate) fn replace_on_this_thread(ticks: Option<&Arc<Self>>) {
-        TICKS.set(ticks.cloned());
+    pub(crate) fn replace_for_thread(ticks: Option<&Arc<Self>>) {
+        CURRENT_CLOCK.set(ticks.cloned());
     }
 
-    /// The thread is awake for a heartbeat, or for entries: it ticks now, unless it did so for one
-    /// that came just before.
-    pub(crate) fn is_awake() {
-        TICKS.with_borrow(|ticks| {
+    /// Ticks now, because the thread is awake for a heartbeat or for entries, unless it did so for
+    /// one that came just before.
+    pub(crate) fn tick_early() {
+        CURRENT_CLOCK.with_borrow(|ticks| {
             if let Some(ticks) = ticks
-                && ticks.waiting.lock().awake.is_none_or(|at| at.elapsed() * 2 >= ticks.period)
+                && ticks.may_tick_early()
             {
                 ticks.early.notify_one();
             }
         });
     }
 
-    /// Ticks, until it is dropped.
+    fn may_tick_early(&self) -> bool {
+        let last = self.waiting.lock().last_early_tick;
+        last.is_none_or(|at| at.elapsed() * 2 >= self.period)
+    }
+
+    /// Ticks until the future is dropped.
     pub(crate) async fn run(self: Arc<Self>) {
         let begun = Instant::now();
         let mut next = Box::pin(sleep_until(begun + self.period));
@@ -101,7 +106,7 @@ impl Ticks {
             };
             let now = Instant::now();
             if is_early {
-                self.waiting.lock().awake = Some(now);
+                self.waiting.lock().last_early_tick = Some(now);
                 if after.deadline() < now + self.period * 9 / 8 {
                     after = Box::pin(sleep_until(now + self.period * 5 / 4));
                 }
@@ -129,24 +134,26 @@ impl Ticks {
 /// Waits for a deadline: on a thread of a node until the tick after it, or without a tick if it is
 /// near, and elsewhere as tokio does.
 #[derive(Debug)]
-pub struct Sleep(Kind);
+pub struct Sleep(SleepKind);
 
 #[derive(Debug)]
-enum Kind {
-    AtTick { ticks: Arc<Ticks>, deadline: Instant, id: Option<u64> },
+enum SleepKind {
+    AtTick { ticks: Arc<TickClock>, deadline: Instant, id: Option<u64> },
     Yield(Instant),
     Precise(Pin<Box<tokio::time::Sleep>>),
 }
 
 impl Sleep {
     pub(crate) fn until(deadline: Instant) -> Self {
-        let is_near = deadline.saturating_duration_since(Instant::now()) < YIELDS_BELOW;
-        Self(match TICKS.with_borrow(Clone::clone) {
+        let is_near = deadline.saturating_duration_since(Instant::now()) < YIELDING_SLEEP_MAX;
+        Self(match CURRENT_CLOCK.with_borrow(Clone::clone) {
             // Where time stands still while tasks run, it would yield for ever.
-            Some(_) if is_near && is_simulated() => Kind::Precise(Box::pin(sleep_until(deadline))),
-            Some(_) if is_near => Kind::Yield(deadline),
-            Some(ticks) => Kind::AtTick { ticks, deadline, id: None },
-            None => Kind::Precise(Box::pin(sleep_until(deadline))),
+            Some(_) if is_near && is_simulated() => {
+                SleepKind::Precise(Box::pin(sleep_until(deadline)))
+            }
+            Some(_) if is_near => SleepKind::Yield(deadline),
+            Some(ticks) => SleepKind::AtTick { ticks, deadline, id: None },
+            None => SleepKind::Precise(Box::pin(sleep_until(deadline))),
         })
     }
 }
@@ -156,13 +163,13 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let (ticks, deadline, id) = match &mut self.0 {
-            Kind::Precise(sleep) => return sleep.as_mut().poll(context),
-            Kind::Yield(deadline) if Instant::now() >= *deadline => return Poll::Ready(()),
-            Kind::Yield(_) => {
+            SleepKind::Precise(sleep) => return sleep.as_mut().poll(context),
+            SleepKind::Yield(deadline) if Instant::now() >= *deadline => return Poll::Ready(()),
+            SleepKind::Yield(_) => {
                 context.waker().wake_by_ref();
                 return Poll::Pending;
             }
-            Kind::AtTick { ticks, deadline, id } => (ticks, *deadline, id),
+            SleepKind::AtTick { ticks, deadline, id } => (ticks, *deadline, id),
         };
         if Instant::now() >= deadline {
             return Poll::Ready(());
@@ -174,6 +181,7 @@ impl Future for Sleep {
             None => {
                 let new = waiting.next_id;
                 waiting.next_id += 1;
+                debug_assert!(id.is_none(), "a timer that waits is in the list of its clock");
                 waiting.timers.push(Timer { id: new, deadline, waker: context.waker().clone() });
                 *id = Some(new);
             }
@@ -184,7 +192,7 @@ impl Future for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        if let Kind::AtTick { ticks, id: Some(id), .. } = &self.0 {
+        if let SleepKind::AtTick { ticks, id: Some(id), .. } = &self.0 {
             ticks.waiting.lock().timers.retain(|timer| timer.id != *id);
         }
     }
@@ -238,50 +246,50 @@ mod tests {
 
     use super::*;
 
-    const PERIOD: Duration = Duration::from_millis(12);
+    const TEST_PERIOD: Duration = Duration::from_millis(12);
 
-    fn runtime() -> (tokio::runtime::Runtime, Arc<Ticks>) {
+    fn runtime() -> (tokio::runtime::Runtime, Arc<TickClock>) {
         let mut builder = tokio::runtime::Builder::new_current_thread();
-        (builder.enable_time().start_paused(true).build().unwrap(), Ticks::new(PERIOD))
+        (builder.enable_time().start_paused(true).build().unwrap(), TickClock::new(TEST_PERIOD))
     }
 
-    /// The time that a sleep took, in ticks and parts of one.
+    /// Measures a sleep, in ticks and parts of one.
     async fn slept(wanted: Duration) -> f64 {
         let begun = Instant::now();
         Sleep::until(begun + wanted).await;
-        begun.elapsed().as_secs_f64() / PERIOD.as_secs_f64()
+        begun.elapsed().as_secs_f64() / TEST_PERIOD.as_secs_f64()
     }
 
     #[test]
     fn a_sleep_ends_at_the_first_tick_after_its_deadline() {
         let (runtime, ticks) = runtime();
         runtime.block_on(async {
-            assert!((slept(PERIOD * 2 / 3).await - 2.0 / 3.0).abs() < 0.1, "as tokio does");
-            ticks.on_this_thread();
+            assert!((slept(TEST_PERIOD * 2 / 3).await - 2.0 / 3.0).abs() < 0.1, "as tokio does");
+            ticks.set_for_thread();
             tokio::spawn(Arc::clone(&ticks).run());
             tokio::task::yield_now().await;
             for (wanted, ticks) in [(2, 1.0), (3, 1.0), (4, 2.0), (6, 2.0), (31, 11.0)] {
-                let took = slept(PERIOD * wanted / 3).await;
+                let took = slept(TEST_PERIOD * wanted / 3).await;
                 assert!((took - ticks).abs() < 0.2, "{wanted}: {took}");
             }
         });
-        TICKS.set(None);
+        CURRENT_CLOCK.set(None);
     }
 
     /// A wait of 24 ms for each microsecond halved what one node commits.
     #[test]
     fn a_short_sleep_does_not_wait_for_a_tick() {
-        let ticks = Ticks::new(Duration::from_secs(3600));
+        let ticks = TickClock::new(Duration::from_secs(3600));
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
-            ticks.on_this_thread();
-            for short in [Duration::ZERO, Duration::from_micros(1), YIELDS_BELOW / 2] {
+            ticks.set_for_thread();
+            for short in [Duration::ZERO, Duration::from_micros(1), YIELDING_SLEEP_MAX / 2] {
                 let end = Instant::now() + short;
                 Sleep::until(end).await;
                 assert!(Instant::now() >= end);
             }
         });
-        TICKS.set(None);
+        CURRENT_CLOCK.set(None);
     }
 
     /// Heartbeats replace the ticks of the clock, whatever its phase was.
@@ -289,60 +297,60 @@ mod tests {
     fn a_thread_that_is_awake_ticks_at_once_and_not_again() {
         let (runtime, ticks) = runtime();
         runtime.block_on(async {
-            ticks.on_this_thread();
+            ticks.set_for_thread();
             tokio::spawn(Arc::clone(&ticks).run());
             // Right after a tick of the clock.
-            slept(PERIOD).await;
-            Ticks::is_awake();
+            slept(TEST_PERIOD).await;
+            TickClock::tick_early();
             for _ in 0..40 {
-                let due = tokio::spawn(Sleep::until(Instant::now() + PERIOD / 4));
-                tokio::time::sleep(PERIOD).await;
+                let due = tokio::spawn(Sleep::until(Instant::now() + TEST_PERIOD / 4));
+                tokio::time::sleep(TEST_PERIOD).await;
                 assert!(!due.is_finished(), "the clock ticked");
-                Ticks::is_awake();
+                TickClock::tick_early();
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 assert!(due.is_finished());
             }
-            let due = tokio::spawn(Sleep::until(Instant::now() + PERIOD / 6));
-            tokio::time::sleep(PERIOD / 4).await;
-            Ticks::is_awake();
+            let due = tokio::spawn(Sleep::until(Instant::now() + TEST_PERIOD / 6));
+            tokio::time::sleep(TEST_PERIOD / 4).await;
+            TickClock::tick_early();
             tokio::time::sleep(Duration::from_millis(1)).await;
             assert!(!due.is_finished(), "it ticked just before");
             // Without heartbeats the clock ticks by itself.
-            assert!(slept(PERIOD / 4).await <= 1.3);
+            assert!(slept(TEST_PERIOD / 4).await <= 1.3);
         });
-        TICKS.set(None);
+        CURRENT_CLOCK.set(None);
     }
 
     #[test]
     fn ticks_go_on_after_a_pause_of_the_thread() {
         let (runtime, ticks) = runtime();
         runtime.block_on(async {
-            ticks.on_this_thread();
+            ticks.set_for_thread();
             tokio::spawn(Arc::clone(&ticks).run());
-            slept(PERIOD).await;
-            tokio::time::advance(PERIOD * 100).await;
+            slept(TEST_PERIOD).await;
+            tokio::time::advance(TEST_PERIOD * 100).await;
             for _ in 0..3 {
-                assert!(slept(PERIOD).await < 2.2);
+                assert!(slept(TEST_PERIOD).await < 2.2);
             }
         });
-        TICKS.set(None);
+        CURRENT_CLOCK.set(None);
     }
 
     #[test]
     fn timers_that_are_dropped_are_forgotten() {
         let (runtime, ticks) = runtime();
         runtime.block_on(async {
-            ticks.on_this_thread();
+            ticks.set_for_thread();
             tokio::spawn(Arc::clone(&ticks).run());
             let never = std::future::pending::<()>();
-            let long = Timeout::at(Instant::now() + PERIOD * 50, never);
-            assert!(timeout(PERIOD * 3, long).await.is_err());
+            let long = Timeout::at(Instant::now() + TEST_PERIOD * 50, never);
+            assert!(timeout(TEST_PERIOD * 3, long).await.is_err());
             assert!(ticks.waiting.lock().timers.is_empty());
             let never = std::future::pending::<()>();
-            assert_eq!(Timeout::at(Instant::now() + PERIOD, never).await, Err(Elapsed));
-            assert_eq!(Timeout::at(Instant::now() + PERIOD, async { 7 }).await, Ok(7));
+            assert_eq!(Timeout::at(Instant::now() + TEST_PERIOD, never).await, Err(Elapsed));
+            assert_eq!(Timeout::at(Instant::now() + TEST_PERIOD, async { 7 }).await, Ok(7));
             assert!(ticks.waiting.lock().timers.is_empty());
         });
-        TICKS.set(None);
+        CURRENT_CLOCK.set(None);
     }
 }

@@ -1,4 +1,4 @@
-//! The state machine, and its snapshots.
+//! The store of the state machine and of its snapshots.
 
 use std::fmt::{self, Debug};
 use std::io::{self, Read};
@@ -12,13 +12,16 @@ use openraft::{OptionalSend, StoredMembership};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
-use crate::base::blocking::on_own_thread;
-use crate::base::config::{Committed, Id, StoredConfig};
-use crate::base::failure::{failed, invalid};
+use crate::base::blocking::run_blocking;
+use crate::base::encoding::INDEX_MAX;
+use crate::base::failure::{Internal, invalid_data, to_io_error};
+use crate::base::type_config::{CommittedLeader, EntryId, StoredConfig};
 
-type Membership<C> = StoredMembership<Committed, u64, <C as openraft::RaftTypeConfig>::Node>;
-type Meta<C> = openraft::SnapshotMeta<Committed, u64, <C as openraft::RaftTypeConfig>::Node>;
-type Built<C> = openraft::Snapshot<Committed, u64, <C as openraft::RaftTypeConfig>::Node, Snapshot>;
+type Membership<C> = StoredMembership<CommittedLeader, u64, <C as openraft::RaftTypeConfig>::Node>;
+type SnapshotMeta<C> =
+    openraft::SnapshotMeta<CommittedLeader, u64, <C as openraft::RaftTypeConfig>::Node>;
+type RaftSnapshot<C> =
+    openraft::Snapshot<CommittedLeader, u64, <C as openraft::RaftTypeConfig>::Node, Snapshot>;
 
 /// A state machine that is in memory, and that [`MachineStore`] drives. All replicas apply the same
 /// commands in the same order, and have to get the same state from them.
@@ -44,29 +47,30 @@ pub trait Machine<C: StoredConfig>: Send + 'static {
     fn restore(&mut self, state: &mut dyn Read) -> io::Result<()>;
 }
 
-/// A snapshot that cannot be restored, and why: with its file, if that is damaged.
-struct Unusable {
+/// A snapshot that cannot be restored, and the reason: with the file, if that is damaged.
+struct UnusableSnapshot {
     slot: Slot,
     why: String,
 }
 
-/// The snapshot that an error of reading it is about.
-fn unusable(error: &Error) -> Option<Unusable> {
+/// The snapshot that an error of reading is about.
+fn to_unusable(error: &Error) -> Option<UnusableSnapshot> {
     let Error::CorruptedSnapshot { slot, cause } = error else { return None };
-    Some(Unusable { slot: *slot, why: format!("the snapshot at slot {slot}: {cause}") })
+    Some(UnusableSnapshot { slot: *slot, why: format!("the snapshot at slot {slot}: {cause}") })
 }
 
-/// What a snapshot's note says.
+/// The note of a snapshot.
 #[derive(Serialize, Deserialize)]
 #[serde(bound = "")]
-struct Note<C: StoredConfig> {
-    last_log_id: Option<Id>,
+struct SnapshotNote<C: StoredConfig> {
+    last_log_id: Option<EntryId>,
     last_membership: Membership<C>,
 }
 
-struct Applied<C: StoredConfig, M> {
+/// The state machine, and the last entry that it has applied.
+struct AppliedState<C: StoredConfig, M> {
     machine: M,
-    last: Option<Id>,
+    last: Option<EntryId>,
     membership: Membership<C>,
     /// The newest snapshot that the machine has restored or written.
     snapshot: Option<Slot>,
@@ -80,7 +84,7 @@ struct Applied<C: StoredConfig, M> {
 /// that the older snapshot needs.
 pub struct MachineStore<C: StoredConfig, M> {
     log: ConsensusLog,
-    applied: Arc<Mutex<Applied<C, M>>>,
+    applied: Arc<Mutex<AppliedState<C, M>>>,
 }
 
 impl<C: StoredConfig, M> Clone for MachineStore<C, M> {
@@ -100,27 +104,27 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
     /// that the machine takes; if there are no snapshots, it stays as it is. Blocks.
     ///
     /// # Errors
-    /// `InvalidData` if a snapshot is damaged, missing, or refused by the machine, and those before
-    /// it do not give its state with the log: the error names the file and the remedy. Those of
-    /// reading.
+    /// `InvalidData` if a snapshot is damaged, missing, or refused by the machine, and the
+    /// snapshots before it do not give its state with the log: the error names the file and the
+    /// remedy. Errors of reading.
     pub fn new(log: ConsensusLog, machine: M) -> io::Result<Self> {
         let membership = Membership::<C>::default();
-        let applied = Applied { machine, last: None, membership, snapshot: None };
+        let applied = AppliedState { machine, last: None, membership, snapshot: None };
         let store = Self { log, applied: Arc::new(Mutex::new(applied)) };
         let unusable = store.restore_newest()?;
-        store.refuse_a_gap(unusable)?;
+        store.check_no_gap(unusable)?;
         Ok(store)
     }
 
-    /// Restores the newest snapshot that is whole, and that the machine takes. Returns the newest
-    /// one if it is another, and why it cannot be used.
-    fn restore_newest(&self) -> io::Result<Option<Unusable>> {
+    /// Restores the newest snapshot that is whole and that the machine takes. Returns the newest
+    /// snapshot of all if it is another one.
+    fn restore_newest(&self) -> io::Result<Option<UnusableSnapshot>> {
         let (snapshots, mut below, mut newest) = (self.log.snapshots(), Slot(u64::MAX), None);
         loop {
             let (slot, why) = match snapshots.at_or_before(below) {
                 Ok(snapshot) => {
                     if let Some(error) = snapshot.skipped().first() {
-                        newest = newest.or_else(|| unusable(error));
+                        newest = newest.or_else(|| to_unusable(error));
                     }
                     let slot = snapshot.slot();
                     match self.restore(snapshot) {
@@ -129,14 +133,14 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
                     }
                 }
                 Err(Error::NoSnapshot) => return Ok(newest),
-                Err(error) => match unusable(&error) {
+                Err(error) => match to_unusable(&error) {
                     Some(damaged) => return Ok(newest.or(Some(damaged))),
-                    None => return Err(failed(error)),
+                    None => return Err(to_io_error(error)),
                 },
             };
             tracing::warn!(%slot, error = %why, "the state machine refuses a snapshot");
             let why = format!("the state machine refuses the snapshot at slot {slot}: {why}");
-            newest.get_or_insert(Unusable { slot, why });
+            newest.get_or_insert(UnusableSnapshot { slot, why });
             match slot.0.checked_sub(1) {
                 Some(slot) => below = Slot(slot),
                 None => return Ok(newest),
@@ -144,10 +148,9 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
         }
     }
 
-    /// The log has what a snapshot had that cannot be used: the entries after the state that was
-    /// restored, up to the last of the snapshot. Otherwise entries would be lost that this node has
-    /// acknowledged.
-    fn refuse_a_gap(&self, newest: Option<Unusable>) -> io::Result<()> {
+    /// Fails unless the log has the entries after the restored state, up to the last one of the
+    /// newest snapshot. Otherwise entries would be lost that this node has acknowledged.
+    fn check_no_gap(&self, newest: Option<UnusableSnapshot>) -> io::Result<()> {
         let next = self.applied.lock().last.map_or(0, |last| last.index.saturating_add(1));
         let first = self.log.floor().map_or(0, |floor| floor.0.saturating_add(1));
         let end = self.log.last_slot().map_or(first, |last| last.0.saturating_add(1)).max(first);
@@ -156,7 +159,7 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
             return Ok(());
         }
         let why = newest.map_or_else(|| "a snapshot's file is missing".into(), |newest| newest.why);
-        Err(invalid(format!(
+        Err(invalid_data(format!(
             "the state of this node cannot be rebuilt: {why}; what is left is the state before \
              entry {next}, and a log from entry {first} to before {end}. Put the file back from a \
              backup of this directory; or remove the node, and let it join under a new number, in \
@@ -164,13 +167,13 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
         )))
     }
 
-    /// Calls `look` with the state machine, between two commands.
-    pub fn with<T>(&self, look: impl FnOnce(&M) -> T) -> T {
-        look(&self.applied.lock().machine)
+    /// Calls `read` with the state machine, between two commands.
+    pub fn with<T>(&self, read: impl FnOnce(&M) -> T) -> T {
+        read(&self.applied.lock().machine)
     }
 
     fn restore(&self, mut snapshot: Snapshot) -> io::Result<()> {
-        let note = note_of::<C>(&snapshot)?;
+        let note = read_note::<C>(&snapshot)?;
         let mut applied = self.applied.lock();
         applied.machine.restore(&mut snapshot)?;
         applied.last = note.last_log_id;
@@ -180,22 +183,26 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
     }
 
     /// Writes a snapshot, durably, and reads it back.
-    fn write(&self, meta: &Meta<C>, state: impl Read) -> io::Result<Snapshot> {
-        let slot = slot_of(meta.last_log_id);
-        let note = Note::<C> {
+    fn write(&self, meta: &SnapshotMeta<C>, state: impl Read) -> io::Result<Snapshot> {
+        let slot = snapshot_slot(meta.last_log_id);
+        let note = SnapshotNote::<C> {
             last_log_id: meta.last_log_id,
             last_membership: meta.last_membership.clone(),
         };
-        let mut writer = self.log.applied_snapshot_writer(slot).map_err(failed)?;
+        let mut writer = self.log.applied_snapshot_writer(slot).map_err(to_io_error)?;
         writer.copy_from(state)?;
-        writer.finish(&serde_json::to_vec(&note)?).map_err(failed)?;
-        self.log.snapshots().verify(slot).map_err(failed)
+        writer.finish(&serde_json::to_vec(&note)?).map_err(to_io_error)?;
+        let written = self.log.snapshots().verify(slot).map_err(to_io_error)?;
+        if read_note::<C>(&written)?.last_log_id != meta.last_log_id {
+            return Err(Internal::new("a stored snapshot has the note that was written").into());
+        }
+        Ok(written)
     }
 
     /// Restores a snapshot from another replica, then stores it here, unless it was received into
     /// this directory. So a state that the machine refuses is not stored.
-    fn install(&self, meta: &Meta<C>, mut snapshot: Snapshot) -> io::Result<()> {
-        let own = self.log.snapshots().verify(slot_of(meta.last_log_id));
+    fn install(&self, meta: &SnapshotMeta<C>, mut snapshot: Snapshot) -> io::Result<()> {
+        let own = self.log.snapshots().verify(snapshot_slot(meta.last_log_id));
         let is_here = own.is_ok_and(|own| own.info() == snapshot.info());
         let mut applied = self.applied.lock();
         applied.machine.restore(&mut snapshot)?;
@@ -206,13 +213,14 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
         if !is_here {
             self.write(meta, state)?;
         }
-        self.keep_fallback(slot_of(meta.last_log_id))
+        self.retain_fallback(snapshot_slot(meta.last_log_id))
     }
 
-    /// Counts the snapshot at this slot, which is whole, and removes those before the one to fall
-    /// back to: the newest before it that is whole and that the machine took. If there is none, all
-    /// before it are removed. A purge drops what the oldest has, and does not read it.
-    fn keep_fallback(&self, slot: Slot) -> io::Result<()> {
+    /// Makes the snapshot at this slot, which is whole, the newest, and removes the snapshots
+    /// before the fallback: the newest one before it that is whole and that the machine took.
+    /// Without a fallback, all before it are removed. A purge drops what the oldest has, and does
+    /// not read it.
+    fn retain_fallback(&self, slot: Slot) -> io::Result<()> {
         let before = {
             let mut applied = self.applied.lock();
             let before = applied.snapshot;
@@ -227,78 +235,84 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
         let count = match fallback.map(|fallback| snapshots.at_or_before(fallback)) {
             None | Some(Err(Error::NoSnapshot | Error::CorruptedSnapshot { .. })) => 1,
             Some(Ok(fallback)) => {
-                let all = snapshots.list().map_err(failed)?;
+                let all = snapshots.list().map_err(to_io_error)?;
                 all.into_iter().filter(|slot| *slot >= fallback.slot()).count()
             }
-            Some(Err(error)) => return Err(failed(error)),
+            Some(Err(error)) => return Err(to_io_error(error)),
         };
-        self.log.keep_snapshots(count).map(drop).map_err(failed)
+        if count == 0 {
+            return Err(Internal::new("the newest snapshot is kept").into());
+        }
+        self.log.keep_snapshots(count).map(drop).map_err(to_io_error)
     }
 }
 
-/// The slot that a snapshot is stored at. One of no entry is at the first, and its note says that
-/// it has not even that.
-fn slot_of(last: Option<Id>) -> Slot {
+/// The slot that a snapshot is stored at. A snapshot of no entry is at the first slot, and its note
+/// says that it does not have that entry.
+fn snapshot_slot(last: Option<EntryId>) -> Slot {
     Slot(last.map_or(0, |last| last.index))
 }
 
-fn note_of<C: StoredConfig>(snapshot: &Snapshot) -> io::Result<Note<C>> {
-    let note: Note<C> = serde_json::from_slice(&snapshot.info().note)?;
-    match slot_of(note.last_log_id) == snapshot.slot() {
+fn read_note<C: StoredConfig>(snapshot: &Snapshot) -> io::Result<SnapshotNote<C>> {
+    let note: SnapshotNote<C> = serde_json::from_slice(&snapshot.info().note)?;
+    match snapshot_slot(note.last_log_id) == snapshot.slot() {
         true => Ok(note),
-        false => Err(invalid(format!("the note of the snapshot at {}", snapshot.slot()))),
+        false => Err(invalid_data(format!("the note of the snapshot at {}", snapshot.slot()))),
     }
 }
 
-fn snapshot_of<C: StoredConfig>(snapshot: Snapshot) -> io::Result<Built<C>> {
-    let Note { last_log_id, last_membership } = note_of::<C>(&snapshot)?;
-    Ok(Built::<C> { meta: Meta::<C> { last_log_id, last_membership }, snapshot })
+fn to_raft_snapshot<C: StoredConfig>(snapshot: Snapshot) -> io::Result<RaftSnapshot<C>> {
+    let SnapshotNote { last_log_id, last_membership } = read_note::<C>(&snapshot)?;
+    Ok(RaftSnapshot::<C> { meta: SnapshotMeta::<C> { last_log_id, last_membership }, snapshot })
 }
 
-/// A snapshot that was received into this log's directory.
-pub(crate) async fn received_snapshot<C: StoredConfig>(
+/// Opens a snapshot that was received into this log's directory.
+pub(crate) async fn open_received_snapshot<C: StoredConfig>(
     log: &ConsensusLog,
     slot: Slot,
-) -> io::Result<Built<C>> {
+) -> io::Result<RaftSnapshot<C>> {
+    if slot.0 > INDEX_MAX {
+        return Err(invalid_data(format!("the snapshot at {slot} is above {INDEX_MAX}")));
+    }
     let snapshots = log.snapshots();
-    snapshot_of::<C>(on_own_thread(move || snapshots.verify(slot).map_err(failed)).await?)
+    to_raft_snapshot::<C>(run_blocking(move || snapshots.verify(slot).map_err(to_io_error)).await?)
 }
 
 /// Writes one snapshot of the state as it was when openraft asked for this builder.
-pub struct MachineSnapshot<C: StoredConfig, M> {
+pub struct MachineSnapshotBuilder<C: StoredConfig, M> {
     store: MachineStore<C, M>,
-    meta: Meta<C>,
-    /// Until it is written. The lock is there because openraft wants a builder that is `Sync`.
+    meta: SnapshotMeta<C>,
+    /// The state until it is written. The lock makes the builder `Sync`, as openraft demands.
     state: Mutex<Option<io::Result<Box<dyn Read + Send>>>>,
 }
 
-impl<C: StoredConfig, M> Debug for MachineSnapshot<C, M> {
+impl<C: StoredConfig, M> Debug for MachineSnapshotBuilder<C, M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MachineSnapshot").field("meta", &self.meta).finish_non_exhaustive()
+        f.debug_struct("MachineSnapshotBuilder").field("meta", &self.meta).finish_non_exhaustive()
     }
 }
 
-impl<C: StoredConfig, M: Machine<C>> RaftSnapshotBuilder<C> for MachineSnapshot<C, M> {
+impl<C: StoredConfig, M: Machine<C>> RaftSnapshotBuilder<C> for MachineSnapshotBuilder<C, M> {
     type SnapshotData = Snapshot;
 
-    async fn build_snapshot(&mut self) -> io::Result<Built<C>> {
-        let taken = || io::Error::other("this builder has built its snapshot");
-        let state = self.state.get_mut().take().ok_or_else(taken)??;
+    async fn build_snapshot(&mut self) -> io::Result<RaftSnapshot<C>> {
+        let built = || io::Error::other("this builder has built its snapshot");
+        let state = self.state.get_mut().take().ok_or_else(built)??;
         let (store, meta) = (self.store.clone(), self.meta.clone());
-        let written = on_own_thread(move || {
+        let written = run_blocking(move || {
             let written = store.write(&meta, state)?;
-            store.keep_fallback(written.slot())?;
+            store.retain_fallback(written.slot())?;
             Ok(written)
         });
-        snapshot_of::<C>(written.await?)
+        to_raft_snapshot::<C>(written.await?)
     }
 }
 
 impl<C: StoredConfig, M: Machine<C>> RaftStateMachine<C> for MachineStore<C, M> {
     type SnapshotData = Snapshot;
-    type SnapshotBuilder = MachineSnapshot<C, M>;
+    type SnapshotBuilder = MachineSnapshotBuilder<C, M>;
 
-    async fn applied_state(&mut self) -> io::Result<(Option<Id>, Membership<C>)> {
+    async fn applied_state(&mut self) -> io::Result<(Option<EntryId>, Membership<C>)> {
         let applied = self.applied.lock();
         Ok((applied.last, applied.membership.clone()))
     }
@@ -309,6 +323,9 @@ impl<C: StoredConfig, M: Machine<C>> RaftStateMachine<C> for MachineStore<C, M> 
     {
         while let Some((entry, responder)) = entries.try_next().await? {
             let mut applied = self.applied.lock();
+            if applied.last >= Some(entry.log_id) {
+                return Err(Internal::new("entries are applied once, in their order").into());
+            }
             let answer = match entry.payload {
                 EntryPayload::Normal(command) => applied.machine.apply(command),
                 EntryPayload::Blank => applied.machine.answer(),
@@ -326,28 +343,38 @@ impl<C: StoredConfig, M: Machine<C>> RaftStateMachine<C> for MachineStore<C, M> 
         Ok(())
     }
 
-    async fn get_snapshot_builder(&mut self) -> MachineSnapshot<C, M> {
+    async fn get_snapshot_builder(&mut self) -> MachineSnapshotBuilder<C, M> {
         let applied = self.applied.lock();
-        let meta =
-            Meta::<C> { last_log_id: applied.last, last_membership: applied.membership.clone() };
+        debug_assert!(
+            applied.snapshot.is_none_or(|newest| newest <= snapshot_slot(applied.last)),
+            "no snapshot is newer than the state"
+        );
+        let meta = SnapshotMeta::<C> {
+            last_log_id: applied.last,
+            last_membership: applied.membership.clone(),
+        };
         let state = Mutex::new(Some(applied.machine.state()));
-        MachineSnapshot { store: self.clone(), meta, state }
+        MachineSnapshotBuilder { store: self.clone(), meta, state }
     }
 
-    async fn install_snapshot(&mut self, meta: &Meta<C>, snapshot: Snapshot) -> io::Result<()> {
+    async fn install_snapshot(
+        &mut self,
+        meta: &SnapshotMeta<C>,
+        snapshot: Snapshot,
+    ) -> io::Result<()> {
         let (store, meta) = (self.clone(), meta.clone());
-        on_own_thread(move || store.install(&meta, snapshot)).await
+        run_blocking(move || store.install(&meta, snapshot)).await
     }
 
-    async fn get_current_snapshot(&mut self) -> io::Result<Option<Built<C>>> {
-        // A newer one was refused: openraft would install it again.
+    async fn get_current_snapshot(&mut self) -> io::Result<Option<RaftSnapshot<C>>> {
+        // The machine refused a newer one: openraft would install it again.
         let Some(newest) = self.applied.lock().snapshot else { return Ok(None) };
         let snapshots = self.log.snapshots();
-        let latest = on_own_thread(move || match snapshots.at_or_before(newest) {
-            // Where all are corrupt, the log leads from its first entry on: opening has checked it.
+        let latest = run_blocking(move || match snapshots.at_or_before(newest) {
+            // If all are corrupt, the log begins with the first entry: opening has checked that.
             Err(Error::NoSnapshot | Error::CorruptedSnapshot { .. }) => Ok(None),
-            latest => latest.map(Some).map_err(failed),
+            latest => latest.map(Some).map_err(to_io_error),
         });
-        latest.await?.map(snapshot_of::<C>).transpose()
+        latest.await?.map(to_raft_snapshot::<C>).transpose()
     }
 }

@@ -1,19 +1,19 @@
-//! The types that the stores are made for.
+//! The types of openraft that the stores work with.
 
 use openraft::entry::EntryPayload;
 use openraft::impls::leader_id_std::LeaderId;
 use openraft::vote::leader_id_std::CommittedLeaderId;
 use openraft::{Entry, LogId, RaftTypeConfig, Vote};
 
-pub(crate) type Leader = LeaderId<u64, u64>;
-pub(crate) type Committed = CommittedLeaderId<u64>;
-pub(crate) type Id = LogId<Committed>;
-pub(crate) type VoteOf = Vote<Leader>;
-/// What an entry holds.
-pub type PayloadOf<C> = EntryPayload<<C as RaftTypeConfig>::D, u64, <C as RaftTypeConfig>::Node>;
+pub(crate) type RaftLeaderId = LeaderId<u64, u64>;
+pub(crate) type CommittedLeader = CommittedLeaderId<u64>;
+pub(crate) type EntryId = LogId<CommittedLeader>;
+pub(crate) type RaftVote = Vote<RaftLeaderId>;
+/// The payload of an entry: blank, a command or a membership.
+pub type StoredPayload<C> =
+    EntryPayload<<C as RaftTypeConfig>::D, u64, <C as RaftTypeConfig>::Node>;
 
-/// The type configurations of openraft that the stores work with. It is implemented for all of
-/// them.
+/// A type configuration of openraft that the stores work with. It is implemented for all of them.
 ///
 /// Commands are stored as `postcard` encodes them, and memberships as JSON.
 ///
@@ -36,10 +36,10 @@ pub trait StoredConfig:
     RaftTypeConfig<
         NodeId = u64,
         Term = u64,
-        LeaderId = Leader,
-        Vote = VoteOf,
-        Payload = PayloadOf<Self>,
-        Entry = Entry<Committed, PayloadOf<Self>>,
+        LeaderId = RaftLeaderId,
+        Vote = RaftVote,
+        Payload = StoredPayload<Self>,
+        Entry = Entry<CommittedLeader, StoredPayload<Self>>,
     >
 {
 }
@@ -48,10 +48,10 @@ impl<C> StoredConfig for C where
     C: RaftTypeConfig<
             NodeId = u64,
             Term = u64,
-            LeaderId = Leader,
-            Vote = VoteOf,
-            Payload = PayloadOf<Self>,
-            Entry = Entry<Committed, PayloadOf<Self>>,
+            LeaderId = RaftLeaderId,
+            Vote = RaftVote,
+            Payload = StoredPayload<Self>,
+            Entry = Entry<CommittedLeader, StoredPayload<Self>>,
         >
 {
 }

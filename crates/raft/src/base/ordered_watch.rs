@@ -1,5 +1,5 @@
-//! openraft's watch channels: tokio's, and in a simulation such that wake in a known order. tokio's
-//! wake their receivers in the order of random numbers that no seed determines.
+//! openraft's watch channels: tokio's, and in a simulation channels that wake their receivers in a
+//! known order. tokio's channels take the order from random numbers that no seed determines.
 
 use std::ops::Deref;
 use std::pin::pin;
@@ -12,33 +12,33 @@ use openraft_rt_tokio::{TokioWatch, TokioWatchReceiver, TokioWatchSender};
 use parking_lot::{RwLock, RwLockReadGuard};
 use tokio::sync::Notify;
 
-use crate::base::surroundings::is_simulated;
+use crate::base::environment::is_simulated;
 
-/// The kind of channel.
+/// The watch channels of a node.
 #[derive(Debug)]
 pub struct NodeWatch;
 
 /// A sender. The receivers learn when the last is dropped.
 pub enum Sender<T> {
-    /// Of the system.
+    /// A sender of the system.
     Tokio(TokioWatchSender<T>),
-    /// Of a simulation.
-    Ordered(Handle<T>),
+    /// A sender of a simulation.
+    Ordered(ChannelHandle<T>),
 }
 
 /// A receiver.
 pub enum Receiver<T> {
-    /// Of the system.
+    /// A receiver of the system.
     Tokio(TokioWatchReceiver<T>),
-    /// Of a simulation, with the version that it has seen.
-    Ordered(Handle<T>, usize),
+    /// A receiver of a simulation, with the version that it has returned.
+    Ordered(ChannelHandle<T>, usize),
 }
 
-/// The value, while it is looked at.
+/// A borrow of the value.
 pub enum Ref<'a, T> {
-    /// Of the system.
+    /// A borrow from a channel of the system.
     Tokio(tokio::sync::watch::Ref<'a, T>),
-    /// Of a simulation.
+    /// A borrow from a channel of a simulation.
     Ordered(RwLockReadGuard<'a, T>),
 }
 
@@ -52,17 +52,17 @@ struct Channel<T> {
 
 #[derive(Clone, Copy)]
 enum Side {
-    Sends,
-    Receives,
+    Sender,
+    Receiver,
 }
 
-/// One side of a channel, which counts.
-pub struct Handle<T> {
+/// A counted handle of one side of a channel.
+pub struct ChannelHandle<T> {
     channel: Arc<Channel<T>>,
     side: Side,
 }
 
-impl<T> Handle<T> {
+impl<T> ChannelHandle<T> {
     fn new(channel: &Arc<Channel<T>>, side: Side) -> Self {
         let handle = Self { channel: Arc::clone(channel), side };
         handle.count().fetch_add(1, SeqCst);
@@ -71,8 +71,8 @@ impl<T> Handle<T> {
 
     fn count(&self) -> &AtomicUsize {
         match self.side {
-            Side::Sends => &self.channel.senders,
-            Side::Receives => &self.channel.receivers,
+            Side::Sender => &self.channel.senders,
+            Side::Receiver => &self.channel.receivers,
         }
     }
 
@@ -90,15 +90,17 @@ impl<T> Handle<T> {
     }
 }
 
-impl<T> Clone for Handle<T> {
+impl<T> Clone for ChannelHandle<T> {
     fn clone(&self) -> Self {
         Self::new(&self.channel, self.side)
     }
 }
 
-impl<T> Drop for Handle<T> {
+impl<T> Drop for ChannelHandle<T> {
     fn drop(&mut self) {
-        if self.count().fetch_sub(1, SeqCst) == 1 {
+        let handles = self.count().fetch_sub(1, SeqCst);
+        debug_assert!(handles > 0, "each handle of a channel is counted");
+        if handles == 1 {
             self.channel.changed.notify_waiters();
         }
     }
@@ -150,8 +152,8 @@ impl Watch for NodeWatch {
             senders: AtomicUsize::new(0),
             receivers: AtomicUsize::new(0),
         });
-        let receiver = Receiver::Ordered(Handle::new(&channel, Side::Receives), 0);
-        (Sender::Ordered(Handle::new(&channel, Side::Sends)), receiver)
+        let receiver = Receiver::Ordered(ChannelHandle::new(&channel, Side::Receiver), 0);
+        (Sender::Ordered(ChannelHandle::new(&channel, Side::Sender)), receiver)
     }
 }
 
@@ -190,7 +192,7 @@ impl<T: OptionalSend + OptionalSync> WatchSender<NodeWatch, T> for Sender<T> {
         match self {
             Self::Tokio(sender) => Receiver::Tokio(sender.subscribe()),
             Self::Ordered(handle) => {
-                let receiver = Handle::new(&handle.channel, Side::Receives);
+                let receiver = ChannelHandle::new(&handle.channel, Side::Receiver);
                 let seen = receiver.version();
                 Receiver::Ordered(receiver, seen)
             }

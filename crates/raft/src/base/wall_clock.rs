@@ -15,7 +15,7 @@ impl WallClock {
         Self(Arc::new(now))
     }
 
-    /// What it shows now.
+    /// The time that the clock shows now.
     pub fn now(&self) -> u64 {
         self.0()
     }

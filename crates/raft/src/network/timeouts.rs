@@ -1,4 +1,4 @@
-//! Waits for a peer that end.
+//! Waits for a peer, with a deadline.
 
 use std::io;
 use std::pin::Pin;
@@ -9,17 +9,22 @@ use tokio_io_timeout::TimeoutStream;
 use crate::network::transport::Connection;
 
 /// A connection whose reads and writes end with an error if the peer stalls.
-pub(super) type Guarded = Pin<Box<TimeoutStream<Connection>>>;
+pub(super) type TimeoutConnection = Pin<Box<TimeoutStream<Connection>>>;
 
-pub(super) fn guarded(stream: Connection, read: Duration, write: Duration) -> Guarded {
+/// Ends reads and writes of a connection with an error after these times.
+pub(super) fn with_timeouts(
+    stream: Connection,
+    read: Duration,
+    write: Duration,
+) -> TimeoutConnection {
     let mut stream = TimeoutStream::new(stream);
     stream.set_read_timeout(Some(read));
     stream.set_write_timeout(Some(write));
     Box::pin(stream)
 }
 
-/// What `wait` returns, or [`io::ErrorKind::TimedOut`] after `limit`.
-pub(super) async fn within<T>(
+/// Waits for `wait`. Fails with [`io::ErrorKind::TimedOut`] after `limit`.
+pub(super) async fn with_deadline<T>(
     limit: Duration,
     wait: impl Future<Output = io::Result<T>>,
 ) -> io::Result<T> {

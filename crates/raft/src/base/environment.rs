@@ -1,15 +1,15 @@
-//! What a node takes from the system beside disk and network: time and chance. In a simulation it
-//! gives them.
+//! The environment of a node beside disk and network: time since boot and random numbers. A
+//! simulation replaces both.
 
 use std::time::Duration;
 
 use rustix::time::{ClockId, clock_gettime};
 
 #[cfg(target_os = "linux")]
-const CLOCK: ClockId = ClockId::Boottime;
+const BOOT_CLOCK: ClockId = ClockId::Boottime;
 /// Elsewhere it may stop while the system is suspended: see the guarantees.
 #[cfg(not(target_os = "linux"))]
-const CLOCK: ClockId = ClockId::Monotonic;
+const BOOT_CLOCK: ClockId = ClockId::Monotonic;
 
 /// The time since the system started, suspended or not.
 pub(crate) fn since_boot() -> Duration {
@@ -17,13 +17,13 @@ pub(crate) fn since_boot() -> Duration {
     if let Some(elapsed) = simulated::since_boot() {
         return elapsed;
     }
-    let now = clock_gettime(CLOCK);
+    let now = clock_gettime(BOOT_CLOCK);
     let (seconds, nanoseconds) = (now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs());
     Duration::from_secs(seconds) + Duration::from_nanos(nanoseconds)
 }
 
-/// Whether this thread is in a node of a simulation, where other threads may do nothing and time
-/// stands still while a task runs.
+/// Returns whether this thread is in a node of a simulation, where other threads may do nothing and
+/// time stops while a task runs.
 pub(crate) fn is_simulated() -> bool {
     #[cfg(feature = "simulation")]
     return simulated::is_on();
@@ -32,11 +32,11 @@ pub(crate) fn is_simulated() -> bool {
 }
 
 #[cfg(not(feature = "simulation"))]
-pub(crate) type Chance = rand::rngs::ThreadRng;
+pub(crate) type NodeRng = rand::rngs::ThreadRng;
 #[cfg(not(feature = "simulation"))]
-pub(crate) use rand::rng as chance;
+pub(crate) use rand::rng as node_rng;
 #[cfg(feature = "simulation")]
-pub(crate) use simulated::{Chance, chance};
+pub(crate) use simulated::{NodeRng, node_rng};
 
 #[cfg(feature = "simulation")]
 pub(crate) mod simulated {
@@ -50,46 +50,47 @@ pub(crate) mod simulated {
     use rand::{Rng, SeedableRng, TryRng};
     use tokio::time::Instant;
 
-    /// Of one process: its random numbers, and when its system started.
+    /// The random numbers of a process, and the start time of its system.
     #[derive(Debug, Clone)]
-    pub(crate) struct Surroundings {
+    pub(crate) struct Environment {
         random: Arc<Mutex<SmallRng>>,
         booted: Instant,
     }
 
     thread_local! {
-        static NODE: RefCell<Option<Surroundings>> = const { RefCell::new(None) };
+        static CURRENT_ENVIRONMENT: RefCell<Option<Environment>> = const { RefCell::new(None) };
     }
 
-    impl Surroundings {
+    impl Environment {
         pub(crate) fn new(seed: u64, booted: Instant) -> Self {
             Self { random: Arc::new(Mutex::new(SmallRng::seed_from_u64(seed))), booted }
         }
 
-        /// This thread is in this process, or in none.
-        pub(crate) fn on_this_thread(node: Option<&Self>) {
-            NODE.set(node.cloned());
+        /// Sets the process that this thread is in; `None` for no process.
+        pub(crate) fn set_for_thread(process: Option<&Self>) {
+            CURRENT_ENVIRONMENT.set(process.cloned());
         }
     }
 
     pub(super) fn is_on() -> bool {
-        NODE.with_borrow(Option::is_some)
+        CURRENT_ENVIRONMENT.with_borrow(Option::is_some)
     }
 
     pub(super) fn since_boot() -> Option<Duration> {
-        NODE.with_borrow(|node| node.as_ref().map(|node| node.booted.elapsed()))
+        CURRENT_ENVIRONMENT.with_borrow(|current| Some(current.as_ref()?.booted.elapsed()))
     }
 
     /// Random numbers of the simulation, or of the system.
     #[derive(Debug)]
-    pub struct Chance(Result<Arc<Mutex<SmallRng>>, ThreadRng>);
+    pub struct NodeRng(Result<Arc<Mutex<SmallRng>>, ThreadRng>);
 
-    pub(crate) fn chance() -> Chance {
-        let simulated = NODE.with_borrow(|node| node.as_ref().map(|node| Arc::clone(&node.random)));
-        Chance(simulated.ok_or_else(rand::rng))
+    pub(crate) fn node_rng() -> NodeRng {
+        let current = |current: &Option<Environment>| Some(Arc::clone(&current.as_ref()?.random));
+        let simulated = CURRENT_ENVIRONMENT.with_borrow(current);
+        NodeRng(simulated.ok_or_else(rand::rng))
     }
 
-    impl TryRng for Chance {
+    impl TryRng for NodeRng {
         type Error = Infallible;
 
         fn try_next_u32(&mut self) -> Result<u32, Infallible> {
@@ -124,24 +125,24 @@ mod tests {
 
     use super::*;
 
-    /// Set in a process for which the system was suspended so long.
-    const SUSPENDED: &str = "ESKER_TEST_SUSPENDED_SECONDS";
+    /// The variable of a process for which the system was suspended for as many seconds.
+    const SUSPENDED_SECONDS_ENV: &str = "ESKER_TEST_SUSPENDED_SECONDS";
 
     /// A leader must count the time for which its system was suspended. A process in another time
     /// namespace sees what it would see then. Where none may be made, this looks at the name of
     /// the clock only.
     #[test]
     fn the_clock_runs_while_the_system_is_suspended() {
-        if let Ok(seconds) = std::env::var(SUSPENDED) {
+        if let Ok(seconds) = std::env::var(SUSPENDED_SECONDS_ENV) {
             assert!(since_boot() >= Duration::from_secs(seconds.parse().unwrap()));
             return;
         }
-        assert_eq!(CLOCK, ClockId::Boottime);
+        assert_eq!(BOOT_CLOCK, ClockId::Boottime);
         let (seconds, this) = ("1000000000", std::env::current_exe().unwrap());
         let mut suspended = Command::new("unshare");
         suspended.args(["--user", "--map-root-user", "--time", "--boottime", seconds]);
-        suspended.arg(this).args(["--exact", "--nocapture"]).env(SUSPENDED, seconds);
-        suspended.arg("base::surroundings::tests::the_clock_runs_while_the_system_is_suspended");
+        suspended.arg(this).args(["--exact", "--nocapture"]).env(SUSPENDED_SECONDS_ENV, seconds);
+        suspended.arg("base::environment::tests::the_clock_runs_while_the_system_is_suspended");
         // A test that fails ends with 101. Without a namespace it does not begin, and a filter that
         // fits no test ends as if it had passed.
         if let Ok(ended) = suspended.output() {

@@ -1,0 +1,183 @@
+//! The epoch that this process hands out, and answers under a lease: without a proof, a queue or a
+//! wait.
+
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use esker_raft::{Node, Replica};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::allotment::Allotment;
+use crate::epochs::{Advance, Epochs, Owner};
+use crate::range::Range;
+use crate::service::error::OracleError;
+use crate::timestamp::Timestamp;
+
+/// An epoch of this process, and the time when the process took it up.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EpochStart {
+    pub(crate) epoch: u64,
+    pub(crate) at: Instant,
+}
+
+/// The allotment that this process hands out.
+#[derive(Debug)]
+struct CurrentAllotment {
+    allotment: Allotment,
+    taken_up: Instant,
+}
+
+/// The state that requests change: one at a time.
+#[derive(Debug, Default)]
+struct Issued {
+    current: Option<CurrentAllotment>,
+    /// The highest timestamp that was handed out.
+    last: Option<Timestamp>,
+}
+
+impl Issued {
+    /// Hands out timestamps of the current allotment, if it has as many.
+    fn take(&mut self, count: u32) -> Result<Option<Range>, &'static str> {
+        let Some(current) = &mut self.current else { return Ok(None) };
+        let Some(range) = current.allotment.take(count) else { return Ok(None) };
+        let Some(last) = range.last().filter(|_| range.count == count) else {
+            return Err("an allotment hands out as many timestamps as it is asked for");
+        };
+        if self.last >= Some(range.first) {
+            return Err("no timestamp is handed out twice, or below an earlier one");
+        }
+        self.last = Some(last);
+        Ok(Some(range))
+    }
+}
+
+/// Hands out the epochs of this process on its node.
+#[derive(Debug)]
+pub(crate) struct LeaseIssuer {
+    node: Arc<Node>,
+    epochs: Replica<Epochs>,
+    issued: Mutex<Issued>,
+    epoch_interval: Duration,
+    /// Set while a request is on its way to have the epoch advanced.
+    is_renewing: AtomicBool,
+    /// The invariant that does not hold. Then nothing is handed out any more.
+    broken: OnceLock<&'static str>,
+}
+
+impl LeaseIssuer {
+    pub(crate) fn new(node: Arc<Node>, epochs: Replica<Epochs>, epoch_interval: Duration) -> Self {
+        Self {
+            node,
+            epochs,
+            issued: Mutex::default(),
+            epoch_interval,
+            is_renewing: AtomicBool::new(false),
+            broken: OnceLock::new(),
+        }
+    }
+
+    pub(crate) fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+
+    /// The replicated state, as far as this node has applied it.
+    pub(crate) fn epochs(&self) -> Epochs {
+        self.epochs.with(|epochs| *epochs)
+    }
+
+    /// The age above which an epoch is used for no request.
+    pub(crate) fn epoch_age_max(&self) -> Duration {
+        self.epoch_interval.saturating_mul(2)
+    }
+
+    /// Fails if an invariant does not hold.
+    pub(crate) fn check(&self) -> Result<(), OracleError> {
+        self.broken.get().map_or(Ok(()), |invariant| Err(OracleError::Internal { invariant }))
+    }
+
+    /// Fails the oracle for good: an invariant does not hold. Panics in a debug build.
+    pub(crate) fn fail(&self, invariant: &'static str) -> OracleError {
+        if self.broken.set(invariant).is_ok() {
+            tracing::error!(
+                invariant,
+                "an invariant does not hold: no timestamp is issued any more"
+            );
+        }
+        debug_assert!(false, "broken invariant: {invariant}");
+        OracleError::Internal { invariant }
+    }
+
+    /// The term in which this node leads and may answer, without a proof, requests that came before
+    /// this call.
+    pub(crate) fn term(&self) -> Option<u64> {
+        let is_on = self.epochs.with(Epochs::lease_reads);
+        is_on.then(|| self.node.leased_term()).flatten()
+    }
+
+    /// Hands out timestamps, if this node has a lease and an epoch of its own that is young enough.
+    ///
+    /// The first request that finds the epoch older than an interval gets none: it has the epoch
+    /// advanced by a proof. Until then the others use the epoch for another interval.
+    pub(crate) fn take_leased(&self, count: u32) -> Result<Option<Range>, OracleError> {
+        self.check()?;
+        let Some(term) = self.term() else { return Ok(None) };
+        let mut issued = self.issued.lock();
+        let current = issued.current.as_ref();
+        let Some(current) = current.filter(|ours| ours.allotment.owner().term == term) else {
+            return Ok(None);
+        };
+        let age = current.taken_up.elapsed();
+        let is_old = age > self.epoch_interval;
+        if is_old && !self.is_renewing.swap(true, SeqCst) || age > self.epoch_age_max() {
+            return Ok(None);
+        }
+        issued.take(count).map_err(|invariant| self.fail(invariant))
+    }
+
+    /// Hands out timestamps of this owner's epoch, if it has as many. The caller has a proof.
+    pub(crate) fn take(&self, owner: Owner, count: u32) -> Result<Option<Range>, OracleError> {
+        self.check()?;
+        let mut issued = self.issued.lock();
+        match &issued.current {
+            Some(current) if current.allotment.owner() == owner => {
+                issued.take(count).map_err(|invariant| self.fail(invariant))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The current epoch of this process, and its owner.
+    pub(crate) fn current(&self) -> Option<(Owner, EpochStart)> {
+        let issued = self.issued.lock();
+        let current = issued.current.as_ref()?;
+        let epoch = current.allotment.epoch();
+        Some((current.allotment.owner(), EpochStart { epoch, at: current.taken_up }))
+    }
+
+    /// Takes up the epoch that the owner's command made, and no other: an epoch has one taker,
+    /// whatever else runs on the node. Returns `None` for the epoch of another command.
+    pub(crate) fn take_up(&self, owner: Owner, answer: &Bytes) -> Option<EpochStart> {
+        let made = Advance::answered(answer)?;
+        let epochs = self.epochs();
+        if epochs.last() < made {
+            self.fail("a node has applied the command that it answers");
+            return None;
+        }
+        let now = Instant::now();
+        let mut issued = self.issued.lock();
+        let before = issued.current.as_ref().map(|current| &current.allotment);
+        let allotment = Allotment::take_up(&epochs, owner, before)?;
+        (allotment.epoch() == made).then(|| {
+            issued.current = Some(CurrentAllotment { allotment, taken_up: now });
+            EpochStart { epoch: made, at: now }
+        })
+    }
+
+    /// Lets the next request that finds the epoch old have it advanced.
+    pub(crate) fn renew(&self) {
+        self.is_renewing.store(false, SeqCst);
+    }
+}

@@ -1,6 +1,0 @@
-//! Spans, for a subscriber that sends them to a collector.
-
-/// The target of the spans of the timestamp service: one of each advance of the epoch, and in
-/// `esker-server` one of each request. A subscriber that collects spans takes this target, and one
-/// that writes log lines does not.
-pub const SPANS: &str = "esker::spans";
