@@ -86,7 +86,7 @@ mod tests {
     use crate::file::Open;
     use crate::io::{read_full_at, write_all_at};
     use crate::std_disk::StdDisk;
-    use crate::uring::RINGS;
+    use crate::uring::RINGS_MAX;
     use crate::uring::faults::Faults;
     use crate::uring::ring::Ring;
 
@@ -113,7 +113,7 @@ mod tests {
         let dir = StdDisk::new().open_std_dir(dir.path()).unwrap();
         let file = dir.open_file("file", Open::create()).unwrap();
         let file = UringFile::new(file, Arc::new(pool));
-        without_rings(&file.pool, RINGS, &mut || {
+        without_rings(&file.pool, RINGS_MAX, &mut || {
             write_all_at(&file, b"durable", 0).unwrap();
             file.sync_data().unwrap();
             let mut back = [0; 7];

@@ -20,7 +20,7 @@ use rustix::fd::OwnedFd;
 use rustix::fs::{AtFlags, FileType, FlockOperation, Gid, Mode, OFlags, RenameFlags, Uid};
 use rustix::io::Errno;
 
-use super::file::StdFile;
+use super::std_file::StdFile;
 use super::{Readers, StdLock, failed, has_no_inode, probe, system};
 use crate::dir::Dir;
 use crate::dir::check_name;

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::fault::Effect;
-use super::file::SimFile;
-use super::machine::{Call, Count, Machine, Outcome, Shared};
+use super::machine::{Call, Count, Machine, Outcome, SharedMachine};
 use super::namespace::{Entry, NodeId};
+use super::sim_file::SimFile;
 use crate::dir::Dir;
 use crate::dir::check_name;
 use crate::error::{Op, Result};
@@ -20,7 +20,7 @@ use crate::file::{Facts, File, Lock, Open};
 /// A directory, the process life in which it was opened, and the path it was opened by.
 #[derive(Debug)]
 pub(super) struct SimDir {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedMachine>,
     pub(super) node: NodeId,
     pub(super) life: u64,
     pub(super) path: PathBuf,
@@ -234,7 +234,7 @@ impl Drop for SimDir {
 
 #[derive(Debug)]
 struct SimLock {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMachine>,
     node: NodeId,
     life: u64,
 }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::fault::Effect;
 use super::inode::Inode;
-use super::machine::{Call, Count, Fate, Machine, Shared};
+use super::machine::{Call, Count, Fate, Machine, SharedMachine};
 use super::namespace::NodeId;
 use crate::aligned::check_direct;
 use crate::error::{Op, Result};
@@ -16,7 +16,7 @@ use crate::file::{BLOCK, File, Open};
 /// A file, the process life in which it was opened, and its open options.
 #[derive(Debug)]
 pub(super) struct SimFile {
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<SharedMachine>,
     pub(super) node: NodeId,
     pub(super) life: u64,
     pub(super) path: PathBuf,
@@ -53,7 +53,7 @@ impl SimFile {
     }
 
     /// Returns how many bytes a short call transfers.
-    fn shortened(&self, struck: &Struck<'_>, len: usize, machine: &mut Machine) -> usize {
+    fn shortened(&self, struck: &FaultStrike<'_>, len: usize, machine: &mut Machine) -> usize {
         match struck.fate.effect {
             Some(Effect::Short(Some(most))) => len.min(most),
             Some(Effect::Short(None)) if self.how.direct => {
@@ -66,7 +66,7 @@ impl SimFile {
 
     /// Returns the offset of the call. A misdirected call goes to another block of the file or to
     /// the one after its end.
-    fn aim(&self, struck: &Struck<'_>, machine: &mut Machine) -> u64 {
+    fn aim(&self, struck: &FaultStrike<'_>, machine: &mut Machine) -> u64 {
         let offset = struck.offset;
         if !matches!(struck.fate.effect, Some(Effect::Misdirect)) {
             return offset;
@@ -96,7 +96,7 @@ impl SimFile {
     }
 
     /// A failing write may have written any part of the range.
-    fn fail_write(&self, machine: &mut Machine, struck: &Struck<'_>, buf: &[u8]) {
+    fn fail_write(&self, machine: &mut Machine, struck: &FaultStrike<'_>, buf: &[u8]) {
         if struck.fate.error() == Some(Errno::NOSPC) {
             return;
         }
@@ -114,7 +114,7 @@ impl SimFile {
     }
 
     /// Flips a bit of the range if the fault requires it.
-    fn rot(&self, machine: &mut Machine, struck: &Struck<'_>, offset: u64, len: usize) {
+    fn rot(&self, machine: &mut Machine, struck: &FaultStrike<'_>, offset: u64, len: usize) {
         if let Some(Effect::BitRot(bit)) = struck.fate.effect {
             let bit = bit.unwrap_or_else(|| machine.rng.below(len as u64 * 8));
             if let Some(inode) = machine.names.file_mut(self.node) {
@@ -123,7 +123,12 @@ impl SimFile {
         }
     }
 
-    fn read(&self, machine: &mut Machine, struck: &Struck<'_>, buf: &mut [u8]) -> Result<usize> {
+    fn read(
+        &self,
+        machine: &mut Machine,
+        struck: &FaultStrike<'_>,
+        buf: &mut [u8],
+    ) -> Result<usize> {
         struck.unharmed()?;
         let offset = struck.offset;
         self.rot(machine, struck, offset, buf.len());
@@ -135,7 +140,7 @@ impl SimFile {
             .map_err(|_| struck.call.failed(Errno::IO))
     }
 
-    fn write(&self, machine: &mut Machine, struck: &Struck<'_>, buf: &[u8]) -> Result<usize> {
+    fn write(&self, machine: &mut Machine, struck: &FaultStrike<'_>, buf: &[u8]) -> Result<usize> {
         if let Err(error) = struck.unharmed() {
             self.fail_write(machine, struck, buf);
             return Err(error);
@@ -159,7 +164,7 @@ impl SimFile {
         Ok(put)
     }
 
-    fn sync(&self, machine: &mut Machine, struck: &Struck<'_>) -> Result<()> {
+    fn sync(&self, machine: &mut Machine, struck: &FaultStrike<'_>) -> Result<()> {
         let (mode, sector) = (machine.options.cache_after_failed_sync, machine.options.sector);
         let Machine { names, rng, .. } = machine;
         let inode = names.file_mut(self.node).ok_or_else(|| struck.call.failed(Errno::BADF))?;
@@ -178,7 +183,7 @@ impl SimFile {
         let (mut machine, fate) = self.begin(call)?;
         machine.stats.resizes += 1;
         let free = machine.free() / BLOCK as u64;
-        let outcome = Struck::new(&call, &fate).unharmed().and_then(|()| {
+        let outcome = FaultStrike::new(&call, &fate).unharmed().and_then(|()| {
             let inode = self.inode(&mut machine, &call)?;
             change(inode, free).ok_or_else(|| call.failed(Errno::NOSPC))
         });
@@ -187,13 +192,13 @@ impl SimFile {
 }
 
 /// A call and the fault that strikes it.
-struct Struck<'a> {
+struct FaultStrike<'a> {
     call: &'a Call<'a>,
     fate: &'a Fate,
     offset: u64,
 }
 
-impl<'a> Struck<'a> {
+impl<'a> FaultStrike<'a> {
     fn new(call: &'a Call<'a>, fate: &'a Fate) -> Self {
         Self { call, fate, offset: call.offset.unwrap_or(0) }
     }
@@ -213,7 +218,7 @@ impl File for SimFile {
             return Ok(0);
         }
         let (mut machine, fate) = self.begin(call)?;
-        let outcome = self.read(&mut machine, &Struck::new(&call, &fate), buf);
+        let outcome = self.read(&mut machine, &FaultStrike::new(&call, &fate), buf);
         machine.stats.reads += 1;
         machine.stats.bytes_read += *outcome.as_ref().unwrap_or(&0) as u64;
         self.shared.finish(machine, &call, fate, outcome)
@@ -229,7 +234,7 @@ impl File for SimFile {
             return Ok(0);
         }
         let (mut machine, fate) = self.begin(call)?;
-        let outcome = self.write(&mut machine, &Struck::new(&call, &fate), buf);
+        let outcome = self.write(&mut machine, &FaultStrike::new(&call, &fate), buf);
         machine.stats.wrote(*outcome.as_ref().unwrap_or(&0) as u64, self.how);
         self.shared.finish(machine, &call, fate, outcome)
     }
@@ -238,7 +243,7 @@ impl File for SimFile {
         let call = self.call(Op::Sync, None, Count::Operation);
         let (mut machine, fate) = self.begin(call)?;
         machine.stats.syncs += 1;
-        let outcome = self.sync(&mut machine, &Struck::new(&call, &fate));
+        let outcome = self.sync(&mut machine, &FaultStrike::new(&call, &fate));
         self.shared.finish(machine, &call, fate, outcome)
     }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use rustix::io::Errno;
 
 use super::SimDisk;
-use super::dir::SimDir;
 use super::machine::{Call, Count, Machine};
 use super::namespace::NodeId;
+use super::sim_dir::SimDir;
 use crate::dir::Dir;
 use crate::disk::Disk;
 use crate::error::{Op, Result};
