@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 use esker_consensus::{Slot, Snapshot};
 
-use super::shown::{as_json, failure, open};
+use super::snapshot_text::{as_json, failure, open};
 use crate::consensus_dir;
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::output;
@@ -23,7 +23,7 @@ error. The slot goes to standard error, too: continue with the entry after it. W
 in `state_b64`.";
 
 /// Bytes that are encoded at once: whole groups of base 64.
-const GROUPS: usize = 3 << 16;
+const ENCODED_BYTES: usize = 3 << 16;
 
 /// Arguments of `esker snapshot restore`.
 #[derive(Debug, Args)]
@@ -52,9 +52,9 @@ pub fn run(arguments: &RestoreArguments) -> Outcome {
         failure(&error, dir, &snapshots, &before.unwrap_or_default())
     })?;
     for skipped in snapshot.skipped() {
-        complain(&format!("passed over: {}", Failure::of_consensus(skipped, dir).message()));
+        complain(&format!("passed over: {}", Failure::from_consensus(skipped, dir).message()));
     }
-    let closed = |error| Failure::of_io("write standard output", &error);
+    let closed = |error| Failure::from_io("write standard output", &error);
     let mut out = output::buffered().map_err(closed)?;
     let written = if arguments.json {
         write_json(&mut snapshot, &mut out)
@@ -70,12 +70,12 @@ pub fn run(arguments: &RestoreArguments) -> Outcome {
 fn write_json(snapshot: &mut Snapshot, out: &mut impl Write) -> io::Result<()> {
     let description = as_json(snapshot.info()).to_string();
     write!(out, "{},\"state_b64\":\"", description.trim_end_matches('}'))?;
-    let mut bytes = Vec::with_capacity(GROUPS);
+    let mut bytes = Vec::with_capacity(ENCODED_BYTES);
     loop {
         bytes.clear();
-        snapshot.by_ref().take(GROUPS as u64).read_to_end(&mut bytes)?;
+        snapshot.by_ref().take(ENCODED_BYTES as u64).read_to_end(&mut bytes)?;
         out.write_all(output::base64(&bytes).as_bytes())?;
-        if bytes.len() < GROUPS {
+        if bytes.len() < ENCODED_BYTES {
             return writeln!(out, "\"}}");
         }
     }

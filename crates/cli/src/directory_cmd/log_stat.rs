@@ -1,64 +1,42 @@
-//! `esker log stat`: a summary of a log, without taking its lock and without reading all of it.
+//! The summary of a log, without taking its lock and without reading all of it.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use clap::Args;
 use esker_log::{Corruption, Error, Metadata, ReadOnlyLog, Seq, Start, Stored};
 use serde_json::json;
 
-use super::verify::range_json;
-use super::writer;
+use super::component::Component;
+use super::log_verify::{corruption_json, range_json};
+use crate::writer_process;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
 
-const EXAMPLES: &str = "\
-Examples:
-  esker log stat ./esker-data
-  esker log stat ./esker-data --json | jq .durable
-
-It runs beside a writer. It reads the header and footer of every segment, not every record: for that, \
-use `esker log verify`. Of a repaired log it shows the ranges that were quarantined. A writer in another \
-container may not be shown: the system lists the locks of its own processes. Exit status 3 when it \
-found corruption.";
-
-/// Arguments of `esker log stat`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct StatArguments {
-    /// The log's directory
-    dir: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
 /// Prints the summary.
-pub fn run(arguments: &StatArguments) -> Outcome {
-    let dir = &arguments.dir;
-    let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::of_log(&e, dir))?;
-    let of_log = |e| Failure::of_log(&e, dir);
+pub fn run(dir: &Path, as_json: bool) -> Outcome {
+    let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::from_log(&e, dir))?;
+    let log_failure = |e| Failure::from_log(&e, dir);
     let metadata = reader.metadata();
-    let stored = reader.stored().map_err(of_log)?;
-    let (oldest, unreadable) = oldest_time(&reader).map_err(of_log)?;
+    let stored = reader.stored().map_err(log_failure)?;
+    let (oldest, unreadable) = oldest_time(&reader).map_err(log_failure)?;
     let corruption = reader.corruption().or(unreadable);
     let newest = time_at(&reader, Start::From(reader.durable())).unwrap_or_default();
-    let writer = writer::of(dir).filter(|_| !reader.is_closed_cleanly());
-    let facts = Facts { dir, reader: &reader, metadata, stored, oldest, newest, writer };
-    if arguments.json {
-        facts.print_json(corruption.as_ref())?;
+    let writer = writer_process::find(dir).filter(|_| !reader.is_closed_cleanly());
+    let summary = Summary { dir, reader: &reader, metadata, stored, oldest, newest, writer };
+    if as_json {
+        summary.print_json(corruption.as_ref())?;
     } else {
-        facts.print_text(corruption.is_some())?;
+        summary.print_text(corruption.is_some())?;
     }
     match corruption {
-        Some(corruption) => Err(Failure::of_log(&esker_log::Error::Corrupted(corruption), dir)),
+        Some(corruption) => Err(Failure::from_log(&esker_log::Error::Corrupted(corruption), dir)),
         None => Ok(()),
     }
 }
 
-/// What is printed of a log.
-struct Facts<'a> {
+/// The summary of a log.
+struct Summary<'a> {
     dir: &'a Path,
     reader: &'a ReadOnlyLog,
     metadata: Metadata,
@@ -69,11 +47,12 @@ struct Facts<'a> {
     writer: Option<i32>,
 }
 
-impl Facts<'_> {
+impl Summary<'_> {
     fn print_json(&self, corruption: Option<&Corruption>) -> Outcome {
         let Stored { records, payload_bytes, bytes, quarantined, skipped, .. } = &self.stored;
         let (reader, metadata) = (self.reader, &self.metadata);
         output::print_json(&json!({
+            "component": Component::Log,
             "dir": self.dir.to_string_lossy(),
             "id": metadata.id.to_string(),
             "session": metadata.session,
@@ -92,7 +71,7 @@ impl Facts<'_> {
             "oldest_time": self.oldest.map(output::time),
             "newest_time": self.newest.map(output::time),
             "writer_pid": self.writer,
-            "damage": corruption.map(super::verify::corruption_json),
+            "damage": corruption.map(corruption_json),
         }))
     }
 

@@ -1,4 +1,4 @@
-//! Whether a process has a log open for writing.
+//! The process that has a log open for writing.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -7,12 +7,12 @@ use rustix::fs::{major, minor};
 use rustix::io::Errno;
 use rustix::process::{Pid, test_kill_process};
 
-/// Returns the process that has the lock of the directory, as the system lists it. Does not try the
+/// Finds the process that has the lock of the directory, as the system lists it. Does not try the
 /// lock itself: that could make a writer that opens the log at the same moment fail.
 ///
 /// The list has no process of another PID namespace, except those of namespaces below. Where there
 /// is no list, the process named in the file `lock` counts if it exists.
-pub fn of(dir: &Path) -> Option<i32> {
+pub fn find(dir: &Path) -> Option<i32> {
     let named = std::fs::read_to_string(dir.join("lock")).ok();
     let named = named.and_then(|line| line.trim().parse().ok()).filter(|pid| *pid > 0);
     let Ok(locks) = std::fs::read_to_string("/proc/locks") else {

@@ -10,13 +10,13 @@ use esker_command::output;
 
 /// Opens the snapshots of the log in `dir`, beside its writer.
 pub fn open(dir: &Path) -> Outcome<Snapshots> {
-    Snapshots::open(dir).map_err(|error| Failure::of_consensus(&error, dir))
+    Snapshots::open(dir).map_err(|error| Failure::from_consensus(&error, dir))
 }
 
 /// The failure to use the snapshots of the log in `dir`. `wanted` is what was looked for.
 pub fn failure(error: &Error, dir: &Path, snapshots: &Snapshots, wanted: &str) -> Failure {
     if !matches!(error, Error::NoSnapshot) {
-        return Failure::of_consensus(error, dir);
+        return Failure::from_consensus(error, dir);
     }
     let all = snapshots.list().unwrap_or_default();
     let (wanted, there) = match &all[..] {
@@ -52,7 +52,7 @@ pub fn as_text(info: &SnapshotInfo) -> String {
     format!("{slot} {}{note}\n", output::counted(*len, "byte"))
 }
 
-/// What is wrong with a snapshot, as JSON.
+/// The corruption of a snapshot as JSON.
 pub fn damage(slot: Slot, error: &Error) -> Value {
     let (what, place) = match error {
         Error::CorruptedSnapshot { cause: esker_log::Error::Corrupted(found), .. } => {

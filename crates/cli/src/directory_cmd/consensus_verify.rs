@@ -1,68 +1,47 @@
-//! `esker consensus verify`: checks every byte of the underlying log and of its snapshots, and each
-//! consensus record.
+//! Checks every byte of a consensus log and of its snapshots, and each record.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args;
 use esker_consensus::{Error, Inspection, InvalidRecord, Slot, Snapshots};
 use esker_log::{ReadOptions, VerifyReport};
 use serde_json::{Value, json};
 
-use crate::consensus_dir::{self, Looked, Target};
+use super::component::{Component, Directory};
+use crate::consensus_dir::{self, Report, Target};
 use esker_command::exit::{Failure, Outcome, advice_on};
 use esker_command::output::counted;
 use esker_command::progress;
 
-const EXAMPLES: &str = "\
-Examples:
-  esker consensus verify ./node-1
-  esker consensus verify ./node-1 --json | jq .damage
-
-It takes no lock and changes nothing. Exit status 0 for a log without corruption, 3 when durable bytes are corrupt, a \
-snapshot is not whole or does not cover the slots that were dropped, a record contradicts another, or the directory of one of many logs is gone. After `esker log repair` a consensus log is read-only, which this command reports. \
-With --json, `from` is the last record before a quarantined range, and `to` the last in it.";
-
-/// Arguments of `esker consensus verify`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct VerifyArguments {
-    /// The log's directory, or that of many logs
-    dir: PathBuf,
-    /// One of many logs [default: all of them]
-    #[arg(long)]
-    key: Option<String>,
-    /// Print one JSON object per log
-    #[arg(long)]
-    json: bool,
-}
-
 /// Checks each log, and fails when one is corrupt, after it has checked all.
-pub fn run(arguments: &VerifyArguments) -> Outcome {
-    let targets = consensus_dir::targets(&arguments.dir, arguments.key.as_deref())?;
-    let all = consensus_dir::each(&arguments.dir, targets, |target| {
-        check(target, arguments.json).unwrap_or_else(|failure| (String::new(), Err(failure)))
+pub fn run(directory: &Directory, key: Option<&str>, as_json: bool) -> Outcome {
+    let Directory { path, component } = directory;
+    let targets = consensus_dir::targets(path, key)?;
+    let failures = consensus_dir::each(path, targets, |target| {
+        let checked = check(*component, target, as_json);
+        checked.unwrap_or_else(|failure| (String::new(), Err(failure)))
     })?;
-    all.into_iter().next().map_or(Ok(()), Err)
+    failures.into_iter().next().map_or(Ok(()), Err)
 }
 
-/// What was found in a log.
-struct Checked {
+/// The check of a log.
+struct LogCheck {
     report: VerifyReport,
-    /// Its records, unless some are corrupt or quarantined.
+    /// The records of the log, unless some are corrupt or quarantined.
     found: Option<Inspection>,
-    snapshots: Checks,
+    snapshots: SnapshotChecks,
 }
 
-/// What was found in the snapshots of a log.
+/// The checks of the snapshots of a log.
 #[derive(Default)]
-struct Checks {
+struct SnapshotChecks {
     whole: Vec<Slot>,
     corrupt: Vec<(Slot, String)>,
 }
 
-fn check(target: &Target, as_json: bool) -> Outcome<Looked> {
+fn check(component: Component, target: &Target, as_json: bool) -> Outcome<Report> {
     if let Some(failure) = target.displaced() {
         let mut line = json!({
+            "component": component,
             "dir": target.dir.to_string_lossy(),
             "sound": false,
             "missing": target.is_missing(),
@@ -75,17 +54,18 @@ fn check(target: &Target, as_json: bool) -> Outcome<Looked> {
         return Ok((text, Err(failure)));
     }
     let dir = &target.dir;
-    let bar = progress::of_bytes(as_json);
+    let bar = progress::bytes_bar(as_json);
     let report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
-        .map_err(|error| Failure::of_consensus(&Error::Log(error), dir))?;
+        .map_err(|error| Failure::from_consensus(&Error::Log(error), dir))?;
     bar.finish_and_clear();
     let valid = report.corruption.is_empty() && report.quarantined.is_empty();
     let found = if valid { Some(read(target, report.records, as_json)?) } else { None };
     let snapshots = check_snapshots(dir)?;
-    let checked = Checked { report, found, snapshots };
+    let checked = LogCheck { report, found, snapshots };
     let failure = checked.failure(dir);
     let text = if as_json {
         let mut line = checked.as_json(failure.is_none());
+        line["component"] = json!(component);
         line["dir"] = dir.to_string_lossy().into();
         target.add_key(&mut line);
         format!("{line}\n")
@@ -96,9 +76,9 @@ fn check(target: &Target, as_json: bool) -> Outcome<Looked> {
     Ok((text, failure.map_or(Ok(()), Err)))
 }
 
-/// Reads the records, of which there are so many.
+/// Reads the records, whose number is `records`.
 fn read(target: &Target, records: u64, as_json: bool) -> Outcome<Inspection> {
-    let bar = progress::of_records(records, as_json);
+    let bar = progress::records_bar(records, as_json);
     let found = target.read(|read| bar.set_position(read));
     bar.finish_and_clear();
     found
@@ -110,10 +90,10 @@ fn slots(found: &Inspection) -> u64 {
 }
 
 /// Reads every byte of the snapshots.
-fn check_snapshots(dir: &Path) -> Outcome<Checks> {
-    let failed = |error: Error| Failure::of_consensus(&error, dir);
+fn check_snapshots(dir: &Path) -> Outcome<SnapshotChecks> {
+    let failed = |error: Error| Failure::from_consensus(&error, dir);
     let snapshots = Snapshots::open(dir).map_err(failed)?;
-    let mut checks = Checks::default();
+    let mut checks = SnapshotChecks::default();
     for slot in snapshots.list().map_err(failed)? {
         match snapshots.verify(slot) {
             Ok(_) => checks.whole.push(slot),
@@ -128,7 +108,7 @@ fn check_snapshots(dir: &Path) -> Outcome<Checks> {
     Ok(checks)
 }
 
-impl Checked {
+impl LogCheck {
     fn invalid(&self) -> &[InvalidRecord] {
         self.found.as_ref().map_or(&[][..], |found| &found.invalid_records)
     }

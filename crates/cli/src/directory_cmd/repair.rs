@@ -1,7 +1,7 @@
-//! `esker log repair`: quarantines corrupt units and keeps the rest.
+//! `esker repair`: quarantines corrupt units and keeps the rest.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use clap::Args;
 use esker_log::{
@@ -9,7 +9,9 @@ use esker_log::{
 };
 use serde_json::{Value, json};
 
-use super::verify::{corrupt_beside, corruption_json};
+use super::component::{Component, DirectoryArguments};
+use super::log_verify::{corrupt_beside, corruption_json};
+use crate::consensus_dir;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
 use esker_command::progress;
@@ -17,24 +19,27 @@ use esker_command::progress;
 const EXAMPLES: &str = "\
 Examples:
   # Check first
-  esker log verify ./esker-data
+  esker verify ./esker-data
 
   # Quarantine the corrupt units; their bytes are kept in
   # ./esker-data/quarantine
-  esker log repair ./esker-data
+  esker repair ./esker-data
 
 It takes the lock. At most the corrupt commit unit is lost: records that were committed together, at most \
 1 MiB unless one record or atomic batch is larger. The quarantined bytes are kept in a file. \
 `esker log cat` then prints the remaining records, with one line on standard error for each \
 quarantined range. With --json, `from` is the last record before a range, and `to` the last in it. \
-A valid log is not changed.";
+A valid log is not changed. Of many consensus logs it repairs the one with --key.
 
-/// Arguments of `esker log repair`.
+A consensus log that was repaired is read-only, because it may have lost votes. Do not repair the log of a node: \
+remove the node from its cluster, and let one join under a new number.";
+
+/// Arguments of `esker repair`.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct RepairArguments {
-    /// The log's directory
-    dir: PathBuf,
+    #[command(flatten)]
+    directory: DirectoryArguments,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -42,22 +47,27 @@ pub struct RepairArguments {
 
 /// Repairs the log, and reports what was quarantined.
 pub fn run(arguments: &RepairArguments) -> Outcome {
-    let dir = &arguments.dir;
-    let bar = progress::of_bytes(arguments.json);
+    let RepairArguments { directory, json } = arguments;
+    let found = directory.find_whole("repair")?;
+    let dir = match found.component {
+        Component::Manager => &consensus_dir::target(&found.path, directory.key.as_deref())?.dir,
+        _ => &found.path,
+    };
+    let bar = progress::bytes_bar(*json);
     let repaired = esker_log::repair_with(dir, ReadOptions::default(), progress::follow(&bar))
-        .map_err(|e| Failure::of_log(&e, dir))?;
+        .map_err(|e| Failure::from_log(&e, dir))?;
     bar.finish_and_clear();
     // No repair changes offsets or snapshots, and `verify` would report them again.
     let (left, unread) = corrupt_beside(dir);
-    if arguments.json {
-        output::print_json(&repaired_json(&repaired, &left))?;
+    if *json {
+        output::print_json(&repaired_json(found.component, &repaired, &left))?;
     } else {
         let first = first_kept(dir, &repaired)?;
         let is_sound_beside = left.is_empty() && unread.is_none();
         output::print(&repaired_text(dir, &repaired, first, is_sound_beside))?;
     }
     match left.into_iter().next().map(Error::Corrupted).or(unread) {
-        Some(error) => Err(Failure::of_log(&error, dir)),
+        Some(error) => Err(Failure::from_log(&error, dir)),
         None => Ok(()),
     }
 }
@@ -68,11 +78,11 @@ fn first_kept(dir: &Path, repaired: &Repaired) -> Outcome<Option<Seq>> {
     if !repaired.manifest_rebuilt {
         return Ok(None);
     }
-    let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::of_log(&e, dir))?;
+    let reader = ReadOnlyLog::open(dir).map_err(|e| Failure::from_log(&e, dir))?;
     Ok(Some(reader.oldest()).filter(|oldest| *oldest > Seq(1)))
 }
 
-fn repaired_json(repaired: &Repaired, left: &[Corruption]) -> Value {
+fn repaired_json(component: Component, repaired: &Repaired, left: &[Corruption]) -> Value {
     let range_json = |range: &QuarantinedRange| {
         json!({
             "file": range.file.to_string_lossy(),
@@ -84,6 +94,7 @@ fn repaired_json(repaired: &Repaired, left: &[Corruption]) -> Value {
         })
     };
     json!({
+        "component": component,
         "repaired": repaired.manifest_rebuilt
             || repaired.manifest_corrected
             || !repaired.quarantined.is_empty(),

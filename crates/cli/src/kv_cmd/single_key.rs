@@ -9,7 +9,7 @@ use clap::Args;
 use esker_kv::VALUE_LIMIT;
 
 use super::entries;
-use super::open::Place;
+use super::open::KeyspaceSelection;
 use super::scan::RangeArguments;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
@@ -49,7 +49,7 @@ range are deleted all or none. `keyspaces drop` deletes a keyspace with its keys
 #[command(after_help = PUT_EXAMPLES)]
 pub struct PutArguments {
     #[command(flatten)]
-    place: Place,
+    place: KeyspaceSelection,
     /// The key
     key: OsString,
     /// The value; - reads it from standard input
@@ -61,7 +61,7 @@ pub struct PutArguments {
 #[command(after_help = GET_EXAMPLES)]
 pub struct GetArguments {
     #[command(flatten)]
-    place: Place,
+    place: KeyspaceSelection,
     /// The key
     key: OsString,
     /// Print one JSON object
@@ -74,7 +74,7 @@ pub struct GetArguments {
 #[command(after_help = DEL_EXAMPLES)]
 pub struct DelArguments {
     #[command(flatten)]
-    place: Place,
+    place: KeyspaceSelection,
     /// The key
     key: Option<OsString>,
     #[command(flatten)]
@@ -102,7 +102,7 @@ pub fn put(arguments: &PutArguments) -> Outcome {
 fn value_of_input() -> Outcome<Vec<u8>> {
     let mut value = Vec::new();
     let read = io::stdin().lock().take(VALUE_LIMIT as u64 + 1).read_to_end(&mut value);
-    read.map_err(|error| Failure::of_io("read standard input", &error))?;
+    read.map_err(|error| Failure::from_io("read standard input", &error))?;
     if value.len() > VALUE_LIMIT {
         return Err(Failure::failed(format!(
             "standard input has more than {VALUE_LIMIT} bytes, the limit of a value"

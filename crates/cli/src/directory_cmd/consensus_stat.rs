@@ -1,71 +1,48 @@
-//! `esker consensus stat`: a summary of a consensus log.
+//! The summary of a consensus log, alone or one of many.
 
 use std::fmt::Write;
-use std::path::PathBuf;
 
-use clap::Args;
 use esker_consensus::{Slot, Snapshots};
 use serde_json::json;
 
+use super::component::{Component, Directory};
 use crate::consensus_dir::{self, Target};
 use esker_command::exit::{Failure, Outcome, complain};
 
-const EXAMPLES: &str = "\
-Examples:
-  esker consensus stat ./node-1
-  esker consensus stat ./node-1 --json | jq .frontier
-  esker consensus stat ./tables --key users
-
-It runs beside a writer, reads every durable record, and changes nothing. `bytes` are those of the values. Of many \
-logs, one whose directory is gone has `missing`; one that cannot be read is named on standard error, and the exit \
-status is that of the first such log. `read_only` says why a log accepts nothing: `repaired`, or `copied`, which \
-`esker consensus renumber` ends. For a log whose key is not text, name its directory instead of --key.";
-
-/// Arguments of `esker consensus stat`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct StatArguments {
-    /// The log's directory, or that of many logs
-    dir: PathBuf,
-    /// One of many logs [default: all of them]
-    #[arg(long)]
-    key: Option<String>,
-    /// Print one JSON object per log
-    #[arg(long)]
-    json: bool,
-}
-
 /// Prints a summary of each log.
-pub fn run(arguments: &StatArguments) -> Outcome {
-    let targets = consensus_dir::targets(&arguments.dir, arguments.key.as_deref())?;
-    let of = targets.len();
-    let failures =
-        consensus_dir::each(&arguments.dir, targets, |target| match target.is_missing() {
-            true => (missing(target, arguments.json), target.read(|_| {}).map(drop)),
-            false => match summary(target, arguments.json) {
-                Ok(text) => (text, Ok(())),
-                Err(failure) => (String::new(), Err(failure)),
-            },
-        })?;
-    let (count, dir) = (failures.len(), arguments.dir.display());
-    if of > 1 {
+pub fn run(directory: &Directory, key: Option<&str>, as_json: bool) -> Outcome {
+    let Directory { path, component } = directory;
+    let targets = consensus_dir::targets(path, key)?;
+    let logs = targets.len();
+    let failures = consensus_dir::each(path, targets, |target| match target.is_missing() {
+        true => (missing(*component, target, as_json), target.read(|_| {}).map(drop)),
+        false => match summary(*component, target, as_json) {
+            Ok(text) => (text, Ok(())),
+            Err(failure) => (String::new(), Err(failure)),
+        },
+    })?;
+    let (count, path) = (failures.len(), path.display());
+    if logs > 1 {
         failures.iter().for_each(|failure| complain(failure.message()));
     }
     match failures.into_iter().next() {
         None => Ok(()),
-        Some(only) if of == 1 => Err(only),
-        Some(first) => Err(first.instead(format!("{count} of {of} logs of {dir} cannot be read"))),
+        Some(only) if logs == 1 => Err(only),
+        Some(first) => {
+            Err(first.instead(format!("{count} of {logs} logs of {path} cannot be read")))
+        }
     }
 }
 
-fn summary(target: &Target, as_json: bool) -> Outcome<String> {
+fn summary(component: Component, target: &Target, as_json: bool) -> Outcome<String> {
     let found = target.read(|_| {})?;
     let snapshots = Snapshots::open(&target.dir).and_then(|snapshots| snapshots.list());
-    let snapshots = snapshots.map_err(|error| Failure::of_consensus(&error, &target.dir))?;
+    let snapshots = snapshots.map_err(|error| Failure::from_consensus(&error, &target.dir))?;
     let (totals, records) = (found.totals, found.records);
     let number = |slot: Option<Slot>| slot.map(u64::from);
     if as_json {
         let mut summary = json!({
+            "component": component,
             "dir": target.dir.to_string_lossy(),
             "promised": found.promised.map(|ballot| json!({ "number": ballot.number, "node": ballot.node })),
             "floor": number(found.floor),
@@ -119,9 +96,13 @@ fn summary(target: &Target, as_json: bool) -> Outcome<String> {
     Ok(text)
 }
 
-fn missing(target: &Target, as_json: bool) -> String {
+fn missing(component: Component, target: &Target, as_json: bool) -> String {
     if as_json {
-        let mut line = json!({ "dir": target.dir.to_string_lossy(), "missing": true });
+        let mut line = json!({
+            "component": component,
+            "dir": target.dir.to_string_lossy(),
+            "missing": true,
+        });
         target.add_key(&mut line);
         return format!("{line}\n");
     }

@@ -6,7 +6,7 @@ use clap::Args;
 use esker_consensus::{Error, Slot};
 use serde_json::json;
 
-use super::shown::{damage, failure, open};
+use super::snapshot_text::{damage, failure, open};
 use crate::consensus_dir;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
@@ -17,7 +17,7 @@ Examples:
   esker snapshot verify ./node-1 --slot 4999 --json | jq .sound
   esker snapshot verify ./tables --key users
 
-Exit status 0 when every snapshot is whole, 3 when one is not. `esker consensus verify` also checks that a whole one \
+Exit status 0 when every snapshot is whole, 3 when one is not. `esker verify` also checks that a whole one \
 covers the slots that were dropped.";
 
 /// Arguments of `esker snapshot verify`.

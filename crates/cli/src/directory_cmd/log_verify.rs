@@ -1,50 +1,28 @@
-//! `esker log verify`: reads and checks every byte that belongs to the log.
+//! Reads and checks every byte that belongs to a log.
 
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use clap::Args;
 use esker_log::{Corruption, Error, ReadOnlyLog, ReadOptions, SeqRange, VerifyReport};
 use serde_json::{Value, json};
 
+use super::component::Component;
 use esker_command::exit::{Failure, Outcome, advice_on};
 use esker_command::output;
 use esker_command::progress;
 
-const EXAMPLES: &str = "\
-Examples:
-  esker log verify ./esker-data
-  esker log verify ./esker-data --json | jq .damage
-
-It takes no lock and changes nothing. Exit status 0 for a log without corruption, 3 when durable \
-records are corrupt; `esker log repair` quarantines the corruption. The bytes are those of commit units, \
-without the headers and indexes of segments, which `backup` and `stat` count as well. With --json, `quarantined` has the \
-ranges of earlier repairs: `from` is the last record before the range, `to` the last in it.";
-
-/// Arguments of `esker log verify`.
-#[derive(Debug, Args)]
-#[command(after_help = EXAMPLES)]
-pub struct VerifyArguments {
-    /// The log's directory
-    dir: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    json: bool,
-}
-
 /// Checks the log, and fails when it is corrupt.
-pub fn run(arguments: &VerifyArguments) -> Outcome {
-    let dir = &arguments.dir;
-    let bar = progress::of_bytes(arguments.json);
-    let failed = |error: Error| Failure::of_log(&error, dir);
+pub fn run(dir: &Path, as_json: bool) -> Outcome {
+    let bar = progress::bytes_bar(as_json);
+    let failed = |error: Error| Failure::from_log(&error, dir);
     let mut report = esker_log::verify_with(dir, ReadOptions::default(), progress::follow(&bar))
         .map_err(failed)?;
     bar.finish_and_clear();
     let (corrupt, unread) = corrupt_beside(dir);
     report.corruption.extend(corrupt);
     // What could not be read may be corrupt.
-    if arguments.json {
-        let mut shown = report_json(&report);
+    if as_json {
+        let mut shown = report_json(Component::Log, &report);
         shown["sound"] = json!(report.corruption.is_empty() && unread.is_none());
         output::print_json(&shown)?;
     } else {
@@ -58,9 +36,8 @@ pub fn run(arguments: &VerifyArguments) -> Outcome {
     unread.map_or(Ok(()), |error| Err(failed(error)))
 }
 
-/// What is wrong beside the records: with the offsets of consumers, and with the snapshots of the
-/// application. And the first error for which one of them could not be read. Ignores corruption of
-/// the log.
+/// Finds the corruption of the offsets of consumers and of the snapshots of the application, and
+/// the first error for which one of them could not be read. Ignores corruption of the log.
 pub(super) fn corrupt_beside(dir: &Path) -> (Vec<Corruption>, Option<Error>) {
     let (mut corrupt, mut unread) = (Vec::new(), None);
     let mut note = |outcome: Result<(), Error>| match outcome {
@@ -116,8 +93,9 @@ pub fn range_json(range: &SeqRange) -> Value {
 }
 
 /// Converts a report to JSON.
-pub fn report_json(report: &VerifyReport) -> Value {
+pub fn report_json(component: Component, report: &VerifyReport) -> Value {
     json!({
+        "component": component,
         "sound": report.corruption.is_empty(),
         "segments": report.segments,
         "units": report.units,
