@@ -6,14 +6,14 @@ use std::time::Duration;
 use esker_kv::Policy;
 use esker_testkit::SplitMix64;
 
-pub(super) const KEYS: u64 = 14;
+pub(super) const KEY_COUNT: u64 = 14;
 /// The `n` of `Batch(n)`.
-pub(super) const BATCH: u64 = 5;
+pub(super) const BATCH_RECORDS: u64 = 5;
 /// The time of `Periodic(t)`.
-pub(super) const PERIOD: Duration = Duration::from_millis(10);
+pub(super) const SYNC_PERIOD: Duration = Duration::from_millis(10);
 pub(super) const KEYSPACES: [&str; 3] = ["default", "left", "right"];
 
-/// One step of a program.
+/// A step of a program.
 #[derive(Debug, Clone, Copy)]
 pub enum Step {
     Put {
@@ -67,12 +67,12 @@ pub enum Step {
 /// A random program.
 pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
     let step = |rng: &mut SplitMix64| {
-        let (keyspace, key) = (rng.index(KEYSPACES.len()), rng.below(KEYS));
+        let (keyspace, key) = (rng.index(KEYSPACES.len()), rng.below(KEY_COUNT));
         match rng.below(34) {
             0..=13 => Step::Put { keyspace, key, len: rng.pick(&[0, 10, 300, 9000, 30_000]) },
             14..=16 => Step::Delete { keyspace, key },
             17 if key == 0 => Step::DeleteAll { keyspace },
-            17 => Step::DeleteRange { keyspace, from: key, to: rng.below(KEYS) },
+            17 => Step::DeleteRange { keyspace, from: key, to: rng.below(KEY_COUNT) },
             18..=20 => Step::Batch { seed: rng.next() },
             21 => Step::CompareAndSet { key, holds: rng.percent(70) },
             22 => Step::CreateKeyspace(1 + rng.index(2)),
@@ -95,8 +95,8 @@ pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
 /// The policies that stores are opened with.
 pub const POLICIES: [Policy; 4] = [
     Policy::Always,
-    Policy::Batch(NonZeroU64::MIN.saturating_add(BATCH - 1)),
-    Policy::Periodic(PERIOD),
+    Policy::Batch(NonZeroU64::MIN.saturating_add(BATCH_RECORDS - 1)),
+    Policy::Periodic(SYNC_PERIOD),
     Policy::OsBuffered,
 ];
 

@@ -5,7 +5,7 @@ use esker_kv::Policy;
 use esker_testkit::SplitMix64;
 
 use super::SimEnv;
-use super::program::{BATCH, PERIOD, POLICIES, Step, program};
+use super::store_program::{BATCH_RECORDS, POLICIES, SYNC_PERIOD, Step, program};
 use crate::plan::Plan;
 use crate::promise::Promise;
 use crate::setting::Policies;
@@ -18,8 +18,8 @@ impl Subject for SimEnv {
     const POLICIES: Policies<Policy> = &[
         ("always", POLICIES[0], Promise::NoLoss),
         // With a commit in flight, another n - 1 calls may wait for the next one.
-        ("batch_5", POLICIES[1], Promise::Calls(2 * BATCH - 1)),
-        ("periodic_10ms", POLICIES[2], Promise::Age(PERIOD)),
+        ("batch_5", POLICIES[1], Promise::Calls(2 * BATCH_RECORDS - 1)),
+        ("periodic_10ms", POLICIES[2], Promise::Age(SYNC_PERIOD)),
         ("os", POLICIES[3], Promise::Nothing),
     ];
 

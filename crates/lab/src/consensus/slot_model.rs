@@ -1,4 +1,4 @@
-//! What must be in a log, and what may be.
+//! The contents that a consensus log must have, and may have.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use esker_consensus::{Ballot, Mode};
 
 use super::setup::Setup;
 
-/// What is known of a slot.
+/// The knowledge about a slot.
 #[derive(Debug, Clone, Default)]
 pub struct SlotModel {
-    /// Everything ever tried under a ballot; for learned values, too.
+    /// The values ever tried under a ballot, with learned ones.
     pub attempted: Vec<(Ballot, Vec<u8>)>,
-    /// What the log says is accepted now.
+    /// The value that the log says is accepted now.
     pub accepted: Option<(Ballot, Vec<u8>)>,
     /// The highest accept that was acknowledged in a mode that means it.
     pub acknowledged: Option<Ballot>,
@@ -20,7 +20,7 @@ pub struct SlotModel {
     pub commit_acknowledged: bool,
 }
 
-/// What must be there.
+/// The contents that must be there.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
     pub slots: BTreeMap<u64, SlotModel>,
@@ -42,12 +42,12 @@ pub struct Model {
     pub cutting: Option<u64>,
 }
 
-/// What has to become of an accept.
+/// The outcome that an accept has to have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// It is stored.
+    /// The value is stored.
     Stored,
-    /// It was there, and is acknowledged again.
+    /// The value was stored before, and is acknowledged again.
     Same,
     Stale,
     Committed,
@@ -55,13 +55,13 @@ pub enum Verdict {
     Full,
 }
 
-/// What a value counts in the value budget.
+/// The bytes that a value takes of the value budget.
 fn charge(value: &[u8]) -> u64 {
     (value.len() as u64).max(64)
 }
 
 impl Model {
-    /// What must be in a new log.
+    /// The contents of a new log.
     pub fn new() -> Self {
         Self { raises: vec![(0, 0)], ..Self::default() }
     }
@@ -77,7 +77,7 @@ impl Model {
         if n == from { self.run_from(n + 1) } else { from }
     }
 
-    /// What is accepted and not committed.
+    /// The values that are accepted and not committed.
     pub fn open(&self) -> Vec<(u64, Ballot, Vec<u8>)> {
         let open = self.slots.iter().filter(|(_, slot)| slot.committed.is_none());
         open.filter_map(|(n, slot)| {
@@ -86,7 +86,7 @@ impl Model {
         .collect()
     }
 
-    /// What that counts in the value budget.
+    /// The bytes that these values take of the value budget.
     pub fn used(&self) -> u64 {
         self.open().iter().map(|(.., value)| charge(value)).sum()
     }
@@ -132,7 +132,7 @@ impl Model {
         self.deciding = self.run_from(self.deciding);
     }
 
-    /// Everything that has its place in the order is durable.
+    /// Marks everything that has its place in the order as durable.
     pub fn durable(&mut self, setup: &Setup) {
         for slot in self.slots.values_mut() {
             let accepted = slot.accepted.as_ref().filter(|_| setup.mode == Mode::Durable);

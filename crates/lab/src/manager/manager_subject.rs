@@ -4,7 +4,7 @@ use esker_consensus::Mode;
 use esker_disk::sim::SimDisk;
 use esker_testkit::SplitMix64;
 
-use super::program::{Step, program};
+use super::manager_program::{Step, program};
 use super::{Setup, SimEnv};
 use crate::plan::Plan;
 use crate::promise::Promise;

@@ -6,13 +6,13 @@ use esker_disk::Op;
 use esker_kv::{Batch, Error, Store};
 use esker_testkit::SplitMix64;
 
-use super::program::{KEYS, KEYSPACES, Step, key};
+use super::store_program::{KEY_COUNT, KEYSPACES, Step, key};
 use super::{Life, SimEnv};
 use crate::interleaving::On;
-use crate::plan::{Lived, ensure};
+use crate::plan::{LifeResult, ensure};
 
 impl SimEnv {
-    pub(super) fn step(&mut self, life: &mut Life, step: Step) -> Lived {
+    pub(super) fn step(&mut self, life: &mut Life, step: Step) -> LifeResult {
         let store = life.store.clone();
         match step {
             Step::Put { keyspace, key, len } => self.put(life, KEYSPACES[keyspace], key, len)?,
@@ -67,7 +67,7 @@ impl SimEnv {
         Ok(())
     }
 
-    fn put(&mut self, life: &mut Life, name: &str, n: u64, len: usize) -> Lived {
+    fn put(&mut self, life: &mut Life, name: &str, n: u64, len: usize) -> LifeResult {
         let Some(keyspace) = life.store.find_keyspace(name) else { return Ok(()) };
         let mut content = self.newest().clone();
         let value = self.value(len);
@@ -79,7 +79,7 @@ impl SimEnv {
         Ok(())
     }
 
-    fn delete(&mut self, life: &mut Life, name: &str, n: u64) -> Lived {
+    fn delete(&mut self, life: &mut Life, name: &str, n: u64) -> LifeResult {
         let Some(keyspace) = life.store.find_keyspace(name) else { return Ok(()) };
         let mut content = self.newest().clone();
         content.get_mut(name).unwrap().remove(&key(n));
@@ -89,7 +89,7 @@ impl SimEnv {
         Ok(())
     }
 
-    fn delete_range(&mut self, life: &mut Life, name: &str, from: u64, to: u64) -> Lived {
+    fn delete_range(&mut self, life: &mut Life, name: &str, from: u64, to: u64) -> LifeResult {
         let Some(keyspace) = life.store.find_keyspace(name) else { return Ok(()) };
         let mut content = self.newest().clone();
         let (from, to) = (key(from), key(to));
@@ -98,7 +98,7 @@ impl SimEnv {
         self.written(life, ticket, content)
     }
 
-    fn delete_all(&mut self, life: &mut Life, name: &str) -> Lived {
+    fn delete_all(&mut self, life: &mut Life, name: &str) -> LifeResult {
         let Some(keyspace) = life.store.find_keyspace(name) else { return Ok(()) };
         let mut content = self.newest().clone();
         content.get_mut(name).unwrap().clear();
@@ -106,7 +106,7 @@ impl SimEnv {
         self.written(life, ticket, content)
     }
 
-    fn write_batch(&mut self, life: &mut Life, seed: u64) -> Lived {
+    fn write_batch(&mut self, life: &mut Life, seed: u64) -> LifeResult {
         let store = life.store.clone();
         let mut content = self.newest().clone();
         let mut rng = SplitMix64::new(seed);
@@ -115,7 +115,7 @@ impl SimEnv {
             let name = KEYSPACES[rng.index(KEYSPACES.len())];
             let Some(keyspace) = store.find_keyspace(name) else { continue };
             let keys = content.get_mut(name).unwrap();
-            let key = key(rng.below(KEYS));
+            let key = key(rng.below(KEY_COUNT));
             if rng.percent(70) {
                 let value = self.value(rng.pick(&[1, 2000]));
                 batch.put(&keyspace, &key, &value).unwrap();
@@ -130,7 +130,7 @@ impl SimEnv {
     }
 
     /// A batch on the condition that a key has its value, or with one that does not hold.
-    fn compare_and_set(&mut self, life: &mut Life, n: u64, holds: bool) -> Lived {
+    fn compare_and_set(&mut self, life: &mut Life, n: u64, holds: bool) -> LifeResult {
         let store = life.store.clone();
         let mut content = self.newest().clone();
         let keyspace = store.keyspace();
@@ -157,14 +157,14 @@ impl SimEnv {
         Ok(())
     }
 
-    fn create_keyspace(&mut self, store: &Store, name: &str) -> Lived {
+    fn create_keyspace(&mut self, store: &Store, name: &str) -> LifeResult {
         let mut content = self.newest().clone();
         content.entry(name.to_owned()).or_default();
         let created = store.create_keyspace(name).map(|_| store.logical());
         self.called(created, content)
     }
 
-    fn drop_keyspace(&mut self, store: &Store, name: &str) -> Lived {
+    fn drop_keyspace(&mut self, store: &Store, name: &str) -> LifeResult {
         let mut content = self.newest().clone();
         if content.remove(name).is_some() {
             let dropped = store.drop_keyspace(name).map(|()| store.logical());
@@ -173,7 +173,7 @@ impl SimEnv {
         Ok(())
     }
 
-    fn checkpoint(&mut self, store: &Store) -> Lived {
+    fn checkpoint(&mut self, store: &Store) -> LifeResult {
         let wrote = store.checkpoint().or_else(|error| self.stop(&error, "checkpoint"))?;
         ensure!(wrote, "no checkpoint was written");
         let durable = store.durable() == store.logical();
@@ -181,7 +181,7 @@ impl SimEnv {
         Ok(())
     }
 
-    fn reopen(&mut self, life: &mut Life) -> Lived {
+    fn reopen(&mut self, life: &mut Life) -> LifeResult {
         life.snapshot = None;
         life.store.close().or_else(|error| self.stop(&error, "closing"))?;
         let last = self.calls.len() - 1;

@@ -1,4 +1,4 @@
-//! What is seen of a manager, held against the model.
+//! Compares the contents of a manager's logs with the model.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -9,12 +9,12 @@ use esker_disk::Disk;
 use esker_log::ReadOptions;
 
 use super::{DIR, Life, SimEnv, Standing, of_log};
-use crate::plan::{Lived, Stop, ensure};
+use crate::plan::{LifeResult, Stop, ensure};
 use crate::survival::Survival;
 
 impl SimEnv {
     /// Holds what an opening found against what must be there, and learns what it was.
-    pub(super) fn recovered(&mut self, life: &Life) -> Lived {
+    pub(super) fn recovered(&mut self, life: &Life) -> LifeResult {
         let found: BTreeSet<_> = match life.manager.keys() {
             Ok(found) => found.into_iter().collect(),
             Err(error) => return self.stop(&error, "keys"),
@@ -56,7 +56,7 @@ impl SimEnv {
         self.check_copies()
     }
 
-    fn recovered_log(&mut self, life: &Life, key: &[u8]) -> Lived {
+    fn recovered_log(&mut self, life: &Life, key: &[u8]) -> LifeResult {
         let guard = match life.manager.get(key) {
             Ok(guard) => guard,
             Err(error) => return self.stop(&error, "opening a log"),
@@ -87,7 +87,7 @@ impl SimEnv {
     }
 
     /// A whole snapshot covers what was truncated.
-    pub(super) fn covered(&self, guard: &LogGuard) -> Lived {
+    pub(super) fn covered(&self, guard: &LogGuard) -> LifeResult {
         let Some(known) = self.keys.get(guard.key()) else { return Ok(()) };
         let start = known.log.model.start;
         let covering = known.snapshots.newest(|at| at + 1 >= start);
@@ -100,7 +100,7 @@ impl SimEnv {
     }
 
     /// Each log in the directory belongs to a key.
-    fn no_log_without_a_key(&self, found: &BTreeSet<Vec<u8>>) -> Lived {
+    fn no_log_without_a_key(&self, found: &BTreeSet<Vec<u8>>) -> LifeResult {
         let disk = self.disk.process();
         let stop = |error: &dyn std::fmt::Debug| match self.disk.is_on() {
             true => Stop::Broken(format!("the labels of the logs cannot be read: {error:?}")),
@@ -126,9 +126,9 @@ impl SimEnv {
         Ok(())
     }
 
-    /// Everything that can be seen.
-    pub(super) fn look_at_all(&mut self, life: &Life) -> Lived {
-        for number in 0..super::program::KEYS {
+    /// Compares all that can be read with the model.
+    pub(super) fn look_at_all(&mut self, life: &Life) -> LifeResult {
+        for number in 0..super::manager_program::KEY_COUNT {
             if !self.keys.contains_key(&super::key(number)) {
                 continue;
             }

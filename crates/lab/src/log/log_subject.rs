@@ -9,7 +9,7 @@ use esker_testkit::SplitMix64;
 use super::config::{Config, batch};
 use super::sim_env::SimEnv;
 use super::workload::{Sizes, Step, Then, workload};
-use super::{BATCH, PERIOD};
+use super::{BATCH_RECORDS, SYNC_PERIOD};
 use crate::plan::Plan;
 use crate::promise::Promise;
 use crate::setting::Policies;
@@ -44,8 +44,8 @@ impl Subject for SimEnv {
     const POLICIES: Policies<Policy> = &[
         ("always", Policy::Always, Promise::NoLoss),
         // With a commit in flight, another n - 1 calls may wait for the next one.
-        ("batch_5", batch(), Promise::Calls(2 * BATCH - 1)),
-        ("periodic_10ms", Policy::Periodic(PERIOD), Promise::Age(PERIOD)),
+        ("batch_5", batch(), Promise::Calls(2 * BATCH_RECORDS - 1)),
+        ("periodic_10ms", Policy::Periodic(SYNC_PERIOD), Promise::Age(SYNC_PERIOD)),
         ("os", Policy::OsBuffered, Promise::Nothing),
     ];
 

@@ -17,8 +17,8 @@ impl Bid {
     }
 }
 
-/// One operation. Slots are counted from the first one kept. Where there is a choice, `wait` says
-/// whether the ticket is waited for or dropped.
+/// An operation of a program. Slots are counted from the first one kept. Where there is a choice,
+/// `wait` says whether the ticket is waited for or dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     Promise {
@@ -38,7 +38,7 @@ pub enum Step {
         len: usize,
         wait: bool,
     },
-    /// What is there, once more; where it is committed, under any ballot.
+    /// An accept that is stored, once more; where it is committed, under any ballot.
     AcceptAgain {
         slot: u64,
         bid: Bid,
@@ -90,7 +90,7 @@ pub enum Step {
 }
 
 /// Slots that programs use, above the floor.
-pub const SLOTS: u64 = 24;
+pub const SLOT_COUNT: u64 = 24;
 
 /// A random program.
 pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
@@ -98,7 +98,7 @@ pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
 }
 
 fn step(rng: &mut SplitMix64) -> Step {
-    let slot = rng.below(SLOTS);
+    let slot = rng.below(SLOT_COUNT);
     // Rising now and then, and stale now and then.
     let rise = [-1, 0, 0, 0, 0, 0, 0, 1][rng.below(8) as usize];
     let bid = Bid { rise, node: rng.below(2) };

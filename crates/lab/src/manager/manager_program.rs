@@ -4,7 +4,8 @@ use esker_testkit::SplitMix64;
 
 use crate::consensus::{self, Bid};
 
-/// One operation. Keys have numbers. Slots of snapshots are counted back from the last decided one.
+/// An operation of a program. Keys have numbers. Slots of snapshots are counted back from the last
+/// decided one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     /// Steps of one log, which is opened or created.
@@ -65,16 +66,16 @@ pub enum Step {
 }
 
 /// Keys that programs use. Fewer logs stay open.
-pub const KEYS: u64 = 4;
+pub const KEY_COUNT: u64 = 4;
 
 /// A snapshot of more than two chunks.
-const LARGE: u64 = 4 << 20;
+const LARGE_SNAPSHOT_BYTES: u64 = 4 << 20;
 
 /// A random program.
 pub fn program(len: usize, rng: &mut SplitMix64) -> Vec<Step> {
     let mut steps = Vec::new();
     while steps.len() < len {
-        let key = rng.below(KEYS);
+        let key = rng.below(KEY_COUNT);
         match rng.below(20) {
             0 => steps.extend(corruption(key, rng)),
             1 => {
@@ -103,13 +104,17 @@ fn corruption(key: u64, rng: &mut SplitMix64) -> Vec<Step> {
 }
 
 fn step(rng: &mut SplitMix64) -> Step {
-    let key = rng.below(KEYS);
+    let key = rng.below(KEY_COUNT);
     let back = rng.below(4);
     match rng.below(50) {
         0..12 => Step::Log { key, steps: (0..1 + rng.below(3)).map(|_| log_step(rng)).collect() },
         12..20 => Step::Decide { key, count: 1 + rng.below(5) },
         20..27 => {
-            let len = if rng.percent(4) { LARGE + rng.below(1 << 20) } else { rng.below(9000) };
+            let len = if rng.percent(4) {
+                LARGE_SNAPSHOT_BYTES + rng.below(1 << 20)
+            } else {
+                rng.below(9000)
+            };
             let part = if rng.percent(50) { 0 } else { 1 + rng.index(70_000) };
             Step::Snapshot { key, back, len: len as usize, part }
         }
@@ -118,7 +123,11 @@ fn step(rng: &mut SplitMix64) -> Step {
         33..35 => Step::Restore { key },
         35..38 => {
             let interrupted = (0..rng.below(3)).map(|_| break_at(rng)).collect();
-            Step::Ship { from: key, to: (key + 1 + rng.below(KEYS - 1)) % KEYS, interrupted }
+            Step::Ship {
+                from: key,
+                to: (key + 1 + rng.below(KEY_COUNT - 1)) % KEY_COUNT,
+                interrupted,
+            }
         }
         38..40 => Step::Corrupt { key, bit: rng.next() },
         40 => Step::Reclaim { key },
@@ -130,9 +139,9 @@ fn step(rng: &mut SplitMix64) -> Step {
     }
 }
 
-/// Within the header, the first chunk, or later ones.
+/// A place within the header, the first chunk, or later ones.
 fn break_at(rng: &mut SplitMix64) -> u64 {
-    let span = rng.pick(&[5000, 12_000, 12_000, LARGE]);
+    let span = rng.pick(&[5000, 12_000, 12_000, LARGE_SNAPSHOT_BYTES]);
     rng.below(span)
 }
 
