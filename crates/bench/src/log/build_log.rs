@@ -7,14 +7,14 @@ use std::path::PathBuf;
 use clap::Args;
 use esker_log::{Log, Result};
 
-use crate::log::arguments::After;
+use crate::log::log_arguments::After;
 use crate::records::payload::{Payload, Recipe};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::log_options::WritingArguments;
 use esker_command::{output, quantity};
 
 /// Records in one call.
-const BATCH: usize = 256;
+const BATCH_RECORDS: usize = 256;
 
 /// Arguments of the hidden command.
 #[derive(Debug, Args)]
@@ -41,22 +41,24 @@ pub fn run(arguments: &BuildArguments) -> Outcome {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(esker_command::exit::Status::Failed as i32);
     });
-    let of_log = |error| Failure::of_log(&error, &arguments.dir);
-    let log =
-        Log::builder(&arguments.dir).options(arguments.writing.options()).open().map_err(of_log)?;
+    let log_failure = |error| Failure::from_log(&error, &arguments.dir);
+    let log = Log::builder(&arguments.dir)
+        .options(arguments.writing.options())
+        .open()
+        .map_err(log_failure)?;
     let recipe = Recipe::new(arguments.seed, arguments.size.clone());
-    let mut payloads: Vec<Payload> = (0..BATCH).map(|_| recipe.of(0)).collect();
+    let mut payloads: Vec<Payload> = (0..BATCH_RECORDS).map(|_| recipe.payload(0)).collect();
     let mut count = log.durable().0;
     let mut left = arguments.bytes;
     while left > 0 {
-        left = left.saturating_sub(append(&log, &mut payloads, &mut count).map_err(of_log)?);
+        left = left.saturating_sub(append(&log, &mut payloads, &mut count).map_err(log_failure)?);
     }
-    log.barrier().and_then(esker_log::Ticket::blocking_wait).map_err(of_log)?;
+    log.barrier().and_then(esker_log::Ticket::blocking_wait).map_err(log_failure)?;
     output::print(&format!("{count}\n"))?;
     match arguments.then {
-        After::Close => log.close().map_err(of_log),
+        After::Close => log.close().map_err(log_failure),
         After::Kill => loop {
-            append(&log, &mut payloads, &mut count).map_err(of_log)?;
+            append(&log, &mut payloads, &mut count).map_err(log_failure)?;
         },
     }
 }

@@ -4,16 +4,16 @@ use std::time::Duration;
 
 use esker_kv::{Policy, Store};
 
-use super::arguments::KvBenchArguments;
+use super::store_arguments::KvBenchArguments;
 
 /// The length without flags, in seconds.
 const SECONDS: f64 = 3.0;
 /// The least that a policy is measured for where policies are compared. Fewer periods or syncs
 /// would leave the slow puts out of the figures.
-pub const PERIODS: u32 = 20;
-pub const SYNCS: u64 = 100;
-const PUTS: u64 = 10_000;
-const TIME: Duration = Duration::from_secs(1);
+pub const PERIODS_MIN: u32 = 20;
+pub const SYNCS_MIN: u64 = 100;
+const PUTS_MIN: u64 = 10_000;
+const TIMED_PART_MIN: Duration = Duration::from_secs(1);
 /// A caller looks at the syncs once in this many calls.
 const CHECK_EVERY: u64 = 64;
 
@@ -41,13 +41,13 @@ impl Until {
         }
         if arguments.seconds.is_none() && arguments.compares() && puts {
             let periods = match policy {
-                Policy::Periodic(period) => period * PERIODS,
+                Policy::Periodic(period) => period * PERIODS_MIN,
                 _ => Duration::ZERO,
             };
-            let syncs = if policy == Policy::OsBuffered { 0 } else { SYNCS };
+            let syncs = if policy == Policy::OsBuffered { 0 } else { SYNCS_MIN };
             return Self::Enough {
-                calls: PUTS.div_ceil(each),
-                time: periods.max(TIME),
+                calls: PUTS_MIN.div_ceil(each),
+                time: periods.max(TIMED_PART_MIN),
                 syncs: store.stats().log.syncs + syncs,
             };
         }

@@ -12,8 +12,8 @@ use serde_json::json;
 use crate::measure::figure::{Figure, Shape};
 use crate::measure::per_thread::PerThread;
 use crate::measure::resources::{self, Snapshot};
-use crate::timestamp::arguments::TsBenchArguments;
 use crate::timestamp::tally::{CallBudget, Recorder, Tally};
+use crate::timestamp::timestamp_arguments::TsBenchArguments;
 use esker_command::exit::{Failure, Outcome, with_causes};
 use esker_command::output::print;
 
@@ -23,7 +23,7 @@ pub fn run(arguments: &TsBenchArguments, callers: u32) -> Outcome {
     let latencies = PerThread::new(threads);
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.enable_all().worker_threads(threads).build();
-    let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
+    let runtime = runtime.map_err(|error| Failure::from_io("start threads", &error))?;
     runtime.block_on(measure(arguments, callers, latencies))
 }
 
@@ -61,7 +61,7 @@ async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThrea
     }
     let latencies = latencies.take();
     let ops = latencies.count();
-    let mut figure = Figure::of("oracle/client", ops, 16 * ops * u64::from(arguments.n), time);
+    let mut figure = Figure::new("oracle/client", ops, 16 * ops * u64::from(arguments.n), time);
     let checked = tally.calls.check();
     figure.verdict = checked.verdict;
     figure.params = json!({ "callers": callers, "n": arguments.n });

@@ -4,38 +4,38 @@ use std::time::{Duration, Instant};
 
 use esker_kv::{Batch, Error, Keyspace, Policy, Result, Store};
 
-use super::arguments::{KvBenchArguments, What};
 use super::entry::{Entries, Sequence};
-use super::plan::Until;
+use super::run_length::Until;
+use super::store_arguments::{KvBenchArguments, Operation};
 use crate::load::slice::SliceStart;
 use crate::load::{tasks, threads};
 use crate::measure::call_clock::{CallClock, TIMED_EVERY};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Used};
+use crate::measure::resources::{self, ResourceUse};
 use esker_command::exit::{Failure, Outcome};
 
 /// Async callers that do not wait yield after this many calls.
 const YIELD_EVERY: u64 = 64;
 
 /// The result of a timed part.
-pub struct Timed {
+pub struct TimedPart {
     pub ops: u64,
-    /// The last sync included.
+    /// The time with the last sync.
     pub time: Duration,
-    /// Without the last sync.
+    /// The time without the last sync.
     pub before_last_sync: Duration,
     /// Syncs of the log, the last one included.
     pub syncs: u64,
-    /// One in this many operations has its latency measured.
+    /// The operations of which one has its latency measured.
     pub timed_every: u64,
     pub latencies: Latencies,
-    pub used: Used,
+    pub used: ResourceUse,
 }
 
-/// What each caller does.
+/// The work of each caller.
 #[derive(Clone)]
-struct Work {
-    what: What,
+struct CallerWork {
+    what: Operation,
     entries: Entries,
     store: Store,
     keyspace: Keyspace,
@@ -44,9 +44,9 @@ struct Work {
     timed_every: u64,
 }
 
-/// One caller.
+/// A caller of a store.
 struct Caller {
-    work: Work,
+    work: CallerWork,
     sequence: Sequence,
     writes: Batch,
     key: Vec<u8>,
@@ -61,16 +61,16 @@ pub fn run(
     arguments: &KvBenchArguments,
     policy: Policy,
     store: &Store,
-    what: What,
-) -> Outcome<Timed> {
+    what: Operation,
+) -> Outcome<TimedPart> {
     let failure = |error: Error| Failure::failed(esker_command::exit::with_causes(&error));
     let waits = policy == Policy::Always;
-    let puts = what == What::Put;
+    let puts = what == Operation::Put;
     if puts {
         warm_up(arguments, store, waits).map_err(failure)?;
     }
     let every_one = puts && (waits || arguments.compares()) || arguments.cold;
-    let work = Work {
+    let work = CallerWork {
         what,
         entries: Entries::new(arguments),
         store: store.clone(),
@@ -91,17 +91,17 @@ pub fn run(
         )?
     } else {
         let runtime =
-            tasks::runtime().map_err(|error| Failure::of_io("start the runtime", &error))?;
+            tasks::runtime().map_err(|error| Failure::from_io("start the runtime", &error))?;
         let work = move |caller: Caller, start: SliceStart| caller.run_async(until, start.begin);
         tasks::run(&runtime, callers.into_iter(), work)
     };
     let before_last_sync = start.begin.elapsed();
-    if puts || what == What::Mixed {
+    if puts || what == Operation::Mixed {
         store.sync().map_err(failure)?;
     }
     let time = start.begin.elapsed();
     let syncs = store.stats().log.syncs - syncs;
-    let used = Used { resident: resources::peak(), ..start.snapshot.used() };
+    let used = ResourceUse { resident: resources::peak(), ..start.snapshot.used() };
     let mut latencies = Latencies::new();
     let mut ops = 0;
     for ended in ended {
@@ -110,7 +110,7 @@ pub fn run(
         ops += done;
     }
     let timed_every = work.timed_every;
-    Ok(Timed { ops, time, before_last_sync, syncs, timed_every, latencies, used })
+    Ok(TimedPart { ops, time, before_last_sync, syncs, timed_every, latencies, used })
 }
 
 /// Puts that are not timed.
@@ -129,10 +129,10 @@ fn warm_up(arguments: &KvBenchArguments, store: &Store, waits: bool) -> Result<(
     store.sync()
 }
 
-type Ended = Result<(Latencies, u64)>;
+type CallerResult = Result<(Latencies, u64)>;
 
 impl Caller {
-    fn new(work: &Work, caller: u32, callers: u32) -> Self {
+    fn new(work: &CallerWork, caller: u32, callers: u32) -> Self {
         Self {
             work: work.clone(),
             sequence: work.entries.sequence(caller, callers),
@@ -148,9 +148,9 @@ impl Caller {
     /// Whether the next call writes.
     fn writes(&self) -> bool {
         match self.work.what {
-            What::Put => true,
-            What::Mixed => self.done.is_multiple_of(2),
-            What::Get | What::Scan | What::Open => false,
+            Operation::Put => true,
+            Operation::Mixed => self.done.is_multiple_of(2),
+            Operation::Get | Operation::Scan | Operation::Open => false,
         }
     }
 
@@ -177,7 +177,7 @@ impl Caller {
         let matches = |value: &[u8]| value.first_chunk::<8>() == Some(&n.to_le_bytes());
         match value {
             Some(value) if matches(&value) => Ok(()),
-            None if self.work.what == What::Mixed => Ok(()),
+            None if self.work.what == Operation::Mixed => Ok(()),
             _ => Err(Error::CorruptedRecord { seq: 0.into(), what: "it is not the value put" }),
         }
     }
@@ -189,12 +189,12 @@ impl Caller {
         until.is_over(&self.work.store, self.done, now.map(|now| now - begin))
     }
 
-    fn ended(self) -> Ended {
-        let each = if self.work.what == What::Put { u64::from(self.work.batch) } else { 1 };
+    fn ended(self) -> CallerResult {
+        let each = if self.work.what == Operation::Put { u64::from(self.work.batch) } else { 1 };
         Ok((self.latencies, self.done * each))
     }
 
-    fn run(mut self, until: Until, begin: Instant) -> Ended {
+    fn run(mut self, until: Until, begin: Instant) -> CallerResult {
         self.clock.restart();
         loop {
             if self.writes() {
@@ -217,7 +217,7 @@ impl Caller {
         }
     }
 
-    async fn run_async(mut self, until: Until, begin: Instant) -> Ended {
+    async fn run_async(mut self, until: Until, begin: Instant) -> CallerResult {
         self.clock.restart();
         loop {
             if self.writes() {

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use esker_log::Options;
 use serde_json::{Map, Value, json};
 
-use crate::records::payload::{HEADER, Recipe};
+use crate::records::payload::{HEADER_BYTES, Recipe};
 use crate::records::verify::Verify;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::log_options::{RetentionArguments, WritingArguments};
@@ -104,7 +104,7 @@ pub struct LogBenchArguments {
     /// readers are idle [default: each append starts when the previous one is durable]
     #[arg(long, requires = "readers", value_name = "BYTES_PER_S", value_parser = quantity::bytes)]
     pub rate: Option<u64>,
-    /// What a reader checks: header is number and length of each record, and every 64th in full
+    /// The check of each record: header is number and length of each record, and every 64th in full
     /// [default: header]
     #[arg(long, value_enum, hide_possible_values = true, value_name = "none|header|full")]
     pub verify: Option<Verify>,
@@ -244,10 +244,10 @@ impl LogBenchArguments {
                 "--retain-..., --delay and --no-disk cannot be combined with --open, --readers, --catchup or --offsets",
             ));
         }
-        if self.writers > 1 && (*self.size.start() as usize) < HEADER {
+        if self.writers > 1 && (*self.size.start() as usize) < HEADER_BYTES {
             return Err(Failure::usage(format!(
-                "records of less than {HEADER} bytes cannot name their writer and cannot be compared: use --size \
-                 {HEADER} or more, or one writer"
+                "records of less than {HEADER_BYTES} bytes cannot name their writer and cannot be compared: use --size \
+                 {HEADER_BYTES} or more, or one writer"
             )));
         }
         Ok(())

@@ -15,8 +15,8 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use hyper_util::server::conn::auto::Builder;
 use tokio::net::TcpListener;
 
-use crate::timestamp::arguments::{Protocol, TsBenchArguments};
 use crate::timestamp::load::Load;
+use crate::timestamp::timestamp_arguments::{Protocol, TsBenchArguments};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output::print;
 
@@ -37,13 +37,13 @@ pub struct TsFloorArguments {
 /// Serves until it is killed. Prints its port.
 pub fn run(arguments: &TsFloorArguments) -> Outcome {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
+    let runtime = runtime.map_err(|error| Failure::from_io("start threads", &error))?;
     runtime.block_on(async {
         let body = body(arguments);
         if arguments.http3 {
             return over_http3(body).await;
         }
-        let of_io = |error| Failure::of_io("listen", &error);
+        let of_io = |error| Failure::from_io("listen", &error);
         let listener = TcpListener::bind("127.0.0.1:0").await.map_err(of_io)?;
         print(&format!("{}\n", listener.local_addr().map_err(of_io)?.port()))?;
         loop {
@@ -92,7 +92,7 @@ impl Drop for Server {
 /// Requests a second that the floor answers under the same load.
 pub async fn rate(arguments: &TsBenchArguments, time: Duration) -> Outcome<f64> {
     let program =
-        std::env::current_exe().map_err(|error| Failure::of_io("find esker-bench", &error))?;
+        std::env::current_exe().map_err(|error| Failure::from_io("find esker-bench", &error))?;
     let mut command = Command::new(program);
     command.args(["floor-server", "--n", &arguments.n.to_string()]);
     if arguments.is_range() {
@@ -102,12 +102,12 @@ pub async fn rate(arguments: &TsBenchArguments, time: Duration) -> Outcome<f64> 
         command.arg("--http3");
     }
     command.stdin(Stdio::null()).stdout(Stdio::piped());
-    let server = command.spawn().map_err(|error| Failure::of_io("start the floor", &error))?;
+    let server = command.spawn().map_err(|error| Failure::from_io("start the floor", &error))?;
     let mut server = Server(server);
     let mut port = String::new();
     if let Some(out) = server.0.stdout.take() {
         let read = BufReader::new(out).read_line(&mut port);
-        read.map_err(|error| Failure::of_io("read the port of the floor", &error))?;
+        read.map_err(|error| Failure::from_io("read the port of the floor", &error))?;
     }
     let address = format!("127.0.0.1:{}", port.trim());
     let load = Load::new(arguments, None, vec![address.clone()], address)?;

@@ -20,7 +20,7 @@ const COLD_THREADS: usize = 32;
 /// Opens the closed store, compares every value with what was put, and closes it. It has to have
 /// this many keys.
 pub fn compare(entries: &Entries, dir: &Path, options: &Options, keys: u64) -> Outcome {
-    let failure = |error: esker_kv::Error| Failure::of_kv(&error, dir);
+    let failure = |error: esker_kv::Error| Failure::from_kv(&error, dir);
     let (fits, cores) = (fits_into_memory(dir), std::thread::available_parallelism());
     let mut options = options.clone();
     options.disk = std::sync::Arc::new(StdDisk::new());

@@ -55,7 +55,7 @@ impl Protocol {
     }
 }
 
-/// What an answer looks like.
+/// The format of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// All timestamps
@@ -85,7 +85,7 @@ pub struct TsBenchArguments {
     /// Timestamps of a request
     #[arg(long, value_name = "K", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     pub n: u32,
-    /// What an answer looks like
+    /// The format of an answer
     #[arg(long, value_name = "FORMAT", default_value = "list")]
     format: Format,
     /// Callers that share one client of the Rust crate, each with one call at a time

@@ -61,9 +61,9 @@ impl KeyOrder {
     }
 }
 
-/// What is measured.
+/// The operation that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum What {
+pub enum Operation {
     /// Puts
     Put,
     /// Reads of single keys
@@ -78,25 +78,25 @@ pub enum What {
 
 /// A device to emulate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Emulated {
+pub enum DiskModel {
     /// A hard disk
     Hdd,
     /// An SSD behind SATA
     Sata,
 }
 
-impl Emulated {
+impl DiskModel {
     pub fn name(self) -> &'static str {
         match self {
-            Emulated::Hdd => "hdd",
-            Emulated::Sata => "sata",
+            DiskModel::Hdd => "hdd",
+            DiskModel::Sata => "sata",
         }
     }
 
     fn latency(self) -> Latency {
         match self {
-            Emulated::Hdd => Latency::HDD,
-            Emulated::Sata => Latency::SATA_SSD,
+            DiskModel::Hdd => Latency::HDD,
+            DiskModel::Sata => Latency::SATA_SSD,
         }
     }
 }
@@ -132,7 +132,7 @@ pub struct KvBenchArguments {
         value_name = "random|seq"
     )]
     pub order: KeyOrder,
-    /// What to measure, in this order: put, get, scan, mixed, open
+    /// The operations to measure, in this order: put, get, scan, mixed, open
     #[arg(
         long,
         value_enum,
@@ -141,7 +141,7 @@ pub struct KvBenchArguments {
         hide_possible_values = true,
         value_name = "WHAT,.."
     )]
-    pub what: Vec<What>,
+    pub what: Vec<Operation>,
     /// Put atomic batches of this many keys
     #[arg(long, value_name = "N", default_value = "1",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -173,7 +173,7 @@ pub struct KvBenchArguments {
     pub cold: bool,
     /// Emulate the latency of a slower device
     #[arg(long, value_enum, hide_possible_values = true, value_name = "hdd|sata")]
-    pub slow_disk: Option<Emulated>,
+    pub slow_disk: Option<DiskModel>,
     #[command(flatten)]
     pub io: IoArguments,
 }
@@ -189,10 +189,10 @@ impl KvBenchArguments {
                 return Err(Failure::usage(format!("{flag} must be from 8 to {most} bytes")));
             }
         }
-        if self.csv && self.what != [What::Put] {
+        if self.csv && self.what != [Operation::Put] {
             return Err(Failure::usage("--csv measures puts only: leave out --what"));
         }
-        let writes = |what: &What| matches!(what, What::Put | What::Open);
+        let writes = |what: &Operation| matches!(what, Operation::Put | Operation::Open);
         if self.cold && self.what.iter().all(writes) {
             return Err(Failure::usage("--cold needs --what get, scan or mixed"));
         }
@@ -222,8 +222,8 @@ impl KvBenchArguments {
     }
 
     /// Whether the callers of this work are threads.
-    pub fn has_threads(&self, what: What) -> bool {
-        let reads = what == What::Get || what == What::Mixed;
+    pub fn has_threads(&self, what: Operation) -> bool {
+        let reads = what == Operation::Get || what == Operation::Mixed;
         self.blocking || self.csv || self.cold && reads
     }
 
@@ -250,9 +250,9 @@ impl KvBenchArguments {
     }
 
     /// Returns the parameters that every figure reports.
-    pub fn params(&self, options: &Options, what: What) -> Map<String, Value> {
+    pub fn params(&self, options: &Options, what: Operation) -> Map<String, Value> {
         let callers = if self.has_threads(what) { "threads" } else { "tasks" };
-        let warm_up = if what == What::Put { self.warm_up() } else { 0 };
+        let warm_up = if what == Operation::Put { self.warm_up() } else { 0 };
         let values = [
             ("policy", json!(quantity::policy_name(options.policy))),
             ("writers", json!(self.writers)),
@@ -264,7 +264,7 @@ impl KvBenchArguments {
             ("blocking", json!(self.blocking)),
             ("callers", json!(callers)),
             ("cold", json!(self.cold)),
-            ("slow_disk", json!(self.slow_disk.map(Emulated::name))),
+            ("slow_disk", json!(self.slow_disk.map(DiskModel::name))),
             ("warm_up", json!(warm_up)),
             ("count", json!(self.count)),
             ("seconds", json!(self.seconds)),

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use clap::Args;
 use esker_consensus::{ConsensusLog, Mode, Slot};
 
-use super::arguments::{BALLOT, consensus_options};
 use super::compare::stamp_value;
-use crate::log::arguments::After;
+use super::consensus_arguments::{BALLOT, consensus_options};
+use crate::log::log_arguments::After;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::log_options::WritingArguments;
 use esker_command::output;
@@ -36,7 +36,7 @@ pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(esker_command::exit::Status::Failed as i32);
     });
-    let failure = |error| Failure::of_consensus(&error, &arguments.dir);
+    let failure = |error| Failure::from_consensus(&error, &arguments.dir);
     let options = consensus_options(&arguments.writing, Mode::Volatile, true);
     let log = ConsensusLog::builder(&arguments.dir).options(options).open().map_err(failure)?;
     let mut value = vec![0; arguments.size as usize];
