@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use crate::callers::Member;
 
 /// A log whose appends are awaited.
-pub trait Awaited: Clone + Send + Sync + 'static {
+pub trait AwaitedLog: Clone + Send + Sync + 'static {
     /// Appends a record; it is durable when this returns.
     fn append(&self, record: &[u8]) -> impl Future<Output = Result<()>> + Send;
 
@@ -24,7 +24,7 @@ pub trait Awaited: Clone + Send + Sync + 'static {
 
 /// Lets every caller work as a task of its own. Returns how long they took.
 pub fn run_tasks(
-    log: &impl Awaited,
+    log: &impl AwaitedLog,
     runtime: &Runtime,
     members: &mut Vec<Member>,
     until: Until,

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::users::connection::Protocol;
 use crate::users::stages::{Plan, Scenario};
-use crate::users::tally::{Checked, Seen};
+use crate::users::tally::{HistoryCheck, StageTally};
 
 /// 99 of 100 requests get their timestamp in less.
 const P99_MS: f64 = 500.0;
@@ -29,7 +29,7 @@ pub struct Conditions {
     pub unserved_users: u32,
 }
 
-/// What the requests of a stage, or of all, came to.
+/// The figures of the requests of a stage, or of all.
 #[derive(Debug, Serialize)]
 struct Figures {
     requests: u64,
@@ -44,7 +44,7 @@ struct Figures {
 }
 
 impl Figures {
-    fn of(seen: &Seen, seconds: f64) -> Self {
+    fn new(seen: &StageTally, seconds: f64) -> Self {
         let quantile = |share| ms(seen.times.quantile_us(share) / 1e3);
         Self {
             requests: seen.requests(),
@@ -65,9 +65,9 @@ fn ms(time: f64) -> f64 {
 }
 
 /// The line of a stage.
-pub fn line(plan: &Plan, stage: usize, seen: &Seen) -> String {
+pub fn line(plan: &Plan, stage: usize, seen: &StageTally) -> String {
     let Some(stage) = plan.stages.get(stage) else { return String::new() };
-    let figures = Figures::of(seen, stage.seconds);
+    let figures = Figures::new(seen, stage.seconds);
     let failed: Vec<String> =
         figures.failed.iter().map(|(class, count)| format!("{count} {class}")).collect();
     format!(
@@ -86,7 +86,7 @@ pub fn line(plan: &Plan, stage: usize, seen: &Seen) -> String {
 }
 
 /// Why the mark was missed; nothing if it was not.
-fn missed(all: &Seen, checked: &Checked, unserved_users: u32) -> Vec<String> {
+fn missed(all: &StageTally, checked: &HistoryCheck, unserved_users: u32) -> Vec<String> {
     let mut missed = Vec::new();
     let p99 = all.times.quantile_us(0.99) / 1e3;
     if all.answered() == 0 {
@@ -110,10 +110,10 @@ fn missed(all: &Seen, checked: &Checked, unserved_users: u32) -> Vec<String> {
 }
 
 #[derive(Serialize)]
-struct OfStage {
+struct StageFigures {
     name: &'static str,
     seconds: f64,
-    /// At the end of the stage.
+    /// The users at the end of the stage.
     users: u32,
     #[serde(flatten)]
     figures: Figures,
@@ -132,7 +132,7 @@ pub struct Outcome {
     open_files: u64,
     elections: Option<u64>,
     unserved_users: u32,
-    stages: Vec<OfStage>,
+    stages: Vec<StageFigures>,
     #[serde(flatten)]
     figures: Figures,
     /// The timestamps that were compared.
@@ -144,18 +144,18 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    pub fn of(
+    pub fn new(
         conditions: &Conditions,
         plan: &Plan,
-        stages: &[Seen],
-        all: &Seen,
-        checked: &Checked,
+        stages: &[StageTally],
+        all: &StageTally,
+        checked: &HistoryCheck,
     ) -> Self {
-        let of_stages = plan.stages.iter().zip(stages).map(|(stage, seen)| OfStage {
+        let of_stages = plan.stages.iter().zip(stages).map(|(stage, seen)| StageFigures {
             name: stage.name,
             seconds: ms(stage.seconds),
             users: plan.users_after(stage),
-            figures: Figures::of(seen, stage.seconds),
+            figures: Figures::new(seen, stage.seconds),
         });
         let seconds: f64 = plan.stages.iter().map(|stage| stage.seconds).sum();
         let missed = missed(all, checked, conditions.unserved_users);
@@ -171,7 +171,7 @@ impl Outcome {
             elections: conditions.elections,
             unserved_users: conditions.unserved_users,
             stages: of_stages.collect(),
-            figures: Figures::of(all, seconds),
+            figures: Figures::new(all, seconds),
             order_checked: checked.calls,
             order_is_sample: checked.calls < all.answered(),
             passed: missed.is_empty(),
@@ -189,8 +189,8 @@ impl Outcome {
 mod tests {
     use super::*;
 
-    fn seen(answered: u64, ms: u64, failed: u64) -> Seen {
-        let mut seen = Seen::new();
+    fn seen(answered: u64, ms: u64, failed: u64) -> StageTally {
+        let mut seen = StageTally::new();
         for _ in 0..answered {
             seen.times.add(Duration::from_millis(ms));
         }
@@ -202,8 +202,8 @@ mod tests {
 
     #[test]
     fn each_part_of_the_mark_can_be_missed() {
-        let checked = Checked { calls: 1, violation: None };
-        let count = |seen: &Seen| missed(seen, &checked, 0).len();
+        let checked = HistoryCheck { calls: 1, violation: None };
+        let count = |seen: &StageTally| missed(seen, &checked, 0).len();
         assert_eq!(count(&seen(9_991, 400, 9)), 0);
         assert_eq!(count(&seen(9_990, 400, 10)), 1);
         assert_eq!(count(&seen(1_000, 600, 0)), 1);
@@ -219,6 +219,6 @@ mod tests {
             },
         };
         let violation = esker_oracle::history::check(&[call]).err();
-        assert_eq!(missed(&seen(10, 1, 0), &Checked { calls: 1, violation }, 0).len(), 1);
+        assert_eq!(missed(&seen(10, 1, 0), &HistoryCheck { calls: 1, violation }, 0).len(), 1);
     }
 }

@@ -11,7 +11,7 @@ use crate::job::Job;
 use crate::peers::consensus::BALLOT;
 
 /// Batches in which slots are written before the timed part.
-pub const AHEAD: u64 = 1000;
+pub const BATCHES_AHEAD: u64 = 1000;
 
 /// The log of a job.
 #[derive(Debug)]
@@ -78,7 +78,7 @@ impl Store {
         Ok(())
     }
 
-    /// For reads of what is written before them.
+    /// Creates a guard for reads of what was written before it.
     pub fn pin(&self) -> Guard {
         self.0.pin()
     }
@@ -88,7 +88,7 @@ impl Store {
         values.see(slot, self.0.read_committed(Slot(slot), guard)?.value())
     }
 
-    /// Every committed slot in order.
+    /// Visits every committed slot in order.
     pub fn compare_committed(&self, job: &Job, full: u64, count: u64) -> Result<()> {
         let mut values = Values::new(job, full);
         let mut outcome = Ok(());

@@ -9,12 +9,12 @@ use esker_bench::load::tasks;
 use esker_bench::measure::per_thread::PerThread;
 use tokio::runtime::Runtime;
 
-use crate::awaited::{Awaited, run_tasks};
+use crate::awaited_log::{AwaitedLog, run_tasks};
 use crate::callers::Member;
 use crate::job::Job;
 use crate::kv::entries::{Entries, fill};
 use crate::kv::keys::{Key, key_of_value};
-use crate::kv::store::{Kind, Reader, See, SeeEntry, SeeOneOf, Store};
+use crate::kv::store::{EntryVisitor, GroupVisitor, Kind, Reader, Store, ValueVisitor};
 use crate::peer::{Caller, Log};
 
 pub const AS_TASKS: Kind = Kind {
@@ -73,7 +73,7 @@ impl Store for Esker {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(Gets(self)))
+        Ok(Box::new(EskerReader(self)))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -81,14 +81,14 @@ impl Store for Esker {
     }
 }
 
-struct Gets<'a>(&'a Esker);
+struct EskerReader<'a>(&'a Esker);
 
-impl Reader for Gets<'_> {
-    fn get(&self, key: &Key, see: &mut See<'_>) -> Result<()> {
+impl Reader for EskerReader<'_> {
+    fn get(&self, key: &Key, see: &mut ValueVisitor<'_>) -> Result<()> {
         see(&self.0.keys.get(key)?.context("a key is not there")?)
     }
 
-    fn get_many(&self, keys: &[Key], see: &mut SeeOneOf<'_>) -> Result<bool> {
+    fn get_many(&self, keys: &[Key], see: &mut GroupVisitor<'_>) -> Result<bool> {
         let values = self.0.keys.get_many(keys)?;
         ensure!(values.len() == keys.len(), "not a value for each key");
         for (at, value) in values.iter().enumerate() {
@@ -97,7 +97,7 @@ impl Reader for Gets<'_> {
         Ok(true)
     }
 
-    fn scan(&self, see: &mut SeeEntry<'_>) -> Result<()> {
+    fn scan(&self, see: &mut EntryVisitor<'_>) -> Result<()> {
         for entry in self.0.keys.scan(..)? {
             let (key, value) = entry?;
             see(&key, &value)?;
@@ -105,9 +105,9 @@ impl Reader for Gets<'_> {
         Ok(())
     }
 
-    /// In the order of the writes: a scan in the order of the keys reads a block for each value
-    /// that is not cached. Every key must be in the index, too.
-    fn all(&self, see: &mut SeeEntry<'_>) -> Result<()> {
+    /// Visits the keys in the order of the writes: a scan in the order of the keys reads a block
+    /// for each value that is not cached. Every key must be in the index, too.
+    fn all(&self, see: &mut EntryVisitor<'_>) -> Result<()> {
         let Esker { store, keys } = self.0;
         let mut watch = store.watch(0)?;
         let mut seen = 0;
@@ -136,7 +136,7 @@ struct Tasks {
     batch: usize,
 }
 
-impl Awaited for Tasks {
+impl AwaitedLog for Tasks {
     async fn append(&self, record: &[u8]) -> Result<()> {
         self.esker.keys.put_async(key_of_value(true, record)?, record).await?.await?;
         Ok(())

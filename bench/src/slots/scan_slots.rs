@@ -6,13 +6,13 @@ use anyhow::Result;
 use esker_bench::measure::call_clock::CallClock;
 use esker_bench::measure::latency::Latencies;
 
-use super::store::Store;
+use super::slot_store::Store;
 use super::values::FULL_IN_TIME;
 use crate::job::Job;
-use crate::job_result::Measured;
+use crate::job_result::TimedPart;
 
 /// Scans as often as the job says.
-pub fn run(job: &Job) -> Result<Measured> {
+pub fn run(job: &Job) -> Result<TimedPart> {
     let (store, slots) = (Store::open(job)?, u64::from(job.batch));
     let mut payload = job.payload(0);
     for slot in 0..slots {
@@ -33,5 +33,5 @@ pub fn run(job: &Job) -> Result<Measured> {
     let took = begin.elapsed();
     store.compare_accepted(job, 1, wanted)?;
     store.close()?;
-    Ok(Measured { ops: job.count * wanted, took, times })
+    Ok(TimedPart { ops: job.count * wanted, took, times })
 }
