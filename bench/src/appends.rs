@@ -14,7 +14,7 @@ use esker_bench::records::payload::Payload;
 use crate::callers::{Member, Records};
 use crate::check::Check;
 use crate::job::{Job, Set, Shape};
-use crate::job_result::{JobResult, Measured};
+use crate::job_result::{JobResult, TimedPart};
 use crate::lock_file;
 use crate::peer::{Caller, Log, Peer};
 
@@ -22,11 +22,11 @@ use crate::peer::{Caller, Log, Peer};
 const FULL_AT_TIP: u64 = 64;
 
 /// A timed part of appends.
-struct Appended {
+struct AppendRun {
     /// The records of each writer, with those of the warm-up.
     counts: Vec<u64>,
     bytes: u64,
-    measured: Measured,
+    measured: TimedPart,
     reader_took: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ pub fn run(job: &Job, peer: &Peer) -> Result<JobResult> {
         }
         _ => peer.note.into(),
     };
-    let Appended { bytes, measured, reader_took, .. } = appended;
+    let AppendRun { bytes, measured, reader_took, .. } = appended;
     let rate = |took: Duration| bytes as f64 / 1e6 / took.as_secs_f64();
     Ok(JobResult {
         p999_us: (job.set == Set::Kv).then(|| measured.times.quantile_us(0.999)),
@@ -66,7 +66,7 @@ fn warm_up_records(job: &Job) -> u64 {
     (job.count / 10).max(1)
 }
 
-fn callers(log: &dyn Log, job: &Job) -> Result<Appended> {
+fn callers(log: &dyn Log, job: &Job) -> Result<AppendRun> {
     let mut members: Vec<_> = (0..job.writers).map(|writer| Member::new(job, writer)).collect();
     let (warm_up, until) = if job.count > 0 {
         (Until::Records(warm_up_records(job)), Until::Records(job.count))
@@ -82,10 +82,10 @@ fn callers(log: &dyn Log, job: &Job) -> Result<Appended> {
     let before = sum(&members);
     let took = run_callers(log, &mut members, until, &times)?;
     let after = sum(&members);
-    Ok(Appended {
+    Ok(AppendRun {
         counts: members.iter().map(|member| member.count).collect(),
         bytes: after.1 - before.1,
-        measured: Measured { ops: after.0 - before.0, took, times: times.take() },
+        measured: TimedPart { ops: after.0 - before.0, took, times: times.take() },
         reader_took: None,
     })
 }
@@ -119,7 +119,7 @@ fn run_callers(
     Ok(took)
 }
 
-fn pipelined(log: &dyn Log, job: &Job) -> Result<Appended> {
+fn pipelined(log: &dyn Log, job: &Job) -> Result<AppendRun> {
     let (mut member, mut times) = (Member::new(job, 0), Latencies::new());
     log.pipeline(&mut Records::new(&mut member, warm_up_records(job), &mut times))
         .context("warm up")?;
@@ -128,15 +128,15 @@ fn pipelined(log: &dyn Log, job: &Job) -> Result<Appended> {
     let begin = Instant::now();
     log.pipeline(&mut Records::new(&mut member, job.count, &mut times))?;
     let took = begin.elapsed();
-    Ok(Appended {
+    Ok(AppendRun {
         counts: vec![member.count],
         bytes: member.bytes - before,
-        measured: Measured { ops: job.count, took, times },
+        measured: TimedPart { ops: job.count, took, times },
         reader_took: None,
     })
 }
 
-/// One writer of batches.
+/// A writer of batches.
 struct Batches {
     payloads: Vec<Payload>,
     count: u64,
@@ -160,7 +160,7 @@ impl Batches {
     }
 }
 
-fn stream(log: &dyn Log, job: &Job) -> Result<Appended> {
+fn stream(log: &dyn Log, job: &Job) -> Result<AppendRun> {
     let mut tail = log.tail()?;
     thread::scope(|scope| {
         let begin = Instant::now();
@@ -179,16 +179,16 @@ fn stream(log: &dyn Log, job: &Job) -> Result<Appended> {
         }
         let took = begin.elapsed();
         let reader_took = reader.join().unwrap_or_else(|_| Err(anyhow!("the reader panicked")))?;
-        Ok(Appended {
+        Ok(AppendRun {
             counts: vec![writer.count],
             bytes: writer.bytes,
-            measured: Measured { ops: writer.count, took, times },
+            measured: TimedPart { ops: writer.count, took, times },
             reader_took: Some(reader_took),
         })
     })
 }
 
-fn batches(log: &dyn Log, job: &Job) -> Result<Appended> {
+fn batches(log: &dyn Log, job: &Job) -> Result<AppendRun> {
     let mut writer = Batches::new(job);
     let mut append_for = |time: Duration| -> Result<_> {
         let (count, bytes) = (writer.count, writer.bytes);
@@ -201,10 +201,10 @@ fn batches(log: &dyn Log, job: &Job) -> Result<Appended> {
                 break;
             }
         }
-        let measured = Measured { ops: writer.count - count, took: begin.elapsed(), times };
+        let measured = TimedPart { ops: writer.count - count, took: begin.elapsed(), times };
         Ok((measured, writer.bytes - bytes))
     };
     append_for(job.warm_up()).context("warm up")?;
     let (measured, bytes) = append_for(job.time())?;
-    Ok(Appended { counts: vec![writer.count], bytes, measured, reader_took: None })
+    Ok(AppendRun { counts: vec![writer.count], bytes, measured, reader_took: None })
 }

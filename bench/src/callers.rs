@@ -8,7 +8,7 @@ use esker_bench::records::payload::Payload;
 
 use crate::job::Job;
 
-/// One caller, and what it has appended.
+/// A caller, and what it has appended.
 #[derive(Debug)]
 pub struct Member {
     pub writer: u32,

@@ -5,7 +5,7 @@ use esker_bench::records::payload::{Payload, header_of};
 
 use crate::job::Job;
 
-/// What must come next from each writer.
+/// The record that must come next from each writer.
 #[derive(Debug)]
 pub struct Check {
     writers: Vec<(Payload, u64)>,
@@ -42,7 +42,7 @@ impl Check {
         self.writers.iter().map(|(_, next)| next).sum()
     }
 
-    /// Everything that was written must have been seen.
+    /// Checks that everything that was written was read.
     pub fn done(&self, counts: &[u64]) -> Result<()> {
         for (writer, (count, (_, next))) in counts.iter().zip(&self.writers).enumerate() {
             ensure!(

@@ -12,11 +12,11 @@ use serde::Deserialize;
 use crate::job_result::JobResult;
 
 /// The most bytes of a child's standard error in a message.
-const COMPLAINT: usize = 400;
-/// What a child may print.
-const PRINTED: u64 = 1 << 20;
+const STDERR_BYTES_MAX: usize = 400;
+/// The most bytes that a child may print.
+const STDOUT_BYTES_MAX: u64 = 1 << 20;
 
-/// What a child prints.
+/// The line that a child prints.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Answer {
@@ -78,7 +78,7 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(pipe) = pipe {
-            let _ = pipe.take(PRINTED).read_to_end(&mut bytes);
+            let _ = pipe.take(STDOUT_BYTES_MAX).read_to_end(&mut bytes);
         }
         let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
     });
@@ -88,7 +88,7 @@ fn collect(pipe: Option<impl Read + Send + 'static>) -> mpsc::Receiver<String> {
 /// The end of what it said, in one line.
 fn last_words(complaint: &str) -> String {
     let line = complaint.split_whitespace().collect::<Vec<_>>().join(" ");
-    let skip = line.chars().count().saturating_sub(COMPLAINT);
+    let skip = line.chars().count().saturating_sub(STDERR_BYTES_MAX);
     line.chars().skip(skip).collect()
 }
 

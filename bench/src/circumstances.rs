@@ -1,4 +1,4 @@
-//! Where and how a run was made, for those who read its tables.
+//! The machine and the options of a run, for the readers of its tables.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::programs;
 
 /// A few sentences.
 pub fn describe(dir: &Path, runs: u32, seconds: f64, took: Duration) -> String {
-    let Environment { cpu, cores, file_system, kernel, .. } = Environment::of(dir);
+    let Environment { cpu, cores, file_system, kernel, .. } = Environment::describe(dir);
     let mut git = Command::new("git");
     git.current_dir(programs::home()).args(["describe", "--always", "--dirty"]);
     let commit = child::output(&mut git, Duration::from_secs(10)).unwrap_or_default();

@@ -9,7 +9,7 @@ use esker_bench::measure::floor_figures::FloorFigures;
 use serde::{Deserialize, Serialize};
 
 /// The length of a sample.
-const TIME: Duration = Duration::from_secs(1);
+const SAMPLE_TIME: Duration = Duration::from_secs(1);
 
 /// Medians of one or more samples.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl Sampler {
     pub fn sample(&mut self) -> Result<FloorFigures> {
         self.0.restart();
         let begin = Instant::now();
-        while begin.elapsed() < TIME {
+        while begin.elapsed() < SAMPLE_TIME {
             self.0.sample().map_err(|failure| anyhow!("{}", failure.message()))?;
         }
         Ok(self.0.medians())

@@ -1,4 +1,4 @@
-//! What one run of one system shall do. It crosses to another process as flags, which are the same
+//! The job of one run of one system. It crosses to another process as flags, which are the same
 //! for the Rust peers and the Go peers.
 
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use esker_bench::records::payload::{Payload, Recipe};
 const WARM_UP_PART: f64 = 0.2;
 const WARM_UP_SECONDS_MAX: f64 = 0.3;
 
-/// What of Esker is compared.
+/// The component of Esker that is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Set {
     /// The log, with other logs.
@@ -23,7 +23,7 @@ pub enum Set {
 }
 
 impl Set {
-    /// What its files of results are called.
+    /// The stem of the names of its files of results.
     pub fn stem(self) -> &'static str {
         match self {
             Set::Log => "peers",
@@ -32,7 +32,7 @@ impl Set {
         }
     }
 
-    /// What its works count.
+    /// The unit that its works count.
     pub fn unit(self) -> &'static str {
         match self {
             Set::Log => "records/s",
@@ -58,7 +58,7 @@ pub enum Shape {
     Recovery,
     /// The same after a process that ended without closing it.
     Kill,
-    /// What that process does.
+    /// The work of that process.
     Leave,
     /// Finding the slots that are accepted and not committed.
     Scan,
@@ -76,7 +76,7 @@ impl Shape {
     }
 }
 
-/// One run of one system.
+/// A run of one system.
 #[derive(Debug, Clone, Args)]
 pub struct Job {
     #[arg(long)]
@@ -109,7 +109,7 @@ pub struct Job {
     /// as many as fit into the time
     #[arg(long)]
     pub count: u64,
-    /// What the records follow from
+    /// The seed of the records
     #[arg(long)]
     pub seed: u64,
     /// An empty directory
@@ -141,7 +141,7 @@ impl Job {
         flags.into_iter().map(|(name, value)| format!("--{name}={value}")).collect()
     }
 
-    /// Where the log goes.
+    /// The directory of the log.
     pub fn log(&self) -> PathBuf {
         Path::new(&self.dir).join("log")
     }
@@ -149,7 +149,7 @@ impl Job {
     /// Returns the records of a writer. The Go side makes the same, except those of the stores.
     pub fn payload(&self, writer: u32) -> Payload {
         let recipe = Recipe::new(self.seed, self.least..=self.most);
-        Recipe { fresh_noise: self.set == Set::Kv, ..recipe }.of(writer)
+        Recipe { fresh_noise: self.set == Set::Kv, ..recipe }.payload(writer)
     }
 
     /// The length of the timed part where no count is given.

@@ -5,15 +5,15 @@ use std::time::Duration;
 use esker_bench::measure::latency::Latencies;
 use serde::{Deserialize, Serialize};
 
-/// One timed part.
+/// A timed part.
 #[derive(Debug)]
-pub struct Measured {
+pub struct TimedPart {
     pub ops: u64,
     pub took: Duration,
     pub times: Latencies,
 }
 
-impl Measured {
+impl TimedPart {
     /// A timed part that is one operation.
     pub fn once(took: Duration) -> Self {
         let mut times = Latencies::new();

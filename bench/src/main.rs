@@ -8,7 +8,7 @@
 //! load scenarios, without any peer.
 
 mod appends;
-mod awaited;
+mod awaited_log;
 mod callers;
 mod chart;
 mod check;

@@ -11,18 +11,18 @@ use crate::callers::{Member, Records};
 use crate::job::Job;
 
 /// Takes one record that was read back.
-pub type See<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+pub type RecordVisitor<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 
 /// How a log is opened, and how what it wrote is read back.
 pub struct Peer {
-    /// Its package, for the version.
+    /// The package, for the version.
     pub package: &'static str,
     /// The note beside its figures.
     pub note: &'static str,
     /// How it pipelines, where it has no way of its own.
     pub pipelining: &'static str,
     pub open: fn(&Job) -> Result<Box<dyn Log>>,
-    pub read_all: fn(&Job, &mut See<'_>) -> Result<()>,
+    pub read_all: fn(&Job, &mut RecordVisitor<'_>) -> Result<()>,
 }
 
 /// A log under test.
@@ -60,7 +60,7 @@ pub trait Log: Send + Sync {
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// One blocking caller of a log.
+/// A blocking caller of a log.
 pub trait Caller {
     /// Appends a record; it is durable when this returns.
     fn append(&mut self, record: &[u8]) -> Result<()>;
@@ -74,5 +74,5 @@ pub trait Caller {
 /// A reader at the tip.
 pub trait Tail: Send {
     /// Waits for more, and hands over what there is.
-    fn next(&mut self, see: &mut See<'_>) -> Result<()>;
+    fn next(&mut self, see: &mut RecordVisitor<'_>) -> Result<()>;
 }

@@ -1,11 +1,11 @@
-//! Which operations on slots read, and which slots: the same for every system. The Go side has the
-//! twin.
+//! The operations on slots that read, and their slots: the same for every system. The Go side has
+//! the twin.
 
 use esker_bench::records::payload::mix;
 
 use crate::job::Job;
 
-/// What the operations of a run are.
+/// The operations of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     seed: u64,
@@ -13,7 +13,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// That of a job.
+    /// The plan of a job.
     pub fn new(job: &Job) -> Self {
         Self { seed: job.seed, reads: u64::from(job.reads) }
     }
@@ -28,7 +28,7 @@ impl Plan {
         scaled(mix(self.seed.wrapping_add(number)), below)
     }
 
-    /// Every number below the given one, once.
+    /// The numbers below the given one, each once.
     pub fn shuffled(self, below: u64) -> Vec<u64> {
         let mut all: Vec<u64> = (0..below).collect();
         for index in (1..all.len()).rev() {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, anyhow};
 use crate::child;
 
 /// How long a build may take.
-const LIMIT: Duration = Duration::from_secs(1800);
+const BUILD_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// The Go commands, or why there is none.
 pub type GoCommands = BTreeMap<&'static str, Result<PathBuf, String>>;
@@ -32,7 +32,7 @@ pub fn go(names: impl Iterator<Item = &'static str>) -> Result<GoCommands> {
             let mut go = Command::new("go");
             go.current_dir(home().join("go")).args(["build", "-mod=readonly", "-o"]).arg(&built);
             go.arg(format!("./cmd/{name}"));
-            match child::output(&mut go, LIMIT) {
+            match child::output(&mut go, BUILD_TIMEOUT) {
                 Ok(_) => Ok(built),
                 Err(reason) => Err(format!("does not build: {reason}")),
             }
@@ -49,7 +49,7 @@ pub fn esker() -> Result<PathBuf> {
     let mut build = Command::new(cargo);
     build.args(["build", "--profile=dist", "-p", "esker-cli", "--message-format=json"]);
     build.arg("--manifest-path").arg(manifest);
-    let printed = child::output(&mut build, LIMIT).map_err(|reason| anyhow!(reason))?;
+    let printed = child::output(&mut build, BUILD_TIMEOUT).map_err(|reason| anyhow!(reason))?;
     printed
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())

@@ -11,9 +11,9 @@ use crate::floor::Floor;
 use crate::job::Set;
 use crate::job_result::JobResult;
 use crate::systems::System;
-use crate::work::{Work, works};
+use crate::work::{Workload, works};
 
-/// One line of `peers.json`. The first nine keys are interface.
+/// A line of `peers.json`. The first nine keys are interface.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Row {
     pub system: String,
@@ -45,9 +45,9 @@ pub struct Row {
 
 impl Row {
     /// Takes the figures of the run with the median rate. A failed run adds its reason.
-    pub fn of(
+    pub fn from_runs(
         system: &System,
-        work: &Work,
+        work: &Workload,
         runs: &[Result<JobResult, String>],
         floor: Option<Floor>,
     ) -> Self {
@@ -86,7 +86,7 @@ impl Row {
     }
 
     /// The figure that counts for its work; none where it failed.
-    pub fn figure(&self, work: &Work) -> Option<f64> {
+    pub fn figure(&self, work: &Workload) -> Option<f64> {
         let figure = if work.in_bytes { self.mb_per_s } else { self.ops_per_s };
         (figure > 0.0).then_some(figure)
     }
@@ -103,7 +103,7 @@ pub fn together(set: Set, new: Vec<Row>, old: Vec<Row>) -> Vec<Row> {
 }
 
 /// The rows of a work, the fastest first.
-pub fn of_work<'a>(rows: &'a [Row], work: &Work) -> Vec<&'a Row> {
+pub fn rows_of_work<'a>(rows: &'a [Row], work: &Workload) -> Vec<&'a Row> {
     let mut rows: Vec<&Row> = rows.iter().filter(|row| row.work == work.name).collect();
     let figure = |row: &Row| row.figure(work).unwrap_or(0.0);
     rows.sort_by(|a, b| figure(b).total_cmp(&figure(a)));
@@ -128,7 +128,7 @@ pub fn markdown(set: Set, rows: &[Row], circumstances: &str) -> String {
         let _ = writeln!(text, "\n{OTHER_DESIGNS}");
     }
     for work in works(set) {
-        let rows = of_work(rows, work);
+        let rows = rows_of_work(rows, work);
         if !rows.is_empty() {
             table(&mut text, work, &rows);
         }
@@ -137,7 +137,7 @@ pub fn markdown(set: Set, rows: &[Row], circumstances: &str) -> String {
     text
 }
 
-fn table(text: &mut String, work: &Work, rows: &[&Row]) {
+fn table(text: &mut String, work: &Workload, rows: &[&Row]) {
     let _ = writeln!(text, "\n## {}: {}\n", work.name, work.title);
     let floor = rows.iter().find_map(|row| row.floor);
     if let Some(floor) = floor {
@@ -284,7 +284,7 @@ mod tests {
     #[test]
     fn the_row_has_the_median_run_and_the_failures() {
         let runs = [Ok(result(30)), Err("crashed".into()), Ok(result(10)), Ok(result(20))];
-        let row = Row::of(&SYSTEMS[0], &WORKS[0], &runs, None);
+        let row = Row::from_runs(&SYSTEMS[0], &WORKS[0], &runs, None);
         assert_eq!(row.ops_per_s, 20.0);
         assert_eq!(row.ops_per_s_of_runs, [30.0, 10.0, 20.0]);
         assert_eq!(row.failed.as_deref(), Some("1 of 4 runs: crashed"));
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn what_never_ran_is_neither_durable_nor_verified() {
-        let row = Row::of(&SYSTEMS[0], &WORKS[0], &[Err("does not build".into())], None);
+        let row = Row::from_runs(&SYSTEMS[0], &WORKS[0], &[Err("does not build".into())], None);
         assert!(!row.durable && !row.verified && row.ops_per_s == 0.0);
         let text = markdown(Set::Log, &[row], "");
         assert!(text.contains("| esker | does not build |"), "{text}");
@@ -301,7 +301,8 @@ mod tests {
 
     #[test]
     fn old_rows_stay_where_the_work_was_not_run_again() {
-        let row = |work: usize, ops| Row::of(&SYSTEMS[0], &WORKS[work], &[Ok(result(ops))], None);
+        let row =
+            |work: usize, ops| Row::from_runs(&SYSTEMS[0], &WORKS[work], &[Ok(result(ops))], None);
         let rows = together(Set::Log, vec![row(1, 30)], vec![row(0, 10), row(1, 20)]);
         let figures: Vec<_> = rows.iter().map(|row| (row.work.as_str(), row.ops_per_s)).collect();
         assert_eq!(figures, [("append-1", 10.0), ("append-20", 30.0)]);

@@ -19,20 +19,20 @@ use crate::programs::{self, GoCommands};
 use crate::report::{self, Row};
 use crate::run_dir::RunDir;
 use crate::systems::{Home, System, systems};
-use crate::work::{Scale, Work, works};
+use crate::work::{Scale, Workload, works};
 use crate::{chart, child};
 
-/// After so many failures a system is not asked to do the same again.
-const PATIENCE: usize = 2;
+/// The failures after which a system is not asked to do the same again.
+const FAILURES_MAX: usize = 2;
 
 const KEPT: &str = " The works were not all run in one go; each has all its systems, in turn, from one run, \
                     and this page describes the last run.";
 
-/// What may be chosen.
+/// The choice of systems and works.
 #[derive(Debug, Clone, Args)]
 pub struct Choice {
-    /// What of Esker is compared: the log with other logs, the consensus log with logs of entries
-    /// and a store of keys, or the key-value store with others
+    /// The component of Esker that is compared: the log with other logs, the consensus log with
+    /// logs of entries and a store of keys, or the key-value store with others
     #[arg(long, default_value = "log")]
     set: Set,
     /// Length of the timed part of a work; where all write the same bytes, how many
@@ -70,22 +70,22 @@ pub struct Choice {
 /// The runs of one system: a result for each work of the job, or the reason why there is none.
 type Runs = Vec<Result<Vec<JobResult>, String>>;
 
-/// What was measured of one work, and of those that its job does, too.
+/// The results of one work, and of those that its job does, too.
 struct Results {
-    work: &'static Work,
+    work: &'static Workload,
     systems: Vec<(&'static System, Runs)>,
     floors: Vec<FloorFigures>,
 }
 
 impl Results {
     /// The works that the job does.
-    fn works(&self) -> impl Iterator<Item = &'static Work> {
+    fn works(&self) -> impl Iterator<Item = &'static Workload> {
         let name = self.work.name;
         works(self.work.set).filter(move |work| work.within.unwrap_or(work.name) == name)
     }
 
-    /// What the runs of a system measured of one of them; none if it does not do it.
-    fn of(&self, work: &Work, runs: &Runs) -> Option<Vec<Result<JobResult, String>>> {
+    /// The results of a system's runs for one of the works; none if it does not do it.
+    fn runs_of(&self, work: &Workload, runs: &Runs) -> Option<Vec<Result<JobResult, String>>> {
         let mut all = Vec::new();
         for run in runs {
             match run {
@@ -174,7 +174,7 @@ fn one(
     choice: &Choice,
     dir: &Path,
     go: &GoCommands,
-    work: &Work,
+    work: &Workload,
     system: &System,
     runs: &mut Runs,
 ) -> Result<()> {
@@ -188,7 +188,7 @@ fn one(
     let result = match program {
         Err(reason) if runs.is_empty() => Err(reason),
         Err(_) => return Ok(()),
-        Ok(_) if runs.iter().filter(|run| run.is_err()).count() >= PATIENCE => return Ok(()),
+        Ok(_) if runs.iter().filter(|run| run.is_err()).count() >= FAILURES_MAX => return Ok(()),
         Ok(program) => {
             let mut command = Command::new(program);
             // The reason of a failure is what counts, and only its end is kept.
@@ -226,8 +226,8 @@ fn limit(job: &Job) -> Duration {
     Duration::from_secs_f64(60.0 + 20.0 * job.seconds + 60.0 * gigabytes)
 }
 
-/// Nothing of one run is left when the next begins: not its files, and not what the system still
-/// writes.
+/// Runs `work` in a directory of its own, then removes the files and waits for the writes of the
+/// system, so that nothing of one run is left when the next begins.
 fn in_clean_dir<T>(job: &Job, work: impl FnOnce() -> T) -> Result<T> {
     std::fs::create_dir_all(&job.dir).with_context(|| format!("make {}", job.dir.display()))?;
     let outcome = work();
@@ -244,7 +244,7 @@ fn report(choice: &Choice, all: &[Results], circumstances: &str) -> Result<()> {
             let floor = Floor::median(&results.floors);
             results.works().flat_map(move |work| {
                 results.systems.iter().filter_map(move |(system, runs)| {
-                    Some(Row::of(system, work, &results.of(work, runs)?, floor))
+                    Some(Row::from_runs(system, work, &results.runs_of(work, runs)?, floor))
                 })
             })
         })

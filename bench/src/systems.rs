@@ -1,12 +1,12 @@
-//! Who takes part in what.
+//! The systems, and the works in which each takes part.
 
 use crate::job::{Set, Shape};
-use crate::work::Work;
+use crate::work::Workload;
 
-/// Where a system comes from.
+/// The origin of a system.
 #[derive(Debug, Clone, Copy)]
 pub enum Home {
-    /// This program, as a child.
+    /// A child process of this program.
     Here,
     /// A command of the Go module.
     Go(&'static str),
@@ -22,15 +22,15 @@ pub struct System {
     pub home: Home,
     /// The callers that it is asked to serve.
     callers: Callers,
-    /// It can be followed at the tip while it is written.
+    /// The log can be followed at the tip while it is written.
     tail: bool,
-    /// It takes entries.
+    /// The system takes entries.
     entries: bool,
-    /// It takes slots.
+    /// The system takes slots.
     slots: bool,
-    /// It takes batches that are atomic, where the work has some.
+    /// The system takes batches that are atomic, where the work has some.
     batches: bool,
-    /// It does the works that load keys and read them.
+    /// The system does the works that load keys and read them.
     loads: bool,
 }
 
@@ -129,7 +129,7 @@ pub const SYSTEMS: [System; 34] = [
 
 impl System {
     /// Whether this system runs this work. The batched variants run where several writers append.
-    pub fn takes_part(&self, work: &Work) -> bool {
+    pub fn takes_part(&self, work: &Workload) -> bool {
         let callers = match self.callers {
             Callers::Any => true,
             Callers::One => work.writers == 1,
@@ -147,7 +147,7 @@ impl System {
     }
 }
 
-/// Those of a set.
+/// The systems of a set.
 pub fn systems(set: Set) -> impl Iterator<Item = &'static System> {
     SYSTEMS.iter().filter(move |system| system.set == set)
 }

@@ -1,4 +1,4 @@
-//! What every system is asked to do.
+//! The work that every system is asked to do.
 
 use std::path::Path;
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::job::{Job, Set, Shape};
 
-/// What the records of all runs follow from, so that every system gets the same sizes.
-const SEED: u64 = 42;
+/// The seed of the records of all runs, so that every system gets the same sizes.
+const RECORD_SEED: u64 = 42;
 /// Keys of one call that gets several.
-pub const GROUP: u32 = 64;
+pub const GROUP_KEYS: u32 = 64;
 /// Callers that get keys right after a store was opened.
 pub const COLD_CALLERS: u32 = 16;
 
@@ -27,7 +27,7 @@ enum Amount {
     Keys,
 }
 
-/// What the amounts scale with.
+/// The scale of the amounts.
 #[derive(Debug, Clone, Copy)]
 pub struct Scale {
     pub seconds: f64,
@@ -35,9 +35,9 @@ pub struct Scale {
     pub keys: u64,
 }
 
-/// One kind of work.
+/// A workload.
 #[derive(Debug)]
-pub struct Work {
+pub struct Workload {
     pub set: Set,
     pub name: &'static str,
     pub title: &'static str,
@@ -48,7 +48,7 @@ pub struct Work {
     pub batch: u32,
     /// Reads among 100 operations.
     reads: u32,
-    /// In a shuffled order.
+    /// Whether the keys come in a shuffled order.
     random: bool,
     amount: Amount,
     /// Rated in bytes instead of records.
@@ -57,7 +57,7 @@ pub struct Work {
     pub within: Option<&'static str>,
 }
 
-const APPEND: Work = Work {
+const APPEND: Workload = Workload {
     set: Set::Log,
     name: "append-1",
     title: "1 caller, 900 B, each record durable before the next",
@@ -73,7 +73,7 @@ const APPEND: Work = Work {
     within: None,
 };
 
-const ENTRY: Work = Work {
+const ENTRY: Workload = Workload {
     set: Set::Consensus,
     name: "entry-1",
     title: "1 caller, entries of 100 B, each durable before the next",
@@ -82,7 +82,7 @@ const ENTRY: Work = Work {
     ..APPEND
 };
 
-const SLOTS: Work = Work {
+const SLOTS: Workload = Workload {
     name: "sequential",
     title: "1 caller writes 100 B in one slot after the other; not synced",
     shape: Shape::Slots,
@@ -90,7 +90,7 @@ const SLOTS: Work = Work {
     ..ENTRY
 };
 
-const PUT: Work = Work {
+const PUT: Workload = Workload {
     set: Set::Kv,
     name: "put-1",
     title: "1 caller puts 128 B, each put durable before the next",
@@ -100,7 +100,7 @@ const PUT: Work = Work {
     ..APPEND
 };
 
-const LOAD: Work = Work {
+const LOAD: Workload = Workload {
     name: "load-sequential",
     title: "1 caller puts 128 B for every key, in the order of the keys; one sync at the end",
     shape: Shape::Load,
@@ -109,7 +109,7 @@ const LOAD: Work = Work {
     ..PUT
 };
 
-const READ: Work = Work {
+const READ: Workload = Workload {
     name: "get-1",
     title: "1 caller gets random keys; warm, values compared",
     shape: Shape::Reads,
@@ -119,28 +119,28 @@ const READ: Work = Work {
 };
 
 /// All of them.
-pub const WORKS: [Work; 32] = [
+pub const WORKS: [Workload; 32] = [
     APPEND,
-    Work {
+    Workload {
         name: "append-20",
         title: "20 callers, 900 B, each waits for its record",
         writers: 20,
         ..APPEND
     },
-    Work {
+    Workload {
         name: "append-500",
         title: "500 callers, 900 B, each waits for its record",
         writers: 500,
         ..APPEND
     },
-    Work {
+    Workload {
         name: "append-1-128",
         title: "1 caller, 128 B, each record durable before the next",
         least: 128,
         most: 128,
         ..APPEND
     },
-    Work {
+    Workload {
         name: "mixed-20",
         title: "20 callers, 512 B to 1 MB, each waits for its record",
         writers: 20,
@@ -150,14 +150,14 @@ pub const WORKS: [Work; 32] = [
         in_bytes: true,
         ..APPEND
     },
-    Work {
+    Workload {
         name: "pipelined",
         title: "1 caller, 900 B, not waiting, one flush at the end",
         shape: Shape::Pipelined,
         amount: Amount::PerSecond(500_000),
         ..APPEND
     },
-    Work {
+    Workload {
         name: "stream",
         title: "1 caller, batches of 2,048 records of 1 KiB, each durable, one reader at the tip",
         shape: Shape::Stream,
@@ -169,58 +169,58 @@ pub const WORKS: [Work; 32] = [
         ..APPEND
     },
     ENTRY,
-    Work {
+    Workload {
         name: "entry-32",
         title: "32 callers, entries of 100 B, each waits until its entry is durable",
         writers: 32,
         ..ENTRY
     },
-    Work {
+    Workload {
         name: "entry-500",
         title: "500 callers, entries of 100 B, each waits until its entry is durable",
         writers: 500,
         ..ENTRY
     },
-    Work {
+    Workload {
         name: "entry-batches",
         title: "1 caller, batches of 100 entries of 100 B, each batch durable before the next",
         shape: Shape::Batches,
         batch: 100,
         ..ENTRY
     },
-    Work {
+    Workload {
         name: "random-keys",
         title: "1 caller writes 100 B in slots in a shuffled order; not synced",
         random: true,
         ..SLOTS
     },
     SLOTS,
-    Work {
+    Workload {
         name: "sequential-batches",
         title: "1 caller writes 100 B in one slot after the other, in batches of 1,000; not synced",
         batch: 1000,
         ..SLOTS
     },
-    Work {
+    Workload {
         name: "read-heavy-90",
         title: "1 caller: 90 % reads of any committed slot, 10 % writes of the next one; not synced",
         reads: 90,
         ..SLOTS
     },
-    Work {
+    Workload {
         name: "mixed-50",
         title: "1 caller: 50 % reads of any committed slot, 50 % writes of the next one; not synced",
         reads: 50,
         ..SLOTS
     },
-    Work {
+    Workload {
         name: "concurrent-writes",
         title: "16 callers write 100 B, each in the next free slot; not synced",
         writers: 16,
         amount: Amount::PerSecond(15_000),
         ..SLOTS
     },
-    Work {
+    Workload {
         name: "recovery-10k",
         title: "opening 10,000 committed slots after a clean close, until all were read in order",
         shape: Shape::Recovery,
@@ -228,7 +228,7 @@ pub const WORKS: [Work; 32] = [
         amount: Amount::PerSecond(20),
         ..SLOTS
     },
-    Work {
+    Workload {
         name: "recovery-10k-kill",
         title: "the same after a process that ended without closing",
         shape: Shape::Kill,
@@ -236,7 +236,7 @@ pub const WORKS: [Work; 32] = [
         amount: Amount::PerSecond(10),
         ..SLOTS
     },
-    Work {
+    Workload {
         name: "scan",
         title: "5,000 slots, every other one committed; finding the others, with their values",
         shape: Shape::Scan,
@@ -245,13 +245,13 @@ pub const WORKS: [Work; 32] = [
         ..SLOTS
     },
     PUT,
-    Work {
+    Workload {
         name: "put-64",
         title: "64 callers put 128 B, each waits until its put is durable",
         writers: 64,
         ..PUT
     },
-    Work {
+    Workload {
         name: "put-batches",
         title: "8 callers write atomic batches of 100 puts of 128 B, each waits for its batch",
         shape: Shape::Batches,
@@ -260,37 +260,37 @@ pub const WORKS: [Work; 32] = [
         ..PUT
     },
     LOAD,
-    Work {
+    Workload {
         name: "load-random",
         title: "1 caller puts 128 B for every key, in a random order; one sync at the end",
         within: None,
         ..READ
     },
-    Work {
+    Workload {
         name: "scan-all",
         title: "1 caller scans all keys in order; warm, values compared",
         ..READ
     },
     READ,
-    Work {
+    Workload {
         name: "get-2",
         title: "2 callers get random keys; warm, values compared",
         writers: 2,
         ..READ
     },
-    Work {
+    Workload {
         name: "multi-get",
         title: "1 caller gets 64 random keys in one call; warm; stores that have such a call",
-        batch: GROUP,
+        batch: GROUP_KEYS,
         ..READ
     },
-    Work { name: "close", title: "closing the store after the reads", ..READ },
-    Work {
+    Workload { name: "close", title: "closing the store after the reads", ..READ },
+    Workload {
         name: "open",
         title: "opening the store after a clean close, until the first get returned; warm",
         ..READ
     },
-    Work {
+    Workload {
         name: "get-cold",
         title: "16 callers get random keys right after opening, values not in memory",
         writers: COLD_CALLERS,
@@ -298,12 +298,12 @@ pub const WORKS: [Work; 32] = [
     },
 ];
 
-/// Those of a set.
-pub fn works(set: Set) -> impl Iterator<Item = &'static Work> {
+/// The works of a set.
+pub fn works(set: Set) -> impl Iterator<Item = &'static Workload> {
     WORKS.iter().filter(move |work| work.set == set)
 }
 
-impl Work {
+impl Workload {
     /// The job of one system.
     pub fn job(&self, system: &str, scale: Scale, dir: &Path) -> Job {
         let Scale { seconds, gigabytes, keys } = scale;
@@ -325,7 +325,7 @@ impl Work {
             random: self.random,
             seconds,
             count,
-            seed: SEED,
+            seed: RECORD_SEED,
             dir: dir.into(),
         }
     }

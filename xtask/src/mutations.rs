@@ -11,7 +11,7 @@ pub const FILE: &str = "mutations.toml";
 /// A crate's mutations by their names.
 pub type Mutations = BTreeMap<String, Mutation>;
 
-/// One small edit of the source, and the test that has to catch it.
+/// A small edit of the source, and the test that has to catch it.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Mutation {
@@ -37,7 +37,7 @@ pub struct TestPath {
     modules: Vec<String>,
 }
 
-/// What cargo builds for a test.
+/// The target that cargo builds for a test.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Target {
     /// The unit tests of the library.

@@ -26,21 +26,21 @@ pub enum Step {
 pub enum Verdict {
     Ok,
     Failed,
-    /// Not run, and why.
+    /// The reason for which the step did not run.
     Skipped(&'static str),
 }
 
 pub struct Outcome {
     pub verdict: Verdict,
-    /// What the test step counted.
+    /// The counts of the test step.
     pub counts: Option<Counts>,
 }
 
 /// Features of the command that packages have.
 const PACKAGED: &str = "esker-cli/otlp,esker-cli/profile";
 
-/// What tests may do and the code that is shipped may not: the helpers of a test panic as it does,
-/// and a test of many steps is one story.
+/// Lints for shipped code alone: the helpers of a test panic as it does, and a test of many steps
+/// is one story.
 const IN_TESTS: [&str; 8] = [
     "-Aclippy::panic",
     "-Aclippy::unwrap_used",

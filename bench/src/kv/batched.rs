@@ -9,7 +9,7 @@ use super::keys::{Key, key_of_value};
 use super::store::Store;
 use crate::peer::{Caller, Log};
 
-/// What a caller waits for.
+/// The result that a caller waits for.
 type Outcome = Result<(), String>;
 
 struct Put {
@@ -18,12 +18,12 @@ struct Put {
 }
 
 /// The callers' side.
-pub struct Batched {
+pub struct BatchedPuts {
     puts: Sender<Put>,
     committer: JoinHandle<Box<dyn Store>>,
 }
 
-impl Batched {
+impl BatchedPuts {
     /// Puts a committer in front of a store.
     pub fn new(store: Box<dyn Store>) -> Result<Self> {
         let (puts, waiting) = channel();
@@ -51,10 +51,10 @@ fn commit(store: &dyn Store, waiting: &Receiver<Put>) {
     }
 }
 
-impl Log for Batched {
+impl Log for BatchedPuts {
     fn caller(&self, _writer: u32) -> Result<Box<dyn Caller + '_>> {
         let (done, outcome) = sync_channel(1);
-        Ok(Box::new(Waiting { puts: self.puts.clone(), done, outcome }))
+        Ok(Box::new(BatchCaller { puts: self.puts.clone(), done, outcome }))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -64,13 +64,13 @@ impl Log for Batched {
     }
 }
 
-struct Waiting {
+struct BatchCaller {
     puts: Sender<Put>,
     done: SyncSender<Outcome>,
     outcome: Receiver<Outcome>,
 }
 
-impl Caller for Waiting {
+impl Caller for BatchCaller {
     fn append(&mut self, record: &[u8]) -> Result<()> {
         let entry = (key_of_value(true, record)?, record.to_vec());
         let put = Put { entry, done: self.done.clone() };

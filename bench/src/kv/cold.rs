@@ -10,14 +10,14 @@ use rustix::fs::{Advice, fadvise, syncfs};
 use super::gets::gets;
 use super::store::{Kind, Store};
 use crate::job::Job;
-use crate::job_result::Measured;
+use crate::job_result::TimedPart;
 use crate::work::COLD_CALLERS;
 
 /// Each gets one of so many keys, so that next to no block is read twice.
 const ONE_OF: u64 = 2000;
 
 /// Closes the store, drops its files from the page cache, opens it, reads and closes it.
-pub fn timed(job: &Job, kind: &Kind, store: Box<dyn Store>) -> Result<Measured> {
+pub fn timed(job: &Job, kind: &Kind, store: Box<dyn Store>) -> Result<TimedPart> {
     store.close().context("close before the cold gets")?;
     syncfs(File::open(&job.dir)?).context("sync the file system")?;
     drop_cached_pages(&job.dir).context("drop cached pages")?;

@@ -26,9 +26,9 @@ pub fn key_of_value(random: bool, value: &[u8]) -> Result<Key> {
 }
 
 /// Compares values that are read with the expected ones, every byte.
-pub struct Expected(Payload);
+pub struct ExpectedValues(Payload);
 
-impl Expected {
+impl ExpectedValues {
     /// The values of the first caller.
     pub fn new(job: &Job) -> Self {
         Self(job.payload(0))

@@ -10,16 +10,16 @@ use super::scan;
 use super::store::{Kind, Store};
 use crate::callers::{Member, Records};
 use crate::job::Job;
-use crate::job_result::{JobResult, Measured};
+use crate::job_result::{JobResult, TimedPart};
 
 /// Loads as many keys as the job says.
-pub fn timed(job: &Job, store: &dyn Store) -> Result<Measured> {
+pub fn timed(job: &Job, store: &dyn Store) -> Result<TimedPart> {
     let (mut member, mut times) = (Member::new(job, 0), Latencies::new());
     let mut entries = Entries::new(Records::new(&mut member, job.count, &mut times), job.random);
     let begin = Instant::now();
     store.load(&mut entries).context("load")?;
     let took = begin.elapsed();
-    Ok(Measured { ops: job.count, took, times })
+    Ok(TimedPart { ops: job.count, took, times })
 }
 
 /// Loads, closes, opens again, and compares.

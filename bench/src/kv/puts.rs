@@ -7,10 +7,10 @@ use super::batched;
 use super::entries::fill;
 use super::keys::{Key, key_of_value};
 use super::store::{Kind, Store};
-use super::stores::{self, esker};
+use super::stores::{self, esker_store};
 use crate::callers::Member;
 use crate::job::Job;
-use crate::peer::{Caller, Log, Peer, See};
+use crate::peer::{Caller, Log, Peer, RecordVisitor};
 
 /// A store as something that callers append to: what they append are values.
 pub fn peer(kind: &Kind) -> Peer {
@@ -21,11 +21,11 @@ pub fn peer(kind: &Kind) -> Peer {
 fn open(job: &Job) -> Result<Box<dyn Log>> {
     let kind = stores::find(&job.system)?;
     if job.system == "esker" {
-        return esker::open_for_tasks(job);
+        return esker_store::open_for_tasks(job);
     }
     let store = (kind.open)(job)?;
     if kind.batched {
-        return Ok(Box::new(batched::Batched::new(store)?));
+        return Ok(Box::new(batched::BatchedPuts::new(store)?));
     }
     Ok(Box::new(Puts { store, batch: job.batch as usize }))
 }
@@ -66,7 +66,7 @@ impl Caller for Blocking<'_> {
 }
 
 /// Opens the store again and hands over all values in the order of caller and count.
-fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
+fn read_all(job: &Job, see: &mut RecordVisitor<'_>) -> Result<()> {
     let kind = stores::find(&job.system)?;
     let store = (kind.open)(job)?;
     let (mut order, mut values) = (Vec::new(), Vec::new());

@@ -8,7 +8,7 @@ use super::gets::{gets, multi_gets};
 use super::store::Kind;
 use super::{cold, load, reopen, scan};
 use crate::job::Job;
-use crate::job_result::{JobResult, Measured};
+use crate::job_result::{JobResult, TimedPart};
 
 /// The part of `--seconds` that each kind of get is timed for.
 const PART: f64 = 0.5;
@@ -16,7 +16,7 @@ const PART: f64 = 0.5;
 /// Loads, reads, closes, opens, and reads again.
 pub fn run(job: &Job, kind: &Kind) -> Result<Vec<JobResult>> {
     let mut results = Vec::new();
-    let mut add = |work, note, measured: Measured| {
+    let mut add = |work, note, measured: TimedPart| {
         results.push(kind.result(job, work, note, &measured));
     };
     let (warm_up, time) = (Until::Elapsed(job.warm_up()), job.time().mul_f64(PART));

@@ -5,14 +5,14 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use esker_bench::records::payload::header_of;
 
-use super::keys::{Expected, key_of};
+use super::keys::{ExpectedValues, key_of};
 use super::store::Store;
 use crate::job::Job;
-use crate::job_result::Measured;
+use crate::job_result::TimedPart;
 
 /// All keys that were loaded must be there, once, in order, with their values.
 pub fn compare(job: &Job, store: &dyn Store) -> Result<()> {
-    let mut expected = Expected::new(job);
+    let mut expected = ExpectedValues::new(job);
     let (mut seen, mut before) = (0, [0; 16]);
     store.reader()?.scan(&mut |key, value| {
         let (_, count) = header_of(value).context("a value without a head")?;
@@ -28,7 +28,7 @@ pub fn compare(job: &Job, store: &dyn Store) -> Result<()> {
 
 /// The same in any order.
 pub fn compare_all(job: &Job, store: &dyn Store) -> Result<()> {
-    let mut expected = Expected::new(job);
+    let mut expected = ExpectedValues::new(job);
     let mut seen = vec![false; job.count as usize];
     store.reader()?.all(&mut |key, value| {
         let (_, count) = header_of(value).context("a value without a head")?;
@@ -45,8 +45,8 @@ pub fn compare_all(job: &Job, store: &dyn Store) -> Result<()> {
 }
 
 /// A scan in order, timed.
-pub fn timed(job: &Job, store: &dyn Store) -> Result<Measured> {
+pub fn timed(job: &Job, store: &dyn Store) -> Result<TimedPart> {
     let begin = Instant::now();
     compare(job, store)?;
-    Ok(Measured { ops: job.count, ..Measured::once(begin.elapsed()) })
+    Ok(TimedPart { ops: job.count, ..TimedPart::once(begin.elapsed()) })
 }

@@ -1,19 +1,19 @@
-//! What a store under test does.
+//! The interface of a store under test.
 
 use anyhow::Result;
 
 use super::entries::Entries;
 use super::keys::Key;
 use crate::job::Job;
-use crate::job_result::{JobResult, Measured};
+use crate::job_result::{JobResult, TimedPart};
 use crate::lock_file;
 
 /// Takes one value.
-pub type See<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
+pub type ValueVisitor<'a> = dyn FnMut(&[u8]) -> Result<()> + 'a;
 /// Takes one key and its value.
-pub type SeeEntry<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
+pub type EntryVisitor<'a> = dyn FnMut(&[u8], &[u8]) -> Result<()> + 'a;
 /// Takes the value of the key at this place among several.
-pub type SeeOneOf<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
+pub type GroupVisitor<'a> = dyn FnMut(usize, &[u8]) -> Result<()> + 'a;
 
 /// A store under test.
 pub trait Store: Send + Sync {
@@ -31,35 +31,35 @@ pub trait Store: Send + Sync {
         Ok(())
     }
 
-    /// What one caller reads through.
+    /// The reader of one caller.
     fn reader(&self) -> Result<Box<dyn Reader + '_>>;
 
     /// Closes it: everything is durable when this returns.
     fn close(self: Box<Self>) -> Result<()>;
 }
 
-/// What one caller reads through.
+/// A reader of one caller.
 pub trait Reader {
     /// The value of a key that is there.
-    fn get(&self, key: &Key, see: &mut See<'_>) -> Result<()>;
+    fn get(&self, key: &Key, see: &mut ValueVisitor<'_>) -> Result<()>;
 
     /// The values of several keys that are there, in one call. `false` if there is no such call.
-    fn get_many(&self, _keys: &[Key], _see: &mut SeeOneOf<'_>) -> Result<bool> {
+    fn get_many(&self, _keys: &[Key], _see: &mut GroupVisitor<'_>) -> Result<bool> {
         Ok(false)
     }
 
     /// All keys in order, with their values.
-    fn scan(&self, see: &mut SeeEntry<'_>) -> Result<()>;
+    fn scan(&self, see: &mut EntryVisitor<'_>) -> Result<()>;
 
     /// All keys with their values, in any order: for comparing what was written.
-    fn all(&self, see: &mut SeeEntry<'_>) -> Result<()> {
+    fn all(&self, see: &mut EntryVisitor<'_>) -> Result<()> {
         self.scan(see)
     }
 }
 
 /// How a store is opened, and what has to be said beside its figures.
 pub struct Kind {
-    /// Its package, for the version.
+    /// The package, for the version.
     pub package: &'static str,
     /// A power failure loses nothing that was acknowledged as durable.
     pub durable: bool,
@@ -76,7 +76,7 @@ pub struct Kind {
 
 impl Kind {
     /// The result of one work.
-    pub fn result(&self, job: &Job, work: &str, note: &str, measured: &Measured) -> JobResult {
+    pub fn result(&self, job: &Job, work: &str, note: &str, measured: &TimedPart) -> JobResult {
         JobResult {
             work: Some(work.into()),
             p999_us: Some(measured.times.quantile_us(0.999)),

@@ -13,15 +13,15 @@ use esker_bench::load::tasks;
 use esker_bench::measure::per_thread::PerThread;
 use tokio::runtime::Runtime;
 
-use crate::awaited::{Awaited, run_tasks};
+use crate::awaited_log::{AwaitedLog, run_tasks};
 use crate::callers::Member;
 use crate::job::Job;
-use crate::peer::{Caller, Log, Peer, See};
+use crate::peer::{Caller, Log, Peer, RecordVisitor};
 
 pub const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 
-/// What is accepted stays in the mutable region until it is committed.
-const ROOM: u64 = 8 << 30;
+/// The value budget: values stay in it until they are committed.
+const VALUE_BUDGET_BYTES: u64 = 8 << 30;
 
 pub const AS_TASKS: Peer = Peer {
     package: "esker",
@@ -74,7 +74,7 @@ struct Esker {
 fn options(commits: bool) -> Options {
     let mut options = Options::default();
     if !commits {
-        options.mutable_size = ROOM;
+        options.mutable_size = VALUE_BUDGET_BYTES;
     }
     options
 }
@@ -86,7 +86,7 @@ fn open(job: &Job, kind: Kind) -> Result<Box<dyn Log>> {
     Ok(Box::new(Esker { entries, runtime }))
 }
 
-impl Awaited for Entries {
+impl AwaitedLog for Entries {
     async fn append(&self, record: &[u8]) -> Result<()> {
         let slot = self.next.fetch_add(1, Relaxed);
         self.log.accept(Slot(slot), BALLOT, record)?.await?;
@@ -147,8 +147,8 @@ impl Log for Esker {
     }
 }
 
-/// In order of the slots, which is each caller's order.
-fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
+/// Reads in the order of the slots, which is each caller's order.
+fn read_all(job: &Job, see: &mut RecordVisitor<'_>) -> Result<()> {
     let log = ConsensusLog::builder(job.log()).must_exist(true).open()?;
     let mut outcome = Ok(());
     log.replay_from(Slot(0), |entry| {

@@ -9,10 +9,10 @@ use esker_bench::load::tasks;
 use esker_bench::measure::per_thread::PerThread;
 use tokio::runtime::Runtime;
 
-use crate::awaited::{Awaited, run_tasks};
+use crate::awaited_log::{AwaitedLog, run_tasks};
 use crate::callers::{Member, Records};
 use crate::job::Job;
-use crate::peer::{Caller, Log, Peer, See, Tail};
+use crate::peer::{Caller, Log, Peer, RecordVisitor, Tail};
 
 /// A task that never has to wait lets others run after so many calls.
 const YIELD_EVERY: u64 = 64;
@@ -43,7 +43,7 @@ fn open(job: &Job, with_tasks: bool) -> Result<Box<dyn Log>> {
     Ok(Box::new(Esker { log, runtime }))
 }
 
-impl Awaited for log::Log {
+impl AwaitedLog for log::Log {
     async fn append(&self, record: &[u8]) -> Result<()> {
         self.append_async(record).await?.await?;
         Ok(())
@@ -122,7 +122,7 @@ impl Caller for Blocking<'_> {
 struct Follower(LogStream);
 
 impl Tail for Follower {
-    fn next(&mut self, see: &mut See<'_>) -> Result<()> {
+    fn next(&mut self, see: &mut RecordVisitor<'_>) -> Result<()> {
         for record in &self.0.blocking_next()? {
             see(record.payload)?;
         }
@@ -130,7 +130,7 @@ impl Tail for Follower {
     }
 }
 
-fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
+fn read_all(job: &Job, see: &mut RecordVisitor<'_>) -> Result<()> {
     let mut options = Options::default();
     options.must_exist = true;
     let log = log::Log::builder(job.log()).options(options).open()?;

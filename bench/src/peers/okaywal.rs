@@ -11,13 +11,13 @@ use anyhow::{Result, anyhow};
 
 use crate::callers::Records;
 use crate::job::{Job, Shape};
-use crate::peer::{Caller, Log, Peer, See};
+use crate::peer::{Caller, Log, Peer, RecordVisitor};
 
 /// It writes this much ahead when it opens, before anything is timed, as its recycled files would
 /// be. Only where it does not spare the timed part a good deal of the bytes.
-const PREALLOCATE: u32 = 256 << 20;
-const SMALL: u32 = 4096;
-const QUEUE: usize = 1024;
+const PREALLOCATED_BYTES: u32 = 256 << 20;
+const SMALL_FILE_BYTES: u32 = 4096;
+const QUEUE_RECORDS: usize = 1024;
 
 pub const PEER: Peer = Peer {
     package: "okaywal",
@@ -30,8 +30,8 @@ pub const PEER: Peer = Peer {
 
 fn configuration(job: &Job) -> Configuration {
     let configuration = Configuration::default_for(job.log()).checkpoint_after_bytes(u64::MAX);
-    if job.shape == Shape::Callers && job.most <= SMALL {
-        configuration.preallocate_bytes(PREALLOCATE)
+    if job.shape == Shape::Callers && job.most <= SMALL_FILE_BYTES {
+        configuration.preallocate_bytes(PREALLOCATED_BYTES)
     } else {
         configuration
     }
@@ -75,9 +75,9 @@ impl Caller for Entries<'_> {
 
 /// Sends on every chunk that recovery finds.
 #[derive(Debug)]
-struct Recovered(SyncSender<Vec<u8>>);
+struct RecoveryReader(SyncSender<Vec<u8>>);
 
-impl LogManager for Recovered {
+impl LogManager for RecoveryReader {
     fn recover(&mut self, entry: &mut Entry<'_>) -> io::Result<()> {
         let damaged = || io::Error::other("the checksum of a chunk does not match");
         while let ReadChunkResult::Chunk(mut chunk) = entry.read_chunk()? {
@@ -100,10 +100,10 @@ impl LogManager for Recovered {
     }
 }
 
-fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
-    let (sender, receiver) = sync_channel(QUEUE);
+fn read_all(job: &Job, see: &mut RecordVisitor<'_>) -> Result<()> {
+    let (sender, receiver) = sync_channel(QUEUE_RECORDS);
     let configuration = configuration(job);
-    let opening = std::thread::spawn(move || configuration.open(Recovered(sender)));
+    let opening = std::thread::spawn(move || configuration.open(RecoveryReader(sender)));
     // Recovery ends early when the receiver is gone, and the log keeps the sender when it ends.
     let mut outcome = Ok(());
     loop {

@@ -1,5 +1,4 @@
-//! What a program does that has no log: frames in one file, a write and an fdatasync for each,
-//! behind a mutex.
+//! A program without a log: frames in one file, a write and an fdatasync for each, behind a mutex.
 
 use std::fs::File;
 use std::io::{self, BufReader, ErrorKind, Read, Write};
@@ -12,9 +11,9 @@ use crc_fast::{CrcAlgorithm, checksum};
 
 use crate::callers::Records;
 use crate::job::Job;
-use crate::peer::{Caller, Log, Peer, See, Tail};
+use crate::peer::{Caller, Log, Peer, RecordVisitor, Tail};
 
-const BUFFER: usize = 1 << 20;
+const BUFFER_BYTES: usize = 1 << 20;
 
 pub const PEER: Peer = Peer {
     package: "crc-fast",
@@ -87,10 +86,10 @@ impl Log for Plain {
     }
 
     fn pipeline(&self, records: &mut Records<'_>) -> Result<()> {
-        let mut frames = Vec::with_capacity(2 * BUFFER);
+        let mut frames = Vec::with_capacity(2 * BUFFER_BYTES);
         while let Some(record) = records.next() {
             put_frame(&mut frames, record);
-            if frames.len() >= BUFFER {
+            if frames.len() >= BUFFER_BYTES {
                 self.write(&frames, false)?;
                 frames.clear();
             }
@@ -99,7 +98,7 @@ impl Log for Plain {
     }
 
     fn append_batch(&self, records: &[&[u8]]) -> Result<()> {
-        let mut frames = Vec::with_capacity(4 * BUFFER);
+        let mut frames = Vec::with_capacity(4 * BUFFER_BYTES);
         for record in records {
             put_frame(&mut frames, record);
         }
@@ -111,7 +110,7 @@ impl Log for Plain {
 
     fn tail(&self) -> Result<Box<dyn Tail + '_>> {
         let durable = Durable { log: self, file: File::open(&self.path)?, at: 0 };
-        let reader = BufReader::with_capacity(BUFFER, durable);
+        let reader = BufReader::with_capacity(BUFFER_BYTES, durable);
         Ok(Box::new(Frames { reader, record: Vec::new() }))
     }
 
@@ -160,14 +159,14 @@ struct Frames<'a> {
 }
 
 impl Tail for Frames<'_> {
-    fn next(&mut self, see: &mut See<'_>) -> Result<()> {
+    fn next(&mut self, see: &mut RecordVisitor<'_>) -> Result<()> {
         ensure!(read_frame(&mut self.reader, &mut self.record)?, "the file ends early");
         see(&self.record)
     }
 }
 
-fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
-    let mut reader = BufReader::with_capacity(BUFFER, File::open(path(job))?);
+fn read_all(job: &Job, see: &mut RecordVisitor<'_>) -> Result<()> {
+    let mut reader = BufReader::with_capacity(BUFFER_BYTES, File::open(path(job))?);
     let mut record = Vec::new();
     while read_frame(&mut reader, &mut record)? {
         see(&record)?;

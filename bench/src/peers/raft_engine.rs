@@ -7,10 +7,10 @@ use protobuf::well_known_types::BytesValue;
 
 use crate::callers::Records;
 use crate::job::Job;
-use crate::peer::{Caller, Log, Peer, See};
+use crate::peer::{Caller, Log, Peer, RecordVisitor};
 
 /// Entries that are fetched together.
-const FETCH: u64 = 256;
+const FETCH_ENTRIES: u64 = 256;
 
 pub const PEER: Peer = Peer {
     package: "raft-engine",
@@ -102,15 +102,15 @@ impl Caller for Group<'_> {
     }
 }
 
-fn read_all(job: &Job, see: &mut See<'_>) -> Result<()> {
+fn read_all(job: &Job, see: &mut RecordVisitor<'_>) -> Result<()> {
     let engine = engine(job)?;
     let mut entries = Vec::new();
     for region in engine.raft_groups() {
         let first = engine.first_index(region).context("a group without entries")?;
         let end = engine.last_index(region).context("a group without entries")? + 1;
-        for begin in (first..end).step_by(FETCH as usize) {
+        for begin in (first..end).step_by(FETCH_ENTRIES as usize) {
             entries.clear();
-            let end = end.min(begin + FETCH);
+            let end = end.min(begin + FETCH_ENTRIES);
             engine.fetch_entries_to::<Record>(region, begin, end, None, &mut entries)?;
             for entry in &entries {
                 see(&entry.value)?;

@@ -4,14 +4,14 @@ use std::process::{Command, Stdio, exit};
 
 use anyhow::{Context, Result, ensure};
 
-use super::store::{AHEAD, Store};
+use super::slot_store::{BATCHES_AHEAD, Store};
 use crate::job::{Job, Shape};
 
 /// Fills a log, and makes it durable.
 pub fn filled(job: &Job) -> Result<Store> {
     std::fs::create_dir_all(&job.dir)?;
     let store = Store::open_synced(job)?;
-    store.put_batches(job, 0, u64::from(job.batch), AHEAD, || {})?;
+    store.put_batches(job, 0, u64::from(job.batch), BATCHES_AHEAD, || {})?;
     Ok(store)
 }
 

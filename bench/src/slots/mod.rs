@@ -2,8 +2,8 @@
 
 mod leave;
 mod recovery;
-mod scan;
-mod store;
+mod scan_slots;
+mod slot_store;
 mod timed;
 mod values;
 
@@ -25,7 +25,7 @@ pub fn run(job: &Job) -> Result<JobResult> {
     }
     let measured = match job.shape {
         Shape::Slots => timed::run(job),
-        Shape::Scan => scan::run(job),
+        Shape::Scan => scan_slots::run(job),
         Shape::Recovery | Shape::Kill => recovery::run(job),
         _ => bail!("nothing of this is on slots"),
     }?;

@@ -7,13 +7,13 @@ use anyhow::{Context, Result};
 use esker_bench::measure::latency::Latencies;
 
 use super::leave;
-use super::store::Store;
+use super::slot_store::Store;
 use super::values::FULL_IN_TIME;
 use crate::job::{Job, Shape};
-use crate::job_result::Measured;
+use crate::job_result::TimedPart;
 
 /// As often as the job says.
-pub fn run(job: &Job) -> Result<Measured> {
+pub fn run(job: &Job) -> Result<TimedPart> {
     let entries = u64::from(job.batch);
     let (mut times, mut took) = (Latencies::new(), Duration::ZERO);
     for round in 0..job.count {
@@ -33,5 +33,5 @@ pub fn run(job: &Job) -> Result<Measured> {
         times.add(time);
         took += time;
     }
-    Ok(Measured { ops: entries * job.count, took, times })
+    Ok(TimedPart { ops: entries * job.count, took, times })
 }

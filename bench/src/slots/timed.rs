@@ -9,18 +9,18 @@ use esker_bench::measure::call_clock::{CallClock, TIMED_EVERY};
 use esker_bench::measure::latency::Latencies;
 use esker_bench::records::payload::Payload;
 
-use super::store::{AHEAD, Store};
+use super::slot_store::{BATCHES_AHEAD, Store};
 use super::values::{FULL_IN_TIME, Values};
 use crate::job::Job;
-use crate::job_result::Measured;
+use crate::job_result::TimedPart;
 use crate::plan::Plan;
 
 /// Does what was planned, closes, opens again, and compares everything.
-pub fn run(job: &Job) -> Result<Measured> {
+pub fn run(job: &Job) -> Result<TimedPart> {
     let store = Store::open(job)?;
     // What is read has to be there; what is only written is warmed up.
     let before = if job.reads > 0 { job.count / 2 } else { job.count / 10 };
-    store.put_batches(job, 0, before, AHEAD, || {})?;
+    store.put_batches(job, 0, before, BATCHES_AHEAD, || {})?;
     let next = AtomicU64::new(before);
     let measured = if job.batch > 1 {
         batches(job, &store, &next)?
@@ -28,7 +28,7 @@ pub fn run(job: &Job) -> Result<Measured> {
         let mut caller = Caller::new(job, &store, &next);
         let begin = Instant::now();
         caller.run()?;
-        Measured { ops: job.count, took: begin.elapsed(), times: caller.times }
+        TimedPart { ops: job.count, took: begin.elapsed(), times: caller.times }
     } else {
         together(job, &store, &next)?
     };
@@ -39,7 +39,7 @@ pub fn run(job: &Job) -> Result<Measured> {
     Ok(measured)
 }
 
-fn batches(job: &Job, store: &Store, next: &AtomicU64) -> Result<Measured> {
+fn batches(job: &Job, store: &Store, next: &AtomicU64) -> Result<TimedPart> {
     let mut times = Latencies::new();
     let begin = Instant::now();
     let mut clock = CallClock::start(1);
@@ -48,10 +48,10 @@ fn batches(job: &Job, store: &Store, next: &AtomicU64) -> Result<Measured> {
     })?;
     let took = begin.elapsed();
     next.fetch_add(job.count, Relaxed);
-    Ok(Measured { ops: job.count, took, times })
+    Ok(TimedPart { ops: job.count, took, times })
 }
 
-fn together(job: &Job, store: &Store, next: &AtomicU64) -> Result<Measured> {
+fn together(job: &Job, store: &Store, next: &AtomicU64) -> Result<TimedPart> {
     let mut callers: Vec<_> = (0..job.writers).map(|_| Caller::new(job, store, next)).collect();
     let work = |caller: &mut Caller<'_>, (), _| caller.run();
     let (start, ended) = threads::run(&mut callers, |_| (), work).context("start a thread")?;
@@ -61,7 +61,7 @@ fn together(job: &Job, store: &Store, next: &AtomicU64) -> Result<Measured> {
     for caller in &callers {
         times.merge(&caller.times);
     }
-    Ok(Measured { ops: job.count * u64::from(job.writers), took, times })
+    Ok(TimedPart { ops: job.count * u64::from(job.writers), took, times })
 }
 
 /// One of them.

@@ -9,7 +9,7 @@ use crate::job::Job;
 /// the others.
 pub const FULL_IN_TIME: u64 = 64;
 
-/// What the values must be.
+/// The values that must be read.
 #[derive(Debug)]
 pub struct Values {
     payload: Payload,

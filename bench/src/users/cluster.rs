@@ -11,12 +11,12 @@ use serde_json::Value;
 
 use crate::users::connection::{Connection, Protocol};
 
-const NODES: u16 = 3;
+const NODE_COUNT: u16 = 3;
 /// How long the nodes may take until all vote and follow one leader.
-const START: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long they may take to end.
-const STOP: Duration = Duration::from_secs(20);
-const POLL: Duration = Duration::from_millis(50);
+const STOP_TIMEOUT: Duration = Duration::from_secs(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// The number of connections that a node accepts.
 const CONNECTIONS: &str = "ESKER_CONNECTIONS";
 /// Connections that are not those of users.
@@ -46,7 +46,7 @@ impl Cluster {
     /// Waits until all three vote and follow one leader, and returns their addresses, the leader's
     /// first.
     pub async fn ready(&mut self) -> Result<Vec<String>> {
-        let deadline = Instant::now() + START;
+        let deadline = Instant::now() + START_TIMEOUT;
         loop {
             self.check()?;
             if let Some(leader) = self.leader().await {
@@ -55,9 +55,9 @@ impl Cluster {
                 return Ok(nodes);
             }
             if Instant::now() >= deadline {
-                bail!("the nodes did not agree on a leader within {} s", START.as_secs());
+                bail!("the nodes did not agree on a leader within {} s", START_TIMEOUT.as_secs());
             }
-            tokio::time::sleep(POLL).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
@@ -75,7 +75,7 @@ impl Cluster {
     }
 
     fn addresses(&self) -> Vec<String> {
-        (0..NODES).map(|node| format!("127.0.0.1:{}", self.port + 10 * node)).collect()
+        (0..NODE_COUNT).map(|node| format!("127.0.0.1:{}", self.port + 10 * node)).collect()
     }
 
     /// The leader, if all know the same one and three that vote.
@@ -84,7 +84,7 @@ impl Cluster {
         for node in self.addresses() {
             let all = get(&node, "/members").await?;
             let voters = all["members"].as_array()?.iter().filter(|one| one["voter"] == true);
-            if voters.count() != usize::from(NODES) {
+            if voters.count() != usize::from(NODE_COUNT) {
                 return None;
             }
             leaders.push(all["leader"]["addr"].as_str()?.to_owned());
@@ -98,7 +98,7 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         // It may have ended by itself.
         let _ = kill_process(Pid::from_child(&self.process), Signal::TERM);
-        let deadline = Instant::now() + STOP;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         while matches!(self.process.try_wait(), Ok(None)) {
             if Instant::now() >= deadline {
                 eprintln!("the nodes did not end in time; process {}", self.process.id());
@@ -106,7 +106,7 @@ impl Drop for Cluster {
                 let _ = self.process.wait();
                 return;
             }
-            std::thread::sleep(POLL);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
 }
@@ -122,6 +122,6 @@ fn free_port() -> Result<u16> {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     (18_000..19_000)
         .step_by(100)
-        .find(|port| (0..NODES).all(|node| (0..2).all(|of| is_free(port + 10 * node + of))))
+        .find(|port| (0..NODE_COUNT).all(|node| (0..2).all(|of| is_free(port + 10 * node + of))))
         .context("no free ports between 18000 and 19000")
 }

@@ -15,9 +15,9 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 /// A request without an answer for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// The most bytes of an answer.
-const ANSWER: usize = 64 << 10;
+const ANSWER_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Protocol {
@@ -62,7 +62,7 @@ impl Connection {
     /// # Errors
     /// The class of the failure.
     pub async fn open(protocol: Protocol, address: &str) -> Result<Self, String> {
-        match timeout(PATIENCE, Self::connect(protocol, address)).await {
+        match timeout(REQUEST_TIMEOUT, Self::connect(protocol, address)).await {
             Ok(Ok(sender)) => Ok(Self { sender, address: address.to_owned() }),
             Ok(Err(error)) => Err(format!("connect: {}", class(&*error))),
             Err(_) => Err("connect: timeout".into()),
@@ -93,7 +93,7 @@ impl Connection {
     /// # Errors
     /// The class of the failure. The connection is then of no more use.
     pub async fn get(&mut self, path: &str) -> Result<Answer, String> {
-        match timeout(PATIENCE, self.exchange(path)).await {
+        match timeout(REQUEST_TIMEOUT, self.exchange(path)).await {
             Ok(Ok(answer)) => Ok(answer),
             Ok(Err(error)) => Err(class(&*error)),
             Err(_) => Err("timeout".into()),
@@ -114,7 +114,7 @@ impl Connection {
             }
         }
         .into_parts();
-        let body = Limited::new(body, ANSWER).collect().await?.to_bytes();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
         Ok(Answer { status: head.status.as_u16(), leader: leader(&head), body })
     }
 }
@@ -126,8 +126,8 @@ fn leader(head: &http::response::Parts) -> Option<String> {
     (!leader.is_empty()).then(|| leader.to_owned())
 }
 
-/// What kind of error it is: that of the operating system if there is one, or else that of the
-/// HTTP client with its first cause. Neither names the connection, so there are few of them.
+/// The class of an error: that of the operating system if there is one, or else that of the HTTP
+/// client with its first cause. Neither names the connection, so there are few of them.
 fn class(error: &(dyn Error + 'static)) -> String {
     let mut first = error;
     while let Some(cause) = first.source() {

@@ -5,10 +5,10 @@
 
 mod cluster;
 mod connection;
-mod report;
 mod stages;
 mod tally;
 mod user;
+mod user_report;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -25,15 +25,15 @@ use crate::programs;
 use crate::run_dir::RunDir;
 use cluster::Cluster;
 use connection::Protocol;
-use report::{Conditions, Outcome};
 use stages::{Plan, Scenario};
-use tally::{Seen, Tally};
+use tally::{StageTally, Tally};
 use user::{Load, User};
+use user_report::{Conditions, Outcome};
 
 /// Files of a process that are not connections of users.
 const OTHER_FILES: u64 = 512;
 /// How often the run checks that the nodes still run.
-const CHECK: Duration = Duration::from_millis(500);
+const NODE_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Runs users that ask three nodes for timestamps, and exits with 1 if the mark is missed
 #[derive(Debug, Args)]
@@ -148,9 +148,9 @@ async fn one(
         end += Duration::from_secs_f64(stage.seconds);
         while Instant::now() < end {
             cluster.check()?;
-            sleep_until(end.min(Instant::now() + CHECK).into()).await;
+            sleep_until(end.min(Instant::now() + NODE_CHECK_INTERVAL).into()).await;
         }
-        eprintln!("{}", report::line(&load.plan, number, &load.tally.seen(number)));
+        eprintln!("{}", user_report::line(&load.plan, number, &load.tally.stage(number)));
     }
     for user in users {
         if !user.await.context("a user failed")? {
@@ -163,13 +163,13 @@ async fn one(
     drop(cluster);
     // Every user has ended, and with it its share.
     let Load { plan, tally, .. } = Arc::into_inner(load).context("a user still runs")?;
-    let stages: Vec<Seen> = (0..plan.stages.len()).map(|stage| tally.seen(stage)).collect();
-    let mut all = Seen::new();
+    let stages: Vec<StageTally> = (0..plan.stages.len()).map(|stage| tally.stage(stage)).collect();
+    let mut all = StageTally::new();
     for seen in &stages {
         all.merge(seen);
     }
     let checked = tally.check();
-    let outcome = Outcome::of(&conditions, &plan, &stages, &all, &checked);
+    let outcome = Outcome::new(&conditions, &plan, &stages, &all, &checked);
     println!("{}", serde_json::to_string(&outcome)?);
     Ok(outcome.missed())
 }

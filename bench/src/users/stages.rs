@@ -17,7 +17,7 @@ const fn stage(name: &'static str, seconds: f64, to: f64) -> Stage {
     Stage { name, seconds, to }
 }
 
-/// Which scenario.
+/// The scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Scenario {
     /// 100 users without think time: 2 minutes in 3 stages

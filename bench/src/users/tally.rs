@@ -1,4 +1,4 @@
-//! What the users saw, by stage.
+//! The requests of the users, counted and timed by stage.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,19 +7,19 @@ use std::time::Duration;
 use esker_bench::measure::latency::Latencies;
 use esker_oracle::history::{self, Call, Violation};
 
-/// Users count in one of so many shards, so that they seldom wait for each other.
-const SHARDS: usize = 16;
+/// The shards in which users count, so that they seldom wait for each other.
+const SHARD_COUNT: usize = 16;
 
 /// The requests that ended in one stage.
 #[derive(Debug, Clone)]
-pub struct Seen {
+pub struct StageTally {
     /// The times of the requests that got a timestamp.
     pub times: Latencies,
     /// The requests that got none, by what happened.
     pub failed: BTreeMap<String, u64>,
 }
 
-impl Seen {
+impl StageTally {
     pub fn new() -> Self {
         Self { times: Latencies::new(), failed: BTreeMap::new() }
     }
@@ -76,34 +76,40 @@ impl Sample {
 
 #[derive(Debug)]
 struct Shard {
-    stages: Vec<Seen>,
+    stages: Vec<StageTally>,
     sample: Sample,
 }
 
 /// How many timestamps were compared, and what was wrong with them.
 #[derive(Debug)]
-pub struct Checked {
+pub struct HistoryCheck {
     pub calls: u64,
     pub violation: Option<Violation>,
 }
 
-/// What all users saw.
+/// The requests of all users.
 #[derive(Debug)]
 pub struct Tally(Vec<Mutex<Shard>>);
 
 impl Tally {
-    /// For so many stages. At most so many calls are kept for the check of their order.
+    /// Creates a tally of `stages` stages, which keeps at most `most_calls` calls for the check of
+    /// their order.
     pub fn new(stages: usize, most_calls: usize) -> Self {
-        let most = (most_calls / SHARDS).max(2);
+        let most = (most_calls / SHARD_COUNT).max(2);
         let shard = || {
             let sample = Sample { calls: Vec::new(), most, every: 1, offered: 0 };
-            Mutex::new(Shard { stages: vec![Seen::new(); stages], sample })
+            Mutex::new(Shard { stages: vec![StageTally::new(); stages], sample })
         };
-        Self((0..SHARDS).map(|_| shard()).collect())
+        Self((0..SHARD_COUNT).map(|_| shard()).collect())
     }
 
-    fn with_stage(&self, user: u32, stage: usize, change: impl FnOnce(&mut Seen, &mut Sample)) {
-        let shard = self.0.get(user as usize % SHARDS);
+    fn with_stage(
+        &self,
+        user: u32,
+        stage: usize,
+        change: impl FnOnce(&mut StageTally, &mut Sample),
+    ) {
+        let shard = self.0.get(user as usize % SHARD_COUNT);
         if let Some(mut shard) = shard.map(lock)
             && let Shard { stages, sample } = &mut *shard
             && let Some(seen) = stages.get_mut(stage)
@@ -126,9 +132,9 @@ impl Tally {
         self.with_stage(user, stage, |seen, _| *seen.failed.entry(class).or_default() += 1);
     }
 
-    /// What was seen in a stage so far.
-    pub fn seen(&self, stage: usize) -> Seen {
-        let mut all = Seen::new();
+    /// The requests of a stage so far.
+    pub fn stage(&self, stage: usize) -> StageTally {
+        let mut all = StageTally::new();
         for shard in &self.0 {
             if let Some(seen) = lock(shard).stages.get(stage) {
                 all.merge(seen);
@@ -138,14 +144,14 @@ impl Tally {
     }
 
     /// Checks that the timestamps are unique and in order: all, or the sample of them.
-    pub fn check(self) -> Checked {
+    pub fn check(self) -> HistoryCheck {
         let count = self.0.iter().map(|shard| lock(shard).sample.calls.len()).sum();
         let mut calls = Vec::with_capacity(count);
         for shard in self.0 {
             let shard = shard.into_inner().unwrap_or_else(PoisonError::into_inner);
             calls.extend(shard.sample.calls);
         }
-        Checked { calls: calls.len() as u64, violation: history::check(&calls).err() }
+        HistoryCheck { calls: calls.len() as u64, violation: history::check(&calls).err() }
     }
 }
 
@@ -167,7 +173,7 @@ mod tests {
 
     #[test]
     fn all_calls_are_checked_until_there_are_too_many() {
-        for (most, checked) in [(SHARDS * 100, 100), (SHARDS * 30, 25)] {
+        for (most, checked) in [(SHARD_COUNT * 100, 100), (SHARD_COUNT * 30, 25)] {
             let tally = Tally::new(1, most);
             for at in 0..100 {
                 tally.answered(3, 0, call(at * 10, at + 1));

@@ -1,4 +1,4 @@
-//! One user: a connection that asks for one timestamp after the other.
+//! A user: a connection that asks for one timestamp after the other.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ use crate::users::tally::Tally;
 /// The time after a failure, so that users do not spin while no node answers.
 const AFTER_FAILURE: Duration = Duration::from_millis(10);
 
-/// What all users know.
+/// The load: its options and its state, which all users share.
 #[derive(Debug)]
 pub struct Load {
     pub protocol: Protocol,
@@ -67,7 +67,7 @@ impl User {
         is_served
     }
 
-    /// Between half and one and a half of the mean, so that users do not ask in step.
+    /// A pause between half and one and a half of the mean, so that users do not ask in step.
     fn think(&mut self) -> Duration {
         self.requests += 1;
         let share = (mix((u64::from(self.number) << 32) ^ self.requests) >> 40) as f64
@@ -138,7 +138,7 @@ mod tests {
 
     use super::*;
     use crate::users::stages::Scenario;
-    use crate::users::tally::Seen;
+    use crate::users::tally::StageTally;
 
     /// A node that answers every request with this head and the next index of epoch 7.
     async fn node(head: String, body: usize) -> String {
@@ -163,8 +163,8 @@ mod tests {
         address
     }
 
-    /// What four users see of these nodes in a quarter of a second.
-    async fn run(nodes: Vec<String>) -> Seen {
+    /// Runs four users of these nodes for a quarter of a second.
+    async fn run(nodes: Vec<String>) -> StageTally {
         let plan = Plan::new(Scenario::Few, 4, 0.002);
         let load = Arc::new(Load {
             protocol: Protocol::H1,
@@ -180,7 +180,7 @@ mod tests {
             served += u32::from(user.await.unwrap());
         }
         let load = Arc::into_inner(load).unwrap();
-        let mut all = Seen::new();
+        let mut all = StageTally::new();
         (0..3).for_each(|stage| all.merge(&load.tally.seen(stage)));
         let checked = load.tally.check();
         assert_eq!((checked.calls, checked.violation), (all.answered(), None));

@@ -37,7 +37,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum BenchCommand {
     /// Benchmark appending to a log, reading and opening
-    Log(Box<log::arguments::LogBenchArguments>),
+    Log(Box<log::log_arguments::LogBenchArguments>),
     /// Benchmark a consensus log
     Consensus(consensus::ConsensusBenchArguments),
     /// Benchmark a key-value store
@@ -48,7 +48,7 @@ enum BenchCommand {
     Floor(floor::FloorArguments),
     /// Build a log for a benchmark that kills its builder
     #[command(hide = true)]
-    LogBuild(log::build::BuildArguments),
+    LogBuild(log::build_log::BuildArguments),
     /// Follow a log for a benchmark
     #[command(hide = true)]
     LogFollow(follow::FollowArguments),
@@ -71,7 +71,7 @@ fn run(command: BenchCommand) -> Outcome {
         BenchCommand::Kv(arguments) => kv::run(&arguments),
         BenchCommand::Ts(arguments) => timestamp::run(&arguments),
         BenchCommand::Floor(arguments) => floor::run(&arguments),
-        BenchCommand::LogBuild(arguments) => log::build::run(&arguments),
+        BenchCommand::LogBuild(arguments) => log::build_log::run(&arguments),
         BenchCommand::LogFollow(arguments) => follow::run(&arguments),
         BenchCommand::ConsensusBuild(arguments) => consensus::run_build(&arguments),
         BenchCommand::FloorServer(arguments) => timestamp::run_floor(&arguments),

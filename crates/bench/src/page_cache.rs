@@ -9,8 +9,8 @@ use std::time::Instant;
 use esker_disk::{AlignedBuf, Disk, Open, StdDisk, read_full_at};
 use rustix::fs::{Advice, fadvise};
 
-/// One transfer, and how many are in flight.
-const CHUNK: usize = 1 << 20;
+/// The size of one transfer, and how many are in flight.
+const TRANSFER_BYTES: usize = 1 << 20;
 const IN_FLIGHT: usize = 3;
 
 /// Reads all segments of a directory in order, several chunks in flight, without decoding them.
@@ -24,14 +24,14 @@ pub fn read_raw(dir: &Path, direct: bool) -> esker_disk::Result<f64> {
     for name in names {
         let file = dir.open(&name, Open::read().direct(direct))?;
         let size = file.len()?;
-        chunks.extend((0..size).step_by(CHUNK).map(|offset| (file.clone(), offset)));
+        chunks.extend((0..size).step_by(TRANSFER_BYTES).map(|offset| (file.clone(), offset)));
     }
     let next = AtomicUsize::new(0);
     let begin = Instant::now();
     let worker = || {
         // On a huge page, into which the disk reads fastest.
         let mut memory = AlignedBuf::lazy_huge(2 << 20);
-        let buffer = &mut memory[..CHUNK];
+        let buffer = &mut memory[..TRANSFER_BYTES];
         let mut read = 0;
         while let Some((file, offset)) = chunks.get(next.fetch_add(1, Relaxed)) {
             read += read_full_at(&**file, buffer, *offset)?;

@@ -43,7 +43,7 @@ impl Workdir {
             }
         }
         std::fs::create_dir_all(&dir)
-            .map_err(|error| Failure::of_io(format_args!("create {}", dir.display()), &error))?;
+            .map_err(|error| Failure::from_io(format_args!("create {}", dir.display()), &error))?;
         let workdir = Self { dir, created, keep };
         workdir.remove_on_signals()?;
         Ok(workdir)
@@ -62,7 +62,7 @@ impl Workdir {
     fn remove_on_signals(&self) -> Outcome {
         let copy = ManuallyDrop::new(Self { dir: self.dir.clone(), ..*self });
         signals::exit_at_signal(|| drop(ManuallyDrop::into_inner(copy)))
-            .map_err(|error| Failure::of_io("catch signals", &error))
+            .map_err(|error| Failure::from_io("catch signals", &error))
     }
 }
 

@@ -4,6 +4,11 @@ use clap::{Parser, Subcommand};
 
 use crate::cluster_cmd::ClusterCommand;
 use crate::consensus_cmd::ConsensusCommand;
+use crate::directory_cmd::backup::BackupArguments;
+use crate::directory_cmd::repair::RepairArguments;
+use crate::directory_cmd::restore::RestoreArguments;
+use crate::directory_cmd::stat::StatArguments;
+use crate::directory_cmd::verify::VerifyArguments;
 use crate::kv_cmd::KvCommand;
 use crate::log_cmd::LogCommand;
 use esker_bench::machine::command::FloorArguments;
@@ -25,6 +30,9 @@ Examples:
   # Read it back, and follow the log as it grows
   esker log cat --follow ./esker-data
 
+  # Check every byte of a log, a store, consensus logs or a node
+  esker verify ./esker-data
+
   # The speed of this machine's disk
   esker bench floor
 
@@ -41,7 +49,7 @@ Exit status: 0 done, 1 failed, 2 wrong usage, 3 corrupt data, 4 locked by anothe
 )]
 pub struct Arguments {
     #[command(subcommand)]
-    pub component: Component,
+    pub command: EskerCommand,
 }
 
 /// The commands of `esker bench`.
@@ -51,13 +59,13 @@ pub enum BenchCommand {
     Floor(FloorArguments),
 }
 
-/// The components of Esker.
+/// The commands of `esker`.
 #[derive(Debug, Subcommand)]
-pub enum Component {
-    /// Append to a log, read it, check and repair it
+pub enum EskerCommand {
+    /// Append to a log, and read it
     #[command(subcommand)]
     Log(LogCommand),
-    /// Inspect or back up consensus logs
+    /// Print the slots of consensus logs; let a copy continue under a new number
     #[command(subcommand)]
     Consensus(ConsensusCommand),
     /// List, write, print and check the snapshots of a consensus log
@@ -66,6 +74,16 @@ pub enum Component {
     /// Put, get and scan keys in a store
     #[command(subcommand)]
     Kv(KvCommand),
+    /// Summarize a log, a store, consensus logs or a node; needs no lock
+    Stat(StatArguments),
+    /// Read and check every byte and every record; exit status 3 on corruption
+    Verify(VerifyArguments),
+    /// Quarantine corrupt commit units and keep the rest
+    Repair(RepairArguments),
+    /// Copy a directory; again, of a log only what has changed
+    Backup(BackupArguments),
+    /// Make a directory of a backup
+    Restore(RestoreArguments),
     /// Start a node of the timestamp service
     Serve(Box<ServeArguments>),
     /// Ask for timestamps, decode one
@@ -78,7 +96,7 @@ pub enum Component {
     Bench(BenchCommand),
     /// Show what each component does on this machine
     Tour(TourArguments),
-    /// Print what a shell needs to complete commands and flags
+    /// Print the completions of commands and flags for a shell
     Completions(CompletionsArguments),
     /// Write manual pages, one for each command
     Man(ManArguments),

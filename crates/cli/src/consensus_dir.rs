@@ -13,20 +13,20 @@ use serde_json::{Value, json};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
 
-/// How often a log that its manager changes meanwhile is looked at again, and after which pause.
-const TRIES: u32 = 10;
-const PAUSE: Duration = Duration::from_millis(20);
+/// How often a log that its manager changes meanwhile is read, and the pause before each time.
+const READS_MAX: u32 = 10;
+const RETRY_PAUSE: Duration = Duration::from_millis(20);
 
-/// A log to look at.
+/// A log to read.
 #[derive(Debug)]
 pub struct Target {
     pub dir: PathBuf,
-    /// If it is one of a manager.
+    /// The entry of the manager, if it is one of its logs.
     managed: Option<ManagedLog>,
 }
 
 impl Target {
-    /// Its key, if it is one of a manager.
+    /// The key, if it is the log of a manager.
     pub fn key(&self) -> Option<&[u8]> {
         self.managed.as_ref().map(|log| &log.key[..])
     }
@@ -40,10 +40,10 @@ impl Target {
         }
     }
 
-    /// The failure to look at a log whose directory is gone, or has that of another key.
+    /// The failure to read a log whose directory is gone, or has that of another key.
     pub fn displaced(&self) -> Option<Failure> {
         let checked = self.managed.as_ref().map_or(Ok(()), ManagedLog::check);
-        checked.err().map(|error| Failure::of_consensus(&error, &self.dir))
+        checked.err().map(|error| Failure::from_consensus(&error, &self.dir))
     }
 
     /// Whether its directory is gone.
@@ -66,11 +66,12 @@ impl Target {
                 "{}: another process dropped records before they were read; try again",
                 self.dir.display()
             )),
-            error => Failure::of_consensus(error, &self.dir),
+            error => Failure::from_consensus(error, &self.dir),
         }
     }
 
-    /// What changes when files of the log are created or removed; `None` without a directory.
+    /// The version of the directory, which changes when files of the log are created or removed;
+    /// `None` without a directory.
     fn version(&self) -> Version {
         let found = std::fs::metadata(&self.dir).ok()?;
         Some((found.ino(), found.mtime(), found.mtime_nsec()))
@@ -86,30 +87,30 @@ impl From<ManagedLog> for Target {
 /// The inode of a directory, and when its names changed last, in seconds and nanoseconds.
 type Version = Option<(u64, i64, i64)>;
 
-/// What was found in a log: what to print, and whether something is wrong.
-pub type Looked = (String, Outcome);
+/// The report on a log: the text to print, and whether something is wrong.
+pub type Report = (String, Outcome);
 
 /// Looks at each of these logs of `dir`, and prints what was found. Returns the failures. One
 /// counts only if the log stayed as it was: its manager may have created or removed it meanwhile.
 pub fn each(
     dir: &Path,
     targets: Vec<Target>,
-    mut look: impl FnMut(&Target) -> Looked,
+    mut look: impl FnMut(&Target) -> Report,
 ) -> Outcome<Vec<Failure>> {
     let mut failures = Vec::new();
     for mut target in targets {
-        for last_try in (0..TRIES).rev() {
+        for last_try in (0..READS_MAX).rev() {
             let version = target.version();
             let (text, looked) = look(&target);
             if looked.is_err() && last_try > 0 {
-                std::thread::sleep(PAUSE);
-                match since(dir, &target, version) {
-                    Since::Same => {}
-                    Since::Changed(now) => {
+                std::thread::sleep(RETRY_PAUSE);
+                match change_since(dir, &target, version) {
+                    Change::None => {}
+                    Change::Replaced(now) => {
                         target = now;
                         continue;
                     }
-                    Since::Removed => break,
+                    Change::Removed => break,
                 }
             }
             output::print(&text)?;
@@ -120,27 +121,27 @@ pub fn each(
     Ok(failures)
 }
 
-/// What happened to a log.
-enum Since {
-    Same,
-    Changed(Target),
+/// A change of a log.
+enum Change {
+    None,
+    Replaced(Target),
     Removed,
 }
 
-/// What happened to a log since it had this version.
-fn since(dir: &Path, target: &Target, version: Version) -> Since {
-    let (Some(key), Ok(Some(logs))) = (target.key(), logs_in(dir)) else { return Since::Same };
-    let Some(now) = logs.into_iter().find(|log| log.key == key) else { return Since::Removed };
+/// The change of a log since it had this version.
+fn change_since(dir: &Path, target: &Target, version: Version) -> Change {
+    let (Some(key), Ok(Some(logs))) = (target.key(), logs_in(dir)) else { return Change::None };
+    let Some(now) = logs.into_iter().find(|log| log.key == key) else { return Change::Removed };
     let now = Target::from(now);
     let is_the_same = now.managed == target.managed && now.version() == version;
     // Without a manifest it is being created.
     let is_whole = now.is_missing() || now.dir.join("manifest").exists();
-    if is_the_same && is_whole { Since::Same } else { Since::Changed(now) }
+    if is_the_same && is_whole { Change::None } else { Change::Replaced(now) }
 }
 
 /// The logs in a directory: the one log that it is, or those of a manager, or the one with a key.
 pub fn targets(dir: &Path, key: Option<&str>) -> Outcome<Vec<Target>> {
-    let found = logs_in(dir).map_err(|error| Failure::of_consensus(&error, dir))?;
+    let found = logs_in(dir).map_err(|error| Failure::from_consensus(&error, dir))?;
     match (found, key) {
         (None, None) => Ok(vec![Target { dir: dir.into(), managed: None }]),
         (None, Some(_)) => Err(without_keys(dir)),
@@ -166,9 +167,9 @@ fn without_keys(dir: &Path) -> Failure {
         Ok(found) => {
             let (dir, expected) = (dir.to_owned(), Some(COMPONENT));
             let error = esker_log::Error::WrongComponent { dir: dir.clone(), found, expected };
-            Failure::of_log(&error, &dir)
+            Failure::from_log(&error, &dir)
         }
-        Err(error) => Failure::of_log(&error, dir),
+        Err(error) => Failure::from_log(&error, dir),
     }
 }
 
@@ -272,7 +273,7 @@ mod tests {
     #[test]
     fn other_failures_count_and_the_tries_end() {
         assert_eq!(look(|_| (), |_| ()), (1, 1));
-        assert_eq!(look(away, |_| ()), (TRIES, 1));
+        assert_eq!(look(away, |_| ()), (READS_MAX, 1));
         let gone = |log: &Path| std::fs::remove_dir_all(log).unwrap();
         assert_eq!(look(gone, |_| ()), (2, 1));
     }

@@ -23,11 +23,11 @@ pub enum Framing {
 }
 
 /// The highest limit of a record.
-const MAX: usize = RECORD_LIMIT_MAX as usize;
+const RECORD_BYTES_MAX: usize = RECORD_LIMIT_MAX as usize;
 /// Bytes requested in one read.
-const READ: usize = 256 << 10;
+const READ_BYTES: usize = 256 << 10;
 /// Size of the length field before a record.
-const LENGTH: usize = 4;
+const LENGTH_BYTES: usize = 4;
 
 /// Splits bytes into records.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ pub enum BadFraming {
     TooLarge {
         /// The record's number, from 1.
         record: u64,
-        /// Its length, where that is known.
+        /// The length of the record, where it is known.
         length: Option<usize>,
         limit: usize,
     },
@@ -67,7 +67,7 @@ impl fmt::Display for BadFraming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             // What no limit takes is not to be raised for.
-            BadFraming::TooLarge { record, length: None, limit } if *limit >= MAX => {
+            BadFraming::TooLarge { record, length: None, limit } if *limit >= RECORD_BYTES_MAX => {
                 write!(f, "record {record} of the input has more than {limit} bytes, the most")
             }
             BadFraming::TooLarge { record, length: None, limit } => write!(
@@ -75,11 +75,13 @@ impl fmt::Display for BadFraming {
                 "record {record} of the input has more than {limit} bytes; the limit is {limit}: \
                  raise it with --record-limit"
             ),
-            BadFraming::TooLarge { record, length: Some(length), .. } if *length > MAX => {
+            BadFraming::TooLarge { record, length: Some(length), .. }
+                if *length > RECORD_BYTES_MAX =>
+            {
                 write!(
                     f,
                     "record {record} of the input has a length of {length} bytes, and the most is \
-                     {MAX}: the input is not framed as len32"
+                     {RECORD_BYTES_MAX}: the input is not framed as len32"
                 )
             }
             BadFraming::TooLarge { record, length: Some(length), limit } => write!(
@@ -110,7 +112,7 @@ impl Framer {
             self.filled -= self.consumed;
             self.consumed = 0;
         }
-        let wanted = self.filled + READ;
+        let wanted = self.filled + READ_BYTES;
         if self.buffer.len() < wanted {
             self.buffer.resize(wanted, 0);
         }
@@ -179,7 +181,7 @@ impl Framer {
 
     fn next_len32(&mut self) -> Result<Option<Range<usize>>, BadFraming> {
         let unread = &self.buffer[self.consumed..self.filled];
-        let Some((length, rest)) = unread.split_first_chunk::<LENGTH>() else {
+        let Some((length, rest)) = unread.split_first_chunk::<LENGTH_BYTES>() else {
             return Ok(None);
         };
         let length = u32::from_le_bytes(*length) as usize;
@@ -189,7 +191,7 @@ impl Framer {
         if rest.len() < length {
             return Ok(None);
         }
-        let start = self.consumed + LENGTH;
+        let start = self.consumed + LENGTH_BYTES;
         self.consumed = start + length;
         Ok(Some(start..start + length))
     }
@@ -269,8 +271,10 @@ mod tests {
             let text = BadFraming::TooLarge { record: 1, length, limit }.to_string();
             text.contains("raise it with --record-limit")
         };
-        assert!(said(None, 8) && said(Some(9), 8) && said(Some(MAX), MAX - 1));
-        assert!(!said(None, MAX) && !said(Some(MAX + 1), 8));
+        assert!(
+            said(None, 8) && said(Some(9), 8) && said(Some(RECORD_BYTES_MAX), RECORD_BYTES_MAX - 1)
+        );
+        assert!(!said(None, RECORD_BYTES_MAX) && !said(Some(RECORD_BYTES_MAX + 1), 8));
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Input {
         Ok(Self { file, stop: Stop::on_signals()?, start, read: 0 })
     }
 
-    /// Says on a terminal how the input ends.
+    /// Prints on a terminal how the input ends.
     pub fn note_its_end(what: &str) {
         if io::stdin().is_terminal() && io::stderr().is_terminal() {
             complain(&format!("note: reading {what} from the terminal; Ctrl-D ends the input"));

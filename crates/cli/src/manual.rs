@@ -56,5 +56,5 @@ pub fn man(arguments: &ManArguments, commands: Command) -> Outcome {
     });
     std::fs::create_dir_all(dir)
         .and_then(|()| clap_mangen::generate_to(commands, dir))
-        .map_err(|error| Failure::of_io(format_args!("write {}", dir.display()), &error))
+        .map_err(|error| Failure::from_io(format_args!("write {}", dir.display()), &error))
 }

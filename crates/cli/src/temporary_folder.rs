@@ -8,7 +8,7 @@ use esker_command::exit::{Failure, Outcome, Status, complain};
 use esker_command::signals;
 
 /// How often the removal is repeated, and the time between: a child may still create files.
-const REMOVALS: u32 = 10;
+const REMOVALS_MAX: u32 = 10;
 const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 
 /// A folder in `TMPDIR`, which is removed when this is dropped.
@@ -20,13 +20,13 @@ impl TemporaryFolder {
     pub fn create(prefix: &str, time_limit: Duration) -> Outcome<Self> {
         let parent = std::env::temp_dir();
         let created = tempfile::Builder::new().prefix(prefix).tempdir().map_err(|error| {
-            Failure::of_io(format_args!("create a folder in {}", parent.display()), &error)
+            Failure::from_io(format_args!("create a folder in {}", parent.display()), &error)
                 .or_else("set TMPDIR to a folder where this user may write")
         })?;
         let folder = Self(created.keep());
         let (at_signal, at_limit) = (folder.0.clone(), folder.0.clone());
         signals::exit_at_signal(move || remove(&at_signal))
-            .map_err(|error| Failure::of_io("catch signals", &error))?;
+            .map_err(|error| Failure::from_io("catch signals", &error))?;
         thread::spawn(move || {
             thread::sleep(time_limit);
             remove(&at_limit);
@@ -49,7 +49,7 @@ impl Drop for TemporaryFolder {
 }
 
 fn remove(folder: &Path) {
-    for _ in 0..REMOVALS {
+    for _ in 0..REMOVALS_MAX {
         // It may be removed already.
         let _ = std::fs::remove_dir_all(folder);
         thread::sleep(REMOVAL_PAUSE);

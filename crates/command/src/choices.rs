@@ -15,7 +15,7 @@ pub enum DiskChoice {
     Auto,
 }
 
-/// Who may read the files that a command creates.
+/// The users who may read the files that a command creates.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum ReadableBy {
     /// Files have the mode 0600, directories 0700

@@ -11,7 +11,7 @@ use crate::exit::{Failure, Outcome};
 use crate::output::escaped;
 
 /// How long one member is asked.
-const ASK: Duration = Duration::from_secs(5);
+const MEMBERS_CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long each of several is asked.
 const ASK_EACH: Duration = Duration::from_secs(2);
 
@@ -45,7 +45,7 @@ impl Endpoints {
     /// # Errors
     /// If none answers; if two that answer are of different clusters.
     pub async fn members(&self) -> Outcome<Members> {
-        let known = self.known(ASK).await?;
+        let known = self.known(MEMBERS_CALL_TIMEOUT).await?;
         let (endpoint, known) = known.map_err(|failures| Failure::failed(failures.join("; ")))?;
         if rank(endpoint, &known) == Rank::Leader {
             return Ok(known);
@@ -55,7 +55,7 @@ impl Endpoints {
             None => known.members.iter().map(|member| member.addr.clone()).collect(),
         };
         let mut best = (rank(endpoint, &known), known);
-        for (address, answer) in asked(&addresses, ASK_EACH).await {
+        for (address, answer) in ask_all(&addresses, ASK_EACH).await {
             let Ok(answer) = answer else { continue };
             let Ok(members) = serde_json::from_slice::<Members>(&answer.body) else { continue };
             let rank = rank(address, &members);
@@ -68,7 +68,7 @@ impl Endpoints {
     }
 
     /// Fails if two of several that answer in time are of different clusters.
-    pub async fn of_one_cluster(&self, patience: Duration) -> Outcome {
+    pub async fn check_one_cluster(&self, patience: Duration) -> Outcome {
         if self.endpoints.len() > 1 {
             // One that does not answer is asked again.
             drop(self.known(patience).await?);
@@ -82,7 +82,7 @@ impl Endpoints {
         let mut found: Option<(&String, Members)> = None;
         let several = self.endpoints.len() > 1;
         let patience = if several { patience.min(ASK_EACH) } else { patience };
-        for (endpoint, answer) in asked(&self.endpoints, patience).await {
+        for (endpoint, answer) in ask_all(&self.endpoints, patience).await {
             let members = answer.map_err(|error| error.to_string()).and_then(|answer| {
                 serde_json::from_slice::<Members>(&answer.body)
                     .map_err(|_| format!("{endpoint}: {}", no_member(&answer)))
@@ -121,13 +121,13 @@ impl Endpoints {
 /// How much a node knows of the members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// It has heard of no leader of late.
+    /// The node has not heard from a leader lately.
     Alone,
     Follower,
     Leader,
 }
 
-/// That of the node at this address, which named these members.
+/// The rank of the node at this address, which named these members.
 fn rank(address: &str, members: &Members) -> Rank {
     match &members.leader {
         Some(leader) if leader.addr == address => Rank::Leader,
@@ -136,7 +136,7 @@ fn rank(address: &str, members: &Members) -> Rank {
     }
 }
 
-/// Says what answered, if it is no member: a node may wait for its cluster.
+/// Describes what answered, if it is no member: a node may wait for its cluster.
 fn no_member(answer: &Answer) -> String {
     match answer.status {
         StatusCode::SERVICE_UNAVAILABLE => escaped(&answer.text()),
@@ -144,8 +144,8 @@ fn no_member(answer: &Answer) -> String {
     }
 }
 
-/// What each of them answers, asked all at once: one that is not there delays none.
-async fn asked(
+/// Asks all addresses at once, and returns their answers: one that is not there delays none.
+async fn ask_all(
     addresses: &[String],
     patience: Duration,
 ) -> Vec<(&String, Result<Answer, CallError>)> {

@@ -69,7 +69,7 @@ impl Failure {
     }
 
     /// Creates a failure from an error of the log in `dir`.
-    pub fn of_log(error: &Error, dir: &Path) -> Self {
+    pub fn from_log(error: &Error, dir: &Path) -> Self {
         if let Error::WrongComponent { found, expected, .. } = error {
             return Self::failed(foreign(*found, *expected, dir));
         }
@@ -89,7 +89,7 @@ impl Failure {
                 return Self::usage(option_flags::wrong(option, rule));
             }
             // Then the path is right.
-            Error::NotALog { found, .. } if found.contains("unfinished backup") => {
+            Error::NotALog { dir, .. } if component(dir) == Some(esker_log::component::UNFINISHED_BACKUP) => {
                 (Status::Failed, String::new())
             }
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
@@ -102,10 +102,10 @@ impl Failure {
         Self { status, message: format!("{}{advice}", with_causes(error)) }
     }
 
-    /// As [`Failure::of_consensus`], for the log of a node: repaired, it opens, and may lack votes
-    /// that the node has given.
-    pub fn of_node(error: &esker_consensus::Error, dir: &Path) -> Self {
-        let failure = Self::of_consensus(error, dir);
+    /// As [`Failure::from_consensus`], for the log of a node: repaired, it opens, and may lack
+    /// votes that the node has given.
+    pub fn from_node(error: &esker_consensus::Error, dir: &Path) -> Self {
+        let failure = Self::from_consensus(error, dir);
         let advice = match error {
             _ if failure.status == Status::Corrupt => {
                 "do not repair the log of a node, which may lose its votes: remove the node from \
@@ -121,7 +121,7 @@ impl Failure {
     }
 
     /// Creates a failure from an error of the consensus log in `dir`.
-    pub fn of_consensus(error: &esker_consensus::Error, dir: &Path) -> Self {
+    pub fn from_consensus(error: &esker_consensus::Error, dir: &Path) -> Self {
         use esker_consensus::Error;
         match error {
             Error::Log(esker_log::Error::Locked { pid, .. }) => Self {
@@ -129,11 +129,11 @@ impl Failure {
                 message: locked(
                     dir,
                     *pid,
-                    "`esker consensus stat`, `dump` and `verify` and `esker snapshot list`, \
+                    "`esker stat`, `esker verify`, `esker consensus dump` and `esker snapshot list`, \
                      `restore` and `verify` read it meanwhile",
                 ),
             },
-            Error::Log(cause) => Failure::of_component(cause, dir),
+            Error::Log(cause) => Failure::from_component(cause, dir),
             Error::MissingLog { .. } | Error::CorruptedRegistry { .. } => {
                 Self { status: Status::Corrupt, message: with_causes(error) }
             }
@@ -143,7 +143,7 @@ impl Failure {
             },
             Error::UnfinishedBackup { .. } => Failure::failed(error.to_string()),
             Error::CorruptedEntry { cause, .. } => {
-                let Self { status, message } = Failure::of_log(cause, dir);
+                let Self { status, message } = Failure::from_log(cause, dir);
                 Self { status, message: format!("{error}: {message}") }
             }
             Error::CorruptedSnapshot { cause, .. } => {
@@ -164,10 +164,10 @@ impl Failure {
     }
 
     /// Creates a failure from an error of the store in `dir`.
-    pub fn of_kv(error: &esker_kv::Error, dir: &Path) -> Self {
+    pub fn from_kv(error: &esker_kv::Error, dir: &Path) -> Self {
         use esker_kv::Error;
         match error {
-            Error::Log(cause) => Failure::of_log_of_store(cause, dir),
+            Error::Log(cause) => Failure::from_log_of_store(cause, dir),
             Error::CorruptedRecord { .. } => {
                 Self { status: Status::Corrupt, message: error.to_string() }
             }
@@ -183,7 +183,7 @@ impl Failure {
     }
 
     /// Creates a failure from an error of the log of the store in `dir`, in the words of a store.
-    fn of_log_of_store(error: &Error, dir: &Path) -> Self {
+    fn from_log_of_store(error: &Error, dir: &Path) -> Self {
         match error {
             Error::Locked { dir, pid } => Self {
                 status: Status::Locked,
@@ -201,26 +201,26 @@ impl Failure {
                 "{}; at least the writes through position {durable} are durable",
                 with_causes(error)
             )),
-            _ => Failure::of_component(error, dir),
+            _ => Failure::from_component(error, dir),
         }
     }
 
     /// Creates a failure from an error of the log of a component, which no command creates for
     /// other readers.
-    fn of_component(error: &Error, dir: &Path) -> Self {
+    fn from_component(error: &Error, dir: &Path) -> Self {
         match error {
             Error::Io(cause) | Error::Poisoned(cause) if is_permission(cause) => {
                 let advice = permission_advice(cause);
                 Self::failed(format!("{}{advice}", with_causes(error)))
             }
-            _ => Failure::of_log(error, dir),
+            _ => Failure::from_log(error, dir),
         }
     }
 
     /// Creates a failure from an error of a log that is read. Where it was dropped meanwhile, a
     /// flag begins after that.
-    pub fn of_read(error: &Error, dir: &Path) -> Self {
-        let failure = Self::of_log(error, dir);
+    pub fn from_read(error: &Error, dir: &Path) -> Self {
+        let failure = Self::from_log(error, dir);
         match error {
             Error::Trimmed { oldest } => failure.or_else(&format!("use --from {oldest} or higher")),
             _ => failure,
@@ -233,7 +233,7 @@ impl Failure {
     }
 
     /// Creates a failure from a file I/O error.
-    pub fn of_io(what: impl Display, error: &io::Error) -> Self {
+    pub fn from_io(what: impl Display, error: &io::Error) -> Self {
         Self::failed(format!("{what}: {error}"))
     }
 
@@ -278,7 +278,7 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
         esker_consensus::REGISTRY_COMPONENT => "the registry of many consensus logs".to_owned(),
         esker_kv::UNFINISHED_BACKUP => "an unfinished backup of a key-value store".to_owned(),
         esker_log::component::UNFINISHED_BACKUP => {
-            "an unfinished backup; run `esker log backup` or `restore` again".to_owned()
+            "an unfinished backup; run `esker backup` or `esker restore` again".to_owned()
         }
         other => format!("a log of the component {other}"),
     };
@@ -300,6 +300,11 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
     }
 }
 
+/// The component of the log in `dir`, if its app metadata can be read.
+fn component(dir: &Path) -> Option<Component> {
+    esker_log::component(dir, esker_log::ReadOptions::default()).ok().flatten()
+}
+
 /// Returns the message of an error and those of its causes. An error of the library does not repeat
 /// its cause.
 pub fn with_causes(error: &dyn std::error::Error) -> String {
@@ -318,19 +323,17 @@ fn is_snapshot(file: &Path) -> bool {
     name.is_some_and(|name| name.starts_with("snapshot-"))
 }
 
-/// What to do about a corruption of the log in `dir`: one advice for each thing that the directory
-/// may be, from what the files show.
+/// The remedy for a corruption of the log in `dir`: one advice for each thing that the directory
+/// may be, judged by its files.
 pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
     let shown = dir.display();
-    let component =
-        esker_log::component::identify(dir, esker_log::ReadOptions::default()).ok().flatten();
+    let component = component(dir);
     let is_copy = component == Some(esker_consensus::COPY);
     // A writer makes the file `lock`.
     let may_be_backup = !dir.join("lock").exists();
     let file = &corruption.file;
     let is_segment = file.extension().is_some_and(|end| end == "seg");
     let is_missing = is_segment && !file.exists();
-    let command = backup_command(component);
     let again = if may_be_backup { "if this is a backup, back up again; otherwise " } else { "" };
     if is_of_consumers(file) {
         return format!(
@@ -355,10 +358,11 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
     }
     let mut advice = Vec::new();
     if corruption.live_copy != LiveCopySign::Absent {
-        advice.push(format!(
-            "if the files were copied beside a writer, copy the original with {command}, to \
+        advice.push(
+            "if the files were copied beside a writer, copy the original with `esker backup`, to \
              another directory"
-        ));
+                .to_owned(),
+        );
     }
     // Of a component it is no backup that can be continued.
     if may_be_backup && component.is_none() {
@@ -373,7 +377,7 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
         });
     } else if is_missing && corruption.live_copy == LiveCopySign::Absent {
         advice.push(format!(
-            "if {shown} was copied by other tools, copy the original with {command}, to another \
+            "if {shown} was copied by other tools, copy the original with `esker backup`, to another \
              directory"
         ));
     }
@@ -391,20 +395,12 @@ pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
     advice.iter().map(|one| format!("; {one}")).collect()
 }
 
-fn backup_command(component: Option<Component>) -> &'static str {
-    match component {
-        Some(esker_kv::COMPONENT) => "`esker kv backup`",
-        Some(esker_consensus::COMPONENT) => "`esker consensus backup`",
-        _ => "`esker log backup`",
-    }
-}
-
-/// What to do if the log in `dir` is no copy. `gives_up`: a repair gives up a segment. `is_only`:
+/// The remedy if the log in `dir` is no copy. `gives_up`: a repair gives up a segment. `is_only`:
 /// there is no other advice before this one.
 fn advice_on_original(dir: &Path, is_missing: bool, gives_up: bool, is_only: bool) -> String {
     if gives_up {
         return format!(
-            "if it is the original, restore a backup, or run `esker log repair {}`, which gives up \
+            "if it is the original, restore a backup, or run `esker repair {}`, which gives up \
              the records of the missing segment",
             dir.display()
         );
@@ -420,20 +416,20 @@ fn advice_on_original(dir: &Path, is_missing: bool, gives_up: bool, is_only: boo
 
 /// Advice on repairing the log in `dir`.
 fn repair_advice(dir: &Path) -> String {
-    let component = esker_log::component::identify(dir, esker_log::ReadOptions::default());
+    let component = component(dir);
     let dir = dir.display();
     match component {
-        Ok(Some(esker_consensus::COPY)) => format!(
-            "; it is a backup: delete the whole copy and back up again with `esker consensus \
-             backup`; without the original, `esker log repair {dir}` keeps what can be read, \
+        Some(esker_consensus::COPY) => format!(
+            "; it is a backup: delete the whole copy and back up again with `esker backup`; \
+             without the original, `esker repair {dir}` keeps what can be read, \
              read-only"
         ),
-        Ok(Some(esker_consensus::COMPONENT)) => format!(
+        Some(esker_consensus::COMPONENT) => format!(
             "; a repair of a consensus log may lose promises and votes that were given, so let \
              another acceptor or node take its place under a new number; \
-             `esker log repair {dir}` keeps what can be read, read-only"
+             `esker repair {dir}` keeps what can be read, read-only"
         ),
-        _ => format!("; run `esker log repair {dir}` to quarantine the corruption"),
+        _ => format!("; run `esker repair {dir}` to quarantine the corruption"),
     }
 }
 
@@ -516,7 +512,7 @@ mod tests {
     fn unreadable_slot_is_named_with_its_cause() {
         let cause = Error::Quarantined { from: 1.into(), to: 2.into() };
         let error = esker_consensus::Error::CorruptedEntry { slot: 3.into(), cause };
-        let failure = Failure::of_consensus(&error, Path::new("d"));
+        let failure = Failure::from_consensus(&error, Path::new("d"));
         assert_eq!(failure.status, Status::Corrupt);
         assert!(failure.message.starts_with("slot 3 cannot be read: "), "{}", failure.message);
         assert_eq!(failure.message.matches("quarantined").count(), 1, "{}", failure.message);
@@ -526,7 +522,7 @@ mod tests {
     fn causes_follow_the_message() {
         let full = io::Error::from(io::ErrorKind::StorageFull);
         let error = esker_disk::Error::new(esker_disk::Op::Write, Path::new("f"), None, full);
-        let message = Failure::of_log(&Error::Io(error), Path::new("d")).message;
+        let message = Failure::from_log(&Error::Io(error), Path::new("d")).message;
         assert!(message.contains(": no storage space; durable records are safe"), "{message}");
     }
 
@@ -536,7 +532,7 @@ mod tests {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
         let error = esker_disk::Error::new(esker_disk::Op::Open, Path::new("f"), None, denied);
         let error = esker_consensus::Error::Log(Error::Io(error));
-        let message = Failure::of_node(&error, Path::new("d")).message;
+        let message = Failure::from_node(&error, Path::new("d")).message;
         assert!(message.contains("--data") && !message.contains("--readable-by"), "{message}");
     }
 
@@ -550,13 +546,13 @@ mod tests {
         };
         let dir = Path::new("d");
         for failure in [
-            Failure::of_kv(&esker_kv::Error::Log(denied()), dir),
-            Failure::of_consensus(&esker_consensus::Error::Log(denied()), dir),
+            Failure::from_kv(&esker_kv::Error::Log(denied()), dir),
+            Failure::from_consensus(&esker_consensus::Error::Log(denied()), dir),
         ] {
             let message = failure.message;
             assert!(message.contains("chmod") && !message.contains("--readable-by"), "{message}");
         }
-        let message = Failure::of_log(&denied(), dir).message;
+        let message = Failure::from_log(&denied(), dir).message;
         assert!(message.contains("chmod") && message.contains("--readable-by"), "{message}");
     }
 
@@ -564,14 +560,14 @@ mod tests {
     #[test]
     fn a_record_that_was_dropped_is_followed_by_a_flag_where_there_is_one() {
         let (error, dir) = (Error::Trimmed { oldest: 7.into() }, Path::new("d"));
-        assert!(!Failure::of_log(&error, dir).message.contains("--from"));
-        assert!(Failure::of_read(&error, dir).message.ends_with("; use --from 7 or higher"));
+        assert!(!Failure::from_log(&error, dir).message.contains("--from"));
+        assert!(Failure::from_read(&error, dir).message.ends_with("; use --from 7 or higher"));
     }
 
     #[test]
     fn corruption_names_the_command_that_helps() {
         let error = Error::Quarantined { from: 1.into(), to: 2.into() };
-        assert_eq!(Failure::of_log(&error, Path::new("d")).status, Status::Corrupt);
-        assert!(repair_advice(Path::new("d")).contains("`esker log repair d`"));
+        assert_eq!(Failure::from_log(&error, Path::new("d")).status, Status::Corrupt);
+        assert!(repair_advice(Path::new("d")).contains("`esker repair d`"));
     }
 }

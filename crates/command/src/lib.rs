@@ -1,5 +1,5 @@
-//! What the commands `esker`, `esker-bench` and `esker-lab` share: the command line, quantities,
-//! exit statuses, signals and output.
+//! The code that the commands `esker`, `esker-bench` and `esker-lab` share: the command line,
+//! quantities, exit statuses, signals and output.
 
 pub mod choices;
 mod command_line;

@@ -25,11 +25,11 @@ const OF_ONE_NODE: [&str; 10] = [
     "RAFT_ADDR",
 ];
 /// How long a node may take until it votes.
-const START: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long nodes may take to end.
-const STOP: Duration = Duration::from_secs(12);
-const LOOK: Duration = Duration::from_millis(20);
-const ASK: Duration = Duration::from_secs(1);
+const STOP_TIMEOUT: Duration = Duration::from_secs(12);
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+const STATUS_CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Nodes 1 and above, on loopback: clients on a port and every tenth above it, and Raft one above
 /// each. They end with this.
@@ -62,7 +62,7 @@ impl LocalNodes {
         count: u16,
         mut failed: impl FnMut(Failure) -> Outcome,
     ) -> Outcome<Self> {
-        fs::create_dir_all(dir).map_err(|error| Failure::of_io(dir.display(), &error))?;
+        fs::create_dir_all(dir).map_err(|error| Failure::from_io(dir.display(), &error))?;
         let mut nodes = Self { program, dir: dir.to_path_buf(), port, nodes: Vec::new() };
         nodes.nodes.resize_with(usize::from(count), || None);
         nodes.refuse_taken_ports()?;
@@ -80,7 +80,7 @@ impl LocalNodes {
         Ok(nodes)
     }
 
-    /// What answers there would be taken for these nodes.
+    /// Refuses ports in use: a server that answers there would be taken for one of these nodes.
     fn refuse_taken_ports(&self) -> Outcome {
         let addresses =
             (1..=self.count()).flat_map(|number| [self.at(number, 0), self.at(number, 1)]);
@@ -103,7 +103,7 @@ impl LocalNodes {
         u16::try_from(self.nodes.len()).unwrap_or(u16::MAX)
     }
 
-    /// Where clients of a node connect.
+    /// The address for clients of a node.
     pub fn address(&self, number: u16) -> String {
         self.at(number, 0)
     }
@@ -119,7 +119,7 @@ impl LocalNodes {
     /// Starts a node that does not run.
     pub fn run(&mut self, number: u16) -> Outcome {
         let path = self.log(number);
-        let of_file = |error| Failure::of_io(path.display(), &error);
+        let of_file = |error| Failure::from_io(path.display(), &error);
         let out = File::options().create(true).append(true).open(&path).map_err(of_file)?;
         let errors = out.try_clone().map_err(of_file)?;
         let mut command = Command::new(&self.program);
@@ -136,7 +136,7 @@ impl LocalNodes {
         // Also when this process is killed.
         command.args(["--parent", &std::process::id().to_string()]);
         command.stdin(Stdio::null()).stdout(out).stderr(errors);
-        let node = command.spawn().map_err(|error| Failure::of_io("start a node", &error))?;
+        let node = command.spawn().map_err(|error| Failure::from_io("start a node", &error))?;
         if let Some(slot) = self.nodes.get_mut(usize::from(number) - 1) {
             *slot = Some(node);
         }
@@ -155,16 +155,17 @@ impl LocalNodes {
     /// Waits until a node votes and, if others could elect it or be elected, has a leader and no
     /// change of the voters is under way: it would need nodes that may be stopped next.
     pub async fn wait_until_member(&mut self, number: u16) -> Outcome {
-        let deadline = Instant::now() + START;
+        let deadline = Instant::now() + START_TIMEOUT;
         while Instant::now() < deadline {
             self.check()?;
-            if let Ok(answer) = ask(&self.address(number), "/members", None, ASK).await
+            if let Ok(answer) =
+                ask(&self.address(number), "/members", None, STATUS_CALL_TIMEOUT).await
                 && let Ok(members) = serde_json::from_slice::<Members>(&answer.body)
                 && is_member(number, &members)
             {
                 return Ok(());
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
         let log = self.log(number);
         Err(Failure::failed(format!("node {number} did not join in time; see {}", log.display())))
@@ -173,7 +174,7 @@ impl LocalNodes {
     /// Fails if the data is that of nodes at other ports: all of them moved would not find each
     /// other.
     async fn refuse_other_ports(&self) -> Outcome {
-        let answer = ask(&self.address(1), "/members", None, ASK).await;
+        let answer = ask(&self.address(1), "/members", None, STATUS_CALL_TIMEOUT).await;
         let members = answer.ok().and_then(|answer| serde_json::from_slice(&answer.body).ok());
         let Some(Members { members, .. }) = members else { return Ok(()) };
         // One that works alone moves by itself.
@@ -225,10 +226,10 @@ impl LocalNodes {
                 let _ = kill_process(pid, Signal::TERM);
             }
         }
-        let deadline = Instant::now() + STOP;
+        let deadline = Instant::now() + STOP_TIMEOUT;
         let runs = |node: &mut Child| matches!(node.try_wait(), Ok(None));
         while Instant::now() < deadline && self.nodes.iter_mut().flatten().any(runs) {
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(CHECK_INTERVAL).await;
         }
     }
 }

@@ -167,8 +167,10 @@ fn uring(_: Option<u8>, readers: Readers) -> Arc<dyn Disk> {
 
 /// Opens a log for writing. Prints a note when the last writer did not close it.
 pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
-    let log =
-        Log::builder(dir).options(options).open().map_err(|error| Failure::of_log(&error, dir))?;
+    let log = Log::builder(dir)
+        .options(options)
+        .open()
+        .map_err(|error| Failure::from_log(&error, dir))?;
     let recovery = log.storage().recovery();
     if recovery.prior_shutdown == PriorShutdown::Unclean {
         let cut = match &recovery.truncated_tail {
@@ -185,7 +187,7 @@ pub fn for_writing(dir: &Path, options: Options) -> Outcome<Log> {
         let (was, repaired) = match log.storage().was_repaired() {
             Ok(true) => (
                 "was repaired or not closed cleanly",
-                "; `esker log verify` lists the records that a repair quarantined",
+                "; `esker verify` lists the records that a repair quarantined",
             ),
             Ok(false) | Err(_) => ("was not closed cleanly", ""),
         };

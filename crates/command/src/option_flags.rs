@@ -1,4 +1,4 @@
-//! Which flag sets which option of the library, so that an error about an option names the flag.
+//! The flags that set the options of the library, so that an error about an option names the flag.
 
 /// Every option that [`esker_log::Error::InvalidOption`] and
 /// [`esker_consensus::Error::InvalidOption`] can name, with the flag that sets it. An option that

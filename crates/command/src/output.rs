@@ -68,7 +68,7 @@ pub fn unless_closed(written: io::Result<()>) -> Outcome<bool> {
     match written {
         Ok(()) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(false),
-        Err(error) => Err(Failure::of_io("write standard output", &error)),
+        Err(error) => Err(Failure::from_io("write standard output", &error)),
     }
 }
 

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 /// Returns a bar that counts bytes of input, or a counter when the size is unknown. Hidden unless
 /// standard error is a terminal and standard input is not.
-pub fn of_input(size: Option<u64>) -> ProgressBar {
+pub fn input_bar(size: Option<u64>) -> ProgressBar {
     if io::stdin().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -20,7 +20,7 @@ pub fn of_input(size: Option<u64>) -> ProgressBar {
 
 /// Returns a bar that counts keys of output. Hidden unless standard error is a terminal and
 /// standard output is not.
-pub fn of_keys(keys: u64) -> ProgressBar {
+pub fn keys_bar(keys: u64) -> ProgressBar {
     if io::stdout().is_terminal() {
         return ProgressBar::hidden();
     }
@@ -28,34 +28,34 @@ pub fn of_keys(keys: u64) -> ProgressBar {
 }
 
 /// Returns a bar that counts runs. Hidden unless standard error is a terminal.
-pub fn of_runs(runs: u64) -> ProgressBar {
+pub fn runs_bar(runs: u64) -> ProgressBar {
     bar(Some(runs), "{bar:40} {human_pos} of {human_len} runs, {per_sec}, {eta} left")
 }
 
 /// Returns a bar that counts bytes of a log that is checked. Hidden with `--json`, or unless
 /// standard error is a terminal.
-pub fn of_bytes(as_json: bool) -> ProgressBar {
+pub fn bytes_bar(as_json: bool) -> ProgressBar {
     let shape = "checking {bar:20} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
     if as_json { ProgressBar::hidden() } else { bar(Some(0), shape) }
 }
 
 /// Returns a bar that counts bytes of a log that is copied. Hidden with `--json`, or unless
 /// standard error is a terminal.
-pub fn of_copy(bytes: u64, as_json: bool) -> ProgressBar {
+pub fn copy_bar(bytes: u64, as_json: bool) -> ProgressBar {
     let shape = "copying {bar:20} {bytes} of {total_bytes}, {bytes_per_sec}, {eta} left";
     if as_json { ProgressBar::hidden() } else { bar(Some(bytes), shape) }
 }
 
 /// Returns a bar that counts the works of a benchmark, and shows the current one. Hidden with
 /// `--json`, or unless standard error is a terminal.
-pub fn of_works(works: u64, as_json: bool) -> ProgressBar {
+pub fn works_bar(works: u64, as_json: bool) -> ProgressBar {
     let shape = "{bar:20} {human_pos} of {human_len}, {elapsed}: {msg}";
     if as_json { ProgressBar::hidden() } else { bar(Some(works), shape) }
 }
 
 /// Returns a bar that counts records of a log. Hidden with `--json`, or unless standard error is a
 /// terminal.
-pub fn of_records(records: u64, as_json: bool) -> ProgressBar {
+pub fn records_bar(records: u64, as_json: bool) -> ProgressBar {
     if as_json {
         return ProgressBar::hidden();
     }

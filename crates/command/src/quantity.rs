@@ -52,8 +52,8 @@ pub fn shown_bytes(bytes: u64) -> String {
 /// Parses bytes of whole blocks of 4096, as which segments and buffers are written: `10MB` is
 /// rounded down.
 pub fn blocks(text: &str) -> Result<u32, String> {
-    const BLOCK: u32 = 4096;
-    Ok(small_bytes(text)? / BLOCK * BLOCK)
+    const BLOCK_BYTES: u32 = 4096;
+    Ok(small_bytes(text)? / BLOCK_BYTES * BLOCK_BYTES)
 }
 
 /// Parses bytes that fit into 32 bits.

@@ -109,7 +109,7 @@ pub fn close_at_signal(close: impl FnOnce() + Send + 'static) -> io::Result<Arc<
 }
 
 /// How long a command may take to write what it has printed, after a signal.
-const PATIENCE: Duration = Duration::from_secs(2);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
 impl Stop {
     /// Calls `close`, which ends the command with status 0, at a signal or when the reader of
@@ -136,7 +136,7 @@ impl Stop {
             close();
             if self.is_requested() {
                 // The process usually ends meanwhile.
-                std::thread::sleep(PATIENCE);
+                std::thread::sleep(OUTPUT_TIMEOUT);
                 complain(
                     "note: standard output is blocked; its last record may be incomplete, and \
                      records after it were not printed",

@@ -26,7 +26,7 @@ pub fn name(command: &Command, mut error: Error) -> Error {
     error
 }
 
-/// Says of a value that is no number what it must be, in other words than those of the parser, and
+/// Describes the number that an invalid value must be, in other words than those of the parser, and
 /// how a flag takes a value that stands apart from it.
 pub fn explain(command: &Command, error: Error) -> Error {
     if error.kind() == ErrorKind::UnknownArgument
@@ -61,14 +61,15 @@ fn is_flag(word: &OsStr, flag: &str) -> bool {
     word.strip_prefix(flag).is_some_and(|rest| rest.is_empty() || rest.starts_with('='))
 }
 
-/// What is wrong with the value right after a flag that the parser did not take for one: it stands
-/// apart, or is a negative number with a unit.
+/// Describes the fault of a value that follows its flag and was not parsed as its value: it is not
+/// attached with `=`, or is a negative number with a unit.
 fn misplaced_value(command: &Command) -> Option<String> {
     let words: Vec<_> =
         std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
     words.windows(2).find_map(|pair| {
         let [flag, value] = pair else { return None };
-        let argument = flag.strip_prefix("--").and_then(|name| of_flag(command, name))?;
+        let argument =
+            flag.strip_prefix("--").and_then(|name| argument_with_flag(command, name))?;
         let choices = argument.get_possible_values();
         let is_apart = value == "=" || choices.iter().any(|choice| choice.matches(value, false));
         if argument.is_require_equals_set() && is_apart {
@@ -81,9 +82,9 @@ fn misplaced_value(command: &Command) -> Option<String> {
 }
 
 /// The argument of one of the commands that has this flag.
-fn of_flag<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
+fn argument_with_flag<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     let own = command.get_arguments().find(|argument| argument.get_long() == Some(name));
-    own.or_else(|| command.get_subcommands().find_map(|below| of_flag(below, name)))
+    own.or_else(|| command.get_subcommands().find_map(|below| argument_with_flag(below, name)))
 }
 
 /// The variable of this flag of one of the commands.

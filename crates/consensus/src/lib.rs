@@ -78,6 +78,7 @@ pub use backup::{Backup, backup_log};
 pub use base::ballot::Ballot;
 pub use base::slot::{Slot, SnapshotBounds};
 pub use component::{COMPONENT, COPY, REGISTRY_COMPONENT, REGISTRY_COPY, UNFINISHED_BACKUP};
+pub use durability::metadata::label_in;
 pub use esker_log::reclaim::Reclaimed;
 pub use manager::guard::LogGuard;
 pub use manager::inspect::{LogState, ManagedLog, logs_in, logs_on};

@@ -36,9 +36,9 @@ pub struct AlignedBuf {
 
 /// Buffers from this length on are mappings of their own. The allocator keeps what is freed, in
 /// pieces of all lengths for each thread, and large buffers of many lengths leave gaps there.
-const LARGE: usize = 128 << 10;
+const MAPPED_BYTES_MIN: usize = 128 << 10;
 
-/// Where a buffer goes when it is dropped.
+/// The place to which a buffer returns when it is dropped.
 enum Owner {
     Allocator,
     /// The buffer is a mapping of its own.
@@ -57,7 +57,7 @@ impl AlignedBuf {
         let Ok(layout) = Layout::from_size_align(rounded, BLOCK) else {
             handle_alloc_error(Layout::new::<[u8; BLOCK]>());
         };
-        if rounded >= LARGE
+        if rounded >= MAPPED_BYTES_MIN
             && let Some(start) = map_lazily(rounded)
         {
             return Self { start, layout, owner: Owner::System };
@@ -169,7 +169,7 @@ pub struct HugePages {
     mapping: Arc<Mapping>,
 }
 
-/// One kernel mapping, divided into buffers. It is unmapped when its last buffer is dropped.
+/// A kernel mapping, divided into buffers. It is unmapped when its last buffer is dropped.
 struct Mapping {
     start: NonNull<u8>,
     len: usize,
@@ -427,8 +427,8 @@ mod tests {
     #[cfg(target_os = "linux")]
     fn only_large_buffers_are_mappings_of_their_own() {
         let is_mapped = |len| matches!(AlignedBuf::new(len).owner, Owner::System);
-        assert!(!is_mapped(BLOCK) && !is_mapped(LARGE - BLOCK));
-        assert!(is_mapped(LARGE) && is_mapped(4 << 20));
+        assert!(!is_mapped(BLOCK) && !is_mapped(MAPPED_BYTES_MIN - BLOCK));
+        assert!(is_mapped(MAPPED_BYTES_MIN) && is_mapped(4 << 20));
     }
 
     #[test]

@@ -68,7 +68,7 @@ pub enum Refusal {
     Name,
     /// The name does not refer to a regular file.
     NotAFile {
-        /// What was found, with its article: "a FIFO".
+        /// The kind of file that was found, with its article: "a FIFO".
         found: &'static str,
     },
     /// The path ends in a symbolic link to something that does not exist.

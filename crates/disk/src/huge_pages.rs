@@ -27,22 +27,22 @@ pub struct NoHugePages {
 impl NoHugePages {
     /// The kernel does not support huge pages.
     pub(crate) fn unknown() -> Self {
-        Self::of(0, 0, 0, io::ErrorKind::Unsupported.into())
+        Self::new(0, 0, 0, io::ErrorKind::Unsupported.into())
     }
 
     /// The buffer length is not a multiple of the page size.
     pub(crate) fn uneven(len: usize, page_size: usize) -> Self {
         let why = format!("buffers of {len} bytes are no non-zero multiple of {page_size}");
-        Self::of(0, page_size, 0, io::Error::new(io::ErrorKind::InvalidInput, why))
+        Self::new(0, page_size, 0, io::Error::new(io::ErrorKind::InvalidInput, why))
     }
 
     /// The kernel could not provide that many pages.
     pub(crate) fn missing(needed: usize, page_size: usize, why: io::Error) -> Self {
         let reported = std::fs::read_to_string(MEMINFO).unwrap_or_default();
-        Self::of(needed, page_size, to_reserve(&reported, needed), why)
+        Self::new(needed, page_size, to_reserve(&reported, needed), why)
     }
 
-    fn of(needed: usize, page_size: usize, reserve: usize, why: io::Error) -> Self {
+    fn new(needed: usize, page_size: usize, reserve: usize, why: io::Error) -> Self {
         Self { needed, page_size, reserve, why: Arc::new(why) }
     }
 
@@ -78,14 +78,14 @@ impl std::error::Error for NoHugePages {
 
 /// Returns the huge page size in bytes.
 pub(crate) fn page_size() -> Option<usize> {
-    const UNREAD: usize = usize::MAX;
+    const NOT_READ: usize = usize::MAX;
     // No lock, which a thread may have held when `fork` made this process. 0 means none.
-    static SIZE: AtomicUsize = AtomicUsize::new(UNREAD);
+    static SIZE: AtomicUsize = AtomicUsize::new(NOT_READ);
     let read = || {
         let kib = field(&std::fs::read_to_string(MEMINFO).ok()?, "Hugepagesize")?;
         kib.checked_mul(1024).filter(|size| size.is_power_of_two())
     };
-    if SIZE.load(Relaxed) == UNREAD {
+    if SIZE.load(Relaxed) == NOT_READ {
         SIZE.store(read().unwrap_or(0), Relaxed);
     }
     Some(SIZE.load(Relaxed)).filter(|size| *size > 0)

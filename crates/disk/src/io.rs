@@ -11,16 +11,16 @@ use crate::file::{BLOCK, File};
 
 /// Threads of one [`read_each`]. More of them were not faster on an NVMe disk, and each takes about
 /// as long to start as one read.
-const READERS: usize = 4;
+const READ_THREADS: usize = 4;
 /// Fewer reads than this take less time one after another than a thread takes to start.
-const FEW: usize = 4;
+const PARALLEL_READS_MIN: usize = 4;
 
-/// One of several reads, for [`Dir::read_each`](crate::Dir::read_each).
+/// A read among several, for [`Dir::read_each`](crate::Dir::read_each).
 #[derive(Debug)]
 pub struct Read<'a> {
     /// The file.
     pub file: &'a dyn File,
-    /// Where the bytes go. The read ends when it is full, or the file ends.
+    /// The destination of the bytes. The read ends when it is full, or the file ends.
     pub buf: &'a mut [u8],
     /// The offset of the first byte in the file.
     pub offset: u64,
@@ -34,10 +34,10 @@ impl Read<'_> {
 
 /// Runs the reads on several threads. Without a thread, the caller's reads.
 pub(crate) fn read_each(reads: &mut [Read<'_>]) -> Vec<Result<usize>> {
-    if reads.len() < FEW {
+    if reads.len() < PARALLEL_READS_MIN {
         return reads.iter_mut().map(Read::run).collect();
     }
-    let share = reads.len().div_ceil(READERS);
+    let share = reads.len().div_ceil(READ_THREADS);
     let mut results: Vec<_> = reads.iter().map(|_| None).collect();
     std::thread::scope(|scope| {
         for (reads, results) in reads.chunks_mut(share).zip(results.chunks_mut(share)) {
@@ -54,7 +54,7 @@ pub(crate) fn read_each(reads: &mut [Read<'_>]) -> Vec<Result<usize>> {
 }
 
 /// Direct calls in a row that may end within their first block before the transfer fails.
-const STALLS: u32 = 8;
+const STALLS_MAX: u32 = 8;
 
 /// Reads from `offset` until `buf` is full or the file ends, and returns the number of bytes read.
 ///
@@ -124,7 +124,7 @@ fn stalled(
     if whole(file, count) > 0 {
         return Ok(0);
     }
-    if stalls + 1 >= STALLS {
+    if stalls + 1 >= STALLS_MAX {
         return Err(Error::new(op, file.path(), Some(at), io::Error::from(kind)));
     }
     Ok(stalls + 1)

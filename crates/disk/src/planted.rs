@@ -15,7 +15,7 @@ macro_rules! bugs {
             /// All of them.
             pub const ALL: &[Bug] = &[$(Bug::$bug),+];
 
-            /// Its name, as `esker-lab selftest` prints it.
+            /// The name of the bug, as `esker-lab selftest` prints it.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Bug::$bug => $name,)+
@@ -112,9 +112,9 @@ mod active {
     use super::Bug;
     use crate::{File, Result};
 
-    const NONE: usize = usize::MAX;
+    const NO_BUG: usize = usize::MAX;
 
-    static PLANTED: AtomicUsize = AtomicUsize::new(NONE);
+    static PLANTED: AtomicUsize = AtomicUsize::new(NO_BUG);
 
     /// Whether this bug is planted.
     pub fn is_planted(bug: Bug) -> bool {
@@ -133,7 +133,7 @@ mod active {
 
     impl Drop for Planted {
         fn drop(&mut self) {
-            PLANTED.store(NONE, SeqCst);
+            PLANTED.store(NO_BUG, SeqCst);
         }
     }
 

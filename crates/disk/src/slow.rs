@@ -94,7 +94,7 @@ struct Device {
 #[derive(Debug)]
 struct State {
     free_at: Instant,
-    /// Where the last transfer ended: file and offset.
+    /// The end of the last transfer: file and offset.
     head: (u64, u64),
 }
 

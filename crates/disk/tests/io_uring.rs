@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use by_path::ByPath;
-use esker_disk::uring::{RINGS, Registered, UringDisk, UringOptions};
+use esker_disk::uring::{RINGS_MAX, Registered, UringDisk, UringOptions};
 use esker_disk::{AlignedBuf, BLOCK, File, Open, StdDisk, read_full_at, write_all_at};
 
 /// Nothing to test where the machine has no io_uring, and that is said.
@@ -98,7 +98,7 @@ fn more_callers_than_rings() {
     let Some(disk) = uring() else { return };
     let dir = tempfile::tempdir().unwrap();
     let file = disk.open(&dir.path().join("file"), Open::create()).unwrap();
-    let callers = 2 * RINGS;
+    let callers = 2 * RINGS_MAX;
     std::thread::scope(|scope| {
         for caller in 0..callers {
             let file = Arc::clone(&file);

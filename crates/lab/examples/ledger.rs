@@ -10,7 +10,7 @@ use esker_kv::{Batch, Keyspace, Options, Store};
 
 /// The accounts, and what each begins with.
 const ACCOUNTS: [&str; 4] = ["anna", "ben", "carla", "dan"];
-const OPENING: u64 = 100;
+const OPENING_BALANCE: u64 = 100;
 
 /// The ledger.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ impl Ledger {
             // All accounts in one batch: a crash must not leave a ledger with some of them.
             let mut batch = Batch::new();
             for name in ACCOUNTS {
-                batch.put(&ledger.accounts(), name, OPENING.to_le_bytes())?;
+                batch.put(&ledger.accounts(), name, OPENING_BALANCE.to_le_bytes())?;
             }
             ledger.store.write(&batch)?.blocking_wait()?;
         }
@@ -43,7 +43,7 @@ impl Ledger {
         self.store.keyspace()
     }
 
-    /// What an account has; `None` if there is no such account.
+    /// The balance of an account; `None` if there is no such account.
     ///
     /// # Errors
     /// Those of the store.
@@ -52,7 +52,7 @@ impl Ledger {
         Ok(Some(u64::from_le_bytes(value.as_ref().try_into()?)))
     }
 
-    /// What all accounts have.
+    /// The balances of all accounts.
     ///
     /// # Errors
     /// Those of the store.
@@ -129,7 +129,7 @@ mod tests {
         type State = BTreeMap<String, u64>;
 
         fn empty(&self) -> Self::State {
-            balances([OPENING; 4])
+            balances([OPENING_BALANCE; 4])
         }
 
         fn live(

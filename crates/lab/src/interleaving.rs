@@ -15,10 +15,10 @@ pub(crate) enum On {
 }
 
 /// Does one call. Returns whether there is another one.
-type Next = Box<dyn FnMut() -> bool + Send>;
+type NextCall = Box<dyn FnMut() -> bool + Send>;
 
 /// The operations of the disk before which calls come, and the calls.
-type Calls = ((Op, On), Next);
+type Calls = ((Op, On), NextCall);
 
 /// The calls that come during another one. Clones are the same.
 #[derive(Clone, Default)]

@@ -1,4 +1,4 @@
-//! What came of the runs of a setting.
+//! The outcome of the runs of a setting.
 
 use esker_testkit::caught;
 
@@ -6,7 +6,7 @@ use crate::promise::Promise;
 use crate::survival::{Statistics, Survival};
 
 /// Violations that are kept; all are counted.
-const KEPT: usize = 20;
+const EXAMPLES_MAX: usize = 20;
 /// Crashes that are kept; all are in the statistics.
 const CRASHES_KEPT: usize = 300;
 
@@ -15,11 +15,11 @@ const CRASHES_KEPT: usize = 300;
 pub struct Violation {
     /// The seed of the run.
     pub seed: u64,
-    /// What was broken, or what failed.
+    /// The broken promise, or the failure.
     pub what: String,
 }
 
-/// What came of a setting.
+/// The outcome of a setting.
 #[derive(Debug, Clone, Default)]
 pub struct Outcome {
     /// All runs, those with violations too.
@@ -28,7 +28,7 @@ pub struct Outcome {
     pub violations: u64,
     /// The first of these, at most 20.
     pub examples: Vec<Violation>,
-    /// What each crash left, with the seed of its run: the first 300 of them.
+    /// The writes that survived each crash, with the seed of its run: the first 300 of them.
     pub crashes: Vec<(u64, Survival)>,
 }
 
@@ -44,7 +44,7 @@ impl Outcome {
         }
         let Err(what) = &run.outcome else { return };
         self.violations += 1;
-        if self.examples.len() < KEPT {
+        if self.examples.len() < EXAMPLES_MAX {
             self.examples.push(Violation { seed: run.seed, what: what.clone() });
         }
     }
@@ -55,14 +55,14 @@ impl Outcome {
         self.violations += other.violations;
         self.examples.extend(other.examples);
         self.examples.sort_by_key(|example| example.seed.wrapping_sub(first_seed));
-        self.examples.truncate(KEPT);
+        self.examples.truncate(EXAMPLES_MAX);
         self.crashes.extend(other.crashes);
         self.crashes.sort_by_key(|(seed, _)| seed.wrapping_sub(first_seed));
         self.crashes.truncate(CRASHES_KEPT);
     }
 }
 
-/// One run.
+/// A run.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) seed: u64,
@@ -72,8 +72,8 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// A run of these lives. What panics fails.
-    pub(crate) fn of(seed: u64, lives: impl FnOnce(&mut Run) -> Result<(), String>) -> Run {
+    /// Goes through these lives. A panic is a failure.
+    pub(crate) fn catch(seed: u64, lives: impl FnOnce(&mut Run) -> Result<(), String>) -> Run {
         let mut run = Run { seed, cuts: 0, survivals: Vec::new(), outcome: Ok(()) };
         let outcome = caught(|| lives(&mut run));
         run.outcome = outcome;

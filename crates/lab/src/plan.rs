@@ -23,8 +23,8 @@ impl fmt::Display for Stop {
     }
 }
 
-/// What came of a life, or of a part of it.
-pub type Lived<T = ()> = Result<T, Stop>;
+/// The outcome of a life, or of a part of it.
+pub type LifeResult<T = ()> = Result<T, Stop>;
 
 /// Returns that a promise is broken.
 macro_rules! broken {
@@ -52,11 +52,11 @@ pub enum How {
 pub struct Plan {
     /// The operation of the disk.
     pub at: CutPoint,
-    /// What happens there.
+    /// The crash at that place.
     pub how: How,
 }
 
-/// What a power cut may leave.
+/// The kinds of survival after a power cut.
 pub const PERSISTS: [Persist; 4] =
     [Persist::Random, Persist::Torn, Persist::Nothing, Persist::Everything];
 
@@ -88,17 +88,17 @@ impl How {
 }
 
 impl Plan {
-    /// Before an operation of the disk, counted from its creation.
+    /// The crash before an operation of the disk, counted from its creation.
     pub fn before(operation: u64, how: How) -> Self {
         Self { at: CutPoint::Before(operation), how }
     }
 
-    /// In the middle of an operation.
+    /// The crash in the middle of an operation.
     pub fn during(operation: u64, how: How) -> Self {
         Self { at: CutPoint::During(operation), how }
     }
 
-    /// One of the next `span` operations of the disk, or now and then of its reads.
+    /// A crash at one of the next `span` operations of the disk, or now and then of its reads.
     pub fn within(disk: &SimDisk, span: u64, rng: &mut SplitMix64) -> Self {
         let at = rng.below(span);
         let at = match rng.below(20) {
@@ -113,7 +113,11 @@ impl Plan {
     ///
     /// # Errors
     /// The promise that was broken.
-    pub fn end<L>(self, disk: &SimDisk, live: impl FnOnce() -> Lived<L>) -> Result<(), String> {
+    pub fn end<L>(
+        self,
+        disk: &SimDisk,
+        live: impl FnOnce() -> LifeResult<L>,
+    ) -> Result<(), String> {
         self.arm(disk);
         let lived = live();
         disk.cancel_cut();
@@ -137,7 +141,7 @@ impl Plan {
     }
 }
 
-/// What was found after these cuts of one disk.
+/// Describes what was found after these cuts of one disk.
 pub(crate) fn after_cuts(cuts: &[Plan], what: &str) -> String {
     match cuts {
         [] => format!("before any cut: {what}"),

@@ -14,7 +14,7 @@ use crate::promise::Promise;
 use crate::simulation::{Options, go_through};
 use crate::survival::Survival;
 
-/// What a program returns when it fails.
+/// The error of a program.
 pub type BoxError = Box<dyn Error + Send + Sync>;
 
 /// A program that keeps its state on a disk.
@@ -27,14 +27,14 @@ pub type BoxError = Box<dyn Error + Send + Sync>;
 /// ([`Engine::manual`](esker_log::Engine::manual)), so that everything happens on one thread, and
 /// no source of randomness but `seed`.
 pub trait Program: Sync {
-    /// All that the program keeps, in a form that can be compared.
+    /// The state of the program, in a form that can be compared.
     type State: Clone + PartialEq + Debug;
 
     /// The state before the first life.
     fn empty(&self) -> Self::State;
 
-    /// One life: opens what is on the disk, and changes it as `seed` says. Reports every change to
-    /// `changes`. The power may fail at any call; then the disk refuses everything else.
+    /// Runs a life: opens what is on the disk, and changes it as `seed` says. Reports every change
+    /// to `changes`. The power may fail at any call; then the disk refuses everything else.
     ///
     /// # Errors
     /// Any error once the power is off. An error while it is on fails the run.
@@ -166,14 +166,14 @@ impl<S: Clone + PartialEq + Debug> Changes<S> {
 /// ```
 pub fn cut_power<P: Program>(program: &P, options: Options) -> Outcome {
     let runs_of = |seeds: &[u64]| {
-        let run = |seed: &u64| Run::of(*seed, |run| lives(program, run));
+        let run = |seed: &u64| Run::catch(*seed, |run| lives(program, run));
         seeds.iter().map(run).collect()
     };
     go_through(options, Promise::Nothing, &runs_of, &|_| {})
 }
 
 /// The first lives of all runs do the same, so that their cuts go through all of it.
-const FIRST: u64 = 1;
+const FIRST_SEED: u64 = 1;
 
 fn lives<P: Program>(program: &P, run: &mut Run) -> Result<(), String> {
     let seed = run.seed;
@@ -195,7 +195,7 @@ fn lives<P: Program>(program: &P, run: &mut Run) -> Result<(), String> {
             _ => random_place(start, 2 * operations, &mut rng),
         };
         let plan = Plan { at, how: How::Cut(rng.pick(&PERSISTS)) };
-        let steps = if life == 1 { FIRST } else { rng.next() };
+        let steps = if life == 1 { FIRST_SEED } else { rng.next() };
         let ended = one_life(program, &disk, plan, steps, &mut changes, run);
         ended.map_err(|what| after_cuts(&cuts, &what))?;
         cuts.push(plan);
@@ -228,7 +228,7 @@ fn rehearse<P: Program>(program: &P, disk: &SimDisk) -> Result<u64, String> {
         return Err(format!("{empty:?} was found on an empty disk"));
     }
     let mut changes = Changes::new(empty);
-    program.live(Arc::new(disk.process()), FIRST, &mut changes).map_err(failed)?;
+    program.live(Arc::new(disk.process()), FIRST_SEED, &mut changes).map_err(failed)?;
     if changes.before == 0 && changes.states.len() == 1 {
         return Err("the first life reported no change, and so nothing is tested".into());
     }

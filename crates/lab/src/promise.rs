@@ -1,16 +1,16 @@
-//! What a policy promises.
+//! The promise of a policy.
 
 use std::time::Duration;
 
-/// What a policy promises that a crash does not take.
+/// The promise of a policy: the writes that no crash takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Promise {
-    /// No call that was answered.
+    /// A crash takes no call that was answered.
     NoLoss,
     /// All calls but the last ones, at most this many.
     Calls(u64),
     /// All calls but those of this time before the crash.
     Age(Duration),
-    /// Only what was explicitly made durable.
+    /// A crash takes no call that was explicitly made durable.
     Nothing,
 }

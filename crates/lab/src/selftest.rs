@@ -11,16 +11,16 @@ use crate::setting::Setting;
 use crate::simulation::{Options, Simulation};
 
 /// Runs of each simulation in the first round. Each further round has twice as many.
-const RUNS: u64 = 8;
+const FIRST_ROUND_RUNS: u64 = 8;
 /// Rounds until a bug counts as escaped.
-const ROUNDS: u32 = 8;
+const ROUNDS_MAX: u32 = 8;
 
-/// Where a bug is looked for.
+/// The settings in which a bug is looked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// Under the setting that is known to catch it.
+    /// The setting that is known to catch it.
     Known,
-    /// Under all settings.
+    /// All settings.
     All,
 }
 
@@ -65,16 +65,17 @@ const KNOWN: [(Bug, [&str; 3]); 37] = [
     (Bug::BackupRegistryTooEarly, ["power", "manager", "durable"]),
 ];
 
-/// What came of a planted bug.
+/// The outcome of the hunt for a planted bug.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct HuntResult {
     /// The name of the bug.
     pub bug: &'static str,
     /// Power cuts made until it was caught, those of instruments that did not see it too.
     pub cuts: u64,
     /// Runs made until then.
     pub runs: u64,
-    /// What caught it; `None` if it escaped, or if the run that failed fails without it, too.
+    /// The run that caught it; `None` if it escaped, or if the run that failed fails without it,
+    /// too.
     pub by: Option<Catch>,
 }
 
@@ -107,7 +108,7 @@ pub fn planted(name: &str) -> Option<Planted> {
 /// if no bug has this name.
 ///
 /// The bug is in the whole process: no other thread may use the components meanwhile.
-pub fn hunt(name: &str, scope: Scope) -> Option<Found> {
+pub fn hunt(name: &str, scope: Scope) -> Option<HuntResult> {
     let bug = named(name)?;
     let is_known = |simulation: &Simulation| {
         let Setting { instrument, component, policy, .. } = simulation.setting;
@@ -117,13 +118,13 @@ pub fn hunt(name: &str, scope: Scope) -> Option<Found> {
     let instruments: Vec<Simulation> =
         instruments.filter(|one| scope == Scope::All || is_known(one)).collect();
     let planted = plant(bug);
-    let mut found = Found { bug: bug.name(), cuts: 0, runs: 0, by: None };
-    let (mut first_seed, mut runs) = (1, RUNS);
-    for _ in 0..ROUNDS {
+    let mut found = HuntResult { bug: bug.name(), cuts: 0, runs: 0, by: None };
+    let (mut first_seed, mut runs) = (1, FIRST_ROUND_RUNS);
+    for _ in 0..ROUNDS_MAX {
         for simulation in &instruments {
             // Its syncs are held for some time.
             let is_slow = simulation.setting.instrument == "stalled_sync";
-            let runs = if is_slow { RUNS / 4 } else { runs };
+            let runs = if is_slow { FIRST_ROUND_RUNS / 4 } else { runs };
             let outcome = simulation.run(Options { first_seed, runs }, &|_| {});
             found.cuts += outcome.statistics.cuts;
             found.runs += outcome.statistics.runs;

@@ -5,13 +5,13 @@ use crate::promise::Promise;
 /// A component under one of its policies, and what happens to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Setting {
-    /// What happens to it, such as `power` or `kill`.
+    /// The instrument: `power`, `kill` or a fault of the disk.
     pub instrument: &'static str,
     /// `log`, `consensus`, `manager` or `kv`.
     pub component: &'static str,
     /// The name of the policy.
     pub policy: &'static str,
-    /// What the policy promises.
+    /// The promise of the policy.
     pub promise: Promise,
     /// The place of the policy in the component's list.
     pub(crate) index: usize,

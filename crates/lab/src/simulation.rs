@@ -10,7 +10,7 @@ use crate::promise::Promise;
 use crate::setting::Setting;
 
 /// The most runs that a thread takes at once.
-const CHUNK: u64 = 64;
+const CHUNK_RUNS: u64 = 64;
 
 /// How much to run.
 #[derive(Debug, Clone, Copy)]
@@ -52,7 +52,7 @@ pub(crate) fn go_through(
     let Options { first_seed, runs } = options;
     let (next, all) = (AtomicU64::new(0), Mutex::new(Outcome::default()));
     let threads = thread::available_parallelism().map_or(1, NonZeroUsize::get) as u64;
-    let chunk = (runs / (4 * threads)).clamp(1, CHUNK);
+    let chunk = (runs / (4 * threads)).clamp(1, CHUNK_RUNS);
     let work = || {
         loop {
             let start = next.fetch_add(chunk, Relaxed);

@@ -1,4 +1,4 @@
-//! What the lab needs of a component.
+//! The interface of a component that the lab examines.
 
 use esker_disk::sim::SimDisk;
 use esker_testkit::SplitMix64;
@@ -14,7 +14,7 @@ pub(crate) trait Subject: Sized {
     const POLICIES: Policies<Self::Policy>;
 
     fn new(policy: Self::Policy, seed: u64) -> Self;
-    /// Before each life but the first: a component opens with other options than the last time.
+    /// Changes the options before each life but the first.
     fn change_options(&mut self, rng: &mut SplitMix64) {
         let _ = rng;
     }
@@ -24,7 +24,7 @@ pub(crate) trait Subject: Sized {
     fn live_on(&mut self, steps: &[Self::Step]) -> Result<(), String>;
     fn live_and_die(&mut self, steps: &[Self::Step], plan: Plan) -> Result<(), String>;
     fn live_and_close(&mut self, steps: &[Self::Step]) -> Result<(), String>;
-    /// What each crash left.
+    /// The writes that survived each crash.
     fn survivals(&self) -> &[Survival];
 }
 

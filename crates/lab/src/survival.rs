@@ -1,10 +1,10 @@
-//! What crashes left, one by one and summed up.
+//! The writes that survived crashes, one by one and summed up.
 
 use std::time::Duration;
 
 use crate::promise::Promise;
 
-/// What one crash left of a program's writes. Writes are counted from the program's first one.
+/// The writes of a program that survived one crash, counted from the program's first one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Survival {
     /// Writes accepted before the crash.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::files::Files;
 
 /// The unit of change, in bytes.
-pub const BLOCK: usize = 4096;
+pub const BLOCK_BYTES: usize = 4096;
 
 /// The blocks in which two states of a directory differ.
 #[derive(Debug, Clone, Default)]
@@ -32,9 +32,9 @@ impl Changes {
                 continue;
             }
             if old.len() != new.len() {
-                changes.tails.insert(name.clone(), old.len().min(new.len()) / BLOCK);
+                changes.tails.insert(name.clone(), old.len().min(new.len()) / BLOCK_BYTES);
             }
-            let pairs = old.chunks(BLOCK).zip(new.chunks(BLOCK)).enumerate();
+            let pairs = old.chunks(BLOCK_BYTES).zip(new.chunks(BLOCK_BYTES)).enumerate();
             let differ = pairs.filter(|(_, (old, new))| old != new).map(|(at, _)| at);
             changes.blocks.insert(name.clone(), differ.collect());
         }
@@ -80,7 +80,7 @@ impl Changes {
         self.touches_file(manifest)
             && segments().any(|(_, bytes)| is_other(bytes))
             && segments().all(|(name, bytes)| {
-                self.touches(name, &(0..1)) || !says(&bytes[..BLOCK.min(bytes.len())])
+                self.touches(name, &(0..1)) || !says(&bytes[..BLOCK_BYTES.min(bytes.len())])
             })
             && (damaged.get(manifest) == other.get(manifest) || !named.iter().any(names_log))
     }
@@ -104,7 +104,7 @@ impl fmt::Display for Written {
 
 impl Written {
     /// Records the blocks with their current content.
-    pub fn of(files: &Files, file: &str, blocks: Range<usize>) -> Self {
+    pub fn record(files: &Files, file: &str, blocks: Range<usize>) -> Self {
         let content = hash(slice(files, file, &blocks).unwrap_or_default());
         Self { file: file.into(), blocks, content }
     }
@@ -117,8 +117,8 @@ impl Written {
 
 fn slice<'a>(files: &'a Files, file: &str, blocks: &Range<usize>) -> Option<&'a [u8]> {
     let bytes = files.get(file)?;
-    let end = blocks.end.checked_mul(BLOCK)?.min(bytes.len());
-    bytes.get(blocks.start * BLOCK..end)
+    let end = blocks.end.checked_mul(BLOCK_BYTES)?.min(bytes.len());
+    bytes.get(blocks.start * BLOCK_BYTES..end)
 }
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -145,17 +145,18 @@ impl Lasting {
             }
             let old = self.before.get(name);
             let mut run: Option<Range<usize>> = None;
-            for (at, block) in bytes.chunks(BLOCK).enumerate() {
-                let same =
-                    old.and_then(|old| old.chunks(BLOCK).nth(at)).is_some_and(|old| old == block);
+            for (at, block) in bytes.chunks(BLOCK_BYTES).enumerate() {
+                let same = old
+                    .and_then(|old| old.chunks(BLOCK_BYTES).nth(at))
+                    .is_some_and(|old| old == block);
                 let new = !same && block.iter().any(|byte| *byte != 0);
                 if new && self.seen.insert(hash(block)) {
                     run = Some(run.map_or(at, |run| run.start)..at + 1);
                 } else if let Some(run) = run.take() {
-                    written.push(Written::of(files, name, run));
+                    written.push(Written::record(files, name, run));
                 }
             }
-            written.extend(run.map(|run| Written::of(files, name, run)));
+            written.extend(run.map(|run| Written::record(files, name, run)));
         }
         self.before.clone_from(files);
         written
@@ -172,9 +173,9 @@ mod tests {
 
     #[test]
     fn changes_are_found_by_block() {
-        let before = files(&[("a", vec![1; 3 * BLOCK]), ("b", vec![2; 10])]);
-        let mut changed = vec![1; 3 * BLOCK];
-        changed[BLOCK + 7] = 9;
+        let before = files(&[("a", vec![1; 3 * BLOCK_BYTES]), ("b", vec![2; 10])]);
+        let mut changed = vec![1; 3 * BLOCK_BYTES];
+        changed[BLOCK_BYTES + 7] = 9;
         let changes = Changes::between(&before, &files(&[("a", changed), ("c", vec![])]));
         let touched: Vec<_> = (0..3).map(|at| changes.touches("a", &(at..at + 1))).collect();
         assert_eq!(touched, [false, true, false]);
@@ -184,18 +185,18 @@ mod tests {
 
     #[test]
     fn a_file_that_is_cut_differs_from_there_on() {
-        let before = files(&[("a", vec![1; 3 * BLOCK])]);
-        let changes = Changes::between(&before, &files(&[("a", vec![1; BLOCK + 5])]));
+        let before = files(&[("a", vec![1; 3 * BLOCK_BYTES])]);
+        let changes = Changes::between(&before, &files(&[("a", vec![1; BLOCK_BYTES + 5])]));
         assert!(!changes.touches("a", &(0..1)) && changes.touches("a", &(1..2)));
         assert!(changes.touches("a", &(2..3)));
     }
 
     #[test]
     fn a_directory_is_another_only_if_nothing_names_the_log() {
-        let block = |byte| vec![byte; BLOCK];
+        let block = |byte| vec![byte; BLOCK_BYTES];
         let log = [("manifest", block(1)), ("page", block(2)), ("1.seg", block(3))];
         // A preallocated segment names no log.
-        let log = files(&[&log[..], &[("2.seg", vec![0; 2 * BLOCK])]].concat());
+        let log = files(&[&log[..], &[("2.seg", vec![0; 2 * BLOCK_BYTES])]].concat());
         let other = files(&[("manifest", block(4)), ("1.seg", block(5)), ("reserve", block(9))]);
         let is_another = |damages: &[(&str, Vec<u8>)]| {
             let mut damaged = log.clone();
@@ -218,12 +219,18 @@ mod tests {
     #[test]
     fn a_step_wrote_what_was_never_seen() {
         let mut lasting = Lasting::default();
-        let first = files(&[("a", [vec![1; BLOCK], vec![0; BLOCK], vec![2; 2 * BLOCK]].concat())]);
+        let first = files(&[(
+            "a",
+            [vec![1; BLOCK_BYTES], vec![0; BLOCK_BYTES], vec![2; 2 * BLOCK_BYTES]].concat(),
+        )]);
         let runs = lasting.step(&first);
         // The two equal blocks have the same content and count once.
         let blocks: Vec<_> = runs.iter().map(|run| run.blocks.clone()).collect();
         assert_eq!(blocks, [0..1, 2..3]);
-        let renamed = files(&[("b", [vec![3; BLOCK], vec![0; BLOCK], vec![2; BLOCK]].concat())]);
+        let renamed = files(&[(
+            "b",
+            [vec![3; BLOCK_BYTES], vec![0; BLOCK_BYTES], vec![2; BLOCK_BYTES]].concat(),
+        )]);
         let runs = lasting.step(&renamed);
         assert_eq!(runs.len(), 1);
         assert!(runs[0].is_in(&renamed) && !runs[0].is_in(&first));

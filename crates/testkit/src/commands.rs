@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 /// The outcome of a command: its status, and what it wrote.
 #[derive(Debug)]
-pub struct Ended {
+pub struct CommandOutput {
     pub status: i32,
     pub out: Vec<u8>,
     pub err: String,
 }
 
-impl Ended {
+impl CommandOutput {
     pub fn text(&self) -> &str {
         std::str::from_utf8(&self.out).unwrap()
     }
@@ -37,14 +37,14 @@ impl Ended {
         self
     }
 
-    /// There is no complaint.
+    /// Asserts that nothing was written to standard error.
     #[track_caller]
     pub fn says_nothing(self) -> Self {
         assert_eq!(self.err, "");
         self
     }
 
-    /// The complaint is one line, and says all of these.
+    /// Asserts that standard error is one line with all of these words.
     #[track_caller]
     pub fn says(self, words: &[&str]) -> Self {
         assert_eq!(self.err.lines().count(), 1, "{}", self.err);
@@ -71,17 +71,25 @@ pub fn command<S: AsRef<OsStr>>(arguments: &[S]) -> Command {
     program("esker", arguments)
 }
 
-/// Runs a command of `esker log` on a directory.
-pub fn log(verb: &str, dir: &Path, flags: &[&str], input: &[u8]) -> Ended {
-    let mut command = command(&["log", verb]);
+/// The words of a command: those for the directory of any component have no word before the verb.
+pub fn words<'a>(component: &'a str, verb: &'a str) -> Vec<&'a str> {
+    match verb {
+        "stat" | "verify" | "repair" | "backup" | "restore" => vec![verb],
+        _ => vec![component, verb],
+    }
+}
+
+/// Runs a command for a log on a directory.
+pub fn log(verb: &str, dir: &Path, flags: &[&str], input: &[u8]) -> CommandOutput {
+    let mut command = command(&words("log", verb));
     command.arg(dir).args(flags);
     run(command, input)
 }
 
-/// Runs a command of `esker kv` on a directory.
-pub fn kv(dir: &Path, words: &[&str], input: &[u8]) -> Ended {
-    let mut all = command(&["kv", words[0]]);
-    all.arg(dir).args(&words[1..]);
+/// Runs a command for a key-value store on a directory.
+pub fn kv(dir: &Path, verb_and_flags: &[&str], input: &[u8]) -> CommandOutput {
+    let mut all = command(&words("kv", verb_and_flags[0]));
+    all.arg(dir).args(&verb_and_flags[1..]);
     run(all, input)
 }
 
@@ -96,7 +104,7 @@ pub fn follow(dir: &Path) -> Child {
 }
 
 /// Runs to the end.
-pub fn run(mut command: Command, input: &[u8]) -> Ended {
+pub fn run(mut command: Command, input: &[u8]) -> CommandOutput {
     let mut child = spawn(&mut command, Stdio::piped());
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
@@ -108,9 +116,9 @@ pub fn run(mut command: Command, input: &[u8]) -> Ended {
 }
 
 /// Waits for the end.
-pub fn end(child: Child) -> Ended {
+pub fn end(child: Child) -> CommandOutput {
     let output = child.wait_with_output().unwrap();
-    Ended {
+    CommandOutput {
         status: output.status.code().unwrap_or(-1),
         out: output.stdout,
         err: String::from_utf8(output.stderr).unwrap(),
@@ -119,7 +127,7 @@ pub fn end(child: Child) -> Ended {
 
 /// The tests end this long after the last one began, and with them the commands they started: their
 /// pipes close.
-const HANGS: Duration = Duration::from_secs(300);
+const HANG_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// A directory for a log that is not there yet, and its guard.
 pub fn workdir() -> (tempfile::TempDir, PathBuf) {
@@ -128,7 +136,7 @@ pub fn workdir() -> (tempfile::TempDir, PathBuf) {
     *LAST.lock().unwrap() = Some(Instant::now());
     WATCHDOG.call_once(|| {
         std::thread::spawn(|| {
-            while LAST.lock().unwrap().is_some_and(|last| last.elapsed() < HANGS) {
+            while LAST.lock().unwrap().is_some_and(|last| last.elapsed() < HANG_TIMEOUT) {
                 std::thread::sleep(Duration::from_secs(1));
             }
             println!("a test hangs");
@@ -168,7 +176,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Reads until so many lines came.
+/// Reads until `count` lines came.
 pub fn read_lines(out: &mut impl Read, count: usize) -> String {
     let mut text = Vec::new();
     let mut byte = [0];

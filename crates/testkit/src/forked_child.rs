@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::panics::caught;
 
 /// A child that takes longer hangs. For a machine that does much else.
-const PATIENCE: Duration = Duration::from_secs(180);
+const CHILD_TIMEOUT: Duration = Duration::from_secs(180);
 
 /// A child that was started and not waited for. Dropping it leaves the child running.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl ForkedChild {
     /// # Errors
     /// The panic of the child, with its message, or how it ended.
     pub fn wait(mut self) -> Result<(), String> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + CHILD_TIMEOUT;
         let mut status = 0;
         loop {
             // SAFETY: the status is a valid place for the answer.

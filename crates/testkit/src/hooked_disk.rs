@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use esker_disk::{Dir, Disk, Error, Facts, File, Lock, Op, Open, Result};
 
-/// One call, as a [`Hook`] sees it.
+/// A call, as a [`Hook`] sees it.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Call<'a> {
@@ -26,7 +26,7 @@ pub struct Call<'a> {
     pub how: Option<Open>,
 }
 
-/// What happens around each call.
+/// A hook around each call.
 ///
 /// A function of the call is a hook: it runs before the call.
 pub trait Hook: Send + Sync {

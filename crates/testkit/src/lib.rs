@@ -1,4 +1,4 @@
-//! What the tests of several crates share. It knows the disk and no component above it.
+//! Test support of several crates. It knows the disk and no component above it.
 //!
 //! # Generators and disks
 //!
@@ -18,8 +18,8 @@
 //! This crate knows no file format: a directory is names and bytes, and the only unit is the block
 //! of 4096 bytes.
 //!
-//! A case is one number. Cases of the same [`GROUP`] share a directory, because building one costs
-//! more than corrupting it.
+//! A case is one number. Cases of the same [`GROUP_CASES`] share a directory, because building one
+//! costs more than corrupting it.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a test prints its findings")]
 
 mod changes;
@@ -39,7 +39,7 @@ mod rng;
 mod run;
 mod traces;
 
-pub use changes::{BLOCK, Changes};
+pub use changes::{BLOCK_BYTES, Changes};
 pub use counting_allocator::CountingAllocator;
 pub use env::number_from_env;
 pub use files::{Files, export, import, read_files, store};
@@ -48,9 +48,9 @@ pub use freed_memory::keep_freed_memory;
 pub use hooked_disk::{Call, Hook, HookedDisk};
 pub use mutation::Mutation;
 pub use panics::caught;
-pub use payloads::{MARKED, Payloads, payloads_in};
+pub use payloads::{MARK_BYTES, Payloads, payloads_in};
 pub use plan::{Source, plan};
 pub use ports::{free_port, own_address};
 pub use rng::{Rng, SplitMix64, mix};
-pub use run::{Component, GROUP, Plans, run_new, run_past};
+pub use run::{Component, GROUP_CASES, Plans, run_new, run_past};
 pub use traces::{Kind, Names, Traces};

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use crate::files::Files;
 
-/// One mutation of a directory. It refers to files and bytes as they were before any mutation, so
+/// A mutation of a directory. It refers to files and bytes as they were before any mutation, so
 /// leaving out one of several does not change the others. Files that no longer exist, and bytes
 /// past the end of a file, are skipped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mutation {
-    /// One bit is flipped, counted from the start of the file.
+    /// A bit is flipped, counted from the start of the file.
     Flip {
         /// The file.
         file: String,
@@ -33,16 +33,16 @@ pub enum Mutation {
     Swap {
         /// The file.
         file: String,
-        /// Where the ranges begin.
+        /// The starts of the ranges.
         starts: (usize, usize),
-        /// Their length.
+        /// The length of the ranges.
         len: usize,
     },
     /// The file is truncated.
     Cut {
         /// The file.
         file: String,
-        /// Its new length.
+        /// The new length of the file.
         len: usize,
     },
     /// Bytes are appended to the file.

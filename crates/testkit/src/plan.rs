@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::changes::BLOCK;
+use crate::changes::BLOCK_BYTES;
 use crate::files::Files;
 use crate::mutation::Mutation;
 use crate::rng::Rng;
@@ -13,7 +13,7 @@ use crate::rng::Rng;
 pub struct Source {
     /// The directory.
     pub files: Files,
-    /// Its earlier states, which a restored backup or a lost write may bring back.
+    /// The earlier states of the directory, which a restored backup or a lost write may bring back.
     pub older: Vec<Files>,
     /// Another directory of the same kind.
     pub other: Files,
@@ -134,7 +134,7 @@ impl Planner<'_, '_> {
     }
 
     fn unit(&mut self) -> usize {
-        [512, BLOCK, BLOCK, 2 * BLOCK][self.rng.index(4)]
+        [512, BLOCK_BYTES, BLOCK_BYTES, 2 * BLOCK_BYTES][self.rng.index(4)]
     }
 
     fn flip(&mut self) -> Option<Mutation> {
@@ -205,14 +205,14 @@ impl Planner<'_, '_> {
 
     fn extend(&mut self) -> Option<Mutation> {
         let file = self.file()?;
-        let len = [1, 512, BLOCK, 3 * BLOCK][self.rng.index(4)];
+        let len = [1, 512, BLOCK_BYTES, 3 * BLOCK_BYTES][self.rng.index(4)];
         let bytes = match self.rng.below(3) {
             0 => vec![0; len],
             1 => self.rng.bytes(len),
             _ => {
                 let other = self.file()?;
                 let other = self.bytes(&other);
-                let from = self.offset_with_data(&other, BLOCK);
+                let from = self.offset_with_data(&other, BLOCK_BYTES);
                 part(&other, from, len)
             }
         };
@@ -263,7 +263,7 @@ impl Planner<'_, '_> {
     }
 
     fn foreign(&mut self) -> Option<Mutation> {
-        let len = [0, 1, 100, BLOCK, 3 * BLOCK][self.rng.index(5)];
+        let len = [0, 1, 100, BLOCK_BYTES, 3 * BLOCK_BYTES][self.rng.index(5)];
         let bytes = if self.rng.percent(30) { vec![0; len] } else { self.rng.bytes(len) };
         let what = "a stranger's file".into();
         Some(Mutation::Put { file: self.name()?, bytes: Arc::new(bytes), what })
@@ -272,8 +272,8 @@ impl Planner<'_, '_> {
 
 /// Returns the bytes before the last block that is not all zeros.
 fn without_end(bytes: &[u8]) -> Vec<u8> {
-    let last = bytes.chunks(BLOCK).rposition(|block| block.iter().any(|byte| *byte != 0));
-    bytes[..last.unwrap_or(0) * BLOCK].to_vec()
+    let last = bytes.chunks(BLOCK_BYTES).rposition(|block| block.iter().any(|byte| *byte != 0));
+    bytes[..last.unwrap_or(0) * BLOCK_BYTES].to_vec()
 }
 
 /// Returns `len` bytes from `from` on, or as many as there are.
@@ -291,8 +291,9 @@ mod tests {
     fn plans_are_fixed_by_the_seed_and_of_every_kind() {
         let mut state = Rng::new(1, 1);
         let mut random = |len| Arc::new(state.bytes(len));
-        let files = Files::from([("a".into(), random(9 * BLOCK)), ("b".into(), random(100))]);
-        let older = vec![Files::from([("a".into(), random(3 * BLOCK)), ("c".into(), random(10))])];
+        let files = Files::from([("a".into(), random(9 * BLOCK_BYTES)), ("b".into(), random(100))]);
+        let older =
+            vec![Files::from([("a".into(), random(3 * BLOCK_BYTES)), ("c".into(), random(10))])];
         let other = Files::from([("b".into(), random(100))]);
         let names = vec!["a".to_owned(), "d".to_owned()];
         let source = Source { files, older, other, names };
@@ -313,7 +314,7 @@ mod tests {
 
     #[test]
     fn a_file_of_a_sequence_holds_another_one_whole() {
-        let content = |n: u8| Arc::new([vec![n; 3 * BLOCK], vec![9; BLOCK]].concat());
+        let content = |n: u8| Arc::new([vec![n; 3 * BLOCK_BYTES], vec![9; BLOCK_BYTES]].concat());
         let names: Vec<String> = (1..6).map(|n| format!("{n}.seg")).collect();
         let files: Files = names.iter().cloned().zip((1..6).map(content)).collect();
         let source = Source { files, older: vec![], other: Files::new(), names: vec![] };
@@ -327,7 +328,7 @@ mod tests {
                 let Some(own) = source.files.get(name) else { continue };
                 replaced += u32::from(source.files.values().any(|of| of == bytes && of != own));
                 longer += u32::from(bytes.len() > own.len() && bytes.starts_with(own));
-                let is_cut = bytes.starts_with(&own[..3 * BLOCK]) && !bytes.starts_with(own);
+                let is_cut = bytes.starts_with(&own[..3 * BLOCK_BYTES]) && !bytes.starts_with(own);
                 let next = names.iter().skip_while(|of| *of != name).nth(1);
                 cut += u32::from(is_cut && next.is_some_and(|next| !damaged.contains_key(next)));
             }

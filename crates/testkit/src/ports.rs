@@ -6,9 +6,9 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Below those that the system chooses from.
-const FIRST: u32 = 10_000;
-const COUNT: u32 = 10_000;
+/// The first port: below those that the system chooses from.
+const FIRST_PORT: u32 = 10_000;
+const PORT_COUNT: u32 = 10_000;
 
 /// An address of loopback that none of the 4096 calls before returned, nor one of another test
 /// process, and that no connection comes from. All of its ports are the caller's.
@@ -24,7 +24,7 @@ pub fn own_address() -> Ipv4Addr {
 #[allow(clippy::expect_used, reason = "a test ends without one")]
 pub fn free_port() -> u16 {
     let from = std::process::id() % 100 * 100;
-    let candidates = (0..COUNT / 2).map(|_| FIRST + (from + 2 * next()) % COUNT);
+    let candidates = (0..PORT_COUNT / 2).map(|_| FIRST_PORT + (from + 2 * next()) % PORT_COUNT);
     let mut candidates = candidates.filter_map(|port| u16::try_from(port).ok());
     let is_free = |port| TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)).is_ok();
     candidates.find(|port| is_free(*port) && is_free(port + 1)).expect("a free port")

@@ -4,7 +4,7 @@
 //! never change.
 
 /// The factor that separates the numbers combined with a seed.
-const SPREAD: u64 = 0xD6E8_FEB8_6659_FD93;
+const SEED_FACTOR: u64 = 0xD6E8_FEB8_6659_FD93;
 
 /// SplitMix64: the state is the seed, and bounds are applied by remainder.
 #[derive(Debug, Clone)]
@@ -58,7 +58,7 @@ impl SplitMix64 {
 
 /// Returns a seed made of a seed and a number.
 pub fn mix(seed: u64, number: u64) -> u64 {
-    SplitMix64::new(seed ^ number.wrapping_mul(SPREAD)).next()
+    SplitMix64::new(seed ^ number.wrapping_mul(SEED_FACTOR)).next()
 }
 
 /// SplitMix64 for one purpose of a seed; bounds are applied by multiplication.
@@ -68,7 +68,7 @@ pub struct Rng(SplitMix64);
 impl Rng {
     /// Creates a generator for one purpose: different purposes of one seed are independent.
     pub fn new(seed: u64, purpose: u64) -> Self {
-        let mut rng = SplitMix64::new(seed ^ purpose.wrapping_mul(SPREAD));
+        let mut rng = SplitMix64::new(seed ^ purpose.wrapping_mul(SEED_FACTOR));
         rng.next();
         Self(rng)
     }

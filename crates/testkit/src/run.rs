@@ -16,11 +16,11 @@ use crate::plan::{Source, plan, plan_of_sequence};
 use crate::rng::Rng;
 
 /// Cases that share a directory.
-pub const GROUP: u64 = 24;
+pub const GROUP_CASES: u64 = 24;
 /// A case that takes longer counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CASE_TIMEOUT: Duration = Duration::from_secs(60);
 /// The number of distinct failures that ends a run.
-const FAILURES: usize = 40;
+const FAILURES_MAX: usize = 40;
 
 /// A component under test.
 pub trait Component: Sync {
@@ -55,12 +55,12 @@ pub trait Component: Sync {
 pub enum Plans {
     /// Any bytes and files.
     Any,
-    /// In one case of three, files of a sequence that hold one another.
+    /// Mutations of files of a sequence that hold one another, in one case of three.
     Sequences,
 }
 
 impl Plans {
-    fn of(self, source: &Source, case: u64) -> Vec<Mutation> {
+    fn mutations(self, source: &Source, case: u64) -> Vec<Mutation> {
         if self == Self::Sequences && Rng::new(case, 3).percent(33) {
             return plan_of_sequence(source, &mut Rng::new(case, 4));
         }
@@ -94,13 +94,13 @@ impl Runs {
 }
 
 /// The current case of a worker, for the watchdog.
-struct At {
+struct CurrentCase {
     case: AtomicU64,
     /// Milliseconds since the run began.
     since: AtomicU64,
 }
 
-struct Shared<'a> {
+struct RunState<'a> {
     runs: &'a Runs,
     began: Instant,
     next: AtomicU64,
@@ -112,7 +112,7 @@ struct Shared<'a> {
 #[derive(Default)]
 struct Results {
     words: BTreeMap<&'static str, u64>,
-    /// By kind: the number of failures, and the first one.
+    /// The number of failures of each kind, and the first one.
     failures: BTreeMap<String, (usize, String)>,
 }
 
@@ -120,7 +120,7 @@ struct Results {
 /// each kind once, with a minimal set of mutations and the command that repeats it.
 fn run<C: Component>(component: &C, runs: &Runs) -> Result<BTreeMap<&'static str, u64>, String> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(8);
-    let shared = Shared {
+    let shared = RunState {
         runs,
         began: Instant::now(),
         next: AtomicU64::new(runs.first),
@@ -129,7 +129,7 @@ fn run<C: Component>(component: &C, runs: &Runs) -> Result<BTreeMap<&'static str
         results: Mutex::default(),
     };
     let positions: Vec<_> = (0..threads)
-        .map(|_| At { case: AtomicU64::new(0), since: AtomicU64::new(u64::MAX) })
+        .map(|_| CurrentCase { case: AtomicU64::new(0), since: AtomicU64::new(u64::MAX) })
         .collect();
     std::thread::scope(|scope| {
         let workers: Vec<_> =
@@ -189,17 +189,17 @@ pub fn run_past<C: Component>(
     })
 }
 
-impl Shared<'_> {
+impl RunState<'_> {
     /// Runs groups of cases until none are left.
-    fn work<C: Component>(&self, component: &C, at: &At) {
+    fn work<C: Component>(&self, component: &C, at: &CurrentCase) {
         let end = self.runs.first.saturating_add(self.runs.cases);
         loop {
-            let group = |case: u64| case / GROUP;
+            let group = |case: u64| case / GROUP_CASES;
             let taken = self.next.fetch_update(Relaxed, Relaxed, |next| {
-                (next < end).then(|| ((group(next) + 1) * GROUP).min(end))
+                (next < end).then(|| ((group(next) + 1) * GROUP_CASES).min(end))
             });
             let Ok(first) = taken else { return };
-            let cases = first..((group(first) + 1) * GROUP).min(end);
+            let cases = first..((group(first) + 1) * GROUP_CASES).min(end);
             at.begins(first, self.began);
             match caught(|| component.sample(group(first))) {
                 Ok(sample) => {
@@ -223,7 +223,7 @@ impl Shared<'_> {
 
     fn case<C: Component>(&self, component: &C, sample: &C::Sample, case: u64) {
         let source = component.source(sample);
-        let mutations = self.runs.plans.of(source, case);
+        let mutations = self.runs.plans.mutations(source, case);
         let outcome = |mutations: &[Mutation]| {
             let mut damaged = source.files.clone();
             mutations.iter().for_each(|mutation| mutation.apply(&mut damaged));
@@ -261,20 +261,21 @@ impl Shared<'_> {
 
     fn has_enough(&self) -> bool {
         let results = self.results.lock().unwrap_or_else(PoisonError::into_inner);
-        results.failures.len() >= FAILURES
+        results.failures.len() >= FAILURES_MAX
     }
 
     /// Aborts the process when a case hangs, and prints progress.
-    fn watch(&self, positions: &[At]) {
+    fn watch(&self, positions: &[CurrentCase]) {
         let mut reported = Instant::now();
         while !self.ended.load(Relaxed) {
             std::thread::park_timeout(Duration::from_millis(200));
             let now = millis(self.began);
             for at in positions {
                 let since = at.since.load(Relaxed);
-                if since != u64::MAX && now.saturating_sub(since) > PATIENCE.as_millis() as u64 {
+                if since != u64::MAX && now.saturating_sub(since) > CASE_TIMEOUT.as_millis() as u64
+                {
                     let case = at.case.load(Relaxed);
-                    eprintln!("{} case {case} HANGS (for {PATIENCE:?})", self.runs.name);
+                    eprintln!("{} case {case} HANGS (for {CASE_TIMEOUT:?})", self.runs.name);
                     std::process::abort();
                 }
             }
@@ -302,7 +303,7 @@ impl Shared<'_> {
     }
 }
 
-impl At {
+impl CurrentCase {
     fn begins(&self, case: u64, began: Instant) {
         self.case.store(case, Relaxed);
         self.since.store(millis(began), Relaxed);

@@ -6,7 +6,7 @@
 //! Where all such evidence is corrupt or lost in the crash, it is undecidable whether the records
 //! were durable. Where some of it is intact, those records must not be missing silently.
 
-use crate::changes::{BLOCK, Changes, Lasting, Written};
+use crate::changes::{BLOCK_BYTES, Changes, Lasting, Written};
 use crate::files::Files;
 
 /// File names of the log.
@@ -71,8 +71,8 @@ impl Traces {
         let mut step = Step::default();
         for written in self.lasting.step(files) {
             let bytes = files.get(&written.file).map(|bytes| &bytes[..]).unwrap_or_default();
-            let end = (written.blocks.end * BLOCK).min(bytes.len());
-            let bytes = &bytes[(written.blocks.start * BLOCK).min(end)..end];
+            let end = (written.blocks.end * BLOCK_BYTES).min(bytes.len());
+            let bytes = &bytes[(written.blocks.start * BLOCK_BYTES).min(end)..end];
             match kind {
                 Kind::Other => {}
                 Kind::Acknowledged { .. } if written.file == self.names.page => {

@@ -14,16 +14,16 @@ use esker_testkit::SplitMix64;
 use crate::message::{AcceptedEntry, Answer, Request};
 
 /// The most entries in one answer to a fetch.
-const FETCHED: usize = 8;
+const FETCH_ENTRIES_MAX: usize = 8;
 
 /// The logs that an acceptor keeps open. With more groups than these, one is closed to make room.
 const MAX_OPEN: usize = 2;
 
-/// One acceptor of all groups, or a learner that never votes.
+/// An acceptor of all groups, or a learner that never votes.
 pub struct Acceptor {
     disk: SimDisk,
     mode: Mode,
-    /// There while it is up.
+    /// The logs, while the acceptor is up.
     life: Option<Life>,
     pub crashes: u64,
     /// Openings of logs that were closed to make room.
@@ -43,8 +43,8 @@ impl Drop for Life {
     }
 }
 
-/// What another thread of the acceptor does while it deals with a request: raises the floor, under
-/// a verified snapshot. It strikes after so many entries were listed, so that a seed fixes where.
+/// Another thread of the acceptor, which raises the floor, under a verified snapshot, during a
+/// request. It strikes after a number of listed entries, so that a seed fixes where.
 #[derive(Debug, Clone, Copy)]
 pub struct Beside {
     pub after: usize,
@@ -60,7 +60,7 @@ pub enum Raise {
     Install(Slot),
 }
 
-/// What comes of a request, besides silence.
+/// The reaction to a request, besides silence.
 #[derive(Debug)]
 pub enum Reaction {
     Answers(Answer),
@@ -124,7 +124,7 @@ impl Acceptor {
         self.crashes += 1;
     }
 
-    /// No crash is planned any more.
+    /// Cancels the planned crash.
     pub fn stay_up(&mut self) {
         self.disk.cancel_cut();
     }
@@ -288,7 +288,7 @@ fn handle(
                     slot: entry.slot(),
                     value: entry.value().to_vec(),
                 });
-                if passes.len() < FETCHED {
+                if passes.len() < FETCH_ENTRIES_MAX {
                     ControlFlow::Continue(())
                 } else {
                     ControlFlow::Break(())

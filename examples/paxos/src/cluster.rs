@@ -13,15 +13,15 @@ use crate::proposer::{Act, Proposer, Quorums};
 use crate::snapshot::Snapshot;
 
 /// Steps of one run.
-const STEPS: u64 = 700;
+const RUN_STEPS: u64 = 700;
 /// Messages on their way for each group; more are lost.
 const IN_FLIGHT: usize = 400;
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub violations: u64,
-    /// What the first of them was.
+    /// The first violation.
     pub first: Option<String>,
     pub chosen: u64,
     pub crashes: u64,
@@ -37,7 +37,7 @@ pub struct Outcome {
 struct Group {
     proposers: Vec<Proposer>,
     chosen: BTreeMap<Slot, Vec<u8>>,
-    /// What truncation and `install` depend on.
+    /// The snapshot that truncation and `install` depend on.
     snapshot: Snapshot,
 }
 
@@ -84,7 +84,7 @@ pub fn run(mode: Mode, groups: usize, seed: u64) -> Outcome {
 
 impl Cluster {
     fn live(&mut self) {
-        for _ in 0..STEPS {
+        for _ in 0..RUN_STEPS {
             match self.rng.below(100) {
                 0..4 => {
                     let group = self.any_group();
@@ -259,7 +259,7 @@ impl Cluster {
         }
     }
 
-    /// What runs beside a request that lists slots.
+    /// Draws the thread that runs beside a request that lists slots.
     fn beside(&mut self, group: usize, n: usize, request: &Request) -> Option<Beside> {
         let (percent, keep) = match request {
             Request::Prepare { .. } => (60, self.rng.below(2)),

@@ -1,4 +1,4 @@
-//! What proposers and acceptors say to each other.
+//! The messages between proposers and acceptors.
 
 use esker::consensus::{Ballot, Slot};
 
@@ -11,7 +11,7 @@ pub struct AcceptedEntry {
     pub committed: bool,
 }
 
-/// To an acceptor.
+/// A request to an acceptor.
 #[derive(Debug, Clone)]
 pub enum Request {
     /// Phase 1, for every slot from the first that the proposer lacks.
@@ -28,7 +28,7 @@ pub enum Request {
     Fetch { from: Slot, asks: usize },
 }
 
-/// From an acceptor.
+/// The answer of an acceptor.
 #[derive(Debug, Clone)]
 pub enum Answer {
     Promise {
@@ -55,11 +55,11 @@ pub struct Message {
     pub body: Body,
 }
 
-/// What a message carries.
+/// The content of a message.
 #[derive(Debug, Clone)]
 pub enum Body {
-    /// To an acceptor.
+    /// A message to an acceptor.
     Request(Request),
-    /// To a proposer of the group.
+    /// A message to a proposer of the group.
     Answer(Answer),
 }

@@ -18,7 +18,7 @@ pub struct Quorums {
     pub second: usize,
 }
 
-/// One proposer. What it knows may be lost at any time, and nothing depends on it.
+/// A proposer. What it knows may be lost at any time, and nothing depends on it.
 #[derive(Debug)]
 pub struct Proposer {
     group: usize,
@@ -35,10 +35,10 @@ pub struct Proposer {
     values: u64,
 }
 
-/// What a proposer does next.
+/// The next act of a proposer.
 #[derive(Debug)]
 pub enum Act {
-    /// To all acceptors.
+    /// A message to all acceptors.
     Sends(Request),
     /// A quorum accepted it.
     Chose { slot: Slot, value: Vec<u8> },

@@ -7,12 +7,12 @@ use super::page::{count, time};
 use super::results::Results;
 
 const SIZE: (u32, u32) = (860, 480);
-const LEFT: i32 = 90;
-const RIGHT: i32 = 820;
-const TOP: i32 = 70;
-const BOTTOM: i32 = 410;
-/// Where a policy is that loses nothing.
-const NOTHING: i32 = LEFT + 40;
+const LEFT_X: i32 = 90;
+const RIGHT_X: i32 = 820;
+const TOP_Y: i32 = 70;
+const BOTTOM_Y: i32 = 410;
+/// The place of a policy that loses nothing.
+const NO_LOSS_X: i32 = LEFT_X + 40;
 /// The loss windows of the axis, as powers of ten of a millisecond.
 const WINDOWS: std::ops::RangeInclusive<i32> = -2..=3;
 /// The rates of the axis, as powers of ten.
@@ -36,12 +36,12 @@ fn part(value: f64, range: &std::ops::RangeInclusive<i32>) -> f64 {
 }
 
 fn x(ms: f64) -> i32 {
-    let room = f64::from(RIGHT - NOTHING - 60);
-    if ms == 0.0 { NOTHING } else { NOTHING + 60 + (part(ms, &WINDOWS) * room) as i32 }
+    let room = f64::from(RIGHT_X - NO_LOSS_X - 60);
+    if ms == 0.0 { NO_LOSS_X } else { NO_LOSS_X + 60 + (part(ms, &WINDOWS) * room) as i32 }
 }
 
 fn y(per_s: f64) -> i32 {
-    BOTTOM - (part(per_s, &RATES) * f64::from(BOTTOM - TOP)) as i32
+    BOTTOM_Y - (part(per_s, &RATES) * f64::from(BOTTOM_Y - TOP_Y)) as i32
 }
 
 /// The picture as SVG.
@@ -62,23 +62,23 @@ pub fn svg(results: &Results) -> Result<String> {
         write("puts per second; one caller, the last sync included", (12, 38), 15, GREY)?;
         for power in RATES {
             let rate = 10f64.powi(power);
-            line((LEFT, y(rate)), (RIGHT, y(rate)))?;
+            line((LEFT_X, y(rate)), (RIGHT_X, y(rate)))?;
             write(&count(rate), (12, y(rate) - 8), 15, GREY)?;
         }
-        line((NOTHING, TOP), (NOTHING, BOTTOM))?;
-        write("nothing", (NOTHING - 24, BOTTOM + 8), 15, GREY)?;
+        line((NO_LOSS_X, TOP_Y), (NO_LOSS_X, BOTTOM_Y))?;
+        write("nothing", (NO_LOSS_X - 24, BOTTOM_Y + 8), 15, GREY)?;
         for power in WINDOWS {
             let ms = 10f64.powi(power);
-            line((x(ms), TOP), (x(ms), BOTTOM))?;
-            write(&time(ms * 1e3), (x(ms) - 22, BOTTOM + 8), 15, GREY)?;
+            line((x(ms), TOP_Y), (x(ms), BOTTOM_Y))?;
+            write(&time(ms * 1e3), (x(ms) - 22, BOTTOM_Y + 8), 15, GREY)?;
         }
         for (set, name, left, color) in SETS {
-            let legend = (left, BOTTOM + 40);
+            let legend = (left, BOTTOM_Y + 40);
             area.draw(&Circle::new((legend.0, legend.1 + 7), 5, color.filled())).map_err(failed)?;
             write(name, (legend.0 + 10, legend.1), 13, INK)?;
             // Names are above and below in turn.
             for (figure, above) in
-                results.of(set, "kv/put").into_iter().zip([20, -8].iter().cycle())
+                results.figures(set, "kv/put").into_iter().zip([20, -8].iter().cycle())
             {
                 let at = (x(figure.loss()?.ms), y(figure.per_s()?));
                 area.draw(&Circle::new(at, 5, color.filled())).map_err(failed)?;

@@ -8,8 +8,8 @@ use anyhow::{Context, Result, bail};
 
 /// The file systems that are compared.
 pub const FILE_SYSTEMS: [&str; 4] = ["ext4", "xfs", "btrfs", "tmpfs"];
-/// The size of each, in bytes.
-const SIZE: u64 = 1500 << 20;
+/// The size of the image of each file system.
+const IMAGE_BYTES: u64 = 1500 << 20;
 
 /// Runs `measure` in a new directory of this file system, and removes it all.
 pub fn within<T>(
@@ -38,9 +38,9 @@ pub fn within<T>(
 fn mount(file_system: &str, image: &Path, at: &Path) -> Result<()> {
     let mut mount = Command::new("mount");
     if file_system == "tmpfs" {
-        mount.args(["-t", "tmpfs", "-o", &format!("size={SIZE}"), "tmpfs"]);
+        mount.args(["-t", "tmpfs", "-o", &format!("size={IMAGE_BYTES}"), "tmpfs"]);
     } else {
-        fs::File::create(image)?.set_len(SIZE)?;
+        fs::File::create(image)?.set_len(IMAGE_BYTES)?;
         run(Command::new(format!("mkfs.{file_system}")).arg("-q").arg(image))?;
         mount.args(["-o", "loop"]).arg(image);
     }

@@ -35,7 +35,7 @@ pub fn run(root: &Path, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// What is in the page or the picture and does not follow from the results.
+/// Places in the page or the picture that do not follow from the results.
 pub fn differences(results: &str, page: &str, picture: &str) -> Result<Vec<(&'static str, usize)>> {
     let results = Results::parse(results)?;
     let mut found = Vec::new();

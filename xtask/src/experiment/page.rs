@@ -51,7 +51,8 @@ fn head(columns: &str) -> String {
     format!("| {columns} |\n|{}|\n", rule.join("|"))
 }
 
-/// With a comma between thousands, and no more than three digits that mean something below 100.
+/// Formats a number with a comma between thousands, and no more than three digits that mean
+/// something below 100.
 pub fn count(value: f64) -> String {
     if value < 10.0 {
         return format!("{value:.1}");
@@ -127,7 +128,7 @@ fn measured(results: &Results) -> Result<String> {
     let always = results.put("128", "always")?.per_s()?;
     let mut table =
         head("policy | a crash may lose | puts/s | to `always` | p50 | p99 | p99.9 | max | syncs");
-    for figure in results.of("128", "kv/put") {
+    for figure in results.figures("128", "kv/put") {
         let mut cells = vec![
             format!("`{}`", figure.policy()),
             loss(figure)?,
@@ -170,7 +171,7 @@ fn model(results: &Results) -> Result<String> {
         "policy | N | predicted puts/s | measured puts/s | error | p99 waits for a sync: predicted | \
          measured | puts that wait",
     ));
-    for figure in results.of("128", "kv/model") {
+    for figure in results.figures("128", "kv/model") {
         let yes = |key| if figure.is(key) { "yes" } else { "no" }.to_owned();
         row(
             &mut table,
@@ -196,7 +197,7 @@ fn others(results: &Results) -> Result<String> {
     );
     for (set, name) in OTHERS {
         let always = results.put(set, "always")?.per_s()?;
-        for figure in results.of(set, "kv/put") {
+        for figure in results.figures(set, "kv/put") {
             let model = results.model(set, figure.policy())?;
             let mut cells = vec![
                 name.into(),
@@ -219,7 +220,7 @@ fn file_systems(results: &Results) -> Result<String> {
         "file system | policy | puts/s | to `always` | p50 | p99 | p99.9 | max | floor: a sync",
     );
     for set in FILE_SYSTEMS {
-        let figures = results.of(set, "kv/put");
+        let figures = results.figures(set, "kv/put");
         if figures.is_empty() {
             continue;
         }
@@ -242,7 +243,7 @@ fn file_systems(results: &Results) -> Result<String> {
 fn group(results: &Results) -> Result<String> {
     let mut table =
         head("callers | puts/s | p50 | p99 | p99.9 | max | puts for each sync | floor: a sync");
-    for figure in results.of("group", "kv/put") {
+    for figure in results.figures("group", "kv/put") {
         let mut cells = vec![count_of_callers(figure)?, count(figure.per_s()?)];
         cells.extend(latencies(figure)?);
         cells.push(count(figure.number("ops")? / figure.number("params.syncs")?));
@@ -268,7 +269,7 @@ fn add(table: &mut String, what: &str, seed: &str, here: String, holds: bool) {
     row(table, &[what.into(), seed.into(), here, verdict.into()]);
 }
 
-/// What batches and periods do to latencies and throughput.
+/// The effect of batches and periods on latencies and throughput.
 fn observe_policies(results: &Results, table: &mut String) -> Result<()> {
     let put = |policy: &str| results.put("128", policy);
     let model = results.model("128", "always")?;
@@ -313,7 +314,7 @@ fn observe_policies(results: &Results, table: &mut String) -> Result<()> {
     Ok(())
 }
 
-/// What the build, the size of records and the policy do to the rate.
+/// The effect of the build, the size of records and the policy on the rate.
 fn observe_rates(results: &Results, table: &mut String) -> Result<()> {
     let put = |policy: &str| results.put("128", policy);
     let large = put("batch:1000")?;

@@ -13,7 +13,7 @@ use crate::workspace;
 
 /// A run is repeated if the disk changed by more than this factor between before and after.
 const STEADY: f64 = 1.3;
-const ATTEMPTS: usize = 2;
+const ATTEMPTS_MAX: usize = 2;
 
 const EXPERIMENT: &str = "always,batch:100,batch:1000,periodic:10,periodic:100";
 const ALL: &str =
@@ -108,7 +108,7 @@ fn built(root: &Path, given: Option<&PathBuf>, release: bool) -> Result<PathBuf>
 fn measure(esker: &Path, set: &str, flags: &[&str], dir: &Path) -> Result<Vec<String>> {
     let mut best: Option<(f64, Vec<Value>)> = None;
     let mut attempts = 0;
-    while attempts < ATTEMPTS && best.as_ref().is_none_or(|(change, _)| *change > STEADY) {
+    while attempts < ATTEMPTS_MAX && best.as_ref().is_none_or(|(change, _)| *change > STEADY) {
         attempts += 1;
         eprintln!("experiment: {set} {}", flags.join(" "));
         let mut command = Command::new(esker);

@@ -22,7 +22,7 @@ impl Results {
     }
 
     /// The figures of a set and a benchmark, in the order of the run.
-    pub fn of(&self, set: &str, bench: &str) -> Vec<Figure<'_>> {
+    pub fn figures(&self, set: &str, bench: &str) -> Vec<Figure<'_>> {
         let wanted = |line: &&Value| line["set"] == set && line["bench"] == bench;
         self.lines.iter().filter(wanted).map(Figure).collect()
     }
@@ -38,7 +38,7 @@ impl Results {
     }
 
     fn one(&self, set: &str, bench: &str, policy: &str) -> Result<Figure<'_>> {
-        let mut figures = self.of(set, bench).into_iter();
+        let mut figures = self.figures(set, bench).into_iter();
         let found = figures.find(|figure| figure.policy() == policy);
         found.with_context(|| format!("no {bench} of {policy} in the set {set}"))
     }
@@ -63,8 +63,8 @@ impl Figure<'_> {
         self.number("ops_per_s")
     }
 
-    /// What a crash may lose, in records and in milliseconds at this rate: the period and one sync,
-    /// or what is accepted beside a commit.
+    /// The largest loss at a crash, in records and in milliseconds at this rate: the period and one
+    /// sync, or the records that are accepted beside a commit.
     pub fn loss(&self) -> Result<Loss> {
         let sync_ms = self.number("floor.sync_p50_us")? / 1e3;
         let per_ms = self.per_s()? / 1e3;
@@ -82,7 +82,7 @@ impl Figure<'_> {
     }
 }
 
-/// What a crash may lose.
+/// The largest loss at a crash.
 #[derive(Debug, Clone, Copy)]
 pub struct Loss {
     pub records: f64,

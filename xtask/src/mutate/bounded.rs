@@ -14,9 +14,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 /// How much of each output stream is kept, counted from its end.
 const OUTPUT_BYTES_MAX: usize = 4 << 20;
-const POLL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long the output may take to end after the process did.
-const DRAIN: Duration = Duration::from_secs(5);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Set by SIGINT and SIGTERM. The child has a process group of its own, so the terminal's Ctrl-C
 /// does not reach it: we pass it on.
@@ -32,7 +32,7 @@ impl Interrupt {
     }
 }
 
-pub struct Finished {
+pub struct ProcessEnd {
     /// `None` when the time limit ended it.
     pub status: Option<ExitStatus>,
     /// Standard output, then standard error.
@@ -40,7 +40,7 @@ pub struct Finished {
 }
 
 /// Runs `command` for at most `limit`, then kills it with all that it started.
-pub fn run(mut command: Command, limit: Duration, interrupt: &Interrupt) -> Result<Finished> {
+pub fn run(mut command: Command, limit: Duration, interrupt: &Interrupt) -> Result<ProcessEnd> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut child = command.spawn().with_context(|| format!("cannot start {command:?}"))?;
     let stdout = tail(child.stdout.take().context("no standard output")?);
@@ -59,11 +59,11 @@ pub fn run(mut command: Command, limit: Duration, interrupt: &Interrupt) -> Resu
             }
             break None;
         }
-        thread::sleep(POLL);
+        thread::sleep(POLL_INTERVAL);
     };
-    let mut output = stdout.recv_timeout(DRAIN).unwrap_or_default();
-    output.push_str(&stderr.recv_timeout(DRAIN).unwrap_or_default());
-    Ok(Finished { status, output })
+    let mut output = stdout.recv_timeout(OUTPUT_TIMEOUT).unwrap_or_default();
+    output.push_str(&stderr.recv_timeout(OUTPUT_TIMEOUT).unwrap_or_default());
+    Ok(ProcessEnd { status, output })
 }
 
 fn kill(child: &mut Child) -> Result<()> {

@@ -19,7 +19,7 @@ use bounded::Interrupt;
 use scratch::Scratch;
 use trial::{Ending, Trials};
 
-/// What `cargo xtask mutate` takes.
+/// Arguments of `cargo xtask mutate`.
 #[derive(clap::Args)]
 pub struct Options {
     /// The folder of a crate in crates/

@@ -6,7 +6,7 @@ use crate::mutations::Mutation;
 /// How much of the output of a trial that went wrong is shown.
 const LINES_MAX: usize = 30;
 
-/// One mutation that was tried.
+/// A mutation that was tried.
 pub fn line(name: &str, mutation: &Mutation, trial: &Trial) -> String {
     let seconds = trial.seconds;
     match &trial.ending {

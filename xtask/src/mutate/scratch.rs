@@ -39,23 +39,23 @@ impl Scratch {
     }
 
     /// Applies `mutation` of the list in `folder`; dropping the answer takes it out again.
-    pub fn mutate(&self, folder: &str, mutation: &Mutation) -> Result<Applied> {
+    pub fn mutate(&self, folder: &str, mutation: &Mutation) -> Result<AppliedMutation> {
         let path = self.source.join(folder).join(&mutation.file);
         let sound =
             fs::read_to_string(&path).with_context(|| format!("cannot read {}", mutation.file))?;
         let applied = mutation.applied_to(&sound)?;
         fs::write(&path, applied)?;
-        Ok(Applied { path, sound })
+        Ok(AppliedMutation { path, sound })
     }
 }
 
 /// A mutation in its place.
-pub struct Applied {
+pub struct AppliedMutation {
     path: PathBuf,
     sound: String,
 }
 
-impl Drop for Applied {
+impl Drop for AppliedMutation {
     fn drop(&mut self) {
         if let Err(error) = fs::write(&self.path, &self.sound) {
             eprintln!("mutate: cannot restore {}: {error}", self.path.display());

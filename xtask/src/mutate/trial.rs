@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 
-use super::bounded::{self, Finished, Interrupt};
+use super::bounded::{self, Interrupt, ProcessEnd};
 use super::scratch::Scratch;
 use crate::mutations::{Mutation, Mutations, Target, TestPath};
 use crate::workspace;
@@ -17,7 +17,7 @@ const BASELINE_LIMIT: Duration = Duration::from_secs(10 * 60);
 /// without the mutation.
 const TEST_LIMIT: Duration = Duration::from_secs(60);
 
-/// What came of a mutation.
+/// The outcome of a mutation.
 pub enum Ending {
     Caught { how: &'static str },
     Escaped,
@@ -44,7 +44,7 @@ pub struct Trials<'a> {
     /// The folder of the crate that lists the mutations, from the root.
     folder: &'a str,
     /// The run of each binary's cited tests without a mutation.
-    baselines: BTreeMap<Binary<'a>, Finished>,
+    baselines: BTreeMap<Binary<'a>, ProcessEnd>,
 }
 
 impl<'a> Trials<'a> {
@@ -109,7 +109,7 @@ impl<'a> Trials<'a> {
         Ok(Ending::Caught { how: "its test hangs" })
     }
 
-    fn build(&self, binary: Binary<'_>) -> Result<Finished> {
+    fn build(&self, binary: Binary<'_>) -> Result<ProcessEnd> {
         let mut command = self.cargo_test(binary);
         command.arg("--no-run");
         bounded::run(command, BUILD_LIMIT, self.interrupt)
@@ -120,7 +120,7 @@ impl<'a> Trials<'a> {
         binary: Binary<'_>,
         tests: impl IntoIterator<Item = &'t TestPath>,
         limit: Duration,
-    ) -> Result<Finished> {
+    ) -> Result<ProcessEnd> {
         let mut command = self.cargo_test(binary);
         command.args(["--", "--exact"]).args(tests.into_iter().flat_map(TestPath::candidates));
         bounded::run(command, limit, self.interrupt)
@@ -141,11 +141,11 @@ impl<'a> Trials<'a> {
     }
 }
 
-fn succeeded(run: &Finished) -> bool {
+fn succeeded(run: &ProcessEnd) -> bool {
     run.status.is_some_and(|status| status.success())
 }
 
-fn judge(test: &TestPath, run: &Finished) -> Ending {
+fn judge(test: &TestPath, run: &ProcessEnd) -> Ending {
     if !succeeded(run) {
         return Ending::Caught { how: "" };
     }
@@ -176,7 +176,7 @@ mod tests {
     fn judged(code: i32, output: &str) -> Ending {
         let test = TestPath::try_from("tests/b.rs::lost".to_owned()).unwrap();
         let status = Some(ExitStatus::from_raw(code << 8));
-        judge(&test, &Finished { status, output: output.into() })
+        judge(&test, &ProcessEnd { status, output: output.into() })
     }
 
     #[test]

@@ -75,7 +75,7 @@ mod tests {
                           #[tokio::test(flavor = \"a\")]\nasync fn it_is_awaited() {}\n";
 
     fn found(path: &str, text: &str) -> Vec<String> {
-        let findings = check(&Tree::of(&[(path, text), (TEST, SOURCE)]));
+        let findings = check(&Tree::from_files(&[(path, text), (TEST, SOURCE)]));
         findings.iter().map(ToString::to_string).collect()
     }
 

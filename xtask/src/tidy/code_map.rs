@@ -22,13 +22,14 @@ mod tests {
 
     fn found(map: &str) -> usize {
         let manifest = "crates/log/Cargo.toml";
-        check(&Tree::of(&[(FILE, map), (manifest, ""), ("crates/log/fuzz/Cargo.toml", "")])).len()
+        check(&Tree::from_files(&[(FILE, map), (manifest, ""), ("crates/log/fuzz/Cargo.toml", "")]))
+            .len()
     }
 
     #[test]
     fn a_crate_that_is_not_on_the_map_is_found() {
         assert_eq!(found("`crates/logger` and `crates/disk`\n"), 1);
-        assert_eq!(check(&Tree::of(&[])).len(), 1);
+        assert_eq!(check(&Tree::from_files(&[])).len(), 1);
     }
 
     #[test]

@@ -36,13 +36,13 @@ mod tests {
         let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap();
         let (results, page, picture) = (read(RESULTS), read(PAGE), read(PICTURE));
         let found = |page: &str, picture: &str| {
-            check(&Tree::of(&[(RESULTS, &results), (PAGE, page), (PICTURE, picture)]))
+            check(&Tree::from_files(&[(RESULTS, &results), (PAGE, page), (PICTURE, picture)]))
         };
         assert!(found(&page, &picture).is_empty());
         let (table, after) = page.split_once("| `always` | nothing | ").unwrap();
         let invented = found(&format!("{table}| `always` | nothing | 9{after}"), &picture);
         assert_eq!((invented.len(), &*invented[0].path), (1, PAGE));
         assert_eq!(found(&page, "<svg/>").len(), 1);
-        assert_eq!(check(&Tree::of(&[(PAGE, &page)])).len(), 1);
+        assert_eq!(check(&Tree::from_files(&[(PAGE, &page)])).len(), 1);
     }
 }

@@ -1,4 +1,4 @@
-//! What a rule found, and where.
+//! The finding of a rule, and its place.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use std::fmt;
 pub struct Finding {
     pub rule: &'static str,
     pub path: String,
-    /// From 1; 0 means the whole file.
+    /// The line from 1; 0 means the whole file.
     pub line: usize,
     pub message: String,
     /// A warning is printed, and fails nothing.

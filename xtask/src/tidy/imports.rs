@@ -1,4 +1,4 @@
-//! Which modules of its own crate a source file imports.
+//! The modules of its own crate that a source file imports.
 //!
 //! Reads paths that start with `crate`, `super`, `self` or the name of a child module, in `use`
 //! items and in expressions alike. Comments, literals and test modules do not count.
@@ -21,7 +21,7 @@ pub type Module = Vec<String>;
 pub struct Imports {
     /// The file of each module.
     pub files: BTreeMap<Module, String>,
-    /// For each module, the modules that it imports, and the first line on which it does.
+    /// The modules that each module imports, and the first line on which it does.
     pub edges: BTreeMap<Module, BTreeMap<Module, usize>>,
 }
 
@@ -45,13 +45,13 @@ impl Imports {
             imports.files.insert(module.clone(), (*inner).to_owned());
         }
         for (module, _, text) in &sources {
-            let edges = imports.of_file(module, text);
+            let edges = imports.edges_from(module, text);
             imports.edges.insert(module.clone(), edges);
         }
         imports
     }
 
-    fn of_file(&self, module: &Module, text: &str) -> BTreeMap<Module, usize> {
+    fn edges_from(&self, module: &Module, text: &str) -> BTreeMap<Module, usize> {
         let mut paths = Paths { children: self.children(module), found: Vec::new() };
         if let Ok(file) = syn::parse_file(text) {
             paths.visit_file(&file);

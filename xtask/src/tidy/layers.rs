@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    /// What is found in a package with dependencies of these names, kinds and targets.
+    /// The findings in a package with dependencies of these names, kinds and targets.
     fn found(name: &str, dependencies: &[(&str, Option<&str>, Option<&str>)]) -> Vec<Finding> {
         let dependency = |(name, kind, target): &(&str, Option<&str>, Option<&str>)| {
             let path = name.starts_with("esker").then(|| format!("/esker/crates/{name}"));

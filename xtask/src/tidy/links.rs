@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     fn found(text: &str) -> usize {
-        check(&Tree::of(&[
+        check(&Tree::from_files(&[
             ("README.md", "[book](docs/src/tour.md)\n"),
             ("docs/src/tour.md", text),
             ("docs/src/format.md", ""),

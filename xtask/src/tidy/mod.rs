@@ -18,6 +18,7 @@ mod links;
 mod lints;
 mod modules;
 mod mutation_list;
+mod shapes;
 mod source;
 mod text;
 pub mod tree;
@@ -38,8 +39,9 @@ type TreeRule = fn(tree: &Tree) -> Vec<Finding>;
 
 const FILE_RULES: [FileRule; 5] =
     [durable_calls::check, length::check, columns::check, lints::check, text::check];
-const TREE_RULES: [TreeRule; 7] = [
+const TREE_RULES: [TreeRule; 8] = [
     words::check,
+    shapes::check,
     mutation_list::check,
     links::check,
     cited_tests::check,
@@ -84,11 +86,14 @@ mod tests {
 
     #[test]
     fn every_rule_is_called() {
-        let tree = Tree::of(&[
-            ("xtask/words.toml", "[files]\nutils = 'a'\n[identifiers]\n[phrases]\n"),
+        let tree = Tree::from_files(&[
+            (
+                "xtask/words.toml",
+                "[files]\nutils = 'a'\n[identifiers]\n[phrases]\n[openings]\n[types]\n",
+            ),
             ("crates/kv/Cargo.toml", ""),
             ("crates/kv/src/utils.rs", &format!("fn a() {{ fsync() }} \n//{}\n", "-".repeat(100))),
-            ("crates/kv/src/circle.rs", "use crate::long;\n"),
+            ("crates/kv/src/circle.rs", "use crate::long;\nfn of() {}\n"),
             ("crates/kv/src/long.rs", &"use crate::circle;\n".repeat(801)),
             (
                 "crates/kv/mutations.toml",
@@ -107,6 +112,7 @@ mod tests {
             "lints",
             "text",
             "words",
+            "shapes",
             "mutation-list",
             "links",
             "cited-tests",

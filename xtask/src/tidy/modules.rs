@@ -46,7 +46,7 @@ fn inner_path<'a>(folder: &str, path: &'a str) -> Option<&'a str> {
     (inner.ends_with(".rs") && !inner.starts_with(BINARIES)).then_some(inner)
 }
 
-/// Every `src` folder beside a manifest, and the folders of binaries in it.
+/// The `src` folders beside manifests, and the folders of binaries in them.
 fn source_folders(tree: &Tree) -> Vec<String> {
     let manifests = tree.files().filter_map(|(path, _)| path.strip_suffix("Cargo.toml"));
     let folders = manifests.map(|at| format!("{at}src"));
@@ -88,7 +88,7 @@ fn upward(
     findings
 }
 
-/// What `top` may import; `None` where the table does not name it.
+/// The modules that `top` may import; `None` where the table does not name it.
 fn reachable<'a>(
     top: &str,
     allowed: &'a BTreeMap<String, Vec<String>>,
@@ -170,7 +170,7 @@ mod tests {
 
     fn messages(files: &[(&str, &str)]) -> Vec<String> {
         let all: Vec<_> = [MANIFEST].into_iter().chain(files.iter().copied()).collect();
-        check(&Tree::of(&all)).iter().map(ToString::to_string).collect()
+        check(&Tree::from_files(&all)).iter().map(ToString::to_string).collect()
     }
 
     #[test]

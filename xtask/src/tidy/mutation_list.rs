@@ -26,7 +26,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// What keeps a mutation from being tried.
+/// The reasons for which a mutation cannot be tried.
 fn unusable(tree: &Tree, folder: &str, mutation: &Mutation) -> impl Iterator<Item = String> {
     let Mutation { file, test, .. } = mutation;
     let applied = match tree.text(&format!("crates/{folder}/{file}")) {
@@ -61,7 +61,7 @@ mod tests {
 
     fn found(source: &str, test: &str) -> usize {
         let body = "#[test]\nfn nothing_is_lost() {}\n";
-        check(&Tree::of(&[
+        check(&Tree::from_files(&[
             ("crates/log/Cargo.toml", ""),
             ("crates/log/mutations.toml", &LIST.replace("TEST", test)),
             ("crates/log/src/x.rs", source),

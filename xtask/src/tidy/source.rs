@@ -104,7 +104,7 @@ fn only(text: &str, ranges: &[Range<usize>]) -> String {
     kept + &blanks(&text[end..])
 }
 
-/// Where the tokens of `stream` are in `text`, apart from literals that quote.
+/// The ranges of the tokens of `stream` in `text`, apart from literals that quote.
 fn code_ranges(text: &str, stream: TokenStream, ranges: &mut Vec<Range<usize>>) {
     for tree in stream {
         match tree {

@@ -46,9 +46,9 @@ impl Tree {
         Ok(tree)
     }
 
-    /// A tree of these files.
+    /// Creates a tree of these files.
     #[cfg(test)]
-    pub fn of(files: &[(&str, &str)]) -> Self {
+    pub fn from_files(files: &[(&str, &str)]) -> Self {
         let mut tree = Self::default();
         for (path, text) in files {
             tree.texts.insert((*path).to_owned(), (*text).to_owned());

@@ -17,18 +17,28 @@ const RULE: &str = "words";
 const FILE: &str = "xtask/words.toml";
 
 /// Refused words, and what to write.
-type List = BTreeMap<String, String>;
+pub type List = BTreeMap<String, String>;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Words {
+pub struct Words {
     identifiers: List,
     files: List,
     phrases: List,
+    /// First words of doc comments.
+    pub openings: List,
+    /// Whole names of types.
+    pub types: List,
+}
+
+impl Words {
+    pub fn read(tree: &Tree) -> Result<Self, toml::de::Error> {
+        toml::from_str(tree.text(FILE).unwrap_or_default())
+    }
 }
 
 pub fn check(tree: &Tree) -> Vec<Finding> {
-    let words: Words = match toml::from_str(tree.text(FILE).unwrap_or_default()) {
+    let words = match Words::read(tree) {
         Ok(words) => words,
         Err(error) => return vec![Finding::error(RULE, FILE, 0, error.to_string())],
     };
@@ -119,11 +129,11 @@ mod tests {
     const WORDS: (&str, &str) = (
         FILE,
         "[identifiers]\nwidget = 'gadget'\n[files]\nwidgets = 'gadgets'\n[phrases]\n\
-         fidgets = 'moves'\n'goes off' = 'rings'\n",
+         fidgets = 'moves'\n'goes off' = 'rings'\n[openings]\n[types]\n",
     );
 
     fn check_file(path: &str, text: &str) -> Vec<Finding> {
-        check(&Tree::of(&[WORDS, (path, text)]))
+        check(&Tree::from_files(&[WORDS, (path, text)]))
     }
 
     const EVERYWHERE: [&str; 9] = [
@@ -197,7 +207,7 @@ mod tests {
 
     #[test]
     fn the_words_of_the_project_can_be_read() {
-        assert_eq!(check(&Tree::of(&[(FILE, include_str!("../../words.toml"))])), []);
-        assert_eq!(check(&Tree::of(&[(FILE, "[identifiers]\n")])).len(), 1);
+        assert_eq!(check(&Tree::from_files(&[(FILE, include_str!("../../words.toml"))])), []);
+        assert_eq!(check(&Tree::from_files(&[(FILE, "[identifiers]\n")])).len(), 1);
     }
 }

@@ -8,13 +8,13 @@ use anyhow::{Context, Result};
 use crate::job::Job;
 use crate::kv::entries::Entries;
 use crate::kv::keys::Key;
-use crate::kv::store::{Kind, Reader, See, SeeEntry, Store};
+use crate::kv::store::{EntryVisitor, Kind, Reader, Store, ValueVisitor};
 
-/// It is idle when it was so often found to be.
-const IDLE: u32 = 20;
-const PAUSE: Duration = Duration::from_millis(10);
-/// More than compactions of this size need.
-const LOOKS: u32 = 3000;
+/// The store counts as idle after this many checks in a row.
+const IDLE_CHECKS: u32 = 20;
+const CHECK_INTERVAL: Duration = Duration::from_millis(10);
+/// The most checks: more than compactions of this size need.
+const CHECKS_MAX: u32 = 3000;
 
 pub const KIND: Kind = Kind {
     package: "fjall",
@@ -62,19 +62,19 @@ impl Store for Fjall {
 
     fn await_compactions(&self) -> Result<()> {
         let mut idle = 0;
-        for _ in 0..LOOKS {
+        for _ in 0..CHECKS_MAX {
             let is_busy = self.db.outstanding_flushes() > 0 || self.db.active_compactions() > 0;
             idle = if is_busy { 0 } else { idle + 1 };
-            if idle == IDLE {
+            if idle == IDLE_CHECKS {
                 break;
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(CHECK_INTERVAL);
         }
         Ok(())
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(Gets(&self.items)))
+        Ok(Box::new(FjallReader(&self.items)))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -84,14 +84,14 @@ impl Store for Fjall {
     }
 }
 
-struct Gets<'a>(&'a Keyspace);
+struct FjallReader<'a>(&'a Keyspace);
 
-impl Reader for Gets<'_> {
-    fn get(&self, key: &Key, see: &mut See<'_>) -> Result<()> {
+impl Reader for FjallReader<'_> {
+    fn get(&self, key: &Key, see: &mut ValueVisitor<'_>) -> Result<()> {
         see(&self.0.get(key)?.context("a key is not there")?)
     }
 
-    fn scan(&self, see: &mut SeeEntry<'_>) -> Result<()> {
+    fn scan(&self, see: &mut EntryVisitor<'_>) -> Result<()> {
         for entry in self.0.iter() {
             let (key, value) = entry.into_inner()?;
             see(&key, &value)?;

@@ -1,6 +1,6 @@
 //! The stores under test, each behind the same small interface.
 
-pub mod esker;
+pub mod esker_store;
 #[cfg(feature = "fjall")]
 mod fjall;
 #[cfg(feature = "redb")]
@@ -23,8 +23,8 @@ pub fn find(system: &str) -> Result<Kind> {
         None => (system, false),
     };
     let kind = match name {
-        "esker" => esker::AS_TASKS,
-        "esker-threads" => esker::AS_THREADS,
+        "esker" => esker_store::AS_TASKS,
+        "esker-threads" => esker_store::AS_THREADS,
         #[cfg(feature = "fjall")]
         "fjall" => fjall::KIND,
         #[cfg(feature = "redb")]

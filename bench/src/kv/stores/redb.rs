@@ -6,7 +6,7 @@ use anyhow::{Context, Result};
 use crate::job::Job;
 use crate::kv::entries::Entries;
 use crate::kv::keys::Key;
-use crate::kv::store::{Kind, Reader, See, SeeEntry, Store};
+use crate::kv::store::{EntryVisitor, Kind, Reader, Store, ValueVisitor};
 
 const TABLE: TableDefinition<'_, &Key, &[u8]> = TableDefinition::new("items");
 
@@ -55,7 +55,7 @@ impl Store for Redb {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(Gets(self.0.begin_read()?.open_table(TABLE)?)))
+        Ok(Box::new(RedbReader(self.0.begin_read()?.open_table(TABLE)?)))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -64,14 +64,14 @@ impl Store for Redb {
     }
 }
 
-struct Gets(ReadOnlyTable<&'static Key, &'static [u8]>);
+struct RedbReader(ReadOnlyTable<&'static Key, &'static [u8]>);
 
-impl Reader for Gets {
-    fn get(&self, key: &Key, see: &mut See<'_>) -> Result<()> {
+impl Reader for RedbReader {
+    fn get(&self, key: &Key, see: &mut ValueVisitor<'_>) -> Result<()> {
         see(self.0.get(key)?.context("a key is not there")?.value())
     }
 
-    fn scan(&self, see: &mut SeeEntry<'_>) -> Result<()> {
+    fn scan(&self, see: &mut EntryVisitor<'_>) -> Result<()> {
         for entry in self.0.iter()? {
             let (key, value) = entry?;
             see(key.value(), value.value())?;

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use crate::job::Job;
 use crate::kv::entries::Entries;
 use crate::kv::keys::Key;
-use crate::kv::store::{Kind, Reader, See, SeeEntry, SeeOneOf, Store};
+use crate::kv::store::{EntryVisitor, GroupVisitor, Kind, Reader, Store, ValueVisitor};
 
 const NAME: &str = "default";
 
@@ -63,7 +63,7 @@ impl Store for Rocks {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(Gets { db: &self.0, options: ReadOptions::default() }))
+        Ok(Box::new(RocksReader { db: &self.0, options: ReadOptions::default() }))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -74,17 +74,17 @@ impl Store for Rocks {
     }
 }
 
-struct Gets<'a> {
+struct RocksReader<'a> {
     db: &'a DB,
     options: ReadOptions,
 }
 
-impl Reader for Gets<'_> {
-    fn get(&self, key: &Key, see: &mut See<'_>) -> Result<()> {
+impl Reader for RocksReader<'_> {
+    fn get(&self, key: &Key, see: &mut ValueVisitor<'_>) -> Result<()> {
         see(&self.db.get_pinned_opt(key, &self.options)?.context("a key is not there")?)
     }
 
-    fn get_many(&self, keys: &[Key], see: &mut SeeOneOf<'_>) -> Result<bool> {
+    fn get_many(&self, keys: &[Key], see: &mut GroupVisitor<'_>) -> Result<bool> {
         let family = self.db.cf_handle(NAME).context("no column family")?;
         let values = self.db.batched_multi_get_cf_opt(&family, keys, false, &self.options);
         ensure!(values.len() == keys.len(), "not a value for each key");
@@ -94,7 +94,7 @@ impl Reader for Gets<'_> {
         Ok(true)
     }
 
-    fn scan(&self, see: &mut SeeEntry<'_>) -> Result<()> {
+    fn scan(&self, see: &mut EntryVisitor<'_>) -> Result<()> {
         let mut entries = self.db.raw_iterator();
         entries.seek_to_first();
         while let Some((key, value)) = entries.item() {

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 
 use crate::kv::entries::Entries;
 use crate::kv::keys::Key;
-use crate::kv::store::{Kind, Reader, See, SeeEntry, Store};
+use crate::kv::store::{EntryVisitor, Kind, Reader, Store, ValueVisitor};
 
 pub const KIND: Kind = Kind {
     package: "sled",
@@ -48,7 +48,7 @@ impl Store for Sled {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(Gets(&self.0)))
+        Ok(Box::new(SledReader(&self.0)))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -58,14 +58,14 @@ impl Store for Sled {
     }
 }
 
-struct Gets<'a>(&'a Db);
+struct SledReader<'a>(&'a Db);
 
-impl Reader for Gets<'_> {
-    fn get(&self, key: &Key, see: &mut See<'_>) -> Result<()> {
+impl Reader for SledReader<'_> {
+    fn get(&self, key: &Key, see: &mut ValueVisitor<'_>) -> Result<()> {
         see(&self.0.get(key)?.context("a key is not there")?)
     }
 
-    fn scan(&self, see: &mut SeeEntry<'_>) -> Result<()> {
+    fn scan(&self, see: &mut EntryVisitor<'_>) -> Result<()> {
         for entry in self.0.iter() {
             let (key, value) = entry?;
             see(&key, &value)?;

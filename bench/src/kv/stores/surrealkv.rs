@@ -9,10 +9,10 @@ use anyhow::{Context, Result};
 use crate::job::Job;
 use crate::kv::entries::Entries;
 use crate::kv::keys::Key;
-use crate::kv::store::{Kind, Reader, See, SeeEntry, Store};
+use crate::kv::store::{EntryVisitor, Kind, Reader, Store, ValueVisitor};
 
 /// Puts of one transaction when it loads.
-const LOAD: u64 = 1000;
+const LOAD_PUTS: u64 = 1000;
 
 pub const KIND: Kind = Kind {
     package: "surrealkv",
@@ -65,7 +65,7 @@ impl Store for Surreal {
             transaction.set(&key, value)?;
             puts += 1;
             // Not the last one.
-            if puts >= LOAD && !entries.is_at_end() {
+            if puts >= LOAD_PUTS && !entries.is_at_end() {
                 transaction.commit()?;
                 transaction = self.begin(Durability::Eventual)?;
                 puts = 0;
@@ -76,7 +76,7 @@ impl Store for Surreal {
     }
 
     fn reader(&self) -> Result<Box<dyn Reader + '_>> {
-        Ok(Box::new(Gets(RefCell::new(self.0.begin_with_mode(Mode::ReadOnly)?))))
+        Ok(Box::new(SurrealReader(RefCell::new(self.0.begin_with_mode(Mode::ReadOnly)?))))
     }
 
     fn close(self: Box<Self>) -> Result<()> {
@@ -84,14 +84,14 @@ impl Store for Surreal {
     }
 }
 
-struct Gets(RefCell<Transaction>);
+struct SurrealReader(RefCell<Transaction>);
 
-impl Reader for Gets {
-    fn get(&self, key: &Key, see: &mut See<'_>) -> Result<()> {
+impl Reader for SurrealReader {
+    fn get(&self, key: &Key, see: &mut ValueVisitor<'_>) -> Result<()> {
         see(&self.0.borrow_mut().get(key)?.context("a key is not there")?)
     }
 
-    fn scan(&self, see: &mut SeeEntry<'_>) -> Result<()> {
+    fn scan(&self, see: &mut EntryVisitor<'_>) -> Result<()> {
         for entry in self.0.borrow_mut().scan(.., None) {
             let (key, value, _) = entry?;
             see(key, &value)?;

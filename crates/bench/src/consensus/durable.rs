@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use esker_consensus::{Error, Mode, Slot};
 use serde_json::json;
 
-use super::arguments::BALLOT;
 use super::compare::stamp_value;
-use super::timed::{Bench, Measured};
-use crate::load::tasks::{self, WORKERS};
+use super::consensus_arguments::BALLOT;
+use super::timed::{Bench, Measurement};
+use crate::load::tasks::{self, WORKER_THREADS};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, ResourceUse, Snapshot};
 use esker_command::exit::{Failure, Outcome};
 
 impl Bench<'_> {
@@ -26,12 +26,12 @@ impl Bench<'_> {
         }
     }
 
-    pub fn durable(&self, callers: u64) -> Outcome<Measured> {
+    pub fn durable(&self, callers: u64) -> Outcome<Measurement> {
         let mode = Mode::Durable;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open(&format!("durable-{callers}"), options.clone())?;
         let runtime =
-            tasks::runtime().map_err(|error| Failure::of_io("start the runtime", &error))?;
+            tasks::runtime().map_err(|error| Failure::from_io("start the runtime", &error))?;
         let (max_rounds, max_time) = self.limits(callers);
         let size = self.arguments.size as usize;
         resources::reset_peak();
@@ -54,10 +54,10 @@ impl Bench<'_> {
             }
         });
         let time = start.begin.elapsed();
-        let used = Used { resident: resources::peak(), ..start.snapshot.used() };
+        let used = ResourceUse { resident: resources::peak(), ..start.snapshot.used() };
         let (mut latencies, mut ops) = (Latencies::new(), 0);
         for ended in ended {
-            let (of_caller, done) = ended.map_err(|error| Failure::of_consensus(&error, &dir))?;
+            let (of_caller, done) = ended.map_err(|error| Failure::from_consensus(&error, &dir))?;
             latencies.merge(&of_caller);
             ops += done;
         }
@@ -77,25 +77,25 @@ impl Bench<'_> {
         );
         measured.params.insert("syncs".into(), json!(syncs));
         measured.params.insert("callers".into(), json!("tasks"));
-        measured.params.insert("workers".into(), json!(WORKERS));
+        measured.params.insert("workers".into(), json!(WORKER_THREADS));
         Ok(measured)
     }
 
-    pub fn batch(&self) -> Outcome<Measured> {
-        const BATCH: u64 = 100;
+    pub fn batch(&self) -> Outcome<Measurement> {
+        const BATCH_SLOTS: u64 = 100;
         let mode = Mode::Durable;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("batch", options.clone())?;
-        let failure = |error| Failure::of_consensus(&error, &dir);
-        let (max_rounds, max_time) = self.limits(BATCH);
+        let failure = |error| Failure::from_consensus(&error, &dir);
+        let (max_rounds, max_time) = self.limits(BATCH_SLOTS);
         let size = self.arguments.size as usize;
         let mut latencies = Latencies::new();
         let (mut time, mut rounds, mut syncs) = (Duration::ZERO, 0, 0);
         let (begin, snapshot) = (Instant::now(), Snapshot::now());
         resources::reset_peak();
         while rounds < max_rounds && begin.elapsed() < max_time {
-            let slots = rounds * BATCH..(rounds + 1) * BATCH;
-            let mut values = vec![vec![0; size]; BATCH as usize];
+            let slots = rounds * BATCH_SLOTS..(rounds + 1) * BATCH_SLOTS;
+            let mut values = vec![vec![0; size]; BATCH_SLOTS as usize];
             slots.clone().zip(&mut values).for_each(|(slot, value)| stamp_value(slot, value));
             let pairs: Vec<_> =
                 slots.clone().map(Slot).zip(values.iter().map(Vec::as_slice)).collect();
@@ -116,13 +116,14 @@ impl Bench<'_> {
                 result.map_err(failure)?;
             }
         }
-        let used = Used { resident: resources::peak(), ..snapshot.used() };
-        self.compare_committed(&log, rounds * BATCH)?;
+        let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
+        self.compare_committed(&log, rounds * BATCH_SLOTS)?;
         let metadata = self.end(&log, &dir)?;
         let outcome = (time, latencies, used);
         let bench = "consensus/batch-commit-100";
-        let mut measured = self.measured(bench, (&options, &metadata), 1, rounds * BATCH, outcome);
-        measured.params.insert("commits".into(), json!(BATCH));
+        let mut measured =
+            self.measured(bench, (&options, &metadata), 1, rounds * BATCH_SLOTS, outcome);
+        measured.params.insert("commits".into(), json!(BATCH_SLOTS));
         measured.params.insert("batches".into(), json!(rounds));
         measured.params.insert("syncs".into(), json!(syncs));
         measured

@@ -7,21 +7,21 @@ use std::time::{Duration, Instant};
 use esker_consensus::{Error, LogGuard, LogManager, Mode, Options, Slot};
 use serde_json::json;
 
-use super::arguments::BALLOT;
 use super::compare::stamp_value;
-use super::timed::{Bench, Measured};
+use super::consensus_arguments::BALLOT;
+use super::timed::{Bench, Measurement};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, ResourceUse, Snapshot};
 use esker_command::exit::{Failure, Outcome};
 
 /// Logs that get an accept each, without `--logs`.
-const LOGS: u64 = 1000;
+const DEFAULT_LOGS: u64 = 1000;
 /// Rounds that are run at least.
 const ROUNDS_MIN: u64 = 5;
 /// Open logs among which one is looked up, without `--logs`.
-const OPEN: u64 = 256;
+const DEFAULT_OPEN_LOGS: u64 = 256;
 /// Lookups of each thread.
-const LOOKUPS: u64 = 5_000_000;
+const THREAD_LOOKUPS: u64 = 5_000_000;
 
 /// A key of 16 bytes.
 fn key(log: u64) -> [u8; 16] {
@@ -32,7 +32,7 @@ fn key(log: u64) -> [u8; 16] {
 
 /// Runs `many-logs` in a process of its own, so that its memory is its own, and in this directory.
 pub fn in_child(dir: &Path) -> Outcome {
-    let failed = |error| Failure::of_io("run a process for the many logs", &error);
+    let failed = |error| Failure::from_io("run a process for the many logs", &error);
     let exe = std::env::current_exe().map_err(failed)?;
     let mut child = Command::new(exe);
     child.args(std::env::args_os().skip(1)).arg("--in-child").arg(dir);
@@ -52,15 +52,15 @@ impl Bench<'_> {
         options.direct = chosen.direct;
         options.dsync = chosen.dsync;
         let manager = builder.options(options.clone()).open();
-        Ok((manager.map_err(|error| Failure::of_consensus(&error, dir))?, options))
+        Ok((manager.map_err(|error| Failure::from_consensus(&error, dir))?, options))
     }
 
     /// Finds open logs: each thread one of its own, or all the same one. Afterwards, each key has
     /// to lead to the log with its value.
-    pub fn manager_get(&self, threads: usize, same: bool) -> Outcome<Measured> {
+    pub fn manager_get(&self, threads: usize, same: bool) -> Outcome<Measurement> {
         let dir = self.dir.join(format!("manager-get-{threads}-{same}"));
-        let failed = |error| Failure::of_consensus(&error, &dir);
-        let open = self.arguments.logs.unwrap_or(OPEN);
+        let failed = |error| Failure::from_consensus(&error, &dir);
+        let open = self.arguments.logs.unwrap_or(DEFAULT_OPEN_LOGS);
         let (manager, options) = self.manager(&dir, open)?;
         let accepted: Result<Vec<_>, Error> = (0..open)
             .map(|log| manager.get(key(log))?.accept(Slot(0), BALLOT, &key(log)))
@@ -68,7 +68,7 @@ impl Bench<'_> {
         for ticket in accepted.map_err(failed)? {
             ticket.blocking_wait().map_err(failed)?;
         }
-        let each = self.arguments.count.unwrap_or(LOOKUPS);
+        let each = self.arguments.count.unwrap_or(THREAD_LOOKUPS);
         let (time, latencies, used) = self.timed(threads, each, |_, n| {
             let log = if same { 0 } else { n % threads as u64 };
             let guard = manager.get(key(log))?;
@@ -98,10 +98,10 @@ impl Bench<'_> {
     }
 
     /// Rounds of one durable accept to each of many open logs, until the last has resolved.
-    pub fn many_logs(&self) -> Outcome<Measured> {
+    pub fn many_logs(&self) -> Outcome<Measurement> {
         let dir = self.dir.join("many-logs");
-        let failed = |error| Failure::of_consensus(&error, &dir);
-        let count = self.arguments.logs.unwrap_or(LOGS);
+        let failed = |error| Failure::from_consensus(&error, &dir);
+        let count = self.arguments.logs.unwrap_or(DEFAULT_LOGS);
         let (manager, options) = self.manager(&dir, count)?;
         let logs: Result<Vec<LogGuard>, Error> =
             (0..count).map(|log| manager.get(key(log))).collect();
@@ -128,7 +128,7 @@ impl Bench<'_> {
             latencies.add(took);
             time += took;
         }
-        let used = Used { resident: resources::peak(), ..snapshot.used() };
+        let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
         for log in &logs {
             let guard = log.pin();
             for slot in 0..=rounds {
@@ -153,11 +153,11 @@ impl Bench<'_> {
     }
 
     fn end_manager(&self, manager: &LogManager, dir: &Path) -> Outcome {
-        manager.close_all().map_err(|error| Failure::of_consensus(&error, dir))?;
+        manager.close_all().map_err(|error| Failure::from_consensus(&error, dir))?;
         if self.arguments.keep {
             return Ok(());
         }
         std::fs::remove_dir_all(dir)
-            .map_err(|error| Failure::of_io(format_args!("remove {}", dir.display()), &error))
+            .map_err(|error| Failure::from_io(format_args!("remove {}", dir.display()), &error))
     }
 }

@@ -5,23 +5,23 @@ use std::time::{Duration, Instant};
 use esker_consensus::{ConsensusLog, Error, Mode, Slot};
 use serde_json::json;
 
-use super::arguments::BALLOT;
 use super::compare::stamp_value;
-use super::timed::{Bench, Measured};
+use super::consensus_arguments::BALLOT;
+use super::timed::{Bench, Measurement};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::Used;
+use crate::measure::resources::ResourceUse;
 use esker_command::exit::{Failure, Outcome};
 
 /// Entries of the log that the reading works read.
-const ENTRIES: u64 = 10_000;
+const LOG_ENTRIES: u64 = 10_000;
 /// Reads under one guard.
 const UNDER_ONE_GUARD: u64 = 1024;
 
 impl Bench<'_> {
     /// Measures accepts in the steady state. The commits and the checkpoint between two rounds free
     /// memory and are not timed. The first rounds are not counted.
-    pub fn accept(&self, threads: usize) -> Outcome<Measured> {
-        const ROUNDS: u64 = 10;
+    pub fn accept(&self, threads: usize) -> Outcome<Measurement> {
+        const ROUND_COUNT: u64 = 10;
         const WARM_UP: u64 = 5;
         let mode = Mode::Volatile;
         let mut options = self.arguments.options(mode, false);
@@ -30,9 +30,9 @@ impl Bench<'_> {
         // Committed values are evicted early, which frees memory for the next round.
         options.cache_size = each * u64::from(self.arguments.size).max(64);
         let (log, dir) = self.open(&format!("accept-{threads}"), options.clone())?;
-        let failure = |error| Failure::of_consensus(&error, &dir);
-        let mut outcome = (Duration::ZERO, Latencies::new(), Used::default());
-        for round in 0..ROUNDS {
+        let failure = |error| Failure::from_consensus(&error, &dir);
+        let mut outcome = (Duration::ZERO, Latencies::new(), ResourceUse::default());
+        for round in 0..ROUND_COUNT {
             let (time, latencies, used) =
                 self.timed(threads, each / threads as u64, |value, n| {
                     let slot = round * each + n;
@@ -51,18 +51,18 @@ impl Bench<'_> {
             // round.
             log.checkpoint().map_err(failure)?;
         }
-        self.compare_committed(&log, ROUNDS * each)?;
+        self.compare_committed(&log, ROUND_COUNT * each)?;
         let metadata = self.end(&log, &dir)?;
-        let count = (ROUNDS - WARM_UP) * each;
+        let count = (ROUND_COUNT - WARM_UP) * each;
         let mut measured =
             self.measured("consensus/accept", (&options, &metadata), threads, count, outcome);
-        measured.params.insert("rounds".into(), json!(ROUNDS - WARM_UP));
+        measured.params.insert("rounds".into(), json!(ROUND_COUNT - WARM_UP));
         measured.params.insert("commits_between_rounds".into(), json!("not timed"));
         measured.params.insert("checkpoints_between_rounds".into(), json!("not timed"));
         Ok(measured)
     }
 
-    pub fn accept_commit(&self, threads: usize) -> Outcome<Measured> {
+    pub fn accept_commit(&self, threads: usize) -> Outcome<Measurement> {
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, false);
         let count = self.arguments.count.unwrap_or(2_000_000) / 2 * 2;
@@ -77,21 +77,21 @@ impl Bench<'_> {
         Ok(self.measured("consensus/accept-commit", (&options, &metadata), threads, count, outcome))
     }
 
-    pub fn read(&self, threads: usize, committed: bool) -> Outcome<Measured> {
+    pub fn read(&self, threads: usize, committed: bool) -> Outcome<Measurement> {
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, true);
         let work = if committed { "read-committed" } else { "read-uncommitted" };
         let (log, dir) = self.open(&format!("{work}-{threads}"), options.clone())?;
-        let failure = |error| Failure::of_consensus(&error, &dir);
+        let failure = |error| Failure::from_consensus(&error, &dir);
         let mut value = vec![0; self.arguments.size as usize];
-        for slot in 0..ENTRIES {
+        for slot in 0..LOG_ENTRIES {
             stamp_value(slot, &mut value);
             log.accept(Slot(slot), BALLOT, &value)
                 .and_then(|ticket| ticket.blocking_wait())
                 .map_err(failure)?;
         }
         if committed {
-            log.commit_through(Slot(ENTRIES - 1))
+            log.commit_through(Slot(LOG_ENTRIES - 1))
                 .and_then(|ticket| ticket.blocking_wait())
                 .map_err(failure)?;
         }
@@ -102,7 +102,7 @@ impl Bench<'_> {
             let guard = log.pin();
             for n in 0..UNDER_ONE_GUARD {
                 // A stride coprime to the number of entries visits every entry.
-                let slot = Slot((round * UNDER_ONE_GUARD + n) * 7919 % ENTRIES);
+                let slot = Slot((round * UNDER_ONE_GUARD + n) * 7919 % LOG_ENTRIES);
                 let entry = if committed {
                     log.read_committed(slot, &guard)?
                 } else {
@@ -116,15 +116,15 @@ impl Bench<'_> {
         })?;
         outcome.1 = single_reads(&log, committed).map_err(failure)?;
         if committed {
-            self.compare_committed(&log, ENTRIES)?;
+            self.compare_committed(&log, LOG_ENTRIES)?;
         } else {
-            self.compare_uncommitted(&log, ENTRIES)?;
+            self.compare_uncommitted(&log, LOG_ENTRIES)?;
         }
         let metadata = self.end(&log, &dir)?;
         let bench =
             if committed { "consensus/read-committed" } else { "consensus/read-uncommitted" };
         let mut measured = self.measured(bench, (&options, &metadata), threads, reads, outcome);
-        measured.params.insert("entries".into(), json!(ENTRIES));
+        measured.params.insert("entries".into(), json!(LOG_ENTRIES));
         measured.params.insert("reads_under_one_guard".into(), json!(UNDER_ONE_GUARD));
         measured.params.insert(
             "latencies".into(),
@@ -133,14 +133,14 @@ impl Bench<'_> {
         Ok(measured)
     }
 
-    pub fn scan(&self) -> Outcome<Measured> {
-        const SCANNED: u64 = 1000;
+    pub fn scan(&self) -> Outcome<Measurement> {
+        const SCANNED_SLOTS: u64 = 1000;
         let mode = Mode::Volatile;
         let options = self.arguments.options(mode, true);
         let (log, dir) = self.open("scan", options.clone())?;
-        let failure = |error| Failure::of_consensus(&error, &dir);
+        let failure = |error| Failure::from_consensus(&error, &dir);
         let mut value = vec![0; self.arguments.size as usize];
-        for slot in 0..SCANNED {
+        for slot in 0..SCANNED_SLOTS {
             stamp_value(slot, &mut value);
             log.accept(Slot(slot), BALLOT, &value)
                 .and_then(|ticket| ticket.blocking_wait())
@@ -150,14 +150,14 @@ impl Bench<'_> {
         let outcome = self.timed(1, count, |_, _| {
             let guard = log.pin();
             let scanned = log.scan_uncommitted(&guard)?.len() as u64;
-            if scanned == SCANNED { Ok(()) } else { Err(Error::Gap { slot: Slot(scanned) }) }
+            if scanned == SCANNED_SLOTS { Ok(()) } else { Err(Error::Gap { slot: Slot(scanned) }) }
         })?;
-        self.compare_uncommitted(&log, SCANNED)?;
+        self.compare_uncommitted(&log, SCANNED_SLOTS)?;
         let metadata = self.end(&log, &dir)?;
         let mut measured =
             self.measured("consensus/scan-1000", (&options, &metadata), 1, count, outcome);
-        measured.bytes *= SCANNED;
-        measured.params.insert("entries".into(), json!(SCANNED));
+        measured.bytes *= SCANNED_SLOTS;
+        measured.params.insert("entries".into(), json!(SCANNED_SLOTS));
         Ok(measured)
     }
 }
@@ -167,7 +167,7 @@ fn single_reads(log: &ConsensusLog, committed: bool) -> Result<Latencies, Error>
     let mut latencies = Latencies::new();
     let guard = log.pin();
     for n in 0..4096 {
-        let slot = Slot(n * 7919 % ENTRIES);
+        let slot = Slot(n * 7919 % LOG_ENTRIES);
         let begin = Instant::now();
         let entry =
             if committed { log.read_committed(slot, &guard)? } else { log.read(slot, &guard)? };

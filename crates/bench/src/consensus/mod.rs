@@ -3,9 +3,9 @@
 //! Every work has its own log and compares everything that it wrote or read with the expected
 //! values. Only `accept` is warmed up; the other works include first-touch page faults.
 
-mod arguments;
-mod build;
+mod build_consensus_log;
 mod compare;
+mod consensus_arguments;
 mod durable;
 mod many_logs;
 mod memory;
@@ -15,9 +15,9 @@ mod timed;
 
 use indicatif::ProgressBar;
 
-pub use self::arguments::ConsensusBenchArguments;
-use self::arguments::WORKS;
-pub use self::build::{ConsensusBuildArguments, run as run_build};
+pub use self::build_consensus_log::{ConsensusBuildArguments, run as run_build};
+pub use self::consensus_arguments::ConsensusBenchArguments;
+use self::consensus_arguments::WORKS;
 use self::timed::Bench;
 use crate::machine::floor::Floor;
 use crate::workdir::Workdir;
@@ -38,7 +38,7 @@ pub fn run(arguments: &ConsensusBenchArguments) -> Outcome {
     let wants =
         |work: &str| arguments.only.is_empty() || arguments.only.iter().any(|only| only == work);
     let works = WORKS.iter().filter(|work| wants(work)).count();
-    bench.bar = progress::of_works(works as u64, arguments.json);
+    bench.bar = progress::works_bar(works as u64, arguments.json);
     run_in_memory(&mut bench, &wants)?;
     run_durable(&mut bench, &wants)?;
     run_many(&mut bench, &wants)?;

@@ -14,20 +14,20 @@ use esker_consensus::{ConsensusLog, Mode};
 use esker_log::PriorShutdown;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{ConsensusBenchArguments, insert_disk};
 use super::compare::compare;
+use super::consensus_arguments::{ConsensusBenchArguments, insert_disk};
 use super::timed::Bench;
-use crate::log::arguments::After;
+use crate::log::log_arguments::After;
 use crate::measure::figure::{Figure, Shape, Verdict};
 use crate::measure::floor_figures::FloorFigures;
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::page_cache::drop_cached_pages;
 use crate::workdir::Workdir;
 use esker_command::exit::{Failure, Outcome};
 
 /// Measurements of each opening.
-const ROUNDS: u64 = 3;
+const OPENING_ROUNDS: u64 = 3;
 
 /// Builds, kills or closes, opens, compares, prints.
 pub fn run(bench: &mut Bench<'_>, workdir: &Workdir) -> Outcome {
@@ -35,12 +35,12 @@ pub fn run(bench: &mut Bench<'_>, workdir: &Workdir) -> Outcome {
         let built = workdir.log().join(format!("recover-{}", after.name()));
         build(bench.arguments, &built, after)?;
         let mut openings = Openings::new(bench.arguments, after);
-        for round in 0..ROUNDS {
+        for round in 0..OPENING_ROUNDS {
             let dir = match after {
                 After::Close => built.clone(),
                 After::Kill => copy(&built)?,
             };
-            openings.add(&dir, round + 1 == ROUNDS)?;
+            openings.add(&dir, round + 1 == OPENING_ROUNDS)?;
             if after == After::Kill {
                 remove(&dir)?;
             }
@@ -62,7 +62,7 @@ struct Openings<'a> {
     params: Map<String, Value>,
     latencies: Latencies,
     time: Duration,
-    used: Used,
+    used: ResourceUse,
     /// Whether no segment was in the page cache.
     cold: bool,
     replayed: Vec<u64>,
@@ -76,7 +76,7 @@ impl<'a> Openings<'a> {
             params: arguments.params(&arguments.options(Mode::Volatile, true)),
             latencies: Latencies::new(),
             time: Duration::ZERO,
-            used: Used::default(),
+            used: ResourceUse::default(),
             cold: true,
             replayed: Vec::new(),
         }
@@ -90,9 +90,9 @@ impl<'a> Openings<'a> {
         let log = ConsensusLog::builder(dir)
             .options(self.arguments.options(Mode::Volatile, true))
             .open()
-            .map_err(|error| Failure::of_consensus(&error, dir))?;
+            .map_err(|error| Failure::from_consensus(&error, dir))?;
         let took = begin.elapsed();
-        self.used = self.used.and(Used { resident: resources::peak(), ..snapshot.used() });
+        self.used = self.used.and(ResourceUse { resident: resources::peak(), ..snapshot.used() });
         self.latencies.add(took);
         self.time += took;
         let stats = log.stats();
@@ -103,7 +103,7 @@ impl<'a> Openings<'a> {
         if compares && compare(&log, self.arguments.size as usize, dir)? != recovered {
             return Err(Failure::failed("fewer values were read back than were committed"));
         }
-        log.close().map_err(|error| Failure::of_consensus(&error, dir))
+        log.close().map_err(|error| Failure::from_consensus(&error, dir))
     }
 
     /// Checks that the log has every durable commit. Returns how many it has.
@@ -136,12 +136,12 @@ impl<'a> Openings<'a> {
         };
         put("after", json!(after.name()));
         put("entries", json!(arguments.entries));
-        put("openings", json!(ROUNDS));
+        put("openings", json!(OPENING_ROUNDS));
         put("records_replayed", json!(replayed));
         put("threads", json!(1));
         put("page_cache", json!(if cold { "segments dropped by advice" } else { "kept" }));
         put("ops", json!("entries recovered by each opening"));
-        let entries = ROUNDS * arguments.entries;
+        let entries = OPENING_ROUNDS * arguments.entries;
         Figure {
             params: Value::Object(params),
             open_ms: Some(latencies.quantile_us(0.5) / 1e3),
@@ -149,20 +149,20 @@ impl<'a> Openings<'a> {
             used,
             floor,
             verdict: Verdict::Right,
-            ..Figure::of("consensus/recover", entries, entries * u64::from(arguments.size), time)
+            ..Figure::new("consensus/recover", entries, entries * u64::from(arguments.size), time)
         }
     }
 }
 
 fn remove(dir: &Path) -> Outcome {
-    let failure = |error| Failure::of_io(format_args!("remove {}", dir.display()), &error);
+    let failure = |error| Failure::from_io(format_args!("remove {}", dir.display()), &error);
     std::fs::remove_dir_all(dir).map_err(failure)
 }
 
 /// Copies the log to a directory next to it.
 fn copy(built: &Path) -> Outcome<PathBuf> {
     let dir = built.with_extension("copy");
-    let failure = |error| Failure::of_io(format_args!("copy {}", built.display()), &error);
+    let failure = |error| Failure::from_io(format_args!("copy {}", built.display()), &error);
     std::fs::create_dir(&dir).map_err(failure)?;
     for entry in std::fs::read_dir(built).map_err(failure)? {
         let entry = entry.map_err(failure)?;
@@ -178,7 +178,7 @@ fn copy(built: &Path) -> Outcome<PathBuf> {
 /// Runs the child process that commits the requested entries durably and then ends as `then` says.
 fn build(arguments: &ConsensusBenchArguments, dir: &Path, then: After) -> Outcome {
     let failed = |what: &str| Failure::failed(format!("the process that builds the log {what}"));
-    let of_io = |error: &std::io::Error| Failure::of_io("start the builder", error);
+    let of_io = |error: &std::io::Error| Failure::from_io("start the builder", error);
     let program = std::env::current_exe().map_err(|error| of_io(&error))?;
     let writing = &arguments.writing;
     let mut child = Command::new(program)
@@ -206,9 +206,9 @@ fn build(arguments: &ConsensusBenchArguments, dir: &Path, then: After) -> Outcom
     }
     if then == After::Kill {
         std::thread::sleep(Duration::from_millis(10));
-        child.kill().map_err(|error| Failure::of_io("kill the builder", &error))?;
+        child.kill().map_err(|error| Failure::from_io("kill the builder", &error))?;
     }
-    let status = child.wait().map_err(|error| Failure::of_io("wait for the builder", &error))?;
+    let status = child.wait().map_err(|error| Failure::from_io("wait for the builder", &error))?;
     if then == After::Close && !status.success() {
         return Err(failed("failed"));
     }

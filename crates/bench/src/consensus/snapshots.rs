@@ -6,37 +6,37 @@ use std::time::{Duration, Instant};
 use esker_consensus::{Mode, Slot};
 use serde_json::json;
 
-use super::arguments::BALLOT;
-use super::timed::{Bench, Measured};
+use super::consensus_arguments::BALLOT;
+use super::timed::{Bench, Measurement};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, ResourceUse, Snapshot};
 use esker_command::exit::{Failure, Outcome};
 
-/// After so many snapshots the older ones are removed.
-const KEPT: u64 = 16;
-/// One snapshot counts as so many operations of `--count`.
-const EACH: u64 = 10;
+/// Snapshots that are kept; older ones are removed.
+const SNAPSHOTS_KEPT: u64 = 16;
+/// The operations of `--count` that one snapshot counts as.
+const OPERATIONS_PER_SNAPSHOT: u64 = 10;
 /// The state in a snapshot.
-const STATE: usize = 1 << 20;
+const STATE_BYTES: usize = 1 << 20;
 
 impl Bench<'_> {
     /// Creates snapshots, or reads the same one again and again.
-    pub fn snapshots(&self, create: bool) -> Outcome<Measured> {
+    pub fn snapshots(&self, create: bool) -> Outcome<Measurement> {
         let options = self.arguments.options(Mode::Durable, true);
         let work = if create { "snapshot-create" } else { "snapshot-read" };
         let (log, dir) = self.open(work, options.clone())?;
-        let failed = |error| Failure::of_consensus(&error, &dir);
+        let failed = |error| Failure::from_consensus(&error, &dir);
         let wrong =
             || Failure::failed("a snapshot was read that is not the one written".to_owned());
         log.learn(Slot(0), BALLOT, b"0")
             .and_then(|ticket| ticket.blocking_wait())
             .map_err(failed)?;
-        let mut state: Vec<u8> = (0..STATE).map(|at| (at / 255 + at * 7) as u8).collect();
+        let mut state: Vec<u8> = (0..STATE_BYTES).map(|at| (at / 255 + at * 7) as u8).collect();
         log.create_snapshot(Slot(0), &*state).map_err(failed)?;
-        let (max_rounds, max_time) = self.limits(EACH);
+        let (max_rounds, max_time) = self.limits(OPERATIONS_PER_SNAPSHOT);
         let (mut latencies, mut time, mut rounds) = (Latencies::new(), Duration::ZERO, 0u64);
         let (begin, snapshot) = (Instant::now(), Snapshot::now());
-        let mut read = Vec::with_capacity(STATE);
+        let mut read = Vec::with_capacity(STATE_BYTES);
         resources::reset_peak();
         while rounds < max_rounds && begin.elapsed() < max_time {
             state[..8].copy_from_slice(&rounds.to_le_bytes());
@@ -48,14 +48,14 @@ impl Bench<'_> {
                 log.create_snapshot(slot, &*state).map_err(failed)?;
                 latencies.add(start.elapsed());
                 time += start.elapsed();
-                if rounds % KEPT == 0 {
+                if rounds % SNAPSHOTS_KEPT == 0 {
                     log.keep_snapshots(1).map_err(failed)?;
                 }
             } else {
                 read.clear();
                 let start = Instant::now();
                 let mut latest = log.snapshots().latest().map_err(failed)?;
-                latest.read_to_end(&mut read).map_err(|error| Failure::of_io("read", &error))?;
+                latest.read_to_end(&mut read).map_err(|error| Failure::from_io("read", &error))?;
                 latencies.add(start.elapsed());
                 time += start.elapsed();
                 if read[8..] != state[8..] {
@@ -64,10 +64,10 @@ impl Bench<'_> {
             }
             rounds += 1;
         }
-        let used = Used { resident: resources::peak(), ..snapshot.used() };
+        let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
         if create {
             let mut latest = log.snapshots().latest().map_err(failed)?;
-            latest.read_to_end(&mut read).map_err(|error| Failure::of_io("read", &error))?;
+            latest.read_to_end(&mut read).map_err(|error| Failure::from_io("read", &error))?;
             if read != state {
                 return Err(wrong());
             }
@@ -79,8 +79,8 @@ impl Bench<'_> {
         };
         let outcome = (time, latencies, used);
         let mut measured = self.measured(bench, (&options, &stats), 1, rounds, outcome);
-        measured.params.insert("size".into(), json!(STATE));
-        measured.bytes = rounds * STATE as u64;
+        measured.params.insert("size".into(), json!(STATE_BYTES));
+        measured.bytes = rounds * STATE_BYTES as u64;
         Ok(measured)
     }
 }

@@ -8,13 +8,13 @@ use esker_log::LogStats;
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 
-use super::arguments::{ConsensusBenchArguments, insert_disk};
+use super::consensus_arguments::{ConsensusBenchArguments, insert_disk};
 use crate::load::threads;
 use crate::machine::floor::Floor;
 use crate::measure::call_clock::{CallClock, TIMED_EVERY};
 use crate::measure::figure::{Figure, Shape, Verdict};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Used};
+use crate::measure::resources::{self, ResourceUse};
 use esker_command::exit::{Failure, Outcome};
 
 /// State that all works share.
@@ -27,18 +27,18 @@ pub struct Bench<'a> {
 }
 
 /// The result of a timed part.
-pub struct Measured {
+pub struct Measurement {
     bench: &'static str,
     pub params: Map<String, Value>,
     ops: u64,
     pub bytes: u64,
     time: Duration,
     latencies: Latencies,
-    used: Used,
+    used: ResourceUse,
 }
 
 /// The times of one thread.
-struct Part {
+struct ThreadRun {
     begin: Instant,
     end: Instant,
     latencies: Latencies,
@@ -55,20 +55,20 @@ impl Bench<'_> {
     }
 
     /// Samples the floor after a work, and prints its figure.
-    pub fn sample_and_print(&mut self, measured: Measured) -> Outcome {
+    pub fn sample_and_print(&mut self, measured: Measurement) -> Outcome {
         self.floor.sample()?;
         self.print(measured)
     }
 
-    pub fn print(&self, measured: Measured) -> Outcome {
-        let Measured { bench, params, ops, bytes, time, latencies, used } = measured;
+    pub fn print(&self, measured: Measurement) -> Outcome {
+        let Measurement { bench, params, ops, bytes, time, latencies, used } = measured;
         let figure = Figure {
             params: Value::Object(params),
             latencies,
             used,
             floor: self.floor.medians(),
             verdict: Verdict::Right,
-            ..Figure::of(bench, ops, bytes, time)
+            ..Figure::new(bench, ops, bytes, time)
         };
         self.bar.suspend(|| figure.print(self.arguments.json, Shape::Rate))
     }
@@ -83,17 +83,17 @@ impl Bench<'_> {
         let log = ConsensusLog::builder(&dir)
             .options(options)
             .open()
-            .map_err(|error| Failure::of_consensus(&error, &dir))?;
+            .map_err(|error| Failure::from_consensus(&error, &dir))?;
         Ok((log, dir))
     }
 
     /// Closes the log and removes it. Returns its metadata from before.
     pub fn end(&self, log: &ConsensusLog, dir: &Path) -> Outcome<LogStats> {
         let stats = log.stats().log_stats;
-        log.close().map_err(|error| Failure::of_consensus(&error, dir))?;
+        log.close().map_err(|error| Failure::from_consensus(&error, dir))?;
         if !self.arguments.keep {
             std::fs::remove_dir_all(dir).map_err(|error| {
-                Failure::of_io(format_args!("remove {}", dir.display()), &error)
+                Failure::from_io(format_args!("remove {}", dir.display()), &error)
             })?;
         }
         Ok(stats)
@@ -105,26 +105,26 @@ impl Bench<'_> {
         threads: usize,
         each: u64,
         work: impl Fn(&mut Vec<u8>, u64) -> Result<(), Error> + Sync,
-    ) -> Outcome<(Duration, Latencies, Used)> {
+    ) -> Outcome<(Duration, Latencies, ResourceUse)> {
         resources::reset_peak();
-        let run_thread = |thread, (mut value, mut latencies), _| -> Result<Part, Error> {
+        let run_thread = |thread, (mut value, mut latencies), _| -> Result<ThreadRun, Error> {
             let begin = Instant::now();
             let mut clock = CallClock::start(TIMED_EVERY);
             for n in 0..each {
                 work(&mut value, n * threads as u64 + thread)?;
                 clock.end_call(|time| Latencies::add(&mut latencies, time));
             }
-            Ok(Part { begin, end: Instant::now(), latencies })
+            Ok(ThreadRun { begin, end: Instant::now(), latencies })
         };
         let prepare = |_: &mut u64| (vec![0; self.arguments.size as usize], Latencies::new());
         let (start, parts) = threads::run(0..threads as u64, prepare, run_thread)
-            .map_err(|error| Failure::of_io("start a thread", &error))?;
-        let used = Used { resident: resources::peak(), ..start.snapshot.used() };
+            .map_err(|error| Failure::from_io("start a thread", &error))?;
+        let used = ResourceUse { resident: resources::peak(), ..start.snapshot.used() };
         let mut all = Latencies::new();
-        let parts: Vec<Part> = parts
+        let parts: Vec<ThreadRun> = parts
             .into_iter()
             .collect::<Result<_, _>>()
-            .map_err(|error| Failure::of_consensus(&error, &self.dir))?;
+            .map_err(|error| Failure::from_consensus(&error, &self.dir))?;
         parts.iter().for_each(|part| all.merge(&part.latencies));
         let begin = parts.iter().map(|part| part.begin).min();
         let end = parts.iter().map(|part| part.end).max();
@@ -138,13 +138,13 @@ impl Bench<'_> {
         (options, log): (&Options, &LogStats),
         threads: usize,
         ops: u64,
-        (time, latencies, used): (Duration, Latencies, Used),
-    ) -> Measured {
+        (time, latencies, used): (Duration, Latencies, ResourceUse),
+    ) -> Measurement {
         let mut params = self.arguments.params(options);
         insert_disk(&mut params, log);
         params.insert("threads".into(), json!(threads));
         params.insert("count".into(), json!(ops));
         let bytes = ops * u64::from(self.arguments.size);
-        Measured { bench, params, ops, bytes, time, latencies, used }
+        Measurement { bench, params, ops, bytes, time, latencies, used }
     }
 }

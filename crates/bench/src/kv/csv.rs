@@ -2,15 +2,15 @@
 
 use esker_kv::Policy;
 
-use super::callers::Timed;
+use super::store_callers::TimedPart;
 
 /// The line above the policies.
 pub const HEADER: &str = "mode,record_size,count,total_time_ms,throughput,p50_ns,p99_ns,p999_ns,\
 max_ns,fsyncs,total_with_sync_ms";
 
 /// The line of a policy, without a newline. The throughput includes the last sync.
-pub fn row(policy: Policy, record_size: u32, timed: &Timed) -> String {
-    let Timed { ops, time, before_last_sync, latencies, syncs, .. } = timed;
+pub fn row(policy: Policy, record_size: u32, timed: &TimedPart) -> String {
+    let TimedPart { ops, time, before_last_sync, latencies, syncs, .. } = timed;
     let quantile = |share| latencies.quantile_ns(share);
     format!(
         "{},{record_size},{ops},{:.3},{:.1},{},{},{},{},{syncs},{:.3}",

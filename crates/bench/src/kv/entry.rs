@@ -2,7 +2,7 @@
 
 use esker_disk::BLOCK;
 
-use super::arguments::{KeyOrder, KvBenchArguments};
+use super::store_arguments::{KeyOrder, KvBenchArguments};
 
 /// Makes keys and values by number.
 #[derive(Debug, Clone, Copy)]
@@ -64,8 +64,8 @@ impl Entries {
     /// The bytes of the blocks that hold a record of the log with one entry, on average.
     pub fn read_bytes(&self) -> usize {
         // Of the record and the put in it, about.
-        const HEADERS: usize = 40;
-        let len = self.key_size + self.size + HEADERS;
+        const HEADER_BYTES: usize = 40;
+        let len = self.key_size + self.size + HEADER_BYTES;
         // It begins anywhere in a block.
         (1 + (len + BLOCK / 2 - 1) / BLOCK) * BLOCK
     }

@@ -3,14 +3,14 @@
 //! Each policy has a store of its own. Its figures are printed once everything in the store was
 //! read back. Where policies are compared, the model of the experiment follows.
 
-mod arguments;
-mod callers;
+mod compare_store;
 mod csv;
 mod entry;
 mod model;
-mod plan;
+mod run_length;
 mod scan;
-mod verify;
+mod store_arguments;
+mod store_callers;
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -18,17 +18,17 @@ use std::time::{Duration, Instant};
 use esker_kv::{Options, Policy, Store};
 use serde_json::{Map, Value, json};
 
-pub use self::arguments::KvBenchArguments;
-use self::arguments::What;
-use self::callers::Timed;
 use self::entry::Entries;
 use self::model::{Mode, Model};
+pub use self::store_arguments::KvBenchArguments;
+use self::store_arguments::Operation;
+use self::store_callers::TimedPart;
 use crate::machine::environment::Environment;
 use crate::machine::floor::Floor;
 use crate::machine::random_read;
 use crate::measure::figure::{Figure, Shape, Verdict, rounded};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::page_cache::drop_cached_pages;
 use crate::workdir::Workdir;
 use esker_command::exit::{Failure, Outcome, complain, with_causes};
@@ -44,8 +44,8 @@ pub fn run(arguments: &KvBenchArguments) -> Outcome {
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
     let options = arguments.options(Policy::Always);
     let mut floor = Floor::prepare_on(&*options.disk, &workdir.floor())?;
-    let mut environment = Environment::of(&workdir.floor());
-    environment.disk.emulated = arguments.slow_disk.map(arguments::Emulated::name);
+    let mut environment = Environment::describe(&workdir.floor());
+    environment.disk.emulated = arguments.slow_disk.map(store_arguments::DiskModel::name);
     if arguments.csv {
         output::print(&format!("{}\n", csv::HEADER))?;
     } else if !arguments.json {
@@ -65,7 +65,7 @@ pub fn run(arguments: &KvBenchArguments) -> Outcome {
         puts.extend(bench.run()?);
         if several {
             std::fs::remove_dir_all(&bench.dir).map_err(|error| {
-                Failure::of_io(format_args!("remove {}", bench.dir.display()), &error)
+                Failure::from_io(format_args!("remove {}", bench.dir.display()), &error)
             })?;
         }
     }
@@ -115,19 +115,20 @@ impl Bench<'_> {
         let arguments = self.arguments;
         let policy = self.options.policy;
         let dir = self.dir.clone();
-        let failure = |error: esker_kv::Error| Failure::of_kv(&error, &dir);
+        let failure = |error: esker_kv::Error| Failure::from_kv(&error, &dir);
         self.floor.restart();
         self.floor.sample()?;
         let mut store = open(&dir, &self.options)?;
         let mut loaded = false;
         let mut measured = Vec::new();
         for what in &arguments.what {
-            if *what != What::Put && !loaded {
+            if *what != Operation::Put && !loaded {
                 complain(&format!("loading {} keys", arguments.keys));
                 load(arguments, &store).map_err(failure)?;
                 loaded = true;
             }
-            let reads = arguments.cold && matches!(what, What::Get | What::Mixed | What::Scan);
+            let reads = arguments.cold
+                && matches!(what, Operation::Get | Operation::Mixed | Operation::Scan);
             let mut random = Vec::new();
             if reads {
                 drop_cached_pages(&dir);
@@ -136,11 +137,13 @@ impl Bench<'_> {
             let mut open_ms = None;
             let mut more = Map::new();
             let (bench, timed) = match what {
-                What::Put => ("kv/put", callers::run(arguments, policy, &store, *what)?),
-                What::Get => ("kv/get", callers::run(arguments, policy, &store, *what)?),
-                What::Mixed => ("kv/mixed", callers::run(arguments, policy, &store, *what)?),
-                What::Scan => ("kv/scan", scan::run(arguments, &store).map_err(failure)??),
-                What::Open => {
+                Operation::Put => ("kv/put", store_callers::run(arguments, policy, &store, *what)?),
+                Operation::Get => ("kv/get", store_callers::run(arguments, policy, &store, *what)?),
+                Operation::Mixed => {
+                    ("kv/mixed", store_callers::run(arguments, policy, &store, *what)?)
+                }
+                Operation::Scan => ("kv/scan", scan::run(arguments, &store).map_err(failure)??),
+                Operation::Open => {
                     let (opened, closed, timed);
                     (store, opened, closed, timed) = self.reopen(store)?;
                     more.insert("close_ms".into(), json!(closed.as_secs_f64() * 1e3));
@@ -161,7 +164,7 @@ impl Bench<'_> {
         }
         let keys = store.keyspace().len();
         store.close().map_err(failure)?;
-        verify::compare(&Entries::new(arguments), &dir, &self.options, keys)?;
+        compare_store::compare(&Entries::new(arguments), &dir, &self.options, keys)?;
         let mut puts = Vec::new();
         for (what, timed, figure, shape) in measured {
             if arguments.csv {
@@ -169,8 +172,8 @@ impl Bench<'_> {
             } else {
                 figure.print(arguments.json, shape)?;
             }
-            if what == What::Put {
-                puts.push((Mode::of(policy, &timed), figure));
+            if what == Operation::Put {
+                puts.push((Mode::new(policy, &timed), figure));
             }
         }
         Ok(puts)
@@ -179,9 +182,9 @@ impl Bench<'_> {
     fn figure(
         &self,
         bench: &'static str,
-        what: What,
+        what: Operation,
         store: &Store,
-        timed: &Timed,
+        timed: &TimedPart,
         mut more: Map<String, Value>,
         random: &[f64],
     ) -> Figure {
@@ -217,22 +220,22 @@ impl Bench<'_> {
             floor,
             verdict: Verdict::Right,
             more,
-            ..Figure::of(bench, timed.ops, timed.ops * Entries::new(arguments).bytes(), timed.time)
+            ..Figure::new(bench, timed.ops, timed.ops * Entries::new(arguments).bytes(), timed.time)
         }
     }
 
     /// The device's reads of the blocks of a record, with as many in flight as there are callers.
-    fn random_reads(&self, what: What) -> Outcome<f64> {
-        let threads = if what == What::Scan { 1 } else { self.arguments.writers };
+    fn random_reads(&self, what: Operation) -> Outcome<f64> {
+        let threads = if what == Operation::Scan { 1 } else { self.arguments.writers };
         let size = Entries::new(self.arguments).read_bytes();
         random_read::per_second(&*self.options.disk, &self.dir, threads, size, RANDOM_READS)
             .map_err(|error| Failure::failed(format!("measure the floor: {}", with_causes(&error))))
     }
 
     /// Closes and opens. Returns the time of opening and of closing.
-    fn reopen(&self, store: Store) -> Outcome<(Store, Duration, Duration, Timed)> {
+    fn reopen(&self, store: Store) -> Outcome<(Store, Duration, Duration, TimedPart)> {
         let begin = Instant::now();
-        store.close().map_err(|error| Failure::of_kv(&error, &self.dir))?;
+        store.close().map_err(|error| Failure::from_kv(&error, &self.dir))?;
         let closed = begin.elapsed();
         // Its memory is free before the other one needs as much.
         drop(store);
@@ -242,18 +245,18 @@ impl Bench<'_> {
         let time = begin.elapsed();
         let mut latencies = Latencies::new();
         latencies.add(time);
-        let used = Used { resident: resources::peak(), ..snapshot.used() };
+        let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
         let syncs = store.stats().log.syncs;
         let before_last_sync = time;
         let timed =
-            Timed { ops: 1, time, before_last_sync, syncs, timed_every: 1, latencies, used };
+            TimedPart { ops: 1, time, before_last_sync, syncs, timed_every: 1, latencies, used };
         Ok((store, time, closed, timed))
     }
 }
 
 fn open(dir: &Path, options: &Options) -> Outcome<Store> {
     let store = Store::builder(dir).options(options.clone()).open();
-    store.map_err(|error| Failure::of_kv(&error, dir))
+    store.map_err(|error| Failure::from_kv(&error, dir))
 }
 
 /// Loading writes batches of this many puts, or of so many bytes.

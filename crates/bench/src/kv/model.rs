@@ -16,8 +16,8 @@ use std::fmt::Write;
 use esker_kv::Policy;
 use serde_json::{Map, Value, json};
 
-use super::callers::Timed;
 use super::csv;
+use super::store_callers::TimedPart;
 use crate::measure::figure::rounded;
 use crate::measure::latency::Latencies;
 use esker_command::output::counted;
@@ -26,7 +26,7 @@ use esker_command::quantity;
 /// A mode with fewer syncs than this is not fitted.
 const SYNCS_MIN: u64 = 100;
 
-/// One mode, measured.
+/// A measured mode.
 #[derive(Debug)]
 pub struct Mode {
     policy: Policy,
@@ -48,7 +48,7 @@ pub struct Model {
 }
 
 impl Mode {
-    pub fn of(policy: Policy, timed: &Timed) -> Self {
+    pub fn new(policy: Policy, timed: &TimedPart) -> Self {
         let given = match policy {
             Policy::Always => Some(1.0),
             Policy::Batch(n) => Some(n.get() as f64),

@@ -4,18 +4,18 @@ use std::time::{Duration, Instant};
 
 use esker_kv::Store;
 
-use super::arguments::KvBenchArguments;
-use super::callers::Timed;
+use super::store_arguments::KvBenchArguments;
+use super::store_callers::TimedPart;
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, ResourceUse, Snapshot};
 use esker_command::exit::{Failure, Outcome};
 
-/// With `--cold`, the time is looked at once in this many keys.
+/// The keys of which one looks at the time, with `--cold`.
 const CHECK_EVERY: u64 = 64;
 
 /// Scans all keys again and again. A cold scan ends with the time or the count, and not only at the
 /// last key: it may take minutes.
-pub fn run(arguments: &KvBenchArguments, store: &Store) -> esker_kv::Result<Outcome<Timed>> {
+pub fn run(arguments: &KvBenchArguments, store: &Store) -> esker_kv::Result<Outcome<TimedPart>> {
     let most = Duration::from_secs_f64(arguments.seconds.unwrap_or(3.0));
     let keyspace = store.keyspace();
     resources::reset_peak();
@@ -47,7 +47,7 @@ pub fn run(arguments: &KvBenchArguments, store: &Store) -> esker_kv::Result<Outc
         latencies.add(start.elapsed());
     }
     let time = begin.elapsed();
-    let used = Used { resident: resources::peak(), ..snapshot.used() };
+    let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
     let syncs = store.stats().log.syncs - syncs;
-    Ok(Ok(Timed { ops, time, before_last_sync: time, syncs, timed_every: 1, latencies, used }))
+    Ok(Ok(TimedPart { ops, time, before_last_sync: time, syncs, timed_every: 1, latencies, used }))
 }

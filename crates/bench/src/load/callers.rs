@@ -11,12 +11,12 @@ use esker_log::{Append, Error, Log, Result, Ticket};
 use tokio::runtime::Runtime;
 
 use crate::load::slice::{SliceStart, Until};
-use crate::load::tasks::{self, WORKERS};
+use crate::load::tasks::{self, WORKER_THREADS};
 use crate::load::threads;
 use crate::measure::call_clock::{CallClock, TIMED_EVERY};
 use crate::measure::latency::Latencies;
 use crate::measure::per_thread::PerThread;
-use crate::measure::resources::{self, Used};
+use crate::measure::resources::{self, ResourceUse};
 use crate::records::payload::{Payload, Recipe};
 use esker_command::exit::{Failure, Outcome};
 
@@ -48,7 +48,7 @@ pub struct Slice {
     pub ops: u64,
     pub bytes: u64,
     pub time: Duration,
-    pub used: Used,
+    pub used: ResourceUse,
 }
 
 /// All callers, between slices.
@@ -64,12 +64,12 @@ impl Callers {
     /// Creates the callers, not started.
     pub fn new(log: &Log, work: Workload, recipe: &Recipe) -> Outcome<Self> {
         let callers = (0..work.writers).map(|writer| Caller::new(recipe, writer, work)).collect();
-        let threads = if work.blocking { work.writers as usize } else { WORKERS };
+        let threads = if work.blocking { work.writers as usize } else { WORKER_THREADS };
         let latencies = PerThread::new(threads);
         let runtime = (!work.blocking)
             .then(tasks::runtime)
             .transpose()
-            .map_err(|error| Failure::of_io("start threads", &error))?;
+            .map_err(|error| Failure::from_io("start threads", &error))?;
         Ok(Self { log: log.clone(), callers, latencies, runtime })
     }
 
@@ -85,7 +85,7 @@ impl Callers {
         self.log.barrier()?.blocking_wait()?;
         let SliceStart { begin, snapshot } = start;
         let time = begin.elapsed();
-        let used = Used { resident: resources::peak(), ..snapshot.used() };
+        let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
         let after = self.totals();
         Ok(Slice { ops: after.0 - before.0, bytes: after.1 - before.1, time, used })
     }
@@ -142,11 +142,11 @@ fn run_threads(
     Ok(start)
 }
 
-/// One caller: its records and totals.
+/// A caller: its records and totals.
 #[derive(Debug)]
 struct Caller {
     work: Workload,
-    /// One payload per record of a call.
+    /// The payloads, one for each record of a call.
     payloads: Vec<Payload>,
     count: u64,
     bytes: u64,
@@ -157,7 +157,7 @@ impl Caller {
     fn new(recipe: &Recipe, writer: u32, work: Workload) -> Self {
         Self {
             work,
-            payloads: (0..work.batch).map(|_| recipe.of(writer)).collect(),
+            payloads: (0..work.batch).map(|_| recipe.payload(writer)).collect(),
             count: 0,
             bytes: 0,
             slices: Vec::with_capacity(work.batch as usize),

@@ -16,7 +16,7 @@ use serde_json::json;
 
 use crate::measure::resources::{self, Snapshot};
 use crate::records::payload::Recipe;
-use crate::records::verify::{Expected, Tally, Verify};
+use crate::records::verify::{ExpectedRecords, Tally, Verify};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::log_options::WritingArguments;
 use esker_command::{output, quantity};
@@ -24,7 +24,7 @@ use esker_command::{output, quantity};
 /// The value while the goal is unknown.
 const NO_GOAL: u64 = u64::MAX;
 /// The interval between checks for the goal.
-const POLL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Arguments of the hidden command.
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ pub fn shared_clock() -> Duration {
 
 /// Reads from the oldest record to the goal and reports what it read.
 pub fn run(arguments: &FollowArguments) -> Outcome {
-    let of_log = |error: Error| Failure::of_log(&error, &arguments.dir);
+    let log_failure = |error: Error| Failure::from_log(&error, &arguments.dir);
     let goal = Arc::new(AtomicU64::new(NO_GOAL));
     let shared = Arc::clone(&goal);
     std::thread::spawn(move || read_goal(&shared));
@@ -56,13 +56,13 @@ pub fn run(arguments: &FollowArguments) -> Outcome {
     let reader = ReadOnlyLog::builder(&arguments.dir)
         .options(arguments.writing.options())
         .open()
-        .map_err(of_log)?;
+        .map_err(log_failure)?;
     output::print(&format!("open {}\n", begin.elapsed().as_micros()))?;
     let recipe = Recipe::new(arguments.seed, arguments.size.clone());
     let mut follower = Follower {
-        stream: reader.stream(Start::Oldest).map_err(of_log)?,
-        expected: Expected::new(&recipe, arguments.verify),
-        out: output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?,
+        stream: reader.stream(Start::Oldest).map_err(log_failure)?,
+        expected: ExpectedRecords::new(&recipe, arguments.verify),
+        out: output::buffered().map_err(|e| Failure::from_io("open standard output", &e))?,
         seen: 0,
         tally: Tally::default(),
     };
@@ -73,7 +73,7 @@ pub fn run(arguments: &FollowArguments) -> Outcome {
         match follower.next() {
             Ok(batch) => follower.check(&batch)?,
             Err(Error::Timeout) => {}
-            Err(error) => return Err(of_log(error)),
+            Err(error) => return Err(log_failure(error)),
         }
     }
     let (time, used, tally) = (begin.elapsed(), snapshot.used(), follower.tally);
@@ -102,7 +102,7 @@ fn read_goal(goal: &AtomicU64) {
 
 struct Follower<W: Write> {
     stream: LogStream,
-    expected: Expected,
+    expected: ExpectedRecords,
     out: W,
     seen: u64,
     tally: Tally,
@@ -115,7 +115,7 @@ impl<W: Write> Follower<W> {
             Some(batch) => Ok(batch),
             None => {
                 let _ = self.out.flush();
-                self.stream.blocking_next_timeout(POLL)
+                self.stream.blocking_next_timeout(POLL_INTERVAL)
             }
         }
     }
@@ -124,10 +124,10 @@ impl<W: Write> Follower<W> {
         let delivered = shared_clock().as_nanos();
         self.tally = self.tally.and(self.expected.check(0, &mut self.seen, batch)?);
         let written = writeln!(self.out, "at {} {delivered}", self.seen);
-        written.map_err(|error| Failure::of_io("report what was read", &error))
+        written.map_err(|error| Failure::from_io("report what was read", &error))
     }
 
     fn flush(&mut self) -> Outcome {
-        self.out.flush().map_err(|error| Failure::of_io("report what was read", &error))
+        self.out.flush().map_err(|error| Failure::from_io("report what was read", &error))
     }
 }

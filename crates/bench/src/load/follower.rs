@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use crate::load::durable_times::DurableTimes;
 use crate::load::follow::shared_clock;
-use crate::log::arguments::LogBenchArguments;
+use crate::log::log_arguments::LogBenchArguments;
 use crate::measure::figure::rounded;
 use crate::measure::latency::Latencies;
 use crate::records::verify::Tally;
@@ -21,7 +21,7 @@ use esker_command::choices::DiskChoice;
 use esker_command::exit::{Failure, Outcome};
 
 /// The most time for the follower to catch up after the writer has ended.
-const DRAIN: Duration = Duration::from_secs(120);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running follower process that has opened the log.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ pub struct Follower {
     open_ms: f64,
 }
 
-/// What the follower read.
+/// The report of a follower.
 #[derive(Debug)]
-pub struct Followed {
+pub struct FollowerReport {
     pub tally: Tally,
     time: Duration,
     cpu: Duration,
@@ -82,7 +82,7 @@ impl Follower {
     }
 
     /// Sends the number of the last record to read. Returns what the process read until then.
-    pub fn read_to(&mut self, last: u64) -> Outcome<Followed> {
+    pub fn read_to(&mut self, last: u64) -> Outcome<FollowerReport> {
         if let Some(goal) = &mut self.goal {
             // A process that has exited has reported why.
             let _ = writeln!(goal, "{last}").and_then(|()| goal.flush());
@@ -101,7 +101,7 @@ impl Follower {
         if let Some(output_thread) = self.output_thread.take() {
             let _ = output_thread.join();
         }
-        Ok(Followed {
+        Ok(FollowerReport {
             tally,
             time: seconds("seconds")?,
             cpu: seconds("cpu_seconds")?,
@@ -112,7 +112,7 @@ impl Follower {
 
     /// The next line of its output that is not a lag; its error output if there is none.
     fn line(&mut self) -> Outcome<String> {
-        match self.lines.recv_timeout(DRAIN) {
+        match self.lines.recv_timeout(CATCH_UP_TIMEOUT) {
             Ok(line) => Ok(line),
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
                 Err(Failure::failed("the follower did not finish in time"))
@@ -137,7 +137,7 @@ impl Drop for Follower {
     }
 }
 
-impl Followed {
+impl FollowerReport {
     /// Adds the result to the figure.
     pub fn insert_into(&self, more: &mut Map<String, Value>) {
         let mut put = |name: &str, value: Value| {
@@ -179,7 +179,7 @@ fn other_lines<'a>(
 }
 
 fn spawn(arguments: &LogBenchArguments, dir: &Path) -> Outcome<Child> {
-    let failure = |error: &std::io::Error| Failure::of_io("start the follower", error);
+    let failure = |error: &std::io::Error| Failure::from_io("start the follower", error);
     let program = std::env::current_exe().map_err(|error| failure(&error))?;
     let expected = arguments.expected_recipe();
     let (least, most) = (expected.sizes.start(), expected.sizes.end());

@@ -1,4 +1,4 @@
-//! One writer whose appends arrive at a rate, whether or not the one before is durable.
+//! A writer whose appends arrive at a rate, whether or not the one before is durable.
 //!
 //! The latency of an append counts from the time it was due, not from when the writer started it: a
 //! log that delays the writer is charged for every append that waited.
@@ -31,14 +31,14 @@ pub struct OpenLoop {
 
 /// The result of a slice.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Wrote {
+pub struct WrittenRecords {
     pub records: u64,
     pub bytes: u64,
     /// The time until the last append was durable.
     pub time: Duration,
 }
 
-impl Wrote {
+impl WrittenRecords {
     /// Returns the sum.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -55,7 +55,7 @@ impl OpenLoop {
     pub fn new(log: &Log, recipe: &Recipe, batch: u32, rate: Option<f64>) -> io::Result<Self> {
         Ok(Self {
             log: log.clone(),
-            payloads: (0..batch).map(|_| recipe.of(0)).collect(),
+            payloads: (0..batch).map(|_| recipe.payload(0)).collect(),
             rate,
             count: 0,
             latencies: Latencies::new(),
@@ -78,14 +78,14 @@ impl OpenLoop {
     ///
     /// If the log does not keep up, the slice still ends on time and the remaining appends are
     /// skipped.
-    pub async fn slice(&mut self, until: Until, name_goal: impl Fn(u64)) -> Result<Wrote> {
+    pub async fn slice(&mut self, until: Until, name_goal: impl Fn(u64)) -> Result<WrittenRecords> {
         let begin = Instant::now();
         let first = self.count;
         let (limit, time) = match until {
             Until::Elapsed(time) => (u64::MAX, time),
             Until::Records(records) => (first.saturating_add(records), Duration::MAX),
         };
-        let mut wrote = Wrote::default();
+        let mut wrote = WrittenRecords::default();
         loop {
             let mut records = reuse(std::mem::take(&mut self.slices));
             let mut bytes = 0;

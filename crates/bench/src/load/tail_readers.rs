@@ -19,14 +19,14 @@ use tokio::task::JoinHandle;
 
 use crate::load::durable_times::DurableTimes;
 use crate::measure::latency::Latencies;
-use crate::records::verify::{Expected, Tally};
+use crate::records::verify::{ExpectedRecords, Tally};
 use esker_command::exit::{Failure, Outcome};
 
 /// Histograms that the readers share, sharded against lock contention.
-const SHARDS: usize = 16;
+const SHARD_COUNT: usize = 16;
 /// Consecutive batches after which a lagging reader yields.
 const IN_A_ROW: u32 = 16;
-/// No record has this number.
+/// A number that no record has.
 const NO_GOAL: u64 = u64::MAX;
 
 /// State that the readers share.
@@ -34,7 +34,7 @@ const NO_GOAL: u64 = u64::MAX;
 pub struct TailReaders {
     dir: PathBuf,
     readers: u32,
-    expected: Expected,
+    expected: ExpectedRecords,
     durable_times: Arc<DurableTimes>,
     /// The record after which a reader adds its tally to the shared one.
     goal: AtomicU64,
@@ -43,7 +43,7 @@ pub struct TailReaders {
     arrived: AtomicU64,
     state: Mutex<State>,
     changed: Notify,
-    lags: [Mutex<Latencies>; SHARDS],
+    lags: [Mutex<Latencies>; SHARD_COUNT],
 }
 
 #[derive(Debug, Default)]
@@ -57,7 +57,7 @@ impl TailReaders {
     pub fn new(
         dir: PathBuf,
         readers: u32,
-        expected: Expected,
+        expected: ExpectedRecords,
         durable_times: Arc<DurableTimes>,
     ) -> Self {
         Self {
@@ -205,10 +205,10 @@ impl TailReaders {
         let Some(next) = next else {
             return Err(Failure::failed(format!("the stream ended after record {seen}")));
         };
-        let batch = next.map_err(|error| Failure::of_log(&error, &self.dir))?;
+        let batch = next.map_err(|error| Failure::from_log(&error, &self.dir))?;
         let tally = self.expected.check(u64::from(reader), seen, &batch)?;
         let lag = self.durable_times.lag(*seen, delivered);
-        let shard = &self.lags[reader as usize % SHARDS];
+        let shard = &self.lags[reader as usize % SHARD_COUNT];
         shard.lock().unwrap_or_else(PoisonError::into_inner).add(lag);
         Ok(tally)
     }
@@ -228,7 +228,7 @@ mod tests {
     ) -> (tempfile::TempDir, Log, Arc<TailReaders>, Vec<JoinHandle<()>>) {
         let dir = tempfile::tempdir().unwrap();
         let log = Log::open(dir.path().join("log")).unwrap();
-        let expected = Expected::new(&Recipe::new(1, 10..=20), Verify::Full);
+        let expected = ExpectedRecords::new(&Recipe::new(1, 10..=20), Verify::Full);
         let durable_times = Arc::new(DurableTimes::new());
         let tail_readers =
             Arc::new(TailReaders::new(dir.path().into(), readers, expected, durable_times));
@@ -239,7 +239,7 @@ mod tests {
     }
 
     async fn append(log: &Log, from: u64, to: u64) -> u64 {
-        let mut payload = Recipe::new(1, 10..=20).of(0);
+        let mut payload = Recipe::new(1, 10..=20).payload(0);
         let mut bytes = 0;
         for count in from..to {
             let record = payload.record(count);

@@ -9,14 +9,14 @@ use tokio::sync::Barrier;
 use crate::load::slice::SliceStart;
 
 /// Threads that run the async callers.
-pub const WORKERS: usize = 2;
+pub const WORKER_THREADS: usize = 2;
 
 /// Creates the runtime of async callers.
 ///
 /// # Errors
 /// The system started no thread.
 pub fn runtime() -> io::Result<Runtime> {
-    Builder::new_multi_thread().enable_time().worker_threads(WORKERS).build()
+    Builder::new_multi_thread().enable_time().worker_threads(WORKER_THREADS).build()
 }
 
 /// Runs each caller as a task of its own. All start to work at the same time. Returns the start,

@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::load::slice::SliceStart;
 
-const STACK: usize = 256 << 10;
+const STACK_BYTES: usize = 256 << 10;
 
 /// Runs each caller on a thread of its own. All start to work at the same time, when all threads
 /// have run `prepare`; `work` gets its result. Returns the start, and what `work` returned, in the
@@ -29,7 +29,7 @@ pub fn run<C: Send, P, T: Send>(
         let (start, prepare, work) = (&start, &prepare, &work);
         let mut spawn = |mut caller: C| {
             let preparing = preparing.clone();
-            thread::Builder::new().stack_size(STACK).spawn_scoped(scope, move || {
+            thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, move || {
                 let prepared = prepare(&mut caller);
                 drop(preparing);
                 start.wait().map(|start| work(caller, prepared, start))

@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 
 use crate::load::callers::{Callers, Slice, Workload};
 use crate::load::no_disk::NoDisk;
-use crate::load::tasks::WORKERS;
-use crate::log::arguments::LogBenchArguments;
+use crate::load::tasks::WORKER_THREADS;
+use crate::log::log_arguments::LogBenchArguments;
 use crate::log::plan::Plan;
 use crate::machine::floor::Floor;
 use crate::measure::figure::{Figure, Shape, Summary, Verdict};
-use crate::records::readback::{self, Compared};
+use crate::records::readback::{self, Comparison};
 use crate::workdir::Workdir;
 use esker_command::exit::{Failure, Outcome, complain};
 
@@ -22,7 +22,7 @@ use esker_command::exit::{Failure, Outcome, complain};
 pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
     let dir = workdir.log();
-    let of_log = |error| Failure::of_log(&error, &dir);
+    let log_failure = |error| Failure::from_log(&error, &dir);
     let mut options = arguments.options();
     let switch = arguments.no_disk.then(|| {
         let (disk, switch) = NoDisk::around(Arc::clone(&options.disk));
@@ -41,7 +41,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
     let begin = Instant::now();
-    let log = Log::builder(&dir).options(options.clone()).open().map_err(of_log)?;
+    let log = Log::builder(&dir).options(options.clone()).open().map_err(log_failure)?;
     report_opening(&log, begin.elapsed(), arguments.json);
     if let Some(switch) = switch {
         switch.set();
@@ -53,7 +53,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let (latencies, counts) = (callers.take_latencies(), callers.counts());
     let stats = log.stats();
     drop(callers);
-    log.close().map_err(of_log)?;
+    log.close().map_err(log_failure)?;
 
     let mut params = arguments.params(&options);
     params.extend(own_params(arguments, &plan, work));
@@ -84,7 +84,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         used: total.used,
         floor: floor.medians(),
         verdict: Verdict::right_if(compared.is_some()),
-        ..Figure::of(bench, total.ops, total.bytes, total.time)
+        ..Figure::new(bench, total.ops, total.bytes, total.time)
     }
     .print(arguments.json, Shape::Rate)
 }
@@ -97,8 +97,8 @@ fn append(
     plan: &Plan,
     floor: &mut Floor,
 ) -> Outcome<Slice> {
-    let of_log = |error| Failure::of_log(&error, dir);
-    callers.run(plan.warm_up).map_err(of_log)?;
+    let log_failure = |error| Failure::from_log(&error, dir);
+    callers.run(plan.warm_up).map_err(log_failure)?;
     callers.take_latencies();
     let mut total = Slice::default();
     for (index, until) in plan.slices.iter().enumerate() {
@@ -113,7 +113,7 @@ fn append(
                 total.ops
             ));
         }
-        let slice = callers.run(*until).map_err(of_log)?;
+        let slice = callers.run(*until).map_err(log_failure)?;
         total = Slice {
             ops: total.ops + slice.ops,
             bytes: total.bytes + slice.bytes,
@@ -131,7 +131,7 @@ fn own_params(arguments: &LogBenchArguments, plan: &Plan, work: Workload) -> Map
         ("batch", json!(arguments.batch())),
         ("blocking", json!(arguments.blocking)),
         ("callers", json!(if arguments.blocking { "threads" } else { "tasks" })),
-        ("workers", if arguments.blocking { Value::Null } else { json!(WORKERS) }),
+        ("workers", if arguments.blocking { Value::Null } else { json!(WORKER_THREADS) }),
         ("pipelined", json!(arguments.pipelined)),
         ("latency_of_every", json!(work.timed_every())),
         ("count", json!(arguments.count)),
@@ -150,7 +150,7 @@ fn summary(
     options: &Options,
     disk: &str,
     total: &Slice,
-    compared: Option<&Compared>,
+    compared: Option<&Comparison>,
 ) -> Summary {
     Summary {
         bench: format!(
@@ -189,7 +189,7 @@ fn report_opening(log: &Log, took: Duration, json: bool) {
 }
 
 /// Describes the comparison after the run.
-fn read_back(compared: &Compared) -> String {
+fn read_back(compared: &Comparison) -> String {
     let seconds = compared.time.as_secs_f64().max(1e-9);
     format!(
         "{} records read back in {seconds:.3} s, {:.0} records/s, {:.1} MB/s",

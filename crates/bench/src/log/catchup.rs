@@ -13,16 +13,16 @@ use esker_log::{Log, Start};
 use serde_json::{Map, Value, json};
 
 use crate::load::callers::{Callers, Slice, Workload};
-use crate::load::follower::{Followed, Follower};
+use crate::load::follower::{Follower, FollowerReport};
 use crate::load::slice::Until;
-use crate::log::arguments::{LogBenchArguments, SECONDS};
-use crate::log::open::BYTES;
+use crate::log::log_arguments::{LogBenchArguments, SECONDS};
+use crate::log::open::DEFAULT_LOG_BYTES;
 use crate::machine::floor::Floor;
 use crate::measure::figure::{Figure, Shape, Verdict, rounded};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::page_cache::{drop_cached_pages, read_raw};
-use crate::records::verify::{Expected, Tally, Verify};
+use crate::records::verify::{ExpectedRecords, Tally, Verify};
 use crate::workdir::Workdir;
 use esker_command::exit::{Failure, Outcome, with_causes};
 
@@ -33,23 +33,23 @@ const LEAST_LAP: u64 = 1 << 20;
 pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
     let dir = workdir.log();
-    let of_log = |error| Failure::of_log(&error, &dir);
+    let log_failure = |error| Failure::from_log(&error, &dir);
     let (options, recipe) = (arguments.options(), arguments.recipe());
     let delay = Duration::ZERO;
     let work =
         Workload { writers: 1, batch: arguments.batch(), blocking: false, pipelined: true, delay };
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
-    let log = Log::builder(&dir).options(options.clone()).open().map_err(of_log)?;
+    let log = Log::builder(&dir).options(options.clone()).open().map_err(log_failure)?;
     let mut callers = Callers::new(&log, work, &recipe)?;
-    let bytes = arguments.bytes.unwrap_or(BYTES);
+    let bytes = arguments.bytes.unwrap_or(DEFAULT_LOG_BYTES);
     let records = bytes.div_ceil(mean_size(arguments)).max(1);
-    let built = callers.run(Until::Records(records)).map_err(of_log)?;
+    let built = callers.run(Until::Records(records)).map_err(log_failure)?;
     let direct = log.stats().direct;
     let reading = Reading {
         log: &log,
         dir: &dir,
-        expected: Expected::new(&arguments.expected_recipe(), arguments.verify()),
+        expected: ExpectedRecords::new(&arguments.expected_recipe(), arguments.verify()),
         last: log.durable().0,
         direct,
     };
@@ -71,7 +71,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     floor.sample()?;
     let stats = log.stats();
     drop(callers);
-    log.close().map_err(of_log)?;
+    log.close().map_err(log_failure)?;
 
     let mut params = arguments.params(&options);
     params.extend(own_params(arguments, bytes, seconds, &beside));
@@ -103,7 +103,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         floor: floor.medians(),
         verdict: Verdict::right_if(arguments.verify() != Verify::None),
         more,
-        ..Figure::of("log/catchup", alone.tally.records, alone.tally.bytes, alone.time)
+        ..Figure::new("log/catchup", alone.tally.records, alone.tally.bytes, alone.time)
     }
     .print(arguments.json, Shape::Reading)
 }
@@ -115,12 +115,12 @@ fn writer_rates(
     callers: &mut Callers,
     seconds: f64,
 ) -> Outcome<(f64, f64, Read)> {
-    let of_log = |error| Failure::of_log(&error, reading.dir);
+    let log_failure = |error| Failure::from_log(&error, reading.dir);
     let time = |seconds: f64| Until::Elapsed(Duration::from_secs_f64(seconds));
     // A disk changes from minute to minute: the writer alone is measured before and after.
-    let before = callers.run(time(seconds / 2.0)).map_err(of_log)?;
+    let before = callers.run(time(seconds / 2.0)).map_err(log_failure)?;
     let (wrote, beside) = reading.beside(callers, time(seconds))?;
-    let after = callers.run(time(seconds / 2.0)).map_err(of_log)?;
+    let after = callers.run(time(seconds / 2.0)).map_err(log_failure)?;
     let alone = rate(before.bytes + after.bytes, before.time + after.time);
     Ok((alone, rate(wrote.bytes, wrote.time), beside))
 }
@@ -170,7 +170,12 @@ fn page_cache(direct: bool, cold: bool) -> &'static str {
 }
 
 /// Adds what a follower in another process read, beside the reader here and the floor.
-fn insert_follower(more: &mut Map<String, Value>, followed: &Followed, alone: &Read, floor: f64) {
+fn insert_follower(
+    more: &mut Map<String, Value>,
+    followed: &FollowerReport,
+    alone: &Read,
+    floor: f64,
+) {
     followed.insert_into(more);
     let follower = followed.mb_per_s();
     let to_reader = follower / alone.rate().max(1e-9);
@@ -188,7 +193,7 @@ fn mean_size(arguments: &LogBenchArguments) -> u64 {
 struct Reading<'a> {
     log: &'a Log,
     dir: &'a Path,
-    expected: Expected,
+    expected: ExpectedRecords,
     last: u64,
     direct: bool,
 }
@@ -213,11 +218,11 @@ impl Read {
 
 impl Reading<'_> {
     /// Reads everything once, without a writer, and compares it with what was written.
-    fn alone(&self, built: &Slice) -> Outcome<(Read, Used)> {
+    fn alone(&self, built: &Slice) -> Outcome<(Read, ResourceUse)> {
         resources::reset_peak();
         let snapshot = Snapshot::now();
         let alone = self.lap(&AtomicBool::new(false))?;
-        let used = Used { resident: resources::peak(), ..snapshot.used() };
+        let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
         let Tally { records, bytes, .. } = alone.tally;
         if (records, bytes) != (built.ops, built.bytes) {
             return Err(Failure::failed(format!(
@@ -231,15 +236,15 @@ impl Reading<'_> {
 
     /// Reads from the oldest record to the last, or until `over` is set.
     fn lap(&self, over: &AtomicBool) -> Outcome<Read> {
-        let of_log = |error| Failure::of_log(&error, self.dir);
+        let log_failure = |error| Failure::from_log(&error, self.dir);
         let cold = self.direct || drop_cached_pages(self.dir);
         let (mut tally, mut latencies) = (Tally::default(), Latencies::new());
         let begin = Instant::now();
-        let mut stream = self.log.stream(Start::Oldest).map_err(of_log)?;
+        let mut stream = self.log.stream(Start::Oldest).map_err(log_failure)?;
         let mut seen = 0;
         while seen < self.last && !over.load(Relaxed) {
             let start = Instant::now();
-            let Some(batch) = stream.try_next().map_err(of_log)? else {
+            let Some(batch) = stream.try_next().map_err(log_failure)? else {
                 return Err(Failure::failed(format!(
                     "the reader stopped after record {seen} of {}",
                     self.last
@@ -252,7 +257,7 @@ impl Reading<'_> {
     }
 
     /// Reads everything in a follower process.
-    fn follow(&self, arguments: &LogBenchArguments) -> Outcome<Followed> {
+    fn follow(&self, arguments: &LogBenchArguments) -> Outcome<FollowerReport> {
         if !self.direct {
             drop_cached_pages(self.dir);
         }
@@ -284,7 +289,7 @@ impl Reading<'_> {
             let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             (wrote, read)
         });
-        let wrote = wrote.map_err(|error| Failure::of_log(&error, self.dir))?;
+        let wrote = wrote.map_err(|error| Failure::from_log(&error, self.dir))?;
         Ok((wrote, read?))
     }
 }

@@ -16,45 +16,45 @@ use tokio::task::JoinHandle;
 
 use crate::load::durable_times::{self, DurableTimes};
 use crate::load::follower::Follower;
-use crate::load::open_loop::{OpenLoop, Wrote};
+use crate::load::open_loop::{OpenLoop, WrittenRecords};
 use crate::load::slice::Until;
 use crate::load::tail_readers::TailReaders;
-use crate::load::tasks::{self, WORKERS};
-use crate::log::arguments::{LogBenchArguments, SECONDS};
+use crate::load::tasks::{self, WORKER_THREADS};
+use crate::log::log_arguments::{LogBenchArguments, SECONDS};
 use crate::machine::floor::Floor;
 use crate::measure::allocations;
 use crate::measure::figure::{Figure, Shape, Verdict, rounded};
 use crate::measure::floor_figures::FloorFigures;
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::records::readback;
-use crate::records::verify::{Expected, Tally, Verify};
+use crate::records::verify::{ExpectedRecords, Tally, Verify};
 use crate::workdir::Workdir;
 use esker_command::exit::{Failure, Outcome};
 
 /// Slices of the timed part.
-const SLICES: u32 = 2;
+const SLICE_COUNT: u32 = 2;
 /// The warm-up before the timed part, as a part of it.
 const WARM_UP_PART: f64 = 0.1;
 /// How long all readers are idle between two appends with `--rate 0`.
-const IDLE: Duration = Duration::from_millis(20);
+const IDLE_INTERVAL: Duration = Duration::from_millis(20);
 /// The most time for the readers to catch up after the writer has ended.
-const DRAIN: Duration = Duration::from_secs(120);
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Runs, reads back, prints.
 pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
     let dir = workdir.log();
-    let of_log = |error| Failure::of_log(&error, &dir);
+    let log_failure = |error| Failure::from_log(&error, &dir);
     let (options, recipe) = (arguments.options(), arguments.recipe());
     let mut floor = Floor::prepare(&workdir.floor())?;
     floor.sample()?;
-    let log = Log::builder(&dir).options(options.clone()).open().map_err(of_log)?;
-    let runtime = tasks::runtime().map_err(|error| Failure::of_io("start threads", &error))?;
-    let of_io = |error| Failure::of_io("start a thread", &error);
+    let log = Log::builder(&dir).options(options.clone()).open().map_err(log_failure)?;
+    let runtime = tasks::runtime().map_err(|error| Failure::from_io("start threads", &error))?;
+    let of_io = |error| Failure::from_io("start a thread", &error);
 
     let durable_times = Arc::new(DurableTimes::new());
-    let expected = Expected::new(&arguments.expected_recipe(), arguments.verify());
+    let expected = ExpectedRecords::new(&arguments.expected_recipe(), arguments.verify());
     let follower = arguments.follower.then(|| {
         let durable_times = Some(Arc::clone(&durable_times));
         Follower::start(arguments, &dir, durable_times)
@@ -88,7 +88,7 @@ pub fn run(arguments: &LogBenchArguments, readers: u32) -> Outcome {
     }
     drop((fanout, open_loop));
     let stats = log.stats();
-    log.close().map_err(of_log)?;
+    log.close().map_err(log_failure)?;
     floor.sample()?;
     readback::compare(&dir, &options, &recipe, 1)?.ends_with(&[count])?;
 
@@ -141,7 +141,7 @@ fn figures(
         floor,
         latencies: total.latencies,
         verdict: Verdict::Right,
-        ..Figure::of("log/append", total.wrote.records, total.wrote.bytes, total.wrote.time)
+        ..Figure::new("log/append", total.wrote.records, total.wrote.bytes, total.wrote.time)
     };
     let read = Figure {
         params,
@@ -150,7 +150,7 @@ fn figures(
         latencies: total.lags,
         verdict,
         more,
-        ..Figure::of("log/fanout", total.read.records, total.read.bytes, total.time)
+        ..Figure::new("log/fanout", total.read.records, total.read.bytes, total.time)
     };
     (wrote, read)
 }
@@ -194,7 +194,7 @@ fn own_params(arguments: &LogBenchArguments, readers: u32, total: &Total) -> Map
         ("verify", json!(arguments.verify().name())),
         ("blocking", json!(arguments.blocking)),
         ("callers", json!(if arguments.blocking { "threads" } else { "tasks" })),
-        ("workers", json!(WORKERS)),
+        ("workers", json!(WORKER_THREADS)),
         ("count", json!(arguments.count)),
         ("seconds", json!(arguments.count.is_none().then(|| seconds(arguments)))),
         ("slices", json!(total.slices)),
@@ -224,11 +224,11 @@ struct Fanout<'a> {
 /// The result of the timed part.
 #[derive(Debug)]
 struct Total {
-    wrote: Wrote,
+    wrote: WrittenRecords,
     read: Tally,
-    /// From the first append to the last delivery.
+    /// The time from the first append to the last delivery.
     time: Duration,
-    used: Used,
+    used: ResourceUse,
     latencies: Latencies,
     lags: Latencies,
     slices: u64,
@@ -237,7 +237,7 @@ struct Total {
 impl Fanout<'_> {
     /// Starts the readers and waits until all are idle. Returns the bytes of heap that they use.
     fn start_readers(&mut self, log: &Log, durable_times: Arc<DurableTimes>) -> Outcome<u64> {
-        let of_log = |error| Failure::of_log(&error, self.dir);
+        let log_failure = |error| Failure::from_log(&error, self.dir);
         let (registered, is_registered) = std::sync::mpsc::sync_channel::<()>(1);
         let watched = log.clone();
         self.runtime.spawn(async move {
@@ -248,8 +248,10 @@ impl Fanout<'_> {
         let _ = is_registered.recv();
         let before = allocations::live_bytes();
         self.tail_readers.name_goal(0, false);
-        self.tail_readers.spawn(log, self.runtime.handle(), &mut self.tasks).map_err(of_log)?;
-        self.runtime.block_on(self.tail_readers.wait_for_goal(DRAIN))?;
+        self.tail_readers
+            .spawn(log, self.runtime.handle(), &mut self.tasks)
+            .map_err(log_failure)?;
+        self.runtime.block_on(self.tail_readers.wait_for_goal(CATCH_UP_TIMEOUT))?;
         Ok(allocations::live_bytes().saturating_sub(before))
     }
 
@@ -277,9 +279,9 @@ impl Fanout<'_> {
         let mut sampled = false;
         loop {
             if idle {
-                std::thread::sleep(IDLE);
+                std::thread::sleep(IDLE_INTERVAL);
             }
-            let slices = u64::from(SLICES);
+            let slices = u64::from(SLICE_COUNT);
             let left =
                 arguments.count.map(|count| count.saturating_sub(total.wrote.records).max(1));
             let last = match left {
@@ -290,7 +292,7 @@ impl Fanout<'_> {
             let until = match left {
                 _ if idle => Until::Records(batch.min(left.unwrap_or(batch))),
                 Some(left) if last => Until::Records(left),
-                _ => part(1.0 / f64::from(SLICES)),
+                _ => part(1.0 / f64::from(SLICE_COUNT)),
             };
             self.slice(until, last, &mut total)?;
             if last {
@@ -305,7 +307,7 @@ impl Fanout<'_> {
 
     /// Runs the writer, and waits until every reader has received every record.
     fn slice(&mut self, until: Until, last: bool, total: &mut Total) -> Outcome {
-        let of_log = |error| Failure::of_log(&error, self.dir);
+        let log_failure = |error| Failure::from_log(&error, self.dir);
         let Some(mut open_loop) = self.open_loop.take() else {
             unreachable!("there between slices")
         };
@@ -321,9 +323,9 @@ impl Fanout<'_> {
             let ended = self.runtime.block_on(self.runtime.spawn(work));
             ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
         };
-        let wrote = wrote.map_err(of_log)?;
-        let read = self.runtime.block_on(self.tail_readers.wait_for_goal(DRAIN))?;
-        let used = Used { resident: resources::peak(), ..snapshot.used() };
+        let wrote = wrote.map_err(log_failure)?;
+        let read = self.runtime.block_on(self.tail_readers.wait_for_goal(CATCH_UP_TIMEOUT))?;
+        let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
         total.time += begin.elapsed();
         total.latencies.merge(&open_loop.take_latencies());
         self.open_loop = Some(open_loop);
@@ -346,7 +348,8 @@ impl Fanout<'_> {
     /// Waits for the tasks to end after the last record.
     fn end(&mut self) -> Outcome {
         for task in self.tasks.drain(..) {
-            let ended = self.runtime.block_on(async { tokio::time::timeout(DRAIN, task).await });
+            let ended =
+                self.runtime.block_on(async { tokio::time::timeout(CATCH_UP_TIMEOUT, task).await });
             match ended {
                 Ok(Ok(())) => {}
                 Ok(Err(panic)) => std::panic::resume_unwind(panic.into_panic()),
@@ -360,10 +363,10 @@ impl Fanout<'_> {
 impl Total {
     fn none() -> Self {
         Self {
-            wrote: Wrote::default(),
+            wrote: WrittenRecords::default(),
             read: Tally::default(),
             time: Duration::ZERO,
-            used: Used::default(),
+            used: ResourceUse::default(),
             latencies: Latencies::new(),
             lags: Latencies::new(),
             slices: 0,

@@ -1,17 +1,17 @@
 //! `esker-bench log`: appending, reading and opening.
 
 mod append;
-pub mod arguments;
-pub mod build;
+pub mod build_log;
 mod catchup;
 mod fanout;
+pub mod log_arguments;
 mod offsets;
 mod open;
 mod plan;
 
 use esker_command::exit::Outcome;
 
-use self::arguments::LogBenchArguments;
+use self::log_arguments::LogBenchArguments;
 
 /// Runs `esker-bench log`.
 pub fn run(arguments: &LogBenchArguments) -> Outcome {

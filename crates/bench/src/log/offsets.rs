@@ -13,13 +13,13 @@ use serde_json::{Map, json};
 
 use crate::load::slice::{SliceStart, Until};
 use crate::load::threads;
-use crate::log::arguments::LogBenchArguments;
+use crate::log::log_arguments::LogBenchArguments;
 use crate::log::plan::Plan;
 use crate::machine::floor::Floor;
 use crate::measure::call_clock::CallClock;
 use crate::measure::figure::{Figure, Shape, Verdict, ratio, rounded, time};
 use crate::measure::per_thread::PerThread;
-use crate::measure::resources::{self, Used};
+use crate::measure::resources::{self, ResourceUse};
 use crate::records::payload::mix;
 use crate::workdir::Workdir;
 use esker_command::exit::{Failure, Outcome, complain};
@@ -35,7 +35,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
     let logs = workdir.log();
     std::fs::create_dir_all(&logs)
-        .map_err(|error| Failure::of_io(format_args!("create {}", logs.display()), &error))?;
+        .map_err(|error| Failure::from_io(format_args!("create {}", logs.display()), &error))?;
     let mut floor = Floor::prepare(&workdir.floor())?;
     if !arguments.json {
         output::print(&heading())?;
@@ -62,13 +62,13 @@ fn measure(
     callers: u32,
     names: u32,
 ) -> Outcome<Figure> {
-    let of_log = |error| Failure::of_log(&error, dir);
+    let log_failure = |error| Failure::from_log(&error, dir);
     floor.restart();
     floor.sample()?;
-    let log = Log::builder(dir).options(arguments.options()).open().map_err(of_log)?;
+    let log = Log::builder(dir).options(arguments.options()).open().map_err(log_failure)?;
     let plan = Plan::new(arguments, callers);
     let mut work = OffsetCallers::new(&log, arguments.seed, callers, names);
-    work.run(plan.warm_up).map_err(of_log)?;
+    work.run(plan.warm_up).map_err(log_failure)?;
     work.latencies.take();
     let mut total = Slice::default();
     for (index, until) in plan.slices.iter().enumerate() {
@@ -84,7 +84,7 @@ fn measure(
                 plan.slices.len()
             ));
         }
-        let slice = work.run(*until).map_err(of_log)?;
+        let slice = work.run(*until).map_err(log_failure)?;
         total = Slice {
             calls: total.calls + slice.calls,
             seconds: total.seconds + slice.seconds,
@@ -93,7 +93,7 @@ fn measure(
     }
     floor.sample()?;
     let stats = log.stats();
-    log.close().map_err(of_log)?;
+    log.close().map_err(log_failure)?;
     let compared = compare(dir, &work, arguments.expect_seed.unwrap_or(arguments.seed))?;
 
     let names_bytes: usize = work.callers.iter().flat_map(|c| &c.names).map(String::len).sum();
@@ -119,7 +119,7 @@ fn measure(
         floor: floor.medians(),
         verdict: Verdict::Right,
         more,
-        ..Figure::of(
+        ..Figure::new(
             "log/offsets",
             total.calls,
             total.calls * bytes_of_call,
@@ -133,10 +133,10 @@ fn measure(
 struct Slice {
     calls: u64,
     seconds: f64,
-    used: Used,
+    used: ResourceUse,
 }
 
-/// One caller: its names, and how often it set them.
+/// A caller: its names, and how often it set them.
 #[derive(Debug)]
 struct Caller {
     names: Vec<String>,
@@ -217,7 +217,7 @@ impl OffsetCallers {
             .map_err(|error| Error::NoThread(Arc::new(error)))?;
         ended.into_iter().collect::<Result<()>>()?;
         let seconds = begin.elapsed().as_secs_f64();
-        let used = Used { resident: resources::peak(), ..snapshot.used() };
+        let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
         Ok(Slice { calls: self.calls() - before, seconds, used })
     }
 
@@ -229,9 +229,9 @@ impl OffsetCallers {
 /// Compares the offsets of the log, read by another handle, with what the callers set last. Returns
 /// how many there are.
 fn compare(dir: &Path, work: &OffsetCallers, seed: u64) -> Outcome<u64> {
-    let of_log = |error| Failure::of_log(&error, dir);
-    let reader = ReadOnlyLog::open(dir).map_err(of_log)?;
-    let found = reader.consumers().list().map_err(of_log)?;
+    let log_failure = |error| Failure::from_log(&error, dir);
+    let reader = ReadOnlyLog::open(dir).map_err(log_failure)?;
+    let found = reader.consumers().list().map_err(log_failure)?;
     let mut expected: Vec<(&str, Seq)> = Vec::new();
     for caller in &work.callers {
         let numbered = (caller.first..).zip(&caller.names);

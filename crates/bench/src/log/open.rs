@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use esker_log::{Log, Options, PriorShutdown};
 use serde_json::{Value, json};
 
-use crate::log::arguments::{After, LogBenchArguments};
+use crate::log::log_arguments::{After, LogBenchArguments};
 use crate::machine::floor::Floor;
 use crate::measure::figure::{Figure, Shape, Verdict};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::page_cache::drop_cached_pages;
 use crate::records::payload::mix;
 use crate::records::readback;
@@ -24,12 +24,12 @@ use crate::workdir::Workdir;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::quantity;
 
-pub const BYTES: u64 = 10_000_000_000;
+pub const DEFAULT_LOG_BYTES: u64 = 10_000_000_000;
 /// Measurements of each opening.
-const KILLS: usize = 3;
-const CLOSES: usize = 5;
+const KILL_ROUNDS: usize = 3;
+const CLOSE_ROUNDS: usize = 5;
 /// Bytes that the builder appends before each further kill.
-const MORE: u64 = 1 << 20;
+const APPENDED_BYTES: u64 = 1 << 20;
 
 /// Builds, kills, opens, reads back, prints.
 pub fn run(arguments: &LogBenchArguments) -> Outcome {
@@ -39,7 +39,7 @@ pub fn run(arguments: &LogBenchArguments) -> Outcome {
         options: arguments.options(),
         floor: Floor::prepare(&workdir.floor())?,
         dir: &workdir.log(),
-        bytes: arguments.bytes.unwrap_or(BYTES),
+        bytes: arguments.bytes.unwrap_or(DEFAULT_LOG_BYTES),
         durable: 0,
     };
     opening.floor.sample()?;
@@ -81,7 +81,7 @@ struct Opening<'a> {
 struct Openings {
     latencies: Latencies,
     time: Duration,
-    used: Used,
+    used: ResourceUse,
     segments: usize,
     disk_bytes: u64,
     direct: bool,
@@ -93,24 +93,24 @@ struct Openings {
 impl Opening<'_> {
     fn after_kills(&mut self) -> Outcome<Openings> {
         let mut openings = Openings::none();
-        for round in 0..KILLS {
+        for round in 0..KILL_ROUNDS {
             if round > 0 {
-                self.build(MORE, After::Kill)?;
+                self.build(APPENDED_BYTES, After::Kill)?;
             }
             let log = openings.time(self.dir, &self.options, PriorShutdown::Unclean)?;
             if log.durable().0 < self.durable {
                 return Err(Failure::corrupt("durable records are missing after the kill"));
             }
-            log.close().map_err(|error| Failure::of_log(&error, self.dir))?;
+            log.close().map_err(|error| Failure::from_log(&error, self.dir))?;
         }
         Ok(openings)
     }
 
     fn after_closes(&self) -> Outcome<Openings> {
         let mut openings = Openings::none();
-        for _ in 0..CLOSES {
+        for _ in 0..CLOSE_ROUNDS {
             let log = openings.time(self.dir, &self.options, PriorShutdown::Clean)?;
-            log.close().map_err(|error| Failure::of_log(&error, self.dir))?;
+            log.close().map_err(|error| Failure::from_log(&error, self.dir))?;
         }
         Ok(openings)
     }
@@ -134,10 +134,10 @@ impl Opening<'_> {
         if then == After::Kill {
             let pause = 2 + mix(count) % 20;
             std::thread::sleep(Duration::from_millis(pause));
-            child.kill().map_err(|error| Failure::of_io("kill the builder", &error))?;
+            child.kill().map_err(|error| Failure::from_io("kill the builder", &error))?;
         }
         let status =
-            child.wait().map_err(|error| Failure::of_io("wait for the builder", &error))?;
+            child.wait().map_err(|error| Failure::from_io("wait for the builder", &error))?;
         if then == After::Close && !status.success() {
             return Err(failed("failed"));
         }
@@ -145,7 +145,7 @@ impl Opening<'_> {
     }
 
     fn start(&self, bytes: u64, then: After) -> Outcome<Child> {
-        let failure = |error: &std::io::Error| Failure::of_io("start the builder", error);
+        let failure = |error: &std::io::Error| Failure::from_io("start the builder", error);
         let program = std::env::current_exe().map_err(|error| failure(&error))?;
         let writing = &self.arguments.writing;
         let (least, most) = (self.arguments.size.start(), self.arguments.size.end());
@@ -195,7 +195,7 @@ impl Opening<'_> {
             floor: self.floor.medians(),
             verdict: Verdict::Right,
             open_ms: Some(openings.latencies.quantile_us(0.5) / 1e3),
-            ..Figure::of("log/open", ops, self.bytes * ops, openings.time)
+            ..Figure::new("log/open", ops, self.bytes * ops, openings.time)
         }
     }
 }
@@ -205,7 +205,7 @@ impl Openings {
         Self {
             latencies: Latencies::new(),
             time: Duration::ZERO,
-            used: Used::default(),
+            used: ResourceUse::default(),
             segments: 0,
             disk_bytes: 0,
             direct: false,
@@ -221,8 +221,8 @@ impl Openings {
         let (begin, snapshot) = (Instant::now(), Snapshot::now());
         let opened = Log::builder(dir).options(options.clone()).open();
         let time = begin.elapsed();
-        let used = Used { resident: resources::peak(), ..snapshot.used() };
-        let log = opened.map_err(|error| Failure::of_log(&error, dir))?;
+        let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
+        let log = opened.map_err(|error| Failure::from_log(&error, dir))?;
         if log.storage().recovery().prior_shutdown != expected {
             return Err(Failure::failed(format!(
                 "the shutdown before this opening was {:?} instead of {expected:?}",

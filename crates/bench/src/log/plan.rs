@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::load::slice::Until;
-use crate::log::arguments::{LogBenchArguments, SECONDS};
+use crate::log::log_arguments::{LogBenchArguments, SECONDS};
 
 /// The longest warm-up before the timed part, in seconds and as a part of the timed part.
 const WARM_UP_S: f64 = 0.3;

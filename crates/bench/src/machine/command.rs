@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::machine::floor::{Floor, IN_FLIGHT};
 use crate::machine::raw::{self, RawArguments};
 use crate::measure::figure::{Figure, Shape};
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::workdir::Workdir;
 use esker_command::exit::Outcome;
 use esker_command::quantity;
@@ -57,7 +57,7 @@ pub fn run(arguments: &FloorArguments) -> Outcome {
     while begin.elapsed().as_secs_f64() < arguments.seconds {
         floor.sample()?;
     }
-    let used = Used { resident: resources::peak(), ..snapshot.used() };
+    let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
     let medians = floor.medians();
     let (syncs, sync_time) = floor.syncs();
     let ops = syncs.count();
@@ -72,7 +72,7 @@ pub fn run(arguments: &FloorArguments) -> Outcome {
         latencies: syncs.clone(),
         floor: medians,
         used,
-        ..Figure::of("floor", ops, ops * BLOCK as u64, sync_time)
+        ..Figure::new("floor", ops, ops * BLOCK as u64, sync_time)
     }
     .print(arguments.json, Shape::Floor)
 }

@@ -1,4 +1,4 @@
-//! Where a figure was measured: processor, disk, file system, kernel and compiler.
+//! The machine on which a figure was measured: processor, disk, file system, kernel and compiler.
 
 use std::fmt;
 use std::fs;
@@ -36,13 +36,14 @@ pub struct Disk {
 
 impl Environment {
     /// Describes the machine and the file system of this directory, which exists.
-    pub fn of(dir: &Path) -> Self {
-        let mount = Mount::of(dir);
+    pub fn describe(dir: &Path) -> Self {
+        let mount = Mount::find(dir);
         let (device, file_system, mount_options) = match mount {
             Some(mount) => (Some(mount.device), Some(mount.kind), Some(mount.options)),
             None => (None, None, None),
         };
-        let mut disk = device.as_ref().map(|device| Disk::of(&device.number)).unwrap_or_default();
+        let mut disk =
+            device.as_ref().map(|device| Disk::describe(&device.number)).unwrap_or_default();
         disk.device = device.map(|device| device.name);
         let memory = value("/proc/meminfo", "MemTotal");
         let kib = memory.and_then(|text| text.trim_end_matches(" kB").parse::<f64>().ok());
@@ -78,7 +79,7 @@ impl fmt::Display for Environment {
 
 impl Disk {
     /// Describes the device with this number, `MAJOR:MINOR`.
-    fn of(number: &str) -> Self {
+    fn describe(number: &str) -> Self {
         // A partition has its disk one level up.
         let of_disk = |name: &str| {
             let near = read(&format!("/sys/dev/block/{number}/{name}"));
@@ -109,7 +110,7 @@ struct Mount {
 
 impl Mount {
     /// The mount that holds the directory.
-    fn of(dir: &Path) -> Option<Self> {
+    fn find(dir: &Path) -> Option<Self> {
         let dir = dir.canonicalize().ok()?;
         let mounts = fs::read_to_string("/proc/self/mountinfo").ok()?;
         let found = mounts.lines().filter_map(Self::parse);
@@ -168,7 +169,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn this_machine_is_described() {
-        let here = Environment::of(Path::new("."));
+        let here = Environment::describe(Path::new("."));
         for known in [&here.cpu, &here.file_system, &here.mount_options, &here.os, &here.kernel] {
             assert!(known.is_some(), "{here:?}");
         }

@@ -19,16 +19,16 @@ use esker_command::exit::{Failure, Outcome, with_causes};
 const IS_FOR_TESTS: bool = cfg!(debug_assertions);
 
 /// The file for sequential transfers, and one transfer.
-const BLOCKS: u64 = if IS_FOR_TESTS { 16 << 20 } else { 128 << 20 };
-const CHUNK: usize = 1 << 20;
+const SEQUENTIAL_FILE_BYTES: u64 = if IS_FOR_TESTS { 16 << 20 } else { 128 << 20 };
+const TRANSFER_BYTES: usize = 1 << 20;
 /// Transfers in flight.
 pub const IN_FLIGHT: usize = 3;
 /// The file for small overwrites.
-const SMALL: u64 = 4 << 20;
+const OVERWRITE_FILE_BYTES: u64 = 4 << 20;
 /// Bytes copied in memory: more than a cache holds.
-const COPIED: usize = if IS_FOR_TESTS { 4 << 20 } else { 32 << 20 };
+const MEMCPY_BYTES: usize = if IS_FOR_TESTS { 4 << 20 } else { 32 << 20 };
 /// The length of one part of a sample.
-const PART: Duration = Duration::from_millis(if IS_FOR_TESTS { 25 } else { 90 });
+const SAMPLE_PART_TIME: Duration = Duration::from_millis(if IS_FOR_TESTS { 25 } else { 90 });
 /// The warm-up before a sample.
 const WARM_UP: Duration = Duration::from_millis(if IS_FOR_TESTS { 5 } else { 40 });
 /// The fewest syncs of one part.
@@ -96,21 +96,21 @@ impl Floor {
     fn make(disk: &dyn Disk, dir: &Path) -> esker_disk::Result<Self> {
         let dir = disk.create_dir(dir)?;
         let direct = dir.facts()?.direct;
-        let mut chunk = AlignedBuf::new(CHUNK);
+        let mut chunk = AlignedBuf::new(TRANSFER_BYTES);
         for (index, word) in chunk.chunks_mut(8).enumerate() {
             word.copy_from_slice(&mix(index as u64).to_le_bytes());
         }
         let make = |name: &str, size: u64, how: Open| {
             let file = dir.open(name, how)?;
             file.preallocate(0, size)?;
-            for offset in (0..size).step_by(CHUNK) {
+            for offset in (0..size).step_by(TRANSFER_BYTES) {
                 write_all_at(&*file, &chunk, offset)?;
             }
             file.sync_data()?;
             Ok(file)
         };
-        let small = make("small", SMALL, Open::create())?;
-        let blocks = make("blocks", BLOCKS, Open::create().direct(direct))?;
+        let small = make("small", OVERWRITE_FILE_BYTES, Open::create())?;
+        let blocks = make("blocks", SEQUENTIAL_FILE_BYTES, Open::create().direct(direct))?;
         Ok(Self {
             dir: Arc::clone(&dir),
             small,
@@ -128,7 +128,7 @@ impl Floor {
         // Earlier writes may still be in the device's queue; they are not part of the floor.
         self.overwrite_syncs(WARM_UP)?;
         let begin = Instant::now();
-        let syncs = self.overwrite_syncs(PART)?;
+        let syncs = self.overwrite_syncs(SAMPLE_PART_TIME)?;
         self.sync_time += begin.elapsed();
         let append_syncs = self.append_syncs()?;
         let seq_mb = self.transfers(|file, offset, buffer| {
@@ -148,7 +148,7 @@ impl Floor {
     fn overwrite_syncs(&mut self, time: Duration) -> esker_disk::Result<Latencies> {
         let (file, block) = (Arc::clone(&self.small), Arc::clone(&self.chunk));
         repeat_for(time, || {
-            let offset = self.next_block % (SMALL / BLOCK as u64) * BLOCK as u64;
+            let offset = self.next_block % (OVERWRITE_FILE_BYTES / BLOCK as u64) * BLOCK as u64;
             self.next_block += 1;
             write_all_at(&*file, &block[..BLOCK], offset)?;
             file.sync_data()
@@ -159,7 +159,7 @@ impl Floor {
     fn append_syncs(&self) -> esker_disk::Result<Latencies> {
         let file = self.dir.open("tail", Open::create())?;
         let mut offset = 0;
-        let latencies = repeat_for(PART, || {
+        let latencies = repeat_for(SAMPLE_PART_TIME, || {
             write_all_at(&*file, &self.chunk[..BLOCK], offset)?;
             offset += BLOCK as u64;
             file.sync_data()
@@ -175,17 +175,18 @@ impl Floor {
     ) -> esker_disk::Result<f64> {
         let next = AtomicU64::new(0);
         let begin = Instant::now();
-        let deadline = begin + PART;
+        let deadline = begin + SAMPLE_PART_TIME;
         let worker = || {
             // On a huge page, from which the device is fastest.
             let mut memory = AlignedBuf::lazy_huge(2 << 20);
-            let buffer = &mut memory[..CHUNK];
+            let buffer = &mut memory[..TRANSFER_BYTES];
             buffer.copy_from_slice(&self.chunk);
             let mut moved = 0;
             // A thread that a busy machine starts late transfers one, too: the floor is never 0.
             loop {
                 let index = next.fetch_add(1, Ordering::Relaxed);
-                let offset = index % (BLOCKS / CHUNK as u64) * CHUNK as u64;
+                let offset =
+                    index % (SEQUENTIAL_FILE_BYTES / TRANSFER_BYTES as u64) * TRANSFER_BYTES as u64;
                 moved += transfer(&*self.blocks, offset, buffer)?;
                 if Instant::now() >= deadline {
                     return Ok(moved as u64);
@@ -234,16 +235,16 @@ fn repeat_for(
 
 /// Copies memory that no cache holds. Returns GB per second, counting each byte once.
 fn memcpy() -> f64 {
-    let from = vec![1u8; COPIED];
-    let mut to = vec![2u8; COPIED];
+    let from = vec![1u8; MEMCPY_BYTES];
+    let mut to = vec![2u8; MEMCPY_BYTES];
     let begin = Instant::now();
     let mut copies = 0;
-    while copies < 2 || begin.elapsed() < PART / 3 {
+    while copies < 2 || begin.elapsed() < SAMPLE_PART_TIME / 3 {
         to.copy_from_slice(std::hint::black_box(&from));
         std::hint::black_box(&mut to);
         copies += 1;
     }
-    round(f64::from(copies) * COPIED as f64 / begin.elapsed().as_secs_f64() / 1e9)
+    round(f64::from(copies) * MEMCPY_BYTES as f64 / begin.elapsed().as_secs_f64() / 1e9)
 }
 
 /// Returns the median of figures, to two decimal places; 0 without any.

@@ -15,7 +15,7 @@ use serde_json::json;
 use crate::machine::floor::Floor;
 use crate::measure::figure::{Figure, Shape};
 use crate::measure::latency::Latencies;
-use crate::measure::resources::{self, Snapshot, Used};
+use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::records::payload::mix;
 use crate::workdir::Workdir;
 use esker_command::choices::{Choice, DiskChoice};
@@ -61,7 +61,7 @@ pub struct RawArguments {
     huge_pages: bool,
 }
 
-/// One thread's transfers.
+/// The transfers of one thread.
 trait Transfers: Send {
     fn read(&mut self, offset: u64) -> esker_disk::Result<()>;
     fn write(&mut self, offset: u64) -> esker_disk::Result<()>;
@@ -120,7 +120,7 @@ pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: boo
     let (begin, snapshot) = (Instant::now(), Snapshot::now());
     let (wrote, read) = raw.run(time).map_err(failure)?;
     let took = begin.elapsed();
-    let used = Used { resident: resources::peak(), ..snapshot.used() };
+    let used = ResourceUse { resident: resources::peak(), ..snapshot.used() };
     floor.sample()?;
     let params = json!({
         "readers": arguments.readers,
@@ -142,7 +142,7 @@ pub fn run(arguments: &RawArguments, dir: Option<&Path>, seconds: f64, json: boo
             latencies,
             used,
             floor: floor.medians(),
-            ..Figure::of(bench, ops, ops * raw.len, took)
+            ..Figure::new(bench, ops, ops * raw.len, took)
         }
         .print(json, Shape::Rate)?;
     }

@@ -1,4 +1,4 @@
-//! One measured figure, printed as a JSON object or as text.
+//! A measured figure, printed as a JSON object or as text.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use serde_json::{Map, Value, json};
 
 use crate::measure::floor_figures::FloorFigures;
 use crate::measure::latency::Latencies;
-use crate::measure::resources::Used;
+use crate::measure::resources::ResourceUse;
 use esker_command::exit::Outcome;
 use esker_command::output;
 
-/// One figure.
+/// A measured figure.
 #[derive(Debug)]
 pub struct Figure {
     pub bench: &'static str,
@@ -22,7 +22,7 @@ pub struct Figure {
     pub time: Duration,
     pub params: Value,
     pub latencies: Latencies,
-    pub used: Used,
+    pub used: ResourceUse,
     pub floor: FloorFigures,
     pub verdict: Verdict,
     /// The median time of an opening, for `log/open`.
@@ -37,14 +37,14 @@ pub struct Figure {
 /// history of its callers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing was checked, or not everything.
+    /// The data was not checked, or not all of it.
     Unchecked,
     Right,
     Wrong,
 }
 
 impl Verdict {
-    /// For a check that ends the command where it finds something.
+    /// The verdict of a check that ends the command where it finds something.
     pub fn right_if(checked: bool) -> Self {
         if checked { Self::Right } else { Self::Unchecked }
     }
@@ -80,7 +80,7 @@ pub enum Shape {
 
 /// The JSON object. The keys are part of the stable interface.
 #[derive(Serialize)]
-struct Reported<'a> {
+struct FigureLine<'a> {
     bench: &'a str,
     params: &'a Value,
     ops: u64,
@@ -110,7 +110,7 @@ struct Reported<'a> {
 
 impl Figure {
     /// Creates a figure without parameters, latencies and floor.
-    pub fn of(bench: &'static str, ops: u64, bytes: u64, time: Duration) -> Self {
+    pub fn new(bench: &'static str, ops: u64, bytes: u64, time: Duration) -> Self {
         Self {
             bench,
             ops,
@@ -118,7 +118,7 @@ impl Figure {
             time,
             params: Value::Null,
             latencies: Latencies::new(),
-            used: Used::default(),
+            used: ResourceUse::default(),
             floor: FloorFigures::default(),
             verdict: Verdict::Unchecked,
             open_ms: None,
@@ -137,12 +137,12 @@ impl Figure {
         }
     }
 
-    fn reported(&self, shape: Shape) -> Reported<'_> {
+    fn reported(&self, shape: Shape) -> FigureLine<'_> {
         let seconds = self.time.as_secs_f64().max(1e-9);
         let ops = self.ops.max(1) as f64;
         let mb_per_s = self.bytes as f64 / seconds / 1e6;
         let p50_us = self.latencies.quantile_us(0.5);
-        Reported {
+        FigureLine {
             bench: self.bench,
             params: &self.params,
             ops: self.ops,
@@ -181,7 +181,7 @@ impl Figure {
     }
 }
 
-fn text(reported: &Reported<'_>, shape: Shape, summary: Option<&Summary>) -> String {
+fn text(reported: &FigureLine<'_>, shape: Shape, summary: Option<&Summary>) -> String {
     let mut text = String::new();
     // Present where `ops` counts recovered entries, not openings.
     let openings = reported.params.get("openings").and_then(Value::as_u64);
@@ -229,7 +229,7 @@ fn text(reported: &Reported<'_>, shape: Shape, summary: Option<&Summary>) -> Str
 }
 
 /// Writes the rate and the latencies of callers.
-fn write_rate(text: &mut String, reported: &Reported<'_>, summary: Option<&Summary>) {
+fn write_rate(text: &mut String, reported: &FigureLine<'_>, summary: Option<&Summary>) {
     if let Some(Summary { bench, worker, .. }) = summary {
         let _ = writeln!(text, "  Bench:   {bench}\n  Worker:  {worker}");
     }
@@ -251,7 +251,7 @@ fn write_rate(text: &mut String, reported: &Reported<'_>, summary: Option<&Summa
 }
 
 /// Writes the hardware floor, and the figure as a multiple of it.
-fn write_floor(text: &mut String, reported: &Reported<'_>, shape: Shape) {
+fn write_floor(text: &mut String, reported: &FigureLine<'_>, shape: Shape) {
     let floor = &reported.floor;
     let _ = writeln!(
         text,

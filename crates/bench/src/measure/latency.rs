@@ -13,12 +13,12 @@ pub struct Latencies {
 
 const LEAST_NS: u64 = 8;
 const MOST_NS: u64 = 600_000_000_000;
-const DIGITS: u8 = 3;
+const SIGNIFICANT_DIGITS: u8 = 3;
 
 impl Latencies {
     /// Creates an empty histogram.
     pub fn new() -> Self {
-        let histogram = Histogram::new_with_bounds(LEAST_NS, MOST_NS, DIGITS)
+        let histogram = Histogram::new_with_bounds(LEAST_NS, MOST_NS, SIGNIFICANT_DIGITS)
             .unwrap_or_else(|_| unreachable!("the bounds are constants that make a histogram"));
         Self { histogram }
     }

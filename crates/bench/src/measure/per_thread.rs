@@ -1,4 +1,4 @@
-//! One latency histogram for each thread that runs callers, however many callers there are.
+//! A latency histogram for each thread that runs callers, however many callers there are.
 //!
 //! A histogram takes more than 100 KB, and a run touches about a tenth of it. One for each of
 //! thousands of callers would exceed the CPU caches and the TLB, and the benchmark would measure
@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// Histograms of callers that each wait for a sync.
-const SHARED: usize = 16;
+const SHARED_HISTOGRAMS: usize = 16;
 
 /// The histograms. Clones share them.
 #[derive(Debug, Clone)]
@@ -52,7 +52,7 @@ impl PerThread {
     /// Creates histograms for this many threads that each wait for a sync: they seldom record at
     /// the same time, so that a few histograms do.
     pub fn shared(threads: usize) -> Self {
-        Self::new(threads.min(SHARED))
+        Self::new(threads.min(SHARED_HISTOGRAMS))
     }
 
     /// Records an operation of this thread. With more threads than slots, threads share.

@@ -15,7 +15,7 @@ pub struct Snapshot {
 
 /// The usage between two snapshots, or the sum of several such spans.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Used {
+pub struct ResourceUse {
     pub cpu: Duration,
     pub allocations: u64,
     /// The peak resident memory in bytes; 0 where the system does not report it.
@@ -31,9 +31,9 @@ impl Snapshot {
     }
 
     /// Returns the usage since the snapshot.
-    pub fn used(self) -> Used {
+    pub fn used(self) -> ResourceUse {
         let now = Self::now();
-        Used {
+        ResourceUse {
             cpu: now.cpu.saturating_sub(self.cpu),
             allocations: now.allocations - self.allocations,
             resident: 0,
@@ -41,7 +41,7 @@ impl Snapshot {
     }
 }
 
-impl Used {
+impl ResourceUse {
     /// Returns the sum.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

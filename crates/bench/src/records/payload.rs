@@ -9,12 +9,12 @@
 use std::ops::RangeInclusive;
 
 /// Bytes at the start of a record: the writer (4 bytes) and its count (8 bytes).
-pub const HEADER: usize = 12;
+pub const HEADER_BYTES: usize = 12;
 /// Each sector has one stamp.
-const SECTOR: usize = 512;
-const STAMP: usize = 8;
+const SECTOR_BYTES: usize = 512;
+const STAMP_BYTES: usize = 8;
 
-/// What determines all records of a run.
+/// The recipe of all records of a run.
 #[derive(Debug, Clone)]
 pub struct Recipe {
     pub seed: u64,
@@ -39,7 +39,7 @@ impl Recipe {
     }
 
     /// Returns the generator of a writer's records.
-    pub fn of(&self, writer: u32) -> Payload {
+    pub fn payload(&self, writer: u32) -> Payload {
         let mut bytes = vec![0; *self.sizes.end() as usize];
         let key = mix(self.seed ^ u64::from(writer).rotate_left(32));
         for (index, word) in bytes.chunks_mut(8).enumerate() {
@@ -74,20 +74,20 @@ impl Payload {
         let key = self.recipe.key(self.writer, count);
         let size = self.recipe.size(key);
         let record = &mut self.bytes[..size];
-        if let (true, Some(body)) = (self.recipe.fresh_noise, record.get_mut(HEADER..)) {
+        if let (true, Some(body)) = (self.recipe.fresh_noise, record.get_mut(HEADER_BYTES..)) {
             for (word, turn) in body.chunks_mut(8).zip((0..).step_by(7)) {
                 let noise = key.rotate_left(turn).wrapping_mul(0xBF58_476D_1CE4_E5B9);
                 word.copy_from_slice(&noise.to_le_bytes()[..word.len()]);
             }
         }
         let mut stamp = key;
-        for (index, sector) in record.chunks_mut(SECTOR).enumerate() {
+        for (index, sector) in record.chunks_mut(SECTOR_BYTES).enumerate() {
             stamp = next_stamp(stamp);
             let range = stamp_range(index, sector.len());
             sector[range.clone()].copy_from_slice(&stamp.to_le_bytes()[..range.len()]);
         }
         let header = header(self.writer, count);
-        let len = size.min(HEADER);
+        let len = size.min(HEADER_BYTES);
         record[..len].copy_from_slice(&header[..len]);
         record
     }
@@ -105,12 +105,12 @@ impl Payload {
             return false;
         }
         let header = header(self.writer, count);
-        let len = record.len().min(HEADER);
+        let len = record.len().min(HEADER_BYTES);
         if record[..len] != header[..len] {
             return false;
         }
         let mut stamp = key;
-        record.chunks(SECTOR).zip(self.bytes.chunks(SECTOR)).enumerate().all(
+        record.chunks(SECTOR_BYTES).zip(self.bytes.chunks(SECTOR_BYTES)).enumerate().all(
             |(index, (sector, noise))| {
                 stamp = next_stamp(stamp);
                 let (range, stamp) = (stamp_range(index, sector.len()), stamp.to_le_bytes());
@@ -121,8 +121,8 @@ impl Payload {
     }
 }
 
-fn header(writer: u32, count: u64) -> [u8; HEADER] {
-    let mut header = [0; HEADER];
+fn header(writer: u32, count: u64) -> [u8; HEADER_BYTES] {
+    let mut header = [0; HEADER_BYTES];
     header[..4].copy_from_slice(&writer.to_le_bytes());
     header[4..].copy_from_slice(&count.to_le_bytes());
     header
@@ -135,8 +135,8 @@ fn next_stamp(stamp: u64) -> u64 {
 /// Returns the range of the stamp in a sector of this length. Its start does not depend on the
 /// length, so that it overwrites the stamp of the previous record.
 fn stamp_range(index: usize, len: usize) -> std::ops::Range<usize> {
-    let start = if index == 0 { HEADER.min(len) } else { 0 };
-    start..len.min(start + STAMP)
+    let start = if index == 0 { HEADER_BYTES.min(len) } else { 0 };
+    start..len.min(start + STAMP_BYTES)
 }
 
 /// Returns the writer and count in a record, unless it is too short.
@@ -161,10 +161,10 @@ mod tests {
     #[test]
     fn every_sector_is_unique() {
         let recipe = Recipe::new(1, 2000..=2000);
-        let first = recipe.of(0).record(5).to_vec();
-        assert_eq!(first, recipe.of(0).record(5));
-        for other in [recipe.of(0).record(6).to_vec(), recipe.of(1).record(5).to_vec()] {
-            for (a, b) in first.chunks(SECTOR).zip(other.chunks(SECTOR)) {
+        let first = recipe.payload(0).record(5).to_vec();
+        assert_eq!(first, recipe.payload(0).record(5));
+        for other in [recipe.payload(0).record(6).to_vec(), recipe.payload(1).record(5).to_vec()] {
+            for (a, b) in first.chunks(SECTOR_BYTES).zip(other.chunks(SECTOR_BYTES)) {
                 assert_ne!(a, b);
             }
         }
@@ -174,32 +174,32 @@ mod tests {
     #[test]
     fn a_record_does_not_depend_on_the_previous_one() {
         let recipe = Recipe::new(3, 0..=3000);
-        let mut used = recipe.of(2);
+        let mut used = recipe.payload(2);
         for count in 0..200 {
             used.record(count);
         }
         for count in [7, 3, 199, 0] {
-            assert_eq!(used.record(count), recipe.of(2).record(count));
+            assert_eq!(used.record(count), recipe.payload(2).record(count));
         }
     }
 
     #[test]
     fn fresh_noise_differs_in_every_word() {
         let recipe = Recipe { fresh_noise: true, ..Recipe::new(4, 1500..=1500) };
-        let (mut made, known) = (recipe.of(0), recipe.of(0));
+        let (mut made, known) = (recipe.payload(0), recipe.payload(0));
         let (first, second) = (made.record(0).to_vec(), made.record(1).to_vec());
         assert!(known.is(0, &first) && !known.is(0, &second));
-        for (a, b) in first[HEADER..].chunks(8).zip(second[HEADER..].chunks(8)) {
+        for (a, b) in first[HEADER_BYTES..].chunks(8).zip(second[HEADER_BYTES..].chunks(8)) {
             assert_ne!(a, b);
         }
-        let small = Recipe { sizes: 0..=20, ..recipe }.of(0);
+        let small = Recipe { sizes: 0..=20, ..recipe }.payload(0);
         assert!((0..60).all(|count| small.is(count, small.clone().record(count))));
     }
 
     #[test]
     fn every_byte_is_compared() {
         let recipe = Recipe::new(5, 0..=1300);
-        let (mut made, known) = (recipe.of(1), recipe.of(1));
+        let (mut made, known) = (recipe.payload(1), recipe.payload(1));
         for count in 0..60 {
             let record = made.record(count).to_vec();
             assert_eq!(record.len(), recipe.len(1, count));
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn sizes_fill_their_range() {
         let recipe = Recipe::new(7, 0..=3);
-        let mut payload = recipe.of(0);
+        let mut payload = recipe.payload(0);
         let mut seen = [0; 4];
         for count in 0..400 {
             seen[payload.record(count).len()] += 1;

@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 
 use esker_log::{Log, Options, Retention, Start};
 
-use crate::records::payload::{HEADER, Payload, Recipe, header_of};
+use crate::records::payload::{HEADER_BYTES, Payload, Recipe, header_of};
 use esker_command::exit::{Failure, Outcome};
 
 /// The result of a comparison.
 #[derive(Debug)]
-pub struct Compared {
+pub struct Comparison {
     /// How many records each writer wrote, by its last record in the log; `None` where no record of
     /// it was retained.
     pub counts: Vec<Option<u64>>,
@@ -23,7 +23,7 @@ pub struct Compared {
     pub time: Duration,
 }
 
-impl Compared {
+impl Comparison {
     /// Fails unless the log ends with the last written record, overall and of each writer.
     pub fn ends_with(&self, written: &[u64]) -> Outcome {
         let each = self.counts.iter().zip(written);
@@ -39,20 +39,25 @@ impl Compared {
 /// begin at 0. With retention, the first records of a writer may be missing.
 ///
 /// Fails at the first record that is not the next one of its writer, byte for byte.
-pub fn compare(dir: &Path, options: &Options, recipe: &Recipe, writers: u32) -> Outcome<Compared> {
-    let of_log = |error| Failure::of_log(&error, dir);
+pub fn compare(
+    dir: &Path,
+    options: &Options,
+    recipe: &Recipe,
+    writers: u32,
+) -> Outcome<Comparison> {
+    let log_failure = |error| Failure::from_log(&error, dir);
     let mut options = options.clone();
     options.must_exist = true;
     let ring = std::mem::replace(&mut options.retention, Retention::NONE) != Retention::NONE;
-    let log = Log::builder(dir).options(options).open().map_err(of_log)?;
-    let mut writers: Vec<Next> = (0..writers)
-        .map(|writer| Next { payload: recipe.of(writer), count: (!ring).then_some(0) })
+    let log = Log::builder(dir).options(options).open().map_err(log_failure)?;
+    let mut writers: Vec<NextRecord> = (0..writers)
+        .map(|writer| NextRecord { payload: recipe.payload(writer), count: (!ring).then_some(0) })
         .collect();
     let begin = Instant::now();
-    let mut stream = log.stream(Start::Oldest).map_err(of_log)?;
+    let mut stream = log.stream(Start::Oldest).map_err(log_failure)?;
     let mut last = (!ring).then_some(0);
     let (mut records, mut bytes) = (0, 0);
-    while let Some(batch) = stream.try_next().map_err(of_log)? {
+    while let Some(batch) = stream.try_next().map_err(log_failure)? {
         for record in &batch {
             let (seq, prev) = (record.seq.0, record.prev.0);
             let follows = seq == prev + 1 && last.is_none_or(|last| last == prev);
@@ -67,23 +72,23 @@ pub fn compare(dir: &Path, options: &Options, recipe: &Recipe, writers: u32) -> 
         }
     }
     let time = begin.elapsed();
-    log.close().map_err(of_log)?;
+    log.close().map_err(log_failure)?;
     let counts = writers.iter().map(|next| next.count).collect();
-    Ok(Compared { counts, records, bytes, last: last.unwrap_or_default(), time })
+    Ok(Comparison { counts, records, bytes, last: last.unwrap_or_default(), time })
 }
 
 /// The next record of a writer.
-struct Next {
+struct NextRecord {
     payload: Payload,
     /// `None` until the first retained record.
     count: Option<u64>,
 }
 
-fn is_next(writers: &mut [Next], prev: u64, record: &[u8]) -> bool {
+fn is_next(writers: &mut [NextRecord], prev: u64, record: &[u8]) -> bool {
     let (writer, count) = match header_of(record) {
         Some(header) => header,
         // A record too short for a header comes from the only writer, in order.
-        None if record.len() < HEADER && writers.len() == 1 => (0, prev),
+        None if record.len() < HEADER_BYTES && writers.len() == 1 => (0, prev),
         None => return false,
     };
     let Some(next) = writers.get_mut(writer as usize) else { return false };
@@ -98,7 +103,7 @@ mod tests {
 
     #[test]
     fn ends_with_needs_the_last_record_of_each_writer() {
-        let compared = |counts: &[Option<u64>], last| Compared {
+        let compared = |counts: &[Option<u64>], last| Comparison {
             counts: counts.to_vec(),
             records: 3,
             bytes: 3,

@@ -9,10 +9,10 @@ use esker_log::Batch;
 use crate::records::payload::{Payload, Recipe};
 use esker_command::exit::{Failure, Outcome};
 
-/// With `header`, one in this many records is compared byte for byte.
-const EVERY: u64 = 64;
+/// The records of which one is compared byte for byte with `header`.
+const FULL_CHECK_INTERVAL: u64 = 64;
 
-/// What a reader checks.
+/// The check of each record that a reader reads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum Verify {
     /// Nothing: records and bytes are counted
@@ -58,16 +58,16 @@ impl Tally {
 
 /// The expected records.
 #[derive(Debug)]
-pub struct Expected {
+pub struct ExpectedRecords {
     how: Verify,
     recipe: Recipe,
     payload: Payload,
 }
 
-impl Expected {
+impl ExpectedRecords {
     /// Creates the expected records of the first writer.
     pub fn new(recipe: &Recipe, how: Verify) -> Self {
-        Self { how, recipe: recipe.clone(), payload: recipe.of(0) }
+        Self { how, recipe: recipe.clone(), payload: recipe.payload(0) }
     }
 
     /// Checks and counts the records of a batch that follows record `seen`, and advances `seen`.
@@ -88,7 +88,9 @@ impl Expected {
                         self.recipe.len(0, count)
                     )));
                 }
-                if self.how == Verify::Full || seq.wrapping_add(offset).is_multiple_of(EVERY) {
+                if self.how == Verify::Full
+                    || seq.wrapping_add(offset).is_multiple_of(FULL_CHECK_INTERVAL)
+                {
                     if !self.payload.is(count, record.payload) {
                         return Err(Failure::failed(format!(
                             "record {seq} was read and is not what was written there"

@@ -9,25 +9,25 @@ use esker_server::{CallError, Members, NodeStatus, ask};
 use serde_json::json;
 
 use crate::measure::latency::Latencies;
-use crate::timestamp::arguments::{Protocol, TsBenchArguments};
 use crate::timestamp::load::{Load, find_leader};
 use crate::timestamp::tally::{CallBudget, Tally};
+use crate::timestamp::timestamp_arguments::{Protocol, TsBenchArguments};
 use crate::workdir::Workdir;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::local_nodes::LocalNodes;
 use esker_command::output::{print, print_json};
 
-const NODES: u16 = 3;
+const NODE_COUNT: u16 = 3;
 /// Requests a second.
-const RATE: u32 = 1000;
+const REQUESTS_PER_SECOND: u32 = 1000;
 /// A cluster that has not answered after so long has failed.
-const ROUND: Duration = Duration::from_secs(5);
-/// After a round the node that comes back has time to catch up, and its leader to be sure of it.
-const REST: Duration = Duration::from_millis(300);
+const ROUND_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after a round, in which the node that comes back catches up.
+const ROUND_PAUSE: Duration = Duration::from_millis(300);
 
 /// The command `esker` beside this one.
 fn esker() -> Outcome<PathBuf> {
-    let own = std::env::current_exe().map_err(|error| Failure::of_io("find esker", &error))?;
+    let own = std::env::current_exe().map_err(|error| Failure::from_io("find esker", &error))?;
     let esker = own.with_file_name("esker");
     match esker.exists() {
         true => Ok(esker),
@@ -43,15 +43,16 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
         return Err(Failure::usage("--failover asks over HTTP/1.1: leave --protocol out"));
     }
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
-    let mut nodes = LocalNodes::start(esker()?, &workdir.log(), arguments.port, NODES, Err).await?;
-    let members: Vec<_> = (1..=NODES).map(|number| nodes.address(number)).collect();
+    let mut nodes =
+        LocalNodes::start(esker()?, &workdir.log(), arguments.port, NODE_COUNT, Err).await?;
+    let members: Vec<_> = (1..=NODE_COUNT).map(|number| nodes.address(number)).collect();
     let begun = Instant::now();
     let (mut times, mut failed) = (Latencies::new(), 0_u32);
     let budget = CallBudget::of_memory();
     let mut all = Tally::new(&budget);
     for _ in 0..rounds {
         let leader = agreed_leader(&mut nodes, &members).await?;
-        let rate = arguments.rate.unwrap_or(RATE);
+        let rate = arguments.rate.unwrap_or(REQUESTS_PER_SECOND);
         let load = Load::paced(members.clone(), nodes.address(leader), rate, begun, &budget);
         let (time, tally) = match arguments.planned {
             true => transfer(&nodes, leader, load, begun).await?,
@@ -66,14 +67,14 @@ pub async fn run(arguments: &TsBenchArguments, rounds: u32) -> Outcome {
             nodes.run(leader)?;
             nodes.wait_until_member(leader).await?;
         }
-        tokio::time::sleep(REST).await;
+        tokio::time::sleep(ROUND_PAUSE).await;
     }
     let seconds = begun.elapsed().as_secs_f64();
     let checked = all.calls.check();
     nodes.stop().await;
     let figure = json!({
             "bench": "oracle/failover",
-            "params": { "rounds": rounds, "nodes": NODES, "rate": arguments.rate.unwrap_or(RATE), "planned": arguments.planned },
+            "params": { "rounds": rounds, "nodes": NODE_COUNT, "rate": arguments.rate.unwrap_or(REQUESTS_PER_SECOND), "planned": arguments.planned },
             "ops": rounds,
             "seconds": (seconds * 1e3).round() / 1e3,
             "p50_us": times.quantile_us(0.5),
@@ -121,12 +122,12 @@ async fn kill(
 ) -> Outcome<(Option<Duration>, Tally)> {
     let load = Arc::new(load);
     let tasks = Load::start(&load);
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(ROUND_PAUSE).await;
     let killed = Instant::now();
     nodes.kill(leader);
-    let answered = load.answered_since(killed, ROUND).await;
+    let answered = load.answered_since(killed, ROUND_TIMEOUT).await;
     // What clients get after it is checked, too.
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(ROUND_PAUSE).await;
     let tally = load.end(tasks).await?;
     let time = answered.then(|| tally.first_after(begun, killed)).flatten();
     Ok((time, tally))
@@ -142,18 +143,18 @@ async fn transfer(
 ) -> Outcome<(Option<Duration>, Tally)> {
     let address = nodes.address(leader);
     let failed = |error: CallError| Failure::failed(error.to_string());
-    let members = ask(&address, "/members", None, ROUND).await.map_err(failed)?;
+    let members = ask(&address, "/members", None, ROUND_TIMEOUT).await.map_err(failed)?;
     let members: Members = serde_json::from_slice(&members.body)
         .map_err(|error| Failure::failed(format!("{address}: {error}")))?;
     let body = json!({ "cluster": members.cluster }).to_string();
     let load = Arc::new(load);
     let tasks = Load::start(&load);
-    tokio::time::sleep(REST).await;
+    tokio::time::sleep(ROUND_PAUSE).await;
     let from = Instant::now();
     let body = Some(body.as_bytes());
-    let answer = ask(&address, "/cluster/transfer", body, ROUND).await.map_err(failed)?;
-    let answered = load.answered_since(Instant::now(), ROUND).await;
-    tokio::time::sleep(REST).await;
+    let answer = ask(&address, "/cluster/transfer", body, ROUND_TIMEOUT).await.map_err(failed)?;
+    let answered = load.answered_since(Instant::now(), ROUND_TIMEOUT).await;
+    tokio::time::sleep(ROUND_PAUSE).await;
     let tally = load.end(tasks).await?;
     let is_done = answered && answer.status == 200;
     Ok((is_done.then(|| tally.longest_gap(begun, from)).flatten(), tally))
@@ -164,10 +165,10 @@ async fn agreed_leader(nodes: &mut LocalNodes, members: &[String]) -> Outcome<u1
     let deadline = Instant::now() + Duration::from_secs(30);
     loop {
         nodes.check()?;
-        find_leader(members, ROUND).await?;
+        find_leader(members, ROUND_TIMEOUT).await?;
         let mut all = Vec::new();
         for member in members {
-            if let Ok(answer) = ask(member, "/status", None, ROUND).await
+            if let Ok(answer) = ask(member, "/status", None, ROUND_TIMEOUT).await
                 && let Ok(status) = serde_json::from_slice::<NodeStatus>(&answer.body)
             {
                 all.push((status.leader, status.term, status.last));

@@ -5,11 +5,11 @@ use std::io;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::timestamp::tally::Answered;
+use crate::timestamp::tally::AnswerHead;
 
 /// The most bytes of an answer.
-const ANSWER: usize = (16 << 16) + 4096;
-const HEADERS: usize = 32;
+const ANSWER_BYTES_MAX: usize = (16 << 16) + 4096;
+const HEADERS_MAX: usize = 32;
 
 /// A connection, and what came over it.
 pub struct Connection {
@@ -29,7 +29,7 @@ impl Connection {
     }
 
     /// Sends the request and waits for its answer, whose body is in [`Connection::body`].
-    pub async fn exchange(&mut self) -> io::Result<(Answered, std::ops::Range<usize>)> {
+    pub async fn exchange(&mut self) -> io::Result<(AnswerHead, std::ops::Range<usize>)> {
         self.stream.write_all(&self.request).await?;
         self.filled = 0;
         loop {
@@ -42,7 +42,7 @@ impl Connection {
                 if body.end <= self.filled {
                     return Ok((answered, body));
                 }
-                if body.end > ANSWER {
+                if body.end > ANSWER_BYTES_MAX {
                     return Err(io::ErrorKind::InvalidData.into());
                 }
                 self.bytes.resize(body.end.max(self.bytes.len()), 0);
@@ -58,8 +58,8 @@ impl Connection {
 }
 
 /// The head of an answer, and where its body is or will be.
-fn parse(bytes: &[u8]) -> io::Result<Option<(Answered, std::ops::Range<usize>)>> {
-    let mut headers = [httparse::EMPTY_HEADER; HEADERS];
+fn parse(bytes: &[u8]) -> io::Result<Option<(AnswerHead, std::ops::Range<usize>)>> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut answer = httparse::Response::new(&mut headers);
     let parsed = answer.parse(bytes).map_err(|_| io::ErrorKind::InvalidData)?;
     let httparse::Status::Complete(begin) = parsed else { return Ok(None) };
@@ -72,7 +72,7 @@ fn parse(bytes: &[u8]) -> io::Result<Option<(Answered, std::ops::Range<usize>)>>
             leader = Some(text.to_owned());
         }
     }
-    let answered = Answered { status: answer.code.unwrap_or(0), leader };
+    let answered = AnswerHead { status: answer.code.unwrap_or(0), leader };
     let end = begin.checked_add(len).ok_or(io::ErrorKind::InvalidData)?;
     Ok(Some((answered, begin..end)))
 }

@@ -6,10 +6,10 @@ use hyper::Request;
 use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 
-use crate::timestamp::tally::Answered;
+use crate::timestamp::tally::AnswerHead;
 
 /// The most bytes of an answer.
-const ANSWER: usize = (16 << 16) + 4096;
+const ANSWER_BYTES_MAX: usize = (16 << 16) + 4096;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -31,13 +31,13 @@ impl Connection {
     }
 
     /// Sends a request and waits for its answer.
-    pub async fn exchange(&mut self) -> Result<(Answered, Bytes), AnyError> {
+    pub async fn exchange(&mut self) -> Result<(AnswerHead, Bytes), AnyError> {
         self.sender.ready().await?;
         let request = Request::get(&*self.uri).body(Empty::new())?;
         let (head, body) = self.sender.send_request(request).await?.into_parts();
-        let body = Limited::new(body, ANSWER).collect().await?.to_bytes();
+        let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await?.to_bytes();
         let leader = head.headers.get("esker-leader").and_then(|leader| leader.to_str().ok());
         let leader = leader.map(ToOwned::to_owned);
-        Ok((Answered { status: head.status.as_u16(), leader }, body))
+        Ok((AnswerHead { status: head.status.as_u16(), leader }, body))
     }
 }

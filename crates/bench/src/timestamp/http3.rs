@@ -16,19 +16,19 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-use crate::timestamp::tally::Answered;
+use crate::timestamp::tally::AnswerHead;
 use esker_command::exit::{Failure, Outcome};
 
-/// No host says that a process died over UDP: a server that is silent for so long is gone.
-const IDLE: Duration = Duration::from_secs(1);
+/// The silence after which a server counts as gone: over UDP, no host reports that a process died.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(1);
 /// A server that lives is never silent for so long.
 const KEEP_ALIVE: Duration = Duration::from_millis(200);
 /// The most bytes of an answer.
-const ANSWER: usize = (16 << 16) + 4096;
+const ANSWER_BYTES_MAX: usize = (16 << 16) + 4096;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Which servers are taken for what they say.
+/// The servers that are trusted.
 #[derive(Debug, Clone)]
 pub struct Trust {
     config: quinn::ClientConfig,
@@ -36,7 +36,7 @@ pub struct Trust {
 }
 
 impl Trust {
-    /// Those with a certificate of this file; without a file, all of this machine.
+    /// Trusts the servers with a certificate of this file; without a file, all of this machine.
     pub fn new(file: Option<&Path>) -> Outcome<Self> {
         let provider = Arc::new(ring::default_provider());
         let failed = |error: &dyn std::fmt::Display| Failure::failed(format!("no HTTP/3: {error}"));
@@ -54,7 +54,7 @@ impl Trust {
         let quic = QuicClientConfig::try_from(tls).map_err(|error| failed(&error))?;
         let mut config = quinn::ClientConfig::new(Arc::new(quic));
         let mut transport = quinn::TransportConfig::default();
-        let idle = quinn::IdleTimeout::try_from(IDLE).map_err(|error| failed(&error))?;
+        let idle = quinn::IdleTimeout::try_from(IDLE_TIMEOUT).map_err(|error| failed(&error))?;
         transport.keep_alive_interval(Some(KEEP_ALIVE)).max_idle_timeout(Some(idle));
         config.transport_config(Arc::new(transport));
         Ok(Self { config, is_any: file.is_none() })
@@ -151,14 +151,14 @@ impl Connection {
     }
 
     /// Sends a request and waits for its answer.
-    pub async fn exchange(&mut self) -> Result<(Answered, Bytes), AnyError> {
+    pub async fn exchange(&mut self) -> Result<(AnswerHead, Bytes), AnyError> {
         let request = Request::get(&*self.uri).body(())?;
         let mut stream = self.sender.send_request(request).await?;
         stream.finish().await?;
         let head = stream.recv_response().await?;
         let mut body = BytesMut::new();
         while let Some(mut part) = stream.recv_data().await? {
-            if body.len() + part.remaining() > ANSWER {
+            if body.len() + part.remaining() > ANSWER_BYTES_MAX {
                 return Err("the answer is too long".into());
             }
             let len = part.remaining();
@@ -166,7 +166,7 @@ impl Connection {
         }
         let leader = head.headers().get("esker-leader").and_then(|leader| leader.to_str().ok());
         let leader = leader.map(ToOwned::to_owned);
-        Ok((Answered { status: head.status().as_u16(), leader }, body.freeze()))
+        Ok((AnswerHead { status: head.status().as_u16(), leader }, body.freeze()))
     }
 }
 
@@ -176,13 +176,13 @@ mod tests {
 
     use super::*;
 
-    /// It took 30 s until a connection to a dead process was given up.
+    /// Bug: it took 30 s until a connection to a dead process was given up.
     #[tokio::test]
     async fn a_server_that_is_silent_is_given_up() {
         let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = silent.local_addr().unwrap().to_string();
         let trust = Trust::new(None).unwrap();
         let opened = Connection::open(&trust, &address, "/timestamp");
-        assert!(tokio::time::timeout(IDLE * 10, opened).await.unwrap().is_err());
+        assert!(tokio::time::timeout(IDLE_TIMEOUT * 10, opened).await.unwrap().is_err());
     }
 }

@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 use esker_server::{Members, ask};
 use parking_lot::Mutex;
 
-use crate::timestamp::arguments::{Protocol, TsBenchArguments};
 use crate::timestamp::http1;
 use crate::timestamp::multiplexed::{Connection, Dialer};
-use crate::timestamp::tally::{Answered, CallBudget, Tally, Times, range};
+use crate::timestamp::tally::{AnswerHead, CallBudget, Tally, Times, range};
+use crate::timestamp::timestamp_arguments::{Protocol, TsBenchArguments};
 use esker_command::exit::{Failure, Outcome};
 
 /// A request without an answer for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
 /// A node that takes no connection for so long is not there.
-const CONNECT: Duration = Duration::from_secs(1);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Connections of paced requests.
-const PACED: u32 = 50;
-/// Between two attempts to reach a node.
-const AGAIN: Duration = Duration::from_millis(2);
+const PACED_CONNECTIONS: u32 = 50;
+/// The time between two attempts to reach a node.
+const RECONNECT_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The address of the leader, as one of these members knows it.
 pub async fn find_leader(members: &[String], patience: Duration) -> Outcome<String> {
@@ -41,11 +41,11 @@ pub async fn find_leader(members: &[String], patience: Duration) -> Outcome<Stri
         if Instant::now() >= deadline {
             return Err(Failure::failed(why));
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RECONNECT_INTERVAL).await;
     }
 }
 
-/// What all connections know.
+/// The load: its options and its state, which all connections share.
 pub struct Load {
     protocol: Protocol,
     dialer: Dialer,
@@ -109,14 +109,16 @@ impl Load {
         Self {
             protocol: Protocol::H1,
             dialer: Dialer::http2(),
-            connections: PACED,
+            connections: PACED_CONNECTIONS,
             streams: 1,
             n: 1,
             is_range: false,
             path: "/timestamp".into(),
             members,
             leader: Mutex::new(leader),
-            period: Some(Duration::from_secs_f64(f64::from(PACED) / f64::from(rate.max(1)))),
+            period: Some(Duration::from_secs_f64(
+                f64::from(PACED_CONNECTIONS) / f64::from(rate.max(1)),
+            )),
             begun,
             from: Instant::now(),
             last_success: Mutex::new(None),
@@ -133,7 +135,7 @@ impl Load {
         }
         let leader = self.leader.lock().clone();
         let opened = self.dialer.open(&leader, &self.path);
-        let why = match tokio::time::timeout(patience.min(PATIENCE), opened).await {
+        let why = match tokio::time::timeout(patience.min(REQUEST_TIMEOUT), opened).await {
             Ok(Ok(_)) => return Ok(()),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "it does not answer".into(),
@@ -152,7 +154,7 @@ impl Load {
             if self.last_success.lock().is_some_and(|called| called >= from) {
                 return true;
             }
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RECONNECT_INTERVAL).await;
         }
         false
     }
@@ -210,7 +212,7 @@ impl Load {
     }
 }
 
-/// One that asks.
+/// A caller, with one request at a time.
 struct Caller {
     load: Arc<Load>,
     tally: Tally,
@@ -259,7 +261,7 @@ impl Caller {
                     continue;
                 };
                 let called = Instant::now();
-                let exchanged = tokio::time::timeout(PATIENCE, open.exchange()).await;
+                let exchanged = tokio::time::timeout(REQUEST_TIMEOUT, open.exchange()).await;
                 let returned = Instant::now();
                 let times = Times { begun: self.load.begun, due, called, returned };
                 let (class, leader) = match exchanged {
@@ -295,7 +297,7 @@ impl Caller {
                     continue;
                 };
                 let called = Instant::now();
-                let exchanged = tokio::time::timeout(PATIENCE, open.exchange()).await;
+                let exchanged = tokio::time::timeout(REQUEST_TIMEOUT, open.exchange()).await;
                 let returned = Instant::now();
                 let times = Times { begun: self.load.begun, due, called, returned };
                 let (class, leader) = match exchanged {
@@ -322,7 +324,7 @@ impl Caller {
         if (shared.1.is_none() || shared.0 == failed) && !self.load.is_over() {
             let address = self.load.leader.lock().clone();
             let opened = self.load.dialer.open(&address, &self.load.path);
-            match tokio::time::timeout(CONNECT, opened).await {
+            match tokio::time::timeout(CONNECT_TIMEOUT, opened).await {
                 Ok(Ok(opened)) => *shared = (shared.0 + 1, Some(opened)),
                 _ => {
                     shared.1 = None;
@@ -334,7 +336,7 @@ impl Caller {
     }
 
     /// Records an answer; what is wrong with it, if it has no timestamps.
-    fn seen(&mut self, answered: &Answered, body: &[u8], times: Times) -> Option<String> {
+    fn seen(&mut self, answered: &AnswerHead, body: &[u8], times: Times) -> Option<String> {
         if answered.status != 200 {
             return Some(answered.status.to_string());
         }
@@ -363,7 +365,7 @@ impl Caller {
             *self.load.leader.lock() = next;
         }
         if !is_named {
-            tokio::time::sleep(AGAIN).await;
+            tokio::time::sleep(RECONNECT_INTERVAL).await;
         }
     }
 }

@@ -4,16 +4,16 @@
 //! is what each of them saw. `floor` is the same HTTP server without a cluster behind it. `callers`
 //! share one client of the Rust crate. `failover` kills leaders.
 
-mod arguments;
-mod callers;
+mod client_callers;
 mod failover;
-mod floor;
 mod http1;
 mod http2;
 mod http3;
+mod http_floor;
 mod load;
 mod multiplexed;
 mod tally;
+mod timestamp_arguments;
 
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ use crate::measure::resources::{self, Snapshot};
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output::print;
 
-pub use arguments::TsBenchArguments;
-pub use floor::{TsFloorArguments, run as run_floor};
+pub use http_floor::{TsFloorArguments, run as run_floor};
+pub use timestamp_arguments::TsBenchArguments;
 
 use load::{Load, find_leader};
 
@@ -33,10 +33,10 @@ use load::{Load, find_leader};
 pub fn run(arguments: &TsBenchArguments) -> Outcome {
     arguments.check()?;
     if let Some(callers) = arguments.callers {
-        return callers::run(arguments, callers);
+        return client_callers::run(arguments, callers);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
+    let runtime = runtime.map_err(|error| Failure::from_io("start threads", &error))?;
     runtime.block_on(async {
         match arguments.failover {
             Some(rounds) => failover::run(arguments, rounds).await,
@@ -51,18 +51,18 @@ async fn measure(arguments: &TsBenchArguments) -> Outcome {
     let floor_part = Duration::from_secs_f64(arguments.seconds.min(2.0));
     let load = Load::new(arguments, arguments.ca.as_deref(), members.to_vec(), leader.clone())?;
     load.probe(arguments.timeout).await?;
-    let before = floor::rate(arguments, floor_part).await?;
+    let before = http_floor::rate(arguments, floor_part).await?;
     resources::reset_peak();
     let load = Load::new(arguments, arguments.ca.as_deref(), members.to_vec(), leader)?;
     let snapshot = Snapshot::now();
     let (tally, time) = load.run(Duration::from_secs_f64(arguments.seconds)).await?;
     let mut used = snapshot.used();
     used.resident = resources::peak();
-    let after = floor::rate(arguments, floor_part).await?;
+    let after = http_floor::rate(arguments, floor_part).await?;
     let http_rps = f64::midpoint(before, after);
     let ops = tally.latencies.count();
     let bytes = ops * arguments.body_len() as u64;
-    let mut figure = Figure::of("oracle/timestamp", ops, bytes, time);
+    let mut figure = Figure::new("oracle/timestamp", ops, bytes, time);
     let checked = tally.calls.check();
     figure.verdict = checked.verdict;
     figure.params = json!({

@@ -4,22 +4,22 @@ use std::path::Path;
 
 use bytes::Bytes;
 
-use crate::timestamp::arguments::Protocol;
 use crate::timestamp::http2;
 use crate::timestamp::http3;
-use crate::timestamp::tally::Answered;
+use crate::timestamp::tally::AnswerHead;
+use crate::timestamp::timestamp_arguments::Protocol;
 use esker_command::exit::Outcome;
 
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Opens connections.
 pub struct Dialer {
-    /// Without it, they are HTTP/2.
+    /// The trusted servers of HTTP/3; without it, connections are HTTP/2.
     trust: Option<http3::Trust>,
 }
 
 impl Dialer {
-    /// Of HTTP/2.
+    /// Creates a dialer for HTTP/2.
     pub fn http2() -> Self {
         Self { trust: None }
     }
@@ -48,7 +48,7 @@ pub enum Connection {
 
 impl Connection {
     /// Sends a request and waits for its answer.
-    pub async fn exchange(&mut self) -> Result<(Answered, Bytes), AnyError> {
+    pub async fn exchange(&mut self) -> Result<(AnswerHead, Bytes), AnyError> {
         match self {
             Self::Http2(connection) => connection.exchange().await,
             Self::Http3(connection) => connection.exchange().await,

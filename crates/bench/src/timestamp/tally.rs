@@ -1,4 +1,4 @@
-//! What a connection saw.
+//! The requests of a connection, counted and timed.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -78,27 +78,27 @@ impl Recorder {
     }
 
     /// Checks that all timestamps are unique and in order.
-    pub fn check(&self) -> Checked {
+    pub fn check(&self) -> HistoryCheck {
         let violation = check(&self.calls).err().map(|found| found.to_string());
         let is_whole = self.unrecorded == 0 && !self.calls.is_empty();
         let verdict = match violation {
             Some(_) => Verdict::Wrong,
             None => Verdict::right_if(is_whole),
         };
-        Checked { verdict, unrecorded: self.unrecorded, violation }
+        HistoryCheck { verdict, unrecorded: self.unrecorded, violation }
     }
 }
 
 /// The result of checking a history.
 #[derive(Debug)]
-pub struct Checked {
+pub struct HistoryCheck {
     pub verdict: Verdict,
     /// Calls that were not recorded.
     pub unrecorded: u64,
     violation: Option<String>,
 }
 
-impl Checked {
+impl HistoryCheck {
     /// The line for people.
     pub fn text(&self) -> String {
         match (self.verdict, self.unrecorded) {
@@ -124,20 +124,20 @@ fn available_memory() -> Option<u64> {
     Some(kib.trim().strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
 }
 
-/// What answers a request can have.
+/// The head of an answer.
 #[derive(Debug)]
-pub struct Answered {
+pub struct AnswerHead {
     pub status: u16,
     /// The address of the leader, of a node that does not lead.
     pub leader: Option<String>,
 }
 
-/// What a connection, or all of them, saw.
+/// The requests of a connection, or of all of them.
 #[derive(Debug)]
 pub struct Tally {
     pub latencies: Latencies,
     pub calls: Recorder,
-    /// Every request without timestamps, by what happened.
+    /// The requests without timestamps, by the class of failure.
     pub failed: BTreeMap<String, u64>,
 }
 

@@ -220,7 +220,7 @@ fn each_log_that_is_looked_up_has_a_value_to_read_back() {
         check(&serde_json::from_str(figure).unwrap(), "consensus/manager-get", true);
     }
     for kept in std::fs::read_dir(dir.join("log")).unwrap() {
-        let mut stat = esker::program("esker", &["consensus", "stat", "--json"]);
+        let mut stat = esker::program("esker", &["stat", "--json"]);
         stat.arg(kept.unwrap().path());
         let ended = run(stat, b"").ok();
         let logs: Vec<Value> =

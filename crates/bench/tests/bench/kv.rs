@@ -4,9 +4,9 @@
 
 use serde_json::Value;
 
-use crate::esker::{Ended, command, run, workdir};
+use crate::esker::{CommandOutput, command, run, workdir};
 
-fn kv_bench(words: &[&str]) -> Ended {
+fn kv_bench(words: &[&str]) -> CommandOutput {
     let (guard, dir) = workdir();
     let mut bench = command(&["kv"]);
     bench.args(words).arg("--dir").arg(&dir).current_dir(guard.path());

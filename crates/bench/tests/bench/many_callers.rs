@@ -14,7 +14,8 @@ fn bench(writers: &str) -> Value {
     run(bench, b"").ok().json()
 }
 
-/// What a caller takes is its task, its record and its place among those that wait: some kilobytes.
+/// A caller takes the memory of its task, its record and its place among those that wait: some
+/// kilobytes.
 #[test]
 fn benchmark_memory_hardly_grows_with_callers() {
     let (few, many) = (bench("50"), bench("4000"));

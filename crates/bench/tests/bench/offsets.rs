@@ -4,9 +4,9 @@
 
 use serde_json::Value;
 
-use crate::esker::{Ended, command, run, workdir};
+use crate::esker::{CommandOutput, command, run, workdir};
 
-fn bench(flags: &[&str]) -> Ended {
+fn bench(flags: &[&str]) -> CommandOutput {
     let (guard, dir) = workdir();
     let mut bench = command(&["log", "--offsets"]);
     bench.args(flags).arg("--dir").arg(&dir).current_dir(guard.path());

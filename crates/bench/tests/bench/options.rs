@@ -5,9 +5,9 @@
 
 use serde_json::Value;
 
-use crate::esker::{self, Ended, command, run, workdir};
+use crate::esker::{self, CommandOutput, command, run, workdir};
 
-fn bench(flags: &[&str]) -> Ended {
+fn bench(flags: &[&str]) -> CommandOutput {
     let (guard, dir) = workdir();
     let mut bench = command(&["log"]);
     bench.args(flags).arg("--dir").arg(&dir).current_dir(guard.path());
@@ -112,7 +112,7 @@ fn other_names_are_understood() {
     assert_eq!(figure["verified"], true);
 }
 
-/// What a ring kept is compared, from the oldest record that is there to the last written.
+/// Records that a ring kept are compared, from the oldest that is there to the last written.
 #[test]
 fn records_kept_by_a_ring_are_verified() {
     let ring = ["--retain-segments=2", "--segment-size=64K", "--count=6000", "--async"];
@@ -196,7 +196,8 @@ fn a_processor_that_is_not_there_is_refused() {
     }
 }
 
-/// What people read: the state at opening and progress on standard error, four lines of summary.
+/// The output for people: the state at opening and progress on standard error, four lines of
+/// summary.
 #[test]
 fn summary_has_four_lines() {
     let reported = bench(&["--count=1000", "--writers=2", "--delay=0"]).ok();

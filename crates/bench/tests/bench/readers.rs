@@ -7,10 +7,10 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::esker::{self, Ended, command, run, spawn, workdir};
+use crate::esker::{self, CommandOutput, command, run, spawn, workdir};
 
 /// Runs `esker-bench log` in a directory that has to be gone at the end.
-fn bench(words: &[&str]) -> Ended {
+fn bench(words: &[&str]) -> CommandOutput {
     let (guard, dir) = workdir();
     let mut bench = command(&[&["log", "--json"], words].concat());
     bench.arg("--dir").arg(&dir).current_dir(guard.path());
@@ -132,7 +132,7 @@ fn a_follower_is_another_process_and_reads_the_same() {
 }
 
 /// The follower process of a benchmark, asked to read 100 records.
-fn follower(dir: &std::path::Path, seed: &str) -> Ended {
+fn follower(dir: &std::path::Path, seed: &str) -> CommandOutput {
     let mut child = spawn(
         command(&["log-follow", "--size=900..900", "--verify=full", seed]).arg(dir),
         Stdio::piped(),

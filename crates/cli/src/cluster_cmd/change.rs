@@ -18,13 +18,13 @@ use esker_command::output::print;
 use esker_command::quantity::number;
 
 /// How long a change may take.
-const CHANGE: Duration = Duration::from_secs(15);
+const CHANGE_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// How long a command waits before it asks the endpoints again.
-const AGAIN: Duration = Duration::from_millis(300);
+const RETRY_INTERVAL: Duration = Duration::from_millis(300);
 
 /// How long a node is asked who it is.
-const LOOK: Duration = Duration::from_secs(2);
+const IDENTITY_TIMEOUT: Duration = Duration::from_secs(2);
 
 const TRANSFER: &str = "\
 Examples:
@@ -149,7 +149,7 @@ pub async fn add(arguments: &AddArguments) -> Outcome {
 /// The members, and the one of this number. A node that knows no leader may have missed that it was
 /// added.
 async fn member(endpoints: &Endpoints, node: u64) -> Outcome<(Members, MemberInfo)> {
-    let deadline = Instant::now() + CHANGE;
+    let deadline = Instant::now() + CHANGE_TIMEOUT;
     loop {
         let members = endpoints.members().await?;
         if let Some(known) = members.members.iter().find(|member| member.node == node) {
@@ -168,13 +168,13 @@ async fn member(endpoints: &Endpoints, node: u64) -> Outcome<(Members, MemberInf
                  --endpoint of a node that knows the leader"
             )));
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
 /// The node at this address, if there is one.
 async fn who_answers(address: &str) -> Option<NodeStatus> {
-    let answer = ask(address, "/status", None, LOOK).await.ok()?;
+    let answer = ask(address, "/status", None, IDENTITY_TIMEOUT).await.ok()?;
     serde_json::from_slice(&answer.body).ok()
 }
 
@@ -193,7 +193,7 @@ pub async fn follow_clock(arguments: &FollowClockArguments) -> Outcome {
     {
         return Err(Failure::failed(format!("{why}; --force follows it all the same")));
     }
-    let left = CHANGE.saturating_sub(begun.elapsed());
+    let left = CHANGE_TIMEOUT.saturating_sub(begun.elapsed());
     let wanted = FollowClockRequest { cluster: members.cluster.clone() };
     let answer =
         changed(&arguments.endpoints, &members, "/cluster/follow-clock", &wanted, left).await?;
@@ -208,7 +208,7 @@ async fn change(
     path: &str,
     wanted: &impl Serialize,
 ) -> Result<Bytes, Failure> {
-    changed(endpoints, members, path, wanted, CHANGE).await
+    changed(endpoints, members, path, wanted, CHANGE_TIMEOUT).await
 }
 
 /// The same, for so long.
@@ -228,7 +228,7 @@ async fn changed(
     }
 }
 
-/// What the leader answered.
+/// Decodes the leader's answer.
 fn read<T: DeserializeOwned>(answer: &[u8]) -> Outcome<T> {
     serde_json::from_slice(answer)
         .map_err(|error| Failure::failed(format!("the leader's answer: {error}")))

@@ -5,13 +5,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use esker_server::{ClockStatus, MemberInfo, Members, ask};
 use tokio::task::JoinSet;
 
-const ASK: Duration = Duration::from_secs(2);
+const CLOCK_CALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// Clocks that are further apart than this, and than asking took, disagree.
-const APART: Duration = Duration::from_secs(1);
+const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_secs(1);
 
-/// What the clock of a node showed.
+/// The clock of a node, compared with the clock here.
 #[derive(Debug, Clone, Copy)]
-struct Shown {
+struct ClockReading {
     node: u64,
     leads: bool,
     /// Nanoseconds by which it was ahead of the clock here, and how exact that is.
@@ -19,33 +19,36 @@ struct Shown {
     within: Duration,
 }
 
-/// Says so if the leader's clock is not that of most of the other voters that answer.
+/// Describes the difference, if the leader's clock differs from those of most other voters that
+/// answer.
 pub async fn disagreement(members: &Members) -> Option<String> {
     let mut asked = JoinSet::new();
     for member in members.members.clone().into_iter().filter(|member| member.voter) {
-        asked.spawn(async move { shown(&member).await });
+        asked.spawn(async move { read_clock(&member).await });
     }
     let all: Vec<_> = asked.join_all().await.into_iter().flatten().collect();
     compare(&all)
 }
 
-async fn shown(member: &MemberInfo) -> Option<Shown> {
+async fn read_clock(member: &MemberInfo) -> Option<ClockReading> {
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let begin = now();
-    let answer = ask(&member.addr, "/clock", None, ASK).await.ok()?;
+    let answer = ask(&member.addr, "/clock", None, CLOCK_CALL_TIMEOUT).await.ok()?;
     let within = now().saturating_sub(begin);
     let ClockStatus { node, leads, clock_ns, .. } = serde_json::from_slice(&answer.body).ok()?;
     let here = begin + within / 2;
     let ahead = i128::from(clock_ns) - here.as_nanos().cast_signed();
-    (node == member.node).then_some(Shown { node, leads, ahead, within })
+    (node == member.node).then_some(ClockReading { node, leads, ahead, within })
 }
 
-fn compare(all: &[Shown]) -> Option<String> {
+fn compare(all: &[ClockReading]) -> Option<String> {
     let leader = all.iter().find(|shown| shown.leads)?;
     let others: Vec<_> = all.iter().filter(|shown| shown.node != leader.node).collect();
     let mut apart: Vec<i128> = others
         .iter()
-        .map(|other| (leader.ahead - other.ahead, APART + leader.within + other.within))
+        .map(|other| {
+            (leader.ahead - other.ahead, CLOCK_DIFFERENCE_MAX + leader.within + other.within)
+        })
         .filter(|(apart, most)| apart.unsigned_abs() > most.as_nanos())
         .map(|(apart, _)| apart)
         .collect();
@@ -68,8 +71,8 @@ mod tests {
 
     use super::*;
 
-    fn clocks(ahead_ms: &[i128]) -> Vec<Shown> {
-        let shown = |(n, ms): (usize, &i128)| Shown {
+    fn clocks(ahead_ms: &[i128]) -> Vec<ClockReading> {
+        let shown = |(n, ms): (usize, &i128)| ClockReading {
             node: n as u64 + 1,
             leads: n == 0,
             ahead: ms * 1_000_000,

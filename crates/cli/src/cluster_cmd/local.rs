@@ -24,8 +24,8 @@ The nodes listen on 127.0.0.1: clients on the port and every tenth above it, and
 Raft one above each. Their log lines are in DIR/node1.log and so on. One that
 ends is reported, and the others go on; the exit status is 1 then.";
 
-const NODES: u16 = 3;
-const LOOK: Duration = Duration::from_millis(200);
+const NODE_COUNT: u16 = 3;
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Run three nodes in one folder until it is interrupted
 #[derive(Debug, Args)]
@@ -41,20 +41,21 @@ pub struct LocalArguments {
 
 pub async fn run(arguments: &LocalArguments) -> Outcome {
     let LocalArguments { dir, port } = arguments;
-    let failed = |error| Failure::of_io("catch signals", &error);
+    let failed = |error| Failure::from_io("catch signals", &error);
     let mut interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
     let mut terminate = signal(SignalKind::terminate()).map_err(failed)?;
-    let program = std::env::current_exe().map_err(|error| Failure::of_io("find esker", &error))?;
+    let program =
+        std::env::current_exe().map_err(|error| Failure::from_io("find esker", &error))?;
     let started = async {
         let mut has_failed = false;
-        let nodes = LocalNodes::start(program, dir, *port, NODES, |failure| {
+        let nodes = LocalNodes::start(program, dir, *port, NODE_COUNT, |failure| {
             has_failed = true;
             complain(failure.message());
             Ok(())
         });
         let nodes = nodes.await?;
         print(&format!("three nodes in {}, until it is interrupted\n", dir.display()))?;
-        for number in 1..=NODES {
+        for number in 1..=NODE_COUNT {
             print(&format!("node {number}: http://{}\n", nodes.address(number)))?;
         }
         Ok((nodes, has_failed))
@@ -78,7 +79,7 @@ pub async fn run(arguments: &LocalArguments) -> Outcome {
 async fn until_all_ended(nodes: &mut LocalNodes, has_failed: &mut bool) {
     while nodes.running() > 0 {
         match nodes.check() {
-            Ok(()) => tokio::time::sleep(LOOK).await,
+            Ok(()) => tokio::time::sleep(CHECK_INTERVAL).await,
             Err(ended) => {
                 *has_failed = true;
                 complain(ended.message());

@@ -29,7 +29,7 @@ pub enum ClusterCommand {
 /// Runs a command of `esker cluster`.
 pub fn run(command: ClusterCommand) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
+    let runtime = runtime.map_err(|error| Failure::from_io("start threads", &error))?;
     runtime.block_on(async {
         match command {
             ClusterCommand::Status(arguments) => status::run(&arguments).await,

@@ -12,10 +12,10 @@ use esker_command::endpoints::Endpoints;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output::{escaped, print, print_json};
 
-const ASK: Duration = Duration::from_secs(2);
+const STATUS_CALL_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long the nodes may name no leader: elections take less.
-const ELECTION: Duration = Duration::from_secs(2);
-const AGAIN: Duration = Duration::from_millis(100);
+const ELECTION_TIMEOUT: Duration = Duration::from_secs(2);
+const RETRY_INTERVAL: Duration = Duration::from_millis(100);
 
 const EXAMPLES: &str = "\
 Examples:
@@ -151,10 +151,10 @@ impl Tally {
     }
 }
 
-/// What each member answers, in their order, asked all at once. While most that vote answer and
+/// Asks all members at once, and returns their answers in their order. While most voters answer and
 /// name no leader, there may be an election: then they are asked again.
 async fn statuses(known: &Members) -> Vec<Result<NodeStatus, String>> {
-    let deadline = Instant::now() + ELECTION;
+    let deadline = Instant::now() + ELECTION_TIMEOUT;
     loop {
         let mut asked = JoinSet::new();
         for (at, member) in known.members.iter().cloned().enumerate() {
@@ -171,7 +171,7 @@ async fn statuses(known: &Members) -> Vec<Result<NodeStatus, String>> {
         if !has_quorum || leader.is_some() || Instant::now() >= deadline {
             return statuses;
         }
-        tokio::time::sleep(AGAIN).await;
+        tokio::time::sleep(RETRY_INTERVAL).await;
     }
 }
 
@@ -181,11 +181,12 @@ fn newest_leader<'a>(statuses: impl Iterator<Item = &'a NodeStatus>) -> Option<u
     named.max_by_key(|(term, _)| *term).map(|(_, leader)| leader)
 }
 
-/// What answers at the address of a member may be another node, or of another cluster.
+/// Asks a member. Another node, or one of another cluster, may answer at its address.
 async fn status(member: &MemberInfo, cluster: &str) -> Result<NodeStatus, String> {
     let failed = |why: String| format!("does not answer: {why}");
-    let answer =
-        ask(&member.addr, "/status", None, ASK).await.map_err(|error| failed(error.why))?;
+    let answer = ask(&member.addr, "/status", None, STATUS_CALL_TIMEOUT)
+        .await
+        .map_err(|error| failed(error.why))?;
     let status: NodeStatus = serde_json::from_slice(&answer.body)
         .map_err(|_| failed(format!("it answered {}", answer.status)))?;
     match (status.cluster == cluster, status.node == member.node) {
@@ -216,7 +217,7 @@ fn clock_step(NodeStatus { node, clock_step_ms, .. }: &NodeStatus) -> Option<(bo
     }
 }
 
-/// What is to be done about a node that lacked entries that it had acknowledged.
+/// The remedy for a node that lacked entries that it had acknowledged.
 fn reversion(node: u64) -> String {
     format!(
         "The log of node {node} was reverted: an older copy of its folder\n\

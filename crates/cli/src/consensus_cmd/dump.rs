@@ -48,7 +48,7 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
     if let (Some(from), Some(floor)) = (arguments.from.map(Slot), found.floor)
         && from <= floor
     {
-        return Err(Failure::of_consensus(&Error::Truncated { floor }, &target.dir));
+        return Err(Failure::from_consensus(&Error::Truncated { floor }, &target.dir));
     }
     if let (Some(from), Some(last)) = (arguments.from, found.totals.last)
         && Slot(from) > last
@@ -60,7 +60,7 @@ pub fn run(arguments: &DumpArguments) -> Outcome {
             "note: {range} are quarantined; a missing slot may have been among them"
         ));
     }
-    let closed = |error| Failure::of_io("write standard output", &error);
+    let closed = |error| Failure::from_io("write standard output", &error);
     let mut out = output::buffered().map_err(closed)?;
     let (mut values, mut ended) = (found.values(), Ok(true));
     let visited = found.visit(Slot(arguments.from.unwrap_or(0)), |slot, summary| {

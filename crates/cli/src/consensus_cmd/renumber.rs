@@ -38,7 +38,7 @@ pub struct RenumberArguments {
 /// Makes the copies ordinary logs.
 pub fn run(arguments: &RenumberArguments) -> Outcome {
     let RenumberArguments { dir, json } = arguments;
-    let failed = |error: Error| Failure::of_consensus(&error, dir);
+    let failed = |error: Error| Failure::from_consensus(&error, dir);
     let (before, left) = match logs_in(dir).map_err(failed)? {
         Some(logs) => {
             let copies = || logs.iter().filter(|log| is(COPY, &log.dir)).count();
@@ -70,7 +70,7 @@ pub fn run(arguments: &RenumberArguments) -> Outcome {
 }
 
 fn one(dir: &Path) -> Outcome {
-    let failed = |error: Error| Failure::of_consensus(&error, dir);
+    let failed = |error: Error| Failure::from_consensus(&error, dir);
     let log = ConsensusLog::builder(dir).must_exist(true).open().map_err(failed)?;
     let is_node_label = esker_server::is_node_label(log.label());
     let reason = log.stats().read_only;

@@ -19,7 +19,7 @@ Examples:
   # The whole store
   esker kv export ./store --all-keyspaces | esker kv import ./copy
 
-  # After `esker log repair` quarantined corrupt records: a new store of what
+  # After `esker repair` quarantined corrupt records: a new store of what
   # is left
   esker kv export ./store --all-keyspaces --skip-corrupt \\
     | esker kv import ./copy
@@ -42,7 +42,7 @@ pub struct ExportArguments {
     all_keyspaces: bool,
     #[command(flatten)]
     framing: FramingArgument,
-    /// Where `esker log repair` quarantined records, print the newest values that are left
+    /// Where `esker repair` quarantined records, print the newest values that are left
     #[arg(long)]
     skip_corrupt: bool,
 }
@@ -57,7 +57,7 @@ pub fn run(arguments: &ExportArguments) -> Outcome {
              --all-keyspaces, or --keyspace NAME",
         ));
     }
-    let failure = |error: esker_kv::Error| Failure::of_kv(&error, dir);
+    let failure = |error: esker_kv::Error| Failure::from_kv(&error, dir);
     let store = ReadOnlyStore::builder(dir).skip_quarantined(*skip_corrupt).open();
     let store = store.map_err(failure)?;
     let names = match keyspace {
@@ -75,8 +75,9 @@ pub fn run(arguments: &ExportArguments) -> Outcome {
         complain(&format!("note: {what} left out; --all-keyspaces exports all"));
     }
     let snapshot = store.snapshot().map_err(failure)?;
-    let bar = progress::of_keys(keyspaces.iter().map(|keyspace| keyspace.len()).sum());
-    let mut out = output::buffered().map_err(|error| Failure::of_io("standard output", &error))?;
+    let bar = progress::keys_bar(keyspaces.iter().map(|keyspace| keyspace.len()).sum());
+    let mut out =
+        output::buffered().map_err(|error| Failure::from_io("standard output", &error))?;
     for keyspace in &keyspaces {
         let name = all_keyspaces.then(|| keyspace.name());
         let mut is_empty = true;

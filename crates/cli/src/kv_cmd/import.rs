@@ -34,7 +34,7 @@ with status 0, SIGINT (Ctrl-C) before the end of the input with 130. An invalid 
 the entries before it are put.";
 
 /// A batch is written when it has this many entries, or bytes.
-const BATCH: usize = 1000;
+const BATCH_ENTRIES: usize = 1000;
 const BATCH_BYTES: usize = 4 << 20;
 /// Batches in flight.
 const IN_FLIGHT: usize = 8;
@@ -65,15 +65,15 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
     if let Some(name) = keyspace {
         open::check_name(name)?;
     }
-    let input = Input::open().map_err(|error| Failure::of_io("catch signals", &error))?;
+    let input = Input::open().map_err(|error| Failure::from_io("catch signals", &error))?;
     let store = open::store(dir, false)?;
     Input::note_its_end("entries");
-    let progress = progress::of_input(input.size());
+    let progress = progress::input_bar(input.size());
     let framer = match framing {
         Framing::Json => Framer::new(framing::Framing::Lines, LINE_LIMIT),
         Framing::Len32 => Framer::new(framing::Framing::Len32, VALUE_LIMIT as u32),
     };
-    let mut importing = Importing {
+    let mut importing = ImportRun {
         dir,
         store: &store,
         keyspace: None,
@@ -92,11 +92,11 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
     let ended = importing.run();
     let durable = importing.finish();
     importing.progress.finish_and_clear();
-    let Importing { input, framer, key, count, .. } = importing;
-    let closed = store.close().map_err(|error| Failure::of_kv(&error, dir));
+    let ImportRun { input, framer, key, count, .. } = importing;
+    let closed = store.close().map_err(|error| Failure::from_kv(&error, dir));
     let outcome = ended.and_then(|ended| durable.and(closed).map(|()| ended));
     let outcome = outcome.and_then(|ended| {
-        if ended == Ended::Signal {
+        if ended == EndOfInput::Signal {
             let unfinished = framer.unfinished() + key.map_or(0, |key| key.len() + 4);
             input.stopped(match unfinished {
                 0 => String::new(),
@@ -106,8 +106,8 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
         Ok(ended)
     });
     let ended_by = match &outcome {
-        Ok(Ended::Input) => "end of input",
-        Ok(Ended::Signal) => "signal",
+        Ok(EndOfInput::Complete) => "end of input",
+        Ok(EndOfInput::Signal) => "signal",
         Err(failure) if failure.is_interrupt() => "signal",
         Err(_) => "error",
     };
@@ -115,8 +115,8 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
         output::print_json(&json!({ "entries": count, "ended_by": ended_by }))
     } else {
         match &outcome {
-            Ok(Ended::Input) => output::print(&format!("entries put: {count}\n")),
-            Ok(Ended::Signal) => {
+            Ok(EndOfInput::Complete) => output::print(&format!("entries put: {count}\n")),
+            Ok(EndOfInput::Signal) => {
                 output::print(&format!("entries put: {count}; a signal ended the import\n"))
             }
             Err(_) => Ok(()),
@@ -127,12 +127,12 @@ pub fn run(arguments: &ImportArguments) -> Outcome {
 
 /// How reading the input ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    Input,
+enum EndOfInput {
+    Complete,
     Signal,
 }
 
-struct Importing<'a> {
+struct ImportRun<'a> {
     dir: &'a Path,
     store: &'a Store,
     /// The keyspace of the last entry.
@@ -155,16 +155,16 @@ struct Importing<'a> {
     count: u64,
 }
 
-impl Importing<'_> {
-    fn run(&mut self) -> Outcome<Ended> {
+impl ImportRun<'_> {
+    fn run(&mut self) -> Outcome<EndOfInput> {
         if let Some(name) = self.only {
             self.select(name)?;
         }
-        let failure = |error| Failure::of_io("read standard input", &error);
+        let failure = |error| Failure::from_io("read standard input", &error);
         loop {
             match self.input.wait(None).map_err(failure)? {
                 Event::Input => match self.input.read(self.framer.room()).map_err(failure)? {
-                    0 => return self.put_last().map(|()| Ended::Input),
+                    0 => return self.put_last().map(|()| EndOfInput::Complete),
                     got => {
                         self.framer.filled(got);
                         self.put_complete()?;
@@ -174,9 +174,9 @@ impl Importing<'_> {
                 Event::Pause => {}
                 // All input has been read already, so this is a normal end.
                 Event::Stop if self.input.is_at_end() => {
-                    return self.put_last().map(|()| Ended::Input);
+                    return self.put_last().map(|()| EndOfInput::Complete);
                 }
-                Event::Stop => return Ok(Ended::Signal),
+                Event::Stop => return Ok(EndOfInput::Signal),
             }
         }
     }
@@ -228,7 +228,7 @@ impl Importing<'_> {
         let Some((key, value)) = pair else { return Ok(()) };
         self.batch.put(&keyspace, &key, &value).map_err(|error| self.store_failure(&error))?;
         self.bytes += key.len() + value.len();
-        if self.batch.len() >= BATCH || self.bytes >= BATCH_BYTES {
+        if self.batch.len() >= BATCH_ENTRIES || self.bytes >= BATCH_BYTES {
             self.write()?;
         }
         Ok(())
@@ -255,7 +255,7 @@ impl Importing<'_> {
         let entries = self.batch.len() as u64;
         self.batch.clear();
         self.bytes = 0;
-        self.tickets.push_back(written.map_err(|error| Failure::of_kv(&error, self.dir))?);
+        self.tickets.push_back(written.map_err(|error| Failure::from_kv(&error, self.dir))?);
         self.count += entries;
         self.wait_until(IN_FLIGHT)
     }
@@ -270,7 +270,7 @@ impl Importing<'_> {
         while self.tickets.len() > in_flight
             && let Some(ticket) = self.tickets.pop_front()
         {
-            ticket.blocking_wait().map_err(|error| Failure::of_kv(&error, self.dir))?;
+            ticket.blocking_wait().map_err(|error| Failure::from_kv(&error, self.dir))?;
         }
         Ok(())
     }
@@ -292,7 +292,7 @@ impl Importing<'_> {
             Error::KeyTooLarge { .. } | Error::ValueTooLarge { .. } | Error::InvalidName { .. } => {
                 self.failure(error)
             }
-            _ => Failure::of_kv(error, self.dir),
+            _ => Failure::from_kv(error, self.dir),
         }
     }
 

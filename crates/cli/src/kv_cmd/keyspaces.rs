@@ -80,5 +80,5 @@ fn change(
     work: impl FnOnce(&Store) -> esker_kv::Result<()>,
 ) -> Outcome {
     let store = open::store(dir, must_exist)?;
-    work(&store).and(store.close()).map_err(|error| Failure::of_kv(&error, dir))
+    work(&store).and(store.close()).map_err(|error| Failure::from_kv(&error, dir))
 }

@@ -1,14 +1,13 @@
 //! `esker kv`: a key-value store in a directory.
 
-mod backup;
+mod compact;
 mod entries;
 mod export;
 mod import;
 mod keyspaces;
-mod maintenance;
-mod one;
-mod open;
+pub mod open;
 mod scan;
+mod single_key;
 mod watch;
 
 use clap::Subcommand;
@@ -19,11 +18,11 @@ use esker_command::exit::Outcome;
 #[derive(Debug, Subcommand)]
 pub enum KvCommand {
     /// Put a value, durably
-    Put(one::PutArguments),
+    Put(single_key::PutArguments),
     /// Print the value of a key and a newline; exit status 1 if there is none
-    Get(one::GetArguments),
+    Get(single_key::GetArguments),
     /// Delete a key, durably
-    Del(one::DelArguments),
+    Del(single_key::DelArguments),
     /// Print keys and values in order
     Scan(scan::ScanArguments),
     /// Put the keys and values of standard input
@@ -31,13 +30,7 @@ pub enum KvCommand {
     /// Print all keys and values in order, for `esker kv import`
     Export(export::ExportArguments),
     /// Reclaim the space of overwritten values and deleted keys
-    Compact(maintenance::CompactArguments),
-    /// Summarize a store
-    Stat(maintenance::StatArguments),
-    /// Read and check every byte and every record; exit status 3 on corruption
-    Verify(maintenance::VerifyArguments),
-    /// Copy a store to a new directory; works beside a writer in another process
-    Backup(backup::BackupArguments),
+    Compact(compact::CompactArguments),
     /// Print changes as they become durable; works beside a writer in another process
     Watch(watch::WatchArguments),
     /// List, create or drop keyspaces
@@ -47,16 +40,13 @@ pub enum KvCommand {
 /// Runs a command of `esker kv`.
 pub fn run(command: KvCommand) -> Outcome {
     match command {
-        KvCommand::Put(arguments) => one::put(&arguments),
-        KvCommand::Get(arguments) => one::get(&arguments),
-        KvCommand::Del(arguments) => one::delete(&arguments),
+        KvCommand::Put(arguments) => single_key::put(&arguments),
+        KvCommand::Get(arguments) => single_key::get(&arguments),
+        KvCommand::Del(arguments) => single_key::delete(&arguments),
         KvCommand::Scan(arguments) => scan::run(&arguments),
         KvCommand::Import(arguments) => import::run(&arguments),
         KvCommand::Export(arguments) => export::run(&arguments),
-        KvCommand::Compact(arguments) => maintenance::compact(&arguments),
-        KvCommand::Stat(arguments) => maintenance::stat(&arguments),
-        KvCommand::Verify(arguments) => maintenance::verify(&arguments),
-        KvCommand::Backup(arguments) => backup::run(&arguments),
+        KvCommand::Compact(arguments) => compact::run(&arguments),
         KvCommand::Watch(arguments) => watch::run(&arguments),
         KvCommand::Keyspaces(arguments) => keyspaces::run(&arguments),
     }

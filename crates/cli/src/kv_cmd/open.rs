@@ -13,7 +13,7 @@ pub const DEFAULT: &str = "default";
 
 /// The store and the keyspace of a command.
 #[derive(Debug, Args)]
-pub struct Place {
+pub struct KeyspaceSelection {
     /// The store's directory
     pub dir: PathBuf,
     /// The keyspace [default: default]
@@ -45,17 +45,17 @@ impl WholeStore {
 /// Opens a store that exists, or may be created.
 pub fn store(dir: &Path, must_exist: bool) -> Outcome<Store> {
     let store = Store::builder(dir).must_exist(must_exist).clean(false).open();
-    store.map_err(|error| Failure::of_kv(&error, dir))
+    store.map_err(|error| Failure::from_kv(&error, dir))
 }
 
 /// Opens a store for reading, without its lock.
 pub fn read_only(dir: &Path) -> Outcome<ReadOnlyStore> {
-    ReadOnlyStore::open(dir).map_err(|error| Failure::of_kv(&error, dir))
+    ReadOnlyStore::open(dir).map_err(|error| Failure::from_kv(&error, dir))
 }
 
 /// Opens the log of a store for reading, without its lock.
 pub fn log(dir: &Path) -> Outcome<ReadOnlyLog> {
-    let failure = |error: esker_log::Error| Failure::of_kv(&error.into(), dir);
+    let failure = |error: esker_log::Error| Failure::from_kv(&error.into(), dir);
     let log = ReadOnlyLog::open(dir).map_err(failure)?;
     log.component().expect(COMPONENT).map_err(failure)?;
     Ok(log)
@@ -71,13 +71,13 @@ pub fn check_name(name: &str) -> Outcome {
 
 /// Creates a failure for a keyspace that does not exist.
 pub fn not_found(dir: &Path, name: &str) -> Failure {
-    let error = Failure::of_kv(&Error::KeyspaceNotFound { name: name.into() }, dir);
+    let error = Failure::from_kv(&Error::KeyspaceNotFound { name: name.into() }, dir);
     error.and(format_args!("`esker kv keyspaces {} list` prints the names", dir.display()))
 }
 
-impl Place {
+impl KeyspaceSelection {
     pub fn failure(&self, error: &Error) -> Failure {
-        Failure::of_kv(error, &self.dir)
+        Failure::from_kv(error, &self.dir)
     }
 
     /// Opens the store for reading, beside a writer, and runs the work on the keyspace.
@@ -99,7 +99,7 @@ impl Place {
         self.close(&store, work(&store, &keyspace))
     }
 
-    /// As [`Place::change`], but creates store and keyspace where they are missing.
+    /// As [`KeyspaceSelection::change`], but creates store and keyspace where they are missing.
     pub fn write<T>(&self, work: impl FnOnce(&Keyspace) -> Outcome<T>) -> Outcome<T> {
         check_name(&self.keyspace)?;
         let store = store(&self.dir, false)?;

@@ -9,7 +9,7 @@ use clap::Args;
 use esker_kv::KeyRange;
 
 use super::entries;
-use super::open::Place;
+use super::open::KeyspaceSelection;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
 
@@ -58,7 +58,7 @@ impl RangeArguments {
 #[command(after_help = EXAMPLES)]
 pub struct ScanArguments {
     #[command(flatten)]
-    place: Place,
+    place: KeyspaceSelection,
     #[command(flatten)]
     range: RangeArguments,
     /// In descending order
@@ -81,7 +81,7 @@ pub fn run(arguments: &ScanArguments) -> Outcome {
         let scan = if *reverse { scan.rev() } else { scan };
         let most = limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
         let mut out =
-            output::buffered().map_err(|error| Failure::of_io("standard output", &error))?;
+            output::buffered().map_err(|error| Failure::from_io("standard output", &error))?;
         for entry in scan.take(most) {
             let (key, value) = entry.map_err(|error| place.failure(&error))?;
             let written = match json {

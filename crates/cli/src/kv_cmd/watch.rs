@@ -54,16 +54,16 @@ pub struct WatchArguments {
 /// Prints changes until a signal.
 pub fn run(arguments: &WatchArguments) -> Outcome {
     let WatchArguments { dir, from, .. } = arguments;
-    let failure = |error: Error| Failure::of_kv(&error, dir);
+    let failure = |error: Error| Failure::from_kv(&error, dir);
     if let Some(name) = &arguments.keyspace {
         open::check_name(name)?;
     }
-    let no_signals = |e| Failure::of_io("wait for signals", &e);
+    let no_signals = |e| Failure::from_io("wait for signals", &e);
     let stop = Stop::on_signals().map_err(no_signals)?;
     let log = open::log(dir)?;
     let from = from.map_or_else(|| log.durable(), Seq);
     let mut watch = Watch::of_log(&log, from).map_err(failure)?;
-    let mut out = output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?;
+    let mut out = output::buffered().map_err(|e| Failure::from_io("open standard output", &e))?;
     let stopped = stop.end_follower(out.get_ref(), move || log.close()).map_err(no_signals)?;
     if let Some(name) = &arguments.keyspace {
         note_if_absent(dir, name);
@@ -135,7 +135,7 @@ fn name(action: &Action<'_>) -> &'static str {
     }
 }
 
-/// What the action names: its keys and its value.
+/// The fields of an action: its keys and its value.
 fn fields<'a>(action: &Action<'a>) -> Vec<(&'static str, &'a [u8])> {
     match *action {
         Action::Put { key, value } => vec![("key", key), ("value", value)],

@@ -27,7 +27,7 @@ use esker_command::progress;
 use esker_command::quantity;
 
 /// How long input must be absent to count as a pause.
-const PAUSE: Duration = Duration::from_millis(20);
+const INPUT_PAUSE: Duration = Duration::from_millis(20);
 /// How far the newest record must be ahead of the clock to be noted.
 const AHEAD_MIN: Duration = Duration::from_secs(2);
 
@@ -92,18 +92,18 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     options.reserve = arguments.reserve;
     let limit = options.record_limit;
 
-    let input = Input::open().map_err(|e| Failure::of_io("catch signals", &e))?;
+    let input = Input::open().map_err(|e| Failure::from_io("catch signals", &e))?;
     warn_of_kept_readers(dir, arguments.writing.io.readable_by);
     let log = log_options::for_writing(dir, options)?;
     warn_of_no_retention(&log);
     warn_of_times_ahead(&log, dir);
     Input::note_its_end("records");
-    let progress = progress::of_input(input.size());
+    let progress = progress::input_bar(input.size());
     let framer = match arguments.framing {
         Framing::Json => Framer::new(Framing::Json, json_line::limit(limit)),
         framing => Framer::new(framing, limit),
     };
-    let mut appending = Appending {
+    let mut appending = AppendRun {
         log: &log,
         input,
         framer,
@@ -120,7 +120,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     let outcome = appending.run();
     let ended = outcome.as_ref().ok().copied();
     appending.progress.finish_and_clear();
-    let Appending { input, framer, mut summary, .. } = appending;
+    let AppendRun { input, framer, mut summary, .. } = appending;
     let closed = log.close();
     summary.set_elapsed(begin.elapsed());
     summary.durable = log.durable().0;
@@ -128,7 +128,7 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
     let outcome = outcome_of(outcome, closed, (&input, &framer), dir);
     summary.ended_by = match &outcome {
         Err(failure) if !failure.is_interrupt() => "error",
-        _ if ended == Some(Ended::Signal) => "signal",
+        _ if ended == Some(EndOfInput::Signal) => "signal",
         _ => "end of input",
     };
     let printed = summary.print(arguments.json);
@@ -141,23 +141,23 @@ pub fn run(arguments: &AppendArguments) -> Outcome {
 
 /// How the command ends: `outcome` is how appending ended, and `closed` how the log was closed.
 fn outcome_of(
-    outcome: Result<Ended, End>,
+    outcome: Result<EndOfInput, End>,
     closed: Result<(), Error>,
     (input, framer): (&Input, &Framer),
     dir: &Path,
 ) -> Outcome {
     match (outcome, closed) {
-        (Ok(Ended::Input), Ok(())) => Ok(()),
-        (Ok(Ended::Signal), Ok(())) => input.stopped(match framer.unfinished() {
+        (Ok(EndOfInput::Complete), Ok(())) => Ok(()),
+        (Ok(EndOfInput::Signal), Ok(())) => input.stopped(match framer.unfinished() {
             0 => String::new(),
             lost => format!("{lost} bytes of an unfinished record were not appended"),
         }),
         // The last durable record follows below, as of the close.
         (Ok(_), Err(error)) | (Err(End::Log(error)), _) => match error {
             Error::NoSpace { .. } => Err(Failure::failed(with_causes(&error))),
-            error => Err(Failure::of_log(&error, dir)),
+            error => Err(Failure::from_log(&error, dir)),
         },
-        (Err(End::Input(error)), _) => Err(Failure::of_io("read standard input", &error)),
+        (Err(End::Input(error)), _) => Err(Failure::from_io("read standard input", &error)),
         (Err(End::Framing(bad)), _) => Err(Failure::failed(bad.to_string())),
         (Err(End::Line(line, what)), _) => {
             Err(Failure::failed(format!("line {line} of the input: {what}")))
@@ -225,8 +225,8 @@ fn warn_of_times_ahead(log: &Log, dir: &Path) {
 
 /// How reading the input ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
-    Input,
+enum EndOfInput {
+    Complete,
     Signal,
 }
 
@@ -239,7 +239,7 @@ enum End {
     Line(u64, String),
 }
 
-struct Appending<'a> {
+struct AppendRun<'a> {
     log: &'a Log,
     input: Input,
     framer: Framer,
@@ -255,17 +255,17 @@ struct Appending<'a> {
     last_seq: Option<Seq>,
 }
 
-impl Appending<'_> {
-    fn run(&mut self) -> Result<Ended, End> {
+impl AppendRun<'_> {
+    fn run(&mut self) -> Result<EndOfInput, End> {
         loop {
-            let timeout = self.unresolved.then_some(PAUSE);
+            let timeout = self.unresolved.then_some(INPUT_PAUSE);
             match self.input.wait(timeout).map_err(End::Input)? {
                 Event::Input => {
                     let got = self.input.read(self.framer.room()).map_err(End::Input)?;
                     if got == 0 {
                         let last = self.framer.last().map_err(End::Framing)?;
                         self.accept(last.as_slice())?;
-                        return self.resolve().map(|()| Ended::Input);
+                        return self.resolve().map(|()| EndOfInput::Complete);
                     }
                     self.framer.filled(got);
                     self.accept_complete()?;
@@ -276,9 +276,9 @@ impl Appending<'_> {
                 Event::Stop if self.input.is_at_end() => {
                     let last = self.framer.last().map_err(End::Framing)?;
                     self.accept(last.as_slice())?;
-                    return self.resolve().map(|()| Ended::Input);
+                    return self.resolve().map(|()| EndOfInput::Complete);
                 }
-                Event::Stop => return self.resolve().map(|()| Ended::Signal),
+                Event::Stop => return self.resolve().map(|()| EndOfInput::Signal),
             }
         }
     }
@@ -367,8 +367,8 @@ impl Appending<'_> {
         accepted.map_err(End::Log).and(parsed)
     }
 
-    fn count(&mut self, accepted: Accepted) {
-        let Accepted { records, bytes, first } = accepted;
+    fn count(&mut self, accepted: AcceptedRecords) {
+        let AcceptedRecords { records, bytes, first } = accepted;
         if records > 0 {
             self.summary.add(records, bytes, first, self.log.accepted().0);
             self.unresolved = true;
@@ -384,7 +384,7 @@ impl Appending<'_> {
 }
 
 /// The records of a batch that were accepted.
-struct Accepted {
+struct AcceptedRecords {
     records: u64,
     bytes: u64,
     /// The number of the first.
@@ -392,7 +392,7 @@ struct Accepted {
 }
 
 /// Appends a batch. When the disk fills in the middle of it, a prefix of it is accepted.
-fn append<P: AsRef<[u8]>>(log: &Log, payloads: &[P]) -> (Accepted, esker_log::Result<()>) {
+fn append<P: AsRef<[u8]>>(log: &Log, payloads: &[P]) -> (AcceptedRecords, esker_log::Result<()>) {
     let first = log.accepted().next();
     let written = log.write(Append::records(payloads));
     counted(first, payloads.iter().map(|payload| payload.as_ref().len()), written)
@@ -403,12 +403,12 @@ fn counted(
     first: Seq,
     lens: impl ExactSizeIterator<Item = usize>,
     written: Result<Ticket, WriteError>,
-) -> (Accepted, esker_log::Result<()>) {
+) -> (AcceptedRecords, esker_log::Result<()>) {
     let (records, appended) = match written {
         // Dropping the ticket requests the commit that the policy requires for these records.
         Ok(_ticket) => (lens.len(), Ok(())),
         Err(WriteError { error, accepted, .. }) => (accepted, Err(error)),
     };
     let bytes = lens.take(records).map(|len| len as u64).sum();
-    (Accepted { records: records as u64, bytes, first: first.0 }, appended)
+    (AcceptedRecords { records: records as u64, bytes, first: first.0 }, appended)
 }

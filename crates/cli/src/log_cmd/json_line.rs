@@ -16,14 +16,14 @@ pub fn limit(record_limit: u32) -> u32 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct JsonLine {
     pub payload: Vec<u8>,
-    /// Its number, and the number before it, where the line has them.
+    /// The number of the record, and the one before it, where the line has them.
     pub seq: Option<Seq>,
     pub prev: Option<Seq>,
 }
 
-/// Where a record goes that keeps its number.
+/// The place of a record that keeps its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct SeqPlace {
     pub seq: Seq,
     /// The record that it is appended after.
     pub prev: Seq,
@@ -63,10 +63,10 @@ impl JsonLine {
         Ok(Self { payload, seq: fields.seq.map(Seq), prev: fields.prev.map(Seq) })
     }
 
-    /// Where the record goes after the one with the number `last`; `None` in an empty log. Records
-    /// that a repair quarantined, or that `cat --skip-corrupt` skipped, are missing in the input:
-    /// numbers are allowed to be missing, and never to go back.
-    pub fn place(&self, last: Option<Seq>) -> Result<Place, String> {
+    /// The place of the record after the one with the number `last`; `None` in an empty log.
+    /// Records that a repair quarantined, or that `cat --skip-corrupt` skipped, are missing in the
+    /// input: numbers are allowed to be missing, and never to go back.
+    pub fn place(&self, last: Option<Seq>) -> Result<SeqPlace, String> {
         let seq = self.seq.ok_or("it has no `seq` for --keep-seq")?;
         if seq == Seq::ZERO {
             return Err("numbers begin with 1".into());
@@ -95,7 +95,7 @@ impl JsonLine {
             ));
         }
         let missing = (last < prev).then_some(SeqRange { from: last, to: prev });
-        Ok(Place { seq, prev: last, missing })
+        Ok(SeqPlace { seq, prev: last, missing })
     }
 }
 

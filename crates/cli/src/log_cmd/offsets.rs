@@ -64,7 +64,7 @@ enum OffsetsCommand {
         n: u64,
         /// Only if the offset is this; `none` if there is to be none
         #[arg(long = "if", value_name = "OLD", value_parser = expected)]
-        expected: Option<Expected>,
+        expected: Option<ExpectedOffset>,
     },
     /// Remove a consumer, durably
     #[command(after_help = "Example:\n  esker log offsets ./esker-data remove billing")]
@@ -74,15 +74,15 @@ enum OffsetsCommand {
     },
 }
 
-/// What an offset must be.
+/// The offset that is expected: a number, or none.
 #[derive(Debug, Clone, Copy)]
-struct Expected(Option<Seq>);
+struct ExpectedOffset(Option<Seq>);
 
-fn expected(text: &str) -> Result<Expected, String> {
+fn expected(text: &str) -> Result<ExpectedOffset, String> {
     match text {
-        "none" => Ok(Expected(None)),
+        "none" => Ok(ExpectedOffset(None)),
         number => match number.parse() {
-            Ok(number) => Ok(Expected(Some(Seq(number)))),
+            Ok(number) => Ok(ExpectedOffset(Some(Seq(number)))),
             Err(_) => Err("a number, or none".into()),
         },
     }
@@ -93,7 +93,7 @@ pub fn run(arguments: &OffsetsArguments) -> Outcome {
     let dir = &arguments.dir;
     let failed = |error: Error| match error {
         Error::OffsetChanged { .. } => Failure::failed(format!("{error}; nothing was changed")),
-        error => Failure::of_log(&error, dir),
+        error => Failure::from_log(&error, dir),
     };
     let log = ReadOnlyLog::open(dir).map_err(failed)?;
     // As for `append`: a component has a log for itself.
@@ -146,7 +146,7 @@ fn note_if_ahead(log: &ReadOnlyLog, name: &str, offset: Seq) {
 
 fn list(dir: &Path, log: &ReadOnlyLog, consumers: &Consumers, json: bool) -> Outcome {
     let before = Seq(log.oldest().0.saturating_sub(1));
-    for (name, offset) in consumers.list().map_err(|error| Failure::of_log(&error, dir))? {
+    for (name, offset) in consumers.list().map_err(|error| Failure::from_log(&error, dir))? {
         let lag = log.durable().0.saturating_sub(offset.max(before).0);
         if json {
             let mut line = json!({ "name": name, "offset": offset.0, "lag": lag });
@@ -165,7 +165,7 @@ fn list(dir: &Path, log: &ReadOnlyLog, consumers: &Consumers, json: bool) -> Out
     }
     // Records that it hides are in no lag.
     match log.storage().corruption() {
-        Some(found) => Err(Failure::of_log(&Error::Corrupted(found), dir)
+        Some(found) => Err(Failure::from_log(&Error::Corrupted(found), dir)
             .and("the lags count the records that can be read without a repair")),
         None => Ok(()),
     }

@@ -1,4 +1,4 @@
-//! Which records are printed.
+//! The range of records that are printed.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,31 +14,31 @@ pub struct Range {
     limit: u64,
 }
 
-/// What becomes of a record.
+/// The decision about a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Take {
-    /// It is before the first.
+    /// The record is before the first.
     Skip,
     Print,
-    /// It is after the last.
+    /// The record is after the last.
     End,
 }
 
 impl Range {
-    /// From a number on, or from the oldest record on.
+    /// Creates a range from a number on, or from the oldest record on.
     pub fn from(from: Option<u64>) -> Self {
-        Self::of(from.map_or(Start::Oldest, |from| Start::From(Seq(from))))
+        Self::starting_at(from.map_or(Start::Oldest, |from| Start::From(Seq(from))))
     }
 
-    /// After a number.
+    /// Creates a range after a number.
     pub fn after(seq: Seq) -> Self {
-        Self::of(Start::After(seq))
+        Self::starting_at(Start::After(seq))
     }
 
-    /// What became durable so long ago, or later.
+    /// Creates a range of the records that became durable at most this long ago.
     pub fn since(since: Duration) -> Self {
         let start = SystemTime::now().checked_sub(since).unwrap_or(SystemTime::UNIX_EPOCH);
-        Self::of(Start::At(start))
+        Self::starting_at(Start::At(start))
     }
 
     /// The last records. Numbers may be missing, so this counts those that may belong to them, and
@@ -51,13 +51,13 @@ impl Range {
             let found = if distance == 0 { 0 } else { count_from(reader, from)? };
             if found >= count || from == oldest {
                 let skipped = found.saturating_sub(count);
-                return Ok(Self { skipped, ..Self::of(Start::From(from)) });
+                return Ok(Self { skipped, ..Self::starting_at(Start::From(from)) });
             }
             distance = distance.saturating_mul(2);
         }
     }
 
-    fn of(start: Start) -> Self {
+    fn starting_at(start: Start) -> Self {
         Self { start, skipped: 0, to: Seq(u64::MAX), limit: u64::MAX }
     }
 
@@ -66,12 +66,12 @@ impl Range {
         Self { to: to.map_or(self.to, Seq), ..self }
     }
 
-    /// Ends after so many records.
+    /// Ends after `limit` records.
     pub fn limit(self, limit: Option<u64>) -> Self {
         Self { limit: limit.unwrap_or(self.limit), ..self }
     }
 
-    /// Where the stream starts.
+    /// The start of the stream.
     pub fn start(&self) -> Start {
         self.start
     }

@@ -9,7 +9,7 @@ use esker_command::output;
 
 /// A record, with what is known of it.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown<'a> {
+pub struct RecordText<'a> {
     pub seq: Seq,
     pub prev: Option<Seq>,
     pub position: Option<Position>,
@@ -18,7 +18,7 @@ pub struct Shown<'a> {
     pub payload: &'a [u8],
 }
 
-impl Shown<'_> {
+impl RecordText<'_> {
     /// Writes the record.
     pub fn write(&self, framing: Framing, out: &mut impl Write) -> io::Result<()> {
         match framing {

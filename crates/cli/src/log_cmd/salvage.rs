@@ -7,14 +7,14 @@ use clap::Args;
 use esker_log::{Error, ReadOptions, Salvage, Salvaged};
 
 use super::range::{Range, Take};
-use super::record_text::Shown;
+use super::record_text::RecordText;
 use crate::framing::Framing;
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::output;
 
 const EXAMPLES: &str = "\
 Examples:
-  # The records that `esker log repair` quarantined together with a corrupt
+  # The records that `esker repair` quarantined together with a corrupt
   # one
   esker log salvage ./esker-data/quarantine/00000000000000000003-4096.bytes
 
@@ -22,7 +22,7 @@ Examples:
   esker log salvage ./old/00000000000000000003.seg \\
     | esker log append ./new --framing json
 
-FILE is one that `esker log repair` quarantined, or a segment. Each record whose own checksum matches \
+FILE is one that `esker repair` quarantined, or a segment. Each record whose own checksum matches \
 is printed as `esker log cat --json` does; prev, position and time only where they are known. What \
 is skipped or missing is reported on standard error, and the exit status is 0. `esker log cat \
 --skip-corrupt` reads a whole log so.";
@@ -58,7 +58,7 @@ pub fn run(arguments: &SalvageArguments) -> Outcome {
              in segment 3 from byte 4096 on, and a segment to LOG/00000000000000000003.seg",
             file.display()
         )),
-        error => Failure::of_log(&error, file.parent().unwrap_or(file)),
+        error => Failure::from_log(&error, file.parent().unwrap_or(file)),
     };
     let salvage = esker_log::salvage(file, ReadOptions::default()).map_err(failed)?;
     let printed = print(salvage, Framing::Json, Range::from(None), file)?;
@@ -68,9 +68,9 @@ pub fn run(arguments: &SalvageArguments) -> Outcome {
     }
 }
 
-/// What was printed.
+/// Counts of the records that were printed.
 #[derive(Debug, Default)]
-pub struct Printed {
+pub struct PrintCounts {
     pub records: u64,
     /// Whether bytes were skipped, or records are missing.
     pub is_partial: bool,
@@ -82,12 +82,12 @@ pub fn print(
     framing: Framing,
     mut range: Range,
     path: &Path,
-) -> Outcome<Printed> {
-    let failed = |error: io::Error| Failure::of_io("write standard output", &error);
+) -> Outcome<PrintCounts> {
+    let failed = |error: io::Error| Failure::from_io("write standard output", &error);
     let mut out = output::buffered().map_err(failed)?;
-    let mut printed = Printed::default();
+    let mut printed = PrintCounts::default();
     for found in salvage {
-        match found.map_err(|error| Failure::of_log(&error, path))? {
+        match found.map_err(|error| Failure::from_log(&error, path))? {
             Salvaged::Record(record) if range.is_before(record.seq) => {}
             Salvaged::Record(record) => {
                 match range.take(record.seq) {
@@ -96,7 +96,7 @@ pub fn print(
                     Take::End => break,
                 }
                 let time = record.time.map_or_else(String::new, output::time);
-                let shown = Shown {
+                let shown = RecordText {
                     seq: record.seq,
                     prev: record.prev,
                     position: record.position,

@@ -7,7 +7,7 @@ use serde::Serialize;
 use esker_command::exit::Outcome;
 use esker_command::output;
 
-/// What was appended.
+/// The summary of what was appended.
 #[derive(Debug, Serialize)]
 pub struct Summary {
     /// Records accepted.

@@ -50,7 +50,7 @@ pub fn run(arguments: &TruncateArguments) -> Outcome {
             "cannot remove every record before {before}: the log ends with record {}",
             log.durable()
         )),
-        error => Failure::of_log(&error, dir),
+        error => Failure::from_log(&error, dir),
     })?;
     let metadata = log.storage().metadata();
     let oldest = metadata.after.next().0;

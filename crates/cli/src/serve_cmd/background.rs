@@ -16,8 +16,8 @@ use tracing_subscriber::fmt::MakeWriter;
 const LINES_MAX: usize = 8192;
 const BYTES_MAX: usize = 4 << 20;
 /// How long the end of the process waits for the lines before it.
-const FLUSH: Duration = Duration::from_secs(1);
-const AGAIN: Duration = Duration::from_millis(5);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
+const FLUSH_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 enum Message {
     Line(Vec<u8>),
@@ -35,7 +35,7 @@ pub struct Lines {
 
 /// Waits, when it is dropped, until the lines so far are written: one second at most.
 #[derive(Debug)]
-pub struct Flushed(Lines);
+pub struct FlushGuard(Lines);
 
 impl Lines {
     /// Lines that are written to this file.
@@ -53,8 +53,8 @@ impl Lines {
         self.dropped.load(SeqCst)
     }
 
-    pub fn flushed(&self) -> Flushed {
-        Flushed(self.clone())
+    pub fn flushed(&self) -> FlushGuard {
+        FlushGuard(self.clone())
     }
 
     fn push(&self, line: &[u8]) {
@@ -68,9 +68,9 @@ impl Lines {
     }
 }
 
-impl Drop for Flushed {
+impl Drop for FlushGuard {
     fn drop(&mut self) {
-        let deadline = Instant::now() + FLUSH;
+        let deadline = Instant::now() + FLUSH_TIMEOUT;
         let (done, is_done) = sync_channel(1);
         let mut flush = Message::Flush(done);
         while let Err(TrySendError::Full(back)) = self.0.queue.try_send(flush) {
@@ -78,7 +78,7 @@ impl Drop for Flushed {
                 return;
             }
             flush = back;
-            std::thread::sleep(AGAIN);
+            std::thread::sleep(FLUSH_CHECK_INTERVAL);
         }
         // Late or not, the process ends.
         let _ = is_done.recv_timeout(deadline.saturating_duration_since(Instant::now()));
@@ -140,7 +140,7 @@ mod tests {
         let dropped = lines.dropped();
         assert!(dropped > 800 && dropped <= 1000, "{dropped}");
         drop(lines.flushed());
-        assert!(begun.elapsed() < 4 * FLUSH, "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < 4 * FLUSH_TIMEOUT, "{:?}", begun.elapsed());
         // Once it is read, the others come, whole and in order, and new ones.
         let read = std::thread::spawn(move || {
             let mut text = String::new();

@@ -6,7 +6,7 @@ use serde::Deserialize;
 
 use esker_command::exit::{Failure, Outcome};
 
-/// What the file may say. A key that is not here is an error.
+/// The keys of the file. A key that is not here is an error.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigFile {
@@ -85,7 +85,7 @@ fn empty_key(text: &str) -> Option<String> {
     keys.into_iter().find(|(_, value)| value.as_str() == Some("")).map(|(key, _)| key)
 }
 
-/// What is said of a key that is not known: `message` names it, and then all that are.
+/// The message for an unknown key. `message` of the parser names it, and then the known keys.
 fn unknown_key(message: &str) -> Option<String> {
     let mut names = message.strip_prefix("unknown field ")?.split('`').skip(1).step_by(2);
     let key = names.next()?;

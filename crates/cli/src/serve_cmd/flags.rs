@@ -26,8 +26,8 @@ const LIMIT: RangeInclusive<u64> = 1..=u32::MAX as u64;
 const RTT_MS: RangeInclusive<u64> = 1..=10_000;
 const CLUSTER_FLAG: &str = "--cluster (ESKER_CLUSTER)";
 const CONNECTIONS: RangeInclusive<u64> = 1..=1_000_000;
-/// What lines of the log have beside the level.
-const OF_LOG_LINES: [&str; 9] =
+/// The keys of log lines beside the level.
+const LOG_LINE_KEYS: [&str; 9] =
     ["time", "message", "target", "node", "cluster", "id", "address", "error", "why"];
 
 const EXAMPLES: &str = "\
@@ -205,7 +205,7 @@ impl ServeArguments {
     pub fn end_with_parent(&self) -> Outcome {
         let Some(parent) = self.parent else { return Ok(()) };
         set_parent_process_death_signal(Some(Signal::TERM))
-            .map_err(|error| Failure::of_io("watch the parent", &error.into()))?;
+            .map_err(|error| Failure::from_io("watch the parent", &error.into()))?;
         // It may have ended before.
         match getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned()) {
             Some(pid) if pid == parent => Ok(()),
@@ -222,11 +222,11 @@ impl ServeArguments {
         };
         let key = self.log_level_key.clone().or_else(|| file.log_level_key.clone());
         let level_key = key.unwrap_or_else(|| "level".into());
-        if level_key.is_empty() || OF_LOG_LINES.contains(&&*level_key) {
+        if level_key.is_empty() || LOG_LINE_KEYS.contains(&&*level_key) {
             return Err(Failure::usage(format!(
                 "--log-level-key (LOG_LEVEL_KEY) {level_key:?}: log lines have another field of \
                  that name; not empty, and none of {}",
-                OF_LOG_LINES.join(", ")
+                LOG_LINE_KEYS.join(", ")
             )));
         }
         Ok(LogOptions {
@@ -237,7 +237,7 @@ impl ServeArguments {
         })
     }
 
-    /// Where spans go, if anywhere.
+    /// The collector of spans, if there is one.
     pub fn span_options(&self, file: &ConfigFile) -> Outcome<Option<SpanOptions>> {
         let text = |flag: &Option<String>, filed: &Option<String>| {
             flag.as_ref().or(filed.as_ref()).filter(|text| !text.is_empty()).cloned()
@@ -258,7 +258,7 @@ impl ServeArguments {
         self.otlp_endpoint.is_none() && self.oltp_endpoint.is_some()
     }
 
-    /// Where profiles are to be had, if anywhere. None of the node's own ports.
+    /// The address that serves profiles, if any: none of the node's own ports.
     pub fn profile_listen(
         &self,
         file: &ConfigFile,

@@ -1,4 +1,4 @@
-//! Where log lines go.
+//! The destination of log lines.
 
 use std::fs::File;
 use std::io::{stderr, stdout};
@@ -30,7 +30,7 @@ pub enum Level {
 #[derive(Debug, Clone)]
 pub struct LogOptions {
     pub level: Level,
-    /// For people, on standard error.
+    /// Lines for people, on standard error.
     pub is_pretty: bool,
     /// Times are Unix milliseconds.
     pub in_ms: bool,
@@ -47,7 +47,7 @@ pub fn start(
     spans: Option<&SpanOptions>,
     runtime: &Handle,
 ) -> Outcome<(Lines, Option<Spans>)> {
-    let of_io = |error| Failure::of_io("log", &error);
+    let of_io = |error| Failure::from_io("log", &error);
     let out = match options.is_pretty {
         true => stderr().as_fd().try_clone_to_owned(),
         false => stdout().as_fd().try_clone_to_owned(),
@@ -69,7 +69,7 @@ pub fn start(
     Ok((writer, spans))
 }
 
-/// What takes log lines, and spans if there is a collector.
+/// The subscriber that takes log lines, and spans if there is a collector.
 fn subscriber(
     lines: impl Layer<Registry> + Send + Sync,
     filter: Targets,
@@ -86,7 +86,7 @@ fn subscriber(
     }
 }
 
-/// What is logged.
+/// The filter of log lines.
 fn filter(level: Level) -> Targets {
     let own = match level {
         Level::Info => LevelFilter::INFO,
@@ -116,7 +116,7 @@ fn filter(level: Level) -> Targets {
 mod tests {
     use super::*;
 
-    /// Without a collector a span costs a comparison.
+    /// A span costs a comparison without a collector.
     #[test]
     fn log_lines_want_no_spans() {
         for level in [Level::Info, Level::Debug, Level::Trace] {

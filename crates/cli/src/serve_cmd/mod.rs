@@ -25,17 +25,17 @@ use crate::serve_cmd::span_options::SpanOptions;
 use esker_command::exit::{Failure, Outcome, with_causes};
 
 /// How often dropped log lines are reported.
-const DROPPED: Duration = Duration::from_secs(1);
+const DROPPED_REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs `esker serve`, until a signal or a failure ends it.
 pub fn run(arguments: &ServeArguments) -> Outcome {
     let file = file::read(arguments.config.as_deref())?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
+    let runtime = runtime.map_err(|error| Failure::from_io("start threads", &error))?;
     // First: a signal while the node starts stops it as one after it does.
     let (mut terminate, mut interrupt, hangups) = {
         let _entered = runtime.enter();
-        let failed = |error| Failure::of_io("catch signals", &error);
+        let failed = |error| Failure::from_io("catch signals", &error);
         (
             signal(SignalKind::terminate()).map_err(failed)?,
             signal(SignalKind::interrupt()).map_err(failed)?,
@@ -103,7 +103,7 @@ fn failure_of(error: ServerError, data: &Path, log: &Path) -> Failure {
     match error {
         ServerError::InvalidOption(why) => Failure::usage(why),
         ServerError::Log(error) => {
-            let failure = Failure::of_node(&error, log);
+            let failure = Failure::from_node(&error, log);
             match failure.is_locked() {
                 true => failure.instead(format!(
                     "another process runs a node with --data {}: {error}",
@@ -133,7 +133,7 @@ async fn ignore(mut hangups: Signal) {
 async fn report_dropped(lines: Lines) {
     let mut reported = 0;
     loop {
-        tokio::time::sleep(DROPPED).await;
+        tokio::time::sleep(DROPPED_REPORT_INTERVAL).await;
         let dropped = lines.dropped();
         if dropped > reported {
             tracing::warn!(lines = dropped - reported, "log lines were dropped; none reads them");

@@ -1,4 +1,4 @@
-//! Where spans go, and what they say of the process.
+//! The collector of spans, and the attributes of the process in them.
 
 use hyper::Uri;
 

@@ -32,11 +32,11 @@ use esker_command::exit::{Failure, Outcome};
 /// Spans that wait for the collector: more are dropped.
 const WAITING_MAX: usize = 8192;
 const BATCH_MAX: usize = 512;
-const EVERY: Duration = Duration::from_secs(1);
+const EXPORT_INTERVAL: Duration = Duration::from_secs(1);
 /// How long the collector may take for a batch.
-const PATIENCE: Duration = Duration::from_secs(3);
+const EXPORT_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long the end of the process waits for the last batch.
-const FLUSH: Duration = Duration::from_secs(1);
+const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
 /// Bytes of an answer of the collector.
 const ANSWER_MAX: usize = 64 << 10;
 
@@ -56,7 +56,7 @@ impl Spans {
             .with_http_client(collector)
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(options.collector.to_string())
-            .with_timeout(PATIENCE)
+            .with_timeout(EXPORT_TIMEOUT)
             .build();
         let exporter = exporter.map_err(|error| {
             Failure::usage(format!("--otlp-endpoint (OTEL_EXPORTER_OTLP_ENDPOINT): {error}"))
@@ -64,7 +64,7 @@ impl Spans {
         let batches = BatchConfigBuilder::default()
             .with_max_queue_size(WAITING_MAX)
             .with_max_export_batch_size(BATCH_MAX)
-            .with_scheduled_delay(EVERY)
+            .with_scheduled_delay(EXPORT_INTERVAL)
             .build();
         let environment = options.environment.clone();
         let resource = Resource::builder_empty()
@@ -75,7 +75,7 @@ impl Spans {
             .build();
         opentelemetry::global::set_text_map_propagator(TraceContextPropagator::new());
         let (lost, waiting) = (Arc::<AtomicU64>::default(), Arc::<AtomicUsize>::default());
-        let counted = Counted {
+        let counted = CountingExporter {
             exporter,
             collector: options.collector.clone(),
             waiting: Arc::clone(&waiting),
@@ -84,7 +84,7 @@ impl Spans {
         };
         let batches = BatchSpanProcessor::builder(counted).with_batch_config(batches).build();
         let provider = SdkTracerProvider::builder()
-            .with_span_processor(Bounded { batches, waiting, lost: Arc::clone(&lost) })
+            .with_span_processor(SpanQueue { batches, waiting, lost: Arc::clone(&lost) })
             .with_sampler(Sampler::ParentBased(Box::new(Sampler::AlwaysOn)))
             .with_resource(resource)
             .build();
@@ -96,7 +96,7 @@ impl Spans {
         Arc::clone(&self.lost)
     }
 
-    /// What takes the spans of this process.
+    /// The layer that takes the spans of this process.
     pub fn layer<S: tracing::Subscriber + for<'a> LookupSpan<'a>>(&self) -> impl Layer<S> + use<S> {
         tracing_opentelemetry::layer()
             .with_tracer(self.provider.tracer("esker"))
@@ -110,19 +110,19 @@ impl Spans {
 impl Drop for Spans {
     fn drop(&mut self) {
         // Late or not, the process ends.
-        let _ = self.provider.shutdown_with_timeout(FLUSH);
+        let _ = self.provider.shutdown_with_timeout(FLUSH_TIMEOUT);
     }
 }
 
 /// Passes spans on to be sent in batches, and drops those that find too many waiting.
 #[derive(Debug)]
-struct Bounded {
+struct SpanQueue {
     batches: BatchSpanProcessor,
     waiting: Arc<AtomicUsize>,
     lost: Arc<AtomicU64>,
 }
 
-impl SpanProcessor for Bounded {
+impl SpanProcessor for SpanQueue {
     fn on_start(&self, span: &mut Span, context: &Context) {
         self.batches.on_start(span, context);
     }
@@ -154,7 +154,7 @@ impl SpanProcessor for Bounded {
 
 /// Counts the spans that the collector does not take, and logs when that begins and ends.
 #[derive(Debug)]
-struct Counted<E> {
+struct CountingExporter<E> {
     exporter: E,
     collector: Uri,
     waiting: Arc<AtomicUsize>,
@@ -163,7 +163,7 @@ struct Counted<E> {
     before: Mutex<Option<u64>>,
 }
 
-impl<E: Export> Export for Counted<E> {
+impl<E: Export> Export for CountingExporter<E> {
     async fn export(&self, batch: Vec<SpanData>) -> OTelSdkResult {
         let spans = batch.len();
         self.waiting.fetch_sub(spans, Relaxed);
@@ -209,7 +209,7 @@ struct Collector(Handle);
 #[async_trait]
 impl HttpClient for Collector {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
-        let sent = async move { tokio::time::timeout(PATIENCE, send(request)).await };
+        let sent = async move { tokio::time::timeout(EXPORT_TIMEOUT, send(request)).await };
         match self.0.spawn(sent).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err("no answer in time".into()),
@@ -256,14 +256,14 @@ mod tests {
         }
     }
 
-    /// They were dropped silently.
+    /// Bug: they were dropped silently.
     #[test]
     fn spans_beyond_the_queue_are_counted() {
         use opentelemetry::trace::Tracer;
         let (lost, waiting) = (Arc::<AtomicU64>::default(), Arc::<AtomicUsize>::default());
         waiting.store(WAITING_MAX - 1, Relaxed);
         let batches = BatchSpanProcessor::builder(Nowhere).build();
-        let bounded = Bounded { batches, waiting: Arc::clone(&waiting), lost: Arc::clone(&lost) };
+        let bounded = SpanQueue { batches, waiting: Arc::clone(&waiting), lost: Arc::clone(&lost) };
         let provider = SdkTracerProvider::builder().with_span_processor(bounded).build();
         for before in 0..3_u64 {
             assert_eq!(lost.load(Relaxed), before.saturating_sub(1));

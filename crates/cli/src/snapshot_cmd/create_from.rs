@@ -9,7 +9,7 @@ use esker_consensus::{
     ConsensusLog, Error, LogGuard, LogManager, SNAPSHOT_NOTE_LIMIT, Slot, SnapshotInfo,
 };
 
-use super::shown::{as_json, as_text};
+use super::snapshot_text::{as_json, as_text};
 use crate::consensus_dir;
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::output;
@@ -67,13 +67,13 @@ pub fn run(arguments: &CreateFromArguments) -> Outcome {
     let mut state: Box<dyn Read> = match file {
         Some(path) => Box::new(
             File::open(path)
-                .map_err(|error| Failure::of_io(format!("open {}", path.display()), &error))?,
+                .map_err(|error| Failure::from_io(format!("open {}", path.display()), &error))?,
         ),
         None => Box::new(io::stdin().lock()),
     };
-    let log = Opened::open(dir, key.as_deref())?;
+    let log = SnapshotTarget::open(dir, key.as_deref())?;
     let written = write(log.log(), arguments, &mut state);
-    let closed = log.close().map_err(|error| Failure::of_consensus(&error, dir));
+    let closed = log.close().map_err(|error| Failure::from_consensus(&error, dir));
     let info = written?;
     closed?;
     if *json { output::print_json(&as_json(&info)) } else { output::print(&as_text(&info)) }
@@ -85,7 +85,7 @@ fn write(
     state: &mut dyn Read,
 ) -> Outcome<SnapshotInfo> {
     let CreateFromArguments { dir, file, slot, note, keep, force, .. } = arguments;
-    let failed = |error| Failure::of_consensus(&error, dir);
+    let failed = |error| Failure::from_consensus(&error, dir);
     let (slot, snapshots) = (Slot(*slot), log.snapshots());
     if !force && snapshots.verify(slot).is_ok() {
         return Err(Failure::failed(format!(
@@ -106,7 +106,7 @@ fn write(
     let name = file.as_ref().map_or("standard input".into(), |path| path.display().to_string());
     let copied = writer
         .copy_from(state)
-        .map_err(|error| Failure::of_io(format!("copy {name} to a snapshot"), &error))?;
+        .map_err(|error| Failure::from_io(format!("copy {name} to a snapshot"), &error))?;
     if copied == 0 && !force {
         return Err(Failure::failed(format!(
             "{name} is empty: no snapshot was written; --force takes an empty state"
@@ -136,20 +136,20 @@ fn refused(error: Error, log: &ConsensusLog, slot: Slot, dir: &Path) -> Failure 
         Error::Truncated { floor } => Failure::failed(format!(
             "{dir_shown}: slots up to {floor} were dropped, so no state machine could continue after slot {slot}"
         )),
-        error => Failure::of_consensus(&error, dir),
+        error => Failure::from_consensus(&error, dir),
     }
 }
 
 /// A log that is open for writing, with the manager that it belongs to.
 #[derive(Debug)]
-enum Opened {
+enum SnapshotTarget {
     Single(ConsensusLog),
     Managed(LogManager, LogGuard),
 }
 
-impl Opened {
+impl SnapshotTarget {
     fn open(dir: &Path, key: Option<&str>) -> Outcome<Self> {
-        let failed = |error: Error| Failure::of_consensus(&error, dir);
+        let failed = |error: Error| Failure::from_consensus(&error, dir);
         let target = consensus_dir::target(dir, key)?;
         let Some(key) = target.key() else {
             let log = ConsensusLog::builder(dir).must_exist(true).open();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::shown::{as_json, as_text, damage, open};
+use super::snapshot_text::{as_json, as_text, damage, open};
 use crate::consensus_dir;
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::output;
@@ -37,14 +37,14 @@ pub fn run(arguments: &ListArguments) -> Outcome {
     let dir = &consensus_dir::target(&arguments.dir, arguments.key.as_deref())?.dir;
     let snapshots = open(dir)?;
     let mut corrupt = 0;
-    for slot in snapshots.list().map_err(|error| Failure::of_consensus(&error, dir))? {
+    for slot in snapshots.list().map_err(|error| Failure::from_consensus(&error, dir))? {
         match snapshots.info(slot) {
             Ok(info) if arguments.json => output::print_json(&as_json(&info))?,
             Ok(info) => output::print(&as_text(&info))?,
             // It was removed since.
             Err(esker_consensus::Error::NoSnapshot) => {}
             Err(error) => {
-                complain(Failure::of_consensus(&error, dir).message());
+                complain(Failure::from_consensus(&error, dir).message());
                 if arguments.json {
                     output::print_json(&damage(slot, &error))?;
                 }

@@ -2,9 +2,9 @@
 
 mod create_from;
 mod list;
-mod restore;
-mod shown;
-mod verify;
+mod print_state;
+mod snapshot_text;
+mod verify_snapshots;
 
 use clap::Subcommand;
 
@@ -18,9 +18,9 @@ pub enum SnapshotCommand {
     /// Write a snapshot from a file or standard input; needs the lock
     CreateFrom(create_from::CreateFromArguments),
     /// Check a snapshot, and print its state; needs no lock
-    Restore(restore::RestoreArguments),
+    Restore(print_state::RestoreArguments),
     /// Read and check every byte; exit status 3 for a snapshot that is not whole; needs no lock
-    Verify(verify::VerifyArguments),
+    Verify(verify_snapshots::VerifyArguments),
 }
 
 /// Runs a command of `esker snapshot`.
@@ -28,7 +28,7 @@ pub fn run(command: SnapshotCommand) -> Outcome {
     match command {
         SnapshotCommand::List(arguments) => list::run(&arguments),
         SnapshotCommand::CreateFrom(arguments) => create_from::run(&arguments),
-        SnapshotCommand::Restore(arguments) => restore::run(&arguments),
-        SnapshotCommand::Verify(arguments) => verify::run(&arguments),
+        SnapshotCommand::Restore(arguments) => print_state::run(&arguments),
+        SnapshotCommand::Verify(arguments) => verify_snapshots::run(&arguments),
     }
 }

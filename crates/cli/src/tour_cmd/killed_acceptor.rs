@@ -11,9 +11,9 @@ use esker_command::output::print_while_open;
 
 const FIRST: Ballot = Ballot { number: 1, node: 1 };
 const SECOND: Ballot = Ballot { number: 2, node: 2 };
-/// It is killed when it has acknowledged so many slots, of which the last are not committed.
+/// Acknowledged slots after which it is killed; the last are not committed.
 const ACKNOWLEDGED_MIN: u64 = 300;
-const UNCOMMITTED: u64 = 5;
+const UNCOMMITTED_SLOTS: u64 = 5;
 
 pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
     let mut acceptor = start(&["tour", "--acceptor"], dir)?;
@@ -29,7 +29,7 @@ pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
     for slot in 0..slots {
         let guard = log.pin();
         let found = log.read(Slot(slot), &guard)?;
-        let is_kept = found.is_committed() || slot + UNCOMMITTED >= slots;
+        let is_kept = found.is_committed() || slot + UNCOMMITTED_SLOTS >= slots;
         let is_right = is_kept && found.value() == record(slot).as_bytes();
         ensure!(is_right, "slot {slot} was acknowledged, and is now {found:?}");
     }
@@ -59,8 +59,8 @@ pub fn accept(dir: &Path) -> StepResult<()> {
     log.promise(FIRST, Slot(0))?.blocking_wait()?;
     while is_open {
         log.accept(Slot(slot), FIRST, record(slot).as_bytes())?.blocking_wait()?;
-        if slot >= UNCOMMITTED {
-            log.commit(Slot(slot - UNCOMMITTED), FIRST)?.blocking_wait()?;
+        if slot >= UNCOMMITTED_SLOTS {
+            log.commit(Slot(slot - UNCOMMITTED_SLOTS), FIRST)?.blocking_wait()?;
         }
         slot += 1;
         is_open = print_while_open(&format!("{slot}\n")).unwrap_or(false);

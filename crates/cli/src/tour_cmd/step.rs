@@ -1,4 +1,4 @@
-//! What the steps of the tour share.
+//! A step of the tour, and its report.
 
 use std::error::Error;
 use std::path::Path;

@@ -7,18 +7,18 @@ use esker_kv::{Action, Result, Store};
 
 use super::step::{Figure, StepResult, ensure, millis, record};
 
-const KEYS: u64 = 20_000;
+const KEY_COUNT: u64 = 20_000;
 
 pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
     let builder = Store::builder(dir).segment_size(8 << 20).reserve(1 << 20);
     let (store, begin) = (builder.clone().open()?, Instant::now());
-    for n in 0..KEYS {
+    for n in 0..KEY_COUNT {
         drop(store.keyspace().put(key(n), record(n))?);
     }
     store.sync()?;
-    let puts = KEYS as f64 / begin.elapsed().as_secs_f64();
+    let puts = KEY_COUNT as f64 / begin.elapsed().as_secs_f64();
     let (mut watch, mut next) = (store.watch(0)?, 0);
-    while next < KEYS {
+    while next < KEY_COUNT {
         for change in &watch.blocking_next()? {
             let (key, value) = (key(next), record(next));
             let due = Action::Put { key: key.as_bytes(), value: value.as_bytes() };
@@ -26,7 +26,7 @@ pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
             next += 1;
         }
     }
-    let scanned = KEYS as f64 / scan(&store)?.as_secs_f64();
+    let scanned = KEY_COUNT as f64 / scan(&store)?.as_secs_f64();
     store.close()?;
     let begin = Instant::now();
     let store = builder.open()?;
@@ -42,7 +42,7 @@ pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
 
 /// The key of put `n`, below those of the puts before.
 fn key(n: u64) -> String {
-    format!("key {:05}", KEYS - n)
+    format!("key {:05}", KEY_COUNT - n)
 }
 
 /// Checks that a scan has all keys in order, with their values. Returns how long it took.
@@ -51,7 +51,8 @@ fn scan(store: &Store) -> StepResult<Duration> {
     let found = store.keyspace().scan(..)?.collect::<Result<Vec<_>>>()?;
     let time = begin.elapsed();
     let found = found.iter().map(|(key, value)| (key.to_vec(), value.to_vec()));
-    let is_right = found.eq((0..KEYS).rev().map(|n| (key(n).into_bytes(), record(n).into_bytes())));
+    let is_right =
+        found.eq((0..KEY_COUNT).rev().map(|n| (key(n).into_bytes(), record(n).into_bytes())));
     ensure!(is_right, "a scan lacks keys, or has other values than were put");
     Ok(time)
 }

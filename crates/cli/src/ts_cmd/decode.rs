@@ -3,7 +3,7 @@
 use clap::Args;
 use esker_oracle::Timestamp;
 
-use crate::ts_cmd::shown::show;
+use crate::ts_cmd::timestamp_text::show;
 use esker_command::exit::{Failure, Outcome};
 
 const EXAMPLES: &str = "\

@@ -1,8 +1,8 @@
 //! `esker ts`: timestamps from the service, and what they mean.
 
 mod decode;
-mod shown;
 mod take;
+mod timestamp_text;
 
 use clap::{Args, Subcommand};
 

@@ -7,7 +7,7 @@ use clap::Args;
 use esker_client::Client;
 use esker_oracle::Range;
 
-use crate::ts_cmd::shown::show;
+use crate::ts_cmd::timestamp_text::show;
 use esker_command::endpoints::Endpoints;
 use esker_command::exit::{Failure, Outcome, complain, with_causes};
 use esker_command::output;
@@ -15,9 +15,9 @@ use esker_command::quantity::{number, timeout};
 use esker_command::signals::Stop;
 
 /// How often `--watch` asks.
-const WATCH: Duration = Duration::from_secs(1);
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What to ask for.
+/// The timestamps to ask for.
 #[derive(Debug, Args)]
 pub struct TakeArguments {
     #[command(flatten)]
@@ -38,33 +38,33 @@ pub struct TakeArguments {
 
 pub fn run(arguments: &TakeArguments) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::of_io("start threads", &error))?;
+    let runtime = runtime.map_err(|error| Failure::from_io("start threads", &error))?;
     runtime.block_on(async {
-        let of_one_cluster = arguments.endpoints.of_one_cluster(arguments.timeout);
+        let check_one_cluster = arguments.endpoints.check_one_cluster(arguments.timeout);
         let mut builder = Client::builder().timeout(arguments.timeout);
         for endpoint in arguments.endpoints.given() {
             builder = builder.endpoint(endpoint);
         }
         let client = builder.build().map_err(failed)?;
         if !arguments.watch {
-            let (checked, range) = tokio::join!(of_one_cluster, client.timestamps(arguments.n));
+            let (checked, range) = tokio::join!(check_one_cluster, client.timestamps(arguments.n));
             checked?;
             return show_all(range.map_err(failed)?, arguments).map(drop);
         }
-        let failed = |error| Failure::of_io("wait for signals", &error);
+        let failed = |error| Failure::from_io("wait for signals", &error);
         let stop = Stop::on_signals().map_err(failed)?;
         let out = output::file().map_err(failed)?;
         let (close, closed) = tokio::sync::oneshot::channel::<()>();
         let stopped = stop.end_follower(&out, || drop(close)).map_err(failed)?;
         let asked = async {
-            of_one_cluster.await?;
+            check_one_cluster.await?;
             loop {
                 match client.timestamps(arguments.n).await {
                     Ok(range) if !show_until(range, arguments, &stopped)? => return Ok(()),
                     Ok(_) => {}
                     Err(error) => complain(&with_causes(&error)),
                 }
-                tokio::time::sleep(WATCH).await;
+                tokio::time::sleep(WATCH_INTERVAL).await;
             }
         };
         tokio::select! {

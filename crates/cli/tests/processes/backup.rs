@@ -1,4 +1,4 @@
-//! `esker log backup` and `restore` beside writers that run, and that are killed.
+//! `esker backup` and `restore` beside writers that run, and that are killed.
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use esker_testkit::number_from_env;
 
-use crate::esker::{command, kv, lines, log, run, signal, spawn, until, workdir};
+use crate::esker::{command, lines, log, run, signal, spawn, until, workdir};
 
 fn cat(dir: &Path) -> String {
     log("cat", dir, &[], b"").ok().text().to_owned()
@@ -98,7 +98,7 @@ fn backups_of_a_ring_under_full_load_through_kills() {
                 input.write_all(lines(from, from + 999).as_bytes()).is_ok()
             })
         });
-        let mut killed = spawn(command(&["log", "backup"]).arg(&dir).arg(&dest), Stdio::null());
+        let mut killed = spawn(command(&["backup"]).arg(&dir).arg(&dest), Stdio::null());
         std::thread::sleep(Duration::from_millis(round * 7 % 40));
         signal(&killed, "KILL");
         killed.wait().unwrap();
@@ -160,7 +160,7 @@ fn a_restore_that_is_killed_at_any_moment_is_run_again() {
     for round in 0..number_from_env("ESKER_SOAK", 5) {
         std::fs::remove_dir_all(&restored).unwrap();
         for moment in [round * 7, round * 11] {
-            let mut copying = command(&["log", "restore"]);
+            let mut copying = command(&["restore"]);
             let mut copying = spawn(copying.arg(&dest).arg(&restored), Stdio::null());
             std::thread::sleep(Duration::from_millis(moment % 130));
             signal(&copying, "KILL");
@@ -218,11 +218,11 @@ fn a_backup_goes_to_its_own_place() {
     // Bug: the path of the parent counted as inside.
     for (number, from) in [".", dir.to_str().unwrap()].into_iter().enumerate() {
         let beside = format!("{from}/../beside-{number}");
-        let mut backup = command(&["log", "backup", from, &beside]);
+        let mut backup = command(&["backup", from, &beside]);
         backup.current_dir(&dir);
         run(backup, b"").ok();
         let restored = format!("{from}/../restored-{number}");
-        let mut restore = command(&["log", "restore", from, &restored]);
+        let mut restore = command(&["restore", from, &restored]);
         restore.current_dir(&dir);
         run(restore, b"").ok();
         assert_eq!(cat(&guard.path().join(format!("restored-{number}"))), lines(1, 9));
@@ -241,10 +241,7 @@ fn a_backup_goes_to_its_own_place() {
     log("restore", &dir, &[home.to_str().unwrap()], b"")
         .exits(1)
         .says(&["not empty", "other files"]);
-    let store = guard.path().join("store");
-    kv(&store, &["put", "a", "1"], b"").ok();
     let copy = guard.path().join("copy");
-    log("backup", &store, &[copy.to_str().unwrap()], b"").exits(1).says(&["esker kv backup"]);
     log("backup", &guard.path().join("nothing"), &[copy.to_str().unwrap()], b"").exits(1);
 }
 

@@ -1,6 +1,6 @@
 //! Commands that read a whole log run in memory that does not grow with it.
 //!
-//! Bug: `esker consensus stat`, `dump` and `verify` held some 100 bytes for each slot of the log.
+//! Bug: `esker stat`, `dump` and `verify` held some 100 bytes for each slot of the log.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use esker_consensus::{Ballot, ConsensusLog, Slot};
 
-use crate::esker::{Ended, run, workdir};
+use crate::esker::{CommandOutput, run, workdir};
 
 /// More slots than are held at a time, seven times over. 100 bytes for each exceed the limit.
 const SLOTS: u64 = 1_000_000;
@@ -16,7 +16,7 @@ const SLOTS: u64 = 1_000_000;
 const LIMIT: &str = "81920";
 
 /// Runs a command under the limit.
-fn limited(words: &[&str], dir: &Path) -> Ended {
+fn limited(words: &[&str], dir: &Path) -> CommandOutput {
     let mut shell = Command::new("sh");
     let script = "ulimit -d \"$0\"; exec \"$@\"";
     shell.args([OsStr::new("-c"), script.as_ref(), LIMIT.as_ref()]);
@@ -36,9 +36,9 @@ fn consensus_commands_hold_a_bounded_number_of_slots() {
         }
     }
     log.close().unwrap();
-    let stat = limited(&["consensus", "stat", "--json"], &dir).ok().json();
+    let stat = limited(&["stat", "--json"], &dir).ok().json();
     assert_eq!((&stat["committed"], &stat["frontier"]), (&SLOTS.into(), &(SLOTS - 1).into()));
-    let verify = limited(&["consensus", "verify", "--json"], &dir).ok().json();
+    let verify = limited(&["verify", "--json"], &dir).ok().json();
     assert_eq!((&verify["slots"], &verify["sound"]), (&SLOTS.into(), &true.into()));
     let from = SLOTS - 300_000;
     let dump = limited(&["consensus", "dump", "--from", &from.to_string()], &dir).ok();

@@ -1,5 +1,5 @@
-//! What is not known to be durable is not printed, and where no writer is left to make it so, `cat`
-//! says that there is more.
+//! Records that are not known to be durable are not printed, and where no writer is left to make
+//! them so, `cat` says that there are more.
 //!
 //! Guards: records that wait for the next opening, and a reader who takes what is printed for
 //! everything.

@@ -69,7 +69,7 @@ fn a_fifo_or_a_link_under_a_name_of_the_log_is_an_error_and_no_hang() {
                 if name == "lock" && !matches!(verb, "append" | "repair") {
                     continue;
                 }
-                let mut child = spawn(command(&["log", verb]).arg(&dir), Stdio::null());
+                let mut child = spawn(command(&esker::words("log", verb)).arg(&dir), Stdio::null());
                 let begin = std::time::Instant::now();
                 while child.try_wait().unwrap().is_none() {
                     if begin.elapsed() > std::time::Duration::from_secs(20) {

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use esker_consensus::{Ballot, ConsensusLog, Slot};
 
-use crate::esker::{Ended, command, log, run, workdir};
+use crate::esker::{CommandOutput, command, log, run, workdir};
 
 /// Runs a command with a terminal as its standard error. What it shows there is the output, and its
 /// own output goes to a file.
@@ -22,7 +22,7 @@ fn on_a_terminal(words: &[&str], out: &Path) -> (String, String) {
     (shown, std::fs::read_to_string(out).unwrap())
 }
 
-fn piped(words: &[&str]) -> Ended {
+fn piped(words: &[&str]) -> CommandOutput {
     run(command(words), b"").ok()
 }
 
@@ -45,10 +45,10 @@ fn progress_is_shown_on_a_terminal_only() {
     let (copy, restored) = (guard.path().join("copy"), guard.path().join("restored"));
     let (copy, restored) = (copy.to_str().unwrap(), restored.to_str().unwrap());
     let commands: [(&[&str], &str, &str); 4] = [
-        (&["log", "backup", dir, copy], "copying ", "backed up through record 2000"),
-        (&["log", "verify", dir], "checking ", "checked 2000 records"),
-        (&["log", "repair", dir], "checking ", "has no corruption"),
-        (&["consensus", "verify", node], "checking ", "sound: 1 slot"),
+        (&["backup", dir, copy], "copying ", "backed up through record 2000"),
+        (&["verify", dir], "checking ", "checked 2000 records"),
+        (&["repair", dir], "checking ", "has no corruption"),
+        (&["verify", node], "checking ", "sound: 1 slot"),
     ];
     for (words, progress, result) in commands {
         let (shown, printed) = on_a_terminal(words, &out);
@@ -62,7 +62,7 @@ fn progress_is_shown_on_a_terminal_only() {
         assert!(printed.lines().all(|line| line.starts_with('{')), "{printed}");
     }
     // Only to a directory of its own.
-    let (shown, printed) = on_a_terminal(&["log", "restore", copy, restored], &out);
+    let (shown, printed) = on_a_terminal(&["restore", copy, restored], &out);
     assert!(shown.contains("copying ") && printed.starts_with("restored"), "{shown:?} {printed}");
 }
 

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-use crate::esker::{self, Ended, command, end, run, signal, spawn, until};
+use crate::esker::{self, CommandOutput, command, end, run, signal, spawn, until};
 
 const STEPS: [&str; 7] = ["follow", "kill", "sync", "repair", "store", "paxos", "timestamps"];
 
@@ -19,7 +19,7 @@ fn tour(folder: &Path, flags: &[&str]) -> Command {
 }
 
 /// The objects of the steps, which are all there, in order.
-fn steps(ended: &Ended) -> Vec<Value> {
+fn steps(ended: &CommandOutput) -> Vec<Value> {
     let lines = ended.text().lines().map(|line| serde_json::from_str(line).unwrap());
     let steps: Vec<Value> = lines.collect();
     let names: Vec<_> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();

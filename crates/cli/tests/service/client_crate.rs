@@ -16,7 +16,7 @@ use crate::nodes::{LONG, Nodes};
 /// what all callers got is unique and in order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_follows_the_leader_without_an_error() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     let client = Client::builder().endpoint(nodes.address(1)).timeout(LONG).build().unwrap();
     let (begun, stop) = (Instant::now(), Arc::new(AtomicBool::new(false)));
     let now = move || begun.elapsed().as_nanos() as u64;
@@ -68,7 +68,7 @@ async fn a_client_follows_the_leader_without_an_error() {
 /// Every figure that a script reads, and the check of the whole history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_benchmark_of_callers_checks_what_it_got() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let endpoint = format!("http://{}", nodes.address(1));
     let words = ["ts", "--json", "--seconds", "0.2", "--callers", "50"];
     let mut bench = program("esker-bench", &words);

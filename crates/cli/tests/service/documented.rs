@@ -8,7 +8,7 @@ use esker_server::{Members, ask};
 use esker_testkit::free_port;
 
 use crate::esker::{command, run};
-use crate::lines::{Logged, serve};
+use crate::lines::{NodeProcess, serve};
 use crate::nodes::LONG;
 
 const PAGE: &str = include_str!("../../../../docs/src/service.md");
@@ -57,7 +57,7 @@ async fn one_node_does_what_the_page_shows() {
     let page = lines("One node", "console");
     assert_eq!(page[0], "$ esker serve & sleep 1");
     let ports = ["--http-port", &port.to_string(), "--raft-addr", &format!("127.0.0.1:{raft}")];
-    let mut node = Logged::start(serve(&ports).current_dir(&dir));
+    let mut node = NodeProcess::start(serve(&ports).current_dir(&dir));
     let address = node.answers();
     until_voters(&address, 1).await;
     let endpoint = ["--endpoint".to_owned(), format!("http://{address}")];
@@ -119,7 +119,7 @@ async fn three_nodes_start_as_the_page_says() {
         std::fs::create_dir_all(&own).unwrap();
         let mut serve = serve(&[]);
         serve.args(words(&commands[host - 1])).current_dir(own);
-        Logged::start(&mut serve)
+        NodeProcess::start(&mut serve)
     };
     let mut nodes: Vec<_> = (1..=3).map(start).collect();
     for node in &mut nodes {
@@ -162,12 +162,12 @@ async fn the_unit_of_the_page_has_what_it_names() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("esker.toml"), file).unwrap();
     let data = ["--data", "data", "--config", "esker.toml"];
-    let mut node = Logged::start(serve(&data).current_dir(&dir));
+    let mut node = NodeProcess::start(serve(&data).current_dir(&dir));
     until_voters(&node.answers(), 1).await;
     node.stop();
 }
 
-/// What is known of the service before it is used.
+/// The page says what a user has to know before using the service.
 #[test]
 fn the_page_says_what_a_user_has_to_know() {
     for (heading, said) in [

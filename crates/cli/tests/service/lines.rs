@@ -53,25 +53,25 @@ pub fn serve(words: &[&str]) -> Command {
     serve
 }
 
-/// On ports that the system chooses.
+/// Ports that the system chooses.
 pub const ANY_PORT: [&str; 4] = ["--listen", "127.0.0.1:0", "--raft-listen", "127.0.0.1:0"];
 
 /// A node that logs JSON.
-pub struct Logged {
+pub struct NodeProcess {
     pub process: Child,
     lines: Receiver<String>,
     /// All that were read.
     pub seen: Vec<Value>,
 }
 
-impl Drop for Logged {
+impl Drop for NodeProcess {
     fn drop(&mut self) {
         drop(self.process.kill());
         drop(self.process.wait());
     }
 }
 
-impl Logged {
+impl NodeProcess {
     pub fn start(command: &mut Command) -> Self {
         let mut process = spawn(command, Stdio::null());
         let out = BufReader::new(process.stdout.take().unwrap());

@@ -65,7 +65,7 @@ fn until(local: &mut Local, lines: &mut Lines<BufReader<ChildStdout>>, begin: &s
     }
 }
 
-/// One that ends is reported, and the others go on; the data is for the same ports; and no node
+/// A node that ends is reported, and the others go on; the data is for the same ports; and no node
 /// outlives the command that started it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_end_with_their_command_and_not_with_each_other() {

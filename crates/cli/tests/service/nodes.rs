@@ -32,7 +32,7 @@ impl Drop for Nodes {
 }
 
 impl Nodes {
-    pub async fn of(count: usize) -> Self {
+    pub async fn start_all(count: usize) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let hosts = (0..count).map(|_| own_address()).collect();
         let mut nodes = Self { dir, hosts, processes: (0..count).map(|_| None).collect() };

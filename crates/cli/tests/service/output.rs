@@ -1,4 +1,4 @@
-//! What a node logs.
+//! The log lines of a node.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::Read;
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::client::{Protocol, get, post, send};
 use crate::esker::{program, read_lines, run, spawn};
-use crate::lines::{ANY_PORT, Logged, serve};
+use crate::lines::{ANY_PORT, NodeProcess, serve};
 
 /// A line for each request and each batch, and the id of a request in all of its lines.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_are_logged_at_debug_level() {
     let dir = tempfile::tempdir().unwrap();
-    let mut node = Logged::start(serve(&ANY_PORT).current_dir(&dir).env("DEBUG", "1"));
+    let mut node = NodeProcess::start(serve(&ANY_PORT).current_dir(&dir).env("DEBUG", "1"));
     let address = node.answers();
     while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
     let members: Value =
@@ -66,7 +66,7 @@ fn a_node_that_other_hosts_ask_warns_of_a_raft_address_on_loopback() {
     let dir = tempfile::tempdir().unwrap();
     let mut serve = serve(&ANY_PORT);
     serve.current_dir(&dir).args(["--advertise", "10.77.0.1:8080"]);
-    let mut node = Logged::start(&mut serve);
+    let mut node = NodeProcess::start(&mut serve);
     node.answers();
     let warns = |line: &&Value| line["level"] == "warn" && line["raft"].is_string();
     let line = node.seen.iter().find(warns).unwrap();
@@ -83,11 +83,11 @@ async fn leadership_and_changes_of_the_cluster_are_logged() {
         serve.arg("--data").arg(dir.path().join(name));
         serve
     };
-    let mut first = Logged::start(&mut at("one"));
+    let mut first = NodeProcess::start(&mut at("one"));
     let address = first.answers();
     // A node may win before it answers, and then that line comes first.
     assert_eq!(first.said("leadership won")["node"], 1);
-    let mut second = Logged::start(at("two").args(["--node-id", "2", "--join", &address]));
+    let mut second = NodeProcess::start(at("two").args(["--node-id", "2", "--join", &address]));
     let other = second.answers();
     let added = first.says("added a node");
     assert_eq!((&added["node"], &added["addr"]), (&json!(2), &json!(other)));
@@ -167,7 +167,7 @@ async fn log_lines_have_the_form_that_is_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     for level in ["", "DEBUG", "TRACE"] {
         let mut serve = serve(&ANY_PORT);
-        let mut node = Logged::start(match level {
+        let mut node = NodeProcess::start(match level {
             "" => serve.current_dir(&dir),
             level => serve.current_dir(&dir).env(level, "1"),
         });
@@ -215,7 +215,7 @@ fn resident(pid: u32) -> u64 {
 #[test]
 fn timestamps_take_neither_output_nor_memory() {
     let dir = tempfile::tempdir().unwrap();
-    let mut node = Logged::start(serve(&ANY_PORT).current_dir(&dir));
+    let mut node = NodeProcess::start(serve(&ANY_PORT).current_dir(&dir));
     let endpoint = format!("http://{}", node.answers());
     let load = |seconds: &str| {
         let words = ["ts", "--json", "--protocol", "h2c", "--connections", "4"];

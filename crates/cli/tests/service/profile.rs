@@ -8,7 +8,7 @@ use esker_server::ask;
 use esker_testkit::free_port;
 use rustix::process::Signal;
 
-use crate::lines::{ANY_PORT, Logged, serve};
+use crate::lines::{ANY_PORT, NodeProcess, serve};
 use crate::nodes::LONG;
 use crate::spans::contains;
 
@@ -18,7 +18,7 @@ async fn a_profile_shows_where_a_node_spends_its_time() {
     let profiles = format!("127.0.0.1:{}", free_port());
     let mut command = serve(&ANY_PORT);
     command.current_dir(&dir).args(["--profile-listen", &profiles]);
-    let mut node = Logged::start(&mut command);
+    let mut node = NodeProcess::start(&mut command);
     let address = node.answers();
     let get = async |path: &str| ask(&profiles, path, None, LONG).await.unwrap();
     assert!(contains(&get("/").await.body, b"/debug/pprof/profile"));
@@ -54,7 +54,7 @@ fn a_port_of_profiles_that_is_taken_ends_the_start() {
     let address = taken.local_addr().unwrap().to_string();
     let mut command = serve(&ANY_PORT);
     command.current_dir(&dir).args(["--profile-listen", &address]);
-    let (status, errors) = Logged::start(&mut command).end();
+    let (status, errors) = NodeProcess::start(&mut command).end();
     assert_eq!(status, Some(1), "{errors}");
     assert!(errors.contains(&address) && errors.contains("--profile-listen"), "{errors}");
     assert!(!dir.path().join("esker-data").exists());

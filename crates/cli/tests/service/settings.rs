@@ -10,12 +10,12 @@ use esker_testkit::free_port;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
-use crate::esker::{Ended, command, end, run, spawn};
-use crate::lines::{ANY_PORT, Logged, serve};
+use crate::esker::{CommandOutput, command, end, run, spawn};
+use crate::lines::{ANY_PORT, NodeProcess, serve};
 use crate::nodes::{LONG, Nodes};
 
-/// What a node that does not start says. One that starts is stopped.
-fn ended(serve: &mut Command) -> Ended {
+/// The output of a node that does not start. A node that starts is stopped.
+fn ended(serve: &mut Command) -> CommandOutput {
     let mut node = spawn(serve, Stdio::null());
     let deadline = Instant::now() + LONG;
     while node.try_wait().unwrap().is_none() {
@@ -215,7 +215,7 @@ fn settings_have_an_order() {
         if let Some(port) = flag {
             serve.args(["--listen", &format!("127.0.0.1:{port}")]);
         }
-        let mut node = Logged::start(&mut serve);
+        let mut node = NodeProcess::start(&mut serve);
         let line = node.says("the node answers");
         assert_eq!(line["clients"], format!("127.0.0.1:{expected}"));
         assert_eq!((&line["node"], &line["severity"]), (&Value::from(7), &Value::from("info")));
@@ -263,7 +263,7 @@ fn a_folder_has_one_node() {
 fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
     let dir = tempfile::tempdir().unwrap();
     let starts = |command: &mut Command| {
-        let mut node = Logged::start(command.current_dir(&dir));
+        let mut node = NodeProcess::start(command.current_dir(&dir));
         let settings = node.says("starts a node with these settings");
         node.signal(Signal::TERM);
         let (status, errors) = node.end();
@@ -356,7 +356,7 @@ fn each_setting_has_a_default_a_variable_a_flag_and_a_key() {
 /// A repaired log may lack votes: nothing advises to repair it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_log_of_a_node_is_not_to_be_repaired() {
-    let mut nodes = Nodes::of(1).await;
+    let mut nodes = Nodes::start_all(1).await;
     nodes.kill(1);
     let log = nodes.data(1).join("raft");
     let mut files: Vec<_> =
@@ -375,9 +375,9 @@ async fn the_log_of_a_node_is_not_to_be_repaired() {
         said
     };
     let said = refused();
-    assert!(said.contains("do not repair") && !said.contains("esker log repair"), "{said}");
+    assert!(said.contains("do not repair") && !said.contains("esker repair"), "{said}");
     // Who does it nevertheless has no node.
-    run(command(&[OsStr::new("log"), OsStr::new("repair"), log.as_os_str()]), b"");
+    run(command(&[OsStr::new("repair"), log.as_os_str()]), b"");
     let said = refused();
     assert!(said.contains("was repaired") && said.contains(log.to_str().unwrap()), "{said}");
     assert!(said.contains("new number"), "{said}");
@@ -386,7 +386,7 @@ async fn the_log_of_a_node_is_not_to_be_repaired() {
 /// A flag comes before a variable, also one of another name for the same thing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_port_of_a_flag_comes_before_that_of_a_variable() {
-    let mut nodes = Nodes::of(1).await;
+    let mut nodes = Nodes::start_all(1).await;
     nodes.kill(1);
     let mut serve = nodes.serve(1);
     let mut process = serve.env("HTTP_PORT", "1").spawn().unwrap();
@@ -395,7 +395,7 @@ async fn the_port_of_a_flag_comes_before_that_of_a_variable() {
     process.wait().unwrap();
 }
 
-/// What a build lacks is refused where it is asked for, not left out silently.
+/// A feature that the build lacks is refused where it is asked for, not left out silently.
 #[test]
 fn a_build_without_spans_or_profiles_refuses_their_flags() {
     let dir = tempfile::tempdir().unwrap();

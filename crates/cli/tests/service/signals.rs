@@ -12,7 +12,7 @@ use tokio::net::TcpStream;
 
 use crate::client::{Protocol, get};
 use crate::esker::command;
-use crate::lines::{ANY_PORT, Logged, serve};
+use crate::lines::{ANY_PORT, NodeProcess, serve};
 
 const STARTS: &str = "starts a node with these settings";
 
@@ -40,7 +40,7 @@ async fn the_data_of_a_node_is_its_owners_alone() {
     let esker = command(&["serve"]).get_program().to_owned();
     let mut shell = std::process::Command::new("sh");
     shell.args(["-c", "umask 0; exec \"$0\" serve \"$@\""]).arg(esker);
-    let mut node = Logged::start(shell.args(ANY_PORT).current_dir(&dir));
+    let mut node = NodeProcess::start(shell.args(ANY_PORT).current_dir(&dir));
     let address = node.answers();
     while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
     assert!(is_private(&dir.path().join("esker-data")) > 2);
@@ -56,13 +56,13 @@ async fn a_signal_at_any_moment_of_a_start_ends_it_with_0() {
         if moment % 2 == 0 {
             drop(std::fs::remove_dir_all(dir.path().join("esker-data")));
         }
-        let mut node = Logged::start(serve(&ANY_PORT).current_dir(&dir));
+        let mut node = NodeProcess::start(serve(&ANY_PORT).current_dir(&dir));
         node.says(STARTS);
         tokio::time::sleep(Duration::from_millis(moment * 5)).await;
         node.signal(if moment % 4 < 2 { Signal::TERM } else { Signal::INT });
         assert_eq!(node.end(), (Some(0), String::new()), "after {} ms", moment * 5);
     }
-    let mut node = Logged::start(serve(&ANY_PORT).current_dir(&dir));
+    let mut node = NodeProcess::start(serve(&ANY_PORT).current_dir(&dir));
     let address = node.answers();
     while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
     node.stop();
@@ -72,7 +72,7 @@ async fn a_signal_at_any_moment_of_a_start_ends_it_with_0() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hangup_at_any_moment_has_no_effect_but_a_line() {
     let dir = tempfile::tempdir().unwrap();
-    let mut node = Logged::start(serve(&ANY_PORT).current_dir(&dir));
+    let mut node = NodeProcess::start(serve(&ANY_PORT).current_dir(&dir));
     node.says(STARTS);
     node.signal(Signal::HUP);
     let address = node.answers();
@@ -97,7 +97,7 @@ fn a_signal_ends_a_node_that_waits_to_join() {
     let member = silent.local_addr().unwrap().to_string();
     let mut serve = serve(&ANY_PORT);
     serve.args(["--node-id", "2", "--join", &member]).current_dir(&dir);
-    let mut node = Logged::start(&mut serve);
+    let mut node = NodeProcess::start(&mut serve);
     node.says(STARTS);
     // It asks.
     let (_asked, _) = silent.accept().unwrap();
@@ -112,7 +112,7 @@ fn a_signal_ends_a_node_that_waits_to_join() {
 async fn a_node_that_stops_answers_what_it_has() {
     let dir = tempfile::tempdir().unwrap();
     for first in [Signal::TERM, Signal::INT] {
-        let mut node = Logged::start(serve(&ANY_PORT).current_dir(&dir));
+        let mut node = NodeProcess::start(serve(&ANY_PORT).current_dir(&dir));
         let address = node.answers();
         let mut stream = TcpStream::connect(&address).await.unwrap();
         // Half of a request.

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::client::{Protocol, send};
-use crate::lines::{ANY_PORT, Logged, serve};
+use crate::lines::{ANY_PORT, NodeProcess, serve};
 use crate::nodes::LONG;
 
 /// A collector that takes what it gets, or accepts connections and never answers.
@@ -57,11 +57,11 @@ pub fn contains(bytes: &[u8], part: &[u8]) -> bool {
 }
 
 /// A node that works alone and sends spans to this collector, and where clients find it.
-async fn traced(url: &str, dir: &tempfile::TempDir) -> (Logged, String) {
+async fn traced(url: &str, dir: &tempfile::TempDir) -> (NodeProcess, String) {
     let mut command = serve(&ANY_PORT);
     command.current_dir(dir).env("OLTP_ENDPOINT", url).env("ENV", "laboratory");
     command.env("TRACING_SERVICE_NAME", "clockwork");
-    let mut node = Logged::start(&mut command);
+    let mut node = NodeProcess::start(&mut command);
     let address = node.answers();
     let ready = async {
         while !ask(&address, "/ready", None, LONG).await.is_ok_and(|answer| answer.status == 200) {
@@ -72,7 +72,7 @@ async fn traced(url: &str, dir: &tempfile::TempDir) -> (Logged, String) {
     (node, address)
 }
 
-fn stops(mut node: Logged) -> Vec<Value> {
+fn stops(mut node: NodeProcess) -> Vec<Value> {
     node.signal(Signal::TERM);
     let (status, errors) = node.end();
     assert_eq!(status, Some(0), "{errors}");
@@ -124,7 +124,7 @@ async fn a_collector_gets_the_span_of_a_request() {
     assert!(!contains(&all, &[0x11; 16]) && !contains(&all, b"GET /up"), "not sampled");
 }
 
-/// One that never answers, and one that is not there.
+/// A collector that never answers, and one that is not there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_collector_that_fails_keeps_no_node() {
     let silent = collector(false);

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::client::{Protocol, get};
 use crate::esker::{command, end, program, read_lines, run, signal, spawn, until};
-use crate::lines::{ANY_PORT, Logged, serve};
+use crate::lines::{ANY_PORT, NodeProcess, serve};
 use crate::nodes::Nodes;
 
 fn lines(text: &str) -> Vec<Value> {
@@ -21,7 +21,7 @@ fn lines(text: &str) -> Vec<Value> {
 /// Each node names the leader and all members. One that is removed is none of them any longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn timestamps_come_from_any_node() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     let mut last = String::new();
     for node in 1..=3 {
         let endpoint = format!("http://{}", nodes.address(node));
@@ -76,7 +76,7 @@ fn what_is_no_timestamp_and_no_service() {
 /// A reader that has enough ends it, as `head` does.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_ends_when_its_reader_does() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let endpoint = format!("http://{}", nodes.address(1));
     let mut watch = spawn(&mut command(&["ts", "--watch", "--endpoint", &endpoint]), Stdio::null());
     let mut out = watch.stdout.take().unwrap();
@@ -90,7 +90,7 @@ async fn a_watch_ends_when_its_reader_does() {
 /// reader, it first printed everything that it had asked for.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_watch_with_more_to_print_ends_at_a_signal() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let endpoint = format!("http://{}", nodes.address(1));
     for is_read in [true, false] {
         let mut watch = command(&["ts", "--watch", "--n", "65536", "--endpoint", &endpoint]);
@@ -112,7 +112,7 @@ async fn a_watch_with_more_to_print_ends_at_a_signal() {
     }
 }
 
-/// What answers is a server of something else, or none of HTTP.
+/// The server that answers is of something else, or no HTTP server.
 #[test]
 fn a_server_that_is_no_esker_node_is_named_as_such() {
     for answer in ["", "220 mail\r\n", "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc"] {
@@ -133,7 +133,7 @@ fn a_server_that_is_no_esker_node_is_named_as_such() {
 /// Timestamps of two clusters have no order.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endpoints_of_two_clusters_are_refused() {
-    let (one, other) = (Nodes::of(1).await, Nodes::of(1).await);
+    let (one, other) = (Nodes::start_all(1).await, Nodes::start_all(1).await);
     let (one, other) = (one.address(1), other.address(1));
     let absent = format!("127.0.0.1:{}", free_port());
     for words in [&["ts"][..], &["cluster", "status"]] {
@@ -149,10 +149,10 @@ async fn endpoints_of_two_clusters_are_refused() {
     }
 }
 
-/// What is known is shown, and the exit status says that nothing works.
+/// The status shows what is known, and its exit status says that nothing works.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn without_a_quorum_the_status_fails() {
-    let mut nodes = Nodes::of(3).await;
+    let mut nodes = Nodes::start_all(3).await;
     let stays = nodes.agreed().await;
     let gone: Vec<_> = (1..=3).filter(|node| *node != stays).collect();
     let endpoint = format!("http://{}", nodes.address(stays));
@@ -173,7 +173,7 @@ async fn without_a_quorum_the_status_fails() {
 /// Every figure that a script reads, and the check of the whole history.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_benchmark_checks_what_it_got() {
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     let endpoint = format!("http://{}", nodes.address(1));
     for flags in [&["--protocol", "h1"][..], &["--protocol", "h2c", "--streams", "4", "--n", "10"]]
     {
@@ -194,7 +194,7 @@ async fn a_benchmark_checks_what_it_got() {
     }
 }
 
-/// What these metrics of a node have as refused.
+/// The number of refused requests in these metrics of a node.
 fn count_refused(metrics: &str) -> u64 {
     let name = "esker_http_answers_total{status=\"503\"} ";
     metrics
@@ -203,13 +203,13 @@ fn count_refused(metrics: &str) -> u64 {
         .map_or(0, |count| count.parse().unwrap())
 }
 
-/// What the node counts as refused, and what failed when it was killed.
+/// Requests that the node counts as refused, and those that failed when it was killed.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_failed_request_of_a_benchmark_has_a_class() {
     let dir = tempfile::tempdir().unwrap();
     let mut one_waits = serve(&ANY_PORT);
     one_waits.current_dir(&dir).env("TIMESTAMP_REQUEST_BUFFER", "1");
-    let mut node = Logged::start(&mut one_waits);
+    let mut node = NodeProcess::start(&mut one_waits);
     let address = node.answers();
     while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
     let bench = |seconds: &str, form: &str| {
@@ -250,7 +250,7 @@ async fn every_failed_request_of_a_benchmark_has_a_class() {
 async fn a_benchmark_says_that_there_is_no_connection() {
     let dir = tempfile::tempdir().unwrap();
     let mut without = serve(&ANY_PORT);
-    let mut node = Logged::start(without.current_dir(&dir).arg("--http3=off"));
+    let mut node = NodeProcess::start(without.current_dir(&dir).arg("--http3=off"));
     let address = node.answers();
     while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
     let mut bench = program("esker-bench", &["ts", "--protocol", "h3", "--seconds", "1"]);
@@ -264,7 +264,7 @@ async fn a_benchmark_says_that_there_is_no_connection() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_member_is_not_where_another_node_answers() {
     let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-    let start = |dir: &tempfile::TempDir| Logged::start(serve(&ANY_PORT).current_dir(dir));
+    let start = |dir: &tempfile::TempDir| NodeProcess::start(serve(&ANY_PORT).current_dir(dir));
     let (mut one, mut other) = (start(&dirs[0]), start(&dirs[1]));
     let (address, elsewhere) = (one.answers(), other.answers());
     while get(Protocol::Http1, &address, "/timestamp").await.status != 200 {}
@@ -302,7 +302,7 @@ async fn curl_gets_timestamps_over_both_protocols() {
         println!("SKIPPED: there is no curl");
         return;
     }
-    let nodes = Nodes::of(1).await;
+    let nodes = Nodes::start_all(1).await;
     for protocol in ["--http1.1", "--http2-prior-knowledge"] {
         let url = format!("http://{}/timestamp?n=2", nodes.address(1));
         let mut curl = Command::new("curl");

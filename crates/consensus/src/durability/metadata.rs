@@ -1,8 +1,11 @@
 //! What a consensus log keeps in the app metadata of the underlying log: the record of the last
 //! checkpoint's root (8 bytes, 0 if there is none), and the label, if the log has one.
 
-use esker_log::{Component, Log};
+use std::path::Path;
 
+use esker_log::{Component, Log, ReadOptions};
+
+use crate::component;
 use crate::options::Options;
 use crate::outcome::{Error, Result};
 
@@ -68,6 +71,16 @@ impl Metadata {
         self.label.clone_from(label);
         Ok(log.component().put_app_metadata(component, &self.encode())?)
     }
+}
+
+/// The label of the consensus log in `dir`, which is empty if it was created without one; `None` if
+/// no app metadata there are those of a consensus log. Needs no lock.
+///
+/// # Errors
+/// [`Error::Log`] if the app metadata cannot be read or are corrupt.
+pub fn label_in(dir: impl AsRef<Path>) -> Result<Option<Vec<u8>>> {
+    let metadata = component::app_metadata(dir.as_ref(), &ReadOptions::default())?;
+    Ok(metadata.map(|bytes| Metadata::decode(&bytes).label))
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ fn every_boundary(setup: Setup, seed: u64) {
 #[test]
 fn power_cut_at_every_operation_in_durable_mode() {
     for seed in 0..seeds(2) {
-        every_boundary(Setup::of(Mode::Durable, seed % 2 == 1), seed);
+        every_boundary(Setup::new(Mode::Durable, seed % 2 == 1), seed);
     }
 }
 
@@ -65,7 +65,7 @@ fn power_cut_at_every_operation_in_durable_mode() {
 #[test]
 fn power_cut_at_every_operation_in_volatile_mode() {
     for seed in 0..seeds(2) {
-        every_boundary(Setup::of(Mode::Volatile, seed % 2 == 1), 1000 + seed);
+        every_boundary(Setup::new(Mode::Volatile, seed % 2 == 1), 1000 + seed);
     }
 }
 
@@ -74,7 +74,7 @@ fn power_cut_at_every_operation_in_volatile_mode() {
 fn power_cut_at_every_operation_without_sync_on_commit() {
     for seed in 0..seeds(1) {
         for mode in [Mode::Durable, Mode::Volatile] {
-            let setup = Setup { sync_on_commit: false, ..Setup::of(mode, seed % 2 == 1) };
+            let setup = Setup { sync_on_commit: false, ..Setup::new(mode, seed % 2 == 1) };
             every_boundary(setup, 2000 + seed);
         }
     }

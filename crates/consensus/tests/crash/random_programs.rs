@@ -11,7 +11,7 @@ use esker_testkit::SplitMix64;
 
 /// Half of them with a small cache, and half of them without a sync for each commit.
 fn setup(mode: Mode, seed: u64) -> Setup {
-    Setup { sync_on_commit: seed % 4 > 1, ..Setup::of(mode, seed.is_multiple_of(2)) }
+    Setup { sync_on_commit: seed % 4 > 1, ..Setup::new(mode, seed.is_multiple_of(2)) }
 }
 
 fn lives(mode: Mode, seed: u64) {

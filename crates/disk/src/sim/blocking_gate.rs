@@ -4,7 +4,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How often a held operation checks whether the power is still on.
-const LOOK: Duration = Duration::from_millis(5);
+const POWER_CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A gate that starts closed. Clones share the same gate.
 ///
@@ -58,8 +58,11 @@ impl Gate {
         state.waiting += 1;
         self.0.1.notify_all();
         while !state.open {
-            let (next, _) =
-                self.0.1.wait_timeout(state, LOOK).unwrap_or_else(PoisonError::into_inner);
+            let (next, _) = self
+                .0
+                .1
+                .wait_timeout(state, POWER_CHECK_INTERVAL)
+                .unwrap_or_else(PoisonError::into_inner);
             drop(next);
             let alive = alive();
             state = self.lock();

@@ -1,10 +1,10 @@
-//! What a power cut leaves of one file, and corruption that tests inject.
+//! A power cut applied to one file, and corruption that tests inject.
 
 use std::collections::BTreeSet;
 
 use super::inode::{Inode, Version, pieces, sectors_of};
 use super::options::Sector;
-use super::page::{self, Page, Replaced, Tear};
+use super::page::{self, Page, ReplacedSectors, Tear};
 use super::power::Persist;
 use super::rng::Rng;
 use crate::file::BLOCK;
@@ -34,11 +34,11 @@ impl Inode {
             let newest = newer.last().unwrap_or(&base).clone();
             let (mut page, mut replaced) = match persist {
                 Persist::Nothing => (base, 0),
-                Persist::Everything => (newest.clone(), Replaced::MAX),
+                Persist::Everything => (newest.clone(), ReplacedSectors::MAX),
                 Persist::Random | Persist::Torn => page::shuffle(base, &newer, bias, sector, rng),
             };
             if cut {
-                replaced = Replaced::MAX;
+                replaced = ReplacedSectors::MAX;
             }
             let torn = torn.filter(|torn| torn / per_page == index as u64 && !newer.is_empty());
             let torn = torn.map(|torn| torn % per_page);

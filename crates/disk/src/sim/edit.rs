@@ -1,4 +1,4 @@
-//! Whole-file edits by a test: durable at once.
+//! Whole-file edits by a test, durable at once.
 
 use std::path::Path;
 

@@ -31,7 +31,7 @@ pub enum Effect {
     Block(Gate),
     /// The call waits at the gate after it has done everything and before it returns.
     BlockReturn(Gate),
-    /// One bit of the stored bytes flips, before a read or after a write. The bit is counted from
+    /// A bit of the stored bytes flips, before a read or after a write. The bit is counted from
     /// the first byte of the call's range; `None` draws it at random.
     BitRot(Option<u64>),
     /// A read or write goes to another block of the same file and reports success.

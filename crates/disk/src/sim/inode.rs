@@ -1,4 +1,4 @@
-//! One simulated file: the content of the medium, and the writes since then.
+//! A simulated file: the content of the medium, and the writes since then.
 //!
 //! A page of a file can be in three places at once:
 //!
@@ -20,15 +20,15 @@ use std::ops::Range;
 
 use super::extents::Extents;
 use super::options::{CacheAfterFailedSync, Sector};
-use super::page::{self, Page, Replaced};
+use super::page::{self, Page, ReplacedSectors};
 use super::rng::Rng;
 use crate::file::BLOCK;
 
 /// Versions kept per page; beyond that, the oldest unsynced version is dropped.
-const VERSIONS: usize = 16;
+const PAGE_VERSIONS_MAX: usize = 16;
 
 /// Sizes kept of a file that grows without a sync.
-const SIZES: usize = 32;
+const UNSYNCED_SIZES_MAX: usize = 32;
 
 const BLOCK_U64: u64 = BLOCK as u64;
 
@@ -129,7 +129,7 @@ impl Inode {
 
     fn push(&mut self, number: u64, page: Page, resize: Option<u64>) {
         let versions = self.dirty.entry(number).or_default();
-        if versions.len() >= VERSIONS
+        if versions.len() >= PAGE_VERSIONS_MAX
             && let Some(oldest) = versions.iter().position(|version| version.resize.is_none())
         {
             versions.remove(oldest);
@@ -143,7 +143,9 @@ impl Inode {
             return;
         }
         self.size = end;
-        if self.resizes.len() >= SIZES && self.resizes.last().is_some_and(|last| !last.shrinks) {
+        if self.resizes.len() >= UNSYNCED_SIZES_MAX
+            && self.resizes.last().is_some_and(|last| !last.shrinks)
+        {
             self.resizes.pop();
         }
         self.resize_count += 1;
@@ -187,7 +189,7 @@ impl Inode {
     pub(super) fn sync(&mut self, sector: Sector) {
         for (number, mut versions) in std::mem::take(&mut self.dirty) {
             if let Some(newest) = versions.pop() {
-                self.store(number, newest.page, Replaced::MAX, sector);
+                self.store(number, newest.page, ReplacedSectors::MAX, sector);
             }
         }
         self.durable_size = self.size;
@@ -198,7 +200,7 @@ impl Inode {
     pub(super) fn sync_range(&mut self, offset: u64, end: u64, sector: Sector) {
         for number in offset / BLOCK_U64..end.div_ceil(BLOCK_U64) {
             if let Some(newest) = self.dirty.remove(&number).and_then(|mut v| v.pop()) {
-                self.store(number, newest.page, Replaced::MAX, sector);
+                self.store(number, newest.page, ReplacedSectors::MAX, sector);
             }
         }
         if self.durable_size < end || self.resizes.iter().any(|resize| resize.len < end) {
@@ -211,7 +213,7 @@ impl Inode {
         for (number, mut versions) in std::mem::take(&mut self.dirty) {
             if let Some(last) = versions.iter().rposition(|version| version.resize.is_some()) {
                 let newer = versions.split_off(last + 1);
-                self.store(number, versions.remove(last).page, Replaced::MAX, sector);
+                self.store(number, versions.remove(last).page, ReplacedSectors::MAX, sector);
                 versions = newer;
             }
             if !versions.is_empty() {
@@ -258,7 +260,13 @@ impl Inode {
     }
 
     /// Puts a page on the medium. Unreadable sectors that were written again become readable.
-    pub(super) fn store(&mut self, number: u64, page: Page, replaced: Replaced, sector: Sector) {
+    pub(super) fn store(
+        &mut self,
+        number: u64,
+        page: Page,
+        replaced: ReplacedSectors,
+        sector: Sector,
+    ) {
         if !self.unreadable.is_empty() {
             for (index, bad) in sectors_of(number, sector).enumerate() {
                 if replaced >> index & 1 == 1 {

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use super::fault::Fault;
 use super::inode::Inode;
-use super::machine::{Call, Count, Machine, Shared};
+use super::machine::{Call, Count, Machine, SharedMachine};
 use super::options::SimOptions;
 use super::power::{CutPoint, End, Persist};
 use super::rng::Rng;
@@ -28,7 +28,7 @@ impl SimDisk {
     }
 
     fn from_machine(machine: Machine) -> Self {
-        Self { shared: Arc::new(Shared::new(machine)), life: None }
+        Self { shared: Arc::new(SharedMachine::new(machine)), life: None }
     }
 
     /// Creates an independent disk in the same state, written and durable, with its own seed from
@@ -231,7 +231,7 @@ impl SimDisk {
     /// Returns a hash of all names and bytes, written and durable. Equal states have equal hashes.
     pub fn fingerprint(&self) -> u64 {
         let machine = self.shared.machine();
-        let mut hash = Fingerprint([BASIS, 1, 2, 3]);
+        let mut hash = Fingerprint([FNV_OFFSET_BASIS, 1, 2, 3]);
         for (path, node) in machine.names.tree() {
             hash.add(path.as_bytes());
             let Some(file) = machine.names.file(node) else {
@@ -274,11 +274,11 @@ impl Fingerprint {
     }
 
     fn hash(self) -> u64 {
-        self.0.into_iter().fold(BASIS, |hash, lane| step(hash, lane.to_le_bytes()))
+        self.0.into_iter().fold(FNV_OFFSET_BASIS, |hash, lane| step(hash, lane.to_le_bytes()))
     }
 }
 
-const BASIS: u64 = 0xCBF2_9CE4_8422_2325;
+const FNV_OFFSET_BASIS: u64 = 0xCBF2_9CE4_8422_2325;
 
 fn step(hash: u64, word: [u8; 8]) -> u64 {
     let hash = (hash ^ u64::from_le_bytes(word)).wrapping_mul(0x0000_0100_0000_01B3);

@@ -1,8 +1,8 @@
 //! The machine shared by all handles: power, clock, operation counters and faults.
 //!
-//! Every call of a handle passes through [`Shared::begin`]. It takes the lock, counts the call, and
-//! decides whether the power is cut now or a fault strikes. The call ends in [`Shared::finish`],
-//! where the power may be cut while the call is in flight.
+//! Every call of a handle passes through [`SharedMachine::begin`]. It takes the lock, counts the
+//! call, and decides whether the power is cut now or a fault strikes. The call ends in
+//! [`SharedMachine::finish`], where the power may be cut while the call is in flight.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -43,7 +43,7 @@ pub(super) type Outcome<T> = std::result::Result<T, Errno>;
 
 /// The machine, shared by its handles.
 #[derive(Debug)]
-pub(super) struct Shared(Mutex<Machine>);
+pub(super) struct SharedMachine(Mutex<Machine>);
 
 /// How a call is numbered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ pub(super) enum Count {
     Operation,
     /// As a read.
     Read,
-    /// Not at all.
+    /// The call has no effect.
     Nothing,
 }
 
@@ -158,7 +158,7 @@ impl Machine {
     }
 }
 
-impl Shared {
+impl SharedMachine {
     pub(super) fn new(machine: Machine) -> Self {
         Self(Mutex::new(machine))
     }

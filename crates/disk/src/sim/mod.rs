@@ -59,12 +59,9 @@
 
 mod blocking_gate;
 mod crash;
-mod dir;
-mod disk;
 mod edit;
 mod extents;
 mod fault;
-mod file;
 mod inode;
 mod inspect;
 mod machine;
@@ -74,6 +71,9 @@ mod page;
 mod power;
 mod rng;
 mod seed;
+mod sim_dir;
+mod sim_disk;
+mod sim_file;
 mod stats;
 
 use std::sync::Arc;
@@ -85,12 +85,12 @@ pub use power::{CutPoint, Persist};
 pub use seed::{Replay, seed_from_env};
 pub use stats::SimStats;
 
-use machine::Shared;
+use machine::SharedMachine;
 
 /// A simulated disk; see the [module](self). Clones share the same disk.
 #[derive(Debug, Clone)]
 pub struct SimDisk {
-    shared: Arc<Shared>,
+    shared: Arc<SharedMachine>,
     /// The process life to which this handle is bound; see [`SimDisk::process`].
     life: Option<u64>,
 }

@@ -33,7 +33,8 @@ enum Node {
 struct Names {
     now: BTreeMap<String, NodeId>,
     durable: BTreeMap<String, NodeId>,
-    /// It was removed, or another directory took its name. No name can be created in it any more.
+    /// The directory was removed, or another one took its name. No name can be created in it any
+    /// more.
     nameless: bool,
 }
 
@@ -230,7 +231,7 @@ impl Namespace {
 
     /// Makes the changes that touch this directory durable, with those they depend on.
     pub(super) fn sync_dir(&mut self, dir: NodeId) {
-        let mut needed = Touched::default();
+        let mut needed = ChangedNames::default();
         let mut keep = vec![false; self.pending.len()];
         for (change, keep) in self.pending.iter().zip(&mut keep).rev() {
             if change.touches(dir) || needed.shares(change) {
@@ -246,7 +247,7 @@ impl Namespace {
     /// Makes each change durable with probability `bias` in four, unless an earlier one it depends
     /// on is lost.
     pub(super) fn sync_some(&mut self, bias: u64, rng: &mut Rng) {
-        let mut lost = Touched::default();
+        let mut lost = ChangedNames::default();
         self.persist(|change| {
             let keep = rng.below(4) < bias && !lost.shares(change);
             if !keep {
@@ -386,12 +387,12 @@ impl Change {
 
 /// The names and files that a set of changes concerns.
 #[derive(Default)]
-struct Touched {
+struct ChangedNames {
     entries: BTreeSet<Entry>,
     nodes: BTreeSet<NodeId>,
 }
 
-impl Touched {
+impl ChangedNames {
     fn add(&mut self, change: &Change) {
         self.nodes.extend(change.0.iter().map(|step| step.node));
         self.entries.extend(change.entries().cloned());

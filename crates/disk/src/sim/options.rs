@@ -20,7 +20,8 @@ impl Sector {
     }
 }
 
-/// What ordinary reads return after a failed sync, for bytes that did not reach the disk.
+/// The content that ordinary reads return after a failed sync, for bytes that did not reach the
+/// disk.
 ///
 /// Either way the pages count as clean from then on: no later sync writes them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -41,7 +42,7 @@ pub struct SimOptions {
     pub seed: u64,
     /// The unit that is written whole or torn. Default: 4096 bytes.
     pub sector: Sector,
-    /// What ordinary reads return after a failed sync. Default: the new content.
+    /// The content that ordinary reads return after a failed sync. Default: the new content.
     pub cache_after_failed_sync: CacheAfterFailedSync,
     /// Space for files in bytes, counted in pages of 4096. `None`, the default, is unlimited.
     pub capacity: Option<u64>,

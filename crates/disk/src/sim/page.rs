@@ -46,7 +46,7 @@ pub(super) fn zeroed_from(page: Option<&Page>, at: usize) -> Page {
 }
 
 /// The sectors of one page that a crash replaced, one bit each.
-pub(super) type Replaced = u8;
+pub(super) type ReplacedSectors = u8;
 
 /// Draws a version for each sector at random: the old one or, with probability `bias` in four, a
 /// newer one. In one case of four all sectors get the same version.
@@ -56,7 +56,7 @@ pub(super) fn shuffle(
     bias: u64,
     sector: Sector,
     rng: &mut Rng,
-) -> (Page, Replaced) {
+) -> (Page, ReplacedSectors) {
     let Some(newest) = newer.len().checked_sub(1) else {
         return (old, 0);
     };

@@ -2,7 +2,7 @@
 
 use super::machine::Machine;
 
-/// What a power cut leaves of the unsynced bytes, sizes and names.
+/// The unsynced bytes, sizes and names that survive a power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Persist {
     /// A random subset, and possibly one torn sector.
@@ -20,12 +20,12 @@ pub enum Persist {
 /// separately, each from 0; see [`super::SimDisk::operations`] and [`super::SimDisk::reads`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CutPoint {
-    /// At this operation, which does nothing.
+    /// The cut at this operation, which does nothing.
     Before(u64),
     /// While this operation is in flight. Its bytes, size or name are treated as unsynced. A sync,
     /// or a write to a file opened with `dsync`, has made any subset durable.
     During(u64),
-    /// At this read, which returns nothing.
+    /// The cut at this read, which returns nothing.
     BeforeRead(u64),
 }
 

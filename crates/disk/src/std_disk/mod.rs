@@ -13,9 +13,9 @@
 //!   parent after each directory it creates. An earlier process may have died between those two
 //!   steps, so the parent of the deepest existing directory is synced too.
 
-mod dir;
-mod file;
 mod probe;
+mod std_dir;
+mod std_file;
 mod system;
 
 use std::io;
@@ -33,12 +33,12 @@ use crate::error::{Error, Op, Refusal, Result};
 use crate::file::Lock;
 use crate::process;
 
-pub(crate) use dir::StdDir;
+pub(crate) use std_dir::StdDir;
 #[cfg(all(target_os = "linux", feature = "io-uring"))]
-pub(crate) use file::StdFile;
+pub(crate) use std_file::StdFile;
 
-/// Who may read what a [`StdDisk`] creates. Only the owner may write it. The umask of the process
-/// does not restrict this further.
+/// The users who may read what a [`StdDisk`] creates. Only the owner may write it. The umask of the
+/// process does not restrict this further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Readers {
     /// Files have the mode 0600, directories 0700. The default.
@@ -97,7 +97,7 @@ impl StdDisk {
 
     pub(crate) fn open_std_dir(self, path: &Path) -> Result<StdDir> {
         register(Op::OpenDir, path)?;
-        let fd = rustix::fs::open(non_empty(path), dir::DIRECTORY, Mode::empty())
+        let fd = rustix::fs::open(non_empty(path), std_dir::DIRECTORY, Mode::empty())
             .map_err(|errno| dangling(Op::OpenDir, path, errno))?;
         Ok(StdDir::new(fd, path.to_path_buf(), self.readers))
     }
@@ -226,7 +226,7 @@ fn sync_entry_of(dir: &Path) -> Result<()> {
 
 fn sync_dir(dir: &Path) -> Result<()> {
     let wrap = |errno| failed(Op::SyncDir, dir, errno);
-    let fd = rustix::fs::open(non_empty(dir), dir::DIRECTORY, Mode::empty()).map_err(wrap)?;
+    let fd = rustix::fs::open(non_empty(dir), std_dir::DIRECTORY, Mode::empty()).map_err(wrap)?;
     system::sync_all(&fd).map_err(wrap)
 }
 

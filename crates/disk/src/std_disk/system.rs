@@ -10,11 +10,11 @@ use rustix::io::{Errno, Result};
 use crate::file::Open;
 
 /// How often an interrupted read or write is retried.
-pub(super) const INTERRUPTIONS: u32 = 64;
+pub(super) const INTERRUPTIONS_MAX: u32 = 64;
 
 /// Retries the call while a signal interrupts it before it transferred anything.
 pub(super) fn uninterrupted<T>(mut call: impl FnMut() -> Result<T>) -> Result<T> {
-    for _ in 0..INTERRUPTIONS {
+    for _ in 0..INTERRUPTIONS_MAX {
         match call() {
             Err(Errno::INTR) => {}
             other => return other,

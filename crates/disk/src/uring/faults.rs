@@ -19,7 +19,7 @@ mod imp {
 
     use crate::error::Op;
     use crate::sim::Gate;
-    use crate::uring::PIECES;
+    use crate::uring::PIECES_MAX;
 
     /// A fault that affects one piece.
     #[derive(Debug, Clone)]
@@ -107,7 +107,7 @@ mod imp {
 
     /// The faults for the pieces of one call.
     #[derive(Debug, Default)]
-    pub(in super::super) struct Met([Option<Strike>; PIECES]);
+    pub(in super::super) struct Met([Option<Strike>; PIECES_MAX]);
 
     impl Met {
         /// Returns the length to submit for a piece; may wait before submission.
@@ -124,7 +124,7 @@ mod imp {
         }
 
         /// Rewrites the results that the caller sees; may wait before returning them.
-        pub(in super::super) fn over(self, results: &mut [i32; PIECES]) {
+        pub(in super::super) fn over(self, results: &mut [i32; PIECES_MAX]) {
             for (result, strike) in results.iter_mut().zip(self.0) {
                 match strike {
                     Some(Strike::Fail(errno) | Strike::Refuse(errno)) => *result = -errno,
@@ -139,7 +139,7 @@ mod imp {
 #[cfg(not(feature = "sim"))]
 mod none {
     use crate::error::Op;
-    use crate::uring::PIECES;
+    use crate::uring::PIECES_MAX;
 
     #[derive(Debug, Clone, Default)]
     pub(in super::super) struct Faults {}
@@ -153,6 +153,6 @@ mod none {
             len
         }
 
-        pub(in super::super) fn over(self, _: &mut [i32; PIECES]) {}
+        pub(in super::super) fn over(self, _: &mut [i32; PIECES_MAX]) {}
     }
 }

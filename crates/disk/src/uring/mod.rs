@@ -2,8 +2,8 @@
 //!
 //! Reads, writes and syncs use rings; all other operations use [`StdDisk`]. A large transfer is
 //! split into pieces that are in flight together, which one system call cannot do. Each ring is
-//! used by one thread at a time, and there are at most [`RINGS`] of them. A call that finds no free
-//! ring uses an ordinary system call, with the same result.
+//! used by one thread at a time, and there are at most [`RINGS_MAX`] of them. A call that finds no
+//! free ring uses an ordinary system call, with the same result.
 //!
 //! io_uring may be missing (an old kernel), disabled (a sysctl), or forbidden (a seccomp filter),
 //! and memory for a ring may be exhausted. [`UringDisk::new`] then returns an error.
@@ -11,11 +11,11 @@
 //! implementation in use.
 
 mod faults;
-mod file;
 mod locked;
 mod pool;
 mod registered;
 mod ring;
+mod uring_file;
 
 use std::io;
 use std::path::Path;
@@ -32,16 +32,16 @@ use crate::std_disk::{Readers, StdDir, StdDisk};
 use faults::Faults;
 #[cfg(feature = "sim")]
 pub use faults::{RingFaults, Strike};
-use file::UringFile;
 use pool::Pool;
 pub use registered::Registered;
 use ring::Ring;
+use uring_file::UringFile;
 
 /// The maximum number of rings of one disk.
-pub const RINGS: usize = 16;
+pub const RINGS_MAX: usize = 16;
 
 /// The maximum number of pieces of one transfer in flight.
-pub const PIECES: usize = Ring::MOST;
+pub const PIECES_MAX: usize = Ring::PIECES_MAX;
 
 /// Options of a [`UringDisk`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,9 +49,9 @@ pub const PIECES: usize = Ring::MOST;
 pub struct UringOptions {
     /// Whether io_uring may be used. Default `true`; with `false` [`UringDisk::new`] fails.
     pub allowed: bool,
-    /// The maximum number of pieces of one transfer in flight, 1 to [`PIECES`]. Default 4.
+    /// The maximum number of pieces of one transfer in flight, 1 to [`PIECES_MAX`]. Default 4.
     pub in_flight: usize,
-    /// Who may read what the disk creates. Default: the owner.
+    /// The users who may read what the disk creates. Default: the owner.
     pub readers: Readers,
 }
 
@@ -94,7 +94,7 @@ impl UringDisk {
     }
 
     fn make(options: UringOptions, faults: Faults) -> io::Result<Self> {
-        let pool = Pool::new(options.in_flight.clamp(1, Ring::MOST), faults);
+        let pool = Pool::new(options.in_flight.clamp(1, Ring::PIECES_MAX), faults);
         let pool = Arc::new(pool.map_err(|why| locked::named(why, 0))?);
         Ok(Self { pool, names: StdDisk::new().readable_by(options.readers) })
     }

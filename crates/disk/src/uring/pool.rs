@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use super::RINGS;
+use super::RINGS_MAX;
 use super::faults::Faults;
 use super::ring::Ring;
 use crate::process;
@@ -22,7 +22,7 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn new(in_flight: usize, faults: Faults) -> io::Result<Self> {
         process::register()?;
-        let mut idle = Vec::with_capacity(RINGS);
+        let mut idle = Vec::with_capacity(RINGS_MAX);
         idle.push(Ring::new(in_flight)?.with(faults.clone()));
         Ok(Self { idle: Mutex::new(idle), made: AtomicUsize::new(1), in_flight, faults })
     }
@@ -46,7 +46,7 @@ impl Pool {
         if let Some(ring) = self.lock().pop() {
             return Some(ring);
         }
-        if self.made.fetch_add(1, Ordering::Relaxed) < RINGS
+        if self.made.fetch_add(1, Ordering::Relaxed) < RINGS_MAX
             && let Ok(ring) = Ring::new(self.in_flight)
         {
             return Some(ring.with(self.faults.clone()));

@@ -31,7 +31,7 @@ impl Registered {
         let file = StdDisk::new().open_std_dir(dir)?.open_file(name, how)?;
         let bytes = buffers.iter().map(|buffer| buffer.len()).sum();
         let failed = |why| Error::new(Op::Open, file.path(), None, locked::named(why, bytes));
-        let mut ring = Ring::new(Ring::MOST).map_err(failed)?;
+        let mut ring = Ring::new(Ring::PIECES_MAX).map_err(failed)?;
         ring.register(file.fd(), buffers).map_err(failed)?;
         Ok(Self { ring, file })
     }

@@ -1,4 +1,4 @@
-//! One io_uring ring with blocking calls. A transfer is submitted as pieces and returns when all of
+//! An io_uring ring with blocking calls. A transfer is submitted as pieces and returns when all of
 //! them have completed.
 //!
 //! # Why the unsafe code is sound
@@ -38,11 +38,11 @@ use crate::error::Op;
 use crate::file::BLOCK;
 
 /// Smaller transfers use one piece.
-const PIECE: usize = 256 << 10;
+const PIECE_BYTES_MIN: usize = 256 << 10;
 /// Attempts at a transfer while a signal or a memory shortage rejects its first piece.
 const TURNED_AWAY: u32 = 64;
 /// How often the kernel may reject queued entries before the call fails.
-const REFUSALS: u32 = 100_000;
+const REFUSALS_MAX: u32 = 100_000;
 
 /// An io_uring ring, used by one thread at a time, with blocking calls.
 pub(crate) struct Ring {
@@ -70,14 +70,14 @@ impl Drop for InFlight {
 
 impl Ring {
     /// The maximum number of pieces in flight.
-    pub(crate) const MOST: usize = 16;
+    pub(crate) const PIECES_MAX: usize = 16;
 
-    /// Creates a ring for `in_flight` pieces in flight, at most [`Ring::MOST`].
+    /// Creates a ring for `in_flight` pieces in flight, at most [`Ring::PIECES_MAX`].
     ///
     /// # Errors
     /// The kernel's error; `Unsupported` when it lacks an operation.
     pub(crate) fn new(in_flight: usize) -> io::Result<Self> {
-        let in_flight = in_flight.clamp(1, Self::MOST);
+        let in_flight = in_flight.clamp(1, Self::PIECES_MAX);
         let entries = in_flight as u32;
         // The flag avoids interrupting this thread. Older kernels do not know it.
         let ring = IoUring::builder().setup_coop_taskrun().build(entries);
@@ -147,7 +147,7 @@ impl Ring {
     pub(crate) fn sync_data(&mut self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let fd = types::Fd(fd.as_raw_fd());
         let sync = opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build();
-        let mut results = [0; Self::MOST];
+        let mut results = [0; Self::PIECES_MAX];
         let met = self.faults.meet(Op::Sync, 1);
         met.asked(0, 0);
         self.run(std::iter::once(sync), &mut results)?;
@@ -234,12 +234,12 @@ impl Ring {
         if offset.checked_add(len as u64).is_none_or(|end| i64::try_from(end).is_err()) {
             return Err(io::Error::from_raw_os_error(libc::EINVAL));
         }
-        let pieces = len.div_ceil(PIECE).clamp(1, self.in_flight);
+        let pieces = len.div_ceil(PIECE_BYTES_MIN).clamp(1, self.in_flight);
         let each = len.div_ceil(pieces).next_multiple_of(BLOCK).min(u32::MAX as usize / 2);
         let ranges = (0..pieces).map(|n| (n * each, each.min(len.saturating_sub(n * each))));
         let ranges = ranges.filter(|(at, len)| *at == 0 || *len > 0);
         for _ in 0..TURNED_AWAY {
-            let mut results = [0; Self::MOST];
+            let mut results = [0; Self::PIECES_MAX];
             let met = self.faults.meet(op, ranges.clone().count());
             let asked = ranges.clone().enumerate().map(|(n, (at, len))| (at, met.asked(n, len)));
             self.run(asked.map(|(at, len)| piece_at(at, len as u32)), &mut results)?;
@@ -251,11 +251,11 @@ impl Ring {
         Err(io::ErrorKind::Interrupted.into())
     }
 
-    /// Submits entries, at most [`Ring::MOST`], and waits for all of them.
+    /// Submits entries, at most [`Ring::PIECES_MAX`], and waits for all of them.
     fn run(
         &mut self,
         entries: impl Iterator<Item = squeue::Entry>,
-        results: &mut [i32; Self::MOST],
+        results: &mut [i32; Self::PIECES_MAX],
     ) -> io::Result<()> {
         if !self.usable {
             return Err(io::Error::other("the ring failed before"));
@@ -275,7 +275,7 @@ impl Ring {
         outcome
     }
 
-    fn wait(&mut self, queued: usize, results: &mut [i32; Self::MOST]) -> io::Result<()> {
+    fn wait(&mut self, queued: usize, results: &mut [i32; Self::PIECES_MAX]) -> io::Result<()> {
         let mut submitted = queued;
         let mut arrived = 0;
         let mut failure = None;
@@ -286,7 +286,7 @@ impl Ring {
                 let passing = [libc::EINTR, libc::EAGAIN, libc::EBUSY];
                 let passes = error.raw_os_error().is_some_and(|code| passing.contains(&code));
                 refusals += 1;
-                if (!passes || refusals > REFUSALS) && failure.is_none() {
+                if (!passes || refusals > REFUSALS_MAX) && failure.is_none() {
                     // The kernel never gets the entries it did not accept; completions of the
                     // others arrive.
                     submitted -= self.ring.submission().len();

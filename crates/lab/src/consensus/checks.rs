@@ -1,4 +1,4 @@
-//! What is seen of a log, held against the model.
+//! Compares the contents of a consensus log with the model.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -8,7 +8,7 @@ use esker_consensus::{Ballot, Error, IterateOptions, Mode, Slot};
 
 use crate::survival::Survival;
 
-use super::{DIR, Life, Lived, SimEnv, Stop, broken, ensure};
+use super::{DIR, Life, LifeResult, SimEnv, Stop, broken, ensure};
 
 /// The number that a program stores as the application's state.
 fn app_state_of(bytes: &[u8]) -> u64 {
@@ -16,11 +16,11 @@ fn app_state_of(bytes: &[u8]) -> u64 {
 }
 
 /// The entries that an opening found, by slot: ballot, value, and whether it is committed.
-type Found = BTreeMap<u64, (Ballot, Vec<u8>, bool)>;
+type SlotContents = BTreeMap<u64, (Ballot, Vec<u8>, bool)>;
 
 impl SimEnv {
     /// Holds what an opening found against what must be there, and learns what it was.
-    pub(crate) fn recovered(&mut self, life: &Life) -> Lived {
+    pub(crate) fn recovered(&mut self, life: &Life) -> LifeResult {
         let start = life.log.floor().map_or(0, |floor| floor.0 + 1);
         let (found, unreadable) = self.found(life, start)?;
         // Counted before it is judged.
@@ -36,9 +36,9 @@ impl SimEnv {
     }
 
     /// Reads the slots of the model, and says which one cannot be read.
-    fn found(&self, life: &Life, start: u64) -> Lived<(Found, Option<String>)> {
+    fn found(&self, life: &Life, start: u64) -> LifeResult<(SlotContents, Option<String>)> {
         let guard = life.log.pin();
-        let (mut found, mut unreadable) = (Found::new(), None);
+        let (mut found, mut unreadable) = (SlotContents::new(), None);
         for n in self.model.slots.range(start..).map(|(n, _)| *n) {
             match life.log.read(Slot(n), &guard) {
                 Ok(entry) => {
@@ -53,8 +53,8 @@ impl SimEnv {
         Ok((found, unreadable))
     }
 
-    /// What a crash left. A write is a slot that holds an accepted value.
-    fn survival(&self, start: u64, found: &Found) -> Survival {
+    /// The writes that survived a crash. A write is a slot that holds an accepted value.
+    fn survival(&self, start: u64, found: &SlotContents) -> Survival {
         let mut survival = Survival::default();
         for (n, slot) in self.model.slots.range(start..) {
             let durable = slot.commit_acknowledged || self.is_durable(*n);
@@ -81,7 +81,7 @@ impl SimEnv {
         acknowledged && self.setup.mode == Mode::Durable && !may_be_cut
     }
 
-    fn judge(&mut self, life: &Life, start: u64, mut found: Found) -> Lived {
+    fn judge(&mut self, life: &Life, start: u64, mut found: SlotContents) -> LifeResult {
         ensure!(
             (self.model.start..=self.model.starting).contains(&start),
             "the first slot is {start}, and may be {} to {}",
@@ -152,9 +152,9 @@ impl SimEnv {
         Ok(())
     }
 
-    /// What the records say, from the oldest on and without any checkpoint, is what opening came
-    /// to.
-    pub(super) fn inspected(&self) -> Lived {
+    /// Checks that the records, from the oldest on and without any checkpoint, give the state that
+    /// opening gave.
+    pub(super) fn inspected(&self) -> LifeResult {
         let reported = match esker_consensus::inspect_on(Arc::new(self.disk.process()), DIR) {
             Ok(reported) => reported,
             Err(error) => return self.stop(&error, "inspect"),
@@ -193,8 +193,8 @@ impl SimEnv {
         Ok(())
     }
 
-    /// Everything that can be seen, against what must be there.
-    pub(crate) fn look(&self, life: &Life) -> Lived {
+    /// Compares all that can be read with the model.
+    pub(crate) fn look(&self, life: &Life) -> LifeResult {
         let model = &self.model;
         let guard = life.log.pin();
         let mut seen = BTreeMap::new();

@@ -12,11 +12,11 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod checks;
-pub(crate) mod model;
-mod program;
+mod consensus_subject;
 mod setup;
+pub(crate) mod slot_model;
+mod slot_program;
 mod steps;
-mod subject;
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ use esker_log::Engine;
 use esker_testkit::{SplitMix64, keep_freed_memory};
 
 use crate::interleaving::Interleaving;
-pub use crate::plan::{Lived, Stop};
+pub use crate::plan::{LifeResult, Stop};
 use crate::plan::{Plan, broken, ensure};
 use crate::survival::Survival;
-use model::Model;
-pub use program::{Bid, SLOTS, Step, program};
 pub use setup::Setup;
+use slot_model::Model;
+pub use slot_program::{Bid, SLOT_COUNT, Step, program};
 
 pub const DIR: &str = "/consensus";
 
@@ -46,7 +46,7 @@ pub struct SimEnv {
     interleaving: Interleaving,
     /// Whether the last life ended with a crash that no opening has looked at.
     pub(crate) crashed: bool,
-    /// What each crash left. A write is a slot that holds an accepted value.
+    /// The writes that survived each crash. A write is a slot that holds an accepted value.
     pub survivals: Vec<Survival>,
 }
 
@@ -99,7 +99,7 @@ impl SimEnv {
         value
     }
 
-    fn stop<T>(&self, error: &Error, what: &str) -> Lived<T> {
+    fn stop<T>(&self, error: &Error, what: &str) -> LifeResult<T> {
         if self.disk.is_on() {
             Err(Stop::Broken(format!("{what}: {error:?}")))
         } else {
@@ -107,7 +107,7 @@ impl SimEnv {
         }
     }
 
-    pub fn open(&mut self) -> Lived<Life> {
+    pub fn open(&mut self) -> LifeResult<Life> {
         let engine = Engine::manual();
         let disk = self.interleaving.disk(Arc::new(self.disk.process()));
         let mut options = Options::on(Arc::new(disk));
@@ -134,7 +134,7 @@ impl SimEnv {
     }
 
     /// Opens, and goes through the steps until power fails.
-    pub fn live(&mut self, steps: &[Step]) -> Lived<Life> {
+    pub fn live(&mut self, steps: &[Step]) -> LifeResult<Life> {
         let mut life = self.open()?;
         for (n, step) in steps.iter().enumerate() {
             let mut reported = self.step(&mut life, step);

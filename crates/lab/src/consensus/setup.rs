@@ -12,7 +12,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    pub fn of(mode: Mode, small: bool) -> Self {
+    pub fn new(mode: Mode, small: bool) -> Self {
         Self { mode, sync_on_commit: true, small }
     }
 

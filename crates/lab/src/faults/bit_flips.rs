@@ -1,4 +1,4 @@
-//! One bit of a segment flips. After a clean close it is reported wherever it is. After a crash it
+//! A bit of a segment flips. After a clean close it is reported wherever it is. After a crash it
 //! is before the newest commits, which nothing distinguishes from a torn tail, and is reported or
 //! costs nothing: recovery copies the newest segment, and writes its headers again.
 
@@ -16,9 +16,9 @@ use crate::log::config::Config;
 use crate::outcome::Run;
 
 /// Commits after those in which a bit flips. They say that the earlier ones are durable.
-const LATER: u64 = 3;
+const LATER_COMMITS: u64 = 3;
 /// The bytes at the start of a block that may be those of a header.
-const HEADER: u64 = 96;
+const HEADER_BYTES: u64 = 96;
 
 pub(super) struct BitFlips;
 
@@ -45,7 +45,7 @@ impl Trial for BitFlips {
             append(&mut rng, len)?;
         }
         let segments = log.storage().segments();
-        for _ in 0..LATER {
+        for _ in 0..LATER_COMMITS {
             append(&mut rng, 20)?;
         }
         let closed = rng.percent(50);
@@ -75,7 +75,7 @@ fn any_bit(
     let segment = rng.index(segments.len().min(names.len()));
     let byte = match rng.below(segments[segment].bytes) {
         // More often where each bit means something.
-        byte if rng.percent(50) => byte / BLOCK as u64 * BLOCK as u64 + rng.below(HEADER),
+        byte if rng.percent(50) => byte / BLOCK as u64 * BLOCK as u64 + rng.below(HEADER_BYTES),
         byte => byte,
     };
     Ok((names.swap_remove(segment), 8 * byte + rng.below(8)))

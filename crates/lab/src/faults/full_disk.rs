@@ -16,7 +16,7 @@ use crate::survival::Survival;
 
 const DIR: &str = "/store";
 /// The most keys of a run.
-const KEYS: u64 = 20_000;
+const KEYS_MAX: u64 = 20_000;
 
 type Keys = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -32,7 +32,7 @@ impl Trial for FullDisk {
 
         let (store, engine) = open(&disk, policy)?;
         let keys = store.keyspace();
-        for n in 0..KEYS {
+        for n in 0..KEYS_MAX {
             let key = mix(run.seed, n).to_be_bytes().to_vec();
             let value = vec![n as u8; len];
             match keys.put(&key, &value) {

@@ -16,9 +16,9 @@ use crate::outcome::Run;
 use crate::survival::Survival;
 
 /// How long the log may take to begin a sync.
-const BEGINS: Duration = Duration::from_secs(20);
+const SYNC_START_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the sync is held.
-const HELD: Duration = Duration::from_millis(60);
+const SYNC_DELAY: Duration = Duration::from_millis(60);
 
 pub(super) struct StalledSync;
 
@@ -43,8 +43,8 @@ impl Trial for StalledSync {
             // The append waits, too, where the sync is that of a new segment.
             let appended = || log.append(value(last)).and_then(|ticket| ticket.blocking_wait());
             let waiter = scope.spawn(move || appended().is_ok());
-            let began = gate.wait_for(1, BEGINS);
-            thread::sleep(HELD);
+            let began = gate.wait_for(1, SYNC_START_TIMEOUT);
+            thread::sleep(SYNC_DELAY);
             let (accepted, durable) = (log.accepted(), log.durable());
             disk.power_cut(Persist::Nothing);
             let waited = waiter.join().map_err(|_| "the waiting thread panicked")?;

@@ -1,8 +1,8 @@
-//! What is done on each kind of disk.
+//! The trial of a component on each kind of disk.
 
 use esker_log::Policy;
 
-use crate::log::PERIOD;
+use crate::log::SYNC_PERIOD;
 use crate::log::config::batch;
 use crate::outcome::Run;
 use crate::promise::Promise;
@@ -12,7 +12,7 @@ use crate::setting::Policies;
 pub(super) const POLICIES: Policies<Policy> = &[
     ("always", Policy::Always, Promise::Nothing),
     ("batch_5", batch(), Promise::Nothing),
-    ("periodic_10ms", Policy::Periodic(PERIOD), Promise::Nothing),
+    ("periodic_10ms", Policy::Periodic(SYNC_PERIOD), Promise::Nothing),
     ("os", Policy::OsBuffered, Promise::Nothing),
 ];
 
@@ -25,7 +25,7 @@ pub(super) trait Trial {
 pub(super) fn runs_of<T: Trial>(policy: usize, seeds: &[u64]) -> Vec<Run> {
     let (_, policy, promise) = POLICIES[policy];
     let run = |seed: &u64| {
-        let mut run = Run::of(*seed, |run| T::lives(policy, run));
+        let mut run = Run::catch(*seed, |run| T::lives(policy, run));
         let kept = run.survivals.iter().try_for_each(|survival| survival.check(promise));
         run.outcome = run.outcome.and(kept);
         run

@@ -11,13 +11,13 @@ use super::writer::{Writer, text};
 use crate::promise::Promise;
 use crate::setting::Policies;
 
-const KEYS: u64 = 4;
+const KEY_COUNT: u64 = 4;
 const MAX_OPEN: usize = 2;
 /// Writes to one key before those to the next.
-const TURN: u64 = 50;
-/// After so many writes, one makes a snapshot too.
+const TURN_WRITES: u64 = 50;
+/// Writes between two snapshots.
 const SNAPSHOT_EVERY: u64 = 64;
-const KEPT: usize = 2;
+const SNAPSHOTS_KEPT: usize = 2;
 const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 
 /// A write is a value accepted and committed in the next slot of a key. Some make a snapshot of the
@@ -30,8 +30,8 @@ pub(crate) struct ManagerWriter {
 
 /// The key and the slot of a write.
 fn place(n: u64) -> (u64, u64) {
-    let turn = n / TURN;
-    (turn % KEYS, turn / KEYS * TURN + n % TURN)
+    let turn = n / TURN_WRITES;
+    (turn % KEY_COUNT, turn / KEY_COUNT * TURN_WRITES + n % TURN_WRITES)
 }
 
 fn name(key: u64) -> String {
@@ -114,7 +114,7 @@ impl Writer for ManagerWriter {
         let log = self.log(key)?;
         if let Some(before) = slot.checked_sub(1).filter(|_| makes_snapshot(n)) {
             log.create_snapshot(Slot(before), &*state(key, before)).map_err(text)?;
-            log.keep_snapshots(KEPT).map_err(text)?;
+            log.keep_snapshots(SNAPSHOTS_KEPT).map_err(text)?;
         }
         let accepted = log.accept(Slot(slot), BALLOT, value).map_err(text)?;
         if self.mode == Mode::Durable {
@@ -130,7 +130,7 @@ impl Writer for ManagerWriter {
     }
 
     fn resume(&mut self) -> Result<(), String> {
-        for key in 0..KEYS {
+        for key in 0..KEY_COUNT {
             let log = self.log(key)?;
             let Some(last) = log.last_slot() else { continue };
             log.commit_through(last).map_err(text)?.blocking_wait().map_err(text)?;
@@ -140,7 +140,7 @@ impl Writer for ManagerWriter {
 
     fn read(&self, durable: u64) -> Result<Vec<Vec<u8>>, String> {
         let mut logs = Vec::new();
-        for key in 0..KEYS {
+        for key in 0..KEY_COUNT {
             let log = self.log(key)?;
             let of_key = |what| format!("{}: {what}", name(key));
             logs.push(Self::values(&log).map_err(of_key)?.into_iter());

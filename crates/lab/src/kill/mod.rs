@@ -3,7 +3,7 @@
 //! A kill keeps the page cache. So it shows what a process that dies loses, and not what a power
 //! cut does: see [`crate::power_cuts`] for that.
 //!
-//! A run goes through [`LIVES`] lives of one directory. In each a child process writes numbered
+//! A run goes through [`RUN_LIVES`] lives of one directory. In each a child process writes numbered
 //! values as fast as it can, until this process kills it with SIGKILL at a random moment. Then
 //! this process opens the directory, and compares what recovery found with what the child said
 //! before it died, value by value.
@@ -30,11 +30,11 @@ use progress::{Progress, now};
 use writer::{ConsensusWriter, KvWriter, LogWriter, Writer};
 
 /// The lives of a run, and so its kills.
-const LIVES: u64 = 3;
+const RUN_LIVES: u64 = 3;
 /// How long a child may take to the moment of its end.
-const PATIENCE: Duration = Duration::from_secs(60);
+const CHILD_TIMEOUT: Duration = Duration::from_secs(60);
 /// The most writes in a life. A child that is not killed ends with an error.
-const MOST: u64 = progress::TIMES;
+const LIFE_WRITES_MAX: u64 = progress::TIMES_KEPT;
 
 /// Kills under one setting.
 #[derive(Debug, Clone, Copy)]
@@ -45,7 +45,7 @@ pub struct Kills {
     write: fn(usize, &Life) -> Result<(), String>,
 }
 
-/// What a child is to do.
+/// The task of a child.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Life {
     /// The directory of the component.
@@ -64,14 +64,14 @@ pub type Spawn<'a> = &'a dyn Fn(&Life) -> io::Result<Child>;
 /// Returns the kills of every component under each of its policies.
 pub fn kills() -> Vec<Kills> {
     let mut all = Vec::new();
-    all.extend(of::<LogWriter>("log"));
-    all.extend(of::<ConsensusWriter>("consensus"));
-    all.extend(of::<ManagerWriter>("manager"));
-    all.extend(of::<KvWriter>("kv"));
+    all.extend(kills_of::<LogWriter>("log"));
+    all.extend(kills_of::<ConsensusWriter>("consensus"));
+    all.extend(kills_of::<ManagerWriter>("manager"));
+    all.extend(kills_of::<KvWriter>("kv"));
     all
 }
 
-fn of<W: Writer>(component: &'static str) -> impl Iterator<Item = Kills> {
+fn kills_of<W: Writer>(component: &'static str) -> impl Iterator<Item = Kills> {
     let kills = |setting| Kills { setting, run: run::<W>, write: write::<W> };
     settings("kill", component, W::POLICIES).map(kills)
 }
@@ -120,7 +120,7 @@ fn write<W: Writer>(policy: usize, life: &Life) -> Result<(), String> {
     let mut writer = W::open(&life.dir, W::POLICIES[policy].1)?;
     writer.resume()?;
     let mut durable = life.from;
-    for n in life.from..life.from + MOST {
+    for n in life.from..life.from + LIFE_WRITES_MAX {
         progress.begin(n).map_err(failed)?;
         writer.write(n, &value(life.seed, n))?;
         progress.accept(n).map_err(failed)?;
@@ -130,7 +130,7 @@ fn write<W: Writer>(policy: usize, life: &Life) -> Result<(), String> {
             progress.set_durable(durable).map_err(failed)?;
         }
     }
-    Err(format!("was not killed in {MOST} writes"))
+    Err(format!("was not killed in {LIFE_WRITES_MAX} writes"))
 }
 
 fn run<W: Writer>(policy: usize, seed: u64, dir: &Path, spawn: Spawn<'_>) -> Run {
@@ -154,7 +154,7 @@ fn lives<W: Writer>(
     std::fs::create_dir_all(dir).map_err(|error| format!("{}: {error}", dir.display()))?;
     let mut written = Vec::new();
     let mut rng = SplitMix64::new(run.seed);
-    for n in 0..LIVES {
+    for n in 0..RUN_LIVES {
         let life = Life {
             dir: dir.join("data"),
             progress: dir.join("progress"),
@@ -164,7 +164,7 @@ fn lives<W: Writer>(
         // After so many writes, or within the first periods of a timer; at last so late that a
         // policy that never commits has lost too much.
         let end = match promise {
-            Promise::Age(most) if n + 1 == LIVES => (0, most + Duration::from_millis(500)),
+            Promise::Age(most) if n + 1 == RUN_LIVES => (0, most + Duration::from_millis(500)),
             _ if rng.percent(50) => (rng.below(3000), Duration::from_micros(rng.below(3000))),
             _ => (0, Duration::from_micros(rng.below(300_000))),
         };
@@ -174,7 +174,7 @@ fn lives<W: Writer>(
     Ok(())
 }
 
-/// One life. `written` has the values before it, and gets those that recovery found.
+/// Runs a life. `written` has the values before it, and gets those that recovery found.
 fn one_life<W: Writer>(
     (policy, promise): (W::Policy, Promise),
     life: &Life,
@@ -246,8 +246,8 @@ fn kill(
             Ok(Some(status)) => break Err(format!("the writer ended by itself: {status}")),
             Err(error) => break Err(format!("failed to wait for the writer: {error}")),
         }
-        if began.elapsed() > PATIENCE {
-            break Err(format!("the writer did not reach write {writes} in {PATIENCE:?}"));
+        if began.elapsed() > CHILD_TIMEOUT {
+            break Err(format!("the writer did not reach write {writes} in {CHILD_TIMEOUT:?}"));
         }
         std::thread::sleep(Duration::from_micros(200));
     };

@@ -9,18 +9,18 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 
 /// Numbers of 8 bytes, little-endian: writes begun, accepted and durable; then the times at which
-/// the last [`TIMES`] writes were accepted, in nanoseconds of the monotonic clock.
+/// the last [`TIMES_KEPT`] writes were accepted, in nanoseconds of the monotonic clock.
 #[derive(Debug)]
 pub(crate) struct Progress {
     file: File,
 }
 
-const BEGUN: u64 = 0;
-const ACCEPTED: u64 = 8;
-const DURABLE: u64 = 16;
+const BEGUN_OFFSET: u64 = 0;
+const ACCEPTED_OFFSET: u64 = 8;
+const DURABLE_OFFSET: u64 = 16;
 const FIRST_TIME: u64 = 24;
 /// The times kept.
-pub(crate) const TIMES: u64 = 1 << 22;
+pub(crate) const TIMES_KEPT: u64 = 1 << 22;
 
 impl Progress {
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
@@ -31,37 +31,39 @@ impl Progress {
 
     /// Sets all three counts.
     pub(crate) fn start(&self, count: u64) -> io::Result<()> {
-        [BEGUN, ACCEPTED, DURABLE].into_iter().try_for_each(|at| self.put(at, count))
+        [BEGUN_OFFSET, ACCEPTED_OFFSET, DURABLE_OFFSET]
+            .into_iter()
+            .try_for_each(|at| self.put(at, count))
     }
 
     pub(crate) fn begin(&self, n: u64) -> io::Result<()> {
-        self.put(BEGUN, n + 1)
+        self.put(BEGUN_OFFSET, n + 1)
     }
 
     pub(crate) fn accept(&self, n: u64) -> io::Result<()> {
-        self.put(FIRST_TIME + n % TIMES * 8, now().as_nanos() as u64)?;
-        self.put(ACCEPTED, n + 1)
+        self.put(FIRST_TIME + n % TIMES_KEPT * 8, now().as_nanos() as u64)?;
+        self.put(ACCEPTED_OFFSET, n + 1)
     }
 
     pub(crate) fn set_durable(&self, count: u64) -> io::Result<()> {
-        self.put(DURABLE, count)
+        self.put(DURABLE_OFFSET, count)
     }
 
     pub(crate) fn begun(&self) -> io::Result<u64> {
-        self.get(BEGUN)
+        self.get(BEGUN_OFFSET)
     }
 
     pub(crate) fn accepted(&self) -> io::Result<u64> {
-        self.get(ACCEPTED)
+        self.get(ACCEPTED_OFFSET)
     }
 
     pub(crate) fn durable(&self) -> io::Result<u64> {
-        self.get(DURABLE)
+        self.get(DURABLE_OFFSET)
     }
 
     /// The time at which write `n` was accepted.
     pub(crate) fn accepted_at(&self, n: u64) -> io::Result<Duration> {
-        self.get(FIRST_TIME + n % TIMES * 8).map(Duration::from_nanos)
+        self.get(FIRST_TIME + n % TIMES_KEPT * 8).map(Duration::from_nanos)
     }
 
     fn put(&self, at: u64, number: u64) -> io::Result<()> {

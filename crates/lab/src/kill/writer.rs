@@ -15,14 +15,14 @@ use crate::promise::Promise;
 use crate::setting::Policies;
 
 /// The `n` of `Batch(n)`.
-const BATCH: u64 = 100;
+const BATCH_RECORDS: u64 = 100;
 /// The time of `Periodic(t)`.
-const PERIOD: Duration = Duration::from_millis(100);
+const SYNC_PERIOD: Duration = Duration::from_millis(100);
 /// How long `OsBuffered` keeps a write that no caller waits for. The operating system outlives a
 /// kill.
-const UNREQUESTED: Duration = Duration::from_millis(10);
-/// What a commit may take on a slow disk. `Periodic(t)` promises `t` and one commit.
-const COMMIT: Duration = Duration::from_secs(2);
+const UNREQUESTED_DELAY: Duration = Duration::from_millis(10);
+/// The time that a commit may take on a slow disk. `Periodic(t)` promises `t` and one commit.
+const COMMIT_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A component that is written to in a process of its own.
 pub(crate) trait Writer: Sized {
@@ -47,11 +47,15 @@ const LOG_POLICIES: Policies<Policy> = &[
     ("always", Policy::Always, Promise::NoLoss),
     (
         "batch_100",
-        Policy::Batch(NonZeroU64::MIN.saturating_add(BATCH - 1)),
-        Promise::Calls(2 * BATCH - 1),
+        Policy::Batch(NonZeroU64::MIN.saturating_add(BATCH_RECORDS - 1)),
+        Promise::Calls(2 * BATCH_RECORDS - 1),
     ),
-    ("periodic_100ms", Policy::Periodic(PERIOD), Promise::Age(PERIOD.saturating_add(COMMIT))),
-    ("os", Policy::OsBuffered, Promise::Age(UNREQUESTED.saturating_add(COMMIT))),
+    (
+        "periodic_100ms",
+        Policy::Periodic(SYNC_PERIOD),
+        Promise::Age(SYNC_PERIOD.saturating_add(COMMIT_TIME_MAX)),
+    ),
+    ("os", Policy::OsBuffered, Promise::Age(UNREQUESTED_DELAY.saturating_add(COMMIT_TIME_MAX))),
 ];
 
 pub(super) fn text(error: impl Debug) -> String {

@@ -9,9 +9,9 @@
 //! place where power fails.
 #![allow(clippy::unwrap_used)]
 
-mod program;
-mod steps;
-mod subject;
+mod store_program;
+mod store_steps;
+mod store_subject;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -23,11 +23,11 @@ use esker_kv::{Error, Options, Policy, Seq, Snapshot, Store, Ticket};
 use esker_log::Engine;
 use esker_testkit::{SplitMix64, keep_freed_memory};
 
-use program::{KEYS, key};
-pub use program::{POLICIES, Step, program};
+use store_program::{KEY_COUNT, key};
+pub use store_program::{POLICIES, Step, program};
 
 use crate::interleaving::{Interleaving, On};
-use crate::plan::{Lived, Plan, Stop, ensure};
+use crate::plan::{LifeResult, Plan, Stop, ensure};
 use crate::survival::Survival;
 
 const DIR: &str = "/store";
@@ -53,7 +53,7 @@ pub struct SimEnv {
     clock: Duration,
     /// Whether the last life ended with a crash that no opening has looked at.
     crashed: bool,
-    /// What each crash left.
+    /// The calls that survived each crash.
     pub survivals: Vec<Survival>,
 }
 
@@ -107,7 +107,7 @@ impl SimEnv {
         value
     }
 
-    fn stop<T>(&self, error: &Error, what: &str) -> Lived<T> {
+    fn stop<T>(&self, error: &Error, what: &str) -> LifeResult<T> {
         match self.disk.is_on() {
             true => Err(Stop::Broken(format!("{what}: {error:?}"))),
             false => Err(Stop::Ended),
@@ -118,7 +118,7 @@ impl SimEnv {
         &self.calls.last().unwrap().content
     }
 
-    fn open(&mut self) -> Lived<Life> {
+    fn open(&mut self) -> LifeResult<Life> {
         let engine = Engine::manual();
         let disk = self.interleaving.disk(Arc::new(self.disk.process()));
         let mut options = Options::on(Arc::new(disk));
@@ -141,7 +141,7 @@ impl SimEnv {
     }
 
     /// Checks what was recovered, and makes it the content of the model.
-    fn recovered(&mut self, life: &Life) -> Lived {
+    fn recovered(&mut self, life: &Life) -> LifeResult {
         let found = self.content(&life.store)?;
         let end = life.store.logical().0;
         ensure!(life.store.durable().0 == end, "what was recovered is durable");
@@ -164,8 +164,8 @@ impl SimEnv {
         Ok(())
     }
 
-    /// What a crash left: `kept` of the calls, and so not even the durable one if it is 0. Recovery
-    /// ended with the record `end`.
+    /// The survivors of a crash: `kept` of the calls, and so not even the durable one if it is 0.
+    /// Recovery ended with the record `end`.
     fn survival(&self, kept: usize, end: u64) -> Survival {
         let lost = &self.calls[kept..];
         let accepted = self.earlier + self.calls.len() as u64 - 1;
@@ -183,8 +183,8 @@ impl SimEnv {
         }
     }
 
-    /// Everything in the store.
-    fn content(&self, store: &Store) -> Lived<Content> {
+    /// The contents of the store.
+    fn content(&self, store: &Store) -> LifeResult<Content> {
         let mut content = Content::new();
         for name in store.keyspaces() {
             let keyspace = store.find_keyspace(&name).unwrap();
@@ -212,7 +212,7 @@ impl SimEnv {
     }
 
     /// Goes through the steps until power fails.
-    fn live(&mut self, steps: &[Step]) -> Lived<Life> {
+    fn live(&mut self, steps: &[Step]) -> LifeResult<Life> {
         let mut life = self.open()?;
         for (n, step) in steps.iter().enumerate() {
             let mut reported = self.step(&mut life, *step);
@@ -231,7 +231,7 @@ impl SimEnv {
     }
 
     /// Applies a call to the model. `outcome` has the number of its last record.
-    fn called(&mut self, outcome: Result<Seq, Error>, content: Content) -> Lived {
+    fn called(&mut self, outcome: Result<Seq, Error>, content: Content) -> LifeResult {
         match outcome {
             // What changes nothing may have no record, and has nothing that could be lost.
             Ok(_) if content == *self.newest() => Ok(()),
@@ -251,7 +251,7 @@ impl SimEnv {
         life: &mut Life,
         ticket: Result<Ticket, Error>,
         content: Content,
-    ) -> Lived {
+    ) -> LifeResult {
         let seq = ticket.as_ref().map(Ticket::seq).map_err(Clone::clone);
         // Kept: dropping a ticket may request a commit.
         life.ticket = ticket.ok().or(life.ticket.take());
@@ -260,7 +260,7 @@ impl SimEnv {
 
     /// Cleaning, with a few puts and deletes meanwhile. They come before reads: within a
     /// write, which is that of a commit, a put could wait for this very commit.
-    fn compact_interleaved(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
+    fn compact_interleaved(&mut self, life: &mut Life, rng: &mut SplitMix64) -> LifeResult {
         // Values that are replaced at once fill segments in which little is live.
         for n in 0..5 {
             self.step(life, Step::Put { keyspace: 0, key: n % 2, len: 25_000 })?;
@@ -280,7 +280,7 @@ impl SimEnv {
         rng: &mut SplitMix64,
         before: (Op, On),
         work: impl FnOnce(&Store) -> Result<(), Error>,
-    ) -> Lived {
+    ) -> LifeResult {
         let keyspace = life.store.keyspace();
         let existing: Vec<_> = self.newest()["default"].keys().cloned().collect();
         let mut calls: Vec<(Vec<u8>, Option<Vec<u8>>)> = Vec::new();
@@ -288,7 +288,7 @@ impl SimEnv {
             let value = rng.percent(50).then(|| self.value(rng.index(300)));
             let key = match rng.percent(70) && !existing.is_empty() {
                 true => existing[rng.index(existing.len())].clone(),
-                false => key(rng.below(KEYS)),
+                false => key(rng.below(KEY_COUNT)),
             };
             calls.push((key, value));
         }
@@ -318,7 +318,7 @@ impl SimEnv {
     }
 
     /// A snapshot sees the content at its time, in the keyspaces that still exist.
-    fn check_snapshot(&self, store: &Store, snapshot: &Snapshot, content: &Content) -> Lived {
+    fn check_snapshot(&self, store: &Store, snapshot: &Snapshot, content: &Content) -> LifeResult {
         for name in store.keyspaces() {
             let keyspace = store.find_keyspace(&name).unwrap();
             let Some(then) = content.get(&name) else { continue };
@@ -336,7 +336,7 @@ impl SimEnv {
     }
 
     /// Compares everything that can be read with the model.
-    fn check(&self, life: &Life) -> Lived {
+    fn check(&self, life: &Life) -> LifeResult {
         let store = &life.store;
         let found = self.content(store)?;
         ensure!(found == *self.newest(), "the content is not that of the accepted calls");
@@ -352,7 +352,7 @@ impl SimEnv {
             reverse.reverse();
             ensure!(reverse.iter().eq(keys.keys()), "a reverse scan of {name} differs");
             // The durable value is that after some call at or after the last durable one.
-            for n in 0..KEYS {
+            for n in 0..KEY_COUNT {
                 let value =
                     keyspace.get_durable(key(n)).or_else(|error| self.stop(&error, "get"))?;
                 let durable = &self.calls[0].content;

@@ -9,7 +9,7 @@ use esker_disk::sim::{CacheAfterFailedSync, Sector, SimDisk, SimOptions};
 use esker_log::{Direct, Engine, OpenCheck, Options, Policy, Retention};
 use esker_testkit::SplitMix64;
 
-use super::{BATCH, PERIOD};
+use super::{BATCH_RECORDS, SYNC_PERIOD};
 
 /// A log's options and its disk's, small enough that segments turn often.
 #[derive(Debug, Clone, Copy)]
@@ -28,16 +28,16 @@ pub struct Config {
     pub validate: OpenCheck,
 }
 
-pub const SEGMENT: u32 = 64 << 10;
+pub const SEGMENT_BYTES: u32 = 64 << 10;
 /// The usual size of a unit, where a buffer holds one and where it holds four.
-pub const UNIT: u32 = 8 << 10;
+pub const UNIT_BYTES: u32 = 8 << 10;
 
 pub const fn batch() -> Policy {
-    Policy::Batch(NonZeroU64::MIN.saturating_add(BATCH - 1))
+    Policy::Batch(NonZeroU64::MIN.saturating_add(BATCH_RECORDS - 1))
 }
 
 pub fn policies() -> [Policy; 4] {
-    [Policy::Always, batch(), Policy::Periodic(PERIOD), Policy::OsBuffered]
+    [Policy::Always, batch(), Policy::Periodic(SYNC_PERIOD), Policy::OsBuffered]
 }
 
 pub const SECTORS: [Sector; 2] = [Sector::B512, Sector::B4096];
@@ -74,7 +74,7 @@ impl Config {
             direct: true,
             dsync: true,
             cache: CacheAfterFailedSync::NewStaysReadable,
-            buffer_size: 4 * UNIT,
+            buffer_size: 4 * UNIT_BYTES,
             buffers: 4,
             tail_cache: 32 << 10,
             retention: Retention::NONE,
@@ -109,7 +109,7 @@ impl Config {
             Retention::NONE,
             segments(2),
             segments(5),
-            bytes(6 * u64::from(SEGMENT)),
+            bytes(6 * u64::from(SEGMENT_BYTES)),
             records(20),
         ];
         Self {
@@ -118,7 +118,7 @@ impl Config {
             direct: rng.percent(50),
             dsync: rng.percent(50),
             cache: rng.pick(&caches),
-            buffer_size: rng.pick(&[UNIT, 2 * UNIT, 4 * UNIT, 4 * UNIT]),
+            buffer_size: rng.pick(&[UNIT_BYTES, 2 * UNIT_BYTES, 4 * UNIT_BYTES, 4 * UNIT_BYTES]),
             buffers: 2 + rng.below(5) as u32,
             tail_cache: rng.pick(&[0, 32 << 10, 8 << 20]),
             retention: rng.pick(&kept),
@@ -155,7 +155,7 @@ impl Config {
         options.engine = Some(engine.clone());
         options.policy = self.policy;
         options.retention = self.retention;
-        options.segment_size = SEGMENT;
+        options.segment_size = SEGMENT_BYTES;
         options.segment_records = self.segment_records;
         options.reserve = self.reserve;
         options.buffer_size = self.buffer_size;

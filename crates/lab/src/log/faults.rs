@@ -28,10 +28,10 @@ pub const OPS: [Op; 11] = [
     Op::Lock,
 ];
 
-/// What came of a run under a fault.
+/// The outcome of a run under a fault.
 #[derive(Debug)]
-pub enum Ran {
-    /// No caller got an error from the fault.
+pub enum FaultRun {
+    /// The run in which no caller got an error from the fault.
     Through(Life),
     /// The log did not open.
     NotOpened(Error),
@@ -40,23 +40,23 @@ pub enum Ran {
 }
 
 /// Opens a log and goes through the steps, with the fault in force from the start.
-pub fn run_struck(sim_env: &mut SimEnv, steps: &[Step], fault: Fault) -> Result<Ran, String> {
+pub fn run_struck(sim_env: &mut SimEnv, steps: &[Step], fault: Fault) -> Result<FaultRun, String> {
     sim_env.disk.inject(fault);
     let mut life = match sim_env.open() {
         Ok(life) => life,
-        Err(Stop::Failed(error)) => return Ok(Ran::NotOpened(error)),
+        Err(Stop::Failed(error)) => return Ok(FaultRun::NotOpened(error)),
         Err(stop) => return Err(format!("{stop}")),
     };
     for step in steps {
         match sim_env.go(&mut life, std::slice::from_ref(step)) {
             Ok(()) => {}
             Err(Stop::Failed(error)) => {
-                return Ok(Ran::Failed { life, step: step.clone(), error });
+                return Ok(FaultRun::Failed { life, step: step.clone(), error });
             }
             Err(stop) => return Err(format!("at {step:?}: {stop}")),
         }
     }
-    Ok(Ran::Through(life))
+    Ok(FaultRun::Through(life))
 }
 
 /// Some lives of one log, with a fault in each, once or for some time, and a last one without.
@@ -201,7 +201,8 @@ pub fn check_failed_state(
     }
 }
 
-/// Nothing was written to the file that failed, nor to a segment, nor synced, after the failure.
+/// Checks that nothing was written to the file that failed, nor to a segment, nor synced, after the
+/// failure.
 pub fn check_left_alone(history: &History) -> Result<(), String> {
     let events = history.events();
     let Some(failed) = events.iter().position(|event| !event.ok) else {

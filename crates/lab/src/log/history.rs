@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use esker_disk::{BLOCK, Disk, Error, Op};
 use esker_testkit::{Call, Hook, HookedDisk};
 
-/// One call that changes something.
+/// A call that changes something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
     pub op: Op,
@@ -23,7 +23,7 @@ pub struct History(Arc<Mutex<Memory>>);
 struct Memory {
     events: Vec<Event>,
     files: BTreeMap<PathBuf, Blocks>,
-    /// What was written over while it was durable.
+    /// Durable bytes that were written over.
     edit: Vec<String>,
 }
 

@@ -11,16 +11,16 @@
 pub mod config;
 pub mod faults;
 pub mod history;
+mod log_subject;
 pub mod model;
 pub mod sim_env;
-mod subject;
 pub mod workload;
 
 use std::time::Duration;
 
 /// The `n` of `Batch(n)` in the suite.
-pub const BATCH: u64 = 5;
+pub const BATCH_RECORDS: u64 = 5;
 /// The time of `Periodic(t)` in the suite.
-pub const PERIOD: Duration = Duration::from_millis(10);
-/// Where the log lives on the simulated disk.
+pub const SYNC_PERIOD: Duration = Duration::from_millis(10);
+/// The directory of the log on the simulated disk.
 pub const DIR: &str = "/log";

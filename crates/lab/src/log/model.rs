@@ -1,11 +1,12 @@
-//! What was accepted, what was durable, what was dropped; and whether what is found agrees.
+//! The model of a log: records that were accepted, durable and dropped. Checks whether the log
+//! agrees.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use esker_log::{Policy, Retention};
 
-use super::config::{Config, SEGMENT};
+use super::config::{Config, SEGMENT_BYTES};
 
 /// A record that was accepted.
 #[derive(Debug, Clone)]
@@ -30,7 +31,7 @@ pub fn appends(entries: &[Entry]) -> usize {
 
 /// A record that was found.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Seen {
+pub struct ReadRecord {
     pub seq: u64,
     pub prev: u64,
     pub payload: Vec<u8>,
@@ -38,19 +39,19 @@ pub struct Seen {
 
 /// The segments that an opening left, and their bytes.
 #[derive(Debug, Clone, Copy)]
-pub struct Left {
+pub struct SegmentUse {
     pub segments: u64,
     pub bytes: u64,
 }
 
-/// What must be there.
+/// The records that must be there.
 #[derive(Debug, Clone, Default)]
 pub struct Model {
-    /// In order; those that were dropped may still be at the front.
+    /// The records in order; dropped ones may still be at the front.
     entries: Vec<Entry>,
     last: u64,
     durable: u64,
-    /// Handed to the system.
+    /// The last record that was handed to the system.
     written: u64,
     /// Records up to this number were dropped durably, and those up to that perhaps.
     dropped: u64,
@@ -141,13 +142,13 @@ impl Model {
         &self.entries[from.min(to)..to]
     }
 
-    /// Everything accepted and not dropped.
+    /// The records that were accepted and not dropped.
     pub fn accepted(&self) -> &[Entry] {
         &self.entries[self.entries.partition_point(|entry| entry.seq <= self.dropped)..]
     }
 
     /// Compares what a living log gives with what is readable: no more and no less.
-    pub fn matches(&self, seen: &[Seen]) -> Result<(), String> {
+    pub fn matches(&self, seen: &[ReadRecord]) -> Result<(), String> {
         let expected = self.readable();
         for (entry, seen) in expected.iter().zip(seen) {
             same(entry, seen)?;
@@ -171,7 +172,7 @@ impl Model {
 
     /// The log opened: it ends with the record `last`, and dropped the records through `after`. The
     /// answer is what was lost: accepted, and never durable.
-    pub fn open(&mut self, last: u64, after: u64, left: Left) -> Result<Vec<Entry>, String> {
+    pub fn open(&mut self, last: u64, after: u64, left: SegmentUse) -> Result<Vec<Entry>, String> {
         if last < self.durable {
             return Err(format!("{} was durable, and the log ends with {last}", self.durable));
         }
@@ -208,7 +209,7 @@ impl Model {
     }
 
     /// Whether the records through `after` may be gone, and none that was dropped is back.
-    fn check_floor(&self, after: u64, end: usize, left: Left) -> Result<(), String> {
+    fn check_floor(&self, after: u64, end: usize, left: SegmentUse) -> Result<(), String> {
         if after < self.dropped {
             return Err(format!("{} was dropped durably, and {after} now", self.dropped));
         }
@@ -226,7 +227,7 @@ impl Model {
                 // So too the space reserved for it; the one that was dropped may have been larger
                 // than usual, for the sake of a large record.
                 && retention.bytes.is_none_or(|most| {
-                    left.bytes + 4 * u64::from(SEGMENT) >= most || !counts
+                    left.bytes + 4 * u64::from(SEGMENT_BYTES) >= most || !counts
                 })
         };
         if after <= self.dropping || known && self.regimes.iter().any(allows) {
@@ -236,7 +237,7 @@ impl Model {
     }
 
     /// Compares what was found at opening, and forgets what was dropped.
-    pub fn recover(&mut self, seen: &[Seen]) -> Result<(), String> {
+    pub fn recover(&mut self, seen: &[ReadRecord]) -> Result<(), String> {
         self.matches(seen)?;
         let start = self.entries.partition_point(|entry| entry.seq <= self.dropped);
         self.entries.drain(..start);
@@ -245,7 +246,7 @@ impl Model {
     }
 }
 
-fn same(entry: &Entry, seen: &Seen) -> Result<(), String> {
+fn same(entry: &Entry, seen: &ReadRecord) -> Result<(), String> {
     if (entry.seq, entry.prev) != (seen.seq, seen.prev) {
         let Entry { seq, prev, .. } = entry;
         return Err(format!(

@@ -12,9 +12,9 @@ use esker_testkit::{SplitMix64, mix};
 
 use super::config::Config;
 use super::history::History;
-use super::model::{Entry, Left, Model, Seen, appends};
+use super::model::{Entry, Model, ReadRecord, SegmentUse, appends};
 use super::workload::{Step, Then};
-use super::{BATCH, DIR, PERIOD};
+use super::{BATCH_RECORDS, DIR, SYNC_PERIOD};
 use crate::plan::{self, How, Plan};
 use crate::survival::Survival;
 
@@ -48,7 +48,7 @@ impl From<Stop> for plan::Stop {
     }
 }
 
-pub type Lived<T = ()> = Result<T, Stop>;
+pub type LifeResult<T = ()> = Result<T, Stop>;
 
 impl From<String> for Stop {
     fn from(what: String) -> Self {
@@ -56,7 +56,7 @@ impl From<String> for Stop {
     }
 }
 
-fn broken<T>(what: impl Into<String>) -> Lived<T> {
+fn broken<T>(what: impl Into<String>) -> LifeResult<T> {
     Err(Stop::Broken(what.into()))
 }
 
@@ -76,7 +76,7 @@ pub struct SimEnv {
     crashed: bool,
     /// The session of the last opening.
     session: u64,
-    /// What each crash left.
+    /// The records that survived each crash.
     pub survivals: Vec<Survival>,
 }
 
@@ -87,7 +87,7 @@ pub struct Life {
     pub engine: Engine,
     pub kept: Vec<Ticket>,
     pub clock: Duration,
-    /// What was lost in the crash before it.
+    /// The records that the crash before it lost.
     pub lost: Vec<Entry>,
     /// The last record at opening.
     pub opened_at: u64,
@@ -134,7 +134,7 @@ impl SimEnv {
     // ---- living and dying ----------------------------------------------------------------------
 
     /// Switches the power on and opens the log, without a look at what is in it.
-    pub fn open_unseen(&mut self) -> Lived<Life> {
+    pub fn open_unseen(&mut self) -> LifeResult<Life> {
         let engine = Engine::manual();
         let process = Arc::new(self.disk.process());
         let disk: Arc<dyn Disk> = match &self.history {
@@ -157,7 +157,7 @@ impl SimEnv {
     }
 
     /// Opens the log and holds what is in it against the model.
-    pub fn open(&mut self) -> Lived<Life> {
+    pub fn open(&mut self) -> LifeResult<Life> {
         let mut life = self.open_unseen()?;
         // Opening has resolved what the cut left undecided.
         let last = life.log.storage().recovery().last.0;
@@ -178,7 +178,7 @@ impl SimEnv {
             return broken(format!("session {session} follows session {before}"));
         }
         self.session = metadata.session;
-        let left = Left { segments: metadata.segments as u64, bytes: metadata.disk_bytes };
+        let left = SegmentUse { segments: metadata.segments as u64, bytes: metadata.disk_bytes };
         let opened = self.model.open(last, after, left);
         if std::mem::take(&mut self.crashed) {
             let survival = Survival { accepted, durable, ..Survival::default() };
@@ -208,14 +208,14 @@ impl SimEnv {
     }
 
     /// Opens the log and goes through the steps. The power may go anywhere.
-    pub fn live(&mut self, steps: &[Step]) -> Lived<Life> {
+    pub fn live(&mut self, steps: &[Step]) -> LifeResult<Life> {
         let mut life = self.open()?;
         self.go(&mut life, steps)?;
         Ok(life)
     }
 
     /// Goes through steps.
-    pub fn go(&mut self, life: &mut Life, steps: &[Step]) -> Lived {
+    pub fn go(&mut self, life: &mut Life, steps: &[Step]) -> LifeResult {
         for step in steps {
             trace(|| format!("operation {}: {step:?}", self.disk.operations()));
             let done = self.step(life, step);
@@ -230,8 +230,8 @@ impl SimEnv {
         Ok(())
     }
 
-    /// One whole life under a plan: it ends there or, when the plan does not come to it, after the
-    /// last step.
+    /// Runs one whole life under a plan: it ends there or, when the plan does not come to it, after
+    /// the last step.
     pub fn live_and_die(&mut self, steps: &[Step], plan: Plan) -> Result<(), String> {
         trace(|| format!("life until {plan}: {:?}", self.disk.files(Path::new(DIR))));
         let disk = self.disk.clone();
@@ -276,7 +276,7 @@ impl SimEnv {
 
     // ---- steps ---------------------------------------------------------------------------------
 
-    fn step(&mut self, life: &mut Life, step: &Step) -> Lived {
+    fn step(&mut self, life: &mut Life, step: &Step) -> LifeResult {
         match step {
             Step::Append { len, then } => {
                 let payload = self.payload(*len);
@@ -339,7 +339,7 @@ impl SimEnv {
         records: &[(u64, Vec<u8>)],
         group: u64,
         then: Then,
-    ) -> Lived {
+    ) -> LifeResult {
         let through = match &ticket {
             Ok(ticket) => ticket.seq().0,
             Err(_) if group == 0 && records.len() > 1 => life.log.accepted().0,
@@ -360,7 +360,7 @@ impl SimEnv {
         }
     }
 
-    fn then(&mut self, life: &mut Life, ticket: Ticket, then: Then) -> Lived {
+    fn then(&mut self, life: &mut Life, ticket: Ticket, then: Then) -> LifeResult {
         match then {
             Then::Keep => life.kept.push(ticket),
             Then::Drop => drop(ticket),
@@ -379,7 +379,7 @@ impl SimEnv {
         Ok(())
     }
 
-    fn misnumbered(&mut self, life: &Life) -> Lived {
+    fn misnumbered(&mut self, life: &Life) -> LifeResult {
         let last = self.model.last();
         if last == 0 {
             return Ok(());
@@ -392,7 +392,7 @@ impl SimEnv {
         }
     }
 
-    fn truncate(&mut self, life: &Life, percent: u64) -> Lived {
+    fn truncate(&mut self, life: &Life, percent: u64) -> LifeResult {
         let readable = self.model.readable();
         let index = (readable.len() as u64 * percent / 100) as usize;
         let seq = match readable.get(index) {
@@ -409,7 +409,7 @@ impl SimEnv {
         }
     }
 
-    fn reopen(&mut self, life: &mut Life) -> Lived {
+    fn reopen(&mut self, life: &mut Life) -> LifeResult {
         if let Err(error) = life.log.close() {
             return self.stop(error);
         }
@@ -438,8 +438,8 @@ impl SimEnv {
 
     // ---- looking -------------------------------------------------------------------------------
 
-    /// Everything that can be read, through a stream; and some of it one by one.
-    fn read(&mut self, life: &Life) -> Lived {
+    /// Reads all records through a stream, and some of them one by one.
+    fn read(&mut self, life: &Life) -> LifeResult {
         let seen = self.read_all(&life.log, Start::Oldest)?;
         self.model.matches(&seen)?;
         let readable = self.model.readable();
@@ -468,12 +468,12 @@ impl SimEnv {
         }
     }
 
-    pub fn read_all(&self, log: &Log, start: Start) -> Lived<Vec<Seen>> {
+    pub fn read_all(&self, log: &Log, start: Start) -> LifeResult<Vec<ReadRecord>> {
         let read = || {
             let mut stream = log.stream(start)?;
             let mut all = Vec::new();
             while let Some(batch) = stream.try_next()? {
-                all.extend(batch.iter().map(|record| Seen {
+                all.extend(batch.iter().map(|record| ReadRecord {
                     seq: record.seq.0,
                     prev: record.prev.0,
                     payload: record.payload.to_vec(),
@@ -484,9 +484,9 @@ impl SimEnv {
         read().or_else(|error| self.stop(error))
     }
 
-    /// Nothing is left after that no later opening would need: a segment may be made ahead, and two
-    /// may wait to be used again.
-    fn check_files(&self, life: &Life) -> Lived {
+    /// Checks that no file is left that no later opening needs: a segment may be made ahead, and
+    /// two may wait to be used again.
+    fn check_files(&self, life: &Life) -> LifeResult {
         let names = self.disk.files(Path::new(DIR)).unwrap_or_default();
         let count = |ending: &str| names.iter().filter(|name| name.ends_with(ending)).count();
         let segments = life.log.storage().metadata().segments;
@@ -497,8 +497,8 @@ impl SimEnv {
         broken(format!("{segments} segments are open, and these files are there: {names:?}"))
     }
 
-    /// What the log says of itself, which must agree with what the model knows and binds it.
-    pub fn observe(&mut self, life: &Life) -> Lived {
+    /// Compares the log's own numbers with the model, and binds the model to them.
+    pub fn observe(&mut self, life: &Life) -> LifeResult {
         self.clock = life.clock;
         self.model.mark_durable(life.log.durable().0)?;
         let (metadata, stats) = (life.log.storage().metadata(), life.log.stats());
@@ -511,15 +511,15 @@ impl SimEnv {
         Ok(())
     }
 
-    /// What the policy allows to be at risk after a step.
-    fn check_window(&self, life: &Life, step: &Step) -> Lived {
+    /// Checks that no more is at risk after a step than the policy allows.
+    fn check_window(&self, life: &Life, step: &Step) -> LifeResult {
         let pending = self.model.pending();
         let at_risk = appends(pending) as u64;
         let over = match self.config.policy {
-            Policy::Batch(_) if *step == Step::Run => at_risk > BATCH - 1,
-            Policy::Batch(_) => at_risk > 2 * BATCH - 1,
+            Policy::Batch(_) if *step == Step::Run => at_risk > BATCH_RECORDS - 1,
+            Policy::Batch(_) => at_risk > 2 * BATCH_RECORDS - 1,
             Policy::Periodic(_) => match (step, pending.first()) {
-                (Step::Advance(_), Some(oldest)) => oldest.at + PERIOD <= life.clock,
+                (Step::Advance(_), Some(oldest)) => oldest.at + SYNC_PERIOD <= life.clock,
                 _ => false,
             },
             _ => false,
@@ -534,7 +534,7 @@ impl SimEnv {
         Ok(())
     }
 
-    fn stop<T>(&self, error: Error) -> Lived<T> {
+    fn stop<T>(&self, error: Error) -> LifeResult<T> {
         Err(if self.disk.is_on() { Stop::Failed(error) } else { Stop::Ended })
     }
 }

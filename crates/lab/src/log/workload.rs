@@ -1,12 +1,12 @@
-//! What a program does with a log, drawn by chance.
+//! The steps of a program that uses a log, drawn by chance.
 
 use std::time::Duration;
 
 use esker_testkit::SplitMix64;
 
-use super::config::{SEGMENT, UNIT};
+use super::config::{SEGMENT_BYTES, UNIT_BYTES};
 
-/// What becomes of a ticket.
+/// The use of a ticket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Then {
     Wait,
@@ -15,7 +15,7 @@ pub enum Then {
     Keep,
 }
 
-/// One step of a program.
+/// A step of a program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
     Append {
@@ -78,8 +78,8 @@ impl Sizes {
             (Sizes::Small, _) | (_, 0..50) => small(rng),
             (_, 50..65) => rng.index(5000),
             (_, 65..75) => rng.pick(&BORDERS),
-            (Sizes::Mixed, 75..79) => SEGMENT as usize + rng.index(30_000),
-            _ => UNIT as usize + rng.index(12_000),
+            (Sizes::Mixed, 75..79) => SEGMENT_BYTES as usize + rng.index(30_000),
+            _ => UNIT_BYTES as usize + rng.index(12_000),
         }
     }
 }

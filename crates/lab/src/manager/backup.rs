@@ -6,16 +6,16 @@ use esker_consensus::{Mode, ReadOnlyReason, Slot};
 use esker_disk::Op;
 use esker_testkit::SplitMix64;
 
-use super::copies::{Accept, Copy};
+use super::copies::{Accept, BackupCopy};
 use super::{Life, SimEnv, key, of_log};
-use crate::consensus::model::Model;
-use crate::consensus::{self, Bid, SLOTS};
+use crate::consensus::slot_model::Model;
+use crate::consensus::{self, Bid, SLOT_COUNT};
 use crate::interleaving::On;
-use crate::plan::{Lived, Stop, ensure};
+use crate::plan::{LifeResult, Stop, ensure};
 
 impl SimEnv {
     /// Copies all logs, with accepts in two of them meanwhile, always one after the other.
-    pub(super) fn backup(&mut self, life: &Life, seed: u64) -> Lived {
+    pub(super) fn backup(&mut self, life: &Life, seed: u64) -> LifeResult {
         let mut rng = SplitMix64::new(seed);
         let numbers = [rng.below(2), 2 + rng.below(2)];
         let guards = [self.get(life, numbers[0])?, self.get(life, numbers[1])?];
@@ -23,7 +23,7 @@ impl SimEnv {
         // Something that is not durable yet.
         for (number, guard) in numbers.iter().zip(&guards) {
             let step = consensus::Step::Accept {
-                slot: rng.below(SLOTS),
+                slot: rng.below(SLOT_COUNT),
                 bid: Bid { rise: 0, node: 0 },
                 len: 20,
                 wait: false,
@@ -79,21 +79,21 @@ impl SimEnv {
             for number in numbers {
                 let log = &mut self.known(number).log;
                 let ballot = log.ballot(Bid { rise: pair, node: 1 });
-                let (slot, value) = (log.model.start + rng.below(SLOTS), log.value(30));
+                let (slot, value) = (log.model.start + rng.below(SLOT_COUNT), log.value(30));
                 calls.push(Accept { key: key(number), slot, ballot, value });
             }
         }
         calls
     }
 
-    /// Notes the logs as they are, for a copy. Returns the directory for it.
+    /// Records the logs as they are, for a copy. Returns the directory for it.
     fn begin_copy(&mut self) -> String {
         let base = self.keys.iter();
         let base = base
             .map(|(key, known)| (key.clone(), (known.log.model.clone(), known.snapshots.clone())))
             .collect();
         let dir = format!("/copy-{}", self.fresh());
-        self.copies.push(Copy {
+        self.copies.push(BackupCopy {
             dir: dir.clone(),
             base,
             accepted: Vec::new(),
@@ -102,9 +102,9 @@ impl SimEnv {
         dir
     }
 
-    /// Notes which logs were closed to make room: a backup has all that they accepted.
-    fn close_unused(&mut self, life: &Life) -> Lived {
-        for number in 0..super::program::KEYS {
+    /// Records the logs that were closed to make room: a backup has all that they accepted.
+    fn close_unused(&mut self, life: &Life) -> LifeResult {
+        for number in 0..super::manager_program::KEY_COUNT {
             let name = key(number);
             let is_open = life.manager.get_if_open(&name).is_some();
             if let Some(known) = self.keys.get_mut(&name).filter(|known| known.was_open && !is_open)
@@ -117,7 +117,7 @@ impl SimEnv {
     }
 
     /// Opens the backups that were not looked at.
-    pub(super) fn check_copies(&mut self) -> Lived {
+    pub(super) fn check_copies(&mut self) -> LifeResult {
         while let Some(copy) = self.copies.last() {
             self.check_copy(copy)?;
             self.copies.pop();
@@ -125,7 +125,7 @@ impl SimEnv {
         Ok(())
     }
 
-    fn check_copy(&self, copy: &Copy) -> Lived {
+    fn check_copy(&self, copy: &BackupCopy) -> LifeResult {
         let broken = |what: String| Err(Stop::Broken(format!("the backup {}: {what}", copy.dir)));
         let life = match self.opened(&copy.dir, true) {
             Ok(life) => life,
@@ -176,7 +176,7 @@ impl SimEnv {
     }
 
     /// Whether a log of a backup is as this. In volatile mode it may lack what only memory had.
-    fn is_as_of(&self, life: &consensus::Life, model: &Model) -> Lived {
+    fn is_as_of(&self, life: &consensus::Life, model: &Model) -> LifeResult {
         let mut log = consensus::SimEnv::on(self.disk.clone(), self.setup, 0);
         log.model = model.clone();
         match self.setup.mode {

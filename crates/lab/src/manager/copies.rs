@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 
 use esker_consensus::{Ballot, Mode};
 
-use super::stored::Stored;
-use crate::consensus::model::Model;
+use super::stored::SnapshotModel;
+use crate::consensus::slot_model::Model;
 
 /// A backup, and the moments that it may have.
-pub(super) struct Copy {
+pub(super) struct BackupCopy {
     pub(super) dir: String,
     /// All logs before it began.
-    pub(super) base: BTreeMap<Vec<u8>, (Model, Stored)>,
-    /// What was accepted while it ran, in order. After each of them is another moment.
+    pub(super) base: BTreeMap<Vec<u8>, (Model, SnapshotModel)>,
+    /// Accepts while it ran, in order. After each of them is another moment.
     pub(super) accepted: Vec<Accept>,
     pub(super) acknowledged: bool,
 }
@@ -25,7 +25,7 @@ pub(super) struct Accept {
     pub(super) value: Vec<u8>,
 }
 
-impl Copy {
+impl BackupCopy {
     /// All logs before the backup, and after each accept while it ran.
     pub(super) fn moments(&self, mode: Mode) -> Vec<BTreeMap<Vec<u8>, Model>> {
         let base = self.base.iter().map(|(key, (model, _))| (key.clone(), model.clone()));

@@ -13,14 +13,14 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod backup;
-mod checks;
 mod copies;
+mod manager_checks;
+mod manager_program;
+mod manager_subject;
 mod pipe;
-mod program;
 mod snapshots;
 mod steps;
 mod stored;
-mod subject;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ use esker_testkit::{keep_freed_memory, mix};
 use crate::consensus;
 pub use crate::consensus::Setup;
 use crate::interleaving::Interleaving;
-use crate::plan::{Lived, Plan, Stop};
+use crate::plan::{LifeResult, Plan, Stop};
 use crate::survival::Survival;
-use copies::Copy;
-pub use program::{Step, program};
-use stored::Stored;
+use copies::BackupCopy;
+pub use manager_program::{Step, program};
+use stored::SnapshotModel;
 
 /// The directory of the manager.
 const DIR: &str = "/manager";
@@ -53,12 +53,13 @@ pub struct SimEnv {
     made: u64,
     seed: u64,
     interleaving: Interleaving,
-    copies: Vec<Copy>,
+    copies: Vec<BackupCopy>,
     /// Whether the last life ended with a crash that no opening has looked at.
     crashed: bool,
-    /// What recovery found of each key, while it was not looked at as a whole.
+    /// The writes of each key that recovery found, while it was not looked at as a whole.
     recovering: BTreeMap<Vec<u8>, Survival>,
-    /// What each crash left. A write is a slot of a log that holds an accepted value.
+    /// The writes that survived each crash. A write is a slot of a log that holds an accepted
+    /// value.
     survivals: Vec<Survival>,
 }
 
@@ -66,18 +67,18 @@ pub struct SimEnv {
 struct Key {
     standing: Standing,
     log: consensus::SimEnv,
-    snapshots: Stored,
+    snapshots: SnapshotModel,
     /// Whether its log was open after the last call that used it.
     was_open: bool,
 }
 
-/// What is known of a key.
+/// The state of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
-    /// Its addition is not acknowledged.
+    /// The addition of the key is not acknowledged.
     Adding,
     Kept,
-    /// Its removal is not acknowledged.
+    /// The removal of the key is not acknowledged.
     Removing,
 }
 
@@ -125,7 +126,7 @@ impl SimEnv {
         mix(self.seed, self.made)
     }
 
-    fn stop<T>(&self, error: &Error, what: &str) -> Lived<T> {
+    fn stop<T>(&self, error: &Error, what: &str) -> LifeResult<T> {
         if self.disk.is_on() {
             Err(Stop::Broken(format!("{what}: {error:?}")))
         } else {
@@ -156,7 +157,7 @@ impl SimEnv {
         }
     }
 
-    fn open(&mut self) -> Lived<Life> {
+    fn open(&mut self) -> LifeResult<Life> {
         match self.opened(DIR, false) {
             Ok(life) => {
                 self.recovered(&life)?;
@@ -167,7 +168,7 @@ impl SimEnv {
     }
 
     /// Opens, and goes through the steps until power fails.
-    fn live(&mut self, steps: &[Step]) -> Lived<Life> {
+    fn live(&mut self, steps: &[Step]) -> LifeResult<Life> {
         let mut life = self.open()?;
         for (n, step) in steps.iter().enumerate() {
             let done = self.step(&mut life, step);

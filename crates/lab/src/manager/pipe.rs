@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
 use tokio::runtime;
 
 /// Bytes on their way.
-const BUFFERED: usize = 64 << 10;
+const BUFFER_BYTES: usize = 64 << 10;
 
 /// Sends a snapshot to another log, and breaks the connection after this many bytes.
 pub(super) fn transfer(
@@ -17,7 +17,7 @@ pub(super) fn transfer(
     to: &ConsensusLog,
     breaks_after: u64,
 ) -> (Result<()>, Result<SnapshotInfo>) {
-    let (here, there) = duplex(BUFFERED);
+    let (here, there) = duplex(BUFFER_BYTES);
     let mut here = Breaking { stream: here, left: breaks_after };
     let runtime = runtime::Builder::new_current_thread().build().unwrap();
     // Each side closes its end when it is done, so that the other one does not wait for it.

@@ -8,7 +8,7 @@ use esker_consensus::{ConsensusLog, Error, Slot, logs_on};
 
 use super::stored::Content;
 use super::{DIR, Life, SimEnv, of_log, pipe};
-use crate::plan::{Lived, broken, ensure};
+use crate::plan::{LifeResult, broken, ensure};
 
 /// Bytes of a snapshot's file before the content of its first chunk.
 const BEFORE_CONTENT: u64 = 4096 + 32;
@@ -21,7 +21,7 @@ impl SimEnv {
         back: u64,
         len: usize,
         part: usize,
-    ) -> Lived {
+    ) -> LifeResult {
         let guard = self.get(life, number)?;
         let content = Content { tag: self.fresh(), len, corrupt: false };
         let known = self.known(number);
@@ -41,7 +41,7 @@ impl SimEnv {
         }
     }
 
-    pub(super) fn keep(&mut self, life: &Life, number: u64, count: usize) -> Lived {
+    pub(super) fn keep(&mut self, life: &Life, number: u64, count: usize) -> LifeResult {
         let guard = self.get(life, number)?;
         let known = self.known(number);
         let superfluous = known.snapshots.superfluous(count);
@@ -60,7 +60,7 @@ impl SimEnv {
         }
     }
 
-    pub(super) fn truncate_through(&mut self, life: &Life, number: u64, back: u64) -> Lived {
+    pub(super) fn truncate_through(&mut self, life: &Life, number: u64, back: u64) -> LifeResult {
         let guard = self.get(life, number)?;
         let known = self.known(number);
         let Some(last) = known.log.model.decided.checked_sub(1) else { return Ok(()) };
@@ -84,7 +84,7 @@ impl SimEnv {
     }
 
     /// A state machine that starts again gets the newest whole snapshot and what follows it.
-    pub(super) fn restore(&mut self, life: &Life, number: u64) -> Lived {
+    pub(super) fn restore(&mut self, life: &Life, number: u64) -> LifeResult {
         let guard = self.get(life, number)?;
         let known = self.known(number);
         let newest = known.snapshots.newest(|_| true);
@@ -141,7 +141,13 @@ impl SimEnv {
 
     /// Sends the newest whole snapshot of a log to another one, which keeps what it received where
     /// the connection breaks.
-    pub(super) fn ship(&mut self, life: &Life, from: u64, to: u64, interrupted: &[u64]) -> Lived {
+    pub(super) fn ship(
+        &mut self,
+        life: &Life,
+        from: u64,
+        to: u64,
+        interrupted: &[u64],
+    ) -> LifeResult {
         let source = self.get(life, from)?;
         let dest = self.get(life, to)?;
         let Some((at, content)) = self.known(from).snapshots.newest(|_| true) else {
@@ -174,7 +180,7 @@ impl SimEnv {
     }
 
     /// Flips a bit of the newest whole snapshot, if an older one still covers what is truncated.
-    pub(super) fn corrupt(&mut self, life: &Life, number: u64, bit: u64) -> Lived {
+    pub(super) fn corrupt(&mut self, life: &Life, number: u64, bit: u64) -> LifeResult {
         let guard = self.get(life, number)?;
         let known = self.known(number);
         let start = known.log.model.start;

@@ -5,10 +5,10 @@ use esker_consensus::{Error, LogGuard};
 
 use super::{Key, Life, SimEnv, Standing, Step, key, of_log};
 use crate::consensus::{self, Bid};
-use crate::plan::{Lived, Stop, ensure};
+use crate::plan::{LifeResult, Stop, ensure};
 
 impl SimEnv {
-    pub(super) fn step(&mut self, life: &mut Life, step: &Step) -> Lived {
+    pub(super) fn step(&mut self, life: &mut Life, step: &Step) -> LifeResult {
         match step {
             Step::Log { key, steps } => self.use_log(life, *key, steps),
             Step::Decide { key, count } => self.decide(life, *key, *count),
@@ -34,12 +34,12 @@ impl SimEnv {
 
     /// The log of a key, opened or created, with everything in it as it should be where it was not
     /// open.
-    pub(super) fn get(&mut self, life: &Life, number: u64) -> Lived<LogGuard> {
+    pub(super) fn get(&mut self, life: &Life, number: u64) -> LifeResult<LogGuard> {
         let name = key(number);
         if !self.keys.contains_key(&name) {
             let nonce = self.fresh();
             let log = consensus::SimEnv::on(self.disk.clone(), self.setup, nonce);
-            let (standing, snapshots) = (Standing::Adding, super::Stored::default());
+            let (standing, snapshots) = (Standing::Adding, super::SnapshotModel::default());
             self.keys.insert(name.clone(), Key { standing, log, snapshots, was_open: false });
         }
         let is_open = life.manager.get_if_open(&name).is_some();
@@ -59,12 +59,12 @@ impl SimEnv {
         Ok(guard)
     }
 
-    /// What must be in the log of a key that [`SimEnv::get`] returned.
+    /// The model of the log of a key that [`SimEnv::get`] returned.
     pub(super) fn known(&mut self, number: u64) -> &mut Key {
         self.keys.get_mut(&key(number)).unwrap()
     }
 
-    fn use_log(&mut self, life: &Life, number: u64, steps: &[consensus::Step]) -> Lived {
+    fn use_log(&mut self, life: &Life, number: u64, steps: &[consensus::Step]) -> LifeResult {
         let guard = self.get(life, number)?;
         let mut of_log = of_log(&guard);
         for step in steps {
@@ -77,7 +77,7 @@ impl SimEnv {
         Ok(())
     }
 
-    fn decide(&mut self, life: &Life, number: u64, count: u64) -> Lived {
+    fn decide(&mut self, life: &Life, number: u64, count: u64) -> LifeResult {
         let guard = self.get(life, number)?;
         let of_log = of_log(&guard);
         for more in 0..count {
@@ -89,13 +89,13 @@ impl SimEnv {
         Ok(())
     }
 
-    fn reclaim(&mut self, life: &Life, number: u64) -> Lived {
+    fn reclaim(&mut self, life: &Life, number: u64) -> LifeResult {
         let guard = self.get(life, number)?;
         self.known(number).log.fill_with_dead(&of_log(&guard))?;
         guard.reclaim().map(drop).or_else(|error| self.stop(&error, "reclaim"))
     }
 
-    fn remove(&mut self, life: &Life, number: u64) -> Lived {
+    fn remove(&mut self, life: &Life, number: u64) -> LifeResult {
         let name = key(number);
         if let Some(known) = self.keys.get_mut(&name) {
             known.standing = Standing::Removing;
@@ -110,7 +110,7 @@ impl SimEnv {
         }
     }
 
-    fn close(&mut self, life: &Life, number: u64) -> Lived {
+    fn close(&mut self, life: &Life, number: u64) -> LifeResult {
         let name = key(number);
         match life.manager.close(&name) {
             Err(error) => self.stop(&error, "close"),
@@ -125,7 +125,7 @@ impl SimEnv {
     }
 
     /// Closes and opens.
-    pub(super) fn reopen(&mut self, life: &mut Life) -> Lived {
+    pub(super) fn reopen(&mut self, life: &mut Life) -> LifeResult {
         self.close_all(life)?;
         for known in self.keys.values_mut() {
             if std::mem::take(&mut known.was_open) {
@@ -138,7 +138,7 @@ impl SimEnv {
 
     /// Closes every log and then the manager. One after the other: `close_all` has threads, whose
     /// order is not that of the seed.
-    pub(super) fn close_all(&self, life: &Life) -> Lived {
+    pub(super) fn close_all(&self, life: &Life) -> LifeResult {
         let closed = life.manager.keys().and_then(|keys| {
             keys.iter().try_for_each(|key| life.manager.close(key).map(drop))?;
             life.manager.close_all()

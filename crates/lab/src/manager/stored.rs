@@ -1,11 +1,11 @@
-//! What must be among the snapshots of a log, and what may be.
+//! The snapshots that a log must have, and may have.
 
 use std::collections::BTreeMap;
 
 use esker_consensus::{ConsensusLog, Error, Slot};
 use esker_testkit::SplitMix64;
 
-use crate::plan::{Lived, ensure};
+use crate::plan::{LifeResult, ensure};
 
 /// The content of a snapshot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +37,7 @@ impl Content {
 /// The snapshot of a slot.
 #[derive(Debug, Clone)]
 struct Snapshot {
-    /// What it may hold: the last is the newest.
+    /// The contents that it may have: the last is the newest.
     contents: Vec<Content>,
     /// Whether it has to be there.
     must: bool,
@@ -45,9 +45,9 @@ struct Snapshot {
 
 /// The snapshots of a log by slot.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Stored(BTreeMap<u64, Snapshot>);
+pub(super) struct SnapshotModel(BTreeMap<u64, Snapshot>);
 
-impl Stored {
+impl SnapshotModel {
     /// A snapshot may be there from now on, in place of the one of its slot.
     pub(super) fn publishing(&mut self, at: u64, content: Content) {
         let snapshot = self.0.entry(at).or_insert(Snapshot { contents: Vec::new(), must: false });
@@ -62,7 +62,7 @@ impl Stored {
         }
     }
 
-    /// One of these may be removed from now on.
+    /// Marks these as snapshots of which one may be removed from now on.
     pub(super) fn removing(&mut self, slots: &[u64]) {
         for at in slots {
             if let Some(snapshot) = self.0.get_mut(at) {
@@ -99,7 +99,7 @@ impl Stored {
         }
     }
 
-    /// Without those that are not whole, as a backup has them.
+    /// The snapshots without those that are not whole, as a backup has them.
     pub(super) fn without_corrupt(&self) -> Self {
         let whole: BTreeMap<_, _> = self.whole().collect();
         let all = self.0.iter().filter(|(at, _)| whole.contains_key(at));
@@ -107,7 +107,7 @@ impl Stored {
     }
 
     /// Reads all snapshots of a log, holds them against what must be there, and learns what is.
-    pub(super) fn look(&mut self, log: &ConsensusLog, is_on: impl Fn() -> bool) -> Lived {
+    pub(super) fn look(&mut self, log: &ConsensusLog, is_on: impl Fn() -> bool) -> LifeResult {
         let stop = |error: &Error, what: String| match is_on() {
             true => crate::plan::Stop::Broken(format!("{what}: {error:?}")),
             false => crate::plan::Stop::Ended,

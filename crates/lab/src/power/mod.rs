@@ -11,14 +11,14 @@ use crate::{consensus, kv, log::sim_env, manager};
 /// Returns the power cuts of every component under each of its policies. A run has 3 cuts.
 pub fn power_cuts() -> Vec<Simulation> {
     let mut all = Vec::new();
-    all.extend(of::<sim_env::SimEnv>("log"));
-    all.extend(of::<consensus::SimEnv>("consensus"));
-    all.extend(of::<manager::SimEnv>("manager"));
-    all.extend(of::<kv::SimEnv>("kv"));
+    all.extend(simulations_of::<sim_env::SimEnv>("log"));
+    all.extend(simulations_of::<consensus::SimEnv>("consensus"));
+    all.extend(simulations_of::<manager::SimEnv>("manager"));
+    all.extend(simulations_of::<kv::SimEnv>("kv"));
     all
 }
 
-fn of<S: Subject>(component: &'static str) -> impl Iterator<Item = Simulation> {
+fn simulations_of<S: Subject>(component: &'static str) -> impl Iterator<Item = Simulation> {
     let runs_of = runs::runs_of::<S>;
     settings("power", component, S::POLICIES).map(move |setting| Simulation { setting, runs_of })
 }

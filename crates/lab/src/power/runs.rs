@@ -3,9 +3,10 @@
 //! A run has a number, its seed, from which all of it follows. It goes through four lives of one
 //! disk. The first is cut at a planned operation of a program, the second soon after its start,
 //! which is in recovery as a rule, the third at a random place, and the last is closed and checked.
-//! Runs come in groups of [`GROUP`]. Every other run of a group has a program of its own, which is
-//! cut at a random operation. The rest share the program of the first life; they cut it before each
-//! operation and in the middle of each, as far as the group reaches, and then at random.
+//! Runs come in groups of [`GROUP_RUNS`]. Every other run of a group has a program of its own,
+//! which is cut at a random operation. The rest share the program of the first life; they cut it
+//! before each operation and in the middle of each, as far as the group reaches, and then at
+//! random.
 
 use esker_disk::sim::{CutPoint, Persist};
 use esker_testkit::{SplitMix64, caught, mix};
@@ -16,16 +17,16 @@ use crate::promise::Promise;
 use crate::subject::{Length, Subject};
 
 /// The runs of a group.
-const GROUP: u64 = 1024;
-/// Those of them that share the program of their first life.
-const SHARED: u64 = GROUP / 2;
+const GROUP_RUNS: u64 = 1024;
+/// The runs of a group that share the program of their first life.
+const SHARED_RUNS: u64 = GROUP_RUNS / 2;
 
 /// The runs with these seeds, in order.
 pub(crate) fn runs_of<S: Subject>(policy: usize, seeds: &[u64]) -> Vec<Run> {
     let (_, policy, promise) = S::POLICIES[policy];
     let mut first: Option<First<S>> = None;
     let run = |seed: &u64| {
-        let group = seed / GROUP;
+        let group = seed / GROUP_RUNS;
         let shared = match first.take() {
             Some(shared) if shared.group == group => shared,
             _ => First::new(policy, group),
@@ -67,7 +68,7 @@ impl<S: Subject> First<S> {
         let mut rng = SplitMix64::new(mix(seed, 2));
         let own = (!shares(seed)).then(|| subject.program(&mut rng, Length::Long));
         // An odd factor: the first runs of a group are spread over its program.
-        let place = (seed % GROUP / 2).wrapping_mul(197) % SHARED;
+        let place = (seed % GROUP_RUNS / 2).wrapping_mul(197) % SHARED_RUNS;
         let at = match place {
             _ if own.is_some() => random_place(0, operations, &mut rng),
             _ if place < operations => CutPoint::Before(place),

@@ -4,14 +4,14 @@
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use esker_testkit::commands::{Ended, program, run};
+use esker_testkit::commands::{CommandOutput, program, run};
 use serde_json::Value;
 
-fn lab(words: &[&str]) -> Ended {
+fn lab(words: &[&str]) -> CommandOutput {
     run(program("esker-lab", words), &[])
 }
 
-fn rows(ended: &Ended) -> Vec<Value> {
+fn rows(ended: &CommandOutput) -> Vec<Value> {
     ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 

@@ -11,7 +11,7 @@ use esker_disk::sim::{CutPoint, Persist};
 use esker_testkit::{SplitMix64, mix, number_from_env};
 
 use crate::case::case;
-use esker_lab::log::config::{Config, SEGMENT, bytes, policies, segments};
+use esker_lab::log::config::{Config, SEGMENT_BYTES, bytes, policies, segments};
 use esker_lab::log::sim_env::SimEnv;
 use esker_lab::log::workload::{Sizes, Step, workload};
 use esker_lab::plan::{How, Plan};
@@ -98,7 +98,7 @@ fn power_cut_at_every_operation_while_retention_drops_segments() {
     let configs = policies().into_iter().flat_map(|policy| {
         let config = Config::new(policy).way((false, true));
         let small = Config { segment_records: Some(4), ..config };
-        [small.retention(segments(2)), config.retention(bytes(2 * u64::from(SEGMENT)))]
+        [small.retention(segments(2)), config.retention(bytes(2 * u64::from(SEGMENT_BYTES)))]
     });
     every_config(
         "crash::every_boundary::power_cut_at_every_operation_while_retention_drops_segments",

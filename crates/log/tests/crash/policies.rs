@@ -18,7 +18,7 @@ use esker_lab::log::config::{Config, SECTORS, WAYS, batch};
 use esker_lab::log::model::appends;
 use esker_lab::log::sim_env::{Life, SimEnv, Stop};
 use esker_lab::log::workload::{Step, Then};
-use esker_lab::log::{BATCH, DIR, PERIOD};
+use esker_lab::log::{BATCH_RECORDS, DIR, SYNC_PERIOD};
 use esker_lab::plan::{How, Plan};
 
 fn append(then: Then) -> Step {
@@ -80,7 +80,7 @@ fn always_commits_dropped_tickets_once_the_engine_runs() {
 fn awaited_barrier_makes_everything_durable_under_every_policy() {
     let mut steps = vec![append(Then::Keep); 4];
     steps.push(Step::Flush { then: Then::Wait });
-    for policy in [batch(), Policy::Periodic(PERIOD), Policy::OsBuffered, Policy::Always] {
+    for policy in [batch(), Policy::Periodic(SYNC_PERIOD), Policy::OsBuffered, Policy::Always] {
         assert_eq!(most_lost(policy, &steps, NOTHING), 0, "{policy:?}");
     }
 }
@@ -101,7 +101,7 @@ fn batch_windows(n: u64, step: &Step) -> (usize, usize) {
 
 #[test]
 fn batch_loses_at_most_its_bound() {
-    for n in [1, 2, BATCH] {
+    for n in [1, 2, BATCH_RECORDS] {
         let steps = [append(Then::Drop), append(Then::Keep), atomic_batch(Then::Drop)];
         for step in steps {
             let (idle, busy) = batch_windows(n, &step);
@@ -134,14 +134,14 @@ fn batch_keeps_its_bound_when_power_fails_during_a_commit() {
             }
         }
     }
-    let seen = (1..2 * BATCH as usize).contains(&most);
+    let seen = (1..2 * BATCH_RECORDS as usize).contains(&most);
     assert!(seen || is_alone(), "{most} records were lost");
 }
 
 #[test]
 fn periodic_loses_only_records_younger_than_its_period() {
     for (n, way) in (0..).zip(WAYS) {
-        let config = Config::new(Policy::Periodic(PERIOD)).way(way);
+        let config = Config::new(Policy::Periodic(SYNC_PERIOD)).way(way);
         let mut oldest = Duration::ZERO;
         for count in 1..40 {
             let mut rng = SplitMix64::new(count + 100 * n);
@@ -166,11 +166,11 @@ fn periodic_loses_only_records_younger_than_its_period() {
                 Err(stop) => panic!("{config}: {stop:?}"),
             };
             for entry in &life.lost {
-                assert!(entry.at + PERIOD > now, "{} of {:?} at {now:?}", entry.seq, entry.at);
+                assert!(entry.at + SYNC_PERIOD > now, "{} of {:?} at {now:?}", entry.seq, entry.at);
                 oldest = oldest.max(now - entry.at);
             }
         }
-        assert!(oldest > PERIOD / 2, "the window was never seen open: {oldest:?}");
+        assert!(oldest > SYNC_PERIOD / 2, "the window was never seen open: {oldest:?}");
     }
 }
 
@@ -193,14 +193,17 @@ fn os_buffered_may_lose_every_unsynced_record_to_a_power_cut() {
     assert_eq!(most_lost(Policy::OsBuffered, &steps, How::Cut(Persist::Everything)), 0);
 }
 
-/// `PERIOD` is a timer and not a hint for the next append.
+/// `SYNC_PERIOD` is a timer and not a hint for the next append.
 #[test]
 fn periodic_commits_without_another_call() {
-    let steps = [append(Then::Keep), append(Then::Keep), Step::Advance(PERIOD)];
-    assert_eq!(most_lost(Policy::Periodic(PERIOD), &steps, NOTHING), 0);
-    let steps =
-        [append(Then::Keep), append(Then::Keep), Step::Advance(PERIOD - Duration::from_nanos(1))];
-    assert_eq!(most_lost(Policy::Periodic(PERIOD), &steps, NOTHING), 2);
+    let steps = [append(Then::Keep), append(Then::Keep), Step::Advance(SYNC_PERIOD)];
+    assert_eq!(most_lost(Policy::Periodic(SYNC_PERIOD), &steps, NOTHING), 0);
+    let steps = [
+        append(Then::Keep),
+        append(Then::Keep),
+        Step::Advance(SYNC_PERIOD - Duration::from_nanos(1)),
+    ];
+    assert_eq!(most_lost(Policy::Periodic(SYNC_PERIOD), &steps, NOTHING), 2);
 }
 
 /// With a commit in flight, the append that would put a 2n-th record at risk waits for its end.
@@ -217,17 +220,17 @@ fn batch_waits_at_its_bound() {
     let gate = Gate::new();
     disk.inject(Fault::on(Op::Sync, Effect::Block(gate.clone())).path(".seg"));
     let accept = || log.append_timeout(b"record", Duration::from_secs(60)).map(drop);
-    for n in 0..BATCH {
+    for n in 0..BATCH_RECORDS {
         assert!(accept().is_ok(), "{n}");
     }
-    assert!(gate.wait_for(1, Duration::from_secs(60)), "the commit of the first {BATCH}");
-    for n in BATCH..2 * BATCH - 1 {
+    assert!(gate.wait_for(1, Duration::from_secs(60)), "the commit of the first {BATCH_RECORDS}");
+    for n in BATCH_RECORDS..2 * BATCH_RECORDS - 1 {
         assert!(accept().is_ok(), "{n}");
     }
     assert!(matches!(log.try_append(b"one too many"), Err(Error::Full)));
     let waited = log.append_timeout(b"one too many", Duration::from_millis(20));
     assert!(matches!(waited, Err(Error::Timeout)), "{waited:?}");
-    assert_eq!(log.stats().pending, 2 * BATCH - 1);
+    assert_eq!(log.stats().pending, 2 * BATCH_RECORDS - 1);
     gate.open();
     assert!(accept().is_ok());
 }

@@ -11,7 +11,7 @@ use esker_log::{Error, Policy};
 use crate::case::case;
 use esker_lab::log::config::{Config, batch, segments};
 use esker_lab::log::faults::{
-    EXITS, Exit, OPS, Ran, check_failed_state, check_left_alone, exit_and_recover, is_cause,
+    EXITS, Exit, FaultRun, OPS, check_failed_state, check_left_alone, exit_and_recover, is_cause,
     run_struck, steps_under_faults,
 };
 use esker_lab::log::history::History;
@@ -39,13 +39,13 @@ fn strike(config: Config, op: Op, effect: &Effect, n: u64, exit: Exit) -> Result
     sim_env.history = Some(history.clone());
     let fault = Fault::on(op, effect.clone()).nth(n);
     let life = match run_struck(&mut sim_env, &steps, fault)? {
-        Ran::Through(_) if sim_env.disk.stats().faults == 0 => return Ok(false),
-        Ran::Through(life) => Some(life),
-        Ran::NotOpened(error) => {
+        FaultRun::Through(_) if sim_env.disk.stats().faults == 0 => return Ok(false),
+        FaultRun::Through(life) => Some(life),
+        FaultRun::NotOpened(error) => {
             check_error(&error, op, effect)?;
             None
         }
-        Ran::Failed { life, step, error } => {
+        FaultRun::Failed { life, step, error } => {
             check_error(&error, op, effect).map_err(|error| format!("{step:?}: {error}"))?;
             let reads = step == Step::Read || op == Op::Read;
             if matches!(error, Error::NoSpace { .. }) {

@@ -13,7 +13,7 @@ use esker_testkit::SplitMix64;
 use crate::case::{case, is_alone};
 use crate::fixture::{DIR, driven};
 use esker_lab::log::config::{Config, SECTORS, WAYS, batch};
-use esker_lab::log::faults::{Ran, run_struck};
+use esker_lab::log::faults::{FaultRun, run_struck};
 use esker_lab::log::sim_env::SimEnv;
 use esker_lab::log::workload::{Sizes, workload};
 use esker_lab::plan::{How, Plan};
@@ -139,5 +139,5 @@ fn each_run_meets_its_fault() {
     let mut sim_env = SimEnv::new(Config::new(Policy::Always).way((false, false)), 3);
     let steps = workload(14, Sizes::Moderate, &mut SplitMix64::new(3));
     let fault = Fault::on(Op::Sync, Effect::Io).path(".seg").nth(9);
-    assert!(matches!(run_struck(&mut sim_env, &steps, fault), Ok(Ran::Failed { .. })));
+    assert!(matches!(run_struck(&mut sim_env, &steps, fault), Ok(FaultRun::Failed { .. })));
 }

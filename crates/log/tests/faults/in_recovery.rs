@@ -11,7 +11,7 @@ use esker_testkit::{SplitMix64, mix};
 
 use crate::case::case;
 use esker_lab::log::config::{Config, WAYS, policies};
-use esker_lab::log::faults::{EXITS, Exit, OPS, Ran, exit_and_recover, is_cause, run_struck};
+use esker_lab::log::faults::{EXITS, Exit, FaultRun, OPS, exit_and_recover, is_cause, run_struck};
 use esker_lab::log::sim_env::SimEnv;
 use esker_lab::log::workload::{Sizes, workload};
 use esker_lab::plan::{How, Plan};
@@ -45,8 +45,8 @@ fn strike(
     let mut sim_env = crashed.fork(3);
     let before = sim_env.disk.stats().faults;
     let life = match run_struck(&mut sim_env, &[], fault)? {
-        Ran::Through(life) => Some(life),
-        Ran::NotOpened(error) => {
+        FaultRun::Through(life) => Some(life),
+        FaultRun::NotOpened(error) => {
             let right = match &error {
                 Error::Io(cause) | Error::NoSpace { cause, .. } => is_cause(cause, op, effect),
                 Error::Corrupted(damage) => op == Op::Read && damage.what.contains("read"),
@@ -57,7 +57,7 @@ fn strike(
             }
             None
         }
-        Ran::Failed { error, .. } => return Err(format!("{error:?}")),
+        FaultRun::Failed { error, .. } => return Err(format!("{error:?}")),
     };
     if sim_env.disk.stats().faults == before {
         return Ok(false);

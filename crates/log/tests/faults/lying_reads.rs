@@ -12,11 +12,11 @@ use esker_testkit::SplitMix64;
 
 use crate::case::{case, is_alone};
 use esker_lab::log::config::{Config, WAYS, policies};
-use esker_lab::log::sim_env::{Lived, SimEnv, Stop};
+use esker_lab::log::sim_env::{LifeResult, SimEnv, Stop};
 use esker_lab::log::workload::{Sizes, Step, workload};
 
 /// Two lives of a log that keeps nothing in memory, so that every look at it reads.
-fn two_lives(config: Config, seed: u64, fault: Fault, killed: bool) -> Lived<u64> {
+fn two_lives(config: Config, seed: u64, fault: Fault, killed: bool) -> LifeResult<u64> {
     let mut sim_env = SimEnv::new(config, seed);
     sim_env.disk.inject(fault);
     let mut rng = SplitMix64::new(seed);

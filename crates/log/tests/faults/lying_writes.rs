@@ -12,7 +12,7 @@ use esker_testkit::SplitMix64;
 
 use crate::case::{case, is_alone};
 use esker_lab::log::config::{Config, WAYS, batch};
-use esker_lab::log::sim_env::{Lived, SimEnv, Stop};
+use esker_lab::log::sim_env::{LifeResult, SimEnv, Stop};
 use esker_lab::log::workload::{Sizes, Step, Then, workload};
 use esker_lab::plan::How;
 
@@ -39,7 +39,7 @@ enum Outcome {
     Reported,
 }
 
-fn live(config: Config, seed: u64, fault: Fault, exit: Exit) -> Lived<Outcome> {
+fn live(config: Config, seed: u64, fault: Fault, exit: Exit) -> LifeResult<Outcome> {
     let mut sim_env = SimEnv::new(config, seed);
     sim_env.disk.inject(fault);
     let mut steps = workload(14, Sizes::Moderate, &mut SplitMix64::new(seed));

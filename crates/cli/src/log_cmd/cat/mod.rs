@@ -16,6 +16,7 @@ use clap::Args;
 use esker_log::{Error, ReadOnlyLog, ReadOptions};
 
 use crate::framing::Framing;
+use crate::writer_process;
 use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::output;
 use esker_command::quantity;
@@ -23,8 +24,7 @@ use esker_command::signals::Stop;
 use printer::{End, Printer};
 
 use super::range::Range;
-use super::salvage::{self, Printed};
-use super::writer;
+use super::salvage::{self, PrintCounts};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -51,7 +51,7 @@ Examples:
   esker log cat ./esker-data --skip-corrupt
 
 Without --follow it ends at the durable watermark that it read at its start. Exit status 3 on \
-corruption, after printing the records before it. A range that `esker log repair` quarantined is \
+corruption, after printing the records before it. A range that `esker repair` quarantined is \
 reported in one line on standard error and is no failure.";
 
 /// Arguments of `esker log cat`.
@@ -108,22 +108,22 @@ impl CatArguments {
 /// Prints until the end of the log, corruption, or a signal.
 pub fn run(arguments: &CatArguments) -> Outcome {
     let CatArguments { dir, from, to, last, since, consumer, limit, .. } = arguments;
-    let of_log = |error: Error| Failure::of_read(&error, dir);
+    let log_failure = |error: Error| Failure::from_read(&error, dir);
     if arguments.skip_corrupt {
         return print_valid(arguments);
     }
-    let no_signals = |e| Failure::of_io("wait for signals", &e);
+    let no_signals = |e| Failure::from_io("wait for signals", &e);
     let stop = arguments.follow.then(Stop::on_signals).transpose().map_err(no_signals)?;
-    let reader = ReadOnlyLog::open(dir).map_err(of_log)?;
+    let reader = ReadOnlyLog::open(dir).map_err(log_failure)?;
     let range = match (consumer, last, since) {
         (Some(name), _, _) => after_consumer(&reader, name, dir)?,
-        (_, Some(last), _) => Range::last(&reader, *last).map_err(of_log)?,
+        (_, Some(last), _) => Range::last(&reader, *last).map_err(log_failure)?,
         (_, _, Some(since)) => Range::since(*since),
         (None, None, None) => Range::from(*from),
     };
     let range = range.to(*to).limit(*limit);
-    let stream = reader.stream(range.start()).map_err(of_log)?;
-    let out = output::buffered().map_err(|e| Failure::of_io("open standard output", &e))?;
+    let stream = reader.stream(range.start()).map_err(log_failure)?;
+    let out = output::buffered().map_err(|e| Failure::from_io("open standard output", &e))?;
     let mut printer = Printer::new(stream, out, arguments.framing(), range);
 
     let Some(stop) = stop else {
@@ -138,11 +138,11 @@ pub fn run(arguments: &CatArguments) -> Outcome {
     ended(&mut printer, end, dir)
 }
 
-/// What a consumer is not done with.
+/// The records after the offset of a consumer.
 fn after_consumer(reader: &ReadOnlyLog, name: &str, dir: &Path) -> Outcome<Range> {
-    let of_log = |error: Error| Failure::of_log(&error, dir);
+    let log_failure = |error: Error| Failure::from_log(&error, dir);
     let shown = output::escaped(name);
-    let Some(offset) = reader.consumers().get(name).map_err(of_log)? else {
+    let Some(offset) = reader.consumers().get(name).map_err(log_failure)? else {
         complain(&format!("note: {shown} has no offset yet; this begins with the oldest record"));
         return Ok(Range::from(None));
     };
@@ -167,14 +167,14 @@ fn after_consumer(reader: &ReadOnlyLog, name: &str, dir: &Path) -> Outcome<Range
 fn print_valid(arguments: &CatArguments) -> Outcome {
     let CatArguments { dir, from, to, limit, .. } = arguments;
     let salvage = esker_log::salvage_log(dir, ReadOptions::default());
-    let salvage = salvage.map_err(|error| Failure::of_log(&error, dir))?;
+    let salvage = salvage.map_err(|error| Failure::from_log(&error, dir))?;
     let range = Range::from(*from).to(*to).limit(*limit);
     let manifest = salvage.manifest_corruption().cloned();
     if let Some(found) = &manifest {
         complain(&format!("{found}; records that were truncated may be printed, too"));
     }
     match salvage::print(salvage, arguments.framing(), range, dir)? {
-        Printed { is_partial, records } if is_partial || manifest.is_some() => {
+        PrintCounts { is_partial, records } if is_partial || manifest.is_some() => {
             Err(Failure::corrupt(format!(
                 "{} is corrupt; {records} valid records were printed",
                 dir.display()
@@ -188,10 +188,10 @@ fn print_valid(arguments: &CatArguments) -> Outcome {
 /// that data is its next commit and needs no message.
 fn report_unrecovered_tail(reader: &ReadOnlyLog, dir: &Path) {
     let bytes = reader.storage().unrecovered_bytes();
-    if bytes == 0 || writer::of(dir).is_some() {
+    if bytes == 0 || writer_process::find(dir).is_some() {
         return;
     }
-    let (durable, had_writer) = (reader.durable(), writer::had_one(dir));
+    let (durable, had_writer) = (reader.durable(), writer_process::had_one(dir));
     let dir = dir.display();
     complain(&match had_writer {
         true => format!(
@@ -212,7 +212,7 @@ fn ended(printer: &mut Printer, end: Result<(), End>, dir: &Path) -> Outcome {
         Ok(()) => flushed.map(|_| ()),
         Err(End::Output(error)) => output::unless_closed(Err(error)).map(|_| ()),
         Err(End::Log(error)) => {
-            let failure = Failure::of_read(&error, dir);
+            let failure = Failure::from_read(&error, dir);
             Err(match printer.printed() {
                 Some(last) => failure.and(format_args!("printed through record {last}")),
                 None => failure.and(format_args!("nothing was printed")),

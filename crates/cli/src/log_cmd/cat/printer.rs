@@ -10,7 +10,7 @@ use esker_log::{Batch, Error, LogStream, Record, Seq};
 
 use crate::framing::Framing;
 use crate::log_cmd::range::{Range, Take};
-use crate::log_cmd::record_text::Shown;
+use crate::log_cmd::record_text::RecordText;
 use esker_command::exit::complain;
 use esker_command::output;
 
@@ -107,8 +107,8 @@ impl Printer {
 
     fn print(&mut self, record: &Record<'_>) -> io::Result<()> {
         let Record { seq, prev, position, payload, .. } = *record;
-        let (prev, position, time) = (Some(prev), Some(position), self.time.of(record));
-        let shown = Shown { seq, prev, position, time, payload };
+        let (prev, position, time) = (Some(prev), Some(position), self.time.update(record));
+        let shown = RecordText { seq, prev, position, time, payload };
         shown.write(self.framing, &mut self.out)
     }
 
@@ -127,7 +127,7 @@ struct TimeText {
 }
 
 impl TimeText {
-    fn of(&mut self, record: &Record<'_>) -> &str {
+    fn update(&mut self, record: &Record<'_>) -> &str {
         let time = record.time();
         if self.time != time {
             self.time = time;

@@ -22,14 +22,14 @@ use tokio::sync::{Mutex, OwnedMutexGuard, Semaphore};
 use esker_command::exit::{Failure, Outcome};
 
 /// Connections at a time; more wait.
-const CONNECTIONS: usize = 8;
+const CONNECTIONS_MAX: usize = 8;
 /// How long the header of a request may take.
-const HEADER: Duration = Duration::from_secs(10);
+const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a connection may take, with the longest profile.
-const CONNECTION: Duration = Duration::from_secs(120);
-const AGAIN: Duration = Duration::from_millis(100);
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(120);
+const ACCEPT_RETRY_INTERVAL: Duration = Duration::from_millis(100);
 /// Samples a second of each processor that is busy: not 100, which timers of 10 ms keep step with.
-const HERTZ: i32 = 99;
+const SAMPLES_PER_SECOND: i32 = 99;
 /// How long a profile may take, and takes unless the request says it.
 const SECONDS: RangeInclusive<u64> = 1..=60;
 const DEFAULT_SECONDS: u64 = 10;
@@ -48,7 +48,7 @@ impl Port {
         let bound = std::net::TcpListener::bind(address)
             .and_then(|port| port.set_nonblocking(true).map(|()| port));
         let what = format!("cannot listen on {address} (--profile-listen)");
-        bound.map(Self).map_err(|error| Failure::of_io(&what, &error))
+        bound.map(Self).map_err(|error| Failure::from_io(&what, &error))
     }
 
     /// Answers requests, one profile at a time, until it is dropped.
@@ -57,10 +57,10 @@ impl Port {
             Ok(listener) => listener,
             Err(error) => return tracing::warn!(%error, "no profiles are served"),
         };
-        let (places, turn) = (Arc::new(Semaphore::new(CONNECTIONS)), Arc::new(Mutex::new(())));
+        let (places, turn) = (Arc::new(Semaphore::new(CONNECTIONS_MAX)), Arc::new(Mutex::new(())));
         while let Ok(place) = Arc::clone(&places).acquire_owned().await {
             let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(AGAIN).await;
+                tokio::time::sleep(ACCEPT_RETRY_INTERVAL).await;
                 continue;
             };
             let turn = Arc::clone(&turn);
@@ -70,10 +70,10 @@ impl Port {
                     async move { Ok::<_, Infallible>(answer(&request, turn).await) }
                 });
                 let mut http = http1::Builder::new();
-                http.timer(TokioTimer::new()).header_read_timeout(HEADER).keep_alive(false);
+                http.timer(TokioTimer::new()).header_read_timeout(HEADER_TIMEOUT).keep_alive(false);
                 // An error is the client's.
                 let connection = http.serve_connection(TokioIo::new(stream), answer);
-                let _ = tokio::time::timeout(CONNECTION, connection).await;
+                let _ = tokio::time::timeout(CONNECTION_TIMEOUT, connection).await;
                 drop(place);
             });
         }
@@ -117,7 +117,7 @@ fn seconds(query: Option<&str>) -> Option<u64> {
 /// Takes a profile. It ends early if the client does not wait for it.
 async fn profile(seconds: u64, turn: OwnedMutexGuard<()>) -> Answer {
     let profiler = pprof::ProfilerGuardBuilder::default()
-        .frequency(HERTZ)
+        .frequency(SAMPLES_PER_SECOND)
         // A signal inside of these cannot follow the stack safely.
         .blocklist(&["libc", "libgcc", "pthread", "vdso"])
         .build();
@@ -125,7 +125,7 @@ async fn profile(seconds: u64, turn: OwnedMutexGuard<()>) -> Answer {
     // Finding the names takes a while.
     let taken = tokio::task::spawn_blocking(move || {
         let _turn = turn;
-        Ok::<_, pprof::Error>(encoding::encode(&profiler?.report().build()?, HERTZ))
+        Ok::<_, pprof::Error>(encoding::encode(&profiler?.report().build()?, SAMPLES_PER_SECOND))
     });
     match taken.await {
         Ok(Ok(bytes)) => {

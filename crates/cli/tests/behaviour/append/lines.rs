@@ -1,4 +1,4 @@
-//! What `append` reads as lines, `cat` prints: empty lines, lines of any bytes, and a last line
+//! Lines that `append` reads and `cat` prints: empty lines, lines of any bytes, and a last line
 //! without a newline.
 
 use crate::esker::{self, log, workdir};

@@ -1,4 +1,4 @@
-//! What `stat` shows: records and the bytes of their payloads, beside those of the files; the
+//! The output of `stat`: records and the bytes of their payloads, beside those of the files; the
 //! writer; the age of the oldest record.
 
 #![allow(clippy::unwrap_used)]
@@ -43,8 +43,8 @@ fn payload_bytes_that_are_not_known_are_said_to_be() {
     assert!(text.text().contains("payload      not known"), "{}", text.text());
 }
 
-/// Of a log whose numbers were brought by its writer, what is between them is no gap. The first
-/// record says which number it follows.
+/// Numbers between those that the writer brought are no gap. The first record says which number it
+/// follows.
 #[test]
 fn numbers_that_no_record_was_given_are_counted() {
     let (_guard, dir) = workdir();

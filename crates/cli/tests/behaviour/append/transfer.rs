@@ -117,8 +117,8 @@ fn numbers_are_kept_on_demand() {
     log("append", &copy, &["--keep-seq"], b"").exits(2).says(&["--framing json"]);
 }
 
-/// What a repair quarantined, and what `--skip-corrupt` skips, is missing in an export. It was
-/// refused: "record 21 follows record 20, and the line before has 10", and "it has no `seq` and
+/// Records that a repair quarantined, or that `--skip-corrupt` skips, are missing in an export. It
+/// was refused: "record 21 follows record 20, and the line before has 10", and "it has no `seq` and
 /// `prev`".
 #[test]
 fn an_export_with_gaps_is_imported_under_its_numbers() {

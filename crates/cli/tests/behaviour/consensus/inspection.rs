@@ -1,5 +1,4 @@
-//! `esker consensus stat`, `dump` and `verify` read a log beside its writer, and
-//! report corruption.
+//! `esker stat`, `verify` and `consensus dump` read a log beside its writer, and report corruption.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,6 +9,8 @@ use esker_consensus::{Ballot, ConsensusLog, LogManager, ReadOnlyReason, Slot};
 use serde_json::Value;
 
 const LOW: Ballot = Ballot { number: 1, node: 1 };
+/// The commands that read a consensus log.
+const READ_COMMANDS: [&[&str]; 3] = [&["stat"], &["verify"], &["consensus", "dump"]];
 const HIGH: Ballot = Ballot { number: 2, node: 1 };
 
 fn log(dir: &Path) -> ConsensusLog {
@@ -42,7 +43,7 @@ fn beside_a_writer_and_after_it() {
         if closed {
             writer.close().unwrap();
         }
-        let stat = &lines(&["consensus", "stat"], &dir)[0];
+        let stat = &lines(&["stat"], &dir)[0];
         assert_eq!((&stat["floor"], &stat["frontier"]), (&1.into(), &4.into()));
         assert_eq!((&stat["committed"], &stat["uncommitted"]), (&3.into(), &1.into()));
         assert_eq!((&stat["lowest"], &stat["highest"]), (&2.into(), &4.into()));
@@ -52,7 +53,7 @@ fn beside_a_writer_and_after_it() {
         assert_eq!(slots, [2, 3, 4, 7]);
         assert_eq!((&dump[1]["value"], &dump[1]["committed"]), (&"value 3".into(), &true.into()));
         assert_eq!((&dump[3]["value_b64"], &dump[3]["committed"]), (&"/wA=".into(), &false.into()));
-        let verify = &lines(&["consensus", "verify"], &dir)[0];
+        let verify = &lines(&["verify"], &dir)[0];
         assert_eq!((&verify["sound"], &verify["slots"]), (&true.into(), &4.into()));
     }
 }
@@ -107,7 +108,7 @@ fn nothing_is_appended_to_it_or_dropped_by_hand() {
             assert!(everything(dir) == before, "{words:?} changed {}", dir.display());
         }
         // Repairing works on bytes, whosever they are: without corruption it changes none.
-        let mut repair = command(&["log", "repair"]);
+        let mut repair = command(&["repair"]);
         repair.arg(dir);
         run(repair, b"").ok();
         // `lock` names the last process that locked the log.
@@ -117,7 +118,7 @@ fn nothing_is_appended_to_it_or_dropped_by_hand() {
         };
         let after = unlocked(everything(dir));
         assert!(after == unlocked(before.clone()), "repair changed {}", dir.display());
-        assert_eq!(lines(&["consensus", "verify"], dir)[0]["slots"], 4);
+        assert_eq!(lines(&["verify"], dir)[0]["slots"], 4);
         let log = ConsensusLog::open(dir).unwrap();
         assert_eq!(log.stats().read_only, None);
         log.close().unwrap();
@@ -133,14 +134,14 @@ fn verify_of_a_corrupt_log_exits_3() {
     let at = bytes.windows(7).position(|window| window == b"value 3").unwrap();
     bytes[at] ^= 1;
     std::fs::write(&segment, bytes).unwrap();
-    let mut verify = command(&["consensus", "verify"]);
+    let mut verify = command(&["verify"]);
     verify.arg(&dir);
     let ended = run(verify, b"");
     assert_eq!(ended.status, 3, "{}", ended.err);
-    let mut repair = command(&["log", "repair"]);
+    let mut repair = command(&["repair"]);
     repair.arg(&dir);
     run(repair, b"").ok();
-    let mut verify = command(&["consensus", "verify"]);
+    let mut verify = command(&["verify"]);
     verify.arg(&dir);
     let ended = run(verify, b"");
     assert!(ended.status == 3 && ended.err.contains("read-only"), "{}", ended.err);
@@ -159,7 +160,7 @@ fn verify_of_a_corrupt_log_exits_3() {
         ended.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let slots: Vec<_> = slots.iter().map(|slot| slot["slot"].as_u64().unwrap()).collect();
     assert_eq!(slots, [2, 4]);
-    assert_eq!(lines(&["consensus", "stat"], &dir)[0]["quarantined"].as_array().unwrap().len(), 1);
+    assert_eq!(lines(&["stat"], &dir)[0]["quarantined"].as_array().unwrap().len(), 1);
     let log = ConsensusLog::open(&dir).unwrap();
     assert_eq!(log.stats().read_only, Some(ReadOnlyReason::Repaired));
 }
@@ -167,10 +168,8 @@ fn verify_of_a_corrupt_log_exits_3() {
 #[test]
 fn reading_a_directory_without_a_log_exits_1() {
     let (_guard, dir) = workdir();
-    for what in ["stat", "dump", "verify"] {
-        let mut look = command(&["consensus", what]);
-        look.arg(&dir);
-        assert_eq!(run(look, b"").status, 1);
+    for words in READ_COMMANDS {
+        assert_eq!(look(words, &dir).status, 1);
     }
 }
 
@@ -183,11 +182,9 @@ fn the_log_of_something_else_is_status_1() {
     crate::esker::log("append", &empty, &[], b"").ok();
     for dir in [&dir, &empty] {
         let before = everything(dir);
-        for verb in ["stat", "dump", "verify"] {
-            let mut look = command(&["consensus", verb]);
-            look.arg(dir);
-            let ended = run(look, b"").exits(1).says(&["is no consensus log"]);
-            assert_eq!(ended.err.lines().count(), 1, "{}", ended.err);
+        look(&["consensus", "dump"], dir).exits(1).says(&["is no consensus log"]);
+        for verb in ["stat", "verify"] {
+            assert_eq!(look(&[verb, "--json"], dir).ok().json()["component"], "log");
         }
         assert!(everything(dir) == before, "{} changed", dir.display());
     }
@@ -211,13 +208,13 @@ fn a_directory_of_many_logs() {
         if closed {
             manager.close_all().unwrap();
         }
-        let stat = lines(&["consensus", "stat"], &dir);
+        let stat = lines(&["stat"], &dir);
         let found: Vec<_> = stat.iter().map(|line| (&line["key"], &line["committed"])).collect();
         assert_eq!(found[..2], [(&"orders".into(), &1.into()), (&"users".into(), &3.into())]);
         assert_eq!((&stat[2]["key_b64"], &stat[2]["committed"]), (&"/wA=".into(), &2.into()));
-        let one = lines(&["consensus", "stat", "--key", "users"], &dir);
+        let one = lines(&["stat", "--key", "users"], &dir);
         assert_eq!((one.len(), &one[0]), (1, &stat[1]));
-        let verify = lines(&["consensus", "verify"], &dir);
+        let verify = lines(&["verify"], &dir);
         assert!(verify.len() == 3 && verify.iter().all(|line| line["sound"] == true));
         assert_eq!(verify[0]["key"], "orders");
         assert_eq!(lines(&["consensus", "dump", "--key", "users"], &dir).len(), 3);
@@ -228,17 +225,18 @@ fn a_directory_of_many_logs() {
         run(refused, b"")
     };
     refused(&["consensus", "dump"], &dir).exits(2).says(&["3 logs", "--key"]);
-    refused(&["consensus", "stat", "--key", "none"], &dir).exits(1).says(&["no log of key"]);
+    refused(&["stat", "--key", "none"], &dir).exits(1).says(&["no log of key"]);
     let users = std::path::PathBuf::from(
-        lines(&["consensus", "stat", "--key", "users"], &dir)[0]["dir"].as_str().unwrap(),
+        lines(&["stat", "--key", "users"], &dir)[0]["dir"].as_str().unwrap(),
     );
-    refused(&["consensus", "stat", "--key", "users"], &users).exits(1).says(&["leave out --key"]);
+    refused(&["stat", "--key", "users"], &users).exits(2).says(&["--key", "of one consensus log"]);
+    refused(&["consensus", "dump", "--key", "users"], &users).exits(1).says(&["leave out --key"]);
     // All are checked, also after one that is corrupt.
     let segment = crate::esker::segments(&users).remove(0);
     let mut bytes = std::fs::read(&segment).unwrap();
     bytes[4096 + 100] ^= 1;
     std::fs::write(&segment, bytes).unwrap();
-    let mut verify = command(&["consensus", "verify", "--json"]);
+    let mut verify = command(&["verify", "--json"]);
     verify.arg(&dir);
     let verified = run(verify, b"").exits(3);
     assert_eq!(verified.text().lines().count(), 3);
@@ -256,36 +254,39 @@ fn a_copy_is_read_only_until_it_is_renumbered() {
         command.args(dirs);
         run(command, input)
     };
-    ran(&["consensus", "backup"], &[&dir, &copies], b"").ok();
-    ran(&["consensus", "backup"], &[&dir_of(&dir, "users"), &users], b"").ok();
+    ran(&["backup"], &[&dir, &copies], b"").ok();
+    ran(&["backup"], &[&dir_of(&dir, "users"), &users], b"").ok();
     for copy in [&copies, &users] {
         let whole = ran(&["consensus", "dump", "--json"], &[&dir_of(&dir, "users")], b"");
         let key: &[&str] = if *copy == copies { &["--key", "users"] } else { &[] };
         let dump = ran(&[&["consensus", "dump", "--json"], key].concat(), &[copy], b"");
         assert_eq!(dump.ok().text(), whole.ok().text());
-        let stat = lines(&["consensus", "stat"], copy);
+        let stat = lines(&["stat"], copy);
         assert!(stat.iter().all(|line| line["read_only"] == "copied"), "{stat:?}");
-        let stat = ran(&["consensus", "stat"], &[copy], b"").ok();
+        let stat = ran(&["stat"], &[copy], b"").ok();
         assert!(stat.text().contains("read-only    copied\n"), "{}", stat.text());
-        ran(&["consensus", "verify"], &[copy], b"").ok();
+        ran(&["verify"], &[copy], b"").ok();
         let create = [&["snapshot", "create-from", "--slot", "1"], key].concat();
         let words = ["it is a copy", "another node ID", "`esker consensus renumber`"];
         ran(&create, &[copy], b"state").exits(1).says(&words);
         let log = if *copy == copies { dir_of(copy, "users") } else { copy.clone() };
-        let words = ["needs `esker consensus backup`, or is used where it is"];
-        ran(&["log", "restore"], &[&log, &root.join("none")], b"").exits(1).says(&words);
+        let restored = log.with_extension("restored");
+        ran(&["restore"], &[&log, &restored], b"").ok();
+        assert_eq!(lines(&["stat"], &restored)[0]["read_only"], "copied");
+        // It is not one of the logs of the copy.
+        std::fs::remove_dir_all(restored).unwrap();
         ran(&["log", "append"], &[&log], b"x").exits(1).says(&["a copy of a consensus log"]);
         // A copy of a copy is one.
         let again = copy.with_extension("again");
-        ran(&["consensus", "backup"], &[copy, &again], b"").ok();
-        assert_eq!(lines(&["consensus", "stat"], &again)[0]["read_only"], "copied");
+        ran(&["backup"], &[copy, &again], b"").ok();
+        assert_eq!(lines(&["stat"], &again)[0]["read_only"], "copied");
 
         let logs = if *copy == copies { 2 } else { 1 };
         let done = ran(&["consensus", "renumber", "--json"], &[copy], b"").ok().json();
         assert_eq!(done["logs"], logs);
         let again = ran(&["consensus", "renumber"], &[copy], b"").ok();
         assert_eq!(again.text(), "renumbered 0 logs: none is a copy that needs a number\n");
-        let stat = lines(&["consensus", "stat"], copy);
+        let stat = lines(&["stat"], copy);
         assert!(stat.iter().all(|line| line["read_only"].is_null()), "{stat:?}");
         ran(&create, &[copy], b"state").ok();
         ran(&["snapshot", "list"], &[&log], b"").ok();
@@ -296,9 +297,9 @@ fn a_copy_is_read_only_until_it_is_renumbered() {
     let log = ConsensusLog::builder(&node).label(label).open().unwrap();
     log.close().unwrap();
     let copy = root.join("node-copy");
-    ran(&["consensus", "backup"], &[&node, &copy], b"").ok();
+    ran(&["backup"], &[&node, &copy], b"").ok();
     ran(&["consensus", "renumber"], &[&copy], b"").exits(1).says(&["an empty folder"]);
-    assert_eq!(lines(&["consensus", "stat"], &copy)[0]["read_only"], "copied");
+    assert_eq!(lines(&["stat"], &copy)[0]["read_only"], "copied");
 }
 
 /// The copy of many logs is a manager, beside no other; that of one log may be made beside its
@@ -309,7 +310,7 @@ fn a_backup() {
     std::fs::create_dir(&root).unwrap();
     let (dir, dest) = (root.join("tables"), root.join("copy"));
     let backup = |dir: &Path, dest: &Path| {
-        let mut backup = command(&["consensus", "backup", "--json"]);
+        let mut backup = command(&["backup", "--json"]);
         backup.arg(dir).arg(dest);
         run(backup, b"")
     };
@@ -320,7 +321,7 @@ fn a_backup() {
         log.create_snapshot(Slot(0), key.as_bytes()).unwrap();
     }
     backup(&dir, &dest).exits(4).says(&["is open for writing", "`LogManager::backup`"]);
-    let users = lines(&["consensus", "stat", "--key", "users"], &dir)[0]["dir"].clone();
+    let users = lines(&["stat", "--key", "users"], &dir)[0]["dir"].clone();
     let users = std::path::PathBuf::from(users.as_str().unwrap());
     let done = backup(&users, &root.join("users")).ok().json();
     assert_eq!((&done["logs"], &done["snapshots"]), (&1.into(), &1.into()));
@@ -335,7 +336,7 @@ fn a_backup() {
     );
     backup(&dir, &dest).exits(1).says(&["is not empty"]);
     backup(&root.join("none"), &root.join("other")).exits(1);
-    let verify = lines(&["consensus", "verify"], &dest);
+    let verify = lines(&["verify"], &dest);
     assert!(verify.len() == 2 && verify.iter().all(|line| line["sound"] == true));
     let copy = LogManager::builder(&dest).must_exist(true).open().unwrap();
     let log = copy.get("orders").unwrap();
@@ -368,7 +369,7 @@ fn many(dir: &Path, keys: &[&str]) {
 }
 
 fn dir_of(dir: &Path, key: &str) -> std::path::PathBuf {
-    let stat = lines(&["consensus", "stat", "--key", key], dir);
+    let stat = lines(&["stat", "--key", key], dir);
     stat[0]["dir"].as_str().unwrap().into()
 }
 
@@ -378,7 +379,7 @@ fn flip(path: &Path, byte: usize) {
     std::fs::write(path, bytes).unwrap();
 }
 
-fn look(words: &[&str], dir: &Path) -> crate::esker::Ended {
+fn look(words: &[&str], dir: &Path) -> crate::esker::CommandOutput {
     let mut look = command(words);
     look.arg(dir);
     run(look, b"")
@@ -393,11 +394,11 @@ fn a_corrupt_backup_is_deleted_and_made_again() {
     let log = ConsensusLog::open(&dir).unwrap();
     log.learn(Slot(0), LOW, b"x").unwrap().blocking_wait().unwrap();
     log.close().unwrap();
-    let mut backup = command(&["consensus", "backup"]);
+    let mut backup = command(&["backup"]);
     backup.arg(&dir).arg(&copy);
     run(backup, b"").ok();
     flip(&crate::esker::segments(&copy).remove(0), 4096 + 100);
-    let found = look(&["consensus", "verify"], &copy).exits(3);
+    let found = look(&["verify"], &copy).exits(3);
     let remedy = "it is a backup: delete the whole copy and back up again";
     assert!(found.err.contains(remedy) && !found.err.contains("acceptor"), "{}", found.err);
     assert!(look(&["consensus", "dump"], &copy).exits(3).err.contains(remedy));
@@ -411,9 +412,9 @@ fn logs_that_are_missing_or_corrupt_are_named_beside_the_others() {
     let (b, c) = (dir_of(&dir, "b"), dir_of(&dir, "c"));
     std::fs::remove_dir_all(&b).unwrap();
     flip(&crate::esker::segments(&c).remove(0), 4096 + 100);
-    let stat = look(&["consensus", "stat", "--json"], &dir).exits(3);
+    let stat = look(&["stat", "--json"], &dir).exits(3);
     assert!(stat.err.contains("the log of \"b\" is missing"), "{}", stat.err);
-    assert!(stat.err.contains(&format!("`esker log repair {}`", c.display())), "{}", stat.err);
+    assert!(stat.err.contains(&format!("`esker repair {}`", c.display())), "{}", stat.err);
     assert!(stat.err.contains("2 of 4 logs"), "{}", stat.err);
     let stat: Vec<Value> =
         stat.text().lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -421,15 +422,15 @@ fn logs_that_are_missing_or_corrupt_are_named_beside_the_others() {
     assert_eq!(keys, ["a", "b", "d"]);
     assert_eq!(stat[1]["missing"], true);
     assert_eq!(stat[2]["snapshots"], serde_json::json!([2, 4]));
-    look(&["consensus", "stat", "--key", "b"], &dir).exits(3).says(&["is missing", "put the"]);
+    look(&["stat", "--key", "b"], &dir).exits(3).says(&["is missing", "put the"]);
     look(&["consensus", "dump", "--key", "b"], &dir).exits(3).says(&["is missing"]);
-    look(&["consensus", "verify", "--key", "b"], &dir).exits(3).says(&["is missing"]);
+    look(&["verify", "--key", "b"], &dir).exits(3).says(&["is missing"]);
     look(&["snapshot", "list", "--key", "b"], &dir).exits(3).says(&["is missing"]);
-    let verify = look(&["consensus", "verify"], &dir).exits(3);
+    let verify = look(&["verify"], &dir).exits(3);
     assert_eq!(verify.text().matches("sound: 5 slots").count(), 2, "{}", verify.text());
     assert!(verify.text().contains("log b\nmissing\n"), "{}", verify.text());
     // It is no copy of all logs.
-    let mut backup = command(&["consensus", "backup"]);
+    let mut backup = command(&["backup"]);
     backup.arg(&dir).arg(dir.with_extension("copy"));
     run(backup, b"").exits(3).says(&["\"b\" is missing"]);
     assert!(!dir.with_extension("copy").join("registry").exists());
@@ -442,21 +443,21 @@ fn a_corrupt_registry_is_moved_away() {
     many(&dir, &["a", "b"]);
     let registry = dir.join("registry");
     flip(&crate::esker::segments(&registry).remove(0), 4096 + 100);
-    for words in [&["stat"][..], &["verify"], &["dump", "--key", "a"]] {
-        let refused = look(&[&["consensus"], words].concat(), &dir).exits(3);
+    for words in [&["stat"][..], &["verify"], &["consensus", "dump", "--key", "a"]] {
+        let refused = look(words, &dir).exits(3);
         let advice = format!("move {} to another directory", registry.display());
         assert!(refused.err.contains(&advice), "{}", refused.err);
     }
     let copy = dir.with_extension("copy");
     let backup = || {
-        let mut backup = command(&["consensus", "backup"]);
+        let mut backup = command(&["backup"]);
         backup.arg(&dir).arg(&copy);
         run(backup, b"")
     };
     backup().exits(3).says(&["move ", "registry to another directory"]);
     std::fs::rename(&registry, dir.with_extension("registry")).unwrap();
     for _ in 0..2 {
-        let verify = lines(&["consensus", "verify"], &dir);
+        let verify = lines(&["verify"], &dir);
         let found: Vec<_> = verify.iter().map(|line| (&line["key"], &line["sound"])).collect();
         assert_eq!(found, [(&"a".into(), &true.into()), (&"b".into(), &true.into())]);
         assert_eq!(lines(&["consensus", "dump", "--key", "b"], &dir).len(), 5);
@@ -468,7 +469,7 @@ fn a_corrupt_registry_is_moved_away() {
     }
 }
 
-/// What an interrupted backup left is said to be that.
+/// An interrupted backup is named as such.
 #[test]
 fn an_unfinished_backup_is_named() {
     let (_guard, root) = workdir();
@@ -480,12 +481,12 @@ fn an_unfinished_backup_is_named() {
     }
     for dir in [&many, &one] {
         let words = format!("{} is an unfinished backup; delete it", dir.display());
-        for verb in ["stat", "dump", "verify"] {
-            look(&["consensus", verb], dir).exits(1).says(&[&words]);
+        for command in READ_COMMANDS {
+            look(command, dir).exits(1).says(&[&words]);
         }
         look(&["snapshot", "list"], dir).exits(1).says(&[&words]);
         for (from, to) in [(dir, &root.join("copy")), (&root.join("none"), dir)] {
-            let mut backup = command(&["consensus", "backup"]);
+            let mut backup = command(&["backup"]);
             backup.arg(from).arg(to);
             let words = if from == dir { &words } else { &from.display().to_string() };
             run(backup, b"").exits(1).says(&[words]);
@@ -507,10 +508,10 @@ fn verify_reads_snapshots_and_checks_that_one_covers_the_floor() {
     log.truncate_through(Slot(6)).unwrap();
     log.close().unwrap();
     let file = |slot: u64| dir.join(format!("snapshot-{slot:020}"));
-    let sound = &lines(&["consensus", "verify"], &dir)[0];
+    let sound = &lines(&["verify"], &dir)[0];
     assert_eq!((&sound["sound"], &sound["dir"]), (&true.into(), &dir.to_string_lossy().into()));
     assert_eq!(sound["snapshots"], serde_json::json!([3, 6, 9]));
-    let refused = || look(&["consensus", "verify", "--json"], &dir).exits(3);
+    let refused = || look(&["verify", "--json"], &dir).exits(3);
     flip(&file(9), 4096 + 33);
     let first = refused();
     assert!(first.err.contains("slot 9 is not whole") && first.err.contains("at slot 6"));
@@ -524,7 +525,7 @@ fn verify_reads_snapshots_and_checks_that_one_covers_the_floor() {
     refused().says(&["the newest snapshot is at slot 3", "another replica"]);
     // Its application may keep its state elsewhere.
     std::fs::remove_file(file(3)).unwrap();
-    look(&["consensus", "verify"], &dir).ok();
+    look(&["verify"], &dir).ok();
     let beyond = look(&["consensus", "dump", "--from", "10"], &dir).ok();
     assert!(beyond.err.contains("the highest slot is 9"), "{}", beyond.err);
 }
@@ -538,24 +539,24 @@ fn exchanged_directories_are_named() {
     std::fs::rename(&a, &aside).unwrap();
     std::fs::rename(&b, &a).unwrap();
     std::fs::rename(&aside, &b).unwrap();
-    let stat = look(&["consensus", "stat", "--json"], &dir).exits(3);
+    let stat = look(&["stat", "--json"], &dir).exits(3);
     assert!(stat.err.contains(&b.display().to_string()), "{}", stat.err);
     assert!(stat.err.contains("put it back"), "{}", stat.err);
     assert!(stat.err.contains("2 of 3 logs"), "{}", stat.err);
     assert_eq!(stat.text().lines().count(), 1, "{}", stat.text());
-    let verify = look(&["consensus", "verify", "--json"], &dir).exits(3);
+    let verify = look(&["verify", "--json"], &dir).exits(3);
     let sound: Vec<_> = verify
         .text()
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap()["sound"] == true)
         .collect();
     assert_eq!(sound, [false, false, true]);
-    let verify = look(&["consensus", "verify"], &dir).exits(3);
+    let verify = look(&["verify"], &dir).exits(3);
     assert!(verify.text().contains("log a\nthe log of another key\n"), "{}", verify.text());
     for words in [["consensus", "dump"], ["snapshot", "list"]] {
         look(&[words[0], words[1], "--key", "a"], &dir).exits(3).says(&["put it back"]);
     }
-    let mut backup = command(&["consensus", "backup"]);
+    let mut backup = command(&["backup"]);
     backup.arg(&dir).arg(dir.with_extension("copy"));
     run(backup, b"").exits(3);
     assert!(!dir.with_extension("copy").join("registry").exists());

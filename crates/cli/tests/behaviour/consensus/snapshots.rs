@@ -129,7 +129,7 @@ fn a_state_of_one_of_many_logs_is_restored_as_json() {
         with
     };
     let create = with("create-from", &["--key", "users", "--slot", "0"]);
-    run(create, &state).exits(4).says(&["is open for writing", "`esker consensus stat`"]);
+    run(create, &state).exits(4).says(&["is open for writing", "`esker stat`"]);
     manager.close_all().unwrap();
     run(with("create-from", &["--key", "users", "--slot", "0", "--note", "v1"]), &state).ok();
     run(with("create-from", &["--slot", "0"]), &state).exits(2).says(&["2 logs", "--key"]);

@@ -7,9 +7,9 @@ fn every_command_has_examples() {
     for words in [
         &["log", "append"][..],
         &["log", "cat"],
-        &["log", "stat"],
-        &["log", "verify"],
-        &["log", "repair"],
+        &["stat"],
+        &["verify"],
+        &["repair"],
         &["log", "truncate"],
         &["kv", "put"],
         &["kv", "get"],
@@ -18,8 +18,6 @@ fn every_command_has_examples() {
         &["kv", "import"],
         &["kv", "export"],
         &["kv", "compact"],
-        &["kv", "stat"],
-        &["kv", "verify"],
         &["kv", "keyspaces"],
         &["bench", "floor"],
         &["serve"],
@@ -32,8 +30,8 @@ fn every_command_has_examples() {
         &["man"],
         &["log", "offsets"],
         &["log", "salvage"],
-        &["log", "backup"],
-        &["log", "restore"],
+        &["backup"],
+        &["restore"],
     ] {
         let mut help = command(words);
         help.arg("--help");

@@ -1,4 +1,4 @@
-//! What README, guides and `--help` say is so.
+//! README, guides and `--help` are true.
 
 mod chapters;
 mod experiment;

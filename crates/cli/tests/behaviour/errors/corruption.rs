@@ -42,7 +42,7 @@ fn flipped_byte_exits_with_status_3_after_valid_records() {
     flip(&segment, offset_of(&segment, "line 150"));
 
     let file = segment.to_str().unwrap();
-    let repair = format!("`esker log repair {}`", dir.display());
+    let repair = format!("`esker repair {}`", dir.display());
     let words = [file, "at byte 8192", &repair];
     let cat = log("cat", &dir, &[], b"").exits(3).says(&words);
     assert_eq!(cat.text(), esker::lines(1, 100));
@@ -155,9 +155,9 @@ fn a_copy_by_hand_is_advised_to_be_made_by_backup() {
     std::fs::remove_file(copy.join(all[2].file_name().unwrap())).unwrap();
     let missing = [
         "is missing",
-        "copied by other tools, copy the original with `esker log backup`, to another directory",
+        "copied by other tools, copy the original with `esker backup`, to another directory",
         "if it is the original, restore a backup,",
-        "or run `esker log repair",
+        "or run `esker repair",
         "gives up the records of the missing segment",
     ];
     log("cat", &copy, &[], b"").exits(3).says(&missing);
@@ -172,15 +172,15 @@ fn a_copy_by_hand_is_advised_to_be_made_by_backup() {
         std::fs::copy(&file, later.join(file.file_name().unwrap())).unwrap();
     }
     for ended in [log("cat", &later, &[], b""), log("append", &later, &[], b"")] {
-        let ended = ended.exits(3).says(&["is newer than", "`esker log backup`"]);
+        let ended = ended.exits(3).says(&["is newer than", "`esker backup`"]);
         // Only of the original: in a copy it would drop what the original has.
-        let repair = ended.err.find("esker log repair").unwrap_or(0);
+        let repair = ended.err.find("esker repair").unwrap_or(0);
         assert!(ended.err[..repair].ends_with("if it is the original, run `"), "{}", ended.err);
     }
     // What was not copied is repaired.
     let segment = &segments(&dir)[1];
     flip(segment, 8200);
-    let flipped = log("verify", &dir, &[], b"").exits(3).says(&["run `esker log repair"]);
+    let flipped = log("verify", &dir, &[], b"").exits(3).says(&["run `esker repair"]);
     assert!(!flipped.err.contains("backup"), "{}", flipped.err);
 }
 
@@ -193,9 +193,9 @@ fn a_missing_newest_segment_has_two_remedies() {
     log("append", &dir, &["--segment-size", "64K"], records.as_bytes()).ok();
     std::fs::remove_file(segments(&dir).last().unwrap()).unwrap();
     let remedies = [
-        "if the files were copied beside a writer, copy the original with `esker log backup`, to \
+        "if the files were copied beside a writer, copy the original with `esker backup`, to \
          another directory",
-        "if it is the original, restore a backup, or run `esker log repair",
+        "if it is the original, restore a backup, or run `esker repair",
         "gives up the records of the missing segment",
     ];
     for command in ["cat", "stat", "append"] {
@@ -221,7 +221,7 @@ fn an_older_watermark_page_may_be_that_of_a_power_cut() {
     flip(&segment, offset_of(&segment, "line 150"));
     for ended in [log("cat", &dir, &[], b""), log("append", &dir, &[], b"")] {
         let otherwise =
-            format!("to another directory; otherwise run `esker log repair {}`", dir.display());
+            format!("to another directory; otherwise run `esker repair {}`", dir.display());
         ended.exits(3).says(&["is newer than mark", &otherwise]);
     }
     // Its last line began with the second half of that.
@@ -239,7 +239,7 @@ fn a_corrupt_header_is_advised_to_be_repaired() {
         log("append", &dir, &["--segment-size", "64K"], records.as_bytes()).ok();
         flip(segments(&dir).last().unwrap(), 20);
         for ended in [log("cat", &dir, &[], b""), log("append", &dir, &[], b"")] {
-            let advice = format!("run `esker log repair {}`", dir.display());
+            let advice = format!("run `esker repair {}`", dir.display());
             let ended = ended.exits(3).says(&[&advice]);
             assert!(!ended.err.contains("newer"), "{}", ended.err);
         }
@@ -346,7 +346,7 @@ fn an_older_manifest_is_corrected_by_a_repair() {
     }
     std::fs::write(dir.join("manifest"), older).unwrap();
     for command in ["verify", "cat", "append"] {
-        log(command, &dir, &[], b"").exits(3).says(&["esker log repair"]);
+        log(command, &dir, &[], b"").exits(3).says(&["esker repair"]);
     }
     let repaired = log("repair", &dir, &["--json"], b"").ok().json();
     assert_eq!((&repaired["repaired"], &repaired["manifest"]), (&true.into(), &true.into()));

@@ -17,7 +17,7 @@ fn a_link_to_nothing_is_named_as_such() {
     log("append", &link.join("below"), &[], b"x\n").exits(1).says(&said);
     log("cat", &link, &[], b"").exits(1).says(&said);
     log("verify", &link, &[], b"").exits(1).says(&said);
-    let mut stat = command(&["consensus", "stat"]);
+    let mut stat = command(&["stat"]);
     run(
         {
             stat.arg(&link);

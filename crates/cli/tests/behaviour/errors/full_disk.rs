@@ -32,7 +32,7 @@ impl Drop for Mounted<'_> {
     }
 }
 
-/// What was printed is a run of the input from its start; how long it is.
+/// The number of lines that were printed, which are the first ones of the input.
 fn prefix_of(input: &str, dir: &Path) -> u64 {
     let cat = log("cat", dir, &[], b"").ok();
     assert!(input.starts_with(cat.text()));

@@ -15,7 +15,7 @@ fn garbage_in_the_middle_of_a_segment() {
     std::fs::write(segment, bytes).unwrap();
 
     let name = segment.to_str().unwrap();
-    let cat = log("cat", &dir, &[], b"").exits(3).says(&[name, "esker log repair"]);
+    let cat = log("cat", &dir, &[], b"").exits(3).says(&[name, "esker repair"]);
     assert!(input.starts_with(cat.text()));
     log("verify", &dir, &[], b"").exits(3).says(&[name]);
 }
@@ -44,7 +44,7 @@ fn a_segment_that_is_gone() {
     log("append", &dir, &["--segment-size", "64K"], input.as_bytes()).ok();
     let all = segments(&dir);
     std::fs::remove_file(&all[all.len() / 2]).unwrap();
-    let cat = log("cat", &dir, &[], b"").exits(3).says(&["esker log repair"]);
+    let cat = log("cat", &dir, &[], b"").exits(3).says(&["esker repair"]);
     assert!(input.starts_with(cat.text()));
     log("verify", &dir, &[], b"").exits(3);
     log("append", &dir, &[], b"never\n").exits(3);

@@ -1,4 +1,4 @@
-//! What was typed wrong is status 2, and nothing is made.
+//! Wrong usage is status 2, and creates nothing.
 
 use crate::esker::{command, log, run, workdir};
 

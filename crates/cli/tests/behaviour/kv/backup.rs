@@ -1,4 +1,4 @@
-//! `esker kv backup`: where it goes, and what an interrupted one leaves.
+//! `esker backup`: where it goes, and what an interrupted one leaves.
 #![allow(clippy::unwrap_used)]
 
 use std::os::unix::fs::symlink;
@@ -65,7 +65,7 @@ fn an_interrupted_backup_leaves_an_empty_directory() {
     store.close().unwrap();
     let copy = dir.with_file_name("copy");
     for (name, status) in [("INT", 130), ("TERM", 1), ("HUP", 1)] {
-        let mut backup = command(&["kv", "backup"]);
+        let mut backup = command(&["backup"]);
         let backup = spawn(backup.arg(&dir).arg(&copy), Stdio::null());
         esker::until("it has begun", || copy.join("note").exists());
         // So that it cannot end before the signal arrives.

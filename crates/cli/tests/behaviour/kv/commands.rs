@@ -67,7 +67,7 @@ fn a_repaired_store_gives_what_is_left_only_on_request() {
         }
     }
     kv(&store, &["get", "c"], b"").exits(3);
-    let mut repair = command(&["log", "repair"]);
+    let mut repair = command(&["repair"]);
     repair.arg(&store);
     run(repair, b"").ok();
     assert_eq!(kv(&store, &["get", "c"], b"").ok().text(), "after\n");
@@ -200,7 +200,7 @@ fn a_store_is_backed_up_beside_its_writer() {
     assert!(exported.text().lines().count() >= 1000);
     assert!(lines.starts_with(exported.text()), "it is a prefix");
     let backup = |to: &Path| {
-        let mut command = command(&["kv", "backup"]);
+        let mut command = command(&["backup"]);
         command.arg(&dir).arg(to).arg("--json");
         run(command, b"")
     };

@@ -1,4 +1,4 @@
-//! What is written can be read, where it was written and nowhere else.
+//! Written bytes can be read, where they were written and nowhere else.
 
 use esker_disk::{BLOCK, Open, Read, read_full_at, write_all_at};
 

@@ -1,4 +1,4 @@
-//! What was open when the power went or the process died never works again.
+//! Handles that were open when the power went or the process died never work again.
 
 use std::io::ErrorKind;
 use std::path::Path;

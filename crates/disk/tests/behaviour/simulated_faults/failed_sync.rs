@@ -33,7 +33,7 @@ fn after_failed_sync(seed: u64, mode: CacheAfterFailedSync) -> (SimDisk, Arc<dyn
     (disk, file)
 }
 
-/// What ordinary reads, direct reads, and reads after a power cut give, over many seeds.
+/// The results of ordinary reads, direct reads, and reads after a power cut, over many seeds.
 fn seen(mode: CacheAfterFailedSync) -> BTreeSet<[u8; 3]> {
     let seen = |seed| {
         let (disk, file) = after_failed_sync(seed, mode);

@@ -2,14 +2,14 @@
 
 use std::time::Instant;
 
-use esker_lab::selftest::{Found, Scope, bugs, hunt};
+use esker_lab::selftest::{HuntResult, Scope, bugs, hunt};
 use serde::Serialize;
 
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
 use esker_command::progress;
 
-/// What came of a bug.
+/// The outcome of a bug.
 #[derive(Debug, Serialize)]
 struct Row {
     bug: &'static str,
@@ -23,8 +23,8 @@ struct Row {
 }
 
 impl Row {
-    fn new(found: Found, seconds: f64) -> Self {
-        let Found { bug, cuts, runs, by } = found;
+    fn new(found: HuntResult, seconds: f64) -> Self {
+        let HuntResult { bug, cuts, runs, by } = found;
         let (by, seed, what) = match by {
             Some(catch) => {
                 let setting = catch.setting;
@@ -66,7 +66,7 @@ pub fn run(selected: &[String], json: bool) -> Outcome {
     let is_selected =
         |name: &&str| selected.is_empty() || selected.iter().any(|selected| selected == name);
     let names: Vec<_> = all.into_iter().filter(is_selected).collect();
-    let bar = progress::of_runs(names.len() as u64);
+    let bar = progress::runs_bar(names.len() as u64);
     let mut escaped = Vec::new();
     for name in names {
         let start = Instant::now();

@@ -59,7 +59,7 @@ pub struct KillArguments {
 
 /// Runs `esker-lab kill`.
 pub fn run(arguments: &KillArguments) -> Outcome {
-    let all = arguments.selection.of(kills(), |kills| kills.setting)?;
+    let all = arguments.selection.select(kills(), |kills| kills.setting)?;
     let (first_seed, runs) = match arguments.seed {
         Some(seed) => (seed, 1),
         None => (arguments.first_seed, arguments.runs),
@@ -69,7 +69,7 @@ pub fn run(arguments: &KillArguments) -> Outcome {
         None => PathBuf::from(format!("esker-crash-{}", std::process::id())),
     };
     let failed =
-        |error: io::Error| Failure::of_io(format_args!("create {}", dir.display()), &error);
+        |error: io::Error| Failure::from_io(format_args!("create {}", dir.display()), &error);
     if dir.exists() {
         return Err(Failure::failed(format!("{} exists; choose another --dir", dir.display())));
     }
@@ -85,7 +85,7 @@ pub fn run(arguments: &KillArguments) -> Outcome {
         remove(&to_remove);
         std::mem::forget(child);
     })
-    .map_err(|error| Failure::of_io("catch signals", &error))?;
+    .map_err(|error| Failure::from_io("catch signals", &error))?;
     let crashed = kill_all(arguments, &all, &dir, (first_seed, runs), &child);
     // The runs removed what is in it, but for runs that broke a promise.
     let _ = std::fs::remove_dir(&dir);
@@ -116,7 +116,7 @@ fn kill_all(
     (first_seed, runs): (u64, u64),
     child: &Running,
 ) -> Outcome {
-    let bar = progress::of_runs(runs * all.len() as u64);
+    let bar = progress::runs_bar(runs * all.len() as u64);
     let mut table =
         Table::begin("Killed processes on a real disk", arguments.json, arguments.each)?;
     for kills in all {

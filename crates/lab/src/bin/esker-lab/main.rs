@@ -6,7 +6,7 @@ mod kill;
 mod power;
 mod report;
 mod selection;
-mod selftest;
+mod selftest_command;
 mod table;
 
 use std::process::ExitCode;
@@ -47,7 +47,7 @@ enum LabCommand {
     /// Kill a process that writes, at random moments, on a real disk
     Kill(kill::KillArguments),
     /// Plant bugs, and show what catches them; needs a build with the feature planted-bugs
-    Selftest(selftest::SelftestArguments),
+    Selftest(selftest_command::SelftestArguments),
     /// Print what was measured and crashed as one HTML page
     Report(report::ReportArguments),
     /// The process that `kill` kills
@@ -65,7 +65,7 @@ fn run(command: LabCommand) -> Outcome {
         LabCommand::Faults(arguments) => power::faults(&arguments),
         LabCommand::Kill(arguments) => kill::run(&arguments),
         LabCommand::Report(arguments) => report::run(&arguments),
-        LabCommand::Selftest(arguments) => selftest::run(&arguments),
+        LabCommand::Selftest(arguments) => selftest_command::run(&arguments),
         LabCommand::Writer(arguments) => kill::write(&arguments),
     }
 }

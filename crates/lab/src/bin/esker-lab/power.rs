@@ -11,8 +11,8 @@ use esker_command::exit::Outcome;
 use esker_command::progress;
 
 /// Runs of each component and policy, when `--runs` is not given.
-const RUNS: u64 = 512;
-/// As `RUNS`, of disks with faults.
+const DEFAULT_RUNS: u64 = 512;
+/// As `DEFAULT_RUNS`, of disks with faults.
 const FAULTY_RUNS: u64 = 48;
 
 const EXAMPLES: &str = "\
@@ -88,7 +88,7 @@ struct Runs {
 /// Runs `esker-lab power`.
 pub fn run(arguments: &PowerArguments) -> Outcome {
     let title = "Power cuts on a simulated disk";
-    arguments.runs.go(esker_lab::power_cuts(), RUNS, title)
+    arguments.runs.go(esker_lab::power_cuts(), DEFAULT_RUNS, title)
 }
 
 /// Runs `esker-lab faults`.
@@ -98,14 +98,14 @@ pub fn faults(arguments: &FaultsArguments) -> Outcome {
 
 impl Runs {
     fn go(&self, all: Vec<Simulation>, runs: u64, title: &str) -> Outcome {
-        let all = self.selection.of(all, |simulation| simulation.setting)?;
+        let all = self.selection.select(all, |simulation| simulation.setting)?;
         #[cfg(feature = "planted-bugs")]
         let _planted = self.bug.as_deref().map(crate::hunt::planted).transpose()?;
         let options = match self.seed {
             Some(first_seed) => Options { first_seed, runs: 1 },
             None => Options { first_seed: self.first_seed, runs: self.runs.unwrap_or(runs) },
         };
-        let bar = progress::of_runs(options.runs * all.len() as u64);
+        let bar = progress::runs_bar(options.runs * all.len() as u64);
         let mut table = Table::begin(title, self.json, self.each)?;
         for simulation in &all {
             let start = Instant::now();

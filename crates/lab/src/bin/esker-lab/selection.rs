@@ -1,4 +1,4 @@
-//! Which components and policies a command goes through.
+//! The components and policies that a command goes through.
 
 use clap::{Args, ValueEnum};
 use esker_lab::Setting;
@@ -41,8 +41,8 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Those of all whose setting is selected, at least one.
-    pub fn of<T>(&self, all: Vec<T>, setting: impl Fn(&T) -> Setting) -> Outcome<Vec<T>> {
+    /// Selects the elements whose setting is selected: at least one.
+    pub fn select<T>(&self, all: Vec<T>, setting: impl Fn(&T) -> Setting) -> Outcome<Vec<T>> {
         let mut policies: Vec<_> = all.iter().map(|each| setting(each).policy).collect();
         policies.sort_unstable();
         policies.dedup();

@@ -8,7 +8,7 @@ use serde::Serialize;
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
 
-/// What a setting came to.
+/// The outcome of a setting.
 #[derive(Debug, Serialize)]
 struct Row {
     face: &'static str,
@@ -29,7 +29,7 @@ struct Row {
     max_recovered: u64,
     max_lost: u64,
     seconds: f64,
-    /// Of each crash: the seed of its run, writes accepted, durable and recovered.
+    /// The seed of its run, writes accepted, durable and recovered, of each crash.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     each: Vec<[u64; 4]>,
 }

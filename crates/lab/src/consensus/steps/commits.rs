@@ -2,10 +2,10 @@
 
 use esker_consensus::{Ballot, Error, Result, Slot, Ticket};
 
-use crate::consensus::{Bid, Life, Lived, SimEnv, broken, ensure};
+use crate::consensus::{Bid, Life, LifeResult, SimEnv, broken, ensure};
 
 impl SimEnv {
-    pub(super) fn commit(&mut self, life: &Life, n: u64, right: bool, wait: bool) -> Lived {
+    pub(super) fn commit(&mut self, life: &Life, n: u64, right: bool, wait: bool) -> LifeResult {
         let slot = self.model.slots.get(&n).cloned().unwrap_or_default();
         let accepted = slot.accepted.as_ref().map(|(ballot, _)| *ballot);
         let ballot = accepted.map_or(Ballot::ZERO, |b| Ballot {
@@ -38,7 +38,7 @@ impl SimEnv {
         first: u64,
         count: u64,
         wait: bool,
-    ) -> Lived {
+    ) -> LifeResult {
         let there = |n: &u64| {
             let slot = self.model.slots.get(n);
             slot.and_then(|slot| slot.accepted.as_ref()).map(|(ballot, _)| *ballot)
@@ -64,7 +64,7 @@ impl SimEnv {
         self.committed(done.ticket, wait, "a batch's ticket")
     }
 
-    pub(super) fn commit_through(&mut self, life: &Life, last: u64, wait: bool) -> Lived {
+    pub(super) fn commit_through(&mut self, life: &Life, last: u64, wait: bool) -> LifeResult {
         let from = self.model.decided;
         let there = |n: &u64| self.model.slots.get(n).is_some_and(|slot| slot.accepted.is_some());
         let whole = (from..=last).all(|n| there(&n));
@@ -92,7 +92,7 @@ impl SimEnv {
         ballot: Ballot,
         value: Vec<u8>,
         wait: bool,
-    ) -> Lived {
+    ) -> LifeResult {
         let slot = self.model.slots.entry(n).or_default();
         slot.attempted.push((ballot, value.clone()));
         match life.log.learn(Slot(n), ballot, &value) {
@@ -117,7 +117,7 @@ impl SimEnv {
         }
     }
 
-    pub(super) fn learn_again(&mut self, life: &Life, n: u64, bid: Bid) -> Lived {
+    pub(super) fn learn_again(&mut self, life: &Life, n: u64, bid: Bid) -> LifeResult {
         let slot = self.model.slots.get(&n);
         let Some(value) = slot.and_then(|slot| slot.committed.clone()) else { return Ok(()) };
         match life.log.learn(Slot(n), self.ballot(bid), &value) {
@@ -128,7 +128,7 @@ impl SimEnv {
 
     /// A commit that was there before is acknowledged, and so is durable where the setup asks for
     /// it.
-    pub(super) fn committed_again(&mut self, n: u64, ticket: Ticket, what: &str) -> Lived {
+    pub(super) fn committed_again(&mut self, n: u64, ticket: Ticket, what: &str) -> LifeResult {
         if let Err(error) = ticket.blocking_wait() {
             return self.stop(&error, what);
         }

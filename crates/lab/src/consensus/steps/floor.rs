@@ -2,10 +2,10 @@
 
 use esker_consensus::{Ballot, Error, Slot, SnapshotBounds};
 
-use crate::consensus::{Life, Lived, SimEnv, broken, ensure};
+use crate::consensus::{Life, LifeResult, SimEnv, broken, ensure};
 
 impl SimEnv {
-    pub(super) fn truncate_before(&mut self, life: &Life, back: u64) -> Lived {
+    pub(super) fn truncate_before(&mut self, life: &Life, back: u64) -> LifeResult {
         let to = self.model.decided.saturating_sub(back);
         let app_state = self.model.raising(to, back.is_multiple_of(2));
         let truncated = match app_state {
@@ -31,7 +31,7 @@ impl SimEnv {
         }
     }
 
-    pub(super) fn below_the_floor(&self, life: &Life) -> Lived {
+    pub(super) fn below_the_floor(&self, life: &Life) -> LifeResult {
         let Some(floor) = self.model.start.checked_sub(1) else { return Ok(()) };
         let guard = life.log.pin();
         let high = Ballot { number: u64::MAX, node: 0 };
@@ -53,7 +53,7 @@ impl SimEnv {
         Ok(())
     }
 
-    pub(super) fn truncate_from(&mut self, life: &Life, n: u64) -> Lived {
+    pub(super) fn truncate_from(&mut self, life: &Life, n: u64) -> LifeResult {
         let slots = &self.model.slots;
         let highest = slots.iter().rev().find(|(_, slot)| slot.committed.is_some());
         let highest = highest.map(|(n, _)| *n).max(self.model.decided.checked_sub(1));
@@ -84,7 +84,7 @@ impl SimEnv {
         }
     }
 
-    pub(super) fn install(&mut self, life: &Life, ahead: u64) -> Lived {
+    pub(super) fn install(&mut self, life: &Life, ahead: u64) -> LifeResult {
         let floor = self.model.decided + ahead / 2;
         let frontier = floor + ahead;
         let app_state = self.model.raising(floor + 1, ahead.is_multiple_of(2));

@@ -6,11 +6,11 @@ use esker_consensus::{Mode, Slot};
 use esker_disk::{Disk, Op};
 use esker_testkit::SplitMix64;
 
-use crate::consensus::{Bid, DIR, Life, Lived, SLOTS, SimEnv, ensure};
+use crate::consensus::{Bid, DIR, Life, LifeResult, SLOT_COUNT, SimEnv, ensure};
 use crate::interleaving::On;
 
 impl SimEnv {
-    pub(super) fn checkpoint(&mut self, life: &Life) -> Lived {
+    pub(super) fn checkpoint(&mut self, life: &Life) -> LifeResult {
         match life.log.checkpoint() {
             Ok(()) => {
                 self.model.promise_recorded = self.model.promise;
@@ -22,7 +22,7 @@ impl SimEnv {
     }
 
     /// Values that are replaced at once fill segments in which little is live.
-    pub(crate) fn fill_with_dead(&mut self, life: &Life) -> Lived {
+    pub(crate) fn fill_with_dead(&mut self, life: &Life) -> LifeResult {
         for n in 0..8 {
             let ballot = self.ballot(Bid { rise: 1, node: 0 });
             let value = self.value(11_000);
@@ -32,7 +32,11 @@ impl SimEnv {
     }
 
     /// Reclaims space, with a few accepts under rising ballots meanwhile.
-    pub(super) fn reclaim_interleaved(&mut self, life: &mut Life, rng: &mut SplitMix64) -> Lived {
+    pub(super) fn reclaim_interleaved(
+        &mut self,
+        life: &mut Life,
+        rng: &mut SplitMix64,
+    ) -> LifeResult {
         self.fill_with_dead(life)?;
         if rng.percent(70) {
             // Otherwise most of what is copied is in memory, and no call comes between.
@@ -42,7 +46,7 @@ impl SimEnv {
         for rise in 1..2 + rng.below(5) as i64 {
             let value = self.value(rng.index(300));
             let ballot = self.ballot(Bid { rise, node: 0 });
-            calls.push((self.model.start + rng.below(SLOTS), ballot, value));
+            calls.push((self.model.start + rng.below(SLOT_COUNT), ballot, value));
         }
         let done = Arc::new(Mutex::new(Vec::new()));
         let (mut left, made) = (calls.clone().into_iter(), Arc::clone(&done));
@@ -67,7 +71,7 @@ impl SimEnv {
     }
 
     /// Closes and opens; without its note the log is replayed from its oldest record on.
-    pub(in crate::consensus) fn reopen(&mut self, life: &mut Life, with_note: bool) -> Lived {
+    pub(in crate::consensus) fn reopen(&mut self, life: &mut Life, with_note: bool) -> LifeResult {
         if let Err(error) = life.log.close() {
             return self.stop(&error, "close");
         }

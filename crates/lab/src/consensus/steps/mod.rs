@@ -8,11 +8,11 @@ mod votes;
 use esker_consensus::{Ballot, Error, Mode, Result, Ticket};
 use esker_testkit::SplitMix64;
 
-use crate::consensus::model::Verdict;
-use crate::consensus::{Bid, Life, Lived, SimEnv, Step, ensure};
+use crate::consensus::slot_model::Verdict;
+use crate::consensus::{Bid, Life, LifeResult, SimEnv, Step, ensure};
 
 impl SimEnv {
-    pub(crate) fn step(&mut self, life: &mut Life, step: &Step) -> Lived {
+    pub(crate) fn step(&mut self, life: &mut Life, step: &Step) -> LifeResult {
         let start = self.model.start;
         match *step {
             Step::Promise { bid, wait } => self.promise(life, self.ballot(bid), wait),
@@ -52,7 +52,7 @@ impl SimEnv {
     }
 
     /// A commit's ticket: durable where the setup asks for it.
-    fn committed(&mut self, ticket: Ticket, wait: bool, what: &str) -> Lived {
+    fn committed(&mut self, ticket: Ticket, wait: bool, what: &str) -> LifeResult {
         if !wait {
             return Ok(());
         }
@@ -73,7 +73,7 @@ impl SimEnv {
         ballot: Ballot,
         value: &[u8],
         reported: &Result<T>,
-    ) -> Lived {
+    ) -> LifeResult {
         let verdict = self.model.judge(n, ballot, value, self.setup.room());
         let said = match reported {
             Ok(_) if verdict == Verdict::Same => Verdict::Same,
@@ -105,7 +105,7 @@ impl SimEnv {
     }
 
     /// An accept's ticket.
-    fn acknowledged(&mut self, ticket: Ticket, wait: bool) -> Lived {
+    fn acknowledged(&mut self, ticket: Ticket, wait: bool) -> LifeResult {
         if !wait {
             return Ok(());
         }

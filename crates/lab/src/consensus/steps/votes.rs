@@ -5,11 +5,11 @@ use std::ops::ControlFlow;
 
 use esker_consensus::{Ballot, Error, Mode, Slot, Ticket};
 
-use crate::consensus::model::{SlotModel, Verdict};
-use crate::consensus::{Bid, Life, Lived, SimEnv, broken, ensure};
+use crate::consensus::slot_model::{SlotModel, Verdict};
+use crate::consensus::{Bid, Life, LifeResult, SimEnv, broken, ensure};
 
 impl SimEnv {
-    pub(super) fn promise(&mut self, life: &Life, ballot: Ballot, wait: bool) -> Lived {
+    pub(super) fn promise(&mut self, life: &Life, ballot: Ballot, wait: bool) -> LifeResult {
         let stale = ballot < self.model.promise;
         match life.log.promise(ballot, Slot(self.model.start)) {
             Err(Error::StaleBallot { promised }) if stale => {
@@ -69,7 +69,7 @@ impl SimEnv {
         ballot: Ballot,
         value: Vec<u8>,
         wait: bool,
-    ) -> Lived {
+    ) -> LifeResult {
         let reported = life.log.accept(Slot(n), ballot, &value);
         self.judged(n, ballot, &value, &reported)?;
         let Ok(ticket) = reported else { return Ok(()) };
@@ -85,7 +85,7 @@ impl SimEnv {
         bid: Bid,
         len: usize,
         wait: bool,
-    ) -> Lived {
+    ) -> LifeResult {
         let ballot = self.ballot(bid);
         let values: Vec<_> = slots.map(|n| (n, self.value(len))).collect();
         let pairs: Vec<_> = values.iter().map(|(n, value)| (Slot(*n), value.as_slice())).collect();
@@ -119,8 +119,8 @@ impl SimEnv {
         }
     }
 
-    /// What is there is acknowledged again, and changes nothing.
-    pub(super) fn accept_again(&mut self, life: &Life, n: u64, bid: Bid) -> Lived {
+    /// Repeats an accept that is stored: it is acknowledged again, and changes nothing.
+    pub(super) fn accept_again(&mut self, life: &Life, n: u64, bid: Bid) -> LifeResult {
         let Some(slot) = self.model.slots.get(&n) else { return Ok(()) };
         let Some((accepted, value)) = slot.accepted.clone() else { return Ok(()) };
         let ballot = if slot.committed.is_some() { self.ballot(bid) } else { accepted };
@@ -138,7 +138,7 @@ impl SimEnv {
     }
 
     /// The answer to a promise is whole, or says that slots of it were truncated meanwhile.
-    pub(super) fn promise_interleaved(&mut self, life: &Life, bid: Bid, back: u64) -> Lived {
+    pub(super) fn promise_interleaved(&mut self, life: &Life, bid: Bid, back: u64) -> LifeResult {
         let ballot = self.ballot(bid);
         if ballot < self.model.promise {
             return Ok(());

@@ -9,7 +9,7 @@ use esker_disk::sim::{CutPoint, SimDisk};
 use esker_log::{
     Append, Engine, Error, Log, OpenCheck, Options, Policy, Retention, Seq, Start, Ticket, repair,
 };
-use esker_testkit::{BLOCK, Changes, Files, Kind, Rng, Source, read_files};
+use esker_testkit::{BLOCK_BYTES, Changes, Files, Kind, Rng, Source, read_files};
 
 use super::history::{History, Lost, MANIFEST, PAGE, brief};
 use super::program::{Config, End, Op, Session, config, sessions};
@@ -367,7 +367,7 @@ impl Builder {
         let Some((file, blocks)) = places.get(step).and_then(|places| places.first()) else {
             return Ok(());
         };
-        let middle = (blocks.start + blocks.end) / 2 * BLOCK + 100;
+        let middle = (blocks.start + blocks.end) / 2 * BLOCK_BYTES + 100;
         let disk = self.disk.process();
         disk.flip_bit(&Path::new(DIR).join(file), middle as u64 * 8).map_err(|e| e.to_string())?;
         let engine = Engine::manual();

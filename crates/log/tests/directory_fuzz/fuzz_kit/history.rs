@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
-use esker_testkit::{BLOCK, Files, MARKED, Names, Payloads, Traces, payloads_in};
+use esker_testkit::{BLOCK_BYTES, Files, MARK_BYTES, Names, Payloads, Traces, payloads_in};
 
 use super::reading::Item;
 
@@ -125,7 +125,7 @@ impl History {
             .map(|(marked, ..)| marked)
             .collect();
         for record in self.live.values_mut() {
-            if record.payload.get(..MARKED).is_some_and(|marked| new.contains(marked)) {
+            if record.payload.get(..MARK_BYTES).is_some_and(|marked| new.contains(marked)) {
                 record.moved = Some(step);
             }
         }
@@ -135,7 +135,7 @@ impl History {
     pub fn places(&self, files: &Files) -> HashMap<usize, Vec<(String, Range<usize>)>> {
         let mut known: HashMap<&[u8], &Record> = HashMap::new();
         for record in self.live.values().filter(|record| !record.payload.is_empty()) {
-            known.insert(&record.payload[..MARKED], record);
+            known.insert(&record.payload[..MARK_BYTES], record);
         }
         let mut found: HashMap<usize, Vec<(String, Range<usize>)>> = HashMap::new();
         for (name, bytes) in files.iter().filter(|(name, _)| name.ends_with(".seg")) {
@@ -148,7 +148,8 @@ impl History {
                 *range = range.start.min(at)..range.end.max(end);
             }
             for (step, range) in here {
-                let blocks = range.start.saturating_sub(HEAD) / BLOCK..range.end.div_ceil(BLOCK);
+                let blocks =
+                    range.start.saturating_sub(HEAD) / BLOCK_BYTES..range.end.div_ceil(BLOCK_BYTES);
                 found.entry(step).or_default().push((name.clone(), blocks));
             }
         }

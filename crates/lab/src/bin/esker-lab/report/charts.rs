@@ -15,7 +15,7 @@ pub struct Point {
     pub loss: Loss,
 }
 
-/// What a crash may lose.
+/// The largest loss at a crash.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Loss {
     Nothing,
@@ -27,7 +27,7 @@ pub enum Loss {
 /// A bar of a histogram: values up to this many microseconds, and how many.
 pub type Bar = (f64, f64);
 
-/// What one crash left.
+/// The survivors of one crash.
 #[derive(Debug, Clone, Copy)]
 pub struct Crash {
     pub accepted: f64,

@@ -38,7 +38,7 @@ pub fn run(arguments: &ReportArguments) -> Outcome {
     let mut lines = Vec::new();
     for path in &arguments.files {
         let text = fs::read_to_string(path)
-            .map_err(|error| Failure::of_io(format_args!("read {}", path.display()), &error))?;
+            .map_err(|error| Failure::from_io(format_args!("read {}", path.display()), &error))?;
         let no_blank = |(_, line): &(usize, &str)| !line.trim().is_empty();
         for (n, line) in text.lines().enumerate().filter(no_blank) {
             let read = serde_json::from_str(line).ok().filter(is_whole);

@@ -41,7 +41,7 @@ fn policy(line: &Value) -> String {
     word(line, "params.policy")
 }
 
-/// Where a figure was measured.
+/// The machine on which a figure was measured.
 fn place(line: &Value) -> String {
     let system = word(line, "environment.file_system");
     match line["environment"]["disk"]["emulated"].as_str() {
@@ -134,7 +134,7 @@ fn throughput(page: &mut String, puts: &[&Value]) {
     page.push_str("</table>");
 }
 
-/// What a crash may lose: a time at the measured rate.
+/// The largest loss at a crash: a time at the measured rate.
 fn loss(put: &Value) -> Loss {
     let per_ms = number(put, "ops_per_s").max(1e-9) / 1e3;
     let sync_ms = number(put, "floor.sync_p50_us") / 1e3;

@@ -1,0 +1,61 @@
+//! The child process that builds a log for `consensus/recover`. For the figure after a kill, the
+//! parent kills it while it writes.
+
+use std::io::Read;
+use std::path::PathBuf;
+
+use clap::Args;
+use esker_consensus::{ConsensusLog, Mode, Slot};
+
+use super::compare::stamp_value;
+use super::consensus_arguments::{BALLOT, consensus_options};
+use crate::log::log_arguments::After;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::log_options::WritingArguments;
+use esker_command::output;
+
+/// Arguments of the hidden command.
+#[derive(Debug, Args)]
+pub struct ConsensusBuildArguments {
+    dir: PathBuf,
+    /// Slots to accept and commit.
+    #[arg(long)]
+    entries: u64,
+    #[arg(long)]
+    size: u32,
+    #[arg(long, value_enum)]
+    then: After,
+    #[command(flatten)]
+    writing: WritingArguments,
+}
+
+/// Accepts and commits, prints how many, and closes the log, or writes promises until it is killed.
+pub fn run(arguments: &ConsensusBuildArguments) -> Outcome {
+    // Exits when the parent exits.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(esker_command::exit::Status::Failed as i32);
+    });
+    let failure = |error| Failure::from_consensus(&error, &arguments.dir);
+    let options = consensus_options(&arguments.writing, Mode::Volatile, true);
+    let log = ConsensusLog::builder(&arguments.dir).options(options).open().map_err(failure)?;
+    let mut value = vec![0; arguments.size as usize];
+    let mut last = None;
+    for slot in 0..arguments.entries {
+        stamp_value(slot, &mut value);
+        let accepted =
+            log.accept(Slot(slot), BALLOT, &value).and_then(|ticket| ticket.blocking_wait());
+        last = Some(accepted.and_then(|()| log.commit(Slot(slot), BALLOT)).map_err(failure)?);
+    }
+    last.map_or(Ok(()), |ticket| ticket.blocking_wait()).map_err(failure)?;
+    let count = log.frontier().map_or(0, |frontier| frontier.0 + 1);
+    output::print(&format!("{count}\n"))?;
+    if arguments.then == After::Close {
+        return log.close().map_err(failure);
+    }
+    loop {
+        log.promise(BALLOT, Slot(count))
+            .and_then(|ticket| ticket.blocking_wait())
+            .map_err(failure)?;
+    }
+}

@@ -1,0 +1,142 @@
+//! Callers that share one client of the Rust crate, each with one call at a time.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use esker_client::Client;
+use esker_oracle::history::Call;
+use serde_json::json;
+
+use crate::measure::figure::{Figure, Shape};
+use crate::measure::per_thread::PerThread;
+use crate::measure::resources::{self, Snapshot};
+use crate::timestamp::tally::{CallBudget, Recorder, Tally};
+use crate::timestamp::timestamp_arguments::TsBenchArguments;
+use esker_command::exit::{Failure, Outcome, with_causes};
+use esker_command::output::print;
+
+/// Runs the benchmark on threads of its own.
+pub fn run(arguments: &TsBenchArguments, callers: u32) -> Outcome {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let latencies = PerThread::new(threads);
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.enable_all().worker_threads(threads).build();
+    let runtime = runtime.map_err(|error| Failure::from_io("start threads", &error))?;
+    runtime.block_on(measure(arguments, callers, latencies))
+}
+
+async fn measure(arguments: &TsBenchArguments, callers: u32, latencies: PerThread) -> Outcome {
+    let failed = |error: esker_client::Error| Failure::failed(with_causes(&error));
+    let mut builder = Client::builder().timeout(arguments.timeout).queue(callers as usize);
+    for endpoint in arguments.endpoints() {
+        builder = builder.endpoint(endpoint);
+    }
+    let client = builder.build().map_err(failed)?;
+    client.timestamps(arguments.n).await.map_err(failed)?;
+    resources::reset_peak();
+    let (before, snapshot, begun) = (client.stats(), Snapshot::now(), Instant::now());
+    let budget = CallBudget::of_memory();
+    let ended = ended_callers(arguments, callers, |stop| Caller {
+        client: client.clone(),
+        n: arguments.n,
+        begun,
+        stop,
+        latencies: latencies.clone(),
+        calls: Recorder::new(&budget),
+        failed: BTreeMap::new(),
+    })
+    .await?;
+    let time = begun.elapsed();
+    let mut used = snapshot.used();
+    used.resident = resources::peak();
+    let stats = client.stats();
+    let mut tally = Tally::new(&budget);
+    for caller in ended {
+        tally.calls.merge(caller.calls);
+        for (class, count) in caller.failed {
+            *tally.failed.entry(class).or_default() += count;
+        }
+    }
+    let latencies = latencies.take();
+    let ops = latencies.count();
+    let mut figure = Figure::new("oracle/client", ops, 16 * ops * u64::from(arguments.n), time);
+    let checked = tally.calls.check();
+    figure.verdict = checked.verdict;
+    figure.params = json!({ "callers": callers, "n": arguments.n });
+    let per_s = ops as f64 * f64::from(arguments.n) / time.as_secs_f64().max(1e-9);
+    let requests = stats.requests - before.requests;
+    figure.used = used;
+    figure.more.insert("timestamps_per_s".into(), json!(per_s.round()));
+    figure.more.insert("requests".into(), json!(requests));
+    figure.more.insert("retries".into(), json!(stats.retries - before.retries));
+    figure.more.insert("failed".into(), json!(tally.failed));
+    figure.more.insert("unrecorded".into(), json!(checked.unrecorded));
+    figure.latencies = latencies;
+    if arguments.json {
+        return figure.print(true, Shape::Rate).and(checked.outcome());
+    }
+    print(&format!(
+        "{ops} calls in {:.2} s: {per_s:.0} timestamps/s over {requests} requests; p50 {} us, p99 {} us, \
+         max {} us\n",
+        time.as_secs_f64(),
+        figure.latencies.quantile_us(0.5),
+        figure.latencies.quantile_us(0.99),
+        figure.latencies.max_us(),
+    ))?;
+    for (class, count) in &tally.failed {
+        print(&format!("{count} failed: {class}\n"))?;
+    }
+    print(&checked.text()).and(checked.outcome())
+}
+
+/// Starts the callers, and waits until they have made calls for the given time.
+async fn ended_callers(
+    arguments: &TsBenchArguments,
+    count: u32,
+    caller: impl Fn(Arc<AtomicBool>) -> Caller,
+) -> Outcome<Vec<Caller>> {
+    let stop = Arc::new(AtomicBool::new(false));
+    let tasks: Vec<_> = (0..count).map(|_| tokio::spawn(caller(Arc::clone(&stop)).run())).collect();
+    tokio::time::sleep(Duration::from_secs_f64(arguments.seconds)).await;
+    stop.store(true, Relaxed);
+    let mut ended = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        ended.push(task.await.map_err(|error| Failure::failed(error.to_string()))?);
+    }
+    Ok(ended)
+}
+
+/// A task that calls the client again and again.
+struct Caller {
+    client: Client,
+    n: u32,
+    begun: Instant,
+    stop: Arc<AtomicBool>,
+    latencies: PerThread,
+    calls: Recorder,
+    failed: BTreeMap<String, u64>,
+}
+
+impl Caller {
+    async fn run(mut self) -> Self {
+        let since = |at: Instant| at.saturating_duration_since(self.begun).as_nanos() as u64;
+        let mut called = Instant::now();
+        while !self.stop.load(Relaxed) {
+            let issued = self.client.timestamps(self.n).await;
+            // The next call begins with the end of this one: one look at the clock for both.
+            let returned = Instant::now();
+            match issued {
+                Ok(range) => {
+                    self.latencies.add(returned - called);
+                    let (called, returned) = (since(called), since(returned));
+                    self.calls.record(Call { called, returned, range });
+                }
+                Err(error) => *self.failed.entry(error.to_string()).or_default() += 1,
+            }
+            called = returned;
+        }
+        self
+    }
+}

@@ -1,0 +1,117 @@
+//! The copy of a consensus log, or of all logs of a manager.
+
+use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
+
+use esker_consensus::{Backup, Error, LogManager, Options, UNFINISHED_BACKUP, backup_log};
+use esker_log::ReadOptions;
+use serde_json::json;
+
+use super::component::{Component, Directory};
+use super::destination::CopyCommand;
+use crate::consensus_dir;
+use esker_command::exit::{Failure, Outcome, complain, no_space_for_copy};
+use esker_command::output;
+use esker_command::signals;
+
+/// Copies one log, or all logs of a manager.
+pub fn copy(
+    from: &Directory,
+    key: Option<&str>,
+    to: &Path,
+    command: CopyCommand,
+    as_json: bool,
+) -> Outcome {
+    let done = match (from.component, key) {
+        (Component::Manager, None) => copy_all(&from.path, to, command)?,
+        (Component::Manager, key) => copy_one(&consensus_dir::target(&from.path, key)?.dir, to)?,
+        _ => copy_one(&from.path, to)?,
+    };
+    report(from.component, &done, command, as_json)?;
+    match done.skipped.len() {
+        0 => Ok(()),
+        1 => Err(Failure::corrupt("the copy is complete but for 1 snapshot, which is not whole")),
+        count => Err(Failure::corrupt(format!(
+            "the copy is complete but for {count} snapshots, which are not whole"
+        ))),
+    }
+}
+
+fn copy_one(dir: &Path, to: &Path) -> Outcome<Backup> {
+    backup_log(dir, to, &Options::default()).map_err(|error| explain(&error, dir, to))
+}
+
+fn copy_all(dir: &Path, to: &Path, command: CopyCommand) -> Outcome<Backup> {
+    let failed = |error: Error| explain(&error, dir, to);
+    let manager = LogManager::builder(dir).must_exist(true).open().map_err(failed)?;
+    let interrupted = signals::close_at_signal({
+        let manager = manager.clone();
+        move || drop(manager.close_all())
+    })
+    .map_err(|error| Failure::from_io("catch signals", &error))?;
+    let done = manager.backup(to).map_err(|error| match error {
+        Error::Closed | Error::RegistryClosed => command.ended_by_signal(interrupted.load(SeqCst)),
+        error => failed(error),
+    })?;
+    manager.close_all().map_err(failed)?;
+    Ok(done)
+}
+
+fn report(component: Component, done: &Backup, command: CopyCommand, as_json: bool) -> Outcome {
+    for (key, error) in &done.skipped {
+        let log = if key.is_empty() { String::new() } else { format!("{}: ", key.escape_ascii()) };
+        complain(&format!("note: {log}{error}"));
+    }
+    let Backup { logs, records, snapshots, skipped, .. } = done;
+    let many = |count: u64, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    if as_json {
+        return output::print_json(&json!({
+            "component": component,
+            "logs": logs,
+            "records": records,
+            "snapshots": snapshots,
+            "skipped": skipped.len(),
+        }));
+    }
+    output::print(&format!(
+        "{} {}, {} and {}\n",
+        command.done(),
+        many(*logs as u64, "log"),
+        many(*records, "record"),
+        many(*snapshots as u64, "snapshot")
+    ))
+}
+
+/// The failure to copy, with its remedy.
+fn explain(error: &Error, dir: &Path, dest: &Path) -> Failure {
+    match error {
+        Error::Log(esker_log::Error::Locked { .. }) => {
+            let advice = "`LogManager::backup` copies many logs in the process that has them open";
+            Failure::from_consensus(error, dir).or_else(advice)
+        }
+        Error::Log(esker_log::Error::NoSpace { cause, .. }) => no_space_for_copy(cause, dest),
+        Error::Log(esker_log::Error::Trimmed { .. }) => Failure::failed(format!(
+            "{}: another process dropped records before they were copied; try again",
+            dir.display()
+        )),
+        Error::Log(esker_log::Error::Quarantined { .. }) => {
+            let advice = "a log that lost records is not copied, because its node may have \
+                          forgotten votes: let that node rejoin as a new member";
+            Failure::from_consensus(error, dir).or_else(advice)
+        }
+        Error::NotEmpty { .. } if is_unfinished(dest) => Failure::failed(format!(
+            "{} is an unfinished backup; delete it and back up again",
+            dest.display()
+        )),
+        Error::NotEmpty { .. } => Failure::failed(error.to_string()),
+        _ => Failure::from_consensus(error, dir),
+    }
+}
+
+/// Whether an earlier backup to this directory did not end.
+fn is_unfinished(dest: &Path) -> bool {
+    [dest.to_owned(), dest.join("registry")].into_iter().any(|dir| {
+        let found = esker_log::component(dir, ReadOptions::default());
+        found.is_ok_and(|found| found == Some(UNFINISHED_BACKUP))
+    })
+}

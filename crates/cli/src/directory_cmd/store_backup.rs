@@ -1,0 +1,51 @@
+//! The copy of a key-value store in a new directory. It takes no lock, so it can run beside a
+//! writer.
+
+use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
+
+use esker_kv::{Error, Store, UNFINISHED_BACKUP, backup_log};
+use esker_log::ReadOnlyLog;
+use serde_json::json;
+
+use super::component::Component;
+use super::destination::CopyCommand;
+use crate::kv_cmd::open;
+use esker_command::exit::{Failure, Outcome, no_space_for_copy};
+use esker_command::output;
+use esker_command::signals;
+
+/// Copies the store.
+pub fn copy(dir: &Path, to: &Path, command: CopyCommand, as_json: bool) -> Outcome {
+    let log = open::log(dir)?;
+    let interrupted = signals::close_at_signal({
+        let log = log.clone();
+        move || log.close()
+    })
+    .map_err(|error| Failure::from_io("catch signals", &error))?;
+    let position = backup_log(&log, Store::builder(to)).map_err(|error| match &error {
+        Error::Closed => command.ended_by_signal(interrupted.load(SeqCst)),
+        Error::Log(esker_log::Error::NoSpace { cause, .. }) => no_space_for_copy(cause, to),
+        Error::Trimmed { .. } => Failure::failed(format!(
+            "{}: the writer overwrites records faster than they are copied; try again when it writes less",
+            dir.display()
+        )),
+        Error::NotEmpty { .. } if is_unfinished(to) => Failure::failed(format!(
+            "{} is an unfinished backup of a key-value store; delete it and back up again",
+            to.display()
+        )),
+        Error::NotEmpty { .. } => Failure::failed(error.to_string()),
+        _ => Failure::from_kv(&error, dir),
+    })?;
+    if as_json {
+        let copied = json!({ "component": Component::Kv, "position": position.0 });
+        return output::print_json(&copied);
+    }
+    output::print(&format!("{} everything up to position {position}\n", command.done()))
+}
+
+/// Whether an earlier backup to this directory did not end.
+fn is_unfinished(dest: &Path) -> bool {
+    let component = ReadOnlyLog::open(dest).and_then(|log| log.component());
+    component.is_ok_and(|found| found == Some(UNFINISHED_BACKUP))
+}

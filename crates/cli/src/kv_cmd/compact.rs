@@ -1,0 +1,51 @@
+//! `esker kv compact`: reclaims the space of overwritten values and deleted keys.
+
+use clap::Args;
+use serde_json::json;
+
+use super::open;
+use esker_command::exit::{Failure, Outcome};
+use esker_command::output;
+
+const EXAMPLES: &str = "\
+Examples:
+  esker kv compact ./store
+
+It frees the oldest segments as long as at most half of their bytes are live.";
+
+/// Arguments of `esker kv compact`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CompactArguments {
+    #[command(flatten)]
+    store: open::WholeStore,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Reclaims space.
+pub fn run(arguments: &CompactArguments) -> Outcome {
+    let CompactArguments { store, json } = arguments;
+    let dir = store.dir("compact")?;
+    let failure = |error| Failure::from_kv(&error, dir);
+    let store = open::store(dir, true)?;
+    let reclaimed = store.compact();
+    let bytes = store.stats().disk_bytes;
+    let done = reclaimed.and_then(|done| store.close().map(|()| done)).map_err(failure)?;
+    if *json {
+        return output::print_json(&json!({
+            "segments": done.segments,
+            "bytes_freed": done.bytes_freed,
+            "records_copied": done.records_copied,
+            "bytes_copied": done.bytes_copied,
+            "disk_bytes": bytes,
+        }));
+    }
+    output::print(&format!(
+        "{} with {} bytes freed, {} bytes copied; {bytes} bytes in use\n",
+        output::counted(done.segments as u64, "segment"),
+        done.bytes_freed,
+        done.bytes_copied
+    ))
+}
