@@ -89,7 +89,9 @@ impl Failure {
                 return Self::usage(option_flags::wrong(option, rule));
             }
             // Then the path is right.
-            Error::NotALog { dir, .. } if component(dir) == Some(esker_log::component::UNFINISHED_BACKUP) => {
+            Error::NotALog { dir, .. }
+                if component(dir) == Some(esker_log::component::UNFINISHED_BACKUP) =>
+            {
                 (Status::Failed, String::new())
             }
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
@@ -302,7 +304,7 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
 
 /// The component of the log in `dir`, if its app metadata can be read.
 fn component(dir: &Path) -> Option<Component> {
-    esker_log::component(dir, esker_log::ReadOptions::default()).ok().flatten()
+    esker_log::component::identify(dir, esker_log::ReadOptions::default()).ok().flatten()
 }
 
 /// Returns the message of an error and those of its causes. An error of the library does not repeat

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use esker_consensus::{COMPONENT, COPY, Error, UNFINISHED_BACKUP, label_in, logs_in};
 use esker_log::{ReadOnlyLog, ReadOptions};
-use esker_server::{ServerOptions, is_of_a_node};
+use esker_server::{ServerOptions, is_node_label};
 use serde::Serialize;
 
 use crate::kv_cmd::open;
@@ -99,10 +99,10 @@ impl Directory {
     /// whose opening reports that.
     pub fn find(dir: &Path) -> Outcome<Self> {
         let path = dir.to_owned();
-        let component = match esker_log::component(dir, ReadOptions::default()) {
+        let component = match esker_log::component::identify(dir, ReadOptions::default()) {
             Ok(Some(esker_kv::COMPONENT | esker_kv::UNFINISHED_BACKUP)) => Component::Kv,
             Ok(Some(COMPONENT | COPY | UNFINISHED_BACKUP)) => match label_in(dir) {
-                Ok(Some(label)) if is_of_a_node(&label) => Component::Node,
+                Ok(Some(label)) if is_node_label(&label) => Component::Node,
                 _ => Component::Consensus,
             },
             Ok(Some(_)) | Err(_) => Component::Log,
@@ -120,7 +120,7 @@ impl Directory {
         }
         let of_node = ServerOptions::new(&path).log_dir();
         match label_in(&of_node) {
-            Ok(Some(label)) if is_of_a_node(&label) => {
+            Ok(Some(label)) if is_node_label(&label) => {
                 Ok(Self { path: of_node, component: Component::Node })
             }
             _ => Ok(Self { path, component: Component::Log }),

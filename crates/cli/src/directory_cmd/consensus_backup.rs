@@ -111,7 +111,7 @@ fn explain(error: &Error, dir: &Path, dest: &Path) -> Failure {
 /// Whether an earlier backup to this directory did not end.
 fn is_unfinished(dest: &Path) -> bool {
     [dest.to_owned(), dest.join("registry")].into_iter().any(|dir| {
-        let found = esker_log::component(dir, ReadOptions::default());
+        let found = esker_log::component::identify(dir, ReadOptions::default());
         found.is_ok_and(|found| found == Some(UNFINISHED_BACKUP))
     })
 }

@@ -39,7 +39,7 @@ pub fn refuse_inside(dir: &Path, dest: &Path) -> Outcome {
         return Ok(());
     }
     let failed = |error: io::Error| Failure::from_io(dest.display(), &error);
-    if esker_log::is_inside(dest, dir).map_err(failed)? {
+    if esker_log::path_is_within(dest, dir).map_err(failed)? {
         return Err(Failure::usage(format!(
             "{} is in the directory to copy, {}; a copy goes to a directory outside it",
             dest.display(),

@@ -19,14 +19,14 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
 /// Backs up.
 pub fn backup(dir: &Path, dest: &Path, as_json: bool) -> Outcome {
     let backup = copy(dir, dest, as_json, |log| {
-        log.backup(dest).map_err(|error| explain(&error, dir, dest))
+        log.storage().backup(dest).map_err(|error| explain(&error, dir, dest))
     })?;
     print(&backup, "backed up", as_json)
 }
 
 /// Restores.
 pub fn restore(backup: &Path, dir: &Path, as_json: bool) -> Outcome {
-    let restored = copy(backup, dir, as_json, |log| match log.restore(dir) {
+    let restored = copy(backup, dir, as_json, |log| match log.storage().restore(dir) {
         Err(Error::NotThisBackup { found, .. }) => Err(Failure::failed(format!(
             "{} is not empty: {found}; a log is restored to a directory of its own",
             dir.display()
@@ -44,8 +44,8 @@ fn copy(
 ) -> Outcome<Backup> {
     let log_failure = |error: Error| Failure::from_log(&error, from);
     let log = ReadOnlyLog::open(from).map_err(log_failure)?;
-    log.component().map_err(log_failure)?;
-    let total = log.metadata().disk_bytes;
+    log.component().id().map_err(log_failure)?;
+    let total = log.storage().metadata().disk_bytes;
     with_progress(to, total, as_json, || copy(&log))
 }
 

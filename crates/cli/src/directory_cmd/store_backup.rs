@@ -46,6 +46,6 @@ pub fn copy(dir: &Path, to: &Path, command: CopyCommand, as_json: bool) -> Outco
 
 /// Whether an earlier backup to this directory did not end.
 fn is_unfinished(dest: &Path) -> bool {
-    let component = ReadOnlyLog::open(dest).and_then(|log| log.component());
+    let component = ReadOnlyLog::open(dest).and_then(|log| log.component().id());
     component.is_ok_and(|found| found == Some(UNFINISHED_BACKUP))
 }

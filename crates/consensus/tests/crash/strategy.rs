@@ -3,7 +3,7 @@
 
 use esker_consensus::Mode;
 use esker_disk::sim::Persist;
-use esker_lab::consensus::{Bid, SLOTS, Setup, SimEnv, Step};
+use esker_lab::consensus::{Bid, SLOT_COUNT, Setup, SimEnv, Step};
 use esker_lab::plan::{How, Plan};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -58,7 +58,7 @@ fn bid() -> impl Strategy<Value = Bid> {
 
 /// Near the floor more often than far from it.
 fn slot() -> impl Strategy<Value = u64> {
-    prop_oneof![3 => 0..8u64, 2 => 0..SLOTS, 1 => 4090..4100u64]
+    prop_oneof![3 => 0..8u64, 2 => 0..SLOT_COUNT, 1 => 4090..4100u64]
 }
 
 fn step() -> impl Strategy<Value = Step> {
