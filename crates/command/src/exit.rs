@@ -270,8 +270,8 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
     let name = |component| match component {
         esker_consensus::COMPONENT => "a consensus log".to_owned(),
         esker_kv::COMPONENT => "a key-value store".to_owned(),
-        esker_consensus::COPY => "a copy of a consensus log".to_owned(),
-        esker_consensus::REGISTRY_COPY => {
+        esker_consensus::COPY_COMPONENT => "a copy of a consensus log".to_owned(),
+        esker_consensus::REGISTRY_COPY_COMPONENT => {
             "the registry of a copy of many consensus logs".to_owned()
         }
         esker_consensus::UNFINISHED_BACKUP => "an unfinished backup of consensus logs".to_owned(),
@@ -323,7 +323,7 @@ fn is_snapshot(file: &Path) -> bool {
 pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
     let shown = dir.display();
     let component = esker_log::component(dir, esker_log::ReadOptions::default()).ok().flatten();
-    let is_copy = component == Some(esker_consensus::COPY);
+    let is_copy = component == Some(esker_consensus::COPY_COMPONENT);
     // A writer makes the file `lock`.
     let may_be_backup = !dir.join("lock").exists();
     let file = &corruption.file;
@@ -422,7 +422,7 @@ fn repair_advice(dir: &Path) -> String {
     let component = esker_log::component(dir, esker_log::ReadOptions::default());
     let dir = dir.display();
     match component {
-        Ok(Some(esker_consensus::COPY)) => format!(
+        Ok(Some(esker_consensus::COPY_COMPONENT)) => format!(
             "; it is a backup: delete the whole copy and back up again with `esker consensus \
              backup`; without the original, `esker log repair {dir}` keeps what can be read, \
              read-only"

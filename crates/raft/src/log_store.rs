@@ -140,7 +140,7 @@ impl<C: StoredConfig> LogStore<C> {
     }
 
     fn kept(&self) -> io::Result<Kept> {
-        Kept::decode(&self.log.app_state())
+        Kept::decode(&self.log.app_state().get())
     }
 
     /// The longest time for which this node may have promised a leader to give no vote, as far as
@@ -164,7 +164,7 @@ impl<C: StoredConfig> LogStore<C> {
             return Ok(());
         }
         let kept = Kept { lease_ms, ..kept };
-        self.log.set_app_state(&kept.encode()).map_err(failed)?.await.map_err(failed)
+        self.log.app_state().set(&kept.encode()).map_err(failed)?.await.map_err(failed)
     }
 
     fn id_at(&self, slot: Slot) -> io::Result<Id> {
@@ -313,7 +313,7 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
 
     async fn truncate_after(&mut self, last: Option<Id>) -> io::Result<()> {
         let from = last.map_or(0, |last| last.index.saturating_add(1)).max(self.first());
-        self.log.truncate_from_async(Slot(from)).await.map_err(failed)
+        self.log.truncate_from(Slot(from)).map_err(failed)?.await.map_err(failed)
     }
 
     async fn purge(&mut self, id: Id) -> io::Result<()> {
@@ -336,7 +336,8 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
         let frontier = self.log.frontier().map_or(floor, |frontier| frontier.max(floor));
         let bounds = SnapshotBounds { floor, frontier };
         let kept = Kept { purged: Some(id), ..kept };
-        self.log.install_with_async(bounds, &kept.encode()).await.map_err(failed)
+        let raised = self.log.app_state().set_and_install(&kept.encode(), bounds);
+        raised.map_err(failed)?.await.map_err(failed)
     }
 }
 

@@ -186,7 +186,7 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
             last_log_id: meta.last_log_id,
             last_membership: meta.last_membership.clone(),
         };
-        let mut writer = self.log.applied_snapshot_writer(slot).map_err(failed)?;
+        let mut writer = self.log.snapshots().applied_writer(slot).map_err(failed)?;
         writer.copy_from(state)?;
         writer.finish(&serde_json::to_vec(&note)?).map_err(failed)?;
         self.log.snapshots().verify(slot).map_err(failed)
@@ -232,7 +232,7 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
             }
             Some(Err(error)) => return Err(failed(error)),
         };
-        self.log.keep_snapshots(count).map(drop).map_err(failed)
+        self.log.snapshots().keep(count).map(drop).map_err(failed)
     }
 }
 

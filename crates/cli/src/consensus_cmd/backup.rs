@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::SeqCst;
 
 use clap::Args;
-use esker_consensus::{Backup, Error, LogManager, Options, UNFINISHED_BACKUP, backup_log, logs_in};
+use esker_consensus::{
+    BackupSummary, Error, LogManager, Options, UNFINISHED_BACKUP, backup_log, logs_in,
+};
 use esker_log::ReadOptions;
 use serde_json::json;
 
@@ -78,12 +80,12 @@ pub fn run(arguments: &BackupArguments) -> Outcome {
     }))
 }
 
-fn report(done: &Backup, as_json: bool) -> Outcome {
+fn report(done: &BackupSummary, as_json: bool) -> Outcome {
     for (key, error) in &done.skipped {
         let log = if key.is_empty() { String::new() } else { format!("{}: ", key.escape_ascii()) };
         complain(&format!("note: {log}{error}"));
     }
-    let Backup { logs, records, snapshots, skipped, .. } = done;
+    let BackupSummary { logs, records, snapshots, skipped, .. } = done;
     let many = |count: u64, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     if as_json {
         return output::print_json(&json!({

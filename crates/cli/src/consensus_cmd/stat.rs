@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use esker_consensus::{Slot, Snapshots};
+use esker_consensus::{ReadOnlySnapshots, Slot};
 use serde_json::json;
 
 use crate::consensus_dir::{self, Target};
@@ -60,7 +60,7 @@ pub fn run(arguments: &StatArguments) -> Outcome {
 
 fn summary(target: &Target, as_json: bool) -> Outcome<String> {
     let found = target.read(|_| {})?;
-    let snapshots = Snapshots::open(&target.dir).and_then(|snapshots| snapshots.list());
+    let snapshots = ReadOnlySnapshots::open(&target.dir).and_then(|snapshots| snapshots.list());
     let snapshots = snapshots.map_err(|error| Failure::of_consensus(&error, &target.dir))?;
     let (totals, records) = (found.totals, found.records);
     let number = |slot: Option<Slot>| slot.map(u64::from);

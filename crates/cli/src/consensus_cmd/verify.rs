@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_consensus::{Error, Inspection, InvalidRecord, Slot, Snapshots};
+use esker_consensus::{Error, Inspection, InvalidRecord, ReadOnlySnapshots, Slot};
 use esker_log::{ReadOptions, VerifyReport};
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ fn slots(found: &Inspection) -> u64 {
 /// Reads every byte of the snapshots.
 fn check_snapshots(dir: &Path) -> Outcome<Checks> {
     let failed = |error: Error| Failure::of_consensus(&error, dir);
-    let snapshots = Snapshots::open(dir).map_err(failed)?;
+    let snapshots = ReadOnlySnapshots::open(dir).map_err(failed)?;
     let mut checks = Checks::default();
     for slot in snapshots.list().map_err(failed)? {
         match snapshots.verify(slot) {

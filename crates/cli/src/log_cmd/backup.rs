@@ -98,7 +98,7 @@ fn copy(
     let command = match log.component().map_err(of_log)? {
         Some(esker_kv::COMPONENT) => Some("`esker kv backup`, which copies a backup back, too"),
         Some(esker_consensus::COMPONENT) => Some("`esker consensus backup`"),
-        Some(esker_consensus::COPY) => Some(
+        Some(esker_consensus::COPY_COMPONENT) => Some(
             "`esker consensus backup`, or is used where it is; `esker consensus renumber` lets its \
              node continue with it",
         ),

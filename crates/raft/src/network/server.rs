@@ -428,7 +428,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         let received = tokio::select! {
             biased;
             _ = replaced => return Err(io::Error::other("another snapshot came")),
-            received = self.inner.store.log().receive_snapshot(frames.get_mut()) => received,
+            received = self.inner.store.log().snapshots().receive(frames.get_mut()) => received,
         };
         if let Some(why) = received.as_ref().err().and_then(|error| poisoned(error)) {
             self.stop(Failure::Stopped(why)).await;

@@ -157,7 +157,9 @@ async fn a_node_with_a_copied_log_does_not_start() {
     assert!(matches!(&refused, ServerError::Copied { dir: named } if *named == dir), "{refused}");
     assert!(refused.to_string().contains("new number"), "{refused}");
     let log = esker_consensus::ConsensusLog::open(&dir).unwrap();
-    assert!(esker_server::is_of_a_node(log.label()) && !esker_server::is_of_a_node(b"users"));
+    assert!(
+        esker_server::is_of_a_node(&log.options().label) && !esker_server::is_of_a_node(b"users")
+    );
 }
 
 /// The member may come later than the node that joins it.

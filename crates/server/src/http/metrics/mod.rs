@@ -53,7 +53,7 @@ fn encode(shared: &Shared) -> Result<String, fmt::Error> {
     families.counter("http_connections_evicted", help, shared.rooms.evictions());
     oracle(&mut families, shared);
     raft(&mut families, shared);
-    log::register(&mut families, &shared.node.log().log_metrics());
+    log::register(&mut families, &shared.node.log().maintenance().log_metrics());
     let mut encoded = String::new();
     families.encode(&mut encoded)?;
     let mut families = Families::of_process();
