@@ -88,8 +88,7 @@ impl Failure {
             Error::InvalidOption { option, rule } => {
                 return Self::usage(option_flags::wrong(option, rule));
             }
-            // Then the path is right.
-            Error::NotALog { found, .. } if found.contains("unfinished backup") => {
+            Error::NotALog { dir, .. } if is_unfinished_backup(dir) => {
                 (Status::Failed, String::new())
             }
             Error::NotALog { .. } => (Status::Failed, "; is that the right path?".into()),
@@ -122,7 +121,7 @@ impl Failure {
 
     /// Creates a failure from an error of the consensus log in `dir`.
     pub fn of_consensus(error: &esker_consensus::Error, dir: &Path) -> Self {
-        use esker_consensus::Error;
+        use esker_consensus::{Error, ReadOnlyReason};
         match error {
             Error::Log(esker_log::Error::Locked { pid, .. }) => Self {
                 status: Status::Locked,
@@ -142,6 +141,11 @@ impl Failure {
                 message: format!("{}: {error}; put it back to its place", dir.display()),
             },
             Error::UnfinishedBackup { .. } => Failure::failed(error.to_string()),
+            Error::ReadOnly { reason: ReadOnlyReason::Copied } => Failure::failed(format!(
+                "{}: {}, or run `esker consensus renumber`",
+                dir.display(),
+                with_causes(error)
+            )),
             Error::CorruptedEntry { cause, .. } => {
                 let Self { status, message } = Failure::of_log(cause, dir);
                 Self { status, message: format!("{error}: {message}") }
@@ -253,6 +257,12 @@ impl Failure {
         self.message = format!("{}; {more}", self.message);
         self
     }
+}
+
+/// Whether a backup to this directory did not end. Then its path is right.
+fn is_unfinished_backup(dir: &Path) -> bool {
+    let found = esker_log::component(dir, esker_log::ReadOptions::default());
+    matches!(found, Ok(Some(esker_log::UNFINISHED_BACKUP)))
 }
 
 /// Message for a directory that another process has open for writing.
@@ -519,6 +529,17 @@ mod tests {
         assert_eq!(failure.status, Status::Corrupt);
         assert!(failure.message.starts_with("slot 3 cannot be read: "), "{}", failure.message);
         assert_eq!(failure.message.matches("quarantined").count(), 1, "{}", failure.message);
+    }
+
+    /// The library names its call, and the command its own.
+    #[test]
+    fn a_copy_gets_the_advice_of_the_command() {
+        let reason = esker_consensus::ReadOnlyReason::Copied;
+        let error = esker_consensus::Error::ReadOnly { reason };
+        assert!(!error.to_string().contains("esker consensus"), "{error}");
+        let message = Failure::of_consensus(&error, Path::new("d")).message;
+        let advice = "open it once with `renumber`, or run `esker consensus renumber`";
+        assert!(message.starts_with("d: ") && message.ends_with(advice), "{message}");
     }
 
     #[test]

@@ -63,8 +63,7 @@ impl ReadOnlyReason {
             }
             Self::Copied => {
                 "it is a copy, and the original may have promised more since; give its node \
-                 another node ID, and then open it once with `renumber`, or run `esker consensus \
-                 renumber`"
+                 another node ID, and then open it once with `renumber`"
             }
         }
     }
