@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use anyhow::Result;
-use esker::consensus::{Ballot, ConsensusLog, Options, Slot};
+use esker::consensus::{Ballot, ConsensusLog, IterateOptions, Options, Slot};
 use esker_bench::load::slice::Until;
 use esker_bench::load::tasks;
 use esker_bench::measure::per_thread::PerThread;
@@ -151,7 +151,7 @@ impl Log for Esker {
 fn read_all(job: &Job, see: &mut RecordVisitor<'_>) -> Result<()> {
     let log = ConsensusLog::builder(job.log()).must_exist(true).open()?;
     let mut outcome = Ok(());
-    log.replay_from(Slot(0), |entry| {
+    log.iterate(Slot(0).., IterateOptions::default(), |entry| {
         outcome = see(entry.value());
         if outcome.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;

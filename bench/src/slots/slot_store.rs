@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use anyhow::{Result, ensure};
-use esker::consensus::{ConsensusLog, Guard, Mode, Slot};
+use esker::consensus::{ConsensusLog, Guard, IterateOptions, Mode, Slot};
 
 use super::values::Values;
 use crate::job::Job;
@@ -92,7 +92,7 @@ impl Store {
     pub fn compare_committed(&self, job: &Job, full: u64, count: u64) -> Result<()> {
         let mut values = Values::new(job, full);
         let mut outcome = Ok(());
-        self.0.replay_from(Slot(0), |entry| {
+        self.0.iterate(Slot(0).., IterateOptions::default(), |entry| {
             let Slot(slot) = entry.slot();
             outcome = if slot == values.seen {
                 values.see(slot, entry.value())
@@ -110,7 +110,7 @@ impl Store {
     pub fn compare_accepted(&self, job: &Job, full: u64, count: u64) -> Result<()> {
         let mut values = Values::new(job, full);
         let guard = self.0.pin();
-        for entry in self.0.scan_uncommitted(&guard)? {
+        for entry in self.0.maintenance().scan_uncommitted(&guard)? {
             let wanted = 2 * values.seen + 1;
             let Slot(slot) = entry.slot();
             ensure!(slot == wanted, "slot {slot} was found in the place of {wanted}");

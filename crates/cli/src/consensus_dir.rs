@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use esker_consensus::{
-    COMPONENT, COPY, Error, Inspection, LogState, ManagedLog, ReadOnlyReason, inspect_with, logs_in,
+    COMPONENT, COPY_COMPONENT, Error, Inspection, LogState, ManagedLog, ReadOnlyReason,
+    inspect_with, logs_in,
 };
 use esker_log::{ReadOnlyLog, SeqRange};
 use serde_json::{Value, json};
@@ -160,7 +161,7 @@ pub fn targets(dir: &Path, key: Option<&str>) -> Outcome<Vec<Target>> {
 fn without_keys(dir: &Path) -> Failure {
     let component = ReadOnlyLog::open(dir).and_then(|log| log.component().id());
     match component {
-        Ok(Some(COMPONENT | COPY)) => Failure::failed(format!(
+        Ok(Some(COMPONENT | COPY_COMPONENT)) => Failure::failed(format!(
             "{} is the directory of one log, not of many; leave out --key",
             dir.display()
         )),

@@ -124,7 +124,7 @@ impl Failure {
 
     /// Creates a failure from an error of the consensus log in `dir`.
     pub fn from_consensus(error: &esker_consensus::Error, dir: &Path) -> Self {
-        use esker_consensus::Error;
+        use esker_consensus::{Error, ReadOnlyReason};
         match error {
             Error::Log(esker_log::Error::Locked { pid, .. }) => Self {
                 status: Status::Locked,
@@ -144,6 +144,11 @@ impl Failure {
                 message: format!("{}: {error}; put it back to its place", dir.display()),
             },
             Error::UnfinishedBackup { .. } => Failure::failed(error.to_string()),
+            Error::ReadOnly { reason: ReadOnlyReason::Copied } => Failure::failed(format!(
+                "{}: {}, or run `esker consensus renumber`",
+                dir.display(),
+                with_causes(error)
+            )),
             Error::CorruptedEntry { cause, .. } => {
                 let Self { status, message } = Failure::from_log(cause, dir);
                 Self { status, message: format!("{error}: {message}") }
@@ -272,8 +277,8 @@ fn foreign(found: Option<Component>, expected: Option<Component>, dir: &Path) ->
     let name = |component| match component {
         esker_consensus::COMPONENT => "a consensus log".to_owned(),
         esker_kv::COMPONENT => "a key-value store".to_owned(),
-        esker_consensus::COPY => "a copy of a consensus log".to_owned(),
-        esker_consensus::REGISTRY_COPY => {
+        esker_consensus::COPY_COMPONENT => "a copy of a consensus log".to_owned(),
+        esker_consensus::REGISTRY_COPY_COMPONENT => {
             "the registry of a copy of many consensus logs".to_owned()
         }
         esker_consensus::UNFINISHED_BACKUP => "an unfinished backup of consensus logs".to_owned(),
@@ -330,7 +335,7 @@ fn is_snapshot(file: &Path) -> bool {
 pub fn advice_on(corruption: &Corruption, dir: &Path) -> String {
     let shown = dir.display();
     let component = component(dir);
-    let is_copy = component == Some(esker_consensus::COPY);
+    let is_copy = component == Some(esker_consensus::COPY_COMPONENT);
     // A writer makes the file `lock`.
     let may_be_backup = !dir.join("lock").exists();
     let file = &corruption.file;
@@ -421,7 +426,7 @@ fn repair_advice(dir: &Path) -> String {
     let component = component(dir);
     let dir = dir.display();
     match component {
-        Some(esker_consensus::COPY) => format!(
+        Some(esker_consensus::COPY_COMPONENT) => format!(
             "; it is a backup: delete the whole copy and back up again with `esker backup`; \
              without the original, `esker repair {dir}` keeps what can be read, \
              read-only"
@@ -518,6 +523,17 @@ mod tests {
         assert_eq!(failure.status, Status::Corrupt);
         assert!(failure.message.starts_with("slot 3 cannot be read: "), "{}", failure.message);
         assert_eq!(failure.message.matches("quarantined").count(), 1, "{}", failure.message);
+    }
+
+    /// The library names its call, and the command its own.
+    #[test]
+    fn a_copy_gets_the_advice_of_the_command() {
+        let reason = esker_consensus::ReadOnlyReason::Copied;
+        let error = esker_consensus::Error::ReadOnly { reason };
+        assert!(!error.to_string().contains("esker consensus"), "{error}");
+        let message = Failure::from_consensus(&error, Path::new("d")).message;
+        let advice = "open it once with `renumber`, or run `esker consensus renumber`";
+        assert!(message.starts_with("d: ") && message.ends_with(advice), "{message}");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! How long a checkpoint of many changed slots stalls a caller.
+//! Measures the stall of a caller during a checkpoint of many changed slots.
 //!
 //! ```text
 //! cargo run --release -p esker-consensus --example checkpoint_stall -- DIR [SLOTS]
@@ -17,7 +17,7 @@ use esker_consensus::{Ballot, ConsensusLog, Options, Slot};
 const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 const BATCH: u64 = 10_000;
 
-/// What one caller saw: calls, the longest, and how many took more than 1 ms.
+/// The calls of one caller: their number, the longest, and how many took more than 1 ms.
 #[derive(Debug, Default)]
 struct Calls {
     count: u64,
@@ -99,5 +99,5 @@ fn main() {
     }
     println!("{slots} slots, {} pages", log.stats().pages);
     let slot = run(&log, "alone", slots, || std::thread::sleep(Duration::from_secs(1)));
-    run(&log, "beside a checkpoint", slot, || log.checkpoint().unwrap());
+    run(&log, "beside a checkpoint", slot, || log.maintenance().checkpoint().unwrap());
 }

@@ -7,7 +7,7 @@
 //! Records keep their numbers. The caller sees to it that the records and the snapshots stay: where
 //! one was dropped meanwhile, the copy fails.
 //!
-//! # What a crash leaves
+//! # After a crash
 //!
 //! A copy belongs to a component of its own until it is whole and durable. So no consensus log
 //! opens it. One durable step then makes it a consensus log, which is read-only until its node has
@@ -24,24 +24,24 @@ use esker_log::{
 };
 
 use crate::base::slot::Slot;
-use crate::component::{self, COPY, UNFINISHED_BACKUP};
+use crate::component::{self, COPY_COMPONENT, UNFINISHED_BACKUP};
 use crate::durability::metadata::Metadata;
 use crate::options::Options;
 use crate::outcome::{Error, Result};
 use crate::read_only::ReadOnlyReason;
 use crate::state::inner::ConsensusLog;
 
-/// How often, and after which pause, a copy looks whether a record is durable for readers. It is
-/// durable for the writer, who reports that to them at once.
-const POLLS: u32 = 10_000;
-const PAUSE: Duration = Duration::from_millis(1);
-/// How often snapshots may come or go while the extent of a copy is read.
-const TRIES: u32 = 16;
+/// The most polls, and their interval, until a record that is durable for the writer is so for
+/// readers. The writer reports it to them at once.
+const READER_POLLS_MAX: u32 = 10_000;
+const READER_POLL_INTERVAL: Duration = Duration::from_millis(1);
+/// The most attempts to read the extent of a copy while snapshots come and go.
+const EXTENT_TRIES: u32 = 16;
 
-/// What a backup copied.
+/// The result of a backup.
 #[derive(Debug, Default)]
 #[non_exhaustive]
-pub struct Backup {
+pub struct BackupSummary {
     /// Logs. One without a record counts, too.
     pub logs: usize,
     /// Records of all logs.
@@ -53,7 +53,7 @@ pub struct Backup {
     pub skipped: Vec<(Vec<u8>, Error)>,
 }
 
-/// What is copied of a log.
+/// The extent of a copy: which records and snapshots it has.
 #[derive(Debug)]
 pub(crate) struct Extent {
     /// No record from this one on had been dropped.
@@ -90,7 +90,7 @@ pub fn backup_log(
     dir: impl AsRef<Path>,
     dest: impl AsRef<Path>,
     options: &Options,
-) -> Result<Backup> {
+) -> Result<BackupSummary> {
     let (dir, dest) = (dir.as_ref(), dest.as_ref());
     options.validate()?;
     let disk = &*options.disk;
@@ -109,32 +109,32 @@ pub fn backup_log(
         }
     }
     // As of its first refresh it has what opening recovered.
-    let extent = Extent::of(&reader)?;
+    let extent = Extent::read(&reader)?;
     let label = match component::app_metadata(dir, &read)? {
         Some(bytes) => Metadata::decode(&bytes).label,
         None => Vec::new(),
     };
-    let mut backup = Backup::default();
+    let mut backup = BackupSummary::default();
     // The stream ends when the reader is closed.
     let proceed = || Ok(());
-    let copy = Copy { reader: &reader, extent: &extent, proceed: &proceed };
+    let copy = LogCopy { reader: &reader, extent: &extent, proceed: &proceed };
     // From here on the copy is this call's own, and no other backup goes to this directory.
     let log = begin_log(dest, options)?;
     let copied = copy.run(&log, &label, &mut backup).and_then(|()| finish(&log, &label));
     drop(log);
     if let Err(error) = copied {
-        discard(dest, COPY, disk);
+        discard(dest, COPY_COMPONENT, disk);
         return Err(error);
     }
     Ok(backup)
 }
 
 impl Extent {
-    /// Everything that a reader has, with the snapshots as of then: those that cover what is not in
-    /// the log any more, and none of slots that the log does not have yet.
-    fn of(reader: &ReadOnlyLog) -> Result<Self> {
-        for _ in 0..TRIES {
-            let snapshots = reader.snapshots().list()?;
+    /// Reads the extent of everything that a reader has, with the snapshots as of then: those that
+    /// cover what is not in the log any more, and none of slots that the log does not have yet.
+    fn read(reader: &ReadOnlyLog) -> Result<Self> {
+        for _ in 0..EXTENT_TRIES {
+            let snapshots = reader.snapshots()?;
             reader.refresh()?;
             // What is dropped after this refresh is missed when it is copied.
             let (oldest, last) = (reader.oldest(), durable(reader)?);
@@ -229,7 +229,7 @@ pub(crate) fn finish(log: &Log, label: &[u8]) -> Result<()> {
         [] => Vec::new(),
         label => Metadata { root: 0, label: label.to_vec() }.encode(),
     };
-    log.component().set_component(UNFINISHED_BACKUP, COPY, &content)?;
+    log.set_component(UNFINISHED_BACKUP, COPY_COMPONENT, &content)?;
     close(log);
     Ok(())
 }
@@ -247,7 +247,7 @@ pub(crate) fn close(log: &Log) {
 
 /// The copy of one log.
 #[derive(Clone, Copy)]
-pub(crate) struct Copy<'a> {
+pub(crate) struct LogCopy<'a> {
     pub(crate) reader: &'a ReadOnlyLog,
     pub(crate) extent: &'a Extent,
     /// Fails when the copy must not continue. Called often.
@@ -266,9 +266,9 @@ pub(crate) fn begin_log(dest: &Path, options: &Options) -> Result<Log> {
     begin(dest, &options)
 }
 
-impl Copy<'_> {
+impl LogCopy<'_> {
     /// Makes the copy, durably, and counts it.
-    pub(crate) fn run(&self, log: &Log, key: &[u8], backup: &mut Backup) -> Result<()> {
+    pub(crate) fn run(&self, log: &Log, key: &[u8], backup: &mut BackupSummary) -> Result<()> {
         backup.records += self.records(log)?;
         for at in &self.extent.snapshots {
             (self.proceed)()?;
@@ -316,6 +316,7 @@ impl Copy<'_> {
             copied = records.last().map_or(copied, |(seq, _)| *seq);
             count += records.len() as u64;
         }
+        debug_assert_eq!(copied, last, "the copy ends at another record");
         log.barrier()?.blocking_wait()?;
         log.retention().truncate_before(first)?;
         Ok(count)
@@ -323,12 +324,12 @@ impl Copy<'_> {
 
     /// Waits until the records are durable for readers.
     fn wait_durable(&self) -> Result<()> {
-        for _ in 0..POLLS {
+        for _ in 0..READER_POLLS_MAX {
             self.reader.refresh()?;
             if durable(self.reader)? >= self.extent.last {
                 return Ok(());
             }
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(READER_POLL_INTERVAL);
         }
         Err(esker_log::Error::Timeout.into())
     }

@@ -20,23 +20,23 @@ use crate::record::Record;
 pub const COMPONENT: Component = Component(*b"ESKRCONS");
 /// The component of a complete backup of a consensus log. It opens read-only until its node has a
 /// new number: see [`ConsensusLogBuilder::renumber`](crate::ConsensusLogBuilder::renumber).
-pub const COPY: Component = Component(*b"ESKRCNCP");
+pub const COPY_COMPONENT: Component = Component(*b"ESKRCNCP");
 /// The component of a backup that is not complete, and of each log in it.
 pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRCNBU");
 /// The component of the registry of keys of a [`LogManager`](crate::LogManager).
 pub const REGISTRY_COMPONENT: Component = Component(*b"ESKRKEYS");
 /// The component of the registry of a backup, until its node has a new number: see
 /// [`LogManagerBuilder::renumber`](crate::LogManagerBuilder::renumber).
-pub const REGISTRY_COPY: Component = Component(*b"ESKRKYCP");
+pub const REGISTRY_COPY_COMPONENT: Component = Component(*b"ESKRKYCP");
 
-/// Opens the underlying log, and returns the component that it has: [`COMPONENT`] or [`COPY`].
-/// Refuses a plain log, or one of another component, before any change.
+/// Opens the underlying log, and returns the component that it has: [`COMPONENT`] or
+/// [`COPY_COMPONENT`]. Refuses a plain log, or one of another component, before any change.
 pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<(Log, Component)> {
     match Log::builder(dir).options(options.clone()).open() {
-        Err(esker_log::Error::WrongComponent { found: Some(COPY), .. }) => {
+        Err(esker_log::Error::WrongComponent { found: Some(COPY_COMPONENT), .. }) => {
             let mut own = options;
-            own.component = Some(COPY);
-            Ok((Log::builder(dir).options(own).open().map_err(refined)?, COPY))
+            own.component = Some(COPY_COMPONENT);
+            Ok((Log::builder(dir).options(own).open().map_err(refined)?, COPY_COMPONENT))
         }
         Err(esker_log::Error::WrongComponent { found: None, .. }) if is_one(dir, &options) => {
             tracing::warn!(dir = %dir.display(), "app metadata of the consensus log missing or corrupt");
@@ -54,7 +54,7 @@ pub(crate) fn open(dir: &Path, options: esker_log::Options) -> Result<(Log, Comp
 pub(crate) fn app_metadata(dir: &Path, options: &ReadOptions) -> Result<Option<Vec<u8>>> {
     let of = |component| esker_log::component::app_metadata(dir, component, options.clone());
     Ok(match of(COMPONENT)? {
-        None => of(COPY)?,
+        None => of(COPY_COMPONENT)?,
         found => found,
     })
 }
@@ -81,7 +81,7 @@ pub(crate) fn open_read_only(
         found => found.unwrap_or(Some(COMPONENT)),
     };
     let reader = ReadOnlyLog::builder(dir).options(options).open()?;
-    if found.is_some_and(|found| found != COMPONENT && found != COPY) {
+    if found.is_some_and(|found| found != COMPONENT && found != COPY_COMPONENT) {
         let (dir, expected) = (dir.into(), Some(COMPONENT));
         return Err(refined(esker_log::Error::WrongComponent { dir, found, expected }));
     }

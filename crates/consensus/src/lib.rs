@@ -32,6 +32,37 @@
 //! Most calls return a [`Ticket`]: await it, or block on it. [`ConsensusLog`] says which calls
 //! block.
 //!
+//! # The calls
+//!
+//! These ten are enough for most programs:
+//!
+//! | call | result |
+//! |---|---|
+//! | [`open`]`(dir)` | the log, created if there is none |
+//! | [`promise`]`(ballot, from)` | phase 1: a ticket for every entry from a slot on |
+//! | [`accept`]`(slot, ballot, value)` | phase 2: a ticket; answer when it has resolved |
+//! | [`commit`]`(slot, ballot)` | phase 3: a ticket; the slot never changes again |
+//! | [`learn`]`(slot, ballot, value)` | stores a value that is known to be chosen |
+//! | [`read_committed`]`(slot, &guard)` | the value of a committed slot, under a guard |
+//! | [`frontier`]`()`, [`floor`]`()` | slots up to it are committed, or truncated |
+//! | [`snapshots`]`().create(slot, state)` | a snapshot of the state machine, durable |
+//! | [`snapshots`]`().restore(..)` | hands over the newest snapshot and the entries after it |
+//! | [`snapshots`]`().truncate_through(slot)` | drops the entries that a snapshot covers |
+//!
+//! [`ConsensusLog`] itself has the calls of a protocol. The others are in three groups:
+//! [`Snapshots`]; [`AppState`], some bytes of the application's own; and [`Maintenance`], for
+//! operators and tests. [`LogManager`] keeps many logs, by key.
+//!
+//! [`open`]: ConsensusLog::open
+//! [`promise`]: ConsensusLog::promise
+//! [`accept`]: ConsensusLog::accept
+//! [`commit`]: ConsensusLog::commit
+//! [`learn`]: ConsensusLog::learn
+//! [`read_committed`]: ConsensusLog::read_committed
+//! [`frontier`]: ConsensusLog::frontier
+//! [`floor`]: ConsensusLog::floor
+//! [`snapshots`]: ConsensusLog::snapshots
+//!
 //! # Source
 //!
 //! For readers of the source: the private modules, from the top down. Each imports only those below
@@ -41,9 +72,10 @@
 //! - `backup`: copies of a log.
 //! - `snapshots`: of the state machine, beside the log; and truncation under one.
 //! - `protocol`: `rules` decides, without I/O. `promise`, `accept`, `commit`, `learn` and
-//!   `truncate` take the slot locks, append the decision and apply it.
+//!   `truncate` take the slot locks, append the decision and apply it. `floor` drops what is below
+//!   the floor.
 //! - `durability`: `checkpoint`, `recovery` and `reclaim` bound the log and the time that opening
-//!   takes; `close` makes everything durable.
+//!   takes; `close` makes everything durable; `maintenance` is what operators call.
 //! - `read`: reads, iterations, watches and statistics, without a lock; `inspect` reads a log
 //!   without opening it.
 //! - `state`: the state that operations share. `commit_tracker` tracks what is durably committed;
@@ -74,33 +106,39 @@ mod record;
 mod snapshots;
 mod state;
 
-pub use backup::{Backup, backup_log};
+pub use backup::{BackupSummary, backup_log};
 pub use base::ballot::Ballot;
 pub use base::slot::{Slot, SnapshotBounds};
-pub use component::{COMPONENT, COPY, REGISTRY_COMPONENT, REGISTRY_COPY, UNFINISHED_BACKUP};
-pub use durability::metadata::label_in;
+pub use component::{
+    COMPONENT, COPY_COMPONENT, REGISTRY_COMPONENT, REGISTRY_COPY_COMPONENT, UNFINISHED_BACKUP,
+};
+pub use durability::maintenance::Maintenance;
 pub use esker_log::reclaim::Reclaimed;
-pub use manager::guard::LogGuard;
-pub use manager::inspect::{LogState, ManagedLog, logs_in, logs_on};
-pub use manager::lookup::ManagerStats;
-pub use manager::open::{LogManager, LogManagerBuilder};
+pub use manager::get_log::ManagerStats;
+pub use manager::list_logs::{LogState, ManagedLog, logs_in, logs_on};
+pub use manager::log_guard::LogGuard;
+pub use manager::open_manager::{LogManager, LogManagerBuilder};
 pub use memory::entry::Entry;
 pub use options::{ConsensusLogBuilder, LABEL_LIMIT, Mode, Options, VALUE_LIMIT};
 pub use outcome::{Error, Result, Ticket};
+pub use protocol::app_state::AppState;
 pub use protocol::commit::BatchTicket;
-pub use protocol::promise::{PromiseTicket, Promised};
+pub use protocol::floor::FloorTicket;
+pub use protocol::promise::{PromiseAnswer, PromiseTicket};
 pub use read::inspect::{
     InspectSummary, Inspection, InvalidRecord, RecordCounts, SlotTotals, inspect, inspect_on,
     inspect_with,
 };
-pub use read::iterate::{IterateOptions, Iterated};
-pub use read::slot_values::Values;
+pub use read::iterate::{IterateOptions, IterationSummary};
+pub use read::slot_values::ValueReader;
 pub use read::stats::Stats;
 pub use read::watch::Watch;
 pub use read_only::ReadOnlyReason;
 pub use record::APP_STATE_LIMIT;
 pub use snapshots::create::SnapshotWriter;
-pub use snapshots::restore::Restored;
-pub use snapshots::stored::{SNAPSHOT_NOTE_LIMIT, Snapshot, SnapshotInfo, Snapshots};
+pub use snapshots::restore::RestoreSummary;
+pub use snapshots::stored::{
+    ReadOnlySnapshots, SNAPSHOT_NOTE_LIMIT, Snapshot, SnapshotInfo, Snapshots,
+};
 pub use state::commit_tracker::CommittedRange;
 pub use state::inner::{ConsensusLog, Guard};

@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 use crate::component::COMPONENT;
 use crate::memory::value_budget::charge;
 use crate::outcome::{Error, Result};
+use crate::record::VALUE_AT;
 
 /// The largest value in bytes: 64 MiB.
 pub const VALUE_LIMIT: u64 = 64 << 20;
@@ -21,14 +22,17 @@ pub const LABEL_LIMIT: usize = 4096;
 
 /// With `sync_on_commit` off: the longest time that a commit waits for a sync that no caller
 /// requests. So the loss is bounded, and evicted values can soon be read back.
-const UNSYNCED: Duration = Duration::from_millis(10);
+const UNREQUESTED_SYNC_INTERVAL: Duration = Duration::from_millis(10);
 
 /// The least number of records between two checkpoints.
 const CHECKPOINT_EVERY_MIN: u64 = 1024;
 
 /// Bytes of the log's reserve for each record between two checkpoints: four times those that the
 /// checkpoint takes for it.
-const RESERVE_EACH: u64 = 32;
+const RESERVE_BYTES_PER_RECORD: u64 = 32;
+
+// The record of the largest value fits in the underlying log.
+const _: () = assert!(VALUE_LIMIT + VALUE_AT as u64 <= RECORD_LIMIT_MAX as u64);
 
 /// When an accept is acknowledged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -85,9 +89,10 @@ pub struct Options {
     /// may need more. They then fail with [`NoSpace`](esker_log::Error::NoSpace), and the log stays
     /// usable.
     pub reserve: Option<u64>,
-    /// How much opening checks. Default: what a crash may have left in doubt.
+    /// The extent of the checks of opening. Default: the records that a crash may have left in
+    /// doubt.
     pub check: OpenCheck,
-    /// What opening does about corruption. [`OnCorruption::Quarantine`] opens the log read-only;
+    /// The reaction of opening to corruption. [`OnCorruption::Quarantine`] opens the log read-only;
     /// [`OnCorruption::Truncate`] is refused, because it forgets promises.
     pub on_corruption: OnCorruption,
     /// A name of your own that is stored with the log, at most [`LABEL_LIMIT`] bytes. Opening the
@@ -157,14 +162,17 @@ impl Options {
 
     /// The number of records between two automatic checkpoints.
     pub(crate) fn records_per_checkpoint(&self) -> u64 {
-        let in_reserve = self.for_log().reserve_bytes() / RESERVE_EACH;
+        let in_reserve = self.for_log().reserve_bytes() / RESERVE_BYTES_PER_RECORD;
         self.checkpoint_every.min(in_reserve.max(CHECKPOINT_EVERY_MIN))
     }
 
     pub(crate) fn for_log(&self) -> esker_log::Options {
         let mut options = esker_log::Options::on(Arc::clone(&self.disk));
-        options.policy =
-            if self.sync_on_commit { Policy::Always } else { Policy::Periodic(UNSYNCED) };
+        options.policy = if self.sync_on_commit {
+            Policy::Always
+        } else {
+            Policy::Periodic(UNREQUESTED_SYNC_INTERVAL)
+        };
         options.record_limit = RECORD_LIMIT_MAX;
         options.segment_size = self.segment_size;
         options.reserve = self.reserve;
@@ -188,13 +196,13 @@ impl Options {
 pub struct ConsensusLogBuilder {
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
-    pub(crate) shared: Shared,
+    pub(crate) shared: SharedResources,
     pub(crate) renumber: bool,
 }
 
-/// What the logs of one manager share.
+/// The resources that the logs of one manager share.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Shared {
+pub(crate) struct SharedResources {
     /// Held while segments or snapshots are removed, and by a backup, which needs them all.
     pub(crate) removals: Arc<RwLock<()>>,
     /// In place of one for each log.
@@ -203,7 +211,12 @@ pub(crate) struct Shared {
 
 impl ConsensusLogBuilder {
     pub(crate) fn new(dir: PathBuf) -> Self {
-        Self { dir, options: Options::default(), shared: Shared::default(), renumber: false }
+        Self {
+            dir,
+            options: Options::default(),
+            shared: SharedResources::default(),
+            renumber: false,
+        }
     }
 
     /// Declares that the node of this log has a new number, which no node of its group ever had. A

@@ -113,7 +113,7 @@ pub enum Error {
     CorruptedRecord {
         /// The record's sequence number.
         seq: Seq,
-        /// What is wrong with it.
+        /// The rule that it breaks.
         what: &'static str,
     },
     /// A batch of accepts stopped at a value that was refused. The values before it are accepted.
@@ -140,7 +140,7 @@ pub enum Error {
     Stream(Arc<std::io::Error>),
     /// Another replica sent what does not belong to a snapshot, or stopped.
     Transfer {
-        /// What is wrong.
+        /// The rule that it breaks.
         what: &'static str,
     },
     /// No entry is stored at this offset.
@@ -214,13 +214,19 @@ pub enum Error {
         /// The directory.
         dir: PathBuf,
     },
+    /// The state of the open log contradicts itself: a bug of this crate. The log accepts nothing
+    /// until it is reopened, which replays its records.
+    Internal {
+        /// The invariant that does not hold.
+        invariant: &'static str,
+    },
     /// The underlying log failed. After [`esker_log::Error::Poisoned`] it accepts nothing until it
     /// is reopened.
     Log(esker_log::Error),
 }
 
 /// The most logs that a message names.
-const LEAKS_NAMED: usize = 10;
+const LEAKS_NAMED_MAX: usize = 10;
 
 /// Refuses a call in a child that `fork` made.
 #[inline]
@@ -267,6 +273,11 @@ impl fmt::Display for Error {
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the log is closed"),
             Error::Forked => esker_log::Error::Forked.fmt(f),
+            Error::Internal { invariant } => write!(
+                f,
+                "the open log contradicts itself: it does not hold that {invariant}; reopen it, \
+                 and report this bug"
+            ),
             Error::WrongLabel { .. }
             | Error::MissingLog { .. }
             | Error::CorruptedRegistry { .. }
@@ -281,7 +292,7 @@ impl fmt::Display for Error {
 }
 
 impl Error {
-    /// What is wrong with the slot, the ballot or the value of a call.
+    /// Formats an error about the slot, the ballot or the value of a call.
     fn fmt_refusal(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::SlotNotFound { slot } => {
@@ -332,7 +343,7 @@ impl Error {
         }
     }
 
-    /// What is wrong with one of many logs, with their registry or with a backup.
+    /// Formats an error about one of many logs, their registry or a backup.
     fn fmt_of_manager(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Error::WrongLabel { found, expected } => write!(
@@ -373,7 +384,7 @@ impl Error {
 fn write_leaks(f: &mut fmt::Formatter<'_>, logs: &BTreeMap<Vec<u8>, usize>) -> fmt::Result {
     f.write_str("timeout waiting for references:")?;
     for (number, (key, references)) in logs.iter().enumerate() {
-        if number == LEAKS_NAMED {
+        if number == LEAKS_NAMED_MAX {
             return write!(f, " and {} more logs", logs.len() - number);
         }
         let comma = if number == 0 { "" } else { "," };
@@ -419,7 +430,7 @@ impl Error {
 }
 
 /// The log that issued a ticket. A ticket reports its failure here.
-pub(crate) trait Failing: fmt::Debug + Send + Sync {
+pub(crate) trait FailureSink: fmt::Debug + Send + Sync {
     fn fail(&self, error: esker_log::Error) -> Error;
 }
 
@@ -431,14 +442,14 @@ pub(crate) trait Failing: fmt::Debug + Send + Sync {
 #[derive(Debug, Clone)]
 #[must_use = "an acceptor answers only when the ticket has resolved"]
 pub struct Ticket {
-    waits: Option<(esker_log::Ticket, Arc<dyn Failing>)>,
+    waits: Option<(esker_log::Ticket, Arc<dyn FailureSink>)>,
 }
 
 impl Ticket {
     /// A ticket that is already resolved.
     pub(crate) const READY: Ticket = Ticket { waits: None };
 
-    pub(crate) fn new(ticket: esker_log::Ticket, log: Arc<dyn Failing>) -> Self {
+    pub(crate) fn new(ticket: esker_log::Ticket, log: Arc<dyn FailureSink>) -> Self {
         Self { waits: Some((ticket, log)) }
     }
 

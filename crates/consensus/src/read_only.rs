@@ -6,7 +6,7 @@
 //! - *Repaired*: records were quarantined, and a promise may be among them. Nothing ends that.
 //! - *Copied*: the log is a backup. The original may have promised and accepted more since, and
 //!   both have the number of one node. The copy has a component of its own (see
-//!   [`COPY`](crate::COPY)), which says so until its node has a new number.
+//!   [`COPY_COMPONENT`](crate::COPY_COMPONENT)), which says so until its node has a new number.
 //!
 //! # Why a copy may vote under a new number
 //!
@@ -17,14 +17,14 @@
 //!   one more report of a true proposal never leads it to another value: from the ballot on at
 //!   which a value was chosen, nothing else was proposed.
 //! - A promise only makes it refuse more: it costs a proposer another round, and answers none.
-//! - What the copy has as committed was chosen, and stays so.
+//! - A value that the copy has as committed was chosen, and stays so.
 //! - Nothing that the number of the original answered after the copy counts for the new number: no
 //!   quorum has it.
 //!
 //! The group must know the new number as a new member, by its own change of configuration; and no
 //! proposer may use a ballot with a number that was in use.
 //!
-//! # What is not noticed
+//! # Limits
 //!
 //! Only app metadata say that a log is a copy. A copy that loses them, as by a corrupt file `note`,
 //! is taken for an ordinary log; and so is a directory that was copied by hand, file by file.
@@ -46,7 +46,7 @@ pub enum ReadOnlyReason {
 
 impl ReadOnlyReason {
     /// The reason that counts: a repaired copy stays read-only under any number.
-    pub(crate) fn of(is_repaired: bool, is_copy: bool) -> Option<Self> {
+    pub(crate) fn from_origin(is_repaired: bool, is_copy: bool) -> Option<Self> {
         match (is_repaired, is_copy) {
             (true, _) => Some(Self::Repaired),
             (false, true) => Some(Self::Copied),
@@ -54,7 +54,7 @@ impl ReadOnlyReason {
         }
     }
 
-    /// What happened, and what to do.
+    /// The cause, and the remedy.
     pub(crate) fn advice(self) -> &'static str {
         match self {
             Self::Repaired => {
@@ -63,8 +63,7 @@ impl ReadOnlyReason {
             }
             Self::Copied => {
                 "it is a copy, and the original may have promised more since; give its node \
-                 another node ID, and then open it once with `renumber`, or run `esker consensus \
-                 renumber`"
+                 another node ID, and then open it once with `renumber`"
             }
         }
     }

@@ -5,26 +5,47 @@
 //! exactly these bytes and no others: see `docs/src/consensus.md`.
 
 use crate::base::ballot::Ballot;
+use crate::base::slot::SLOTS_PER_PAGE;
 
 /// The most bytes of the state that an application stores in the log: 1 KiB.
 pub const APP_STATE_LIMIT: usize = 1024;
 
 /// The offset of the value in [`Record::Accept`] and [`Record::Chosen`].
-pub(crate) const VALUE_AT: usize = 25;
+pub(crate) const VALUE_AT: usize = KIND_BYTES + WORD_BYTES + BALLOT_BYTES;
 
-const PROMISE: u8 = 1;
-const ACCEPT: u8 = 2;
-const COMMIT: u8 = 3;
-const CHOSEN: u8 = 4;
-const THROUGH: u8 = 5;
+const KIND_BYTES: usize = 1;
+const WORD_BYTES: usize = 8;
+const BALLOT_BYTES: usize = 2 * WORD_BYTES;
+/// The bytes of a state before that of the application, without the kind.
+const STATE_FIXED_BYTES: usize = 1 + BALLOT_BYTES + 2 * WORD_BYTES;
+/// The bytes of a page before its words, without the kind.
+const PAGE_FIXED_BYTES: usize = WORD_BYTES + 2;
+/// The bytes of a root before the state of the application, without the kind.
+const ROOT_FIXED_BYTES: usize = 6 * WORD_BYTES + BALLOT_BYTES + 1 + 2;
+/// The bytes of a page's location in a root.
+const PAGE_AT_BYTES: usize = 2 * WORD_BYTES + 2;
+/// The bytes of a slot in a commit marker.
+const PAIR_BYTES: usize = WORD_BYTES + BALLOT_BYTES;
+
+// The layout is that of format version 2: see `docs/src/consensus.md`.
+const _: () = assert!(VALUE_AT == 25 && PAIR_BYTES == 24 && STATE_FIXED_BYTES == 33);
+const _: () = assert!(PAGE_FIXED_BYTES == 10 && ROOT_FIXED_BYTES == 67 && PAGE_AT_BYTES == 18);
+// The lengths that two bytes have to hold.
+const _: () = assert!(APP_STATE_LIMIT <= u16::MAX as usize && SLOTS_PER_PAGE <= u16::MAX as usize);
+
+const KIND_PROMISE: u8 = 1;
+const KIND_ACCEPT: u8 = 2;
+const KIND_COMMIT: u8 = 3;
+const KIND_CHOSEN: u8 = 4;
+const KIND_THROUGH: u8 = 5;
 /// Kinds 6 to 10 were states, cuts, pages and roots with less in them.
-const PAGE: u8 = 11;
-const CUT: u8 = 12;
-const STATE: u8 = 13;
-const ROOT: u8 = 14;
+const KIND_PAGE: u8 = 11;
+const KIND_CUT: u8 = 12;
+const KIND_STATE: u8 = 13;
+const KIND_ROOT: u8 = 14;
 
 /// A flag of a state and a root: there is a promise.
-const PROMISED: u8 = 1;
+const FLAG_PROMISED: u8 = 1;
 
 /// A decoded record.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -69,12 +90,12 @@ pub(crate) struct PageAt {
     pub(crate) seq: u64,
     /// Some of its slots are accepted and not committed.
     pub(crate) open: bool,
-    /// How many of its slots are committed, so that a page can be dropped without being read.
+    /// The number of its committed slots, so that a page can be dropped without being read.
     pub(crate) committed: u64,
 }
 
 macro_rules! list {
-    ($(#[$doc:meta])* $name:ident, $item:ty, $size:literal, $decode:expr) => {
+    ($(#[$doc:meta])* $name:ident, $item:ty, $size:expr, $decode:expr) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
         pub(crate) struct $name<'a>(&'a [u8]);
@@ -93,23 +114,26 @@ macro_rules! list {
 
 list!(
     /// Slots and ballots.
-    Pairs, (u64, Ballot), 24, |bytes| (word(bytes, 0), ballot(bytes, 8))
+    Pairs, (u64, Ballot), PAIR_BYTES, |bytes| (word(bytes, 0), ballot(bytes, 8))
 );
 list!(
     /// Words of slots.
-    Words, u64, 8, |bytes| word(bytes, 0)
+    Words, u64, WORD_BYTES, |bytes| word(bytes, 0)
 );
 list!(
     /// A table of pages.
-    Pages, PageAt, 18, |bytes| {
+    Pages, PageAt, PAGE_AT_BYTES, |bytes| {
         let seq = word(bytes, 8);
         let committed = u64::from(u16::from_le_bytes([bytes[16], bytes[17]]));
         PageAt { number: word(bytes, 0), seq: seq >> 1, open: seq & 1 == 1, committed }
     }
 );
 
+/// The eight bytes at an offset, which the caller has checked to be there.
 fn word(bytes: &[u8], at: usize) -> u64 {
-    bytes[at..].first_chunk().map_or(0, |chunk| u64::from_le_bytes(*chunk))
+    let mut word = [0; WORD_BYTES];
+    word.copy_from_slice(&bytes[at..at + WORD_BYTES]);
+    u64::from_le_bytes(word)
 }
 
 fn ballot(bytes: &[u8], at: usize) -> Ballot {
@@ -136,50 +160,48 @@ impl<'a> Record<'a> {
             if rest.len() >= len { Ok(()) } else { Err("it is cut") }
         };
         Ok(match kind {
-            PROMISE => {
-                exactly(16)?;
+            KIND_PROMISE => {
+                exactly(BALLOT_BYTES)?;
                 Self::Promise { ballot: ballot(rest, 0) }
             }
-            ACCEPT | CHOSEN => {
+            KIND_ACCEPT | KIND_CHOSEN => {
                 at_least(VALUE_AT - 1)?;
                 let (slot, ballot, value) = (word(rest, 0), ballot(rest, 8), &bytes[VALUE_AT..]);
-                if kind == ACCEPT {
+                if kind == KIND_ACCEPT {
                     Self::Accept { slot, ballot, value }
                 } else {
                     Self::Chosen { slot, ballot, value }
                 }
             }
-            COMMIT => Self::Commit { slots: Pairs::new(rest).ok_or("a slot is cut")? },
-            THROUGH => {
+            KIND_COMMIT => Self::Commit { slots: Pairs::new(rest).ok_or("a slot is cut")? },
+            KIND_THROUGH => {
                 exactly(16)?;
                 Self::Through { first: word(rest, 0), last: word(rest, 8) }
             }
-            STATE => {
-                at_least(33)?;
-                let (fixed, app_state) = rest.split_at(33);
+            KIND_STATE => {
+                at_least(STATE_FIXED_BYTES)?;
+                let (fixed, app_state) = rest.split_at(STATE_FIXED_BYTES);
                 within_limit(app_state)?;
-                Self::State {
-                    promise: promise_of(fixed[0], ballot(fixed, 1))?,
-                    start: word(fixed, 17),
-                    next: word(fixed, 25),
-                    app_state,
-                }
+                let promise = promise_of(fixed[0], ballot(fixed, 1))?;
+                let (start, next) = (word(fixed, 17), word(fixed, 25));
+                decided_from(start, next)?;
+                Self::State { promise, start, next, app_state }
             }
-            CUT => {
+            KIND_CUT => {
                 exactly(8)?;
                 Self::Cut { from: word(rest, 0) }
             }
-            PAGE => {
-                at_least(10)?;
+            KIND_PAGE => {
+                at_least(PAGE_FIXED_BYTES)?;
                 let first = u16::from_le_bytes([rest[8], rest[9]]);
-                let words = Words::new(&rest[10..]).ok_or("a slot is cut")?;
-                if usize::from(first) + words.0.len() / 8 > crate::base::slot::SLOTS {
+                let words = Words::new(&rest[PAGE_FIXED_BYTES..]).ok_or("a slot is cut")?;
+                if usize::from(first) + words.0.len() / WORD_BYTES > SLOTS_PER_PAGE {
                     return Err("the page is too long");
                 }
                 Self::Page { number: word(rest, 0), first, words }
             }
-            ROOT => {
-                at_least(67)?;
+            KIND_ROOT => {
+                at_least(ROOT_FIXED_BYTES)?;
                 Self::decode_root(rest)?
             }
             _ => return Err("no record begins with this byte"),
@@ -188,7 +210,7 @@ impl<'a> Record<'a> {
 
     /// `rest` is what follows the kind, and has at least the fixed fields.
     fn decode_root(rest: &'a [u8]) -> Result<Self, &'static str> {
-        let (fixed, rest) = rest.split_at(67);
+        let (fixed, rest) = rest.split_at(ROOT_FIXED_BYTES);
         let root = Root {
             replay: word(fixed, 0),
             promise: promise_of(fixed[64], ballot(fixed, 8))?,
@@ -198,11 +220,15 @@ impl<'a> Record<'a> {
             lowest: word(fixed, 48),
             highest: word(fixed, 56),
         };
+        decided_from(root.start, root.next)?;
         let len = usize::from(u16::from_le_bytes([fixed[65], fixed[66]]));
         let (app_state, pages) =
             rest.split_at_checked(len).ok_or("the application's state is cut")?;
         within_limit(app_state)?;
         let pages = Pages::new(pages).ok_or("a page is cut")?;
+        if !pages.iter().is_sorted_by(|one, next| one.number < next.number) {
+            return Err("its pages are not in order");
+        }
         Ok(Self::Root { root, app_state, pages })
     }
 }
@@ -214,9 +240,14 @@ fn within_limit(app_state: &[u8]) -> Result<(), &'static str> {
     }
 }
 
+/// Checks that every slot below the first kept one is decided.
+fn decided_from(start: u64, next: u64) -> Result<(), &'static str> {
+    if start <= next { Ok(()) } else { Err("slots below the floor are not decided") }
+}
+
 fn promise_of(flags: u8, ballot: Ballot) -> Result<Option<Ballot>, &'static str> {
     match flags {
-        PROMISED => Ok(Some(ballot)),
+        FLAG_PROMISED => Ok(Some(ballot)),
         0 if ballot == Ballot::ZERO => Ok(None),
         0 => Err("a promise without its flag"),
         _ => Err("an unknown flag"),
@@ -233,16 +264,16 @@ fn put_words(out: &mut Vec<u8>, words: &[u64]) {
 }
 
 pub(crate) fn promise(out: &mut Vec<u8>, ballot: Ballot) {
-    out.push(PROMISE);
+    out.push(KIND_PROMISE);
     put_ballot(out, ballot);
 }
 
 pub(crate) fn accept(out: &mut Vec<u8>, slot: u64, ballot: Ballot, value: &[u8]) {
-    with_value(out, ACCEPT, slot, ballot, value);
+    with_value(out, KIND_ACCEPT, slot, ballot, value);
 }
 
 pub(crate) fn chosen(out: &mut Vec<u8>, slot: u64, ballot: Ballot, value: &[u8]) {
-    with_value(out, CHOSEN, slot, ballot, value);
+    with_value(out, KIND_CHOSEN, slot, ballot, value);
 }
 
 fn with_value(out: &mut Vec<u8>, kind: u8, slot: u64, ballot: Ballot, value: &[u8]) {
@@ -257,7 +288,8 @@ fn with_value(out: &mut Vec<u8>, kind: u8, slot: u64, ballot: Ballot, value: &[u
 }
 
 pub(crate) fn commit(out: &mut Vec<u8>, slots: &[(u64, Ballot)]) {
-    out.push(COMMIT);
+    debug_assert!(!slots.is_empty(), "a marker commits no slot");
+    out.push(KIND_COMMIT);
     for (slot, ballot) in slots {
         out.extend_from_slice(&slot.to_le_bytes());
         put_ballot(out, *ballot);
@@ -265,7 +297,7 @@ pub(crate) fn commit(out: &mut Vec<u8>, slots: &[(u64, Ballot)]) {
 }
 
 pub(crate) fn through(out: &mut Vec<u8>, first: u64, last: u64) {
-    out.push(THROUGH);
+    out.push(KIND_THROUGH);
     put_words(out, &[first, last]);
 }
 
@@ -276,7 +308,9 @@ pub(crate) fn state(
     next: u64,
     app_state: &[u8],
 ) {
-    out.push(STATE);
+    debug_assert!(app_state.len() <= APP_STATE_LIMIT, "the application's state is too long");
+    debug_assert!(start <= next, "slots below the floor are not decided");
+    out.push(KIND_STATE);
     out.push(flags(promise));
     put_ballot(out, promise.unwrap_or(Ballot::ZERO));
     put_words(out, &[start, next]);
@@ -284,16 +318,17 @@ pub(crate) fn state(
 }
 
 fn flags(promise: Option<Ballot>) -> u8 {
-    if promise.is_some() { PROMISED } else { 0 }
+    if promise.is_some() { FLAG_PROMISED } else { 0 }
 }
 
 pub(crate) fn cut(out: &mut Vec<u8>, from: u64) {
-    out.push(CUT);
+    out.push(KIND_CUT);
     put_words(out, &[from]);
 }
 
 pub(crate) fn page(out: &mut Vec<u8>, number: u64, first: u16, words: &[u64]) {
-    out.push(PAGE);
+    debug_assert!(usize::from(first) + words.len() <= SLOTS_PER_PAGE, "the page is too long");
+    out.push(KIND_PAGE);
     put_words(out, &[number]);
     out.extend_from_slice(&first.to_le_bytes());
     put_words(out, words);
@@ -301,7 +336,9 @@ pub(crate) fn page(out: &mut Vec<u8>, number: u64, first: u16, words: &[u64]) {
 
 /// The state of the application takes at most [`APP_STATE_LIMIT`] bytes.
 pub(crate) fn root(out: &mut Vec<u8>, root: &Root, app_state: &[u8], pages: &[PageAt]) {
-    out.push(ROOT);
+    debug_assert!(app_state.len() <= APP_STATE_LIMIT, "the application's state is too long");
+    debug_assert!(root.start <= root.next, "slots below the floor are not decided");
+    out.push(KIND_ROOT);
     put_words(out, &[root.replay]);
     put_ballot(out, root.promise.unwrap_or(Ballot::ZERO));
     put_words(out, &[root.start, root.next, root.count, root.lowest, root.highest]);
@@ -309,14 +346,16 @@ pub(crate) fn root(out: &mut Vec<u8>, root: &Root, app_state: &[u8], pages: &[Pa
     out.extend_from_slice(&(app_state.len() as u16).to_le_bytes());
     out.extend_from_slice(app_state);
     for page in pages {
+        debug_assert!(page.committed <= SLOTS_PER_PAGE as u64, "a page has too many commits");
+        debug_assert!(page.seq > 0 && page.seq < 1 << 63, "a page has no record");
         put_words(out, &[page.number, page.seq << 1 | u64::from(page.open)]);
         out.extend_from_slice(&(page.committed as u16).to_le_bytes());
     }
 }
 
 /// The bytes of a root that names this many pages, and a little more.
-pub(crate) fn root_bytes(pages: usize) -> u64 {
-    (128 + APP_STATE_LIMIT + 18 * pages) as u64
+pub(crate) const fn root_bytes(pages: usize) -> u64 {
+    (128 + APP_STATE_LIMIT + PAGE_AT_BYTES * pages) as u64
 }
 
 #[cfg(test)]
@@ -426,13 +465,31 @@ mod tests {
         assert!(Record::decode(&state).is_ok());
         state.push(7);
         assert!(Record::decode(&state).is_err());
-        let mut root = whole(|out| root(out, &Root::default(), &[7; APP_STATE_LIMIT + 1], &[]));
+        // The length of its state is in the two bytes before that.
+        let mut root = whole(|out| root(out, &Root::default(), &[7; APP_STATE_LIMIT], &[]));
+        assert!(Record::decode(&root).is_ok());
+        root.push(7);
+        root[66..68].copy_from_slice(&(APP_STATE_LIMIT as u16 + 1).to_le_bytes());
         assert!(Record::decode(&root).is_err());
         root.pop();
         assert!(Record::decode(&root).is_err());
         for older in 6..=10 {
             assert!((1..99).all(|len| Record::decode(&vec![older; len]).is_err()));
         }
+    }
+
+    #[test]
+    fn records_that_contradict_themselves_are_refused() {
+        let page = |number| PageAt { number, seq: 9, open: false, committed: 1 };
+        let with = |pages: &[PageAt]| whole(|out| root(out, &Root::default(), b"", pages));
+        assert!(Record::decode(&with(&[page(2), page(3)])).is_ok());
+        for pages in [[page(3), page(2)], [page(2), page(2)]] {
+            assert!(Record::decode(&with(&pages)).is_err());
+        }
+        let mut state = whole(|out| state(out, None, 7, 7, b""));
+        assert!(Record::decode(&state).is_ok());
+        state[26] = 6;
+        assert!(Record::decode(&state).is_err(), "the floor is above the frontier");
     }
 
     proptest::proptest! {
@@ -449,7 +506,7 @@ mod tests {
                 }
                 Ok(Record::Commit { slots }) => assert_eq!(slots.iter().count() * 24, rest.len()),
                 Ok(Record::Page { first, words, .. }) => {
-                    assert!(usize::from(first) + words.iter().count() <= crate::base::slot::SLOTS);
+                    assert!(usize::from(first) + words.iter().count() <= SLOTS_PER_PAGE);
                 }
                 Ok(Record::Root { app_state, pages, .. }) => {
                     let lists = pages.iter().count() * 18 + app_state.len();

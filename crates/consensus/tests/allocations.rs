@@ -7,7 +7,7 @@ mod fixture;
 
 use std::ops::ControlFlow;
 
-use esker_consensus::Slot;
+use esker_consensus::{IterateOptions, Slot};
 use esker_testkit::CountingAllocator;
 use fixture::{LOW, MODES, Setting, log};
 
@@ -24,7 +24,7 @@ fn of_iterating(s: &Setting) -> u64 {
         ControlFlow::Continue(())
     };
     let allocations = ALLOCATOR.of_this_thread(|| {
-        s.log.replay_from(Slot(0), visit).unwrap();
+        s.log.iterate(Slot(0).., IterateOptions::default(), visit).unwrap();
     });
     assert_eq!(seen, ENTRIES);
     allocations

@@ -78,20 +78,23 @@ fn every_call_of_a_child_is_refused() {
         forked("commit_batch", log.commit_batch(&[(Slot(1), BALLOT)]));
         forked("commit_through", log.commit_through(Slot(1)));
         forked("learn", log.learn(Slot(2), BALLOT, b"x"));
-        forked("install", log.install(SnapshotBounds { floor: Slot(3), frontier: Slot(4) }));
-        forked("set_app_state", log.set_app_state(b"x"));
+        forked(
+            "install",
+            log.snapshots().install(SnapshotBounds { floor: Slot(3), frontier: Slot(4) }),
+        );
+        forked("set_app_state", log.app_state().set(b"x"));
         forked("truncate_before", log.truncate_before(Slot(1)));
         forked("truncate_from", log.truncate_from(Slot(1)));
-        forked("truncate_through", log.truncate_through(Slot(0)));
-        forked("keep_snapshots", log.keep_snapshots(1));
-        forked("create_snapshot", log.create_snapshot(Slot(0), &b"x"[..]));
+        forked("truncate_through", log.snapshots().truncate_through(Slot(0)));
+        forked("keep_snapshots", log.snapshots().keep(1));
+        forked("create_snapshot", log.snapshots().create(Slot(0), &b"x"[..]));
         forked("snapshots", log.snapshots().list());
-        forked("checkpoint", log.checkpoint());
-        forked("reclaim", log.reclaim());
+        forked("checkpoint", log.maintenance().checkpoint());
+        forked("reclaim", log.maintenance().reclaim());
         let guard = log.pin();
         forked("read", log.read(Slot(0), &guard));
         forked("read_committed", log.read_committed(Slot(0), &guard));
-        forked("scan_uncommitted", log.scan_uncommitted(&guard));
+        forked("scan_uncommitted", log.maintenance().scan_uncommitted(&guard));
         let each = |_: &esker_consensus::Entry<'_>| ControlFlow::Continue(());
         forked("iterate", log.iterate(.., IterateOptions::default(), each));
         forked("entries", log.entries(.., 100));
@@ -191,7 +194,7 @@ fn children_of_a_busy_process_end() {
                 let (log, mut watch) = kept.take().unwrap();
                 forked("learn", log.learn(Slot(0), BALLOT, b"x"));
                 forked("watch", watch.blocking_changed());
-                forked("checkpoint", log.checkpoint());
+                forked("checkpoint", log.maintenance().checkpoint());
                 forked("close", log.close());
             });
             drop(kept);

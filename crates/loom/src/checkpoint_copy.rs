@@ -15,7 +15,7 @@ struct Page {
 }
 
 fn change(page: &Page, word: u64) {
-    let _promise_state = page.slot_locks.of_slot(0);
+    let _promise_state = page.slot_locks.lock_slot(0);
     page.word.store(word, Ordering::Release);
     page.dirty.set();
 }

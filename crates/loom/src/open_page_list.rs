@@ -4,12 +4,12 @@
 use loom::sync::Arc;
 use loom::thread;
 
-use crate::open_pages::{Count, OpenPages};
+use crate::open_pages::{OpenCount, OpenPages};
 
 #[test]
 fn a_page_with_an_entry_is_listed() {
     loom::model(|| {
-        let shared = Arc::new((OpenPages::default(), Count::default()));
+        let shared = Arc::new((OpenPages::default(), OpenCount::default()));
         shared.0.enter(7, &shared.1);
         shared.1.leave();
         let accepts = {
@@ -27,7 +27,7 @@ fn a_page_with_an_entry_is_listed() {
 #[test]
 fn two_entries_and_one_removal_keep_the_page_listed() {
     loom::model(|| {
-        let shared = Arc::new((OpenPages::default(), Count::default()));
+        let shared = Arc::new((OpenPages::default(), OpenCount::default()));
         let threads: Vec<_> = [true, false]
             .into_iter()
             .map(|stays| {

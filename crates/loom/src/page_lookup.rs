@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use loom::thread;
 
-use crate::page_table::{Found, Index};
+use crate::page_table::{Index, PageLookup};
 use crate::sync::{Guard, pin};
 
 /// Returns the content of the page, if it is in the index.
 fn filled(index: &Index, number: u64, guard: &Guard) -> Option<u64> {
     match index.find(number, guard) {
-        Found::Page(page) => Some(page.filled.get()),
-        Found::Stored(_) | Found::Nothing => None,
+        PageLookup::Page(page) => Some(page.filled.get()),
+        PageLookup::Stored(_) | PageLookup::Absent => None,
     }
 }
 
@@ -60,7 +60,7 @@ fn pages_that_are_made_at_the_same_time_are_all_there() {
         let made: Vec<_> = makers.into_iter().map(|maker| maker.join().unwrap()).collect();
         let guard = pin();
         for (page, number) in made.iter().zip(0..) {
-            let Found::Page(found) = index.find(number, &guard) else { panic!("lost") };
+            let PageLookup::Page(found) = index.find(number, &guard) else { panic!("lost") };
             assert!(Arc::ptr_eq(page, &found), "another took its place");
         }
     });

@@ -15,7 +15,7 @@ const HIGH: Ballot = Ballot { number: 2, node: 1 };
 type Log = Mutex<Vec<Ballot>>;
 
 fn accept(shared: &(SlotLocks<2>, Log), slot: u64, ballot: Ballot) {
-    let promise_state = shared.0.of_slot(slot);
+    let promise_state = shared.0.lock_slot(slot);
     if ballot >= promise_state.promise && !promise_state.closed {
         shared.1.lock().unwrap().push(ballot);
     }

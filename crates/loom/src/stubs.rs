@@ -82,27 +82,27 @@ pub(crate) mod record {
 }
 
 pub(crate) mod slot {
-    pub(crate) const SLOTS: usize = 1;
+    pub(crate) const SLOTS_PER_PAGE: usize = 1;
 
-    pub(crate) fn number_of(slot: u64) -> u64 {
+    pub(crate) fn page_of(slot: u64) -> u64 {
         slot
     }
 }
 
 pub(crate) mod page {
     use super::Plain;
-    use crate::open_pages::Count;
+    use crate::open_pages::OpenCount;
 
     #[derive(Debug)]
     pub(crate) struct Page {
         pub(crate) number: u64,
-        pub(crate) open: Count,
+        pub(crate) open: OpenCount,
         pub(crate) filled: Plain,
     }
 
     impl Page {
         pub(crate) fn new(number: u64) -> Self {
-            Self { number, open: Count::default(), filled: Plain::new(number + 100) }
+            Self { number, open: OpenCount::default(), filled: Plain::new(number + 100) }
         }
     }
 }

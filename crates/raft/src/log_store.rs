@@ -158,7 +158,7 @@ impl<C: StoredConfig> LogStore<C> {
     }
 
     fn app_state(&self) -> io::Result<AppState> {
-        AppState::decode(&self.log.app_state())
+        AppState::decode(&self.log.app_state().get())
     }
 
     /// The longest time for which this node may have promised a leader to give no vote before this
@@ -181,7 +181,7 @@ impl<C: StoredConfig> LogStore<C> {
             return Ok(());
         }
         let state = AppState { lease_ms, ..state };
-        self.log.set_app_state(&state.encode()).map_err(to_io_error)?.await.map_err(to_io_error)
+        self.log.app_state().set(&state.encode()).map_err(to_io_error)?.await.map_err(to_io_error)
     }
 
     fn read_entry_id(&self, slot: Slot) -> io::Result<EntryId> {
@@ -348,7 +348,7 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
 
     async fn truncate_after(&mut self, last: Option<EntryId>) -> io::Result<()> {
         let from = last.map_or(0, |last| index_after(last.index)).max(self.first_index());
-        self.log.truncate_from_async(Slot(from)).await.map_err(to_io_error)
+        self.log.truncate_from(Slot(from)).map_err(to_io_error)?.await.map_err(to_io_error)
     }
 
     async fn purge(&mut self, id: EntryId) -> io::Result<()> {
@@ -374,7 +374,8 @@ impl<C: StoredConfig> RaftLogStorage<C> for LogStore<C> {
         let frontier = self.log.frontier().map_or(floor, |frontier| frontier.max(floor));
         let bounds = SnapshotBounds { floor, frontier };
         let state = AppState { purged: Some(id), ..state };
-        self.log.install_with_async(bounds, &state.encode()).await.map_err(to_io_error)
+        let raised = self.log.app_state().set_and_install(&state.encode(), bounds);
+        raised.map_err(to_io_error)?.await.map_err(to_io_error)
     }
 }
 

@@ -189,7 +189,7 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
             last_log_id: meta.last_log_id,
             last_membership: meta.last_membership.clone(),
         };
-        let mut writer = self.log.applied_snapshot_writer(slot).map_err(to_io_error)?;
+        let mut writer = self.log.snapshots().applied_writer(slot).map_err(to_io_error)?;
         writer.copy_from(state)?;
         writer.finish(&serde_json::to_vec(&note)?).map_err(to_io_error)?;
         let written = self.log.snapshots().verify(slot).map_err(to_io_error)?;
@@ -243,7 +243,7 @@ impl<C: StoredConfig, M: Machine<C>> MachineStore<C, M> {
         if count == 0 {
             return Err(Internal::new("the newest snapshot is kept").into());
         }
-        self.log.keep_snapshots(count).map(drop).map_err(to_io_error)
+        self.log.snapshots().keep(count).map(drop).map_err(to_io_error)
     }
 }
 

@@ -147,10 +147,10 @@ impl LogFolder {
             }
             Some(_) => return Err(ServerError::LogRepaired { dir: self.dir.clone() }),
         }
-        if let Some(identity) = Identity::decode(log.label()) {
+        if let Some(identity) = Identity::decode(&log.options().label) {
             return Ok(Some((log, identity)));
         }
-        if is_unused(&log) && log.label().is_empty() {
+        if is_unused(&log) && log.options().label.is_empty() {
             log.close()?;
             return Ok(None);
         }

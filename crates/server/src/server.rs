@@ -326,7 +326,7 @@ async fn open_log(
 /// Warns of a disk that is too small for the reserve: when it is full, the node may not be able to
 /// open its log.
 fn report_reserve(log: &ConsensusLog) {
-    let metrics = log.log_metrics();
+    let metrics = log.maintenance().log_metrics();
     let (bytes, wanted_bytes) = (metrics.reserve_bytes, metrics.reserve_wanted_bytes);
     if bytes < wanted_bytes {
         tracing::warn!(bytes, wanted_bytes, "no room for the whole reserve: the disk is too small");

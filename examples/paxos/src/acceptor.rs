@@ -215,13 +215,14 @@ fn reported(entry: &esker::consensus::Entry<'_>) -> AcceptedEntry {
 }
 
 fn raise(log: &ConsensusLog, how: Raise) -> Result<(), Error> {
-    match how {
+    let ticket = match how {
         Raise::Truncate(slot) => {
             let next = log.frontier().map_or(Slot::ZERO, Slot::next);
             log.truncate_before(slot.min(next))
         }
-        Raise::Install(floor) => log.install(SnapshotBounds { floor, frontier: floor }),
-    }
+        Raise::Install(floor) => log.snapshots().install(SnapshotBounds { floor, frontier: floor }),
+    };
+    ticket?.blocking_wait()
 }
 
 /// Raises the floor when so many entries were listed.
@@ -270,7 +271,7 @@ fn handle(
             Err(error) => Err(error),
         },
         Request::Install { floor } => {
-            log.install(SnapshotBounds { floor: *floor, frontier: *floor })?;
+            raise(log, Raise::Install(*floor))?;
             Ok(Reaction::Nothing)
         }
         Request::Fetch { from, .. } => {
@@ -281,7 +282,7 @@ fn handle(
                 first = floor.next();
             }
             let mut raised = strike(log, 0, beside);
-            let _ = log.replay_from(first, |entry| {
+            let _ = log.iterate(first.., IterateOptions::default(), |entry| {
                 raised = raised.clone().and_then(|()| strike(log, passes.len() + 1, beside));
                 passes.push(Request::Learn {
                     ballot: entry.ballot(),

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::path::Path;
 
-use esker_consensus::{ConsensusLog, Slot};
+use esker_consensus::{ConsensusLog, IterateOptions, Slot};
 
 use super::timed::Bench;
 use esker_command::exit::{Failure, Outcome};
@@ -22,6 +22,7 @@ impl Bench<'_> {
     pub fn compare_uncommitted(&self, log: &ConsensusLog, count: u64) -> Outcome {
         let guard = log.pin();
         let entries = log
+            .maintenance()
             .scan_uncommitted(&guard)
             .map_err(|error| Failure::from_consensus(&error, &self.dir))?;
         let mut value = vec![0; self.arguments.size as usize];
@@ -57,7 +58,7 @@ impl Bench<'_> {
 pub fn compare(log: &ConsensusLog, size: usize, dir: &Path) -> Outcome<u64> {
     let mut value = vec![0; size];
     let (mut seen, mut wrong) = (0, None);
-    log.replay_from(Slot(0), |entry| {
+    log.iterate(Slot(0).., IterateOptions::default(), |entry| {
         stamp_value(entry.slot().0, &mut value);
         seen += 1;
         if entry.value() == value {

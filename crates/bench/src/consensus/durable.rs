@@ -61,7 +61,7 @@ impl Bench<'_> {
             latencies.merge(&of_caller);
             ops += done;
         }
-        let count = log.committed_range().map_or(0, |range| range.count);
+        let count = log.stats().committed.map_or(0, |range| range.count);
         if count != ops {
             return Err(Failure::failed(format!("read {count} of {ops} commits")));
         }

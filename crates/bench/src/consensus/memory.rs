@@ -49,7 +49,7 @@ impl Bench<'_> {
                 .map_err(failure)?;
             // Otherwise a checkpoint that those commits made due would run during the next timed
             // round.
-            log.checkpoint().map_err(failure)?;
+            log.maintenance().checkpoint().map_err(failure)?;
         }
         self.compare_committed(&log, ROUND_COUNT * each)?;
         let metadata = self.end(&log, &dir)?;
@@ -149,7 +149,7 @@ impl Bench<'_> {
         let count = self.arguments.count.unwrap_or(20_000).min(1_000_000);
         let outcome = self.timed(1, count, |_, _| {
             let guard = log.pin();
-            let scanned = log.scan_uncommitted(&guard)?.len() as u64;
+            let scanned = log.maintenance().scan_uncommitted(&guard)?.len() as u64;
             if scanned == SCANNED_SLOTS { Ok(()) } else { Err(Error::Gap { slot: Slot(scanned) }) }
         })?;
         self.compare_uncommitted(&log, SCANNED_SLOTS)?;

@@ -112,13 +112,13 @@ impl<'a> Openings<'a> {
             After::Close => PriorShutdown::Clean,
             After::Kill => PriorShutdown::Unclean,
         };
-        let found = log.recovery().prior_shutdown;
+        let found = log.maintenance().recovery().prior_shutdown;
         if found != expected {
             return Err(Failure::failed(format!(
                 "the shutdown before this opening was {found:?} instead of {expected:?}"
             )));
         }
-        let recovered = log.committed_range().map_or(0, |range| range.count);
+        let recovered = log.stats().committed.map_or(0, |range| range.count);
         if recovered != self.arguments.entries {
             return Err(Failure::corrupt(format!(
                 "recovered {recovered} of {} durable commits after the {}",

@@ -32,7 +32,7 @@ impl Bench<'_> {
             .and_then(|ticket| ticket.blocking_wait())
             .map_err(failed)?;
         let mut state: Vec<u8> = (0..STATE_BYTES).map(|at| (at / 255 + at * 7) as u8).collect();
-        log.create_snapshot(Slot(0), &*state).map_err(failed)?;
+        log.snapshots().create(Slot(0), &*state).map_err(failed)?;
         let (max_rounds, max_time) = self.limits(OPERATIONS_PER_SNAPSHOT);
         let (mut latencies, mut time, mut rounds) = (Latencies::new(), Duration::ZERO, 0u64);
         let (begin, snapshot) = (Instant::now(), Snapshot::now());
@@ -45,11 +45,11 @@ impl Bench<'_> {
                 let learned = log.learn(slot, BALLOT, b"0").map_err(failed)?;
                 learned.blocking_wait().map_err(failed)?;
                 let start = Instant::now();
-                log.create_snapshot(slot, &*state).map_err(failed)?;
+                log.snapshots().create(slot, &*state).map_err(failed)?;
                 latencies.add(start.elapsed());
                 time += start.elapsed();
                 if rounds % SNAPSHOTS_KEPT == 0 {
-                    log.keep_snapshots(1).map_err(failed)?;
+                    log.snapshots().keep(1).map_err(failed)?;
                 }
             } else {
                 read.clear();

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_consensus::{COPY, ConsensusLog, Error, LogManager, ReadOnlyReason, logs_in};
+use esker_consensus::{COPY_COMPONENT, ConsensusLog, Error, LogManager, ReadOnlyReason, logs_in};
 use esker_log::ReadOptions;
 use serde_json::json;
 
@@ -41,16 +41,16 @@ pub fn run(arguments: &RenumberArguments) -> Outcome {
     let failed = |error: Error| Failure::from_consensus(&error, dir);
     let (before, left) = match logs_in(dir).map_err(failed)? {
         Some(logs) => {
-            let copies = || logs.iter().filter(|log| is(COPY, &log.dir)).count();
+            let copies = || logs.iter().filter(|log| is(COPY_COMPONENT, &log.dir)).count();
             let before = copies();
             let manager = LogManager::builder(dir).must_exist(true).renumber().open();
             manager.map_err(failed)?.close_all().map_err(failed)?;
             (before, copies())
         }
         None => {
-            let before = usize::from(is(COPY, dir));
+            let before = usize::from(is(COPY_COMPONENT, dir));
             one(dir)?;
-            (before, usize::from(is(COPY, dir)))
+            (before, usize::from(is(COPY_COMPONENT, dir)))
         }
     };
     let done = before.saturating_sub(left);
@@ -72,7 +72,7 @@ pub fn run(arguments: &RenumberArguments) -> Outcome {
 fn one(dir: &Path) -> Outcome {
     let failed = |error: Error| Failure::from_consensus(&error, dir);
     let log = ConsensusLog::builder(dir).must_exist(true).open().map_err(failed)?;
-    let is_node_label = esker_server::is_node_label(log.label());
+    let is_node_label = esker_server::is_node_label(&log.options().label);
     let reason = log.stats().read_only;
     log.close().map_err(failed)?;
     match reason {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use esker_consensus::{Slot, Snapshots};
+use esker_consensus::{Slot, ReadOnlySnapshots};
 use serde_json::json;
 
 use super::component::{Component, Directory};
@@ -36,7 +36,7 @@ pub fn run(directory: &Directory, key: Option<&str>, as_json: bool) -> Outcome {
 
 fn summary(component: Component, target: &Target, as_json: bool) -> Outcome<String> {
     let found = target.read(|_| {})?;
-    let snapshots = Snapshots::open(&target.dir).and_then(|snapshots| snapshots.list());
+    let snapshots = ReadOnlySnapshots::open(&target.dir).and_then(|snapshots| snapshots.list());
     let snapshots = snapshots.map_err(|error| Failure::from_consensus(&error, &target.dir))?;
     let (totals, records) = (found.totals, found.records);
     let number = |slot: Option<Slot>| slot.map(u64::from);

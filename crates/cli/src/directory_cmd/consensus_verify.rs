@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker_consensus::{Error, Inspection, InvalidRecord, Slot, Snapshots};
+use esker_consensus::{Error, Inspection, InvalidRecord, Slot, ReadOnlySnapshots};
 use esker_log::{ReadOptions, VerifyReport};
 use serde_json::{Value, json};
 
@@ -92,7 +92,7 @@ fn slots(found: &Inspection) -> u64 {
 /// Reads every byte of the snapshots.
 fn check_snapshots(dir: &Path) -> Outcome<SnapshotChecks> {
     let failed = |error: Error| Failure::from_consensus(&error, dir);
-    let snapshots = Snapshots::open(dir).map_err(failed)?;
+    let snapshots = ReadOnlySnapshots::open(dir).map_err(failed)?;
     let mut checks = SnapshotChecks::default();
     for slot in snapshots.list().map_err(failed)? {
         match snapshots.verify(slot) {

@@ -102,7 +102,8 @@ fn write(
             )));
         }
     }
-    let mut writer = log.snapshot_writer(slot).map_err(|error| refused(error, log, slot, dir))?;
+    let mut writer =
+        log.snapshots().writer(slot).map_err(|error| refused(error, log, slot, dir))?;
     let name = file.as_ref().map_or("standard input".into(), |path| path.display().to_string());
     let copied = writer
         .copy_from(state)
@@ -114,7 +115,7 @@ fn write(
     }
     let info = writer.finish(note.as_bytes()).map_err(failed)?;
     if let Some(count) = keep {
-        for removed in log.keep_snapshots(*count).map_err(failed)? {
+        for removed in log.snapshots().keep(*count).map_err(failed)? {
             complain(&format!("note: removed the snapshot at slot {removed}"));
         }
     }

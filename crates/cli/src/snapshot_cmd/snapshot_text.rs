@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-use esker_consensus::{Error, Slot, SnapshotInfo, Snapshots};
+use esker_consensus::{Error, ReadOnlySnapshots, Slot, SnapshotInfo};
 use serde_json::{Value, json};
 
 use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
 
 /// Opens the snapshots of the log in `dir`, beside its writer.
-pub fn open(dir: &Path) -> Outcome<Snapshots> {
-    Snapshots::open(dir).map_err(|error| Failure::from_consensus(&error, dir))
+pub fn open(dir: &Path) -> Outcome<ReadOnlySnapshots> {
+    ReadOnlySnapshots::open(dir).map_err(|error| Failure::from_consensus(&error, dir))
 }
 
 /// The failure to use the snapshots of the log in `dir`. `wanted` is what was looked for.
-pub fn failure(error: &Error, dir: &Path, snapshots: &Snapshots, wanted: &str) -> Failure {
+pub fn failure(error: &Error, dir: &Path, snapshots: &ReadOnlySnapshots, wanted: &str) -> Failure {
     if !matches!(error, Error::NoSnapshot) {
         return Failure::from_consensus(error, dir);
     }

@@ -51,14 +51,14 @@ pub struct SnapshotBounds {
 }
 
 /// Slots in a page.
-pub(crate) const SLOTS: usize = 4096;
+pub(crate) const SLOTS_PER_PAGE: usize = 4096;
 
 /// The first slot of a page.
-pub(crate) const fn first_of(number: u64) -> u64 {
-    number * SLOTS as u64
+pub(crate) const fn first_slot_of(number: u64) -> u64 {
+    number * SLOTS_PER_PAGE as u64
 }
 
 /// The number of the page that holds a slot.
-pub(crate) fn number_of(slot: u64) -> u64 {
-    slot / SLOTS as u64
+pub(crate) fn page_of(slot: u64) -> u64 {
+    slot / SLOTS_PER_PAGE as u64
 }

@@ -13,7 +13,8 @@
 //!    record yet.)
 //! 2. It takes the pages one by one. It clears the page's dirty flag, acquires and releases every
 //!    lock in turn, copies the page's words without a lock, and appends the copy. After each
-//!    [`WINDOW`] bytes it waits until they are durable, so that callers keep the staging memory.
+//!    [`UNSYNCED_BYTES_MAX`] bytes it waits until they are durable, so that callers keep the
+//!    staging memory.
 //! 3. It appends the root, waits until that is durable, and stores the app metadata.
 //!
 //! # The crash argument
@@ -80,73 +81,43 @@
 //! they are the newest copies of pages that did not change.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use esker_disk::planted::{Bug, is_planted};
-use esker_log::Ticket;
+use esker_log::{RECORD_LIMIT_MAX, Ticket};
 
-use crate::base::slot::{first_of, number_of};
+use crate::base::slot::{first_slot_of, page_of};
 use crate::component::COMPONENT;
 use crate::durability::metadata::Metadata;
-use crate::index::page::Copied;
-use crate::index::page_table::{Found, Index};
+use crate::index::page::PageCopy;
+use crate::index::page_table::{Index, PAGES_MAX, PageLookup};
 use crate::index::slot_locks::AllLocks;
 use crate::outcome::{Result, refuse_if_forked};
 use crate::record::{self, PageAt, Root};
-use crate::state::background::{self, Background, Job, Next, Work};
-use crate::state::commit_tracker::AppState;
-use crate::state::inner::{ConsensusLog, Inner};
+use crate::state::background::{self, Background, Job, JobOutcome, JobRunner};
+use crate::state::commit_tracker::AppStateBytes;
+use crate::state::inner::Inner;
 
-/// The most bytes of pages that are appended and not yet durable. `CLOSING_WINDOW` applies during a
-/// close, when no caller is active.
-const WINDOW: u64 = 256 << 10;
-const CLOSING_WINDOW: u64 = 4 << 20;
+/// The most bytes of pages that are appended and not yet durable. `UNSYNCED_BYTES_MAX_CLOSING`
+/// applies during a close, when no caller is active.
+const UNSYNCED_BYTES_MAX: u64 = 256 << 10;
+const UNSYNCED_BYTES_MAX_CLOSING: u64 = 4 << 20;
 
 /// The approximate size of a page's record without its words.
-const PAGE_RECORD: u64 = 64;
+const PAGE_RECORD_BYTES: u64 = 64;
 
-impl ConsensusLog {
-    /// Makes everything committed durable, and writes a checkpoint of the index. Uncommitted
-    /// entries are not affected. Blocks; other operations continue meanwhile.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Closed`], also when the log is closed meanwhile;
-    /// [`Error::Log`].
-    ///
-    /// [`Error::ReadOnly`]: crate::Error::ReadOnly
-    /// [`Error::Closed`]: crate::Error::Closed
-    /// [`Error::Log`]: crate::Error::Log
-    ///
-    /// # Examples
-    /// ```
-    /// # use esker_consensus::{Ballot, ConsensusLog, Error, Slot};
-    /// # fn main() -> Result<(), Error> {
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
-    /// # let ballot = Ballot { number: 1, node: 7 };
-    /// # log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
-    /// log.checkpoint()?; // the next opening reads little
-    /// assert_eq!(log.stats().since_checkpoint, 0);
-    /// # log.close()
-    /// # }
-    /// ```
-    pub fn checkpoint(&self) -> Result<()> {
-        refuse_if_forked()?;
-        let _maintenance = self.inner.maintenance.lock();
-        self.inner.checkpoint(0)
-    }
-}
+// The root that names the most pages fits in one record.
+const _: () = assert!(record::root_bytes(PAGES_MAX as usize) <= RECORD_LIMIT_MAX as u64);
 
 /// A checkpoint in progress.
 pub(crate) struct Checkpoint {
     root: Root,
-    app_state: AppState,
+    app_state: AppStateBytes,
     /// The first page that was not visited yet.
     next: u64,
     /// Pages whose record is before this one are stored again, whether or not they changed.
     rewrite_below: u64,
     window: u64,
-    /// It frees nothing, so it leaves the reserve alone.
+    /// Whether it is that of a close, which frees nothing and so leaves the reserve alone.
     closing: bool,
     /// Kept, because dropping a ticket requests a commit.
     tickets: Vec<esker_log::Ticket>,
@@ -156,6 +127,13 @@ pub(crate) struct Checkpoint {
 }
 
 impl Inner {
+    /// Takes a checkpoint, whether or not one is due.
+    pub(crate) fn checkpoint_now(&self) -> Result<()> {
+        refuse_if_forked()?;
+        let _running = self.checkpoints.lock();
+        self.checkpoint(0)
+    }
+
     /// Schedules a checkpoint when one is due. The caller holds no lock of the log.
     #[inline]
     pub(crate) fn checkpoint_if_due(self: &Arc<Self>) {
@@ -166,26 +144,24 @@ impl Inner {
 
     #[inline]
     fn is_checkpoint_due(&self) -> bool {
-        self.since_checkpoint() >= self.checkpoint_every
-            && self.newest.load(Relaxed) >= self.retry_at.load(Relaxed)
+        self.checkpoints.is_due(self.records.newest())
     }
 
     /// The background job. After a failure, the next attempt waits for more records.
     fn automatic_checkpoint(&self) -> Result<()> {
-        let _maintenance = self.maintenance.lock();
+        let _running = self.checkpoints.lock();
         if !self.is_checkpoint_due() {
             return Ok(());
         }
-        let pause = self.checkpoint_every / 8;
-        self.retry_at.store(self.newest.load(Relaxed).saturating_add(pause), Relaxed);
+        self.checkpoints.defer(self.records.newest());
         self.checkpoint(0)?;
-        self.retry_at.store(0, Relaxed);
+        self.checkpoints.succeeded();
         Ok(())
     }
 
-    /// Takes a checkpoint. The caller holds `maintenance` and no slot lock. Pages that were stored
-    /// before `rewrite_below` are stored again. Returns [`Error::Closed`] between two pages if the
-    /// log is closed.
+    /// Takes a checkpoint. The caller holds the lock of `checkpoints` and no slot lock. Pages that
+    /// were stored before `rewrite_below` are stored again. Returns [`Error::Closed`] between two
+    /// pages if the log is closed.
     pub(crate) fn checkpoint(&self, rewrite_below: u64) -> Result<()> {
         self.count_durable(&crossbeam_epoch::pin());
         let locks = self.all_locks()?;
@@ -200,14 +176,14 @@ impl Inner {
 
     /// Takes the checkpoint of a close: the log accepts nothing any more.
     pub(crate) fn last_checkpoint(&self, mut checkpoint: Checkpoint) -> Result<()> {
-        (checkpoint.window, checkpoint.closing) = (CLOSING_WINDOW, true);
+        (checkpoint.window, checkpoint.closing) = (UNSYNCED_BYTES_MAX_CLOSING, true);
         while self.take_page(&mut checkpoint)? {}
         self.end_checkpoint(checkpoint)
     }
 
     /// Records the replay point.
     pub(crate) fn begin_checkpoint(&self, locks: &AllLocks<'_>, rewrite_below: u64) -> Checkpoint {
-        let tracker = self.tracker.lock();
+        let tracker = self.frontier.lock();
         let range = tracker.range_with_pending();
         let root = Root {
             replay: self.log.accepted().next().0,
@@ -225,9 +201,9 @@ impl Inner {
         Checkpoint {
             root,
             app_state: tracker.newest_app_state(),
-            next: number_of(root.start),
+            next: page_of(root.start),
             rewrite_below,
-            window: WINDOW,
+            window: UNSYNCED_BYTES_MAX,
             closing: false,
             tickets: Vec::new(),
             bytes: 0,
@@ -241,12 +217,12 @@ impl Inner {
         let Some(number) = next else { return Ok(false) };
         checkpoint.next = number + 1;
         let Some(copy) = self.copy_page(number, checkpoint.rewrite_below)? else { return Ok(true) };
-        let Copied { first, words, committed, open } = &copy;
+        let PageCopy { first, words, committed, open } = &copy;
         let page = |out: &mut Vec<u8>| record::page(out, number, *first, words);
         let ticket = match self.append_for(checkpoint.closing, page) {
             Ok(ticket) => ticket,
             Err(error) => {
-                if let Found::Page(page) = self.index.find(number, &crossbeam_epoch::pin()) {
+                if let PageLookup::Page(page) = self.index.find(number, &crossbeam_epoch::pin()) {
                     page.touch();
                 }
                 return Err(error);
@@ -255,16 +231,15 @@ impl Inner {
         let page = PageAt { number, seq: ticket.seq().0, open: *open, committed: *committed };
         // `false` if the floor passed the page: then no root names it.
         self.index.store(&page, &crossbeam_epoch::pin());
-        checkpoint.tickets.push(ticket);
         checkpoint.appended += 1;
-        checkpoint.bytes += PAGE_RECORD + 8 * words.len() as u64;
-        if checkpoint.bytes >= checkpoint.window {
-            checkpoint.bytes = 0;
-            let last = checkpoint.tickets.pop();
-            last.map_or(Ok(()), |ticket| ticket.blocking_wait().map(drop))
-                .map_err(|e| self.fail(e))?;
-            checkpoint.tickets.clear();
+        checkpoint.bytes += PAGE_RECORD_BYTES + 8 * words.len() as u64;
+        if checkpoint.bytes < checkpoint.window {
+            checkpoint.tickets.push(ticket);
+            return Ok(true);
         }
+        checkpoint.bytes = 0;
+        ticket.blocking_wait().map_err(|error| self.fail(error))?;
+        checkpoint.tickets.clear();
         Ok(true)
     }
 
@@ -273,11 +248,11 @@ impl Inner {
     }
 
     /// Copies a page for a checkpoint; `None` if it does not have to be stored.
-    fn copy_page(&self, number: u64, rewrite_below: u64) -> Result<Option<Copied>> {
+    fn copy_page(&self, number: u64, rewrite_below: u64) -> Result<Option<PageCopy>> {
         let guard = crossbeam_epoch::pin();
         let rewrite = self.index.stored_at(number, &guard) < rewrite_below;
         match self.index.find(number, &guard) {
-            Found::Page(page) => {
+            PageLookup::Page(page) => {
                 let page = page.counted();
                 // Released before waiting for the locks.
                 drop(guard);
@@ -287,12 +262,12 @@ impl Inner {
                 self.locks.pass();
                 Ok(Some(page.copy()))
             }
-            Found::Stored(seq) if rewrite => {
+            PageLookup::Stored(seq) if rewrite => {
                 drop(guard);
-                let copy = |first, words: record::Words<'_>| Copied::stored(first, words.iter());
-                self.stored_page(first_of(number), seq, copy).map(Some)
+                let copy = |first, words: record::Words<'_>| PageCopy::stored(first, words.iter());
+                self.stored_page(first_slot_of(number), seq, copy).map(Some)
             }
-            Found::Stored(_) | Found::Nothing => Ok(None),
+            PageLookup::Stored(_) | PageLookup::Absent => Ok(None),
         }
     }
 
@@ -300,31 +275,36 @@ impl Inner {
     pub(crate) fn end_checkpoint(&self, checkpoint: Checkpoint) -> Result<()> {
         let Checkpoint { mut root, app_state, appended, tickets, closing, .. } = checkpoint;
         let mut pages = self.index.stored(&crossbeam_epoch::pin());
-        let limit = number_of(Index::limit(root.start));
+        let limit = page_of(Index::limit(root.start));
         pages.retain(|page| page.number < limit);
         root.count = pages.iter().map(|page| page.committed).sum();
+        debug_assert!(
+            root.replay <= self.log.accepted().next().0,
+            "a replay point is in the future"
+        );
         let root_record = |out: &mut Vec<u8>| record::root(out, &root, &app_state, &pages);
         let ticket = self.append_for(closing, root_record)?;
         let seq = ticket.seq().0;
         ticket.blocking_wait().map_err(|error| self.fail(error))?;
         drop(tickets);
-        let metadata = Metadata { root: seq, label: self.label.clone() };
-        let stored = self.log.component().put_app_metadata(COMPONENT, &metadata.encode());
+        debug_assert!(pages.iter().all(|page| page.seq < seq), "a root precedes its pages");
+        let metadata = Metadata { root: seq, label: self.options.label.clone() };
+        let stored = self.log.put_app_metadata(COMPONENT, &metadata.encode());
         stored.map_err(|error| self.fail(error))?;
         // The records that opening would replay now, without the checkpoint's own.
-        self.checkpointed.store(root.replay + appended, Relaxed);
+        self.checkpoints.set_covered(root.replay + appended);
         Ok(())
     }
 }
 
-impl Work for Inner {
+impl JobRunner for Inner {
     fn background(&self) -> &Background {
         &self.background
     }
 
-    fn work(self: &Arc<Self>, job: Job) -> Result<Next> {
+    fn run_job(self: &Arc<Self>, job: Job) -> Result<JobOutcome> {
         match job {
-            Job::Checkpoint => self.automatic_checkpoint().map(|()| Next::Done),
+            Job::Checkpoint => self.automatic_checkpoint().map(|()| JobOutcome::Done),
             Job::Reclaim => self.reclaim_job(),
         }
     }

@@ -1,13 +1,12 @@
 //! Closing a log.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 
 use crate::index::page::State;
 use crate::index::slot_locks::{AllLocks, PromiseState};
 use crate::outcome::{Error, Result};
 use crate::record;
-use crate::state::inner::{ConsensusLog, Inner};
+use crate::state::inner::{CloseWithLastHandle, ConsensusLog, Inner};
 
 impl ConsensusLog {
     /// Closes the log: makes all entries durable, including accepted ones in
@@ -26,7 +25,7 @@ impl Inner {
     pub(crate) fn close(&self) -> Result<()> {
         self.refuse_if_closed()?;
         self.background.stop();
-        let _maintenance = self.maintenance.lock();
+        let _running = self.checkpoints.lock();
         let mut locks = self.all_locks()?;
         if locks.promise_state().closed {
             return Err(Error::Closed);
@@ -50,9 +49,9 @@ impl Inner {
             }
             written => written,
         });
-        self.closed.store(true, SeqCst);
+        self.status.close();
         self.budget.close();
-        self.waiting.wake();
+        self.frontier.waiters().wake();
         let closed = self.log.close().map_err(Error::from);
         match written {
             Err(Error::ReadOnly { .. }) | Ok(()) => closed,
@@ -64,7 +63,7 @@ impl Inner {
     /// it, or before a backup.
     pub(crate) fn save_uncommitted(&self) -> Result<()> {
         // A log that is read-only has nothing that its records lack.
-        if !self.is_volatile() || self.read_only.is_some() {
+        if !self.is_volatile() || self.status.read_only().is_some() {
             return Ok(());
         }
         let mut locks = self.all_locks()?;
@@ -85,7 +84,7 @@ impl Inner {
         self.each_uncommitted(0, &guard, |slot, resident| only_here.push((slot, resident)));
         let mut tickets = Vec::new();
         for (slot, resident) in only_here {
-            let Some(page) = self.page(slot, &guard)? else { continue };
+            let page = self.known_page(slot, &guard)?;
             let indexed = page.slot(slot);
             if indexed.word().state() == State::Accepted && indexed.word().seq() == 0 {
                 let ballot = resident.ballot;
@@ -102,9 +101,11 @@ impl Inner {
 
 /// Closes the log when the last handle is dropped.
 #[derive(Debug)]
-pub(crate) struct Owner(pub(crate) Arc<Inner>);
+pub(crate) struct CloseOnDrop(pub(crate) Arc<Inner>);
 
-impl Drop for Owner {
+impl CloseWithLastHandle for CloseOnDrop {}
+
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         match self.0.close() {
             Ok(()) | Err(Error::Closed) => {}

@@ -12,14 +12,14 @@ use crate::state::inner::Inner;
 
 /// A stream reads through at most this many records to reach the next one needed; for a longer
 /// distance a new stream is opened.
-const NEAR: u64 = 4096;
+const STREAM_GAP_MAX: u64 = 4096;
 
 /// Loads the values of these records and slots into memory, in record order.
 pub(crate) fn load_values(inner: &Inner, mut open: &[(u64, u64)], guard: &Guard) -> Result<()> {
     let mut stream = None;
     let mut reached = 0;
     while let [(seq, slot), rest @ ..] = open {
-        if seq.saturating_sub(reached) > NEAR {
+        if seq.saturating_sub(reached) > STREAM_GAP_MAX {
             stream = None;
         }
         if stream.is_none() {
@@ -60,7 +60,7 @@ fn load_value(
     read: Option<(Ballot, &[u8])>,
     guard: &Guard,
 ) -> Result<()> {
-    let Some(page) = inner.page(slot, guard)? else { return Ok(()) };
+    let page = inner.known_page(slot, guard)?;
     let indexed = page.slot(slot);
     let stored;
     let (ballot, value) = match read {

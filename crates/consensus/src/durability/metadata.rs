@@ -1,4 +1,4 @@
-//! What a consensus log keeps in the app metadata of the underlying log: the record of the last
+//! The app metadata that a consensus log keeps with the underlying log: the record of the last
 //! checkpoint's root (8 bytes, 0 if there is none), and the label, if the log has one.
 
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::options::Options;
 use crate::outcome::{Error, Result};
 
 /// Bytes before the label.
-const HEAD: usize = 8;
+const ROOT_SEQ_BYTES: usize = 8;
 
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Metadata {
@@ -20,9 +20,10 @@ pub(crate) struct Metadata {
 }
 
 impl Metadata {
-    /// Decodes app metadata. A log that was only just created has none.
+    /// Decodes app metadata. A log that was only just created has none, and those of a component
+    /// always begin with the root.
     pub(crate) fn decode(bytes: &[u8]) -> Self {
-        match bytes.split_first_chunk::<HEAD>() {
+        match bytes.split_first_chunk::<ROOT_SEQ_BYTES>() {
             Some((root, label)) => Self { root: u64::from_le_bytes(*root), label: label.to_vec() },
             None => Self::default(),
         }

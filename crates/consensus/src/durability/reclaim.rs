@@ -21,14 +21,13 @@
 //! see [`checkpoint`](super::checkpoint).
 //!
 //! After a crash at any point the log opens, with all or less of its space in use. The next
-//! truncation, or [`ConsensusLog::reclaim`], continues from there.
+//! truncation, or [`Maintenance::reclaim`](crate::Maintenance::reclaim), continues from there.
 //!
 //! Each pass first counts the live bytes by scanning the index. A word holds the size of its
 //! value's record (see `page`), so the scan reads only memory, and the records of pages that are
 //! not in memory.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
@@ -36,59 +35,45 @@ use esker_log::component::Purpose;
 use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed, stored_size};
 use esker_log::{Seq, Ticket};
 
-use crate::base::slot::{Slot, first_of, number_of};
+use crate::base::slot::{Slot, first_slot_of, page_of};
 use crate::index::page::{Page, State, Word};
-use crate::index::page_table::Found;
+use crate::index::page_table::PageLookup;
 use crate::outcome::{Error, Result, refuse_if_forked};
 use crate::record::{self, Record};
-use crate::state::background::{self, Job, Next};
-use crate::state::inner::{ConsensusLog, Inner};
+use crate::state::background::{self, Job, JobOutcome};
+use crate::state::inner::Inner;
 
 /// While callers append, a throttled pass pauses for this multiple of the time that it worked.
-const THROTTLE: u32 = 3;
+const PAUSE_PER_WORK: u32 = 3;
 /// The longest pause of a throttled pass.
-const PAUSE_MAX: Duration = Duration::from_millis(100);
+const PASS_PAUSE_MAX: Duration = Duration::from_millis(100);
 
 /// Bytes of a page's record before its words.
-const PAGE_HEAD: usize = 11;
+const PAGE_HEADER_BYTES: usize = 11;
 
-impl ConsensusLog {
-    /// Reclaims space now: drops segments as long as at most half of their bytes are live. Blocks,
-    /// and is not throttled; other operations continue meanwhile. Truncations start the same work
-    /// in the background. Call this to wait for it, in tests or as an operator.
-    ///
-    /// While a backup copies the logs of a manager, this does nothing.
-    ///
-    /// The background job does less: it copies live records only if more bytes are dead than live.
-    ///
-    /// # Durability
-    /// Durable when it returns.
-    ///
-    /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Closed`], also when the log is closed meanwhile;
-    /// [`Error::CorruptedEntry`] and [`Error::Log`] when a live value cannot be read or copied.
-    /// Space reclaimed before the error stays reclaimed, and no data is lost.
-    pub fn reclaim(&self) -> Result<Reclaimed> {
+impl Inner {
+    /// Drops segments as long as at most half of their bytes are live.
+    pub(crate) fn reclaim_now(&self) -> Result<Reclaimed> {
         refuse_if_forked()?;
         // Later segments would keep it at work for as long as callers append.
-        let end = self.inner.log.accepted();
+        let end = self.log.accepted();
         let mut all = Reclaimed::default();
         loop {
-            match self.inner.reclaim_once(Effort::Full) {
+            match self.reclaim_once(Effort::Full) {
                 Ok(done) => {
                     all += done;
-                    if done.segments == 0 || self.inner.log.storage().metadata().after >= end {
+                    if done.segments == 0 || self.log.metadata().after >= end {
                         return Ok(all);
                     }
                 }
-                Err(error) if Pass::is_no_space(&error) && all.segments > 0 => return Ok(all),
+                Err(error) if ReclaimPass::is_no_space(&error) && all.segments > 0 => {
+                    return Ok(all);
+                }
                 Err(error) => return Err(error),
             }
         }
     }
-}
 
-impl Inner {
     /// Schedules reclaiming in the background. The caller holds no lock.
     pub(crate) fn reclaim_soon(self: &Arc<Self>) {
         // The newest segment is still written to, so it cannot be dropped.
@@ -98,21 +83,21 @@ impl Inner {
     }
 
     /// Runs the background job: one pass, so that other jobs get their turn.
-    pub(crate) fn reclaim_job(&self) -> Result<Next> {
+    pub(crate) fn reclaim_job(&self) -> Result<JobOutcome> {
         let done = self.reclaim_once(Effort::Lazy)?;
-        Ok(if done.segments > 0 { Next::Again } else { Next::Done })
+        Ok(if done.segments > 0 { JobOutcome::RunAgain } else { JobOutcome::Done })
     }
 
     fn reclaim_once(&self, effort: Effort) -> Result<Reclaimed> {
-        let Some(_no_backup) = self.removals.try_read() else {
+        let Some(_no_backup) = self.reclaiming.try_removal() else {
             return Ok(Reclaimed::default());
         };
-        let _pass = self.reclaiming.pass.lock();
+        let _pass = self.reclaiming.lock_pass();
         self.refuse_if_not_writable()?;
-        self.reclaiming.newest.store(self.log.accepted().0, Relaxed);
-        let pass = Pass { inner: self, throttled: effort == Effort::Lazy };
+        self.reclaiming.swap_newest(self.log.accepted().0);
+        let pass = ReclaimPass { inner: self, throttled: effort == Effort::Lazy };
         let done = reclaim::run(&self.log, &pass, effort)?;
-        *self.reclaiming.done.lock() += done;
+        self.reclaiming.add(done);
         Ok(done)
     }
 
@@ -132,24 +117,24 @@ fn live_word(word: Word, visit: &mut dyn FnMut(Live)) {
 
 /// The bytes that a page takes in a checkpoint.
 fn page_bytes(page: &Page) -> u64 {
-    stored_size(PAGE_HEAD + 8 * page.stored_words())
+    stored_size(PAGE_HEADER_BYTES + 8 * page.stored_words())
 }
 
 /// One reclaim pass over a consensus log.
-struct Pass<'a> {
+struct ReclaimPass<'a> {
     inner: &'a Inner,
     throttled: bool,
 }
 
-impl Pass<'_> {
+impl ReclaimPass<'_> {
     fn each_in(&self, number: u64, start: u64, visit: &mut dyn FnMut(Live)) -> Result<()> {
         let inner = self.inner;
         loop {
             let guard = crossbeam_epoch::pin();
             let stored = inner.index.stored_at(number, &guard);
             match inner.index.find(number, &guard) {
-                Found::Nothing => return Ok(()),
-                Found::Page(page) => {
+                PageLookup::Absent => return Ok(()),
+                PageLookup::Page(page) => {
                     inner.live_in_page(&page, start, visit);
                     // The next checkpoint stores a changed page again in any case.
                     if stored > 0 && !page.is_dirty() {
@@ -157,12 +142,12 @@ impl Pass<'_> {
                     }
                     return Ok(());
                 }
-                Found::Stored(seq) => {
+                PageLookup::Stored(seq) => {
                     let view = match inner.log.read(seq) {
                         Ok(view) => view,
                         Err(_) if inner.index.stored_at(number, &guard) != seq => continue,
                         Err(cause) => {
-                            let slot = Slot(first_of(number).max(start));
+                            let slot = Slot(first_slot_of(number).max(start));
                             return Err(Error::CorruptedEntry { slot, cause });
                         }
                     };
@@ -172,7 +157,7 @@ impl Pass<'_> {
                     else {
                         return Err(nonsense("it is no page"));
                     };
-                    let base = first_of(number) + u64::from(first);
+                    let base = first_slot_of(number) + u64::from(first);
                     for (slot, bits) in (base..).zip(words.iter()) {
                         let word = Word::from_bits(bits).filter(|_| found == number);
                         let word = word.ok_or(nonsense("a slot of the page cannot be"))?;
@@ -188,7 +173,7 @@ impl Pass<'_> {
     }
 }
 
-impl Owner for Pass<'_> {
+impl Owner for ReclaimPass<'_> {
     type Error = Error;
     type Key = u64;
     // A copy changes its page, which the checkpoint before the drop stores again.
@@ -201,7 +186,7 @@ impl Owner for Pass<'_> {
 
     fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
         let start = self.inner.start();
-        let numbers = self.inner.index.numbers(number_of(start), &crossbeam_epoch::pin());
+        let numbers = self.inner.index.numbers(page_of(start), &crossbeam_epoch::pin());
         for number in numbers {
             self.inner.background.go_on()?;
             self.each_in(number, start, visit)?;
@@ -214,7 +199,7 @@ impl Owner for Pass<'_> {
         let pages = self.inner.index.in_memory(&guard);
         let changed: u64 =
             pages.iter().filter(|page| page.is_dirty()).map(|page| page_bytes(page)).sum();
-        let kept = self.inner.index.numbers(number_of(self.inner.start()), &guard).len();
+        let kept = self.inner.index.numbers(page_of(self.inner.start()), &guard).len();
         changed + record::root_bytes(kept)
     }
 
@@ -252,7 +237,7 @@ impl Owner for Pass<'_> {
         }
         let encode = |out: &mut Vec<u8>| match word.state() {
             State::Committed => record::chosen(out, slot, ballot, value),
-            _ => record::accept(out, slot, ballot, value),
+            State::Accepted | State::Empty => record::accept(out, slot, ballot, value),
         };
         let ticket = inner.append_copy(encode, purpose)?;
         Ok(Some((slot, ticket)))
@@ -262,7 +247,9 @@ impl Owner for Pass<'_> {
         let inner = self.inner;
         let guard = crossbeam_epoch::pin();
         let _slot_lock = inner.slot_lock(slot)?;
+        // The floor may have passed the slot since.
         let Some(page) = inner.page(slot, &guard)? else { return Ok(()) };
+        debug_assert!(to > from, "a copy precedes its original");
         let indexed = page.slot(slot);
         let word = indexed.word();
         let is_same = word.seq() == from.0 || is_planted(Bug::AcceptCopiedOverNewer);
@@ -274,7 +261,7 @@ impl Owner for Pass<'_> {
     }
 
     fn before_drop(&self, cut: Seq) -> Result<()> {
-        let _maintenance = self.inner.maintenance.lock();
+        let _running = self.inner.checkpoints.lock();
         self.inner.background.go_on()?;
         self.inner.checkpoint(cut.0)
     }
@@ -283,9 +270,9 @@ impl Owner for Pass<'_> {
         let inner = self.inner;
         inner.background.go_on()?;
         let newest = inner.log.accepted().0;
-        let before = inner.reclaiming.newest.swap(newest, Relaxed);
+        let before = inner.reclaiming.swap_newest(newest);
         if self.throttled && !inner.background.is_inline() && newest != before {
-            inner.background.pause((took * THROTTLE).min(PAUSE_MAX))?;
+            inner.background.pause((took * PAUSE_PER_WORK).min(PASS_PAUSE_MAX))?;
         }
         Ok(())
     }

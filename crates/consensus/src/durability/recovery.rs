@@ -10,15 +10,15 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, Release};
 
 use crossbeam_epoch::Guard;
+use esker_disk::planted::{Bug, is_planted};
 use esker_log::{Log, Seq, Start};
 
 use crate::base::ballot::Ballot;
-use crate::base::slot::{SLOTS, Slot, first_of, number_of};
-use crate::component::{self, COMPONENT, COPY};
-use crate::durability::close::Owner;
+use crate::base::slot::{SLOTS_PER_PAGE, Slot, first_slot_of, page_of};
+use crate::component::{self, COMPONENT, COPY_COMPONENT};
+use crate::durability::close::CloseOnDrop;
 use crate::durability::load_values::load_values;
 use crate::durability::metadata::Metadata;
 use crate::index::page::{IndexEntry, Page, SEQ_LIMIT, State, Word};
@@ -27,7 +27,7 @@ use crate::options::ConsensusLogBuilder;
 use crate::outcome::{Error, Result};
 use crate::read_only::ReadOnlyReason;
 use crate::record::{PageAt, Record, Root};
-use crate::state::commit_tracker::{AppState, CommittedRange};
+use crate::state::commit_tracker::{AppStateBytes, CommittedRange};
 use crate::state::inner::{ConsensusLog, Inner};
 
 impl ConsensusLog {
@@ -87,7 +87,7 @@ impl ConsensusLogBuilder {
     /// [`Error::WrongLabel`]. With a label in the options also [`esker_log::Error::Corrupted`] for
     /// the file `note`, which has the log's own: if you know that it is this log, remove that file.
     pub fn open(self) -> Result<ConsensusLog> {
-        let Self { dir, options, shared, renumber } = self;
+        let Self { dir, mut options, shared, renumber } = self;
         options.validate()?;
         let mut own = options.for_log();
         if shared.reserve.is_some() {
@@ -98,8 +98,8 @@ impl ConsensusLogBuilder {
             let what = "its number is too large";
             return Err(Error::CorruptedRecord { seq: log.accepted(), what });
         }
-        let is_repaired = log.storage().was_repaired().map_err(Error::Log)?;
-        let read_only = ReadOnlyReason::of(is_repaired, component == COPY);
+        let is_repaired = log.was_repaired().map_err(Error::Log)?;
+        let read_only = ReadOnlyReason::from_origin(is_repaired, component == COPY_COMPONENT);
         let mut metadata = Metadata::read(&log, component, &options)?;
         metadata.check_label(&log, component, &options)?;
         let root = if is_repaired { None } else { last_root(&log, metadata.root) };
@@ -107,24 +107,24 @@ impl ConsensusLogBuilder {
             Some(last) => last.root.start,
             None => floor(&log)?,
         };
-        let mut inner = Inner::new(log, options, metadata.label, read_only, start);
-        inner.removals = shared.removals;
+        options.label = metadata.label;
+        let mut inner = Inner::new(log, options, read_only, shared.removals, start);
         Replay::run(&inner, root)?;
-        if renumber && inner.read_only == Some(ReadOnlyReason::Copied) {
-            let metadata = Metadata { root: metadata.root, label: inner.label.clone() };
-            inner.log.component().set_component(COPY, COMPONENT, &metadata.encode())?;
-            inner.read_only = None;
+        if renumber && inner.status.read_only() == Some(ReadOnlyReason::Copied) {
+            let metadata = Metadata { root: metadata.root, label: inner.options.label.clone() };
+            inner.log.set_component(COPY_COMPONENT, COMPONENT, &metadata.encode())?;
+            inner.status.end_copy();
         }
         let inner = Arc::new(inner);
-        let owner = Arc::new(Owner(Arc::clone(&inner)));
-        Ok(ConsensusLog { inner, _owner: owner })
+        let closer = Arc::new(CloseOnDrop(Arc::clone(&inner)));
+        Ok(ConsensusLog { inner, _closer: closer })
     }
 }
 
 /// The root of the last checkpoint.
 struct LastRoot {
     root: Root,
-    app_state: AppState,
+    app_state: AppStateBytes,
     pages: Vec<PageAt>,
 }
 
@@ -146,7 +146,7 @@ fn last_root(log: &Log, root: u64) -> Option<LastRoot> {
 /// named it.
 fn is_in(log: &Log, root: &Root, pages: &[PageAt]) -> bool {
     let oldest = log.oldest().0;
-    let is_kept = |page: &&PageAt| page.number >= number_of(root.start);
+    let is_kept = |page: &&PageAt| page.number >= page_of(root.start);
     let whole =
         root.replay >= oldest && pages.iter().filter(is_kept).all(|page| page.seq >= oldest);
     if !whole {
@@ -190,7 +190,7 @@ struct Replay<'a, 'g> {
     inner: &'a Inner,
     guard: &'g Guard,
     promise: Option<Ballot>,
-    app_state: AppState,
+    app_state: AppStateBytes,
     /// The record as of which `app_state` is known.
     app_state_at: u64,
     next: u64,
@@ -228,13 +228,13 @@ impl<'a, 'g> Replay<'a, 'g> {
         self.promise = root.promise;
         (self.app_state, self.app_state_at) = (app_state, root.replay.saturating_sub(1));
         self.next = root.next;
-        let kept = || pages.iter().filter(|page| page.number >= number_of(root.start));
+        let kept = || pages.iter().filter(|page| page.number >= page_of(root.start));
         // As of when the pages were written; later commits are replayed.
         let count = kept().map(|page| page.committed).sum();
         let (lowest, highest) = (Slot(root.lowest), Slot(root.highest));
         self.range = (count > 0).then_some(CommittedRange { lowest, highest, count });
         for page in kept() {
-            if page.committed > SLOTS as u64 {
+            if page.committed > SLOTS_PER_PAGE as u64 {
                 let what = "a page of the checkpoint has too many committed slots";
                 return Err(Error::CorruptedRecord { seq: Seq(page.seq), what });
             }
@@ -244,7 +244,7 @@ impl<'a, 'g> Replay<'a, 'g> {
             }
         }
         for page in pages.iter().filter(|page| page.open) {
-            self.inner.page(first_of(page.number), self.guard)?;
+            self.inner.page(first_slot_of(page.number), self.guard)?;
         }
         Ok(Start::From(Seq(root.replay)))
     }
@@ -258,9 +258,7 @@ impl<'a, 'g> Replay<'a, 'g> {
                 Ok(None) => break,
                 // The log is read-only and reports the gap; the other slots stay readable.
                 Err(esker_log::Error::Quarantined { from, to }) if self.is_repaired() => {
-                    let mut lost = self.inner.lost.lock();
-                    let first = lost.map_or(from, |(first, _)| first);
-                    *lost = Some((first, to));
+                    self.inner.lost.add(from, to);
                     continue;
                 }
                 Err(error) => return Err(Error::Log(error)),
@@ -274,16 +272,17 @@ impl<'a, 'g> Replay<'a, 'g> {
         if self.is_repaired() && oldest > 1 {
             // No gap is known: `repair` wrote a new manifest, and the records before the oldest
             // segment were dropped or lost.
-            self.inner.lost.lock().get_or_insert((Seq(0), Seq(oldest - 1)));
+            self.inner.lost.add_beginning(Seq(oldest - 1));
         }
         let newest = self.inner.log.accepted().0;
-        self.inner.newest.store(newest, Relaxed);
-        self.inner.checkpointed.store(newest.saturating_sub(count), Relaxed);
+        self.inner.records.set_newest(newest);
+        debug_assert!(count <= newest, "more records were replayed than appended");
+        self.inner.checkpoints.set_covered(newest.saturating_sub(count));
         Ok(())
     }
 
     fn is_repaired(&self) -> bool {
-        self.inner.read_only == Some(ReadOnlyReason::Repaired)
+        self.inner.status.read_only() == Some(ReadOnlyReason::Repaired)
     }
 
     fn record(&mut self, seq: u64, payload: &[u8]) -> Result<()> {
@@ -335,7 +334,7 @@ impl<'a, 'g> Replay<'a, 'g> {
         if slot < self.inner.start() {
             return Ok(None);
         }
-        let number = number_of(slot);
+        let number = page_of(slot);
         if self.page.as_ref().is_none_or(|page| page.number != number) {
             self.page = Some(self.inner.page_for(slot, self.guard)?);
         }
@@ -413,7 +412,7 @@ impl<'a, 'g> Replay<'a, 'g> {
     /// Whether no quarantined record can have replaced this accept. A marker after a gap may commit
     /// another accept than one before the gap. Then the slot's value is among the missing records.
     fn is_current(&self, seq: u64) -> bool {
-        self.inner.lost.lock().is_none_or(|(_, last)| seq > last.0)
+        self.inner.lost.is_current(seq)
     }
 
     /// Counts a slot that became committed.
@@ -435,9 +434,9 @@ impl<'a, 'g> Replay<'a, 'g> {
     /// Replays a commit of every accepted slot in a range.
     fn through(&mut self, first: u64, last: u64, marker: u64) -> Result<()> {
         self.is_committed(last);
-        let mut number = self.inner.index.next_page(number_of(first), self.guard);
-        while let Some(current) = number.filter(|number| *number <= number_of(last)) {
-            if let Some(page) = self.inner.page(first.max(first_of(current)), self.guard)? {
+        let mut number = self.inner.index.next_page(page_of(first), self.guard);
+        while let Some(current) = number.filter(|number| *number <= page_of(last)) {
+            if let Some(page) = self.inner.page(first.max(first_slot_of(current)), self.guard)? {
                 for (slot, indexed) in page.used_from(first).take_while(|(slot, _)| *slot <= last) {
                     self.mark(&page, slot, indexed, marker);
                 }
@@ -450,10 +449,10 @@ impl<'a, 'g> Replay<'a, 'g> {
     fn raise(&mut self, start: u64) {
         if start > self.inner.start() {
             self.page = None;
-            self.inner.tracker.lock().recovered(start, self.next, self.range);
-            self.inner.start.store(start, Release);
+            self.inner.frontier.lock().set_recovered(start, self.next, self.range);
+            self.inner.index.raise_start(start);
             drop(self.inner.forget_below(start, self.guard));
-            self.range = self.inner.tracker.lock().range();
+            self.range = self.inner.frontier.lock().range();
         }
         self.next = self.next.max(start);
     }
@@ -461,7 +460,7 @@ impl<'a, 'g> Replay<'a, 'g> {
     /// Replays a cut: drops entries from a slot on that were accepted by records before the cut's.
     fn cut(&mut self, from: u64, seq: u64) -> Result<()> {
         for number in self.inner.index.open.list() {
-            let Some(page) = self.inner.page(first_of(number), self.guard)? else { continue };
+            let page = self.inner.known_page(first_slot_of(number), self.guard)?;
             for (slot, indexed) in page.used_from(from) {
                 let word = indexed.word();
                 if word.state() == State::Accepted && word.seq() < seq && slot >= from {
@@ -474,29 +473,46 @@ impl<'a, 'g> Replay<'a, 'g> {
 
     /// Loads uncommitted values into memory, and computes the frontier.
     fn end(self) -> Result<()> {
+        let is_repaired = self.is_repaired();
         let Self { inner, guard, promise, app_state, next, range, committed_end, .. } = self;
         let mut open = Vec::new();
         for number in inner.index.open.list() {
-            let Some(page) = inner.page(first_of(number), guard)? else { continue };
+            let page = inner.known_page(first_slot_of(number), guard)?;
             let slots = page.used_from(0).map(|(slot, indexed)| (indexed.word(), slot));
             let accepted = slots.filter(|(word, _)| word.state() == State::Accepted);
             open.extend(accepted.map(|(word, slot)| (word.seq(), slot)));
         }
         let highest = open.iter().map(|(_, slot)| slot.saturating_add(1)).max();
-        inner.committed_end.store(committed_end, Relaxed);
-        inner.accepted_end.store(highest.unwrap_or(0), Relaxed);
+        inner.lost.set_ends(committed_end, highest.unwrap_or(0));
         // In record order, so that one read returns many values.
         open.sort_unstable();
         load_values(inner, &open, guard)?;
+        if !is_repaired {
+            refuse_unpromised(inner, promise, guard)?;
+        }
         if let Some(promise) = promise {
             inner.locks.lock_all().promise(promise, true);
         }
-        let mut tracker = inner.tracker.lock();
-        tracker.recovered(inner.start(), next, range);
-        tracker.recovered_app_state(app_state);
+        let mut tracker = inner.frontier.lock();
+        tracker.set_recovered(inner.start(), next, range);
+        tracker.set_recovered_app_state(app_state);
         inner.advance(&mut tracker, u64::MAX, guard);
         Ok(())
     }
 }
 
-const _: () = assert!(SLOTS <= u16::MAX as usize);
+/// Refuses an entry whose ballot is above the promise: the record with the promise is missing.
+fn refuse_unpromised(inner: &Inner, promise: Option<Ballot>, guard: &Guard) -> Result<()> {
+    let mut unpromised = None;
+    inner.each_uncommitted(0, guard, |slot, resident| {
+        if Some(resident.ballot) > promise && !is_planted(Bug::PromiseLostOnTruncation) {
+            unpromised.get_or_insert(slot);
+        }
+    });
+    let Some(slot) = unpromised else { return Ok(()) };
+    let word = inner.known_page(slot, guard)?.slot(slot).word();
+    let what = "its ballot was accepted and never promised";
+    Err(Error::CorruptedRecord { seq: Seq(word.seq()), what })
+}
+
+const _: () = assert!(SLOTS_PER_PAGE <= u16::MAX as usize);

@@ -12,28 +12,32 @@ use std::collections::BTreeSet;
 use crate::base::sync::{AtomicU64, Mutex, Ordering::AcqRel, Ordering::Acquire};
 
 /// The bit that says that the page is listed.
-const LISTED: u64 = 1;
-const ENTRY: u64 = 2;
+const LISTED_BIT: u64 = 1;
+/// One entry in the count.
+const ENTRY_UNIT: u64 = 2;
 
-/// The count of one page: twice its entries, plus the `LISTED` bit.
+const _: () = assert!(ENTRY_UNIT == LISTED_BIT << 1);
+
+/// The count of one page: twice its entries, plus the `LISTED_BIT` bit.
 #[derive(Debug)]
-pub(crate) struct Count(AtomicU64);
+pub(crate) struct OpenCount(AtomicU64);
 
-impl Default for Count {
+impl Default for OpenCount {
     fn default() -> Self {
         Self(AtomicU64::new(0))
     }
 }
 
-impl Count {
+impl OpenCount {
     pub(crate) fn get(&self) -> u64 {
-        self.0.load(Acquire) / ENTRY
+        self.0.load(Acquire) / ENTRY_UNIT
     }
 
     /// Removes an entry that was committed or dropped.
     #[inline]
     pub(crate) fn leave(&self) {
-        self.0.fetch_sub(ENTRY, AcqRel);
+        let before = self.0.fetch_sub(ENTRY_UNIT, AcqRel);
+        debug_assert!(before >= ENTRY_UNIT, "more entries left a page than entered it");
     }
 }
 
@@ -54,26 +58,26 @@ impl OpenPages {
 
     /// Adds an entry that is about to be accepted in an empty slot.
     #[inline]
-    pub(crate) fn enter(&self, number: u64, count: &Count) {
-        if count.0.fetch_add(ENTRY, AcqRel) & LISTED == 0 {
+    pub(crate) fn enter(&self, number: u64, count: &OpenCount) {
+        if count.0.fetch_add(ENTRY_UNIT, AcqRel) & LISTED_BIT == 0 {
             self.list_page(number, count);
         }
     }
 
     #[cold]
-    fn list_page(&self, number: u64, count: &Count) {
+    fn list_page(&self, number: u64, count: &OpenCount) {
         self.set(|set| {
             set.insert(number);
-            count.0.fetch_or(LISTED, AcqRel);
+            count.0.fetch_or(LISTED_BIT, AcqRel);
         });
     }
 
     /// Removes a page from the list after a scan found no entry in it.
-    pub(crate) fn found_empty(&self, number: u64, count: &Count) {
+    pub(crate) fn found_empty(&self, number: u64, count: &OpenCount) {
         self.set(|set| {
             // An operation that enters after this finds the bit cleared, and waits for the lock to
             // set it again.
-            match count.0.compare_exchange(LISTED, 0, AcqRel, Acquire) {
+            match count.0.compare_exchange(LISTED_BIT, 0, AcqRel, Acquire) {
                 Ok(_) | Err(0) => {
                     set.remove(&number);
                 }

@@ -12,12 +12,12 @@ use std::sync::OnceLock;
 use crossbeam_epoch::Guard;
 use esker_log::reclaim::stored_size;
 
-use crate::base::slot::SLOTS;
+use crate::base::slot::SLOTS_PER_PAGE;
 use crate::base::sync::{AtomicU64, Ordering};
 use crate::index::dirty::Dirty;
-use crate::index::open_pages::Count;
+use crate::index::open_pages::OpenCount;
 use crate::memory::cell::Cell;
-use crate::memory::value::SMALL;
+use crate::memory::value::SMALL_VALUE_BYTES;
 use crate::memory::value::SharedValue;
 use crate::record::VALUE_AT;
 
@@ -40,41 +40,55 @@ pub(crate) struct Word(u64);
 /// after 71 years, and can then not be opened.
 pub(crate) const SEQ_LIMIT: u64 = 1 << 51;
 
+/// The first bit of the record's number, and that of the size.
 const SEQ_AT: u32 = 12;
 const SIZE_AT: u32 = 2;
+/// The bits of the state.
+const STATE_MASK: u64 = 3;
+
+const _: () = assert!(STATE_MASK == (1 << SIZE_AT) - 1);
+const _: () = assert!(size::CLASS_MASK == (1 << (SEQ_AT - SIZE_AT)) - 1);
+const _: () = assert!(SEQ_LIMIT <= 1 << (u64::BITS - SEQ_AT));
 
 impl Word {
     pub(crate) const EMPTY: Word = Word(0);
 
     pub(crate) fn accepted(seq: u64) -> Self {
+        debug_assert!(seq < SEQ_LIMIT, "a record's number does not fit in a word");
         Self(seq << SEQ_AT | 1)
     }
 
     pub(crate) fn committed(seq: u64) -> Self {
+        debug_assert!(seq > 0 && seq < SEQ_LIMIT, "a committed value has no record");
         Self(seq << SEQ_AT | 2)
     }
 
     /// The same word, for a value of this length.
     pub(crate) fn sized(self, len: usize) -> Self {
         let class = size::class(stored_size(VALUE_AT + len));
-        Self(self.0 & !(size::MASK << SIZE_AT) | class << SIZE_AT)
+        Self(self.0 & !(size::CLASS_MASK << SIZE_AT) | class << SIZE_AT)
     }
 
     /// The same value, committed, in record `seq`.
     pub(crate) fn commit(self, seq: u64) -> Self {
-        Self(seq << SEQ_AT | self.0 & size::MASK << SIZE_AT | 2)
+        debug_assert_eq!(self.state(), State::Accepted, "only an accepted slot is committed");
+        debug_assert!(seq > 0 && seq < SEQ_LIMIT, "a committed value has no record");
+        Self(seq << SEQ_AT | self.0 & size::CLASS_MASK << SIZE_AT | 2)
     }
 
     /// The size of the record in the log in bytes, overestimated by at most 4 %.
     pub(crate) fn size(self) -> u64 {
-        size::bytes(self.0 >> SIZE_AT & size::MASK)
+        size::bytes(self.0 >> SIZE_AT & size::CLASS_MASK)
     }
 
     pub(crate) fn state(self) -> State {
-        match self.0 & 3 {
+        match self.0 & STATE_MASK {
             1 => State::Accepted,
             2 => State::Committed,
-            _ => State::Empty,
+            other => {
+                debug_assert_eq!(other, 0, "a slot has no such state");
+                State::Empty
+            }
         }
     }
 
@@ -84,6 +98,8 @@ impl Word {
 
     /// The same state, with the value in record `seq`.
     pub(crate) fn moved(self, seq: u64) -> Self {
+        debug_assert_ne!(self.state(), State::Empty, "an empty slot has no record");
+        debug_assert!(seq > 0 && seq < SEQ_LIMIT, "a record's number does not fit in a word");
         Self(seq << SEQ_AT | self.0 & ((1 << SEQ_AT) - 1))
     }
 
@@ -94,18 +110,19 @@ impl Word {
     /// A word from a checkpoint; `None` if it is invalid.
     pub(crate) fn from_bits(bits: u64) -> Option<Self> {
         let word = Self(bits);
-        let sound = match word.state() {
-            State::Empty => bits == 0,
-            State::Accepted | State::Committed => word.seq() > 0,
+        let is_valid = match bits & STATE_MASK {
+            0 => bits == 0,
+            1 | 2 => word.seq() > 0 && word.seq() < SEQ_LIMIT,
+            _ => false,
         };
-        sound.then_some(word)
+        is_valid.then_some(word)
     }
 }
 
 /// Sizes in ten bits, in units of eight bytes: an exponent of five bits and a mantissa of six,
 /// whose first bit is implied.
 mod size {
-    pub(super) const MASK: u64 = 0x3FF;
+    pub(super) const CLASS_MASK: u64 = 0x3FF;
 
     /// The class of the smallest size that is at least this one.
     pub(super) fn class(bytes: u64) -> u64 {
@@ -114,7 +131,7 @@ mod size {
         let mantissa = eights.div_ceil(1 << exponent);
         // A mantissa rounded up to 64 gives the first class of the next exponent.
         let class = if exponent == 0 { mantissa } else { (exponent + 1) * 32 + mantissa - 32 };
-        class.min(MASK)
+        class.min(CLASS_MASK)
     }
 
     pub(super) fn bytes(class: u64) -> u64 {
@@ -134,12 +151,12 @@ mod size {
                 let class = class(bytes);
                 let back = super::bytes(class);
                 assert!(
-                    class <= MASK && back >= bytes && back <= bytes + 8 + bytes / 32,
+                    class <= CLASS_MASK && back >= bytes && back <= bytes + 8 + bytes / 32,
                     "{bytes}"
                 );
             }
-            assert!((1..=MASK).all(|class| super::bytes(class) > super::bytes(class - 1)));
-            assert!((0..=MASK).all(|c| class(super::bytes(c)) == c));
+            assert!((1..=CLASS_MASK).all(|class| super::bytes(class) > super::bytes(class - 1)));
+            assert!((0..=CLASS_MASK).all(|c| class(super::bytes(c)) == c));
         }
     }
 }
@@ -174,7 +191,7 @@ impl IndexEntry {
     /// Replaces the value in memory, or removes it. The old value is charged `before` bytes.
     #[inline]
     pub(crate) fn put(&self, value: Option<SharedValue>, before: u64, guard: &Guard) {
-        self.resident.replace(value, before <= SMALL as u64, guard);
+        self.resident.replace(value, before <= SMALL_VALUE_BYTES as u64, guard);
     }
 
     /// Empties the slot. Clears the word first: a reader that finds no value must not take it for
@@ -186,18 +203,20 @@ impl IndexEntry {
 }
 
 /// Slots in a group.
-const GROUP: usize = 64;
-const GROUPS: usize = SLOTS / GROUP;
+const SLOTS_PER_GROUP: usize = 64;
+const GROUPS_PER_PAGE: usize = SLOTS_PER_PAGE / SLOTS_PER_GROUP;
 
-type Group = Box<[IndexEntry; GROUP]>;
+const _: () = assert!(GROUPS_PER_PAGE * SLOTS_PER_GROUP == SLOTS_PER_PAGE);
+
+type Group = Box<[IndexEntry; SLOTS_PER_GROUP]>;
 
 /// A page: 4096 slots.
 #[derive(Debug)]
 pub(crate) struct Page {
     pub(crate) number: u64,
-    groups: Box<[OnceLock<Group>; GROUPS]>,
+    groups: Box<[OnceLock<Group>; GROUPS_PER_PAGE]>,
     /// Slots that are accepted and not committed.
-    pub(crate) open: Count,
+    pub(crate) open: OpenCount,
     /// Slots that are committed.
     committed: AtomicU64,
     /// Whether the page changed since the last checkpoint.
@@ -206,8 +225,8 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn new(number: u64) -> Self {
-        let groups = Box::new([const { OnceLock::new() }; GROUPS]);
-        let (open, committed) = (Count::default(), AtomicU64::new(0));
+        let groups = Box::new([const { OnceLock::new() }; GROUPS_PER_PAGE]);
+        let (open, committed) = (OpenCount::default(), AtomicU64::new(0));
         Self { number, groups, open, committed, dirty: Dirty::new(true) }
     }
 
@@ -220,7 +239,7 @@ impl Page {
         let page = Self::new(number);
         page.dirty.take();
         let mut committed = 0;
-        for (slot, bits) in (first..SLOTS).zip(words) {
+        for (slot, bits) in (first..SLOTS_PER_PAGE).zip(words) {
             let word = Word::from_bits(bits)?;
             committed += u64::from(word.state() == State::Committed);
             if word != Word::EMPTY {
@@ -239,7 +258,8 @@ impl Page {
     /// Counts a slot that became committed. The caller holds the slot's lock.
     #[inline]
     pub(crate) fn count_commit(&self) {
-        self.committed.fetch_add(1, Ordering::AcqRel);
+        let before = self.committed.fetch_add(1, Ordering::AcqRel);
+        debug_assert!(before < SLOTS_PER_PAGE as u64, "more slots are committed than there are");
     }
 
     /// Empties a slot. The caller holds the slot's lock, and no longer uses its value.
@@ -248,7 +268,8 @@ impl Page {
             State::Empty => return,
             State::Accepted => self.open.leave(),
             State::Committed => {
-                self.committed.fetch_sub(1, Ordering::AcqRel);
+                let before = self.committed.fetch_sub(1, Ordering::AcqRel);
+                debug_assert!(before > 0, "more slots are dropped than were committed");
             }
         }
         slot.clear(guard);
@@ -257,16 +278,16 @@ impl Page {
 
     #[inline]
     pub(crate) fn slot(&self, slot: u64) -> &IndexEntry {
-        let number = (slot % SLOTS as u64) as usize;
-        let group = self.groups[number / GROUP].get_or_init(new_group);
-        &group[number % GROUP]
+        let number = (slot % SLOTS_PER_PAGE as u64) as usize;
+        let group = self.groups[number / SLOTS_PER_GROUP].get_or_init(new_group);
+        &group[number % SLOTS_PER_GROUP]
     }
 
     /// The slots from `slot` on, with their numbers, without gaps.
     pub(crate) fn from(&self, slot: u64) -> impl Iterator<Item = (u64, &IndexEntry)> {
-        let base = self.number * SLOTS as u64;
-        let skip = slot.saturating_sub(base).min(SLOTS as u64);
-        (base + skip..base + SLOTS as u64).map(|slot| (slot, self.slot(slot)))
+        let base = self.number * SLOTS_PER_PAGE as u64;
+        let skip = slot.saturating_sub(base).min(SLOTS_PER_PAGE as u64);
+        (base + skip..base + SLOTS_PER_PAGE as u64).map(|slot| (slot, self.slot(slot)))
     }
 
     /// The slots from `slot` on, with their numbers, but for groups that were never used: all that
@@ -275,9 +296,9 @@ impl Page {
         &self,
         slot: u64,
     ) -> impl DoubleEndedIterator<Item = (u64, &IndexEntry)> {
-        let base = self.number * SLOTS as u64;
+        let base = self.number * SLOTS_PER_PAGE as u64;
         let used = self.groups.iter().enumerate().filter_map(move |(number, group)| {
-            Some((base + (number * GROUP) as u64, group.get()?))
+            Some((base + (number * SLOTS_PER_GROUP) as u64, group.get()?))
         });
         let slots = used.flat_map(|(first, group)| {
             group.iter().enumerate().map(move |(number, slot)| (first + number as u64, slot))
@@ -310,13 +331,13 @@ impl Page {
 
     /// Copies the page for a checkpoint. Each word is as of some moment during the call, and
     /// different words may be as of different moments.
-    pub(crate) fn copy(&self) -> Copied {
+    pub(crate) fn copy(&self) -> PageCopy {
         let words = self.groups.iter().flat_map(|group| {
             let word =
                 move |number: usize| group.get().map_or(Word::EMPTY, |group| group[number].word());
-            (0..GROUP).map(word)
+            (0..SLOTS_PER_GROUP).map(word)
         });
-        Copied::new(words)
+        PageCopy::new(words)
     }
 }
 
@@ -327,7 +348,7 @@ fn new_group() -> Group {
 
 /// The words of a page as a checkpoint stores them.
 #[derive(Debug)]
-pub(crate) struct Copied {
+pub(crate) struct PageCopy {
     /// The index of the first word in its page. Empty slots at both ends are omitted.
     pub(crate) first: u16,
     pub(crate) words: Vec<u64>,
@@ -337,7 +358,7 @@ pub(crate) struct Copied {
     pub(crate) open: bool,
 }
 
-impl Copied {
+impl PageCopy {
     /// Copies words, from the first of a page on. Omits values that only memory has.
     fn new(words: impl Iterator<Item = Word>) -> Self {
         let (mut committed, mut open) = (0, false);
@@ -375,10 +396,10 @@ mod tests {
         let copy = page.copy();
         assert_eq!((copy.first, copy.words.len()), (7, 3), "what only memory has is left out");
         assert_eq!((copy.committed, copy.open), (1, true));
-        let stored = Copied::stored(copy.first, copy.words.iter().copied()).unwrap();
+        let stored = PageCopy::stored(copy.first, copy.words.iter().copied()).unwrap();
         assert_eq!((stored.first, &stored.words), (7, &copy.words));
         assert_eq!((stored.committed, stored.open), (1, true));
-        assert!(Copied::stored(0, [3].into_iter()).is_none());
+        assert!(PageCopy::stored(0, [3].into_iter()).is_none());
         let again = Page::from_words(3, 7, copy.words.into_iter()).unwrap();
         assert_eq!(again.committed(), 1);
         assert_eq!(again.slot(3 * 4096 + 7).word(), Word::committed(9));

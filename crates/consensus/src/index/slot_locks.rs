@@ -1,6 +1,6 @@
 //! Slot locks: they order the decisions, and hold the promise.
 //!
-//! Each slot maps to one of `LOCKS` locks, and each lock holds the promise. An operation on a
+//! Each slot maps to one of `LOCK_COUNT` locks, and each lock holds the promise. An operation on a
 //! single slot holds only that slot's lock, and reads the promise there. An operation that raises
 //! the promise, or concerns more than one slot, holds all of them. Both hold them during the
 //! decision and the append, so that the order of the records is the order of the decisions.
@@ -12,7 +12,9 @@ use crate::base::ballot::Ballot;
 use crate::base::sync::{FairMutex, FairMutexGuard};
 
 /// The number of slot locks. Acquiring all of them takes a microsecond.
-const LOCKS: usize = 64;
+const LOCK_COUNT: usize = 64;
+
+const _: () = assert!(LOCK_COUNT.is_power_of_two());
 
 /// The state that every decision needs, whatever its slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,11 +38,11 @@ impl PromiseState {
 /// A lock with the state that it guards, on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Lock(FairMutex<PromiseState>);
+struct PaddedLock(FairMutex<PromiseState>);
 
 #[derive(Debug)]
-pub(crate) struct SlotLocks<const N: usize = LOCKS> {
-    locks: [Lock; N],
+pub(crate) struct SlotLocks<const N: usize = LOCK_COUNT> {
+    locks: [PaddedLock; N],
 }
 
 /// A held slot lock.
@@ -48,7 +50,7 @@ pub(crate) type SlotGuard<'a> = FairMutexGuard<'a, PromiseState>;
 
 /// All slot locks, held.
 #[derive(Debug)]
-pub(crate) struct AllLocks<'a, const N: usize = LOCKS>([FairMutexGuard<'a, PromiseState>; N]);
+pub(crate) struct AllLocks<'a, const N: usize = LOCK_COUNT>([FairMutexGuard<'a, PromiseState>; N]);
 
 impl<const N: usize> SlotLocks<N> {
     pub(crate) fn new() -> Self {
@@ -58,12 +60,12 @@ impl<const N: usize> SlotLocks<N> {
             is_recorded: true,
             closed: false,
         };
-        Self { locks: std::array::from_fn(|_| Lock(FairMutex::new(promise_state))) }
+        Self { locks: std::array::from_fn(|_| PaddedLock(FairMutex::new(promise_state))) }
     }
 
     /// Acquires the lock of a slot, for an operation on that slot alone.
     #[inline]
-    pub(crate) fn of_slot(&self, slot: u64) -> SlotGuard<'_> {
+    pub(crate) fn lock_slot(&self, slot: u64) -> SlotGuard<'_> {
         self.locks[(slot % N as u64) as usize].0.lock()
     }
 
@@ -80,17 +82,19 @@ impl<const N: usize> SlotLocks<N> {
 
     /// The current promise.
     pub(crate) fn promised(&self) -> Option<Ballot> {
-        self.of_slot(0).promised()
+        self.lock_slot(0).promised()
     }
 }
 
 impl<const N: usize> AllLocks<'_, N> {
     pub(crate) fn promise_state(&self) -> PromiseState {
+        debug_assert!(self.0.iter().all(|state| **state == *self.0[0]), "slot locks disagree");
         *self.0[0]
     }
 
     /// Raises the promise, which a record has if `is_recorded`.
     pub(crate) fn promise(&mut self, ballot: Ballot, is_recorded: bool) {
+        debug_assert!(ballot >= self.0[0].promise, "a promise is lowered");
         self.0.iter_mut().for_each(|promise_state| {
             (promise_state.promise, promise_state.is_promised) = (ballot, true);
             promise_state.is_recorded = is_recorded;

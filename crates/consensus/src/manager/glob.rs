@@ -8,10 +8,10 @@
 
 /// A pattern that was parsed.
 #[derive(Debug)]
-pub(super) struct Glob(Option<Vec<Token>>);
+pub(super) struct Glob(Option<Vec<GlobToken>>);
 
 #[derive(Debug, PartialEq, Eq)]
-enum Token {
+enum GlobToken {
     Any,
     One,
     Set { inverted: bool, ranges: Vec<(u32, u32)> },
@@ -22,7 +22,7 @@ enum Token {
 struct Characters<'a>(&'a [u8]);
 
 /// The first number of bytes that are no UTF-8: above every character.
-const BYTE: u32 = 0x0011_0000;
+const INVALID_BYTE_BASE: u32 = 0x0011_0000;
 
 impl Characters<'_> {
     fn peek(&self) -> Option<(u32, usize)> {
@@ -36,7 +36,7 @@ impl Characters<'_> {
         let valid = self.0.get(..len).and_then(|bytes| std::str::from_utf8(bytes).ok());
         match valid.and_then(|text| text.chars().next()) {
             Some(character) => Some((u32::from(character), len)),
-            None => Some((BYTE + u32::from(first), 1)),
+            None => Some((INVALID_BYTE_BASE + u32::from(first), 1)),
         }
     }
 }
@@ -51,7 +51,7 @@ impl Iterator for Characters<'_> {
     }
 }
 
-fn of(character: char) -> u32 {
+fn code_point(character: char) -> u32 {
     u32::from(character)
 }
 
@@ -59,18 +59,18 @@ impl Glob {
     pub(super) fn parse(pattern: &[u8]) -> Self {
         let (mut rest, mut tokens) = (Characters(pattern), Vec::new());
         while let Some(character) = rest.next() {
-            tokens.push(if character == of('*') {
-                Token::Any
-            } else if character == of('?') {
-                Token::One
-            } else if character == of('[') {
+            tokens.push(if character == code_point('*') {
+                GlobToken::Any
+            } else if character == code_point('?') {
+                GlobToken::One
+            } else if character == code_point('[') {
                 let Some(set) = parse_set(&mut rest) else { return Self(None) };
                 set
             } else {
-                Token::Character(character)
+                GlobToken::Character(character)
             });
         }
-        tokens.dedup_by(|a, b| *a == Token::Any && *b == Token::Any);
+        tokens.dedup_by(|a, b| *a == GlobToken::Any && *b == GlobToken::Any);
         Self(Some(tokens))
     }
 
@@ -81,7 +81,7 @@ impl Glob {
         let mut last_any: Option<(usize, &[u8])> = None;
         loop {
             match (tokens.get(at), Characters(rest).peek()) {
-                (Some(Token::Any), _) => {
+                (Some(GlobToken::Any), _) => {
                     at += 1;
                     last_any = Some((at, rest));
                 }
@@ -103,35 +103,37 @@ impl Glob {
 }
 
 /// Parses a set after its `[`; `None` if it is not closed.
-fn parse_set(rest: &mut Characters<'_>) -> Option<Token> {
+fn parse_set(rest: &mut Characters<'_>) -> Option<GlobToken> {
     let mut ranges = Vec::new();
     let mut next = rest.next()?;
-    let inverted = next == of('!');
+    let inverted = next == code_point('!');
     if inverted {
         next = rest.next()?;
     }
     loop {
         let low = next;
         next = rest.next()?;
-        if next == of('-') && Characters(rest.0).peek().is_some_and(|(end, _)| end != of(']')) {
+        if next == code_point('-')
+            && Characters(rest.0).peek().is_some_and(|(end, _)| end != code_point(']'))
+        {
             ranges.push((low, rest.next()?));
             next = rest.next()?;
         } else {
             ranges.push((low, low));
         }
-        if next == of(']') {
-            return Some(Token::Set { inverted, ranges });
+        if next == code_point(']') {
+            return Some(GlobToken::Set { inverted, ranges });
         }
     }
 }
 
-impl Token {
+impl GlobToken {
     fn matches(&self, character: u32) -> bool {
         match self {
-            Token::Any => false,
-            Token::One => true,
-            Token::Character(own) => *own == character,
-            Token::Set { inverted, ranges } => {
+            GlobToken::Any => false,
+            GlobToken::One => true,
+            GlobToken::Character(own) => *own == character,
+            GlobToken::Set { inverted, ranges } => {
                 let within = |(low, high): &(u32, u32)| (*low..=*high).contains(&character);
                 ranges.iter().any(within) != *inverted
             }

@@ -1,9 +1,9 @@
 //! Many logs by key: opened when they are used, and closed when they are idle and others are used.
 //!
-//! `open_logs` finds the log of a key; `guard` is a reference to it. `registry` keeps the keys, and
-//! `glob` matches them; `names` has the directory of a key. `open` opens a manager, `lookup` a log,
-//! and `close` closes both. `remove` removes a log, `backup` copies all, `renumber` makes a copy
-//! writable, and `inspect` lists the logs without the lock.
+//! `open_logs` finds the log of a key; `log_guard` is a reference to it. `registry` keeps the keys,
+//! and `glob` matches them; `directory_names` has the directory of a key. `open_manager` opens a
+//! manager, `get_log` a log, and `close_logs` closes both. `remove` removes a log, `backup_all`
+//! copies all, `renumber` makes a copy writable, and `list_logs` lists the logs without the lock.
 //!
 //! # The crash argument
 //!
@@ -11,15 +11,15 @@
 //! is closed as any other: what it accepted is there when it is opened again. The registry's
 //! argument is there.
 
-pub(crate) mod backup;
-pub(crate) mod close;
+pub(crate) mod backup_all;
+pub(crate) mod close_logs;
+mod directory_names;
+pub(crate) mod get_log;
 mod glob;
-pub(crate) mod guard;
-pub(crate) mod inspect;
-pub(crate) mod lookup;
-mod names;
-pub(crate) mod open;
+pub(crate) mod list_logs;
+pub(crate) mod log_guard;
 mod open_logs;
+pub(crate) mod open_manager;
 mod registry;
 pub(crate) mod remove;
 mod renumber;

@@ -13,19 +13,19 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed, Ordering::Seq
 use foldhash::fast::RandomState;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use crate::manager::guard::{LogGuard, OpenLog};
+use crate::manager::log_guard::{LogGuard, OpenLog};
 use crate::state::inner::ConsensusLog;
 
-const SHARDS: usize = 64;
+const SHARD_COUNT: usize = 64;
 
-/// What is in the place of a log while it is being opened or closed.
+/// A log that is being opened or closed.
 #[derive(Debug, Default)]
-pub(super) struct Busy {
+pub(super) struct Transition {
     over: Mutex<bool>,
     ended: Condvar,
 }
 
-impl Busy {
+impl Transition {
     pub(super) fn wait(&self) {
         let mut over = self.over.lock();
         while !*over {
@@ -35,33 +35,33 @@ impl Busy {
 }
 
 #[derive(Debug)]
-enum Place {
+enum ShardEntry {
     Open(Arc<OpenLog>),
-    Busy(Arc<Busy>),
+    Busy(Arc<Transition>),
 }
 
-type Shard = HashMap<Arc<[u8]>, Place, RandomState>;
+type Shard = HashMap<Arc<[u8]>, ShardEntry, RandomState>;
 
 /// Each shard on cache lines of its own.
 #[derive(Debug)]
 #[repr(align(128))]
-struct Apart(Mutex<Shard>);
+struct PaddedShard(Mutex<Shard>);
 
 #[derive(Debug)]
 pub(super) struct OpenLogs {
-    shards: Box<[Apart]>,
+    shards: Box<[PaddedShard]>,
     hasher: RandomState,
     /// Logs that are open, or being opened or closed.
     count: AtomicUsize,
     openings: AtomicU64,
 }
 
-/// What a caller gets for a key.
+/// The result of finding the log of a key.
 #[derive(Debug)]
-pub(super) enum Found<'a> {
+pub(super) enum KeyLookup<'a> {
     Open(LogGuard),
     /// Another thread opens or closes it.
-    Busy(Arc<Busy>),
+    Busy(Arc<Transition>),
     /// This caller opens it.
     Claimed(Claim<'a>),
 }
@@ -71,20 +71,20 @@ pub(super) enum Found<'a> {
 pub(super) struct Claim<'a> {
     logs: &'a OpenLogs,
     pub(super) key: Arc<[u8]>,
-    busy: Arc<Busy>,
+    busy: Arc<Transition>,
 }
 
 impl OpenLogs {
     pub(super) fn new() -> Self {
         let hasher = RandomState::default();
-        let shard = |_| Apart(Mutex::new(HashMap::with_hasher(hasher.clone())));
-        let shards = (0..SHARDS).map(shard).collect();
+        let shard = |_| PaddedShard(Mutex::new(HashMap::with_hasher(hasher.clone())));
+        let shards = (0..SHARD_COUNT).map(shard).collect();
         Self { shards, hasher, count: AtomicUsize::new(0), openings: AtomicU64::new(0) }
     }
 
     fn shard(&self, key: &[u8]) -> MutexGuard<'_, Shard> {
         // The table of a shard uses the other end of the hash.
-        let number = (self.hasher.hash_one(key) >> 32) as usize % SHARDS;
+        let number = (self.hasher.hash_one(key) >> 32) as usize % SHARD_COUNT;
         self.shards[number].0.lock()
     }
 
@@ -102,8 +102,8 @@ impl OpenLogs {
         let shard = self.shard(key);
         admits()?;
         Ok(match shard.get(key) {
-            Some(Place::Open(open)) => self.reference(open),
-            Some(Place::Busy(_)) | None => None,
+            Some(ShardEntry::Open(open)) => self.reference(open),
+            Some(ShardEntry::Busy(_)) | None => None,
         })
     }
 
@@ -111,7 +111,7 @@ impl OpenLogs {
     /// is opened again.
     #[inline]
     fn reference(&self, open: &Arc<OpenLog>) -> Option<LogGuard> {
-        if open.log.is_closed() && Arc::strong_count(open) == 1 {
+        if open.log.inner.status.is_closed() && Arc::strong_count(open) == 1 {
             return None;
         }
         let now = self.openings.load(Relaxed);
@@ -125,8 +125,8 @@ impl OpenLogs {
     pub(super) fn open_log(&self, key: &[u8]) -> Option<LogGuard> {
         loop {
             let busy = match self.shard(key).get(key) {
-                Some(Place::Open(open)) => return self.reference(open),
-                Some(Place::Busy(busy)) => Arc::clone(busy),
+                Some(ShardEntry::Open(open)) => return self.reference(open),
+                Some(ShardEntry::Busy(busy)) => Arc::clone(busy),
                 None => return None,
             };
             busy.wait();
@@ -138,23 +138,23 @@ impl OpenLogs {
         &self,
         key: &[u8],
         admits: impl FnOnce() -> Result<(), E>,
-    ) -> Result<Found<'_>, E> {
+    ) -> Result<KeyLookup<'_>, E> {
         let mut shard = self.shard(key);
         admits()?;
         match shard.get(key) {
-            Some(Place::Busy(busy)) => return Ok(Found::Busy(Arc::clone(busy))),
-            Some(Place::Open(open)) => {
+            Some(ShardEntry::Busy(busy)) => return Ok(KeyLookup::Busy(Arc::clone(busy))),
+            Some(ShardEntry::Open(open)) => {
                 if let Some(guard) = self.reference(open) {
-                    return Ok(Found::Open(guard));
+                    return Ok(KeyLookup::Open(guard));
                 }
             }
             None => {}
         }
-        let (key, busy) = (Arc::from(key), Arc::<Busy>::default());
-        if shard.insert(Arc::clone(&key), Place::Busy(Arc::clone(&busy))).is_none() {
+        let (key, busy) = (Arc::from(key), Arc::<Transition>::default());
+        if shard.insert(Arc::clone(&key), ShardEntry::Busy(Arc::clone(&busy))).is_none() {
             self.count.fetch_add(1, SeqCst);
         }
-        Ok(Found::Claimed(Claim { logs: self, key, busy }))
+        Ok(KeyLookup::Claimed(Claim { logs: self, key, busy }))
     }
 
     /// Claims an open log that has no references; the number of references if it has some.
@@ -163,13 +163,13 @@ impl OpenLogs {
         key: &[u8],
     ) -> Option<Result<(Claim<'_>, Arc<OpenLog>), usize>> {
         let mut shard = self.shard(key);
-        let Some(Place::Open(open)) = shard.get(key) else { return None };
+        let Some(ShardEntry::Open(open)) = shard.get(key) else { return None };
         let references = Arc::strong_count(open) - 1;
         if references > 0 {
             return Some(Err(references));
         }
-        let (open, busy) = (Arc::clone(open), Arc::<Busy>::default());
-        shard.insert(Arc::clone(&open.key), Place::Busy(Arc::clone(&busy)));
+        let (open, busy) = (Arc::clone(open), Arc::<Transition>::default());
+        shard.insert(Arc::clone(&open.key), ShardEntry::Busy(Arc::clone(&busy)));
         Some(Ok((Claim { logs: self, key: Arc::clone(&open.key), busy }, open)))
     }
 
@@ -178,7 +178,7 @@ impl OpenLogs {
         let mut oldest: Option<(u64, Arc<[u8]>)> = None;
         for shard in &self.shards {
             for place in shard.0.lock().values() {
-                let Place::Open(open) = place else { continue };
+                let ShardEntry::Open(open) = place else { continue };
                 let used = open.used.load(Relaxed);
                 // By key where two are as old: the same calls close the same logs in each run.
                 let older =
@@ -198,8 +198,8 @@ impl OpenLogs {
         for shard in &self.shards {
             all.extend(shard.0.lock().iter().map(|(key, place)| {
                 let references = match place {
-                    Place::Open(open) => Arc::strong_count(open) - 1,
-                    Place::Busy(_) => 1,
+                    ShardEntry::Open(open) => Arc::strong_count(open) - 1,
+                    ShardEntry::Busy(_) => 1,
                 };
                 (Arc::clone(key), references)
             }));
@@ -216,8 +216,8 @@ impl OpenLogs {
                 let mut shard = shard.0.lock();
                 let before = shard.len();
                 shard.retain(|_, place| match place {
-                    Place::Open(_) => false,
-                    Place::Busy(other) => {
+                    ShardEntry::Open(_) => false,
+                    ShardEntry::Busy(other) => {
                         busy.push(Arc::clone(other));
                         true
                     }
@@ -233,7 +233,7 @@ impl OpenLogs {
         let (mut open, mut references) = (0, 0);
         for shard in &self.shards {
             for place in shard.0.lock().values() {
-                if let Place::Open(log) = place {
+                if let ShardEntry::Open(log) = place {
                     open += 1;
                     references += Arc::strong_count(log) - 1;
                 }
@@ -246,7 +246,8 @@ impl OpenLogs {
 impl Claim<'_> {
     /// The log was not closed: it is open as before.
     pub(super) fn keep_open(self, open: Arc<OpenLog>) {
-        self.logs.shard(&self.key).insert(Arc::clone(&self.key), Place::Open(open));
+        debug_assert!(!open.log.inner.status.is_closed(), "a closed log is kept open");
+        self.logs.shard(&self.key).insert(Arc::clone(&self.key), ShardEntry::Open(open));
     }
 
     /// The log was opened: gives it to every caller that waits for the key.
@@ -262,7 +263,11 @@ impl Claim<'_> {
         let guard = LogGuard(Arc::clone(&open));
         let mut shard = self.logs.shard(&self.key);
         admits()?;
-        shard.insert(Arc::clone(&self.key), Place::Open(open));
+        let before = shard.insert(Arc::clone(&self.key), ShardEntry::Open(open));
+        debug_assert!(
+            matches!(before, Some(ShardEntry::Busy(_))),
+            "a key is opened without a claim"
+        );
         Ok(guard)
     }
 }
@@ -270,10 +275,11 @@ impl Claim<'_> {
 impl Drop for Claim<'_> {
     fn drop(&mut self) {
         let mut shard = self.logs.shard(&self.key);
-        if matches!(shard.get(&self.key), Some(Place::Busy(busy)) if Arc::ptr_eq(busy, &self.busy))
+        if matches!(shard.get(&self.key), Some(ShardEntry::Busy(busy)) if Arc::ptr_eq(busy, &self.busy))
         {
             shard.remove(&self.key);
-            self.logs.count.fetch_sub(1, SeqCst);
+            let before = self.logs.count.fetch_sub(1, SeqCst);
+            debug_assert!(before > 0, "more logs were closed than opened");
         }
         drop(shard);
         *self.busy.over.lock() = true;
@@ -289,13 +295,13 @@ mod tests {
 
     use super::*;
 
-    /// What is being opened, closed or removed uses the directory: a manager that is closed must
+    /// A log that is being opened, closed or removed uses the directory: a closed manager must
     /// not leave it to another one before.
     #[test]
     fn forgetting_waits_for_what_is_under_way() {
         let logs = OpenLogs::new();
         let found = logs.get_or_claim(b"a", || Ok::<_, Infallible>(())).unwrap();
-        let Found::Claimed(claim) = found else { panic!("{found:?}") };
+        let KeyLookup::Claimed(claim) = found else { panic!("{found:?}") };
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let forgetting = scope.spawn(|| {

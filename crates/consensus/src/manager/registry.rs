@@ -7,7 +7,7 @@
 //! after a crash every log has its key here, and a removal that began is completed by the next
 //! opening.
 //!
-//! That the log of a key was created is recorded after its files are durable. From then on, a
+//! The creation of a key's log is recorded after its files are durable. From then on, a
 //! directory without a log is an error: it was removed, with what the node promised.
 //!
 //! Compaction appends every key again, and then drops the records before these. Replaying both
@@ -34,41 +34,44 @@ use esker_log::{Append, Component, Log, LogStream, Seq, Start, Ticket};
 use parking_lot::Mutex;
 
 use crate::backup;
-use crate::component::{REGISTRY_COMPONENT, REGISTRY_COPY, UNFINISHED_BACKUP};
+use crate::component::{REGISTRY_COMPONENT, REGISTRY_COPY_COMPONENT, UNFINISHED_BACKUP};
+use crate::manager::directory_names::{REGISTRY_DIR, directory_of};
 use crate::manager::glob::Glob;
-use crate::manager::names::{REGISTRY, directory_of};
 use crate::options::{LABEL_LIMIT, Options};
 use crate::outcome::{Error, Result};
 use crate::read_only::ReadOnlyReason;
 
-const ADDED: u8 = 1;
-const REMOVING: u8 = 2;
-const REMOVED: u8 = 3;
-const WHOLE: u8 = 4;
-const CREATED: u8 = 5;
+const KIND_ADDED: u8 = 1;
+const KIND_REMOVING: u8 = 2;
+const KIND_REMOVED: u8 = 3;
+const KIND_WHOLE: u8 = 4;
+const KIND_CREATED: u8 = 5;
 
-const SEGMENT: u32 = 1 << 20;
-const BUFFER: u32 = 64 << 10;
+const SEGMENT_BYTES: u32 = 1 << 20;
+const BUFFER_BYTES: u32 = 64 << 10;
 /// Records that are dead before the registry compacts itself.
-const DEAD_MAX: u64 = 4096;
+const DEAD_RECORDS_MAX: u64 = 4096;
 /// Keys in one batch of a compaction.
-const BATCH: usize = 256;
+const KEYS_PER_BATCH: usize = 256;
 /// From this number on, keys are matched by several threads.
-const PARALLEL_FROM: usize = 1000;
-const WORKERS: usize = 8;
+const PARALLEL_KEYS_MIN: usize = 1000;
+const GLOB_THREADS_MAX: usize = 8;
+
+// A record of the longest key fits in the staging memory.
+const _: () = assert!(LABEL_LIMIT < BUFFER_BYTES as usize && BUFFER_BYTES < SEGMENT_BYTES);
 
 #[derive(Debug)]
 pub(super) struct Registry {
     log: Log,
-    state: Mutex<State>,
+    state: Mutex<RegistryState>,
     /// Whether it is that of a backup, to which no key is added.
     copied: AtomicBool,
 }
 
-/// What the records say.
+/// The keys, according to the records.
 #[derive(Debug, Default)]
-pub(super) struct State {
-    keys: BTreeMap<Arc<[u8]>, Standing>,
+pub(super) struct RegistryState {
+    keys: BTreeMap<Arc<[u8]>, KeyState>,
     /// Records in the log, and the last one.
     records: u64,
     last: Seq,
@@ -79,7 +82,7 @@ pub(super) struct State {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
+enum KeyState {
     /// Its log may not exist yet.
     Added,
     /// Its log was created.
@@ -88,7 +91,7 @@ enum Standing {
     Removing,
 }
 
-impl State {
+impl RegistryState {
     /// Reads all records.
     pub(super) fn read(mut records: LogStream) -> Result<Self> {
         let mut state = Self::default();
@@ -102,7 +105,7 @@ impl State {
 
     /// The keys that are not being removed, in order.
     pub(super) fn kept(&self) -> impl Iterator<Item = &Arc<[u8]>> {
-        let kept = |standing: &Standing| *standing != Standing::Removing;
+        let kept = |standing: &KeyState| *standing != KeyState::Removing;
         self.keys.iter().filter(move |(_, standing)| kept(standing)).map(|(key, _)| key)
     }
 
@@ -112,12 +115,12 @@ impl State {
     }
 
     fn is_kept(&self, key: &[u8]) -> bool {
-        matches!(self.keys.get(key), Some(Standing::Added | Standing::Created))
+        matches!(self.keys.get(key), Some(KeyState::Added | KeyState::Created))
     }
 
     /// Whether the log of a key was created, and its removal did not begin.
     pub(super) fn is_created(&self, key: &[u8]) -> bool {
-        self.keys.get(key) == Some(&Standing::Created)
+        self.keys.get(key) == Some(&KeyState::Created)
     }
 
     fn replay(&mut self, seq: Seq, record: &[u8]) -> Result<()> {
@@ -126,14 +129,15 @@ impl State {
         if key.len() > LABEL_LIMIT {
             return Err(nonsense("a key that is too long"));
         }
+        debug_assert!(seq > self.last, "records are not in order");
         self.records += 1;
         self.last = seq;
         match *kind {
-            ADDED => drop(self.keys.insert(key.into(), Standing::Added)),
-            CREATED => drop(self.keys.insert(key.into(), Standing::Created)),
-            REMOVING => drop(self.keys.insert(key.into(), Standing::Removing)),
-            REMOVED => drop(self.keys.remove(key)),
-            WHOLE => self.whole = true,
+            KIND_ADDED => drop(self.keys.insert(key.into(), KeyState::Added)),
+            KIND_CREATED => drop(self.keys.insert(key.into(), KeyState::Created)),
+            KIND_REMOVING => drop(self.keys.insert(key.into(), KeyState::Removing)),
+            KIND_REMOVED => drop(self.keys.remove(key)),
+            KIND_WHOLE => self.whole = true,
             _ => return Err(nonsense("it is no record of a registry")),
         }
         Ok(())
@@ -145,6 +149,8 @@ impl State {
 }
 
 fn record(kind: u8, key: &[u8]) -> Vec<u8> {
+    debug_assert!(key.len() <= LABEL_LIMIT, "a key is too long");
+    debug_assert!((KIND_ADDED..=KIND_CREATED).contains(&kind), "a registry has no such record");
     [&[kind], key].concat()
 }
 
@@ -154,17 +160,19 @@ impl Registry {
     pub(super) fn open(disk: &DirDisk, options: &Options, must_exist: bool) -> Result<Self> {
         let mut own = log_options(disk, options, REGISTRY_COMPONENT);
         own.must_exist = must_exist;
-        let dir = disk.dir().path_of(REGISTRY);
-        let open = |own| Log::builder(REGISTRY).options(own).open();
+        let dir = disk.dir().path_of(REGISTRY_DIR);
+        let open = |own| Log::builder(REGISTRY_DIR).options(own).open();
         let (log, copied) = match open(own.clone()) {
-            Err(esker_log::Error::WrongComponent { found: Some(REGISTRY_COPY), .. }) => {
-                own.component = Some(REGISTRY_COPY);
+            Err(esker_log::Error::WrongComponent {
+                found: Some(REGISTRY_COPY_COMPONENT), ..
+            }) => {
+                own.component = Some(REGISTRY_COPY_COMPONENT);
                 (open(own), true)
             }
             log => (log, false),
         };
         let log = log.map_err(|error| unreadable(&dir, Error::Log(error)))?;
-        let state = log.stream(Start::Oldest).map_err(Error::Log).and_then(State::read);
+        let state = log.stream(Start::Oldest).map_err(Error::Log).and_then(RegistryState::read);
         let state = state.map_err(|error| unreadable(&dir, error))?;
         Ok(Self { log, state: Mutex::new(state), copied: copied.into() })
     }
@@ -184,8 +192,7 @@ impl Registry {
     pub(super) fn renumber(&self) -> Result<()> {
         if self.is_copied() {
             self.log
-                .component()
-                .set_component(REGISTRY_COPY, REGISTRY_COMPONENT, &[])
+                .set_component(REGISTRY_COPY_COMPONENT, REGISTRY_COMPONENT, &[])
                 .map_err(Error::Log)?;
             self.copied.store(false, Relaxed);
         }
@@ -204,7 +211,7 @@ impl Registry {
 
     /// Records that it is whole.
     pub(super) fn make_whole(&self) -> Result<()> {
-        self.change(WHOLE, &[])
+        self.change(KIND_WHOLE, &[])
     }
 
     /// Adds a key, durably.
@@ -213,7 +220,7 @@ impl Registry {
             let state = self.state.lock();
             state.is_kept(key) && !state.failed
         };
-        if is_durable { Ok(()) } else { self.change(ADDED, key) }
+        if is_durable { Ok(()) } else { self.change(KIND_ADDED, key) }
     }
 
     /// Records that the log of a key that was added is created and durable. Requests no sync: until
@@ -221,10 +228,10 @@ impl Registry {
     /// it.
     pub(super) fn note_created(&self, key: &[u8]) {
         let mut state = self.state.lock();
-        if state.closed || state.keys.get(key) != Some(&Standing::Added) {
+        if state.closed || state.keys.get(key) != Some(&KeyState::Added) {
             return;
         }
-        let record = record(CREATED, key);
+        let record = record(KIND_CREATED, key);
         let noted = self.log.append(&*record).map_err(Error::Log).and_then(|ticket| {
             state.replay(ticket.seq(), &record)?;
             ticket.detach();
@@ -246,12 +253,12 @@ impl Registry {
 
     /// Announces that a key is removed.
     pub(super) fn begin_removal(&self, key: &[u8]) -> Result<()> {
-        self.change(REMOVING, key)
+        self.change(KIND_REMOVING, key)
     }
 
     /// Records that a key was removed.
     pub(super) fn end_removal(&self, key: &[u8]) -> Result<()> {
-        self.change(REMOVED, key)
+        self.change(KIND_REMOVED, key)
     }
 
     fn change(&self, kind: u8, key: &[u8]) -> Result<()> {
@@ -266,14 +273,14 @@ impl Registry {
             let record = record(kind, key);
             let ticket = match kind {
                 // Removals free space: they must succeed on a full disk.
-                REMOVING | REMOVED => self.log.component().append(Purpose::Internal, &*record),
+                KIND_REMOVING | KIND_REMOVED => self.log.append_internal(&*record),
                 _ => self.log.append(&*record),
             };
             let ticket = ticket.map_err(Error::Log)?;
             state.replay(ticket.seq(), &record)?;
             ticket
         };
-        if kind == ADDED && is_planted(Bug::KeyNotDurable) {
+        if kind == KIND_ADDED && is_planted(Bug::KeyNotDurable) {
             ticket.detach();
             return Ok(());
         }
@@ -286,7 +293,7 @@ impl Registry {
     /// Whether the removal of a key durably began and did not end.
     pub(super) fn is_removing(&self, key: &[u8]) -> bool {
         let state = self.state.lock();
-        state.keys.get(key) == Some(&Standing::Removing) && !state.failed
+        state.keys.get(key) == Some(&KeyState::Removing) && !state.failed
     }
 
     /// The directories of all keys, those that are being removed too.
@@ -297,7 +304,7 @@ impl Registry {
     /// The keys whose removal began.
     pub(super) fn removing(&self) -> Vec<Arc<[u8]>> {
         let state = self.state.lock();
-        let removing = state.keys.iter().filter(|(_, standing)| **standing == Standing::Removing);
+        let removing = state.keys.iter().filter(|(_, standing)| **standing == KeyState::Removing);
         removing.map(|(key, _)| Arc::clone(key)).collect()
     }
 
@@ -333,8 +340,9 @@ impl Registry {
         let matching = |keys: &[Arc<[u8]>]| -> Vec<Arc<[u8]>> {
             keys.iter().filter(|key| glob.matches(key)).cloned().collect()
         };
-        let workers = std::thread::available_parallelism().map_or(1, |all| all.get().min(WORKERS));
-        if keys.len() < PARALLEL_FROM || workers == 1 {
+        let workers =
+            std::thread::available_parallelism().map_or(1, |all| all.get().min(GLOB_THREADS_MAX));
+        if keys.len() < PARALLEL_KEYS_MIN || workers == 1 {
             return Ok(matching(&keys));
         }
         let share = keys.len().div_ceil(workers);
@@ -356,9 +364,13 @@ impl Registry {
         }))
     }
 
-    fn compact_if_due(&self, state: &mut State) -> Result<()> {
+    fn compact_if_due(&self, state: &mut RegistryState) -> Result<()> {
         let live = state.keys.len() as u64 + 1;
-        if state.records > 2 * live + DEAD_MAX { self.compact_locked(state) } else { Ok(()) }
+        if state.records > 2 * live + DEAD_RECORDS_MAX {
+            self.compact_locked(state)
+        } else {
+            Ok(())
+        }
     }
 
     /// Drops the records of keys that were removed, or added before. Other changes wait.
@@ -368,26 +380,23 @@ impl Registry {
         self.compact_locked(&mut state)
     }
 
-    fn compact_locked(&self, state: &mut State) -> Result<()> {
+    fn compact_locked(&self, state: &mut RegistryState) -> Result<()> {
         let mut records: Vec<_> = state
             .keys
             .iter()
             .map(|(key, standing)| match standing {
-                Standing::Added => record(ADDED, key),
-                Standing::Created => record(CREATED, key),
-                Standing::Removing => record(REMOVING, key),
+                KeyState::Added => record(KIND_ADDED, key),
+                KeyState::Created => record(KIND_CREATED, key),
+                KeyState::Removing => record(KIND_REMOVING, key),
             })
             .collect();
         if state.whole {
-            records.push(record(WHOLE, &[]));
+            records.push(record(KIND_WHOLE, &[]));
         }
         let first = self.log.accepted().next();
         let mut last: Option<Ticket> = None;
-        for batch in records.chunks(BATCH) {
-            let ticket = self
-                .log
-                .write(Append::records(batch))
-                .map_err(|failed| Error::Log(failed.error))?;
+        for batch in records.chunks(KEYS_PER_BATCH) {
+            let ticket = self.log.append_batch(batch).map_err(Error::Log)?;
             // One sync for all: the last one's.
             if let Some(before) = last.replace(ticket) {
                 before.detach();
@@ -399,7 +408,8 @@ impl Registry {
         if let Some(ticket) = last {
             ticket.blocking_wait().map_err(Error::Log)?;
         }
-        self.log.retention().truncate_before(first).map_err(Error::Log)?;
+        self.log.truncate_before(first).map_err(Error::Log)?;
+        debug_assert!(state.last < first, "a change was made during the compaction");
         state.records = records.len() as u64;
         Ok(())
     }
@@ -437,18 +447,18 @@ pub(super) fn unreadable(dir: &Path, error: Error) -> Error {
 /// Creates the registry of a backup, which no manager opens before [`finish_copy`].
 pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log> {
     let own = log_options(disk, options, UNFINISHED_BACKUP);
-    backup::begin(REGISTRY.as_ref(), &own)
+    backup::begin(REGISTRY_DIR.as_ref(), &own)
 }
 
 /// Writes the keys of a backup, which has a log of each, and makes it the registry of a manager
 /// that is read-only, durably.
 pub(super) fn finish_copy(log: &Log, keys: &[Arc<[u8]>]) -> Result<()> {
-    for keys in keys.chunks(BATCH) {
-        let records: Vec<_> = keys.iter().map(|key| record(CREATED, key)).collect();
-        log.write(Append::records(&records)).map_err(|failed| Error::Log(failed.error))?.detach();
+    for keys in keys.chunks(KEYS_PER_BATCH) {
+        let records: Vec<_> = keys.iter().map(|key| record(KIND_CREATED, key)).collect();
+        log.append_batch(&records).map_err(Error::Log)?.detach();
     }
-    log.append(record(WHOLE, &[])).map_err(Error::Log)?.blocking_wait().map_err(Error::Log)?;
-    log.component().set_component(UNFINISHED_BACKUP, REGISTRY_COPY, &[]).map_err(Error::Log)?;
+    log.append(record(KIND_WHOLE, &[])).map_err(Error::Log)?.blocking_wait().map_err(Error::Log)?;
+    log.set_component(UNFINISHED_BACKUP, REGISTRY_COPY_COMPONENT, &[]).map_err(Error::Log)?;
     backup::close(log);
     Ok(())
 }
@@ -456,8 +466,8 @@ pub(super) fn finish_copy(log: &Log, keys: &[Arc<[u8]>]) -> Result<()> {
 fn log_options(disk: &DirDisk, options: &Options, component: Component) -> esker_log::Options {
     let mut own = esker_log::Options::on(Arc::new(disk.clone()));
     own.component = Some(component);
-    own.segment_size = SEGMENT;
-    own.buffer_size = BUFFER;
+    own.segment_size = SEGMENT_BYTES;
+    own.buffer_size = BUFFER_BYTES;
     own.reserve = options.reserve;
     own.direct = options.direct;
     own.dsync = options.dsync;
@@ -510,13 +520,13 @@ mod tests {
         let registry = open(&disk);
         registry.make_whole().unwrap();
         registry.add(b"stays").unwrap();
-        for round in 0..3 * DEAD_MAX {
+        for round in 0..3 * DEAD_RECORDS_MAX {
             registry.add(&key(round as usize % 3)).unwrap();
             registry.begin_removal(&key(round as usize % 3)).unwrap();
             if round % 2 == 0 {
                 registry.end_removal(&key(round as usize % 3)).unwrap();
             }
-            assert!(registry.state.lock().records <= DEAD_MAX + 20);
+            assert!(registry.state.lock().records <= DEAD_RECORDS_MAX + 20);
         }
         let (keys, removing) = (registry.keys().unwrap(), registry.removing());
         assert_eq!(keys, [Arc::from(&b"stays"[..])]);
@@ -538,7 +548,7 @@ mod tests {
             let disk = SimDisk::new(1);
             let registry = open(&disk);
             registry.add(b"kept").unwrap();
-            disk.inject(Fault::on(Op::Write, Effect::Io).path(REGISTRY).nth(1));
+            disk.inject(Fault::on(Op::Write, Effect::Io).path(REGISTRY_DIR).nth(1));
             let failed =
                 if removal { registry.begin_removal(b"kept") } else { registry.add(b"new") };
             assert!(matches!(failed, Err(Error::Log(esker_log::Error::Io(_)))), "{failed:?}");
@@ -557,7 +567,7 @@ mod tests {
         // More than fits beside the records of a segment.
         let long = |number: usize| [&*key(number), &[b'x'; LABEL_LIMIT - 20]].concat();
         (0..300).for_each(|number| registry.add(&long(number)).unwrap());
-        let due = 100 * DEAD_MAX;
+        let due = 100 * DEAD_RECORDS_MAX;
         registry.state.lock().records = due;
         disk.set_capacity(Some(disk.used()));
         for number in 0..5 {
@@ -570,7 +580,7 @@ mod tests {
         // With room, the next change compacts.
         disk.set_capacity(None);
         registry.add(&long(0)).unwrap();
-        assert!(registry.state.lock().records < DEAD_MAX);
+        assert!(registry.state.lock().records < DEAD_RECORDS_MAX);
         assert_eq!(registry.count().unwrap(), 296);
         registry.close().unwrap();
         assert_eq!(open(&disk).count().unwrap(), 296);
@@ -578,8 +588,8 @@ mod tests {
 
     #[test]
     fn a_record_that_is_no_registrys_is_refused() {
-        let mut state = State::default();
-        let long = record(ADDED, &[7; LABEL_LIMIT + 1]);
+        let mut state = RegistryState::default();
+        let long = record(KIND_ADDED, &[7; LABEL_LIMIT + 1]);
         for nonsense in [&[][..], &[0], &[6, 7], &long] {
             let refused = state.replay(Seq(9), nonsense);
             assert!(matches!(refused, Err(Error::CorruptedRecord { seq: Seq(9), .. })));

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use esker_disk::planted::{Bug, is_planted};
 use esker_log::ReadOptions;
 
-use crate::component::{COMPONENT, COPY};
-use crate::manager::guard::OpenLog;
-use crate::manager::names;
-use crate::manager::open::{Inner, LogManager};
-use crate::manager::open_logs::{Claim, Found};
+use crate::component::{COMPONENT, COPY_COMPONENT};
+use crate::manager::directory_names as names;
+use crate::manager::log_guard::OpenLog;
+use crate::manager::open_logs::{Claim, KeyLookup};
+use crate::manager::open_manager::{LogManager, ManagerInner};
 use crate::outcome::{Error, Result};
 use crate::read_only::ReadOnlyReason;
 
@@ -42,15 +42,15 @@ impl LogManager {
                 None => {}
             }
             match inner.logs.get_or_claim(key, || inner.refuse_if_closed())? {
-                Found::Open(guard) => drop(guard),
-                Found::Busy(busy) => busy.wait(),
-                Found::Claimed(claim) => return inner.remove_claimed(claim, None),
+                KeyLookup::Open(guard) => drop(guard),
+                KeyLookup::Busy(busy) => busy.wait(),
+                KeyLookup::Claimed(claim) => return inner.remove_claimed(claim, None),
             }
         }
     }
 }
 
-impl Inner {
+impl ManagerInner {
     /// Removes a log that no caller opens meanwhile, and that is closed or idle.
     fn remove_claimed(&self, claim: Claim<'_>, open: Option<Arc<OpenLog>>) -> Result<bool> {
         let key = Arc::clone(&claim.key);
@@ -98,7 +98,7 @@ impl Inner {
         let options = ReadOptions::on(Arc::new(self.disk.clone()));
         match esker_log::component::identify(&name, options).map_err(Error::Log)? {
             Some(COMPONENT) => self.check_label(key),
-            Some(COPY) => Err(Error::ReadOnly { reason: ReadOnlyReason::Copied }),
+            Some(COPY_COMPONENT) => Err(Error::ReadOnly { reason: ReadOnlyReason::Copied }),
             // A crash interrupted its creation.
             None if !has("manifest") => Ok(()),
             found => {

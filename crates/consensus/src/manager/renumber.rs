@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use esker_log::ReadOptions;
 
-use crate::component::COPY;
-use crate::manager::names;
-use crate::manager::open::Inner;
+use crate::component::COPY_COMPONENT;
+use crate::manager::directory_names as names;
+use crate::manager::open_manager::ManagerInner;
 use crate::outcome::Result;
 
-impl Inner {
+impl ManagerInner {
     pub(super) fn renumber(&self) -> Result<()> {
         let read = ReadOptions::on(Arc::new(self.disk.clone()));
         for key in self.registry.keys()? {
             let name = names::directory_of(&key);
             // One that is missing, or has a corrupt file `note`, is an error at its next use.
-            if !matches!(esker_log::component::identify(&name, read.clone()), Ok(Some(COPY))) {
+            if !matches!(esker_log::component(&name, read.clone()), Ok(Some(COPY_COMPONENT))) {
                 continue;
             }
             let mut options = self.options.clone();

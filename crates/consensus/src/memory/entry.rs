@@ -16,36 +16,36 @@ use crate::record::VALUE_AT;
 /// The value is borrowed under the guard, shared, or a view of the log. It is never copied.
 #[derive(Clone)]
 pub struct Entry<'g> {
-    value: Value<'g>,
-    standing: Standing,
+    value: EntryValue<'g>,
+    state: EntryState,
 }
 
 /// One word wide: entries are moved often, and a byte among padding is moved in several dependent
 /// parts, which costs 30 ns per read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u64)]
-enum Standing {
+enum EntryState {
     Accepted,
     Committed,
 }
 
-impl Standing {
+impl EntryState {
     #[inline]
-    fn of(committed: bool) -> Self {
+    fn from_committed(committed: bool) -> Self {
         if committed { Self::Committed } else { Self::Accepted }
     }
 }
 
 #[derive(Clone)]
-enum Value<'g> {
+enum EntryValue<'g> {
     Borrowed(Borrowed<'g, SharedValue>),
     Shared(SharedValue),
     /// Boxed, so that an entry is small on the fast read path.
-    Stored(Box<Stored>),
+    Stored(Box<StoredValue>),
 }
 
 #[derive(Clone)]
-struct Stored {
+struct StoredValue {
     slot: u64,
     ballot: Ballot,
     view: View,
@@ -54,26 +54,27 @@ struct Stored {
 impl<'g> Entry<'g> {
     #[inline]
     pub(crate) fn borrowed(value: Borrowed<'g, SharedValue>, committed: bool) -> Self {
-        Self { value: Value::Borrowed(value), standing: Standing::of(committed) }
+        Self { value: EntryValue::Borrowed(value), state: EntryState::from_committed(committed) }
     }
 
     pub(crate) fn shared(value: SharedValue, committed: bool) -> Entry<'static> {
-        Entry { value: Value::Shared(value), standing: Standing::of(committed) }
+        Entry { value: EntryValue::Shared(value), state: EntryState::from_committed(committed) }
     }
 
     /// An entry whose record is in the log. The view's payload is longer than `VALUE_AT`.
     pub(crate) fn stored(slot: u64, ballot: Ballot, view: View, committed: bool) -> Entry<'static> {
-        let value = Value::Stored(Box::new(Stored { slot, ballot, view }));
-        Entry { value, standing: Standing::of(committed) }
+        debug_assert!(view.payload().len() >= VALUE_AT, "the record of an entry has no value");
+        let value = EntryValue::Stored(Box::new(StoredValue { slot, ballot, view }));
+        Entry { value, state: EntryState::from_committed(committed) }
     }
 
     /// The slot.
     #[inline]
     pub fn slot(&self) -> Slot {
         Slot(match &self.value {
-            Value::Borrowed(value) => value.slot,
-            Value::Shared(value) => value.slot,
-            Value::Stored(stored) => stored.slot,
+            EntryValue::Borrowed(value) => value.slot,
+            EntryValue::Shared(value) => value.slot,
+            EntryValue::Stored(stored) => stored.slot,
         })
     }
 
@@ -81,41 +82,41 @@ impl<'g> Entry<'g> {
     #[inline]
     pub fn ballot(&self) -> Ballot {
         match &self.value {
-            Value::Borrowed(value) => value.ballot,
-            Value::Shared(value) => value.ballot,
-            Value::Stored(stored) => stored.ballot,
+            EntryValue::Borrowed(value) => value.ballot,
+            EntryValue::Shared(value) => value.ballot,
+            EntryValue::Stored(stored) => stored.ballot,
         }
     }
 
     /// Whether it is committed. A committed entry never changes.
     #[inline]
     pub fn is_committed(&self) -> bool {
-        self.standing == Standing::Committed
+        self.state == EntryState::Committed
     }
 
     /// The value.
     #[inline]
     pub fn value(&self) -> &[u8] {
         match &self.value {
-            Value::Borrowed(value) => value.value(),
-            Value::Shared(value) => value.value(),
-            Value::Stored(stored) => stored.view.payload().get(VALUE_AT..).unwrap_or_default(),
+            EntryValue::Borrowed(value) => value.value(),
+            EntryValue::Shared(value) => value.value(),
+            EntryValue::Stored(stored) => &stored.view.payload()[VALUE_AT..],
         }
     }
 
     /// The same entry, owned, and reported as committed even if the commit is not durable yet.
     pub(crate) fn into_committed(self) -> Entry<'static> {
-        Entry { standing: Standing::Committed, ..self.into_owned() }
+        Entry { state: EntryState::Committed, ..self.into_owned() }
     }
 
     /// The same entry, independent of the guard. Copies no value.
     pub fn into_owned(self) -> Entry<'static> {
         let value = match self.value {
-            Value::Borrowed(value) => Value::Shared(value.counted()),
-            Value::Shared(value) => Value::Shared(value),
-            Value::Stored(stored) => Value::Stored(stored),
+            EntryValue::Borrowed(value) => EntryValue::Shared(value.counted()),
+            EntryValue::Shared(value) => EntryValue::Shared(value),
+            EntryValue::Stored(stored) => EntryValue::Stored(stored),
         };
-        Entry { value, standing: self.standing }
+        Entry { value, state: self.state }
     }
 }
 

@@ -12,11 +12,13 @@ use crate::base::ballot::Ballot;
 use crate::base::sync::{AtomicU64, Ordering};
 
 /// The number of recycled block sizes, one per step.
-pub(crate) const SIZES: usize = 17;
+pub(crate) const BLOCK_SIZES: usize = 17;
 /// The longest value in a recycled block.
-pub(crate) const SMALL: usize = (SIZES - 1) * STEP;
+pub(crate) const SMALL_VALUE_BYTES: usize = (BLOCK_SIZES - 1) * BLOCK_STEP_BYTES;
 /// The step: block sizes are multiples of this.
-pub(crate) const STEP: usize = 64;
+pub(crate) const BLOCK_STEP_BYTES: usize = 64;
+
+const _: () = assert!(SMALL_VALUE_BYTES.div_ceil(BLOCK_STEP_BYTES) < BLOCK_SIZES);
 
 /// The header before a value.
 #[derive(Debug)]
@@ -54,7 +56,7 @@ impl SharedValue {
 
     /// The size of the block, in steps.
     pub(crate) fn size(&self) -> usize {
-        self.0.slice.len().div_ceil(STEP)
+        self.0.slice.len().div_ceil(BLOCK_STEP_BYTES)
     }
 
     #[inline]
@@ -86,6 +88,7 @@ impl ValueHeader {
     }
 
     pub(crate) fn commit(&self, marker: u64) {
+        debug_assert!(marker > 0 && self.marker() == 0, "a value is committed once, by a record");
         self.marker.store(marker, Ordering::Release);
     }
 }

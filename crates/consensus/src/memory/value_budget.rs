@@ -1,9 +1,10 @@
 //! The mutable region: a budget of bytes for values that are accepted and not committed.
 //!
-//! It is a budget, not a ring. An accept *reserves* bytes, *writes* the value to memory of its own,
-//! and *publishes* it in its slot by one pointer store. A value that is removed releases its bytes
-//! at once, whatever the order, so that one old slot never blocks the others. Memory is not reused
-//! while a reader may still use it (see `cell`), so no address changes its meaning under a reader.
+//! The region is a budget, not a ring. An accept *reserves* bytes, *writes* the value to memory of
+//! its own, and *publishes* it in its slot by one pointer store. A value that is removed releases
+//! its bytes at once, whatever the order, so that one old slot never blocks the others. Memory is
+//! not reused while a reader may still use it (see `cell`), so no address changes its meaning under
+//! a reader.
 
 use std::task::Waker;
 use std::time::Instant;
@@ -14,18 +15,21 @@ use crate::base::sync::{
 use crate::base::wake::wake;
 
 /// The least charge of a value, so that empty values are bounded too.
-const LEAST: u64 = 64;
+const CHARGE_MIN_BYTES: u64 = 64;
 
 /// The charge of a value of this length.
 pub(crate) fn charge(len: usize) -> u64 {
-    (len as u64).max(LEAST)
+    (len as u64).max(CHARGE_MIN_BYTES)
 }
 
-/// Flags above the bytes in the word. `AWAITED`: a caller waits for room, or is about to. `CLOSED`:
-/// waiting has ended for good.
-const AWAITED: u64 = 1 << 63;
-const CLOSED: u64 = 1 << 62;
-const BYTES: u64 = CLOSED - 1;
+/// Flags above the bytes in the word. `AWAITED_FLAG`: a caller waits for room, or is about to.
+/// `CLOSED_FLAG`: waiting has ended for good.
+const AWAITED_FLAG: u64 = 1 << 63;
+const CLOSED_FLAG: u64 = 1 << 62;
+const USED_MASK: u64 = CLOSED_FLAG - 1;
+
+const _: () =
+    assert!(AWAITED_FLAG & CLOSED_FLAG == 0 && (AWAITED_FLAG | CLOSED_FLAG) & USED_MASK == 0);
 
 /// A budget of bytes, with a bounded wait for room.
 ///
@@ -59,7 +63,7 @@ pub(crate) struct RoomWaiter<'a> {
 
 impl ValueBudget {
     pub(crate) fn new(size: u64) -> Self {
-        let size = size.min(BYTES / 2);
+        let size = size.min(USED_MASK / 2);
         Self {
             size,
             used: AtomicU64::new(0),
@@ -69,7 +73,7 @@ impl ValueBudget {
     }
 
     pub(crate) fn used(&self) -> u64 {
-        self.used.load(Acquire) & BYTES
+        self.used.load(Acquire) & USED_MASK
     }
 
     pub(crate) fn size(&self) -> u64 {
@@ -77,7 +81,7 @@ impl ValueBudget {
     }
 
     fn fits(&self, word: u64, bytes: u64) -> bool {
-        (word & BYTES).saturating_add(bytes) <= self.size
+        (word & USED_MASK).saturating_add(bytes) <= self.size
     }
 
     /// Reserves the bytes if they are free.
@@ -101,14 +105,19 @@ impl ValueBudget {
     /// Releases bytes, and wakes the callers that wait for them.
     #[inline]
     pub(crate) fn release(&self, bytes: u64) {
-        if bytes > 0 && self.used.fetch_sub(bytes, AcqRel) & AWAITED != 0 {
+        if bytes == 0 {
+            return;
+        }
+        let before = self.used.fetch_sub(bytes, AcqRel);
+        debug_assert!(before & USED_MASK >= bytes, "more bytes are released than reserved");
+        if before & AWAITED_FLAG != 0 {
             self.wake();
         }
     }
 
     /// Ends all waiting, now and in the future.
     pub(crate) fn close(&self) {
-        self.used.fetch_or(CLOSED, AcqRel);
+        self.used.fetch_or(CLOSED_FLAG, AcqRel);
         self.wake();
     }
 
@@ -116,7 +125,7 @@ impl ValueBudget {
     #[cold]
     fn wake(&self) {
         let mut tasks = self.tasks();
-        self.used.fetch_and(!AWAITED, AcqRel);
+        self.used.fetch_and(!AWAITED_FLAG, AcqRel);
         let wakers = std::mem::take(&mut tasks.wakers);
         drop(tasks);
         self.room.notify_all();
@@ -137,8 +146,8 @@ impl ValueBudget {
     pub(crate) fn wait(&self, bytes: u64, deadline: Instant) -> bool {
         let mut guard = self.tasks();
         loop {
-            let word = self.used.fetch_or(AWAITED, AcqRel);
-            if self.fits(word, bytes) || word & CLOSED != 0 {
+            let word = self.used.fetch_or(AWAITED_FLAG, AcqRel);
+            if self.fits(word, bytes) || word & CLOSED_FLAG != 0 {
                 return true;
             }
             let Some(left) = deadline.checked_duration_since(Instant::now()) else { return false };
@@ -161,8 +170,8 @@ impl RoomWaiter<'_> {
         });
         let mut replaced = tasks.take(number);
         tasks.wakers.push((number, waker));
-        let word = self.budget.used.fetch_or(AWAITED, AcqRel);
-        let has_room = self.budget.fits(word, bytes) || word & CLOSED != 0;
+        let word = self.budget.used.fetch_or(AWAITED_FLAG, AcqRel);
+        let has_room = self.budget.fits(word, bytes) || word & CLOSED_FLAG != 0;
         if has_room {
             replaced = tasks.take(number);
         }

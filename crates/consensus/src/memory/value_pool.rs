@@ -20,17 +20,19 @@ use triomphe::ThinArc;
 use crate::base::ballot::Ballot;
 use crate::base::sync::AtomicU64;
 use crate::memory::cell::Counted;
-use crate::memory::value::{SIZES, SMALL, STEP, SharedValue, ValueHeader};
+use crate::memory::value::{
+    BLOCK_SIZES, BLOCK_STEP_BYTES, SMALL_VALUE_BYTES, SharedValue, ValueHeader,
+};
 
 /// The number of blocks in a batch.
-const BATCH: usize = 32;
+const BLOCKS_PER_BATCH: usize = 32;
 /// The most bytes in the pool. In addition, a thread has one or two batches of each size.
-const KEPT: usize = 32 << 20;
+const POOL_BYTES_MAX: usize = 32 << 20;
 
 #[derive(Debug)]
 struct ValuePool {
     /// Free blocks, by size.
-    free: [Vec<SharedValue>; SIZES],
+    free: [Vec<SharedValue>; BLOCK_SIZES],
     bytes: usize,
 }
 
@@ -46,34 +48,36 @@ fn pool() -> Option<&'static Mutex<ValuePool>> {
 #[derive(Debug)]
 struct ThreadCache {
     /// Free blocks, by size.
-    free: [Vec<SharedValue>; SIZES],
+    free: [Vec<SharedValue>; BLOCK_SIZES],
     /// Values that left their cells; readers may still use them. Must not be dropped directly.
     leaving: Vec<SharedValue>,
 }
 
 thread_local! {
     static THREAD_CACHE: RefCell<ThreadCache> = const {
-        RefCell::new(ThreadCache { free: [const { Vec::new() }; SIZES], leaving: Vec::new() })
+        RefCell::new(ThreadCache { free: [const { Vec::new() }; BLOCK_SIZES], leaving: Vec::new() })
     };
 }
 
-static ZEROS: [u8; SMALL] = [0; SMALL];
+static ZEROS: [u8; SMALL_VALUE_BYTES] = [0; SMALL_VALUE_BYTES];
 
 /// Stores a value in memory. A marker of 0 means that it is not committed.
 pub(crate) fn new_value(slot: u64, ballot: Ballot, value: &[u8], marker: u64) -> SharedValue {
     let head = || ValueHeader { slot, ballot, marker: AtomicU64::new(marker), len: value.len() };
-    if value.len() > SMALL {
+    if value.len() > SMALL_VALUE_BYTES {
         return SharedValue(ThinArc::from_header_and_slice(head(), value));
     }
-    let size = value.len().div_ceil(STEP);
+    let size = value.len().div_ceil(BLOCK_STEP_BYTES);
     if let Some(mut freed) = take(size)
         && freed.fill(head(), value)
     {
         return freed;
     }
-    let mut freed = SharedValue(ThinArc::from_header_and_slice(head(), &ZEROS[..size * STEP]));
-    freed.fill(head(), value);
-    freed
+    let zeros = &ZEROS[..size * BLOCK_STEP_BYTES];
+    let mut block = SharedValue(ThinArc::from_header_and_slice(head(), zeros));
+    let is_filled = block.fill(head(), value);
+    debug_assert!(is_filled, "a new block is shared");
+    block
 }
 
 // SAFETY: `ThinArc` documents this for `into_raw` and `from_raw`.
@@ -119,7 +123,8 @@ pub(crate) fn retire(freed: SharedValue, small: bool, guard: &Guard) {
     let full = THREAD_CACHE.try_with(|mine| {
         let leaving = &mut mine.try_borrow_mut().ok()?.leaving;
         leaving.extend(left.take());
-        (leaving.len() >= BATCH).then(|| std::mem::replace(leaving, Vec::with_capacity(BATCH)))
+        (leaving.len() >= BLOCKS_PER_BATCH)
+            .then(|| std::mem::replace(leaving, Vec::with_capacity(BLOCKS_PER_BATCH)))
     });
     if let Some(freed) = left {
         // The thread is ending.
@@ -134,7 +139,7 @@ pub(crate) fn retire(freed: SharedValue, small: bool, guard: &Guard) {
 /// Recycles a batch that no reader uses. Blocks above the bound are freed without the lock.
 fn give(mut batch: Vec<SharedValue>) {
     // Reads all sizes first, so that the cache misses overlap.
-    batch.retain(|freed| freed.size() < SIZES);
+    batch.retain(|freed| freed.size() < BLOCK_SIZES);
     let bytes = batch.iter().map(|freed| bytes_of(freed.size())).sum::<usize>();
     if let Some(pool) = pool() {
         pool.lock().put(&mut batch, bytes);
@@ -143,12 +148,12 @@ fn give(mut batch: Vec<SharedValue>) {
 
 impl ValuePool {
     const fn new() -> Self {
-        Self { free: [const { Vec::new() }; SIZES], bytes: 0 }
+        Self { free: [const { Vec::new() }; BLOCK_SIZES], bytes: 0 }
     }
 
     /// Adds the batch, unless that would exceed the bound.
     fn put(&mut self, batch: &mut Vec<SharedValue>, bytes: usize) {
-        if self.bytes + bytes <= KEPT {
+        if self.bytes + bytes <= POOL_BYTES_MAX {
             self.bytes += bytes;
             for freed in batch.drain(..) {
                 self.free[freed.size()].push(freed);
@@ -159,14 +164,15 @@ impl ValuePool {
     /// Moves up to a batch of blocks of one size.
     fn take(&mut self, size: usize, to: &mut Vec<SharedValue>) {
         let free = &mut self.free[size];
-        to.extend(free.drain(free.len().saturating_sub(BATCH)..));
+        debug_assert!(to.is_empty(), "a cache is refilled that has blocks");
+        to.extend(free.drain(free.len().saturating_sub(BLOCKS_PER_BATCH)..));
         self.bytes -= bytes_of(size) * to.len();
     }
 }
 
 /// The bytes of a block, including the header.
 fn bytes_of(size: usize) -> usize {
-    (size + 1) * STEP
+    (size + 1) * BLOCK_STEP_BYTES
 }
 
 impl Drop for ThreadCache {
@@ -194,7 +200,7 @@ mod tests {
         let cell = Cell::new(value(300, 1));
         let guard = crossbeam_epoch::pin();
         let seen = cell.load(&guard).unwrap();
-        for _ in 0..10 * BATCH {
+        for _ in 0..10 * BLOCKS_PER_BATCH {
             cell.replace(Some(value(300, 2)), true, &guard);
         }
         assert_eq!((seen.slot, seen.value()), (1, &[1; 300][..]));
@@ -203,37 +209,41 @@ mod tests {
     #[test]
     fn what_is_kept_is_not_used_again_and_the_rest_is() {
         // No other test has values of this size.
-        const LEN: usize = 13 * STEP;
-        let cell = Cell::new(value(LEN, 1));
+        const VALUE_BYTES: usize = 13 * BLOCK_STEP_BYTES;
+        let cell = Cell::new(value(VALUE_BYTES, 1));
         let kept = cell.load(&crossbeam_epoch::pin()).unwrap().counted();
-        for _ in 0..BATCH {
-            cell.replace(Some(value(LEN, 2)), true, &crossbeam_epoch::pin());
+        for _ in 0..BLOCKS_PER_BATCH {
+            cell.replace(Some(value(VALUE_BYTES, 2)), true, &crossbeam_epoch::pin());
         }
         while pool().unwrap().lock().free[13].is_empty() {
             // Guards of other tests may delay it for a while.
             crossbeam_epoch::pin().flush();
             std::thread::yield_now();
         }
-        let again: Vec<SharedValue> = (0..BATCH).map(|_| value(LEN, 3)).collect();
+        let again: Vec<SharedValue> =
+            (0..BLOCKS_PER_BATCH).map(|_| value(VALUE_BYTES, 3)).collect();
         assert!(pool().unwrap().lock().free[13].is_empty());
-        assert!(again.iter().all(|freed| freed.value() == [3; LEN]));
-        assert_eq!((kept.slot, kept.value()), (1, &[1; LEN][..]));
+        assert!(again.iter().all(|freed| freed.value() == [3; VALUE_BYTES]));
+        assert_eq!((kept.slot, kept.value()), (1, &[1; VALUE_BYTES][..]));
     }
 
     #[test]
     fn the_pool_is_bounded() {
-        let (mut pool, block) = (ValuePool::new(), bytes_of(SIZES - 1));
-        for _ in 0..2 * KEPT / block / BATCH {
-            let mut batch: Vec<_> = (0..BATCH).map(|_| value(SMALL, 1)).collect();
-            pool.put(&mut batch, block * BATCH);
+        let (mut pool, block) = (ValuePool::new(), bytes_of(BLOCK_SIZES - 1));
+        for _ in 0..2 * POOL_BYTES_MAX / block / BLOCKS_PER_BATCH {
+            let mut batch: Vec<_> =
+                (0..BLOCKS_PER_BATCH).map(|_| value(SMALL_VALUE_BYTES, 1)).collect();
+            pool.put(&mut batch, block * BLOCKS_PER_BATCH);
         }
-        let kept = pool.free[SIZES - 1].len();
-        assert!(kept * block <= KEPT && (kept + BATCH) * block > KEPT);
+        let kept = pool.free[BLOCK_SIZES - 1].len();
+        assert!(
+            kept * block <= POOL_BYTES_MAX && (kept + BLOCKS_PER_BATCH) * block > POOL_BYTES_MAX
+        );
         let mut taken = Vec::new();
         while pool.bytes > 0 {
-            pool.take(SIZES - 1, &mut taken);
-            assert_eq!(taken.drain(..).count(), BATCH);
+            pool.take(BLOCK_SIZES - 1, &mut taken);
+            assert_eq!(taken.drain(..).count(), BLOCKS_PER_BATCH);
         }
-        assert!(pool.free[SIZES - 1].is_empty());
+        assert!(pool.free[BLOCK_SIZES - 1].is_empty());
     }
 }

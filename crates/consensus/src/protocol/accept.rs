@@ -6,6 +6,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crossbeam_epoch::Guard;
+use esker_disk::planted::{Bug, is_planted};
 use esker_disk::process;
 
 use crate::base::ballot::Ballot;
@@ -16,21 +17,20 @@ use crate::memory::entry::Entry;
 use crate::memory::value_budget::{RoomWaiter, charge};
 use crate::memory::value_pool::new_value;
 use crate::options::fits;
-use crate::outcome::Ticket;
-use crate::outcome::{Error, Result, refuse_if_forked};
-use crate::protocol::rules::{self, Known};
+use crate::outcome::{Error, Result, Ticket, refuse_if_forked};
+use crate::protocol::rules::{self, AcceptDecision, SlotState};
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
 
 /// A hundred years, which any clock can represent.
-const FOREVER: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+const ACCEPT_TIMEOUT_MAX: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 
 /// The outcome of one attempt to accept.
-enum Attempt {
+enum AcceptOutcome {
     /// The value was appended, or stored in memory.
-    Done(Ticket),
+    Stored(Ticket),
     /// The slot had the value before.
-    Known(Ticket),
+    Duplicate(Ticket),
     /// The mutable region lacks room for this many more bytes.
     Full(u64),
 }
@@ -79,7 +79,12 @@ impl ConsensusLog {
         value: &[u8],
         timeout: Duration,
     ) -> Result<Ticket> {
-        self.inner.accept(slot.0, ballot, value, Instant::now().checked_add(timeout.min(FOREVER)))
+        self.inner.accept(
+            slot.0,
+            ballot,
+            value,
+            Instant::now().checked_add(timeout.min(ACCEPT_TIMEOUT_MAX)),
+        )
     }
 
     /// As [`ConsensusLog::accept`], but waits as a pending future until there is room, however long
@@ -104,11 +109,11 @@ impl ConsensusLog {
         let mut room = RoomWait(Some(inner.budget.waiter()));
         loop {
             match inner.try_accept(slot.0, ballot, value)? {
-                Attempt::Done(ticket) | Attempt::Known(ticket) => {
+                AcceptOutcome::Stored(ticket) | AcceptOutcome::Duplicate(ticket) => {
                     inner.checkpoint_if_due();
                     return Ok(ticket);
                 }
-                Attempt::Full(more) => {
+                AcceptOutcome::Full(more) => {
                     poll_fn(|cx| room.poll(more, cx)).await?;
                 }
             }
@@ -178,7 +183,7 @@ impl ConsensusLog {
             true => Ok(Ticket::READY),
             false => {
                 let ticket = self.inner.log.barrier().map_err(|error| self.inner.fail(error))?;
-                Ok(Ticket::new(ticket, self.inner.failing()))
+                Ok(Ticket::new(ticket, self.inner.failure_sink()))
             }
         }
     }
@@ -214,11 +219,11 @@ impl Inner {
         fits(&self.options, value.len())?;
         loop {
             match self.try_accept(slot, ballot, value)? {
-                Attempt::Done(ticket) | Attempt::Known(ticket) => {
+                AcceptOutcome::Stored(ticket) | AcceptOutcome::Duplicate(ticket) => {
                     self.checkpoint_if_due();
                     return Ok(ticket);
                 }
-                Attempt::Full(more) => {
+                AcceptOutcome::Full(more) => {
                     let waited = deadline.is_some_and(|at| self.budget.wait(more, at));
                     if !waited {
                         let (used, size) = (self.budget.used(), self.budget.size());
@@ -229,7 +234,12 @@ impl Inner {
         }
     }
 
-    fn try_accept(self: &Arc<Self>, slot: u64, ballot: Ballot, value: &[u8]) -> Result<Attempt> {
+    fn try_accept(
+        self: &Arc<Self>,
+        slot: u64,
+        ballot: Ballot,
+        value: &[u8],
+    ) -> Result<AcceptOutcome> {
         let guard = crossbeam_epoch::pin();
         let promise_state = self.slot_lock(slot)?;
         if ballot <= promise_state.promise && promise_state.is_promised {
@@ -239,10 +249,23 @@ impl Inner {
         let mut locks = self.all_locks()?;
         let promise_state = locks.promise_state();
         let attempt = self.accept_at(&promise_state, slot, ballot, value, &guard)?;
-        if let Attempt::Done(_) = attempt {
+        if let AcceptOutcome::Stored(_) = attempt {
             locks.promise(promise_state.promise.max(ballot), !self.is_volatile());
         }
         Ok(attempt)
+    }
+
+    /// Returns the acknowledgement of a value that the slot has already.
+    fn acknowledge_again(self: &Arc<Self>, word: Word, marker: u64) -> Result<Ticket> {
+        let committed = word.state() == State::Committed;
+        if committed && self.is_volatile() {
+            self.commit_ticket_of(marker)
+        } else if committed {
+            // An accept is acknowledged only when durable, even with `sync_on_commit` off.
+            self.ticket_of(marker)
+        } else {
+            self.ticket_of(word.seq())
+        }
     }
 
     /// Accepts a value, if there is room. The caller holds the slot's lock.
@@ -253,7 +276,7 @@ impl Inner {
         ballot: Ballot,
         value: &[u8],
         guard: &Guard,
-    ) -> Result<Attempt> {
+    ) -> Result<AcceptOutcome> {
         self.writable(promise_state)?;
         self.in_range(slot)?;
         if ballot < promise_state.promise && self.page(slot, guard)?.is_none() {
@@ -264,41 +287,46 @@ impl Inner {
         let word = indexed.word();
         let resident = indexed.resident().load(guard);
         let accepted = resident.as_ref().map_or(Ballot::ZERO, |resident| resident.ballot);
-        let known = Known { state: word.state(), ballot: accepted };
-        match rules::accept(promise_state.promise, known, ballot) {
-            rules::Accept::Stale(promised) => Err(Error::StaleBallot { promised }),
-            rules::Accept::Compare => {
-                let committed = word.state() == State::Committed;
+        debug_assert!(
+            word.state() != State::Accepted || resident.is_some(),
+            "an uncommitted value is in memory"
+        );
+        debug_assert!(
+            word.state() != State::Accepted
+                || accepted <= promise_state.promise
+                || is_planted(Bug::PromiseLostOnTruncation),
+            "an entry was accepted under a ballot that was never promised"
+        );
+        let current = SlotState { state: word.state(), ballot: accepted };
+        match rules::accept(promise_state.promise, current, ballot) {
+            AcceptDecision::Stale(promised) => Err(Error::StaleBallot { promised }),
+            AcceptDecision::Compare => {
                 let entry = self.entry_at(slot, indexed, guard)?;
-                if entry.value() == value {
-                    let marker = resident.map_or(0, |resident| resident.marker());
-                    let ticket = if committed && self.is_volatile() {
-                        self.commit_ticket_of(marker)?
-                    } else if committed {
-                        // An accept is acknowledged only when durable, even with `sync_on_commit`
-                        // off.
-                        self.ticket_of(marker)?
-                    } else {
-                        self.ticket_of(word.seq())?
-                    };
-                    return Ok(Attempt::Known(ticket));
+                if entry.value() != value {
+                    return Err(refused(entry, word.state() == State::Committed, ballot));
                 }
-                Err(refused(entry, committed, ballot))
+                let marker = resident.map_or(0, |resident| resident.marker());
+                self.acknowledge_again(word, marker).map(AcceptOutcome::Duplicate)
             }
-            rules::Accept::Store => {
+            AcceptDecision::Store => {
+                debug_assert_ne!(word.state(), State::Committed, "a committed slot never changes");
+                debug_assert!(
+                    ballot >= promise_state.promise || is_planted(Bug::LowerBallotAccepted),
+                    "a stale ballot is accepted"
+                );
                 // A value that replaces another takes over its bytes, so that a new leader is never
                 // refused because of an old leader's values.
                 let before = resident.as_ref().map_or(0, |resident| charge(resident.len()));
                 let bytes = charge(value.len());
                 let more = bytes.saturating_sub(before);
                 if more > 0 && !self.budget.reserve(more) {
-                    return Ok(Attempt::Full(more));
+                    return Ok(AcceptOutcome::Full(more));
                 }
                 let (seq, ticket) = if self.is_volatile() {
                     (0, Ticket::READY)
                 } else {
                     match self.append(|out| record::accept(out, slot, ballot, value)) {
-                        Ok(ticket) => (ticket.seq().0, Ticket::new(ticket, self.failing())),
+                        Ok(ticket) => (ticket.seq().0, Ticket::new(ticket, self.failure_sink())),
                         Err(error) => {
                             self.budget.release(more);
                             return Err(error);
@@ -312,7 +340,7 @@ impl Inner {
                 indexed.put(Some(new_value(slot, ballot, value, 0)), before, guard);
                 indexed.set_word(Word::accepted(seq).sized(value.len()));
                 page.touch();
-                Ok(Attempt::Done(ticket))
+                Ok(AcceptOutcome::Stored(ticket))
             }
         }
     }

@@ -5,18 +5,17 @@ use std::sync::Arc;
 use crossbeam_epoch::Guard;
 
 use crate::base::ballot::Ballot;
-use crate::base::slot::{Slot, number_of};
+use crate::base::slot::{Slot, page_of};
 use crate::index::page::{IndexEntry, Page, State};
 use crate::index::slot_locks::AllLocks;
 use crate::memory::value_budget::charge;
-use crate::outcome::Ticket;
-use crate::outcome::{Error, Result};
-use crate::protocol::rules::{self, Known};
+use crate::outcome::{Error, Result, Ticket};
+use crate::protocol::rules::{self, CommitDecision, SlotState};
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
 
 /// The most slots in one marker.
-const MARKS: usize = 1 << 20;
+const MARKER_SLOTS_MAX: usize = 1 << 20;
 
 /// The acknowledgement of a batch of commits.
 #[derive(Debug)]
@@ -104,7 +103,7 @@ impl Inner {
         } else {
             // Only memory has the value: append it now, as committed.
             let Some(resident) = indexed.resident().load(&guard) else {
-                return Err(Error::SlotNotFound { slot: Slot(slot) });
+                return Err(self.broken("an uncommitted value is in memory"));
             };
             self.append(|out| record::chosen(out, slot, known.ballot, resident.value()))?
         };
@@ -123,15 +122,21 @@ impl Inner {
         indexed: &IndexEntry,
         ballot: Option<Ballot>,
         guard: &Guard,
-    ) -> Result<Option<Known>> {
-        let accepted = indexed.resident().load(guard);
-        let accepted = accepted.map_or(Ballot::ZERO, |resident| resident.ballot);
-        let known = Known { state: indexed.word().state(), ballot: accepted };
-        match rules::commit(known, ballot) {
-            rules::Commit::Mark => Ok(Some(known)),
-            rules::Commit::Done => Ok(None),
-            rules::Commit::Missing => Err(Error::SlotNotFound { slot: Slot(slot) }),
-            rules::Commit::Mismatch(accepted) => {
+    ) -> Result<Option<SlotState>> {
+        let (state, resident) = (indexed.word().state(), indexed.resident().load(guard));
+        if state == State::Accepted && resident.is_none() {
+            return Err(self.broken("an uncommitted value is in memory"));
+        }
+        let accepted = resident.map_or(Ballot::ZERO, |resident| resident.ballot);
+        let current = SlotState { state, ballot: accepted };
+        match rules::commit(current, ballot) {
+            CommitDecision::Mark => {
+                debug_assert_eq!(state, State::Accepted, "only an accepted slot is committed");
+                Ok(Some(current))
+            }
+            CommitDecision::Done => Ok(None),
+            CommitDecision::Missing => Err(Error::SlotNotFound { slot: Slot(slot) }),
+            CommitDecision::Mismatch(accepted) => {
                 Err(Error::BallotMismatch { slot: Slot(slot), accepted })
             }
         }
@@ -148,7 +153,10 @@ impl Inner {
         seq: u64,
         guard: &Guard,
     ) -> usize {
-        let bytes = indexed.resident().load(guard).map_or(0, |resident| {
+        debug_assert!(marker >= seq, "a marker precedes the value that it commits");
+        let resident = indexed.resident().load(guard);
+        debug_assert!(resident.is_some(), "an uncommitted value is in memory");
+        let bytes = resident.map_or(0, |resident| {
             resident.commit(marker);
             charge(resident.len())
         });
@@ -157,7 +165,7 @@ impl Inner {
         page.count_commit();
         page.open.leave();
         self.budget.release(bytes);
-        self.tracker.lock().committed(marker, slot, bytes)
+        self.frontier.lock().committed(marker, slot, bytes)
     }
 
     fn commit_batch(self: &Arc<Self>, slots: &[(Slot, Ballot)]) -> Result<BatchTicket> {
@@ -193,7 +201,7 @@ impl Inner {
         let locks = self.all_locks()?;
         self.writable(&locks.promise_state())?;
         self.count_durable(&guard);
-        let first = self.tracker.lock().decided();
+        let first = self.frontier.lock().decided();
         let mut marks = Vec::new();
         let mut slot = first;
         // Ends at the first slot without an entry at the latest.
@@ -208,7 +216,8 @@ impl Inner {
                     State::Committed => {}
                 }
             }
-            let Some(next) = (number_of(slot) + 1).checked_mul(crate::base::slot::SLOTS as u64)
+            let Some(next) =
+                (page_of(slot) + 1).checked_mul(crate::base::slot::SLOTS_PER_PAGE as u64)
             else {
                 break;
             };
@@ -238,10 +247,11 @@ impl Inner {
         let mut pairs = Vec::new();
         let mut pages = Vec::with_capacity(slots.len());
         for slot in &slots {
-            let page = self.page(*slot, guard)?.ok_or(Error::SlotNotFound { slot: Slot(*slot) })?;
+            let page = self.known_page(*slot, guard)?;
             let indexed = page.slot(*slot);
-            let resident =
-                indexed.resident().load(guard).ok_or(Error::SlotNotFound { slot: Slot(*slot) })?;
+            let Some(resident) = indexed.resident().load(guard) else {
+                return Err(self.broken("an uncommitted value is in memory"));
+            };
             let ballot = resident.ballot;
             if indexed.word().seq() > 0 {
                 pairs.push((*slot, ballot));
@@ -257,11 +267,12 @@ impl Inner {
         match range {
             // One record commits the whole range.
             Some((first, last)) if values == 0 => {
+                debug_assert!(first <= last, "a range of commits ends before it starts");
                 let mut out = Vec::new();
                 record::through(&mut out, first, last);
                 records.push(out);
             }
-            _ => records.extend(pairs.chunks(MARKS).map(|pairs| {
+            _ => records.extend(pairs.chunks(MARKER_SLOTS_MAX).map(|pairs| {
                 let mut out = Vec::new();
                 record::commit(&mut out, pairs);
                 out
@@ -269,7 +280,9 @@ impl Inner {
         }
         // A checkpoint may append records between these.
         let mut tickets = self.append_all(&records)?;
-        let Some(ticket) = tickets.pop() else { return Ok(Ticket::READY) };
+        let Some(ticket) = tickets.pop() else {
+            return Err(self.broken("a commit of accepted slots has a record"));
+        };
         let last = ticket.seq().0;
         let record = |nth: usize| tickets.get(nth).map_or(last, |ticket| ticket.seq().0);
         let mut pending = 0;

@@ -1,6 +1,6 @@
 //! Phase 1: promise.
 //!
-//! # Contents of an answer
+//! # The answer
 //!
 //! A promise's record has a position in the order, and the answer is as of that position. The
 //! promise holds all slot locks: every accept and commit decided earlier is before its record, and
@@ -21,15 +21,14 @@ use std::time::Duration;
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
 use crate::memory::entry::Entry;
-use crate::outcome::Ticket;
-use crate::outcome::{Error, Result};
+use crate::outcome::{Error, Result, Ticket};
 use crate::protocol::rules;
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
 
 /// A promise and its answer, as of its own position in the order.
 #[derive(Debug, Clone)]
-pub struct Promised {
+pub struct PromiseAnswer {
     log: ConsensusLog,
     ballot: Ballot,
     /// The sequence number of the promise's record.
@@ -43,12 +42,16 @@ pub struct Promised {
     highest: Option<Slot>,
 }
 
+/// The error of a ticket that is polled again after it resolved.
+const ANSWER_TAKEN: Error =
+    Error::Internal { invariant: "a promise's ticket is not used after it has resolved" };
+
 /// The acknowledgement of a promise. It resolves with the answer when the promise is durable.
 #[derive(Debug)]
 #[must_use = "a promise is given when the ticket has resolved"]
 pub struct PromiseTicket {
     ticket: Ticket,
-    promised: Option<Promised>,
+    promised: Option<PromiseAnswer>,
 }
 
 impl ConsensusLog {
@@ -84,10 +87,11 @@ impl ConsensusLog {
         let ticket = inner.append(|out| record::promise(out, ballot))?;
         locks.promise(ballot, true);
         let seq = ticket.seq().0;
-        let ticket = Ticket::new(ticket, inner.failing());
+        let ticket = Ticket::new(ticket, inner.failure_sink());
         inner.count_durable(&guard);
-        let (next, highest) = inner.tracker.lock().next_and_highest();
-        let promised = Promised {
+        let (next, highest) = inner.frontier.lock().next_and_highest();
+        debug_assert!(next >= inner.start(), "slots below the floor are not decided");
+        let promised = PromiseAnswer {
             log: self.clone(),
             ballot,
             seq,
@@ -121,7 +125,7 @@ impl Inner {
     }
 }
 
-impl Promised {
+impl PromiseAnswer {
     /// The ballot that was promised.
     pub fn ballot(&self) -> Ballot {
         self.ballot
@@ -201,9 +205,9 @@ impl PromiseTicket {
     ///
     /// # Errors
     /// [`Error::Log`] when the write or sync failed.
-    pub fn blocking_wait(self) -> Result<Promised> {
+    pub fn blocking_wait(self) -> Result<PromiseAnswer> {
         self.ticket.blocking_wait()?;
-        self.promised.ok_or(Error::Closed)
+        self.promised.ok_or(ANSWER_TAKEN)
     }
 
     /// As [`PromiseTicket::blocking_wait`], for at most `timeout`.
@@ -211,17 +215,17 @@ impl PromiseTicket {
     /// # Errors
     /// As [`PromiseTicket::blocking_wait`], and [`esker_log::Error::Timeout`]; the promise may be
     /// durable later.
-    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<Promised> {
+    pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<PromiseAnswer> {
         self.ticket.blocking_wait_timeout(timeout)?;
-        self.promised.ok_or(Error::Closed)
+        self.promised.ok_or(ANSWER_TAKEN)
     }
 }
 
 impl Future for PromiseTicket {
-    type Output = Result<Promised>;
+    type Output = Result<PromiseAnswer>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<Promised>> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<PromiseAnswer>> {
         let outcome = std::task::ready!(Pin::new(&mut self.ticket).poll(cx));
-        Poll::Ready(outcome.and_then(|()| self.promised.take().ok_or(Error::Closed)))
+        Poll::Ready(outcome.and_then(|()| self.promised.take().ok_or(ANSWER_TAKEN)))
     }
 }

@@ -10,7 +10,7 @@ use crate::index::page::State;
 
 /// The state of a slot at the moment of the decision.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct SlotState {
     pub(crate) state: State,
     /// The ballot of its entry.
     pub(crate) ballot: Ballot,
@@ -18,7 +18,7 @@ pub(crate) struct Known {
 
 /// The decision about an accept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Accept {
+pub(crate) enum AcceptDecision {
     /// Append it, and raise the promise to its ballot.
     Store,
     /// The slot has an entry already. If its value is the same, acknowledge; if not, refuse.
@@ -27,21 +27,23 @@ pub(crate) enum Accept {
     Stale(Ballot),
 }
 
-pub(crate) fn accept(promise: Ballot, known: Known, ballot: Ballot) -> Accept {
-    match known.state {
+pub(crate) fn accept(promise: Ballot, current: SlotState, ballot: Ballot) -> AcceptDecision {
+    match current.state {
         // A committed slot never changes, whatever the ballot.
-        State::Committed => Accept::Compare,
-        _ if ballot < promise && !is_planted(Bug::LowerBallotAccepted) => Accept::Stale(promise),
-        // `known.ballot` never exceeds the promise; this guards a log that forgot a promise.
-        State::Accepted if ballot < known.ballot => Accept::Stale(known.ballot),
-        State::Accepted if ballot == known.ballot => Accept::Compare,
-        _ => Accept::Store,
+        State::Committed => AcceptDecision::Compare,
+        _ if ballot < promise && !is_planted(Bug::LowerBallotAccepted) => {
+            AcceptDecision::Stale(promise)
+        }
+        // `current.ballot` never exceeds the promise; this guards a log that forgot a promise.
+        State::Accepted if ballot < current.ballot => AcceptDecision::Stale(current.ballot),
+        State::Accepted if ballot == current.ballot => AcceptDecision::Compare,
+        _ => AcceptDecision::Store,
     }
 }
 
 /// The decision about a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Commit {
+pub(crate) enum CommitDecision {
     /// Append the marker.
     Mark,
     /// The slot is committed already.
@@ -53,12 +55,14 @@ pub(crate) enum Commit {
 }
 
 /// Decides a commit; `None` commits the accepted entry under any ballot.
-pub(crate) fn commit(known: Known, ballot: Option<Ballot>) -> Commit {
-    match (known.state, ballot) {
-        (State::Empty, _) => Commit::Missing,
-        (State::Committed, _) => Commit::Done,
-        (State::Accepted, Some(ballot)) if ballot != known.ballot => Commit::Mismatch(known.ballot),
-        (State::Accepted, _) => Commit::Mark,
+pub(crate) fn commit(current: SlotState, ballot: Option<Ballot>) -> CommitDecision {
+    match (current.state, ballot) {
+        (State::Empty, _) => CommitDecision::Missing,
+        (State::Committed, _) => CommitDecision::Done,
+        (State::Accepted, Some(ballot)) if ballot != current.ballot => {
+            CommitDecision::Mismatch(current.ballot)
+        }
+        (State::Accepted, _) => CommitDecision::Mark,
     }
 }
 
@@ -75,34 +79,34 @@ mod tests {
     const MID: Ballot = Ballot { number: 2, node: 1 };
     const HIGH: Ballot = Ballot { number: 2, node: 2 };
 
-    fn known(state: State, ballot: Ballot) -> Known {
-        Known { state, ballot }
+    fn slot(state: State, ballot: Ballot) -> SlotState {
+        SlotState { state, ballot }
     }
 
     #[test]
     fn a_lower_ballot_is_refused_and_a_higher_one_replaces() {
-        let empty = known(State::Empty, Ballot::ZERO);
-        assert_eq!(accept(MID, empty, LOW), Accept::Stale(MID));
-        assert_eq!(accept(MID, empty, MID), Accept::Store);
-        assert_eq!(accept(LOW, known(State::Accepted, MID), LOW), Accept::Stale(MID));
-        assert_eq!(accept(MID, known(State::Accepted, MID), HIGH), Accept::Store);
-        assert_eq!(accept(MID, known(State::Accepted, MID), MID), Accept::Compare);
+        let empty = slot(State::Empty, Ballot::ZERO);
+        assert_eq!(accept(MID, empty, LOW), AcceptDecision::Stale(MID));
+        assert_eq!(accept(MID, empty, MID), AcceptDecision::Store);
+        assert_eq!(accept(LOW, slot(State::Accepted, MID), LOW), AcceptDecision::Stale(MID));
+        assert_eq!(accept(MID, slot(State::Accepted, MID), HIGH), AcceptDecision::Store);
+        assert_eq!(accept(MID, slot(State::Accepted, MID), MID), AcceptDecision::Compare);
     }
 
     #[test]
     fn a_committed_slot_never_changes() {
         for ballot in [LOW, MID, HIGH] {
-            assert_eq!(accept(MID, known(State::Committed, MID), ballot), Accept::Compare);
+            assert_eq!(accept(MID, slot(State::Committed, MID), ballot), AcceptDecision::Compare);
         }
     }
 
     #[test]
     fn a_commit_commits_what_it_names() {
-        assert_eq!(commit(known(State::Accepted, MID), Some(MID)), Commit::Mark);
-        assert_eq!(commit(known(State::Accepted, MID), Some(HIGH)), Commit::Mismatch(MID));
-        assert_eq!(commit(known(State::Accepted, MID), None), Commit::Mark);
-        assert_eq!(commit(known(State::Committed, MID), Some(HIGH)), Commit::Done);
-        assert_eq!(commit(known(State::Empty, MID), Some(MID)), Commit::Missing);
+        assert_eq!(commit(slot(State::Accepted, MID), Some(MID)), CommitDecision::Mark);
+        assert_eq!(commit(slot(State::Accepted, MID), Some(HIGH)), CommitDecision::Mismatch(MID));
+        assert_eq!(commit(slot(State::Accepted, MID), None), CommitDecision::Mark);
+        assert_eq!(commit(slot(State::Committed, MID), Some(HIGH)), CommitDecision::Done);
+        assert_eq!(commit(slot(State::Empty, MID), Some(MID)), CommitDecision::Missing);
     }
 
     #[test]

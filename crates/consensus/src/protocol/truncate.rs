@@ -26,21 +26,23 @@
 //! segments: see `reclaim`.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use crate::base::slot::Slot;
+use crate::index::page::State;
 use crate::memory::value_budget::charge;
-use crate::outcome::Ticket;
-use crate::outcome::{Error, Result, refuse_if_forked};
+use crate::outcome::{Error, Result, Ticket, refuse_if_forked};
+use crate::protocol::floor::FloorTicket;
 use crate::record;
 use crate::state::inner::{ConsensusLog, Inner};
 
 impl ConsensusLog {
-    /// Drops every slot below this one, durably. Each of them must be committed, and be in a
-    /// snapshot that was read back: this call does not check snapshots.
+    /// Drops every slot below this one. Each of them must be committed, and be in a snapshot that
+    /// was read back: this call does not check snapshots;
+    /// [`Snapshots::truncate_through`](crate::Snapshots::truncate_through) does.
     ///
-    /// Blocks until the floor is durable. Space is reclaimed in the background, by whole segments.
-    /// To wait for it, call [`ConsensusLog::reclaim`].
+    /// # Durability
+    /// Durable when the ticket has resolved. Space is reclaimed in the background, by whole
+    /// segments. To wait for that, call [`Maintenance::reclaim`](crate::Maintenance::reclaim).
     ///
     /// # Errors
     /// [`Error::Gap`] when a slot below is not committed; [`Error::ReadOnly`], [`Error::Closed`],
@@ -54,70 +56,21 @@ impl ConsensusLog {
     /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
     /// # let ballot = Ballot { number: 1, node: 7 };
     /// # log.learn(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
-    /// log.truncate_before(Slot(1))?; // drops slot 0
+    /// log.truncate_before(Slot(1))?.blocking_wait()?; // drops slot 0
     /// assert_eq!(log.floor(), Some(Slot(0)));
     /// # log.close()
     /// # }
     /// ```
-    pub fn truncate_before(&self, slot: Slot) -> Result<()> {
-        self.raise_to(slot.0, None)?.blocking_wait()?;
-        self.inner.raised();
-        Ok(())
+    pub fn truncate_before(&self, slot: Slot) -> Result<FloorTicket> {
+        self.inner.truncate_before(slot, None)
     }
 
-    /// As [`ConsensusLog::truncate_before`], waiting without blocking.
+    /// Drops the entries accepted from a slot on: for protocols that overwrite a log's suffix, as
+    /// Raft does. Promises stay. Never use it with Paxos: it forgets accepts. To keep a slot and
+    /// drop those after it, pass [`Slot::next`] of that slot.
     ///
-    /// # Cancel safety
-    /// The first poll appends the record. Dropping the future after that does not undo it: the
-    /// slots are dropped, and durably once a later record is durable. Reclaiming then waits for the
-    /// next truncation.
-    ///
-    /// # Errors
-    /// As [`ConsensusLog::truncate_before`].
-    pub async fn truncate_before_async(&self, slot: Slot) -> Result<()> {
-        self.raise_to(slot.0, None)?.await?;
-        self.inner.raised();
-        Ok(())
-    }
-
-    /// As [`ConsensusLog::truncate_before`], and replaces the state of the application with it, in
-    /// one record: see [`ConsensusLog::set_app_state`].
-    ///
-    /// # Errors
-    /// As [`ConsensusLog::truncate_before`] and [`ConsensusLog::set_app_state`].
-    pub fn truncate_before_with(&self, slot: Slot, app_state: &[u8]) -> Result<()> {
-        self.raise_to(slot.0, Some(app_state))?.blocking_wait()?;
-        self.inner.raised();
-        Ok(())
-    }
-
-    /// As [`ConsensusLog::truncate_before_with`], waiting without blocking.
-    ///
-    /// # Cancel safety
-    /// As [`ConsensusLog::truncate_before_async`].
-    ///
-    /// # Errors
-    /// As [`ConsensusLog::truncate_before_with`].
-    pub async fn truncate_before_with_async(&self, slot: Slot, app_state: &[u8]) -> Result<()> {
-        self.raise_to(slot.0, Some(app_state))?.await?;
-        self.inner.raised();
-        Ok(())
-    }
-
-    fn raise_to(&self, slot: u64, app_state: Option<&[u8]>) -> Result<Ticket> {
-        refuse_if_forked()?;
-        self.inner.count_durable(&crossbeam_epoch::pin());
-        let next = self.inner.tracker.lock().decided();
-        if slot > next {
-            Err(Error::Gap { slot: Slot(next) })
-        } else {
-            self.inner.raise(slot, slot, app_state)
-        }
-    }
-
-    /// Drops the entries accepted from a slot on, durably: for protocols that overwrite a log's
-    /// suffix, as Raft does. Promises stay. Never use it with Paxos: it forgets accepts.
-    /// Blocks until this is durable.
+    /// # Durability
+    /// Durable when the ticket has resolved. Dropping the ticket does not undo the call.
     ///
     /// # Errors
     /// [`Error::BelowFrontier`] when one of these slots is committed: nothing was dropped.
@@ -132,45 +85,13 @@ impl ConsensusLog {
     /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
     /// # let ballot = Ballot { number: 1, node: 7 };
     /// # log.accept(Slot(0), ballot, b"layer on layer")?.blocking_wait()?;
-    /// log.truncate_from(Slot(0))?;
+    /// log.truncate_from(Slot(0))?.blocking_wait()?;
     /// assert!(matches!(log.read(Slot(0), &log.pin()), Err(Error::SlotNotFound { .. })));
     /// # log.close()
     /// # }
     /// ```
-    pub fn truncate_from(&self, slot: Slot) -> Result<()> {
-        self.inner.cut(slot.0)?.blocking_wait()
-    }
-
-    /// As [`ConsensusLog::truncate_from`], waiting without blocking.
-    ///
-    /// # Cancel safety
-    /// The first poll appends the record. Dropping the future after that does not undo it: the
-    /// slots are empty, and durably once a later record is durable.
-    ///
-    /// # Errors
-    /// As [`ConsensusLog::truncate_from`].
-    pub async fn truncate_from_async(&self, slot: Slot) -> Result<()> {
-        self.inner.cut(slot.0)?.await
-    }
-
-    /// As [`ConsensusLog::truncate_from`] the slot after this one, which is kept. There is no slot
-    /// after the last one: then nothing is dropped.
-    ///
-    /// # Errors
-    /// As [`ConsensusLog::truncate_from`].
-    pub fn truncate_after(&self, slot: Slot) -> Result<()> {
-        self.inner.cut(slot.0.saturating_add(1))?.blocking_wait()
-    }
-
-    /// As [`ConsensusLog::truncate_after`], waiting without blocking.
-    ///
-    /// # Cancel safety
-    /// As [`ConsensusLog::truncate_from_async`].
-    ///
-    /// # Errors
-    /// As [`ConsensusLog::truncate_from`].
-    pub async fn truncate_after_async(&self, slot: Slot) -> Result<()> {
-        self.inner.cut(slot.0.saturating_add(1))?.await
+    pub fn truncate_from(&self, slot: Slot) -> Result<Ticket> {
+        self.inner.cut(slot.0)
     }
 }
 
@@ -184,7 +105,7 @@ impl Inner {
         self.writable(&locks.promise_state())?;
         // Before the check of the frontier, which is never below the floor.
         self.keeps(from)?;
-        let (next, highest) = self.tracker.lock().next_and_highest();
+        let (next, highest) = self.frontier.lock().next_and_highest();
         let decided = next.checked_sub(1).max(highest);
         if let Some(committed) = decided.filter(|committed| *committed >= from) {
             return Err(Error::BelowFrontier { committed: Slot(committed) });
@@ -197,16 +118,17 @@ impl Inner {
         if dropped.is_empty() {
             drop(locks);
             // The caller that dropped them may still be waiting.
-            return self.ticket_of(self.cut_at.load(Relaxed));
+            return self.ticket_of(self.records.newest_cut());
         }
         let ticket = self.append_internal(|out| record::cut(out, from))?;
-        self.cut_at.store(ticket.seq().0, Relaxed);
+        self.records.set_newest_cut(ticket.seq().0);
         for (slot, bytes) in dropped {
-            if let Some(page) = self.page(slot, &guard)? {
-                page.clear(page.slot(slot), &guard);
-                self.budget.release(bytes);
-            }
+            let page = self.known_page(slot, &guard)?;
+            let indexed = page.slot(slot);
+            debug_assert_eq!(indexed.word().state(), State::Accepted, "a cut drops a decided slot");
+            page.clear(indexed, &guard);
+            self.budget.release(bytes);
         }
-        Ok(Ticket::new(ticket, self.failing()))
+        Ok(Ticket::new(ticket, self.failure_sink()))
     }
 }

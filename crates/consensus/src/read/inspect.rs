@@ -14,11 +14,11 @@ use esker_log::{ReadOptions, SeqRange};
 
 use crate::base::ballot::Ballot;
 use crate::base::slot::Slot;
-use crate::component::{self, COPY};
+use crate::component::{self, COPY_COMPONENT};
 use crate::outcome::{Error, Result};
 pub use crate::read::record_totals::{InspectSummary, InvalidRecord, RecordCounts, SlotTotals};
-use crate::read::slot_values::Values;
-use crate::read::slot_windows::{Limits, SlotWindows};
+use crate::read::slot_values::ValueReader;
+use crate::read::slot_windows::{ReplayLimits, SlotWindows};
 use crate::read_only::ReadOnlyReason;
 
 /// The state of a log, according to all its records; from [`inspect`].
@@ -85,7 +85,7 @@ pub fn inspect(dir: impl AsRef<Path>) -> Result<Inspection> {
 /// # Errors
 /// As [`inspect`].
 pub fn inspect_with(dir: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Result<Inspection> {
-    inspect_within(Arc::new(StdDisk::new()), dir.as_ref(), Limits::DEFAULT, &mut progress)
+    inspect_within(Arc::new(StdDisk::new()), dir.as_ref(), ReplayLimits::DEFAULT, &mut progress)
 }
 
 /// As [`inspect`], for a log on `disk`.
@@ -93,19 +93,19 @@ pub fn inspect_with(dir: impl AsRef<Path>, mut progress: impl FnMut(u64)) -> Res
 /// # Errors
 /// As [`inspect`].
 pub fn inspect_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Inspection> {
-    inspect_within(disk, dir.as_ref(), Limits::DEFAULT, &mut |_| {})
+    inspect_within(disk, dir.as_ref(), ReplayLimits::DEFAULT, &mut |_| {})
 }
 
 fn inspect_within(
     disk: Arc<dyn Disk>,
     dir: &Path,
-    limits: Limits,
+    limits: ReplayLimits,
     progress: &mut dyn FnMut(u64),
 ) -> Result<Inspection> {
     let (reader, component) = component::open_read_only(dir, ReadOptions::on(disk))?;
     let is_known = component.is_some();
-    let is_repaired = reader.storage().was_repaired().map_err(Error::Log)?;
-    let read_only = ReadOnlyReason::of(is_repaired, component == Some(COPY));
+    let is_repaired = reader.was_repaired().map_err(Error::Log)?;
+    let read_only = ReadOnlyReason::from_origin(is_repaired, component == Some(COPY_COMPONENT));
     let (windows, found) = match SlotWindows::replay(reader, is_known, limits, progress) {
         // Neither app metadata nor records identify a consensus log: it is a plain log, maybe
         // empty.
@@ -160,8 +160,8 @@ impl Inspection {
     }
 
     /// Returns a reader of the values of entries.
-    pub fn values(&self) -> Values<'_> {
-        Values::new(self.windows.reader())
+    pub fn values(&self) -> ValueReader<'_> {
+        ValueReader::new(self.windows.reader())
     }
 
     /// Visits the ranges of slots above the floor that may be lost, in order. There are none if no
@@ -214,7 +214,11 @@ mod tests {
     fn a_commit_of_truncated_or_reversed_slots_is_read() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
         let log = ConsensusLog::builder("/log").disk(Arc::clone(&disk)).open().unwrap();
-        log.install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) }).unwrap();
+        log.snapshots()
+            .install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         let ballot = crate::Ballot { number: 1, node: 1 };
         log.accept(Slot(15), ballot, b"value").unwrap().blocking_wait().unwrap();
         for (first, last) in [(2, 5), (20, 12)] {
@@ -223,6 +227,22 @@ mod tests {
         log.close().unwrap();
         let inspection = inspect_on(disk, "/log").unwrap();
         assert_eq!((inspection.floor, inspection.records.commits), (Some(Slot(9)), 2));
+    }
+
+    /// A summary leads to the value of its own slot, and to no other.
+    #[test]
+    fn the_value_of_another_slot_is_refused() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(1));
+        let log = ConsensusLog::builder("/log").disk(Arc::clone(&disk)).open().unwrap();
+        let ballot = crate::Ballot { number: 1, node: 1 };
+        log.accept(Slot(1), ballot, b"value").unwrap().blocking_wait().unwrap();
+        log.close().unwrap();
+        let inspection = inspect_on(disk, "/log").unwrap();
+        let summary = inspection.slots().unwrap()[&Slot(1)];
+        let mut values = inspection.values();
+        assert_eq!(values.get(Slot(1), &summary).unwrap(), b"value");
+        let refused = values.get(Slot(2), &summary);
+        assert!(matches!(refused, Err(Error::CorruptedRecord { .. })), "{refused:?}");
     }
 
     /// Appends records in an order that no protocol has, and some that contradict others.
@@ -260,8 +280,8 @@ mod tests {
                 let disk = Arc::clone(&disk);
                 inspect_within(disk, Path::new("/log"), limits, &mut |_| {}).unwrap()
             };
-            let whole = within(Limits::DEFAULT);
-            let parts = within(Limits { slots, runs, run_records });
+            let whole = within(ReplayLimits::DEFAULT);
+            let parts = within(ReplayLimits { slots, runs, run_records });
             assert_eq!(parts.slots().unwrap(), whole.slots().unwrap());
             assert_eq!(parts.totals, whole.totals);
             assert_eq!(parts.invalid_records, whole.invalid_records);

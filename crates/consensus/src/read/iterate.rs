@@ -10,14 +10,13 @@
 //! instead of treating the slot as a gap. So what a visitor has seen is complete: between the first
 //! slot and the current one, no slot was skipped because it was truncated.
 
-use std::ops::{Bound, ControlFlow, RangeBounds, RangeInclusive};
-use std::sync::atomic::Ordering::Relaxed;
+use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use crossbeam_epoch::Guard;
 use esker_disk::planted::{Bug, is_planted};
 use esker_log::{Seq, Start};
 
-use crate::base::slot::{SLOTS, Slot, first_of, number_of};
+use crate::base::slot::{SLOTS_PER_PAGE, Slot, first_slot_of, page_of};
 use crate::index::page::{Page, State};
 use crate::memory::entry::Entry;
 use crate::memory::value_budget::charge;
@@ -27,10 +26,10 @@ use crate::record::Record;
 use crate::state::inner::{ConsensusLog, Inner};
 
 /// The most slots visited under one guard.
-const UNDER_ONE_GUARD: u64 = 1024;
+const SLOTS_PER_GUARD: u64 = 1024;
 
 /// The marker of a value that is read back into memory.
-const LONG_AGO: u64 = 1;
+const READ_BACK_MARKER: u64 = 1;
 
 /// Options of an iteration. [`IterateOptions::default`] visits committed entries and fails at the
 /// first that cannot be read.
@@ -63,7 +62,7 @@ impl IterateOptions {
 /// The result of an iteration.
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
-pub struct Iterated {
+pub struct IterationSummary {
     /// The number of entries visited.
     pub visited: u64,
     /// The number of entries skipped because they could not be read, or may be lost. An unreadable
@@ -77,7 +76,7 @@ pub struct Iterated {
 }
 
 /// The most reasons kept for skipped entries; further ones are only counted.
-const REASONS: usize = 1024;
+const SKIP_REASONS_MAX: usize = 1024;
 
 impl ConsensusLog {
     /// Visits the entries of a range of slots in ascending order.
@@ -129,9 +128,9 @@ impl ConsensusLog {
         range: impl RangeBounds<Slot>,
         options: IterateOptions,
         mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
-    ) -> Result<Iterated> {
+    ) -> Result<IterationSummary> {
         self.inner.refuse_if_closed()?;
-        let mut done = Iterated::default();
+        let mut done = IterationSummary::default();
         let Some((first, last)) = self.bounds(&range, options.include_uncommitted)? else {
             return Ok(done);
         };
@@ -147,7 +146,7 @@ impl ConsensusLog {
             }
             Err(Error::CorruptedEntry { slot, cause }) if options.skip_errors => {
                 done.unreadable += 1;
-                if done.skipped.len() < REASONS {
+                if done.skipped.len() < SKIP_REASONS_MAX {
                     done.skipped.push((slot, Error::CorruptedEntry { slot, cause }));
                 }
                 Ok(ControlFlow::Continue(()))
@@ -158,31 +157,6 @@ impl ConsensusLog {
         let flow = self.go_through(first, last, known, &mut each)?;
         done.stopped = flow.is_break();
         Ok(done)
-    }
-
-    /// Visits the committed entries from a slot on, up to the highest slot committed at the call.
-    /// An entry above that slot is never visited, even if it is committed meanwhile.
-    ///
-    /// # Errors
-    /// As [`ConsensusLog::iterate`]: [`Error::Truncated`] for a slot at or below the floor.
-    pub fn replay_from(
-        &self,
-        slot: Slot,
-        visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
-    ) -> Result<Iterated> {
-        self.iterate(slot.., IterateOptions::default(), visit)
-    }
-
-    /// Visits the committed entries in a range of slots, both ends included.
-    ///
-    /// # Errors
-    /// As [`ConsensusLog::iterate`].
-    pub fn replay_range(
-        &self,
-        range: RangeInclusive<Slot>,
-        visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,
-    ) -> Result<Iterated> {
-        self.iterate(range, IterateOptions::default(), visit)
     }
 
     /// Returns the consecutive entries from the start of a range on, accepted or committed, as a
@@ -268,13 +242,13 @@ impl ConsensusLog {
             return Ok(None);
         }
         // Fixed at the call, whatever is committed later.
-        let highest = self.committed_range().map(|range| range.highest.0);
+        let highest = self.inner.committed_range().map(|range| range.highest.0);
         // Read after the range: if truncation dropped the highest slot, the floor shows it.
         let start = self.inner.start();
         if let Some(first) = first {
             self.inner.keeps(first)?;
         }
-        let end = match (self.inner.lost_end(uncommitted), uncommitted) {
+        let end = match (self.inner.lost.slot_end(uncommitted), uncommitted) {
             // Lost slots may follow the last one that has an entry.
             (Some(end), _) => end.checked_sub(1).max(highest),
             (None, true) => Some(u64::MAX),
@@ -296,21 +270,21 @@ impl ConsensusLog {
         let inner = &*self.inner;
         // If records were quarantined, an empty slot may have had an entry. `last` is bounded by
         // what the surviving records show.
-        let lost = inner.lost.lock().is_some();
+        let lost = inner.lost.range().is_some();
         let mut slot = first;
         while slot <= last {
             inner.refuse_if_closed()?;
             // A guard that is held for long delays the reuse of memory.
             let guard = crossbeam_epoch::pin();
-            let next = inner.index.next_page(number_of(slot), &guard);
+            let next = inner.index.next_page(page_of(slot), &guard);
             // The floor is read after the table: pages that truncation dropped are no gap.
             inner.keeps(slot)?;
-            let is_lost = lost && next.is_none_or(|number| number > number_of(slot));
+            let is_lost = lost && next.is_none_or(|number| number > page_of(slot));
             if is_lost && each(Err(inner.missing(slot)))?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
             let Some(number) = next else { break };
-            slot = slot.max(first_of(number));
+            slot = slot.max(first_slot_of(number));
             if slot > last {
                 break;
             }
@@ -323,12 +297,12 @@ impl ConsensusLog {
                     if each(Err(error))?.is_break() {
                         return Ok(ControlFlow::Break(()));
                     }
-                    let Some(next) = (number + 1).checked_mul(SLOTS as u64) else { break };
+                    let Some(next) = (number + 1).checked_mul(SLOTS_PER_PAGE as u64) else { break };
                     slot = next;
                     continue;
                 }
             };
-            let end = last.min(slot.saturating_add(UNDER_ONE_GUARD - 1));
+            let end = last.min(slot.saturating_add(SLOTS_PER_GUARD - 1));
             if self.visit_page(&page, &mut slot, end, (known, lost), &guard, each)?.is_break() {
                 return Ok(ControlFlow::Break(()));
             }
@@ -396,16 +370,6 @@ struct ReadAhead {
 }
 
 impl Inner {
-    /// One past the highest slot that may be lost or has an entry; `None` for a log that lost no
-    /// records.
-    fn lost_end(&self, uncommitted: bool) -> Option<u64> {
-        self.lost.lock().map(|_| {
-            let committed = self.committed_end.load(Relaxed);
-            let accepted = if uncommitted { self.accepted_end.load(Relaxed) } else { 0 };
-            committed.max(accepted)
-        })
-    }
-
     /// Loads the values of the records from this one on into memory, as many as one read returns.
     /// An error is harmless: the single read that follows reports it.
     fn read_ahead(&self, seq: u64, ahead: &mut ReadAhead, guard: &Guard) {
@@ -428,8 +392,8 @@ impl Inner {
                 ) => (slot, ballot, value),
                 _ => continue,
             };
-            let crate::index::page_table::Found::Page(page) =
-                self.index.find(number_of(slot), guard)
+            let crate::index::page_table::PageLookup::Page(page) =
+                self.index.find(page_of(slot), guard)
             else {
                 continue;
             };
@@ -441,8 +405,10 @@ impl Inner {
                 // The lowest marker means committed and durable long ago. The record's own number
                 // would be wrong: truncation may have copied the value forward since. An earlier
                 // iteration would then treat the slot as committed after it began.
-                indexed.resident().swap(Some(new_value(slot, ballot, value, LONG_AGO)), guard);
-                self.tracker.lock().cache(slot, record.seq.0, charge(value.len()));
+                indexed
+                    .resident()
+                    .swap(Some(new_value(slot, ballot, value, READ_BACK_MARKER)), guard);
+                self.frontier.lock().cache(slot, record.seq.0, charge(value.len()));
             }
         }
         self.count_durable(guard);

@@ -1,14 +1,12 @@
 //! Reading single slots, without a lock and without a copy.
 
-use std::sync::atomic::Ordering::Acquire;
-
 use crossbeam_epoch::Guard;
 use esker_disk::process;
 use esker_log::Seq;
 
-use crate::base::slot::{Slot, number_of};
+use crate::base::slot::{Slot, page_of};
 use crate::index::page::{IndexEntry, State};
-use crate::index::page_table::Found;
+use crate::index::page_table::PageLookup;
 use crate::memory::cell::Borrowed;
 use crate::memory::entry::Entry;
 use crate::memory::value::SharedValue;
@@ -17,7 +15,7 @@ use crate::record::Record;
 use crate::state::inner::{self, ConsensusLog, Inner};
 
 /// The most retries of a read whose slot changes meanwhile.
-const LOOKS: u32 = 64;
+const READ_RETRIES_MAX: u32 = 64;
 
 impl ConsensusLog {
     /// Returns the entry that is accepted or committed in a slot, durable or not. For inspection: a
@@ -73,52 +71,27 @@ impl ConsensusLog {
         let entry = self.inner.read_out_of_line(slot.0, &guard.0)?;
         if entry.is_committed() { Ok(entry) } else { Err(Error::NotCommitted { slot }) }
     }
+}
 
-    /// Returns every slot that is accepted and not committed, once, with the highest ballot under
-    /// which it was accepted, in order. For inspection: a new leader uses the answer to its
-    /// [`promise`](ConsensusLog::promise). The cost depends on the uncommitted entries, not on the
-    /// log.
-    ///
-    /// In a log whose corrupt records were quarantined, the answer holds what is left: it omits
-    /// lost accepts, and includes entries whose commit was lost.
-    /// [`iterate`](ConsensusLog::iterate) reports slots that may be lost.
-    ///
-    /// # Errors
-    /// [`Error::Closed`].
-    pub fn scan_uncommitted<'g>(&self, guard: &'g inner::Guard) -> Result<Vec<Entry<'g>>> {
-        self.inner.refuse_if_closed()?;
-        let mut all = Vec::new();
-        self.inner.each_uncommitted(0, &guard.0, |_, resident| {
-            all.push(Entry::borrowed(resident, false));
-        });
-        Ok(all)
-    }
-
-    /// The sequence number of the record in the underlying log that holds a slot's value. `None`
-    /// for a value that only memory has. Truncation may move the value.
-    ///
-    /// # Errors
-    /// As [`ConsensusLog::read`].
-    pub fn offset_of(&self, Slot(slot): Slot) -> Result<Option<Seq>> {
-        self.inner.refuse_if_closed()?;
+impl Inner {
+    /// The record that holds a slot's value; `None` for a value that only memory has.
+    pub(crate) fn offset_of(&self, slot: u64) -> Result<Option<Seq>> {
+        self.refuse_if_closed()?;
         let guard = crossbeam_epoch::pin();
-        let page = self.inner.page(slot, &guard)?;
+        let page = self.page(slot, &guard)?;
         let word = page.map(|page| page.slot(slot).word());
-        self.inner.keeps(slot)?;
+        self.keeps(slot)?;
         match word.filter(|word| word.state() != State::Empty) {
             Some(word) => Ok(Some(Seq(word.seq())).filter(|seq| *seq > Seq::ZERO)),
-            None => Err(self.inner.missing(slot)),
+            None => Err(self.missing(slot)),
         }
     }
 
-    /// Returns the entry whose value is in this record. A later record may have replaced it.
-    ///
-    /// # Errors
-    /// [`Error::InvalidOffset`] if no durable entry is there; [`Error::Log`] for corruption.
-    pub fn read_at(&self, offset: Seq) -> Result<Entry<'static>> {
-        self.inner.refuse_if_closed()?;
+    /// The entry whose value is in a record.
+    pub(crate) fn read_at(&self, offset: Seq) -> Result<Entry<'static>> {
+        self.refuse_if_closed()?;
         let invalid = Error::InvalidOffset { offset };
-        let view = match self.inner.log.read(offset) {
+        let view = match self.log.read(offset) {
             Ok(view) => view,
             Err(esker_log::Error::NotFound { .. } | esker_log::Error::Trimmed { .. }) => {
                 return Err(invalid);
@@ -128,13 +101,13 @@ impl ConsensusLog {
         let (slot, ballot, committed) = match Record::decode(&view) {
             Ok(Record::Accept { slot, ballot, .. }) => (slot, ballot, false),
             Ok(Record::Chosen { slot, ballot, .. }) => (slot, ballot, true),
-            _ => return Err(invalid),
+            // A record of another kind, which has no value.
+            Ok(_) => return Err(invalid),
+            Err(what) => return Err(Error::CorruptedRecord { seq: offset, what }),
         };
         Ok(Entry::stored(slot, ballot, view, committed))
     }
-}
 
-impl Inner {
     /// Refuses a slot at or below the current floor.
     pub(crate) fn keeps(&self, slot: u64) -> Result<()> {
         match self.start() {
@@ -148,7 +121,7 @@ impl Inner {
         match self.start() {
             start if slot < start => Error::Truncated { floor: Slot(start - 1) },
             // The slot may be among the quarantined records.
-            _ => match *self.lost.lock() {
+            _ => match self.lost.range() {
                 Some((from, to)) => {
                     let cause = esker_log::Error::Quarantined { from, to };
                     Error::CorruptedEntry { slot: Slot(slot), cause }
@@ -168,10 +141,10 @@ impl Inner {
     #[inline(always)]
     pub(crate) fn read<'g>(&self, slot: u64, guard: &'g Guard) -> Result<Entry<'g>> {
         // The fast path: the value is in memory.
-        if let Found::Page(page) = self.index.find(number_of(slot), guard)
+        if let PageLookup::Page(page) = self.index.find(page_of(slot), guard)
             && let Some(resident) = page.slot(slot).resident().load(guard)
             && slot >= self.start()
-            && !self.closed.load(Acquire)
+            && !self.status.is_closed()
             && !process::is_forked()
         {
             return Ok(self.in_memory(resident));
@@ -218,7 +191,7 @@ impl Inner {
                 Ok(entry) => return Ok(entry),
                 // Retry if the value moved or was loaded into memory. Otherwise the error is final.
                 Err(error)
-                    if looks >= LOOKS
+                    if looks >= READ_RETRIES_MAX
                         || last == Some(word) && indexed.resident().load(guard).is_none() =>
                 {
                     self.keeps(slot)?;

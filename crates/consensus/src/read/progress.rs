@@ -1,19 +1,10 @@
-//! How far the log is decided, what it retains, and where it ends.
-
-use std::sync::Arc;
+//! The frontier, the floor and the last slot of a log.
 
 use crate::base::slot::Slot;
 use crate::state::commit_tracker::CommittedRange;
-use crate::state::inner::ConsensusLog;
+use crate::state::inner::{ConsensusLog, Inner};
 
 impl ConsensusLog {
-    /// The lowest and highest committed slot, and the number of committed slots; `None` if there
-    /// are none. The cost does not depend on that number.
-    pub fn committed_range(&self) -> Option<CommittedRange> {
-        self.inner.count_durable(&crossbeam_epoch::pin());
-        self.inner.tracker.lock().range()
-    }
-
     /// The highest slot that has an entry, accepted or committed, durable or not: where Raft's log
     /// ends. `None` if no slot above the floor has one. Costs a scan of one page of the index.
     ///
@@ -36,25 +27,28 @@ impl ConsensusLog {
         let guard = crossbeam_epoch::pin();
         self.inner.count_durable(&guard);
         let accepted = self.inner.last_uncommitted(&guard);
-        let committed = self.inner.tracker.lock().range_with_pending();
+        let committed = self.inner.frontier.lock().range_with_pending();
         accepted.max(committed.map(|range| range.highest.0)).map(Slot)
     }
 
     /// The frontier: this slot and every one below it is durably committed, or was truncated.
     /// `None` if the first slot is not.
     pub fn frontier(&self) -> Option<Slot> {
-        self.inner.frontier().map(Slot)
-    }
-
-    /// The state of the application that is durable; empty if there is none. No I/O.
-    pub fn app_state(&self) -> Arc<[u8]> {
-        self.inner.count_durable(&crossbeam_epoch::pin());
-        self.inner.tracker.lock().app_state()
+        self.inner.last_decided().map(Slot)
     }
 
     /// Slots up to this one were durably truncated. `None` when none was.
     pub fn floor(&self) -> Option<Slot> {
         self.inner.count_durable(&crossbeam_epoch::pin());
-        self.inner.tracker.lock().kept().checked_sub(1).map(Slot)
+        self.inner.frontier.lock().kept().checked_sub(1).map(Slot)
+    }
+}
+
+impl Inner {
+    /// The durably committed slots; `None` if there are none. The cost does not depend on their
+    /// number.
+    pub(crate) fn committed_range(&self) -> Option<CommittedRange> {
+        self.count_durable(&crossbeam_epoch::pin());
+        self.frontier.lock().range()
     }
 }

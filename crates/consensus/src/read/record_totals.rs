@@ -1,4 +1,4 @@
-//! What the records of a log say, counted.
+//! Totals over the records of a log.
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ pub struct RecordCounts {
 pub struct InvalidRecord {
     /// The record.
     pub seq: Seq,
-    /// What is wrong with it.
+    /// The rule that it breaks.
     pub what: &'static str,
 }
 
@@ -89,12 +89,12 @@ impl SlotTotals {
 }
 
 /// The most invalid records that are kept.
-pub(crate) const INVALID_RECORDS: usize = 1000;
+pub(crate) const INVALID_RECORDS_MAX: usize = 1000;
 
 /// The entries of a window, in slot order.
 pub(crate) type Entries = BTreeMap<Slot, InspectSummary>;
 
-/// What the records say that concerns no single slot.
+/// The totals over all records, which concern no single slot.
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     pub(crate) promised: Option<Ballot>,
@@ -119,7 +119,7 @@ impl Totals {
         self.committed_end = self.committed_end.max(slot.saturating_add(1));
     }
 
-    pub(crate) fn take(&mut self, seq: Seq, record: &Record<'_>) {
+    pub(crate) fn add(&mut self, seq: Seq, record: &Record<'_>) {
         match *record {
             Record::Promise { ballot } => {
                 self.promised = self.promised.max(Some(ballot));
@@ -177,7 +177,7 @@ impl Totals {
     }
 
     pub(crate) fn report_invalid(&mut self, record: InvalidRecord) {
-        if self.invalid_records.len() < INVALID_RECORDS {
+        if self.invalid_records.len() < INVALID_RECORDS_MAX {
             self.invalid_records.push(record);
         }
     }

@@ -11,16 +11,16 @@ use esker_log::{LogStream, ReadOnlyLog, Seq, Start, View};
 use crate::base::slot::Slot;
 use crate::outcome::{Error, Result};
 use crate::read::record_totals::InspectSummary;
-use crate::record::VALUE_AT;
+use crate::record::Record;
 
 /// Two records at most this far apart follow one another.
-const NEAR: u64 = 4096;
+const STREAM_GAP_MAX: u64 = 4096;
 
 /// Reads values of an [`Inspection`](crate::Inspection), from
 /// [`Inspection::values`](crate::Inspection::values). Memory is bounded: one value, or one batch of
 /// records.
 #[derive(Debug)]
-pub struct Values<'a> {
+pub struct ValueReader<'a> {
     reader: &'a ReadOnlyLog,
     /// The record read last.
     previous: Seq,
@@ -32,7 +32,7 @@ pub struct Values<'a> {
     single: Option<View>,
 }
 
-impl<'a> Values<'a> {
+impl<'a> ValueReader<'a> {
     pub(crate) fn new(reader: &'a ReadOnlyLog) -> Self {
         let (stream, batch, bytes) = (None, Vec::new(), Vec::new());
         Self { reader, previous: Seq(0), stream, batch, bytes, single: None }
@@ -41,10 +41,10 @@ impl<'a> Values<'a> {
     /// Reads the value of an entry.
     ///
     /// # Errors
-    /// [`Error::CorruptedEntry`].
+    /// [`Error::CorruptedEntry`]; [`Error::CorruptedRecord`] for a summary of another log.
     pub fn get(&mut self, slot: Slot, summary: &InspectSummary) -> Result<&[u8]> {
         let seq = summary.offset;
-        let is_near = seq > self.previous && seq.0 - self.previous.0 <= NEAR;
+        let is_near = seq > self.previous && seq.0 - self.previous.0 <= STREAM_GAP_MAX;
         self.previous = seq;
         self.single = None;
         let mut found = self.find(seq);
@@ -59,7 +59,13 @@ impl<'a> Values<'a> {
                 self.single.insert(read).payload()
             }
         };
-        Ok(payload.get(VALUE_AT..).unwrap_or_default())
+        match Record::decode(payload) {
+            Ok(
+                Record::Accept { slot: found, value, .. }
+                | Record::Chosen { slot: found, value, .. },
+            ) if found == slot.0 && value.len() as u64 == summary.len => Ok(value),
+            _ => Err(Error::CorruptedRecord { seq, what: "it does not hold the slot's value" }),
+        }
     }
 
     fn find(&self, seq: Seq) -> Option<Range<usize>> {
@@ -71,7 +77,7 @@ impl<'a> Values<'a> {
     /// why.
     fn stream_to(&mut self, seq: Seq) -> bool {
         let last = self.batch.last().map(|(seq, _)| *seq);
-        if last.is_none_or(|last| seq < last || seq.0 - last.0 > NEAR) {
+        if last.is_none_or(|last| seq < last || seq.0 - last.0 > STREAM_GAP_MAX) {
             self.stream = None;
         }
         loop {

@@ -2,15 +2,16 @@
 //!
 //! # Bounded memory
 //!
-//! One pass over the records keeps the entries of a window of slots, at most [`Limits::slots`] of
-//! them. When another entry would exceed that, the highest is dropped, and the window ends below
-//! it. So after the pass the window has the lowest entries from its first slot on, each as a replay
-//! of all slots has it. The next window begins where this one ends.
+//! One pass over the records keeps the entries of a window of slots, at most
+//! [`ReplayLimits::slots`] of them. When another entry would exceed that, the highest is dropped,
+//! and the window ends below it. So after the pass the window has the lowest entries from its first
+//! slot on, each as a replay of all slots has it. The next window begins where this one ends.
 //!
-//! The first pass also records, for each [`Run`] of records, the lowest and the highest slot that
-//! they concern. Later passes read only the runs that concern their window. When there are too many
-//! runs, neighbours are joined. So a log whose slots are about in the order of its records is read
-//! about twice, whatever its size. One with slots in random order is read once for each window.
+//! The first pass also records, for each [`RecordRun`] of records, the lowest and the highest slot
+//! that they concern. Later passes read only the runs that concern their window. When there are too
+//! many runs, neighbours are joined. So a log whose slots are about in the order of its records is
+//! read about twice, whatever its size. One with slots in random order is read once for each
+//! window.
 
 use std::ops::ControlFlow;
 
@@ -19,13 +20,13 @@ use esker_log::{ReadOnlyLog, Seq, SeqRange, Start};
 use crate::base::slot::Slot;
 use crate::outcome::{Error, Result};
 use crate::read::record_totals::{
-    Entries, INVALID_RECORDS, InspectSummary, InvalidRecord, RecordCounts, Totals,
+    Entries, INVALID_RECORDS_MAX, InspectSummary, InvalidRecord, RecordCounts, Totals,
 };
 use crate::record::{Record, Root};
 
-/// What a replay holds in memory.
+/// The bounds of a replay's memory.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct ReplayLimits {
     /// The entries of a window.
     pub(crate) slots: usize,
     /// The runs of records.
@@ -34,26 +35,26 @@ pub(crate) struct Limits {
     pub(crate) run_records: u64,
 }
 
-impl Limits {
+impl ReplayLimits {
     /// About 13 MB of entries.
     pub(crate) const DEFAULT: Self = Self { slots: 1 << 17, runs: 4096, run_records: 1024 };
 }
 
 /// Records that follow one another in the log, and the slots that they concern.
 #[derive(Debug, Clone, Copy)]
-struct Run {
+struct RecordRun {
     /// The first record.
     from: Seq,
     /// The state before that record that a window does not have itself.
-    before: Before,
+    before: PriorState,
     lowest: u64,
     /// Below `lowest` if they concern no slot.
     highest: u64,
 }
 
-/// What earlier records did to all slots.
+/// The effect of earlier records on all slots.
 #[derive(Debug, Clone, Copy, Default)]
-struct Before {
+struct PriorState {
     /// The first slot above the floor.
     start: u64,
     /// The end of the last quarantined range. A quarantined record may have replaced a value up to
@@ -61,7 +62,7 @@ struct Before {
     certain: Seq,
 }
 
-impl Run {
+impl RecordRun {
     fn concern(&mut self, slots: Option<(u64, u64)>) {
         if let Some((lowest, highest)) = slots {
             self.lowest = self.lowest.min(lowest);
@@ -72,21 +73,25 @@ impl Run {
 
 /// The runs of a log, as the first pass finds them.
 #[derive(Debug)]
-struct Runs {
-    runs: Vec<Run>,
+struct RecordRuns {
+    runs: Vec<RecordRun>,
     most: usize,
     /// The records of a run, and those of the last one so far.
     records: u64,
     in_last: u64,
 }
 
-impl Runs {
-    fn add(&mut self, seq: Seq, before: Before, slots: Option<(u64, u64)>) {
+impl RecordRuns {
+    fn add(&mut self, seq: Seq, before: PriorState, slots: Option<(u64, u64)>) {
+        debug_assert!(
+            self.runs.last().is_none_or(|last| last.from < seq || self.in_last == 0),
+            "records are not in order"
+        );
         if self.in_last >= self.records && self.runs.len() >= self.most {
             self.join();
         }
         if self.runs.is_empty() || self.in_last >= self.records {
-            self.runs.push(Run { from: seq, before, lowest: u64::MAX, highest: 0 });
+            self.runs.push(RecordRun { from: seq, before, lowest: u64::MAX, highest: 0 });
             self.in_last = 0;
         }
         self.in_last += 1;
@@ -131,20 +136,20 @@ fn concerned(record: &Record<'_>) -> Option<(u64, u64)> {
 
 /// The replay of the records that concern a window of slots.
 #[derive(Debug)]
-struct Window {
+struct SlotWindow {
     first: u64,
     /// The first slot after it; `None` while it has every slot.
     end: Option<u64>,
     most: usize,
     entries: Entries,
-    before: Before,
+    before: PriorState,
     /// Records that contradict earlier ones, with the slot.
     invalid: Vec<(InvalidRecord, u64)>,
 }
 
-impl Window {
-    fn new(first: u64, limits: Limits) -> Self {
-        let (entries, before) = (Entries::new(), Before::default());
+impl SlotWindow {
+    fn new(first: u64, limits: ReplayLimits) -> Self {
+        let (entries, before) = (Entries::new(), PriorState::default());
         Self { first, end: None, most: limits.slots, entries, before, invalid: Vec::new() }
     }
 
@@ -152,7 +157,7 @@ impl Window {
         slot >= self.first && self.end.is_none_or(|end| slot < end)
     }
 
-    fn needs(&self, run: &Run) -> bool {
+    fn needs(&self, run: &RecordRun) -> bool {
         let begins = self.end.is_none_or(|end| run.lowest < end);
         run.lowest <= run.highest && run.highest >= self.first && begins
     }
@@ -165,13 +170,14 @@ impl Window {
         if self.entries.len() > self.most
             && let Some((dropped, _)) = self.entries.pop_last()
         {
+            debug_assert!(self.end.is_none_or(|end| end > dropped.0), "a window grows");
             self.end = Some(dropped.0);
             self.invalid.retain(|(_, slot)| *slot < dropped.0);
         }
     }
 
     /// Continues after records that were not read.
-    fn resume(&mut self, before: Before) {
+    fn resume(&mut self, before: PriorState) {
         self.raise(before.start);
         self.before.certain = self.before.certain.max(before.certain);
     }
@@ -184,7 +190,7 @@ impl Window {
     }
 
     fn take(&mut self, seq: Seq, record: &Record<'_>) {
-        let Before { start, certain } = self.before;
+        let PriorState { start, certain } = self.before;
         match *record {
             Record::Accept { slot, ballot, value } => {
                 let summary = InspectSummary::new(seq, ballot, value, false);
@@ -250,7 +256,7 @@ impl Window {
     }
 
     fn report_invalid(&mut self, seq: Seq, slot: u64, what: &'static str) {
-        if self.invalid.len() < INVALID_RECORDS {
+        if self.invalid.len() < INVALID_RECORDS_MAX {
             self.invalid.push((InvalidRecord { seq, what }, slot));
         }
     }
@@ -261,12 +267,12 @@ impl Window {
 #[derive(Debug)]
 pub(crate) struct SlotWindows {
     reader: ReadOnlyLog,
-    limits: Limits,
-    runs: Vec<Run>,
+    limits: ReplayLimits,
+    runs: Vec<RecordRun>,
     /// The last record of the first pass; later ones are not replayed.
     last: Seq,
-    /// As of the last record.
-    end: Before,
+    /// The state after the last record.
+    end: PriorState,
     /// The first window, if it has all entries.
     all: Option<Entries>,
 }
@@ -280,13 +286,13 @@ impl SlotWindows {
     pub(crate) fn replay(
         reader: ReadOnlyLog,
         ours: bool,
-        limits: Limits,
+        limits: ReplayLimits,
         read: &mut dyn FnMut(u64),
     ) -> Result<(Self, Totals)> {
         let mut totals = Totals::default();
-        let mut window = Window::new(0, limits);
-        let Limits { runs: most, run_records: records, .. } = limits;
-        let mut runs = Runs { runs: Vec::new(), most, records, in_last: 0 };
+        let mut window = SlotWindow::new(0, limits);
+        let ReplayLimits { runs: most, run_records: records, .. } = limits;
+        let mut runs = RecordRuns { runs: Vec::new(), most, records, in_last: 0 };
         let (mut last, mut count) = (Seq(0), 0);
         let mut stream = reader.stream(Start::Oldest).map_err(Error::Log)?;
         loop {
@@ -306,7 +312,7 @@ impl SlotWindows {
                 match Record::decode(record.payload) {
                     Ok(decoded) => {
                         runs.add(seq, window.before, concerned(&decoded));
-                        totals.take(seq, &decoded);
+                        totals.add(seq, &decoded);
                         window.take(seq, &decoded);
                     }
                     Err(what) if !ours && totals.records == RecordCounts::default() => {
@@ -330,7 +336,7 @@ impl SlotWindows {
                     totals.count(&window.entries);
                     invalid.extend(window.invalid.iter().map(|(record, _)| *record));
                     invalid.sort_by_key(|record| record.seq);
-                    invalid.truncate(INVALID_RECORDS);
+                    invalid.truncate(INVALID_RECORDS_MAX);
                     read(count);
                     ControlFlow::Continue(())
                 })?;
@@ -338,7 +344,7 @@ impl SlotWindows {
         }
         totals.invalid_records.append(&mut invalid);
         totals.invalid_records.sort_by_key(|record| record.seq);
-        totals.invalid_records.truncate(INVALID_RECORDS);
+        totals.invalid_records.truncate(INVALID_RECORDS_MAX);
         Ok((found, totals))
     }
 
@@ -378,11 +384,12 @@ impl SlotWindows {
     fn each_window(
         &self,
         first: u64,
-        mut each: impl FnMut(&Window) -> ControlFlow<()>,
+        mut each: impl FnMut(&SlotWindow) -> ControlFlow<()>,
     ) -> Result<()> {
         let mut next = Some(first);
         while let Some(first) = next {
             let window = self.window(first)?;
+            debug_assert!(window.end.is_none_or(|end| end > first), "a window has no slot");
             if each(&window).is_break() {
                 break;
             }
@@ -392,8 +399,8 @@ impl SlotWindows {
     }
 
     /// Replays the window that begins with a slot.
-    fn window(&self, first: u64) -> Result<Window> {
-        let mut window = Window::new(first, self.limits);
+    fn window(&self, first: u64) -> Result<SlotWindow> {
+        let mut window = SlotWindow::new(first, self.limits);
         let mut n = 0;
         while let Some(run) = self.runs.get(n) {
             if window.needs(run) {
@@ -408,7 +415,7 @@ impl SlotWindows {
     }
 
     /// Replays a run, and those that follow as long as the window needs them. Returns the next one.
-    fn read_runs(&self, mut n: usize, window: &mut Window) -> Result<usize> {
+    fn read_runs(&self, mut n: usize, window: &mut SlotWindow) -> Result<usize> {
         let mut stream = self.reader.stream(Start::From(self.runs[n].from)).map_err(Error::Log)?;
         loop {
             let batch = match stream.try_next() {

@@ -44,9 +44,9 @@ pub struct Stats {
     pub reclaimed: Reclaimed,
     /// Why the log is read-only; `None` for an ordinary log.
     pub read_only: Option<ReadOnlyReason>,
-    /// What the underlying log stores.
+    /// The metadata of the underlying log.
     pub log: esker_log::Metadata,
-    /// What this process did with the underlying log.
+    /// The statistics of the underlying log, of this process.
     pub log_stats: esker_log::LogStats,
 }
 
@@ -55,11 +55,11 @@ impl ConsensusLog {
     pub fn stats(&self) -> Stats {
         let inner = &*self.inner;
         let guard = crossbeam_epoch::pin();
-        let uncounted = inner.tracker.lock().pending();
+        let uncounted = inner.frontier.lock().pending();
         inner.count_durable(&guard);
         let pages = inner.index.in_memory(&guard);
         let promised = inner.locks.promised();
-        let tracker = inner.tracker.lock();
+        let tracker = inner.frontier.lock();
         Stats {
             promised,
             floor: tracker.kept().checked_sub(1).map(Slot),
@@ -74,21 +74,10 @@ impl ConsensusLog {
             pages: pages.len(),
             since_checkpoint: inner.since_checkpoint(),
             background_failures: inner.background.failures(),
-            reclaimed: inner.reclaiming.done(),
-            read_only: inner.read_only,
-            log: inner.log.storage().metadata(),
+            reclaimed: inner.reclaiming.reclaimed(),
+            read_only: inner.status.read_only(),
+            log: inner.log.metadata(),
             log_stats: inner.log.stats(),
         }
-    }
-
-    /// Returns the metrics of the underlying log: durations of syncs, its reserve, and more.
-    /// No I/O.
-    pub fn log_metrics(&self) -> esker_log::LogMetrics {
-        self.inner.log.metrics()
-    }
-
-    /// The state in which opening found the underlying log, and what recovery did.
-    pub fn recovery(&self) -> &esker_log::Recovery {
-        self.inner.log.storage().recovery()
     }
 }

@@ -4,16 +4,29 @@
 use crossbeam_epoch::Guard;
 
 use crate::index::page::{IndexEntry, State};
-use crate::index::page_table::Found;
+use crate::index::page_table::PageLookup;
 use crate::memory::cell::Borrowed;
+use crate::memory::entry::Entry;
 use crate::memory::value::SharedValue;
+use crate::outcome::Result;
 use crate::state::inner::Inner;
 
 impl Inner {
+    /// Every entry that is accepted and not committed, in slot order.
+    pub(crate) fn scan_uncommitted<'g>(&self, guard: &'g Guard) -> Result<Vec<Entry<'g>>> {
+        self.refuse_if_closed()?;
+        let mut all = Vec::new();
+        self.each_uncommitted(0, guard, |_, resident| {
+            all.push(Entry::borrowed(resident, false));
+        });
+        debug_assert!(all.is_sorted_by_key(Entry::slot), "entries are not in slot order");
+        Ok(all)
+    }
+
     /// The highest slot that is accepted and not committed.
     pub(crate) fn last_uncommitted(&self, guard: &Guard) -> Option<u64> {
         self.index.open.list().into_iter().rev().find_map(|number| {
-            let Found::Page(page) = self.index.find(number, guard) else {
+            let PageLookup::Page(page) = self.index.find(number, guard) else {
                 return None;
             };
             let accepted =
@@ -30,7 +43,7 @@ impl Inner {
         mut visit: impl FnMut(u64, Borrowed<'g, SharedValue>),
     ) {
         for number in self.index.open.list() {
-            let Found::Page(page) = self.index.find(number, guard) else {
+            let PageLookup::Page(page) = self.index.find(number, guard) else {
                 continue;
             };
             if page.open.get() == 0 {

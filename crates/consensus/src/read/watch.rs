@@ -3,7 +3,6 @@
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::SeqCst;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -43,9 +42,9 @@ impl ConsensusLog {
     /// ```
     pub fn watch(&self) -> Watch {
         let inner = Arc::clone(&self.inner);
-        inner.waiting.count.fetch_add(1, SeqCst);
+        inner.frontier.waiters().add_watch();
         // In a child, its first call is refused.
-        let frontier = if process::is_forked() { None } else { inner.frontier() };
+        let frontier = if process::is_forked() { None } else { inner.last_decided() };
         let seen = frontier.map(Slot);
         Watch { inner, seen }
     }
@@ -53,7 +52,7 @@ impl ConsensusLog {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.inner.waiting.count.fetch_sub(1, SeqCst);
+        self.inner.frontier.waiters().remove_watch();
     }
 }
 
@@ -77,13 +76,17 @@ impl Watch {
             let mut moves = pin!(self.inner.log.wait_durable(durable.saturating_add(1)));
             let outcome = poll_fn(|cx| {
                 refuse_if_forked()?;
-                self.inner.waiting.register(cx.waker());
-                let frontier = self.inner.frontier().map(Slot);
+                self.inner.frontier.waiters().register(cx.waker());
+                let frontier = self.inner.last_decided().map(Slot);
                 if let Some(frontier) = frontier.filter(|now| Some(*now) != self.seen) {
                     return Poll::Ready(Ok(Some(frontier)));
                 }
                 if let Err(closed) = self.inner.refuse_if_closed() {
                     return Poll::Ready(Err(closed));
+                }
+                // The log below does not know of it.
+                if let Some(invariant) = self.inner.status.broken_invariant() {
+                    return Poll::Ready(Err(Error::Internal { invariant }));
                 }
                 moves.as_mut().poll(cx).map(|moved| match moved {
                     Ok(()) => Ok(None),

@@ -4,10 +4,9 @@ use std::io::{self, Read, Write};
 
 use crate::base::slot::Slot;
 use crate::outcome::{Error, Result};
-use crate::snapshots::stored::{SNAPSHOT_NOTE_LIMIT, SnapshotInfo, note_of};
-use crate::state::inner::ConsensusLog;
+use crate::snapshots::stored::{SNAPSHOT_NOTE_LIMIT, SnapshotInfo, Snapshots, note_of};
 
-/// Writes a snapshot as an [`io::Write`]; from [`ConsensusLog::snapshot_writer`]. Takes at most
+/// Writes a snapshot as an [`io::Write`]; from [`Snapshots::writer`]. Takes at most
 /// 10 MiB of memory, whatever the length of the state. Appends continue meanwhile.
 ///
 /// Dropping it before [`SnapshotWriter::finish`] changes nothing.
@@ -58,18 +57,18 @@ impl Write for SnapshotWriter {
     }
 }
 
-impl ConsensusLog {
+impl Snapshots {
     /// Writes a snapshot of the state machine, after it applied every slot up to this one: as
-    /// [`ConsensusLog::snapshot_writer`], with the state as a stream and no note. Blocks.
+    /// [`Snapshots::writer`], with the state as a stream and no note. Blocks.
     ///
     /// # Durability
     /// Durable when it returns.
     ///
     /// # Errors
-    /// As [`ConsensusLog::snapshot_writer`] and [`SnapshotWriter::finish`]; [`Error::Stream`] when
+    /// As [`Snapshots::writer`] and [`SnapshotWriter::finish`]; [`Error::Stream`] when
     /// the state cannot be read.
-    pub fn create_snapshot(&self, slot: Slot, state: impl Read) -> Result<SnapshotInfo> {
-        let mut writer = self.snapshot_writer(slot)?;
+    pub fn create(&self, slot: Slot, state: impl Read) -> Result<SnapshotInfo> {
+        let mut writer = self.writer(slot)?;
         writer.copy_from(state).map_err(Error::from_stream)?;
         writer.finish(&[])
     }
@@ -91,40 +90,40 @@ impl ConsensusLog {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
     /// # log.learn(Slot(0), Ballot { number: 1, node: 7 }, b"+1")?.blocking_wait()?;
-    /// let mut writer = log.snapshot_writer(Slot(0))?;
+    /// let mut writer = log.snapshots().writer(Slot(0))?;
     /// writeln!(writer, "the sum is 1")?;
     /// let info = writer.finish(b"version 2")?; // durable
     /// assert_eq!((info.slot, info.entries, info.len), (Slot(0), 1, 13));
     /// # Ok(log.close()?)
     /// # }
     /// ```
-    pub fn snapshot_writer(&self, slot: Slot) -> Result<SnapshotWriter> {
-        self.inner.refuse_if_not_writable()?;
-        if let Some(floor) = self.floor().filter(|floor| slot < *floor) {
+    pub fn writer(&self, slot: Slot) -> Result<SnapshotWriter> {
+        self.log.inner.refuse_if_not_writable()?;
+        if let Some(floor) = self.log.floor().filter(|floor| slot < *floor) {
             return Err(Error::Truncated { floor });
         }
-        let frontier = self.frontier();
+        let frontier = self.log.frontier();
         if frontier.is_none_or(|frontier| slot > frontier) {
-            self.read_committed(slot, &self.pin())?;
+            self.log.read_committed(slot, &self.log.pin())?;
             return Err(Error::Gap { slot: frontier.map_or(Slot::ZERO, Slot::next) });
         }
-        self.applied_snapshot_writer(slot)
+        self.applied_writer(slot)
     }
 
-    /// As [`ConsensusLog::snapshot_writer`], for slots that this log does not know to be committed:
+    /// As [`Snapshots::writer`], for slots that this log does not know to be committed:
     /// it does not have them, because the state came from another replica, or their commit markers
     /// are not durable yet. The caller vouches that they are committed. Floor and frontier stay;
-    /// [`ConsensusLog::install`] moves them.
+    /// [`Snapshots::install`] moves them.
     ///
     /// # Errors
     /// [`Error::SlotOutOfRange`] for the last two slots there are; [`Error::ReadOnly`],
     /// [`Error::Closed`], [`Error::Log`].
-    pub fn applied_snapshot_writer(&self, slot: Slot) -> Result<SnapshotWriter> {
-        self.inner.refuse_if_not_writable()?;
+    pub fn applied_writer(&self, slot: Slot) -> Result<SnapshotWriter> {
+        self.log.inner.refuse_if_not_writable()?;
         let limit = Slot(u64::MAX - 1);
         if slot >= limit {
             return Err(Error::SlotOutOfRange { slot, limit });
         }
-        Ok(SnapshotWriter { slot, writer: self.inner.log.snapshots().writer(slot.0)? })
+        Ok(SnapshotWriter { slot, writer: self.log.inner.log.snapshot_writer(slot.0)? })
     }
 }

@@ -1,25 +1,25 @@
 //! Snapshots of the state machine, beside its log.
 //!
 //! `stored` finds snapshots that are whole. `create` writes one, `restore` hands one to the state
-//! machine with the entries after it, and `retention` drops what a snapshot makes superfluous.
-//! `send` and `receive` ship one to another replica, in the frames of `wire`, each
-//! with the disk's part `beside` that of the stream.
+//! machine with the entries after it, and `retention` drops entries and older snapshots under one.
+//! `send` and `receive` ship one to another replica, in the frames of `wire`, each with its disk
+//! I/O on a `transfer_thread`.
 //!
 //! # The crash argument
 //!
-//! A snapshot is published by one durable step: see [`Snapshots::writer`]. Nothing depends on it
-//! before. What is dropped afterwards, entries or older snapshots, is dropped by a later step,
+//! A snapshot is published by one durable step: see [`Log::snapshot_writer`]. Nothing depends on it
+//! before. Entries and older snapshots are dropped by a later step,
 //! which first reads back the snapshot that covers what it drops. The names of the snapshots that
 //! it finds are durable: publishing and opening sync the directory. So a crash at any point leaves
 //! either the entries or a whole snapshot of them, and both after most.
 //!
 //! [`Snapshots::writer`]: esker_log::Snapshots::writer
 
-mod beside;
 pub(crate) mod create;
 pub(crate) mod receive;
 pub(crate) mod restore;
 pub(crate) mod retention;
 pub(crate) mod send;
 pub(crate) mod stored;
+mod transfer_thread;
 mod wire;

@@ -6,33 +6,33 @@ use tokio::sync::mpsc::{self, Receiver, Sender};
 
 use crate::base::slot::Slot;
 use crate::outcome::{Error, Result};
-use crate::snapshots::beside::{beside, has_threads};
-use crate::snapshots::stored::{self, SnapshotInfo};
+use crate::snapshots::stored::{self, SnapshotInfo, Snapshots};
+use crate::snapshots::transfer_thread::{has_threads, run_transfer};
 use crate::snapshots::wire::{Progress, read_whole};
-use crate::state::inner::ConsensusLog;
 
 /// Chunks that were received and not written yet.
-const QUEUED: usize = 1;
+const CHUNKS_QUEUED_MAX: usize = 1;
 /// Floor and frontier are below this slot.
-const SLOT_MAX: u64 = u64::MAX - 1;
-const STOPPED: Error = Error::Log(esker_log::Error::Stopped);
-const ENDED: &str = "the sender ended the stream before the last chunk";
+const SNAPSHOT_SLOT_LIMIT: u64 = u64::MAX - 1;
+const WRITER_STOPPED: Error = Error::Log(esker_log::Error::Stopped);
+const STREAM_ENDED: &str = "the sender ended the stream before the last chunk";
 
-/// What the thread that writes has done.
-enum Done {
-    /// It continues after these chunks. The others have the first length, and the last the second.
-    Begun(Progress, [usize; 2]),
+/// A report of the thread that writes.
+enum WriterEvent {
+    /// The thread continues after these chunks. The others have the first length, and the last the
+    /// second.
+    Started(Progress, [usize; 2]),
     Published,
 }
 
-impl ConsensusLog {
+impl Snapshots {
     /// Receives the snapshot that another replica sends with
     /// [`Snapshot::send`](crate::Snapshot::send), and publishes it when all of it was read back.
     /// What an interrupted transfer of the same snapshot left is kept, and only the rest is asked
     /// for. A thread writes the file; appends continue meanwhile. Takes 8 MiB of memory.
     ///
-    /// Neither floor nor frontier moves: [`ConsensusLog::restore`] hands the snapshot to the state
-    /// machine and moves both, or call [`ConsensusLog::install`] yourself.
+    /// Neither floor nor frontier moves: [`Snapshots::restore`] hands the snapshot to the state
+    /// machine and moves both, or call [`Snapshots::install`] yourself.
     ///
     /// # Durability
     /// Durable when it returns, and before the sender gets its confirmation.
@@ -56,12 +56,12 @@ impl ConsensusLog {
     /// # let old = ConsensusLog::open(dir.path().join("node-1"))?;
     /// # let new = ConsensusLog::open(dir.path().join("node-2"))?;
     /// # old.learn(Slot(0), Ballot { number: 1, node: 7 }, b"+1")?.await?;
-    /// # old.create_snapshot(Slot(0), &b"the sum is 1"[..])?;
+    /// # old.snapshots().create(Slot(0), &b"the sum is 1"[..])?;
     /// // In place of a connection.
     /// let (mut here, mut there) = tokio::io::duplex(64 << 10);
     /// let latest = old.snapshots().latest()?;
     /// let (sent, received) =
-    ///     tokio::join!(latest.send(&mut here), new.receive_snapshot(&mut there));
+    ///     tokio::join!(latest.send(&mut here), new.snapshots().receive(&mut there));
     /// sent?;
     /// assert_eq!(received?.slot, Slot(0));
     /// assert_eq!(new.snapshots().list()?, [Slot(0)]);
@@ -69,16 +69,16 @@ impl ConsensusLog {
     /// # new.close()
     /// # }
     /// ```
-    pub async fn receive_snapshot(
-        &self,
+    pub async fn receive(
+        self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
     ) -> Result<SnapshotInfo> {
-        self.inner.refuse_if_not_writable()?;
+        self.log.inner.refuse_if_not_writable()?;
         let mut header = vec![0; SnapshotReader::HEADER];
-        read_whole(stream, &mut header, ENDED).await?;
-        let (chunks, to_write) = mpsc::channel(QUEUED);
+        read_whole(stream, &mut header, STREAM_ENDED).await?;
+        let (chunks, to_write) = mpsc::channel(CHUNKS_QUEUED_MAX);
         let (report, done) = mpsc::channel(2);
-        let log = self.inner.log.clone();
+        let log = self.log.inner.log.clone();
         let has_threads = has_threads(&log);
         let writing = async move {
             let outcome = write(&log, &header, to_write, &report).await;
@@ -86,24 +86,25 @@ impl ConsensusLog {
             drop(report.send(outcome).await);
         };
         let received = self.receive_chunks(stream, chunks, done);
-        beside(has_threads, "esker-receive", writing, received).await
+        run_transfer(has_threads, "esker-receive", writing, received).await
     }
 
     async fn receive_chunks(
         &self,
         stream: &mut (impl AsyncRead + AsyncWrite + Unpin),
         chunks: Sender<Vec<u8>>,
-        mut done: Receiver<Result<(Slot, Done)>>,
+        mut done: Receiver<Result<(Slot, WriterEvent)>>,
     ) -> Result<SnapshotInfo> {
-        let (slot, progress, [full, last]) = match done.recv().await.unwrap_or(Err(STOPPED))? {
-            (slot, Done::Begun(progress, lengths)) => (slot, progress, lengths),
-            (_, Done::Published) => return Err(STOPPED),
-        };
+        let (slot, progress, [full, last]) =
+            match done.recv().await.unwrap_or(Err(WRITER_STOPPED))? {
+                (slot, WriterEvent::Started(progress, lengths)) => (slot, progress, lengths),
+                (_, WriterEvent::Published) => return Err(WRITER_STOPPED),
+            };
         let transferred = async {
             progress.write(stream).await?;
             for number in progress.next..progress.chunks {
                 let mut chunk = vec![0; if number + 1 < progress.chunks { full } else { last }];
-                read_whole(stream, &mut chunk, ENDED).await?;
+                read_whole(stream, &mut chunk, STREAM_ENDED).await?;
                 if chunks.send(chunk).await.is_err() {
                     // The thread has ended, and says why.
                     break;
@@ -115,9 +116,9 @@ impl ConsensusLog {
         drop(chunks);
         // Also where the stream broke: what it has is kept, and the next transfer does not find it
         // at work.
-        let written = done.recv().await.unwrap_or(Err(STOPPED));
+        let written = done.recv().await.unwrap_or(Err(WRITER_STOPPED));
         transferred.and(written)?;
-        let info = self.snapshots().info(slot)?;
+        let info = self.info(slot)?;
         Progress { next: progress.chunks, ..progress }.write(stream).await?;
         Ok(info)
     }
@@ -125,7 +126,7 @@ impl ConsensusLog {
 
 /// Whether a header is that of a consensus log's snapshot, at a slot that a log can have.
 fn admits(slot: u64, note: &[u8]) -> bool {
-    slot < SLOT_MAX && stored::parse_note(Slot(slot), note).is_some()
+    slot < SNAPSHOT_SLOT_LIMIT && stored::parse_note(Slot(slot), note).is_some()
 }
 
 /// Writes the chunks of a snapshot, and publishes it. Says how far it is before the first of them.
@@ -133,21 +134,21 @@ async fn write(
     log: &Log,
     header: &[u8],
     mut chunks: Receiver<Vec<u8>>,
-    report: &Sender<Result<(Slot, Done)>>,
-) -> Result<(Slot, Done)> {
-    let mut incoming = log.snapshots().receive(header, admits).map_err(refused)?;
+    report: &Sender<Result<(Slot, WriterEvent)>>,
+) -> Result<(Slot, WriterEvent)> {
+    let mut incoming = log.receive_snapshot(header, admits).map_err(refused)?;
     let slot = Slot(incoming.at());
     let progress = Progress { next: incoming.next(), chunks: incoming.chunks() };
     let lengths = [0, progress.chunks.saturating_sub(1)].map(|chunk| incoming.len_of(chunk));
-    drop(report.send(Ok((slot, Done::Begun(progress, lengths)))).await);
+    drop(report.send(Ok((slot, WriterEvent::Started(progress, lengths)))).await);
     while let Some(chunk) = chunks.recv().await {
         incoming.write(&chunk).map_err(refused)?;
     }
     if incoming.next() < incoming.chunks() {
-        return Err(Error::Transfer { what: ENDED });
+        return Err(Error::Transfer { what: STREAM_ENDED });
     }
     IncomingSnapshot::publish(incoming)?;
-    Ok((slot, Done::Published))
+    Ok((slot, WriterEvent::Published))
 }
 
 /// The error for bytes that are not what was to come.

@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use crate::base::slot::{Slot, SnapshotBounds};
 use crate::memory::entry::Entry;
 use crate::outcome::{Error, Result};
-use crate::snapshots::stored::Snapshot;
-use crate::state::inner::ConsensusLog;
+use crate::read::iterate::IterateOptions;
+use crate::snapshots::stored::{Snapshot, Snapshots};
 
-/// What [`ConsensusLog::restore`] handed over.
+/// The result of [`Snapshots::restore`].
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Restored {
+pub struct RestoreSummary {
     /// The slot of the snapshot; `None` if there is none.
     pub snapshot: Option<Slot>,
     /// Newer snapshots that are not whole, from the newest on.
@@ -22,14 +22,14 @@ pub struct Restored {
     pub next: Slot,
 }
 
-impl ConsensusLog {
+impl Snapshots {
     /// Hands the newest snapshot that is whole to `on_snapshot`, and then, in order, each committed
     /// entry after it up to the frontier as of now to `on_entry`: everything that a state machine
     /// has to apply after a restart, each slot once. Entries that are committed meanwhile, or above
-    /// a gap, are not among them; continue at [`Restored::next`]. Blocks.
+    /// a gap, are not among them; continue at [`RestoreSummary::next`]. Blocks.
     ///
     /// A snapshot beyond the frontier, which was received from another replica, also moves floor
-    /// and frontier there: see [`ConsensusLog::install`].
+    /// and frontier there: see [`Snapshots::install`].
     ///
     /// # Errors
     /// What the callbacks return; the first error ends it. [`Error::Truncated`] when entries that
@@ -46,11 +46,11 @@ impl ConsensusLog {
     /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
     /// # let ballot = Ballot { number: 1, node: 7 };
     /// # log.learn(Slot(0), ballot, b"a")?.blocking_wait()?;
-    /// # log.create_snapshot(Slot(0), &b"a"[..])?;
+    /// # log.snapshots().create(Slot(0), &b"a"[..])?;
     /// # log.learn(Slot(1), ballot, b"b")?.blocking_wait()?;
     /// // A state machine that concatenates.
     /// let (mut state, mut more) = (String::new(), Vec::new());
-    /// let restored = log.restore::<Box<dyn std::error::Error>>(
+    /// let restored = log.snapshots().restore::<Box<dyn std::error::Error>>(
     ///     |snapshot| Ok(snapshot.read_to_string(&mut state).map(drop)?),
     ///     |entry| Ok(more.extend_from_slice(entry.value())),
     /// )?;
@@ -63,8 +63,8 @@ impl ConsensusLog {
         &self,
         on_snapshot: impl FnOnce(&mut Snapshot) -> Result<(), E>,
         mut on_entry: impl FnMut(&Entry<'_>) -> Result<(), E>,
-    ) -> Result<Restored, E> {
-        let (snapshot, skipped) = match self.snapshots().latest() {
+    ) -> Result<RestoreSummary, E> {
+        let (snapshot, skipped) = match self.latest() {
             Ok(mut snapshot) => {
                 self.reach(snapshot.slot())?;
                 on_snapshot(&mut snapshot)?;
@@ -75,20 +75,22 @@ impl ConsensusLog {
             Err(error) => return Err(error.into()),
         };
         let first = snapshot.map_or(Slot::ZERO, Slot::next);
-        let mut restored = Restored { snapshot, skipped, entries: 0, next: first };
-        if let Some(floor) = self.floor().filter(|floor| first <= *floor) {
+        let mut restored = RestoreSummary { snapshot, skipped, entries: 0, next: first };
+        if let Some(floor) = self.log.floor().filter(|floor| first <= *floor) {
             let corrupted = restored.skipped.into_iter().next();
             return Err(corrupted.unwrap_or(Error::Truncated { floor }).into());
         }
-        let Some(last) = self.frontier().filter(|last| *last >= first) else {
+        let Some(last) = self.log.frontier().filter(|last| *last >= first) else {
             return Ok(restored);
         };
         let mut failed = None;
-        let replayed = self.replay_range(first..=last, |entry| match on_entry(entry) {
-            Ok(()) => ControlFlow::Continue(()),
-            Err(error) => {
-                failed = Some(error);
-                ControlFlow::Break(())
+        let replayed = self.log.iterate(first..=last, IterateOptions::default(), |entry| {
+            match on_entry(entry) {
+                Ok(()) => ControlFlow::Continue(()),
+                Err(error) => {
+                    failed = Some(error);
+                    ControlFlow::Break(())
+                }
             }
         })?;
         restored.entries = replayed.visited;
@@ -98,11 +100,11 @@ impl ConsensusLog {
 
     /// Moves floor and frontier to a snapshot that was received.
     fn reach(&self, slot: Slot) -> Result<()> {
-        if self.frontier().is_some_and(|frontier| frontier >= slot)
-            || self.inner.read_only.is_some()
+        if self.log.frontier().is_some_and(|frontier| frontier >= slot)
+            || self.log.inner.status.read_only().is_some()
         {
             return Ok(());
         }
-        self.install(SnapshotBounds { floor: slot, frontier: slot })
+        self.install(SnapshotBounds { floor: slot, frontier: slot })?.blocking_wait()
     }
 }

@@ -1,13 +1,13 @@
-//! Dropping what a snapshot makes superfluous: entries, and older snapshots.
+//! Dropping entries and older snapshots under a newer one.
 
 use esker_disk::planted::{Bug, is_planted};
 
-use crate::base::slot::Slot;
+use crate::base::slot::{Slot, SnapshotBounds};
 use crate::outcome::{Error, Result};
+use crate::protocol::floor::FloorTicket;
 use crate::snapshots::stored::Snapshots;
-use crate::state::inner::ConsensusLog;
 
-impl ConsensusLog {
+impl Snapshots {
     /// Drops the entries up to this slot, durably, if a snapshot that is whole covers them: reads
     /// back the newest one at or after the slot. Returns the slot of that snapshot. Blocks.
     ///
@@ -28,23 +28,25 @@ impl ConsensusLog {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
     /// # log.learn(Slot(0), Ballot { number: 1, node: 7 }, b"+1")?.blocking_wait()?;
-    /// assert!(matches!(log.truncate_through(Slot(0)), Err(Error::NoSnapshot)));
-    /// log.create_snapshot(Slot(0), &b"the sum is 1"[..])?;
-    /// log.keep_snapshots(2)?;
-    /// log.truncate_through(Slot(0))?;
+    /// assert!(matches!(log.snapshots().truncate_through(Slot(0)), Err(Error::NoSnapshot)));
+    /// log.snapshots().create(Slot(0), &b"the sum is 1"[..])?;
+    /// log.snapshots().keep(2)?;
+    /// log.snapshots().truncate_through(Slot(0))?;
     /// assert_eq!(log.floor(), Some(Slot(0)));
     /// # log.close()
     /// # }
     /// ```
     pub fn truncate_through(&self, slot: Slot) -> Result<Slot> {
-        let snapshots = self.writable_snapshots()?;
+        self.log.inner.refuse_if_not_writable()?;
         if is_planted(Bug::CoveringSnapshotNotRead)
-            && let Some(covering) = snapshots.list()?.pop().filter(|at| *at >= slot)
+            && let Some(covering) = self.list()?.pop().filter(|at| *at >= slot)
         {
-            return self.truncate_before(slot.next()).map(|()| covering);
+            self.log.truncate_before(slot.next())?.blocking_wait()?;
+            return Ok(covering);
         }
-        let covering = snapshots.newest(|at| at >= slot)?;
-        self.truncate_before(slot.next())?;
+        let covering = self.files.newest(|at| at >= slot)?;
+        debug_assert!(covering.slot() >= slot, "the snapshot does not cover the slot");
+        self.log.truncate_before(slot.next())?.blocking_wait()?;
         Ok(covering.slot())
     }
 
@@ -56,18 +58,18 @@ impl ConsensusLog {
     /// # Errors
     /// [`Error::InvalidOption`] for a count of 0; [`Error::Log`], after which some of them may be
     /// removed; [`Error::ReadOnly`], [`Error::Closed`].
-    pub fn keep_snapshots(&self, count: usize) -> Result<Vec<Slot>> {
+    pub fn keep(&self, count: usize) -> Result<Vec<Slot>> {
         if count == 0 {
             return Err(Error::InvalidOption { option: "count", rule: "at least 1" });
         }
-        let snapshots = self.writable_snapshots()?;
-        let Some(_no_backup) = self.inner.removals.try_read() else {
+        self.log.inner.refuse_if_not_writable()?;
+        let Some(_no_backup) = self.log.inner.reclaiming.try_removal() else {
             return Ok(Vec::new());
         };
-        let all = snapshots.list()?;
+        let all = self.list()?;
         let (mut whole, mut oldest_kept) = (0, None);
         for slot in all.iter().rev() {
-            match snapshots.whole(*slot) {
+            match self.files.whole(*slot) {
                 Ok(Some(_)) => whole += 1,
                 Err(_) if is_planted(Bug::CorruptSnapshotCounts) => whole += 1,
                 Ok(None) | Err(Error::CorruptedSnapshot { .. }) => {}
@@ -81,15 +83,37 @@ impl ConsensusLog {
         let superfluous = |slot: &Slot| oldest_kept.is_some_and(|kept| *slot < kept);
         let mut removed = Vec::new();
         for slot in all.into_iter().take_while(superfluous) {
-            self.inner.log.snapshots().remove(slot.0)?;
+            self.log.inner.log.remove_snapshot(slot.0)?;
             removed.push(slot);
         }
         Ok(removed)
     }
 
-    /// The snapshots, if the log may be written.
-    fn writable_snapshots(&self) -> Result<Snapshots> {
-        self.inner.refuse_if_not_writable()?;
-        Ok(self.snapshots())
+    /// Moves floor and frontier forward over a gap, under a snapshot that is verified and durable,
+    /// here or elsewhere. Neither ever moves back.
+    ///
+    /// # Durability
+    /// Both are durable when the ticket has resolved.
+    ///
+    /// # Errors
+    /// [`Error::Gap`] when the frontier is below the floor; [`Error::SlotOutOfRange`],
+    /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
+    ///
+    /// # Examples
+    /// ```
+    /// # use esker_consensus::{ConsensusLog, Error};
+    /// use esker_consensus::{Slot, SnapshotBounds};
+    /// # fn main() -> Result<(), Error> {
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
+    /// // The snapshot has slots 0 to 99, so this log needs none of them.
+    /// let bounds = SnapshotBounds { floor: Slot(99), frontier: Slot(99) };
+    /// log.snapshots().install(bounds)?.blocking_wait()?;
+    /// assert_eq!((log.floor(), log.frontier()), (Some(Slot(99)), Some(Slot(99))));
+    /// # log.close()
+    /// # }
+    /// ```
+    pub fn install(&self, bounds: SnapshotBounds) -> Result<FloorTicket> {
+        self.log.inner.install(bounds, None)
     }
 }

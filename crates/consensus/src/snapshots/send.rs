@@ -4,16 +4,16 @@ use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc::{self, Sender};
 
 use crate::outcome::{Error, Result};
-use crate::snapshots::beside::beside;
 use crate::snapshots::stored::Snapshot;
+use crate::snapshots::transfer_thread::run_transfer;
 use crate::snapshots::wire::Progress;
 
 /// Chunks that were read and not sent yet.
-const READ_AHEAD: usize = 1;
+const CHUNKS_READ_AHEAD: usize = 1;
 
 impl Snapshot {
     /// Sends this snapshot over a stream to a replica that calls
-    /// [`ConsensusLog::receive_snapshot`](crate::ConsensusLog::receive_snapshot), and waits until
+    /// [`Snapshots::receive`](crate::Snapshots::receive), and waits until
     /// it is durable there. If the receiver has a part of it from an interrupted transfer, sends
     /// the rest. A thread reads the file; appends continue meanwhile. Takes 6 MiB of memory.
     ///
@@ -33,7 +33,7 @@ impl Snapshot {
         stream.flush().await.map_err(Error::from_stream)?;
         let chunks = self.reader.chunks();
         let progress = progress(stream, chunks).await?;
-        let (sender, mut read) = mpsc::channel(READ_AHEAD);
+        let (sender, mut read) = mpsc::channel(CHUNKS_READ_AHEAD);
         let has_threads = self.has_threads;
         let reading = async move { self.read_chunks(progress.next, &sender).await };
         let sent = async {
@@ -48,7 +48,7 @@ impl Snapshot {
                 _ => Err(Error::Transfer { what: "the receiver did not confirm the snapshot" }),
             }
         };
-        beside(has_threads, "esker-send", reading, sent).await
+        run_transfer(has_threads, "esker-send", reading, sent).await
     }
 
     /// Reads chunks until the last one, or until the transfer ends.

@@ -10,11 +10,11 @@ use esker_log::{Log, ReadOnlyLog, ReadOptions, SnapshotReader};
 use crate::base::slot::Slot;
 use crate::component;
 use crate::outcome::{Error, Result};
-use crate::snapshots::beside::has_threads;
+use crate::snapshots::transfer_thread::has_threads;
 use crate::state::inner::ConsensusLog;
 
 /// Bytes of the note before the application's own: the number of entries.
-const HEAD: usize = 8;
+const ENTRY_COUNT_BYTES: usize = 8;
 /// The most bytes of the application's note on a snapshot.
 pub const SNAPSHOT_NOTE_LIMIT: usize = 1024;
 
@@ -25,7 +25,7 @@ pub(super) fn note_of(slot: Slot, note: &[u8]) -> Vec<u8> {
 
 /// The number of entries, and the application's note; `None` for that of another file.
 pub(super) fn parse_note(slot: Slot, note: &[u8]) -> Option<(u64, &[u8])> {
-    let (count, note) = note.split_first_chunk::<HEAD>()?;
+    let (count, note) = note.split_first_chunk::<ENTRY_COUNT_BYTES>()?;
     let count = u64::from_le_bytes(*count);
     (count == entries(slot) && note.len() <= SNAPSHOT_NOTE_LIMIT).then_some((count, note))
 }
@@ -35,7 +35,7 @@ fn entries(slot: Slot) -> u64 {
     slot.0.saturating_add(1)
 }
 
-/// What is known of a snapshot from its header.
+/// The header of a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SnapshotInfo {
@@ -54,7 +54,7 @@ pub struct SnapshotInfo {
 /// A snapshot that was read and is whole, to be read as an [`io::Read`]: the state, from its
 /// first byte.
 ///
-/// It stays readable when [`keep_snapshots`](ConsensusLog::keep_snapshots) removes it. Each chunk
+/// It stays readable when [`Snapshots::keep`] removes it. Each chunk
 /// of 2 MiB is checked again before its first byte is returned. Takes 2 MiB of memory.
 #[derive(Debug)]
 pub struct Snapshot {
@@ -71,7 +71,7 @@ impl Snapshot {
         self.info.slot
     }
 
-    /// What its header says.
+    /// The header.
     pub fn info(&self) -> &SnapshotInfo {
         &self.info
     }
@@ -89,15 +89,27 @@ impl io::Read for Snapshot {
     }
 }
 
-/// The snapshots of a log, from [`ConsensusLog::snapshots`]; or from [`Snapshots::open`], without
-/// the lock of the log and beside its writer.
+/// The snapshots of an open log, beside it; from [`ConsensusLog::snapshots`]. Cheap to clone, and a
+/// handle to the log: it can be moved to a thread that may block.
+///
+/// All calls block on the disk, but for [`Snapshots::receive`] and [`Snapshots::install`].
+#[derive(Debug, Clone)]
+pub struct Snapshots {
+    pub(super) log: ConsensusLog,
+    pub(super) files: SnapshotFiles,
+}
+
+/// The snapshots of a log in a directory, read without its lock and beside its writer.
 ///
 /// All calls block on the disk.
 #[derive(Debug, Clone)]
-pub struct Snapshots(Source);
+pub struct ReadOnlySnapshots {
+    files: SnapshotFiles,
+}
 
+/// The files of snapshots, as a writer or a reader of the log finds them.
 #[derive(Debug, Clone)]
-enum Source {
+pub(super) enum SnapshotFiles {
     Log(Log),
     ReadOnly(Arc<ReadOnlyLog>),
 }
@@ -112,7 +124,7 @@ impl ConsensusLog {
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = ConsensusLog::open(dir.path().join("node-1"))?;
     /// # log.learn(Slot(0), Ballot { number: 1, node: 7 }, b"+1")?.blocking_wait()?;
-    /// log.create_snapshot(Slot(0), &b"the sum is 1"[..])?;
+    /// log.snapshots().create(Slot(0), &b"the sum is 1"[..])?;
     /// let mut latest = log.snapshots().latest()?;
     /// assert_eq!(latest.slot(), Slot(0));
     /// assert_eq!(std::io::read_to_string(&mut latest)?, "the sum is 1");
@@ -120,38 +132,18 @@ impl ConsensusLog {
     /// # }
     /// ```
     pub fn snapshots(&self) -> Snapshots {
-        Snapshots(Source::Log(self.inner.log.clone()))
+        let files = SnapshotFiles::Log(self.inner.log.clone());
+        Snapshots { log: self.clone(), files }
     }
 }
 
 impl Snapshots {
-    /// Opens the snapshots of the log in `dir` to read them.
-    ///
-    /// # Errors
-    /// [`Error::Log`] if there is no log, or one of another component.
-    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
-        Self::open_on(Arc::new(StdDisk::new()), dir)
-    }
-
-    /// As [`Snapshots::open`], on `disk`.
-    ///
-    /// # Errors
-    /// As [`Snapshots::open`].
-    pub fn open_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Self> {
-        let reader = component::open_known(dir.as_ref(), ReadOptions::on(disk))?;
-        Ok(Self(Source::ReadOnly(Arc::new(reader))))
-    }
-
     /// Returns the slots of all snapshots, whole or not, in ascending order.
     ///
     /// # Errors
     /// [`Error::Log`], [`Error::Closed`].
     pub fn list(&self) -> Result<Vec<Slot>> {
-        let all = match &self.0 {
-            Source::Log(log) => log.snapshots().list(),
-            Source::ReadOnly(log) => log.snapshots().list(),
-        };
-        Ok(all?.into_iter().map(Slot).collect())
+        self.files.list()
     }
 
     /// Reads the header of the snapshot at this slot. Does not say whether the rest is whole.
@@ -159,7 +151,7 @@ impl Snapshots {
     /// # Errors
     /// [`Error::NoSnapshot`], [`Error::CorruptedSnapshot`], [`Error::Log`], [`Error::Closed`].
     pub fn info(&self, slot: Slot) -> Result<SnapshotInfo> {
-        self.open_at(slot)?.map(|(info, _)| info).ok_or(Error::NoSnapshot)
+        self.files.info(slot)
     }
 
     /// Reads the snapshot at this slot, and checks every byte of it.
@@ -167,7 +159,7 @@ impl Snapshots {
     /// # Errors
     /// As [`Snapshots::info`].
     pub fn verify(&self, slot: Slot) -> Result<Snapshot> {
-        self.whole(slot)?.ok_or(Error::NoSnapshot)
+        self.files.verify(slot)
     }
 
     /// Returns the newest snapshot that is whole. Reads it to find out, and before it those that
@@ -177,7 +169,7 @@ impl Snapshots {
     /// [`Error::NoSnapshot`] if there is none; [`Error::CorruptedSnapshot`], of the newest, if none
     /// is whole; [`Error::Log`], [`Error::Closed`].
     pub fn latest(&self) -> Result<Snapshot> {
-        self.at_or_before(Slot(u64::MAX))
+        self.files.newest(|_| true)
     }
 
     /// Returns the newest snapshot at or before this slot that is whole.
@@ -185,10 +177,89 @@ impl Snapshots {
     /// # Errors
     /// As [`Snapshots::latest`].
     pub fn at_or_before(&self, slot: Slot) -> Result<Snapshot> {
-        self.newest(|at| at <= slot)
+        self.files.newest(|at| at <= slot)
+    }
+}
+
+impl ReadOnlySnapshots {
+    /// Opens the snapshots of the log in `dir` to read them.
+    ///
+    /// # Errors
+    /// [`Error::Log`] if there is no log, or one of another component.
+    pub fn open(dir: impl AsRef<Path>) -> Result<Self> {
+        Self::open_on(Arc::new(StdDisk::new()), dir)
     }
 
-    /// The newest snapshot at a slot of these that is whole.
+    /// As [`ReadOnlySnapshots::open`], on `disk`.
+    ///
+    /// # Errors
+    /// As [`ReadOnlySnapshots::open`].
+    pub fn open_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Self> {
+        let reader = component::open_known(dir.as_ref(), ReadOptions::on(disk))?;
+        Ok(Self { files: SnapshotFiles::ReadOnly(Arc::new(reader)) })
+    }
+
+    /// As [`Snapshots::list`].
+    ///
+    /// # Errors
+    /// As [`Snapshots::list`].
+    pub fn list(&self) -> Result<Vec<Slot>> {
+        self.files.list()
+    }
+
+    /// As [`Snapshots::info`].
+    ///
+    /// # Errors
+    /// As [`Snapshots::info`].
+    pub fn info(&self, slot: Slot) -> Result<SnapshotInfo> {
+        self.files.info(slot)
+    }
+
+    /// As [`Snapshots::verify`].
+    ///
+    /// # Errors
+    /// As [`Snapshots::verify`].
+    pub fn verify(&self, slot: Slot) -> Result<Snapshot> {
+        self.files.verify(slot)
+    }
+
+    /// As [`Snapshots::latest`].
+    ///
+    /// # Errors
+    /// As [`Snapshots::latest`].
+    pub fn latest(&self) -> Result<Snapshot> {
+        self.files.newest(|_| true)
+    }
+
+    /// As [`Snapshots::at_or_before`].
+    ///
+    /// # Errors
+    /// As [`Snapshots::at_or_before`].
+    pub fn at_or_before(&self, slot: Slot) -> Result<Snapshot> {
+        self.files.newest(|at| at <= slot)
+    }
+}
+
+impl SnapshotFiles {
+    /// The slots of all snapshots, whole or not, in ascending order.
+    pub(super) fn list(&self) -> Result<Vec<Slot>> {
+        let all = match self {
+            Self::Log(log) => log.snapshots(),
+            Self::ReadOnly(log) => log.snapshots(),
+        }?;
+        debug_assert!(all.is_sorted(), "snapshots are not in the order of their slots");
+        Ok(all.into_iter().map(Slot).collect())
+    }
+
+    fn info(&self, slot: Slot) -> Result<SnapshotInfo> {
+        self.open_at(slot)?.map(|(info, _)| info).ok_or(Error::NoSnapshot)
+    }
+
+    fn verify(&self, slot: Slot) -> Result<Snapshot> {
+        self.whole(slot)?.ok_or(Error::NoSnapshot)
+    }
+
+    /// The newest whole snapshot whose slot is wanted.
     pub(super) fn newest(&self, wanted: impl Fn(Slot) -> bool) -> Result<Snapshot> {
         let mut skipped = Vec::new();
         for slot in self.list()?.into_iter().rev().filter(|slot| wanted(*slot)) {
@@ -213,17 +284,17 @@ impl Snapshots {
     pub(super) fn whole(&self, slot: Slot) -> Result<Option<Snapshot>> {
         let Some((info, mut reader)) = self.open_at(slot)? else { return Ok(None) };
         reader.verify().map_err(|cause| unusable(slot, cause))?;
-        let has_threads = match &self.0 {
-            Source::Log(log) => has_threads(log),
-            Source::ReadOnly(_) => true,
+        let has_threads = match self {
+            Self::Log(log) => has_threads(log),
+            Self::ReadOnly(_) => true,
         };
         Ok(Some(Snapshot { info, reader, has_threads, skipped: Vec::new() }))
     }
 
     fn open_at(&self, slot: Slot) -> Result<Option<(SnapshotInfo, SnapshotReader)>> {
-        let opened = match &self.0 {
-            Source::Log(log) => log.snapshots().reader(slot.0),
-            Source::ReadOnly(log) => log.snapshots().reader(slot.0),
+        let opened = match self {
+            Self::Log(log) => log.snapshot_reader(slot.0),
+            Self::ReadOnly(log) => log.snapshot_reader(slot.0),
         };
         let Some(reader) = opened.map_err(|cause| unusable(slot, cause))? else { return Ok(None) };
         let Some((entries, note)) = parse_note(slot, reader.note()) else {

@@ -1,5 +1,5 @@
-//! What two replicas exchange while one sends a snapshot to the other. The stream between them is
-//! the caller's; the sender learns from the last frame that the snapshot is durable.
+//! The messages between two replicas while one sends a snapshot to the other. The stream between
+//! them is the caller's; the sender learns from the last frame that the snapshot is durable.
 //!
 //! ```text
 //! sender    the header of the file, 4096 bytes: it has the version, and a checksum
@@ -17,10 +17,10 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::outcome::{Error, Result};
 
-const MAGIC: [u8; 4] = *b"ESRP";
-const LEN: usize = 12;
+const FRAME_MAGIC: [u8; 4] = *b"ESRP";
+const FRAME_BYTES: usize = 12;
 
-/// How far the receiver is.
+/// The progress of the receiver.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Progress {
     pub(super) next: u32,
@@ -28,23 +28,20 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    fn encode(self) -> [u8; LEN] {
-        let mut frame = [0; LEN];
-        frame[..4].copy_from_slice(&MAGIC);
+    fn encode(self) -> [u8; FRAME_BYTES] {
+        debug_assert!(self.next <= self.chunks, "a chunk after the last one is asked for");
+        let mut frame = [0; FRAME_BYTES];
+        frame[..4].copy_from_slice(&FRAME_MAGIC);
         frame[4..8].copy_from_slice(&self.next.to_le_bytes());
         frame[8..].copy_from_slice(&self.chunks.to_le_bytes());
         frame
     }
 
-    fn decode(frame: [u8; LEN]) -> Result<Self> {
-        let word = |at: usize| {
-            frame
-                .get(at..)
-                .and_then(<[u8]>::first_chunk)
-                .map_or(0, |word| u32::from_le_bytes(*word))
-        };
-        let (next, chunks) = (word(4), word(8));
-        if frame[..4] != MAGIC || next > chunks {
+    fn decode(frame: [u8; FRAME_BYTES]) -> Result<Self> {
+        let [m0, m1, m2, m3, n0, n1, n2, n3, c0, c1, c2, c3] = frame;
+        let next = u32::from_le_bytes([n0, n1, n2, n3]);
+        let chunks = u32::from_le_bytes([c0, c1, c2, c3]);
+        if [m0, m1, m2, m3] != FRAME_MAGIC || next > chunks {
             return Err(Error::Transfer { what: "the receiver sent no frame of this protocol" });
         }
         Ok(Self { next, chunks })
@@ -56,7 +53,7 @@ impl Progress {
     }
 
     pub(super) async fn read(stream: &mut (impl AsyncRead + Unpin)) -> Result<Self> {
-        let mut frame = [0; LEN];
+        let mut frame = [0; FRAME_BYTES];
         let ended = "the receiver ended the stream before the snapshot was durable";
         read_whole(stream, &mut frame, ended).await?;
         Self::decode(frame)
@@ -88,7 +85,7 @@ mod tests {
             let progress = Progress { next: progress.0, chunks: progress.1 };
             assert_eq!(Progress::decode(progress.encode()).unwrap(), progress);
         }
-        assert!(Progress::decode(Progress { next: 4, chunks: 3 }.encode()).is_err());
+        assert!(Progress::decode(*b"ESRP\x04\0\0\0\x03\0\0\0").is_err());
         assert!(Progress::decode(*b"ESRQ\0\0\0\0\0\0\0\0").is_err());
     }
 }

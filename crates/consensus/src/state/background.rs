@@ -8,8 +8,8 @@
 //! A job runs without any lock of its scheduler. It splits its work into steps. Between them it
 //! calls [`Background::is_stopping`], and returns [`Error::Closed`] once that is `true`. It sleeps
 //! only in [`Background::pause`]. So [`Background::stop`] returns after at most one step (for a job
-//! that waits for durability: one sync). A long job returns [`Next::Again`] from time to time, so
-//! that the other kinds get their turn.
+//! that waits for durability: one sync). A long job returns [`JobOutcome::RunAgain`] from time to
+//! time, so that the other kinds get their turn.
 //!
 //! An error or a panic ends the job, is logged and counted, and stops neither the thread nor the
 //! log. The code that scheduled the job decides when to retry.
@@ -38,22 +38,22 @@ pub(crate) enum Job {
 
 /// The request of a job when it returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum JobOutcome {
     Done,
     /// Run the job again, after the jobs that are queued now.
-    Again,
+    RunAgain,
 }
 
 /// Runs the jobs of one log.
-pub(crate) trait Work: Send + Sync + 'static {
+pub(crate) trait JobRunner: Send + Sync + 'static {
     fn background(&self) -> &Background;
-    fn work(self: &Arc<Self>, job: Job) -> Result<Next>;
+    fn run_job(self: &Arc<Self>, job: Job) -> Result<JobOutcome>;
 }
 
 /// The queue and the thread of one log.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     stopping: AtomicBool,
     stopped: Condvar,
     failures: AtomicU64,
@@ -62,7 +62,7 @@ pub(crate) struct Background {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QueueState {
     /// Queued jobs, without duplicates.
     queue: VecDeque<Job>,
     running: bool,
@@ -130,10 +130,10 @@ impl Background {
         job
     }
 
-    fn ended(&self, job: Job, outcome: std::thread::Result<Result<Next>>) {
+    fn ended(&self, job: Job, outcome: std::thread::Result<Result<JobOutcome>>) {
         match outcome {
-            Ok(Ok(Next::Done)) => {}
-            Ok(Ok(Next::Again)) => self.queue(&mut self.state.lock(), job),
+            Ok(Ok(JobOutcome::Done)) => {}
+            Ok(Ok(JobOutcome::RunAgain)) => self.queue(&mut self.state.lock(), job),
             Ok(Err(_)) if self.is_stopping() => {}
             Ok(Err(error)) => {
                 self.failures.fetch_add(1, Relaxed);
@@ -150,7 +150,7 @@ impl Background {
         }
     }
 
-    fn queue(&self, state: &mut State, job: Job) {
+    fn queue(&self, state: &mut QueueState, job: Job) {
         if !self.is_stopping() && !state.queue.contains(&job) {
             state.queue.push_back(job);
         }
@@ -159,7 +159,7 @@ impl Background {
 
 /// Queues a job, unless it is queued already, and starts the thread if there is none. The caller
 /// holds no lock that the job takes.
-pub(crate) fn schedule<W: Work>(owner: &Arc<W>, job: Job) {
+pub(crate) fn schedule<W: JobRunner>(owner: &Arc<W>, job: Job) {
     let background = owner.background();
     let mut state = background.state.lock();
     background.queue(&mut state, job);
@@ -185,10 +185,10 @@ pub(crate) fn schedule<W: Work>(owner: &Arc<W>, job: Job) {
     }
 }
 
-fn run<W: Work>(owner: &Arc<W>) {
+fn run<W: JobRunner>(owner: &Arc<W>) {
     let background = owner.background();
     while let Some(job) = background.take() {
-        background.ended(job, catch_unwind(AssertUnwindSafe(|| owner.work(job))));
+        background.ended(job, catch_unwind(AssertUnwindSafe(|| owner.run_job(job))));
     }
 }
 
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
 
-    type Run = dyn Fn(&Background, usize) -> Result<Next> + Send + Sync;
+    type Run = dyn Fn(&Background, usize) -> Result<JobOutcome> + Send + Sync;
 
     /// Counts its runs; each run calls the test's function.
     struct Probe {
@@ -206,19 +206,19 @@ mod tests {
         each: Box<Run>,
     }
 
-    impl Work for Probe {
+    impl JobRunner for Probe {
         fn background(&self) -> &Background {
             &self.background
         }
 
-        fn work(self: &Arc<Self>, _: Job) -> Result<Next> {
+        fn run_job(self: &Arc<Self>, _: Job) -> Result<JobOutcome> {
             (self.each)(&self.background, self.runs.fetch_add(1, SeqCst))
         }
     }
 
     fn probe(
         inline: bool,
-        each: impl Fn(&Background, usize) -> Result<Next> + Send + Sync + 'static,
+        each: impl Fn(&Background, usize) -> Result<JobOutcome> + Send + Sync + 'static,
     ) -> Arc<Probe> {
         let (background, runs) = (Background::new(inline), AtomicUsize::new(0));
         Arc::new(Probe { background, runs, each: Box::new(each) })
@@ -244,7 +244,7 @@ mod tests {
         let waits = Arc::clone(&locks);
         let probe = probe(false, move |_, _| {
             drop(waits.lock());
-            Ok(Next::Done)
+            Ok(JobOutcome::Done)
         });
         assert!(probe.background.state.lock().thread.is_none());
         schedule(&probe, Job::Checkpoint);
@@ -265,8 +265,8 @@ mod tests {
             let probe = probe(inline, |_, run| match run {
                 0 => panic!("on purpose"),
                 1 => Err(Error::Closed),
-                2 | 3 => Ok(Next::Again),
-                _ => Ok(Next::Done),
+                2 | 3 => Ok(JobOutcome::RunAgain),
+                _ => Ok(JobOutcome::Done),
             });
             for runs in [1, 2, 5] {
                 schedule(&probe, Job::Checkpoint);
@@ -285,7 +285,7 @@ mod tests {
             // Longer than a `stop` takes that does not wait for this thread.
             std::thread::sleep(Duration::from_millis(200));
             ends.fetch_add(1, SeqCst);
-            broken_off.map(|()| Next::Done)
+            broken_off.map(|()| JobOutcome::Done)
         });
         schedule(&probe, Job::Checkpoint);
         wait_until(|| probe.runs.load(SeqCst) == 1);
@@ -302,7 +302,7 @@ mod tests {
     fn a_job_may_stop_its_own_worker() {
         let probe = probe(false, |background, _| {
             background.stop();
-            Ok(Next::Again)
+            Ok(JobOutcome::RunAgain)
         });
         schedule(&probe, Job::Checkpoint);
         wait_until(|| is_idle(&probe));

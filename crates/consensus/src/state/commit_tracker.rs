@@ -19,37 +19,46 @@ pub struct CommittedRange {
     pub count: u64,
 }
 
-/// A value in memory: its slot, its marker, its charge.
-type Cached = (u64, u64, u64);
+/// A committed value in memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct CachedValue {
+    pub(super) slot: u64,
+    pub(super) marker: u64,
+    /// The bytes that it is charged.
+    pub(super) bytes: u64,
+}
+
+/// A commit whose marker is not durable yet, and its value.
+pub(super) type PendingCommit = CachedValue;
 
 /// The bytes that the application stores with the floor.
-pub(crate) type AppState = Arc<[u8]>;
+pub(crate) type AppStateBytes = Arc<[u8]>;
 
 /// A raise of the floor: its record, the first kept slot, the first undecided slot, and what the
 /// application stores with them.
 #[derive(Debug, Clone)]
-pub(crate) struct Raise {
+pub(crate) struct FloorRaise {
     pub(crate) record: u64,
     pub(crate) start: u64,
     pub(crate) next: u64,
-    pub(crate) app_state: AppState,
+    pub(crate) app_state: AppStateBytes,
 }
 
 #[derive(Debug)]
 pub(crate) struct CommitTracker {
-    /// Marker, slot and size of commits that are not durable yet, by marker.
-    pub(super) pending: VecDeque<(u64, u64, u64)>,
+    /// Commits whose markers are not durable yet, by marker.
+    pub(super) pending: VecDeque<PendingCommit>,
     /// Raises of the floor that are not durable yet, in the order of their records.
-    pub(super) raises: VecDeque<Raise>,
-    /// What the application stored, durably.
-    pub(super) app_state: AppState,
+    pub(super) raises: VecDeque<FloorRaise>,
+    /// The durable state of the application.
+    pub(super) app_state: AppStateBytes,
     /// The first slot that is not durably truncated.
     pub(super) kept: u64,
     /// The first slot that is not known to be decided.
     pub(super) next: u64,
     pub(super) range: Option<CommittedRange>,
     /// Committed values in memory, the oldest first.
-    pub(super) cache: VecDeque<Cached>,
+    pub(super) cache: VecDeque<CachedValue>,
     pub(super) cached: u64,
     /// Whether the page at the frontier could not be read.
     pub(super) stuck: bool,
@@ -59,21 +68,23 @@ impl CommitTracker {
     pub(crate) fn new(next: u64) -> Self {
         let (pending, raises, cache) = (VecDeque::new(), VecDeque::new(), VecDeque::new());
         let (kept, range) = (next, None);
-        let app_state = AppState::default();
+        let app_state = AppStateBytes::default();
         Self { pending, raises, app_state, kept, next, range, cache, cached: 0, stuck: false }
     }
 
     /// Registers a commit whose marker was appended. Returns how many commits are pending.
     pub(crate) fn committed(&mut self, marker: u64, slot: u64, bytes: u64) -> usize {
+        debug_assert!(marker > 0, "a commit has no record");
         // Nearly in order: threads that commit different slots may arrive out of order.
         let mut at = self.pending.len();
-        while at > 0 && self.pending[at - 1].0 > marker {
+        while at > 0 && self.pending[at - 1].marker > marker {
             at -= 1;
         }
+        let commit = PendingCommit { slot, marker, bytes };
         if at == self.pending.len() {
-            self.pending.push_back((marker, slot, bytes));
+            self.pending.push_back(commit);
         } else {
-            self.pending.insert(at, (marker, slot, bytes));
+            self.pending.insert(at, commit);
         }
         self.pending.len()
     }
@@ -87,10 +98,14 @@ impl CommitTracker {
         assert!(self.kept <= self.next, "slots are truncated that are not decided");
         let ends = (self.pending.front(), self.pending.back());
         if let (Some(first), Some(last)) = ends {
-            assert!(first.0 <= last.0, "pending commits are not in the order of their markers");
+            assert!(
+                first.marker <= last.marker,
+                "pending commits are not in the order of their markers"
+            );
         }
         if let (Some(first), Some(last)) = (self.raises.front(), self.raises.back()) {
             assert!(first.record <= last.record, "raises are not in the order of their records");
+            assert!(first.start <= last.start, "the floor moves back");
         }
         if let Some(range) = self.range {
             assert!(range.lowest <= range.highest && range.count > 0, "an empty committed range");
@@ -98,24 +113,25 @@ impl CommitTracker {
         assert!(self.cached == 0 || !self.cache.is_empty(), "bytes are cached without a value");
     }
 
-    /// Sets the state that recovery found.
-    pub(crate) fn recovered(&mut self, kept: u64, next: u64, range: Option<CommittedRange>) {
+    /// Sets the slots that recovery found to be kept and decided.
+    pub(crate) fn set_recovered(&mut self, kept: u64, next: u64, range: Option<CommittedRange>) {
+        debug_assert!(kept <= next, "slots below the floor are not decided");
         self.kept = kept;
         self.next = next;
         self.range = range;
     }
 
-    pub(crate) fn recovered_app_state(&mut self, app_state: AppState) {
+    pub(crate) fn set_recovered_app_state(&mut self, app_state: AppStateBytes) {
         self.app_state = app_state;
     }
 
-    /// What the application stored, durably.
-    pub(crate) fn app_state(&self) -> AppState {
+    /// The durable state of the application.
+    pub(crate) fn app_state(&self) -> AppStateBytes {
         Arc::clone(&self.app_state)
     }
 
-    /// What the application stored last, durable or not.
-    pub(crate) fn newest_app_state(&self) -> AppState {
+    /// The newest state of the application, durable or not.
+    pub(crate) fn newest_app_state(&self) -> AppStateBytes {
         Arc::clone(self.raises.back().map_or(&self.app_state, |raise| &raise.app_state))
     }
 
@@ -131,13 +147,15 @@ impl CommitTracker {
     }
 
     /// Registers a raise whose record was appended.
-    pub(crate) fn raise(&mut self, raise: Raise) {
+    pub(crate) fn raise(&mut self, raise: FloorRaise) {
+        debug_assert!(raise.start <= raise.next, "slots below the floor are not decided");
+        debug_assert!(raise.next >= self.decided(), "a raise takes a decision back");
         self.raises.push_back(raise);
         self.check_invariants();
     }
 
     /// Applies the raises that are durable. Returns whether there was one.
-    pub(super) fn raised(&mut self, durable: u64) -> bool {
+    pub(super) fn apply_raises(&mut self, durable: u64) -> bool {
         let mut any = false;
         while self.raises.front().is_some_and(|raise| raise.record <= durable)
             && let Some(raise) = self.raises.pop_front()
@@ -155,7 +173,7 @@ impl CommitTracker {
     }
 
     pub(crate) fn next_and_highest(&self) -> (u64, Option<u64>) {
-        let pending = self.pending.iter().map(|(_, slot, _)| *slot);
+        let pending = self.pending.iter().map(|commit| commit.slot);
         (self.decided(), pending.chain(self.range.map(|range| range.highest.0)).max())
     }
 
@@ -165,7 +183,7 @@ impl CommitTracker {
 
     /// The range, including commits that are not durable yet.
     pub(crate) fn range_with_pending(&self) -> Option<CommittedRange> {
-        let pending = self.pending.iter().map(|(_, slot, _)| *slot);
+        let pending = self.pending.iter().map(|commit| commit.slot);
         pending.fold(self.range, |range, slot| Some(with(range, slot)))
     }
 
@@ -177,7 +195,7 @@ impl CommitTracker {
     pub(crate) fn forget_below(&mut self, start: u64, gone: u64, lowest: Option<u64>) {
         // Commits that are not durable yet are in no count.
         let before = self.pending.len();
-        self.pending.retain(|(_, slot, _)| *slot >= start);
+        self.pending.retain(|commit| commit.slot >= start);
         let gone = gone.saturating_sub((before - self.pending.len()) as u64);
         self.range = match (self.range, lowest) {
             (Some(range), Some(lowest)) if range.count > gone => {
@@ -196,8 +214,8 @@ impl CommitTracker {
     }
 
     /// Registers a value of a committed slot that is now in memory.
-    pub(crate) fn cache(&mut self, slot: u64, seq: u64, bytes: u64) {
-        self.cache.push_back((slot, seq, bytes));
+    pub(crate) fn cache(&mut self, slot: u64, marker: u64, bytes: u64) {
+        self.cache.push_back(CachedValue { slot, marker, bytes });
         self.cached += bytes;
     }
 }

@@ -4,27 +4,28 @@ use std::sync::Arc;
 
 use crossbeam_epoch::Guard;
 
-use crate::base::slot::number_of;
+use crate::base::slot::page_of;
 use crate::index::page::State;
-use crate::index::page_table::Found;
+use crate::index::page_table::PageLookup;
 use crate::outcome::{Result, Ticket};
-use crate::state::commit_tracker::CommitTracker;
+use crate::state::commit_tracker::{CachedValue, CommitTracker};
 use crate::state::inner::Inner;
 
-/// A commit counts the durable ones when this many are pending.
-const MANY: usize = 64;
+/// The most pending commits before a commit counts the durable ones.
+const PENDING_COMMITS_MAX: usize = 64;
 
 impl Inner {
-    pub(crate) fn frontier(&self) -> Option<u64> {
+    /// The last slot up to which all are durably decided.
+    pub(crate) fn last_decided(&self) -> Option<u64> {
         self.count_durable(&crossbeam_epoch::pin());
-        self.tracker.lock().next.checked_sub(1)
+        self.frontier.lock().next.checked_sub(1)
     }
 
     /// As `count_durable`, if many commits are pending, so that their number stays bounded. With
     /// `sync_on_commit` off also if there is a watch.
     pub(crate) fn count_durable_if_many(&self, pending: usize, guard: &Guard) {
-        let watched = !self.options.sync_on_commit && self.waiting.is_watched();
-        if watched || pending >= MANY {
+        let watched = !self.options.sync_on_commit && self.frontier.waiters().is_watched();
+        if watched || pending >= PENDING_COMMITS_MAX {
             self.count_durable(guard);
         }
     }
@@ -35,12 +36,12 @@ impl Inner {
         let durable = self.log.durable().0;
         // Of the same moment: a raise counts only with the commits before it.
         let visible = if self.options.sync_on_commit { durable } else { u64::MAX };
-        let mut tracker = self.tracker.lock();
+        let mut tracker = self.frontier.lock();
         let before = tracker.next;
-        if tracker.raised(durable) {
+        if tracker.apply_raises(durable) {
             self.advance(&mut tracker, visible, guard);
         }
-        while let Some((marker, slot, bytes)) = tracker.pending.front().copied() {
+        while let Some(CachedValue { slot, marker, bytes }) = tracker.pending.front().copied() {
             if marker > visible {
                 break;
             }
@@ -57,9 +58,10 @@ impl Inner {
         self.evict(&mut tracker, guard);
         tracker.check_invariants();
         let moved = tracker.next != before;
+        debug_assert!(tracker.next >= before, "the frontier moved back");
         drop(tracker);
         if moved {
-            self.waiting.wake();
+            self.frontier.waiters().wake();
         }
     }
 
@@ -102,13 +104,17 @@ impl Inner {
         }
         let durable = self.log.durable().0;
         while tracker.cached > self.options.cache_size {
-            let Some((slot, seq, bytes)) = tracker.cache.front().copied() else { return };
-            if seq > durable {
+            let Some(CachedValue { slot, marker, bytes }) = tracker.cache.front().copied() else {
+                debug_assert!(false, "bytes are cached without a value");
+                return;
+            };
+            if marker > durable {
                 return;
             }
             tracker.cache.pop_front();
+            debug_assert!(bytes <= tracker.cached, "a value is charged more than is cached");
             tracker.cached -= bytes;
-            if let Found::Page(page) = self.index.find(number_of(slot), guard) {
+            if let PageLookup::Page(page) = self.index.find(page_of(slot), guard) {
                 let indexed = page.slot(slot);
                 if indexed.word().state() == State::Committed {
                     indexed.put(None, bytes, guard);
@@ -125,13 +131,13 @@ impl Inner {
             return Ok(Ticket::READY);
         }
         let ticket = self.log.barrier().map_err(|error| self.fail(error))?;
-        Ok(Ticket::new(ticket, self.failing()))
+        Ok(Ticket::new(ticket, self.failure_sink()))
     }
 
     /// Returns the acknowledgement of a commit.
     pub(crate) fn commit_ticket(self: &Arc<Self>, ticket: esker_log::Ticket) -> Ticket {
         if self.options.sync_on_commit {
-            Ticket::new(ticket, self.failing())
+            Ticket::new(ticket, self.failure_sink())
         } else {
             Ticket::READY
         }

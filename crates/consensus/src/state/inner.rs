@@ -2,31 +2,39 @@
 
 use std::cell::RefCell;
 use std::sync::Arc;
-use std::sync::atomic::{
-    AtomicBool, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst,
-};
 
-use esker_log::component::Purpose;
-use esker_log::{Log, Seq};
-use parking_lot::{Mutex, RwLock};
+use esker_log::Log;
+use esker_log::Seq;
+use esker_log::reclaim::CopySpace;
+use parking_lot::RwLock;
 
-use crate::base::slot::{Slot, number_of};
-use crate::index::page::Page;
-use crate::index::page_table::{Found, Index};
+use crate::base::slot::{Slot, page_of};
+use crate::index::page::{Page, State};
+use crate::index::page_table::{Index, PageLookup};
 use crate::index::slot_locks::{AllLocks, PromiseState, SlotGuard, SlotLocks};
 use crate::memory::cell::Borrowed;
 use crate::memory::value_budget::ValueBudget;
 use crate::options::{Mode, Options};
-use crate::outcome::{Error, Failing, Result, refuse_if_forked};
+use crate::outcome::{Error, FailureSink, Result, refuse_if_forked};
 use crate::read_only::ReadOnlyReason;
 use crate::record::{Record, Words};
 use crate::state::background::Background;
-use crate::state::commit_tracker::CommitTracker;
-use crate::state::reclaiming::Reclaiming;
-use crate::state::waiting::FrontierWaiters;
+use crate::state::checkpoint_schedule::CheckpointSchedule;
+use crate::state::frontier::Frontier;
+use crate::state::lost_records::LostRecords;
+use crate::state::reclaim_progress::ReclaimProgress;
+use crate::state::record_marks::RecordMarks;
+use crate::state::status::LogStatus;
 
 /// A handle to a consensus log in a directory. Cheap to clone: all clones are the same log, and
 /// every operation may be called from any thread.
+///
+/// The methods of this handle are those of a protocol. The others are in three groups:
+///
+/// - [`snapshots`]: snapshots of the state machine, and truncation under one.
+/// - [`app_state`]: some bytes of the application's own, stored beside promise and floor.
+/// - [`maintenance`]: checkpoints, space, metrics of the underlying log, and single records. For
+///   operators and tests.
 ///
 /// Dropping the last handle closes the log, and blocks meanwhile. Call [`ConsensusLog::close`] to
 /// learn whether closing succeeded.
@@ -35,87 +43,52 @@ use crate::state::waiting::FrontierWaiters;
 /// Tickets are futures. A method of a ticket or a watch that is named `blocking_` blocks instead.
 /// In async code:
 ///
-/// - [`promise`], [`accept`], [`accept_batch`], [`commit`], [`commit_batch`], [`commit_through`]
-///   and [`learn`]: call them, and await the ticket. The call itself blocks only while the staging
-///   memory of the underlying log is full, until a commit ends, and while an index page that is not
-///   in memory is read.
+/// - The calls that return a ticket block only while the staging memory of the underlying log is
+///   full, until a commit ends, and while an index page that is not in memory is read. Call them,
+///   and await the ticket.
 /// - [`accept_timeout`] blocks. Call [`accept_async`], which waits for room as a future.
-/// - [`truncate_before`], [`truncate_from`] and [`install`] block, and the variants named `_with`.
-///   Call those named `_async`.
 /// - [`read`] and [`read_committed`] block only to read a value that is not in memory.
-/// - [`open`], iterations and replays, [`entries`], [`for_each`] over a promise's answer,
-///   [`checkpoint`], [`reclaim`], [`close`] and [`inspect`] block on the disk. Run them where
-///   blocking is allowed, for example in `spawn_blocking`.
+/// - [`open`], [`iterate`], [`entries`], [`for_each`] over a promise's answer, [`close`],
+///   [`inspect`], and the calls of [`snapshots`] and [`maintenance`] block on the disk. Run them
+///   where blocking is allowed, for example in `spawn_blocking`.
 ///
-/// [`promise`]: Self::promise
-/// [`accept`]: Self::accept
-/// [`accept_batch`]: Self::accept_batch
 /// [`accept_timeout`]: Self::accept_timeout
-/// [`commit`]: Self::commit
-/// [`commit_batch`]: Self::commit_batch
-/// [`commit_through`]: Self::commit_through
-/// [`learn`]: Self::learn
 /// [`accept_async`]: Self::accept_async
 /// [`entries`]: Self::entries
-/// [`truncate_before`]: Self::truncate_before
-/// [`truncate_from`]: Self::truncate_from
-/// [`install`]: Self::install
+/// [`iterate`]: Self::iterate
 /// [`read`]: Self::read
 /// [`read_committed`]: Self::read_committed
 /// [`open`]: Self::open
-/// [`for_each`]: crate::Promised::for_each
-/// [`checkpoint`]: Self::checkpoint
-/// [`reclaim`]: Self::reclaim
+/// [`for_each`]: crate::PromiseAnswer::for_each
 /// [`close`]: Self::close
 /// [`inspect`]: crate::inspect()
+/// [`snapshots`]: Self::snapshots
+/// [`app_state`]: Self::app_state
+/// [`maintenance`]: Self::maintenance
 #[derive(Debug, Clone)]
 pub struct ConsensusLog {
     pub(crate) inner: Arc<Inner>,
-    /// Closes the log when the last handle is dropped.
-    pub(crate) _owner: Arc<dyn std::fmt::Debug + Send + Sync>,
+    pub(crate) _closer: Arc<dyn CloseWithLastHandle>,
 }
 
+/// A value that closes the log when it is dropped, with the last handle.
+pub(crate) trait CloseWithLastHandle: std::fmt::Debug + Send + Sync {}
+
+/// The state of an open log, by owner.
 pub(crate) struct Inner {
     pub(crate) log: Log,
+    /// The options that the log was opened with. The label is the one that is stored with it.
     pub(crate) options: Options,
-    /// The label that is stored with the log.
-    pub(crate) label: Vec<u8>,
+    pub(crate) status: LogStatus,
     pub(crate) locks: SlotLocks,
-    /// The first slot that is not truncated, durably or not. Changes only under all slot locks.
-    pub(crate) start: AtomicU64,
     pub(crate) index: Index,
     pub(crate) budget: ValueBudget,
-    pub(crate) tracker: Mutex<CommitTracker>,
-    pub(crate) waiting: FrontierWaiters,
-    /// Held while a checkpoint is taken and while the log is closed.
-    pub(crate) maintenance: Mutex<()>,
+    pub(crate) frontier: Frontier,
+    pub(crate) records: RecordMarks,
+    pub(crate) checkpoints: CheckpointSchedule,
+    pub(crate) reclaiming: ReclaimProgress,
+    pub(crate) lost: LostRecords,
     pub(crate) background: Background,
-    pub(crate) reclaiming: Reclaiming,
-    /// The number of the newest record, or of a slightly earlier one.
-    pub(crate) newest: AtomicU64,
-    /// The number of the newest record that the last checkpoint covers.
-    pub(crate) checkpointed: AtomicU64,
-    /// The number of records between two automatic checkpoints.
-    pub(crate) checkpoint_every: u64,
-    /// The records of the newest raise of the floor and of the newest cut, durable or not.
-    pub(crate) raised_at: AtomicU64,
-    pub(crate) cut_at: AtomicU64,
-    /// No automatic checkpoint before the newest record has this number: the last one failed.
-    pub(crate) retry_at: AtomicU64,
-    /// Why it accepts no operation; `None` for an ordinary log.
-    pub(crate) read_only: Option<ReadOnlyReason>,
-    /// The quarantined records, from the first to the last. No other record may be missing.
-    pub(crate) lost: Mutex<Option<(Seq, Seq)>>,
-    /// As of opening, one past the highest slot that a record shows to be committed, and one past
-    /// the highest accepted one. Used only for a log that lost records, which is read-only.
-    pub(crate) committed_end: AtomicU64,
-    pub(crate) accepted_end: AtomicU64,
-    pub(crate) closed: AtomicBool,
-    /// Held while segments or snapshots are removed, and by a backup, which needs them all. One for
-    /// all logs of a manager.
-    pub(crate) removals: Arc<RwLock<()>>,
-    /// The underlying log failed.
-    pub(crate) failed: AtomicBool,
 }
 
 impl std::fmt::Debug for Inner {
@@ -126,9 +99,9 @@ impl std::fmt::Debug for Inner {
 
 thread_local! {
     /// The buffer that encodes records. It keeps the capacity for a thread's ordinary records.
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static RECORD_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
-const SCRATCH_KEPT: usize = 1 << 20;
+const RECORD_BUFFER_BYTES_MAX: usize = 1 << 20;
 
 impl ConsensusLog {
     /// Returns a guard under which to read. Hold it across many reads. Entries borrowed under it do
@@ -137,18 +110,8 @@ impl ConsensusLog {
         Guard(crossbeam_epoch::pin())
     }
 
-    /// Whether the log was closed.
-    pub fn is_closed(&self) -> bool {
-        self.inner.closed.load(Acquire)
-    }
-
-    /// The label that is stored with the log; empty if it has none. See
-    /// [`Options::label`](crate::Options::label).
-    pub fn label(&self) -> &[u8] {
-        &self.inner.label
-    }
-
-    /// The options that the log was opened with.
+    /// The options that the log was opened with. Their label is the one that is stored with the
+    /// log; empty if it has none.
     pub fn options(&self) -> &Options {
         &self.inner.options
     }
@@ -160,39 +123,28 @@ impl ConsensusLog {
 pub struct Guard(pub(crate) crossbeam_epoch::Guard);
 
 impl Inner {
+    /// Creates the state of a log whose slots from `start` on are kept. `options` have the label
+    /// that is stored with the log.
     pub(crate) fn new(
         log: Log,
         options: Options,
-        label: Vec<u8>,
         read_only: Option<ReadOnlyReason>,
+        removals: Arc<RwLock<()>>,
         start: u64,
     ) -> Self {
         let inline = options.engine.as_ref().is_some_and(esker_log::Engine::is_manual);
         Self {
             log,
-            label,
-            background: Background::new(inline),
-            reclaiming: Reclaiming::default(),
+            status: LogStatus::new(read_only),
             locks: SlotLocks::new(),
-            start: AtomicU64::new(start),
             index: Index::new(start),
             budget: ValueBudget::new(options.mutable_size),
-            tracker: Mutex::new(CommitTracker::new(start)),
-            waiting: FrontierWaiters::default(),
-            maintenance: Mutex::default(),
-            newest: AtomicU64::new(0),
-            checkpointed: AtomicU64::new(0),
-            checkpoint_every: options.records_per_checkpoint(),
-            raised_at: AtomicU64::new(0),
-            cut_at: AtomicU64::new(0),
-            retry_at: AtomicU64::new(0),
-            read_only,
-            lost: Mutex::default(),
-            committed_end: AtomicU64::new(0),
-            accepted_end: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
-            removals: Arc::default(),
-            failed: AtomicBool::new(false),
+            frontier: Frontier::new(start),
+            records: RecordMarks::default(),
+            checkpoints: CheckpointSchedule::new(options.records_per_checkpoint()),
+            reclaiming: ReclaimProgress::new(removals),
+            lost: LostRecords::default(),
+            background: Background::new(inline),
             options,
         }
     }
@@ -205,7 +157,7 @@ impl Inner {
     /// not be durable yet.
     #[inline]
     pub(crate) fn start(&self) -> u64 {
-        self.start.load(Acquire)
+        self.index.start()
     }
 
     /// Commits with markers up to this record are visible to readers.
@@ -218,7 +170,7 @@ impl Inner {
     #[inline]
     pub(crate) fn slot_lock(&self, slot: u64) -> Result<SlotGuard<'_>> {
         refuse_if_forked()?;
-        Ok(self.locks.of_slot(slot))
+        Ok(self.locks.lock_slot(slot))
     }
 
     /// Acquires all slot locks, for an operation on more than one slot.
@@ -229,7 +181,7 @@ impl Inner {
 
     pub(crate) fn refuse_if_closed(&self) -> Result<()> {
         refuse_if_forked()?;
-        if self.closed.load(Acquire) { Err(Error::Closed) } else { Ok(()) }
+        if self.status.is_closed() { Err(Error::Closed) } else { Ok(()) }
     }
 
     /// As [`Inner::writable`], for an operation that holds no slot lock.
@@ -239,19 +191,31 @@ impl Inner {
     }
 
     /// Refuses the operation if the log accepts no writes.
+    #[inline]
     pub(crate) fn writable(&self, promise_state: &PromiseState) -> Result<()> {
         if promise_state.closed {
             return Err(Error::Closed);
         }
-        if let Some(reason) = self.read_only {
+        if let Some(reason) = self.status.read_only() {
             return Err(Error::ReadOnly { reason });
         }
-        if self.failed.load(Relaxed) {
-            // The barrier returns the cause.
-            drop(self.log.barrier().map_err(|error| self.fail(error))?);
-            return Err(Error::Log(esker_log::Error::Stopped));
+        if self.status.is_failed() { Err(self.failure()) } else { Ok(()) }
+    }
+
+    /// Why the log is in its terminal state.
+    #[cold]
+    fn failure(&self) -> Error {
+        if let Some(invariant) = self.status.broken_invariant() {
+            return Error::Internal { invariant };
         }
-        Ok(())
+        match self.log.barrier() {
+            Ok(ticket) => {
+                drop(ticket);
+                Error::Log(esker_log::Error::Stopped)
+            }
+            // The barrier returns the cause.
+            Err(error) => self.fail(error),
+        }
     }
 
     /// Refuses a slot that cannot be written to.
@@ -268,18 +232,38 @@ impl Inner {
         }
     }
 
-    /// Converts an error of the underlying log. A failed write puts this log into the failed state.
+    /// Converts an error of the underlying log. A failed write puts this log into its terminal
+    /// state.
     pub(crate) fn fail(&self, error: esker_log::Error) -> Error {
         if matches!(
             error,
             esker_log::Error::Io(_) | esker_log::Error::Poisoned(_) | esker_log::Error::Stopped
         ) {
-            self.failed.store(true, SeqCst);
-            self.waiting.wake();
-            // From here on no bytes are released.
-            self.budget.close();
+            self.enter_terminal_state();
         }
         error.into()
+    }
+
+    /// Puts the log into its terminal state, because its own state contradicts itself. Panics in
+    /// debug builds.
+    ///
+    /// # Panics
+    /// In debug builds, after the log is in its terminal state.
+    #[cold]
+    pub(crate) fn broken(&self, invariant: &'static str) -> Error {
+        if self.status.break_invariant(invariant) {
+            tracing::error!(invariant, "invariant of a consensus log broken");
+        }
+        self.enter_terminal_state();
+        debug_assert!(false, "invariant broken: {invariant}");
+        Error::Internal { invariant }
+    }
+
+    fn enter_terminal_state(&self) {
+        self.status.fail();
+        self.frontier.waiters().wake();
+        // From here on no bytes are released.
+        self.budget.close();
     }
 
     /// Appends one record.
@@ -311,9 +295,10 @@ impl Inner {
         encode: impl FnOnce(&mut Vec<u8>),
         append: impl FnOnce(&[u8]) -> esker_log::Result<esker_log::Ticket>,
     ) -> Result<esker_log::Ticket> {
-        let ticket = with_scratch(|scratch| {
-            encode(scratch);
-            append(scratch)
+        let ticket = with_record_buffer(|buffer| {
+            encode(buffer);
+            debug_assert_eq!(Record::decode(buffer).err(), None, "an appended record is invalid");
+            append(buffer)
         });
         self.appended(ticket)
     }
@@ -321,24 +306,33 @@ impl Inner {
     /// Appends records that share one sync as long as their tickets are kept: dropping a ticket
     /// requests a commit. Other records may be between them.
     pub(crate) fn append_all(&self, records: &[Vec<u8>]) -> Result<Vec<esker_log::Ticket>> {
-        records.iter().map(|record| self.appended(self.log.append(record.as_slice()))).collect()
+        records
+            .iter()
+            .map(|record| {
+                debug_assert_eq!(
+                    Record::decode(record).err(),
+                    None,
+                    "an appended record is invalid"
+                );
+                self.appended(self.log.append(record.as_slice()))
+            })
+            .collect()
     }
 
     fn appended(&self, ticket: esker_log::Result<esker_log::Ticket>) -> Result<esker_log::Ticket> {
         let ticket = ticket.map_err(|error| self.fail(error))?;
-        // Other threads may store theirs out of order; every use of `newest` tolerates that.
-        self.newest.store(ticket.seq().0, Relaxed);
+        self.records.set_newest(ticket.seq().0);
         Ok(ticket)
     }
 
-    /// This log, as a ticket reports a failure to it.
-    pub(crate) fn failing(self: &Arc<Self>) -> Arc<dyn Failing> {
-        Arc::clone(self) as Arc<dyn Failing>
+    /// The sink to which a ticket reports a failure.
+    pub(crate) fn failure_sink(self: &Arc<Self>) -> Arc<dyn FailureSink> {
+        Arc::clone(self) as Arc<dyn FailureSink>
     }
 
     /// The number of records since the last checkpoint.
     pub(crate) fn since_checkpoint(&self) -> u64 {
-        self.newest.load(Relaxed).saturating_sub(self.checkpointed.load(Relaxed))
+        self.checkpoints.records_since(self.records.newest())
     }
 
     /// Returns the page of a slot, if there is one. Reads it from the log if it is not in memory.
@@ -348,22 +342,25 @@ impl Inner {
         slot: u64,
         guard: &'g crossbeam_epoch::Guard,
     ) -> Result<Option<Borrowed<'g, Arc<Page>>>> {
-        let number = number_of(slot);
+        let number = page_of(slot);
         loop {
             match self.index.find(number, guard) {
-                Found::Page(page) => return Ok(Some(page)),
-                Found::Nothing => return Ok(None),
-                Found::Stored(seq) => {
+                PageLookup::Page(page) => {
+                    debug_assert_eq!(page.number, number, "the page table returned another page");
+                    return Ok(Some(page));
+                }
+                PageLookup::Absent => return Ok(None),
+                PageLookup::Stored(seq) => {
                     let page = match self.read_page(slot, seq) {
                         Ok(page) => page,
                         // A checkpoint may have stored it again, and the old record was dropped.
                         Err(error) => match self.index.find(number, guard) {
-                            Found::Stored(now) if now == seq => return Err(error),
+                            PageLookup::Stored(now) if now == seq => return Err(error),
                             _ => continue,
                         },
                     };
                     for (_, slot) in page.used_from(0) {
-                        if slot.word().state() == crate::index::page::State::Accepted {
+                        if slot.word().state() == State::Accepted {
                             self.index.open.enter(number, &page.open);
                         }
                     }
@@ -373,9 +370,18 @@ impl Inner {
         }
     }
 
+    /// Returns the page of a slot that is accepted, committed or listed as open, so it has one.
+    pub(crate) fn known_page<'g>(
+        &self,
+        slot: u64,
+        guard: &'g crossbeam_epoch::Guard,
+    ) -> Result<Borrowed<'g, Arc<Page>>> {
+        self.page(slot, guard)?.ok_or_else(|| self.broken("a slot in use has a page"))
+    }
+
     fn read_page(&self, slot: u64, seq: u64) -> Result<Page> {
         self.stored_page(slot, seq, |first, words| {
-            Page::from_words(number_of(slot), usize::from(first), words.iter())
+            Page::from_words(page_of(slot), usize::from(first), words.iter())
         })
     }
 
@@ -392,7 +398,7 @@ impl Inner {
             .read(seq)
             .map_err(|cause| Error::CorruptedEntry { slot: Slot(slot), cause })?;
         match Record::decode(&view).map_err(nonsense)? {
-            Record::Page { number, first, words } if number == number_of(slot) => {
+            Record::Page { number, first, words } if number == page_of(slot) => {
                 make(first, words).ok_or(nonsense("a slot of the page cannot be"))
             }
             _ => Err(nonsense("it is not the page that the checkpoint names")),
@@ -410,26 +416,68 @@ impl Inner {
         }
         let limit = Index::limit(self.start());
         self.index
-            .make(number_of(slot), guard)
+            .make(page_of(slot), guard)
             .ok_or(Error::SlotOutOfRange { slot: Slot(slot), limit: Slot(limit) })
     }
 }
 
 /// Passes an empty buffer of this thread to `with`.
-fn with_scratch<T>(with: impl FnOnce(&mut Vec<u8>) -> T) -> T {
-    SCRATCH.with(|scratch| match scratch.try_borrow_mut() {
-        Ok(mut scratch) => {
-            scratch.clear();
-            let done = with(&mut scratch);
-            scratch.shrink_to(SCRATCH_KEPT);
+fn with_record_buffer<T>(with: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+    RECORD_BUFFER.with(|buffer| match buffer.try_borrow_mut() {
+        Ok(mut buffer) => {
+            buffer.clear();
+            let done = with(&mut buffer);
+            buffer.shrink_to(RECORD_BUFFER_BYTES_MAX);
             done
         }
         Err(_) => with(&mut Vec::new()),
     })
 }
 
-impl Failing for Inner {
+impl FailureSink for Inner {
     fn fail(&self, error: esker_log::Error) -> Error {
         Inner::fail(self, error)
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use esker_disk::sim::SimDisk;
+
+    use super::*;
+    use crate::Ballot;
+
+    const INVARIANT: &str = "two and two are four";
+
+    fn refused<T>(outcome: Result<T>) {
+        let error = outcome.err();
+        let is_internal = matches!(error, Some(Error::Internal { invariant: INVARIANT }));
+        assert!(is_internal, "{error:?}");
+    }
+
+    /// A state that contradicts itself is never an ordinary answer.
+    #[test]
+    fn a_broken_invariant_is_terminal() {
+        let disk = SimDisk::new(1);
+        let open = || ConsensusLog::builder("/log").disk(Arc::new(disk.clone())).open().unwrap();
+        let (log, ballot) = (open(), Ballot { number: 1, node: 1 });
+        log.accept(Slot(0), ballot, b"value").unwrap().blocking_wait().unwrap();
+        let mut watch = log.watch();
+        let broken = catch_unwind(AssertUnwindSafe(|| log.inner.broken(INVARIANT)));
+        assert_eq!(broken.is_err(), cfg!(debug_assertions));
+        refused(log.accept(Slot(1), ballot, b"value"));
+        refused(log.promise(ballot, Slot(0)));
+        refused(log.commit(Slot(0), ballot));
+        refused(log.truncate_from(Slot(0)));
+        refused(log.maintenance().checkpoint());
+        refused(watch.blocking_changed());
+        assert_eq!(log.read(Slot(0), &log.pin()).unwrap().value(), b"value");
+        refused(log.close());
+        let log = open();
+        log.commit(Slot(0), ballot).unwrap().blocking_wait().unwrap();
+        log.close().unwrap();
     }
 }

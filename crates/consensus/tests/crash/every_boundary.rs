@@ -69,7 +69,7 @@ fn power_cut_at_every_operation_in_volatile_mode() {
     }
 }
 
-/// What is durable by its own right, promises, accepts and truncations, is no less so.
+/// Promises, accepts and truncations, which are durable by themselves, are no less so.
 #[test]
 fn power_cut_at_every_operation_without_sync_on_commit() {
     for seed in 0..seeds(1) {

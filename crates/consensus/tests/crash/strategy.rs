@@ -8,7 +8,7 @@ use esker_lab::plan::{How, Plan};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-/// How a life ends. Places are given in operations of the disk from the life's beginning on,
+/// The end of a life. Places are given in operations of the disk from the life's beginning on,
 /// recovery included; a life that is over before is ended after its last step.
 #[derive(Debug, Clone, Copy)]
 pub enum End {

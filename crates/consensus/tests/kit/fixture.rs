@@ -10,7 +10,7 @@ use esker_consensus::{Ballot, ConsensusLog, Mode, Options, Slot};
 use esker_disk::sim::{Persist, SimDisk};
 use esker_log::Engine;
 
-/// Where the log lives on a simulated disk.
+/// The directory of the log on a simulated disk.
 pub const DIR: &str = "/consensus";
 /// The ballots that tests use.
 pub const LOW: Ballot = Ballot { number: 1, node: 1 };
@@ -100,10 +100,10 @@ impl Setting {
         self.log.read_committed(Slot(slot), &guard).unwrap().value().to_vec()
     }
 
-    /// What is accepted and not committed.
+    /// The entries that are accepted and not committed.
     pub fn uncommitted(&self) -> Vec<(u64, Ballot, Vec<u8>)> {
         let guard = self.log.pin();
-        let entries = self.log.scan_uncommitted(&guard).unwrap();
+        let entries = self.log.maintenance().scan_uncommitted(&guard).unwrap();
         entries.iter().map(|e| (e.slot().0, e.ballot(), e.value().to_vec())).collect()
     }
 

@@ -98,7 +98,7 @@ impl SimEnv {
             model.promise_acknowledged,
             model.promise
         );
-        let raised = (start, app_state_of(&life.log.app_state()));
+        let raised = (start, app_state_of(&life.log.app_state().get()));
         ensure!(
             model.raises.get(model.raised..).is_some_and(|raises| raises.contains(&raised)),
             "floor and application state are {raised:?}, and may be {:?} from {} on",
@@ -230,11 +230,11 @@ impl SimEnv {
         }
         let unknown = seen.keys().find(|n| !model.slots.contains_key(n));
         ensure!(unknown.is_none(), "slot {unknown:?} is reported");
-        let range = life.log.committed_range().map(|r| (r.lowest.0, r.highest.0, r.count));
+        let range = life.log.stats().committed.map(|r| (r.lowest.0, r.highest.0, r.count));
         let expected = seen.keys().next().zip(seen.keys().next_back());
         let expected = expected.map(|(low, high)| (*low, *high, seen.len() as u64));
         ensure!(range == expected, "the range is {range:?}, and should be {expected:?}");
-        let scanned = match life.log.scan_uncommitted(&guard) {
+        let scanned = match life.log.maintenance().scan_uncommitted(&guard) {
             Ok(scanned) => scanned,
             Err(error) => return self.stop(&error, "scan"),
         };
@@ -256,7 +256,7 @@ impl SimEnv {
         ensure!(next == expected, "slots below {next} are decided, not {expected}");
         let promised = life.log.promised().unwrap_or(Ballot::ZERO);
         ensure!(promised == model.promise, "{promised} is promised");
-        let app_state = app_state_of(&life.log.app_state());
+        let app_state = app_state_of(&life.log.app_state().get());
         let stored = model.raises.last().map(|(_, app_state)| *app_state);
         ensure!(Some(app_state) == stored, "the application's state is {app_state}");
         Ok(())

@@ -113,8 +113,8 @@ impl Writer for ManagerWriter {
         let (key, slot) = place(n);
         let log = self.log(key)?;
         if let Some(before) = slot.checked_sub(1).filter(|_| makes_snapshot(n)) {
-            log.create_snapshot(Slot(before), &*state(key, before)).map_err(text)?;
-            log.keep_snapshots(SNAPSHOTS_KEPT).map_err(text)?;
+            log.snapshots().create(Slot(before), &*state(key, before)).map_err(text)?;
+            log.snapshots().keep(SNAPSHOTS_KEPT).map_err(text)?;
         }
         let accepted = log.accept(Slot(slot), BALLOT, value).map_err(text)?;
         if self.mode == Mode::Durable {

@@ -195,7 +195,7 @@ impl Writer for ConsensusWriter {
         options.sync_on_commit = policy.sync_on_commit;
         options.segment_size = 1 << 20;
         let log = ConsensusLog::builder(dir).options(options).open().map_err(text)?;
-        let durable = log.committed_range().map_or(0, |range| range.highest.0 + 1);
+        let durable = log.stats().committed.map_or(0, |range| range.highest.0 + 1);
         Ok(Self { log, policy, durable })
     }
 

@@ -24,7 +24,7 @@ pub(super) fn transfer(
     let sending = async move { snapshot.send(&mut here).await };
     let receiving = async move {
         let mut there = there;
-        to.receive_snapshot(&mut there).await
+        to.snapshots().receive(&mut there).await
     };
     runtime.block_on(async { tokio::join!(sending, receiving) })
 }

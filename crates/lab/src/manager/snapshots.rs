@@ -46,7 +46,7 @@ impl SimEnv {
         let known = self.known(number);
         let superfluous = known.snapshots.superfluous(count);
         known.snapshots.removing(&superfluous);
-        match guard.keep_snapshots(count) {
+        match guard.snapshots().keep(count) {
             Err(error) => self.stop(&error, "keep_snapshots"),
             Ok(removed) => {
                 let removed: Vec<_> = removed.iter().map(|slot| slot.0).collect();
@@ -69,7 +69,7 @@ impl SimEnv {
         if covering.is_some() {
             known.log.model.raising(through + 1, false);
         }
-        match (guard.truncate_through(Slot(through)), covering) {
+        match (guard.snapshots().truncate_through(Slot(through)), covering) {
             (Ok(by), Some((at, _))) => {
                 ensure!(by.0 == at, "slots through {through} are covered by {at}, not {by}");
                 known.log.raised(through + 1, false);
@@ -95,7 +95,7 @@ impl SimEnv {
             known.log.model.deciding = known.log.model.deciding.max(reaches);
         }
         let (mut state, mut entries, mut failed) = (Vec::new(), Vec::new(), None);
-        let restored = guard.restore::<Error>(
+        let restored = guard.snapshots().restore::<Error>(
             |snapshot| {
                 failed = snapshot.read_to_end(&mut state).err();
                 Ok(())
@@ -209,7 +209,7 @@ impl SimEnv {
 
 /// Writes a snapshot, as a stream or in parts.
 fn write(log: &ConsensusLog, at: u64, content: Content, part: usize) -> Result<(), Error> {
-    let (mut writer, bytes) = (log.snapshot_writer(Slot(at))?, content.bytes());
+    let (mut writer, bytes) = (log.snapshots().writer(Slot(at))?, content.bytes());
     let written = match part {
         0 => writer.copy_from(&*bytes).map(drop),
         part => bytes.chunks(part).try_for_each(|part| writer.write_all(part)),

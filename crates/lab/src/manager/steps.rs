@@ -92,7 +92,7 @@ impl SimEnv {
     fn reclaim(&mut self, life: &Life, number: u64) -> LifeResult {
         let guard = self.get(life, number)?;
         self.known(number).log.fill_with_dead(&of_log(&guard))?;
-        guard.reclaim().map(drop).or_else(|error| self.stop(&error, "reclaim"))
+        guard.maintenance().reclaim().map(drop).or_else(|error| self.stop(&error, "reclaim"))
     }
 
     fn remove(&mut self, life: &Life, number: u64) -> LifeResult {

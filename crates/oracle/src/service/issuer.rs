@@ -41,7 +41,7 @@ impl Issuer {
         counters: Arc<Counters>,
         clock: Arc<ClockState>,
     ) -> Self {
-        let session = leased.node().log().recovery().session;
+        let session = leased.node().log().maintenance().recovery().session;
         let prover = Prover::new(Arc::clone(leased.node()));
         Self {
             leased,

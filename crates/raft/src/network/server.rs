@@ -476,7 +476,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         let received = tokio::select! {
             biased;
             _ = replaced => return Err(io::Error::other("another snapshot came")),
-            received = self.inner.store.log().receive_snapshot(frames.get_mut()) => received,
+            received = self.inner.store.log().snapshots().receive(frames.get_mut()) => received,
         };
         if let Some(why) = received.as_ref().err().and_then(|error| poison_cause(error)) {
             self.stop(StopCause::Stopped(why)).await;

@@ -82,7 +82,7 @@ async fn refused_snapshot(node: &Node) -> Slot {
     let note = String::from_utf8(newest.info().note.clone()).unwrap();
     let [before, now] = [newest.slot(), slot].map(|slot| format!("\"index\":{}", slot.0));
     assert!(slot > newest.slot() && note.contains(&before), "{note}");
-    let mut writer = node.log().applied_snapshot_writer(slot).unwrap();
+    let mut writer = node.log().snapshots().applied_writer(slot).unwrap();
     writer.copy_from(&b"\xff"[..]).unwrap();
     writer.finish(note.replace(&before, &now).as_bytes()).unwrap();
     slot

@@ -76,7 +76,7 @@ async fn a_node_with_a_shorter_lease_waits_for_the_longer_one() {
     assert!(begun.elapsed() >= long, "{:?}", begun.elapsed());
     // From then on it promises no more than the shorter one.
     let kept =
-        |node: &Node| u32::from_le_bytes(*node.log().app_state()[1..].first_chunk().unwrap());
+        |node: &Node| u32::from_le_bytes(*node.log().app_state().get()[1..].first_chunk().unwrap());
     let deadline = Instant::now() + TEST_TIMEOUT;
     while kept(&node) != 8 {
         assert!(Instant::now() < deadline, "it keeps {} ms", kept(&node));

@@ -139,7 +139,7 @@ async fn a_longer_lease_is_stored_before_a_node_answers() {
     let (node, address) = start_on(&disk, 1, Duration::from_millis(250));
     let mut caller = link(CLUSTER, 2, 1, address).await;
     assert_eq!(ask(&mut caller, vote(4, 2, false)).await, None);
-    assert_eq!(node.log().app_state()[1..5], 2000_u32.to_le_bytes());
+    assert_eq!(node.log().app_state().get()[1..5], 2000_u32.to_le_bytes());
 }
 
 /// A shorter promise is stored once the longer one has ended, and not when the node starts: the
@@ -329,14 +329,14 @@ async fn a_snapshot_for_a_log_that_has_failed_stops_the_node() {
     // The first may be a write on which the log does not depend.
     disk.inject(Fault::on(Op::Write, Effect::Io));
     // Another write of the log may have failed before.
-    if let Ok(stored) = node.log().set_app_state(b"more") {
+    if let Ok(stored) = node.log().app_state().set(b"more") {
         stored.await.unwrap_err();
     }
     disk.clear_faults();
     let other = ConsensusLog::builder("/other").disk(Arc::new(disk)).open().unwrap();
     let ballot = Ballot { number: 1, node: 2 };
     other.learn(Slot(0), ballot, b"word").unwrap().await.unwrap();
-    other.create_snapshot(Slot(0), &b"words"[..]).unwrap();
+    other.snapshots().create(Slot(0), &b"words"[..]).unwrap();
     let snapshot = other.snapshots().latest().unwrap();
     let snapshot = Snapshot { meta: SnapshotMeta::default(), snapshot };
     let mut caller = link(CLUSTER, 2, 1, address).await;

@@ -232,7 +232,7 @@ async fn a_node_that_joined_founds_no_cluster() {
     nodes.stop(2).await;
     // Its log is new, and it has its identity, as after a crash before the cluster had it.
     let log = ConsensusLog::open(nodes.data(2).join("raft")).unwrap();
-    let label = log.label().to_vec();
+    let label = log.options().label.clone();
     log.close().unwrap();
     std::fs::remove_dir_all(nodes.data(2)).unwrap();
     let log = ConsensusLog::builder(nodes.data(2).join("raft")).label(label.clone()).open();

@@ -24,7 +24,7 @@ fn log(dir: &Path) -> ConsensusLog {
     }
     log.accept(Slot(7), LOW, &[0xff, 0]).unwrap().blocking_wait().unwrap();
     log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
-    log.truncate_before(Slot(2)).unwrap();
+    log.truncate_before(Slot(2)).unwrap().blocking_wait().unwrap();
     log
 }
 
@@ -318,7 +318,7 @@ fn a_backup() {
     for key in ["users", "orders"] {
         let log = manager.get(key).unwrap();
         log.learn(Slot(0), LOW, key.as_bytes()).unwrap().blocking_wait().unwrap();
-        log.create_snapshot(Slot(0), key.as_bytes()).unwrap();
+        log.snapshots().create(Slot(0), key.as_bytes()).unwrap();
     }
     backup(&dir, &dest).exits(4).says(&["is open for writing", "`LogManager::backup`"]);
     let users = lines(&["stat", "--key", "users"], &dir)[0]["dir"].clone();
@@ -362,8 +362,8 @@ fn many(dir: &Path, keys: &[&str]) {
         for slot in 0..5 {
             log.learn(Slot(slot), LOW, key.as_bytes()).unwrap().blocking_wait().unwrap();
         }
-        log.create_snapshot(Slot(2), &b"state"[..]).unwrap();
-        log.create_snapshot(Slot(4), &b"later"[..]).unwrap();
+        log.snapshots().create(Slot(2), &b"state"[..]).unwrap();
+        log.snapshots().create(Slot(4), &b"later"[..]).unwrap();
     }
     manager.close_all().unwrap();
 }
@@ -503,9 +503,9 @@ fn verify_reads_snapshots_and_checks_that_one_covers_the_floor() {
         log.learn(Slot(slot), LOW, b"value").unwrap().blocking_wait().unwrap();
     }
     for slot in [3, 6, 9] {
-        log.create_snapshot(Slot(slot), &b"state"[..]).unwrap();
+        log.snapshots().create(Slot(slot), &b"state"[..]).unwrap();
     }
-    log.truncate_through(Slot(6)).unwrap();
+    log.snapshots().truncate_through(Slot(6)).unwrap();
     log.close().unwrap();
     let file = |slot: u64| dir.join(format!("snapshot-{slot:020}"));
     let sound = &lines(&["verify"], &dir)[0];

@@ -64,7 +64,7 @@ fn a_snapshot_is_written_listed_checked_and_printed() {
     let mut create = command(&["snapshot", "create-from", "--slot", "9"]);
     create.arg(&dir);
     assert_eq!(run(create, b"").status, 4);
-    writer.create_snapshot(Slot(8), &*state).unwrap();
+    writer.snapshots().create(Slot(8), &*state).unwrap();
     let mut restore = command(&["snapshot", "restore", "--at-or-before", "8"]);
     restore.arg(&dir);
     let restored = run(restore, b"").ok();
@@ -105,7 +105,7 @@ fn a_snapshot_is_neither_replaced_nor_empty_unless_forced() {
     directory.arg(&dir).arg(&dir);
     run(directory, b"").exits(1).says(&["copy ", &dir.display().to_string()]);
     let writer = ConsensusLog::open(&dir).unwrap();
-    writer.truncate_through(Slot(8)).unwrap();
+    writer.snapshots().truncate_through(Slot(8)).unwrap();
     writer.close().unwrap();
     create(&["--slot", "7"], b"state").exits(1).says(&["slots up to 8 were dropped"]);
 }
@@ -166,8 +166,8 @@ fn a_plain_log_is_refused() {
 fn damage_is_status_3_and_an_older_snapshot_is_restored() {
     let (_guard, dir) = workdir();
     let writer = log(&dir, 10);
-    writer.create_snapshot(Slot(3), &b"older"[..]).unwrap();
-    writer.create_snapshot(Slot(6), &b"newer"[..]).unwrap();
+    writer.snapshots().create(Slot(3), &b"older"[..]).unwrap();
+    writer.snapshots().create(Slot(6), &b"newer"[..]).unwrap();
     writer.close().unwrap();
     flip(&file(&dir, 6), 4096 + 33);
     for words in [&["snapshot", "verify"][..], &["snapshot", "verify", "--slot", "6"]] {

@@ -23,7 +23,7 @@ use proptest::test_runner::{Config, TestCaseError, TestRunner};
 
 use super::Checkpoint;
 use crate::base::ballot::Ballot;
-use crate::base::slot::{SLOTS, Slot, SnapshotBounds, first_of, number_of};
+use crate::base::slot::{SLOTS_PER_PAGE, Slot, SnapshotBounds, first_slot_of, page_of};
 use crate::index::page::State;
 use crate::options::Options;
 use crate::outcome::Result;
@@ -105,9 +105,9 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// How a session ends: at a disk operation counted from its start, or after its last step.
+/// The end of a session: at a disk operation counted from its start, or after its last step.
 #[derive(Debug, Clone)]
-enum End {
+enum ProgramEnd {
     CutAt(u64, Persist),
     Cut(Persist),
     /// Everything is made durable first, and must be recovered.
@@ -115,19 +115,19 @@ enum End {
     Closed,
 }
 
-fn end() -> impl Strategy<Value = End> {
+fn end() -> impl Strategy<Value = ProgramEnd> {
     let how = || prop_oneof![3 => Just(Persist::Random), 1 => Just(Persist::Torn)];
     prop_oneof![
-        3 => (20..400u64, how()).prop_map(|(at, how)| End::CutAt(at, how)),
-        2 => how().prop_map(End::Cut),
-        4 => Just(End::Killed),
-        1 => Just(End::Closed),
+        3 => (20..400u64, how()).prop_map(|(at, how)| ProgramEnd::CutAt(at, how)),
+        2 => how().prop_map(ProgramEnd::Cut),
+        4 => Just(ProgramEnd::Killed),
+        1 => Just(ProgramEnd::Closed),
     ]
 }
 
 /// The observable state of a log.
 #[derive(Debug, PartialEq)]
-struct Seen {
+struct RecoveredState {
     promised: Option<Ballot>,
     app_state: Vec<u8>,
     bounds: (Option<Slot>, Option<Slot>),
@@ -139,7 +139,7 @@ struct Seen {
     pages: Vec<(u64, u64)>,
 }
 
-struct Life {
+struct TestLog {
     log: ConsensusLog,
     engine: Engine,
     checkpoint: Option<Checkpoint>,
@@ -147,13 +147,13 @@ struct Life {
     value: u64,
 }
 
-impl Drop for Life {
+impl Drop for TestLog {
     fn drop(&mut self) {
         self.engine.stop();
     }
 }
 
-impl Life {
+impl TestLog {
     fn open(disk: &SimDisk, value: u64) -> Result<Self> {
         let engine = Engine::manual();
         let mut options = Options::on(Arc::new(disk.process()));
@@ -174,7 +174,7 @@ impl Life {
         let start = self.log.inner.start();
         match place / 10 {
             0 => start + place,
-            page => (number_of(start) + page) * SLOTS as u64 + place % 10,
+            page => (page_of(start) + page) * SLOTS_PER_PAGE as u64 + place % 10,
         }
     }
 
@@ -215,7 +215,7 @@ impl Life {
                 if wait { ticket.blocking_wait()? } else { drop(ticket) }
             }
             Step::Floor { place, wait } => {
-                let slot = self.slot(place).min(inner.tracker.lock().decided());
+                let slot = self.slot(place).min(inner.frontier.lock().decided());
                 let ticket = inner.raise(slot, slot, Some(&place.to_le_bytes()))?;
                 if wait { ticket.blocking_wait()? } else { drop(ticket) }
             }
@@ -226,7 +226,7 @@ impl Life {
             }
             Step::CopyForward { place } => {
                 let (slot, guard) = (self.slot(place), crossbeam_epoch::pin());
-                let _slot_lock = inner.locks.of_slot(slot);
+                let _slot_lock = inner.locks.lock_slot(slot);
                 let Some(page) = inner.page(slot, &guard)? else { return Ok(()) };
                 let word = page.slot(slot).word();
                 if word.state() == State::Empty {
@@ -244,7 +244,7 @@ impl Life {
                 inner.log.barrier()?.blocking_wait()?;
                 let guard = crossbeam_epoch::pin();
                 for (slot, from, to) in self.copies.drain(..) {
-                    let _slot_lock = inner.locks.of_slot(slot);
+                    let _slot_lock = inner.locks.lock_slot(slot);
                     let Some(page) = inner.page(slot, &guard)? else { continue };
                     let word = page.slot(slot).word();
                     if word.seq() == from && word.state() != State::Empty {
@@ -274,7 +274,7 @@ impl Life {
         Ok(())
     }
 
-    fn seen(&self) -> Seen {
+    fn seen(&self) -> RecoveredState {
         let inner = &self.log.inner;
         let (guard, stats) = (self.log.pin(), self.log.stats());
         let mut slots = Vec::new();
@@ -287,17 +287,17 @@ impl Life {
         });
         all.unwrap();
         let pages = inner.index.numbers(0, &guard.0).into_iter().filter_map(|number| {
-            let page = inner.page(first_of(number), &guard.0).unwrap()?;
+            let page = inner.page(first_slot_of(number), &guard.0).unwrap()?;
             let words = page.used_from(0).map(|(_, place)| place.word());
             let count = words.filter(|word| word.state() == State::Committed).count() as u64;
             assert_eq!(count, page.committed(), "page {number} counts");
             (count > 0).then_some((number, count))
         });
-        Seen {
+        RecoveredState {
             promised: self.log.promised(),
-            app_state: self.log.app_state().to_vec(),
+            app_state: self.log.app_state().get().to_vec(),
             bounds: (self.log.floor(), self.log.frontier()),
-            committed: self.log.committed_range(),
+            committed: self.log.stats().committed,
             slots,
             open: (stats.uncommitted, stats.mutable_used),
             pages: pages.collect(),
@@ -310,30 +310,35 @@ fn with_metadata(disk: &SimDisk) -> bool {
 }
 
 /// Runs one session. Then the disk must open to the same state with and without the app metadata.
-fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::Result<(), String> {
+fn live(
+    disk: &SimDisk,
+    steps: &[Step],
+    end: &ProgramEnd,
+    value: u64,
+) -> std::result::Result<(), String> {
     let reported = |error: crate::outcome::Error| format!("{error:?}");
     let mut must = None;
-    if let End::CutAt(at, how) = end {
+    if let ProgramEnd::CutAt(at, how) = end {
         disk.cut_power_at(CutPoint::During(disk.operations() + at), *how);
     }
-    match Life::open(disk, value) {
+    match TestLog::open(disk, value) {
         Ok(mut life) => {
             for step in steps {
                 // An acceptor refuses some steps; a disk without power refuses all.
                 drop(life.step(step));
             }
-            if matches!(end, End::Killed | End::Closed) {
+            if matches!(end, ProgramEnd::Killed | ProgramEnd::Closed) {
                 let flushed =
                     life.log.inner.log.barrier().and_then(esker_log::Ticket::blocking_wait);
                 flushed.map_err(|error| reported(error.into()))?;
                 must = Some(life.seen());
             }
             match end {
-                End::Closed => life.log.close().map_err(reported)?,
-                End::Killed => disk.kill(),
-                End::Cut(how) => disk.power_cut(*how),
-                End::CutAt(_, how) if disk.is_on() => disk.power_cut(*how),
-                End::CutAt(..) => {}
+                ProgramEnd::Closed => life.log.close().map_err(reported)?,
+                ProgramEnd::Killed => disk.kill(),
+                ProgramEnd::Cut(how) => disk.power_cut(*how),
+                ProgramEnd::CutAt(_, how) if disk.is_on() => disk.power_cut(*how),
+                ProgramEnd::CutAt(..) => {}
             }
         }
         Err(error) if disk.is_on() => return Err(format!("opening: {error:?}")),
@@ -347,7 +352,8 @@ fn live(disk: &SimDisk, steps: &[Step], end: &End, value: u64) -> std::result::R
             let dir = fork.process().open_dir(Path::new(DIR)).map_err(|e| format!("{e:?}"))?;
             dir.unlink("note").map_err(|e| format!("{e:?}"))?;
         }
-        let life = Life::open(&fork, value).map_err(|e| format!("note {keep_metadata}: {e:?}"))?;
+        let life =
+            TestLog::open(&fork, value).map_err(|e| format!("note {keep_metadata}: {e:?}"))?;
         Ok::<_, String>(life.seen())
     };
     let (noted, replayed) = (seen(true)?, seen(false)?);
@@ -386,18 +392,18 @@ fn a_checkpoint_taken_beside_callers_says_what_all_records_say() {
 }
 
 /// A log on a new disk.
-fn new_life() -> (SimDisk, Life) {
+fn new_life() -> (SimDisk, TestLog) {
     let disk = SimDisk::new(1);
-    let life = Life::open(&disk, 0).unwrap();
+    let life = TestLog::open(&disk, 0).unwrap();
     (disk, life)
 }
 
-fn kill(disk: &SimDisk, life: Life) -> Life {
+fn kill(disk: &SimDisk, life: TestLog) -> TestLog {
     life.log.inner.log.barrier().unwrap().blocking_wait().unwrap();
     disk.kill();
     drop(life);
     disk.power_on();
-    Life::open(disk, 0).unwrap()
+    TestLog::open(disk, 0).unwrap()
 }
 
 /// Guards against a root that names a page too far above its own floor to be opened.
@@ -411,7 +417,12 @@ fn a_page_that_only_a_later_floor_reaches_is_left_out() {
         .blocking_wait()
         .unwrap();
     life.step(&Step::Begin).unwrap();
-    life.log.install(SnapshotBounds { floor: Slot(far), frontier: Slot(far) }).unwrap();
+    life.log
+        .snapshots()
+        .install(SnapshotBounds { floor: Slot(far), frontier: Slot(far) })
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     life.log
         .accept(Slot(far + 5), Ballot { number: 1, node: 1 }, b"far")
         .unwrap()
@@ -433,13 +444,13 @@ fn what_a_copied_page_has_is_not_replayed() {
     life.step(&Step::Begin).unwrap();
     life.log.accept(Slot(1), high, b"replaces it").unwrap().blocking_wait().unwrap();
     life.log.accept(Slot(2), high, b"goes again").unwrap().blocking_wait().unwrap();
-    life.log.truncate_after(Slot(1)).unwrap();
+    life.log.truncate_from(Slot(2)).unwrap().blocking_wait().unwrap();
     life.log.accept(Slot(2), high, b"and comes back").unwrap().blocking_wait().unwrap();
     life.log.commit(Slot(0), low).unwrap().blocking_wait().unwrap();
     life.step(&Step::End).unwrap();
     let (seen, life) = (life.seen(), kill(&disk, life));
     assert_eq!(life.seen(), seen);
     let before = life.log.inner.log.accepted().0;
-    life.log.checkpoint().unwrap();
+    life.log.maintenance().checkpoint().unwrap();
     assert_eq!(life.log.inner.log.accepted().0, before + 1, "the root alone");
 }

@@ -59,12 +59,20 @@ fn accepts_continue_beside(what: &str, work: impl Fn(&ConsensusLog) + Send + Syn
 /// Guards against a sync under the locks of all slots, which every accept then waits for.
 #[test]
 fn accepts_never_wait_for_the_sync_of_a_truncation_or_checkpoint() {
-    accepts_continue_beside("truncate_after", |log| log.truncate_after(Slot(450)).unwrap());
-    accepts_continue_beside("truncate_before", |log| log.truncate_before(Slot(300)).unwrap());
-    accepts_continue_beside("install", |log| {
-        log.install(SnapshotBounds { floor: Slot(450), frontier: Slot(600) }).unwrap();
+    accepts_continue_beside("truncate_from", |log| {
+        log.truncate_from(Slot(451)).unwrap().blocking_wait().unwrap()
     });
-    accepts_continue_beside("checkpoint", |log| log.checkpoint().unwrap());
+    accepts_continue_beside("truncate_before", |log| {
+        log.truncate_before(Slot(300)).unwrap().blocking_wait().unwrap()
+    });
+    accepts_continue_beside("install", |log| {
+        log.snapshots()
+            .install(SnapshotBounds { floor: Slot(450), frontier: Slot(600) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
+    });
+    accepts_continue_beside("checkpoint", |log| log.maintenance().checkpoint().unwrap());
 }
 
 /// Guards against a checkpoint inside the accept that finds it due: the thousand accepts cross
@@ -82,8 +90,8 @@ fn floor_and_frontier_show_when_they_are_durable() {
         let s = log(mode);
         let same = s.log.clone();
         fill(&s, 0..20);
-        let mut first =
-            pin!(same.install_async(SnapshotBounds { floor: Slot(30), frontier: Slot(40) }));
+        let bounds = SnapshotBounds { floor: Slot(30), frontier: Slot(40) };
+        let mut first = pin!(same.snapshots().install(bounds).unwrap());
         assert!(poll(first.as_mut()).is_pending());
         assert_eq!((s.log.floor(), s.log.frontier()), (None, Some(Slot(19))));
         assert_eq!(s.log.stats().floor, None);
@@ -93,12 +101,11 @@ fn floor_and_frontier_show_when_they_are_durable() {
             assert!(matches!(refused, Err(Error::Truncated { floor: Slot(30) })), "{refused:?}");
         }
         assert!(matches!(
-            s.log.truncate_after(Slot(35)),
+            s.log.truncate_from(Slot(36)),
             Err(Error::BelowFrontier { committed: Slot(40) })
         ));
         // A second caller that asks for the same waits for the same record.
-        let mut second =
-            pin!(same.install_async(SnapshotBounds { floor: Slot(30), frontier: Slot(40) }));
+        let mut second = pin!(same.snapshots().install(bounds).unwrap());
         assert!(poll(second.as_mut()).is_pending());
         s.engine.run();
         assert!(matches!(poll(second), Poll::Ready(Ok(()))));
@@ -115,7 +122,7 @@ fn floor_and_frontier_show_when_they_are_durable() {
 fn floor_that_is_not_durable_is_lost_in_a_power_cut() {
     let s = log(Mode::Durable);
     fill(&s, 0..20);
-    let mut raised = pin!(s.log.truncate_before_async(Slot(10)));
+    let mut raised = pin!(s.log.truncate_before(Slot(10)).unwrap());
     assert!(poll(raised.as_mut()).is_pending());
     assert_eq!((s.log.floor(), s.committed_slots()), (None, (10..20).collect()));
     s.disk.power_cut(esker_disk::sim::Persist::Nothing);
@@ -125,16 +132,16 @@ fn floor_that_is_not_durable_is_lost_in_a_power_cut() {
 }
 
 #[test]
-fn every_truncation_call_waits_and_a_dropped_future_undoes_nothing() {
+fn every_truncation_call_waits_and_a_dropped_ticket_undoes_nothing() {
     let s = log(Mode::Durable);
     fill(&s, 0..5);
     (5..9).for_each(|slot| s.accept(slot, LOW, b"old term"));
     {
-        let mut dropped = pin!(s.log.truncate_after_async(Slot(5)));
+        let mut dropped = pin!(s.log.truncate_from(Slot(6)).unwrap());
         assert!(poll(dropped.as_mut()).is_pending());
     }
     let same = s.log.clone();
-    let mut again = pin!(same.truncate_after_async(Slot(5)));
+    let mut again = pin!(same.truncate_from(Slot(6)).unwrap());
     assert!(poll(again.as_mut()).is_pending(), "what it reports is not durable yet");
     // After the cut, under a ballot that the slot had before.
     s.accept(7, LOW, b"new term");

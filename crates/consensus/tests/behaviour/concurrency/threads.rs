@@ -74,7 +74,7 @@ fn every_operation_at_once() {
                 threads.spawn(|| {
                     while !over.load(SeqCst) {
                         let guard = log.pin();
-                        log.scan_uncommitted(&guard).unwrap().iter().for_each(whole);
+                        log.maintenance().scan_uncommitted(&guard).unwrap().iter().for_each(whole);
                         let start = log.floor().map_or(0, |floor| floor.0 + 1);
                         for slot in start..start + 64 {
                             match log.read_committed(Slot(slot), &guard) {
@@ -99,9 +99,9 @@ fn every_operation_at_once() {
                         ControlFlow::Continue(())
                     })
                     .unwrap();
-                    log.checkpoint().unwrap();
+                    log.maintenance().checkpoint().unwrap();
                     if let Some(Slot(frontier)) = log.frontier() {
-                        log.truncate_before(Slot(frontier / 2)).unwrap();
+                        log.truncate_before(Slot(frontier / 2)).unwrap().blocking_wait().unwrap();
                     }
                 }
             });
@@ -168,7 +168,7 @@ fn checkpoints_and_writers_do_not_starve_each_other() {
         std::thread::scope(|threads| {
             threads.spawn(|| {
                 while !over.load(SeqCst) {
-                    log.checkpoint().unwrap();
+                    log.maintenance().checkpoint().unwrap();
                 }
             });
             let writers: Vec<_> = (0..4)
@@ -193,7 +193,7 @@ fn checkpoints_and_writers_do_not_starve_each_other() {
         let mut options = Options::on(Arc::new(disk));
         options.mode = mode;
         let log = ConsensusLog::builder(DIR).options(options).open().unwrap();
-        assert_eq!(log.committed_range().map(|range| range.count), Some(1600));
+        assert_eq!(log.stats().committed.map(|range| range.count), Some(1600));
         let guard = log.pin();
         (0..1600).for_each(|slot| whole(&log.read_committed(Slot(slot), &guard).unwrap()));
     }
@@ -239,9 +239,9 @@ fn a_commit_commits_the_ballot_it_names_whatever_races_it() {
             }
         });
         assert_eq!(won.load(SeqCst) + lost.load(SeqCst), 200);
-        assert_eq!(log.committed_range().map_or(0, |range| range.count), won.load(SeqCst));
+        assert_eq!(log.stats().committed.map_or(0, |range| range.count), won.load(SeqCst));
         let mut seen = 0;
-        log.replay_from(Slot(0), |entry| {
+        log.iterate(Slot(0).., IterateOptions::default(), |entry| {
             whole(entry);
             assert_eq!(entry.ballot(), LOW);
             seen += 1;
@@ -303,7 +303,11 @@ fn watch_reports_the_frontier() {
             log.commit(Slot(0), LOW).unwrap().blocking_wait().unwrap();
             assert_eq!(watcher.join().unwrap(), Some(Slot(1)));
         });
-        log.install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) }).unwrap();
+        log.snapshots()
+            .install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         assert_eq!(watch.blocking_changed_timeout(Duration::from_secs(60)).unwrap(), Some(Slot(9)));
         std::thread::scope(|threads| {
             let watcher = threads.spawn(|| watch.blocking_changed());
@@ -376,7 +380,7 @@ fn batches_of_values_beside_checkpoints_come_back() {
     std::thread::scope(|threads| {
         threads.spawn(|| {
             while !over.load(SeqCst) {
-                log.checkpoint().unwrap();
+                log.maintenance().checkpoint().unwrap();
             }
         });
         for first in (0..BATCHES * EACH).step_by(EACH as usize) {
@@ -395,7 +399,7 @@ fn batches_of_values_beside_checkpoints_come_back() {
             .for_each(|slot| whole(&log.read_committed(Slot(slot), &guard).unwrap()));
     };
     all(&log);
-    log.checkpoint().unwrap();
+    log.maintenance().checkpoint().unwrap();
     log.close().unwrap();
     let mut options = Options::on(Arc::new(disk.clone()));
     options.mode = Mode::Volatile;

@@ -32,9 +32,9 @@ fn copied(disk: &SimDisk) {
     });
     (0..40).for_each(|slot| s.accept(slot, LOW, &value(slot)));
     (0..30).for_each(|slot| s.commit(slot, LOW));
-    s.log.create_snapshot(Slot(9), &b"the state"[..]).unwrap();
-    s.log.truncate_through(Slot(9)).unwrap();
-    s.log.set_app_state(b"term 3").unwrap().blocking_wait().unwrap();
+    s.log.snapshots().create(Slot(9), &b"the state"[..]).unwrap();
+    s.log.snapshots().truncate_through(Slot(9)).unwrap();
+    s.log.app_state().set(b"term 3").unwrap().blocking_wait().unwrap();
     s.log.promise(HIGH, Slot(40)).unwrap().blocking_wait().unwrap();
     s.log.close().unwrap();
     let (options, engine) = own(disk);
@@ -53,7 +53,7 @@ fn seen(log: &ConsensusLog) -> Seen {
     };
     log.iterate(.., IterateOptions::default(), &mut add).unwrap();
     let guard = log.pin();
-    log.scan_uncommitted(&guard).unwrap().iter().for_each(|entry| {
+    log.maintenance().scan_uncommitted(&guard).unwrap().iter().for_each(|entry| {
         let _ = add(entry);
     });
     let rest = format!(
@@ -63,8 +63,8 @@ fn seen(log: &ConsensusLog) -> Seen {
             log.floor(),
             log.frontier(),
             log.last_slot(),
-            log.app_state(),
-            log.label(),
+            log.app_state().get(),
+            &log.options().label,
             log.snapshots().list().unwrap(),
         )
     );
@@ -80,15 +80,15 @@ fn is_read_only(log: &ConsensusLog) {
         log.commit(Slot(35), LOW).err(),
         log.commit_through(Slot(35)).err(),
         log.learn(Slot(40), HIGHER, b"x").err(),
-        log.set_app_state(b"term 4").err(),
-        log.truncate_through(Slot(12)).err(),
+        log.app_state().set(b"term 4").err(),
+        log.snapshots().truncate_through(Slot(12)).err(),
         log.truncate_before(Slot(12)).err(),
-        log.truncate_after(Slot(31)).err(),
-        log.install(SnapshotBounds { floor: Slot(50), frontier: Slot(50) }).err(),
-        log.create_snapshot(Slot(20), &b"x"[..]).err(),
-        log.keep_snapshots(1).err(),
-        log.checkpoint().err(),
-        log.reclaim().err(),
+        log.truncate_from(Slot(31).next()).err(),
+        log.snapshots().install(SnapshotBounds { floor: Slot(50), frontier: Slot(50) }).err(),
+        log.snapshots().create(Slot(20), &b"x"[..]).err(),
+        log.snapshots().keep(1).err(),
+        log.maintenance().checkpoint().err(),
+        log.maintenance().reclaim().err(),
     ];
     for (number, error) in refused.iter().enumerate() {
         let Some(Error::ReadOnly { reason: ReadOnlyReason::Copied }) = error else {
@@ -168,10 +168,10 @@ fn a_renumbered_copy_is_an_ordinary_log() {
     let copy = builder(COPY).renumber().open().unwrap();
     assert_eq!((seen(&copy), copy.stats().read_only), (expected, None));
     copy.commit(Slot(30), LOW).unwrap().blocking_wait().unwrap();
-    copy.checkpoint().unwrap();
+    copy.maintenance().checkpoint().unwrap();
     copy.close().unwrap();
     let copy = builder(COPY).open().unwrap();
-    assert_eq!(copy.label(), b"users");
+    assert_eq!(copy.options().label, b"users");
     copy.accept(Slot(40), HIGHER, b"a new one").unwrap().blocking_wait().unwrap();
     disk.kill();
     drop(copy);
@@ -188,7 +188,7 @@ fn a_renumbered_copy_is_an_ordinary_log() {
     engine.stop();
 }
 
-/// What was quarantined may have been a promise, under any number.
+/// A quarantined record may have been a promise, under any number.
 #[test]
 fn a_repaired_copy_stays_read_only() {
     let disk = SimDisk::new(1);

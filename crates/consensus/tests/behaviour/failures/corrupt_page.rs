@@ -18,7 +18,7 @@ fn three_pages() -> Setting {
         s.log.accept_batch(LOW, &values).unwrap().blocking_wait().unwrap();
     }
     s.log.commit_through(Slot(3 * 4096 - 1)).unwrap().blocking_wait().unwrap();
-    s.log.checkpoint().unwrap();
+    s.log.maintenance().checkpoint().unwrap();
     let s = s.reopen(Mode::Durable);
     assert!(s.log.stats().pages < 2, "pages are read when they are needed");
     s.disk.inject(Fault::on(Op::Read, Effect::Io).path(".seg").times(u64::MAX));
@@ -40,7 +40,7 @@ fn the_error_names_the_slot_that_was_asked_for() {
     for slot in [5, 4095, 4096, 4100] {
         names(s.log.read_committed(Slot(slot), &guard).unwrap_err(), slot);
         names(s.log.read(Slot(slot), &guard).unwrap_err(), slot);
-        names(s.log.offset_of(Slot(slot)).unwrap_err(), slot);
+        names(s.log.maintenance().offset_of(Slot(slot)).unwrap_err(), slot);
         names(s.log.learn(Slot(slot), HIGH, b"other").unwrap_err(), slot);
         names(s.log.accept(Slot(slot), HIGH, b"other").map(drop).unwrap_err(), slot);
         names(s.log.commit(Slot(slot), LOW).map(drop).unwrap_err(), slot);

@@ -23,17 +23,17 @@ const COMMITTED: [u64; 10] = [0, 1, 2, 4, 5, 6, 4096, 4097, 4099, 8192];
 const OPEN: [(u64, Ballot); 3] = [(3, HIGH), (12288, LOW), (12290, LOW)];
 const PROMISED: Ballot = HIGHER;
 
-/// How the log was left.
+/// The end of the log's last session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Left {
+enum LastSession {
     Closed,
-    /// What came last follows the last checkpoint.
+    /// The last records follow the last checkpoint.
     Killed,
     /// So does most of it, in a segment that is sealed.
     KilledLate,
 }
 
-const WAYS: [Left; 3] = [Left::Closed, Left::Killed, Left::KilledLate];
+const WAYS: [LastSession; 3] = [LastSession::Closed, LastSession::Killed, LastSession::KilledLate];
 
 fn accept(s: &fixture::Setting, ballot: Ballot, slots: &[u64]) {
     let values: Vec<_> = slots.iter().map(|slot| value(*slot)).collect();
@@ -52,15 +52,15 @@ fn learn(s: &fixture::Setting, slot: u64) {
 }
 
 /// Two segments: the first is sealed, and holds pages of slots that did not change since.
-fn written(left: Left) -> SimDisk {
+fn written(left: LastSession) -> SimDisk {
     let s = log_with(Mode::Durable, |_| {});
     accept(&s, LOW, &[4096, 4097, 4099]);
     commit(&s, &[4096, 4097, 4099]);
-    s.log.checkpoint().unwrap();
+    s.log.maintenance().checkpoint().unwrap();
     accept(&s, LOW, &[12288, 12290]);
-    s.log.checkpoint().unwrap();
+    s.log.maintenance().checkpoint().unwrap();
     let fill = || s.log.learn(Slot(8192), LOW, &filler()).unwrap().blocking_wait().unwrap();
-    if left != Left::KilledLate {
+    if left != LastSession::KilledLate {
         fill();
     }
     accept(&s, LOW, &[0, 1, 2, 3, 4]);
@@ -68,13 +68,13 @@ fn written(left: Left) -> SimDisk {
     commit(&s, &[0, 2, 4]);
     s.log.promise(PROMISED, Slot(0)).unwrap().blocking_wait().unwrap();
     match left {
-        Left::KilledLate => fill(),
-        _ => s.log.checkpoint().unwrap(),
+        LastSession::KilledLate => fill(),
+        _ => s.log.maintenance().checkpoint().unwrap(),
     }
     [1, 5, 6].into_iter().for_each(|slot| learn(&s, slot));
     match left {
-        Left::Closed => s.log.close().unwrap(),
-        Left::Killed | Left::KilledLate => s.disk.kill(),
+        LastSession::Closed => s.log.close().unwrap(),
+        LastSession::Killed | LastSession::KilledLate => s.disk.kill(),
     }
     let disk = s.disk.clone();
     drop(s);
@@ -107,7 +107,7 @@ fn reported(error: &Error) -> Option<PathBuf> {
     }
 }
 
-/// What became of a log with corruption in it.
+/// The outcome of opening a log with corruption in it.
 #[derive(Debug, Default)]
 struct Tally {
     whole: u64,
@@ -118,8 +118,8 @@ struct Tally {
 
 /// The log returns every slot as it was, or an error that says why not. `lost` may be missing
 /// where no claim of durability vouched for it.
-fn look(log: &ConsensusLog, left: Left) -> Result<bool, String> {
-    let lost: &[u64] = if left == Left::Closed { &[] } else { &[5, 6] };
+fn look(log: &ConsensusLog, left: LastSession) -> Result<bool, String> {
+    let lost: &[u64] = if left == LastSession::Closed { &[] } else { &[5, 6] };
     if log.promised() != Some(PROMISED) {
         return Err(format!("{:?} is promised", log.promised()));
     }
@@ -136,14 +136,14 @@ fn look(log: &ConsensusLog, left: Left) -> Result<bool, String> {
             other => return Err(format!("slot {slot}: {other:?}")),
         }
     }
-    let open = log.scan_uncommitted(&guard).map_err(|error| format!("{error:?}"))?;
+    let open = log.maintenance().scan_uncommitted(&guard).map_err(|error| format!("{error:?}"))?;
     let open: Vec<_> = open.iter().map(|e| (e.slot().0, e.ballot(), e.value().to_vec())).collect();
     let expected: Vec<_> =
         OPEN.iter().map(|(slot, ballot)| (*slot, *ballot, value(*slot))).collect();
     if open != expected {
         return Err(format!("uncommitted are {open:?}"));
     }
-    let range = log.committed_range().map(|range| (range.lowest, range.highest, range.count));
+    let range = log.stats().committed.map(|range| (range.lowest, range.highest, range.count));
     if range != Some((Slot(0), Slot(8192), there)) || log.frontier() != Some(Slot(2)) {
         return Err(format!(
             "committed are {range:?} of {there}, without a gap {:?}",
@@ -176,7 +176,7 @@ fn messages(error: &dyn std::error::Error) -> String {
 }
 
 /// Opens, looks, continues, and opens again.
-fn judge(disk: &SimDisk, left: Left, tally: &mut Tally) -> Result<(), String> {
+fn judge(disk: &SimDisk, left: LastSession, tally: &mut Tally) -> Result<(), String> {
     for opening in 0..2 {
         let (opened, engine) = open(disk);
         let log = match opened {
@@ -193,7 +193,7 @@ fn judge(disk: &SimDisk, left: Left, tally: &mut Tally) -> Result<(), String> {
         let whole = look(&log, left);
         // Whatever this comes to, it must not make things worse.
         let _ = log.promise(PROMISED, Slot(0)).map(|ticket| ticket.blocking_wait());
-        let _ = log.checkpoint();
+        let _ = log.maintenance().checkpoint();
         let closed = log.close();
         drop(log);
         engine.stop();
@@ -219,7 +219,7 @@ fn files(disk: &SimDisk) -> Vec<(PathBuf, u64)> {
 
 /// Does harm at every byte that is taken.
 fn each(
-    left: Left,
+    left: LastSession,
     taken: impl Fn(&[u8], u64) -> bool,
     edit: impl Fn(&SimDisk, &Path, u64),
 ) -> Tally {
@@ -241,7 +241,7 @@ fn each(
     tally
 }
 
-/// Of what is the same over and over a part, and all of the rest.
+/// Selects the bytes to corrupt: a part of those that repeat, and all others.
 fn of_interest(bytes: &[u8], at: u64) -> bool {
     let byte = bytes[at as usize];
     let run = bytes.get(at as usize + 1) == Some(&byte) && at > 0 && bytes[at as usize - 1] == byte;

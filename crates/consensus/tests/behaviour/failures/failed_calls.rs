@@ -1,4 +1,4 @@
-//! What goes wrong below is reported, and never taken for success.
+//! Failures of the underlying log are reported, and never taken for success.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::ops::ControlFlow;
@@ -31,7 +31,7 @@ fn failed_write_fails_every_later_operation_but_reads() {
         poisoned(s.log.commit(Slot(1), LOW).unwrap_err());
         poisoned(s.log.promise(HIGH, Slot(0)).unwrap_err());
         poisoned(s.log.learn(Slot(5), HIGH, b"after").unwrap_err());
-        poisoned(s.log.checkpoint().unwrap_err());
+        poisoned(s.log.maintenance().checkpoint().unwrap_err());
         assert_eq!(s.committed(0), b"before");
         assert!(s.log.close().is_err());
         let disk = s.disk.clone();
@@ -54,7 +54,7 @@ fn a_commit_shows_only_when_its_marker_is_durable() {
             Err(Error::NotCommitted { slot: Slot(0) })
         ));
         assert!(!s.log.read(Slot(0), &guard).unwrap().is_committed());
-        assert_eq!((s.log.frontier(), s.log.committed_range()), (None, None));
+        assert_eq!((s.log.frontier(), s.log.stats().committed), (None, None));
         ticket.blocking_wait().unwrap();
         assert!(s.log.read_committed(Slot(0), &guard).unwrap().is_committed());
         assert_eq!(s.log.frontier(), Some(Slot(0)));
@@ -73,8 +73,8 @@ fn every_call_after_close_returns_closed() {
         assert!(matches!(s.log.commit(Slot(0), LOW), Err(Error::Closed)));
         assert!(matches!(s.log.promise(HIGH, Slot(0)), Err(Error::Closed)));
         assert!(matches!(s.log.read(Slot(0), &guard), Err(Error::Closed)));
-        assert!(matches!(s.log.scan_uncommitted(&guard), Err(Error::Closed)));
-        assert!(matches!(s.log.checkpoint(), Err(Error::Closed)));
+        assert!(matches!(s.log.maintenance().scan_uncommitted(&guard), Err(Error::Closed)));
+        assert!(matches!(s.log.maintenance().checkpoint(), Err(Error::Closed)));
         assert!(matches!(s.log.truncate_before(Slot(0)), Err(Error::Closed)));
         let all = s.log.iterate(.., IterateOptions::default(), |_| unreachable!());
         assert!(matches!(all, Err(Error::Closed)));
@@ -197,7 +197,7 @@ fn log_with_a_quarantined_gap_stays_read_only() {
         assert!(matches!(s.log.learn(Slot(70), LOW, b"x"), Err(Error::ReadOnly { .. })));
         assert!(matches!(s.log.truncate_before(Slot(1)), Err(Error::ReadOnly { .. })));
         assert!(matches!(
-            s.log.install(SnapshotBounds { floor: Slot(1), frontier: Slot(1) }),
+            s.log.snapshots().install(SnapshotBounds { floor: Slot(1), frontier: Slot(1) }),
             Err(Error::ReadOnly { .. })
         ));
         assert_eq!(s.committed(7), value(7));
@@ -213,7 +213,7 @@ fn log_with_a_quarantined_gap_stays_read_only() {
         let missing = (0..60).filter(|slot| lost(*slot)).count() as u64;
         assert!(missing > 0 && lost(3));
         let each = |_: &esker_consensus::Entry<'_>| ControlFlow::Continue(());
-        let reported = s.log.replay_from(Slot(0), each);
+        let reported = s.log.iterate(Slot(0).., IterateOptions::default(), each);
         assert!(matches!(reported, Err(Error::CorruptedEntry { .. })), "{reported:?}");
         let mut options = IterateOptions::default();
         options.skip_errors = true;
@@ -246,14 +246,17 @@ fn offsets_resolve_to_entries_only() {
     s.log.promise(LOW, Slot(0)).unwrap().blocking_wait().unwrap();
     s.accept(4, LOW, b"value");
     s.commit(4, LOW);
-    let offset = s.log.offset_of(Slot(4)).unwrap().unwrap();
-    let entry = s.log.read_at(offset).unwrap();
+    let offset = s.log.maintenance().offset_of(Slot(4)).unwrap().unwrap();
+    let entry = s.log.maintenance().read_at(offset).unwrap();
     assert_eq!((entry.slot().0, entry.value()), (4, &b"value"[..]));
     for nowhere in [0, 1, 3, 99, u64::MAX].map(Seq) {
-        let error = s.log.read_at(nowhere).unwrap_err();
+        let error = s.log.maintenance().read_at(nowhere).unwrap_err();
         assert!(matches!(error, Error::InvalidOffset { offset } if offset == nowhere));
     }
-    assert!(matches!(s.log.offset_of(Slot(5)), Err(Error::SlotNotFound { slot: Slot(5) })));
+    assert!(matches!(
+        s.log.maintenance().offset_of(Slot(5)),
+        Err(Error::SlotNotFound { slot: Slot(5) })
+    ));
 }
 
 /// Everything is durable at close and at a checkpoint, whatever was asked of commits.
@@ -268,7 +271,7 @@ fn close_and_checkpoint_sync_also_without_sync_on_commit() {
             if close {
                 s.log.close().unwrap();
             } else {
-                s.log.checkpoint().unwrap();
+                s.log.maintenance().checkpoint().unwrap();
             }
             s.disk.power_cut(esker_disk::sim::Persist::Nothing);
             let disk = s.disk.clone();

@@ -40,8 +40,8 @@ fn truncation_and_reopen_work_on_a_full_disk() {
         let next = fill(&s, 0);
         let Some(Slot(frontier)) = s.log.frontier() else { panic!("nothing is committed") };
         assert!(frontier > 50 && next > frontier);
-        s.log.checkpoint().unwrap();
-        s.log.truncate_before(Slot(frontier / 2)).unwrap();
+        s.log.maintenance().checkpoint().unwrap();
+        s.log.truncate_before(Slot(frontier / 2)).unwrap().blocking_wait().unwrap();
         assert_eq!(s.committed(frontier), value(frontier));
         disk.kill();
         drop(s);
@@ -54,7 +54,7 @@ fn truncation_and_reopen_work_on_a_full_disk() {
         for slot in frontier / 2..=frontier {
             assert_eq!(s.committed(slot), value(slot));
         }
-        s.log.truncate_before(Slot(frontier)).unwrap();
+        s.log.truncate_before(Slot(frontier)).unwrap().blocking_wait().unwrap();
         s.log.close().unwrap();
         drop(s);
         let s = open_on(&disk, mode, small);
@@ -88,8 +88,8 @@ fn truncated_segments_are_dropped_on_a_full_disk() {
         let next = full.unwrap();
         assert!(next > 50_000, "{next}");
         let first = next / 10 * tenths;
-        s.log.truncate_before(Slot(first)).unwrap();
-        s.log.reclaim().unwrap();
+        s.log.truncate_before(Slot(first)).unwrap().blocking_wait().unwrap();
+        s.log.maintenance().reclaim().unwrap();
         let freed = s.log.stats().reclaimed.bytes_freed;
         assert!(freed > first * 48, "{tenths} tenths: {freed} bytes of {first} slots");
         // Each by itself would take a block.
@@ -139,16 +139,16 @@ fn copies_leave_room_for_the_checkpoint() {
         Some(outcome.map(drop)).filter(Result::is_err)
     });
     assert!(refused.is_some_and(|refused| is_full(&refused)) && learned > 15_000, "{learned}");
-    s.log.truncate_after(Slot(500_000)).unwrap();
+    s.log.truncate_from(Slot(500_000).next()).unwrap().blocking_wait().unwrap();
     let before = s.log.stats().log_stats.accepted;
     for _ in 0..3 {
-        assert!(is_full(&s.log.reclaim()));
+        assert!(is_full(&s.log.maintenance().reclaim()));
     }
     assert_eq!(s.log.stats().log_stats.accepted, before, "it uses none of the reserve");
-    s.log.checkpoint().unwrap();
+    s.log.maintenance().checkpoint().unwrap();
     let Some(Slot(frontier)) = s.log.frontier() else { panic!("nothing is committed") };
-    s.log.truncate_before(Slot(frontier)).unwrap();
+    s.log.truncate_before(Slot(frontier)).unwrap().blocking_wait().unwrap();
     disk.set_capacity(None);
-    assert!(s.log.reclaim().unwrap().segments > 50);
+    assert!(s.log.maintenance().reclaim().unwrap().segments > 50);
     s.log.close().unwrap();
 }

@@ -80,7 +80,8 @@ fn is_lost(log: &ConsensusLog, slot: u64) {
     let guard = log.pin();
     let read = log.read(Slot(slot), &guard);
     assert!(matches!(read, Err(Error::CorruptedEntry { .. })), "{read:?}");
-    let replayed = log.replay_range(Slot(slot)..=Slot(slot), |_| ControlFlow::Continue(()));
+    let replayed = log
+        .iterate(Slot(slot)..=Slot(slot), IterateOptions::default(), |_| ControlFlow::Continue(()));
     assert!(matches!(replayed, Err(Error::CorruptedEntry { .. })), "{replayed:?}");
 }
 
@@ -172,7 +173,8 @@ fn log_that_lost_only_its_manifest_is_writable() {
     assert_eq!(s.committed(0), [1; 40_000]);
 }
 
-/// What an iteration visits and what it reports as skipped, with and without uncommitted entries.
+/// The entries that an iteration visits, and those that it reports as skipped, with and without
+/// uncommitted entries.
 fn iterated(log: &ConsensusLog, include_uncommitted: bool) -> (Vec<u64>, Vec<u64>) {
     let mut options = IterateOptions::default();
     options.include_uncommitted = include_uncommitted;
@@ -239,12 +241,13 @@ fn iteration_reports_each_lost_slot() {
             assert_eq!(lost, lost_range);
         }
         let each = |_: &esker_consensus::Entry<'_>| ControlFlow::Continue(());
-        for replayed in
-            [s.log.replay_from(Slot(3), each), s.log.replay_range(Slot(1)..=Slot(2), each)]
-        {
+        for replayed in [
+            s.log.iterate(Slot(3).., IterateOptions::default(), each),
+            s.log.iterate(Slot(1)..=Slot(2), IterateOptions::default(), each),
+        ] {
             assert!(matches!(replayed, Err(Error::CorruptedEntry { .. })), "{replayed:?}");
         }
-        let whole = s.log.replay_range(Slot(5)..=Slot(8), each);
+        let whole = s.log.iterate(Slot(5)..=Slot(8), IterateOptions::default(), each);
         assert_eq!(whole.is_ok(), lost == 4, "{whole:?}");
     }
 }

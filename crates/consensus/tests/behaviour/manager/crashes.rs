@@ -15,7 +15,7 @@ use crate::manager::{DIR, Managed, accept, key, open, try_open, value_of};
 
 const KEYS: u64 = 6;
 
-/// What the program did, as far as it was acknowledged.
+/// The acknowledged operations of the program.
 #[derive(Debug, Clone, Default)]
 struct Model {
     /// The slots accepted in the log of each key.
@@ -78,7 +78,7 @@ fn check(managed: &Managed, model: &Model, cut: u64) -> Model {
         let known = model.keys.get(&key).copied();
         assert!(known.is_some() || model.uncertain.contains(&key), "cut {cut}: {key:?} came back");
         let log = manager.get(&key).unwrap();
-        let uncommitted = log.scan_uncommitted(&log.pin()).unwrap().len() as u64;
+        let uncommitted = log.maintenance().scan_uncommitted(&log.pin()).unwrap().len() as u64;
         for slot in 0..uncommitted {
             let guard = log.pin();
             let entry = log.read(Slot(slot), &guard).unwrap();

@@ -9,7 +9,7 @@ use esker_consensus::{Error, LogManager, Slot};
 
 use crate::manager::{accept, commit, manager, open};
 
-/// What a state machine applied, by slot: how often.
+/// The slots that a state machine applied, each with the number of times.
 fn initialise(manager: &LogManager, key: &str) -> BTreeMap<u64, u32> {
     let (mut upto, mut applied) = (Vec::new(), BTreeMap::new());
     let (log, restored) = manager
@@ -55,9 +55,9 @@ fn each_slot_is_applied_once_whether_the_log_is_open_or_not() {
         next += 5;
         if round % 2 == 0 {
             let at = next - 2;
-            held.create_snapshot(Slot(at), &at.to_le_bytes()[..]).unwrap();
-            held.keep_snapshots(2).unwrap();
-            held.truncate_through(held.snapshots().list().unwrap()[0]).unwrap();
+            held.snapshots().create(Slot(at), &at.to_le_bytes()[..]).unwrap();
+            held.snapshots().keep(2).unwrap();
+            held.snapshots().truncate_through(held.snapshots().list().unwrap()[0]).unwrap();
         }
         drop(held);
         if round % 3 == 2 {

@@ -1,15 +1,15 @@
 //! Many logs by key: references, the limit of open logs, the registry of keys, crashes.
 #![allow(clippy::unwrap_used)]
 
-mod backup;
+mod backup_moment;
 mod closing;
 mod crashes;
 mod displaced;
-mod full_disk;
+mod evict_on_full_disk;
 mod initialising;
+mod key_registry;
 mod limit;
 mod patterns;
-mod registry;
 mod removing;
 mod renumbering;
 mod soak;
@@ -24,7 +24,7 @@ use esker_disk::sim::SimDisk;
 
 use crate::fixture::{LOW, driven, value};
 
-/// Where the manager is on a simulated disk.
+/// The directory of the manager on a simulated disk.
 const DIR: &str = "/logs";
 
 /// A manager on a disk, driven by the caller's threads.

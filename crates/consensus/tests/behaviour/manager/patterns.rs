@@ -4,7 +4,8 @@ use std::io::Read;
 use std::ops::ControlFlow;
 
 use esker_consensus::{
-    Ballot, ConsensusLog, Error, LogManager, Mode, Options, Restored, Slot, SnapshotBounds,
+    Ballot, ConsensusLog, Error, IterateOptions, LogManager, Mode, Options, RestoreSummary, Slot,
+    SnapshotBounds,
 };
 use esker_disk::sim::SimDisk;
 
@@ -26,9 +27,9 @@ fn learn(log: &ConsensusLog, slots: impl IntoIterator<Item = u64>) {
     }
 }
 
-fn restore(log: &ConsensusLog) -> Result<(Vec<u8>, Restored), Error> {
+fn restore(log: &ConsensusLog) -> Result<(Vec<u8>, RestoreSummary), Error> {
     let (mut state, mut later) = (Vec::new(), Vec::new());
-    let restored = log.restore::<Error>(
+    let restored = log.snapshots().restore::<Error>(
         |snapshot| {
             snapshot.read_to_end(&mut state).unwrap();
             Ok(())
@@ -57,9 +58,9 @@ fn a_table_takes_snapshots_and_recovers_with_and_without_one() {
     // One takes snapshots, and keeps two and the entries after the older one.
     for applied in [3, 5, 7] {
         let log = get("users");
-        log.create_snapshot(Slot(applied), &state_of(applied + 1)[..]).unwrap();
-        log.keep_snapshots(2).unwrap();
-        log.truncate_through(log.snapshots().list().unwrap()[0]).unwrap();
+        log.snapshots().create(Slot(applied), &state_of(applied + 1)[..]).unwrap();
+        log.snapshots().keep(2).unwrap();
+        log.snapshots().truncate_through(log.snapshots().list().unwrap()[0]).unwrap();
     }
     // Each `get` opens the log again: one is open at a time.
     let (state, restored) = restore(&get("users")).unwrap();
@@ -73,7 +74,7 @@ fn a_table_takes_snapshots_and_recovers_with_and_without_one() {
     let mut snapshot = log.snapshots().latest().unwrap();
     let mut state = Vec::new();
     snapshot.read_to_end(&mut state).unwrap();
-    log.replay_from(snapshot.slot().next(), |entry| {
+    log.iterate(snapshot.slot().next().., IterateOptions::default(), |entry| {
         state.extend_from_slice(entry.value());
         ControlFlow::Continue(())
     })
@@ -86,7 +87,7 @@ fn a_table_takes_snapshots_and_recovers_with_and_without_one() {
     assert_eq!((state, restored.next), (state_of(10), Slot(10)));
 }
 
-/// What a manager's logs get, unless the builder says otherwise.
+/// The default options of a manager's logs.
 #[test]
 fn the_defaults_are_for_many_logs() {
     let (defaults, one) = (LogManager::builder("logs"), Options::default());
@@ -101,7 +102,7 @@ fn the_defaults_are_for_many_logs() {
 /// The state machine continues at the slot that it keeps beside its state.
 fn apply_new(log: &ConsensusLog, state: &mut Vec<u8>, next: &mut Slot) -> u64 {
     let Some(frontier) = log.frontier() else { return 0 };
-    let replayed = log.replay_range(*next..=frontier, |entry| {
+    let replayed = log.iterate(*next..=frontier, IterateOptions::default(), |entry| {
         state.extend_from_slice(entry.value());
         ControlFlow::Continue(())
     });
@@ -117,13 +118,13 @@ fn a_state_is_rebuilt_from_nothing_and_in_steps() {
     learn(log, [0, 1, 3, 4]);
     assert_eq!((apply_new(log, &mut state, &mut next), next), (2, Slot(2)));
     // A snapshot at the highest committed slot takes every slot below it.
-    let highest = log.committed_range().unwrap().highest;
-    let refused = log.create_snapshot(highest, &b""[..]).unwrap_err();
+    let highest = log.stats().committed.unwrap().highest;
+    let refused = log.snapshots().create(highest, &b""[..]).unwrap_err();
     assert!(matches!(refused, Error::Gap { slot: Slot(2) }), "{refused}");
     learn(log, [2]);
     assert_eq!((apply_new(log, &mut state, &mut next), next), (3, Slot(5)));
     assert_eq!(state, state_of(5));
-    assert_eq!(log.create_snapshot(highest, &state[..]).unwrap().entries, 5);
+    assert_eq!(log.snapshots().create(highest, &state[..]).unwrap().entries, 5);
     let (again, restored) = restore(log).unwrap();
     assert_eq!((again, restored.snapshot, restored.entries), (state, Some(Slot(4)), 0));
 }
@@ -139,10 +140,14 @@ fn gaps_are_passed_over_in_order_and_truncated_slots_are_not() {
             applied.push(entry.slot().0);
             ControlFlow::Continue(())
         };
-        log.replay_from(Slot(from), visit).map(|_| applied)
+        log.iterate(Slot(from).., IterateOptions::default(), visit).map(|_| applied)
     };
     assert_eq!(applied(0).unwrap(), [5, 7, 9]);
-    log.install(SnapshotBounds { floor: Slot(5), frontier: Slot(5) }).unwrap();
+    log.snapshots()
+        .install(SnapshotBounds { floor: Slot(5), frontier: Slot(5) })
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     assert!(matches!(applied(5), Err(Error::Truncated { floor: Slot(5) })));
     assert_eq!(applied(6).unwrap(), [7, 9]);
 }

@@ -51,7 +51,7 @@ fn a_removal_that_failed_is_completed_by_the_next_one() {
     });
 }
 
-/// What is left of the log is never opened: it might have lost a part of its promises.
+/// A partly removed log is never opened: it might have lost a part of its promises.
 #[test]
 fn a_key_whose_removal_failed_gets_an_empty_log() {
     after_each_failure(|managed, nth| {
@@ -101,7 +101,7 @@ fn a_log_that_does_not_say_what_it_is_is_refused_and_stays() {
     assert_eq!(disk.files(Path::new(DIR)).unwrap(), ["registry"]);
 }
 
-/// What `repair` quarantined is the operator's.
+/// The operator decides about quarantined files.
 #[test]
 fn a_log_with_quarantined_records_is_not_removed() {
     let (managed, disk) = with_a_vote();
@@ -116,7 +116,7 @@ fn a_log_with_quarantined_records_is_not_removed() {
     assert!(matches!(log.accept(Slot(1), LOW, b"x"), Err(Error::ReadOnly { .. })));
 }
 
-/// What else is in its directory is the operator's.
+/// The operator decides about foreign files in its directory.
 #[test]
 fn a_directory_with_a_file_of_the_operator_stays() {
     let (managed, disk) = with_a_vote();

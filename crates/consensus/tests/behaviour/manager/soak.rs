@@ -21,16 +21,16 @@ const THREADS: u64 = 64;
 /// The most guards that a thread holds beside the one that it uses.
 const HELD: usize = 3;
 
-/// What was acknowledged for a slot.
+/// The acknowledged operations on a slot.
 #[derive(Debug, Clone, Copy)]
 struct Vote {
     ballot: Ballot,
     committed: bool,
 }
 
-/// What was acknowledged for a key.
+/// The acknowledged operations on a key.
 #[derive(Debug, Default)]
-struct Known {
+struct KeyVotes {
     promised: Ballot,
     votes: BTreeMap<u64, Vote>,
 }
@@ -41,14 +41,14 @@ struct Caller<'a> {
     manager: &'a LogManager,
     keys: u64,
     rng: SplitMix64,
-    known: BTreeMap<u64, Known>,
+    known: BTreeMap<u64, KeyVotes>,
     held: Vec<LogGuard>,
-    done: Done,
+    done: OperationCounts,
 }
 
-/// What the threads did.
+/// The operations of the threads, counted.
 #[derive(Debug, Default, Clone, Copy)]
-struct Done {
+struct OperationCounts {
     turns: u64,
     /// Turns whose log was not open when they began.
     openings: u64,
@@ -65,7 +65,7 @@ fn is_as_known(entry: &Entry<'_>, key: u64, vote: Vote) -> bool {
         && entry.value() == value(key, entry.slot().0, vote.ballot)
 }
 
-impl Known {
+impl KeyVotes {
     /// A slot of this thread that is accepted and not committed.
     fn any_uncommitted(&self, rng: &mut SplitMix64) -> Option<(u64, Ballot)> {
         let open: Vec<_> = self.votes.iter().filter(|(_, vote)| !vote.committed).collect();
@@ -128,7 +128,7 @@ impl Caller<'_> {
         Ballot { number: promised.number + 1, node: self.number }
     }
 
-    fn accept(&self, log: &LogGuard, key: u64, slot: u64, known: &mut Known) {
+    fn accept(&self, log: &LogGuard, key: u64, slot: u64, known: &mut KeyVotes) {
         loop {
             let ballot = self.above(log);
             match log.accept(Slot(slot), ballot, &value(key, slot, ballot)) {
@@ -145,7 +145,7 @@ impl Caller<'_> {
         }
     }
 
-    fn promise(&self, log: &LogGuard, key: u64, known: &mut Known) {
+    fn promise(&self, log: &LogGuard, key: u64, known: &mut KeyVotes) {
         let ballot = self.above(log);
         let promised = match log.promise(ballot, Slot(0)) {
             Ok(promise) => promise.blocking_wait().unwrap(),
@@ -163,8 +163,8 @@ impl Caller<'_> {
 }
 
 /// All that is known of each key, by all threads.
-fn merged(callers: Vec<BTreeMap<u64, Known>>) -> BTreeMap<u64, Known> {
-    let mut all: BTreeMap<u64, Known> = BTreeMap::new();
+fn merged(callers: Vec<BTreeMap<u64, KeyVotes>>) -> BTreeMap<u64, KeyVotes> {
+    let mut all: BTreeMap<u64, KeyVotes> = BTreeMap::new();
     for (key, mut known) in callers.into_iter().flatten() {
         let key = all.entry(key).or_default();
         key.promised = key.promised.max(known.promised);
@@ -174,7 +174,7 @@ fn merged(callers: Vec<BTreeMap<u64, Known>>) -> BTreeMap<u64, Known> {
 }
 
 /// Compares a log that was opened again with what was acknowledged.
-fn compare(log: &LogGuard, key: u64, known: &Known) {
+fn compare(log: &LogGuard, key: u64, known: &KeyVotes) {
     assert!(log.promised().unwrap_or(Ballot::ZERO) >= known.promised, "key {key}");
     let guard = log.pin();
     for (slot, vote) in &known.votes {
@@ -182,11 +182,11 @@ fn compare(log: &LogGuard, key: u64, known: &Known) {
         assert!(is_as_known(&entry, key, *vote), "key {key}: {entry:?} {vote:?}");
     }
     let committed = known.votes.values().filter(|vote| vote.committed).count();
-    assert_eq!(log.committed_range().map_or(0, |range| range.count), committed as u64);
+    assert_eq!(log.stats().committed.map_or(0, |range| range.count), committed as u64);
     assert_eq!(log.stats().uncommitted, (known.votes.len() - committed) as u64);
 }
 
-fn use_for(dir: &Path, time: Duration, keys: u64) -> BTreeMap<u64, Known> {
+fn use_for(dir: &Path, time: Duration, keys: u64) -> BTreeMap<u64, KeyVotes> {
     let manager = on_real_disk(dir, MAX_OPEN);
     let until = Instant::now() + time;
     let callers: Vec<_> = std::thread::scope(|scope| {
@@ -197,7 +197,7 @@ fn use_for(dir: &Path, time: Duration, keys: u64) -> BTreeMap<u64, Known> {
             rng: SplitMix64::new(number),
             known: BTreeMap::new(),
             held: Vec::new(),
-            done: Done::default(),
+            done: OperationCounts::default(),
         };
         let threads: Vec<_> = (0..THREADS)
             .map(|number| {

@@ -1,4 +1,4 @@
-//! What an adapter for Raft needs of the log.
+//! The calls that an adapter for Raft needs.
 
 use std::future::Future;
 use std::pin::pin;
@@ -24,14 +24,19 @@ fn no_vote_is_not_a_vote_for_ballot_zero() {
         s.log.learn(Slot(0), LOW, b"chosen").unwrap().blocking_wait().unwrap();
         assert_eq!(s.log.promised(), None);
         let s = end(s);
-        s.log.truncate_before(Slot(1)).unwrap();
-        s.log.reclaim().unwrap();
+        s.log.truncate_before(Slot(1)).unwrap().blocking_wait().unwrap();
+        s.log.maintenance().reclaim().unwrap();
         let s = end(s);
         assert_eq!(s.log.promised(), None, "neither a floor nor a checkpoint promises");
         drop(s.log.promise(Ballot::ZERO, Slot(0)).unwrap().blocking_wait().unwrap());
         assert_eq!(s.log.promised(), Some(Ballot::ZERO));
-        s.log.truncate_from(Slot(1)).unwrap();
-        s.log.install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) }).unwrap();
+        s.log.truncate_from(Slot(1)).unwrap().blocking_wait().unwrap();
+        s.log
+            .snapshots()
+            .install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         let s = end(end(s));
         assert_eq!(s.log.promised(), Some(Ballot::ZERO));
         let inspection =
@@ -40,7 +45,7 @@ fn no_vote_is_not_a_vote_for_ballot_zero() {
     }
 }
 
-/// What is promised live is what the records promise.
+/// The promise of an open log is that of its records.
 #[test]
 fn an_accept_under_ballot_zero_promises_it() {
     let s = log(Mode::Durable);
@@ -53,45 +58,53 @@ fn an_accept_under_ballot_zero_promises_it() {
 fn the_state_of_the_application_survives_truncation() {
     for end in ENDS {
         let s = log(Mode::Durable);
-        assert!(s.log.app_state().is_empty());
-        s.log.set_app_state(b"first").unwrap().blocking_wait().unwrap();
+        assert!(s.log.app_state().get().is_empty());
+        s.log.app_state().set(b"first").unwrap().blocking_wait().unwrap();
         let s = end(s);
-        assert_eq!(*s.log.app_state(), *b"first");
+        assert_eq!(*s.log.app_state().get(), *b"first");
         for slot in 0..500 {
             s.log.learn(Slot(slot), LOW, &value(slot)).unwrap().blocking_wait().unwrap();
         }
-        s.log.truncate_before_with(Slot(400), b"purged 399").unwrap();
+        s.log
+            .app_state()
+            .set_and_truncate_before(b"purged 399", Slot(400))
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         // Drops the segments with all records of it but the checkpoint's.
-        s.log.reclaim().unwrap();
-        s.log.checkpoint().unwrap();
-        let s = end(s);
-        assert_eq!((&*s.log.app_state(), s.log.floor()), (&b"purged 399"[..], Some(Slot(399))));
-        let bounds = SnapshotBounds { floor: Slot(600), frontier: Slot(600) };
-        s.log.install_with(bounds, b"purged 600").unwrap();
-        s.log.set_app_state(b"").unwrap().blocking_wait().unwrap();
-        s.log.set_app_state(&[7; APP_STATE_LIMIT]).unwrap().blocking_wait().unwrap();
+        s.log.maintenance().reclaim().unwrap();
+        s.log.maintenance().checkpoint().unwrap();
         let s = end(s);
         assert_eq!(
-            (&*s.log.app_state(), s.log.floor()),
+            (&*s.log.app_state().get(), s.log.floor()),
+            (&b"purged 399"[..], Some(Slot(399)))
+        );
+        let bounds = SnapshotBounds { floor: Slot(600), frontier: Slot(600) };
+        s.log.app_state().set_and_install(b"purged 600", bounds).unwrap().blocking_wait().unwrap();
+        s.log.app_state().set(b"").unwrap().blocking_wait().unwrap();
+        s.log.app_state().set(&[7; APP_STATE_LIMIT]).unwrap().blocking_wait().unwrap();
+        let s = end(s);
+        assert_eq!(
+            (&*s.log.app_state().get(), s.log.floor()),
             (&[7; APP_STATE_LIMIT][..], Some(Slot(600)))
         );
-        let refused = s.log.set_app_state(&[7; APP_STATE_LIMIT + 1]).err();
+        let refused = s.log.app_state().set(&[7; APP_STATE_LIMIT + 1]).err();
         assert!(matches!(refused, Some(Error::EntryTooLarge { size: 1025, limit: 1024 })));
-        assert_eq!(s.log.app_state().len(), APP_STATE_LIMIT);
+        assert_eq!(s.log.app_state().get().len(), APP_STATE_LIMIT);
     }
 }
 
-/// What is reported without a ticket is durable.
+/// Values reported without a ticket are durable.
 #[test]
 fn the_state_of_the_application_is_reported_when_it_is_durable() {
     let s = log(Mode::Durable);
-    let ticket = s.log.set_app_state(b"later").unwrap();
-    let again = s.log.set_app_state(b"later").unwrap();
-    assert!(s.log.app_state().is_empty() && !again.is_ready(), "the same bytes wait, too");
+    let ticket = s.log.app_state().set(b"later").unwrap();
+    let again = s.log.app_state().set(b"later").unwrap();
+    assert!(s.log.app_state().get().is_empty() && !again.is_ready(), "the same bytes wait, too");
     ticket.blocking_wait().unwrap();
-    assert_eq!(*s.log.app_state(), *b"later");
+    assert_eq!(*s.log.app_state().get(), *b"later");
     let written = s.log.stats().log_stats.accepted;
-    s.log.set_app_state(b"later").unwrap().blocking_wait().unwrap();
+    s.log.app_state().set(b"later").unwrap().blocking_wait().unwrap();
     assert_eq!(s.log.stats().log_stats.accepted, written, "nothing new needs no record");
 }
 
@@ -101,7 +114,7 @@ fn a_cut_from_slot_zero_empties_the_log() {
         let s = log(mode);
         (0..10).for_each(|slot| s.accept(slot, LOW, b"old term"));
         assert_eq!(s.log.last_slot(), Some(Slot(9)));
-        s.log.truncate_from(Slot(0)).unwrap();
+        s.log.truncate_from(Slot(0)).unwrap().blocking_wait().unwrap();
         assert_eq!((s.log.last_slot(), s.uncommitted().len()), (None, 0));
         let s = if mode == Mode::Durable { s.kill(mode) } else { s };
         assert_eq!((s.log.last_slot(), s.uncommitted().len()), (None, 0));
@@ -111,10 +124,10 @@ fn a_cut_from_slot_zero_empties_the_log() {
         s.commit(0, HIGH);
         let refused = s.log.truncate_from(Slot(0)).err();
         assert!(matches!(refused, Some(Error::BelowFrontier { committed: Slot(0) })));
-        s.log.truncate_before(Slot(1)).unwrap();
+        s.log.truncate_before(Slot(1)).unwrap().blocking_wait().unwrap();
         let refused = s.log.truncate_from(Slot(0)).err();
         assert!(matches!(refused, Some(Error::Truncated { floor: Slot(0) })));
-        s.log.truncate_from(Slot(1)).unwrap();
+        s.log.truncate_from(Slot(1)).unwrap().blocking_wait().unwrap();
     }
 }
 
@@ -128,12 +141,17 @@ fn the_last_slot_is_known_after_opening() {
         assert_eq!(s.log.last_slot(), Some(Slot(9000)));
         let s = end(s);
         assert_eq!(s.log.last_slot(), Some(Slot(9000)));
-        s.log.truncate_from(Slot(8000)).unwrap();
+        s.log.truncate_from(Slot(8000)).unwrap().blocking_wait().unwrap();
         assert_eq!(s.log.last_slot(), Some(Slot(3)));
         s.log.learn(Slot(70), LOW, b"learned").unwrap().blocking_wait().unwrap();
         let s = end(s);
         assert_eq!(s.log.last_slot(), Some(Slot(70)));
-        s.log.install(SnapshotBounds { floor: Slot(70), frontier: Slot(70) }).unwrap();
+        s.log
+            .snapshots()
+            .install(SnapshotBounds { floor: Slot(70), frontier: Slot(70) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         let s = end(s);
         assert_eq!((s.log.last_slot(), s.log.floor()), (None, Some(Slot(70))));
     }
@@ -164,7 +182,7 @@ fn entries_are_consecutive_and_bounded() {
     assert_eq!(slots(5, 40, bytes), (5..12).collect::<Vec<_>>());
     assert_eq!(slots(5, 40, bytes + charged(12) - 1), (5..12).collect::<Vec<_>>());
     assert!(slots(9, 9, 100).is_empty());
-    s.log.truncate_before(Slot(10)).unwrap();
+    s.log.truncate_before(Slot(10)).unwrap().blocking_wait().unwrap();
     assert!(matches!(s.log.entries(Slot(9).., 1), Err(Error::Truncated { floor: Slot(9) })));
     assert_eq!(s.log.entries(.., 1).unwrap()[0].slot(), Slot(10));
     let disk = s.disk.clone();

@@ -47,14 +47,14 @@ fn slots_come_in_ascending_order_whatever_the_order_of_commits() {
 #[test]
 fn ranges_are_explicit_and_an_empty_log_has_none() {
     let s = log(Mode::Durable);
-    assert_eq!((visited(&s, ..), s.log.committed_range()), (vec![], None));
+    assert_eq!((visited(&s, ..), s.log.stats().committed), (vec![], None));
     assert!(visited(&s, 0..=0).is_empty());
     fill(&s, [0, 1]);
     assert_eq!(visited(&s, 0..=0), [0]);
     assert!(visited(&s, 0..0).is_empty());
     fill(&s, [5, 10, 15, 20]);
     let range = CommittedRange { lowest: Slot(0), highest: Slot(20), count: 6 };
-    assert_eq!(s.log.committed_range(), Some(range));
+    assert_eq!(s.log.stats().committed, Some(range));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn a_replay_ends_with_what_was_committed_when_it_began() {
         fill(&s, (0..100).filter(|slot| slot % 10 > 0));
         let mut seen = Vec::new();
         s.log
-            .replay_from(Slot(0), |entry| {
+            .iterate(Slot(0).., IterateOptions::default(), |entry| {
                 if entry.slot() == Slot(1) {
                     fill(&s, (0..200).filter(|slot| slot % 10 == 0 || *slot >= 100));
                 }
@@ -95,7 +95,7 @@ fn a_replay_ends_with_what_was_committed_when_it_began() {
             .unwrap();
         assert_eq!(seen, (0..100).filter(|slot| slot % 10 > 0).collect::<Vec<_>>());
         let mut sum = 0;
-        let done = s.log.replay_range(Slot(10)..=Slot(50), |entry| {
+        let done = s.log.iterate(Slot(10)..=Slot(50), IterateOptions::default(), |entry| {
             sum += entry.slot().0;
             ControlFlow::Continue(())
         });
@@ -109,11 +109,11 @@ fn a_range_of_gaps_a_replay_from_the_middle_and_what_comes_during_one() {
         let s = log(mode);
         fill(&s, [5, 10, 15, 20]);
         let range = CommittedRange { lowest: Slot(5), highest: Slot(20), count: 4 };
-        assert_eq!(s.log.committed_range(), Some(range));
+        assert_eq!(s.log.stats().committed, Some(range));
         let s = log(mode);
         fill(&s, 0..20);
         let (mut count, mut sum) = (0, 0);
-        let from_ten = s.log.replay_from(Slot(10), |entry| {
+        let from_ten = s.log.iterate(Slot(10).., IterateOptions::default(), |entry| {
             (count, sum) = (count + 1, sum + entry.slot().0);
             ControlFlow::Continue(())
         });
@@ -121,7 +121,7 @@ fn a_range_of_gaps_a_replay_from_the_middle_and_what_comes_during_one() {
         fill(&s, 20..100);
         let mut seen = Vec::new();
         s.log
-            .replay_from(Slot(0), |entry| {
+            .iterate(Slot(0).., IterateOptions::default(), |entry| {
                 if entry.slot() == Slot(0) {
                     fill(&s, 100..150);
                 }
@@ -151,7 +151,7 @@ fn ten_thousand_values_come_back_from_a_small_cache() {
         let s = s.kill(mode);
         let mut next = 0;
         s.log
-            .replay_from(Slot(0), |entry| {
+            .iterate(Slot(0).., IterateOptions::default(), |entry| {
                 assert_eq!((entry.slot().0, entry.value()), (next, &value(next)[..]));
                 next += 1;
                 ControlFlow::Continue(())
@@ -172,7 +172,12 @@ fn slots_too_far_off_are_refused() {
     assert!(matches!(far, Err(Error::SlotOutOfRange { slot, limit: reported })
         if slot == Slot(limit) && reported == Slot(limit)));
     assert!(matches!(s.log.learn(Slot(u64::MAX), LOW, b"far"), Err(Error::SlotOutOfRange { .. })));
-    s.log.install(SnapshotBounds { floor: Slot(limit), frontier: Slot(limit) }).unwrap();
+    s.log
+        .snapshots()
+        .install(SnapshotBounds { floor: Slot(limit), frontier: Slot(limit) })
+        .unwrap()
+        .blocking_wait()
+        .unwrap();
     s.accept(limit + 1, LOW, b"near");
     s.commit(limit + 1, LOW);
     assert_eq!(visited(&s.kill(Mode::Durable), ..), [limit + 1]);

@@ -338,7 +338,7 @@ fn commit_through_refuses_a_gap_and_commits_everything_up_to_its_slot() {
             s.accept(slot, LOW, &value(slot));
         }
         assert!(matches!(s.log.commit_through(Slot(4)), Err(Error::Gap { slot: Slot(3) })));
-        assert_eq!(s.log.committed_range(), None);
+        assert_eq!(s.log.stats().committed, None);
         s.log.commit_through(Slot(1)).unwrap().blocking_wait().unwrap();
         s.accept(3, HIGH, &value(3));
         s.log.commit_through(Slot(4)).unwrap().blocking_wait().unwrap();
@@ -411,6 +411,6 @@ fn a_gap_of_any_width_is_a_gap() {
         setting =
             if round == 0 { setting.reopen(Mode::Durable) } else { setting.kill(Mode::Durable) };
     }
-    setting.log.truncate_from(Slot(4097)).unwrap();
+    setting.log.truncate_from(Slot(4097)).unwrap().blocking_wait().unwrap();
     assert_eq!(setting.log.last_slot(), Some(Slot(4096)));
 }

@@ -21,7 +21,7 @@ fn slots_below_the_floor_return_truncated() {
     for mode in MODES {
         let s = log(mode);
         fill(&s, 0..=100);
-        s.log.truncate_before(Slot(51)).unwrap();
+        s.log.truncate_before(Slot(51)).unwrap().blocking_wait().unwrap();
         let s = s.kill(mode);
         assert_eq!((s.log.floor(), s.log.frontier()), (Some(Slot(50)), Some(Slot(100))));
         assert_eq!(s.committed_slots(), (51..=100).collect::<Vec<_>>());
@@ -41,12 +41,22 @@ fn an_installed_frontier_is_durable_where_commits_are_not_synced() {
     for mode in MODES {
         let s = log_with(mode, |options| options.sync_on_commit = false);
         fill(&s, [0]);
-        s.log.install(SnapshotBounds { floor: Slot(0), frontier: Slot(0) }).unwrap();
+        s.log
+            .snapshots()
+            .install(SnapshotBounds { floor: Slot(0), frontier: Slot(0) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         for slot in [1, 2] {
             s.accept(slot, LOW, &value(slot));
         }
         s.log.commit_through(Slot(2)).unwrap().detach();
-        s.log.install(SnapshotBounds { floor: Slot(0), frontier: Slot(2) }).unwrap();
+        s.log
+            .snapshots()
+            .install(SnapshotBounds { floor: Slot(0), frontier: Slot(2) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         let s = s.cut_power(mode);
         assert_eq!((s.log.frontier(), s.committed_slots()), (Some(Slot(2)), vec![1, 2]));
     }
@@ -57,10 +67,10 @@ fn an_installed_frontier_is_durable_where_commits_are_not_synced() {
 fn a_truncation_that_drops_nothing_makes_no_accept_durable() {
     let s = log(Mode::Durable);
     fill(&s, 0..=2);
-    s.log.truncate_before(Slot(2)).unwrap();
+    s.log.truncate_before(Slot(2)).unwrap().blocking_wait().unwrap();
     let accept = s.log.accept(Slot(21), LOW, b"vote").unwrap();
-    s.log.truncate_before(Slot(1)).unwrap();
-    s.log.truncate_from(Slot(40)).unwrap();
+    s.log.truncate_before(Slot(1)).unwrap().blocking_wait().unwrap();
+    s.log.truncate_from(Slot(40)).unwrap().blocking_wait().unwrap();
     s.commit(2, LOW);
     assert!(!accept.is_ready());
     let s = s.cut_power(Mode::Durable);
@@ -72,7 +82,7 @@ fn nothing_uncommitted_is_truncated() {
     let s = log(Mode::Durable);
     fill(&s, [0, 1, 3]);
     assert!(matches!(s.log.truncate_before(Slot(3)), Err(Error::Gap { slot: Slot(2) })));
-    s.log.truncate_before(Slot(2)).unwrap();
+    s.log.truncate_before(Slot(2)).unwrap().blocking_wait().unwrap();
     assert_eq!(s.committed_slots(), [3]);
     // Far from enough for a segment to go, and durable all the same.
     let s = s.kill(Mode::Durable);
@@ -93,7 +103,7 @@ fn segments_are_dropped_and_their_live_values_are_kept() {
             s.commit(slot, HIGHER);
         }
         let before = s.log.stats().log;
-        s.log.truncate_before(Slot(290)).unwrap();
+        s.log.truncate_before(Slot(290)).unwrap().blocking_wait().unwrap();
         let after = s.log.stats().log;
         assert!(after.after.0 > before.after.0 && after.disk_bytes * 2 < before.disk_bytes);
         // Twice in a row: what was copied is copied again.
@@ -101,7 +111,7 @@ fn segments_are_dropped_and_their_live_values_are_kept() {
             s.accept(slot, HIGHER, &vec![slot as u8; 2000]);
             s.commit(slot, HIGHER);
         }
-        s.log.truncate_before(Slot(590)).unwrap();
+        s.log.truncate_before(Slot(590)).unwrap().blocking_wait().unwrap();
         assert!(s.log.stats().log.after > after.after);
         let s = s.kill(mode);
         assert_eq!(s.log.promised(), Some(HIGHER));
@@ -127,7 +137,7 @@ fn truncated_log_opens_without_app_metadata() {
             s.accept(slot, HIGH, &vec![slot as u8; 2000]);
             s.commit(slot, HIGH);
         }
-        s.log.truncate_before(Slot(150)).unwrap();
+        s.log.truncate_before(Slot(150)).unwrap().blocking_wait().unwrap();
         s.log.close().unwrap();
         let disk = s.disk.clone();
         drop(s);
@@ -149,10 +159,10 @@ fn suffix_truncation_never_drops_committed_slots() {
             s.accept(slot, LOW, b"old term");
         }
         assert!(matches!(
-            s.log.truncate_after(Slot(3)),
+            s.log.truncate_from(Slot(3).next()),
             Err(Error::BelowFrontier { committed: Slot(4) })
         ));
-        s.log.truncate_after(Slot(6)).unwrap();
+        s.log.truncate_from(Slot(6).next()).unwrap().blocking_wait().unwrap();
         s.accept(7, HIGH, b"new term");
         let open: Vec<_> = s.uncommitted().into_iter().map(|(slot, ..)| slot).collect();
         assert_eq!(open, [5, 6, 7]);
@@ -163,7 +173,7 @@ fn suffix_truncation_never_drops_committed_slots() {
         s.log.commit_through(Slot(7)).unwrap().blocking_wait().unwrap();
         assert_eq!(s.committed(7), b"new term");
         assert!(matches!(
-            s.log.truncate_after(Slot(6)),
+            s.log.truncate_from(Slot(6).next()),
             Err(Error::BelowFrontier { committed: Slot(7) })
         ));
     }
@@ -175,17 +185,27 @@ fn install_moves_floor_and_frontier_over_a_gap_and_never_back() {
         let s = log(mode);
         fill(&s, [0, 1, 50, 60, 121]);
         s.accept(55, LOW, b"may or may not be chosen");
-        s.log.install(SnapshotBounds { floor: Slot(55), frontier: Slot(120) }).unwrap();
+        s.log
+            .snapshots()
+            .install(SnapshotBounds { floor: Slot(55), frontier: Slot(120) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         assert_eq!(s.log.frontier(), Some(Slot(121)), "what was committed after the gap joins");
         let s = s.kill(mode);
         assert_eq!((s.log.floor(), s.log.frontier()), (Some(Slot(55)), Some(Slot(121))));
         assert_eq!(s.committed_slots(), [60, 121]);
         assert!(s.uncommitted().is_empty());
         assert!(matches!(
-            s.log.install(SnapshotBounds { floor: Slot(70), frontier: Slot(60) }),
+            s.log.snapshots().install(SnapshotBounds { floor: Slot(70), frontier: Slot(60) }),
             Err(Error::Gap { .. })
         ));
-        s.log.install(SnapshotBounds { floor: Slot(10), frontier: Slot(20) }).unwrap();
+        s.log
+            .snapshots()
+            .install(SnapshotBounds { floor: Slot(10), frontier: Slot(20) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         assert_eq!((s.log.floor(), s.log.frontier()), (Some(Slot(55)), Some(Slot(121))));
         s.log.learn(Slot(56), LOW, b"caught up").unwrap().blocking_wait().unwrap();
         assert_eq!(s.committed_slots(), [56, 60, 121]);
@@ -200,13 +220,18 @@ fn slots_above_2_to_the_32_open_without_app_metadata() {
     for mode in MODES {
         let s = log(mode);
         s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
-        s.log.install(SnapshotBounds { floor: Slot(FLOOR), frontier: Slot(FLOOR) }).unwrap();
+        s.log
+            .snapshots()
+            .install(SnapshotBounds { floor: Slot(FLOOR), frontier: Slot(FLOOR) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         s.log.learn(Slot(FLOOR + 9999), LOW, b"far ahead").unwrap().blocking_wait().unwrap();
         for slot in FLOOR + 1..=FLOOR + 200 {
             s.accept(slot, HIGH, &vec![slot as u8; 2000]);
             s.commit(slot, HIGH);
         }
-        s.log.truncate_before(Slot(FLOOR + 150)).unwrap();
+        s.log.truncate_before(Slot(FLOOR + 150)).unwrap().blocking_wait().unwrap();
         assert!(s.log.stats().log.after.0 > 0, "the record of the first floor is gone");
         s.log.close().unwrap();
         let disk = s.disk.clone();
@@ -228,7 +253,7 @@ fn three_pages() -> Setting {
         s.log.accept_batch(LOW, &values).unwrap().blocking_wait().unwrap();
     }
     s.log.commit_through(Slot(3 * 4096 - 1)).unwrap().blocking_wait().unwrap();
-    s.log.checkpoint().unwrap();
+    s.log.maintenance().checkpoint().unwrap();
     for _ in 0..2 {
         // It takes the room of a segment.
         s.log.learn(Slot(99_999), LOW, &vec![7; 60_000]).unwrap().blocking_wait().unwrap();
@@ -274,19 +299,24 @@ fn pages_below_the_floor_are_not_read() {
         s.disk.inject(Fault::on(Op::Read, Effect::Io).path(".seg"));
         let floor = 2 * 4096 - 1;
         if install {
-            s.log.install(SnapshotBounds { floor: Slot(floor), frontier: Slot(floor) }).unwrap();
+            s.log
+                .snapshots()
+                .install(SnapshotBounds { floor: Slot(floor), frontier: Slot(floor) })
+                .unwrap()
+                .blocking_wait()
+                .unwrap();
         } else {
-            s.log.truncate_before(Slot(floor + 1)).unwrap();
+            s.log.truncate_before(Slot(floor + 1)).unwrap().blocking_wait().unwrap();
         }
         assert_eq!((s.log.floor(), s.log.stats().read_only), (Some(Slot(floor)), None));
-        let range = s.log.committed_range().unwrap();
+        let range = s.log.stats().committed.unwrap();
         assert_eq!(
             (range.lowest, range.highest, range.count),
             (Slot(floor + 1), Slot(99_999), 4096 + 2)
         );
         s.disk.clear_faults();
         let s = s.kill(Mode::Durable);
-        assert_eq!(s.log.committed_range().unwrap(), range);
+        assert_eq!(s.log.stats().committed.unwrap(), range);
         assert_eq!(s.log.floor(), Some(Slot(floor)));
         s.accept(3 * 4096, LOW, b"next");
         s.commit(3 * 4096, LOW);
@@ -301,12 +331,12 @@ fn corrupted_page_does_not_stop_truncation() {
     let s = three_pages();
     let (path, at) = page_at(&s, 1);
     s.disk.flip_bit(&path, (at + 100) * 8).unwrap();
-    s.log.truncate_before(Slot(4096 + 1000)).unwrap();
+    s.log.truncate_before(Slot(4096 + 1000)).unwrap().blocking_wait().unwrap();
     assert_eq!(s.log.floor(), Some(Slot(4096 + 999)));
-    assert_eq!(s.log.committed_range().unwrap().count, 2 * 4096 - 1000 + 2);
+    assert_eq!(s.log.stats().committed.unwrap().count, 2 * 4096 - 1000 + 2);
     let s = s.kill(Mode::Durable);
     assert_eq!(s.log.floor(), Some(Slot(4096 + 999)));
-    assert_eq!(s.log.committed_range().unwrap().count, 2 * 4096 - 1000 + 2);
+    assert_eq!(s.log.stats().committed.unwrap().count, 2 * 4096 - 1000 + 2);
     let guard = s.log.pin();
     assert!(matches!(s.log.read(Slot(4096 + 1000), &guard), Err(Error::CorruptedEntry { .. })));
     assert_eq!(s.committed(2 * 4096), b"value");

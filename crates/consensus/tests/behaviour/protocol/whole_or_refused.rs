@@ -8,7 +8,7 @@
 use std::ops::{Bound, ControlFlow, RangeBounds};
 
 use esker_consensus::{
-    Ballot, Entry, Error, IterateOptions, Mode, Promised, Result, Slot, SnapshotBounds,
+    Ballot, Entry, Error, IterateOptions, Mode, PromiseAnswer, Result, Slot, SnapshotBounds,
 };
 
 use crate::fixture::{HIGH, HIGHER, LOW, MODES, Setting, log, log_with, slots, value};
@@ -22,9 +22,10 @@ fn fill(s: &Setting, slots: impl IntoIterator<Item = u64>) {
     }
 }
 
-/// What an answer lists. `during` runs inside the visit of each slot, and says when to break off.
+/// Lists the entries of an answer. `during` runs inside the visit of each slot, and says when to
+/// break off.
 fn answer(
-    promised: &Promised,
+    promised: &PromiseAnswer,
     mut during: impl FnMut(u64) -> ControlFlow<()>,
 ) -> (Vec<u64>, Result<ControlFlow<()>>) {
     let mut slots = Vec::new();
@@ -44,8 +45,15 @@ fn refused<T: std::fmt::Debug>(result: Result<T>, floor: u64) {
 
 /// Both ways to raise the floor.
 const RAISES: [fn(&Setting, u64); 2] = [
-    |s, to| s.log.truncate_before(Slot(to)).unwrap(),
-    |s, to| s.log.install(SnapshotBounds { floor: Slot(to - 1), frontier: Slot(to - 1) }).unwrap(),
+    |s, to| s.log.truncate_before(Slot(to)).unwrap().blocking_wait().unwrap(),
+    |s, to| {
+        s.log
+            .snapshots()
+            .install(SnapshotBounds { floor: Slot(to - 1), frontier: Slot(to - 1) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap()
+    },
 ];
 
 #[test]
@@ -54,7 +62,12 @@ fn a_floor_that_passes_an_answer_refuses_it() {
         for (raise, to) in RAISES.iter().flat_map(|raise| [2, 50, 5_000].map(|to| (raise, to))) {
             let s = log(mode);
             fill(&s, (0..100).chain([9_000]));
-            s.log.install(SnapshotBounds { floor: Slot(0), frontier: Slot(8_999) }).unwrap();
+            s.log
+                .snapshots()
+                .install(SnapshotBounds { floor: Slot(0), frontier: Slot(8_999) })
+                .unwrap()
+                .blocking_wait()
+                .unwrap();
             let promised = s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
             assert_eq!(
                 (promised.floor(), promised.highest_committed()),
@@ -100,7 +113,7 @@ fn answer_is_kept_when_the_floor_passes_only_listed_slots() {
         let promised = s.log.promise(HIGH, Slot(0)).unwrap().blocking_wait().unwrap();
         let (slots, reported) = answer(&promised, |slot| {
             if slot < 20 {
-                s.log.truncate_before(Slot(slot + 1)).unwrap();
+                s.log.truncate_before(Slot(slot + 1)).unwrap().blocking_wait().unwrap();
             }
             ControlFlow::Continue(())
         });
@@ -111,7 +124,7 @@ fn answer_is_kept_when_the_floor_passes_only_listed_slots() {
         fill(&s, 0..20);
         let promised = s.log.promise(HIGH, Slot(10)).unwrap().blocking_wait().unwrap();
         let (slots, reported) = answer(&promised, |slot| {
-            s.log.truncate_before(Slot(slot + 1)).unwrap();
+            s.log.truncate_before(Slot(slot + 1)).unwrap().blocking_wait().unwrap();
             if slot == 19 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         assert!(reported.unwrap().is_break());
@@ -119,7 +132,7 @@ fn answer_is_kept_when_the_floor_passes_only_listed_slots() {
     }
 }
 
-/// What was uncommitted at the promise's place is part of the answer, whatever became of it since.
+/// Entries uncommitted at the promise's place are in the answer, whatever became of them since.
 #[test]
 fn what_was_uncommitted_is_listed_as_it_was_after_truncation_and_install() {
     for mode in MODES {
@@ -132,8 +145,13 @@ fn what_was_uncommitted_is_listed_as_it_was_after_truncation_and_install() {
         s.accept(0, HIGHER, b"another value");
         s.commit(0, HIGHER);
         s.log.learn(Slot(1), HIGHER, b"a third one").unwrap().blocking_wait().unwrap();
-        s.log.truncate_before(Slot(2)).unwrap();
-        s.log.install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) }).unwrap();
+        s.log.truncate_before(Slot(2)).unwrap().blocking_wait().unwrap();
+        s.log
+            .snapshots()
+            .install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         let mut listed = Vec::new();
         let flow = promised.for_each(|entry| {
             assert_eq!((entry.ballot(), entry.value()), (LOW, &value(entry.slot().0)[..]));
@@ -190,11 +208,11 @@ fn an_iteration_from_a_truncated_slot_is_refused_and_one_without_a_start_begins_
     for mode in MODES {
         let s = log(mode);
         fill(&s, 0..20);
-        s.log.truncate_before(Slot(10)).unwrap();
-        refused(s.log.replay_from(Slot(0), each), 9);
-        refused(s.log.replay_from(Slot(9), each), 9);
-        refused(s.log.replay_range(Slot(0)..=Slot(5), each), 9);
-        refused(s.log.replay_range(Slot(9)..=Slot(30), each), 9);
+        s.log.truncate_before(Slot(10)).unwrap().blocking_wait().unwrap();
+        refused(s.log.iterate(Slot(0).., IterateOptions::default(), each), 9);
+        refused(s.log.iterate(Slot(9).., IterateOptions::default(), each), 9);
+        refused(s.log.iterate(Slot(0)..=Slot(5), IterateOptions::default(), each), 9);
+        refused(s.log.iterate(Slot(9)..=Slot(30), IterateOptions::default(), each), 9);
         refused(iterate(&s, 5.., nothing).1, 9);
         refused(iterate(&s, (Bound::Excluded(8), Bound::Unbounded), nothing).1, 9);
         let mut uncommitted = IterateOptions::default();
@@ -202,8 +220,8 @@ fn an_iteration_from_a_truncated_slot_is_refused_and_one_without_a_start_begins_
         uncommitted.skip_errors = true;
         refused(s.log.iterate(Slot(3).., uncommitted, each), 9);
         assert_eq!(s.log.iterate(.., uncommitted, each).unwrap().visited, 10);
-        assert_eq!(s.log.replay_from(Slot(10), each).unwrap().visited, 10);
-        assert_eq!(s.log.replay_from(Slot(100), each).unwrap().visited, 0);
+        assert_eq!(s.log.iterate(Slot(10).., IterateOptions::default(), each).unwrap().visited, 10);
+        assert_eq!(s.log.iterate(Slot(100).., IterateOptions::default(), each).unwrap().visited, 0);
         for (range, expected) in [
             ((Bound::Unbounded, Bound::Unbounded), 10..20),
             ((Bound::Unbounded, Bound::Included(12)), 10..13),
@@ -217,9 +235,9 @@ fn an_iteration_from_a_truncated_slot_is_refused_and_one_without_a_start_begins_
         // An empty range has no slot below the floor.
         iterate(&s, 5..5, nothing).1.unwrap();
         // Where nothing is left at all, too.
-        s.log.truncate_before(Slot(20)).unwrap();
-        assert_eq!(s.log.committed_range(), None);
-        refused(s.log.replay_from(Slot(0), each), 19);
+        s.log.truncate_before(Slot(20)).unwrap().blocking_wait().unwrap();
+        assert_eq!(s.log.stats().committed, None);
+        refused(s.log.iterate(Slot(0).., IterateOptions::default(), each), 19);
         assert!(iterate(&s, .., nothing).0.is_empty());
     }
 }
@@ -258,12 +276,16 @@ fn a_value_that_truncation_moves_is_listed_by_what_began_before() {
             s.accept(slot, LOW, &vec![slot as u8; 2000]);
             s.commit(slot, LOW);
         }
-        let before = s.log.offset_of(Slot(999)).unwrap();
+        let before = s.log.maintenance().offset_of(Slot(999)).unwrap();
         let promised = s.log.promise(HIGH, Slot(290)).unwrap().blocking_wait().unwrap();
         let expected: Vec<_> = (290..300).chain([999]).collect();
         let move_and_read_again = || {
-            s.log.truncate_before(Slot(290)).unwrap();
-            assert_ne!(s.log.offset_of(Slot(999)).unwrap(), before, "it was not moved");
+            s.log.truncate_before(Slot(290)).unwrap().blocking_wait().unwrap();
+            assert_ne!(
+                s.log.maintenance().offset_of(Slot(999)).unwrap(),
+                before,
+                "it was not moved"
+            );
             let (slots, done) = iterate(&s, 999.., nothing);
             done.unwrap();
             assert_eq!(slots, [999]);

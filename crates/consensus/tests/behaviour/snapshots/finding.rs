@@ -4,7 +4,7 @@
 use std::io::Write;
 use std::sync::Arc;
 
-use esker_consensus::{Error, Mode, SNAPSHOT_NOTE_LIMIT, Slot, SnapshotBounds, Snapshots};
+use esker_consensus::{Error, Mode, ReadOnlySnapshots, SNAPSHOT_NOTE_LIMIT, Slot, SnapshotBounds};
 use esker_disk::sim::{Effect, Fault};
 use esker_disk::{BLOCK, Op};
 
@@ -30,7 +30,7 @@ fn the_latest_and_the_nearest_are_found() {
     let info = snapshots.info(Slot(100)).unwrap();
     assert_eq!((info.slot, info.entries, info.len), (Slot(100), 101, 101 * 24));
     assert!(matches!(snapshots.info(Slot(101)), Err(Error::NoSnapshot)));
-    assert_eq!(setting.log.keep_snapshots(2).unwrap().len(), 4);
+    assert_eq!(setting.log.snapshots().keep(2).unwrap().len(), 4);
     assert_eq!(slots_of(&setting.log), [400, 500]);
 }
 
@@ -49,10 +49,16 @@ fn only_committed_slots_without_a_gap_get_a_snapshot() {
         assert!(matches!(refused(6), Error::SlotNotFound { .. }));
         setting.commit(3, LOW);
         create(&setting.log, 5).unwrap();
-        setting.log.truncate_through(Slot(4)).unwrap();
+        setting.log.snapshots().truncate_through(Slot(4)).unwrap();
         create(&setting.log, 4).unwrap();
         assert!(matches!(refused(3), Error::Truncated { floor: Slot(4) }));
-        setting.log.install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) }).unwrap();
+        setting
+            .log
+            .snapshots()
+            .install(SnapshotBounds { floor: Slot(9), frontier: Slot(9) })
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         create(&setting.log, 9).unwrap();
         assert_eq!(slots_of(&setting.log), [4, 5, 9]);
     }
@@ -62,13 +68,13 @@ fn only_committed_slots_without_a_gap_get_a_snapshot() {
 fn the_note_is_read_without_the_state() {
     let setting = log(Mode::Durable);
     commit(&setting, 0..2);
-    let mut writer = setting.log.snapshot_writer(Slot(1)).unwrap();
+    let mut writer = setting.log.snapshots().writer(Slot(1)).unwrap();
     writer.write_all(&vec![7; 3 << 20]).unwrap();
     let note = vec![9; SNAPSHOT_NOTE_LIMIT];
     let info = writer.finish(&note).unwrap();
     assert_eq!(setting.log.snapshots().info(Slot(1)).unwrap(), info);
     assert_eq!((info.note, info.len), (note.clone(), 3 << 20));
-    let writer = setting.log.snapshot_writer(Slot(1)).unwrap();
+    let writer = setting.log.snapshots().writer(Slot(1)).unwrap();
     let long = writer.finish(&vec![9; SNAPSHOT_NOTE_LIMIT + 1]);
     assert!(matches!(long, Err(Error::EntryTooLarge { size: 1025, limit: 1024 })), "{long:?}");
     assert_eq!(setting.log.snapshots().latest().unwrap().info().note, note);
@@ -124,10 +130,10 @@ fn a_snapshot_that_fails_changes_nothing() {
             if self.0 > 1000 { Err(std::io::Error::other("its source")) } else { Ok(out.len()) }
         }
     }
-    let refused = setting.log.create_snapshot(Slot(3), Failing(0));
+    let refused = setting.log.snapshots().create(Slot(3), Failing(0));
     assert!(matches!(refused, Err(Error::Stream(_))), "{refused:?}");
     setting.disk.inject(Fault::on(Op::Write, Effect::NoSpace).path("snapshot-"));
-    let refused = setting.log.create_snapshot(Slot(3), &[0; 5000][..]);
+    let refused = setting.log.snapshots().create(Slot(3), &[0; 5000][..]);
     assert!(matches!(refused, Err(Error::Log(esker_log::Error::NoSpace { .. }))), "{refused:?}");
     setting.disk.clear_faults();
     commit(&setting, 4..6);
@@ -141,13 +147,13 @@ fn snapshots_are_read_without_the_lock() {
     commit(&setting, 0..4);
     create(&setting.log, 3).unwrap();
     let disk = Arc::new(setting.disk.clone());
-    let snapshots = Snapshots::open_on(disk.clone(), DIR).unwrap();
+    let snapshots = ReadOnlySnapshots::open_on(disk.clone(), DIR).unwrap();
     assert_eq!(snapshots.latest().unwrap().slot(), Slot(3));
     setting.log.close().unwrap();
     assert_eq!(snapshots.list().unwrap(), [Slot(3)]);
     assert!(matches!(setting.log.snapshots().list(), Err(Error::Closed)));
     assert!(matches!(create(&setting.log, 3), Err(Error::Closed)));
-    assert!(matches!(setting.log.keep_snapshots(1), Err(Error::Closed)));
-    let missing = Snapshots::open_on(disk, "/other");
+    assert!(matches!(setting.log.snapshots().keep(1), Err(Error::Closed)));
+    let missing = ReadOnlySnapshots::open_on(disk, "/other");
     assert!(matches!(missing, Err(Error::Log(esker_log::Error::NotALog { .. }))));
 }

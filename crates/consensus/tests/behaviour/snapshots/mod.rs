@@ -3,16 +3,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod crashes;
 mod finding;
+mod keep_and_truncate;
+mod power_cuts;
 mod restoring;
-mod retention;
 mod transfer;
 
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use esker_consensus::{ConsensusLog, Error, Restored, Slot};
+use esker_consensus::{ConsensusLog, Error, RestoreSummary, Slot};
 
 use crate::fixture::{DIR, LOW, Setting, value};
 
@@ -38,9 +38,9 @@ impl Machine {
     }
 
     /// As a restart finds it.
-    fn restore(log: &ConsensusLog) -> Result<(Self, Restored), Error> {
+    fn restore(log: &ConsensusLog) -> Result<(Self, RestoreSummary), Error> {
         let (mut bytes, mut entries) = (Vec::new(), Vec::new());
-        let restored = log.restore::<Error>(
+        let restored = log.snapshots().restore::<Error>(
             |snapshot| {
                 snapshot.read_to_end(&mut bytes).map(drop).unwrap();
                 Ok(())
@@ -69,7 +69,7 @@ fn commit_on(log: &ConsensusLog, slots: std::ops::Range<u64>) -> Result<(), Erro
 
 /// A snapshot after slot `at`.
 fn create(log: &ConsensusLog, at: u64) -> Result<(), Error> {
-    log.create_snapshot(Slot(at), &*Machine::after(at + 1).0).map(drop)
+    log.snapshots().create(Slot(at), &*Machine::after(at + 1).0).map(drop)
 }
 
 fn slots_of(log: &ConsensusLog) -> Vec<u64> {

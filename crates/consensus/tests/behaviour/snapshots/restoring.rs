@@ -27,7 +27,7 @@ fn each_slot_is_applied_once_over_many_restarts() {
                 expected = Some(Slot(next - 3));
             }
             if round % 4 == 1 {
-                setting.log.truncate_through(expected.unwrap()).unwrap();
+                setting.log.snapshots().truncate_through(expected.unwrap()).unwrap();
             }
             setting = if round % 2 == 0 { setting.reopen(mode) } else { setting.kill(mode) };
         }
@@ -56,7 +56,7 @@ fn an_older_snapshot_is_used_only_with_the_entries_after_it() {
         commit(&setting, 0..20);
         create(&setting.log, 9).unwrap();
         create(&setting.log, 15).unwrap();
-        setting.log.truncate_through(Slot(truncated)).unwrap();
+        setting.log.snapshots().truncate_through(Slot(truncated)).unwrap();
         setting.disk.flip_bit(&file(15), (BLOCK as u64 + 50) * 8).unwrap();
         setting
     };
@@ -90,10 +90,11 @@ fn the_first_error_of_a_callback_ends_it() {
     let setting = log(Mode::Durable);
     commit(&setting, 0..10);
     create(&setting.log, 3).unwrap();
-    let ended = setting.log.restore(|_| Err(Ours::Ended(1)), |_| panic!("it had ended"));
+    let ended =
+        setting.log.snapshots().restore(|_| Err(Ours::Ended(1)), |_| panic!("it had ended"));
     assert!(matches!(ended, Err(Ours::Ended(1))));
     let mut seen = 0;
-    let ended = setting.log.restore(
+    let ended = setting.log.snapshots().restore(
         |snapshot| snapshot.read_to_end(&mut Vec::new()).map(drop).map_err(|_| Ours::Ended(0)),
         |entry| {
             seen += 1;
@@ -104,14 +105,14 @@ fn the_first_error_of_a_callback_ends_it() {
     assert_eq!(seen, 3);
 }
 
-/// What was accepted above the snapshot, and not committed, is there after a restore.
+/// Entries accepted above the snapshot, and not committed, are there after a restore.
 #[test]
 fn accepted_entries_survive_a_truncation_under_a_snapshot() {
     let setting = log(Mode::Durable);
     commit(&setting, 0..5);
     setting.accept(7, LOW, b"accepted");
     create(&setting.log, 4).unwrap();
-    setting.log.truncate_through(Slot(4)).unwrap();
+    setting.log.snapshots().truncate_through(Slot(4)).unwrap();
     let setting = setting.kill(Mode::Durable);
     assert_eq!(Machine::restore(&setting.log).unwrap().0, Machine::after(5));
     assert_eq!(setting.uncommitted(), [(7, LOW, b"accepted".to_vec())]);

@@ -24,7 +24,7 @@ fn state() -> Vec<u8> {
 fn two() -> (Setting, Setting) {
     let (from, to) = (log(Mode::Durable), log(Mode::Durable));
     commit(&from, 0..6);
-    from.log.create_snapshot(Slot(4), &*state()).unwrap();
+    from.log.snapshots().create(Slot(4), &*state()).unwrap();
     (from, to)
 }
 
@@ -37,7 +37,7 @@ async fn ship(from: &ConsensusLog, to: &ConsensusLog) -> (Result<()>, Result<Sna
         outcome
     };
     let received = async {
-        let outcome = to.receive_snapshot(&mut there).await;
+        let outcome = to.snapshots().receive(&mut there).await;
         drop(there);
         outcome
     };
@@ -87,7 +87,7 @@ fn ship_through(
             outcome
         };
         let received = async {
-            let outcome = to.log.receive_snapshot(&mut there).await;
+            let outcome = to.log.snapshots().receive(&mut there).await;
             drop(there);
             outcome
         };
@@ -108,7 +108,7 @@ fn a_new_replica_starts_from_a_shipped_snapshot() {
     let (from, to) = (log(Mode::Durable), log(Mode::Durable));
     commit(&from, 0..40);
     create(&from.log, 29).unwrap();
-    from.log.truncate_through(Slot(29)).unwrap();
+    from.log.snapshots().truncate_through(Slot(29)).unwrap();
     let (sent, received) = block_on(ship(&from.log, &to.log));
     sent.unwrap();
     assert_eq!(received.unwrap(), from.log.snapshots().info(Slot(29)).unwrap());
@@ -168,7 +168,7 @@ fn nonsense_is_refused_by_both_sides() {
             let (mut here, mut there) = duplex(10_000);
             here.write_all(&nonsense).await.unwrap();
             here.shutdown().await.unwrap();
-            let refused = to.log.receive_snapshot(&mut there).await;
+            let refused = to.log.snapshots().receive(&mut there).await;
             assert!(matches!(refused, Err(Error::Transfer { .. })), "{refused:?}");
             let (mut here, mut there) = duplex(10_000);
             here.write_all(&nonsense).await.unwrap();
@@ -192,7 +192,7 @@ fn a_cancelled_transfer_can_be_repeated() {
                 let (mut here, mut there) = duplex(10);
                 drop(here.shutdown().await);
                 drop(here);
-                match to.log.receive_snapshot(&mut there).await {
+                match to.log.snapshots().receive(&mut there).await {
                     Err(Error::Transfer { .. }) => break,
                     other => assert!(busy.elapsed().as_secs() < 10, "{other:?}"),
                 }
@@ -235,7 +235,7 @@ fn appends_continue_meanwhile() {
     assert_eq!(from.log.frontier(), Some(Slot(59)));
     fn is_send<T: Send>(_: &T) {}
     let (mut stream, _) = duplex(1);
-    is_send(&to.log.receive_snapshot(&mut stream));
+    is_send(&to.log.snapshots().receive(&mut stream));
     fn takes_any<S: AsyncRead + AsyncWrite + Unpin>(_: &S) {}
     takes_any(&stream);
 }

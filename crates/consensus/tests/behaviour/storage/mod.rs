@@ -1,7 +1,7 @@
-//! What is kept: the value budget, checkpoints, reclaiming, opening and foreign directories.
+//! Storage: the value budget, checkpoints, reclaiming, opening and foreign directories.
 
 mod checkpoints;
 mod foreign_directories;
 mod opening;
 mod reclaiming;
-mod value_budget;
+mod room_for_values;

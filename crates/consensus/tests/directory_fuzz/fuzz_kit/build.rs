@@ -6,7 +6,7 @@ use esker_log::Engine;
 use esker_testkit::{Changes, Files, Kind, Names, Payloads, Rng, Source, Traces, payloads_in};
 
 use super::facts::{Fact, Facts, State};
-use super::seen::see;
+use super::log_content::see;
 use super::{DIR, files, options};
 
 /// A log at rest.
@@ -226,7 +226,7 @@ impl Builder {
             85..90 => {
                 let start = self.state.start;
                 let slot = start + self.rng.below(self.state.next - start + 1);
-                log.truncate_before(Slot(slot))?;
+                log.truncate_before(Slot(slot))?.blocking_wait()?;
                 if slot > start {
                     self.knows(vec![Fact::Raised { start: slot, next: slot }]);
                 }
@@ -235,7 +235,9 @@ impl Builder {
                 let floor = self.state.next + self.rng.below(3);
                 let frontier = floor + self.rng.below(3);
                 if frontier < 300 {
-                    log.install(SnapshotBounds { floor: Slot(floor), frontier: Slot(frontier) })?;
+                    log.snapshots()
+                        .install(SnapshotBounds { floor: Slot(floor), frontier: Slot(frontier) })?
+                        .blocking_wait()?;
                     self.knows(vec![Fact::Raised { start: floor + 1, next: frontier + 1 }]);
                 }
             }
@@ -243,13 +245,13 @@ impl Builder {
                 let committed = self.state.slots.iter().rev().find(|(_, slot)| slot.committed);
                 let highest = committed.map_or(0, |(n, _)| *n).max(self.state.next);
                 let above = highest + self.rng.below(4);
-                log.truncate_after(Slot(above))?;
+                log.truncate_from(Slot(above).next())?.blocking_wait()?;
                 if self.state.slots.keys().any(|slot| *slot > above) {
                     self.knows(vec![Fact::Cut { above }]);
                 }
             }
             _ => {
-                log.checkpoint()?;
+                log.maintenance().checkpoint()?;
                 self.stepped(Kind::Other);
             }
         }

@@ -1,4 +1,4 @@
-//! What a corrupted consensus log may answer.
+//! Checks of the answers of a corrupted consensus log.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use esker_testkit::{Changes, Files, Rng, store};
 
 use super::build::Sample;
 use super::facts::State;
-use super::seen::{Seen, is_refusal, see};
+use super::log_content::{LogContent, is_refusal, see};
 use super::{DIR, options};
 
 type Checked<T = ()> = Result<T, String>;
@@ -139,7 +139,7 @@ fn note_excuses(error: &Error, changes: &Changes) -> bool {
     changes.touches_file("note") && is_other
 }
 
-fn one_of(seen: &Seen, allowed: &[State]) -> Checked {
+fn one_of(seen: &LogContent, allowed: &[State]) -> Checked {
     if allowed.iter().any(|state| seen.may_be(state)) {
         return Ok(());
     }
@@ -193,7 +193,7 @@ fn by_repair(
             // It continues: then it has to know everything. The promise is the one just given.
             let mut seen = see(&log)?;
             let known = |state: &State| {
-                let mut seen = Seen { unreadable: seen.unreadable.clone(), ..clone(&seen) };
+                let mut seen = LogContent { unreadable: seen.unreadable.clone(), ..clone(&seen) };
                 seen.state.promise = state.promise;
                 seen.may_be(state)
             };
@@ -215,13 +215,13 @@ fn by_repair(
     outcome.map(|()| !done.quarantined.is_empty() || done.manifest_rebuilt)
 }
 
-fn clone(seen: &Seen) -> Seen {
-    Seen { state: seen.state.clone(), unreadable: seen.unreadable.clone() }
+fn clone(seen: &LogContent) -> LogContent {
+    LogContent { state: seen.state.clone(), unreadable: seen.unreadable.clone() }
 }
 
-/// What is read without opening the log: all that the log shows as committed, and nothing that was
+/// Checks an inspection: it has all that the log shows as committed, and nothing that was
 /// not.
-fn is_inspected(sample: &Sample, seen: &Seen, disk: &SimDisk) -> Checked {
+fn is_inspected(sample: &Sample, seen: &LogContent, disk: &SimDisk) -> Checked {
     let found = match inspect_on(std::sync::Arc::new(disk.process()), DIR) {
         Ok(found) => found,
         Err(error) => return Err(format!("inspecting: {error:?}")),
@@ -245,8 +245,8 @@ fn is_inspected(sample: &Sample, seen: &Seen, disk: &SimDisk) -> Checked {
     Ok(())
 }
 
-/// What a read-only log returns may be incomplete, and has to be true.
-fn is_true(sample: &Sample, seen: &Seen) -> Checked {
+/// Checks a read-only log: its answers may be incomplete, and have to be true.
+fn is_true(sample: &Sample, seen: &LogContent) -> Checked {
     let chosen = sample.facts.chosen();
     let state = sample.facts.state();
     if seen.state.promise > state.promise {

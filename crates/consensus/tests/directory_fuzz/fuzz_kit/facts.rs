@@ -1,4 +1,4 @@
-//! What was done to a consensus log, in order, and what it is after each prefix of that.
+//! The operations on a consensus log, in order, and its state after each prefix of them.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub enum Fact {
     },
 }
 
-/// What is in a slot.
+/// The content of a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SlotState {
     pub ballot: Ballot,
@@ -40,7 +40,7 @@ pub struct SlotState {
     pub committed: bool,
 }
 
-/// What a log knows.
+/// The state of a log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
     pub promise: Ballot,

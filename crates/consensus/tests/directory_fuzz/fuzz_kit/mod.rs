@@ -5,7 +5,7 @@
 mod build;
 mod check;
 mod facts;
-mod seen;
+mod log_content;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use esker_testkit::{Changes, Component, Files, Rng, Source, read_files};
 
 pub use build::Sample;
 
-/// Where the log lives on a simulated disk.
+/// The directory of the log on a simulated disk.
 pub const DIR: &str = "/consensus";
 
 /// The consensus log, its recovery, and `repair` below it.

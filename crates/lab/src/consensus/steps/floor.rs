@@ -1,6 +1,6 @@
 //! Truncation at both ends, and the floor of an installed snapshot.
 
-use esker_consensus::{Ballot, Error, Slot, SnapshotBounds};
+use esker_consensus::{Ballot, Error, FloorTicket, Slot, SnapshotBounds, Ticket};
 
 use crate::consensus::{Life, LifeResult, SimEnv, broken, ensure};
 
@@ -10,9 +10,11 @@ impl SimEnv {
         let app_state = self.model.raising(to, back.is_multiple_of(2));
         let truncated = match app_state {
             None => life.log.truncate_before(Slot(to)),
-            Some(app_state) => life.log.truncate_before_with(Slot(to), &app_state.to_le_bytes()),
+            Some(app_state) => {
+                life.log.app_state().set_and_truncate_before(&app_state.to_le_bytes(), Slot(to))
+            }
         };
-        match truncated {
+        match truncated.and_then(FloorTicket::blocking_wait) {
             Err(error) => self.stop(&error, "truncate_before"),
             Ok(()) => {
                 self.raised(to, app_state.is_some());
@@ -38,7 +40,7 @@ impl SimEnv {
         let said = [
             life.log.read(Slot(floor), &guard).err(),
             life.log.read_committed(Slot(floor), &guard).err(),
-            life.log.offset_of(Slot(floor)).err(),
+            life.log.maintenance().offset_of(Slot(floor)).err(),
             life.log.accept(Slot(floor), high, b"late").err(),
             life.log.commit(Slot(floor), high).err(),
             life.log.learn(Slot(floor), high, b"late").err(),
@@ -57,7 +59,7 @@ impl SimEnv {
         let slots = &self.model.slots;
         let highest = slots.iter().rev().find(|(_, slot)| slot.committed.is_some());
         let highest = highest.map(|(n, _)| *n).max(self.model.decided.checked_sub(1));
-        match life.log.truncate_from(Slot(n)) {
+        match life.log.truncate_from(Slot(n)).and_then(Ticket::blocking_wait) {
             Err(Error::BelowFrontier { committed }) => {
                 ensure!(
                     highest == Some(committed.0) && committed >= Slot(n),
@@ -91,10 +93,12 @@ impl SimEnv {
         self.model.deciding = self.model.deciding.max(frontier + 1);
         let bounds = SnapshotBounds { floor: Slot(floor), frontier: Slot(frontier) };
         let installed = match app_state {
-            None => life.log.install(bounds),
-            Some(app_state) => life.log.install_with(bounds, &app_state.to_le_bytes()),
+            None => life.log.snapshots().install(bounds),
+            Some(app_state) => {
+                life.log.app_state().set_and_install(&app_state.to_le_bytes(), bounds)
+            }
         };
-        match installed {
+        match installed.and_then(FloorTicket::blocking_wait) {
             Err(error) => self.stop(&error, "install"),
             Ok(()) => {
                 self.model.decided = self.model.decided.max(frontier + 1);

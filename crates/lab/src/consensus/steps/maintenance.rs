@@ -11,7 +11,7 @@ use crate::interleaving::On;
 
 impl SimEnv {
     pub(super) fn checkpoint(&mut self, life: &Life) -> LifeResult {
-        match life.log.checkpoint() {
+        match life.log.maintenance().checkpoint() {
             Ok(()) => {
                 self.model.promise_recorded = self.model.promise;
                 self.model.durable(&self.setup);
@@ -58,8 +58,10 @@ impl SimEnv {
         };
         // Reads come before what is read is copied, and writes after that.
         let op = rng.pick(&[Op::Read, Op::Write]);
-        let reclaimed =
-            self.interleaving.clone().during((op, On::Segments), next, || life.log.reclaim());
+        let reclaimed = self
+            .interleaving
+            .clone()
+            .during((op, On::Segments), next, || life.log.maintenance().reclaim());
         let done = std::mem::take(&mut *done.lock().unwrap());
         for ((n, ballot, value), reported) in calls.into_iter().zip(done) {
             self.judged(n, ballot, &value, &reported)?;

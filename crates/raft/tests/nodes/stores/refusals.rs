@@ -102,10 +102,10 @@ async fn a_purge_never_goes_back() {
     let (mut log, _machine) = stores(log_on(&disk).unwrap());
     append(&mut log, (0..9).map(|index| entry(1, index)).collect()).await.unwrap().await.unwrap();
     let lease = [2, 80, 0, 0, 0];
-    log.log().set_app_state(&lease).unwrap().await.unwrap();
+    log.log().app_state().set(&lease).unwrap().await.unwrap();
     for (index, purged) in [(3, 3), (1, 3), (3, 3), (5, 5)] {
         log.purge(id(1, index)).await.unwrap();
-        assert_eq!(log.log().app_state()[..5], lease, "a purge keeps the rest");
+        assert_eq!(log.log().app_state().get()[..5], lease, "a purge keeps the rest");
         let state = log.get_log_state().await.unwrap();
         assert_eq!(state.last_purged_log_id, Some(id(1, purged)));
         assert_eq!(state.last_log_id, Some(id(1, 8)));
@@ -157,7 +157,7 @@ async fn foreign_values_are_refused() {
     assert_eq!(store.get_log_state().await.unwrap().last_log_id, Some(id(7, 0)));
     for kept in [&b"some state"[..], &[1; 17], &[2; 17]] {
         let log = log_on(&SimDisk::new(1)).unwrap();
-        log.set_app_state(kept).unwrap().blocking_wait().unwrap();
+        log.app_state().set(kept).unwrap().blocking_wait().unwrap();
         let error = LogStore::<Strings>::new(log).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidData);
     }
@@ -191,7 +191,7 @@ fn snapshot(disk: &SimDisk, index: usize) -> PathBuf {
 
 /// Stores a snapshot up to this entry of term 1, as if it came from another replica.
 fn write_snapshot(log: &ConsensusLog, index: u64, state: &[u8]) {
-    let mut writer = log.applied_snapshot_writer(Slot(index)).unwrap();
+    let mut writer = log.snapshots().applied_writer(Slot(index)).unwrap();
     writer.copy_from(state).unwrap();
     let membership = r#"{"log_id":null,"membership":{"configs":[],"nodes":{}}}"#;
     let id = format!(r#"{{"leader_id":1,"index":{index}}}"#);
@@ -297,7 +297,7 @@ async fn a_gap_after_the_older_snapshot_names_the_damaged_file() {
     with_snapshots(&disk).await;
     let log = log_on(&disk).unwrap();
     let bounds = SnapshotBounds { floor: Slot(4), frontier: Slot(8) };
-    log.install_async(bounds).await.unwrap();
+    log.snapshots().install(bounds).unwrap().await.unwrap();
     let path = snapshot(&disk, 1);
     assert!(MachineStore::<Strings, _>::new(log.clone(), Lengths::default()).is_ok());
     damage(&disk, &path);
@@ -317,7 +317,7 @@ async fn a_log_that_ends_before_a_damaged_snapshot_is_refused() {
     let (mut log, machine) = stores(log_on(&disk).unwrap());
     drop(machine);
     write_snapshot(log.log(), 20, b"170");
-    log.log().keep_snapshots(2).unwrap();
+    log.log().snapshots().keep(2).unwrap();
     assert!(MachineStore::<Strings, _>::new(log.log().clone(), Lengths::default()).is_ok());
     damage(&disk, &snapshot(&disk, 1));
     let refused = MachineStore::<Strings, _>::new(log.log().clone(), Lengths::default());
@@ -339,7 +339,7 @@ async fn a_snapshot_that_the_machine_refuses_changes_nothing() {
         format!(r#"{{"last_log_id":{id},"last_membership":{membership}}}"#)
     };
     for (index, state, is_valid) in [(5, "17", true), (6, "not a number", false)] {
-        let mut writer = other.applied_snapshot_writer(Slot(index)).unwrap();
+        let mut writer = other.snapshots().applied_writer(Slot(index)).unwrap();
         writer.copy_from(state.as_bytes()).unwrap();
         writer.finish(note(index).as_bytes()).unwrap();
         let snapshot = other.snapshots().latest().unwrap();
@@ -359,7 +359,7 @@ async fn a_snapshot_that_the_machine_refuses_changes_nothing() {
     // The log has the entries of both.
     append(&mut log.clone(), vec![entry(1, 6), entry(1, 7)]).await.unwrap().await.unwrap();
     for state in ["no number either", "18"] {
-        let mut writer = log.log().applied_snapshot_writer(Slot(7)).unwrap();
+        let mut writer = log.log().snapshots().applied_writer(Slot(7)).unwrap();
         writer.copy_from(state.as_bytes()).unwrap();
         writer.finish(note(if state == "18" { 8 } else { 7 }).as_bytes()).unwrap();
         let machine = MachineStore::<Strings, _>::new(log.log().clone(), Lengths::default());

@@ -58,7 +58,7 @@ fn encode(state: &NodeState) -> Result<String, fmt::Error> {
     families.counter("http_connections_evicted", help, state.memory().evictions());
     add_oracle(&mut families, state);
     add_raft(&mut families, state);
-    log_metrics::register(&mut families, &state.node().log().log_metrics());
+    log_metrics::register(&mut families, &state.node().log().maintenance().log_metrics());
     let mut encoded = String::new();
     families.encode(&mut encoded)?;
     let mut families = Families::with_process_prefix();

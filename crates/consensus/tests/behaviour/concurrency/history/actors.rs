@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 
 use esker_consensus::{
-    Ballot, Error, IterateOptions, Promised, Result, Slot, SnapshotBounds, Ticket,
+    Ballot, Error, FloorTicket, IterateOptions, PromiseAnswer, Result, Slot, SnapshotBounds, Ticket,
 };
 use esker_testkit::SplitMix64;
 
-use super::{Answer, Done, End, Event, Life, What, value};
+use super::{Answer, CallOutcome, End, Event, Life, Operation, value};
 
 /// Slots above the frontier that are accepted out of order.
 const AHEAD: u64 = 24;
@@ -30,7 +30,7 @@ impl<'a> Actor<'a> {
         self.events
     }
 
-    fn record(&mut self, call: u64, ret: u64, what: What) {
+    fn record(&mut self, call: u64, ret: u64, what: Operation) {
         self.events.push(Event { call, ret, what });
     }
 
@@ -65,18 +65,18 @@ impl<'a> Actor<'a> {
         }
     }
 
-    /// What came of a call that gives a ticket; waits for it or drops it.
-    fn done(&mut self, what: &str, reported: Result<Ticket>) -> Done {
+    /// The outcome of a call that returns a ticket; waits for it or drops it.
+    fn done(&mut self, what: &str, reported: Result<Ticket>) -> CallOutcome {
         match reported {
             Ok(ticket) if self.rng.percent(25) => {
                 drop(ticket);
-                Done::Ordered
+                CallOutcome::Ordered
             }
             Ok(ticket) => match ticket.blocking_wait() {
-                Ok(()) => Done::Durable(self.life.tick()),
+                Ok(()) => CallOutcome::Durable(self.life.tick()),
                 Err(error) => {
                     self.life.unexplained(what, &error);
-                    Done::Ordered
+                    CallOutcome::Ordered
                 }
             },
             Err(
@@ -85,10 +85,10 @@ impl<'a> Actor<'a> {
                 | Error::Truncated { .. }
                 | Error::SlotNotFound { .. }
                 | Error::BallotMismatch { .. },
-            ) => Done::Refused,
+            ) => CallOutcome::Refused,
             Err(error) => {
                 self.life.unexplained(what, &error);
-                Done::Unknown
+                CallOutcome::Unknown
             }
         }
     }
@@ -98,7 +98,7 @@ impl<'a> Actor<'a> {
         let reported = self.life.log.accept(Slot(slot), ballot, &value(slot, ballot));
         let ret = self.life.tick();
         let done = self.done("accept", reported);
-        self.record(call, ret, What::Accept { slot, ballot, done });
+        self.record(call, ret, Operation::Accept { slot, ballot, done });
     }
 
     fn commit(&mut self, slot: u64, ballot: Ballot) {
@@ -106,7 +106,7 @@ impl<'a> Actor<'a> {
         let reported = self.life.log.commit(Slot(slot), ballot);
         let ret = self.life.tick();
         let done = self.done("commit", reported);
-        self.record(call, ret, What::Commit { slot, ballot, done });
+        self.record(call, ret, Operation::Commit { slot, ballot, done });
     }
 
     fn learn(&mut self, slot: u64, ballot: Ballot) {
@@ -114,7 +114,7 @@ impl<'a> Actor<'a> {
         let reported = self.life.log.learn(Slot(slot), ballot, &value(slot, ballot));
         let ret = self.life.tick();
         let done = self.done("learn", reported);
-        self.record(call, ret, What::Learn { slot, ballot, done });
+        self.record(call, ret, Operation::Learn { slot, ballot, done });
     }
 
     /// Promises, and reads the answers slowly.
@@ -134,24 +134,24 @@ impl<'a> Actor<'a> {
             let ret = self.life.tick();
             let (done, promised) = match reported.map(esker_consensus::PromiseTicket::blocking_wait)
             {
-                Ok(Ok(promised)) => (Done::Durable(self.life.tick()), Some(promised)),
+                Ok(Ok(promised)) => (CallOutcome::Durable(self.life.tick()), Some(promised)),
                 Ok(Err(error)) => {
                     self.life.unexplained("promise", &error);
-                    (Done::Ordered, None)
+                    (CallOutcome::Ordered, None)
                 }
-                Err(Error::StaleBallot { .. }) => (Done::Refused, None),
+                Err(Error::StaleBallot { .. }) => (CallOutcome::Refused, None),
                 Err(error) => {
                     self.life.unexplained("promise", &error);
-                    (Done::Unknown, None)
+                    (CallOutcome::Unknown, None)
                 }
             };
             let answer = promised.map(|promised| self.answer(&promised));
-            self.record(call, ret, What::Promise { ballot, from, done, answer });
+            self.record(call, ret, Operation::Promise { ballot, from, done, answer });
             std::thread::yield_now();
         }
     }
 
-    fn answer(&mut self, promised: &Promised) -> Answer {
+    fn answer(&mut self, promised: &PromiseAnswer) -> Answer {
         let (life, mut seen) = (self.life, Vec::new());
         let stop = if self.rng.percent(20) { self.rng.below(30) } else { u64::MAX };
         let slow = self.rng.below(8);
@@ -191,7 +191,7 @@ impl<'a> Actor<'a> {
             }
             let call = self.life.tick();
             let next = self.life.log.frontier().map_or(0, |frontier| frontier.0 + 1);
-            self.record(call, self.life.tick(), What::Frontier { next });
+            self.record(call, self.life.tick(), Operation::Frontier { next });
             let (ahead, back) = (self.rng.below(4), self.rng.below(20));
             match self.rng.below(10) {
                 0 => self.checkpoint(),
@@ -204,35 +204,37 @@ impl<'a> Actor<'a> {
     }
 
     fn checkpoint(&self) {
-        if let Err(error) = self.life.log.checkpoint() {
+        if let Err(error) = self.life.log.maintenance().checkpoint() {
             self.life.unexplained("checkpoint", &error);
         }
     }
 
     fn truncate(&mut self, start: u64) {
         let call = self.life.tick();
-        let reported = self.life.log.truncate_before(Slot(start));
+        let reported =
+            self.life.log.truncate_before(Slot(start)).and_then(FloorTicket::blocking_wait);
         self.raised(call, start, start, reported);
     }
 
     fn install(&mut self, floor: u64) {
         let frontier = floor + self.rng.below(3);
         let call = self.life.tick();
-        let reported =
-            self.life.log.install(SnapshotBounds { floor: Slot(floor), frontier: Slot(frontier) });
+        let bounds = SnapshotBounds { floor: Slot(floor), frontier: Slot(frontier) };
+        let installed = self.life.log.snapshots().install(bounds);
+        let reported = installed.and_then(FloorTicket::blocking_wait);
         self.raised(call, floor + 1, frontier + 1, reported);
     }
 
     fn raised(&mut self, call: u64, start: u64, next: u64, reported: Result<()>) {
         let ret = self.life.tick();
         let done = match reported {
-            Ok(()) => Done::Durable(ret),
+            Ok(()) => CallOutcome::Durable(ret),
             Err(error) => {
                 self.life.unexplained("raising the floor", &error);
-                Done::Unknown
+                CallOutcome::Unknown
             }
         };
-        self.record(call, ret, What::Raise { start, next, done });
+        self.record(call, ret, Operation::Raise { start, next, done });
     }
 
     /// Reads, iterates and scans.
@@ -269,24 +271,24 @@ impl<'a> Actor<'a> {
         };
         let call = life.tick();
         let reported = match from {
-            Some(from) => life.log.replay_from(Slot(from), visit),
+            Some(from) => life.log.iterate(Slot(from).., IterateOptions::default(), visit),
             None => life.log.iterate(.., IterateOptions::default(), visit),
         };
         let ret = life.tick();
         let end = self.end("an iteration", reported.map(|done| done.stopped));
-        self.record(call, ret, What::Iterate { from, seen, end });
+        self.record(call, ret, Operation::Iterate { from, seen, end });
     }
 
     fn scan(&mut self) {
         let (life, guard) = (self.life, self.life.log.pin());
         let call = life.tick();
-        let reported = life.log.scan_uncommitted(&guard);
+        let reported = life.log.maintenance().scan_uncommitted(&guard);
         let ret = life.tick();
         match reported {
             Ok(entries) => {
                 entries.iter().for_each(|entry| life.whole(entry));
                 let seen = entries.iter().map(|entry| (entry.slot().0, entry.ballot())).collect();
-                self.record(call, ret, What::Scan { seen });
+                self.record(call, ret, Operation::Scan { seen });
             }
             Err(error) => life.unexplained("a scan", &error),
         }
@@ -312,7 +314,7 @@ impl<'a> Actor<'a> {
                     Err(End::Off)
                 }
             };
-            self.record(call, ret, What::Read { slot, found });
+            self.record(call, ret, Operation::Read { slot, found });
         }
     }
 }

@@ -1,15 +1,15 @@
-//! What a promise's answer must hold, and what must be refused after a promise.
+//! Checks of a promise's answer, and of the refusals after a promise.
 
 use std::collections::BTreeMap;
 
 use esker_consensus::Ballot;
 
-use super::{Answer, Done, End, Event, What, ensure};
+use super::{Answer, CallOutcome, End, Event, Operation, ensure};
 
 /// Checks every promise of a history.
 pub fn check(history: &[Event]) -> Result<(), String> {
     for event in history {
-        if let What::Promise { ballot, from, done, answer } = &event.what
+        if let Operation::Promise { ballot, from, done, answer } = &event.what
             && done.is_ordered()
         {
             refuses_what_is_lower(history, event, *ballot)?;
@@ -30,13 +30,13 @@ fn refuses_what_is_lower(
 ) -> Result<(), String> {
     for event in history.iter().filter(|event| event.call > promise.ret) {
         match event.what {
-            What::Accept { slot, ballot, done } if done.is_ordered() && ballot < promised => {
+            Operation::Accept { slot, ballot, done } if done.is_ordered() && ballot < promised => {
                 ensure!(
                     may_be_chosen(history, slot, ballot, event.ret),
                     "slot {slot} was accepted under {ballot} after {promised} was promised"
                 );
             }
-            What::Promise { ballot, done, .. } => {
+            Operation::Promise { ballot, done, .. } => {
                 ensure!(
                     !done.is_ordered() || ballot >= promised,
                     "{ballot} was promised after {promised}"
@@ -51,8 +51,9 @@ fn refuses_what_is_lower(
 /// Whether a commit of this slot and ballot was called before a tick.
 pub fn may_be_chosen(history: &[Event], slot: u64, ballot: Ballot, before: u64) -> bool {
     history.iter().filter(|event| event.call < before).any(|event| match event.what {
-        What::Commit { slot: s, ballot: b, done } | What::Learn { slot: s, ballot: b, done } => {
-            (s, b) == (slot, ballot) && done != Done::Refused
+        Operation::Commit { slot: s, ballot: b, done }
+        | Operation::Learn { slot: s, ballot: b, done } => {
+            (s, b) == (slot, ballot) && done != CallOutcome::Refused
         }
         _ => false,
     })
@@ -61,8 +62,9 @@ pub fn may_be_chosen(history: &[Event], slot: u64, ballot: Ballot, before: u64) 
 /// Whether a value under this ballot was brought to this slot before a tick.
 pub fn may_be_there(history: &[Event], slot: u64, ballot: Ballot, before: u64) -> bool {
     history.iter().filter(|event| event.call < before).any(|event| match event.what {
-        What::Accept { slot: s, ballot: b, done } | What::Learn { slot: s, ballot: b, done } => {
-            (s, b) == (slot, ballot) && done != Done::Refused
+        Operation::Accept { slot: s, ballot: b, done }
+        | Operation::Learn { slot: s, ballot: b, done } => {
+            (s, b) == (slot, ballot) && done != CallOutcome::Refused
         }
         _ => false,
     })
@@ -71,7 +73,7 @@ pub fn may_be_there(history: &[Event], slot: u64, ballot: Ballot, before: u64) -
 /// Whether a floor was asked for before a tick.
 pub fn may_be_floor(history: &[Event], floor: u64, before: u64) -> bool {
     history.iter().filter(|event| event.call < before).any(
-        |event| matches!(event.what, What::Raise { start, .. } if start.checked_sub(1) == Some(floor)),
+        |event| matches!(event.what, Operation::Raise { start, .. } if start.checked_sub(1) == Some(floor)),
     )
 }
 
@@ -124,7 +126,7 @@ impl Reported<'_> {
             );
         }
         for event in self.history.iter().filter(|event| event.ret < self.event.call) {
-            if let What::Raise { start: raised, done, .. } = event.what {
+            if let Operation::Raise { start: raised, done, .. } = event.what {
                 ensure!(
                     !done.is_ordered() || raised <= start,
                     "the answer begins at {start}, and the floor was raised to {raised}"
@@ -158,10 +160,10 @@ impl Reported<'_> {
     ) -> Result<(), String> {
         for event in self.history.iter().filter(|event| event.ret < self.event.call) {
             let (slot, ballot, done, committed) = match event.what {
-                What::Accept { slot, ballot, done } => (slot, ballot, done, false),
-                What::Learn { slot, ballot, done } => (slot, ballot, done, true),
+                Operation::Accept { slot, ballot, done } => (slot, ballot, done, false),
+                Operation::Learn { slot, ballot, done } => (slot, ballot, done, true),
                 // Under whatever ballot it is committed.
-                What::Commit { slot, done, .. } => (slot, Ballot::ZERO, done, true),
+                Operation::Commit { slot, done, .. } => (slot, Ballot::ZERO, done, true),
                 _ => continue,
             };
             if !done.is_ordered() || !slots.contains(&slot) {

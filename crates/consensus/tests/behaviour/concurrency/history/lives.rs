@@ -9,14 +9,14 @@ use esker_disk::sim::{CutPoint, Persist, SimDisk};
 use esker_testkit::SplitMix64;
 
 use super::actors::Actor;
-use super::{Counts, Done, End, Event, Life, What, answers, ensure, reads, value};
+use super::{CallOutcome, Counts, End, Event, Life, Operation, answers, ensure, reads, value};
 
 const LIVES: u64 = 3;
 const WRITERS: u64 = 3;
 /// Bounds the threads that run until the writers are done.
 const MOST: u64 = 2000;
 
-/// What is known for certain over all lives.
+/// The facts that hold over all lives.
 #[derive(Debug, Default)]
 struct Facts {
     /// Values that may be in a slot, and those that may be committed.
@@ -147,8 +147,8 @@ impl Facts {
         let next = log.frontier().map_or(0, |frontier| frontier.0 + 1);
         ensure!(next >= self.next, "slots below {next} are decided, and were below {}", self.next);
         let event = |what| Event { call: 0, ret: 0, what };
-        let done = Done::Durable(0);
-        let mut history = vec![event(What::Raise { start, next, done })];
+        let done = CallOutcome::Durable(0);
+        let mut history = vec![event(Operation::Raise { start, next, done })];
         let highest = self.attempted.last().map_or(0, |(slot, _)| *slot);
         let guard = log.pin();
         for slot in start..=highest {
@@ -175,7 +175,7 @@ impl Facts {
                 committed || !self.decided.contains(&slot),
                 "slot {slot} is not committed any more"
             );
-            history.push(event(What::Accept { slot, ballot, done }));
+            history.push(event(Operation::Accept { slot, ballot, done }));
             self.accepted.insert(slot, ballot);
             if committed {
                 ensure!(
@@ -185,7 +185,7 @@ impl Facts {
                 let known = *self.committed.entry(slot).or_insert(ballot);
                 ensure!(known == ballot, "slot {slot} was committed under {known}, now {ballot}");
                 self.decided.insert(slot);
-                history.push(event(What::Commit { slot, ballot, done }));
+                history.push(event(Operation::Commit { slot, ballot, done }));
             }
         }
         (self.start, self.promised, self.next) = (start, promised, next);
@@ -199,38 +199,39 @@ impl Facts {
     fn learn(&mut self, history: &[Event], mode: Mode) {
         for event in history {
             match &event.what {
-                What::Accept { slot, ballot, done } => {
-                    if *done != Done::Refused {
+                Operation::Accept { slot, ballot, done } => {
+                    if *done != CallOutcome::Refused {
                         self.attempted.insert((*slot, *ballot));
                     }
-                    if let (Done::Durable(_), Mode::Durable) = (done, mode) {
+                    if let (CallOutcome::Durable(_), Mode::Durable) = (done, mode) {
                         let accepted = self.accepted.entry(*slot).or_insert(*ballot);
                         *accepted = (*accepted).max(*ballot);
                         self.promised = self.promised.max(self.raises(history, event, *ballot));
                     }
                 }
-                What::Commit { slot, ballot, done } | What::Learn { slot, ballot, done } => {
-                    if *done != Done::Refused {
+                Operation::Commit { slot, ballot, done }
+                | Operation::Learn { slot, ballot, done } => {
+                    if *done != CallOutcome::Refused {
                         self.chosen.insert((*slot, *ballot));
-                        if matches!(event.what, What::Learn { .. }) {
+                        if matches!(event.what, Operation::Learn { .. }) {
                             self.attempted.insert((*slot, *ballot));
                         }
                     }
-                    if let Done::Durable(_) = done {
+                    if let CallOutcome::Durable(_) = done {
                         self.decided.insert(*slot);
                     }
                 }
-                What::Promise { ballot, done: Done::Durable(_), .. } => {
+                Operation::Promise { ballot, done: CallOutcome::Durable(_), .. } => {
                     self.promised = self.promised.max(*ballot);
                 }
-                What::Raise { start, next, done } => {
+                Operation::Raise { start, next, done } => {
                     self.starts.insert(*start);
-                    if let Done::Durable(_) = done {
+                    if let CallOutcome::Durable(_) = done {
                         self.start = self.start.max(*start);
                         self.next = self.next.max(*next);
                     }
                 }
-                What::Frontier { next } => self.next = self.next.max(*next),
+                Operation::Frontier { next } => self.next = self.next.max(*next),
                 _ => {}
             }
         }
@@ -240,7 +241,7 @@ impl Facts {
     /// found promises nothing either: it may have been learned, and the promise was checked by
     /// itself.
     fn raises(&self, history: &[Event], accept: &Event, ballot: Ballot) -> Ballot {
-        let What::Accept { slot, .. } = accept.what else { return Ballot::ZERO };
+        let Operation::Accept { slot, .. } = accept.what else { return Ballot::ZERO };
         let known = accept.ret == 0 || answers::may_be_chosen(history, slot, ballot, accept.ret);
         if known { Ballot::ZERO } else { ballot }
     }
@@ -251,12 +252,12 @@ impl Counts {
         self.events += history.len() as u64;
         for event in history {
             match &event.what {
-                What::Promise { answer: Some(answer), .. } => match answer.end {
+                Operation::Promise { answer: Some(answer), .. } => match answer.end {
                     End::Whole => self.whole += 1,
                     End::Truncated(_) => self.refused += 1,
                     _ => {}
                 },
-                What::Raise { done: Done::Durable(_), .. } => self.raised += 1,
+                Operation::Raise { done: CallOutcome::Durable(_), .. } => self.raised += 1,
                 _ => {}
             }
         }

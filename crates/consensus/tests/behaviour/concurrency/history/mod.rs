@@ -23,9 +23,9 @@ use esker_disk::sim::SimDisk;
 
 pub use lives::run;
 
-/// What came of an operation that changes the log.
+/// The outcome of an operation that changes the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Done {
+pub enum CallOutcome {
     /// Nothing was changed.
     Refused,
     /// The power went; it may have been recorded or not.
@@ -36,18 +36,18 @@ pub enum Done {
     Durable(u64),
 }
 
-impl Done {
+impl CallOutcome {
     pub fn is_ordered(self) -> bool {
-        matches!(self, Done::Ordered | Done::Durable(_))
+        matches!(self, CallOutcome::Ordered | CallOutcome::Durable(_))
     }
 
     /// Whether it was durable before a tick.
     pub fn is_durable_before(self, tick: u64) -> bool {
-        matches!(self, Done::Durable(at) if at < tick)
+        matches!(self, CallOutcome::Durable(at) if at < tick)
     }
 }
 
-/// How a list ended.
+/// The end of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Whole,
@@ -69,33 +69,33 @@ pub struct Answer {
 }
 
 #[derive(Debug, Clone)]
-pub enum What {
+pub enum Operation {
     Accept {
         slot: u64,
         ballot: Ballot,
-        done: Done,
+        done: CallOutcome,
     },
     Commit {
         slot: u64,
         ballot: Ballot,
-        done: Done,
+        done: CallOutcome,
     },
     Learn {
         slot: u64,
         ballot: Ballot,
-        done: Done,
+        done: CallOutcome,
     },
     Promise {
         ballot: Ballot,
         from: u64,
-        done: Done,
+        done: CallOutcome,
         answer: Option<Answer>,
     },
     /// Truncation or `install`: the first slot to keep, and the first not decided.
     Raise {
         start: u64,
         next: u64,
-        done: Done,
+        done: CallOutcome,
     },
     /// A committed read: the ballot found, `None` when nothing is committed, or the end.
     Read {
@@ -121,16 +121,16 @@ pub enum What {
 pub struct Event {
     pub call: u64,
     pub ret: u64,
-    pub what: What,
+    pub what: Operation,
 }
 
-/// What the threads of one life share.
+/// The state that the threads of one life share.
 pub struct Life<'a> {
     pub log: &'a ConsensusLog,
     pub disk: &'a SimDisk,
     /// Ticks of calls and returns.
     clock: AtomicU64,
-    /// Those who write are done.
+    /// Whether the writers are done.
     pub over: AtomicBool,
     /// Errors that nothing explains.
     wrong: Mutex<Vec<String>>,
@@ -178,7 +178,7 @@ pub fn value(slot: u64, ballot: Ballot) -> Vec<u8> {
     value
 }
 
-/// How often a run met what it is made for.
+/// Counts of the events that a run is made for.
 #[derive(Debug, Default)]
 pub struct Counts {
     pub events: u64,

@@ -1,21 +1,21 @@
-//! What readers, iterations and scans must see, and that a committed value never changes.
+//! Checks of reads, iterations and scans: a committed value never changes.
 
 use std::collections::BTreeMap;
 
 use esker_consensus::Ballot;
 
 use super::answers::{may_be_chosen, may_be_floor, may_be_there};
-use super::{Done, End, Event, What, ensure};
+use super::{CallOutcome, End, Event, Operation, ensure};
 
 /// Checks what was read. `committed` is what was seen durably committed so far, in earlier lives,
 /// too.
 pub fn check(history: &[Event], committed: &mut BTreeMap<u64, Ballot>) -> Result<(), String> {
     for event in history {
         match &event.what {
-            What::Read { slot, found } => read(history, event, *slot, *found)?,
-            What::Iterate { from, seen, end } => iterate(history, event, *from, seen, *end)?,
-            What::Scan { seen } => scan(history, event, seen)?,
-            What::Accept { slot, done, .. } if done.is_ordered() => {
+            Operation::Read { slot, found } => read(history, event, *slot, *found)?,
+            Operation::Iterate { from, seen, end } => iterate(history, event, *from, seen, *end)?,
+            Operation::Scan { seen } => scan(history, event, seen)?,
+            Operation::Accept { slot, done, .. } if done.is_ordered() => {
                 above_the_floor(history, event, *slot)?;
             }
             _ => {}
@@ -37,17 +37,17 @@ pub fn check(history: &[Event], committed: &mut BTreeMap<u64, Ballot>) -> Result
 
 fn returned(event: &Event) -> u64 {
     match &event.what {
-        What::Promise { answer: Some(answer), .. } => answer.returned,
+        Operation::Promise { answer: Some(answer), .. } => answer.returned,
         _ => event.ret,
     }
 }
 
-/// What an event saw as durably committed.
-fn seen_committed(what: &What) -> Vec<(u64, Ballot)> {
+/// The slots that an event found durably committed.
+fn seen_committed(what: &Operation) -> Vec<(u64, Ballot)> {
     match what {
-        What::Read { slot, found: Ok(Some(ballot)) } => vec![(*slot, *ballot)],
-        What::Iterate { seen, .. } => seen.clone(),
-        What::Promise { answer: Some(answer), .. } => {
+        Operation::Read { slot, found: Ok(Some(ballot)) } => vec![(*slot, *ballot)],
+        Operation::Iterate { seen, .. } => seen.clone(),
+        Operation::Promise { answer: Some(answer), .. } => {
             let seen = answer.seen.iter().filter(|(.., committed)| *committed);
             seen.map(|(slot, ballot, _)| (*slot, *ballot)).collect()
         }
@@ -58,7 +58,7 @@ fn seen_committed(what: &What) -> Vec<(u64, Ballot)> {
 /// Slots that were durably committed before a tick.
 fn durable_before(history: &[Event], tick: u64) -> impl Iterator<Item = u64> {
     history.iter().filter_map(move |event| match event.what {
-        What::Commit { slot, done, .. } | What::Learn { slot, done, .. } => {
+        Operation::Commit { slot, done, .. } | Operation::Learn { slot, done, .. } => {
             done.is_durable_before(tick).then_some(slot)
         }
         _ => None,
@@ -115,7 +115,7 @@ fn iterate(
             && slot < first
             && history.iter().any(|raise| {
                 raise.call < event.ret
-                    && matches!(raise.what, What::Raise { start, .. } if start > slot)
+                    && matches!(raise.what, Operation::Raise { start, .. } if start > slot)
             });
         ensure!(
             visited || below || from.is_some_and(|from| slot < from) || slot > limit,
@@ -134,14 +134,15 @@ fn scan(history: &[Event], event: &Event, seen: &[(u64, Ballot)]) -> Result<(), 
         );
     }
     for accept in history.iter().filter(|accept| accept.ret < event.call) {
-        let What::Accept { slot, ballot, done } = accept.what else { continue };
+        let Operation::Accept { slot, ballot, done } = accept.what else { continue };
         let gone = history.iter().any(|other| {
             other.call < event.ret
                 && match other.what {
-                    What::Commit { slot: s, done, .. } | What::Learn { slot: s, done, .. } => {
-                        s == slot && done != Done::Refused
+                    Operation::Commit { slot: s, done, .. }
+                    | Operation::Learn { slot: s, done, .. } => {
+                        s == slot && done != CallOutcome::Refused
                     }
-                    What::Raise { start, .. } => start > slot,
+                    Operation::Raise { start, .. } => start > slot,
                     _ => false,
                 }
         });
@@ -157,7 +158,7 @@ fn scan(history: &[Event], event: &Event, seen: &[(u64, Ballot)]) -> Result<(), 
 /// Nothing is accepted below a floor.
 fn above_the_floor(history: &[Event], accept: &Event, slot: u64) -> Result<(), String> {
     for event in history.iter().filter(|event| event.ret < accept.call) {
-        if let What::Raise { start, done, .. } = event.what {
+        if let Operation::Raise { start, done, .. } = event.what {
             ensure!(
                 !done.is_ordered() || slot >= start,
                 "slot {slot} was accepted below the floor, which was raised to {start}"

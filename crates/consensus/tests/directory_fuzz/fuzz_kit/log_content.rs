@@ -11,9 +11,9 @@ use super::facts::{SlotState, State};
 /// Slots that programs use, and a few more.
 pub const SLOTS: u64 = 400;
 
-/// What is reported; a slot that says it cannot be read is `None`.
+/// The entries that are reported; `None` for a slot that cannot be read.
 #[derive(Debug)]
-pub struct Seen {
+pub struct LogContent {
     pub state: State,
     pub unreadable: BTreeMap<u64, Error>,
 }
@@ -34,7 +34,7 @@ pub fn is_refusal(error: &Error) -> bool {
 }
 
 /// Asks for everything, in every way, and demands that the answers agree.
-pub fn see(log: &ConsensusLog) -> Result<Seen, String> {
+pub fn see(log: &ConsensusLog) -> Result<LogContent, String> {
     let guard = log.pin();
     let mut state = State { promise: log.promised().unwrap_or(Ballot::ZERO), ..State::default() };
     state.start = log.floor().map_or(0, |floor| floor.0 + 1);
@@ -70,17 +70,20 @@ pub fn see(log: &ConsensusLog) -> Result<Seen, String> {
             (committed.keys().collect(), reported.keys().collect());
         return Err(format!("slots {one:?} are read as committed, and {other:?} are reported"));
     }
-    let open = log.scan_uncommitted(&guard).map_err(|error| format!("scanning: {error:?}"))?;
+    let open = log
+        .maintenance()
+        .scan_uncommitted(&guard)
+        .map_err(|error| format!("scanning: {error:?}"))?;
     let open: Vec<_> = open.iter().map(|e| (e.slot().0, e.ballot(), e.value().to_vec())).collect();
     let read = state.slots.iter().filter(|(_, slot)| !slot.committed);
     let read: Vec<_> = read.map(|(n, slot)| (*n, slot.ballot, slot.value.clone())).collect();
     if open != read {
         return Err(format!("{} slots are scanned, and {} read", open.len(), read.len()));
     }
-    Ok(Seen { state, unreadable })
+    Ok(LogContent { state, unreadable })
 }
 
-impl Seen {
+impl LogContent {
     /// Whether a log in that state may report this. `unreadable` slots may hold anything
     /// that is there.
     pub fn may_be(&self, state: &State) -> bool {

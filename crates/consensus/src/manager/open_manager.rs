@@ -8,20 +8,20 @@ use esker_disk::{Dir, DirDisk, Disk};
 use esker_log::{Engine, ReadOptions};
 use parking_lot::RwLock;
 
-use crate::manager::names;
+use crate::manager::directory_names as names;
 use crate::manager::open_logs::OpenLogs;
 use crate::manager::registry::Registry;
-use crate::options::{Mode, Options, Shared};
+use crate::options::{Mode, Options, SharedResources};
 use crate::outcome::{Error, Result};
 
 /// Open logs of a manager, unless the builder says otherwise.
-const MAX_OPEN: usize = 256;
+const OPEN_LOGS_DEFAULT: usize = 256;
 /// The mutable region of one of many logs in bytes.
-const MUTABLE: u64 = 2 << 20;
+const MUTABLE_BYTES_DEFAULT: u64 = 2 << 20;
 /// The cache of one of many logs in bytes.
-const CACHE: u64 = 2 << 20;
+const CACHE_BYTES_DEFAULT: u64 = 2 << 20;
 /// Disk space that all logs keep together for a full disk.
-const RESERVE: u64 = 16 << 20;
+const RESERVE_BYTES_DEFAULT: u64 = 16 << 20;
 
 /// Many consensus logs in one directory, by key: consensus for each table, or each shard, in
 /// parallel, without code of yours that opens and closes logs. Cheap to clone: all clones are the
@@ -59,14 +59,14 @@ const RESERVE: u64 = 16 << 20;
 /// ```
 #[derive(Debug, Clone)]
 pub struct LogManager {
-    pub(super) inner: Arc<Inner>,
+    pub(super) inner: Arc<ManagerInner>,
 }
 
 #[derive(Debug)]
-pub(super) struct Inner {
+pub(super) struct ManagerInner {
     /// The directory that was opened and whose registry is locked, even if it was moved since.
     pub(super) disk: DirDisk,
-    /// What each log is opened with.
+    /// The options of each log.
     pub(super) options: Options,
     pub(super) max_open: usize,
     pub(super) logs: OpenLogs,
@@ -74,7 +74,7 @@ pub(super) struct Inner {
     pub(super) closed: AtomicBool,
     /// Held while a log is opened, and by a backup while none may be.
     pub(super) openings: RwLock<()>,
-    pub(super) shared: Shared,
+    pub(super) shared: SharedResources,
     /// The disk that the directory is on.
     pub(super) root: Arc<dyn Disk>,
 }
@@ -105,12 +105,12 @@ impl LogManager {
     /// Returns a builder that opens the manager in `dir` with other options.
     pub fn builder(dir: impl AsRef<Path>) -> LogManagerBuilder {
         let options = Options {
-            mutable_size: MUTABLE,
-            cache_size: CACHE,
-            reserve: Some(RESERVE),
+            mutable_size: MUTABLE_BYTES_DEFAULT,
+            cache_size: CACHE_BYTES_DEFAULT,
+            reserve: Some(RESERVE_BYTES_DEFAULT),
             ..Options::default()
         };
-        let (dir, max_open) = (dir.as_ref().to_owned(), MAX_OPEN);
+        let (dir, max_open) = (dir.as_ref().to_owned(), OPEN_LOGS_DEFAULT);
         LogManagerBuilder { dir, max_open, must_exist: false, renumber: false, options }
     }
 }
@@ -141,7 +141,7 @@ impl LogManagerBuilder {
         self
     }
 
-    /// What each log is opened with. The label and `must_exist` are the manager's own, and the
+    /// Sets the options of each log. The label and `must_exist` are the manager's own, and the
     /// `reserve` is one for all logs together. The manager's defaults are those of [`Options`],
     /// with a `mutable_size` and a `cache_size` of 2 MiB each and a `reserve` of 16 MiB.
     pub fn options(mut self, options: Options) -> Self {
@@ -199,9 +199,21 @@ impl LogManagerBuilder {
         }
         collect_labels(&disk, &registry)?;
         let (logs, closed, openings) = (OpenLogs::new(), AtomicBool::new(false), RwLock::new(()));
-        let shared = Shared { reserve: Some(registry.shared_reserve()), ..Shared::default() };
-        let inner =
-            Inner { disk, options, max_open, logs, registry, closed, openings, shared, root };
+        let shared = SharedResources {
+            reserve: Some(registry.shared_reserve()),
+            ..SharedResources::default()
+        };
+        let inner = ManagerInner {
+            disk,
+            options,
+            max_open,
+            logs,
+            registry,
+            closed,
+            openings,
+            shared,
+            root,
+        };
         for key in inner.registry.removing() {
             // If it fails, the next use of the key, or the next opening, tries again.
             if let Err(error) = inner.complete_removal(&key) {
@@ -222,7 +234,7 @@ impl LogManagerBuilder {
 /// Refuses a directory that holds something else than a manager. Returns whether it has a registry.
 fn refuse_another(dir: &dyn Dir, must_exist: bool) -> Result<bool> {
     let names = dir.list().map_err(esker_log::Error::from)?;
-    let has_registry = names.iter().any(|name| name == names::REGISTRY);
+    let has_registry = names.iter().any(|name| name == names::REGISTRY_DIR);
     let other = names.iter().find(|name| !names::is_log(name));
     let found = match (has_registry, other) {
         (false, Some(other)) => format!("it holds something else: {other}"),

@@ -12,19 +12,19 @@ use crate::durability::metadata::Metadata;
 use crate::outcome::Result;
 
 /// The directory of the registry.
-pub(super) const REGISTRY: &str = "registry";
+pub(super) const REGISTRY_DIR: &str = "registry";
 /// Bytes of the digest in a name.
-const BYTES: usize = 20;
+const DIGEST_BYTES: usize = 20;
 
 pub(super) fn directory_of(key: &[u8]) -> String {
     let digest = Sha256::digest(key);
-    digest.iter().take(BYTES).map(|byte| format!("{byte:02x}")).collect()
+    digest.iter().take(DIGEST_BYTES).map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Whether a directory of this name holds the log of a key.
 pub(super) fn is_log(name: &str) -> bool {
     let is_digit = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
-    name.len() == 2 * BYTES && name.bytes().all(is_digit)
+    name.len() == 2 * DIGEST_BYTES && name.bytes().all(is_digit)
 }
 
 /// The key that the log in the directory of this name has as its label, which may be another than
@@ -62,7 +62,9 @@ mod tests {
         let names: BTreeSet<String> = odd.iter().map(|key| directory_of(key)).collect();
         assert_eq!(names.len(), odd.len());
         assert!(names.iter().all(|name| is_log(name) && name.len() <= 255));
-        assert!(!is_log(REGISTRY) && !is_log("") && !is_log(&directory_of(b"a").to_uppercase()));
+        assert!(
+            !is_log(REGISTRY_DIR) && !is_log("") && !is_log(&directory_of(b"a").to_uppercase())
+        );
         // The name never changes: it is where the log is.
         assert_eq!(directory_of(b"abc"), "ba7816bf8f01cfea414140de5dae2223b00361a3");
     }

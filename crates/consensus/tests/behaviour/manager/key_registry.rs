@@ -55,7 +55,7 @@ fn keys_are_listed_counted_matched_and_removed() {
     assert_eq!(keys(&managed), ["orders", "users/us", "юзеры"]);
 }
 
-/// What was removed is forgotten, promises too; and the key can be used again.
+/// A removed log is forgotten, with its promises; and the key can be used again.
 #[test]
 fn a_removed_log_does_not_come_back() {
     let managed = manager(2);
@@ -252,5 +252,5 @@ fn a_log_whose_label_is_corrupt_is_refused_until_the_file_is_removed() {
     disk.remove(&note).unwrap();
     let log = managed.manager.get("abc").unwrap();
     commit(&log, 0).unwrap();
-    assert_eq!(log.label(), b"abc");
+    assert_eq!(log.options().label, b"abc");
 }

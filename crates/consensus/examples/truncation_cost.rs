@@ -1,8 +1,8 @@
-//! What truncation costs: one JSON object a figure.
+//! Measures the cost of truncation: one JSON object a figure.
 //!
 //! ```sh
-//! cargo run --release -p esker-consensus --example truncation -- raft /data/raft
-//! cargo run --release -p esker-consensus --example truncation -- large /data/large
+//! cargo run --release -p esker-consensus --example truncation_cost -- raft /data/raft
+//! cargo run --release -p esker-consensus --example truncation_cost -- large /data/large
 //! ```
 //!
 //! `raft` appends 1,000 entries of 100 bytes, commits them and keeps the newest 1,000, for a
@@ -18,7 +18,7 @@ use esker_consensus::{Ballot, ConsensusLog, Slot};
 
 const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 const VALUE: [u8; 100] = [7; 100];
-/// What an entry takes in the log.
+/// The bytes of an entry in the log.
 const STORED: u64 = 144;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
@@ -55,7 +55,7 @@ fn raft(dir: &str, entries: u64) -> Outcome {
     for first in (0..entries).step_by(1000) {
         fill(&log, first..first + 1000)?;
         let begin = Instant::now();
-        log.truncate_before(Slot(first))?;
+        log.truncate_before(Slot(first))?.blocking_wait()?;
         slowest = slowest.max(begin.elapsed());
         most = most.max(log.stats().log.disk_bytes);
     }
@@ -108,7 +108,7 @@ fn large(dir: &str, slots: u64) -> Outcome {
     for first in (0..slots).step_by(100_000) {
         fill(&log, first..(first + 100_000).min(slots))?;
     }
-    log.checkpoint()?;
+    log.maintenance().checkpoint()?;
     let beside = |from: u64, work: &mut dyn FnMut() -> Outcome| -> Outcome<(Vec<Duration>, u64)> {
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
@@ -127,7 +127,7 @@ fn large(dir: &str, slots: u64) -> Outcome {
     let (mut raised, mut reclaimed) = (Duration::ZERO, Duration::ZERO);
     let (during, _) = beside(next, &mut || {
         let begin = Instant::now();
-        log.truncate_before(Slot(slots / 2))?;
+        log.truncate_before(Slot(slots / 2))?.blocking_wait()?;
         raised = begin.elapsed();
         // Until nothing has been dropped for a while.
         let mut seen = log.stats().reclaimed.segments;

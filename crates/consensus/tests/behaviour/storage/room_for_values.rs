@@ -98,7 +98,7 @@ fn replacement_waits_for_its_extra_bytes() {
     }
 }
 
-/// Of a log that failed no room comes back.
+/// A failed log releases no room.
 #[test]
 fn failure_ends_the_wait_for_budget() {
     for mode in MODES {
@@ -152,7 +152,7 @@ fn an_old_accept_commits_as_itself_after_hundreds_of_others() {
             s.accept(slot, LOW, &value(slot));
             s.commit(slot, LOW);
             if slot % 50 == 0 {
-                s.log.checkpoint().unwrap();
+                s.log.maintenance().checkpoint().unwrap();
             }
             assert_eq!(s.log.stats().mutable_used, held);
         }
@@ -194,7 +194,7 @@ fn a_checkpoint_leaves_what_is_uncommitted() {
                 s.commit(slot, LOW);
             }
         }
-        s.log.checkpoint().unwrap();
+        s.log.maintenance().checkpoint().unwrap();
         assert_eq!(s.uncommitted().len(), 5);
         let s = s.kill(mode);
         assert_eq!(s.committed_slots(), [0, 1, 2, 3, 4]);

@@ -8,15 +8,15 @@ use std::time::Duration;
 use esker_disk::{DirDisk, Disk, StdDisk};
 use esker_log::{ReadOnlyLog, ReadOptions};
 
-use crate::component::{REGISTRY_COMPONENT, REGISTRY_COPY};
-use crate::manager::names::{self, REGISTRY};
-use crate::manager::registry::{State, unreadable};
+use crate::component::{REGISTRY_COMPONENT, REGISTRY_COPY_COMPONENT};
+use crate::manager::directory_names::{self as names, REGISTRY_DIR};
+use crate::manager::registry::{RegistryState, unreadable};
 use crate::outcome::{Error, Result};
 
-/// How often keys may be added and removed while they are listed, and the pause after which the
+/// The most attempts to list the keys while some are added and removed, and the pause before the
 /// registry is read again: what is durable for its writer is so for readers a little later.
-const TRIES: u32 = 16;
-const PAUSE: Duration = Duration::from_millis(10);
+const LISTING_TRIES: u32 = 16;
+const REGISTRY_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// A log of a manager, from [`logs_in`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,11 +26,11 @@ pub struct ManagedLog {
     pub key: Vec<u8>,
     /// Its directory.
     pub dir: PathBuf,
-    /// What is there.
+    /// The contents of its directory.
     pub state: LogState,
 }
 
-/// What is in the directory of a key.
+/// The contents of a key's directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogState {
@@ -85,18 +85,18 @@ pub fn logs_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Option<Vec<
     let list = || base.list().map_err(esker_log::Error::from);
     let options = ReadOptions::on(Arc::new(DirDisk::new(Arc::clone(&base))));
     let mut before = None;
-    for last_try in (0..TRIES).rev() {
+    for last_try in (0..LISTING_TRIES).rev() {
         let names = list()?;
-        if !names.iter().any(|name| name == REGISTRY) {
+        if !names.iter().any(|name| name == REGISTRY_DIR) {
             return labelled(dir, &names, &options);
         }
         let state = match registry(&options) {
             // It may be created now, or the manager removed.
             Err(Error::Log(esker_log::Error::NotALog { .. })) if last_try > 0 => {
-                std::thread::sleep(PAUSE);
+                std::thread::sleep(REGISTRY_RETRY_INTERVAL);
                 continue;
             }
-            state => state.map_err(|error| unreadable(&dir.join(REGISTRY), error))?,
+            state => state.map_err(|error| unreadable(&dir.join(REGISTRY_DIR), error))?,
         };
         // What it has as created was there before, and is there unless it is being removed.
         let found = found(dir, &state, &list()?, &options);
@@ -105,13 +105,18 @@ pub fn logs_on(disk: Arc<dyn Disk>, dir: impl AsRef<Path>) -> Result<Option<Vec<
             return Ok(Some(found));
         }
         before = Some(state.last());
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(REGISTRY_RETRY_INTERVAL);
     }
     Err(Error::Log(esker_log::Error::Timeout))
 }
 
 /// The logs of the keys of a registry in a directory with these names.
-fn found(dir: &Path, state: &State, names: &[String], options: &ReadOptions) -> Vec<ManagedLog> {
+fn found(
+    dir: &Path,
+    state: &RegistryState,
+    names: &[String],
+    options: &ReadOptions,
+) -> Vec<ManagedLog> {
     let of = |key: &Arc<[u8]>| {
         let log = managed(dir, key, names, options);
         // It was only just added.
@@ -135,14 +140,15 @@ fn managed(dir: &Path, key: &[u8], names: &[String], options: &ReadOptions) -> M
     ManagedLog { key: key.to_vec(), dir: dir.join(name), state }
 }
 
-fn registry(options: &ReadOptions) -> Result<State> {
-    let found = esker_log::component::identify(REGISTRY, options.clone()).map_err(Error::Log)?;
-    if found.is_some_and(|found| found != REGISTRY_COMPONENT && found != REGISTRY_COPY) {
-        let (dir, expected) = (REGISTRY.into(), Some(REGISTRY_COMPONENT));
+fn registry(options: &ReadOptions) -> Result<RegistryState> {
+    let found = esker_log::component(REGISTRY_DIR, options.clone()).map_err(Error::Log)?;
+    if found.is_some_and(|found| found != REGISTRY_COMPONENT && found != REGISTRY_COPY_COMPONENT) {
+        let (dir, expected) = (REGISTRY_DIR.into(), Some(REGISTRY_COMPONENT));
         return Err(Error::Log(esker_log::Error::WrongComponent { dir, found, expected }));
     }
-    let log = ReadOnlyLog::builder(REGISTRY).options(options.clone()).open().map_err(Error::Log)?;
-    State::read(log.stream(esker_log::Start::Oldest).map_err(Error::Log)?)
+    let log =
+        ReadOnlyLog::builder(REGISTRY_DIR).options(options.clone()).open().map_err(Error::Log)?;
+    RegistryState::read(log.stream(esker_log::Start::Oldest).map_err(Error::Log)?)
 }
 
 /// The logs of a directory without a registry.

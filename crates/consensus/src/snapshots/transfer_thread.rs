@@ -1,4 +1,4 @@
-//! The disk's part of a transfer, beside that of the stream.
+//! The thread of a transfer that blocks on the disk, beside the stream.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -17,7 +17,7 @@ pub(super) fn has_threads(log: &Log) -> bool {
 
 /// Transfers, while `work` blocks on a thread of its own. Without threads, both have their turns on
 /// this one. Work that the transfer does not wait for may continue when it has ended, or not.
-pub(super) async fn beside<T>(
+pub(super) async fn run_transfer<T>(
     has_threads: bool,
     name: &str,
     work: impl Future<Output = ()> + Send + 'static,

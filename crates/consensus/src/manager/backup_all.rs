@@ -32,21 +32,21 @@ use esker_disk::{DirDisk, Lock};
 use esker_log::component::accepted_at_one_moment;
 use esker_log::{Component, Log, ReadOnlyLog, ReadOptions, Seq};
 
-use crate::backup::{self, Backup, Copy, Extent};
-use crate::component::{COPY, REGISTRY_COPY};
-use crate::manager::guard::LogGuard;
-use crate::manager::names::{self, REGISTRY};
-use crate::manager::open::{Inner, LogManager};
+use crate::backup::{self, BackupSummary, Extent, LogCopy};
+use crate::component::{COPY_COMPONENT, REGISTRY_COPY_COMPONENT};
+use crate::manager::directory_names::{self as names, REGISTRY_DIR};
+use crate::manager::log_guard::LogGuard;
+use crate::manager::open_manager::{LogManager, ManagerInner};
 use crate::manager::registry;
 use crate::options::Options;
 use crate::outcome::{Error, Result};
 
-/// How often logs that were not closed cleanly may appear while the moment is looked for.
-const TRIES: u32 = 16;
+/// The most attempts to find a moment at which every log that is not open was closed cleanly.
+const MOMENT_TRIES: u32 = 16;
 
 /// A log as of the moment.
 #[derive(Debug)]
-struct Part {
+struct KeyedExtent {
     key: Arc<[u8]>,
     extent: Extent,
 }
@@ -59,8 +59,8 @@ impl LogManager {
     ///
     /// Other operations continue, except that no log is opened or closed while that moment is
     /// looked for, which takes a few reads for each log that is not open. Until the backup ends, no
-    /// log returns space: [`ConsensusLog::reclaim`](crate::ConsensusLog::reclaim) and
-    /// [`ConsensusLog::keep_snapshots`](crate::ConsensusLog::keep_snapshots) do nothing, and
+    /// log returns space: [`Maintenance::reclaim`](crate::Maintenance::reclaim) and
+    /// [`Snapshots::keep`](crate::Snapshots::keep) do nothing, and
     /// [`LogManager::remove`] waits.
     ///
     /// A node that continues with a backup has forgotten what it promised after that moment. So the
@@ -95,7 +95,7 @@ impl LogManager {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<Backup> {
+    pub fn backup(&self, dest: impl AsRef<Path>) -> Result<BackupSummary> {
         let (inner, dest) = (self.inner()?, dest.as_ref());
         let _nothing_is_removed = inner.shared.removals.write();
         inner.refuse_if_closed()?;
@@ -110,23 +110,28 @@ impl LogManager {
             .and_then(|registry| inner.copy(&parts, &options, &registry));
         if copied.is_err() {
             for part in &parts {
-                discard(&names::directory_of(&part.key), COPY, &disk);
+                discard(&names::directory_of(&part.key), COPY_COMPONENT, &disk);
             }
-            discard(REGISTRY, REGISTRY_COPY, &disk);
+            discard(REGISTRY_DIR, REGISTRY_COPY_COMPONENT, &disk);
         }
         copied
     }
 }
 
-impl Inner {
-    fn copy(&self, parts: &[Part], options: &Options, registry: &Log) -> Result<Backup> {
+impl ManagerInner {
+    fn copy(
+        &self,
+        parts: &[KeyedExtent],
+        options: &Options,
+        registry: &Log,
+    ) -> Result<BackupSummary> {
         let keys: Vec<_> = parts.iter().map(|part| Arc::clone(&part.key)).collect();
         if is_planted(Bug::BackupRegistryTooEarly) {
             registry::finish_copy(registry, &keys)?;
         }
-        let mut backup = Backup::default();
+        let mut backup = BackupSummary::default();
         let proceed = || self.refuse_if_closed();
-        for Part { key, extent } in parts {
+        for KeyedExtent { key, extent } in parts {
             proceed()?;
             let log = backup::begin_log(names::directory_of(key).as_ref(), options)?;
             if extent.is_empty() {
@@ -134,7 +139,7 @@ impl Inner {
                 backup.logs += 1;
             } else {
                 let reader = self.reader(key)?;
-                let copy = Copy { reader: &reader, extent, proceed: &proceed };
+                let copy = LogCopy { reader: &reader, extent, proceed: &proceed };
                 copy.run(&log, key, &mut backup)?;
             }
             backup::finish(&log, key)?;
@@ -151,8 +156,8 @@ impl Inner {
     }
 
     /// All logs as of one moment, with everything durable that was accepted before.
-    fn parts(&self) -> Result<Vec<Part>> {
-        for _ in 0..TRIES {
+    fn parts(&self) -> Result<Vec<KeyedExtent>> {
+        for _ in 0..MOMENT_TRIES {
             for key in self.registry.keys()? {
                 if self.logs.open_log(&key).is_none() && self.at_rest(&key)?.is_none() {
                     drop(self.get_or_open(&key)?);
@@ -165,9 +170,9 @@ impl Inner {
         Err(Error::Log(esker_log::Error::Timeout))
     }
 
-    /// As [`Inner::parts`]; `None` if a log that is not open was not closed cleanly, or a snapshot
-    /// was published meanwhile.
-    fn try_parts(&self) -> Result<Option<Vec<Part>>> {
+    /// As [`ManagerInner::parts`]; `None` if a log that is not open was not closed cleanly, or a
+    /// snapshot was published meanwhile.
+    fn try_parts(&self) -> Result<Option<Vec<KeyedExtent>>> {
         let no_opening = self.openings.write();
         let (mut parts, mut open) = (Vec::new(), Vec::<(usize, LogGuard)>::new());
         for key in self.registry.keys()? {
@@ -184,7 +189,7 @@ impl Inner {
                     None => return Ok(None),
                 },
             };
-            parts.push(Part { key, extent });
+            parts.push(KeyedExtent { key, extent });
         }
         let logs: Vec<&Log> = open.iter().map(|(_, guard)| &guard.inner.log).collect();
         let accepted = accepted_at_one_moment(&logs);
@@ -197,6 +202,7 @@ impl Inner {
             }
         }
         let mut tickets = Vec::new();
+        debug_assert_eq!(accepted.len(), open.len(), "a log has no position at the moment");
         for ((part, guard), mut last) in open.iter().zip(accepted) {
             if is_planted(Bug::BackupOfManyMoments) {
                 last = guard.inner.log.accepted();

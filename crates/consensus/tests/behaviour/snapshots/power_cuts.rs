@@ -16,15 +16,16 @@ fn program(log: &ConsensusLog, first: u64, durable: &mut u64) -> Result<(), Erro
         *durable = start + 8;
         create(log, start + 5)?;
         if round > 0 {
-            log.truncate_through(Slot(start - 3))?;
+            log.snapshots().truncate_through(Slot(start - 3))?;
         }
-        log.keep_snapshots(2)?;
-        log.reclaim()?;
+        log.snapshots().keep(2)?;
+        log.maintenance().reclaim()?;
     }
     Ok(())
 }
 
-/// What a crash left: every slot that was durable is applied once, and so is what else was found.
+/// Checks the log after a crash: every slot that was durable is applied once, and so is what else
+/// was found.
 fn check(setting: &Setting, durable: u64, cut: u64) -> u64 {
     let (machine, restored) = Machine::restore(&setting.log).unwrap();
     assert!(restored.next.0 >= durable, "cut {cut}: {restored:?}, {durable} were durable");

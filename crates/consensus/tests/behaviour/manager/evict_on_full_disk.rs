@@ -54,8 +54,8 @@ fn every_log_frees_space_in_one_reserve() {
     for number in 0..LOGS {
         let log = manager.get(key(number)).unwrap();
         let last = ends[number as usize] - 1;
-        log.truncate_before(Slot(last)).unwrap();
-        log.reclaim().unwrap();
+        log.truncate_before(Slot(last)).unwrap().blocking_wait().unwrap();
+        log.maintenance().reclaim().unwrap();
     }
     for number in 0..LOGS {
         write(number, ends[number as usize]).unwrap();
@@ -82,7 +82,7 @@ fn a_volatile_promise_outlives_a_close_on_a_full_disk() {
         let log = manager.get("a").unwrap();
         log.promise(LOW, Slot(0)).unwrap().blocking_wait().unwrap();
         log.accept(Slot(0), HIGHER, b"x").unwrap().blocking_wait().unwrap();
-        log.truncate_from(Slot(0)).unwrap();
+        log.truncate_from(Slot(0)).unwrap().blocking_wait().unwrap();
         assert_eq!(log.promised(), Some(HIGHER));
         drop(log);
         drop(manager.get("b").unwrap());
@@ -99,7 +99,7 @@ fn a_volatile_promise_outlives_a_close_on_a_full_disk() {
         }
         let higher = Ballot { number: 9, node: 1 };
         log.accept(free, higher, b"x").unwrap().blocking_wait().unwrap();
-        log.truncate_from(free).unwrap();
+        log.truncate_from(free).unwrap().blocking_wait().unwrap();
         drop(log);
         if evicted {
             // There is no room to create it.

@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::manager::open::{Inner, LogManager};
+use crate::manager::open_manager::{LogManager, ManagerInner};
 use crate::outcome::{Error, Result};
 
-/// How long closing waits for references, unless the caller says otherwise.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// The pauses between two looks at the references.
-const PAUSE_MIN: Duration = Duration::from_millis(1);
-const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// The time that closing waits for references, unless the caller says otherwise.
+const CLOSE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(5);
+/// The pauses between two polls of the references.
+const REFERENCE_POLL_MIN: Duration = Duration::from_millis(1);
+const REFERENCE_POLL_MAX: Duration = Duration::from_millis(20);
 /// Logs that are closed at the same time: they share syncs.
-const WORKERS: usize = 8;
+const CLOSE_THREADS_MAX: usize = 8;
 
 impl LogManager {
     /// Closes the log of a key, so that the next [`LogManager::get`] opens it again. Returns
@@ -36,7 +36,7 @@ impl LogManager {
     /// # Errors
     /// As [`LogManager::close_all_timeout`].
     pub fn close_all(&self) -> Result<()> {
-        self.close_all_timeout(PATIENCE)
+        self.close_all_timeout(CLOSE_TIMEOUT_DEFAULT)
     }
 
     /// Closes the manager. From its beginning on, no log is handed out. Closes every log as soon as
@@ -58,7 +58,7 @@ impl LogManager {
     }
 }
 
-impl Inner {
+impl ManagerInner {
     /// Closes the log of a key if it is open and not in use.
     pub(super) fn close_log(&self, key: &[u8]) -> Result<bool> {
         match self.logs.claim_idle(key) {
@@ -78,7 +78,7 @@ impl Inner {
 
     fn close_logs(&self, timeout: Duration) -> Result<()> {
         let deadline = Instant::now().checked_add(timeout);
-        let mut pause = PAUSE_MIN;
+        let mut pause = REFERENCE_POLL_MIN;
         let failure = Mutex::new(None);
         loop {
             let all = self.logs.references();
@@ -94,7 +94,7 @@ impl Inner {
                     return Err(Error::LeakedReferences { logs });
                 }
                 std::thread::sleep(pause);
-                pause = (pause * 2).min(PAUSE_MAX);
+                pause = (pause * 2).min(REFERENCE_POLL_MAX);
             } else {
                 self.close_some(&idle, &failure);
             }
@@ -113,7 +113,7 @@ impl Inner {
             }
         };
         std::thread::scope(|scope| {
-            for _ in 1..WORKERS.min(logs.len()) {
+            for _ in 1..CLOSE_THREADS_MAX.min(logs.len()) {
                 // Without a thread, the others close them.
                 drop(std::thread::Builder::new().spawn_scoped(scope, work));
             }

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use esker_consensus::{
-    COPY as COPY_COMPONENT, ConsensusLog, Error, LogGuard, LogManager, LogManagerBuilder, Mode,
-    Reclaimed, Slot, UNFINISHED_BACKUP, backup_log, logs_on,
+    COPY_COMPONENT, ConsensusLog, Error, LogGuard, LogManager, LogManagerBuilder, Mode, Reclaimed,
+    Slot, UNFINISHED_BACKUP, backup_log, logs_on,
 };
 use esker_disk::sim::{CutPoint, Effect, Fault, Gate, Persist, SimDisk};
 use esker_disk::{Disk, Op};
@@ -39,10 +39,10 @@ fn filled(disk: &SimDisk) -> Managed {
             }
         }
         if number == 0 {
-            log.create_snapshot(Slot(AT - 5), &b"older"[..]).unwrap();
-            log.create_snapshot(Slot(AT), &b"the state"[..]).unwrap();
-            log.truncate_through(Slot(AT)).unwrap();
-            log.set_app_state(b"term 3").unwrap().blocking_wait().unwrap();
+            log.snapshots().create(Slot(AT - 5), &b"older"[..]).unwrap();
+            log.snapshots().create(Slot(AT), &b"the state"[..]).unwrap();
+            log.snapshots().truncate_through(Slot(AT)).unwrap();
+            log.app_state().set(b"term 3").unwrap().blocking_wait().unwrap();
             log.promise(HIGH, Slot(SLOTS)).unwrap().blocking_wait().unwrap();
         }
     }
@@ -81,7 +81,7 @@ fn check(manager: &LogManager) {
     assert_eq!(manager.keys().unwrap(), keys);
     for number in 0..3 {
         let log = manager.get(key(number)).unwrap();
-        assert_eq!(log.label(), key(number));
+        assert_eq!(log.options().label, key(number));
         let first = if number == 0 { AT + 1 } else { 0 };
         assert_eq!(log.floor(), first.checked_sub(1).map(Slot));
         for slot in first..SLOTS {
@@ -92,7 +92,7 @@ fn check(manager: &LogManager) {
         }
     }
     let first = manager.get(key(0)).unwrap();
-    assert_eq!((first.promised(), &*first.app_state()), (Some(HIGH), &b"term 3"[..]));
+    assert_eq!((first.promised(), &*first.app_state().get()), (Some(HIGH), &b"term 3"[..]));
     assert_eq!(first.snapshots().list().unwrap(), [Slot(AT - 5), Slot(AT)]);
     let mut state = String::new();
     first.snapshots().latest().unwrap().read_to_string(&mut state).unwrap();
@@ -267,10 +267,10 @@ fn nothing_is_dropped_while_a_backup_runs() {
                 .unwrap();
         }
         let last = SLOTS + 299;
-        log.create_snapshot(Slot(last), &b"newer"[..]).unwrap();
-        assert!(log.keep_snapshots(1).unwrap().is_empty());
-        log.truncate_through(Slot(last)).unwrap();
-        assert_eq!(log.reclaim().unwrap(), Reclaimed::default());
+        log.snapshots().create(Slot(last), &b"newer"[..]).unwrap();
+        assert!(log.snapshots().keep(1).unwrap().is_empty());
+        log.snapshots().truncate_through(Slot(last)).unwrap();
+        assert_eq!(log.maintenance().reclaim().unwrap(), Reclaimed::default());
         let remover = scope.spawn(|| {
             assert!(managed.manager.remove(key(2)).unwrap());
             removed.store(true, SeqCst);
@@ -284,8 +284,8 @@ fn nothing_is_dropped_while_a_backup_runs() {
         done
     });
     assert_eq!(done.snapshots, 2);
-    assert!(log.reclaim().unwrap().segments > 0);
-    assert_eq!(log.keep_snapshots(1).unwrap(), [Slot(AT - 5), Slot(AT)]);
+    assert!(log.maintenance().reclaim().unwrap().segments > 0);
+    assert_eq!(log.snapshots().keep(1).unwrap(), [Slot(AT - 5), Slot(AT)]);
     let (copy, engine) = copy_of(&managed.disk).unwrap();
     let first = copy.get(key(0)).unwrap();
     assert_eq!((first.floor(), first.last_slot()), (Some(Slot(AT)), Some(Slot(SLOTS + 299))));
@@ -637,8 +637,8 @@ fn a_copy_of_one_log_is_whole_or_is_refused() {
         if begins && !once.swap(true, SeqCst) {
             let mut writer = writer.lock().unwrap();
             let log = writer.take().unwrap();
-            log.truncate_before(Slot(290)).unwrap();
-            log.reclaim().unwrap();
+            log.truncate_before(Slot(290)).unwrap().blocking_wait().unwrap();
+            log.maintenance().reclaim().unwrap();
             log.close().unwrap();
             drop(log);
             *writer = Some(ConsensusLog::builder("/one").options(again.clone()).open().unwrap());
@@ -698,8 +698,8 @@ fn a_snapshot_that_covers_the_floor_of_the_moment_is_copied() {
             && is_armed.load(SeqCst)
             && let Some(log) = taken.lock().unwrap().take()
         {
-            log.create_snapshot(Slot(29), &b"newer"[..]).unwrap();
-            log.truncate_through(Slot(29)).unwrap();
+            log.snapshots().create(Slot(29), &b"newer"[..]).unwrap();
+            log.snapshots().truncate_through(Slot(29)).unwrap();
         }
         Ok(())
     };
@@ -716,6 +716,7 @@ fn a_snapshot_that_covers_the_floor_of_the_moment_is_copied() {
     let copied = copy.get(key(0)).unwrap();
     let mut state = Vec::new();
     let restored = copied
+        .snapshots()
         .restore::<Box<dyn std::error::Error>>(
             |snapshot| Ok(snapshot.read_to_end(&mut state).map(drop)?),
             |_| Ok(()),

@@ -8,29 +8,30 @@ use esker_disk::planted::{Bug, is_planted};
 
 use esker_disk::process;
 
-use crate::manager::guard::{LogGuard, OpenLog};
-use crate::manager::names;
-use crate::manager::open::{Inner, LogManager};
-use crate::manager::open_logs::{Claim, Found};
+use crate::manager::directory_names as names;
+use crate::manager::log_guard::{LogGuard, OpenLog};
+use crate::manager::open_logs::{Claim, KeyLookup};
+use crate::manager::open_manager::{LogManager, ManagerInner};
 use crate::memory::entry::Entry;
 use crate::options::{ConsensusLogBuilder, LABEL_LIMIT, Options};
 use crate::outcome::{Error, Result, refuse_if_forked};
 use crate::read_only::ReadOnlyReason;
-use crate::snapshots::restore::Restored;
+use crate::snapshots::restore::RestoreSummary;
 use crate::snapshots::stored::Snapshot;
 use crate::state::inner::ConsensusLog;
 
 /// References per open log above which some are probably leaked.
-const LEAK: usize = 10;
+const LEAKED_REFERENCES_PER_LOG: usize = 10;
 
-/// How often other threads may take the log that was to make room, before the limit gives way.
-const RACES: u32 = 16;
+/// The most times that another thread takes the log that was to be closed, before the limit on open
+/// logs gives way.
+const EVICTION_RACES_MAX: u32 = 16;
 
-/// How often the lock of a log is tried, and the pauses between: a quarter of a second in all.
-const LOCK_TRIES: u32 = 26;
-const LOCK_PAUSE: Duration = Duration::from_millis(10);
+/// The most attempts to lock a log, and the pauses between: a quarter of a second in all.
+const LOCK_TRIES_MAX: u32 = 26;
+const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
-/// What a manager has open. From [`LogManager::stats`].
+/// The logs that a manager has open. From [`LogManager::stats`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ManagerStats {
@@ -48,7 +49,7 @@ impl ManagerStats {
     /// Whether there are more than ten references for each open log: then some guards are probably
     /// never dropped. An alarm, and no proof.
     pub fn looks_leaked(&self) -> bool {
-        self.active_references > LEAK * self.open_logs
+        self.active_references > LEAKED_REFERENCES_PER_LOG * self.open_logs
     }
 }
 
@@ -64,7 +65,7 @@ impl Drop for LogManager {
 impl LogManager {
     /// The state, unless `fork` made this process.
     #[inline]
-    pub(super) fn inner(&self) -> Result<&Inner> {
+    pub(super) fn inner(&self) -> Result<&ManagerInner> {
         refuse_if_forked()?;
         Ok(&self.inner)
     }
@@ -95,22 +96,23 @@ impl LogManager {
         inner.logs.get(key.as_ref(), || inner.refuse_if_closed()).ok().flatten()
     }
 
-    /// Initialises the state machine of a key: [`ConsensusLog::restore`] on its log, which it opens
-    /// or creates. The callbacks run whether the log was open or not, for one caller of a key at a
-    /// time: they must not initialise the same key.
+    /// Initialises the state machine of a key: [`Snapshots::restore`](crate::Snapshots::restore) on
+    /// its log, which it opens or creates. The callbacks run whether the log was open or not, for
+    /// one caller of a key at a time: they must not initialise the same key.
     ///
     /// # Errors
-    /// As [`LogManager::get`] and [`ConsensusLog::restore`]. After an error, initialise it again.
+    /// As [`LogManager::get`] and [`Snapshots::restore`](crate::Snapshots::restore). After an
+    /// error, initialise it again.
     pub fn init<E: From<Error>>(
         &self,
         key: impl AsRef<[u8]>,
         on_snapshot: impl FnOnce(&mut Snapshot) -> Result<(), E>,
         on_entry: impl FnMut(&Entry<'_>) -> Result<(), E>,
-    ) -> Result<(LogGuard, Restored), E> {
+    ) -> Result<(LogGuard, RestoreSummary), E> {
         let guard = self.get(key)?;
         let restored = {
             let _one_at_a_time = guard.0.initialising.lock();
-            guard.restore(on_snapshot, on_entry)?
+            guard.snapshots().restore(on_snapshot, on_entry)?
         };
         Ok((guard, restored))
     }
@@ -168,12 +170,12 @@ impl LogManager {
         let inner = self.inner()?;
         let (open_logs, active_references) = inner.logs.statistics();
         let total_logs = inner.registry.count()?;
-        let read_only = ReadOnlyReason::of(false, inner.registry.is_copied());
+        let read_only = ReadOnlyReason::from_origin(false, inner.registry.is_copied());
         Ok(ManagerStats { total_logs, open_logs, active_references, read_only })
     }
 }
 
-impl Inner {
+impl ManagerInner {
     #[inline]
     pub(super) fn refuse_if_closed(&self) -> Result<()> {
         if self.closed.load(Relaxed) { Err(Error::Closed) } else { Ok(()) }
@@ -189,10 +191,10 @@ impl Inner {
         let _opening = self.openings.read();
         loop {
             match self.logs.get_or_claim(key, || self.refuse_if_closed())? {
-                Found::Open(guard) => return Ok(guard),
+                KeyLookup::Open(guard) => return Ok(guard),
                 // Each turn waits for one opening or closing, which ends.
-                Found::Busy(busy) => busy.wait(),
-                Found::Claimed(claim) => return self.open_claimed(claim),
+                KeyLookup::Busy(busy) => busy.wait(),
+                KeyLookup::Claimed(claim) => return self.open_claimed(claim),
             }
         }
     }
@@ -229,9 +231,11 @@ impl Inner {
     /// Opens the log of a key. A process that was killed may keep the lock of a log a little longer
     /// than that of the registry, which is ours.
     fn open_after_lock(&self, key: &[u8], options: &Options) -> Result<ConsensusLog> {
-        for _ in 1..LOCK_TRIES {
+        for _ in 1..LOCK_TRIES_MAX {
             match self.open_log(key, options) {
-                Err(Error::Log(esker_log::Error::Locked { .. })) => std::thread::sleep(LOCK_PAUSE),
+                Err(Error::Log(esker_log::Error::Locked { .. })) => {
+                    std::thread::sleep(LOCK_RETRY_INTERVAL)
+                }
                 opened => return opened,
             }
         }
@@ -257,7 +261,7 @@ impl Inner {
     /// Closes idle logs until no more are open than the limit, or none is idle.
     fn make_room(&self) {
         let mut lost = 0;
-        while self.logs.count() > self.max_open && lost < RACES {
+        while self.logs.count() > self.max_open && lost < EVICTION_RACES_MAX {
             let Some(key) = self.logs.least_recently_used() else { return };
             match self.logs.claim_idle(&key) {
                 Some(Ok((claim, open))) => {
@@ -272,8 +276,8 @@ impl Inner {
     }
 }
 
-/// Closes a log that no caller uses, to make room. What keeps it from closing cleanly is in its
-/// next opening's way, not in this caller's. Returns `false` for a log with values that only memory
+/// Closes a log that no caller uses, to make room. An error of that is for its next opening, not
+/// for this caller. Returns `false` for a log with values that only memory
 /// has, and that the full disk has no room for: it stays open, because closing it would lose them.
 fn close_idle(claim: Claim<'_>, open: Arc<OpenLog>) -> bool {
     if is_planted(Bug::MakingRoomForgets) {

@@ -1,4 +1,4 @@
-//! What a snapshot lets go of: entries that it covers, and older snapshots.
+//! Dropping entries that a snapshot covers, and older snapshots.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use esker_consensus::{Error, Mode, Slot};
@@ -15,20 +15,20 @@ fn flip(setting: &Setting, at: u64) {
 fn truncation_needs_a_snapshot_that_is_whole() {
     let setting = log(Mode::Durable);
     commit(&setting, 0..101);
-    let nothing = setting.log.truncate_through(Slot(50));
+    let nothing = setting.log.snapshots().truncate_through(Slot(50));
     assert!(matches!(nothing, Err(Error::NoSnapshot)), "{nothing:?}");
     create(&setting.log, 49).unwrap();
-    let below = setting.log.truncate_through(Slot(50));
+    let below = setting.log.snapshots().truncate_through(Slot(50));
     assert!(matches!(below, Err(Error::NoSnapshot)), "{below:?}");
     create(&setting.log, 50).unwrap();
     flip(&setting, 50);
-    let corrupt = setting.log.truncate_through(Slot(50));
+    let corrupt = setting.log.snapshots().truncate_through(Slot(50));
     assert!(matches!(corrupt, Err(Error::CorruptedSnapshot { .. })), "{corrupt:?}");
     assert_eq!(setting.log.floor(), None);
     // An older one that is whole covers what it covers.
-    assert_eq!(setting.log.truncate_through(Slot(48)).unwrap(), Slot(49));
+    assert_eq!(setting.log.snapshots().truncate_through(Slot(48)).unwrap(), Slot(49));
     create(&setting.log, 50).unwrap();
-    assert_eq!(setting.log.truncate_through(Slot(50)).unwrap(), Slot(50));
+    assert_eq!(setting.log.snapshots().truncate_through(Slot(50)).unwrap(), Slot(50));
     let setting = setting.reopen(Mode::Durable);
     let guard = setting.log.pin();
     for slot in 0..=50 {
@@ -48,19 +48,19 @@ fn keeping_counts_only_snapshots_that_are_whole() {
     for at in 1..=8 {
         create(&setting.log, at).unwrap();
     }
-    let none = setting.log.keep_snapshots(0);
+    let none = setting.log.snapshots().keep(0);
     assert!(matches!(none, Err(Error::InvalidOption { option: "count", .. })), "{none:?}");
-    assert!(setting.log.keep_snapshots(8).unwrap().is_empty());
-    assert!(setting.log.keep_snapshots(usize::MAX).unwrap().is_empty());
+    assert!(setting.log.snapshots().keep(8).unwrap().is_empty());
+    assert!(setting.log.snapshots().keep(usize::MAX).unwrap().is_empty());
     flip(&setting, 8);
     flip(&setting, 6);
     flip(&setting, 2);
-    assert!(setting.log.keep_snapshots(6).unwrap().is_empty());
-    assert_eq!(setting.log.keep_snapshots(2).unwrap(), [1, 2, 3, 4].map(Slot));
+    assert!(setting.log.snapshots().keep(6).unwrap().is_empty());
+    assert_eq!(setting.log.snapshots().keep(2).unwrap(), [1, 2, 3, 4].map(Slot));
     assert_eq!(slots_of(&setting.log), [5, 6, 7, 8]);
-    assert_eq!(setting.log.keep_snapshots(1).unwrap(), [5, 6].map(Slot));
+    assert_eq!(setting.log.snapshots().keep(1).unwrap(), [5, 6].map(Slot));
     flip(&setting, 7);
-    assert!(setting.log.keep_snapshots(1).unwrap().is_empty());
+    assert!(setting.log.snapshots().keep(1).unwrap().is_empty());
     let setting = setting.reopen(Mode::Durable);
     assert_eq!(slots_of(&setting.log), [7, 8]);
 }
@@ -73,7 +73,7 @@ fn an_open_snapshot_outlives_its_removal() {
     create(&setting.log, 3).unwrap();
     let mut open = setting.log.snapshots().latest().unwrap();
     create(&setting.log, 6).unwrap();
-    assert_eq!(setting.log.keep_snapshots(1).unwrap(), [Slot(3)]);
+    assert_eq!(setting.log.snapshots().keep(1).unwrap(), [Slot(3)]);
     let mut bytes = Vec::new();
     std::io::Read::read_to_end(&mut open, &mut bytes).unwrap();
     assert_eq!(bytes, Machine::after(4).0);
@@ -92,9 +92,9 @@ fn the_space_of_truncated_entries_is_returned() {
         tickets.into_iter().for_each(|ticket| ticket.blocking_wait().unwrap());
     }
     let before = setting.disk.used();
-    setting.log.create_snapshot(Slot(25_000), &[1; 1000][..]).unwrap();
-    setting.log.truncate_through(Slot(25_000)).unwrap();
-    setting.log.reclaim().unwrap();
+    setting.log.snapshots().create(Slot(25_000), &[1; 1000][..]).unwrap();
+    setting.log.snapshots().truncate_through(Slot(25_000)).unwrap();
+    setting.log.maintenance().reclaim().unwrap();
     let after = setting.disk.used();
     assert!(after < before - before / 5, "{after} of {before} bytes");
     let guard = setting.log.pin();
