@@ -134,7 +134,7 @@ impl Extent {
     /// cover what is not in the log any more, and none of slots that the log does not have yet.
     fn read(reader: &ReadOnlyLog) -> Result<Self> {
         for _ in 0..EXTENT_TRIES {
-            let snapshots = reader.snapshots()?;
+            let snapshots = reader.snapshots().list()?;
             reader.refresh()?;
             // What is dropped after this refresh is missed when it is copied.
             let (oldest, last) = (reader.oldest(), durable(reader)?);
@@ -229,7 +229,7 @@ pub(crate) fn finish(log: &Log, label: &[u8]) -> Result<()> {
         [] => Vec::new(),
         label => Metadata { root: 0, label: label.to_vec() }.encode(),
     };
-    log.set_component(UNFINISHED_BACKUP, COPY_COMPONENT, &content)?;
+    log.component().set_component(UNFINISHED_BACKUP, COPY_COMPONENT, &content)?;
     close(log);
     Ok(())
 }

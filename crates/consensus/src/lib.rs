@@ -113,6 +113,7 @@ pub use component::{
     COMPONENT, COPY_COMPONENT, REGISTRY_COMPONENT, REGISTRY_COPY_COMPONENT, UNFINISHED_BACKUP,
 };
 pub use durability::maintenance::Maintenance;
+pub use durability::metadata::label_in;
 pub use esker_log::reclaim::Reclaimed;
 pub use manager::get_log::ManagerStats;
 pub use manager::list_logs::{LogState, ManagedLog, logs_in, logs_on};

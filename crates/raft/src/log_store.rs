@@ -113,7 +113,7 @@ impl<C: StoredConfig> LogStore<C> {
         if let Some(slot) = highest.filter(|slot| slot.0 > INDEX_MAX) {
             return Err(invalid_data(format!("the log has a slot above {INDEX_MAX}: {slot}")));
         }
-        let state = AppState::decode(&log.app_state())?;
+        let state = AppState::decode(&log.app_state().get())?;
         let store = Self {
             log,
             committed: Arc::default(),

@@ -165,7 +165,7 @@ impl LogFolder {
         }
         let builder = ConsensusLog::builder(&self.dir).disk(Arc::clone(&self.disk));
         let log = builder.label(label).open()?;
-        if Identity::decode(log.label()) != Some(*identity) {
+        if Identity::decode(&log.options().label) != Some(*identity) {
             return Err(ServerError::internal("a new log has the identity of its node"));
         }
         debug_assert!(is_unused(&log), "a new log has no entries");

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use esker_consensus::{COMPONENT, COPY, Error, UNFINISHED_BACKUP, label_in, logs_in};
+use esker_consensus::{COMPONENT, COPY_COMPONENT, Error, UNFINISHED_BACKUP, label_in, logs_in};
 use esker_log::{ReadOnlyLog, ReadOptions};
 use esker_server::{ServerOptions, is_node_label};
 use serde::Serialize;
@@ -101,7 +101,7 @@ impl Directory {
         let path = dir.to_owned();
         let component = match esker_log::component::identify(dir, ReadOptions::default()) {
             Ok(Some(esker_kv::COMPONENT | esker_kv::UNFINISHED_BACKUP)) => Component::Kv,
-            Ok(Some(COMPONENT | COPY | UNFINISHED_BACKUP)) => match label_in(dir) {
+            Ok(Some(COMPONENT | COPY_COMPONENT | UNFINISHED_BACKUP)) => match label_in(dir) {
                 Ok(Some(label)) if is_node_label(&label) => Component::Node,
                 _ => Component::Consensus,
             },

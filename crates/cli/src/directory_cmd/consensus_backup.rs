@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::atomic::Ordering::SeqCst;
 
-use esker_consensus::{Backup, Error, LogManager, Options, UNFINISHED_BACKUP, backup_log};
+use esker_consensus::{BackupSummary, Error, LogManager, Options, UNFINISHED_BACKUP, backup_log};
 use esker_log::ReadOptions;
 use serde_json::json;
 
@@ -37,11 +37,11 @@ pub fn copy(
     }
 }
 
-fn copy_one(dir: &Path, to: &Path) -> Outcome<Backup> {
+fn copy_one(dir: &Path, to: &Path) -> Outcome<BackupSummary> {
     backup_log(dir, to, &Options::default()).map_err(|error| explain(&error, dir, to))
 }
 
-fn copy_all(dir: &Path, to: &Path, command: CopyCommand) -> Outcome<Backup> {
+fn copy_all(dir: &Path, to: &Path, command: CopyCommand) -> Outcome<BackupSummary> {
     let failed = |error: Error| explain(&error, dir, to);
     let manager = LogManager::builder(dir).must_exist(true).open().map_err(failed)?;
     let interrupted = signals::close_at_signal({
@@ -57,12 +57,17 @@ fn copy_all(dir: &Path, to: &Path, command: CopyCommand) -> Outcome<Backup> {
     Ok(done)
 }
 
-fn report(component: Component, done: &Backup, command: CopyCommand, as_json: bool) -> Outcome {
+fn report(
+    component: Component,
+    done: &BackupSummary,
+    command: CopyCommand,
+    as_json: bool,
+) -> Outcome {
     for (key, error) in &done.skipped {
         let log = if key.is_empty() { String::new() } else { format!("{}: ", key.escape_ascii()) };
         complain(&format!("note: {log}{error}"));
     }
-    let Backup { logs, records, snapshots, skipped, .. } = done;
+    let BackupSummary { logs, records, snapshots, skipped, .. } = done;
     let many = |count: u64, what| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     if as_json {
         return output::print_json(&json!({

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use esker_consensus::{Slot, ReadOnlySnapshots};
+use esker_consensus::{ReadOnlySnapshots, Slot};
 use serde_json::json;
 
 use super::component::{Component, Directory};

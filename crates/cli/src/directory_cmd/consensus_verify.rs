@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use esker_consensus::{Error, Inspection, InvalidRecord, Slot, ReadOnlySnapshots};
+use esker_consensus::{Error, Inspection, InvalidRecord, ReadOnlySnapshots, Slot};
 use esker_log::{ReadOptions, VerifyReport};
 use serde_json::{Value, json};
 

@@ -289,7 +289,7 @@ impl Inner {
         drop(tickets);
         debug_assert!(pages.iter().all(|page| page.seq < seq), "a root precedes its pages");
         let metadata = Metadata { root: seq, label: self.options.label.clone() };
-        let stored = self.log.put_app_metadata(COMPONENT, &metadata.encode());
+        let stored = self.log.component().put_app_metadata(COMPONENT, &metadata.encode());
         stored.map_err(|error| self.fail(error))?;
         // The records that opening would replay now, without the checkpoint's own.
         self.checkpoints.set_covered(root.replay + appended);

@@ -83,7 +83,7 @@ impl<'a> Maintenance<'a> {
 
     /// The state in which opening found the underlying log, and what recovery did.
     pub fn recovery(&self) -> &'a esker_log::Recovery {
-        self.inner.log.recovery()
+        self.inner.log.storage().recovery()
     }
 
     /// Returns every slot that is accepted and not committed, once, with the highest ballot under

@@ -62,7 +62,7 @@ impl Inner {
             match self.reclaim_once(Effort::Full) {
                 Ok(done) => {
                     all += done;
-                    if done.segments == 0 || self.log.metadata().after >= end {
+                    if done.segments == 0 || self.log.storage().metadata().after >= end {
                         return Ok(all);
                     }
                 }

@@ -98,7 +98,7 @@ impl ConsensusLogBuilder {
             let what = "its number is too large";
             return Err(Error::CorruptedRecord { seq: log.accepted(), what });
         }
-        let is_repaired = log.was_repaired().map_err(Error::Log)?;
+        let is_repaired = log.storage().was_repaired().map_err(Error::Log)?;
         let read_only = ReadOnlyReason::from_origin(is_repaired, component == COPY_COMPONENT);
         let mut metadata = Metadata::read(&log, component, &options)?;
         metadata.check_label(&log, component, &options)?;
@@ -112,7 +112,7 @@ impl ConsensusLogBuilder {
         Replay::run(&inner, root)?;
         if renumber && inner.status.read_only() == Some(ReadOnlyReason::Copied) {
             let metadata = Metadata { root: metadata.root, label: inner.options.label.clone() };
-            inner.log.set_component(COPY_COMPONENT, COMPONENT, &metadata.encode())?;
+            inner.log.component().set_component(COPY_COMPONENT, COMPONENT, &metadata.encode())?;
             inner.status.end_copy();
         }
         let inner = Arc::new(inner);

@@ -141,7 +141,8 @@ fn managed(dir: &Path, key: &[u8], names: &[String], options: &ReadOptions) -> M
 }
 
 fn registry(options: &ReadOptions) -> Result<RegistryState> {
-    let found = esker_log::component(REGISTRY_DIR, options.clone()).map_err(Error::Log)?;
+    let found =
+        esker_log::component::identify(REGISTRY_DIR, options.clone()).map_err(Error::Log)?;
     if found.is_some_and(|found| found != REGISTRY_COMPONENT && found != REGISTRY_COPY_COMPONENT) {
         let (dir, expected) = (REGISTRY_DIR.into(), Some(REGISTRY_COMPONENT));
         return Err(Error::Log(esker_log::Error::WrongComponent { dir, found, expected }));

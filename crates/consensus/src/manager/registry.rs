@@ -192,6 +192,7 @@ impl Registry {
     pub(super) fn renumber(&self) -> Result<()> {
         if self.is_copied() {
             self.log
+                .component()
                 .set_component(REGISTRY_COPY_COMPONENT, REGISTRY_COMPONENT, &[])
                 .map_err(Error::Log)?;
             self.copied.store(false, Relaxed);
@@ -273,7 +274,9 @@ impl Registry {
             let record = record(kind, key);
             let ticket = match kind {
                 // Removals free space: they must succeed on a full disk.
-                KIND_REMOVING | KIND_REMOVED => self.log.append_internal(&*record),
+                KIND_REMOVING | KIND_REMOVED => {
+                    self.log.component().append(Purpose::Internal, &*record)
+                }
                 _ => self.log.append(&*record),
             };
             let ticket = ticket.map_err(Error::Log)?;
@@ -396,7 +399,10 @@ impl Registry {
         let first = self.log.accepted().next();
         let mut last: Option<Ticket> = None;
         for batch in records.chunks(KEYS_PER_BATCH) {
-            let ticket = self.log.append_batch(batch).map_err(Error::Log)?;
+            let ticket = self
+                .log
+                .write(Append::records(batch))
+                .map_err(|failed| Error::Log(failed.error))?;
             // One sync for all: the last one's.
             if let Some(before) = last.replace(ticket) {
                 before.detach();
@@ -408,7 +414,7 @@ impl Registry {
         if let Some(ticket) = last {
             ticket.blocking_wait().map_err(Error::Log)?;
         }
-        self.log.truncate_before(first).map_err(Error::Log)?;
+        self.log.retention().truncate_before(first).map_err(Error::Log)?;
         debug_assert!(state.last < first, "a change was made during the compaction");
         state.records = records.len() as u64;
         Ok(())
@@ -455,10 +461,12 @@ pub(super) fn begin_copy(disk: &DirDisk, options: &Options) -> Result<Log> {
 pub(super) fn finish_copy(log: &Log, keys: &[Arc<[u8]>]) -> Result<()> {
     for keys in keys.chunks(KEYS_PER_BATCH) {
         let records: Vec<_> = keys.iter().map(|key| record(KIND_CREATED, key)).collect();
-        log.append_batch(&records).map_err(Error::Log)?.detach();
+        log.write(Append::records(&records)).map_err(|failed| Error::Log(failed.error))?.detach();
     }
     log.append(record(KIND_WHOLE, &[])).map_err(Error::Log)?.blocking_wait().map_err(Error::Log)?;
-    log.set_component(UNFINISHED_BACKUP, REGISTRY_COPY_COMPONENT, &[]).map_err(Error::Log)?;
+    log.component()
+        .set_component(UNFINISHED_BACKUP, REGISTRY_COPY_COMPONENT, &[])
+        .map_err(Error::Log)?;
     backup::close(log);
     Ok(())
 }

@@ -17,7 +17,10 @@ impl ManagerInner {
         for key in self.registry.keys()? {
             let name = names::directory_of(&key);
             // One that is missing, or has a corrupt file `note`, is an error at its next use.
-            if !matches!(esker_log::component(&name, read.clone()), Ok(Some(COPY_COMPONENT))) {
+            if !matches!(
+                esker_log::component::identify(&name, read.clone()),
+                Ok(Some(COPY_COMPONENT))
+            ) {
                 continue;
             }
             let mut options = self.options.clone();

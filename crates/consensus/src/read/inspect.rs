@@ -104,7 +104,7 @@ fn inspect_within(
 ) -> Result<Inspection> {
     let (reader, component) = component::open_read_only(dir, ReadOptions::on(disk))?;
     let is_known = component.is_some();
-    let is_repaired = reader.was_repaired().map_err(Error::Log)?;
+    let is_repaired = reader.storage().was_repaired().map_err(Error::Log)?;
     let read_only = ReadOnlyReason::from_origin(is_repaired, component == Some(COPY_COMPONENT));
     let (windows, found) = match SlotWindows::replay(reader, is_known, limits, progress) {
         // Neither app metadata nor records identify a consensus log: it is a plain log, maybe

@@ -76,7 +76,7 @@ impl ConsensusLog {
             background_failures: inner.background.failures(),
             reclaimed: inner.reclaiming.reclaimed(),
             read_only: inner.status.read_only(),
-            log: inner.log.metadata(),
+            log: inner.log.storage().metadata(),
             log_stats: inner.log.stats(),
         }
     }

@@ -124,6 +124,6 @@ impl Snapshots {
         if slot >= limit {
             return Err(Error::SlotOutOfRange { slot, limit });
         }
-        Ok(SnapshotWriter { slot, writer: self.log.inner.log.snapshot_writer(slot.0)? })
+        Ok(SnapshotWriter { slot, writer: self.log.inner.log.snapshots().writer(slot.0)? })
     }
 }

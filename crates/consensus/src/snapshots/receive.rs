@@ -136,7 +136,7 @@ async fn write(
     mut chunks: Receiver<Vec<u8>>,
     report: &Sender<Result<(Slot, WriterEvent)>>,
 ) -> Result<(Slot, WriterEvent)> {
-    let mut incoming = log.receive_snapshot(header, admits).map_err(refused)?;
+    let mut incoming = log.snapshots().receive(header, admits).map_err(refused)?;
     let slot = Slot(incoming.at());
     let progress = Progress { next: incoming.next(), chunks: incoming.chunks() };
     let lengths = [0, progress.chunks.saturating_sub(1)].map(|chunk| incoming.len_of(chunk));

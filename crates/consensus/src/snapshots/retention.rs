@@ -83,7 +83,7 @@ impl Snapshots {
         let superfluous = |slot: &Slot| oldest_kept.is_some_and(|kept| *slot < kept);
         let mut removed = Vec::new();
         for slot in all.into_iter().take_while(superfluous) {
-            self.log.inner.log.remove_snapshot(slot.0)?;
+            self.log.inner.log.snapshots().remove(slot.0)?;
             removed.push(slot);
         }
         Ok(removed)

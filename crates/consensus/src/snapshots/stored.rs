@@ -244,8 +244,8 @@ impl SnapshotFiles {
     /// The slots of all snapshots, whole or not, in ascending order.
     pub(super) fn list(&self) -> Result<Vec<Slot>> {
         let all = match self {
-            Self::Log(log) => log.snapshots(),
-            Self::ReadOnly(log) => log.snapshots(),
+            Self::Log(log) => log.snapshots().list(),
+            Self::ReadOnly(log) => log.snapshots().list(),
         }?;
         debug_assert!(all.is_sorted(), "snapshots are not in the order of their slots");
         Ok(all.into_iter().map(Slot).collect())
@@ -293,8 +293,8 @@ impl SnapshotFiles {
 
     fn open_at(&self, slot: Slot) -> Result<Option<(SnapshotInfo, SnapshotReader)>> {
         let opened = match self {
-            Self::Log(log) => log.snapshot_reader(slot.0),
-            Self::ReadOnly(log) => log.snapshot_reader(slot.0),
+            Self::Log(log) => log.snapshots().reader(slot.0),
+            Self::ReadOnly(log) => log.snapshots().reader(slot.0),
         };
         let Some(reader) = opened.map_err(|cause| unusable(slot, cause))? else { return Ok(None) };
         let Some((entries, note)) = parse_note(slot, reader.note()) else {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use esker_log::Log;
 use esker_log::Seq;
-use esker_log::reclaim::CopySpace;
+use esker_log::component::Purpose;
 use parking_lot::RwLock;
 
 use crate::base::slot::{Slot, page_of};

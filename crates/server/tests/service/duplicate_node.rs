@@ -160,7 +160,9 @@ async fn a_node_with_a_copied_log_does_not_start() {
     );
     assert!(refused.to_string().contains("new number"), "{refused}");
     let log = esker_consensus::ConsensusLog::open(&dir).unwrap();
-    assert!(esker_server::is_node_label(&log.options().label) && !esker_server::is_node_label(b"users"));
+    assert!(
+        esker_server::is_node_label(&log.options().label) && !esker_server::is_node_label(b"users")
+    );
 }
 
 /// The member may come later than the node that joins it.
