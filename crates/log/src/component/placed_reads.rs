@@ -30,7 +30,7 @@ impl ComponentLog<'_> {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{Append, Log, Place};
+    /// use esker_log::{Log, component::Place};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// let ticket = log.append("a record")?;
@@ -65,7 +65,7 @@ impl ComponentLog<'_> {
     ///
     /// # Examples
     /// ```
-    /// use esker_log::{Append, Log, Place};
+    /// use esker_log::{Log, component::Place};
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let log = Log::open(dir.path().join("log"))?;
     /// let tickets = [log.append("first")?, log.append("other")?];
