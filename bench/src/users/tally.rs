@@ -178,7 +178,7 @@ mod tests {
             for at in 0..100 {
                 tally.answered(3, 0, call(at * 10, at + 1));
             }
-            assert_eq!(tally.seen(0).answered(), 100);
+            assert_eq!(tally.stage(0).answered(), 100);
             let all = tally.check();
             assert_eq!((all.calls, all.violation), (checked, None));
         }
@@ -199,7 +199,7 @@ mod tests {
             tally.failed(user, stage, class.into());
         }
         tally.answered(4, 1, call(0, 1));
-        let seen = tally.seen(1);
+        let seen = tally.stage(1);
         assert_eq!((seen.requests(), seen.failures()), (3, 2));
         assert_eq!(seen.failed.get("status 503"), Some(&1));
     }

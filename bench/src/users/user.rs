@@ -181,7 +181,7 @@ mod tests {
         }
         let load = Arc::into_inner(load).unwrap();
         let mut all = StageTally::new();
-        (0..3).for_each(|stage| all.merge(&load.tally.seen(stage)));
+        (0..3).for_each(|stage| all.merge(&load.tally.stage(stage)));
         let checked = load.tally.check();
         assert_eq!((checked.calls, checked.violation), (all.answered(), None));
         assert_eq!(served, if all.answered() == 0 { 0 } else { 4 });

@@ -124,7 +124,7 @@ fn a_backup_that_is_interrupted_is_completed() {
     log("append", &dir, &["--segment-size", "64K"], lines(1, 200_000).as_bytes()).ok();
     for verb in ["backup", "restore"] {
         let dest = guard.path().join(verb);
-        let mut copying = spawn(command(&["log", verb]).arg(&dir).arg(&dest), Stdio::null());
+        let mut copying = spawn(command(&[verb]).arg(&dir).arg(&dest), Stdio::null());
         while !dest.join("note").exists() && copying.try_wait().unwrap().is_none() {}
         signal(&copying, "KILL");
         copying.wait().unwrap();

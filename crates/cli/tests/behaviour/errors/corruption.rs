@@ -225,7 +225,7 @@ fn an_older_watermark_page_may_be_that_of_a_power_cut() {
         ended.exits(3).says(&["is newer than mark", &otherwise]);
     }
     // Its last line began with the second half of that.
-    let copied = "if the files were copied beside a writer, copy the original with `esker log \
+    let copied = "if the files were copied beside a writer, copy the original with `esker \
                   backup`, to another directory; otherwise run";
     log("verify", &dir, &[], b"").exits(3).says(&[copied]);
 }
