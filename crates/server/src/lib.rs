@@ -3,7 +3,8 @@
 //! default) on that number over UDP, metrics, and membership.
 //!
 //! Each request has a span with the target [`SPAN_TARGET`](esker_oracle::SPAN_TARGET), if a
-//! subscriber takes it. With the feature `otlp`, on by default, it continues the trace of the client.
+//! subscriber takes it. With the feature `otlp`, on by default, it continues the trace of the
+//! client.
 //!
 //! # Limits
 //!

@@ -209,7 +209,7 @@ impl Group {
     /// The node gets no long entries any more, and heartbeats as before.
     pub fn hold_long_entries(&self, id: u64) {
         self.cuts.send_modify(|cuts| {
-            cuts.extend((1..=NODE_NUMBER_MAX).map(|other| (other, id + LONG_MESSAGE_PAIRS)))
+            cuts.extend((1..=NODE_NUMBER_MAX).map(|other| (other, id + LONG_MESSAGE_PAIRS)));
         });
     }
 

@@ -124,7 +124,8 @@ async fn a_purge_never_goes_back() {
 #[tokio::test]
 async fn a_hole_in_the_log_is_an_error() {
     let (mut log, _machine) = stores(log_on(&SimDisk::new(1)).unwrap());
-    append(&mut log, vec![entry(1, 0), entry(1, 1), entry(1, 3)]).await.unwrap().await.unwrap();
+    append(&mut log, vec![entry(1, 0), entry(1, 1)]).await.unwrap().await.unwrap();
+    append(&mut log, vec![entry(1, 3)]).await.unwrap().await.unwrap();
     let error = log.try_get_log_entries(..).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::InvalidData);
     assert_eq!(log.try_get_log_entries(..2).await.unwrap(), [entry(1, 0), entry(1, 1)]);
