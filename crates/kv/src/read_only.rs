@@ -258,9 +258,7 @@ impl ReadOnlyStore {
     /// index.
     pub fn live_bytes(&self) -> u64 {
         let (view, mut bytes) = (&self.reader.view, 0);
-        view.table
-            .arena()
-            .each(|id, version| bytes += view.live_bytes_of(id, version).unwrap_or(0));
+        view.table.arena().each(|id, version| bytes += view.live_bytes(id, version).unwrap_or(0));
         bytes
     }
 

@@ -19,14 +19,14 @@
 //! and is not in the catalog. A number is never used again.
 
 /// Bytes before the key.
-pub(crate) const HEADER: usize = 8;
+pub(crate) const HEADER_BYTES: usize = 8;
 
-const PUT: u8 = 1;
-const DELETE: u8 = 2;
-const DELETE_RANGE: u8 = 3;
-const DELETE_FROM: u8 = 4;
+const KIND_PUT: u8 = 1;
+const KIND_DELETE: u8 = 2;
+const KIND_DELETE_RANGE: u8 = 3;
+const KIND_DELETE_FROM: u8 = 4;
 /// Set in the kind of a record that cleaning copied.
-const MOVED: u8 = 0x80;
+const MOVED_FLAG: u8 = 0x80;
 
 /// A record of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,14 +55,14 @@ impl<'a> Record<'a> {
     pub(crate) fn encode(self, out: &mut Vec<u8>) {
         let Self { keyspace, key, change } = self;
         let (kind, rest): (u8, &[u8]) = match change {
-            Change::Put { value, moved: false } => (PUT, value),
-            Change::Put { value, moved: true } => (PUT | MOVED, value),
-            Change::Delete => (DELETE, &[]),
-            Change::DeleteRange { end: Some(end) } => (DELETE_RANGE, end),
-            Change::DeleteRange { end: None } => (DELETE_FROM, &[]),
+            Change::Put { value, moved: false } => (KIND_PUT, value),
+            Change::Put { value, moved: true } => (KIND_PUT | MOVED_FLAG, value),
+            Change::Delete => (KIND_DELETE, &[]),
+            Change::DeleteRange { end: Some(end) } => (KIND_DELETE_RANGE, end),
+            Change::DeleteRange { end: None } => (KIND_DELETE_FROM, &[]),
         };
         debug_assert!(key.len() < 1 << 24);
-        out.reserve(HEADER + key.len() + rest.len());
+        out.reserve(HEADER_BYTES + key.len() + rest.len());
         out.extend_from_slice(&(u32::from(kind) | (key.len() as u32) << 8).to_le_bytes());
         out.extend_from_slice(&keyspace.to_le_bytes());
         out.extend_from_slice(key);
@@ -71,7 +71,7 @@ impl<'a> Record<'a> {
 
     /// Decodes a record; otherwise says what is wrong with it.
     pub(crate) fn decode(payload: &'a [u8]) -> Result<Self, &'static str> {
-        let Some((header, body)) = payload.split_first_chunk::<HEADER>() else {
+        let Some((header, body)) = payload.split_first_chunk::<HEADER_BYTES>() else {
             return Err("it is too short");
         };
         let [k0, k1, k2, k3, s0, s1, s2, s3] = *header;
@@ -81,12 +81,12 @@ impl<'a> Record<'a> {
             return Err("its key exceeds the record");
         };
         let change = match k0 {
-            PUT => Change::Put { value: rest, moved: false },
-            kind if kind == PUT | MOVED => Change::Put { value: rest, moved: true },
-            DELETE if rest.is_empty() => Change::Delete,
-            DELETE_RANGE => Change::DeleteRange { end: Some(rest) },
-            DELETE_FROM if rest.is_empty() => Change::DeleteRange { end: None },
-            DELETE | DELETE_FROM => return Err("bytes follow its key"),
+            KIND_PUT => Change::Put { value: rest, moved: false },
+            kind if kind == KIND_PUT | MOVED_FLAG => Change::Put { value: rest, moved: true },
+            KIND_DELETE if rest.is_empty() => Change::Delete,
+            KIND_DELETE_RANGE => Change::DeleteRange { end: Some(rest) },
+            KIND_DELETE_FROM if rest.is_empty() => Change::DeleteRange { end: None },
+            KIND_DELETE | KIND_DELETE_FROM => return Err("bytes follow its key"),
             _ => return Err("its kind is unknown"),
         };
         Ok(Self { keyspace, key, change })
@@ -95,7 +95,7 @@ impl<'a> Record<'a> {
 
 /// The length of the payload of a put.
 pub(crate) fn put_len(key: usize, value: usize) -> u32 {
-    (HEADER + key + value) as u32
+    (HEADER_BYTES + key + value) as u32
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@ use crate::base::error::{Error, Result};
 use crate::base::options::{Options, StoreBuilder};
 use crate::base::stats::Stats;
 use crate::base::ticket::Ticket;
-use crate::durability::checkpoint::Pace;
+use crate::durability::checkpoint::DumpPace;
 use crate::durability::open;
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::Keyspace;
-use crate::state::inner::Inner;
+use crate::state::writer::Writer;
 use crate::watch::Watch;
 use crate::write::batch::Batch;
 
@@ -25,14 +25,14 @@ use crate::write::batch::Batch;
 /// they return [`Error::Closed`].
 #[derive(Debug, Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
-    owner: Arc<Owner>,
+    inner: Arc<Writer>,
+    owner: Arc<CloseOnDrop>,
 }
 
 #[derive(Debug)]
-struct Owner(Arc<Inner>);
+struct CloseOnDrop(Arc<Writer>);
 
-impl Drop for Owner {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         match self.0.close() {
             Ok(()) | Err(Error::Closed) => {}
@@ -61,8 +61,8 @@ impl StoreBuilder {
 }
 
 impl Store {
-    fn new(inner: Arc<Inner>) -> Self {
-        let owner = Arc::new(Owner(Arc::clone(&inner)));
+    fn new(inner: Arc<Writer>) -> Self {
+        let owner = Arc::new(CloseOnDrop(Arc::clone(&inner)));
         Self { inner, owner }
     }
 
@@ -232,18 +232,18 @@ impl Store {
     }
 
     /// Returns the position of the last accepted write.
-    pub fn logical(&self) -> Seq {
+    pub fn accepted(&self) -> Seq {
         self.inner.log.accepted()
     }
 
     /// Returns the position up to which everything is durable. Never above
-    /// [`Store::logical`].
+    /// [`Store::accepted`].
     pub fn durable(&self) -> Seq {
         self.inner.log.durable()
     }
 
     /// Waits until everything up to a position is durable. Requests no commit. For a position above
-    /// [`Store::logical`] it waits for writes to come.
+    /// [`Store::accepted`] it waits for writes to come.
     ///
     /// # Cancel safety
     /// Cancel-safe.
@@ -280,7 +280,7 @@ impl Store {
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
     pub fn watch(&self, from: impl Into<Seq>) -> Result<Watch> {
-        Watch::of_store(&self.inner, from.into())
+        Watch::from_store(&self.inner, from.into())
     }
 
     /// Copies the store to a new one in a directory that is empty or does not exist. The copy is
@@ -353,7 +353,7 @@ impl Store {
     /// stays usable, unless its log failed.
     pub fn checkpoint(&self) -> Result<bool> {
         self.inner.refuse_if_closing()?;
-        self.inner.write_checkpoint(Pace::Whole)
+        self.inner.write_checkpoint(DumpPace::Whole)
     }
 
     /// Returns the ranges of records that were quarantined, in order. None, unless a repair found

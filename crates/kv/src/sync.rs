@@ -12,7 +12,7 @@ pub(crate) use esker_log::prefetch;
 pub(crate) struct Accesses;
 
 impl Accesses {
-    pub(crate) fn of(_len: usize) -> Self {
+    pub(crate) fn new(_len: usize) -> Self {
         Self
     }
 

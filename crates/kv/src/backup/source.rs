@@ -4,7 +4,7 @@ use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
 use parking_lot::MutexGuard;
 
 use crate::base::error::Result;
-use crate::state::inner::Inner;
+use crate::state::writer::Writer;
 
 /// The records that a backup copies.
 pub(super) trait Source {
@@ -17,19 +17,19 @@ pub(super) trait Source {
 }
 
 /// A store that is open in this process.
-pub(super) struct Open<'a> {
-    inner: &'a Inner,
+pub(super) struct OpenStore<'a> {
+    inner: &'a Writer,
     /// Keeps cleaning from beginning a pass.
     pass: Option<MutexGuard<'a, ()>>,
 }
 
-impl<'a> Open<'a> {
-    pub(super) fn new(inner: &'a Inner) -> Self {
+impl<'a> OpenStore<'a> {
+    pub(super) fn new(inner: &'a Writer) -> Self {
         Self { inner, pass: None }
     }
 }
 
-impl Source for Open<'_> {
+impl Source for OpenStore<'_> {
     fn begin(&mut self) -> Result<(LogStream, Seq)> {
         // The trim point first: what was durable before it was raised is durable now.
         let stream = self.inner.log.stream(Start::Oldest)?;
@@ -48,9 +48,9 @@ impl Source for Open<'_> {
 }
 
 /// The log of a store, which another process may have open.
-pub(super) struct Reader<'a>(pub(super) &'a ReadOnlyLog);
+pub(super) struct LogReader<'a>(pub(super) &'a ReadOnlyLog);
 
-impl Source for Reader<'_> {
+impl Source for LogReader<'_> {
     fn begin(&mut self) -> Result<(LogStream, Seq)> {
         self.0.refresh()?;
         let stream = self.0.stream(Start::Oldest)?;

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use esker_disk::process;
 use esker_log::Seq;
 
-use crate::base::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
+use crate::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
 
 /// The result of an operation on a store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

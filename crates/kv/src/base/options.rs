@@ -10,9 +10,9 @@ use esker_log::{
 };
 
 use crate::base::error::{Error, Result};
-use crate::base::limits::{KEY_LIMIT, VALUE_LIMIT};
 use crate::index::arena::ENTRIES_MAX;
-use crate::record::HEADER;
+use crate::limits::{KEY_LIMIT, VALUE_LIMIT};
+use crate::record::HEADER_BYTES;
 
 /// The component of stores.
 pub const COMPONENT: Component = Component(*b"ESKRKV01");
@@ -145,7 +145,7 @@ impl Options {
     pub(crate) fn for_log(&self) -> esker_log::Options {
         let mut options = esker_log::Options::on(Arc::clone(&self.disk));
         options.policy = self.policy;
-        options.record_limit = (HEADER + KEY_LIMIT + VALUE_LIMIT) as u32;
+        options.record_limit = (HEADER_BYTES + KEY_LIMIT + VALUE_LIMIT) as u32;
         options.segment_size = self.segment_size;
         options.read_cache = self.read_cache;
         options.reserve = self.reserve.or_else(|| Some(self.default_reserve(&options)));

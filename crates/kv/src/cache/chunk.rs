@@ -19,7 +19,7 @@ use crate::sync::{
 };
 
 /// The size of a cache line.
-const LINE: usize = 64;
+const CACHE_LINE_BYTES: usize = 64;
 
 pub(crate) struct Chunk {
     memory: Memory,
@@ -51,7 +51,7 @@ impl Filler {
             return Self { chunk };
         }
         let memory = Memory::zeroed(size.max(1));
-        let (filled, accesses) = (AtomicUsize::new(0), Accesses::of(size));
+        let (filled, accesses) = (AtomicUsize::new(0), Accesses::new(size));
         Self { chunk: Arc::new(Chunk { memory, filled, accesses }) }
     }
 
@@ -76,7 +76,7 @@ impl Filler {
         }
         self.chunk.filled.store(end, Release);
         // For the next value, which begins in a line that this one touched.
-        self.chunk.prefetch(end + LINE);
+        self.chunk.prefetch(end + CACHE_LINE_BYTES);
         Some(start)
     }
 }
@@ -87,7 +87,7 @@ impl Chunk {
     pub(super) fn prefetch(&self, start: usize) {
         let at = self.memory.as_ptr().wrapping_add(start);
         prefetch(at);
-        prefetch(at.wrapping_add(LINE));
+        prefetch(at.wrapping_add(CACHE_LINE_BYTES));
     }
 
     /// Bytes that were filled; `None` for others.

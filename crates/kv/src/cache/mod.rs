@@ -20,17 +20,17 @@ use chunk::{Chunk, Filler};
 use value::Value;
 
 /// Bits of a place for the offset in its chunk. The others are the number of the chunk.
-const OFFSET_BITS: u32 = 21;
+const CHUNK_OFFSET_BITS: u32 = 21;
 /// The size of a chunk in bytes. A larger value gets a chunk of its own.
-const CHUNK: usize = 1 << OFFSET_BITS;
+const CHUNK_BYTES: usize = 1 << CHUNK_OFFSET_BITS;
 /// The size of the chunks of a small cache.
-const SMALL_CHUNK: usize = 64 << 10;
+const SMALL_CHUNK_BYTES: usize = 64 << 10;
 
 #[derive(Debug)]
 pub(crate) struct ValueCache {
     /// The chunk with number `n` is at `n` modulo the length, with its number.
-    chunks: Box<[RwLock<Place>]>,
-    newest: Mutex<Newest>,
+    chunks: Box<[RwLock<ChunkSlot>]>,
+    newest: Mutex<NewestChunk>,
     /// The most bytes.
     limit: u64,
     chunk_size: usize,
@@ -40,10 +40,10 @@ pub(crate) struct ValueCache {
 }
 
 /// A chunk with its number.
-type Place = (u64, Option<Arc<Chunk>>);
+type ChunkSlot = (u64, Option<Arc<Chunk>>);
 
 #[derive(Debug, Default)]
-struct Newest {
+struct NewestChunk {
     /// 0 before the first.
     number: u64,
     filler: Option<Filler>,
@@ -54,7 +54,7 @@ struct Newest {
 
 /// A value found in the cache.
 #[derive(Debug)]
-pub(crate) struct Hit {
+pub(crate) struct CacheHit {
     pub(crate) value: Value,
     /// Its chunk will be dropped soon; it should be inserted again.
     pub(crate) ages: bool,
@@ -63,7 +63,8 @@ pub(crate) struct Hit {
 impl ValueCache {
     /// A cache of at most this many bytes. Of 0: it holds nothing.
     pub(crate) fn new(limit: u64) -> Self {
-        let chunk_size = if limit >= 16 * CHUNK as u64 { CHUNK } else { SMALL_CHUNK };
+        let chunk_size =
+            if limit >= 16 * CHUNK_BYTES as u64 { CHUNK_BYTES } else { SMALL_CHUNK_BYTES };
         // At least as many places as chunks: each takes at least its size.
         let places = (limit / chunk_size as u64) as usize + 2;
         Self {
@@ -76,7 +77,7 @@ impl ValueCache {
         }
     }
 
-    fn chunk(&self, number: u64) -> &RwLock<Place> {
+    fn chunk(&self, number: u64) -> &RwLock<ChunkSlot> {
         &self.chunks[(number % self.chunks.len() as u64) as usize]
     }
 
@@ -93,12 +94,12 @@ impl ValueCache {
         });
         // Empty values at the end of a full chunk have no place.
         match start {
-            Some(start) if start < CHUNK => newest.number << OFFSET_BITS | start as u64,
+            Some(start) if start < CHUNK_BYTES => newest.number << CHUNK_OFFSET_BITS | start as u64,
             _ => 0,
         }
     }
 
-    fn begin_chunk(&self, newest: &mut Newest, len: usize) {
+    fn begin_chunk(&self, newest: &mut NewestChunk, len: usize) {
         let size = len.max(self.chunk_size);
         newest.number += 1;
         newest.sizes.push_back(size as u64);
@@ -118,25 +119,25 @@ impl ValueCache {
     /// Whether a value may still be in the cache. Takes no lock.
     #[inline]
     pub(crate) fn may_have(&self, place: u64) -> bool {
-        place >> OFFSET_BITS >= self.oldest.load(Relaxed)
+        place >> CHUNK_OFFSET_BITS >= self.oldest.load(Relaxed)
     }
 
     /// Requests the memory of a value, to be used soon.
     #[inline]
     pub(crate) fn prefetch(&self, place: u64) {
-        let number = place >> OFFSET_BITS;
+        let number = place >> CHUNK_OFFSET_BITS;
         if let (other, Some(chunk)) = &*self.chunk(number).read()
             && *other == number
         {
-            chunk.prefetch((place & (CHUNK as u64 - 1)) as usize);
+            chunk.prefetch((place & (CHUNK_BYTES as u64 - 1)) as usize);
         }
     }
 
     /// The value of this length at a place, if it is still in the cache.
     #[inline]
-    pub(crate) fn get(&self, place: u64, len: usize) -> Option<Hit> {
-        let number = place >> OFFSET_BITS;
-        let start = (place & (CHUNK as u64 - 1)) as usize;
+    pub(crate) fn get(&self, place: u64, len: usize) -> Option<CacheHit> {
+        let number = place >> CHUNK_OFFSET_BITS;
+        let start = (place & (CHUNK_BYTES as u64 - 1)) as usize;
         let value = match &*self.chunk(number).read() {
             (other, Some(chunk)) if *other == number => Value::cached(chunk, start, len)?,
             _ => return None,
@@ -145,7 +146,7 @@ impl ValueCache {
         let kept = newest - oldest.min(newest);
         // Only in a full ring is a chunk dropped soon.
         let is_full = kept + 3 >= self.chunks.len() as u64;
-        Some(Hit { value, ages: is_full && number < oldest + kept / 2 })
+        Some(CacheHit { value, ages: is_full && number < oldest + kept / 2 })
     }
 
     /// Bytes of memory in use.

@@ -28,10 +28,10 @@ use crate::cache::chunk::Chunk;
 /// # Ok::<(), esker_kv::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Value(Memory);
+pub struct Value(ValueMemory);
 
 #[derive(Clone)]
-enum Memory {
+enum ValueMemory {
     /// Bytes of a chunk, which are filled.
     Cached { chunk: Arc<Chunk>, start: u32, len: u32 },
     /// A record, and where the value begins in it.
@@ -44,13 +44,13 @@ impl Value {
     pub(super) fn cached(chunk: &Arc<Chunk>, start: usize, len: usize) -> Option<Self> {
         chunk.bytes(start, len)?;
         let (start, len) = (u32::try_from(start).ok()?, u32::try_from(len).ok()?);
-        Some(Self(Memory::Cached { chunk: Arc::clone(chunk), start, len }))
+        Some(Self(ValueMemory::Cached { chunk: Arc::clone(chunk), start, len }))
     }
 
     /// The end of a record.
     pub(crate) fn stored(record: Payload, len: usize) -> Self {
         let start = record.len().saturating_sub(len) as u32;
-        Self(Memory::Stored { record, start })
+        Self(ValueMemory::Stored { record, start })
     }
 }
 
@@ -60,10 +60,12 @@ impl Deref for Value {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Memory::Cached { chunk, start, len } => {
+            ValueMemory::Cached { chunk, start, len } => {
                 chunk.bytes(*start as usize, *len as usize).unwrap_or_default()
             }
-            Memory::Stored { record, start } => record.get(*start as usize..).unwrap_or_default(),
+            ValueMemory::Stored { record, start } => {
+                record.get(*start as usize..).unwrap_or_default()
+            }
         }
     }
 }

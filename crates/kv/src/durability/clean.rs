@@ -22,21 +22,21 @@ use esker_log::reclaim::{self, CopySpace, Effort, Live, Owner, Reclaimed};
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::durability::bursts::Bursts;
-use crate::durability::checkpoint::Pace;
+use crate::durability::checkpoint::DumpPace;
 use crate::index::arena::Version;
 use crate::record::{Change, Record};
-use crate::state::inner::{Inner, LiveBytes};
 use crate::state::throttle::Throttle;
+use crate::state::writer::{LiveBytes, Writer};
 
 /// While callers write, a background pass pauses for this multiple of the time that it worked,
 /// unless it is behind.
-const THROTTLE: u32 = 1;
+const PAUSE_FACTOR: u32 = 1;
 /// The number of keys that are visited between two readings of the clock.
 const BURST_KEYS: u32 = 1 << 12;
 /// The longest pause of a background pass.
-const PAUSE_MAX: Duration = Duration::from_millis(50);
+const PASS_PAUSE_MAX: Duration = Duration::from_millis(50);
 
-impl Inner {
+impl Writer {
     /// Reclaims all space that is worth it in the segments that exist now: later ones would keep it
     /// at work for as long as callers overwrite.
     pub(crate) fn compact(&self) -> Result<Reclaimed> {
@@ -63,7 +63,7 @@ impl Inner {
         // A copy of a value from before a gap would count as written after it.
         self.gap.refuse()?;
         self.remove_dropped();
-        let pass = Pass { inner: self, throttled };
+        let pass = CleaningPass { inner: self, throttled };
         let done = reclaim::run(&self.log, &pass, effort)?;
         *self.cleaning.done.lock() += done;
         Ok(done)
@@ -153,7 +153,7 @@ impl Inner {
 
     /// Reclaims what is worth it, as long as that is requested.
     fn clean_while_requested(&self) -> Result<()> {
-        let _opened = Opened(&self.cleaning.throttle);
+        let _open_on_drop = OpenOnDrop(&self.cleaning.throttle);
         self.cleaning.request.work(|| {
             let full_disk = self.cleaning.full_disk.swap(false, SeqCst);
             let garbage = self.cleaning.garbage.load(Relaxed);
@@ -168,7 +168,7 @@ impl Inner {
             }
             let done = done?;
             if done.segments == 0 && self.wants_checkpoint() {
-                self.checkpoint_or_warn(Pace::Bursts);
+                self.checkpoint_or_warn(DumpPace::Bursts);
             }
             Ok(done.segments > 0)
         })
@@ -176,30 +176,30 @@ impl Inner {
 }
 
 /// Lets writers continue when no pass does any more, also when one panics.
-struct Opened<'a>(&'a Throttle);
+struct OpenOnDrop<'a>(&'a Throttle);
 
-impl Drop for Opened<'_> {
+impl Drop for OpenOnDrop<'_> {
     fn drop(&mut self) {
         self.0.open();
     }
 }
 
 /// One pass over a store.
-struct Pass<'a> {
-    inner: &'a Inner,
+struct CleaningPass<'a> {
+    inner: &'a Writer,
     throttled: bool,
 }
 
 /// A copy that is not durable yet.
-struct Copy {
+struct PendingCopy {
     keyspace: u32,
     key: Vec<u8>,
     version: Version,
 }
 
-impl Owner for Pass<'_> {
+impl Owner for CleaningPass<'_> {
     type Error = Error;
-    type Key = Copy;
+    type Key = PendingCopy;
     const CHECKPOINT_GROWS: bool = false;
 
     fn barrier(&self) -> Result<()> {
@@ -218,7 +218,7 @@ impl Owner for Pass<'_> {
             if closing.is_ok() && seen % BURST_KEYS == 0 {
                 closing = bursts.pause();
             }
-            if let Some(bytes) = self.inner.live_bytes_of(id, version) {
+            if let Some(bytes) = self.inner.live_bytes(id, version) {
                 live += bytes;
                 visit(Live::copied(Seq(version.seq), bytes));
             }
@@ -236,7 +236,7 @@ impl Owner for Pass<'_> {
         &self,
         record: &esker_log::Record<'_>,
         space: CopySpace,
-    ) -> Result<Option<(Copy, esker_log::Ticket)>> {
+    ) -> Result<Option<(PendingCopy, esker_log::Ticket)>> {
         let inner = self.inner;
         let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
         let Record { keyspace, key, change } = Record::decode(record.payload).map_err(invalid)?;
@@ -267,11 +267,11 @@ impl Owner for Pass<'_> {
                 position: ticket.position().0,
                 len: value.len() as u32,
             };
-            (Copy { keyspace, key: key.to_vec(), version }, ticket)
+            (PendingCopy { keyspace, key: key.to_vec(), version }, ticket)
         }))
     }
 
-    fn moved(&self, copy: Copy, from: Seq, to: Seq) -> Result<()> {
+    fn moved(&self, copy: PendingCopy, from: Seq, to: Seq) -> Result<()> {
         debug_assert_eq!(copy.version.seq, to.0);
         let inner = self.inner;
         let key = inner.table.hash(copy.keyspace, &copy.key);
@@ -293,7 +293,7 @@ impl Owner for Pass<'_> {
         self.inner.refuse_if_closing()?;
         self.inner.cleaning.throttle.open();
         if self.throttled && !self.inner.is_behind() {
-            std::thread::sleep((took * THROTTLE).min(PAUSE_MAX));
+            std::thread::sleep((took * PAUSE_FACTOR).min(PASS_PAUSE_MAX));
         }
         Ok(())
     }

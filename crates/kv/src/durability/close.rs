@@ -1,9 +1,9 @@
 //! Closing a store.
 
 use crate::base::error::{Result, refuse_if_forked};
-use crate::state::inner::Inner;
+use crate::state::writer::Writer;
 
-impl Inner {
+impl Writer {
     /// Ends background work, writes a checkpoint if one is wanted, and closes the log: everything
     /// accepted is durable then.
     pub(crate) fn close(&self) -> Result<()> {

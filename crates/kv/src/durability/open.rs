@@ -8,34 +8,34 @@ use parking_lot::Mutex;
 
 use crate::base::error::{Error, Result};
 use crate::base::options::{COMPONENT, Options};
-use crate::base::overtaken::Overtaken;
 use crate::base::read_only_options::ReadOnlyOptions;
+use crate::base::trim_retries::TrimRetries;
 use crate::cache::ValueCache;
 use crate::durability::checkpoint;
-use crate::durability::replay::{Replay, Replayed};
+use crate::durability::replay::{Replay, ReplayEnd};
 use crate::index::arena::ENTRIES_MAX;
 use crate::index::table::Table;
-use crate::state::follow::{Follow, Following};
 use crate::state::gap::Gap;
-use crate::state::inner::{Cleaning, Inner, LastCheckpoint};
 use crate::state::keyspaces::Keyspaces;
+use crate::state::log_follower::{FollowCursor, LogFollower};
 use crate::state::records::Records;
 use crate::state::view::View;
+use crate::state::writer::{Cleaning, LastCheckpoint, Writer};
 
 /// An index that was built from a log.
-struct Built {
+struct BuiltIndex {
     table: Table,
     keyspaces: Keyspaces,
     checkpoint: LastCheckpoint,
     /// There is a checkpoint that cannot be used.
     checkpoint_corrupt: bool,
-    replayed: Replayed,
+    replayed: ReplayEnd,
     gap: Gap,
 }
 
 /// Builds the index of a store from its log, also where it takes more than its limit. With
 /// `skips_gaps`, as if nothing were missing.
-fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<Built> {
+fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<BuiltIndex> {
     let mut table = Table::new(limit);
     let loaded = checkpoint::load(records, &table);
     let checkpoint_corrupt = loaded.is_err();
@@ -52,15 +52,15 @@ fn build(records: &Records, limit: u64, skips_gaps: bool) -> Result<Built> {
     let mut replay = Replay::new(records, &table, loaded, skips_gaps);
     let replayed = replay.run()?;
     let (keyspaces, gap) = replay.finish()?;
-    Ok(Built { table, keyspaces, checkpoint, checkpoint_corrupt, replayed, gap })
+    Ok(BuiltIndex { table, keyspaces, checkpoint, checkpoint_corrupt, replayed, gap })
 }
 
 /// Opens the log of a store and builds its index.
-pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
+pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Writer>> {
     options.validate()?;
     let log = Log::builder(&dir).options(options.for_log()).open()?;
     let records = Records::Log(log.clone());
-    let Built { table, keyspaces, checkpoint, replayed, gap, .. } =
+    let BuiltIndex { table, keyspaces, checkpoint, replayed, gap, .. } =
         build(&records, options.index_bytes, false)?;
     // The records are those of a store.
     if let Err(esker_log::Error::Corrupted(_)) = log.app_metadata(COMPONENT)
@@ -70,7 +70,7 @@ pub(crate) fn open(dir: PathBuf, options: Options) -> Result<Arc<Inner>> {
     }
     let cache = ValueCache::new(options.cache_bytes);
     let history_bytes = options.history_bytes;
-    Ok(Arc::new(Inner {
+    Ok(Arc::new(Writer {
         dir,
         options,
         log,
@@ -96,26 +96,26 @@ pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<
     options.validate()?;
     let log = ReadOnlyLog::builder(&dir).options(options.for_log()).open()?;
     log.expect_component(COMPONENT)?;
-    let records = Records::ReadOnly(log.clone(), Follow::default());
-    let mut overtaken = Overtaken::default();
+    let records = Records::ReadOnly(log.clone(), LogFollower::default());
+    let mut trim_retries = TrimRetries::default();
     let built = loop {
         match build(&records, ENTRIES_MAX, options.skip_quarantined) {
             // The writer's cleaning dropped records meanwhile.
             Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
-                overtaken.count(oldest)?;
+                trim_retries.count(oldest)?;
                 log.refresh()?;
             }
             built => break built?,
         }
     };
-    let Built { table, keyspaces, checkpoint, checkpoint_corrupt, replayed, gap } = built;
-    let Replayed { stream, last, records: applied } = replayed;
+    let BuiltIndex { table, keyspaces, checkpoint, checkpoint_corrupt, replayed, gap } = built;
+    let ReplayEnd { stream, last, records: applied } = replayed;
     let mut by_number: std::collections::HashMap<_, _> =
         keyspaces.all().into_iter().map(|keys| (keys.id, keys)).collect();
     by_number.insert(keyspaces.catalog.id, Arc::clone(&keyspaces.catalog));
-    let following = Following { stream: Some(stream), keyspaces: by_number, catch_up: None };
+    let following = FollowCursor { stream: Some(stream), keyspaces: by_number, catch_up: None };
     let cache = ValueCache::new(options.cache_bytes);
-    let records = Records::ReadOnly(log.clone(), Follow::new(last.0, following));
+    let records = Records::ReadOnly(log.clone(), LogFollower::new(last.0, following));
     let view = View::new(records, table, cache, keyspaces, options.history_bytes, gap);
     Ok(ReadOnly {
         log,

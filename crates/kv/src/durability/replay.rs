@@ -30,14 +30,14 @@ use std::sync::Arc;
 use esker_log::{LogStream, Place, Position, Seq, SeqRange, Start};
 
 use crate::base::error::{Error, Result};
-use crate::durability::checkpoint::{Loaded, Note};
+use crate::durability::checkpoint::{CheckpointNote, LoadedCheckpoint};
 use crate::index::arena::Version;
-use crate::index::keyspace::Keys;
-use crate::index::table::{Current, Table};
+use crate::index::keys::Keys;
+use crate::index::table::{CurrentVersion, Table};
 use crate::record::{Record, put_len};
 use crate::state::apply;
 use crate::state::gap::Gap;
-use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, Keyspaces, naming};
+use crate::state::keyspaces::{CATALOG_ID, DEFAULT_ID, DEFAULT_NAME, Keyspaces, naming};
 use crate::state::records::Records;
 
 /// While the log is replayed, there are no readers of earlier versions.
@@ -49,14 +49,14 @@ pub(super) struct Replay<'a> {
     table: &'a Table,
     keyspaces: HashMap<u32, Keys>,
     /// The checkpoint that was loaded before.
-    checkpoint: Option<Note>,
+    checkpoint: Option<CheckpointNote>,
     gap: Gap,
     /// Whether to pass over gaps, as if nothing were missing.
     skips_gaps: bool,
 }
 
 /// What was replayed.
-pub(super) struct Replayed {
+pub(super) struct ReplayEnd {
     /// It continues after the last record.
     pub(super) stream: LogStream,
     pub(super) last: Seq,
@@ -68,18 +68,18 @@ impl<'a> Replay<'a> {
     pub(super) fn new(
         log: &'a Records,
         table: &'a Table,
-        loaded: Option<Loaded>,
+        loaded: Option<LoadedCheckpoint>,
         skips_gaps: bool,
     ) -> Self {
         let (keyspaces, checkpoint) = match loaded {
-            Some(Loaded { note, keyspaces, .. }) => (keyspaces, Some(note)),
+            Some(LoadedCheckpoint { note, keyspaces, .. }) => (keyspaces, Some(note)),
             None => (HashMap::new(), None),
         };
         Self { log, table, keyspaces, checkpoint, gap: Gap::default(), skips_gaps }
     }
 
     /// Applies the records of the log: all that the checkpoint may not have.
-    pub(super) fn run(&mut self) -> Result<Replayed> {
+    pub(super) fn run(&mut self) -> Result<ReplayEnd> {
         let start = match self.checkpoint {
             Some(note) if note.replay.saturating_add(1) >= self.log.oldest().0 => {
                 Start::After(Seq(note.replay))
@@ -90,7 +90,7 @@ impl<'a> Replay<'a> {
             Start::After(seq) => seq,
             _ => Seq(self.log.oldest().0.saturating_sub(1)),
         };
-        let mut replayed = Replayed { stream: self.log.stream(start)?, last: before, records: 0 };
+        let mut replayed = ReplayEnd { stream: self.log.stream(start)?, last: before, records: 0 };
         // The end is read after the stream has begun. So everything is durable there that replaces
         // what is missing before the stream; see `backup`.
         self.log.refresh()?;
@@ -129,7 +129,7 @@ impl<'a> Replay<'a> {
         let id = record.keyspace;
         let keys = self.keyspaces.entry(id).or_insert_with(|| Keys::new(id, ""));
         self.gap.decide_by(&record, seq.0);
-        let may_be_newer = Loaded::may_be_newer(self.checkpoint, seq.0);
+        let may_be_newer = LoadedCheckpoint::may_be_newer(self.checkpoint, seq.0);
         let place = (seq.0, position);
         apply::record(self.table, keys, &record, place, NO_READERS, may_be_newer)?;
         if keys.wants_ordering(NO_READERS) {
@@ -148,16 +148,16 @@ impl<'a> Replay<'a> {
             let keys = self.keyspaces.remove(&id).unwrap_or_else(|| Keys::new(id, ""));
             keys.set_name(name);
             keys.put_in_order(self.table, NO_READERS);
-            if let Some(SeqRange { to, .. }) = gap.last().filter(|_| id != CATALOG) {
+            if let Some(SeqRange { to, .. }) = gap.last().filter(|_| id != CATALOG_ID) {
                 keys.delete_before(self.table, to.next().0, deleted, NO_READERS);
                 keys.remove_deleted(self.table, NO_READERS);
             }
             Arc::new(keys)
         };
-        let catalog = take(CATALOG, "");
-        let default = take(DEFAULT, DEFAULT_NAME);
+        let catalog = take(CATALOG_ID, "");
+        let default = take(DEFAULT_ID, DEFAULT_NAME);
         let mut named = Vec::new();
-        for (name, id) in catalog_of(self.log, self.table, &catalog)? {
+        for (name, id) in read_catalog(self.log, self.table, &catalog)? {
             named.push(take(id, &name));
         }
         let seen = self.keyspaces.keys().copied().chain(named.iter().map(|keys| keys.id)).max();
@@ -178,16 +178,16 @@ impl<'a> Replay<'a> {
 }
 
 /// The names and numbers in the catalog.
-fn catalog_of(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<(String, u32)>> {
+fn read_catalog(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<(String, u32)>> {
     let arena = table.arena();
     let order = catalog.order();
     let mut all = Vec::new();
-    let mut spot = order.seek(arena, b"");
-    while let Some((id, next)) = order.next(spot) {
-        spot = next;
+    let mut cursor = order.seek(arena, b"");
+    while let Some((id, next)) = order.next(cursor) {
+        cursor = next;
         let mut name = Vec::new();
         arena.copy_key(id, &mut name);
-        let Some(Current { version, .. }) = table.at(id, NO_READERS) else { continue };
+        let Some(CurrentVersion { version, .. }) = table.at(id, NO_READERS) else { continue };
         if name.is_empty() {
             continue;
         }

@@ -6,7 +6,7 @@
 use crate::index::arena::EntryId;
 
 /// A table has at least this many slots, once it has any.
-const LEAST: usize = 16;
+const SLOTS_MIN: usize = 16;
 
 /// Entries by the hash of their keys.
 #[derive(Debug, Default)]
@@ -21,17 +21,17 @@ pub(super) fn slot(hash: u32, id: EntryId) -> u64 {
 }
 
 fn entry(slot: u64) -> EntryId {
-    EntryId::of((slot as u32).wrapping_sub(1))
+    EntryId::from_number((slot as u32).wrapping_sub(1))
 }
 
 impl Slots {
     /// A table of these slots, whose keys all differ.
-    pub(super) fn of(parts: &[&[u64]]) -> Self {
+    pub(super) fn from_slots(parts: &[&[u64]]) -> Self {
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
         if len == 0 {
             return Self::default();
         }
-        let size = (len + len / 2).max(LEAST);
+        let size = (len + len / 2).max(SLOTS_MIN);
         let mut table = Self { slots: vec![0; size].into_boxed_slice(), len };
         for slot in parts.iter().copied().flatten() {
             table.put(*slot);
@@ -92,7 +92,7 @@ impl Slots {
 
     /// By half, so that little memory is empty.
     fn grow(&mut self) {
-        let size = (self.slots.len() + self.slots.len() / 2).max(LEAST);
+        let size = (self.slots.len() + self.slots.len() / 2).max(SLOTS_MIN);
         let old = std::mem::replace(&mut self.slots, vec![0; size].into_boxed_slice());
         for slot in old {
             if slot != 0 {
@@ -154,16 +154,16 @@ mod tests {
             for (adds, hashed, id) in steps {
                 let known = model.contains_key(&id);
                 if adds && !known {
-                    slots.insert(hash(hashed), EntryId::of(id));
+                    slots.insert(hash(hashed), EntryId::from_number(id));
                     model.insert(id, hash(hashed));
                 } else if !adds {
                     let hash = model.remove(&id);
-                    let removed = slots.remove(hash.unwrap_or(5), EntryId::of(id));
+                    let removed = slots.remove(hash.unwrap_or(5), EntryId::from_number(id));
                     prop_assert_eq!(removed, hash.is_some());
                 }
                 for (id, hash) in &model {
-                    let is_it = |other: EntryId| other == EntryId::of(*id);
-                    prop_assert_eq!(slots.find(*hash, is_it), Some(EntryId::of(*id)));
+                    let is_it = |other: EntryId| other == EntryId::from_number(*id);
+                    prop_assert_eq!(slots.find(*hash, is_it), Some(EntryId::from_number(*id)));
                 }
                 prop_assert_eq!(slots.find(7, |_| true), None);
                 let used = slots.slots.iter().filter(|slot| **slot != 0).count();

@@ -16,12 +16,12 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::index::arena::{Arena, EntryId, Hashed, Version};
+use crate::index::arena::{Arena, EntryId, HashedKey, Version};
 use crate::index::history::History;
 use crate::index::slots::Slots;
 
 /// The number of shards.
-pub(super) const SHARDS: usize = 256;
+pub(super) const SHARD_COUNT: usize = 256;
 
 pub(crate) struct Table {
     arena: Arena,
@@ -37,18 +37,18 @@ pub(crate) struct Table {
 #[repr(align(64))]
 struct Shard {
     order: Mutex<()>,
-    table: RwLock<Entries>,
+    table: RwLock<ShardEntries>,
 }
 
 #[derive(Default)]
-struct Entries {
+struct ShardEntries {
     ids: Slots,
     history: History,
 }
 
 /// The newest version of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Current {
+pub(crate) struct CurrentVersion {
     pub(crate) id: EntryId,
     pub(crate) version: Version,
     /// Where the value is cached; 0 if it is not.
@@ -57,7 +57,7 @@ pub(crate) struct Current {
 
 /// What a change did to the entry of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Changed {
+pub(crate) struct EntryChange {
     pub(crate) id: EntryId,
     /// The version that was replaced; `None` for a new entry.
     pub(crate) old: Option<Version>,
@@ -80,7 +80,7 @@ impl Table {
     pub(crate) fn new(limit: u64) -> Self {
         Self {
             arena: Arena::new(limit),
-            shards: std::iter::repeat_with(Shard::default).take(SHARDS).collect(),
+            shards: std::iter::repeat_with(Shard::default).take(SHARD_COUNT).collect(),
             hasher: foldhash::fast::RandomState::default(),
             kept: AtomicI64::new(0),
             visible: AtomicU64::new(u64::MAX),
@@ -92,12 +92,12 @@ impl Table {
     }
 
     #[inline]
-    pub(crate) fn hash<'a>(&self, keyspace: u32, key: &'a [u8]) -> Hashed<'a> {
+    pub(crate) fn hash<'a>(&self, keyspace: u32, key: &'a [u8]) -> HashedKey<'a> {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
         hasher.write_u32(keyspace);
         let hash = hasher.finish();
-        Hashed { keyspace, key, shard: (hash >> 32) as u8, hash: hash as u32 }
+        HashedKey { keyspace, key, shard: (hash >> 32) as u8, hash: hash as u32 }
     }
 
     /// Sets the slots of a shard that has none.
@@ -138,22 +138,22 @@ impl Table {
     }
 
     #[inline]
-    pub(crate) fn find(&self, key: Hashed<'_>) -> Option<Current> {
+    pub(crate) fn find(&self, key: HashedKey<'_>) -> Option<CurrentVersion> {
         let shard = &self.shards[usize::from(key.shard)];
         let entries = shard.table.read();
-        let id = entries.ids.find(key.hash, |id| self.is_of(id, key))?;
-        Some(Current { id, version: self.arena.version(id), cached: self.arena.cached(id) })
+        let id = entries.ids.find(key.hash, |id| self.has_key(id, key))?;
+        Some(CurrentVersion { id, version: self.arena.version(id), cached: self.arena.cached(id) })
     }
 
     /// Requests the memory of the slot of a key, to be used soon.
     #[inline]
-    pub(crate) fn prefetch_slot(&self, key: Hashed<'_>) {
+    pub(crate) fn prefetch_slot(&self, key: HashedKey<'_>) {
         self.shards[usize::from(key.shard)].table.read().ids.prefetch(key.hash);
     }
 
     /// Requests the memory of the entry of a key, to be used soon.
     #[inline]
-    pub(crate) fn prefetch_entry(&self, key: Hashed<'_>) {
+    pub(crate) fn prefetch_entry(&self, key: HashedKey<'_>) {
         let entries = self.shards[usize::from(key.shard)].table.read();
         if let Some(id) = entries.ids.find(key.hash, |_| true) {
             self.arena.prefetch(id);
@@ -161,23 +161,23 @@ impl Table {
     }
 
     #[inline]
-    fn is_of(&self, id: EntryId, key: Hashed<'_>) -> bool {
-        self.arena.is_of(id, key.keyspace, key.key)
+    fn has_key(&self, id: EntryId, key: HashedKey<'_>) -> bool {
+        self.arena.has_key(id, key.keyspace, key.key)
     }
 
     /// Sets the newest version of a key. The caller holds the order lock of the key's shard, so the
     /// version is newer than any other. No reader reads before `horizon`.
     pub(crate) fn set(
         &self,
-        key: Hashed<'_>,
+        key: HashedKey<'_>,
         version: Version,
         cached: u64,
         horizon: u64,
-    ) -> Result<Changed, ArenaFull> {
+    ) -> Result<EntryChange, ArenaFull> {
         let arena = &self.arena;
         let mut entries = self.shards[usize::from(key.shard)].table.write();
-        let Entries { ids, history } = &mut *entries;
-        if let Some(id) = ids.find(key.hash, |id| self.is_of(id, key)) {
+        let ShardEntries { ids, history } = &mut *entries;
+        if let Some(id) = ids.find(key.hash, |id| self.has_key(id, key)) {
             let old = arena.version(id);
             debug_assert!(old.seq < version.seq, "a version is newer than those before it");
             arena.set(id, version, cached);
@@ -186,14 +186,14 @@ impl Table {
             if list {
                 arena.set_listed(id, true);
             }
-            return Ok(Changed { id, old: Some(old), list });
+            return Ok(EntryChange { id, old: Some(old), list });
         }
         let id = arena.allocate(key, version, cached).ok_or(ArenaFull)?;
         if version.deleted {
             arena.set_listed(id, true);
         }
         ids.insert(key.hash, id);
-        Ok(Changed { id, old: None, list: version.deleted })
+        Ok(EntryChange { id, old: None, list: version.deleted })
     }
 
     /// Sets the newest version of an entry to a delete. `None` if the key is deleted already, or a
@@ -203,7 +203,7 @@ impl Table {
         id: EntryId,
         version: Version,
         horizon: u64,
-    ) -> Option<Changed> {
+    ) -> Option<EntryChange> {
         let (shard, _) = self.arena.hash(id);
         let mut entries = self.shards[usize::from(shard)].table.write();
         let old = self.arena.version(id);
@@ -216,14 +216,20 @@ impl Table {
         if list {
             self.arena.set_listed(id, true);
         }
-        Some(Changed { id, old: Some(old), list })
+        Some(EntryChange { id, old: Some(old), list })
     }
 
     /// Replaces a version by its copy, if it is still the newest. The caller holds the order lock.
-    pub(crate) fn set_moved(&self, key: Hashed<'_>, from: u64, to: Version, horizon: u64) -> bool {
+    pub(crate) fn set_moved(
+        &self,
+        key: HashedKey<'_>,
+        from: u64,
+        to: Version,
+        horizon: u64,
+    ) -> bool {
         let mut entries = self.shards[usize::from(key.shard)].table.write();
-        let Entries { ids, history } = &mut *entries;
-        let Some(id) = ids.find(key.hash, |id| self.is_of(id, key)) else {
+        let ShardEntries { ids, history } = &mut *entries;
+        let Some(id) = ids.find(key.hash, |id| self.has_key(id, key)) else {
             return false;
         };
         let old = self.arena.version(id);
@@ -264,11 +270,11 @@ impl Table {
     /// The version of an entry at a point in time, which is at or after the horizon; `None` when
     /// the key did not exist. The caller keeps the entry from being freed: it holds the order of
     /// its keyspace.
-    pub(crate) fn at(&self, id: EntryId, seq: u64) -> Option<Current> {
+    pub(crate) fn at(&self, id: EntryId, seq: u64) -> Option<CurrentVersion> {
         let (shard, _) = self.arena.hash(id);
         let entries = self.shards[usize::from(shard)].table.read();
         let mut current =
-            Current { id, version: self.arena.version(id), cached: self.arena.cached(id) };
+            CurrentVersion { id, version: self.arena.version(id), cached: self.arena.cached(id) };
         if current.version.seq > seq {
             current.version = entries.history.at(id, seq)?;
             current.cached = 0;
@@ -277,13 +283,13 @@ impl Table {
     }
 
     /// The version of a key at a point in time. See [`Table::at`].
-    pub(crate) fn find_at(&self, key: Hashed<'_>, seq: u64) -> Option<Current> {
+    pub(crate) fn find_at(&self, key: HashedKey<'_>, seq: u64) -> Option<CurrentVersion> {
         let entries = self.shards[usize::from(key.shard)].table.read();
-        let id = entries.ids.find(key.hash, |id| self.is_of(id, key))?;
+        let id = entries.ids.find(key.hash, |id| self.has_key(id, key))?;
         drop(entries);
         // Between the two locks the entry may have been freed only if it is of no use to a reader
         // at this point in time, and used for another key.
-        self.at(id, seq).filter(|_| self.is_of(id, key))
+        self.at(id, seq).filter(|_| self.has_key(id, key))
     }
 
     /// The version that replaced this one of an entry, while this one is kept. `None` too for the
@@ -320,12 +326,12 @@ impl Table {
     /// Whether new entries for these keys fit, where there are none. Always, while there is room
     /// that was never used; otherwise in freed entries.
     #[inline]
-    pub(crate) fn has_room<'a>(&self, keys: impl Iterator<Item = Hashed<'a>>) -> bool {
+    pub(crate) fn has_room<'a>(&self, keys: impl Iterator<Item = HashedKey<'a>>) -> bool {
         !self.arena.is_nearly_full() || self.has_free(keys)
     }
 
     #[cold]
-    fn has_free<'a>(&self, keys: impl Iterator<Item = Hashed<'a>>) -> bool {
+    fn has_free<'a>(&self, keys: impl Iterator<Item = HashedKey<'a>>) -> bool {
         let mut new: HashMap<usize, usize> = HashMap::new();
         for key in keys.filter(|key| self.find(*key).is_none()) {
             *new.entry(key.key.len().div_ceil(8) * 8).or_default() += 1;

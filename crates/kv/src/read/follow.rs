@@ -22,13 +22,13 @@ use std::sync::Arc;
 use esker_log::{ReadOnlyLog, Seq, Start};
 
 use crate::base::error::{Error, Result, refuse_if_forked};
-use crate::base::overtaken::Overtaken;
+use crate::base::trim_retries::TrimRetries;
 use crate::index::arena::Version;
-use crate::index::keyspace::Keys;
+use crate::index::keys::Keys;
 use crate::record::Record;
 use crate::state::apply;
-use crate::state::follow::{CatchUp, Follow, Following};
-use crate::state::keyspaces::{CATALOG, DEFAULT, naming};
+use crate::state::keyspaces::{CATALOG_ID, DEFAULT_ID, naming};
+use crate::state::log_follower::{CatchUp, FollowCursor, LogFollower};
 use crate::state::records::Records;
 use crate::state::view::View;
 
@@ -53,15 +53,15 @@ impl View {
     fn follow_log(
         &self,
         log: &ReadOnlyLog,
-        follow: &Follow,
-        following: &mut Following,
+        follow: &LogFollower,
+        following: &mut FollowCursor,
     ) -> Result<()> {
         log.refresh()?;
-        let mut overtaken = Overtaken::default();
+        let mut trim_retries = TrimRetries::default();
         loop {
             match self.apply_stream(log, follow, following) {
                 Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
-                    overtaken.count(oldest)?;
+                    trim_retries.count(oldest)?;
                     // In this order; see `backup`.
                     log.refresh()?;
                     following.stream = Some(log.stream(Start::Oldest)?);
@@ -77,8 +77,8 @@ impl View {
     fn apply_stream(
         &self,
         log: &ReadOnlyLog,
-        follow: &Follow,
-        following: &mut Following,
+        follow: &LogFollower,
+        following: &mut FollowCursor,
     ) -> Result<()> {
         let mut stream = match following.stream.take() {
             Some(stream) => stream,
@@ -119,7 +119,7 @@ impl View {
 
     fn apply(
         &self,
-        following: &mut Following,
+        following: &mut FollowCursor,
         record: &Record<'_>,
         place: (u64, u64),
     ) -> Result<()> {
@@ -137,7 +137,13 @@ impl View {
     }
 
     /// Makes what was applied visible, up to this record.
-    fn publish(&self, follow: &Follow, following: &mut Following, namings: Vec<Naming>, last: u64) {
+    fn publish(
+        &self,
+        follow: &LogFollower,
+        following: &mut FollowCursor,
+        namings: Vec<Naming>,
+        last: u64,
+    ) {
         let version = Version { seq: last, deleted: true, position: 0, len: 0 };
         let catch_up = following.catch_up.take();
         if let Some(CatchUp { oldest, .. }) = catch_up {
@@ -164,7 +170,7 @@ impl View {
     /// Creates a keyspace under a number, or drops it.
     fn name_keyspace(
         &self,
-        following: &mut Following,
+        following: &mut FollowCursor,
         name: &str,
         id: Option<u32>,
         version: Version,
@@ -187,16 +193,16 @@ impl View {
     }
 
     /// Drops the keyspaces that have no entry in the catalog. Some of their records may be left.
-    fn drop_unnamed(&self, following: &mut Following, version: Version) {
-        for keys in self.keyspaces.all().iter().filter(|keys| keys.id != DEFAULT) {
-            let entry = self.table.find(self.table.hash(CATALOG, keys.name().as_bytes()));
+    fn drop_unnamed(&self, following: &mut FollowCursor, version: Version) {
+        for keys in self.keyspaces.all().iter().filter(|keys| keys.id != DEFAULT_ID) {
+            let entry = self.table.find(self.table.hash(CATALOG_ID, keys.name().as_bytes()));
             if entry.is_none_or(|entry| entry.version.deleted) {
                 self.name_keyspace(following, keys.name(), None, version);
             }
         }
         let named: Vec<_> = self.keyspaces.all().iter().map(|keys| keys.id).collect();
         following.keyspaces.retain(|id, keys| {
-            let keep = *id == CATALOG || named.contains(id);
+            let keep = *id == CATALOG_ID || named.contains(id);
             if !keep {
                 keys.delete_range(&self.table, b"", None, version, self.horizon(), |_| {});
                 self.keyspaces.discard(Arc::clone(keys));

@@ -3,24 +3,24 @@
 use esker_log::{Payload, Place, Position, Seq};
 
 use crate::base::error::{Error, Result, check_key, refuse_if_forked};
-use crate::base::limits::OVERTAKEN_MAX;
 use crate::cache::value::Value;
-use crate::index::arena::{Hashed, Version};
-use crate::index::keyspace::Keys;
-use crate::index::table::Current;
+use crate::index::arena::{HashedKey, Version};
+use crate::index::keys::Keys;
+use crate::index::table::CurrentVersion;
+use crate::limits::TRIM_RETRIES_MAX;
 use crate::record::{Change, Record, put_len};
 use crate::state::records::Records;
 use crate::state::view::View;
 
 /// A value of at most this many bytes is returned from the cache when it was read.
-const SMALL: usize = 4 << 10;
+const CACHED_RETURN_BYTES_MAX: usize = 4 << 10;
 
 /// The number of keys that are looked up at a time.
-const GROUP: usize = 32;
+const LOOKUP_GROUP_KEYS: usize = 32;
 
 /// Which version of a key is read.
 #[derive(Debug, Clone, Copy)]
-enum Wanted {
+enum ReadPoint {
     /// The newest that readers see.
     Newest,
     /// The newest that is durable.
@@ -33,7 +33,7 @@ impl View {
     /// Inlined: the processor waits where it copies a key that was written field by field, and the
     /// lookups of calls that follow each other overlap no more.
     #[inline(always)]
-    pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<Hashed<'a>> {
+    pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<HashedKey<'a>> {
         refuse_if_forked()?;
         check_key(key)?;
         if keys.is_dropped() {
@@ -45,7 +45,7 @@ impl View {
     /// The newest accepted value.
     #[inline]
     pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
-        self.look(self.key(keys, key)?, Wanted::Newest)
+        self.look(self.key(keys, key)?, ReadPoint::Newest)
     }
 
     /// The newest accepted values of several keys. The memory that one lookup needs is requested
@@ -56,9 +56,9 @@ impl View {
         all: &[K],
     ) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::with_capacity(all.len());
-        let mut hashed = Vec::with_capacity(GROUP.min(all.len()));
-        let mut found = Vec::with_capacity(GROUP.min(all.len()));
-        for group in all.chunks(GROUP) {
+        let mut hashed = Vec::with_capacity(LOOKUP_GROUP_KEYS.min(all.len()));
+        let mut found = Vec::with_capacity(LOOKUP_GROUP_KEYS.min(all.len()));
+        for group in all.chunks(LOOKUP_GROUP_KEYS) {
             hashed.clear();
             found.clear();
             for key in group {
@@ -87,7 +87,7 @@ impl View {
                         }
                         value
                     }
-                    None => self.absent(*key, Wanted::Newest)?,
+                    None => self.absent(*key, ReadPoint::Newest)?,
                 });
             }
             if !cold.is_empty() {
@@ -102,8 +102,8 @@ impl View {
     #[cold]
     fn get_cold(
         &self,
-        keys: &[Hashed<'_>],
-        cold: &[(usize, Current)],
+        keys: &[HashedKey<'_>],
+        cold: &[(usize, CurrentVersion)],
         values: &mut [Option<Value>],
     ) -> Result<()> {
         let versions = cold.iter().map(|(n, current)| (keys[*n].key, current));
@@ -111,7 +111,7 @@ impl View {
         for (at, (n, current)) in cold.iter().enumerate() {
             values[*n] = match read.next_if(|(read_at, _)| *read_at == at) {
                 Some((_, value)) => Some(value),
-                None => self.value_further(keys[*n], Wanted::Newest, *current)?,
+                None => self.value_further(keys[*n], ReadPoint::Newest, *current)?,
             };
         }
         Ok(())
@@ -119,33 +119,33 @@ impl View {
 
     /// The value of a version, if it is in memory and stays there for some time.
     #[inline]
-    fn in_memory(&self, current: &Current) -> Option<Value> {
+    fn in_memory(&self, current: &CurrentVersion) -> Option<Value> {
         let hit = self.cache.get(current.cached, current.version.len as usize)?;
         (!hit.ages).then_some(hit.value)
     }
 
     /// The newest durable value.
     pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
-        self.look(self.key(keys, key)?, Wanted::Durable)
+        self.look(self.key(keys, key)?, ReadPoint::Durable)
     }
 
     /// The value at a point in time, which is pinned by the caller.
     pub(crate) fn get_at(&self, keys: &Keys, key: &[u8], seq: u64) -> Result<Option<Value>> {
-        self.look(self.key(keys, key)?, Wanted::At(seq))
+        self.look(self.key(keys, key)?, ReadPoint::At(seq))
     }
 
     #[inline]
-    fn find(&self, key: Hashed<'_>, wanted: Wanted) -> Option<Current> {
-        match wanted {
-            Wanted::Newest => self.find_newest(key),
-            Wanted::Durable => self.find_durable(key),
-            Wanted::At(seq) => self.table.find_at(key, seq),
+    fn find(&self, key: HashedKey<'_>, point: ReadPoint) -> Option<CurrentVersion> {
+        match point {
+            ReadPoint::Newest => self.find_newest(key),
+            ReadPoint::Durable => self.find_durable(key),
+            ReadPoint::At(seq) => self.table.find_at(key, seq),
         }
     }
 
     /// The newest version that readers see.
     #[inline]
-    fn find_newest(&self, key: Hashed<'_>) -> Option<Current> {
+    fn find_newest(&self, key: HashedKey<'_>) -> Option<CurrentVersion> {
         match self.records {
             Records::Log(_) => self.table.find(key).filter(|current| !current.version.deleted),
             Records::ReadOnly(..) => self.find_durable(key),
@@ -153,7 +153,7 @@ impl View {
     }
 
     #[inline(never)]
-    fn find_durable(&self, key: Hashed<'_>) -> Option<Current> {
+    fn find_durable(&self, key: HashedKey<'_>) -> Option<CurrentVersion> {
         loop {
             let durable = self.durable();
             let found = self.table.find_at(key, durable);
@@ -166,21 +166,26 @@ impl View {
 
     /// Looks a version up and reads its value.
     #[inline]
-    fn look(&self, key: Hashed<'_>, wanted: Wanted) -> Result<Option<Value>> {
+    fn look(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
         self.refuse_if_closing()?;
-        match self.find(key, wanted) {
-            Some(current) => self.value_of(key, wanted, current),
-            None => self.absent(key, wanted),
+        match self.find(key, point) {
+            Some(current) => self.value_of(key, point, current),
+            None => self.absent(key, point),
         }
     }
 
     /// The value of a version that was looked up. What most calls need, and nothing else: the
     /// processor overlaps the cache misses of calls that follow each other only if they are short.
     #[inline]
-    fn value_of(&self, key: Hashed<'_>, wanted: Wanted, current: Current) -> Result<Option<Value>> {
+    fn value_of(
+        &self,
+        key: HashedKey<'_>,
+        point: ReadPoint,
+        current: CurrentVersion,
+    ) -> Result<Option<Value>> {
         match self.in_memory(&current) {
             Some(value) => Ok(Some(value)),
-            None => self.value_further(key, wanted, current),
+            None => self.value_further(key, point, current),
         }
     }
 
@@ -189,9 +194,9 @@ impl View {
     #[inline(never)]
     fn value_further(
         &self,
-        key: Hashed<'_>,
-        wanted: Wanted,
-        mut current: Current,
+        key: HashedKey<'_>,
+        point: ReadPoint,
+        mut current: CurrentVersion,
     ) -> Result<Option<Value>> {
         let mut tries = 0;
         loop {
@@ -200,33 +205,33 @@ impl View {
                 Err(error) => error,
             };
             tries += 1;
-            let followed = tries <= OVERTAKEN_MAX && self.follow_dropped(&error)?;
-            match self.find(key, wanted) {
+            let followed = tries <= TRIM_RETRIES_MAX && self.follow_dropped(&error)?;
+            match self.find(key, point) {
                 Some(again) if again.version != current.version => current = again,
-                Some(_) if followed && matches!(wanted, Wanted::At(_)) => {
+                Some(_) if followed && matches!(point, ReadPoint::At(_)) => {
                     return self.successor(key.key, &current).map(Some);
                 }
                 // Cleaning dropped more meanwhile.
                 Some(_) if followed => {}
                 Some(_) => return Err(error),
-                None => return self.absent(key, wanted),
+                None => return self.absent(key, point),
             }
         }
     }
 
     /// A key that has no entry: it does not exist, unless records were quarantined.
     #[inline]
-    fn absent(&self, key: Hashed<'_>, wanted: Wanted) -> Result<Option<Value>> {
-        if self.gap.is_some() { self.absent_over_a_gap(key, wanted) } else { Ok(None) }
+    fn absent(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
+        if self.gap.is_some() { self.absent_over_a_gap(key, point) } else { Ok(None) }
     }
 
     #[cold]
     #[inline(never)]
-    fn absent_over_a_gap(&self, key: Hashed<'_>, wanted: Wanted) -> Result<Option<Value>> {
-        let at = match (wanted, &self.records) {
-            (Wanted::Newest, Records::Log(_)) => u64::MAX,
-            (Wanted::Newest | Wanted::Durable, _) => self.durable(),
-            (Wanted::At(seq), _) => seq,
+    fn absent_over_a_gap(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
+        let at = match (point, &self.records) {
+            (ReadPoint::Newest, Records::Log(_)) => u64::MAX,
+            (ReadPoint::Newest | ReadPoint::Durable, _) => self.durable(),
+            (ReadPoint::At(seq), _) => seq,
         };
         self.gap.refuse_key(key.keyspace, key.key, at).map(|()| None)
     }
@@ -246,7 +251,7 @@ impl View {
     /// The value of a version whose record the writer dropped, from the copy that cleaning made of
     /// it. The index has everything that was durable when the record was dropped.
     #[cold]
-    fn successor(&self, key: &[u8], current: &Current) -> Result<Value> {
+    fn successor(&self, key: &[u8], current: &CurrentVersion) -> Result<Value> {
         let expired = Error::SnapshotExpired;
         let next = self.table.successor(current.id, current.version.seq);
         let Some(next) = next.filter(|next| !next.deleted) else { return Err(expired) };
@@ -254,7 +259,7 @@ impl View {
             Error::Log(esker_log::Error::Trimmed { .. }) => expired,
             error => error,
         })?;
-        match put_of(&payload, key, next.seq)? {
+        match decode_put(&payload, key, next.seq)? {
             (value, true) => {
                 let len = value.len();
                 Ok(Value::stored(payload, len))
@@ -266,8 +271,8 @@ impl View {
 
     /// The value of a version: from the cache, or from the log.
     #[inline]
-    pub(crate) fn value(&self, key: &[u8], current: &Current) -> Result<Value> {
-        let Current { id, version, cached } = *current;
+    pub(crate) fn value(&self, key: &[u8], current: &CurrentVersion) -> Result<Value> {
+        let CurrentVersion { id, version, cached } = *current;
         if let Some(hit) = self.cache.get(cached, version.len as usize) {
             if hit.ages {
                 let cached = self.cache.insert(&hit.value);
@@ -279,20 +284,20 @@ impl View {
     }
 
     #[cold]
-    fn read_value(&self, key: &[u8], current: &Current) -> Result<Value> {
+    fn read_value(&self, key: &[u8], current: &CurrentVersion) -> Result<Value> {
         let payload = self.read_record(key, current.version)?;
-        let (value, _) = put_of(&payload, key, current.version.seq)?;
+        let (value, _) = decode_put(&payload, key, current.version.seq)?;
         Ok(self.keep(current, value, &payload))
     }
 
     /// Caches a value that was read with its record.
-    pub(crate) fn keep(&self, current: &Current, value: &[u8], record: &Payload) -> Value {
+    pub(crate) fn keep(&self, current: &CurrentVersion, value: &[u8], record: &Payload) -> Value {
         let cached = self.cache.insert(value);
         self.table.set_cached(current.id, current.version.seq, cached);
         let len = value.len();
         // Not the blocks that were read, for a value that is much smaller.
         match self.cache.get(cached, len) {
-            Some(hit) if len <= SMALL => hit.value,
+            Some(hit) if len <= CACHED_RETURN_BYTES_MAX => hit.value,
             _ => Value::stored(record.clone(), len),
         }
     }
@@ -311,14 +316,14 @@ impl View {
         self.refuse_if_closing()?;
         let exists = self.find_newest(key).is_some();
         if !exists {
-            self.absent(key, Wanted::Newest)?;
+            self.absent(key, ReadPoint::Newest)?;
         }
         Ok(exists)
     }
 }
 
 /// The value in a record that puts this key, and whether cleaning copied it.
-pub(crate) fn put_of<'a>(payload: &'a [u8], key: &[u8], seq: u64) -> Result<(&'a [u8], bool)> {
+pub(crate) fn decode_put<'a>(payload: &'a [u8], key: &[u8], seq: u64) -> Result<(&'a [u8], bool)> {
     let invalid = |what| Error::CorruptedRecord { seq: Seq(seq), what };
     let record = Record::decode(payload).map_err(invalid)?;
     let Change::Put { value, moved } = record.change else {

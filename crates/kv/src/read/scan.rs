@@ -8,17 +8,17 @@ use bytes::Bytes;
 use crate::base::error::{Error, Result};
 use crate::cache::value::Value;
 use crate::index::arena::EntryId;
-use crate::index::keyspace::Keys;
-use crate::index::table::Current;
-use crate::read::range::KeyRange;
-use crate::state::snapshots::Pin;
+use crate::index::keys::Keys;
+use crate::index::table::CurrentVersion;
+use crate::read::key_range::KeyRange;
+use crate::state::snapshots::SnapshotPin;
 use crate::state::view::View;
 
 /// The most keys that are looked up at a time, while no key can be removed.
-const STEP_MAX: usize = 256;
-const STEP_MIN: usize = 16;
+const STEP_KEYS_MAX: usize = 256;
+const STEP_KEYS_MIN: usize = 16;
 /// The number of entries whose memory is requested at a time.
-const NEAR: usize = 16;
+const PREFETCH_ENTRIES: usize = 16;
 
 /// An iterator over the keys and values of a range, in the order of the keys, as they were at one
 /// point in time. [`Scan::rev`] reverses the order.
@@ -30,14 +30,14 @@ const NEAR: usize = 16;
 pub struct Scan {
     view: Arc<View>,
     keys: Arc<Keys>,
-    pin: Arc<Pin>,
+    pin: Arc<SnapshotPin>,
     /// Whether to close the pin at the end.
     owns_pin: bool,
     range: KeyRange,
     reverse: bool,
     step: usize,
     /// The next keys.
-    found: VecDeque<(Bytes, Current)>,
+    found: VecDeque<(Bytes, CurrentVersion)>,
     /// The values of some of them that were read ahead, in the same order.
     ahead: VecDeque<(EntryId, Value)>,
     done: bool,
@@ -55,7 +55,7 @@ impl Scan {
     pub(crate) fn new(
         view: Arc<View>,
         keys: Arc<Keys>,
-        pin: Arc<Pin>,
+        pin: Arc<SnapshotPin>,
         owns_pin: bool,
         range: KeyRange,
     ) -> Self {
@@ -69,7 +69,7 @@ impl Scan {
             owns_pin,
             range,
             reverse: false,
-            step: STEP_MIN,
+            step: STEP_KEYS_MIN,
             found: VecDeque::new(),
             ahead: VecDeque::new(),
             done,
@@ -90,7 +90,7 @@ impl Scan {
         let order = self.keys.order();
         let mut keys = Vec::new();
         let mut ends = Vec::with_capacity(self.step);
-        let mut spot = match (self.reverse, &self.range.high) {
+        let mut cursor = match (self.reverse, &self.range.high) {
             (false, _) => order.seek(arena, &self.range.low),
             (true, Some(high)) => order.seek(arena, high),
             (true, None) => order.end(),
@@ -98,18 +98,18 @@ impl Scan {
         // Bounded also where no key of the range existed then.
         let mut last = None;
         let mut looked = 0;
-        let mut near = Vec::with_capacity(NEAR);
-        while ends.len() < self.step && looked < 4 * STEP_MAX && !self.done {
+        let mut near = Vec::with_capacity(PREFETCH_ENTRIES);
+        while ends.len() < self.step && looked < 4 * STEP_KEYS_MAX && !self.done {
             near.clear();
-            while near.len() < NEAR
+            while near.len() < PREFETCH_ENTRIES
                 && let Some((id, next)) =
-                    if self.reverse { order.previous(spot) } else { order.next(spot) }
+                    if self.reverse { order.previous(cursor) } else { order.next(cursor) }
             {
                 arena.prefetch(id);
                 near.push(id);
-                spot = next;
+                cursor = next;
             }
-            self.done = near.len() < NEAR;
+            self.done = near.len() < PREFETCH_ENTRIES;
             looked += near.len();
             for id in &near {
                 if self.is_outside(*id) {
@@ -142,7 +142,7 @@ impl Scan {
         self.ahead.extend(read.map(|(n, value)| (ends[n].2.id, value)));
         let found = ends.into_iter().map(|(start, end, at)| (keys.slice(start..end), at));
         self.found.extend(found);
-        self.step = (self.step * 2).min(STEP_MAX);
+        self.step = (self.step * 2).min(STEP_KEYS_MAX);
     }
 
     fn is_outside(&self, id: crate::index::arena::EntryId) -> bool {
@@ -177,7 +177,7 @@ impl Scan {
         }
     }
 
-    fn value(&self, key: &Bytes, current: &Current) -> Result<Value> {
+    fn value(&self, key: &Bytes, current: &CurrentVersion) -> Result<Value> {
         self.view.value(key, current).or_else(|error| {
             // Cleaning may have moved the record. The pin keeps the old one, so this is rare.
             match self.view.get_at(&self.keys, key, self.pin.seq()) {

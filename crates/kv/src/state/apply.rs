@@ -2,7 +2,7 @@
 
 use crate::base::error::{Error, Result};
 use crate::index::arena::Version;
-use crate::index::keyspace::Keys;
+use crate::index::keys::Keys;
 use crate::index::table::Table;
 use crate::record::{Change, Record};
 

@@ -12,37 +12,37 @@ use parking_lot::RwLock;
 
 use crate::base::error::{Error, Result};
 use crate::record::{Change, Record};
-use crate::state::keyspaces::{CATALOG, number};
+use crate::state::keyspaces::{CATALOG_ID, number};
 
 /// The gaps of a log, and the keys that were deleted after the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Gap {
     ranges: Vec<SeqRange>,
-    known: RwLock<HashMap<u32, Known>>,
+    known: RwLock<HashMap<u32, DecidedRanges>>,
 }
 
 /// Ranges of keys by their first key. They are disjoint.
-type Known = BTreeMap<Vec<u8>, Part>;
+type DecidedRanges = BTreeMap<Vec<u8>, DecidedRange>;
 
 /// A range of keys that one record deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Part {
+struct DecidedRange {
     /// All keys are below this one.
     end: Option<Vec<u8>>,
     /// The record that deleted them.
     seq: u64,
 }
 
-impl Part {
+impl DecidedRange {
     fn has(&self, key: &[u8]) -> bool {
         self.end.as_ref().is_none_or(|end| key < &**end)
     }
 }
 
 /// The range at or before a key.
-fn part_of<'a>(known: &'a Known, key: &[u8]) -> Option<&'a Part> {
+fn range_at<'a>(known: &'a DecidedRanges, key: &[u8]) -> Option<&'a DecidedRange> {
     let mut before = known.range::<[u8], _>((Unbounded, Included(key)));
-    before.next_back().map(|(_, part)| part).filter(|part| part.has(key))
+    before.next_back().map(|(_, range)| range).filter(|range| range.has(key))
 }
 
 impl Gap {
@@ -78,8 +78,8 @@ impl Gap {
         let mut from = low.to_vec();
         // Only what no earlier record decided.
         while high.is_none_or(|high| *from < *high) {
-            if let Some(part) = part_of(known, &from) {
-                let Some(end) = part.end.clone() else { return };
+            if let Some(range) = range_at(known, &from) {
+                let Some(end) = range.end.clone() else { return };
                 from = end;
                 continue;
             }
@@ -91,7 +91,7 @@ impl Gap {
                 (next, _) => next,
             };
             let low = std::mem::take(&mut from);
-            known.insert(low, Part { end: end.clone(), seq });
+            known.insert(low, DecidedRange { end: end.clone(), seq });
             let Some(end) = end else { return };
             from = end;
         }
@@ -113,7 +113,7 @@ impl Gap {
         match change {
             Change::Delete => self.decide_key(keyspace, key, seq),
             Change::DeleteRange { end } => self.decide(keyspace, key, end, seq),
-            Change::Put { value, moved: false } if keyspace == CATALOG && !key.is_empty() => {
+            Change::Put { value, moved: false } if keyspace == CATALOG_ID && !key.is_empty() => {
                 if let Some(created) = number(value) {
                     self.decide(created, b"", None, seq);
                 }
@@ -131,8 +131,8 @@ impl Gap {
     #[cold]
     fn refuse_key_after(&self, last: SeqRange, keyspace: u32, key: &[u8], at: u64) -> Result<()> {
         let known = self.known.read();
-        let part = known.get(&keyspace).and_then(|known| part_of(known, key));
-        if part.is_some_and(|part| part.seq <= at) { Ok(()) } else { Err(unknown(last)) }
+        let range = known.get(&keyspace).and_then(|known| range_at(known, key));
+        if range.is_some_and(|range| range.seq <= at) { Ok(()) } else { Err(unknown(last)) }
     }
 
     /// Fails if any key of a range may be unknown at a point in time.
@@ -148,9 +148,10 @@ impl Gap {
         let known = known.get(&keyspace);
         let mut from = low;
         while high.is_none_or(|high| from < high) {
-            let part = known.and_then(|known| part_of(known, from)).filter(|part| part.seq <= at);
-            let Some(part) = part else { return Err(unknown(last)) };
-            let Some(end) = &part.end else { break };
+            let range =
+                known.and_then(|known| range_at(known, from)).filter(|range| range.seq <= at);
+            let Some(range) = range else { return Err(unknown(last)) };
+            let Some(end) = &range.end else { break };
             from = end;
         }
         Ok(())

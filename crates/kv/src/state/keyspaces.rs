@@ -7,18 +7,18 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use esker_log::Seq;
 use parking_lot::{Mutex, RwLock};
 
-use crate::index::keyspace::Keys;
+use crate::index::keys::Keys;
 use crate::index::table::Table;
 use crate::record::{Change, Record};
 
 /// The keyspace that holds the names and numbers of the others.
-pub(crate) const CATALOG: u32 = 0;
+pub(crate) const CATALOG_ID: u32 = 0;
 /// The default keyspace.
-pub(crate) const DEFAULT: u32 = 1;
+pub(crate) const DEFAULT_ID: u32 = 1;
 /// The name of the default keyspace.
 pub(crate) const DEFAULT_NAME: &str = "default";
 /// The first number for other keyspaces.
-pub(crate) const FIRST: u32 = 2;
+pub(crate) const FIRST_ID: u32 = 2;
 
 /// The number in a value of the catalog.
 pub(crate) fn number(value: &[u8]) -> Option<u32> {
@@ -31,13 +31,13 @@ pub(crate) type Naming<'a> = (&'a str, Option<u32>);
 /// Decodes a record of the catalog: one that creates a keyspace, copies its entry, or drops it.
 /// `None` for the counter of the catalog, and for records of other keyspaces.
 pub(crate) fn naming<'a>(record: &Record<'a>) -> Result<Option<Naming<'a>>, &'static str> {
-    if record.keyspace != CATALOG || record.key.is_empty() {
+    if record.keyspace != CATALOG_ID || record.key.is_empty() {
         return Ok(None);
     }
     let name = std::str::from_utf8(record.key).map_err(|_| "a keyspace's name is invalid")?;
     let id = match record.change {
         Change::Put { value, .. } => {
-            let id = number(value).filter(|id| *id >= FIRST);
+            let id = number(value).filter(|id| *id >= FIRST_ID);
             Some(id.ok_or("the number of a keyspace is invalid")?)
         }
         Change::Delete | Change::DeleteRange { .. } => None,
@@ -116,7 +116,7 @@ impl Keyspaces {
         for keys in named.values().chain([&default]) {
             names.insert(keys.id, keys.name());
         }
-        let highest = AtomicU32::new(highest.max(FIRST - 1));
+        let highest = AtomicU32::new(highest.max(FIRST_ID - 1));
         let named = RwLock::new(named);
         Self { catalog, default, names, named, highest, dropped: Mutex::default() }
     }
@@ -187,17 +187,23 @@ mod tests {
         let value = |id: u32| id.to_le_bytes();
         let naming = |keyspace, key, change| naming(&Record { keyspace, key, change });
         let put = |value, moved| Change::Put { value, moved };
-        let (first, default) = (value(FIRST), value(DEFAULT));
-        assert_eq!(naming(CATALOG, b"left", put(&first, false)), Ok(Some(("left", Some(FIRST)))));
-        assert_eq!(naming(CATALOG, b"left", put(&first, true)), Ok(Some(("left", Some(FIRST)))));
-        assert_eq!(naming(CATALOG, b"left", Change::Delete), Ok(Some(("left", None))));
-        assert_eq!(naming(CATALOG, b"", put(&first, false)), Ok(None), "the counter");
-        assert_eq!(naming(DEFAULT, b"left", put(b"", false)), Ok(None), "another keyspace");
+        let (first, default) = (value(FIRST_ID), value(DEFAULT_ID));
+        assert_eq!(
+            naming(CATALOG_ID, b"left", put(&first, false)),
+            Ok(Some(("left", Some(FIRST_ID))))
+        );
+        assert_eq!(
+            naming(CATALOG_ID, b"left", put(&first, true)),
+            Ok(Some(("left", Some(FIRST_ID))))
+        );
+        assert_eq!(naming(CATALOG_ID, b"left", Change::Delete), Ok(Some(("left", None))));
+        assert_eq!(naming(CATALOG_ID, b"", put(&first, false)), Ok(None), "the counter");
+        assert_eq!(naming(DEFAULT_ID, b"left", put(b"", false)), Ok(None), "another keyspace");
         for value in [&default[..], b"", &[0; 5]] {
-            let invalid = naming(CATALOG, b"left", put(value, false));
+            let invalid = naming(CATALOG_ID, b"left", put(value, false));
             assert_eq!(invalid, Err("the number of a keyspace is invalid"), "{value:?}");
         }
-        let invalid = naming(CATALOG, b"\xff", Change::Delete);
+        let invalid = naming(CATALOG_ID, b"\xff", Change::Delete);
         assert_eq!(invalid, Err("a keyspace's name is invalid"));
     }
 

@@ -3,7 +3,7 @@
 use esker_log::{CheckpointReader, Log, LogStream, Payload, Place, ReadOnlyLog, Seq, Start};
 
 use crate::base::error::Result;
-use crate::state::follow::Follow;
+use crate::state::log_follower::LogFollower;
 
 /// The log of a store.
 #[derive(Debug)]
@@ -11,7 +11,7 @@ pub(crate) enum Records {
     /// This process writes it.
     Log(Log),
     /// Another process may write it. With how far it was followed.
-    ReadOnly(ReadOnlyLog, Follow),
+    ReadOnly(ReadOnlyLog, LogFollower),
 }
 
 impl Records {

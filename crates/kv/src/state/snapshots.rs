@@ -12,7 +12,7 @@ use crate::base::error::{Error, Result};
 /// The open snapshots of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    open: Mutex<BTreeMap<(u64, u64), Arc<Pin>>>,
+    open: Mutex<BTreeMap<(u64, u64), Arc<SnapshotPin>>>,
     /// Signalled when one is closed or expires.
     closed: Condvar,
     /// One above the lowest sequence number that an open snapshot reads; 0 when there is none.
@@ -22,14 +22,14 @@ pub(crate) struct Snapshots {
 
 /// The point in time of one snapshot.
 #[derive(Debug)]
-pub(crate) struct Pin {
+pub(crate) struct SnapshotPin {
     seq: u64,
     number: u64,
     taken: Instant,
     expired: AtomicBool,
 }
 
-impl Pin {
+impl SnapshotPin {
     /// The number of the last record that the snapshot sees.
     pub(crate) fn seq(&self) -> u64 {
         self.seq
@@ -53,26 +53,26 @@ impl Snapshots {
     ///
     /// While `now` runs, every version is kept. So a version that is replaced after `now` has
     /// chosen its number is kept for this snapshot, although its number is registered only then.
-    pub(crate) fn open(&self, now: impl FnOnce() -> u64) -> Arc<Pin> {
+    pub(crate) fn open(&self, now: impl FnOnce() -> u64) -> Arc<SnapshotPin> {
         let mut open = self.open.lock();
         self.oldest.store(1, SeqCst);
         let seq = now();
         let number = self.next.fetch_add(1, SeqCst);
         let taken = Instant::now();
-        let pin = Arc::new(Pin { seq, number, taken, expired: AtomicBool::new(false) });
+        let pin = Arc::new(SnapshotPin { seq, number, taken, expired: AtomicBool::new(false) });
         open.insert((seq, number), Arc::clone(&pin));
         self.update(&open);
         pin
     }
 
-    pub(crate) fn close(&self, pin: &Pin) {
+    pub(crate) fn close(&self, pin: &SnapshotPin) {
         let mut open = self.open.lock();
         open.remove(&(pin.seq, pin.number));
         self.update(&open);
         self.closed.notify_all();
     }
 
-    fn update(&self, open: &BTreeMap<(u64, u64), Arc<Pin>>) {
+    fn update(&self, open: &BTreeMap<(u64, u64), Arc<SnapshotPin>>) {
         let oldest = open.first_key_value().map_or(0, |((seq, _), _)| seq.saturating_add(1));
         self.oldest.store(oldest, SeqCst);
     }

@@ -16,7 +16,7 @@ use crate::record::put_len;
 use crate::state::gap::Gap;
 use crate::state::keyspaces::Keyspaces;
 use crate::state::records::Records;
-use crate::state::snapshots::{Pin, Snapshots};
+use crate::state::snapshots::{SnapshotPin, Snapshots};
 
 /// The part of a store that reads.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl View {
     }
 
     /// Opens a snapshot of everything that readers see.
-    pub(crate) fn pin_newest(&self) -> Arc<Pin> {
+    pub(crate) fn pin_newest(&self) -> Arc<SnapshotPin> {
         let pin = self.snapshots.open(|| self.newest());
         // A record that is at or below its number may still be missing in the index.
         self.table.await_writers();
@@ -90,7 +90,7 @@ impl View {
     }
 
     /// Opens a snapshot of what is durable.
-    pub(crate) fn pin_durable(&self) -> Arc<Pin> {
+    pub(crate) fn pin_durable(&self) -> Arc<SnapshotPin> {
         // The index names each of these records: they were not committed before.
         self.snapshots.open(|| self.durable())
     }
@@ -122,7 +122,7 @@ impl View {
 
     /// The bytes of a version of an entry in the log; `None` for a delete.
     #[inline]
-    pub(crate) fn live_bytes_of(&self, id: EntryId, version: Version) -> Option<u64> {
+    pub(crate) fn live_bytes(&self, id: EntryId, version: Version) -> Option<u64> {
         let len = || put_len(self.table.arena().key_len(id), version.len as usize);
         (!version.deleted).then(|| stored_size(len() as usize))
     }
@@ -132,7 +132,7 @@ impl View {
     }
 
     /// Ends the wait for a snapshot that was dropped. In a child it stays: the parent has it.
-    pub(crate) fn close_snapshot(&self, pin: &Pin) {
+    pub(crate) fn close_snapshot(&self, pin: &SnapshotPin) {
         if !process::is_forked() {
             self.snapshots.close(pin);
         }

@@ -6,8 +6,8 @@ use esker_log::Seq;
 
 use crate::base::error::{Error, Result};
 use crate::record::{self, Record};
-use crate::state::keyspaces::{CATALOG, naming as decode_naming};
-use crate::watch::names::Naming;
+use crate::state::keyspaces::{CATALOG_ID, naming as decode_naming};
+use crate::watch::keyspace_names::Naming;
 
 /// A run of changes, in order; never empty. A batch of writes is always in one of them. Cheap to
 /// clone, and may be iterated any number of times.
@@ -64,7 +64,7 @@ pub enum Action<'a> {
 /// Whether a record is a change of the store. The others are internal: the copies that cleaning
 /// makes, and the counter of the catalog.
 fn is_change(record: &Record<'_>) -> bool {
-    let is_counter = record.keyspace == CATALOG && record.key.is_empty();
+    let is_counter = record.keyspace == CATALOG_ID && record.key.is_empty();
     !is_counter && !matches!(record.change, record::Change::Put { moved: true, .. })
 }
 
@@ -81,7 +81,7 @@ impl Changes {
             if !is_change(&record) {
                 continue;
             }
-            if record.keyspace == CATALOG {
+            if record.keyspace == CATALOG_ID {
                 decode_naming(&record).map_err(invalid)?;
                 len += 1;
             } else if names.iter().any(|(id, _)| *id == record.keyspace) {
@@ -143,7 +143,7 @@ impl<'a> Iterator for ChangesIter<'a> {
                 continue;
             }
             let Record { keyspace, key, change } = record;
-            if keyspace == CATALOG {
+            if keyspace == CATALOG_ID {
                 let Ok(Some((keyspace, id))) = decode_naming(&record) else { continue };
                 let action = match id {
                     Some(_) => Action::CreateKeyspace,

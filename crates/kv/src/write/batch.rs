@@ -7,14 +7,14 @@ use esker_log::{Attempt, Refused};
 
 use crate::base::error::{Error, Result, check_key, check_value, refuse_if_forked};
 use crate::base::ticket::Ticket;
-use crate::index::arena::{Hashed, Version};
-use crate::index::keyspace::Keys;
-use crate::record::{Change, HEADER, Record};
+use crate::index::arena::{HashedKey, Version};
+use crate::index::keys::Keys;
+use crate::record::{Change, HEADER_BYTES, Record};
 use crate::state::handle::Keyspace;
-use crate::state::inner::Inner;
+use crate::state::writer::Writer;
 
 /// How often the conditions of a batch are decided, while other writers change their keys.
-const TRIES: usize = 100;
+const ATTEMPTS_MAX: usize = 100;
 
 /// Writes that happen together: after a crash all of them are there, or none. Readers of a
 /// [`Snapshot`](crate::Snapshot) or a scan see all of them or none.
@@ -185,17 +185,17 @@ impl Batch {
     }
 
     fn key(&self, write: &Write) -> &[u8] {
-        &self.record(write)[HEADER..HEADER + write.key_len]
+        &self.record(write)[HEADER_BYTES..HEADER_BYTES + write.key_len]
     }
 }
 
 /// A batch as the attempts to write it need it.
 struct Prepared<'a> {
     batch: &'a Batch,
-    keys: Vec<Hashed<'a>>,
+    keys: Vec<HashedKey<'a>>,
     payloads: Vec<&'a [u8]>,
     cached: Vec<u64>,
-    conditions: Vec<Hashed<'a>>,
+    conditions: Vec<HashedKey<'a>>,
     shards: Vec<u8>,
 }
 
@@ -206,21 +206,21 @@ type Seen = Vec<Option<Version>>;
 enum Attempted {
     Written(Option<esker_log::Ticket>),
     /// A key of a condition has changed since it was looked at.
-    Changed,
+    Stale,
 }
 
-impl Inner {
+impl Writer {
     pub(crate) fn write_batch(&self, batch: &Batch) -> Result<Ticket> {
         refuse_if_forked()?;
         self.cleaning.pace_writer();
         let mut prepared = self.prepare(batch)?;
-        for try_number in 0..TRIES {
+        for try_number in 0..ATTEMPTS_MAX {
             let seen = self.check_conditions(&prepared)?;
             self.cache_values(&mut prepared);
             let attempt = |log: &Attempt<'_>| self.attempt_batch(log, &prepared, &seen);
             match self.log.append_locked(attempt)? {
                 Ok(Attempted::Written(ticket)) => return self.batch_written(batch, ticket),
-                Ok(Attempted::Changed) => {}
+                Ok(Attempted::Stale) => {}
                 Err(Error::IndexFull) if try_number == 0 => self.free_entries(),
                 Err(error) => return Err(error),
             }
@@ -232,13 +232,13 @@ impl Inner {
         refuse_if_forked()?;
         self.cleaning.throttle.wait().await;
         let mut prepared = self.prepare(batch)?;
-        for try_number in 0..TRIES {
+        for try_number in 0..ATTEMPTS_MAX {
             let seen = self.check_conditions(&prepared)?;
             self.cache_values(&mut prepared);
             let attempt = |log: &Attempt<'_>| self.attempt_batch(log, &prepared, &seen);
             match self.log.append_locked_async(attempt).await? {
                 Ok(Attempted::Written(ticket)) => return self.batch_written(batch, ticket),
-                Ok(Attempted::Changed) => {}
+                Ok(Attempted::Stale) => {}
                 Err(Error::IndexFull) if try_number == 0 => self.free_entries(),
                 Err(error) => return Err(error),
             }
@@ -279,13 +279,13 @@ impl Inner {
         let Prepared { batch, payloads, cached, .. } = prepared;
         if cached.is_empty() {
             cached.extend(batch.writes.iter().zip(payloads).map(|(write, payload)| {
-                let value = &payload[HEADER + write.key_len..];
+                let value = &payload[HEADER_BYTES + write.key_len..];
                 if write.deletes { 0 } else { self.cache.insert(value) }
             }));
         }
     }
 
-    fn live(&self, key: Hashed<'_>) -> Option<Version> {
+    fn live(&self, key: HashedKey<'_>) -> Option<Version> {
         self.table.find(key).map(|current| current.version).filter(|version| !version.deleted)
     }
 
@@ -334,7 +334,7 @@ impl Inner {
             return Ok(Err(error));
         }
         if conditions.iter().zip(seen).any(|(key, seen)| self.live(*key) != *seen) {
-            return Ok(Ok(Attempted::Changed));
+            return Ok(Ok(Attempted::Stale));
         }
         let ticket = log.append_atomic(payloads, |places| {
             for (((write, key), cached), place) in
@@ -347,7 +347,7 @@ impl Inner {
                 if write.deletes && self.table.find(*key).is_none() {
                     continue;
                 }
-                let len = (write.record.len() - HEADER - write.key_len) as u32;
+                let len = (write.record.len() - HEADER_BYTES - write.key_len) as u32;
                 let version = Version { seq, deleted: write.deletes, position, len };
                 self.set(batch.keys(write.keyspace), *key, version, *cached);
             }

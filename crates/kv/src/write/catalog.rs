@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use crate::base::error::{Error, Result, check_name, refuse_if_forked};
 use crate::index::arena::Version;
-use crate::index::keyspace::Keys;
+use crate::index::keys::Keys;
 use crate::record::{Change, Record};
-use crate::state::inner::Inner;
-use crate::state::keyspaces::{CATALOG, DEFAULT_NAME, FIRST, number};
+use crate::state::keyspaces::{CATALOG_ID, DEFAULT_NAME, FIRST_ID, number};
+use crate::state::writer::Writer;
 use crate::write::batch::Batch;
 
-impl Inner {
+impl Writer {
     /// Returns the keyspace of this name; creates it, durably, if there is none.
     pub(crate) fn create_keyspace(self: &Arc<Self>, name: &str) -> Result<Arc<Keys>> {
         refuse_if_forked()?;
@@ -20,14 +20,14 @@ impl Inner {
             return Ok(keys);
         }
         // A keyspace of this name may have been created by a record that is lost.
-        self.gap.refuse_key(CATALOG, name.as_bytes(), u64::MAX)?;
+        self.gap.refuse_key(CATALOG_ID, name.as_bytes(), u64::MAX)?;
         let catalog = self.handle(&self.keyspaces.catalog);
         // The counter may be in a gap.
         let next = match self.get(&catalog.keys, b"") {
             Err(Error::Quarantined { .. }) => None,
             found => found?.as_deref().and_then(number),
         };
-        let next = next.unwrap_or(FIRST);
+        let next = next.unwrap_or(FIRST_ID);
         // Records may name a higher number, if a repair lost the one in the catalog.
         let id = next.max(self.keyspaces.unused().ok_or(Error::IndexFull)?);
         let mut batch = Batch::new();
@@ -50,7 +50,7 @@ impl Inner {
         let _catalog = self.catalog_lock.lock();
         let catalog = &self.keyspaces.catalog;
         let Some(keys) = self.keyspaces.find(name) else {
-            if self.gap.refuse_key(CATALOG, name.as_bytes(), u64::MAX).is_ok() {
+            if self.gap.refuse_key(CATALOG_ID, name.as_bytes(), u64::MAX).is_ok() {
                 return Err(Error::KeyspaceNotFound { name: name.into() });
             }
             // It may have been created by a record that is lost. From here on there is none.

@@ -6,7 +6,7 @@ use crate::base::error::Result;
 #[cfg(doc)]
 use crate::base::options::Options;
 use crate::base::ticket::Ticket;
-use crate::read::range::KeyRange;
+use crate::read::key_range::KeyRange;
 use crate::state::handle::Keyspace;
 
 /// # Writing

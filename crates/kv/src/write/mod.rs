@@ -2,6 +2,6 @@
 
 pub(crate) mod batch;
 pub(crate) mod catalog;
+pub(crate) mod delete_range;
 pub(crate) mod keyspace;
-pub(crate) mod one;
-pub(crate) mod range;
+pub(crate) mod write_key;

@@ -19,13 +19,13 @@
 
 use crate::index::arena::Version;
 
-pub(super) const SECTION: usize = 16;
-pub(super) const ENTRY: usize = 24;
-pub(super) const NOTE: usize = 36;
+pub(super) const SECTION_HEADER_BYTES: usize = 16;
+pub(super) const ENTRY_HEADER_BYTES: usize = 24;
+pub(super) const NOTE_BYTES: usize = 36;
 
 /// What the note of a checkpoint says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Note {
+pub(crate) struct CheckpointNote {
     /// The replay point.
     pub(crate) replay: u64,
     /// The highest number that an entry may have.
@@ -37,7 +37,7 @@ pub(crate) struct Note {
     pub(crate) highest: u32,
 }
 
-impl Note {
+impl CheckpointNote {
     pub(super) fn encode(self) -> Vec<u8> {
         let numbers = [self.replay, self.last, self.position, self.keys];
         let mut bytes: Vec<_> = numbers.iter().flat_map(|n| n.to_le_bytes()).collect();
@@ -46,7 +46,7 @@ impl Note {
     }
 
     pub(super) fn decode(bytes: &[u8]) -> Option<Self> {
-        let bytes: &[u8; NOTE] = bytes.try_into().ok()?;
+        let bytes: &[u8; NOTE_BYTES] = bytes.try_into().ok()?;
         let (numbers, _) = bytes.as_chunks::<8>();
         let [replay, last, position, keys] =
             *numbers.first_chunk::<4>().map(|all| all.map(u64::from_le_bytes)).as_ref()?;
@@ -56,22 +56,22 @@ impl Note {
 }
 
 /// The keyspace, the number of entries and the place of a section.
-pub(super) fn section(header: &[u8; SECTION]) -> (u32, u32, u64) {
+pub(super) fn section(header: &[u8; SECTION_HEADER_BYTES]) -> (u32, u32, u64) {
     let [k0, k1, k2, k3, n0, n1, n2, n3, place @ ..] = *header;
     let (keyspace, entries) = ([k0, k1, k2, k3], [n0, n1, n2, n3]);
     (u32::from_le_bytes(keyspace), u32::from_le_bytes(entries), u64::from_le_bytes(place))
 }
 
 /// An entry of a chunk.
-pub(super) struct Entry<'a> {
+pub(super) struct CheckpointEntry<'a> {
     pub(super) key: &'a [u8],
     pub(super) version: Version,
 }
 
-impl<'a> Entry<'a> {
+impl<'a> CheckpointEntry<'a> {
     #[inline]
     pub(super) fn decode(bytes: &'a [u8]) -> Option<(Self, &'a [u8])> {
-        let (header, rest) = bytes.split_first_chunk::<ENTRY>()?;
+        let (header, rest) = bytes.split_first_chunk::<ENTRY_HEADER_BYTES>()?;
         let (words, lens) = header.split_first_chunk::<16>()?;
         let (seq, position) = words.split_first_chunk::<8>()?;
         let (len, key_len) = lens.split_first_chunk::<4>()?;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::error::{Error, Result};
 use crate::cache::value::Value;
-use crate::read::range::KeyRange;
+use crate::read::key_range::KeyRange;
 use crate::read::scan::Scan;
 use crate::state::handle::KeyspaceReader;
 

@@ -10,9 +10,9 @@ use parking_lot::Mutex;
 use crate::base::error::{Error, Result};
 use crate::base::options::Options;
 use crate::base::ticket::Ticket;
-use crate::index::arena::{Hashed, Version};
-use crate::index::keyspace::Keys;
-use crate::index::table::Changed;
+use crate::index::arena::{HashedKey, Version};
+use crate::index::keys::Keys;
+use crate::index::table::EntryChange;
 use crate::state::request::Request;
 use crate::state::throttle::Throttle;
 use crate::state::view::View;
@@ -20,7 +20,7 @@ use crate::state::view::View;
 /// Segments beyond twice the live bytes from which on writers wait for cleaning.
 const BEHIND_SEGMENTS: u64 = 4;
 
-pub(crate) struct Inner {
+pub(crate) struct Writer {
     pub(crate) dir: PathBuf,
     pub(crate) options: Options,
     pub(crate) log: Log,
@@ -34,7 +34,7 @@ pub(crate) struct Inner {
     pub(crate) replayed: u64,
 }
 
-impl std::ops::Deref for Inner {
+impl std::ops::Deref for Writer {
     type Target = View;
 
     #[inline]
@@ -97,7 +97,7 @@ pub(crate) struct LiveBytes {
     pub(crate) garbage: u64,
 }
 
-impl std::fmt::Debug for Inner {
+impl std::fmt::Debug for Writer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Store")
             .field("dir", &self.dir)
@@ -106,11 +106,11 @@ impl std::fmt::Debug for Inner {
     }
 }
 
-impl Inner {
+impl Writer {
     /// Sets the newest version of a key, after its record has its place. The caller holds the order
     /// lock.
     #[inline]
-    pub(crate) fn set(&self, keys: &Keys, key: Hashed<'_>, version: Version, cached: u64) {
+    pub(crate) fn set(&self, keys: &Keys, key: HashedKey<'_>, version: Version, cached: u64) {
         match self.table.set(key, version, cached, self.horizon()) {
             Ok(changed) => {
                 self.count_garbage(changed);
@@ -123,15 +123,15 @@ impl Inner {
 
     /// Counts the bytes of a version that was replaced.
     #[inline]
-    pub(crate) fn count_garbage(&self, changed: Changed) {
-        if let Some(bytes) = changed.old.and_then(|old| self.live_bytes_of(changed.id, old)) {
+    pub(crate) fn count_garbage(&self, changed: EntryChange) {
+        if let Some(bytes) = changed.old.and_then(|old| self.live_bytes(changed.id, old)) {
             self.cleaning.garbage.fetch_add(bytes, Relaxed);
         }
     }
 
     /// Refuses writes of new keys that the index has no room for.
     #[inline]
-    pub(crate) fn check_room<'a>(&self, keys: impl Iterator<Item = Hashed<'a>>) -> Result<()> {
+    pub(crate) fn check_room<'a>(&self, keys: impl Iterator<Item = HashedKey<'a>>) -> Result<()> {
         if self.table.has_room(keys) { Ok(()) } else { Err(Error::IndexFull) }
     }
 
@@ -221,7 +221,7 @@ impl Inner {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OneWrite<'a> {
     pub(crate) keys: &'a Keys,
-    pub(crate) key: Hashed<'a>,
+    pub(crate) key: HashedKey<'a>,
     pub(crate) payload: &'a [u8],
     pub(crate) cached: u64,
     pub(crate) value_len: u32,
@@ -233,7 +233,7 @@ impl<'a> OneWrite<'a> {
     #[inline]
     pub(crate) fn put(
         keys: &'a Keys,
-        key: Hashed<'a>,
+        key: HashedKey<'a>,
         payload: &'a [u8],
         cached: u64,
         value_len: usize,
@@ -241,7 +241,7 @@ impl<'a> OneWrite<'a> {
         Self { keys, key, payload, cached, value_len: value_len as u32, deletes: false }
     }
 
-    pub(crate) fn delete(keys: &'a Keys, key: Hashed<'a>, payload: &'a [u8]) -> Self {
+    pub(crate) fn delete(keys: &'a Keys, key: HashedKey<'a>, payload: &'a [u8]) -> Self {
         Self { keys, key, payload, cached: 0, value_len: 0, deletes: true }
     }
 }

@@ -4,32 +4,32 @@ use std::cell::RefCell;
 
 use crate::base::error::{Error, Result, check_value, refuse_if_forked};
 use crate::base::ticket::Ticket;
-use crate::index::keyspace::Keys;
+use crate::index::keys::Keys;
 use crate::record::{Change, Record};
-use crate::state::inner::{Inner, OneWrite};
+use crate::state::writer::{OneWrite, Writer};
 
 /// The most bytes that a thread keeps for encoding its next record.
-const SCRATCH_MAX: usize = 64 << 10;
+const SCRATCH_BYTES_MAX: usize = 64 << 10;
 
 thread_local! {
-    static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static SCRATCH_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
 /// Encodes a record. The memory is used again by this thread.
 fn encoded<T>(record: Record<'_>, write: impl FnOnce(&[u8]) -> T) -> T {
-    SCRATCH.with(|cell| {
+    SCRATCH_BUFFER.with(|cell| {
         let mut scratch = cell.take();
         scratch.clear();
         record.encode(&mut scratch);
         let outcome = write(&scratch);
-        if scratch.capacity() <= SCRATCH_MAX {
+        if scratch.capacity() <= SCRATCH_BYTES_MAX {
             cell.replace(scratch);
         }
         outcome
     })
 }
 
-impl Inner {
+impl Writer {
     pub(crate) fn put(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
         refuse_if_forked()?;
         self.cleaning.pace_writer();

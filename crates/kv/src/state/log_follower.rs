@@ -7,19 +7,19 @@ use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use esker_log::LogStream;
 use parking_lot::Mutex;
 
-use crate::index::keyspace::Keys;
+use crate::index::keys::Keys;
 
 /// How far a store has followed its log. By default, nothing of it was applied.
 #[derive(Debug, Default)]
-pub(crate) struct Follow {
+pub(crate) struct LogFollower {
     /// The last record that readers see. The index has all of its effects.
     applied: AtomicU64,
     /// Held while records are applied.
-    pub(crate) following: Mutex<Following>,
+    pub(crate) following: Mutex<FollowCursor>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Following {
+pub(crate) struct FollowCursor {
     /// `None` after an error: the next one begins after the last record that readers see.
     pub(crate) stream: Option<LogStream>,
     /// The keyspaces by their numbers.
@@ -36,8 +36,8 @@ pub(crate) struct CatchUp {
     pub(crate) oldest: Option<u64>,
 }
 
-impl Follow {
-    pub(crate) fn new(applied: u64, following: Following) -> Self {
+impl LogFollower {
+    pub(crate) fn new(applied: u64, following: FollowCursor) -> Self {
         Self { applied: AtomicU64::new(applied), following: Mutex::new(following) }
     }
 

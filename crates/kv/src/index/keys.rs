@@ -8,14 +8,14 @@ use std::sync::atomic::{
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::index::arena::{EntryId, Version};
-use crate::index::order::{self, Order};
-use crate::index::table::{Changed, Removal, Table};
+use crate::index::order::{self, KeyOrder};
+use crate::index::table::{EntryChange, Removal, Table};
 
 /// From this many waiting keys on, a writer adds them to the order.
-const WAITING_MAX: usize = 32 << 10;
+const WAITING_KEYS_MAX: usize = 32 << 10;
 /// From this many deleted keys on, and this share of all, their entries are removed.
-const DELETED_MIN: usize = 4 << 10;
-const DELETED_SHARE: usize = 8;
+const DELETED_KEYS_MIN: usize = 4 << 10;
+const DELETED_KEYS_SHARE: usize = 8;
 
 /// The keys of one keyspace.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Keys {
     pub(crate) id: u32,
     /// Empty until the catalog names it.
     name: OnceLock<String>,
-    order: RwLock<Order>,
+    order: RwLock<KeyOrder>,
     /// Held from taking the waiting entries until they are in the order.
     ordering: Mutex<()>,
     /// Entries that are not in the order yet.
@@ -57,7 +57,7 @@ impl Keys {
     }
 
     /// A keyspace with these keys, none of which is deleted.
-    pub(super) fn of(id: u32, order: Order, count: u64) -> Self {
+    pub(super) fn from_order(id: u32, order: KeyOrder, count: u64) -> Self {
         let (order, count) = (RwLock::new(order), AtomicI64::new(count as i64));
         Self { id, order, count, ..Self::default() }
     }
@@ -77,7 +77,7 @@ impl Keys {
 
     /// Registers what [`Table::set`] did. The caller still holds the order lock of the shard.
     #[inline]
-    pub(crate) fn changed(&self, changed: Changed, new: Version) {
+    pub(crate) fn changed(&self, changed: EntryChange, new: Version) {
         let existed = changed.old.is_some_and(|old| !old.deleted);
         if existed == new.deleted {
             self.count.fetch_add(if existed { -1 } else { 1 }, Relaxed);
@@ -97,14 +97,15 @@ impl Keys {
     /// Whether enough keys wait to be added or removed. Called without locks.
     #[inline]
     pub(crate) fn wants_ordering(&self, horizon: u64) -> bool {
-        self.waiting_len.load(Relaxed) >= WAITING_MAX
+        self.waiting_len.load(Relaxed) >= WAITING_KEYS_MAX
             || self.wants_removal(horizon)
-                && self.deleted_len.load(Relaxed) >= self.count() as usize / DELETED_SHARE
+                && self.deleted_len.load(Relaxed) >= self.count() as usize / DELETED_KEYS_SHARE
     }
 
     /// Whether many deleted keys wait, and some of them can be removed.
     fn wants_removal(&self, horizon: u64) -> bool {
-        self.deleted_len.load(Relaxed) >= DELETED_MIN && horizon >= self.deleted_at.load(Relaxed)
+        self.deleted_len.load(Relaxed) >= DELETED_KEYS_MIN
+            && horizon >= self.deleted_at.load(Relaxed)
     }
 
     /// Whether entries of deleted keys are left.
@@ -191,19 +192,19 @@ impl Keys {
         high: Option<&[u8]>,
         version: Version,
         horizon: u64,
-        mut each: impl FnMut(Changed),
+        mut each: impl FnMut(EntryChange),
     ) {
         self.put_in_order(table, horizon);
         let order = self.order.read();
-        let mut spot = order.seek(table.arena(), low);
-        while let Some((id, next)) = order.next(spot)
+        let mut cursor = order.seek(table.arena(), low);
+        while let Some((id, next)) = order.next(cursor)
             && high.is_none_or(|high| table.arena().is_below(id, high))
         {
             if let Some(changed) = table.delete_entry(id, version, horizon) {
                 self.changed(changed, version);
                 each(changed);
             }
-            spot = next;
+            cursor = next;
         }
     }
 
@@ -211,19 +212,19 @@ impl Keys {
     pub(crate) fn delete_before(&self, table: &Table, oldest: u64, version: Version, horizon: u64) {
         self.put_in_order(table, horizon);
         let order = self.order.read();
-        let mut spot = order.seek(table.arena(), b"");
-        while let Some((id, next)) = order.next(spot) {
+        let mut cursor = order.seek(table.arena(), b"");
+        while let Some((id, next)) = order.next(cursor) {
             if table.newest(id).seq < oldest
                 && let Some(changed) = table.delete_entry(id, version, horizon)
             {
                 self.changed(changed, version);
             }
-            spot = next;
+            cursor = next;
         }
     }
 
     /// The order, for reading. While it is held, no entry of this keyspace is freed.
-    pub(crate) fn order(&self) -> RwLockReadGuard<'_, Order> {
+    pub(crate) fn order(&self) -> RwLockReadGuard<'_, KeyOrder> {
         self.order.read()
     }
 

@@ -6,43 +6,43 @@ use std::sync::atomic::Ordering::Relaxed;
 use esker_log::CheckpointChunk;
 use parking_lot::Mutex;
 
-use super::format::{ENTRY, Note, SECTION};
+use super::format::{CheckpointNote, ENTRY_HEADER_BYTES, SECTION_HEADER_BYTES};
 use super::threads::{in_threads, threads};
 use crate::base::error::{Error, Result};
 use crate::durability::bursts::Bursts;
 use crate::index::arena::EntryId;
-use crate::index::keyspace::Keys;
+use crate::index::keys::Keys;
 use crate::index::table::Table;
-use crate::state::inner::{Inner, LastCheckpoint};
+use crate::state::writer::{LastCheckpoint, Writer};
 
 /// Keys that a thread takes at a time, and that are read while no key can be removed.
-const STEP: usize = 2048;
+const DUMP_STEP_KEYS: usize = 2048;
 /// Bits of a place for the sections of one range.
-const PLACES: u32 = 20;
+const SECTION_PLACE_BITS: u32 = 20;
 /// Encoded entries are written when they take this many bytes.
-const ENTRIES_MAX: usize = 4 << 20;
+const ENCODED_BYTES_MAX: usize = 4 << 20;
 /// The number of entries whose memory is requested ahead.
-const AHEAD: usize = 16;
+const PREFETCH_ENTRIES: usize = 16;
 /// The log grows by this many bytes, and this many times the size of the last checkpoint, until the
 /// next one is written in the background.
-const GROWTH_MIN: u64 = 256 << 20;
-const GROWTH: u64 = 4;
+const GROWTH_BYTES_MIN: u64 = 256 << 20;
+const GROWTH_FACTOR: u64 = 4;
 /// Closing writes one if so many bytes are to be replayed, and this share of the last checkpoint.
-const CLOSE_MIN: u64 = 1 << 20;
+const CLOSE_BYTES_MIN: u64 = 1 << 20;
 const CLOSE_SHARE: u64 = 8;
 
 /// How much of the processors a dump takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
+pub(crate) enum DumpPace {
     /// All of them, because a caller waits.
     Whole,
     /// One, in bursts, because it is in the background.
     Bursts,
 }
 
-impl Inner {
+impl Writer {
     /// Writes a checkpoint of the index. `false` if this store uses none.
-    pub(crate) fn write_checkpoint(&self, pace: Pace) -> Result<bool> {
+    pub(crate) fn write_checkpoint(&self, pace: DumpPace) -> Result<bool> {
         if self.gap.is_some() || self.log.was_repaired()? {
             return Ok(false);
         }
@@ -62,20 +62,20 @@ impl Inner {
             keys.put_in_order(&self.table, self.horizon());
         }
         // Of keys of 16 bytes. The file grows if they are longer.
-        let writer = self.log.checkpoint_writer(keys * (ENTRY as u64 + 16))?;
-        let cursor = Mutex::new(Cursor::default());
+        let writer = self.log.checkpoint_writer(keys * (ENTRY_HEADER_BYTES as u64 + 16))?;
+        let cursor = Mutex::new(DumpCursor::default());
         let dump = || {
-            let (chunk, ids, entries) = (writer.chunk(), Vec::new(), Entries::default());
-            let bursts = Bursts::new(self, pace == Pace::Bursts);
+            let (chunk, ids, entries) = (writer.chunk(), Vec::new(), EncodedEntries::default());
+            let bursts = Bursts::new(self, pace == DumpPace::Bursts);
             let table = &self.table;
-            Dump { table, chunk, ids, entries, keys: 0, bursts }.run(&spaces, &cursor)
+            DumpThread { table, chunk, ids, entries, keys: 0, bursts }.run(&spaces, &cursor)
         };
-        let is_small = keys < STEP as u64;
-        let threads = if is_small || pace == Pace::Bursts { 1 } else { threads() };
+        let is_small = keys < DUMP_STEP_KEYS as u64;
+        let threads = if is_small || pace == DumpPace::Bursts { 1 } else { threads() };
         let keys = in_threads(threads, dump).into_iter().sum::<Result<u64>>()?;
         let last = self.log.barrier()?.blocking_wait()?.seq.0;
         let highest = self.keyspaces.highest();
-        let note = Note { replay, last, position, keys, highest };
+        let note = CheckpointNote { replay, last, position, keys, highest };
         let bytes = writer.publish(&note.encode())?;
         *self.checkpoint.lock() = LastCheckpoint { position, bytes };
         Ok(true)
@@ -92,7 +92,7 @@ impl Inner {
     /// Whether the log has grown so much that a checkpoint pays.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         let (since, last) = self.since_checkpoint();
-        since >= (last.bytes * GROWTH).max(GROWTH_MIN)
+        since >= (last.bytes * GROWTH_FACTOR).max(GROWTH_BYTES_MIN)
     }
 
     /// Writes a checkpoint before the store is closed, if opening would take longer without.
@@ -101,13 +101,13 @@ impl Inner {
             return;
         }
         let (since, last) = self.since_checkpoint();
-        if since >= (last.bytes / CLOSE_SHARE).max(CLOSE_MIN) {
-            self.checkpoint_or_warn(Pace::Whole);
+        if since >= (last.bytes / CLOSE_SHARE).max(CLOSE_BYTES_MIN) {
+            self.checkpoint_or_warn(DumpPace::Whole);
         }
     }
 
     /// Writes a checkpoint. A failure costs a longer opening and nothing else.
-    pub(crate) fn checkpoint_or_warn(&self, pace: Pace) {
+    pub(crate) fn checkpoint_or_warn(&self, pace: DumpPace) {
         match self.write_checkpoint(pace) {
             Ok(_) | Err(Error::Closed) => {}
             Err(error) => tracing::warn!(%error, "failed to write a checkpoint"),
@@ -117,7 +117,7 @@ impl Inner {
 
 /// Where the threads of a dump are.
 #[derive(Default)]
-struct Cursor {
+struct DumpCursor {
     /// The keyspace, and the lowest of its keys that no thread has taken.
     space: usize,
     from: Vec<u8>,
@@ -126,7 +126,7 @@ struct Cursor {
 }
 
 /// A range of keys that one thread writes.
-struct Range<'a> {
+struct DumpRange<'a> {
     keys: &'a Keys,
     from: Vec<u8>,
     /// The first key after it.
@@ -134,13 +134,13 @@ struct Range<'a> {
     place: u64,
 }
 
-impl Cursor {
+impl DumpCursor {
     /// Takes the next range. `None` when there are no more.
-    fn take<'a>(&mut self, table: &Table, spaces: &'a [Arc<Keys>]) -> Option<Range<'a>> {
+    fn take<'a>(&mut self, table: &Table, spaces: &'a [Arc<Keys>]) -> Option<DumpRange<'a>> {
         let keys = &**spaces.get(self.space)?;
         let order = keys.order();
         let arena = table.arena();
-        let last = order.skip(order.seek(arena, &self.from), STEP);
+        let last = order.skip(order.seek(arena, &self.from), DUMP_STEP_KEYS);
         let to = order.next(last).map(|(id, _)| {
             let mut key = Vec::new();
             arena.copy_key(id, &mut key);
@@ -149,24 +149,24 @@ impl Cursor {
         let next = to.clone();
         self.space += usize::from(next.is_none());
         let from = std::mem::replace(&mut self.from, next.unwrap_or_default());
-        self.place += 1 << PLACES;
-        Some(Range { keys, from, to, place: self.place })
+        self.place += 1 << SECTION_PLACE_BITS;
+        Some(DumpRange { keys, from, to, place: self.place })
     }
 }
 
 /// One thread of a dump.
-struct Dump<'a> {
+struct DumpThread<'a> {
     table: &'a Table,
     chunk: CheckpointChunk<'a>,
     ids: Vec<EntryId>,
-    entries: Entries,
+    entries: EncodedEntries,
     keys: u64,
     bursts: Bursts<'a>,
 }
 
-impl Dump<'_> {
+impl DumpThread<'_> {
     /// Writes ranges until all are taken. Returns the number of keys.
-    fn run(mut self, spaces: &[Arc<Keys>], cursor: &Mutex<Cursor>) -> Result<u64> {
+    fn run(mut self, spaces: &[Arc<Keys>], cursor: &Mutex<DumpCursor>) -> Result<u64> {
         loop {
             let Some(mut range) = cursor.lock().take(self.table, spaces) else { break };
             while self.encode(&mut range) {
@@ -179,19 +179,19 @@ impl Dump<'_> {
     }
 
     /// Encodes keys of the range, and takes them out of it. `false` when there are no more.
-    fn encode(&mut self, range: &mut Range<'_>) -> bool {
+    fn encode(&mut self, range: &mut DumpRange<'_>) -> bool {
         let arena = self.table.arena();
         // While it is held, no entry is freed.
         let order = range.keys.order();
-        let mut spot = order.seek(arena, &range.from);
+        let mut cursor = order.seek(arena, &range.from);
         let end = range.to.as_ref().map(|to| order.seek(arena, to));
         self.ids.clear();
-        while self.ids.len() < STEP
-            && let Some((id, next)) = order.next(spot)
+        while self.ids.len() < DUMP_STEP_KEYS
+            && let Some((id, next)) = order.next(cursor)
             && end.is_none_or(|end| next <= end)
         {
             self.ids.push(id);
-            spot = next;
+            cursor = next;
         }
         let encoded = self.entries.encode(self.table, &self.ids);
         let Some(last) = encoded.checked_sub(1).and_then(|last| self.ids.get(last)) else {
@@ -204,14 +204,14 @@ impl Dump<'_> {
     }
 
     /// Adds a section, or several if a chunk ends in it.
-    fn write(&mut self, range: &mut Range<'_>) -> Result<()> {
+    fn write(&mut self, range: &mut DumpRange<'_>) -> Result<()> {
         let mut left = self.entries.iter().peekable();
         while let Some(first) = left.peek() {
-            if self.chunk.room() < SECTION + first.len() {
+            if self.chunk.room() < SECTION_HEADER_BYTES + first.len() {
                 self.chunk.write()?;
             }
             let start = self.chunk.content().len();
-            self.chunk.push(&[0; SECTION])?;
+            self.chunk.push(&[0; SECTION_HEADER_BYTES])?;
             let mut count = 0u32;
             while let Some(entry) = left.next_if(|entry| entry.len() <= self.chunk.room()) {
                 self.chunk.push(entry)?;
@@ -220,7 +220,7 @@ impl Dump<'_> {
             let header = &mut self.chunk.content()[start..];
             header[..4].copy_from_slice(&range.keys.id.to_le_bytes());
             header[4..8].copy_from_slice(&count.to_le_bytes());
-            header[8..SECTION].copy_from_slice(&range.place.to_le_bytes());
+            header[8..SECTION_HEADER_BYTES].copy_from_slice(&range.place.to_le_bytes());
             range.place += 1;
             self.keys += u64::from(count);
         }
@@ -230,23 +230,23 @@ impl Dump<'_> {
 
 /// Some encoded entries.
 #[derive(Default)]
-struct Entries {
+struct EncodedEntries {
     bytes: Vec<u8>,
     /// Where each of them ends.
     ends: Vec<usize>,
 }
 
-impl Entries {
+impl EncodedEntries {
     /// Encodes entries, up to a limit. Returns how many.
     fn encode(&mut self, table: &Table, ids: &[EntryId]) -> usize {
         let arena = table.arena();
         self.bytes.clear();
         self.ends.clear();
         for (n, id) in ids.iter().enumerate() {
-            if self.bytes.len() >= ENTRIES_MAX {
+            if self.bytes.len() >= ENCODED_BYTES_MAX {
                 return n;
             }
-            if let Some(ahead) = ids.get(n + AHEAD) {
+            if let Some(ahead) = ids.get(n + PREFETCH_ENTRIES) {
                 arena.prefetch(*ahead);
             }
             let version = table.newest(*id);

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use esker_log::{ReadOnlyLog, Start};
 
 use crate::base::error::{Error, Result};
-use crate::base::overtaken::Overtaken;
+use crate::base::trim_retries::TrimRetries;
 use crate::record::Record;
-use crate::state::keyspaces::{DEFAULT, DEFAULT_NAME, Names, naming};
+use crate::state::keyspaces::{DEFAULT_ID, DEFAULT_NAME, Names, naming};
 
 /// The names that a watch knows.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Naming {
 
 impl Naming {
     /// The names that an open store keeps.
-    pub(super) fn of_store(names: &Arc<Names>) -> Self {
+    pub(super) fn from_store(names: &Arc<Names>) -> Self {
         Self { names: Arc::clone(names), own: false }
     }
 
@@ -28,11 +28,11 @@ impl Naming {
     /// The entry of a keyspace may be after records of it, because cleaning may have moved the
     /// entry. So all of the log is read. A keyspace without an entry was dropped durably: cleaning
     /// drops an entry only when its copy, or the drop, is durable.
-    pub(super) fn of_log(log: &ReadOnlyLog) -> Result<Self> {
+    pub(super) fn from_log(log: &ReadOnlyLog) -> Result<Self> {
         let names = Arc::new(Names::default());
-        names.insert(DEFAULT, DEFAULT_NAME);
+        names.insert(DEFAULT_ID, DEFAULT_NAME);
         let mut stream = log.stream(Start::Oldest)?;
-        let mut overtaken = Overtaken::default();
+        let mut trim_retries = TrimRetries::default();
         loop {
             match stream.try_next() {
                 Ok(None) => return Ok(Self { names, own: true }),
@@ -47,7 +47,7 @@ impl Naming {
                 }
                 // Cleaning passed this reader. What it dropped and is still needed was copied.
                 Err(esker_log::Error::Trimmed { oldest }) => {
-                    overtaken.count(oldest)?;
+                    trim_retries.count(oldest)?;
                     stream = log.stream(Start::Oldest)?;
                 }
                 // The stream continues after the gap.

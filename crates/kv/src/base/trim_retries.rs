@@ -3,17 +3,17 @@
 use esker_log::Seq;
 
 use crate::base::error::{Error, Result};
-use crate::base::limits::OVERTAKEN_MAX;
+use crate::limits::TRIM_RETRIES_MAX;
 
 /// How often the writer's cleaning dropped records that a call was reading.
 #[derive(Debug, Default)]
-pub(crate) struct Overtaken(u32);
+pub(crate) struct TrimRetries(u32);
 
-impl Overtaken {
+impl TrimRetries {
     /// Counts once more. Fails when the call is not to begin again.
     pub(crate) fn count(&mut self, oldest: Seq) -> Result<()> {
         self.0 += 1;
-        if self.0 > OVERTAKEN_MAX { Err(Error::Trimmed { oldest }) } else { Ok(()) }
+        if self.0 > TRIM_RETRIES_MAX { Err(Error::Trimmed { oldest }) } else { Ok(()) }
     }
 }
 
@@ -23,10 +23,10 @@ mod tests {
 
     #[test]
     fn a_call_begins_again_a_hundred_times() {
-        let mut overtaken = Overtaken::default();
+        let mut trim_retries = TrimRetries::default();
         for _ in 0..100 {
-            assert!(overtaken.count(Seq(7)).is_ok());
+            assert!(trim_retries.count(Seq(7)).is_ok());
         }
-        assert!(matches!(overtaken.count(Seq(8)), Err(Error::Trimmed { oldest: Seq(8) })));
+        assert!(matches!(trim_retries.count(Seq(8)), Err(Error::Trimmed { oldest: Seq(8) })));
     }
 }

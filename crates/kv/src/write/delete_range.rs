@@ -5,12 +5,12 @@ use esker_log::{Attempt, Refused};
 use crate::base::error::{Error, Result, check_key, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::index::arena::Version;
-use crate::index::keyspace::Keys;
-use crate::read::range::KeyRange;
+use crate::index::keys::Keys;
+use crate::read::key_range::KeyRange;
 use crate::record::{Change, Record};
-use crate::state::inner::Inner;
+use crate::state::writer::Writer;
 
-impl Inner {
+impl Writer {
     /// Deletes every key of a range with one record. All writers of the store wait while the keys
     /// are removed from the index, and so do commits.
     pub(crate) fn delete_range(&self, keys: &Keys, range: &KeyRange) -> Result<Ticket> {
@@ -21,7 +21,7 @@ impl Inner {
         Ok(ticket)
     }
 
-    /// As [`Inner::delete_range`], but waits for room as a pending future.
+    /// As [`Writer::delete_range`], but waits for room as a pending future.
     pub(crate) async fn delete_range_async(&self, keys: &Keys, range: &KeyRange) -> Result<Ticket> {
         let payload = self.prepare_range(keys, range)?;
         let attempt = |log: &Attempt<'_>| self.attempt_range(log, keys, range, &payload);

@@ -9,4 +9,4 @@ pub const NAME_LIMIT: usize = 255;
 
 /// How often a call continues after the writer's cleaning dropped records that it was reading. Then
 /// it fails: the writer is faster.
-pub(crate) const OVERTAKEN_MAX: u32 = 100;
+pub(crate) const TRIM_RETRIES_MAX: u32 = 100;
