@@ -172,8 +172,7 @@ impl fmt::Display for Error {
             Error::Quarantined { from, to } => write!(
                 f,
                 "the records above {from} up to {to} are quarantined, and the answer may be among \
-                 them; restore a backup, or save what is left with `esker kv export \
-                 --all-keyspaces --skip-corrupt`"
+                 them; restore a backup, or save what is left"
             ),
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
             Error::Closed => f.write_str("the store is closed"),
