@@ -29,6 +29,7 @@ mod cache;
 mod durability;
 #[doc(hidden)]
 pub mod fuzzing;
+mod health;
 mod index;
 mod limits;
 mod memory;

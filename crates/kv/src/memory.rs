@@ -31,6 +31,7 @@ unsafe impl Sync for Memory {}
 impl Memory {
     /// Maps this many bytes, more than 0. No memory is used before they are written.
     pub(crate) fn zeroed(len: usize) -> Self {
+        assert!(len > 0, "a mapping is not empty");
         let mapped = len + HUGE_PAGE_BYTES;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping at an address of the kernel's choice aliases nothing.
@@ -39,6 +40,7 @@ impl Memory {
             handle_alloc_error(Layout::array::<u8>(len).unwrap_or(Layout::new::<u8>()))
         };
         let skip = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES).min(HUGE_PAGE_BYTES);
+        debug_assert!(skip + len <= mapped, "the memory is in its mapping");
         // SAFETY: `skip` is at most the length that was added.
         let start = unsafe { mapping.add(skip) };
         #[cfg(target_os = "linux")]
@@ -88,6 +90,7 @@ impl Drop for Memory {
         // SAFETY: the mapping is of this length, and nothing refers to it any more.
         if let Err(error) = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped) } {
             tracing::error!(%error, "failed to unmap memory of an index");
+            debug_assert!(false, "a mapping is unmapped once, with its length");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the model checker replaces: see `crates/loom`.
+//! The primitives that the model checker replaces: see `crates/loom`.
 
 use std::ops::Range;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};

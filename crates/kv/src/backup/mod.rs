@@ -69,9 +69,9 @@ pub fn backup_log(log: &ReadOnlyLog, to: StoreBuilder) -> Result<Seq> {
 impl Writer {
     /// Copies everything that was accepted before this call, and maybe more.
     pub(crate) fn backup(&self, dir: PathBuf) -> Result<Seq> {
-        self.refuse_if_closing()?;
+        self.view().refuse_if_closing()?;
         self.log.barrier()?.blocking_wait()?;
-        let mut options = self.options.clone();
+        let mut options = self.options().clone();
         options.must_exist = false;
         backup(&mut source::OpenStore::new(self), &StoreBuilder { dir, options })
     }
@@ -148,6 +148,7 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange> {
                 }
                 // The whole batch, also past the end: it has all of a store's batch.
                 drop(log.append_batch_if(copied.last, &records)?);
+                debug_assert!(batch.last().is_some(), "a batch of a stream has records");
                 copied.last = batch.last().unwrap_or(copied.last);
             }
             // The store never had a record.

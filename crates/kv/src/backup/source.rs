@@ -1,4 +1,4 @@
-//! What a backup reads: an open store, or the log of one that another process has open.
+//! The source of a backup: an open store, or the log of one that another process has open.
 
 use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
 use parking_lot::MutexGuard;
@@ -18,32 +18,32 @@ pub(super) trait Source {
 
 /// A store that is open in this process.
 pub(super) struct OpenStore<'a> {
-    inner: &'a Writer,
-    /// Keeps cleaning from beginning a pass.
+    writer: &'a Writer,
+    /// The lock that keeps cleaning from beginning a pass.
     pass: Option<MutexGuard<'a, ()>>,
 }
 
 impl<'a> OpenStore<'a> {
-    pub(super) fn new(inner: &'a Writer) -> Self {
-        Self { inner, pass: None }
+    pub(super) fn new(writer: &'a Writer) -> Self {
+        Self { writer, pass: None }
     }
 }
 
 impl Source for OpenStore<'_> {
     fn begin(&mut self) -> Result<(LogStream, Seq)> {
         // The trim point first: what was durable before it was raised is durable now.
-        let stream = self.inner.log.stream(Start::Oldest)?;
-        Ok((stream, self.inner.log.durable()))
+        let stream = self.writer.log.stream(Start::Oldest)?;
+        Ok((stream, self.writer.log.durable()))
     }
 
     fn hold_cleaning(&mut self) {
         if self.pass.is_none() {
-            self.pass = Some(self.inner.cleaning.pass.lock());
+            self.pass = Some(self.writer.cleaning().lock_pass());
         }
     }
 
     fn refuse_if_closed(&self) -> Result<()> {
-        self.inner.refuse_if_closing()
+        self.writer.view().refuse_if_closing()
     }
 }
 

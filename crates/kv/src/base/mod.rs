@@ -1,4 +1,4 @@
-//! Limits, errors, options and tickets.
+//! Errors, options, statistics and tickets.
 
 pub(crate) mod error;
 pub(crate) mod options;

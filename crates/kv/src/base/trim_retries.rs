@@ -1,16 +1,16 @@
-//! Giving up on a log whose writer drops records faster than they are read.
+//! The bound on reads that begin again because the writer's cleaning dropped their records.
 
 use esker_log::Seq;
 
 use crate::base::error::{Error, Result};
 use crate::limits::TRIM_RETRIES_MAX;
 
-/// How often the writer's cleaning dropped records that a call was reading.
+/// The number of times that the writer's cleaning dropped records that a call was reading.
 #[derive(Debug, Default)]
 pub(crate) struct TrimRetries(u32);
 
 impl TrimRetries {
-    /// Counts once more. Fails when the call is not to begin again.
+    /// Counts one more time. Fails when the call is not to begin again.
     pub(crate) fn count(&mut self, oldest: Seq) -> Result<()> {
         self.0 += 1;
         if self.0 > TRIM_RETRIES_MAX { Err(Error::Trimmed { oldest }) } else { Ok(()) }

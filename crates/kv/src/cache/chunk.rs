@@ -18,7 +18,7 @@ use crate::sync::{
     Accesses, Arc, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, prefetch,
 };
 
-/// The size of a cache line.
+/// The size of a cache line of the processor in bytes.
 const CACHE_LINE_BYTES: usize = 64;
 
 pub(crate) struct Chunk {
@@ -63,6 +63,7 @@ impl Filler {
     /// little room.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Option<usize> {
         let start = self.chunk.filled.load(Relaxed);
+        debug_assert!(start <= self.chunk.memory.len(), "only memory of the chunk is filled");
         let end = start.checked_add(bytes.len())?;
         if end > self.chunk.memory.len() {
             return None;
@@ -90,7 +91,7 @@ impl Chunk {
         prefetch(at.wrapping_add(CACHE_LINE_BYTES));
     }
 
-    /// Bytes that were filled; `None` for others.
+    /// The bytes of a range that was filled; `None` for others.
     #[inline]
     pub(crate) fn bytes(&self, start: usize, len: usize) -> Option<&[u8]> {
         let end = start.checked_add(len)?;

@@ -19,13 +19,20 @@ use parking_lot::{Mutex, RwLock};
 use chunk::{Chunk, Filler};
 use value::Value;
 
-/// Bits of a place for the offset in its chunk. The others are the number of the chunk.
+/// The bits of a place that are the offset in its chunk. The others are the number of the chunk.
 const CHUNK_OFFSET_BITS: u32 = 21;
 /// The size of a chunk in bytes. A larger value gets a chunk of its own.
 const CHUNK_BYTES: usize = 1 << CHUNK_OFFSET_BITS;
-/// The size of the chunks of a small cache.
+/// The size of the chunks of a small cache in bytes.
 const SMALL_CHUNK_BYTES: usize = 64 << 10;
+/// The number of chunks from which on a cache has large ones.
+const LARGE_CHUNKS_MIN: u64 = 16;
+/// The least share of the limit that a value may take.
+const VALUE_SHARE: u64 = 4;
 
+const _: () = assert!(SMALL_CHUNK_BYTES <= CHUNK_BYTES, "every offset in a chunk fits a place");
+
+/// The value cache of a store.
 #[derive(Debug)]
 pub(crate) struct ValueCache {
     /// The chunk with number `n` is at `n` modulo the length, with its number.
@@ -61,10 +68,13 @@ pub(crate) struct CacheHit {
 }
 
 impl ValueCache {
-    /// A cache of at most this many bytes. Of 0: it holds nothing.
+    /// Creates a cache of at most this many bytes. A cache of 0 bytes holds nothing.
     pub(crate) fn new(limit: u64) -> Self {
-        let chunk_size =
-            if limit >= 16 * CHUNK_BYTES as u64 { CHUNK_BYTES } else { SMALL_CHUNK_BYTES };
+        let chunk_size = if limit >= LARGE_CHUNKS_MIN * CHUNK_BYTES as u64 {
+            CHUNK_BYTES
+        } else {
+            SMALL_CHUNK_BYTES
+        };
         // At least as many places as chunks: each takes at least its size.
         let places = (limit / chunk_size as u64) as usize + 2;
         Self {
@@ -83,7 +93,7 @@ impl ValueCache {
 
     /// Copies a value into the cache. Returns its place; 0 if it is too large for the cache.
     pub(crate) fn insert(&self, value: &[u8]) -> u64 {
-        if value.len() as u64 > self.limit / 4 || self.limit < self.chunk_size as u64 {
+        if value.len() as u64 > self.limit / VALUE_SHARE || self.limit < self.chunk_size as u64 {
             return 0;
         }
         let mut newest = self.newest.lock();
@@ -92,6 +102,7 @@ impl ValueCache {
             self.begin_chunk(&mut newest, value.len());
             newest.filler.as_mut()?.push(value)
         });
+        debug_assert!(start.is_some(), "a value fits into a chunk that was begun for it");
         // Empty values at the end of a full chunk have no place.
         match start {
             Some(start) if start < CHUNK_BYTES => newest.number << CHUNK_OFFSET_BITS | start as u64,
@@ -105,11 +116,16 @@ impl ValueCache {
         newest.sizes.push_back(size as u64);
         newest.total += size as u64;
         let mut old = None;
-        while newest.total > self.limit && newest.sizes.len() > 1 {
-            newest.total -= newest.sizes.pop_front().unwrap_or(0);
+        while newest.total > self.limit
+            && newest.sizes.len() > 1
+            && let Some(dropped) = newest.sizes.pop_front()
+        {
+            newest.total -= dropped;
             let oldest = self.oldest.fetch_add(1, Relaxed);
             old = self.chunk(oldest).write().1.take();
         }
+        debug_assert_eq!(newest.total, newest.sizes.iter().sum::<u64>(), "the sizes are added up");
+        debug_assert!(newest.sizes.len() <= self.chunks.len(), "every chunk has its slot");
         let filler = Filler::new(size, old);
         *self.chunk(newest.number).write() = (newest.number, Some(Arc::clone(filler.chunk())));
         newest.filler = Some(filler);
@@ -149,7 +165,7 @@ impl ValueCache {
         Some(CacheHit { value, ages: is_full && number < oldest + kept / 2 })
     }
 
-    /// Bytes of memory in use.
+    /// The bytes of memory in use.
     pub(crate) fn memory(&self) -> u64 {
         self.newest.lock().total
     }

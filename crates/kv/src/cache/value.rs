@@ -32,9 +32,9 @@ pub struct Value(ValueMemory);
 
 #[derive(Clone)]
 enum ValueMemory {
-    /// Bytes of a chunk, which are filled.
+    /// The place of the value in a chunk, which is filled there.
     Cached { chunk: Arc<Chunk>, start: u32, len: u32 },
-    /// A record, and where the value begins in it.
+    /// A record that ends with the value.
     Stored { record: Payload, start: u32 },
 }
 
@@ -47,9 +47,10 @@ impl Value {
         Some(Self(ValueMemory::Cached { chunk: Arc::clone(chunk), start, len }))
     }
 
-    /// The end of a record.
+    /// The value of this length at the end of a record.
     pub(crate) fn stored(record: Payload, len: usize) -> Self {
-        let start = record.len().saturating_sub(len) as u32;
+        assert!(len <= record.len(), "a record is not shorter than its value");
+        let start = (record.len() - len) as u32;
         Self(ValueMemory::Stored { record, start })
     }
 }
@@ -61,11 +62,13 @@ impl Deref for Value {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             ValueMemory::Cached { chunk, start, len } => {
-                chunk.bytes(*start as usize, *len as usize).unwrap_or_default()
+                match chunk.bytes(*start as usize, *len as usize) {
+                    Some(bytes) => bytes,
+                    // An empty value instead would be a wrong answer.
+                    None => unreachable!("a chunk is not filled again while a value is in it"),
+                }
             }
-            ValueMemory::Stored { record, start } => {
-                record.get(*start as usize..).unwrap_or_default()
-            }
+            ValueMemory::Stored { record, start } => &record[*start as usize..],
         }
     }
 }

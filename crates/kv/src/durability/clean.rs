@@ -12,7 +12,6 @@
 //!   snapshot of what is durable is from before it either.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
@@ -23,12 +22,13 @@ use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::durability::bursts::Bursts;
 use crate::durability::checkpoint::DumpPace;
-use crate::index::arena::Version;
+use crate::health::FailOnPanic;
+use crate::index::entry::Version;
 use crate::record::{Change, Record};
 use crate::state::throttle::Throttle;
-use crate::state::writer::{LiveBytes, Writer};
+use crate::state::writer::Writer;
 
-/// While callers write, a background pass pauses for this multiple of the time that it worked,
+/// The multiple of the time of its work for which a background pass pauses while callers write,
 /// unless it is behind.
 const PAUSE_FACTOR: u32 = 1;
 /// The number of keys that are visited between two readings of the clock.
@@ -58,14 +58,15 @@ impl Writer {
     }
 
     fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed> {
-        let _pass = self.cleaning.pass.lock();
-        self.refuse_if_closing()?;
+        let _pass = self.cleaning().lock_pass();
+        let view = self.view();
+        view.refuse_if_closing()?;
         // A copy of a value from before a gap would count as written after it.
-        self.gap.refuse()?;
-        self.remove_dropped();
-        let pass = CleaningPass { inner: self, throttled };
+        view.gap().refuse()?;
+        view.remove_dropped();
+        let pass = CleaningPass { writer: self, throttled };
         let done = reclaim::run(&self.log, &pass, effort)?;
-        *self.cleaning.done.lock() += done;
+        self.cleaning().add_reclaimed(done);
         Ok(done)
     }
 
@@ -90,33 +91,25 @@ impl Writer {
 
     /// Starts cleaning in the background, if the log has grown by a segment since the last time.
     fn clean_soon(self: &Arc<Self>, position: u64) {
-        let running = || self.cleaning.request.is_made();
-        if self.cleaning.throttle.consider(position, || self.is_behind(), running) {
+        let cleaning = self.cleaning();
+        let running = || cleaning.request().is_made();
+        if cleaning.throttle().consider(position, || self.is_behind(), running) {
             tracing::info!("cleaning is behind: writers wait for it");
         }
-        let step = u64::from(self.options.segment_size);
-        let reached = position;
-        let position = position + self.cleaning.garbage.load(Relaxed);
-        let considered = self.cleaning.considered.load(Relaxed);
-        if position < considered + step || !self.cleans() {
-            return;
-        }
-        let moves =
-            self.cleaning.considered.compare_exchange(considered, position, SeqCst, Relaxed);
-        if moves.is_ok() {
-            self.cleaning.reached.fetch_max(reached, Relaxed);
+        if self.cleans() && cleaning.is_due(position, self.options().segment_size) {
             self.clean_now();
         }
     }
 
     /// Whether space is reclaimed in the background.
+    #[inline]
     fn cleans(&self) -> bool {
-        self.options.clean && !self.gap.is_some()
+        self.options().clean && !self.view().gap().is_some()
     }
 
     /// Starts cleaning in the background: much may be dead now, or space is wanted.
     pub(crate) fn clean_now(self: &Arc<Self>) {
-        if self.cleans() && self.cleaning.request.make() {
+        if self.cleans() && self.cleaning().request().make() {
             self.spawn_cleaning();
         }
     }
@@ -124,44 +117,46 @@ impl Writer {
     /// Starts cleaning in the background for a write that found no space. Not if the last such pass
     /// freed nothing, and nothing was replaced or deleted since.
     fn clean_full_disk(self: &Arc<Self>) {
-        let garbage = self.cleaning.garbage.load(Relaxed);
-        if *self.cleaning.fruitless_at.lock() != Some(garbage) {
-            self.cleaning.full_disk.store(true, SeqCst);
+        if self.cleaning().request_full_disk() {
             self.clean_now();
         }
     }
 
     fn spawn_cleaning(self: &Arc<Self>) {
-        let mut thread = self.cleaning.thread.lock();
         let weak = Arc::downgrade(self);
+        let health = self.view().health();
+        let fail_on_panic = FailOnPanic::new(health, "the cleaning thread does not panic");
         let work = move || {
-            if let Some(inner) = weak.upgrade()
-                && let Err(error) = inner.clean_while_requested()
-                && !matches!(error, Error::Closed)
+            let _fail_on_panic = fail_on_panic;
+            if let Some(writer) = weak.upgrade()
+                && let Err(error) = writer.clean_while_requested()
+                && !matches!(error, Error::Closed | Error::Internal { .. })
             {
                 tracing::warn!(%error, "failed to reclaim space");
             }
         };
-        match std::thread::Builder::new().name("esker-kv-clean".into()).spawn(work) {
-            Ok(new) => *thread = Some(new),
-            Err(error) => {
+        self.cleaning().set_thread(|| {
+            let thread = std::thread::Builder::new().name("esker-kv-clean".into()).spawn(work);
+            if let Err(error) = &thread {
                 tracing::warn!(%error, "failed to start the cleaning thread");
-                self.cleaning.request.withdraw();
+                self.cleaning().request().withdraw();
             }
-        }
+            thread.ok()
+        });
     }
 
     /// Reclaims what is worth it, as long as that is requested.
     fn clean_while_requested(&self) -> Result<()> {
-        let _open_on_drop = OpenOnDrop(&self.cleaning.throttle);
-        self.cleaning.request.work(|| {
-            let full_disk = self.cleaning.full_disk.swap(false, SeqCst);
-            let garbage = self.cleaning.garbage.load(Relaxed);
+        let cleaning = self.cleaning();
+        let _open_on_drop = OpenOnDrop(cleaning.throttle());
+        cleaning.request().work(|| {
+            let full_disk = cleaning.take_full_disk();
+            let garbage = cleaning.garbage();
             let mut done = Ok(Reclaimed::default());
             if full_disk {
                 done = self.clean_once(Effort::FullDisk, true);
                 let freed = done.as_ref().is_ok_and(|done| done.gained() > 0);
-                *self.cleaning.fruitless_at.lock() = (!freed).then_some(garbage);
+                cleaning.set_full_disk_outcome(freed, garbage);
             }
             if done.as_ref().is_ok_and(|done| done.segments == 0) {
                 done = self.clean_once(Effort::Lazy, true);
@@ -175,7 +170,7 @@ impl Writer {
     }
 }
 
-/// Lets writers continue when no pass does any more, also when one panics.
+/// Lets writers continue when cleaning has ended, also in a panic.
 struct OpenOnDrop<'a>(&'a Throttle);
 
 impl Drop for OpenOnDrop<'_> {
@@ -186,7 +181,7 @@ impl Drop for OpenOnDrop<'_> {
 
 /// One pass over a store.
 struct CleaningPass<'a> {
-    inner: &'a Writer,
+    writer: &'a Writer,
     throttled: bool,
 }
 
@@ -203,28 +198,31 @@ impl Owner for CleaningPass<'_> {
     const CHECKPOINT_GROWS: bool = false;
 
     fn barrier(&self) -> Result<()> {
-        self.inner.table.await_writers();
+        self.writer.view().table().await_writers();
         Ok(())
     }
 
     fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
-        self.inner.refuse_if_closing()?;
-        let position = self.inner.log.metadata().position.0;
-        let garbage = self.inner.cleaning.garbage.load(Relaxed);
-        let (mut live, mut seen) = (0, 0u32);
-        let (mut bursts, mut closing) = (Bursts::new(self.inner, self.throttled), Ok(()));
-        self.inner.table.arena().each(|id, version| {
-            seen = seen.wrapping_add(1);
-            if closing.is_ok() && seen % BURST_KEYS == 0 {
+        let view = self.writer.view();
+        view.refuse_if_closing()?;
+        let position = self.writer.log.metadata().position.0;
+        let garbage = self.writer.cleaning().garbage();
+        let (mut live, mut visited) = (0, 0u32);
+        let (mut bursts, mut closing) = (Bursts::new(self.writer, self.throttled), Ok(()));
+        view.table().arena().for_each(|id, version| {
+            visited = visited.wrapping_add(1);
+            if closing.is_ok() && visited % BURST_KEYS == 0 {
                 closing = bursts.pause();
             }
-            if let Some(bytes) = self.inner.live_bytes(id, version) {
+            if let Some(bytes) = view.live_bytes(id, version) {
                 live += bytes;
                 visit(Live::copied(Seq(version.seq), bytes));
             }
         });
         closing?;
-        *self.inner.cleaning.live.lock() = Some(LiveBytes { bytes: live, position, garbage });
+        // A record that the index has lost would be dropped.
+        view.health().check_invariants()?;
+        self.writer.cleaning().set_live(live, position, garbage);
         Ok(())
     }
 
@@ -237,16 +235,20 @@ impl Owner for CleaningPass<'_> {
         record: &esker_log::Record<'_>,
         space: CopySpace,
     ) -> Result<Option<(PendingCopy, esker_log::Ticket)>> {
-        let inner = self.inner;
+        let writer = self.writer;
+        let table = writer.view().table();
         let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
         let Record { keyspace, key, change } = Record::decode(record.payload).map_err(invalid)?;
-        let Change::Put { value, .. } = change else { return Ok(None) };
-        let hashed = inner.table.hash(keyspace, key);
+        let Change::Put { value, .. } = change else {
+            // The index has only puts at the numbers of live records.
+            return Err(invalid("it does not put a value"));
+        };
+        let hashed = table.hash(keyspace, key);
         let mut payload = Vec::new();
         Record { keyspace, key, change: Change::Put { value, moved: true } }.encode(&mut payload);
-        let ticket = inner.log.append_locked(|log| {
-            let _order = inner.table.order(hashed.shard);
-            let current = inner.table.find(hashed).map(|current| current.version);
+        let ticket = writer.log.append_locked(|log| {
+            let _order = table.order(hashed.shard);
+            let current = table.find(hashed).map(|current| current.version);
             let is_current = match current {
                 Some(version) if version.deleted => is_planted(Bug::TombstoneDroppedTooEarly),
                 Some(version) => {
@@ -272,27 +274,31 @@ impl Owner for CleaningPass<'_> {
     }
 
     fn moved(&self, copy: PendingCopy, from: Seq, to: Seq) -> Result<()> {
-        debug_assert_eq!(copy.version.seq, to.0);
-        let inner = self.inner;
-        let key = inner.table.hash(copy.keyspace, &copy.key);
-        let _order = inner.table.order(key.shard);
-        inner.table.set_moved(key, from.0, copy.version, inner.horizon());
+        let view = self.writer.view();
+        let is_its_copy = copy.version.seq == to.0 && from < to;
+        view.health().ensure(is_its_copy, "a copy is after its original, and has its number")?;
+        let key = view.table().hash(copy.keyspace, &copy.key);
+        let _order = view.table().order(key.shard);
+        view.table().set_moved(key, from.0, copy.version, view.horizon());
         Ok(())
     }
 
     fn before_drop(&self, _cut: Seq) -> Result<()> {
-        let inner = self.inner;
-        let newest = inner.log.durable().0;
-        inner.snapshots.await_newer(newest, inner.options.snapshot_timeout, || {
-            inner.cleaning.throttle.open();
-            inner.refuse_if_closing()
-        })
+        let writer = self.writer;
+        let newest = writer.log.durable().0;
+        let timeout = writer.options().snapshot_timeout;
+        writer.view().snapshots().await_newer(newest, timeout, || {
+            writer.cleaning().throttle().open();
+            writer.view().refuse_if_closing()
+        })?;
+        // The index says which records are live.
+        writer.view().refuse_if_closing()
     }
 
     fn pace(&self, took: Duration) -> Result<()> {
-        self.inner.refuse_if_closing()?;
-        self.inner.cleaning.throttle.open();
-        if self.throttled && !self.inner.is_behind() {
+        self.writer.view().refuse_if_closing()?;
+        self.writer.cleaning().throttle().open();
+        if self.throttled && !self.writer.is_behind() {
             std::thread::sleep((took * PAUSE_FACTOR).min(PASS_PAUSE_MAX));
         }
         Ok(())

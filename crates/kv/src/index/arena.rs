@@ -4,106 +4,55 @@
 //! to an entry that was freed meanwhile reads another key's words, and never invalid memory. What
 //! makes entries consistent is the lock of their shard (see [`super::table`]): it is held to change
 //! an entry, to read its version, and to free it. The key of an entry never changes.
-//!
-//! ```text
-//! word 0                 | sequence number << 1, 1 if it deleted the key
-//! word 1                 | position of the record
-//! word 2                 | where the value is cached; 0 if it is not
-//! word 3   bits  0 to 22 | length of the key
-//!          bit  23       | the entry was used: memory after the last entry of a slab is zero
-//!          bits 24 to 31 | shard
-//!          bits 32 to 62 | length of the value
-//!          bit  63       | the entry is in the list of deleted ones
-//! word 4   bits  0 to 31 | keyspace
-//!          bits 32 to 63 | hash of the key
-//! word 5 ..              | key, zeros up to a whole word
-//! ```
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use crate::health::Health;
+use crate::index::entry::{
+    EntryId, HEADER_WORDS, HashedKey, KEY_LEN_MASK, LISTED_FLAG, SEQ_MAX, SHARD_COUNT, SHARD_SHIFT,
+    USED_FLAG, VALUE_LEN_BITS, VALUE_LEN_MASK, VALUE_LEN_SHIFT, Version, WORD_CACHED,
+    WORD_KEYSPACE, WORD_LENGTHS, WORD_POSITION, WORD_VERSION, key_word, lengths_word, words_for,
+};
+use crate::limits::{KEY_LIMIT, VALUE_LIMIT};
 use crate::memory::Words;
 
-/// The length of the longest key in bytes.
-const KEY_LIMIT: usize = 1 << 20;
-/// Words of a slab, 4 MiB.
+/// The number of words of a slab, 4 MiB.
 const SLAB_WORDS: usize = 1 << SLAB_OFFSET_BITS;
+const SLAB_BYTES: u64 = (SLAB_WORDS * size_of::<u64>()) as u64;
 const SLAB_OFFSET_BITS: u32 = 19;
-const SLABS_MAX: usize = 1 << (32 - SLAB_OFFSET_BITS);
-/// Slabs that are left when the arena counts as full: 1 GiB.
+const SLABS_MAX: usize = 1 << (u32::BITS - SLAB_OFFSET_BITS);
+/// The number of slabs that are left when the arena counts as full: 1 GiB.
 const FREE_SLABS_MIN: usize = 256;
 /// The most bytes of entries after which the arena counts as full.
-pub(crate) const ENTRIES_MAX: u64 = ((SLABS_MAX - FREE_SLABS_MIN) * SLAB_WORDS * 8) as u64;
-/// Freed entries that are left for concurrent writers where the arena counts as full: one for each
-/// order lock.
-const FREE_ENTRIES_MIN: usize = 256;
-const _: () =
-    assert!(HEADER_WORDS + KEY_LIMIT.div_ceil(8) <= SLAB_WORDS, "every entry fits into a slab");
-const _: () = assert!(KEY_LIMIT as u64 <= KEY_LEN_MASK, "every length fits into its bits");
-/// Words of an entry before its key.
-const HEADER_WORDS: usize = 5;
-
-const WORD_VERSION: usize = 0;
-const WORD_POSITION: usize = 1;
-const WORD_CACHED: usize = 2;
-const WORD_LENGTHS: usize = 3;
-const WORD_KEYSPACE: usize = 4;
-
-const KEY_LEN_MASK: u64 = (1 << 23) - 1;
-const USED_FLAG: u64 = 1 << 23;
-const VALUE_LEN_MASK: u64 = (1 << 31) - 1;
-const LISTED_FLAG: u64 = 1 << 63;
-/// The bits of [`WORD_LENGTHS`] that a new version changes.
-const VALUE_LEN_BITS: u64 = VALUE_LEN_MASK << 32;
-
-/// The number of an entry: its slab, and its offset there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct EntryId(u32);
-
-impl EntryId {
-    pub(super) fn from_number(number: u32) -> Self {
-        Self(number)
-    }
-
-    pub(super) fn number(self) -> u32 {
-        self.0
-    }
-}
-
-/// One version of a key: which record it is, and where.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Version {
-    /// The sequence number of its record.
-    pub(crate) seq: u64,
-    /// Whether the record deleted the key.
-    pub(crate) deleted: bool,
-    /// The position of the record.
-    pub(crate) position: u64,
-    /// The length of the value.
-    pub(crate) len: u32,
-}
-
-/// A key with its hash.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HashedKey<'a> {
-    pub(crate) keyspace: u32,
-    pub(crate) key: &'a [u8],
-    pub(crate) shard: u8,
-    /// Its hash in the table of the shard.
-    pub(crate) hash: u32,
-}
+pub(crate) const ENTRIES_BYTES_MAX: u64 = (SLABS_MAX - FREE_SLABS_MIN) as u64 * SLAB_BYTES;
+/// The fewest bytes of an arena: one slab for keys, and the one that is kept free.
+pub(crate) const ENTRIES_BYTES_MIN: u64 = 2 * SLAB_BYTES;
+/// The number of freed entries that are left for concurrent writers where the arena counts as full:
+/// one for each order lock.
+const FREE_ENTRIES_MIN: usize = SHARD_COUNT;
+const _: () = assert!(words_for(KEY_LIMIT) <= SLAB_WORDS, "every entry fits into a slab");
+// A writer takes an entry under an order lock, so as many may be taken after the check for room.
+const _: () = assert!(
+    SHARD_COUNT * words_for(KEY_LIMIT) <= FREE_SLABS_MIN * SLAB_WORDS,
+    "what is left of the arena is an entry of the largest size for each order lock"
+);
 
 pub(crate) struct Arena {
     memory: Box<[OnceLock<Words>]>,
     free: Mutex<FreeEntries>,
-    /// Slabs in use.
+    /// The number of slabs in use.
     slabs: AtomicUsize,
-    /// The arena counts as full when so many are in use.
+    /// The number of slabs in use from which on the arena counts as full.
     full: usize,
+    health: Arc<Health>,
+    /// Whether every allocation fails.
+    #[cfg(test)]
+    exhausted: std::sync::atomic::AtomicBool,
 }
 
 /// The slab that entries are taken from, and the next free word there.
@@ -115,7 +64,7 @@ impl OpenSlab {
     fn take(&mut self, words: usize) -> Option<EntryId> {
         let (slab, next) = self.0.filter(|(_, next)| next + words <= SLAB_WORDS)?;
         self.0 = Some((slab, next + words));
-        Some(EntryId((slab << SLAB_OFFSET_BITS | next) as u32))
+        Some(EntryId::from_number((slab << SLAB_OFFSET_BITS | next) as u32))
     }
 }
 
@@ -132,35 +81,28 @@ impl std::fmt::Debug for Arena {
     }
 }
 
-/// The words that an entry with a key of this length takes.
-fn words_for(key_len: usize) -> usize {
-    HEADER_WORDS + key_len.div_ceil(8)
-}
-
-/// The length of a key and its shard, in a word.
-fn lengths_word(hashed: HashedKey<'_>) -> u64 {
-    hashed.key.len() as u64 | USED_FLAG | u64::from(hashed.shard) << 24
-}
-
-/// The word at this offset of a key, zeros after its end; compares as the bytes do.
-pub(super) fn key_word(key: &[u8], from: usize) -> u64 {
-    let rest = key.get(from..).unwrap_or_default();
-    match rest.first_chunk::<8>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; 8];
-            bytes[..rest.len()].copy_from_slice(rest);
-            u64::from_be_bytes(bytes)
-        }
-    }
-}
-
 impl Arena {
     /// An arena that counts as full when its entries take this many bytes.
-    pub(crate) fn new(limit: u64) -> Self {
-        let memory = std::iter::repeat_with(OnceLock::new).take(SLABS_MAX).collect();
-        let full = (limit.min(ENTRIES_MAX) / (SLAB_WORDS * 8) as u64) as usize;
-        Self { memory, free: Mutex::default(), slabs: AtomicUsize::new(0), full }
+    pub(crate) fn new(limit: u64, health: Arc<Health>) -> Self {
+        Self {
+            memory: std::iter::repeat_with(OnceLock::new).take(SLABS_MAX).collect(),
+            free: Mutex::default(),
+            slabs: AtomicUsize::new(0),
+            full: (limit.min(ENTRIES_BYTES_MAX) / SLAB_BYTES) as usize,
+            health,
+            #[cfg(test)]
+            exhausted: std::sync::atomic::AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    /// Makes every later allocation fail, although [`Arena::is_nearly_full`] reports room.
+    #[cfg(test)]
+    pub(crate) fn exhaust(&self) {
+        self.exhausted.store(true, Relaxed);
     }
 
     /// Allocates an entry for a key. `None` when the arena is full, at about 32 GiB.
@@ -205,16 +147,21 @@ impl Arena {
     }
 
     fn take(&self, hashed: HashedKey<'_>) -> Option<EntryId> {
+        #[cfg(test)]
+        if self.exhausted.load(Relaxed) {
+            return None;
+        }
         let words = words_for(hashed.key.len());
         let mut free = self.free.lock();
         if let Some(id) = free.entries.get_mut(&words).and_then(Vec::pop) {
+            debug_assert_eq!(words_for(self.key_len(id)), words, "a freed entry keeps its size");
             return Some(id);
         }
         let id = match free.open.take(words) {
             Some(id) => id,
             None => self.take_slab(&mut free.open, words)?,
         };
-        // Under the lock: `each` steps over entries that are not filled yet.
+        // Under the lock: `for_each` steps over entries that are not filled yet.
         self.words(id)[WORD_LENGTHS].store(lengths_word(hashed), Relaxed);
         Some(id)
     }
@@ -225,14 +172,21 @@ impl Arena {
             .slabs
             .fetch_update(Relaxed, Relaxed, |slabs| (slabs < SLABS_MAX).then_some(slabs + 1));
         let slab = slab.ok()?;
-        let first = self.memory[slab].set(Words::zeroed(SLAB_WORDS));
-        debug_assert!(first.is_ok(), "a slab is made once");
+        if self.memory[slab].set(Words::zeroed(SLAB_WORDS)).is_err() {
+            // Two threads would take the same entries.
+            self.health.fail("a slab of the arena is mapped once");
+            return None;
+        }
         *open = OpenSlab(Some((slab, 0)));
         open.take(words)
     }
 
-    /// Frees an entry that neither a table nor an order names any more.
+    /// Frees the entry of a deleted key that neither a table nor an order names any more.
     pub(crate) fn free(&self, id: EntryId) {
+        if !self.version(id).deleted {
+            self.health.fail("an entry that is freed is of a deleted key");
+            return;
+        }
         let words = words_for(self.key_len(id));
         self.free.lock().entries.entry(words).or_default().push(id);
     }
@@ -240,7 +194,7 @@ impl Arena {
     /// Visits the version of every entry that is in use throughout the call, and of others, in the
     /// order of the memory. Takes no lock for long: a version that changes meanwhile may be seen
     /// before or after that, or with the length of the other one.
-    pub(crate) fn each(&self, mut visit: impl FnMut(EntryId, Version)) {
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(EntryId, Version)) {
         let (open, slabs) = {
             let free = self.free.lock();
             (free.open.0, self.slabs.load(Relaxed))
@@ -250,7 +204,7 @@ impl Arena {
                 open.filter(|(number, _)| *number == slab).map_or(SLAB_WORDS, |(_, next)| next);
             let mut at = 0;
             while at + HEADER_WORDS <= end {
-                let id = EntryId((slab << SLAB_OFFSET_BITS | at) as u32);
+                let id = EntryId::from_number((slab << SLAB_OFFSET_BITS | at) as u32);
                 if self.word(id, WORD_LENGTHS) & USED_FLAG == 0 {
                     break;
                 }
@@ -277,9 +231,9 @@ impl Arena {
         entries >= keys + FREE_ENTRIES_MIN
     }
 
-    /// Bytes of memory reserved.
+    /// The bytes of memory reserved.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.slabs.load(Relaxed) * SLAB_WORDS * 8) as u64
+        self.slabs.load(Relaxed) as u64 * SLAB_BYTES
     }
 
     /// Requests the memory of an entry, to be used soon.
@@ -293,26 +247,42 @@ impl Arena {
     }
 
     #[inline]
-    fn words(&self, EntryId(id): EntryId) -> &[AtomicU64] {
+    fn words(&self, id: EntryId) -> &[AtomicU64] {
+        let id = id.number();
         let (slab, offset) = ((id >> SLAB_OFFSET_BITS) as usize, id as usize & (SLAB_WORDS - 1));
         self.memory[slab].get().map_or(&[], |slab| &slab[offset..])
     }
 
     #[inline]
     fn word(&self, id: EntryId, n: usize) -> u64 {
-        self.words(id).get(n).map_or(0, |word| word.load(Relaxed))
+        match self.words(id).get(n) {
+            Some(word) => word.load(Relaxed),
+            None => self.no_word(),
+        }
     }
 
-    /// Stores a version, and where its value is cached; 0 if it is not.
+    /// Fails the store, because it has a number that is of no entry. The reader of the entry
+    /// continues with an empty key, which is no answer any more.
+    #[cold]
+    #[inline(never)]
+    fn no_word(&self) -> u64 {
+        self.health.fail("the number of an entry is of one in the arena");
+        0
+    }
+
+    /// Stores a version, and the place of its value in the cache; 0 if it is not there.
     #[inline]
     pub(crate) fn set(&self, id: EntryId, version: Version, cached: u64) {
         let words = self.words(id);
         let Version { seq, deleted, position, len } = version;
+        debug_assert!(seq <= SEQ_MAX, "a sequence number leaves a bit for the delete");
+        debug_assert!(len as usize <= VALUE_LIMIT, "a value is within its limit");
         words[WORD_VERSION].store(seq << 1 | u64::from(deleted), Relaxed);
         words[WORD_POSITION].store(position, Relaxed);
         words[WORD_CACHED].store(cached, Relaxed);
         let lengths = words[WORD_LENGTHS].load(Relaxed);
-        words[WORD_LENGTHS].store(lengths & !VALUE_LEN_BITS | u64::from(len) << 32, Relaxed);
+        words[WORD_LENGTHS]
+            .store(lengths & !VALUE_LEN_BITS | u64::from(len) << VALUE_LEN_SHIFT, Relaxed);
     }
 
     /// Whether the entry is in the list of deleted ones.
@@ -336,7 +306,7 @@ impl Arena {
             seq: version >> 1,
             deleted: version & 1 == 1,
             position: self.word(id, WORD_POSITION),
-            len: (self.word(id, WORD_LENGTHS) >> 32 & VALUE_LEN_MASK) as u32,
+            len: (self.word(id, WORD_LENGTHS) >> VALUE_LEN_SHIFT & VALUE_LEN_MASK) as u32,
         }
     }
 
@@ -348,7 +318,10 @@ impl Arena {
     /// The key's shard, and its hash in the table of the shard.
     #[inline]
     pub(crate) fn hash(&self, id: EntryId) -> (u8, u32) {
-        ((self.word(id, WORD_LENGTHS) >> 24) as u8, (self.word(id, WORD_KEYSPACE) >> 32) as u32)
+        (
+            (self.word(id, WORD_LENGTHS) >> SHARD_SHIFT) as u8,
+            (self.word(id, WORD_KEYSPACE) >> 32) as u32,
+        )
     }
 
     #[inline]
@@ -441,8 +414,9 @@ impl Arena {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     const FIRST: Version = Version { seq: 7, deleted: false, position: 4096, len: 3 };
 
@@ -450,9 +424,34 @@ mod tests {
         arena.allocate(HashedKey { keyspace: 1, key, shard: 7, hash: 9 }, FIRST, 0).unwrap()
     }
 
+    fn delete(arena: &Arena, id: EntryId) {
+        arena.set(id, Version { deleted: true, ..FIRST }, 0);
+    }
+
+    /// Bug: the number of no entry read as the entry of an empty key.
+    #[test]
+    fn a_number_of_no_entry_fails_the_store() {
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
+        arena.health().never_panic();
+        allocate(&arena, b"a");
+        assert!(arena.health().check().is_ok());
+        arena.version(EntryId::from_number(7 << SLAB_OFFSET_BITS));
+        assert!(arena.health().check().is_err());
+    }
+
+    #[test]
+    fn an_entry_of_a_key_that_exists_is_never_freed() {
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
+        arena.health().never_panic();
+        let id = allocate(&arena, b"a");
+        arena.free(id);
+        assert!(arena.health().check().is_err());
+        assert_ne!(allocate(&arena, b"b"), id);
+    }
+
     #[test]
     fn entries_keep_key_and_version() {
-        let arena = Arena::new(ENTRIES_MAX);
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
         let long = vec![b'x'; 1 << 20];
         let ids: Vec<_> = [&b""[..], b"a", b"12345678", &long, b"b"]
             .iter()
@@ -476,8 +475,9 @@ mod tests {
 
     #[test]
     fn freed_entries_are_reused_for_keys_of_their_size() {
-        let arena = Arena::new(ENTRIES_MAX);
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
         let first = allocate(&arena, b"12345678");
+        delete(&arena, first);
         arena.free(first);
         assert_ne!(allocate(&arena, b"123456789"), first);
         let again = allocate(&arena, b"1");
@@ -487,12 +487,12 @@ mod tests {
 
     #[test]
     fn every_entry_is_visited_and_nothing_else() {
-        let arena = Arena::new(ENTRIES_MAX);
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
         let keys = (0..2000usize).map(|n| vec![7; if n % 500 == 1 { 1 << 20 } else { n % 100 }]);
         let mut ids: Vec<_> = keys.map(|key| allocate(&arena, &key)).collect();
         for _ in 0..2 {
             let mut seen = Vec::new();
-            arena.each(|id, version| {
+            arena.for_each(|id, version| {
                 assert_eq!(version, FIRST);
                 seen.push(id);
             });
@@ -500,6 +500,7 @@ mod tests {
             ids.sort_unstable();
             assert_eq!(seen, ids);
             // Entries that are used again.
+            delete(&arena, ids[20]);
             arena.free(ids[20]);
             ids[20] = allocate(&arena, &vec![8; arena.key_len(ids[20])]);
         }
@@ -511,7 +512,7 @@ mod tests {
             a in prop::collection::vec(0u8..3, 0..20),
             b in prop::collection::vec(0u8..3, 0..20),
         ) {
-            let arena = Arena::new(ENTRIES_MAX);
+            let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
             let (x, y) = (allocate(&arena, &a), allocate(&arena, &b));
             prop_assert_eq!(arena.compare_entries(x, y, 0), a.cmp(&b));
             prop_assert_eq!(arena.compare(x, &b, 0), a.cmp(&b));

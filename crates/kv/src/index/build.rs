@@ -1,19 +1,21 @@
 //! Builds an index from keys that come in order, by several threads.
 //!
-//! Each thread builds [`IndexPart`]s of runs of sorted keys. The parts are then put together. So no key
-//! is looked up, and the slots of one shard, which fit into a processor's cache, are filled at a
-//! time.
+//! Each thread builds [`IndexPart`]s of runs of sorted keys. The parts are then put together. So no
+//! key is looked up, and the slots of one shard, which fit into a processor's cache, are filled at
+//! a time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::index::arena::{EntryId, OpenSlab, Version};
+use crate::index::arena::OpenSlab;
+use crate::index::entry::{EntryId, SHARD_COUNT, Version};
 use crate::index::keys::Keys;
-use crate::index::order::{KeyOrder, LEAF_ENTRIES_MAX, Leaf};
+use crate::index::leaf::{LEAF_ENTRIES_MAX, Leaf};
+use crate::index::order::KeyOrder;
 use crate::index::slots::{Slots, slot};
-use crate::index::table::{SHARD_COUNT, Table};
+use crate::index::table::Table;
 
-/// What one thread built.
+/// The part of an index that one thread built.
 #[derive(Debug)]
 pub(crate) struct IndexPart {
     open: OpenSlab,
@@ -34,7 +36,7 @@ struct SortedRun {
     count: u64,
 }
 
-/// The keys are not sorted, or the arena is full.
+/// The reason why keys are not an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BuildError {
     Unsorted,
@@ -67,7 +69,10 @@ impl IndexPart {
         if self.ids.len() == LEAF_ENTRIES_MAX {
             self.end_leaf(table);
         }
-        let Some(run) = self.runs.last_mut() else { return Err(BuildError::Unsorted) };
+        let Some(run) = self.runs.last_mut() else {
+            table.health().fail("a key is added to a run that was begun");
+            return Err(BuildError::Unsorted);
+        };
         // Where leaves meet, `KeyOrder::from_leaves` checks.
         if self.ids.last().is_some_and(|last| !table.arena().is_below(*last, key)) {
             return Err(BuildError::Unsorted);
@@ -106,6 +111,7 @@ pub(crate) fn finish(
     let mut keyspaces: HashMap<u32, (Vec<Leaf>, u64)> = HashMap::new();
     for run in runs {
         let (leaves, count) = keyspaces.entry(run.keyspace).or_default();
+        debug_assert_eq!(run.leaves.iter().map(Leaf::len).sum::<usize>() as u64, run.count);
         leaves.extend(run.leaves);
         *count += run.count;
     }

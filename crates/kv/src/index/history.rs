@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::index::arena::{EntryId, Version};
+use crate::index::entry::{EntryId, Version};
 
 /// A version that another one replaced.
 #[derive(Debug, Clone, Copy)]
@@ -23,13 +23,14 @@ pub(crate) struct History {
     replaced: VecDeque<ReplacedVersion>,
 }
 
-/// Bytes of memory that one kept version takes.
+/// The bytes of memory that one kept version takes.
 pub(crate) const VERSION_BYTES: u64 = size_of::<ReplacedVersion>() as u64;
 
 impl History {
     /// Keeps a version that the record `by` replaced. Drops those that nothing reads: every reader
     /// reads at or after `horizon`. Returns how many more are kept than before.
     pub(crate) fn keep(&mut self, id: EntryId, version: Version, by: u64, horizon: u64) -> i64 {
+        debug_assert!(version.seq < by, "a version is replaced by a newer one");
         let before = self.replaced.len();
         self.drop_up_to(horizon);
         if by > horizon {

@@ -3,198 +3,43 @@
 //! Point operations never use it. New keys enter it later, in batches, because finding the place of
 //! one random key costs more than the rest of a put. A scan first adds those that are waiting.
 //!
-//! A leaf stores, beside each entry, four bytes of its key: those after the longest common prefix
-//! of the leaf. And for each leaf there are eight bytes of its first key, its head: those after the
+//! Beside each leaf are eight bytes of its first key, its head: those after the
 //! longest common prefix of all keys. Most comparisons need only these, and no access to an entry.
 
 use std::cmp::Ordering;
 
-use crate::index::arena::{Arena, EntryId, key_word};
+use crate::index::arena::Arena;
+use crate::index::entry::{EntryId, key_word};
+use crate::index::leaf::{LEAF_ENTRIES_MAX, Leaf, LeafHead, compare_prefix, split_full};
 
-/// The most entries of a leaf.
-pub(super) const LEAF_ENTRIES_MAX: usize = 512;
-/// A leaf with fewer entries than this after a removal is merged with the next, if both fit in one.
+/// The fewest entries of a leaf after a removal; one with fewer is merged with the next, if both
+/// fit in one.
 const LEAF_ENTRIES_MIN: usize = LEAF_ENTRIES_MAX / 4;
-/// From this many new keys for one leaf, the leaf is merged with them; fewer are inserted one by
-/// one.
+/// The number of new keys for one leaf from which on the leaf is merged with them; fewer are
+/// inserted one by one.
 const MERGE_KEYS_MIN: usize = 16;
 
 /// The entries of one keyspace in the order of their keys.
 #[derive(Debug, Default)]
 pub(crate) struct KeyOrder {
-    /// Never an empty leaf.
+    /// The leaves, none of which is empty.
     leaves: Vec<Leaf>,
     /// The length of a common prefix of all keys.
     skip: usize,
-    /// Of the first key of each leaf, eight bytes after the prefix.
+    /// Eight bytes after the prefix of the first key of each leaf.
     heads: Vec<u64>,
 }
 
-#[derive(Debug)]
-pub(super) struct Leaf {
-    /// The length of a common prefix of all keys here.
-    skip: usize,
-    /// Of each key, four bytes after the prefix.
-    words: Vec<u32>,
-    ids: Vec<EntryId>,
-}
-
-/// A place in an [`KeyOrder`]: a leaf, and an entry there.
+/// A place in a [`KeyOrder`]: a leaf, and an entry there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct OrderCursor {
     leaf: usize,
     at: usize,
 }
 
-/// The first four of eight bytes.
-fn high(word: u64) -> u32 {
-    (word >> 32) as u32
-}
-
-/// Four bytes of the key of an entry.
-fn word(arena: &Arena, id: EntryId, skip: usize) -> u32 {
-    high(arena.key_word(id, skip))
-}
-
-impl Leaf {
-    /// A leaf of sorted entries, at most [`LEAF_ENTRIES_MAX`].
-    pub(super) fn new(arena: &Arena, ids: Vec<EntryId>) -> Self {
-        let mut leaf = Self { skip: 0, words: Vec::with_capacity(ids.len()), ids };
-        leaf.recompute(arena);
-        leaf
-    }
-
-    /// Sets the prefix to the longest one, and the words after it.
-    fn recompute(&mut self, arena: &Arena) {
-        if let (Some(first), Some(last)) = (self.ids.first(), self.ids.last()) {
-            self.skip = arena.common_prefix(*first, *last);
-        }
-        self.words.clear();
-        self.words.extend(self.ids.iter().map(|id| word(arena, *id, self.skip)));
-    }
-
-    /// Eight bytes of the first key.
-    fn head(&self, arena: &Arena, skip: usize) -> u64 {
-        self.ids.first().map_or(0, |first| arena.key_word(*first, skip))
-    }
-
-    /// The index of the first entry whose key is at or above `key`, and whether it is that key.
-    /// `head` has eight bytes of the first key; what is before them is the same in `key`.
-    fn search(&self, arena: &Arena, key: &[u8], head: LeafHead) -> (usize, bool) {
-        let Some(first) = self.ids.first() else { return (0, false) };
-        let prefix = match head.compare_prefix(key, self.skip) {
-            Some(ordering) => ordering,
-            None => compare_prefix(arena, *first, key, self.skip),
-        };
-        match prefix {
-            Ordering::Equal => {}
-            Ordering::Greater => return (0, false),
-            Ordering::Less => return (self.ids.len(), false),
-        }
-        let word = high(key_word(key, self.skip));
-        let mut at = self.words.partition_point(|other| *other < word);
-        while at < self.ids.len() && self.words[at] == word {
-            match arena.compare(self.ids[at], key, self.skip) {
-                Ordering::Less => {}
-                unequal => return (at, unequal == Ordering::Equal),
-            }
-            at += 1;
-        }
-        (at, false)
-    }
-
-    /// Inserts one entry at its place.
-    fn insert(&mut self, arena: &Arena, id: EntryId, key: &[u8], head: LeafHead) {
-        let (at, found) = self.search(arena, key, head);
-        debug_assert!(!found, "a key has one entry");
-        self.ids.insert(at, id);
-        let edge = at == 0 || at + 1 == self.ids.len();
-        if edge && arena.common_prefix(self.ids[0], self.ids[self.ids.len() - 1]) < self.skip {
-            self.recompute(arena);
-        } else {
-            self.words.insert(at, word(arena, id, self.skip));
-        }
-    }
-
-    /// Merges sorted entries into the leaf.
-    fn merge(&mut self, arena: &Arena, new: &[EntryId]) {
-        let (Some(first), Some(last)) = (new.first(), new.last()) else { return };
-        let (Some(own_first), Some(own_last)) = (self.ids.first(), self.ids.last()) else {
-            *self = Self::new(arena, new.to_vec());
-            return;
-        };
-        let skip = self
-            .skip
-            .min(arena.common_prefix(*first, *own_first))
-            .min(arena.common_prefix(*last, *own_last));
-        if skip < self.skip {
-            self.skip = skip;
-            self.words.clear();
-            self.words.extend(self.ids.iter().map(|id| word(arena, *id, skip)));
-        }
-        let len = self.ids.len() + new.len();
-        let (mut words, mut ids) = (Vec::with_capacity(len), Vec::with_capacity(len));
-        let mut at = 0;
-        for id in new {
-            let word = word(arena, *id, skip);
-            while at < self.ids.len()
-                && (self.words[at] < word
-                    || self.words[at] == word
-                        && arena.compare_entries(self.ids[at], *id, skip) == Ordering::Less)
-            {
-                words.push(self.words[at]);
-                ids.push(self.ids[at]);
-                at += 1;
-            }
-            words.push(word);
-            ids.push(*id);
-        }
-        words.extend_from_slice(&self.words[at..]);
-        ids.extend_from_slice(&self.ids[at..]);
-        (self.words, self.ids) = (words, ids);
-    }
-
-    /// Splits off full leaves, so that none has more than [`LEAF_ENTRIES_MAX`] entries.
-    fn split(&self, arena: &Arena) -> Vec<Leaf> {
-        let parts = self.ids.len().div_ceil(LEAF_ENTRIES_MAX);
-        let each = self.ids.len().div_ceil(parts.max(1)).max(1);
-        self.ids.chunks(each).map(|ids| Leaf::new(arena, ids.to_vec())).collect()
-    }
-}
-
-/// Eight bytes of the first key of a leaf, from `skip` on. What is before them is the same in all
-/// keys.
-#[derive(Debug, Clone, Copy)]
-struct LeafHead {
-    skip: usize,
-    word: u64,
-}
-
-impl LeafHead {
-    /// Compares the first `len` bytes of the first key with those of a key that is not shorter than
-    /// what is the same in all keys, if these bytes decide.
-    fn compare_prefix(self, key: &[u8], len: usize) -> Option<Ordering> {
-        let bytes = len.saturating_sub(self.skip);
-        if bytes > 8 || key.len() < len {
-            return None;
-        }
-        let mask = if bytes == 8 { u64::MAX } else { !(u64::MAX >> (8 * bytes)) };
-        Some((self.word & mask).cmp(&(key_word(key, self.skip) & mask)))
-    }
-}
-
-/// Compares the first `len` bytes of an entry's key with those of a key.
-fn compare_prefix(arena: &Arena, id: EntryId, key: &[u8], len: usize) -> Ordering {
-    let mut from = 0;
-    while from < len {
-        let keep = (len - from).min(8);
-        let mask = if keep == 8 { u64::MAX } else { !(u64::MAX >> (8 * keep)) };
-        match (arena.key_word(id, from) & mask).cmp(&(key_word(key, from) & mask)) {
-            Ordering::Equal => from += 8,
-            unequal => return unequal,
-        }
-    }
-    if key.len() < len { Ordering::Greater } else { Ordering::Equal }
+/// Whether entries are sorted by their keys, which all differ.
+fn is_sorted(arena: &Arena, ids: &[EntryId]) -> bool {
+    ids.is_sorted_by(|a, b| arena.compare_entries(*a, *b, 0) == Ordering::Less)
 }
 
 /// Sorts entries by their keys.
@@ -210,7 +55,8 @@ pub(crate) fn sort(arena: &Arena, ids: &mut Vec<EntryId>) {
 }
 
 impl KeyOrder {
-    /// The order of these leaves, which are not empty. `None` if they are not sorted: each leaf is.
+    /// Creates the order of these leaves, each of which is sorted and not empty. `None` if they are
+    /// not sorted.
     pub(super) fn from_leaves(arena: &Arena, leaves: Vec<Leaf>) -> Option<Self> {
         let is_after = |pair: &[Leaf]| match (pair[0].ids.last(), pair[1].ids.first()) {
             (Some(last), Some(first)) => arena.compare_entries(*last, *first, 0) == Ordering::Less,
@@ -236,7 +82,7 @@ impl KeyOrder {
         self.heads.extend(self.leaves.iter().map(|leaf| leaf.head(arena, self.skip)));
     }
 
-    /// Bytes of memory reserved.
+    /// The bytes of memory reserved.
     pub(crate) fn bytes(&self) -> u64 {
         let leaf = |leaf: &Leaf| leaf.words.capacity() * 4 + leaf.ids.capacity() * 4;
         let leaves: usize = self.leaves.iter().map(leaf).sum();
@@ -280,12 +126,15 @@ impl KeyOrder {
         }
     }
 
-    /// Adds sorted entries, whose keys are not in the order yet.
-    pub(crate) fn insert(&mut self, arena: &Arena, mut new: &[EntryId]) {
-        let (Some(lowest), Some(highest)) = (new.first(), new.last()) else { return };
+    /// Adds sorted entries, whose keys are not in the order yet. `false` if one of them was.
+    #[must_use]
+    pub(crate) fn insert(&mut self, arena: &Arena, mut new: &[EntryId]) -> bool {
+        debug_assert!(is_sorted(arena, new), "new entries are sorted, each with its own key");
+        let (Some(lowest), Some(highest)) = (new.first(), new.last()) else { return true };
         let Some(own) = self.leaves.first().and_then(|leaf| leaf.ids.first()).copied() else {
             self.leaves = split_full(arena, new);
-            return self.recompute(arena);
+            self.recompute(arena);
+            return true;
         };
         let common = arena.common_prefix(*lowest, own).min(arena.common_prefix(*highest, own));
         if common < self.skip {
@@ -293,7 +142,7 @@ impl KeyOrder {
             self.heads = self.leaves.iter().map(|leaf| leaf.head(arena, common)).collect();
         }
         let mut key = Vec::new();
-        let mut at = 0;
+        let (mut at, mut are_new) = (0, true);
         // Leaves that became too large, and what replaces them.
         let mut splits: Vec<(usize, Vec<Leaf>)> = Vec::new();
         while let Some(first) = new.first() {
@@ -314,7 +163,7 @@ impl KeyOrder {
             if appends && leaf.ids.len() + these.len() > LEAF_ENTRIES_MAX {
                 // Keys that come in order leave full leaves.
                 let (fill, over) = these.split_at(LEAF_ENTRIES_MAX.saturating_sub(leaf.ids.len()));
-                leaf.merge(arena, fill);
+                are_new &= leaf.merge(arena, fill);
                 let over = split_full(arena, over);
                 self.heads.extend(over.iter().map(|leaf| leaf.head(arena, self.skip)));
                 self.leaves.extend(over);
@@ -324,10 +173,10 @@ impl KeyOrder {
                 for id in these {
                     key.clear();
                     arena.copy_key(*id, &mut key);
-                    leaf.insert(arena, *id, &key, head);
+                    are_new &= leaf.insert(arena, *id, &key, head);
                 }
             } else {
-                leaf.merge(arena, these);
+                are_new &= leaf.merge(arena, these);
             }
             if leaf.ids.first() == these.first() {
                 self.heads[at] = leaf.head(arena, self.skip);
@@ -337,9 +186,11 @@ impl KeyOrder {
             }
         }
         self.replace(arena, splits);
+        debug_assert_eq!(self.heads.len(), self.leaves.len(), "a leaf has a head");
+        are_new
     }
 
-    /// How many of these sorted entries belong to a leaf: the first one does.
+    /// Counts the sorted entries that belong to a leaf: the first one does.
     fn count_for_leaf(&self, arena: &Arena, new: &[EntryId], leaf: usize) -> usize {
         let Some(next) = self.leaves.get(leaf + 1).and_then(|leaf| leaf.ids.first()) else {
             return new.len();
@@ -384,6 +235,7 @@ impl KeyOrder {
         if leaf.ids.get(n) != Some(&id) {
             return false;
         }
+        debug_assert_eq!(leaf.ids.len(), leaf.words.len(), "a leaf has a word for each entry");
         leaf.ids.remove(n);
         leaf.words.remove(n);
         if leaf.ids.is_empty() {
@@ -471,17 +323,12 @@ impl KeyOrder {
             for (id, found) in leaf.ids.iter().zip(&leaf.words) {
                 let mut key = Vec::new();
                 arena.copy_key(*id, &mut key);
-                assert_eq!(*found, word(arena, *id, leaf.skip));
+                assert_eq!(*found, crate::index::leaf::word(arena, *id, leaf.skip));
                 assert!(last.as_ref().is_none_or(|last| *last < key));
                 last = Some(key);
             }
         }
     }
-}
-
-/// Full leaves of sorted entries, and one with the rest.
-fn split_full(arena: &Arena, ids: &[EntryId]) -> Vec<Leaf> {
-    ids.chunks(LEAF_ENTRIES_MAX).map(|ids| Leaf::new(arena, ids.to_vec())).collect()
 }
 
 #[cfg(test)]
@@ -491,7 +338,8 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::index::arena::{ENTRIES_MAX, HashedKey, Version};
+    use crate::index::arena::ENTRIES_BYTES_MAX;
+    use crate::index::entry::{HashedKey, Version};
 
     const VERSION: Version = Version { seq: 1, deleted: false, position: 0, len: 0 };
 
@@ -522,14 +370,37 @@ mod tests {
             });
         }
         sort(arena, &mut ids);
-        order.insert(arena, &ids);
+        assert!(order.insert(arena, &ids));
         order.check(arena);
+    }
+
+    /// Bug: the second one was listed, too, and a scan returned the key twice.
+    #[test]
+    fn a_second_entry_of_a_key_is_reported() {
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Default::default());
+        let allocate = |n: usize| {
+            let (key, shard) = (format!("{n:04}"), 0);
+            let hashed = HashedKey { keyspace: 1, key: key.as_bytes(), shard, hash: 0 };
+            arena.allocate(hashed, VERSION, 0).unwrap()
+        };
+        for keys in [vec![7], (0..2 * MERGE_KEYS_MIN).collect()] {
+            let mut order = KeyOrder::default();
+            let first: Vec<_> = (0..100).map(|n| allocate(n * 2)).collect();
+            assert!(order.insert(&arena, &first));
+            let new: Vec<_> = keys.iter().map(|n| allocate(n * 2 + 1)).collect();
+            assert!(order.insert(&arena, &new));
+            let again: Vec<_> = keys.iter().map(|n| allocate(n * 2 + 1)).collect();
+            assert!(!order.insert(&arena, &again));
+        }
     }
 
     #[test]
     fn keys_in_order_leave_full_leaves() {
-        let (arena, mut order, mut model) =
-            (Arena::new(ENTRIES_MAX), KeyOrder::default(), BTreeMap::new());
+        let (arena, mut order, mut model) = (
+            Arena::new(ENTRIES_BYTES_MAX, Default::default()),
+            KeyOrder::default(),
+            BTreeMap::new(),
+        );
         for batch in 0..40u32 {
             let keys = (0..100).map(|n| format!("key-{:08}", batch * 100 + n).into_bytes());
             insert(&mut order, &arena, &mut model, keys.collect());
@@ -552,7 +423,7 @@ mod tests {
             batches in prop::collection::vec((some_keys(), prop::collection::vec(any::<prop::sample::Index>(), 0..300)), 1..8),
             probes in prop::collection::vec(prop::collection::vec(0u8..4, 0..12), 1..20),
         ) {
-            let (arena, mut order, mut model) = (Arena::new(ENTRIES_MAX), KeyOrder::default(), BTreeMap::new());
+            let (arena, mut order, mut model) = (Arena::new(ENTRIES_BYTES_MAX, Default::default()), KeyOrder::default(), BTreeMap::new());
             for (keys, removals) in batches {
                 insert(&mut order, &arena, &mut model, keys);
                 for index in removals {

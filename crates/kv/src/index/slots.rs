@@ -3,9 +3,9 @@
 //! A slot holds the hash beside the entry, so a lookup touches one slot, mostly, and then only the
 //! entry of its own key; and growing touches no entry.
 
-use crate::index::arena::EntryId;
+use crate::index::entry::EntryId;
 
-/// A table has at least this many slots, once it has any.
+/// The fewest slots of a table that has any.
 const SLOTS_MIN: usize = 16;
 
 /// Entries by the hash of their keys.
@@ -16,7 +16,9 @@ pub(super) struct Slots {
     len: usize,
 }
 
+/// The slot of an entry. Never 0: an entry is at least a header long, so none has the last number.
 pub(super) fn slot(hash: u32, id: EntryId) -> u64 {
+    debug_assert!(id.number() < u32::MAX, "no entry has the last number");
     u64::from(hash) << 32 | u64::from(id.number().wrapping_add(1))
 }
 
@@ -25,7 +27,7 @@ fn entry(slot: u64) -> EntryId {
 }
 
 impl Slots {
-    /// A table of these slots, whose keys all differ.
+    /// Creates a table of these slots, whose keys all differ.
     pub(super) fn from_slots(parts: &[&[u64]]) -> Self {
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
         if len == 0 {
@@ -82,7 +84,15 @@ impl Slots {
         self.put(slot(hash, id));
     }
 
+    /// The number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     fn put(&mut self, slot: u64) {
+        debug_assert!(slot != 0, "an empty slot is no entry");
+        // Otherwise the loop does not end.
+        assert!(self.len <= self.slots.len(), "the table has an empty slot for an entry");
         let mut at = self.home(slot);
         while self.slots[at] != 0 {
             at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
@@ -90,7 +100,7 @@ impl Slots {
         self.slots[at] = slot;
     }
 
-    /// By half, so that little memory is empty.
+    /// Grows by half, so that little memory is empty.
     fn grow(&mut self) {
         let size = (self.slots.len() + self.slots.len() / 2).max(SLOTS_MIN);
         let old = std::mem::replace(&mut self.slots, vec![0; size].into_boxed_slice());
@@ -115,6 +125,7 @@ impl Slots {
             }
             at = (at + 1) % len;
         }
+        debug_assert!(self.len > 0, "an entry that is found is counted");
         self.len -= 1;
         // Move those back that would not be found past the empty slot.
         let mut next = (at + 1) % len;
@@ -131,7 +142,7 @@ impl Slots {
         true
     }
 
-    /// Bytes of memory.
+    /// The bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
         (self.slots.len() * size_of::<u64>()) as u64
     }
@@ -167,7 +178,7 @@ mod tests {
                 }
                 prop_assert_eq!(slots.find(7, |_| true), None);
                 let used = slots.slots.iter().filter(|slot| **slot != 0).count();
-                prop_assert_eq!(used, model.len());
+                prop_assert_eq!((used, slots.len()), (model.len(), model.len()));
             }
         }
     }

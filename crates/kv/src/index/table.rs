@@ -12,16 +12,16 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::index::arena::{Arena, EntryId, HashedKey, Version};
+use crate::health::{BrokenInvariant, Health};
+use crate::index::arena::Arena;
+use crate::index::entry::{EntryId, HashedKey, SHARD_COUNT, Version};
 use crate::index::history::History;
 use crate::index::slots::Slots;
-
-/// The number of shards.
-pub(super) const SHARD_COUNT: usize = 256;
 
 pub(crate) struct Table {
     arena: Arena,
@@ -51,11 +51,11 @@ struct ShardEntries {
 pub(crate) struct CurrentVersion {
     pub(crate) id: EntryId,
     pub(crate) version: Version,
-    /// Where the value is cached; 0 if it is not.
+    /// The place of the value in the cache; 0 if it is not there.
     pub(crate) cached: u64,
 }
 
-/// What a change did to the entry of a key.
+/// The effect of a change on the entry of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EntryChange {
     pub(crate) id: EntryId,
@@ -65,9 +65,19 @@ pub(crate) struct EntryChange {
     pub(crate) list: bool,
 }
 
-/// The arena has no room for another entry.
+/// The reason why the index does not have a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ArenaFull;
+pub(crate) enum IndexError {
+    /// The arena has no room for another entry.
+    ArenaFull,
+    Broken(BrokenInvariant),
+}
+
+impl From<BrokenInvariant> for IndexError {
+    fn from(broken: BrokenInvariant) -> Self {
+        Self::Broken(broken)
+    }
+}
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -76,10 +86,11 @@ impl std::fmt::Debug for Table {
 }
 
 impl Table {
-    /// A table that counts as full when its entries take this many bytes.
-    pub(crate) fn new(limit: u64) -> Self {
+    /// A table that counts as full when its entries take this many bytes. It fails the store if it
+    /// finds an impossible state.
+    pub(crate) fn new(limit: u64, health: Arc<Health>) -> Self {
         Self {
-            arena: Arena::new(limit),
+            arena: Arena::new(limit, health),
             shards: std::iter::repeat_with(Shard::default).take(SHARD_COUNT).collect(),
             hasher: foldhash::fast::RandomState::default(),
             kept: AtomicI64::new(0),
@@ -89,6 +100,10 @@ impl Table {
 
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
+    }
+
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        self.arena.health()
     }
 
     #[inline]
@@ -102,7 +117,9 @@ impl Table {
 
     /// Sets the slots of a shard that has none.
     pub(super) fn fill(&self, shard: usize, ids: Slots) {
-        self.shards[shard].table.write().ids = ids;
+        let mut entries = self.shards[shard].table.write();
+        debug_assert_eq!(entries.ids.len(), 0, "the slots of a shard are set once");
+        entries.ids = ids;
     }
 
     /// The newest version of an entry. The caller keeps the entry from being freed.
@@ -173,13 +190,14 @@ impl Table {
         version: Version,
         cached: u64,
         horizon: u64,
-    ) -> Result<EntryChange, ArenaFull> {
+    ) -> Result<EntryChange, IndexError> {
         let arena = &self.arena;
         let mut entries = self.shards[usize::from(key.shard)].table.write();
         let ShardEntries { ids, history } = &mut *entries;
         if let Some(id) = ids.find(key.hash, |id| self.has_key(id, key)) {
             let old = arena.version(id);
-            debug_assert!(old.seq < version.seq, "a version is newer than those before it");
+            let is_newer = old.seq < version.seq;
+            self.health().ensure(is_newer, "a version is newer than those before it")?;
             arena.set(id, version, cached);
             self.keep(history, id, old, version.seq, horizon);
             let list = version.deleted && !arena.is_listed(id);
@@ -188,7 +206,7 @@ impl Table {
             }
             return Ok(EntryChange { id, old: Some(old), list });
         }
-        let id = arena.allocate(key, version, cached).ok_or(ArenaFull)?;
+        let id = arena.allocate(key, version, cached).ok_or(IndexError::ArenaFull)?;
         if version.deleted {
             arena.set_listed(id, true);
         }
@@ -241,8 +259,8 @@ impl Table {
         true
     }
 
-    /// From here on, versions above this number that are replaced are not kept: readers will not
-    /// see them before they see what replaced them.
+    /// Stops keeping versions above this number that are replaced: readers will not see them before
+    /// they see what replaced them.
     pub(crate) fn set_visible(&self, seq: u64) {
         self.visible.store(seq, Relaxed);
     }
@@ -317,9 +335,11 @@ impl Table {
         if version.seq > horizon {
             return Removal::Later;
         }
-        match entries.ids.remove(hash, id) {
-            true => Removal::Removed,
-            false => Removal::Later,
+        let was_there = entries.ids.remove(hash, id);
+        match self.health().ensure(was_there, "the entry of a deleted key is in its table") {
+            Ok(()) => Removal::Removed,
+            // It is not freed: another key would get it while its order names it.
+            Err(_) => Removal::Later,
         }
     }
 
@@ -341,7 +361,10 @@ impl Table {
 
     /// The number of replaced versions that are kept.
     pub(crate) fn kept(&self) -> u64 {
-        self.kept.load(Relaxed).max(0) as u64
+        u64::try_from(self.kept.load(Relaxed)).unwrap_or_else(|_| {
+            self.health().fail("a replaced version is counted before it is dropped");
+            0
+        })
     }
 
     /// Drops the replaced versions that no reader at or after `horizon` reads.
@@ -352,17 +375,17 @@ impl Table {
         }
     }
 
-    /// Bytes of memory of the entries and the tables.
+    /// The bytes of memory of the entries and the tables.
     pub(crate) fn bytes(&self) -> u64 {
         let table = |shard: &Shard| shard.table.read().ids.bytes();
         self.arena.bytes() + self.shards.iter().map(table).sum::<u64>()
     }
 }
 
-/// What became of the entry of a deleted key.
+/// The outcome of removing the entry of a deleted key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// It is in no table any more.
+    /// No table has it any more.
     Removed,
     /// The key was put again.
     Revived,

@@ -4,7 +4,7 @@ use esker_log::{Payload, Place, Position, Seq};
 
 use crate::base::error::{Error, Result, check_key, refuse_if_forked};
 use crate::cache::value::Value;
-use crate::index::arena::{HashedKey, Version};
+use crate::index::entry::{HashedKey, Version};
 use crate::index::keys::Keys;
 use crate::index::table::CurrentVersion;
 use crate::limits::TRIM_RETRIES_MAX;
@@ -12,13 +12,13 @@ use crate::record::{Change, Record, put_len};
 use crate::state::records::Records;
 use crate::state::view::View;
 
-/// A value of at most this many bytes is returned from the cache when it was read.
+/// The most bytes of a value that is returned from the cache when it was read from a file.
 const CACHED_RETURN_BYTES_MAX: usize = 4 << 10;
 
 /// The number of keys that are looked up at a time.
 const LOOKUP_GROUP_KEYS: usize = 32;
 
-/// Which version of a key is read.
+/// The version of a key that is read.
 #[derive(Debug, Clone, Copy)]
 enum ReadPoint {
     /// The newest that readers see.
@@ -30,6 +30,8 @@ enum ReadPoint {
 }
 
 impl View {
+    /// Hashes a key of a keyspace that exists.
+    ///
     /// Inlined: the processor waits where it copies a key that was written field by field, and the
     /// lookups of calls that follow each other overlap no more.
     #[inline(always)]
@@ -39,13 +41,13 @@ impl View {
         if keys.is_dropped() {
             return Err(Error::KeyspaceDropped { name: keys.name().into() });
         }
-        Ok(self.table.hash(keys.id, key))
+        Ok(self.table().hash(keys.id, key))
     }
 
     /// The newest accepted value.
     #[inline]
     pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
-        self.look(self.key(keys, key)?, ReadPoint::Newest)
+        self.read(self.key(keys, key)?, ReadPoint::Newest)
     }
 
     /// The newest accepted values of several keys. The memory that one lookup needs is requested
@@ -63,16 +65,16 @@ impl View {
             found.clear();
             for key in group {
                 let key = self.key(keys, key.as_ref())?;
-                self.table.prefetch_slot(key);
+                self.table().prefetch_slot(key);
                 hashed.push(key);
             }
             for key in &hashed {
-                self.table.prefetch_entry(*key);
+                self.table().prefetch_entry(*key);
             }
             for key in &hashed {
                 let current = self.find_newest(*key);
                 if let Some(current) = current {
-                    self.cache.prefetch(current.cached);
+                    self.cache().prefetch(current.cached);
                 }
                 found.push(current);
             }
@@ -107,31 +109,32 @@ impl View {
         values: &mut [Option<Value>],
     ) -> Result<()> {
         let versions = cold.iter().map(|(n, current)| (keys[*n].key, current));
-        let mut read = self.read_ahead(versions).into_iter().peekable();
+        let keyspace = keys.first().map_or(0, |key| key.keyspace);
+        let mut read = self.read_ahead(keyspace, versions).into_iter().peekable();
         for (at, (n, current)) in cold.iter().enumerate() {
             values[*n] = match read.next_if(|(read_at, _)| *read_at == at) {
                 Some((_, value)) => Some(value),
-                None => self.value_further(keys[*n], ReadPoint::Newest, *current)?,
+                None => self.value_or_retry(keys[*n], ReadPoint::Newest, *current)?,
             };
         }
         Ok(())
     }
 
-    /// The value of a version, if it is in memory and stays there for some time.
+    /// The value of a version, if it is in memory, and its chunk is not dropped soon.
     #[inline]
     fn in_memory(&self, current: &CurrentVersion) -> Option<Value> {
-        let hit = self.cache.get(current.cached, current.version.len as usize)?;
+        let hit = self.cache().get(current.cached, current.version.len as usize)?;
         (!hit.ages).then_some(hit.value)
     }
 
     /// The newest durable value.
     pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
-        self.look(self.key(keys, key)?, ReadPoint::Durable)
+        self.read(self.key(keys, key)?, ReadPoint::Durable)
     }
 
     /// The value at a point in time, which is pinned by the caller.
     pub(crate) fn get_at(&self, keys: &Keys, key: &[u8], seq: u64) -> Result<Option<Value>> {
-        self.look(self.key(keys, key)?, ReadPoint::At(seq))
+        self.read(self.key(keys, key)?, ReadPoint::At(seq))
     }
 
     #[inline]
@@ -139,15 +142,15 @@ impl View {
         match point {
             ReadPoint::Newest => self.find_newest(key),
             ReadPoint::Durable => self.find_durable(key),
-            ReadPoint::At(seq) => self.table.find_at(key, seq),
+            ReadPoint::At(seq) => self.table().find_at(key, seq),
         }
     }
 
     /// The newest version that readers see.
     #[inline]
     fn find_newest(&self, key: HashedKey<'_>) -> Option<CurrentVersion> {
-        match self.records {
-            Records::Log(_) => self.table.find(key).filter(|current| !current.version.deleted),
+        match self.records() {
+            Records::Log(_) => self.table().find(key).filter(|current| !current.version.deleted),
             Records::ReadOnly(..) => self.find_durable(key),
         }
     }
@@ -156,7 +159,7 @@ impl View {
     fn find_durable(&self, key: HashedKey<'_>) -> Option<CurrentVersion> {
         loop {
             let durable = self.durable();
-            let found = self.table.find_at(key, durable);
+            let found = self.table().find_at(key, durable);
             // If more became durable, the version that was the newest may be gone already.
             if found.is_some() || self.durable() == durable {
                 return found;
@@ -166,10 +169,10 @@ impl View {
 
     /// Looks a version up and reads its value.
     #[inline]
-    fn look(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
+    fn read(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
         self.refuse_if_closing()?;
         match self.find(key, point) {
-            Some(current) => self.value_of(key, point, current),
+            Some(current) => self.found_value(key, point, current),
             None => self.absent(key, point),
         }
     }
@@ -177,7 +180,7 @@ impl View {
     /// The value of a version that was looked up. What most calls need, and nothing else: the
     /// processor overlaps the cache misses of calls that follow each other only if they are short.
     #[inline]
-    fn value_of(
+    fn found_value(
         &self,
         key: HashedKey<'_>,
         point: ReadPoint,
@@ -185,14 +188,14 @@ impl View {
     ) -> Result<Option<Value>> {
         match self.in_memory(&current) {
             Some(value) => Ok(Some(value)),
-            None => self.value_further(key, point, current),
+            None => self.value_or_retry(key, point, current),
         }
     }
 
-    /// Looks the version up again if cleaning moved the record meanwhile.
+    /// Reads the value of a version, and looks the version up again if cleaning moved the record.
     #[cold]
     #[inline(never)]
-    fn value_further(
+    fn value_or_retry(
         &self,
         key: HashedKey<'_>,
         point: ReadPoint,
@@ -200,7 +203,7 @@ impl View {
     ) -> Result<Option<Value>> {
         let mut tries = 0;
         loop {
-            let error = match self.value(key.key, &current) {
+            let error = match self.value(key.keyspace, key.key, &current) {
                 Ok(value) => return Ok(Some(value)),
                 Err(error) => error,
             };
@@ -209,7 +212,7 @@ impl View {
             match self.find(key, point) {
                 Some(again) if again.version != current.version => current = again,
                 Some(_) if followed && matches!(point, ReadPoint::At(_)) => {
-                    return self.successor(key.key, &current).map(Some);
+                    return self.successor(key, &current).map(Some);
                 }
                 // Cleaning dropped more meanwhile.
                 Some(_) if followed => {}
@@ -219,29 +222,31 @@ impl View {
         }
     }
 
-    /// A key that has no entry: it does not exist, unless records were quarantined.
+    /// The answer for a key that has no entry: it does not exist, unless records were quarantined.
     #[inline]
     fn absent(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
-        if self.gap.is_some() { self.absent_over_a_gap(key, point) } else { Ok(None) }
+        // A lookup that met an impossible state finds nothing.
+        self.health().check_invariants()?;
+        if self.gap().is_some() { self.absent_over_a_gap(key, point) } else { Ok(None) }
     }
 
     #[cold]
     #[inline(never)]
     fn absent_over_a_gap(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
-        let at = match (point, &self.records) {
+        let at = match (point, self.records()) {
             (ReadPoint::Newest, Records::Log(_)) => u64::MAX,
             (ReadPoint::Newest | ReadPoint::Durable, _) => self.durable(),
             (ReadPoint::At(seq), _) => seq,
         };
-        self.gap.refuse_key(key.keyspace, key.key, at).map(|()| None)
+        self.gap().refuse_key(key.keyspace, key.key, at).map(|()| None)
     }
 
-    /// If another process writes the log and dropped a record: applies what is durable by now.
+    /// Applies everything durable by now, if another process writes the log and dropped a record.
     /// `false` if nothing can be done about the error.
     #[cold]
     fn follow_dropped(&self, error: &Error) -> Result<bool> {
         let dropped = matches!(error, Error::Log(esker_log::Error::Trimmed { .. }));
-        if !dropped || matches!(self.records, Records::Log(_)) {
+        if !dropped || matches!(self.records(), Records::Log(_)) {
             return Ok(false);
         }
         self.refresh()?;
@@ -251,15 +256,15 @@ impl View {
     /// The value of a version whose record the writer dropped, from the copy that cleaning made of
     /// it. The index has everything that was durable when the record was dropped.
     #[cold]
-    fn successor(&self, key: &[u8], current: &CurrentVersion) -> Result<Value> {
+    fn successor(&self, key: HashedKey<'_>, current: &CurrentVersion) -> Result<Value> {
         let expired = Error::SnapshotExpired;
-        let next = self.table.successor(current.id, current.version.seq);
+        let next = self.table().successor(current.id, current.version.seq);
         let Some(next) = next.filter(|next| !next.deleted) else { return Err(expired) };
-        let payload = self.read_record(key, next).map_err(|error| match error {
+        let payload = self.read_record(key.key, next).map_err(|error| match error {
             Error::Log(esker_log::Error::Trimmed { .. }) => expired,
             error => error,
         })?;
-        match decode_put(&payload, key, next.seq)? {
+        match decode_put(&payload, key.keyspace, key.key, next)? {
             (value, true) => {
                 let len = value.len();
                 Ok(Value::stored(payload, len))
@@ -271,39 +276,44 @@ impl View {
 
     /// The value of a version: from the cache, or from the log.
     #[inline]
-    pub(crate) fn value(&self, key: &[u8], current: &CurrentVersion) -> Result<Value> {
+    pub(crate) fn value(
+        &self,
+        keyspace: u32,
+        key: &[u8],
+        current: &CurrentVersion,
+    ) -> Result<Value> {
         let CurrentVersion { id, version, cached } = *current;
-        if let Some(hit) = self.cache.get(cached, version.len as usize) {
+        if let Some(hit) = self.cache().get(cached, version.len as usize) {
             if hit.ages {
-                let cached = self.cache.insert(&hit.value);
-                self.table.set_cached(id, version.seq, cached);
+                let cached = self.cache().insert(&hit.value);
+                self.table().set_cached(id, version.seq, cached);
             }
             return Ok(hit.value);
         }
-        self.read_value(key, current)
+        self.read_value(keyspace, key, current)
     }
 
     #[cold]
-    fn read_value(&self, key: &[u8], current: &CurrentVersion) -> Result<Value> {
+    fn read_value(&self, keyspace: u32, key: &[u8], current: &CurrentVersion) -> Result<Value> {
         let payload = self.read_record(key, current.version)?;
-        let (value, _) = decode_put(&payload, key, current.version.seq)?;
+        let (value, _) = decode_put(&payload, keyspace, key, current.version)?;
         Ok(self.keep(current, value, &payload))
     }
 
     /// Caches a value that was read with its record.
     pub(crate) fn keep(&self, current: &CurrentVersion, value: &[u8], record: &Payload) -> Value {
-        let cached = self.cache.insert(value);
-        self.table.set_cached(current.id, current.version.seq, cached);
+        let cached = self.cache().insert(value);
+        self.table().set_cached(current.id, current.version.seq, cached);
         let len = value.len();
         // Not the blocks that were read, for a value that is much smaller.
-        match self.cache.get(cached, len) {
+        match self.cache().get(cached, len) {
             Some(hit) if len <= CACHED_RETURN_BYTES_MAX => hit.value,
             _ => Value::stored(record.clone(), len),
         }
     }
 
     fn read_record(&self, key: &[u8], version: Version) -> Result<Payload> {
-        self.records.read_placed(Place {
+        self.records().read_placed(Place {
             seq: Seq(version.seq),
             position: Position(version.position),
             len: put_len(key.len(), version.len as usize),
@@ -322,15 +332,43 @@ impl View {
     }
 }
 
-/// The value in a record that puts this key, and whether cleaning copied it.
-pub(crate) fn decode_put<'a>(payload: &'a [u8], key: &[u8], seq: u64) -> Result<(&'a [u8], bool)> {
-    let invalid = |what| Error::CorruptedRecord { seq: Seq(seq), what };
+/// Decodes the record of this version of a key: its value, and whether cleaning copied it.
+pub(crate) fn decode_put<'a>(
+    payload: &'a [u8],
+    keyspace: u32,
+    key: &[u8],
+    version: Version,
+) -> Result<(&'a [u8], bool)> {
+    let invalid = |what| Error::CorruptedRecord { seq: Seq(version.seq), what };
     let record = Record::decode(payload).map_err(invalid)?;
     let Change::Put { value, moved } = record.change else {
         return Err(invalid("it does not put a value"));
     };
-    if record.key != key {
+    if record.keyspace != keyspace || record.key != key {
         return Err(invalid("it is of another key"));
     }
+    if value.len() != version.len as usize {
+        return Err(invalid("its value has another length"));
+    }
     Ok((value, moved))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_the_value_of_its_own_version_only() {
+        let mut payload = Vec::new();
+        let change = Change::Put { value: b"value", moved: true };
+        Record { keyspace: 2, key: b"key", change }.encode(&mut payload);
+        let version = Version { seq: 7, deleted: false, position: 0, len: 5 };
+        let value = |keyspace, key: &[u8], version| {
+            decode_put(&payload, keyspace, key, version).ok().map(|(value, _)| value.to_vec())
+        };
+        assert_eq!(value(2, b"key", version).as_deref(), Some(&b"value"[..]));
+        assert_eq!(value(3, b"key", version), None, "another keyspace");
+        assert_eq!(value(2, b"kez", version), None, "another key");
+        assert_eq!(value(2, b"key", Version { len: 4, ..version }), None, "another length");
+    }
 }

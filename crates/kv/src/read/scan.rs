@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::base::error::{Error, Result};
 use crate::cache::value::Value;
-use crate::index::arena::EntryId;
+use crate::index::entry::EntryId;
 use crate::index::keys::Keys;
 use crate::index::table::CurrentVersion;
 use crate::read::key_range::KeyRange;
@@ -16,7 +16,10 @@ use crate::state::view::View;
 
 /// The most keys that are looked up at a time, while no key can be removed.
 const STEP_KEYS_MAX: usize = 256;
+/// The number of keys of the first step.
 const STEP_KEYS_MIN: usize = 16;
+/// The most entries that a step visits for its keys: many may not have existed then.
+const STEP_ENTRIES_MAX: usize = 4 * STEP_KEYS_MAX;
 /// The number of entries whose memory is requested at a time.
 const PREFETCH_ENTRIES: usize = 16;
 
@@ -31,13 +34,13 @@ pub struct Scan {
     view: Arc<View>,
     keys: Arc<Keys>,
     pin: Arc<SnapshotPin>,
-    /// Whether to close the pin at the end.
+    /// Whether the scan closes the pin at its end.
     owns_pin: bool,
     range: KeyRange,
     reverse: bool,
     step: usize,
     /// The next keys.
-    found: VecDeque<(Bytes, CurrentVersion)>,
+    entries: VecDeque<(Bytes, CurrentVersion)>,
     /// The values of some of them that were read ahead, in the same order.
     ahead: VecDeque<(EntryId, Value)>,
     done: bool,
@@ -61,7 +64,7 @@ impl Scan {
     ) -> Self {
         let done = range.is_empty();
         // Keys that are written from here on are not visible to this scan.
-        keys.put_in_order(&view.table, view.horizon());
+        keys.put_in_order(view.table(), view.horizon());
         Self {
             view,
             keys,
@@ -70,7 +73,7 @@ impl Scan {
             range,
             reverse: false,
             step: STEP_KEYS_MIN,
-            found: VecDeque::new(),
+            entries: VecDeque::new(),
             ahead: VecDeque::new(),
             done,
         }
@@ -86,7 +89,7 @@ impl Scan {
 
     /// Looks up the next keys.
     fn fill(&mut self) {
-        let arena = self.view.table.arena();
+        let arena = self.view.table().arena();
         let order = self.keys.order();
         let mut keys = Vec::new();
         let mut ends = Vec::with_capacity(self.step);
@@ -97,9 +100,9 @@ impl Scan {
         };
         // Bounded also where no key of the range existed then.
         let mut last = None;
-        let mut looked = 0;
+        let mut visited = 0;
         let mut near = Vec::with_capacity(PREFETCH_ENTRIES);
-        while ends.len() < self.step && looked < 4 * STEP_KEYS_MAX && !self.done {
+        while ends.len() < self.step && visited < STEP_ENTRIES_MAX && !self.done {
             near.clear();
             while near.len() < PREFETCH_ENTRIES
                 && let Some((id, next)) =
@@ -110,21 +113,21 @@ impl Scan {
                 cursor = next;
             }
             self.done = near.len() < PREFETCH_ENTRIES;
-            looked += near.len();
+            visited += near.len();
             for id in &near {
                 if self.is_outside(*id) {
                     self.done = true;
                     break;
                 }
                 last = Some(*id);
-                if let Some(current) = self.view.table.at(*id, self.pin.seq()) {
+                if let Some(current) = self.view.table().at(*id, self.pin.seq()) {
                     let start = keys.len();
                     arena.copy_key(*id, &mut keys);
                     ends.push((start, keys.len(), current));
                 }
             }
         }
-        // The next step begins after the last key that was looked at.
+        // The next step begins after the last key that was visited.
         if let Some(last) = last {
             let mut key = Vec::new();
             arena.copy_key(last, &mut key);
@@ -138,15 +141,15 @@ impl Scan {
         drop(order);
         let keys = Bytes::from(keys);
         let versions = ends.iter().map(|(start, end, at)| (&keys[*start..*end], at));
-        let read = self.view.read_ahead(versions).into_iter();
+        let read = self.view.read_ahead(self.keys.id, versions).into_iter();
         self.ahead.extend(read.map(|(n, value)| (ends[n].2.id, value)));
-        let found = ends.into_iter().map(|(start, end, at)| (keys.slice(start..end), at));
-        self.found.extend(found);
+        let entries = ends.into_iter().map(|(start, end, at)| (keys.slice(start..end), at));
+        self.entries.extend(entries);
         self.step = (self.step * 2).min(STEP_KEYS_MAX);
     }
 
-    fn is_outside(&self, id: crate::index::arena::EntryId) -> bool {
-        let arena = self.view.table.arena();
+    fn is_outside(&self, id: EntryId) -> bool {
+        let arena = self.view.table().arena();
         if self.reverse {
             arena.is_below(id, &self.range.low)
         } else {
@@ -154,10 +157,10 @@ impl Scan {
         }
     }
 
-    fn step_on(&mut self) -> Result<Option<(Bytes, Value)>> {
+    fn next_entry(&mut self) -> Result<Option<(Bytes, Value)>> {
         self.view.refuse_if_closing()?;
         loop {
-            if let Some((key, current)) = self.found.pop_front() {
+            if let Some((key, current)) = self.entries.pop_front() {
                 let value = match self.ahead.front() {
                     Some((id, _)) if *id == current.id => self.ahead.pop_front().map(|next| next.1),
                     _ => None,
@@ -174,11 +177,12 @@ impl Scan {
             }
             self.fill();
             self.pin.check()?;
+            self.view.health().check_invariants()?;
         }
     }
 
     fn value(&self, key: &Bytes, current: &CurrentVersion) -> Result<Value> {
-        self.view.value(key, current).or_else(|error| {
+        self.view.value(self.keys.id, key, current).or_else(|error| {
             // Cleaning may have moved the record. The pin keeps the old one, so this is rare.
             match self.view.get_at(&self.keys, key, self.pin.seq()) {
                 Ok(Some(value)) => Ok(value),
@@ -194,11 +198,11 @@ impl Iterator for Scan {
 
     /// Returns the next key and its value.
     fn next(&mut self) -> Option<Self::Item> {
-        match self.step_on() {
+        match self.next_entry() {
             Ok(next) => next.map(Ok),
             Err(error) => {
                 self.done = true;
-                self.found.clear();
+                self.entries.clear();
                 self.ahead.clear();
                 Some(Err(error))
             }

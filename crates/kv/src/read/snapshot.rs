@@ -81,7 +81,7 @@ impl Snapshot {
     fn scan_range(&self, keyspace: &KeyspaceReader, range: KeyRange) -> Result<SnapshotScan<'_>> {
         self.check(keyspace)?;
         let (view, keys) = (Arc::clone(&self.view), Arc::clone(&keyspace.keys));
-        view.gap.refuse_range(keys.id, range.low(), range.high(), self.pin.seq())?;
+        view.gap().refuse_range(keys.id, range.low(), range.high(), self.pin.seq())?;
         let scan = Scan::new(view, keys, Arc::clone(&self.pin), false, range);
         Ok(SnapshotScan { scan, _snapshot: self })
     }

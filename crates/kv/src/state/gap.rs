@@ -1,4 +1,4 @@
-//! What a store does not know because records of its log were quarantined.
+//! The keys that a store does not know because records of its log were quarantined.
 //!
 //! A key is known if it has a record after the last gap. It then has an entry in the index, or a
 //! record after the gap deleted it. The ranges of the latter are kept here. The argument is in
@@ -47,7 +47,9 @@ fn range_at<'a>(known: &'a DecidedRanges, key: &[u8]) -> Option<&'a DecidedRange
 
 impl Gap {
     /// Adds a gap that follows all others. No key is known after it yet.
-    pub(crate) fn found(&mut self, from: Seq, to: Seq) {
+    pub(crate) fn add(&mut self, from: Seq, to: Seq) {
+        debug_assert!(from < to, "a gap has a record");
+        debug_assert!(self.last().is_none_or(|last| last.to <= from), "gaps are in order");
         self.ranges.push(SeqRange { from, to });
         self.known.get_mut().clear();
     }
@@ -62,13 +64,13 @@ impl Gap {
         self.ranges.last().copied()
     }
 
-    /// Whether some keys may be unknown.
+    /// Whether some keys may be unknown, because there is a gap.
     #[inline]
     pub(crate) fn is_some(&self) -> bool {
         !self.ranges.is_empty()
     }
 
-    /// The keys of a range are known from this record on.
+    /// Registers that the keys of a range are known from this record on.
     pub(crate) fn decide(&self, keyspace: u32, low: &[u8], high: Option<&[u8]>, seq: u64) {
         if !self.is_some() {
             return;
@@ -91,13 +93,14 @@ impl Gap {
                 (next, _) => next,
             };
             let low = std::mem::take(&mut from);
+            debug_assert!(end.as_ref().is_none_or(|end| low < *end), "a decided range has keys");
             known.insert(low, DecidedRange { end: end.clone(), seq });
             let Some(end) = end else { return };
             from = end;
         }
     }
 
-    /// A key is known from this record on, which deleted it.
+    /// Registers that a key is known from this record on, which deleted it.
     pub(crate) fn decide_key(&self, keyspace: u32, key: &[u8], seq: u64) {
         if self.is_some() {
             self.decide(keyspace, key, Some(&after(key)), seq);
@@ -182,7 +185,7 @@ mod tests {
 
     fn with_gap() -> Gap {
         let mut gap = Gap::default();
-        gap.found(Seq(1), Seq(2));
+        gap.add(Seq(1), Seq(2));
         gap
     }
 
@@ -199,7 +202,7 @@ mod tests {
         let mut gap = with_gap();
         gap.decide(1, b"", None, 3);
         assert!(gap.refuse_range(1, b"", None, 3).is_ok());
-        gap.found(Seq(3), Seq(9));
+        gap.add(Seq(3), Seq(9));
         let refused = gap.refuse_key(1, b"a", 100);
         assert!(matches!(refused, Err(Error::Quarantined { from: Seq(3), to: Seq(9) })));
     }

@@ -9,10 +9,10 @@ use crate::state::writer::Writer;
 
 /// A named set of keys in a store. Cheap to clone.
 ///
-/// It writes. Its methods that read are those of [`KeyspaceReader`].
+/// This handle writes; its methods that read are those of [`KeyspaceReader`].
 #[derive(Debug, Clone)]
 pub struct Keyspace {
-    pub(crate) inner: Arc<Writer>,
+    pub(crate) writer: Arc<Writer>,
     reader: KeyspaceReader,
 }
 
@@ -40,6 +40,6 @@ impl View {
 
 impl Writer {
     pub(crate) fn handle(self: &Arc<Self>, keys: &Arc<Keys>) -> Keyspace {
-        Keyspace { inner: Arc::clone(self), reader: self.view.reader(keys) }
+        Keyspace { writer: Arc::clone(self), reader: self.view().reader(keys) }
     }
 }

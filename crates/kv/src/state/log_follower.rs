@@ -1,23 +1,25 @@
-//! How far a store that is open for reading has followed its log.
+//! The progress of a store that is open for reading along its log.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use esker_log::LogStream;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::index::keys::Keys;
 
-/// How far a store has followed its log. By default, nothing of it was applied.
+/// The progress of a store along a log that another process writes. By default, nothing of the log
+/// was applied.
 #[derive(Debug, Default)]
 pub(crate) struct LogFollower {
     /// The last record that readers see. The index has all of its effects.
     applied: AtomicU64,
     /// Held while records are applied.
-    pub(crate) following: Mutex<FollowCursor>,
+    cursor: Mutex<FollowCursor>,
 }
 
+/// The state that applying records needs.
 #[derive(Debug, Default)]
 pub(crate) struct FollowCursor {
     /// `None` after an error: the next one begins after the last record that readers see.
@@ -28,17 +30,23 @@ pub(crate) struct FollowCursor {
     pub(crate) catch_up: Option<CatchUp>,
 }
 
-/// The writer dropped records that were not applied yet. The state is complete at `end`.
+/// The end of applying records after the writer dropped some that were not applied yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CatchUp {
+    /// The record at which the state is complete again.
     pub(crate) end: u64,
     /// The first record after those that were missed.
     pub(crate) oldest: Option<u64>,
 }
 
 impl LogFollower {
-    pub(crate) fn new(applied: u64, following: FollowCursor) -> Self {
-        Self { applied: AtomicU64::new(applied), following: Mutex::new(following) }
+    pub(crate) fn new(applied: u64, cursor: FollowCursor) -> Self {
+        Self { applied: AtomicU64::new(applied), cursor: Mutex::new(cursor) }
+    }
+
+    /// Keeps other threads from applying records.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, FollowCursor> {
+        self.cursor.lock()
     }
 
     #[inline]
@@ -46,7 +54,9 @@ impl LogFollower {
         self.applied.load(SeqCst)
     }
 
+    /// Shows readers the records up to this one. The caller holds the lock.
     pub(crate) fn set_applied(&self, seq: u64) {
-        self.applied.store(seq, SeqCst);
+        let last = self.applied.swap(seq, SeqCst);
+        debug_assert!(last <= seq, "readers never see fewer records than before");
     }
 }

@@ -1,6 +1,7 @@
-//! What all operations on a store share.
+//! The state of a store, which all operations share.
 
 pub(crate) mod apply;
+pub(crate) mod cleaning;
 pub(crate) mod gap;
 pub(crate) mod handle;
 pub(crate) mod keyspaces;

@@ -8,9 +8,9 @@ use crate::state::log_follower::LogFollower;
 /// The log of a store.
 #[derive(Debug)]
 pub(crate) enum Records {
-    /// This process writes it.
+    /// The log that this process writes.
     Log(Log),
-    /// Another process may write it. With how far it was followed.
+    /// A log that another process may write, and the progress along it.
     ReadOnly(ReadOnlyLog, LogFollower),
 }
 

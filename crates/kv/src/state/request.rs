@@ -2,14 +2,14 @@
 
 use crate::sync::{AtomicUsize, Ordering::SeqCst};
 
-/// No thread works.
+/// The state without a thread that works.
 const STATE_IDLE: usize = 0;
-/// A thread works. It has seen all requests so far.
+/// The state in which a thread works that has seen all requests so far.
 const STATE_WORKING: usize = 1;
-/// A thread works, and there was a request since it began its last step.
+/// The state in which a thread works, and there was a request since it began its last step.
 const STATE_REQUESTED: usize = 2;
 
-/// Whether the work is requested, and whether a thread does it.
+/// A request for work, and whether a thread does it.
 #[derive(Debug)]
 pub(crate) struct Request(AtomicUsize);
 
@@ -42,7 +42,8 @@ impl Request {
     pub(crate) fn work<E>(&self, mut step: impl FnMut() -> Result<bool, E>) -> Result<(), E> {
         let withdraw_on_drop = WithdrawOnDrop(self);
         loop {
-            self.0.swap(STATE_WORKING, SeqCst);
+            let state = self.0.swap(STATE_WORKING, SeqCst);
+            debug_assert!(state != STATE_IDLE, "a thread works only after a request");
             let is_done = !step()?;
             if is_done && self.0.compare_exchange(STATE_WORKING, STATE_IDLE, SeqCst, SeqCst).is_ok()
             {

@@ -9,6 +9,9 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::{Error, Result};
 
+/// The longest time between two calls of `pause` in [`Snapshots::await_newer`].
+const AWAIT_STEP: Duration = Duration::from_millis(100);
+
 /// The open snapshots of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
@@ -57,10 +60,12 @@ impl Snapshots {
         let mut open = self.open.lock();
         self.oldest.store(1, SeqCst);
         let seq = now();
+        debug_assert!(seq < u64::MAX - 1, "the largest number means that no snapshot is open");
         let number = self.next.fetch_add(1, SeqCst);
         let taken = Instant::now();
         let pin = Arc::new(SnapshotPin { seq, number, taken, expired: AtomicBool::new(false) });
-        open.insert((seq, number), Arc::clone(&pin));
+        let replaced = open.insert((seq, number), Arc::clone(&pin));
+        debug_assert!(replaced.is_none(), "a snapshot has a number of its own");
         self.update(&open);
         pin
     }
@@ -93,6 +98,7 @@ impl Snapshots {
         while let Some((_, pin)) = open.pop_first() {
             pin.expired.store(true, SeqCst);
         }
+        debug_assert!(open.is_empty(), "no snapshot is left");
         change();
         self.update(&open);
         self.closed.notify_all();
@@ -117,7 +123,7 @@ impl Snapshots {
                 self.update(&open);
                 continue;
             }
-            self.closed.wait_for(&mut open, left.min(Duration::from_millis(100)));
+            self.closed.wait_for(&mut open, left.min(AWAIT_STEP));
             pause()?;
         }
         Ok(())

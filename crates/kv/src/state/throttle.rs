@@ -2,8 +2,8 @@
 //!
 //! When more space is used than the bound allows, the gate closes once for each megabyte that is
 //! written. It opens when cleaning has done its next step. A caller that blocks opens it itself
-//! after [`BLOCKING_WAIT_MAX`]; a future has no clock, and waits for cleaning alone. So writers continue at
-//! the pace of cleaning.
+//! after [`BLOCKING_WAIT_MAX`]; a future has no clock, and waits for cleaning alone. So writers
+//! continue at the pace of cleaning.
 //!
 //! A caller checks the gate under the lock of `waiting` before it waits. Who opens the gate stores
 //! that first, and takes the lock and wakes after. So no caller misses it.
@@ -19,7 +19,7 @@ use crate::sync::{Ordering::Relaxed, Ordering::SeqCst};
 
 /// The longest time that a blocking call waits.
 pub(crate) const BLOCKING_WAIT_MAX: Duration = Duration::from_millis(20);
-/// The gate closes at most once for so many bytes.
+/// The bytes of the log for which the gate closes at most once.
 const STEP_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
@@ -29,9 +29,9 @@ pub(crate) struct Throttle {
     step: AtomicU64,
     waiting: Mutex<WaitQueue>,
     opened: Condvar,
-    /// How often the gate was closed.
+    /// The number of times that the gate was closed.
     times: AtomicU64,
-    /// Microseconds that callers waited, all together.
+    /// The microseconds that callers waited, all together.
     waited: AtomicU64,
 }
 
@@ -39,22 +39,23 @@ pub(crate) struct Throttle {
 #[derive(Debug, Default)]
 struct WaitQueue {
     wakers: Vec<Waker>,
-    /// How often the wakers were taken.
+    /// The number of times that the wakers were taken.
     taken: u64,
 }
 
-/// The place of a future among those that wait: the value of [`WaitQueue::taken`], and an index.
+/// The slot of a future's waker: the value of [`WaitQueue::taken`], and an index.
 type WakerSlot = (u64, usize);
 
 impl WaitQueue {
     /// Registers a waker, once for each future. Returns one that is not needed.
-    fn register(&mut self, place: &mut Option<WakerSlot>, waker: Waker) -> Option<Waker> {
-        let known = place.filter(|(taken, _)| *taken == self.taken);
-        match known.and_then(|(_, index)| self.wakers.get_mut(index)) {
+    fn register(&mut self, slot: &mut Option<WakerSlot>, waker: Waker) -> Option<Waker> {
+        let registered = slot.filter(|(taken, _)| *taken == self.taken);
+        debug_assert!(registered.is_none_or(|(_, index)| index < self.wakers.len()));
+        match registered.and_then(|(_, index)| self.wakers.get_mut(index)) {
             Some(old) if old.will_wake(&waker) => Some(waker),
             Some(old) => Some(std::mem::replace(old, waker)),
             None => {
-                *place = Some((self.taken, self.wakers.len()));
+                *slot = Some((self.taken, self.wakers.len()));
                 self.wakers.push(waker);
                 None
             }
@@ -111,7 +112,7 @@ impl Throttle {
         self.closed.load(Relaxed)
     }
 
-    /// Blocks while the gate is closed, for [`BLOCKING_WAIT_MAX`] at most. Then it opens it for all.
+    /// Blocks while the gate is closed, for [`BLOCKING_WAIT_MAX`] at most. Then opens it for all.
     #[cold]
     pub(crate) fn blocking_wait(&self) {
         self.blocking_wait_at_most(BLOCKING_WAIT_MAX);
@@ -135,19 +136,20 @@ impl Throttle {
 
     /// Waits until the gate is open.
     pub(crate) fn wait(&self) -> impl Future<Output = ()> {
-        ThrottleWait { throttle: self, began: None, place: None }
+        ThrottleWait { throttle: self, began: None, slot: None }
     }
 
-    /// How often the gate was closed, and how long callers waited, all together.
+    /// The number of times that the gate was closed, and the sum of the time that callers waited.
     pub(crate) fn counts(&self) -> (u64, Duration) {
         (self.times.load(Relaxed), Duration::from_micros(self.waited.load(Relaxed)))
     }
 }
 
+/// A future that is ready when the gate is open.
 struct ThrottleWait<'a> {
     throttle: &'a Throttle,
     began: Option<Instant>,
-    place: Option<WakerSlot>,
+    slot: Option<WakerSlot>,
 }
 
 impl Future for ThrottleWait<'_> {
@@ -161,7 +163,7 @@ impl Future for ThrottleWait<'_> {
             let mut waiting = throttle.lock();
             // Under the lock: who opens the gate takes the wakers after that.
             if throttle.closed.load(SeqCst) {
-                let unused = waiting.register(&mut self.place, waker);
+                let unused = waiting.register(&mut self.slot, waker);
                 drop(waiting);
                 drop(unused);
                 self.began.get_or_insert_with(Instant::now);

@@ -55,7 +55,7 @@ use keyspace_names::KeyspaceNames;
 #[derive(Debug)]
 pub struct Watch {
     stream: LogStream,
-    naming: Naming,
+    names: KeyspaceNames,
     position: Seq,
     /// The record that is not valid. A watch does not continue past it.
     failed: Option<Error>,
@@ -75,11 +75,11 @@ fn refuse_above(durable: Seq, position: Seq) -> Result<()> {
 }
 
 impl Watch {
-    pub(crate) fn from_store(inner: &Writer, from: Seq) -> Result<Self> {
-        inner.refuse_if_closing()?;
-        refuse_above(inner.log.durable(), from)?;
-        let stream = inner.log.stream(Start::After(from)).map_err(failure)?;
-        Ok(Self::new(stream, Naming::from_store(&inner.keyspaces.names), from))
+    pub(crate) fn from_store(writer: &Writer, from: Seq) -> Result<Self> {
+        writer.view().refuse_if_closing()?;
+        refuse_above(writer.log.durable(), from)?;
+        let stream = writer.log.stream(Start::After(from)).map_err(failure)?;
+        Ok(Self::new(stream, KeyspaceNames::from_store(writer.view().keyspaces().names()), from))
     }
 
     /// Watches the store whose log this is, from a position on. Takes no lock, so that it works
@@ -113,13 +113,13 @@ impl Watch {
         let from = from.into();
         log.refresh()?;
         refuse_above(log.durable(), from)?;
-        let naming = Naming::from_log(log)?;
+        let names = KeyspaceNames::from_log(log)?;
         let stream = log.stream(Start::After(from)).map_err(failure)?;
-        Ok(Self::new(stream, naming, from))
+        Ok(Self::new(stream, names, from))
     }
 
-    fn new(stream: LogStream, naming: Naming, position: Seq) -> Self {
-        Self { stream, naming, position, failed: None, ended: false }
+    fn new(stream: LogStream, names: KeyspaceNames, position: Seq) -> Self {
+        Self { stream, names, position, failed: None, ended: false }
     }
 
     /// Returns the position up to which everything was delivered. It also passes what is never
@@ -197,9 +197,11 @@ impl Watch {
 
     /// The changes among these records; `None` if there are none.
     fn changes(&mut self, batch: esker_log::Batch) -> Result<Option<Changes>> {
-        match Changes::new(batch, &self.naming) {
+        match Changes::new(batch, &self.names) {
             Ok(changes) => {
-                self.position = changes.position();
+                let position = changes.position();
+                debug_assert!(self.position <= position, "changes are delivered in order");
+                self.position = position;
                 Ok(Some(changes).filter(|changes| !changes.is_empty()))
             }
             Err(error) => {

@@ -1,105 +1,155 @@
 //! Writing one key.
 
-use std::cell::RefCell;
+use esker_log::{Attempt, Place, Refused};
 
-use crate::base::error::{Error, Result, check_value, refuse_if_forked};
+use crate::base::error::{Error, Result, check_value};
 use crate::base::ticket::Ticket;
+use crate::index::entry::{HashedKey, Version};
 use crate::index::keys::Keys;
 use crate::record::{Change, Record};
-use crate::state::writer::{OneWrite, Writer};
+use crate::state::writer::Writer;
+use crate::write::driver::{AttemptOutcome, Write};
+use crate::write::scratch::Scratch;
 
-/// The most bytes that a thread keeps for encoding its next record.
-const SCRATCH_BYTES_MAX: usize = 64 << 10;
-
-thread_local! {
-    static SCRATCH_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-}
-
-/// Encodes a record. The memory is used again by this thread.
-fn encoded<T>(record: Record<'_>, write: impl FnOnce(&[u8]) -> T) -> T {
-    SCRATCH_BUFFER.with(|cell| {
-        let mut scratch = cell.take();
-        scratch.clear();
-        record.encode(&mut scratch);
-        let outcome = write(&scratch);
-        if scratch.capacity() <= SCRATCH_BYTES_MAX {
-            cell.replace(scratch);
-        }
-        outcome
-    })
+/// A put or delete of one key.
+#[derive(Debug)]
+struct KeyWrite<'a> {
+    keys: &'a Keys,
+    key: HashedKey<'a>,
+    /// The encoded record.
+    payload: Scratch,
+    /// The value to put; `None` for a delete.
+    value: Option<&'a [u8]>,
+    /// The place of the value in the cache; 0 if it is not there.
+    cached: u64,
 }
 
 impl Writer {
-    pub(crate) fn put(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
-        refuse_if_forked()?;
-        self.cleaning.pace_writer();
+    #[inline]
+    pub(super) fn put(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
+        let key = self.admit_put(keys, key, value)?;
+        self.run(KeyWrite::put(keys, key, value))
+    }
+
+    pub(super) async fn put_async(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
+        let key = self.admit_put(keys, key, value)?;
+        self.run_async(KeyWrite::put(keys, key, value)).await
+    }
+
+    pub(super) fn delete(&self, keys: &Keys, key: &[u8]) -> Result<Ticket> {
+        self.run(KeyWrite::delete(keys, self.view().key(keys, key)?))
+    }
+
+    pub(super) async fn delete_async(&self, keys: &Keys, key: &[u8]) -> Result<Ticket> {
+        self.run_async(KeyWrite::delete(keys, self.view().key(keys, key)?)).await
+    }
+
+    /// Hashes the key of a put whose key and value are within their limits.
+    #[inline(always)]
+    fn admit_put<'a>(&self, keys: &Keys, key: &'a [u8], value: &[u8]) -> Result<HashedKey<'a>> {
         check_value(value)?;
-        let hashed = self.key(keys, key)?;
-        let record = Record { keyspace: keys.id, key, change: Change::Put { value, moved: false } };
-        self.table.prefetch_slot(hashed);
-        let ticket = encoded(record, |payload| {
-            let cached = self.cache.insert(value);
-            let write = OneWrite::put(keys, hashed, payload, cached, value.len());
-            match self.log.append_locked(|log| self.attempt_one(log, &write)) {
-                Ok(Err(Error::IndexFull)) => {
-                    self.free_entries();
-                    self.log.append_locked(|log| self.attempt_one(log, &write))
-                }
-                outcome => outcome,
+        let key = self.view().key(keys, key)?;
+        self.view().table().prefetch_slot(key);
+        Ok(key)
+    }
+}
+
+impl<'a> KeyWrite<'a> {
+    /// Inlined, as the attempt is, so that a put is one run of code.
+    #[inline(always)]
+    fn put(keys: &'a Keys, key: HashedKey<'a>, value: &'a [u8]) -> Self {
+        Self::new(keys, key, Change::Put { value, moved: false }, Some(value))
+    }
+
+    #[inline]
+    fn delete(keys: &'a Keys, key: HashedKey<'a>) -> Self {
+        Self::new(keys, key, Change::Delete, None)
+    }
+
+    #[inline(always)]
+    fn new(
+        keys: &'a Keys,
+        key: HashedKey<'a>,
+        change: Change<'a>,
+        value: Option<&'a [u8]>,
+    ) -> Self {
+        let mut payload = Scratch::new();
+        Record { keyspace: keys.id, key: key.key, change }.encode(&mut payload);
+        Self { keys, key, payload, value, cached: 0 }
+    }
+
+    fn deletes(&self) -> bool {
+        self.value.is_none()
+    }
+}
+
+impl Write for KeyWrite<'_> {
+    #[inline]
+    fn is_throttled(&self) -> bool {
+        !self.deletes()
+    }
+
+    /// Puts the value into the cache.
+    #[inline]
+    fn prepare(&mut self, store: &Writer) -> Result<()> {
+        if let Some(value) = self.value
+            && self.cached == 0
+        {
+            self.cached = store.view().cache().insert(value);
+        }
+        Ok(())
+    }
+
+    /// Appends the record and makes it the newest version of its key, before it can become durable.
+    /// So a `get` after a watch delivered the record returns this version or a later one. A delete
+    /// of a key that does not exist appends nothing.
+    #[inline(always)]
+    fn attempt(
+        &self,
+        store: &Writer,
+        log: &Attempt<'_>,
+    ) -> std::result::Result<Result<AttemptOutcome>, Refused> {
+        let Self { keys, key, ref payload, value, cached } = *self;
+        let (view, deletes) = (store.view(), self.deletes());
+        let _order = view.table().order(key.shard);
+        if keys.is_dropped() {
+            return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
+        }
+        if !deletes && let Err(error) = store.check_room(std::iter::once(key)) {
+            return Ok(Err(error));
+        }
+        let exists = || view.table().find(key).is_some_and(|current| !current.version.deleted);
+        let mut has_entry = true;
+        if deletes && !exists() {
+            if view.gap().refuse_key(key.keyspace, key.key, u64::MAX).is_ok() {
+                return Ok(Ok(AttemptOutcome::Written(None)));
             }
-        });
-        let written = ticket??;
-        self.after_write(keys);
-        self.written(written)
-    }
-
-    pub(crate) async fn put_async(&self, keys: &Keys, key: &[u8], value: &[u8]) -> Result<Ticket> {
-        refuse_if_forked()?;
-        self.cleaning.throttle.wait().await;
-        check_value(value)?;
-        let hashed = self.key(keys, key)?;
-        let mut payload = Vec::new();
-        let change = Change::Put { value, moved: false };
-        Record { keyspace: keys.id, key, change }.encode(&mut payload);
-        let cached = self.cache.insert(value);
-        let write = OneWrite::put(keys, hashed, &payload, cached, value.len());
-        let mut written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await?;
-        if let Err(Error::IndexFull) = written {
-            self.free_entries();
-            written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await?;
+            // The key may exist without one: records were quarantined.
+            has_entry = false;
         }
-        let written = written?;
-        self.after_write(keys);
-        self.written(written)
+        view.table().prefetch_entry(key);
+        let placed = |place: Place| {
+            let (seq, position) = (place.seq.0, place.position.0);
+            if deletes {
+                // First: a reader finds the key's entry, or that it was deleted.
+                view.gap().decide_key(key.keyspace, key.key, seq);
+            }
+            if has_entry {
+                let len = value.map_or(0, <[u8]>::len) as u32;
+                store.set(keys, key, Version { seq, deleted: deletes, position, len }, cached);
+            }
+        };
+        let payload = payload.as_slice();
+        let ticket = if deletes {
+            log.append_freeing(payload, placed)?
+        } else {
+            log.append(payload, placed)?
+        };
+        Ok(Ok(AttemptOutcome::Written(Some(ticket))))
     }
 
-    pub(crate) fn delete(&self, keys: &Keys, key: &[u8]) -> Result<Ticket> {
-        let hashed = self.key(keys, key)?;
-        let record = Record { keyspace: keys.id, key, change: Change::Delete };
-        let ticket = encoded(record, |payload| {
-            let write = OneWrite::delete(keys, hashed, payload);
-            self.log.append_locked(|log| self.attempt_one(log, &write))
-        });
-        let written = ticket??;
-        self.after_write(keys);
-        self.written(written)
-    }
-
-    pub(crate) async fn delete_async(&self, keys: &Keys, key: &[u8]) -> Result<Ticket> {
-        let hashed = self.key(keys, key)?;
-        let mut payload = Vec::new();
-        Record { keyspace: keys.id, key, change: Change::Delete }.encode(&mut payload);
-        let write = OneWrite::delete(keys, hashed, &payload);
-        let written = self.log.append_locked_async(|log| self.attempt_one(log, &write)).await??;
-        self.after_write(keys);
-        self.written(written)
-    }
-
-    /// The ticket of a write; for one that changed nothing, a ticket for everything before it.
-    fn written(&self, ticket: Option<Ticket>) -> Result<Ticket> {
-        match ticket {
-            Some(ticket) => Ok(ticket),
-            None => Ok(Ticket(self.log.barrier()?)),
-        }
+    #[inline]
+    fn finish(&self, store: &Writer) {
+        store.after_write(self.keys);
     }
 }

@@ -1,91 +1,102 @@
 //! Writing a checkpoint: a dump of the index, while callers continue.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use esker_log::CheckpointChunk;
 use parking_lot::Mutex;
 
-use super::format::{CheckpointNote, ENTRY_HEADER_BYTES, SECTION_HEADER_BYTES};
+use super::format::{
+    CheckpointNote, ENTRY_HEADER_BYTES, SECTION_HEADER_BYTES, SectionHeader, encode_entry,
+};
 use super::threads::{in_threads, threads};
 use crate::base::error::{Error, Result};
 use crate::durability::bursts::Bursts;
-use crate::index::arena::EntryId;
+use crate::index::entry::EntryId;
 use crate::index::keys::Keys;
 use crate::index::table::Table;
 use crate::state::writer::{LastCheckpoint, Writer};
 
-/// Keys that a thread takes at a time, and that are read while no key can be removed.
+/// The number of keys that a thread takes at a time, and that are read while no key can be removed.
 const DUMP_STEP_KEYS: usize = 2048;
-/// Bits of a place for the sections of one range.
+/// The bits of a place that number the sections of one range.
 const SECTION_PLACE_BITS: u32 = 20;
-/// Encoded entries are written when they take this many bytes.
+/// The bytes of encoded entries from which on they are written.
 const ENCODED_BYTES_MAX: usize = 4 << 20;
 /// The number of entries whose memory is requested ahead.
 const PREFETCH_ENTRIES: usize = 16;
-/// The log grows by this many bytes, and this many times the size of the last checkpoint, until the
-/// next one is written in the background.
+/// The growth of the log until the next checkpoint is written in the background: so many bytes, and
+/// so many times the size of the last one.
 const GROWTH_BYTES_MIN: u64 = 256 << 20;
 const GROWTH_FACTOR: u64 = 4;
-/// Closing writes one if so many bytes are to be replayed, and this share of the last checkpoint.
+/// The bytes to be replayed from which on closing writes a checkpoint: so many, and this share of
+/// the last one.
 const CLOSE_BYTES_MIN: u64 = 1 << 20;
 const CLOSE_SHARE: u64 = 8;
+/// The length of a key for which the file of a checkpoint is created. It grows if keys are longer.
+const EXPECTED_KEY_BYTES: usize = 16;
 
-/// How much of the processors a dump takes.
+const _: () = assert!(DUMP_STEP_KEYS < 1 << SECTION_PLACE_BITS, "a range has a place per section");
+
+/// The share of the processors that a dump takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DumpPace {
-    /// All of them, because a caller waits.
+    /// All processors, because a caller waits.
     Whole,
-    /// One, in bursts, because it is in the background.
+    /// One processor, in bursts, because the dump is in the background.
     Bursts,
 }
 
 impl Writer {
     /// Writes a checkpoint of the index. `false` if this store uses none.
     pub(crate) fn write_checkpoint(&self, pace: DumpPace) -> Result<bool> {
-        if self.gap.is_some() || self.log.was_repaired()? {
+        let view = self.view();
+        view.health().check_invariants()?;
+        if view.gap().is_some() || self.log.was_repaired()? {
             return Ok(false);
         }
         // What a failed log has accepted never becomes durable.
         self.log.barrier()?.blocking_wait()?;
         let (replay, position) = {
-            let _no_copy_under_way = self.cleaning.pass.lock();
+            let _no_copy_under_way = self.cleaning().lock_pass();
             let now = (self.log.accepted().0, self.log.metadata().position.0);
             // The index has every record that has its place.
-            self.table.await_writers();
+            view.table().await_writers();
             now
         };
-        let mut spaces = self.keyspaces.all();
-        spaces.push(Arc::clone(&self.keyspaces.catalog));
+        let mut spaces = view.keyspaces().all();
+        spaces.push(Arc::clone(view.keyspaces().catalog()));
         let keys = spaces.iter().map(|keys| keys.count()).sum::<u64>();
         for keys in &spaces {
-            keys.put_in_order(&self.table, self.horizon());
+            keys.put_in_order(view.table(), view.horizon());
         }
-        // Of keys of 16 bytes. The file grows if they are longer.
-        let writer = self.log.checkpoint_writer(keys * (ENTRY_HEADER_BYTES as u64 + 16))?;
+        let entry_bytes = (ENTRY_HEADER_BYTES + EXPECTED_KEY_BYTES) as u64;
+        let writer = self.log.checkpoint_writer(keys * entry_bytes)?;
         let cursor = Mutex::new(DumpCursor::default());
         let dump = || {
             let (chunk, ids, entries) = (writer.chunk(), Vec::new(), EncodedEntries::default());
             let bursts = Bursts::new(self, pace == DumpPace::Bursts);
-            let table = &self.table;
+            let table = view.table();
             DumpThread { table, chunk, ids, entries, keys: 0, bursts }.run(&spaces, &cursor)
         };
         let is_small = keys < DUMP_STEP_KEYS as u64;
         let threads = if is_small || pace == DumpPace::Bursts { 1 } else { threads() };
         let keys = in_threads(threads, dump).into_iter().sum::<Result<u64>>()?;
         let last = self.log.barrier()?.blocking_wait()?.seq.0;
-        let highest = self.keyspaces.highest();
+        let highest = view.keyspaces().highest();
         let note = CheckpointNote { replay, last, position, keys, highest };
+        view.health().ensure(replay <= last, "the replay point is durable after the dump")?;
+        // An opening would not find a key that the index has lost.
+        view.health().check_invariants()?;
         let bytes = writer.publish(&note.encode())?;
-        *self.checkpoint.lock() = LastCheckpoint { position, bytes };
+        self.set_last_checkpoint(LastCheckpoint { position, bytes });
         Ok(true)
     }
 
-    /// Bytes of the log since the last checkpoint.
+    /// The bytes of the log since the last checkpoint.
     fn since_checkpoint(&self) -> (u64, LastCheckpoint) {
-        let last = *self.checkpoint.lock();
+        let last = self.last_checkpoint();
         // The position of the log counts only what is durable.
-        let position = self.log.metadata().position.0.max(self.cleaning.reached.load(Relaxed));
+        let position = self.log.metadata().position.0.max(self.cleaning().reached());
         (position.saturating_sub(last.position), last)
     }
 
@@ -97,6 +108,9 @@ impl Writer {
 
     /// Writes a checkpoint before the store is closed, if opening would take longer without.
     pub(crate) fn checkpoint_at_close(&self) {
+        if self.view().health().check_invariants().is_err() {
+            return;
+        }
         if !self.log.barrier().is_ok_and(|all| all.blocking_wait().is_ok()) {
             return;
         }
@@ -109,13 +123,13 @@ impl Writer {
     /// Writes a checkpoint. A failure costs a longer opening and nothing else.
     pub(crate) fn checkpoint_or_warn(&self, pace: DumpPace) {
         match self.write_checkpoint(pace) {
-            Ok(_) | Err(Error::Closed) => {}
+            Ok(_) | Err(Error::Closed | Error::Internal { .. }) => {}
             Err(error) => tracing::warn!(%error, "failed to write a checkpoint"),
         }
     }
 }
 
-/// Where the threads of a dump are.
+/// The progress of the threads of a dump.
 #[derive(Default)]
 struct DumpCursor {
     /// The keyspace, and the lowest of its keys that no thread has taken.
@@ -212,27 +226,29 @@ impl DumpThread<'_> {
             }
             let start = self.chunk.content().len();
             self.chunk.push(&[0; SECTION_HEADER_BYTES])?;
-            let mut count = 0u32;
+            let mut entries = 0u32;
             while let Some(entry) = left.next_if(|entry| entry.len() <= self.chunk.room()) {
                 self.chunk.push(entry)?;
-                count += 1;
+                entries += 1;
             }
-            let header = &mut self.chunk.content()[start..];
-            header[..4].copy_from_slice(&range.keys.id.to_le_bytes());
-            header[4..8].copy_from_slice(&count.to_le_bytes());
-            header[8..SECTION_HEADER_BYTES].copy_from_slice(&range.place.to_le_bytes());
+            // Otherwise the loop does not end.
+            self.table.health().ensure(entries > 0, "an entry fits into an empty chunk")?;
+            let header = SectionHeader { keyspace: range.keys.id, entries, place: range.place };
+            header.encode(&mut self.chunk.content()[start..]);
             range.place += 1;
-            self.keys += u64::from(count);
+            let section = range.place & ((1 << SECTION_PLACE_BITS) - 1);
+            debug_assert_ne!(section, 0, "a range has a place for each of its sections");
+            self.keys += u64::from(entries);
         }
         Ok(())
     }
 }
 
-/// Some encoded entries.
+/// Encoded entries of a range.
 #[derive(Default)]
 struct EncodedEntries {
     bytes: Vec<u8>,
-    /// Where each of them ends.
+    /// The end of each of them.
     ends: Vec<usize>,
 }
 
@@ -253,11 +269,8 @@ impl EncodedEntries {
             if version.deleted {
                 continue;
             }
-            self.bytes.extend_from_slice(&version.seq.to_le_bytes());
-            self.bytes.extend_from_slice(&version.position.to_le_bytes());
-            self.bytes.extend_from_slice(&version.len.to_le_bytes());
-            self.bytes.extend_from_slice(&(arena.key_len(*id) as u32).to_le_bytes());
-            arena.copy_key(*id, &mut self.bytes);
+            let (key_len, out) = (arena.key_len(*id), &mut self.bytes);
+            encode_entry(version, key_len, out, |out| arena.copy_key(*id, out));
             self.ends.push(self.bytes.len());
         }
         ids.len()

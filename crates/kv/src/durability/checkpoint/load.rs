@@ -1,16 +1,18 @@
 //! Loading a checkpoint into an empty index.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use esker_disk::planted::{Bug, is_planted};
 use esker_log::{CheckpointBuffer, CheckpointReader};
 
-use super::format::{CheckpointEntry, CheckpointNote, NOTE_BYTES, SECTION_HEADER_BYTES, section};
+use super::format::{CheckpointEntry, CheckpointNote, NOTE_BYTES, SectionHeader};
 use super::threads::{in_threads, threads};
 use crate::base::error::{Error, Result};
-use crate::index::arena;
+use crate::index::arena::ENTRIES_BYTES_MAX;
 use crate::index::build::{self, BuildError, IndexPart};
+use crate::index::entry::SEQ_MAX;
 use crate::index::keys::Keys;
 use crate::index::table::Table;
 use crate::limits::{KEY_LIMIT, VALUE_LIMIT};
@@ -82,20 +84,18 @@ fn load_chunk(
     part: &mut IndexPart,
 ) -> std::result::Result<(), &'static str> {
     while !content.is_empty() {
-        let (header, rest) =
-            content.split_first_chunk::<SECTION_HEADER_BYTES>().ok_or("a section is cut")?;
-        let (keyspace, entries, place) = section(header);
-        part.begin(table, place, keyspace);
+        let (header, rest) = SectionHeader::decode(content).ok_or("a section is cut")?;
+        part.begin(table, header.place, header.keyspace);
         content = rest;
-        for _ in 0..entries {
+        for _ in 0..header.entries {
             let (entry, rest) = CheckpointEntry::decode(content).ok_or("an entry is cut")?;
             content = rest;
             let CheckpointEntry { key, version } = entry;
             if key.len() > KEY_LIMIT || version.len as usize > VALUE_LIMIT {
                 return Err("a key or a value is too long");
             }
-            if version.seq > note.last {
-                return Err("an entry is newer than the checkpoint");
+            if version.seq == 0 || version.seq > note.last.min(SEQ_MAX) {
+                return Err("the number of an entry is not one of the checkpoint");
             }
             // Cleaning dropped it since. Where its key still exists, the replay finds a record.
             if version.seq < oldest && !is_planted(Bug::StaleCheckpointUsed) {
@@ -114,8 +114,11 @@ fn load_chunk(
 /// keys.
 pub(crate) fn decode_any(bytes: &[u8]) -> Option<u64> {
     let (note, content) = bytes.split_at_checked(NOTE_BYTES)?;
-    let (note, table, mut part) =
-        (CheckpointNote::decode(note)?, Table::new(arena::ENTRIES_MAX), IndexPart::new());
+    let (note, table, mut part) = (
+        CheckpointNote::decode(note)?,
+        Table::new(ENTRIES_BYTES_MAX, Arc::default()),
+        IndexPart::new(),
+    );
     load_chunk(content, &table, note, 0, &mut part).ok()?;
     let keyspaces = build::finish(&table, vec![part], 1).ok()?;
     let arena = table.arena();
