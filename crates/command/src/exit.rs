@@ -179,7 +179,9 @@ impl Failure {
                 Self { status: Status::Corrupt, message: error.to_string() }
             }
             Error::Quarantined { .. } => {
-                Self { status: Status::Corrupt, message: format!("{}: {error}", dir.display()) }
+                let command = "`esker kv export --all-keyspaces --skip-corrupt`";
+                let message = format!("{}: {error} with {command}", dir.display());
+                Self { status: Status::Corrupt, message }
             }
             Error::InvalidOption { option, rule } => {
                 Failure::usage(option_flags::wrong(option, rule))
@@ -572,6 +574,17 @@ mod tests {
         }
         let message = Failure::from_log(&denied(), dir).message;
         assert!(message.contains("chmod") && message.contains("--readable-by"), "{message}");
+    }
+
+    /// The library names no command.
+    #[test]
+    fn quarantined_records_of_a_store_are_followed_by_the_command_that_saves_the_rest() {
+        let error = esker_kv::Error::Quarantined { from: 1.into(), to: 2.into() };
+        let failure = Failure::from_kv(&error, Path::new("d"));
+        let command = "save what is left with `esker kv export --all-keyspaces --skip-corrupt`";
+        assert!(failure.message.ends_with(command), "{}", failure.message);
+        assert!(!error.to_string().contains("esker"), "{error}");
+        assert_eq!(failure.status, Status::Corrupt);
     }
 
     /// Only what takes `--from` advises it.

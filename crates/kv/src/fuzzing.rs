@@ -26,6 +26,19 @@ mod tests {
 
     use super::*;
 
+    /// Bug: the index has a bit less for it than a checkpoint, and took another number.
+    #[test]
+    fn a_number_that_an_entry_cannot_have_is_refused() {
+        for (seq, is_valid) in [(0, false), (1, true), (u64::MAX >> 1, true), (1 << 63, false)] {
+            let mut bytes = [3, u64::MAX, 5, 7].map(u64::to_le_bytes).concat();
+            bytes.extend([2u32, 1, 1].map(u32::to_le_bytes).concat()); // keyspaces, one section
+            bytes.extend([0, seq, 77].map(u64::to_le_bytes).concat());
+            bytes.extend([5u32, 1].map(u32::to_le_bytes).concat());
+            bytes.push(b'k');
+            assert_eq!(decode_checkpoint(&bytes).is_some(), is_valid, "{seq}");
+        }
+    }
+
     proptest! {
         #[test]
         fn any_bytes_are_decoded_or_refused(

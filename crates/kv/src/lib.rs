@@ -29,7 +29,9 @@ mod cache;
 mod durability;
 #[doc(hidden)]
 pub mod fuzzing;
+mod health;
 mod index;
+mod limits;
 mod memory;
 mod read;
 mod read_only;
@@ -42,7 +44,6 @@ mod write;
 
 pub use backup::{UNFINISHED_BACKUP, backup_log};
 pub use base::error::{Error, Result};
-pub use base::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
 pub use base::options::{COMPONENT, Options, StoreBuilder};
 pub use base::read_only_options::{ReadOnlyOptions, ReadOnlyStoreBuilder};
 pub use base::stats::{ReadOnlyStats, Stats};
@@ -57,8 +58,9 @@ pub use esker_log::reclaim::Reclaimed;
 #[doc(no_inline)]
 pub use esker_log::{Direct, Engine, OnCorruption, OpenCheck, ReadOnlyLog};
 pub use esker_log::{Policy, Seq, SeqRange};
-pub use read::check::check_records;
-pub use read::range::KeyRange;
+pub use limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
+pub use read::check_records::check_records;
+pub use read::key_range::KeyRange;
 pub use read::scan::Scan;
 pub use read::snapshot::{Snapshot, SnapshotScan};
 pub use read_only::ReadOnlyStore;

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 
 /// The size and alignment of a huge page, in bytes.
-const HUGE: usize = 2 << 20;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Bytes that are zero at first, aligned to a page.
 pub(crate) struct Memory {
@@ -31,18 +31,20 @@ unsafe impl Sync for Memory {}
 impl Memory {
     /// Maps this many bytes, more than 0. No memory is used before they are written.
     pub(crate) fn zeroed(len: usize) -> Self {
-        let mapped = len + HUGE;
+        assert!(len > 0, "a mapping is not empty");
+        let mapped = len + HUGE_PAGE_BYTES;
         let (access, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping at an address of the kernel's choice aliases nothing.
         let mapping = unsafe { mmap_anonymous(null_mut(), mapped, access, flags) };
         let Some(mapping) = mapping.ok().and_then(|at| NonNull::new(at.cast::<u8>())) else {
             handle_alloc_error(Layout::array::<u8>(len).unwrap_or(Layout::new::<u8>()))
         };
-        let skip = mapping.as_ptr().align_offset(HUGE).min(HUGE);
+        let skip = mapping.as_ptr().align_offset(HUGE_PAGE_BYTES).min(HUGE_PAGE_BYTES);
+        debug_assert!(skip + len <= mapped, "the memory is in its mapping");
         // SAFETY: `skip` is at most the length that was added.
         let start = unsafe { mapping.add(skip) };
         #[cfg(target_os = "linux")]
-        if len >= HUGE {
+        if len >= HUGE_PAGE_BYTES {
             use rustix::mm::{Advice, madvise};
             // SAFETY: the range is in the mapping, and the advice changes no content. A refusal,
             // for example of a kernel without huge pages, costs speed only.
@@ -88,6 +90,7 @@ impl Drop for Memory {
         // SAFETY: the mapping is of this length, and nothing refers to it any more.
         if let Err(error) = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped) } {
             tracing::error!(%error, "failed to unmap memory of an index");
+            debug_assert!(false, "a mapping is unmapped once, with its length");
         }
     }
 }
@@ -100,7 +103,7 @@ mod tests {
 
     #[test]
     fn memory_is_zero_and_keeps_what_is_written() {
-        for len in [1, 511, HUGE / 8, HUGE / 4 + 1] {
+        for len in [1, 511, HUGE_PAGE_BYTES / 8, HUGE_PAGE_BYTES / 4 + 1] {
             let memory = Words::zeroed(len);
             assert_eq!(memory.len(), len);
             assert!(memory.iter().all(|word| word.load(Relaxed) == 0));

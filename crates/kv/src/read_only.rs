@@ -12,13 +12,13 @@ use parking_lot::Mutex;
 use crate::base::error::{Error, Result};
 use crate::base::read_only_options::{ReadOnlyOptions, ReadOnlyStoreBuilder};
 use crate::base::stats::ReadOnlyStats;
-use crate::durability::open;
-use crate::index::history::VERSION_BYTES;
+use crate::durability::open::{self, OpeningStats, ReadOnlyState};
+use crate::health::FailOnPanic;
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::KeyspaceReader;
 use crate::state::view::View;
 
-/// The time after which a thread that follows a log checks whether its store is gone.
+/// The time between two checks of a thread that follows a log whether its store is gone.
 const FOLLOW_WAIT: Duration = Duration::from_millis(500);
 /// The pause of that thread after an error.
 const FOLLOW_PAUSE: Duration = Duration::from_millis(100);
@@ -66,14 +66,14 @@ pub struct ReadOnlyStore {
     reader: Arc<Reader>,
 }
 
+/// The state of a store that another process writes.
 #[derive(Debug)]
 struct Reader {
     log: ReadOnlyLog,
     view: Arc<View>,
     options: ReadOnlyOptions,
-    checkpoint_bytes: u64,
-    checkpoint_corrupt: bool,
-    replayed: u64,
+    opening: OpeningStats,
+    /// The thread that follows the log, if there is one.
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -87,9 +87,9 @@ impl Reader {
         let thread = self.thread.lock().take();
         if let Some(thread) = thread
             && thread.thread().id() != std::thread::current().id()
-            && thread.join().is_err()
         {
-            tracing::error!("the thread that follows a store panicked");
+            // A panic has failed the store.
+            let _panicked = thread.join();
         }
     }
 }
@@ -118,15 +118,18 @@ impl ReadOnlyStoreBuilder {
     pub fn open(self) -> Result<ReadOnlyStore> {
         let Self { dir, options } = self;
         let opened = open::open_read_only(dir, &options)?;
-        let open::ReadOnly { log, view, checkpoint_bytes, checkpoint_corrupt, replayed } = opened;
-        let thread = Mutex::default();
+        let ReadOnlyState { log, view, opening } = opened;
         let follow = options.follow;
-        let reader =
-            Reader { log, view, options, checkpoint_bytes, checkpoint_corrupt, replayed, thread };
+        let reader = Reader { log, view, options, opening, thread: Mutex::default() };
         if follow {
             let (log, view) = (reader.log.clone(), Arc::downgrade(&reader.view));
             let builder = std::thread::Builder::new().name("esker-kv-follow".into());
-            let thread = builder.spawn(move || follow_log(&log, &view));
+            let invariant = "the thread that follows a log does not panic";
+            let fail_on_panic = FailOnPanic::new(reader.view.health(), invariant);
+            let thread = builder.spawn(move || {
+                let _fail_on_panic = fail_on_panic;
+                follow_log(&log, &view);
+            });
             let thread = thread.map_err(|cause| esker_log::Error::NoThread(Arc::new(cause)))?;
             *reader.thread.lock() = Some(thread);
         }
@@ -150,7 +153,7 @@ fn follow_log(log: &ReadOnlyLog, view: &Weak<View>) {
         };
         match outcome {
             Ok(()) => {}
-            Err(Error::Closed) => return,
+            Err(Error::Closed | Error::Internal { .. }) => return,
             Err(error) => {
                 tracing::warn!(%error, "failed to follow the log of a store");
                 stream = None;
@@ -199,17 +202,17 @@ impl ReadOnlyStore {
 
     /// Returns the default keyspace. It always exists.
     pub fn keyspace(&self) -> KeyspaceReader {
-        self.reader.view.reader(&self.reader.view.keyspaces.default)
+        self.reader.view.reader(self.reader.view.keyspaces().default_keys())
     }
 
     /// Returns the keyspace with this name; `None` if there is none.
     pub fn find_keyspace(&self, name: &str) -> Option<KeyspaceReader> {
-        self.reader.view.keyspaces.find(name).map(|keys| self.reader.view.reader(&keys))
+        self.reader.view.keyspaces().find(name).map(|keys| self.reader.view.reader(&keys))
     }
 
     /// Returns the names of all keyspaces, sorted.
     pub fn keyspaces(&self) -> Vec<String> {
-        self.reader.view.keyspaces.all().iter().map(|keys| keys.name().into()).collect()
+        self.reader.view.keyspaces().all().iter().map(|keys| keys.name().into()).collect()
     }
 
     /// Returns the store as it is visible now. It stays so while the store is refreshed.
@@ -225,25 +228,24 @@ impl ReadOnlyStore {
     /// As [`Store::quarantined`](crate::Store::quarantined), as of the opening. Empty with
     /// [`ReadOnlyOptions::skip_quarantined`].
     pub fn quarantined(&self) -> Vec<SeqRange> {
-        self.reader.view.gap.ranges().to_vec()
+        self.reader.view.gap().ranges().to_vec()
     }
 
     /// Returns statistics. No I/O.
     pub fn stats(&self) -> ReadOnlyStats {
-        let Reader { log, view, checkpoint_bytes, checkpoint_corrupt, replayed, .. } =
-            &*self.reader;
-        let keyspaces = view.keyspaces.all();
+        let Reader { log, view, opening, .. } = &*self.reader;
+        let keyspaces = view.keyspaces().all();
         ReadOnlyStats {
             keys: keyspaces.iter().map(|keys| keys.count()).sum(),
-            index_bytes: view.table.bytes()
+            index_bytes: view.table().bytes()
                 + keyspaces.iter().map(|keys| keys.bytes()).sum::<u64>(),
-            cache_bytes: view.cache.memory(),
-            history_bytes: view.table.kept() * VERSION_BYTES,
+            cache_bytes: view.cache().memory(),
+            history_bytes: view.history_bytes(),
             disk_bytes: log.storage().metadata().disk_bytes,
-            checkpoint_bytes: *checkpoint_bytes,
-            checkpoint_corrupt: *checkpoint_corrupt,
-            replayed: *replayed,
-            snapshots: view.snapshots.len(),
+            checkpoint_bytes: opening.checkpoint_bytes,
+            checkpoint_corrupt: opening.checkpoint_corrupt,
+            replayed: opening.replayed,
+            snapshots: view.snapshots().len(),
         }
     }
 
@@ -258,9 +260,9 @@ impl ReadOnlyStore {
     /// index.
     pub fn live_bytes(&self) -> u64 {
         let (view, mut bytes) = (&self.reader.view, 0);
-        view.table
+        view.table()
             .arena()
-            .each(|id, version| bytes += view.live_bytes_of(id, version).unwrap_or(0));
+            .for_each(|id, version| bytes += view.live_bytes(id, version).unwrap_or(0));
         bytes
     }
 

@@ -10,11 +10,11 @@ use crate::base::error::{Error, Result};
 use crate::base::options::{Options, StoreBuilder};
 use crate::base::stats::Stats;
 use crate::base::ticket::Ticket;
-use crate::durability::checkpoint::Pace;
+use crate::durability::checkpoint::DumpPace;
 use crate::durability::open;
 use crate::read::snapshot::Snapshot;
 use crate::state::handle::Keyspace;
-use crate::state::inner::Inner;
+use crate::state::writer::Writer;
 use crate::watch::Watch;
 use crate::write::batch::Batch;
 
@@ -25,17 +25,19 @@ use crate::write::batch::Batch;
 /// they return [`Error::Closed`].
 #[derive(Debug, Clone)]
 pub struct Store {
-    inner: Arc<Inner>,
-    owner: Arc<Owner>,
+    writer: Arc<Writer>,
+    close_on_drop: Arc<CloseOnDrop>,
 }
 
+/// Closes a store when its last handle is dropped.
 #[derive(Debug)]
-struct Owner(Arc<Inner>);
+struct CloseOnDrop(Arc<Writer>);
 
-impl Drop for Owner {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         match self.0.close() {
-            Ok(()) | Err(Error::Closed) => {}
+            // A store that has failed logged that.
+            Ok(()) | Err(Error::Closed | Error::Internal { .. }) => {}
             // Another thread may have been changing what this would free.
             Err(Error::Forked) => std::mem::forget(Arc::clone(&self.0)),
             Err(error) => tracing::warn!(%error, "failed to close a store"),
@@ -61,9 +63,9 @@ impl StoreBuilder {
 }
 
 impl Store {
-    fn new(inner: Arc<Inner>) -> Self {
-        let owner = Arc::new(Owner(Arc::clone(&inner)));
-        Self { inner, owner }
+    fn new(writer: Arc<Writer>) -> Self {
+        let close_on_drop = Arc::new(CloseOnDrop(Arc::clone(&writer)));
+        Self { writer, close_on_drop }
     }
 
     /// Opens a store with the default options, and creates it where there is none.
@@ -95,17 +97,18 @@ impl Store {
 
     /// Returns the options that the store was opened with.
     pub fn options(&self) -> &Options {
-        &self.inner.options
+        self.writer.options()
     }
 
     /// Returns the default keyspace. It always exists.
     pub fn keyspace(&self) -> Keyspace {
-        self.inner.handle(&self.inner.keyspaces.default)
+        self.writer.handle(self.writer.view().keyspaces().default_keys())
     }
 
     /// Returns the keyspace with this name; `None` if there is none.
     pub fn find_keyspace(&self, name: &str) -> Option<Keyspace> {
-        self.inner.keyspaces.find(name).map(|keys| self.inner.handle(&keys))
+        let keys = self.writer.view().keyspaces().find(name);
+        keys.map(|keys| self.writer.handle(&keys))
     }
 
     /// Returns the keyspace with this name, and creates it, durably, if there is none. Blocks; it
@@ -117,8 +120,8 @@ impl Store {
     /// # Errors
     /// [`Error::InvalidName`], [`Error::Quarantined`], [`Error::Closed`], [`Error::Log`].
     pub fn create_keyspace(&self, name: &str) -> Result<Keyspace> {
-        let keys = self.inner.create_keyspace(name)?;
-        Ok(self.inner.handle(&keys))
+        let keys = self.writer.create_keyspace(name)?;
+        Ok(self.writer.handle(&keys))
     }
 
     /// Drops a keyspace with all of its keys, durably. Blocks; writers of the store wait while its
@@ -131,14 +134,15 @@ impl Store {
     /// # Errors
     /// [`Error::KeyspaceNotFound`], [`Error::DefaultKeyspace`], [`Error::Closed`], [`Error::Log`].
     pub fn drop_keyspace(&self, name: &str) -> Result<()> {
-        self.inner.drop_keyspace(name)?;
-        self.inner.clean_now();
+        self.writer.drop_keyspace(name)?;
+        self.writer.clean_now();
         Ok(())
     }
 
     /// Returns the names of all keyspaces, sorted.
     pub fn keyspaces(&self) -> Vec<String> {
-        self.inner.keyspaces.all().iter().map(|keys| keys.name().into()).collect()
+        let keyspaces = self.writer.view().keyspaces().all();
+        keyspaces.iter().map(|keys| keys.name().into()).collect()
     }
 
     /// Writes a batch: all of it or nothing.
@@ -151,8 +155,8 @@ impl Store {
     /// [`Error::ConditionFailed`], [`Error::AnotherStore`], [`Error::KeyspaceDropped`], and as
     /// [`Keyspace::put`]. Nothing was written then.
     pub fn write(&self, batch: &Batch) -> Result<Ticket> {
-        let ticket = self.inner.write_batch(batch);
-        self.inner.clean_after(ticket)
+        let ticket = self.writer.write_batch(batch);
+        self.writer.clean_after(ticket)
     }
 
     /// As [`Store::write`], but waits as [`Keyspace::put_async`] does instead of blocking.
@@ -163,8 +167,8 @@ impl Store {
     /// # Errors
     /// As [`Store::write`].
     pub async fn write_async(&self, batch: &Batch) -> Result<Ticket> {
-        let ticket = self.inner.write_batch_async(batch).await;
-        self.inner.clean_after(ticket)
+        let ticket = self.writer.write_batch_async(batch).await;
+        self.writer.clean_after(ticket)
     }
 
     /// Returns the store as it is now, for reading.
@@ -172,8 +176,9 @@ impl Store {
     /// # Errors
     /// [`Error::Closed`].
     pub fn snapshot(&self) -> Result<Snapshot> {
-        self.inner.refuse_if_closing()?;
-        Ok(Snapshot::new(Arc::clone(&self.inner.view), self.inner.pin_newest()))
+        let view = self.writer.view();
+        view.refuse_if_closing()?;
+        Ok(Snapshot::new(Arc::clone(view), view.pin_newest()))
     }
 
     /// Returns the store as it is durable now, for reading: what a crash would leave at least.
@@ -181,8 +186,9 @@ impl Store {
     /// # Errors
     /// [`Error::Closed`].
     pub fn durable_snapshot(&self) -> Result<Snapshot> {
-        self.inner.refuse_if_closing()?;
-        Ok(Snapshot::new(Arc::clone(&self.inner.view), self.inner.pin_durable()))
+        let view = self.writer.view();
+        view.refuse_if_closing()?;
+        Ok(Snapshot::new(Arc::clone(view), view.pin_durable()))
     }
 
     /// Returns a ticket that resolves when everything accepted before this call is durable.
@@ -190,7 +196,8 @@ impl Store {
     /// # Errors
     /// [`Error::Closed`], [`Error::Log`].
     pub fn barrier(&self) -> Result<Ticket> {
-        Ok(Ticket(self.inner.log.barrier()?))
+        self.writer.view().health().check_invariants()?;
+        Ok(Ticket(self.writer.log.barrier()?))
     }
 
     /// Blocks until everything accepted before this call is durable. In async code, use
@@ -232,18 +239,18 @@ impl Store {
     }
 
     /// Returns the position of the last accepted write.
-    pub fn logical(&self) -> Seq {
-        self.inner.log.accepted()
+    pub fn accepted(&self) -> Seq {
+        self.writer.log.accepted()
     }
 
     /// Returns the position up to which everything is durable. Never above
-    /// [`Store::logical`].
+    /// [`Store::accepted`].
     pub fn durable(&self) -> Seq {
-        self.inner.log.durable()
+        self.writer.log.durable()
     }
 
     /// Waits until everything up to a position is durable. Requests no commit. For a position above
-    /// [`Store::logical`] it waits for writes to come.
+    /// [`Store::accepted`] it waits for writes to come.
     ///
     /// # Cancel safety
     /// Cancel-safe.
@@ -251,7 +258,7 @@ impl Store {
     /// # Errors
     /// [`Error::Closed`], [`Error::Log`].
     pub async fn wait_durable(&self, seq: Seq) -> Result<()> {
-        Ok(self.inner.log.wait_durable(seq).await?)
+        Ok(self.writer.log.wait_durable(seq).await?)
     }
 
     /// Watches the durable changes after a position, in order. That is [`Store::durable`] for those
@@ -280,7 +287,7 @@ impl Store {
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
     pub fn watch(&self, from: impl Into<Seq>) -> Result<Watch> {
-        Watch::of_store(&self.inner, from.into())
+        Watch::from_store(&self.writer, from.into())
     }
 
     /// Copies the store to a new one in a directory that is empty or does not exist. The copy is
@@ -315,7 +322,7 @@ impl Store {
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
     pub fn backup(&self, dir: impl AsRef<Path>) -> Result<Seq> {
-        self.inner.backup(dir.as_ref().into())
+        self.writer.backup(dir.as_ref().into())
     }
 
     /// Reclaims the space of overwritten values and deleted keys now, as long as at most half of
@@ -334,7 +341,7 @@ impl Store {
     /// [`Error::Closed`], also when the store is closed meanwhile; [`Error::Quarantined`];
     /// [`Error::Log`], with [`esker_log::Error::NoSpace`] only if nothing could be freed.
     pub fn compact(&self) -> Result<Reclaimed> {
-        self.inner.compact()
+        self.writer.compact()
     }
 
     /// Writes a checkpoint of the index: the next opening loads it, and reads only what was written
@@ -352,8 +359,8 @@ impl Store {
     /// [`Error::Closed`]; [`Error::Log`], for example with [`esker_log::Error::NoSpace`]. The store
     /// stays usable, unless its log failed.
     pub fn checkpoint(&self) -> Result<bool> {
-        self.inner.refuse_if_closing()?;
-        self.inner.write_checkpoint(Pace::Whole)
+        self.writer.view().refuse_if_closing()?;
+        self.writer.write_checkpoint(DumpPace::Whole)
     }
 
     /// Returns the ranges of records that were quarantined, in order. None, unless a repair found
@@ -365,36 +372,37 @@ impl Store {
     /// [`Store::drop_keyspace`] makes known; [`Store::compact`]; and [`Store::backup`]. The store
     /// is not cleaned. [`Store::find_keyspace`] does not find a keyspace whose creation is lost.
     pub fn quarantined(&self) -> Vec<SeqRange> {
-        self.inner.gap.ranges().to_vec()
+        self.writer.view().gap().ranges().to_vec()
     }
 
     /// Returns statistics. No I/O.
     pub fn stats(&self) -> Stats {
-        let inner = &*self.inner;
-        let keyspaces = inner.keyspaces.all();
-        let metadata = inner.log.storage().metadata();
-        let (throttled, throttled_time) = inner.cleaning.throttle.counts();
+        let (view, cleaning) = (self.writer.view(), self.writer.cleaning());
+        let keyspaces = view.keyspaces().all();
+        let metadata = self.writer.log.storage().metadata();
+        let (throttled, throttled_time) = cleaning.throttle().counts();
         Stats {
             keys: keyspaces.iter().map(|keys| keys.count()).sum(),
-            index_bytes: inner.table.bytes()
+            index_bytes: view.table().bytes()
                 + keyspaces.iter().map(|keys| keys.bytes()).sum::<u64>(),
-            cache_bytes: inner.cache.memory(),
+            cache_bytes: view.cache().memory(),
             disk_bytes: metadata.disk_bytes,
-            checkpoint_bytes: inner.checkpoint.lock().bytes,
-            replayed: inner.replayed,
+            checkpoint_bytes: self.writer.last_checkpoint().bytes,
+            replayed: self.writer.replayed(),
             throttled,
             throttled_time,
-            snapshots: inner.snapshots.len(),
-            reclaimed: *inner.cleaning.done.lock(),
-            log: inner.log.stats(),
+            snapshots: view.snapshots().len(),
+            reclaimed: cleaning.reclaimed(),
+            log: self.writer.log.stats(),
         }
     }
 
     /// Closes the store: everything accepted is durable when it returns.
     ///
     /// # Errors
-    /// [`Error::Closed`] if it was closed already; [`Error::Log`].
+    /// [`Error::Closed`] if it was closed already; [`Error::Log`]; [`Error::Internal`] if the store
+    /// had failed.
     pub fn close(&self) -> Result<()> {
-        self.owner.0.close()
+        self.close_on_drop.0.close()
     }
 }

@@ -1,4 +1,4 @@
-//! What the model checker replaces: see `crates/loom`.
+//! The primitives that the model checker replaces: see `crates/loom`.
 
 use std::ops::Range;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ pub(crate) use esker_log::prefetch;
 pub(crate) struct Accesses;
 
 impl Accesses {
-    pub(crate) fn of(_len: usize) -> Self {
+    pub(crate) fn new(_len: usize) -> Self {
         Self
     }
 

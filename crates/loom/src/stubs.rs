@@ -58,7 +58,7 @@ pub(crate) struct Accesses(Vec<UnsafeCell<()>>);
 unsafe impl Sync for Accesses {}
 
 impl Accesses {
-    pub(crate) fn of(len: usize) -> Self {
+    pub(crate) fn new(len: usize) -> Self {
         Self((0..len).map(|_| UnsafeCell::new(())).collect())
     }
 

@@ -62,7 +62,7 @@ pub fn run(arguments: &WatchArguments) -> Outcome {
     let stop = Stop::on_signals().map_err(no_signals)?;
     let log = open::log(dir)?;
     let from = from.map_or_else(|| log.durable(), Seq);
-    let mut watch = Watch::of_log(&log, from).map_err(failure)?;
+    let mut watch = Watch::from_log(&log, from).map_err(failure)?;
     let mut out = output::buffered().map_err(|e| Failure::from_io("open standard output", &e))?;
     let stopped = stop.end_follower(out.get_ref(), move || log.close()).map_err(no_signals)?;
     if let Some(name) = &arguments.keyspace {

@@ -28,8 +28,8 @@ use esker_log::{Append, Component, Log, Policy, PriorShutdown, ReadOnlyLog, Seq}
 
 use crate::base::error::{Error, Result};
 use crate::base::options::{COMPONENT, StoreBuilder};
-use crate::base::overtaken::Overtaken;
-use crate::state::inner::Inner;
+use crate::base::trim_retries::TrimRetries;
+use crate::state::writer::Writer;
 use source::Source;
 
 /// The component of a backup that is not complete.
@@ -63,17 +63,17 @@ pub const UNFINISHED_BACKUP: Component = Component(*b"ESKRKVBU");
 /// # Ok::<(), esker_kv::Error>(())
 /// ```
 pub fn backup_log(log: &ReadOnlyLog, to: StoreBuilder) -> Result<Seq> {
-    backup(&mut source::Reader(log), &to)
+    backup(&mut source::LogReader(log), &to)
 }
 
-impl Inner {
+impl Writer {
     /// Copies everything that was accepted before this call, and maybe more.
     pub(crate) fn backup(&self, dir: PathBuf) -> Result<Seq> {
-        self.refuse_if_closing()?;
+        self.view().refuse_if_closing()?;
         self.log.barrier()?.blocking_wait()?;
-        let mut options = self.options.clone();
+        let mut options = self.options().clone();
         options.must_exist = false;
-        backup(&mut source::Open::new(self), &StoreBuilder { dir, options })
+        backup(&mut source::OpenStore::new(self), &StoreBuilder { dir, options })
     }
 }
 
@@ -109,7 +109,7 @@ fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq> {
 
 /// Writes the backup to a new log, and makes it a store.
 fn write(source: &mut impl Source, log: &Log) -> Result<Seq> {
-    let Copied { first, last } = copy(source, log)?;
+    let CopiedRange { first, last } = copy(source, log)?;
     log.barrier()?.blocking_wait()?;
     // Also where nothing was dropped meanwhile: what is before the first record was dropped once.
     log.retention().truncate_before(first)?;
@@ -122,16 +122,16 @@ fn write(source: &mut impl Source, log: &Log) -> Result<Seq> {
 }
 
 /// The records of a backup.
-struct Copied {
+struct CopiedRange {
     first: Seq,
     last: Seq,
 }
 
-fn copy(source: &mut impl Source, log: &Log) -> Result<Copied> {
+fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange> {
     let (mut stream, mut end) = source.begin()?;
-    let mut copied = Copied { first: Seq::ZERO, last: Seq::ZERO };
+    let mut copied = CopiedRange { first: Seq::ZERO, last: Seq::ZERO };
     let mut begins = true;
-    let mut overtaken = Overtaken::default();
+    let mut trim_retries = TrimRetries::default();
     while copied.last < end {
         source.refuse_if_closed()?;
         match stream.try_next() {
@@ -149,13 +149,14 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<Copied> {
                 // The whole batch, also past the end: it has all of a store's batch.
                 let written = log.write(Append::numbered(copied.last, &records));
                 drop(written.map_err(esker_log::Error::from)?);
+                debug_assert!(batch.last().is_some(), "a batch of a stream has records");
                 copied.last = batch.last().unwrap_or(copied.last);
             }
             // The store never had a record.
             Ok(None) if begins && copied.last == Seq::ZERO => break,
             Ok(None) => return Err(esker_log::Error::NotFound { seq: end }.into()),
             Err(esker_log::Error::Trimmed { oldest }) => {
-                overtaken.count(oldest)?;
+                trim_retries.count(oldest)?;
                 source.hold_cleaning();
                 (stream, end) = source.begin()?;
                 begins = true;

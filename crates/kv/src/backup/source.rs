@@ -1,10 +1,10 @@
-//! What a backup reads: an open store, or the log of one that another process has open.
+//! The source of a backup: an open store, or the log of one that another process has open.
 
 use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
 use parking_lot::MutexGuard;
 
 use crate::base::error::Result;
-use crate::state::inner::Inner;
+use crate::state::writer::Writer;
 
 /// The records that a backup copies.
 pub(super) trait Source {
@@ -17,40 +17,40 @@ pub(super) trait Source {
 }
 
 /// A store that is open in this process.
-pub(super) struct Open<'a> {
-    inner: &'a Inner,
-    /// Keeps cleaning from beginning a pass.
+pub(super) struct OpenStore<'a> {
+    writer: &'a Writer,
+    /// The lock that keeps cleaning from beginning a pass.
     pass: Option<MutexGuard<'a, ()>>,
 }
 
-impl<'a> Open<'a> {
-    pub(super) fn new(inner: &'a Inner) -> Self {
-        Self { inner, pass: None }
+impl<'a> OpenStore<'a> {
+    pub(super) fn new(writer: &'a Writer) -> Self {
+        Self { writer, pass: None }
     }
 }
 
-impl Source for Open<'_> {
+impl Source for OpenStore<'_> {
     fn begin(&mut self) -> Result<(LogStream, Seq)> {
         // The trim point first: what was durable before it was raised is durable now.
-        let stream = self.inner.log.stream(Start::Oldest)?;
-        Ok((stream, self.inner.log.durable()))
+        let stream = self.writer.log.stream(Start::Oldest)?;
+        Ok((stream, self.writer.log.durable()))
     }
 
     fn hold_cleaning(&mut self) {
         if self.pass.is_none() {
-            self.pass = Some(self.inner.cleaning.pass.lock());
+            self.pass = Some(self.writer.cleaning().lock_pass());
         }
     }
 
     fn refuse_if_closed(&self) -> Result<()> {
-        self.inner.refuse_if_closing()
+        self.writer.view().refuse_if_closing()
     }
 }
 
 /// The log of a store, which another process may have open.
-pub(super) struct Reader<'a>(pub(super) &'a ReadOnlyLog);
+pub(super) struct LogReader<'a>(pub(super) &'a ReadOnlyLog);
 
-impl Source for Reader<'_> {
+impl Source for LogReader<'_> {
     fn begin(&mut self) -> Result<(LogStream, Seq)> {
         self.0.refresh()?;
         let stream = self.0.stream(Start::Oldest)?;

@@ -1,4 +1,4 @@
-//! Why an operation on a store failed.
+//! The error of an operation on a store.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,12 +6,14 @@ use std::path::PathBuf;
 use esker_disk::process;
 use esker_log::Seq;
 
-use crate::base::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
+use crate::health::{BrokenInvariant, Refusal};
+use crate::index::table::IndexError;
+use crate::limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
 
 /// The result of an operation on a store.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why an operation on a store failed.
+/// The error of an operation on a store.
 ///
 /// The message says what failed and what to do about it. It does not repeat the cause, which is in
 /// [`source`](std::error::Error::source).
@@ -20,12 +22,12 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 pub enum Error {
     /// The key exceeds [`KEY_LIMIT`]. Nothing was written.
     KeyTooLarge {
-        /// Its length in bytes.
+        /// The length in bytes.
         size: usize,
     },
     /// The value exceeds [`VALUE_LIMIT`]. Nothing was written.
     ValueTooLarge {
-        /// Its length in bytes.
+        /// The length in bytes.
         size: usize,
     },
     /// A condition of a batch does not hold. Nothing was written.
@@ -71,7 +73,7 @@ pub enum Error {
     },
     /// A keyspace cannot have this name: it is empty, or exceeds [`NAME_LIMIT`].
     InvalidName {
-        /// Its length in bytes.
+        /// The length in bytes.
         size: usize,
     },
     /// The default keyspace cannot be dropped.
@@ -87,12 +89,12 @@ pub enum Error {
     CorruptedRecord {
         /// The record's sequence number.
         seq: Seq,
-        /// What is wrong with it.
+        /// The rule of the format that it breaks.
         what: &'static str,
     },
-    /// Records of the store were corrupt and are quarantined, and what was asked for may have been
-    /// among them: every sequence number above `from` and up to `to`. A key is known again when it
-    /// is put or deleted. Restore a backup, or export what is left, see
+    /// Records of the store were corrupt and are quarantined, and the answer may be among them:
+    /// every sequence number above `from` and up to `to`. A key is known again when it is put or
+    /// deleted. Restore a backup, or export what is left, see
     /// [`ReadOnlyOptions::skip_quarantined`](crate::ReadOnlyOptions::skip_quarantined).
     Quarantined {
         /// The last valid sequence number before the gap.
@@ -107,6 +109,13 @@ pub enum Error {
         option: &'static str,
         /// The rule that the option must follow.
         rule: String,
+    },
+    /// An invariant of the store does not hold, which is a bug. The store refuses every later call
+    /// with this error, cleans nothing and writes no checkpoint. A write that returned it may or
+    /// may not survive. Report it, and open the store again: that builds the index from the log.
+    Internal {
+        /// The invariant, as the sentence that should be true.
+        invariant: &'static str,
     },
     /// The store was closed. Stop using it.
     Closed,
@@ -172,10 +181,14 @@ impl fmt::Display for Error {
             Error::Quarantined { from, to } => write!(
                 f,
                 "the records above {from} up to {to} are quarantined, and the answer may be among \
-                 them; restore a backup, or save what is left with `esker kv export \
-                 --all-keyspaces --skip-corrupt`"
+                 them; restore a backup, or save what is left"
             ),
             Error::InvalidOption { option, rule } => write!(f, "option {option} must be {rule}"),
+            Error::Internal { invariant } => write!(
+                f,
+                "the store has failed, because this does not hold: {invariant}; open it again, and \
+                 report this"
+            ),
             Error::Closed => f.write_str("the store is closed"),
             Error::Forked => esker_log::Error::Forked.fmt(f),
             Error::Log(cause) => cause.fmt(f),
@@ -184,8 +197,8 @@ impl fmt::Display for Error {
 }
 
 impl Error {
-    /// Whether the only cause is a lack of disk space. The store stays usable, and a write succeeds
-    /// when there is room.
+    /// Returns whether the only cause is a lack of disk space. The store stays usable, and a write
+    /// succeeds when there is room.
     pub fn is_no_space(&self) -> bool {
         matches!(self, Error::Log(cause) if cause.is_no_space())
     }
@@ -211,6 +224,30 @@ impl From<esker_log::Error> for Error {
                 Error::InvalidOption { option, rule }
             }
             cause => Error::Log(cause),
+        }
+    }
+}
+
+impl From<BrokenInvariant> for Error {
+    fn from(BrokenInvariant(invariant): BrokenInvariant) -> Self {
+        Error::Internal { invariant }
+    }
+}
+
+impl From<IndexError> for Error {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::ArenaFull => Error::IndexFull,
+            IndexError::Broken(broken) => broken.into(),
+        }
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::Closed => Error::Closed,
+            Refusal::Failed(broken) => broken.into(),
         }
     }
 }

@@ -10,9 +10,8 @@ use esker_log::{
 };
 
 use crate::base::error::{Error, Result};
-use crate::base::limits::{KEY_LIMIT, VALUE_LIMIT};
-use crate::index::arena::ENTRIES_MAX;
-use crate::record::HEADER;
+use crate::index::arena::{ENTRIES_BYTES_MAX, ENTRIES_BYTES_MIN};
+use crate::record::RECORD_BYTES_MAX;
 
 /// The component of stores.
 pub const COMPONENT: Component = Component(*b"ESKRKV01");
@@ -24,7 +23,7 @@ pub const COMPONENT: Component = Component(*b"ESKRKV01");
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// When a commit happens without a request, and so what a crash may lose. Default
+    /// The policy: when a commit happens without a request, and so what a crash may lose. Default
     /// [`Policy::Always`].
     pub policy: Policy,
     /// The most bytes of values in the value cache. Default 256 MiB, or a quarter of the memory of
@@ -38,8 +37,8 @@ pub struct Options {
     /// Opening does not obey it. From 8 MiB, which has room for about 75,000 keys of 16 bytes, to
     /// 31 GiB. Default 31 GiB.
     pub index_bytes: u64,
-    /// How long a snapshot keeps cleaning from dropping what it may read. After that it expires if
-    /// it is in the way. Default one minute.
+    /// The time for which a snapshot keeps cleaning from dropping what it may read. After that it
+    /// expires if it is in the way. Default one minute.
     pub snapshot_timeout: Duration,
     /// The most bytes of the log that are cached for readers in order: opening, cleaning and watch.
     /// Default 16 MiB.
@@ -55,10 +54,10 @@ pub struct Options {
     /// deletes and cleaning, which copies a segment within it. Default 16 MiB and one and a half
     /// times `segment_size`; at least 33 MiB, at most 512 MiB.
     pub reserve: Option<u64>,
-    /// How much opening checks. Default: what a crash may have left in doubt.
+    /// The extent of the checks of opening. Default: what a crash may have left in doubt.
     pub check: OpenCheck,
-    /// What opening does about corruption. Default: it fails. With [`OnCorruption::Quarantine`] it
-    /// checks everything, as with [`OpenCheck::Full`], and quarantines the corrupt records; see
+    /// The reaction of opening to corruption. Default: it fails. With [`OnCorruption::Quarantine`]
+    /// it checks everything, as with [`OpenCheck::Full`], and quarantines the corrupt records; see
     /// [`Store::quarantined`](crate::Store::quarantined).
     /// [`OnCorruption::Truncate`] is refused: it would lose keys of any age without a trace.
     pub on_corruption: OnCorruption,
@@ -74,8 +73,9 @@ pub struct Options {
     pub engine: Option<Engine>,
 }
 
-/// The least of [`Options::index_bytes`]: one slab for keys, and the one that the arena keeps free.
-const INDEX_BYTES_MIN: u64 = 8 << 20;
+const _: () = assert!(ENTRIES_BYTES_MIN == 8 << 20, "the least of `index_bytes`, in its rule");
+const _: () = assert!(ENTRIES_BYTES_MAX == 31 << 30, "the most of `index_bytes`, in its rule");
+const _: () = assert!(RECORD_BYTES_MAX <= u32::MAX as usize, "the limit of a record is a u32");
 
 impl Default for Options {
     fn default() -> Self {
@@ -84,7 +84,7 @@ impl Default for Options {
             policy: Policy::Always,
             cache_bytes: (256 << 20).min(machine_memory() / 4),
             history_bytes: 64 << 20,
-            index_bytes: ENTRIES_MAX,
+            index_bytes: ENTRIES_BYTES_MAX,
             snapshot_timeout: Duration::from_secs(60),
             read_cache: log.read_cache,
             clean: true,
@@ -111,7 +111,7 @@ fn machine_memory() -> u64 {
 }
 
 impl Options {
-    /// The default options on another disk.
+    /// Returns the default options on another disk.
     pub fn on(disk: Arc<dyn Disk>) -> Self {
         Self { disk, ..Self::default() }
     }
@@ -122,7 +122,7 @@ impl Options {
         };
         rule(self.history_bytes >= 64 << 10, "history_bytes", "at least 64 KiB")?;
         rule(
-            (INDEX_BYTES_MIN..=ENTRIES_MAX).contains(&self.index_bytes),
+            (ENTRIES_BYTES_MIN..=ENTRIES_BYTES_MAX).contains(&self.index_bytes),
             "index_bytes",
             "from 8 MiB to 31 GiB",
         )?;
@@ -145,7 +145,7 @@ impl Options {
     pub(crate) fn for_log(&self) -> esker_log::Options {
         let mut options = esker_log::Options::on(Arc::clone(&self.disk));
         options.policy = self.policy;
-        options.record_limit = (HEADER + KEY_LIMIT + VALUE_LIMIT) as u32;
+        options.record_limit = RECORD_BYTES_MAX as u32;
         options.segment_size = self.segment_size;
         options.read_cache = self.read_cache;
         options.reserve = self.reserve.or_else(|| Some(self.default_reserve(&options)));

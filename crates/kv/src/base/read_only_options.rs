@@ -25,7 +25,7 @@ pub struct ReadOnlyOptions {
     /// [`ReadOnlyStore::refresh`](crate::ReadOnlyStore::refresh) is called, or when the writer
     /// dropped what a call reads.
     pub follow: bool,
-    /// Whether to read a store over quarantined records as if nothing were missing: a key then has
+    /// Whether quarantined records are skipped, as if nothing were missing: a key then has
     /// the newest value that is left, which may be older than its last one. Use it to export what
     /// is left. Default `false`: such keys return [`Error::Quarantined`](crate::Error).
     pub skip_quarantined: bool,

@@ -18,8 +18,8 @@ use crate::sync::{
     Accesses, Arc, AtomicUsize, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, prefetch,
 };
 
-/// The size of a cache line.
-const LINE: usize = 64;
+/// The size of a cache line of the processor in bytes.
+const CACHE_LINE_BYTES: usize = 64;
 
 pub(crate) struct Chunk {
     memory: Memory,
@@ -51,7 +51,7 @@ impl Filler {
             return Self { chunk };
         }
         let memory = Memory::zeroed(size.max(1));
-        let (filled, accesses) = (AtomicUsize::new(0), Accesses::of(size));
+        let (filled, accesses) = (AtomicUsize::new(0), Accesses::new(size));
         Self { chunk: Arc::new(Chunk { memory, filled, accesses }) }
     }
 
@@ -63,6 +63,7 @@ impl Filler {
     /// little room.
     pub(super) fn push(&mut self, bytes: &[u8]) -> Option<usize> {
         let start = self.chunk.filled.load(Relaxed);
+        debug_assert!(start <= self.chunk.memory.len(), "only memory of the chunk is filled");
         let end = start.checked_add(bytes.len())?;
         if end > self.chunk.memory.len() {
             return None;
@@ -76,7 +77,7 @@ impl Filler {
         }
         self.chunk.filled.store(end, Release);
         // For the next value, which begins in a line that this one touched.
-        self.chunk.prefetch(end + LINE);
+        self.chunk.prefetch(end + CACHE_LINE_BYTES);
         Some(start)
     }
 }
@@ -87,10 +88,10 @@ impl Chunk {
     pub(super) fn prefetch(&self, start: usize) {
         let at = self.memory.as_ptr().wrapping_add(start);
         prefetch(at);
-        prefetch(at.wrapping_add(LINE));
+        prefetch(at.wrapping_add(CACHE_LINE_BYTES));
     }
 
-    /// Bytes that were filled; `None` for others.
+    /// The bytes of a range that was filled; `None` for others.
     #[inline]
     pub(crate) fn bytes(&self, start: usize, len: usize) -> Option<&[u8]> {
         let end = start.checked_add(len)?;

@@ -19,18 +19,25 @@ use parking_lot::{Mutex, RwLock};
 use chunk::{Chunk, Filler};
 use value::Value;
 
-/// Bits of a place for the offset in its chunk. The others are the number of the chunk.
-const OFFSET_BITS: u32 = 21;
+/// The bits of a place that are the offset in its chunk. The others are the number of the chunk.
+const CHUNK_OFFSET_BITS: u32 = 21;
 /// The size of a chunk in bytes. A larger value gets a chunk of its own.
-const CHUNK: usize = 1 << OFFSET_BITS;
-/// The size of the chunks of a small cache.
-const SMALL_CHUNK: usize = 64 << 10;
+const CHUNK_BYTES: usize = 1 << CHUNK_OFFSET_BITS;
+/// The size of the chunks of a small cache in bytes.
+const SMALL_CHUNK_BYTES: usize = 64 << 10;
+/// The number of chunks from which on a cache has large ones.
+const LARGE_CHUNKS_MIN: u64 = 16;
+/// The least share of the limit that a value may take.
+const VALUE_SHARE: u64 = 4;
 
+const _: () = assert!(SMALL_CHUNK_BYTES <= CHUNK_BYTES, "every offset in a chunk fits a place");
+
+/// The value cache of a store.
 #[derive(Debug)]
 pub(crate) struct ValueCache {
     /// The chunk with number `n` is at `n` modulo the length, with its number.
-    chunks: Box<[RwLock<Place>]>,
-    newest: Mutex<Newest>,
+    chunks: Box<[RwLock<ChunkSlot>]>,
+    newest: Mutex<NewestChunk>,
     /// The most bytes.
     limit: u64,
     chunk_size: usize,
@@ -40,10 +47,10 @@ pub(crate) struct ValueCache {
 }
 
 /// A chunk with its number.
-type Place = (u64, Option<Arc<Chunk>>);
+type ChunkSlot = (u64, Option<Arc<Chunk>>);
 
 #[derive(Debug, Default)]
-struct Newest {
+struct NewestChunk {
     /// 0 before the first.
     number: u64,
     filler: Option<Filler>,
@@ -54,16 +61,20 @@ struct Newest {
 
 /// A value found in the cache.
 #[derive(Debug)]
-pub(crate) struct Hit {
+pub(crate) struct CacheHit {
     pub(crate) value: Value,
     /// Its chunk will be dropped soon; it should be inserted again.
     pub(crate) ages: bool,
 }
 
 impl ValueCache {
-    /// A cache of at most this many bytes. Of 0: it holds nothing.
+    /// Creates a cache of at most this many bytes. A cache of 0 bytes holds nothing.
     pub(crate) fn new(limit: u64) -> Self {
-        let chunk_size = if limit >= 16 * CHUNK as u64 { CHUNK } else { SMALL_CHUNK };
+        let chunk_size = if limit >= LARGE_CHUNKS_MIN * CHUNK_BYTES as u64 {
+            CHUNK_BYTES
+        } else {
+            SMALL_CHUNK_BYTES
+        };
         // At least as many places as chunks: each takes at least its size.
         let places = (limit / chunk_size as u64) as usize + 2;
         Self {
@@ -76,13 +87,13 @@ impl ValueCache {
         }
     }
 
-    fn chunk(&self, number: u64) -> &RwLock<Place> {
+    fn chunk(&self, number: u64) -> &RwLock<ChunkSlot> {
         &self.chunks[(number % self.chunks.len() as u64) as usize]
     }
 
     /// Copies a value into the cache. Returns its place; 0 if it is too large for the cache.
     pub(crate) fn insert(&self, value: &[u8]) -> u64 {
-        if value.len() as u64 > self.limit / 4 || self.limit < self.chunk_size as u64 {
+        if value.len() as u64 > self.limit / VALUE_SHARE || self.limit < self.chunk_size as u64 {
             return 0;
         }
         let mut newest = self.newest.lock();
@@ -91,24 +102,30 @@ impl ValueCache {
             self.begin_chunk(&mut newest, value.len());
             newest.filler.as_mut()?.push(value)
         });
+        debug_assert!(start.is_some(), "a value fits into a chunk that was begun for it");
         // Empty values at the end of a full chunk have no place.
         match start {
-            Some(start) if start < CHUNK => newest.number << OFFSET_BITS | start as u64,
+            Some(start) if start < CHUNK_BYTES => newest.number << CHUNK_OFFSET_BITS | start as u64,
             _ => 0,
         }
     }
 
-    fn begin_chunk(&self, newest: &mut Newest, len: usize) {
+    fn begin_chunk(&self, newest: &mut NewestChunk, len: usize) {
         let size = len.max(self.chunk_size);
         newest.number += 1;
         newest.sizes.push_back(size as u64);
         newest.total += size as u64;
         let mut old = None;
-        while newest.total > self.limit && newest.sizes.len() > 1 {
-            newest.total -= newest.sizes.pop_front().unwrap_or(0);
+        while newest.total > self.limit
+            && newest.sizes.len() > 1
+            && let Some(dropped) = newest.sizes.pop_front()
+        {
+            newest.total -= dropped;
             let oldest = self.oldest.fetch_add(1, Relaxed);
             old = self.chunk(oldest).write().1.take();
         }
+        debug_assert_eq!(newest.total, newest.sizes.iter().sum::<u64>(), "the sizes are added up");
+        debug_assert!(newest.sizes.len() <= self.chunks.len(), "every chunk has its slot");
         let filler = Filler::new(size, old);
         *self.chunk(newest.number).write() = (newest.number, Some(Arc::clone(filler.chunk())));
         newest.filler = Some(filler);
@@ -118,25 +135,25 @@ impl ValueCache {
     /// Whether a value may still be in the cache. Takes no lock.
     #[inline]
     pub(crate) fn may_have(&self, place: u64) -> bool {
-        place >> OFFSET_BITS >= self.oldest.load(Relaxed)
+        place >> CHUNK_OFFSET_BITS >= self.oldest.load(Relaxed)
     }
 
     /// Requests the memory of a value, to be used soon.
     #[inline]
     pub(crate) fn prefetch(&self, place: u64) {
-        let number = place >> OFFSET_BITS;
+        let number = place >> CHUNK_OFFSET_BITS;
         if let (other, Some(chunk)) = &*self.chunk(number).read()
             && *other == number
         {
-            chunk.prefetch((place & (CHUNK as u64 - 1)) as usize);
+            chunk.prefetch((place & (CHUNK_BYTES as u64 - 1)) as usize);
         }
     }
 
     /// The value of this length at a place, if it is still in the cache.
     #[inline]
-    pub(crate) fn get(&self, place: u64, len: usize) -> Option<Hit> {
-        let number = place >> OFFSET_BITS;
-        let start = (place & (CHUNK as u64 - 1)) as usize;
+    pub(crate) fn get(&self, place: u64, len: usize) -> Option<CacheHit> {
+        let number = place >> CHUNK_OFFSET_BITS;
+        let start = (place & (CHUNK_BYTES as u64 - 1)) as usize;
         let value = match &*self.chunk(number).read() {
             (other, Some(chunk)) if *other == number => Value::cached(chunk, start, len)?,
             _ => return None,
@@ -145,10 +162,10 @@ impl ValueCache {
         let kept = newest - oldest.min(newest);
         // Only in a full ring is a chunk dropped soon.
         let is_full = kept + 3 >= self.chunks.len() as u64;
-        Some(Hit { value, ages: is_full && number < oldest + kept / 2 })
+        Some(CacheHit { value, ages: is_full && number < oldest + kept / 2 })
     }
 
-    /// Bytes of memory in use.
+    /// The bytes of memory in use.
     pub(crate) fn memory(&self) -> u64 {
         self.newest.lock().total
     }

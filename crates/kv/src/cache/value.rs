@@ -28,13 +28,13 @@ use crate::cache::chunk::Chunk;
 /// # Ok::<(), esker_kv::Error>(())
 /// ```
 #[derive(Clone)]
-pub struct Value(Memory);
+pub struct Value(ValueMemory);
 
 #[derive(Clone)]
-enum Memory {
-    /// Bytes of a chunk, which are filled.
+enum ValueMemory {
+    /// The place of the value in a chunk, which is filled there.
     Cached { chunk: Arc<Chunk>, start: u32, len: u32 },
-    /// A record, and where the value begins in it.
+    /// A record that ends with the value.
     Stored { record: Payload, start: u32 },
 }
 
@@ -44,13 +44,14 @@ impl Value {
     pub(super) fn cached(chunk: &Arc<Chunk>, start: usize, len: usize) -> Option<Self> {
         chunk.bytes(start, len)?;
         let (start, len) = (u32::try_from(start).ok()?, u32::try_from(len).ok()?);
-        Some(Self(Memory::Cached { chunk: Arc::clone(chunk), start, len }))
+        Some(Self(ValueMemory::Cached { chunk: Arc::clone(chunk), start, len }))
     }
 
-    /// The end of a record.
+    /// The value of this length at the end of a record.
     pub(crate) fn stored(record: Payload, len: usize) -> Self {
-        let start = record.len().saturating_sub(len) as u32;
-        Self(Memory::Stored { record, start })
+        assert!(len <= record.len(), "a record is not shorter than its value");
+        let start = (record.len() - len) as u32;
+        Self(ValueMemory::Stored { record, start })
     }
 }
 
@@ -60,10 +61,14 @@ impl Deref for Value {
     #[inline]
     fn deref(&self) -> &[u8] {
         match &self.0 {
-            Memory::Cached { chunk, start, len } => {
-                chunk.bytes(*start as usize, *len as usize).unwrap_or_default()
+            ValueMemory::Cached { chunk, start, len } => {
+                match chunk.bytes(*start as usize, *len as usize) {
+                    Some(bytes) => bytes,
+                    // An empty value instead would be a wrong answer.
+                    None => unreachable!("a chunk is not filled again while a value is in it"),
+                }
             }
-            Memory::Stored { record, start } => record.get(*start as usize..).unwrap_or_default(),
+            ValueMemory::Stored { record, start } => &record[*start as usize..],
         }
     }
 }

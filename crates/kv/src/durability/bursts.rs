@@ -3,22 +3,22 @@
 use std::time::{Duration, Instant};
 
 use crate::base::error::Result;
-use crate::state::inner::Inner;
+use crate::state::writer::Writer;
 
-/// The time of a burst: what a caller waits if it needs the processor meanwhile.
-const BURST: Duration = Duration::from_micros(500);
+/// The time of a burst: the wait of a caller that needs the processor meanwhile.
+const BURST_TIME: Duration = Duration::from_micros(500);
 
-/// Work on a store that pauses, or does not.
+/// The bursts of some work on a store, which pauses between them, or does not.
 #[derive(Debug)]
 pub(crate) struct Bursts<'a> {
-    inner: &'a Inner,
-    /// When the burst began; `None` if the work does not pause.
+    writer: &'a Writer,
+    /// The beginning of the burst; `None` if the work does not pause.
     began: Option<Instant>,
 }
 
 impl<'a> Bursts<'a> {
-    pub(crate) fn new(inner: &'a Inner, pauses: bool) -> Self {
-        Self { inner, began: pauses.then(Instant::now) }
+    pub(crate) fn new(writer: &'a Writer, pauses: bool) -> Self {
+        Self { writer, began: pauses.then(Instant::now) }
     }
 
     /// Pauses as long as the burst took, at its end; not while cleaning is behind. To be called
@@ -31,12 +31,12 @@ impl<'a> Bursts<'a> {
     pub(crate) fn pause(&mut self) -> Result<()> {
         let Some(began) = self.began else { return Ok(()) };
         let took = began.elapsed();
-        if took < BURST {
+        if took < BURST_TIME {
             return Ok(());
         }
-        self.inner.refuse_if_closing()?;
-        if !self.inner.is_behind() {
-            std::thread::sleep(took.min(2 * BURST));
+        self.writer.view().refuse_if_closing()?;
+        if !self.writer.is_behind() {
+            std::thread::sleep(took.min(2 * BURST_TIME));
         }
         self.began = Some(Instant::now());
         Ok(())
@@ -45,7 +45,7 @@ impl<'a> Bursts<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{BURST, Bursts};
+    use super::{BURST_TIME, Bursts};
     use crate::{Error, Store};
 
     #[test]
@@ -53,12 +53,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let store = Store::open(dir.path().join("store")).unwrap();
         let keys = store.keyspace();
-        let inner = &*keys.inner;
-        let (mut paused, mut whole) = (Bursts::new(inner, true), Bursts::new(inner, false));
-        std::thread::sleep(BURST);
+        let writer = &*keys.writer;
+        let (mut paused, mut whole) = (Bursts::new(writer, true), Bursts::new(writer, false));
+        std::thread::sleep(BURST_TIME);
         assert!(paused.pause().is_ok());
-        inner.view.close();
-        std::thread::sleep(BURST);
+        writer.view().close();
+        std::thread::sleep(BURST_TIME);
         assert!(matches!(paused.pause(), Err(Error::Closed)));
         assert!(whole.pause().is_ok());
     }

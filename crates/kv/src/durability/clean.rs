@@ -12,7 +12,6 @@
 //!   snapshot of what is durable is from before it either.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Duration;
 
 use esker_disk::planted::{Bug, is_planted};
@@ -23,21 +22,22 @@ use esker_log::reclaim::{self, Effort, Live, Owner, Reclaimed};
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::ticket::Ticket;
 use crate::durability::bursts::Bursts;
-use crate::durability::checkpoint::Pace;
+use crate::durability::checkpoint::DumpPace;
+use crate::health::FailOnPanic;
 use crate::index::arena::Version;
 use crate::record::{Change, Record};
-use crate::state::inner::{Inner, LiveBytes};
 use crate::state::throttle::Throttle;
+use crate::state::writer::Writer;
 
-/// While callers write, a background pass pauses for this multiple of the time that it worked,
+/// The multiple of the time of its work for which a background pass pauses while callers write,
 /// unless it is behind.
-const THROTTLE: u32 = 1;
+const PAUSE_FACTOR: u32 = 1;
 /// The number of keys that are visited between two readings of the clock.
 const BURST_KEYS: u32 = 1 << 12;
 /// The longest pause of a background pass.
-const PAUSE_MAX: Duration = Duration::from_millis(50);
+const PASS_PAUSE_MAX: Duration = Duration::from_millis(50);
 
-impl Inner {
+impl Writer {
     /// Reclaims all space that is worth it in the segments that exist now: later ones would keep it
     /// at work for as long as callers overwrite.
     pub(crate) fn compact(&self) -> Result<Reclaimed> {
@@ -59,14 +59,15 @@ impl Inner {
     }
 
     fn clean_once(&self, effort: Effort, throttled: bool) -> Result<Reclaimed> {
-        let _pass = self.cleaning.pass.lock();
-        self.refuse_if_closing()?;
+        let _pass = self.cleaning().lock_pass();
+        let view = self.view();
+        view.refuse_if_closing()?;
         // A copy of a value from before a gap would count as written after it.
-        self.gap.refuse()?;
-        self.remove_dropped();
-        let pass = Pass { inner: self, throttled };
+        view.gap().refuse()?;
+        view.remove_dropped();
+        let pass = CleaningPass { writer: self, throttled };
         let done = reclaim::run(&self.log, &pass, effort)?;
-        *self.cleaning.done.lock() += done;
+        self.cleaning().add_reclaimed(done);
         Ok(done)
     }
 
@@ -91,33 +92,25 @@ impl Inner {
 
     /// Starts cleaning in the background, if the log has grown by a segment since the last time.
     fn clean_soon(self: &Arc<Self>, position: u64) {
-        let running = || self.cleaning.request.is_made();
-        if self.cleaning.throttle.consider(position, || self.is_behind(), running) {
+        let cleaning = self.cleaning();
+        let running = || cleaning.request().is_made();
+        if cleaning.throttle().consider(position, || self.is_behind(), running) {
             tracing::info!("cleaning is behind: writers wait for it");
         }
-        let step = u64::from(self.options.segment_size);
-        let reached = position;
-        let position = position + self.cleaning.garbage.load(Relaxed);
-        let considered = self.cleaning.considered.load(Relaxed);
-        if position < considered + step || !self.cleans() {
-            return;
-        }
-        let moves =
-            self.cleaning.considered.compare_exchange(considered, position, SeqCst, Relaxed);
-        if moves.is_ok() {
-            self.cleaning.reached.fetch_max(reached, Relaxed);
+        if self.cleans() && cleaning.is_due(position, self.options().segment_size) {
             self.clean_now();
         }
     }
 
     /// Whether space is reclaimed in the background.
+    #[inline]
     fn cleans(&self) -> bool {
-        self.options.clean && !self.gap.is_some()
+        self.options().clean && !self.view().gap().is_some()
     }
 
     /// Starts cleaning in the background: much may be dead now, or space is wanted.
     pub(crate) fn clean_now(self: &Arc<Self>) {
-        if self.cleans() && self.cleaning.request.make() {
+        if self.cleans() && self.cleaning().request().make() {
             self.spawn_cleaning();
         }
     }
@@ -125,107 +118,112 @@ impl Inner {
     /// Starts cleaning in the background for a write that found no space. Not if the last such pass
     /// freed nothing, and nothing was replaced or deleted since.
     fn clean_full_disk(self: &Arc<Self>) {
-        let garbage = self.cleaning.garbage.load(Relaxed);
-        if *self.cleaning.fruitless_at.lock() != Some(garbage) {
-            self.cleaning.full_disk.store(true, SeqCst);
+        if self.cleaning().request_full_disk() {
             self.clean_now();
         }
     }
 
     fn spawn_cleaning(self: &Arc<Self>) {
-        let mut thread = self.cleaning.thread.lock();
         let weak = Arc::downgrade(self);
+        let health = self.view().health();
+        let fail_on_panic = FailOnPanic::new(health, "the cleaning thread does not panic");
         let work = move || {
-            if let Some(inner) = weak.upgrade()
-                && let Err(error) = inner.clean_while_requested()
-                && !matches!(error, Error::Closed)
+            let _fail_on_panic = fail_on_panic;
+            if let Some(writer) = weak.upgrade()
+                && let Err(error) = writer.clean_while_requested()
+                && !matches!(error, Error::Closed | Error::Internal { .. })
             {
                 tracing::warn!(%error, "failed to reclaim space");
             }
         };
-        match std::thread::Builder::new().name("esker-kv-clean".into()).spawn(work) {
-            Ok(new) => *thread = Some(new),
-            Err(error) => {
+        self.cleaning().set_thread(|| {
+            let thread = std::thread::Builder::new().name("esker-kv-clean".into()).spawn(work);
+            if let Err(error) = &thread {
                 tracing::warn!(%error, "failed to start the cleaning thread");
-                self.cleaning.request.withdraw();
+                self.cleaning().request().withdraw();
             }
-        }
+            thread.ok()
+        });
     }
 
     /// Reclaims what is worth it, as long as that is requested.
     fn clean_while_requested(&self) -> Result<()> {
-        let _opened = Opened(&self.cleaning.throttle);
-        self.cleaning.request.work(|| {
-            let full_disk = self.cleaning.full_disk.swap(false, SeqCst);
-            let garbage = self.cleaning.garbage.load(Relaxed);
+        let cleaning = self.cleaning();
+        let _open_on_drop = OpenOnDrop(cleaning.throttle());
+        cleaning.request().work(|| {
+            let full_disk = cleaning.take_full_disk();
+            let garbage = cleaning.garbage();
             let mut done = Ok(Reclaimed::default());
             if full_disk {
                 done = self.clean_once(Effort::FullDisk, true);
                 let freed = done.as_ref().is_ok_and(|done| done.gained() > 0);
-                *self.cleaning.fruitless_at.lock() = (!freed).then_some(garbage);
+                cleaning.set_full_disk_outcome(freed, garbage);
             }
             if done.as_ref().is_ok_and(|done| done.segments == 0) {
                 done = self.clean_once(Effort::Lazy, true);
             }
             let done = done?;
             if done.segments == 0 && self.wants_checkpoint() {
-                self.checkpoint_or_warn(Pace::Bursts);
+                self.checkpoint_or_warn(DumpPace::Bursts);
             }
             Ok(done.segments > 0)
         })
     }
 }
 
-/// Lets writers continue when no pass does any more, also when one panics.
-struct Opened<'a>(&'a Throttle);
+/// Lets writers continue when cleaning has ended, also in a panic.
+struct OpenOnDrop<'a>(&'a Throttle);
 
-impl Drop for Opened<'_> {
+impl Drop for OpenOnDrop<'_> {
     fn drop(&mut self) {
         self.0.open();
     }
 }
 
 /// One pass over a store.
-struct Pass<'a> {
-    inner: &'a Inner,
+struct CleaningPass<'a> {
+    writer: &'a Writer,
     throttled: bool,
 }
 
 /// A copy that is not durable yet.
-struct Copy {
+struct PendingCopy {
     keyspace: u32,
     key: Vec<u8>,
     version: Version,
 }
 
-impl Owner for Pass<'_> {
+impl Owner for CleaningPass<'_> {
     type Error = Error;
-    type Key = Copy;
+    type Key = PendingCopy;
     const CHECKPOINT_GROWS: bool = false;
 
     fn barrier(&self) -> Result<()> {
-        self.inner.table.await_writers();
+        self.writer.view().table().await_writers();
         Ok(())
     }
 
     fn each_live(&self, visit: &mut dyn FnMut(Live)) -> Result<()> {
-        self.inner.refuse_if_closing()?;
-        let position = self.inner.log.storage().metadata().position.0;
-        let garbage = self.inner.cleaning.garbage.load(Relaxed);
-        let (mut live, mut seen) = (0, 0u32);
-        let (mut bursts, mut closing) = (Bursts::new(self.inner, self.throttled), Ok(()));
-        self.inner.table.arena().each(|id, version| {
-            seen = seen.wrapping_add(1);
-            if closing.is_ok() && seen % BURST_KEYS == 0 {
+        let view = self.writer.view();
+        view.refuse_if_closing()?;
+        let position = self.writer.log.storage().metadata().position.0;
+        let garbage = self.writer.cleaning().garbage();
+        let (mut live, mut visited) = (0, 0u32);
+        let (mut bursts, mut closing) = (Bursts::new(self.writer, self.throttled), Ok(()));
+        view.table().arena().for_each(|id, version| {
+            visited = visited.wrapping_add(1);
+            if closing.is_ok() && visited % BURST_KEYS == 0 {
                 closing = bursts.pause();
             }
-            if let Some(bytes) = self.inner.live_bytes_of(id, version) {
+            if let Some(bytes) = view.live_bytes(id, version) {
                 live += bytes;
                 visit(Live::copied(Seq(version.seq), bytes));
             }
         });
         closing?;
-        *self.inner.cleaning.live.lock() = Some(LiveBytes { bytes: live, position, garbage });
+        // A record that the index has lost would be dropped.
+        view.health().check_invariants()?;
+        self.writer.cleaning().set_live(live, position, garbage);
         Ok(())
     }
 
@@ -237,17 +235,21 @@ impl Owner for Pass<'_> {
         &self,
         record: &esker_log::Record<'_>,
         purpose: Purpose,
-    ) -> Result<Option<(Copy, esker_log::Ticket)>> {
-        let inner = self.inner;
+    ) -> Result<Option<(PendingCopy, esker_log::Ticket)>> {
+        let writer = self.writer;
+        let table = writer.view().table();
         let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
         let Record { keyspace, key, change } = Record::decode(record.payload).map_err(invalid)?;
-        let Change::Put { value, .. } = change else { return Ok(None) };
-        let hashed = inner.table.hash(keyspace, key);
+        let Change::Put { value, .. } = change else {
+            // The index has only puts at the numbers of live records.
+            return Err(invalid("it does not put a value"));
+        };
+        let hashed = table.hash(keyspace, key);
         let mut payload = Vec::new();
         Record { keyspace, key, change: Change::Put { value, moved: true } }.encode(&mut payload);
-        let ticket = inner.log.component().append_locked(|log| {
-            let _order = inner.table.order(hashed.shard);
-            let current = inner.table.find(hashed).map(|current| current.version);
+        let ticket = writer.log.component().append_locked(|log| {
+            let _order = table.order(hashed.shard);
+            let current = table.find(hashed).map(|current| current.version);
             let is_current = match current {
                 Some(version) if version.deleted => is_planted(Bug::TombstoneDroppedTooEarly),
                 Some(version) => {
@@ -268,33 +270,37 @@ impl Owner for Pass<'_> {
                 position: ticket.position().0,
                 len: value.len() as u32,
             };
-            (Copy { keyspace, key: key.to_vec(), version }, ticket)
+            (PendingCopy { keyspace, key: key.to_vec(), version }, ticket)
         }))
     }
 
-    fn moved(&self, copy: Copy, from: Seq, to: Seq) -> Result<()> {
-        debug_assert_eq!(copy.version.seq, to.0);
-        let inner = self.inner;
-        let key = inner.table.hash(copy.keyspace, &copy.key);
-        let _order = inner.table.order(key.shard);
-        inner.table.set_moved(key, from.0, copy.version, inner.horizon());
+    fn moved(&self, copy: PendingCopy, from: Seq, to: Seq) -> Result<()> {
+        let view = self.writer.view();
+        let is_its_copy = copy.version.seq == to.0 && from < to;
+        view.health().ensure(is_its_copy, "a copy is after its original, and has its number")?;
+        let key = view.table().hash(copy.keyspace, &copy.key);
+        let _order = view.table().order(key.shard);
+        view.table().set_moved(key, from.0, copy.version, view.horizon());
         Ok(())
     }
 
     fn before_drop(&self, _cut: Seq) -> Result<()> {
-        let inner = self.inner;
-        let newest = inner.log.durable().0;
-        inner.snapshots.await_newer(newest, inner.options.snapshot_timeout, || {
-            inner.cleaning.throttle.open();
-            inner.refuse_if_closing()
-        })
+        let writer = self.writer;
+        let newest = writer.log.durable().0;
+        let timeout = writer.options().snapshot_timeout;
+        writer.view().snapshots().await_newer(newest, timeout, || {
+            writer.cleaning().throttle().open();
+            writer.view().refuse_if_closing()
+        })?;
+        // The index says which records are live.
+        writer.view().refuse_if_closing()
     }
 
     fn pace(&self, took: Duration) -> Result<()> {
-        self.inner.refuse_if_closing()?;
-        self.inner.cleaning.throttle.open();
-        if self.throttled && !self.inner.is_behind() {
-            std::thread::sleep((took * THROTTLE).min(PAUSE_MAX));
+        self.writer.view().refuse_if_closing()?;
+        self.writer.cleaning().throttle().open();
+        if self.throttled && !self.writer.is_behind() {
+            std::thread::sleep((took * PAUSE_FACTOR).min(PASS_PAUSE_MAX));
         }
         Ok(())
     }

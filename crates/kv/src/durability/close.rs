@@ -1,23 +1,22 @@
 //! Closing a store.
 
 use crate::base::error::{Result, refuse_if_forked};
-use crate::state::inner::Inner;
+use crate::state::writer::Writer;
 
-impl Inner {
-    /// Ends background work, writes a checkpoint if one is wanted, and closes the log: everything
+impl Writer {
+    /// Ends background work, writes a checkpoint if one is due, and closes the log: everything
     /// accepted is durable then.
     pub(crate) fn close(&self) -> Result<()> {
         refuse_if_forked()?;
-        self.view.close();
-        let thread = self.cleaning.thread.lock().take();
-        if let Some(thread) = thread
+        self.view().close();
+        if let Some(thread) = self.cleaning().take_thread()
             && thread.thread().id() != std::thread::current().id()
-            && thread.join().is_err()
         {
-            tracing::error!("the cleaning thread panicked");
+            // A panic has failed the store.
+            let _panicked = thread.join();
         }
         self.checkpoint_at_close();
         self.log.close()?;
-        Ok(())
+        Ok(self.view().health().check_invariants()?)
     }
 }

@@ -31,17 +31,17 @@ use esker_log::component::Place;
 use esker_log::{LogStream, Position, Seq, SeqRange, Start};
 
 use crate::base::error::{Error, Result};
-use crate::durability::checkpoint::{Loaded, Note};
+use crate::durability::checkpoint::{CheckpointNote, LoadedCheckpoint};
 use crate::index::arena::Version;
-use crate::index::keyspace::Keys;
-use crate::index::table::{Current, Table};
+use crate::index::keys::Keys;
+use crate::index::table::{CurrentVersion, Table};
 use crate::record::{Record, put_len};
-use crate::state::apply;
+use crate::state::apply::apply_record;
 use crate::state::gap::Gap;
-use crate::state::keyspaces::{CATALOG, DEFAULT, DEFAULT_NAME, Keyspaces, naming};
+use crate::state::keyspaces::{CATALOG_ID, CatalogChange, DEFAULT_ID, DEFAULT_NAME, Keyspaces};
 use crate::state::records::Records;
 
-/// While the log is replayed, there are no readers of earlier versions.
+/// The horizon while the log is replayed: there are no readers of earlier versions.
 const NO_READERS: u64 = u64::MAX;
 
 /// The index while it is being built.
@@ -50,15 +50,15 @@ pub(super) struct Replay<'a> {
     table: &'a Table,
     keyspaces: HashMap<u32, Keys>,
     /// The checkpoint that was loaded before.
-    checkpoint: Option<Note>,
+    checkpoint: Option<CheckpointNote>,
     gap: Gap,
-    /// Whether to pass over gaps, as if nothing were missing.
+    /// Whether gaps are skipped, as if nothing were missing.
     skips_gaps: bool,
 }
 
-/// What was replayed.
-pub(super) struct Replayed {
-    /// It continues after the last record.
+/// The end of a replay.
+pub(super) struct ReplayEnd {
+    /// The stream, which continues after the last record.
     pub(super) stream: LogStream,
     pub(super) last: Seq,
     /// The number of records.
@@ -69,18 +69,18 @@ impl<'a> Replay<'a> {
     pub(super) fn new(
         log: &'a Records,
         table: &'a Table,
-        loaded: Option<Loaded>,
+        loaded: Option<LoadedCheckpoint>,
         skips_gaps: bool,
     ) -> Self {
         let (keyspaces, checkpoint) = match loaded {
-            Some(Loaded { note, keyspaces, .. }) => (keyspaces, Some(note)),
+            Some(LoadedCheckpoint { note, keyspaces, .. }) => (keyspaces, Some(note)),
             None => (HashMap::new(), None),
         };
         Self { log, table, keyspaces, checkpoint, gap: Gap::default(), skips_gaps }
     }
 
     /// Applies the records of the log: all that the checkpoint may not have.
-    pub(super) fn run(&mut self) -> Result<Replayed> {
+    pub(super) fn run(&mut self) -> Result<ReplayEnd> {
         let start = match self.checkpoint {
             Some(note) if note.replay.saturating_add(1) >= self.log.oldest().0 => {
                 Start::After(Seq(note.replay))
@@ -91,7 +91,7 @@ impl<'a> Replay<'a> {
             Start::After(seq) => seq,
             _ => Seq(self.log.oldest().0.saturating_sub(1)),
         };
-        let mut replayed = Replayed { stream: self.log.stream(start)?, last: before, records: 0 };
+        let mut replayed = ReplayEnd { stream: self.log.stream(start)?, last: before, records: 0 };
         // The end is read after the stream has begun. So everything is durable there that replaces
         // what is missing before the stream; see `backup`.
         self.log.refresh()?;
@@ -101,7 +101,7 @@ impl<'a> Replay<'a> {
                 Ok(Some(batch)) => batch,
                 Ok(None) => break,
                 Err(esker_log::Error::Quarantined { from, to }) => {
-                    self.gap.found(from, to);
+                    self.gap.add(from, to);
                     replayed.last = replayed.last.max(to);
                     continue;
                 }
@@ -119,7 +119,7 @@ impl<'a> Replay<'a> {
         let before = Seq(self.log.oldest().0.saturating_sub(1));
         if !self.gap.is_some() && before > Seq::ZERO && self.log.was_repaired()? {
             // A repair that found no manifest cannot tell what was dropped from what was lost.
-            self.gap.found(Seq::ZERO, before);
+            self.gap.add(Seq::ZERO, before);
         }
         Ok(replayed)
     }
@@ -130,17 +130,17 @@ impl<'a> Replay<'a> {
         let id = record.keyspace;
         let keys = self.keyspaces.entry(id).or_insert_with(|| Keys::new(id, ""));
         self.gap.decide_by(&record, seq.0);
-        let may_be_newer = Loaded::may_be_newer(self.checkpoint, seq.0);
+        let may_be_newer = LoadedCheckpoint::may_be_newer(self.checkpoint, seq.0);
         let place = (seq.0, position);
-        apply::record(self.table, keys, &record, place, NO_READERS, may_be_newer)?;
+        apply_record(self.table, keys, &record, place, NO_READERS, may_be_newer)?;
         if keys.wants_ordering(NO_READERS) {
             keys.put_in_order(self.table, NO_READERS);
         }
         Ok(())
     }
 
-    /// The keyspaces that the catalog names. Removes the entries of all others.
-    /// Of those that it names, removes the entries of keys that have no record after the last gap.
+    /// Returns the keyspaces that the catalog names, and the gaps. Removes the entries of all other
+    /// keyspaces, and those of keys that have no record after the last gap.
     pub(super) fn finish(mut self) -> Result<(Keyspaces, Gap)> {
         let gap = if self.skips_gaps { Gap::default() } else { self.gap };
         let end = self.log.end().next().0;
@@ -149,20 +149,20 @@ impl<'a> Replay<'a> {
             let keys = self.keyspaces.remove(&id).unwrap_or_else(|| Keys::new(id, ""));
             keys.set_name(name);
             keys.put_in_order(self.table, NO_READERS);
-            if let Some(SeqRange { to, .. }) = gap.last().filter(|_| id != CATALOG) {
+            if let Some(SeqRange { to, .. }) = gap.last().filter(|_| id != CATALOG_ID) {
                 keys.delete_before(self.table, to.next().0, deleted, NO_READERS);
                 keys.remove_deleted(self.table, NO_READERS);
             }
             Arc::new(keys)
         };
-        let catalog = take(CATALOG, "");
-        let default = take(DEFAULT, DEFAULT_NAME);
+        let catalog = take(CATALOG_ID, "");
+        let default = take(DEFAULT_ID, DEFAULT_NAME);
         let mut named = Vec::new();
-        for (name, id) in catalog_of(self.log, self.table, &catalog)? {
+        for CatalogEntry { name, id, .. } in read_catalog(self.log, self.table, &catalog)? {
             named.push(take(id, &name));
         }
-        let seen = self.keyspaces.keys().copied().chain(named.iter().map(|keys| keys.id)).max();
-        let highest = seen.max(self.checkpoint.map(|note| note.highest));
+        let ids = self.keyspaces.keys().copied().chain(named.iter().map(|keys| keys.id)).max();
+        let highest = ids.max(self.checkpoint.map(|note| note.highest));
         if gap.is_some() {
             tracing::warn!(
                 gaps = gap.ranges().len(),
@@ -178,17 +178,25 @@ impl<'a> Replay<'a> {
     }
 }
 
-/// The names and numbers in the catalog.
-fn catalog_of(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<(String, u32)>> {
+/// An entry of the catalog.
+struct CatalogEntry {
+    name: String,
+    id: u32,
+    /// The record that has the entry.
+    seq: Seq,
+}
+
+/// Reads the entries of the catalog.
+fn read_catalog(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<CatalogEntry>> {
     let arena = table.arena();
     let order = catalog.order();
-    let mut all = Vec::new();
-    let mut spot = order.seek(arena, b"");
-    while let Some((id, next)) = order.next(spot) {
-        spot = next;
+    let mut entries: Vec<CatalogEntry> = Vec::new();
+    let mut cursor = order.seek(arena, b"");
+    while let Some((id, next)) = order.next(cursor) {
+        cursor = next;
         let mut name = Vec::new();
         arena.copy_key(id, &mut name);
-        let Some(Current { version, .. }) = table.at(id, NO_READERS) else { continue };
+        let Some(CurrentVersion { version, .. }) = table.at(id, NO_READERS) else { continue };
         if name.is_empty() {
             continue;
         }
@@ -200,10 +208,19 @@ fn catalog_of(log: &Records, table: &Table, catalog: &Keys) -> Result<Vec<(Strin
             len: put_len(name.len(), version.len as usize),
         })?;
         let record = Record::decode(&payload).map_err(invalid)?;
-        match naming(&record).map_err(invalid)? {
-            Some((found, Some(id))) if found.as_bytes() == name => all.push((found.into(), id)),
+        match CatalogChange::from_record(&record).map_err(invalid)? {
+            Some(CatalogChange { name: found, id: Some(id) }) if found.as_bytes() == name => {
+                entries.push(CatalogEntry { name: found.into(), id, seq });
+            }
             _ => return Err(invalid("it does not name this keyspace")),
         }
     }
-    Ok(all)
+    entries.sort_by_key(|entry| entry.id);
+    match entries.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        Some([_, second]) => {
+            let what = "two keyspaces have its number";
+            Err(Error::CorruptedRecord { seq: second.seq, what })
+        }
+        _ => Ok(entries),
+    }
 }

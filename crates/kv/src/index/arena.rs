@@ -21,50 +21,71 @@
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use crate::health::Health;
+use crate::limits::{KEY_LIMIT, VALUE_LIMIT};
 use crate::memory::Words;
 
-/// The length of the longest key in bytes.
-const KEY_LIMIT: usize = 1 << 20;
-/// Words of a slab, 4 MiB.
-const SLAB: usize = 1 << OFFSET_BITS;
-const OFFSET_BITS: u32 = 19;
-const SLABS: usize = 1 << (32 - OFFSET_BITS);
-/// Slabs that are left when the arena counts as full: 1 GiB.
-const MARGIN: usize = 256;
+/// The number of words of a slab, 4 MiB.
+const SLAB_WORDS: usize = 1 << SLAB_OFFSET_BITS;
+const SLAB_BYTES: u64 = (SLAB_WORDS * size_of::<u64>()) as u64;
+const SLAB_OFFSET_BITS: u32 = 19;
+const SLABS_MAX: usize = 1 << (u32::BITS - SLAB_OFFSET_BITS);
+/// The number of slabs that are left when the arena counts as full: 1 GiB.
+const FREE_SLABS_MIN: usize = 256;
 /// The most bytes of entries after which the arena counts as full.
-pub(crate) const ENTRIES_MAX: u64 = ((SLABS - MARGIN) * SLAB * 8) as u64;
-/// Freed entries that are left for concurrent writers where the arena counts as full: one for each
-/// order lock.
-const FREE_MARGIN: usize = 256;
-const _: () = assert!(HEAD + KEY_LIMIT.div_ceil(8) <= SLAB, "every entry fits into a slab");
-const _: () = assert!(KEY_LIMIT as u64 <= KEY_LEN, "every length fits into its bits");
-/// Words of an entry before its key.
-const HEAD: usize = 5;
+pub(crate) const ENTRIES_BYTES_MAX: u64 = (SLABS_MAX - FREE_SLABS_MIN) as u64 * SLAB_BYTES;
+/// The fewest bytes of an arena: one slab for keys, and the one that is kept free.
+pub(crate) const ENTRIES_BYTES_MIN: u64 = 2 * SLAB_BYTES;
+/// The number of freed entries that are left for concurrent writers where the arena counts as full:
+/// one for each order lock.
+const FREE_ENTRIES_MIN: usize = SHARD_COUNT;
+/// The number of shards: an entry has the number of its shard in a byte.
+pub(super) const SHARD_COUNT: usize = 1 << u8::BITS;
 
-const VERSION: usize = 0;
-const POSITION: usize = 1;
-const CACHED: usize = 2;
-const LENGTHS: usize = 3;
-const KEYSPACE: usize = 4;
+/// The words of an entry before its key, and what each is.
+const HEADER_WORDS: usize = 5;
+const WORD_VERSION: usize = 0;
+const WORD_POSITION: usize = 1;
+const WORD_CACHED: usize = 2;
+const WORD_LENGTHS: usize = 3;
+const WORD_KEYSPACE: usize = 4;
 
-const KEY_LEN: u64 = (1 << 23) - 1;
-const USED: u64 = 1 << 23;
-const VALUE_LEN: u64 = (1 << 31) - 1;
-const LISTED: u64 = 1 << 63;
-/// The bits of [`LENGTHS`] that a new version changes.
-const VALUE_BITS: u64 = VALUE_LEN << 32;
+/// The highest sequence number of an entry, whose word has a bit beside it.
+pub(crate) const SEQ_MAX: u64 = u64::MAX >> 1;
+const KEY_LEN_MASK: u64 = (1 << 23) - 1;
+const USED_FLAG: u64 = 1 << 23;
+const SHARD_SHIFT: u32 = 24;
+const VALUE_LEN_MASK: u64 = (1 << 31) - 1;
+const VALUE_LEN_SHIFT: u32 = 32;
+const LISTED_FLAG: u64 = 1 << 63;
+/// The bits of [`WORD_LENGTHS`] that a new version changes.
+const VALUE_LEN_BITS: u64 = VALUE_LEN_MASK << VALUE_LEN_SHIFT;
+
+const _: () = assert!(words_for(KEY_LIMIT) <= SLAB_WORDS, "every entry fits into a slab");
+const _: () = assert!(KEY_LIMIT as u64 <= KEY_LEN_MASK, "every key's length fits into its bits");
+const _: () = assert!(VALUE_LIMIT as u64 <= VALUE_LEN_MASK, "so does every value's length");
+const _: () = assert!(
+    KEY_LEN_MASK ^ USED_FLAG ^ (0xff << SHARD_SHIFT) ^ VALUE_LEN_BITS ^ LISTED_FLAG == u64::MAX,
+    "the fields of the word of lengths do not overlap"
+);
+const _: () = assert!(WORD_KEYSPACE < HEADER_WORDS, "the key is after the other fields");
+// A writer takes an entry under an order lock, so as many may be taken after the check for room.
+const _: () = assert!(
+    SHARD_COUNT * words_for(KEY_LIMIT) <= FREE_SLABS_MIN * SLAB_WORDS,
+    "what is left of the arena is an entry of the largest size for each order lock"
+);
 
 /// The number of an entry: its slab, and its offset there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct EntryId(u32);
 
 impl EntryId {
-    pub(super) fn of(number: u32) -> Self {
+    pub(super) fn from_number(number: u32) -> Self {
         Self(number)
     }
 
@@ -73,7 +94,7 @@ impl EntryId {
     }
 }
 
-/// One version of a key: which record it is, and where.
+/// One version of a key: its record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Version {
     /// The sequence number of its record.
@@ -88,7 +109,7 @@ pub(crate) struct Version {
 
 /// A key with its hash.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Hashed<'a> {
+pub(crate) struct HashedKey<'a> {
     pub(crate) keyspace: u32,
     pub(crate) key: &'a [u8],
     pub(crate) shard: u8,
@@ -98,29 +119,33 @@ pub(crate) struct Hashed<'a> {
 
 pub(crate) struct Arena {
     memory: Box<[OnceLock<Words>]>,
-    free: Mutex<Free>,
-    /// Slabs in use.
+    free: Mutex<FreeEntries>,
+    /// The number of slabs in use.
     slabs: AtomicUsize,
-    /// The arena counts as full when so many are in use.
+    /// The number of slabs in use from which on the arena counts as full.
     full: usize,
+    health: Arc<Health>,
+    /// Whether every allocation fails.
+    #[cfg(test)]
+    exhausted: std::sync::atomic::AtomicBool,
 }
 
 /// The slab that entries are taken from, and the next free word there.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Open(Option<(usize, usize)>);
+pub(super) struct OpenSlab(Option<(usize, usize)>);
 
-impl Open {
+impl OpenSlab {
     #[inline]
     fn take(&mut self, words: usize) -> Option<EntryId> {
-        let (slab, next) = self.0.filter(|(_, next)| next + words <= SLAB)?;
+        let (slab, next) = self.0.filter(|(_, next)| next + words <= SLAB_WORDS)?;
         self.0 = Some((slab, next + words));
-        Some(EntryId((slab << OFFSET_BITS | next) as u32))
+        Some(EntryId((slab << SLAB_OFFSET_BITS | next) as u32))
     }
 }
 
 #[derive(Default)]
-struct Free {
-    open: Open,
+struct FreeEntries {
+    open: OpenSlab,
     /// Freed entries by their number of words.
     entries: HashMap<usize, Vec<EntryId>>,
 }
@@ -132,13 +157,14 @@ impl std::fmt::Debug for Arena {
 }
 
 /// The words that an entry with a key of this length takes.
-fn words_for(key_len: usize) -> usize {
-    HEAD + key_len.div_ceil(8)
+const fn words_for(key_len: usize) -> usize {
+    HEADER_WORDS + key_len.div_ceil(8)
 }
 
-/// The length of a key and its shard, in a word.
-fn lengths_of(hashed: Hashed<'_>) -> u64 {
-    hashed.key.len() as u64 | USED | u64::from(hashed.shard) << 24
+/// The word with the length of a key and its shard.
+fn lengths_word(hashed: HashedKey<'_>) -> u64 {
+    debug_assert!(hashed.key.len() <= KEY_LIMIT, "the key of an entry is within its limit");
+    hashed.key.len() as u64 | USED_FLAG | u64::from(hashed.shard) << SHARD_SHIFT
 }
 
 /// The word at this offset of a key, zeros after its end; compares as the bytes do.
@@ -156,16 +182,32 @@ pub(super) fn key_word(key: &[u8], from: usize) -> u64 {
 
 impl Arena {
     /// An arena that counts as full when its entries take this many bytes.
-    pub(crate) fn new(limit: u64) -> Self {
-        let memory = std::iter::repeat_with(OnceLock::new).take(SLABS).collect();
-        let full = (limit.min(ENTRIES_MAX) / (SLAB * 8) as u64) as usize;
-        Self { memory, free: Mutex::default(), slabs: AtomicUsize::new(0), full }
+    pub(crate) fn new(limit: u64, health: Arc<Health>) -> Self {
+        Self {
+            memory: std::iter::repeat_with(OnceLock::new).take(SLABS_MAX).collect(),
+            free: Mutex::default(),
+            slabs: AtomicUsize::new(0),
+            full: (limit.min(ENTRIES_BYTES_MAX) / SLAB_BYTES) as usize,
+            health,
+            #[cfg(test)]
+            exhausted: std::sync::atomic::AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        &self.health
+    }
+
+    /// Makes every later allocation fail, although [`Arena::is_nearly_full`] reports room.
+    #[cfg(test)]
+    pub(crate) fn exhaust(&self) {
+        self.exhausted.store(true, Relaxed);
     }
 
     /// Allocates an entry for a key. `None` when the arena is full, at about 32 GiB.
     pub(crate) fn allocate(
         &self,
-        hashed: Hashed<'_>,
+        hashed: HashedKey<'_>,
         version: Version,
         cached: u64,
     ) -> Option<EntryId> {
@@ -178,8 +220,8 @@ impl Arena {
     /// not cached.
     pub(super) fn allocate_in(
         &self,
-        open: &mut Open,
-        hashed: Hashed<'_>,
+        open: &mut OpenSlab,
+        hashed: HashedKey<'_>,
         version: Version,
     ) -> Option<EntryId> {
         let words = words_for(hashed.key.len());
@@ -192,45 +234,58 @@ impl Arena {
     }
 
     #[inline]
-    fn fill(&self, id: EntryId, hashed: Hashed<'_>, version: Version, cached: u64) {
-        let Hashed { keyspace, key, hash, .. } = hashed;
+    fn fill(&self, id: EntryId, hashed: HashedKey<'_>, version: Version, cached: u64) {
+        let HashedKey { keyspace, key, hash, .. } = hashed;
         let words = self.words(id);
-        words[LENGTHS].store(lengths_of(hashed), Relaxed);
-        words[KEYSPACE].store(u64::from(keyspace) | u64::from(hash) << 32, Relaxed);
-        for (n, word) in words[HEAD..words_for(key.len())].iter().enumerate() {
+        words[WORD_LENGTHS].store(lengths_word(hashed), Relaxed);
+        words[WORD_KEYSPACE].store(u64::from(keyspace) | u64::from(hash) << 32, Relaxed);
+        for (n, word) in words[HEADER_WORDS..words_for(key.len())].iter().enumerate() {
             word.store(key_word(key, n * 8), Relaxed);
         }
         self.set(id, version, cached);
     }
 
-    fn take(&self, hashed: Hashed<'_>) -> Option<EntryId> {
+    fn take(&self, hashed: HashedKey<'_>) -> Option<EntryId> {
+        #[cfg(test)]
+        if self.exhausted.load(Relaxed) {
+            return None;
+        }
         let words = words_for(hashed.key.len());
         let mut free = self.free.lock();
         if let Some(id) = free.entries.get_mut(&words).and_then(Vec::pop) {
+            debug_assert_eq!(words_for(self.key_len(id)), words, "a freed entry keeps its size");
             return Some(id);
         }
         let id = match free.open.take(words) {
             Some(id) => id,
             None => self.take_slab(&mut free.open, words)?,
         };
-        // Under the lock: `each` steps over entries that are not filled yet.
-        self.words(id)[LENGTHS].store(lengths_of(hashed), Relaxed);
+        // Under the lock: `for_each` steps over entries that are not filled yet.
+        self.words(id)[WORD_LENGTHS].store(lengths_word(hashed), Relaxed);
         Some(id)
     }
 
     /// Takes an entry from a new slab, which is open from then on.
-    fn take_slab(&self, open: &mut Open, words: usize) -> Option<EntryId> {
-        let slab =
-            self.slabs.fetch_update(Relaxed, Relaxed, |slabs| (slabs < SLABS).then_some(slabs + 1));
+    fn take_slab(&self, open: &mut OpenSlab, words: usize) -> Option<EntryId> {
+        let slab = self
+            .slabs
+            .fetch_update(Relaxed, Relaxed, |slabs| (slabs < SLABS_MAX).then_some(slabs + 1));
         let slab = slab.ok()?;
-        let first = self.memory[slab].set(Words::zeroed(SLAB));
-        debug_assert!(first.is_ok(), "a slab is made once");
-        *open = Open(Some((slab, 0)));
+        if self.memory[slab].set(Words::zeroed(SLAB_WORDS)).is_err() {
+            // Two threads would take the same entries.
+            self.health.fail("a slab of the arena is mapped once");
+            return None;
+        }
+        *open = OpenSlab(Some((slab, 0)));
         open.take(words)
     }
 
-    /// Frees an entry that neither a table nor an order names any more.
+    /// Frees the entry of a deleted key that neither a table nor an order names any more.
     pub(crate) fn free(&self, id: EntryId) {
+        if !self.version(id).deleted {
+            self.health.fail("an entry that is freed is of a deleted key");
+            return;
+        }
         let words = words_for(self.key_len(id));
         self.free.lock().entries.entry(words).or_default().push(id);
     }
@@ -238,17 +293,18 @@ impl Arena {
     /// Visits the version of every entry that is in use throughout the call, and of others, in the
     /// order of the memory. Takes no lock for long: a version that changes meanwhile may be seen
     /// before or after that, or with the length of the other one.
-    pub(crate) fn each(&self, mut visit: impl FnMut(EntryId, Version)) {
+    pub(crate) fn for_each(&self, mut visit: impl FnMut(EntryId, Version)) {
         let (open, slabs) = {
             let free = self.free.lock();
             (free.open.0, self.slabs.load(Relaxed))
         };
         for slab in 0..slabs {
-            let end = open.filter(|(number, _)| *number == slab).map_or(SLAB, |(_, next)| next);
+            let end =
+                open.filter(|(number, _)| *number == slab).map_or(SLAB_WORDS, |(_, next)| next);
             let mut at = 0;
-            while at + HEAD <= end {
-                let id = EntryId((slab << OFFSET_BITS | at) as u32);
-                if self.word(id, LENGTHS) & USED == 0 {
+            while at + HEADER_WORDS <= end {
+                let id = EntryId((slab << SLAB_OFFSET_BITS | at) as u32);
+                if self.word(id, WORD_LENGTHS) & USED_FLAG == 0 {
                     break;
                 }
                 let version = self.version(id);
@@ -271,19 +327,19 @@ impl Arena {
     pub(crate) fn has_free(&self, key_len: usize, keys: usize) -> bool {
         let free = self.free.lock();
         let entries = free.entries.get(&words_for(key_len)).map_or(0, Vec::len);
-        entries >= keys + FREE_MARGIN
+        entries >= keys + FREE_ENTRIES_MIN
     }
 
-    /// Bytes of memory reserved.
+    /// The bytes of memory reserved.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.slabs.load(Relaxed) * SLAB * 8) as u64
+        self.slabs.load(Relaxed) as u64 * SLAB_BYTES
     }
 
     /// Requests the memory of an entry, to be used soon.
     #[inline]
     pub(crate) fn prefetch(&self, id: EntryId) {
         let words = self.words(id);
-        if let (Some(first), Some(key)) = (words.first(), words.get(HEAD + 1)) {
+        if let (Some(first), Some(key)) = (words.first(), words.get(HEADER_WORDS + 1)) {
             esker_log::prefetch(first);
             esker_log::prefetch(key);
         }
@@ -291,71 +347,89 @@ impl Arena {
 
     #[inline]
     fn words(&self, EntryId(id): EntryId) -> &[AtomicU64] {
-        let (slab, offset) = ((id >> OFFSET_BITS) as usize, id as usize & (SLAB - 1));
-        self.memory[slab].get().map_or(&[], |slab| &slab[offset..])
+        let (slab, offset) = ((id >> SLAB_OFFSET_BITS) as usize, id as usize & (SLAB_WORDS - 1));
+        match self.memory[slab].get() {
+            Some(slab) => &slab[offset..],
+            None => self.no_words(),
+        }
     }
 
     #[inline]
     fn word(&self, id: EntryId, n: usize) -> u64 {
-        self.words(id).get(n).map_or(0, |word| word.load(Relaxed))
+        let words = self.words(id);
+        words.get(n).or_else(|| self.no_words().first()).map_or(0, |word| word.load(Relaxed))
     }
 
-    /// Stores a version, and where its value is cached; 0 if it is not.
+    /// Fails the store, because it has a number that is of no entry. What reads the entry
+    /// continues with an empty key, which is no answer any more.
+    #[cold]
+    fn no_words(&self) -> &[AtomicU64] {
+        self.health.fail("the number of an entry is of one in the arena");
+        &[]
+    }
+
+    /// Stores a version, and the place of its value in the cache; 0 if it is not there.
     #[inline]
     pub(crate) fn set(&self, id: EntryId, version: Version, cached: u64) {
         let words = self.words(id);
         let Version { seq, deleted, position, len } = version;
-        words[VERSION].store(seq << 1 | u64::from(deleted), Relaxed);
-        words[POSITION].store(position, Relaxed);
-        words[CACHED].store(cached, Relaxed);
-        let lengths = words[LENGTHS].load(Relaxed);
-        words[LENGTHS].store(lengths & !VALUE_BITS | u64::from(len) << 32, Relaxed);
+        debug_assert!(seq <= SEQ_MAX, "a sequence number leaves a bit for the delete");
+        debug_assert!(len as usize <= VALUE_LIMIT, "a value is within its limit");
+        words[WORD_VERSION].store(seq << 1 | u64::from(deleted), Relaxed);
+        words[WORD_POSITION].store(position, Relaxed);
+        words[WORD_CACHED].store(cached, Relaxed);
+        let lengths = words[WORD_LENGTHS].load(Relaxed);
+        words[WORD_LENGTHS]
+            .store(lengths & !VALUE_LEN_BITS | u64::from(len) << VALUE_LEN_SHIFT, Relaxed);
     }
 
     /// Whether the entry is in the list of deleted ones.
     pub(crate) fn is_listed(&self, id: EntryId) -> bool {
-        self.word(id, LENGTHS) & LISTED != 0
+        self.word(id, WORD_LENGTHS) & LISTED_FLAG != 0
     }
 
     pub(crate) fn set_listed(&self, id: EntryId, listed: bool) {
-        let lengths = self.word(id, LENGTHS) & !LISTED;
-        self.words(id)[LENGTHS].store(lengths | if listed { LISTED } else { 0 }, Relaxed);
+        let lengths = self.word(id, WORD_LENGTHS) & !LISTED_FLAG;
+        self.words(id)[WORD_LENGTHS].store(lengths | if listed { LISTED_FLAG } else { 0 }, Relaxed);
     }
 
     pub(crate) fn set_cached(&self, id: EntryId, cached: u64) {
-        self.words(id)[CACHED].store(cached, Relaxed);
+        self.words(id)[WORD_CACHED].store(cached, Relaxed);
     }
 
     #[inline]
     pub(crate) fn version(&self, id: EntryId) -> Version {
-        let version = self.word(id, VERSION);
+        let version = self.word(id, WORD_VERSION);
         Version {
             seq: version >> 1,
             deleted: version & 1 == 1,
-            position: self.word(id, POSITION),
-            len: (self.word(id, LENGTHS) >> 32 & VALUE_LEN) as u32,
+            position: self.word(id, WORD_POSITION),
+            len: (self.word(id, WORD_LENGTHS) >> VALUE_LEN_SHIFT & VALUE_LEN_MASK) as u32,
         }
     }
 
     #[inline]
     pub(crate) fn cached(&self, id: EntryId) -> u64 {
-        self.word(id, CACHED)
+        self.word(id, WORD_CACHED)
     }
 
     /// The key's shard, and its hash in the table of the shard.
     #[inline]
     pub(crate) fn hash(&self, id: EntryId) -> (u8, u32) {
-        ((self.word(id, LENGTHS) >> 24) as u8, (self.word(id, KEYSPACE) >> 32) as u32)
+        (
+            (self.word(id, WORD_LENGTHS) >> SHARD_SHIFT) as u8,
+            (self.word(id, WORD_KEYSPACE) >> 32) as u32,
+        )
     }
 
     #[inline]
     pub(crate) fn keyspace(&self, id: EntryId) -> u32 {
-        self.word(id, KEYSPACE) as u32
+        self.word(id, WORD_KEYSPACE) as u32
     }
 
     #[inline]
     pub(crate) fn key_len(&self, id: EntryId) -> usize {
-        (self.word(id, LENGTHS) & KEY_LEN) as usize
+        (self.word(id, WORD_LENGTHS) & KEY_LEN_MASK) as usize
     }
 
     /// The eight bytes of the key from this offset on, as [`key_word`] returns them.
@@ -365,7 +439,7 @@ impl Arena {
         if from >= len {
             return 0;
         }
-        let (n, shift) = (HEAD + from / 8, from % 8 * 8);
+        let (n, shift) = (HEADER_WORDS + from / 8, from % 8 * 8);
         let high = self.word(id, n) << shift;
         if shift == 0 || n + 1 >= words_for(len) {
             return high;
@@ -375,12 +449,12 @@ impl Arena {
 
     /// Whether this is the entry of the key.
     #[inline]
-    pub(crate) fn is_of(&self, id: EntryId, keyspace: u32, key: &[u8]) -> bool {
+    pub(crate) fn has_key(&self, id: EntryId, keyspace: u32, key: &[u8]) -> bool {
         self.keyspace(id) == keyspace
             && self.key_len(id) == key.len()
             && (0..key.len())
                 .step_by(8)
-                .all(|from| self.word(id, HEAD + from / 8) == key_word(key, from))
+                .all(|from| self.word(id, HEADER_WORDS + from / 8) == key_word(key, from))
     }
 
     /// Whether the key of an entry is below a key.
@@ -430,7 +504,7 @@ impl Arena {
     pub(crate) fn copy_key(&self, id: EntryId, out: &mut Vec<u8>) {
         let (start, len) = (out.len(), self.key_len(id));
         for from in (0..len).step_by(8) {
-            out.extend_from_slice(&self.word(id, HEAD + from / 8).to_be_bytes());
+            out.extend_from_slice(&self.word(id, HEADER_WORDS + from / 8).to_be_bytes());
         }
         out.truncate(start + len);
     }
@@ -443,20 +517,45 @@ mod tests {
 
     const FIRST: Version = Version { seq: 7, deleted: false, position: 4096, len: 3 };
 
-    fn of(arena: &Arena, key: &[u8]) -> EntryId {
-        arena.allocate(Hashed { keyspace: 1, key, shard: 7, hash: 9 }, FIRST, 0).unwrap()
+    fn allocate(arena: &Arena, key: &[u8]) -> EntryId {
+        arena.allocate(HashedKey { keyspace: 1, key, shard: 7, hash: 9 }, FIRST, 0).unwrap()
+    }
+
+    fn delete(arena: &Arena, id: EntryId) {
+        arena.set(id, Version { deleted: true, ..FIRST }, 0);
+    }
+
+    /// Bug: the number of no entry read as the entry of an empty key.
+    #[test]
+    fn a_number_of_no_entry_fails_the_store() {
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
+        arena.health().never_panic();
+        allocate(&arena, b"a");
+        assert!(arena.health().check().is_ok());
+        arena.version(EntryId::from_number(7 << SLAB_OFFSET_BITS));
+        assert!(arena.health().check().is_err());
+    }
+
+    #[test]
+    fn an_entry_of_a_key_that_exists_is_never_freed() {
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
+        arena.health().never_panic();
+        let id = allocate(&arena, b"a");
+        arena.free(id);
+        assert!(arena.health().check().is_err());
+        assert_ne!(allocate(&arena, b"b"), id);
     }
 
     #[test]
     fn entries_keep_key_and_version() {
-        let arena = Arena::new(ENTRIES_MAX);
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
         let long = vec![b'x'; 1 << 20];
         let ids: Vec<_> = [&b""[..], b"a", b"12345678", &long, b"b"]
             .iter()
-            .map(|key| (*key, of(&arena, key)))
+            .map(|key| (*key, allocate(&arena, key)))
             .collect();
         for (key, id) in ids {
-            assert!(arena.is_of(id, 1, key) && !arena.is_of(id, 2, key));
+            assert!(arena.has_key(id, 1, key) && !arena.has_key(id, 2, key));
             let mut copy = b"-".to_vec();
             arena.copy_key(id, &mut copy);
             assert_eq!(&copy[1..], key);
@@ -467,29 +566,30 @@ mod tests {
             arena.set(id, deleted, 5);
             assert_eq!((arena.version(id), arena.cached(id)), (deleted, 5));
             assert!(arena.is_listed(id) && arena.hash(id) == (7, 9));
-            assert!(arena.is_of(id, 1, key));
+            assert!(arena.has_key(id, 1, key));
         }
     }
 
     #[test]
     fn freed_entries_are_reused_for_keys_of_their_size() {
-        let arena = Arena::new(ENTRIES_MAX);
-        let first = of(&arena, b"12345678");
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
+        let first = allocate(&arena, b"12345678");
+        delete(&arena, first);
         arena.free(first);
-        assert_ne!(of(&arena, b"123456789"), first);
-        let again = of(&arena, b"1");
+        assert_ne!(allocate(&arena, b"123456789"), first);
+        let again = allocate(&arena, b"1");
         assert_eq!(again, first);
-        assert!(arena.is_of(again, 1, b"1"));
+        assert!(arena.has_key(again, 1, b"1"));
     }
 
     #[test]
     fn every_entry_is_visited_and_nothing_else() {
-        let arena = Arena::new(ENTRIES_MAX);
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
         let keys = (0..2000usize).map(|n| vec![7; if n % 500 == 1 { 1 << 20 } else { n % 100 }]);
-        let mut ids: Vec<_> = keys.map(|key| of(&arena, &key)).collect();
+        let mut ids: Vec<_> = keys.map(|key| allocate(&arena, &key)).collect();
         for _ in 0..2 {
             let mut seen = Vec::new();
-            arena.each(|id, version| {
+            arena.for_each(|id, version| {
                 assert_eq!(version, FIRST);
                 seen.push(id);
             });
@@ -497,8 +597,9 @@ mod tests {
             ids.sort_unstable();
             assert_eq!(seen, ids);
             // Entries that are used again.
+            delete(&arena, ids[20]);
             arena.free(ids[20]);
-            ids[20] = of(&arena, &vec![8; arena.key_len(ids[20])]);
+            ids[20] = allocate(&arena, &vec![8; arena.key_len(ids[20])]);
         }
     }
 
@@ -508,8 +609,8 @@ mod tests {
             a in prop::collection::vec(0u8..3, 0..20),
             b in prop::collection::vec(0u8..3, 0..20),
         ) {
-            let arena = Arena::new(ENTRIES_MAX);
-            let (x, y) = (of(&arena, &a), of(&arena, &b));
+            let arena = Arena::new(ENTRIES_BYTES_MAX, Arc::default());
+            let (x, y) = (allocate(&arena, &a), allocate(&arena, &b));
             prop_assert_eq!(arena.compare_entries(x, y, 0), a.cmp(&b));
             prop_assert_eq!(arena.compare(x, &b, 0), a.cmp(&b));
             let common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();

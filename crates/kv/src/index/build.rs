@@ -1,32 +1,32 @@
 //! Builds an index from keys that come in order, by several threads.
 //!
-//! Each thread builds [`Part`]s of runs of sorted keys. The parts are then put together. So no key
-//! is looked up, and the slots of one shard, which fit into a processor's cache, are filled at a
-//! time.
+//! Each thread builds [`IndexPart`]s of runs of sorted keys. The parts are then put together. So no
+//! key is looked up, and the slots of one shard, which fit into a processor's cache, are filled at
+//! a time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::index::arena::{EntryId, Open, Version};
-use crate::index::keyspace::Keys;
-use crate::index::order::{LEAF, Leaf, Order};
+use crate::index::arena::{EntryId, OpenSlab, SHARD_COUNT, Version};
+use crate::index::keys::Keys;
+use crate::index::order::{KeyOrder, LEAF_ENTRIES_MAX, Leaf};
 use crate::index::slots::{Slots, slot};
-use crate::index::table::{SHARDS, Table};
+use crate::index::table::Table;
 
-/// What one thread built.
+/// The part of an index that one thread built.
 #[derive(Debug)]
-pub(crate) struct Part {
-    open: Open,
+pub(crate) struct IndexPart {
+    open: OpenSlab,
     /// The slots of each shard.
     slots: Vec<Vec<u64>>,
-    runs: Vec<Run>,
+    runs: Vec<SortedRun>,
     /// The last entries of the last run, which are in no leaf yet.
     ids: Vec<EntryId>,
 }
 
 /// A run of sorted keys of one keyspace.
 #[derive(Debug)]
-struct Run {
+struct SortedRun {
     /// Its place among the runs of all parts.
     place: u64,
     keyspace: u32,
@@ -34,18 +34,18 @@ struct Run {
     count: u64,
 }
 
-/// The keys are not sorted, or the arena is full.
+/// The reason why keys are not an index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BuildError {
     Unsorted,
     ArenaFull,
 }
 
-impl Part {
+impl IndexPart {
     pub(crate) fn new() -> Self {
         Self {
-            open: Open::default(),
-            slots: vec![Vec::new(); SHARDS],
+            open: OpenSlab::default(),
+            slots: vec![Vec::new(); SHARD_COUNT],
             runs: Vec::new(),
             ids: Vec::new(),
         }
@@ -54,7 +54,7 @@ impl Part {
     /// Begins a run. The runs of a keyspace, in the order of their places, are sorted.
     pub(crate) fn begin(&mut self, table: &Table, place: u64, keyspace: u32) {
         self.end_leaf(table);
-        self.runs.push(Run { place, keyspace, leaves: Vec::new(), count: 0 });
+        self.runs.push(SortedRun { place, keyspace, leaves: Vec::new(), count: 0 });
     }
 
     /// Adds the next key of the run.
@@ -64,11 +64,14 @@ impl Part {
         key: &[u8],
         version: Version,
     ) -> Result<(), BuildError> {
-        if self.ids.len() == LEAF {
+        if self.ids.len() == LEAF_ENTRIES_MAX {
             self.end_leaf(table);
         }
-        let Some(run) = self.runs.last_mut() else { return Err(BuildError::Unsorted) };
-        // Where leaves meet, `Order::of` checks.
+        let Some(run) = self.runs.last_mut() else {
+            table.health().fail("a key is added to a run that was begun");
+            return Err(BuildError::Unsorted);
+        };
+        // Where leaves meet, `KeyOrder::from_leaves` checks.
         if self.ids.last().is_some_and(|last| !table.arena().is_below(*last, key)) {
             return Err(BuildError::Unsorted);
         }
@@ -94,7 +97,7 @@ impl Part {
 /// Puts the parts together in an empty table. Returns the keyspaces by their numbers.
 pub(crate) fn finish(
     table: &Table,
-    mut parts: Vec<Part>,
+    mut parts: Vec<IndexPart>,
     threads: usize,
 ) -> Result<HashMap<u32, Keys>, BuildError> {
     let mut runs = Vec::new();
@@ -106,6 +109,7 @@ pub(crate) fn finish(
     let mut keyspaces: HashMap<u32, (Vec<Leaf>, u64)> = HashMap::new();
     for run in runs {
         let (leaves, count) = keyspaces.entry(run.keyspace).or_default();
+        debug_assert_eq!(run.leaves.iter().map(Leaf::len).sum::<usize>() as u64, run.count);
         leaves.extend(run.leaves);
         *count += run.count;
     }
@@ -113,11 +117,11 @@ pub(crate) fn finish(
     let fill = || {
         loop {
             let shard = next.fetch_add(1, Relaxed);
-            if shard >= SHARDS {
+            if shard >= SHARD_COUNT {
                 return;
             }
             let slots: Vec<_> = parts.iter().map(|part| &*part.slots[shard]).collect();
-            table.fill(shard, Slots::of(&slots));
+            table.fill(shard, Slots::from_slots(&slots));
         }
     };
     let mut all = HashMap::new();
@@ -127,8 +131,8 @@ pub(crate) fn finish(
             scope.spawn(fill);
         }
         for (id, (leaves, count)) in keyspaces {
-            match Order::of(table.arena(), leaves) {
-                Some(order) => drop(all.insert(id, Keys::of(id, order, count))),
+            match KeyOrder::from_leaves(table.arena(), leaves) {
+                Some(order) => drop(all.insert(id, Keys::from_order(id, order, count))),
                 None => sorted = Err(BuildError::Unsorted),
             }
         }

@@ -10,7 +10,7 @@ use crate::index::arena::{EntryId, Version};
 
 /// A version that another one replaced.
 #[derive(Debug, Clone, Copy)]
-struct Replaced {
+struct ReplacedVersion {
     id: EntryId,
     version: Version,
     /// The sequence number of the version that replaced it.
@@ -20,21 +20,22 @@ struct Replaced {
 /// The replaced versions of the entries of one shard.
 #[derive(Debug, Default)]
 pub(crate) struct History {
-    replaced: VecDeque<Replaced>,
+    replaced: VecDeque<ReplacedVersion>,
 }
 
-/// Bytes of memory that one kept version takes.
-pub(crate) const VERSION_BYTES: u64 = size_of::<Replaced>() as u64;
+/// The bytes of memory that one kept version takes.
+pub(crate) const VERSION_BYTES: u64 = size_of::<ReplacedVersion>() as u64;
 
 impl History {
     /// Keeps a version that the record `by` replaced. Drops those that nothing reads: every reader
     /// reads at or after `horizon`. Returns how many more are kept than before.
     pub(crate) fn keep(&mut self, id: EntryId, version: Version, by: u64, horizon: u64) -> i64 {
+        debug_assert!(version.seq < by, "a version is replaced by a newer one");
         let before = self.replaced.len();
         self.drop_up_to(horizon);
         if by > horizon {
             // Concurrent calls for different keys may come out of order by a little.
-            self.replaced.push_back(Replaced { id, version, by });
+            self.replaced.push_back(ReplacedVersion { id, version, by });
         }
         self.replaced.len() as i64 - before as i64
     }

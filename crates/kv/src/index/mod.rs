@@ -7,7 +7,7 @@
 pub(crate) mod arena;
 pub(crate) mod build;
 pub(crate) mod history;
-pub(crate) mod keyspace;
+pub(crate) mod keys;
 pub(crate) mod order;
 pub(crate) mod slots;
 pub(crate) mod table;

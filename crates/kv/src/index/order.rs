@@ -12,21 +12,22 @@ use std::cmp::Ordering;
 use crate::index::arena::{Arena, EntryId, key_word};
 
 /// The most entries of a leaf.
-pub(super) const LEAF: usize = 512;
-/// A leaf with fewer entries than this after a removal is merged with the next, if both fit in one.
-const SMALL: usize = LEAF / 4;
-/// From this many new keys for one leaf, the leaf is merged with them; fewer are inserted one by
-/// one.
-const MERGE: usize = 16;
+pub(super) const LEAF_ENTRIES_MAX: usize = 512;
+/// The fewest entries of a leaf after a removal; one with fewer is merged with the next, if both
+/// fit in one.
+const LEAF_ENTRIES_MIN: usize = LEAF_ENTRIES_MAX / 4;
+/// The number of new keys for one leaf from which on the leaf is merged with them; fewer are
+/// inserted one by one.
+const MERGE_KEYS_MIN: usize = 16;
 
 /// The entries of one keyspace in the order of their keys.
 #[derive(Debug, Default)]
-pub(crate) struct Order {
-    /// Never an empty leaf.
+pub(crate) struct KeyOrder {
+    /// The leaves, none of which is empty.
     leaves: Vec<Leaf>,
     /// The length of a common prefix of all keys.
     skip: usize,
-    /// Of the first key of each leaf, eight bytes after the prefix.
+    /// Eight bytes after the prefix of the first key of each leaf.
     heads: Vec<u64>,
 }
 
@@ -34,14 +35,14 @@ pub(crate) struct Order {
 pub(super) struct Leaf {
     /// The length of a common prefix of all keys here.
     skip: usize,
-    /// Of each key, four bytes after the prefix.
+    /// Four bytes after the prefix of each key.
     words: Vec<u32>,
     ids: Vec<EntryId>,
 }
 
-/// A place in an [`Order`]: a leaf, and an entry there.
+/// A place in an [`KeyOrder`]: a leaf, and an entry there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Spot {
+pub(crate) struct OrderCursor {
     leaf: usize,
     at: usize,
 }
@@ -57,11 +58,17 @@ fn word(arena: &Arena, id: EntryId, skip: usize) -> u32 {
 }
 
 impl Leaf {
-    /// A leaf of sorted entries, at most [`LEAF`].
+    /// Creates a leaf of sorted entries, at least one and at most [`LEAF_ENTRIES_MAX`].
     pub(super) fn new(arena: &Arena, ids: Vec<EntryId>) -> Self {
+        debug_assert!((1..=LEAF_ENTRIES_MAX).contains(&ids.len()), "{} entries", ids.len());
         let mut leaf = Self { skip: 0, words: Vec::with_capacity(ids.len()), ids };
         leaf.recompute(arena);
         leaf
+    }
+
+    /// The number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.ids.len()
     }
 
     /// Sets the prefix to the longest one, and the words after it.
@@ -75,12 +82,14 @@ impl Leaf {
 
     /// Eight bytes of the first key.
     fn head(&self, arena: &Arena, skip: usize) -> u64 {
+        debug_assert_eq!(self.ids.len(), self.words.len(), "a leaf has a word for each entry");
+        debug_assert!(!self.ids.is_empty(), "no leaf is empty");
         self.ids.first().map_or(0, |first| arena.key_word(*first, skip))
     }
 
     /// The index of the first entry whose key is at or above `key`, and whether it is that key.
     /// `head` has eight bytes of the first key; what is before them is the same in `key`.
-    fn search(&self, arena: &Arena, key: &[u8], head: Head) -> (usize, bool) {
+    fn search(&self, arena: &Arena, key: &[u8], head: LeafHead) -> (usize, bool) {
         let Some(first) = self.ids.first() else { return (0, false) };
         let prefix = match head.compare_prefix(key, self.skip) {
             Some(ordering) => ordering,
@@ -103,10 +112,9 @@ impl Leaf {
         (at, false)
     }
 
-    /// Inserts one entry at its place.
-    fn insert(&mut self, arena: &Arena, id: EntryId, key: &[u8], head: Head) {
+    /// Inserts one entry at its place. `false` if the leaf has one of this key.
+    fn insert(&mut self, arena: &Arena, id: EntryId, key: &[u8], head: LeafHead) -> bool {
         let (at, found) = self.search(arena, key, head);
-        debug_assert!(!found, "a key has one entry");
         self.ids.insert(at, id);
         let edge = at == 0 || at + 1 == self.ids.len();
         if edge && arena.common_prefix(self.ids[0], self.ids[self.ids.len() - 1]) < self.skip {
@@ -114,14 +122,15 @@ impl Leaf {
         } else {
             self.words.insert(at, word(arena, id, self.skip));
         }
+        !found
     }
 
-    /// Merges sorted entries into the leaf.
-    fn merge(&mut self, arena: &Arena, new: &[EntryId]) {
-        let (Some(first), Some(last)) = (new.first(), new.last()) else { return };
+    /// Merges sorted entries into the leaf. `false` if it has one of the same key.
+    fn merge(&mut self, arena: &Arena, new: &[EntryId]) -> bool {
+        let (Some(first), Some(last)) = (new.first(), new.last()) else { return true };
         let (Some(own_first), Some(own_last)) = (self.ids.first(), self.ids.last()) else {
             *self = Self::new(arena, new.to_vec());
-            return;
+            return true;
         };
         let skip = self
             .skip
@@ -134,14 +143,17 @@ impl Leaf {
         }
         let len = self.ids.len() + new.len();
         let (mut words, mut ids) = (Vec::with_capacity(len), Vec::with_capacity(len));
-        let mut at = 0;
+        let (mut at, mut are_new) = (0, true);
         for id in new {
             let word = word(arena, *id, skip);
-            while at < self.ids.len()
-                && (self.words[at] < word
-                    || self.words[at] == word
-                        && arena.compare_entries(self.ids[at], *id, skip) == Ordering::Less)
-            {
+            while at < self.ids.len() && self.words[at] <= word {
+                if self.words[at] == word {
+                    let ordering = arena.compare_entries(self.ids[at], *id, skip);
+                    are_new &= ordering != Ordering::Equal;
+                    if ordering != Ordering::Less {
+                        break;
+                    }
+                }
                 words.push(self.words[at]);
                 ids.push(self.ids[at]);
                 at += 1;
@@ -152,11 +164,12 @@ impl Leaf {
         words.extend_from_slice(&self.words[at..]);
         ids.extend_from_slice(&self.ids[at..]);
         (self.words, self.ids) = (words, ids);
+        are_new
     }
 
-    /// Splits off full leaves, so that none has more than [`LEAF`] entries.
+    /// Splits off full leaves, so that none has more than [`LEAF_ENTRIES_MAX`] entries.
     fn split(&self, arena: &Arena) -> Vec<Leaf> {
-        let parts = self.ids.len().div_ceil(LEAF);
+        let parts = self.ids.len().div_ceil(LEAF_ENTRIES_MAX);
         let each = self.ids.len().div_ceil(parts.max(1)).max(1);
         self.ids.chunks(each).map(|ids| Leaf::new(arena, ids.to_vec())).collect()
     }
@@ -165,12 +178,12 @@ impl Leaf {
 /// Eight bytes of the first key of a leaf, from `skip` on. What is before them is the same in all
 /// keys.
 #[derive(Debug, Clone, Copy)]
-struct Head {
+struct LeafHead {
     skip: usize,
     word: u64,
 }
 
-impl Head {
+impl LeafHead {
     /// Compares the first `len` bytes of the first key with those of a key that is not shorter than
     /// what is the same in all keys, if these bytes decide.
     fn compare_prefix(self, key: &[u8], len: usize) -> Option<Ordering> {
@@ -197,6 +210,11 @@ fn compare_prefix(arena: &Arena, id: EntryId, key: &[u8], len: usize) -> Orderin
     if key.len() < len { Ordering::Greater } else { Ordering::Equal }
 }
 
+/// Whether entries are sorted by their keys, which all differ.
+fn is_sorted(arena: &Arena, ids: &[EntryId]) -> bool {
+    ids.is_sorted_by(|a, b| arena.compare_entries(*a, *b, 0) == Ordering::Less)
+}
+
 /// Sorts entries by their keys.
 pub(crate) fn sort(arena: &Arena, ids: &mut Vec<EntryId>) {
     let Some(first) = ids.first().copied() else { return };
@@ -209,9 +227,10 @@ pub(crate) fn sort(arena: &Arena, ids: &mut Vec<EntryId>) {
     ids.extend(keyed.into_iter().map(|(_, id)| id));
 }
 
-impl Order {
-    /// The order of these leaves, which are not empty. `None` if they are not sorted: each leaf is.
-    pub(super) fn of(arena: &Arena, leaves: Vec<Leaf>) -> Option<Self> {
+impl KeyOrder {
+    /// Creates the order of these leaves, each of which is sorted and not empty. `None` if they are
+    /// not sorted.
+    pub(super) fn from_leaves(arena: &Arena, leaves: Vec<Leaf>) -> Option<Self> {
         let is_after = |pair: &[Leaf]| match (pair[0].ids.last(), pair[1].ids.first()) {
             (Some(last), Some(first)) => arena.compare_entries(*last, *first, 0) == Ordering::Less,
             _ => false,
@@ -236,7 +255,7 @@ impl Order {
         self.heads.extend(self.leaves.iter().map(|leaf| leaf.head(arena, self.skip)));
     }
 
-    /// Bytes of memory reserved.
+    /// The bytes of memory reserved.
     pub(crate) fn bytes(&self) -> u64 {
         let leaf = |leaf: &Leaf| leaf.words.capacity() * 4 + leaf.ids.capacity() * 4;
         let leaves: usize = self.leaves.iter().map(leaf).sum();
@@ -245,7 +264,7 @@ impl Order {
 
     /// The last leaf whose first key is at or below `key`, of those from `from` on; that one, if
     /// there is none.
-    fn leaf_of(&self, arena: &Arena, key: &[u8], from: usize) -> usize {
+    fn find_leaf(&self, arena: &Arena, key: &[u8], from: usize) -> usize {
         let head = key_word(key, self.skip);
         let is_at_or_below = |at: usize| match self.heads[at].cmp(&head) {
             Ordering::Equal => {
@@ -268,8 +287,8 @@ impl Order {
         low
     }
 
-    fn head(&self, leaf: usize) -> Head {
-        Head { skip: self.skip, word: self.heads[leaf] }
+    fn head(&self, leaf: usize) -> LeafHead {
+        LeafHead { skip: self.skip, word: self.heads[leaf] }
     }
 
     /// Compares the prefix of all keys with that of a key.
@@ -280,12 +299,15 @@ impl Order {
         }
     }
 
-    /// Adds sorted entries, whose keys are not in the order yet.
-    pub(crate) fn insert(&mut self, arena: &Arena, mut new: &[EntryId]) {
-        let (Some(lowest), Some(highest)) = (new.first(), new.last()) else { return };
+    /// Adds sorted entries, whose keys are not in the order yet. `false` if one of them was.
+    #[must_use]
+    pub(crate) fn insert(&mut self, arena: &Arena, mut new: &[EntryId]) -> bool {
+        debug_assert!(is_sorted(arena, new), "new entries are sorted, each with its own key");
+        let (Some(lowest), Some(highest)) = (new.first(), new.last()) else { return true };
         let Some(own) = self.leaves.first().and_then(|leaf| leaf.ids.first()).copied() else {
             self.leaves = split_full(arena, new);
-            return self.recompute(arena);
+            self.recompute(arena);
+            return true;
         };
         let common = arena.common_prefix(*lowest, own).min(arena.common_prefix(*highest, own));
         if common < self.skip {
@@ -293,14 +315,14 @@ impl Order {
             self.heads = self.leaves.iter().map(|leaf| leaf.head(arena, common)).collect();
         }
         let mut key = Vec::new();
-        let mut at = 0;
+        let (mut at, mut are_new) = (0, true);
         // Leaves that became too large, and what replaces them.
         let mut splits: Vec<(usize, Vec<Leaf>)> = Vec::new();
         while let Some(first) = new.first() {
             key.clear();
             arena.copy_key(*first, &mut key);
-            at = self.leaf_of(arena, &key, at);
-            let these = self.of_leaf(arena, new, at);
+            at = self.find_leaf(arena, &key, at);
+            let these = self.count_for_leaf(arena, new, at);
             let (these, rest) = new.split_at(these);
             new = rest;
             let head = self.head(at);
@@ -311,36 +333,38 @@ impl Order {
                     .ids
                     .last()
                     .is_some_and(|last| arena.compare_entries(*last, *first, 0) == Ordering::Less);
-            if appends && leaf.ids.len() + these.len() > LEAF {
+            if appends && leaf.ids.len() + these.len() > LEAF_ENTRIES_MAX {
                 // Keys that come in order leave full leaves.
-                let (fill, over) = these.split_at(LEAF.saturating_sub(leaf.ids.len()));
-                leaf.merge(arena, fill);
+                let (fill, over) = these.split_at(LEAF_ENTRIES_MAX.saturating_sub(leaf.ids.len()));
+                are_new &= leaf.merge(arena, fill);
                 let over = split_full(arena, over);
                 self.heads.extend(over.iter().map(|leaf| leaf.head(arena, self.skip)));
                 self.leaves.extend(over);
                 continue;
             }
-            if these.len() < MERGE {
+            if these.len() < MERGE_KEYS_MIN {
                 for id in these {
                     key.clear();
                     arena.copy_key(*id, &mut key);
-                    leaf.insert(arena, *id, &key, head);
+                    are_new &= leaf.insert(arena, *id, &key, head);
                 }
             } else {
-                leaf.merge(arena, these);
+                are_new &= leaf.merge(arena, these);
             }
             if leaf.ids.first() == these.first() {
                 self.heads[at] = leaf.head(arena, self.skip);
             }
-            if leaf.ids.len() > LEAF {
+            if leaf.ids.len() > LEAF_ENTRIES_MAX {
                 splits.push((at, leaf.split(arena)));
             }
         }
         self.replace(arena, splits);
+        debug_assert_eq!(self.heads.len(), self.leaves.len(), "a leaf has a head");
+        are_new
     }
 
-    /// How many of these sorted entries belong to a leaf: the first one does.
-    fn of_leaf(&self, arena: &Arena, new: &[EntryId], leaf: usize) -> usize {
+    /// Counts the sorted entries that belong to a leaf: the first one does.
+    fn count_for_leaf(&self, arena: &Arena, new: &[EntryId], leaf: usize) -> usize {
         let Some(next) = self.leaves.get(leaf + 1).and_then(|leaf| leaf.ids.first()) else {
             return new.len();
         };
@@ -379,11 +403,12 @@ impl Order {
 
     /// Removes an entry. `false` if it is not in the order.
     pub(crate) fn remove(&mut self, arena: &Arena, id: EntryId, key: &[u8]) -> bool {
-        let Spot { leaf: at, at: n } = self.seek(arena, key);
+        let OrderCursor { leaf: at, at: n } = self.seek(arena, key);
         let Some(leaf) = self.leaves.get_mut(at) else { return false };
         if leaf.ids.get(n) != Some(&id) {
             return false;
         }
+        debug_assert_eq!(leaf.ids.len(), leaf.words.len(), "a leaf has a word for each entry");
         leaf.ids.remove(n);
         leaf.words.remove(n);
         if leaf.ids.is_empty() {
@@ -394,8 +419,9 @@ impl Order {
         if n == 0 {
             self.heads[at] = leaf.head(arena, self.skip);
         }
-        let fits = |next: &Leaf| next.ids.len() + self.leaves[at].ids.len() <= LEAF / 2;
-        if self.leaves[at].ids.len() < SMALL && self.leaves.get(at + 1).is_some_and(fits) {
+        let fits = |next: &Leaf| next.ids.len() + self.leaves[at].ids.len() <= LEAF_ENTRIES_MAX / 2;
+        if self.leaves[at].ids.len() < LEAF_ENTRIES_MIN && self.leaves.get(at + 1).is_some_and(fits)
+        {
             let next = self.leaves.remove(at + 1);
             self.heads.remove(at + 1);
             self.leaves[at].ids.extend(next.ids);
@@ -405,57 +431,57 @@ impl Order {
     }
 
     /// The place of the first key at or above `key`.
-    pub(crate) fn seek(&self, arena: &Arena, key: &[u8]) -> Spot {
+    pub(crate) fn seek(&self, arena: &Arena, key: &[u8]) -> OrderCursor {
         match self.compare_prefix(arena, key) {
             // All keys are above this one, or below it.
-            Ordering::Greater => return Spot { leaf: 0, at: 0 },
+            Ordering::Greater => return OrderCursor { leaf: 0, at: 0 },
             Ordering::Less => return self.end(),
             Ordering::Equal if self.leaves.is_empty() => return self.end(),
             Ordering::Equal => {}
         }
-        let leaf = self.leaf_of(arena, key, 0);
+        let leaf = self.find_leaf(arena, key, 0);
         let (at, _) = self.leaves[leaf].search(arena, key, self.head(leaf));
-        Spot { leaf, at }
+        OrderCursor { leaf, at }
     }
 
     /// The place that is this many entries further; the end, if there are fewer.
-    pub(crate) fn skip(&self, mut spot: Spot, mut entries: usize) -> Spot {
-        while let Some(leaf) = self.leaves.get(spot.leaf) {
-            let here = leaf.ids.len().saturating_sub(spot.at);
+    pub(crate) fn skip(&self, mut cursor: OrderCursor, mut entries: usize) -> OrderCursor {
+        while let Some(leaf) = self.leaves.get(cursor.leaf) {
+            let here = leaf.ids.len().saturating_sub(cursor.at);
             if entries < here {
-                return Spot { at: spot.at + entries, ..spot };
+                return OrderCursor { at: cursor.at + entries, ..cursor };
             }
             entries -= here;
-            spot = Spot { leaf: spot.leaf + 1, at: 0 };
+            cursor = OrderCursor { leaf: cursor.leaf + 1, at: 0 };
         }
-        spot
+        cursor
     }
 
     /// The place after the last key.
-    pub(crate) fn end(&self) -> Spot {
-        Spot { leaf: self.leaves.len(), at: 0 }
+    pub(crate) fn end(&self) -> OrderCursor {
+        OrderCursor { leaf: self.leaves.len(), at: 0 }
     }
 
     /// The entry at a place, or the first one after it, and the place after that.
-    pub(crate) fn next(&self, mut spot: Spot) -> Option<(EntryId, Spot)> {
+    pub(crate) fn next(&self, mut cursor: OrderCursor) -> Option<(EntryId, OrderCursor)> {
         loop {
-            let leaf = self.leaves.get(spot.leaf)?;
-            if let Some(id) = leaf.ids.get(spot.at) {
-                return Some((*id, Spot { at: spot.at + 1, ..spot }));
+            let leaf = self.leaves.get(cursor.leaf)?;
+            if let Some(id) = leaf.ids.get(cursor.at) {
+                return Some((*id, OrderCursor { at: cursor.at + 1, ..cursor }));
             }
-            spot = Spot { leaf: spot.leaf + 1, at: 0 };
+            cursor = OrderCursor { leaf: cursor.leaf + 1, at: 0 };
         }
     }
 
     /// The entry before a place, which is its own place.
-    pub(crate) fn previous(&self, mut spot: Spot) -> Option<(EntryId, Spot)> {
-        while spot.at == 0 {
-            let leaf = spot.leaf.checked_sub(1)?;
-            spot = Spot { leaf, at: self.leaves.get(leaf)?.ids.len() };
+    pub(crate) fn previous(&self, mut cursor: OrderCursor) -> Option<(EntryId, OrderCursor)> {
+        while cursor.at == 0 {
+            let leaf = cursor.leaf.checked_sub(1)?;
+            cursor = OrderCursor { leaf, at: self.leaves.get(leaf)?.ids.len() };
         }
-        let at = spot.at - 1;
-        let id = self.leaves.get(spot.leaf)?.ids.get(at)?;
-        Some((*id, Spot { at, ..spot }))
+        let at = cursor.at - 1;
+        let id = self.leaves.get(cursor.leaf)?.ids.get(at)?;
+        Some((*id, OrderCursor { at, ..cursor }))
     }
 
     /// Checks the order of all keys, and the words.
@@ -465,7 +491,7 @@ impl Order {
         assert_eq!(self.heads.len(), self.leaves.len());
         for (leaf, head) in self.leaves.iter().zip(&self.heads) {
             assert_eq!(leaf.head(arena, self.skip), *head);
-            assert!(!leaf.ids.is_empty() && leaf.ids.len() <= LEAF);
+            assert!(!leaf.ids.is_empty() && leaf.ids.len() <= LEAF_ENTRIES_MAX);
             assert_eq!(leaf.ids.len(), leaf.words.len());
             for (id, found) in leaf.ids.iter().zip(&leaf.words) {
                 let mut key = Vec::new();
@@ -480,7 +506,7 @@ impl Order {
 
 /// Full leaves of sorted entries, and one with the rest.
 fn split_full(arena: &Arena, ids: &[EntryId]) -> Vec<Leaf> {
-    ids.chunks(LEAF).map(|ids| Leaf::new(arena, ids.to_vec())).collect()
+    ids.chunks(LEAF_ENTRIES_MAX).map(|ids| Leaf::new(arena, ids.to_vec())).collect()
 }
 
 #[cfg(test)]
@@ -490,23 +516,23 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::index::arena::{ENTRIES_MAX, Hashed, Version};
+    use crate::index::arena::{ENTRIES_BYTES_MAX, HashedKey, Version};
 
     const VERSION: Version = Version { seq: 1, deleted: false, position: 0, len: 0 };
 
-    fn keys(order: &Order, arena: &Arena, mut spot: Spot) -> Vec<Vec<u8>> {
+    fn keys(order: &KeyOrder, arena: &Arena, mut cursor: OrderCursor) -> Vec<Vec<u8>> {
         let mut keys = Vec::new();
-        while let Some((id, next)) = order.next(spot) {
+        while let Some((id, next)) = order.next(cursor) {
             let mut key = Vec::new();
             arena.copy_key(id, &mut key);
             keys.push(key);
-            spot = next;
+            cursor = next;
         }
         keys
     }
 
     fn insert(
-        order: &mut Order,
+        order: &mut KeyOrder,
         arena: &Arena,
         model: &mut BTreeMap<Vec<u8>, EntryId>,
         keys: Vec<Vec<u8>>,
@@ -514,26 +540,49 @@ mod tests {
         let mut ids = Vec::new();
         for key in keys {
             model.entry(key.clone()).or_insert_with(|| {
-                let hashed = Hashed { keyspace: 1, key: &key, shard: 0, hash: 0 };
+                let hashed = HashedKey { keyspace: 1, key: &key, shard: 0, hash: 0 };
                 let id = arena.allocate(hashed, VERSION, 0).unwrap();
                 ids.push(id);
                 id
             });
         }
         sort(arena, &mut ids);
-        order.insert(arena, &ids);
+        assert!(order.insert(arena, &ids));
         order.check(arena);
+    }
+
+    /// Bug: the second one was listed, too, and a scan returned the key twice.
+    #[test]
+    fn a_second_entry_of_a_key_is_reported() {
+        let arena = Arena::new(ENTRIES_BYTES_MAX, Default::default());
+        let allocate = |n: usize| {
+            let (key, shard) = (format!("{n:04}"), 0);
+            let hashed = HashedKey { keyspace: 1, key: key.as_bytes(), shard, hash: 0 };
+            arena.allocate(hashed, VERSION, 0).unwrap()
+        };
+        for keys in [vec![7], (0..2 * MERGE_KEYS_MIN).collect()] {
+            let mut order = KeyOrder::default();
+            let first: Vec<_> = (0..100).map(|n| allocate(n * 2)).collect();
+            assert!(order.insert(&arena, &first));
+            let new: Vec<_> = keys.iter().map(|n| allocate(n * 2 + 1)).collect();
+            assert!(order.insert(&arena, &new));
+            let again: Vec<_> = keys.iter().map(|n| allocate(n * 2 + 1)).collect();
+            assert!(!order.insert(&arena, &again));
+        }
     }
 
     #[test]
     fn keys_in_order_leave_full_leaves() {
-        let (arena, mut order, mut model) =
-            (Arena::new(ENTRIES_MAX), Order::default(), BTreeMap::new());
+        let (arena, mut order, mut model) = (
+            Arena::new(ENTRIES_BYTES_MAX, Default::default()),
+            KeyOrder::default(),
+            BTreeMap::new(),
+        );
         for batch in 0..40u32 {
             let keys = (0..100).map(|n| format!("key-{:08}", batch * 100 + n).into_bytes());
             insert(&mut order, &arena, &mut model, keys.collect());
         }
-        assert_eq!(order.leaves.len(), 4000usize.div_ceil(LEAF));
+        assert_eq!(order.leaves.len(), 4000usize.div_ceil(LEAF_ENTRIES_MAX));
     }
 
     fn some_keys() -> impl Strategy<Value = Vec<Vec<u8>>> {
@@ -551,7 +600,7 @@ mod tests {
             batches in prop::collection::vec((some_keys(), prop::collection::vec(any::<prop::sample::Index>(), 0..300)), 1..8),
             probes in prop::collection::vec(prop::collection::vec(0u8..4, 0..12), 1..20),
         ) {
-            let (arena, mut order, mut model) = (Arena::new(ENTRIES_MAX), Order::default(), BTreeMap::new());
+            let (arena, mut order, mut model) = (Arena::new(ENTRIES_BYTES_MAX, Default::default()), KeyOrder::default(), BTreeMap::new());
             for (keys, removals) in batches {
                 insert(&mut order, &arena, &mut model, keys);
                 for index in removals {
@@ -564,14 +613,14 @@ mod tests {
                     prop_assert!(!order.remove(&arena, id, &key));
                 }
                 order.check(&arena);
-                let start = Spot { leaf: 0, at: 0 };
+                let start = OrderCursor { leaf: 0, at: 0 };
                 prop_assert_eq!(keys_of(&model), self::keys(&order, &arena, start));
                 for probe in &probes {
-                    let spot = order.seek(&arena, probe);
+                    let cursor = order.seek(&arena, probe);
                     let above: Vec<_> = model.range(probe.clone()..).map(|(k, _)| k.clone()).collect();
-                    prop_assert_eq!(&above, &self::keys(&order, &arena, spot));
+                    prop_assert_eq!(&above, &self::keys(&order, &arena, cursor));
                     let below = model.range(..probe.clone()).next_back().map(|(_, id)| *id);
-                    prop_assert_eq!(below, order.previous(spot).map(|(id, _)| id));
+                    prop_assert_eq!(below, order.previous(cursor).map(|(id, _)| id));
                 }
                 let last = model.values().next_back().copied();
                 prop_assert_eq!(last, order.previous(order.end()).map(|(id, _)| id));

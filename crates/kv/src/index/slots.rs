@@ -5,8 +5,8 @@
 
 use crate::index::arena::EntryId;
 
-/// A table has at least this many slots, once it has any.
-const LEAST: usize = 16;
+/// The fewest slots of a table that has any.
+const SLOTS_MIN: usize = 16;
 
 /// Entries by the hash of their keys.
 #[derive(Debug, Default)]
@@ -16,22 +16,24 @@ pub(super) struct Slots {
     len: usize,
 }
 
+/// The slot of an entry. Never 0: an entry is at least a header long, so none has the last number.
 pub(super) fn slot(hash: u32, id: EntryId) -> u64 {
+    debug_assert!(id.number() < u32::MAX, "no entry has the last number");
     u64::from(hash) << 32 | u64::from(id.number().wrapping_add(1))
 }
 
 fn entry(slot: u64) -> EntryId {
-    EntryId::of((slot as u32).wrapping_sub(1))
+    EntryId::from_number((slot as u32).wrapping_sub(1))
 }
 
 impl Slots {
-    /// A table of these slots, whose keys all differ.
-    pub(super) fn of(parts: &[&[u64]]) -> Self {
+    /// Creates a table of these slots, whose keys all differ.
+    pub(super) fn from_slots(parts: &[&[u64]]) -> Self {
         let len = parts.iter().map(|part| part.len()).sum::<usize>();
         if len == 0 {
             return Self::default();
         }
-        let size = (len + len / 2).max(LEAST);
+        let size = (len + len / 2).max(SLOTS_MIN);
         let mut table = Self { slots: vec![0; size].into_boxed_slice(), len };
         for slot in parts.iter().copied().flatten() {
             table.put(*slot);
@@ -82,7 +84,15 @@ impl Slots {
         self.put(slot(hash, id));
     }
 
+    /// The number of entries.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     fn put(&mut self, slot: u64) {
+        debug_assert!(slot != 0, "an empty slot is no entry");
+        // Otherwise the loop does not end.
+        assert!(self.len <= self.slots.len(), "the table has an empty slot for an entry");
         let mut at = self.home(slot);
         while self.slots[at] != 0 {
             at = if at + 1 == self.slots.len() { 0 } else { at + 1 };
@@ -90,9 +100,9 @@ impl Slots {
         self.slots[at] = slot;
     }
 
-    /// By half, so that little memory is empty.
+    /// Grows by half, so that little memory is empty.
     fn grow(&mut self) {
-        let size = (self.slots.len() + self.slots.len() / 2).max(LEAST);
+        let size = (self.slots.len() + self.slots.len() / 2).max(SLOTS_MIN);
         let old = std::mem::replace(&mut self.slots, vec![0; size].into_boxed_slice());
         for slot in old {
             if slot != 0 {
@@ -115,6 +125,7 @@ impl Slots {
             }
             at = (at + 1) % len;
         }
+        debug_assert!(self.len > 0, "an entry that is found is counted");
         self.len -= 1;
         // Move those back that would not be found past the empty slot.
         let mut next = (at + 1) % len;
@@ -131,7 +142,7 @@ impl Slots {
         true
     }
 
-    /// Bytes of memory.
+    /// The bytes of memory.
     pub(super) fn bytes(&self) -> u64 {
         (self.slots.len() * size_of::<u64>()) as u64
     }
@@ -154,20 +165,20 @@ mod tests {
             for (adds, hashed, id) in steps {
                 let known = model.contains_key(&id);
                 if adds && !known {
-                    slots.insert(hash(hashed), EntryId::of(id));
+                    slots.insert(hash(hashed), EntryId::from_number(id));
                     model.insert(id, hash(hashed));
                 } else if !adds {
                     let hash = model.remove(&id);
-                    let removed = slots.remove(hash.unwrap_or(5), EntryId::of(id));
+                    let removed = slots.remove(hash.unwrap_or(5), EntryId::from_number(id));
                     prop_assert_eq!(removed, hash.is_some());
                 }
                 for (id, hash) in &model {
-                    let is_it = |other: EntryId| other == EntryId::of(*id);
-                    prop_assert_eq!(slots.find(*hash, is_it), Some(EntryId::of(*id)));
+                    let is_it = |other: EntryId| other == EntryId::from_number(*id);
+                    prop_assert_eq!(slots.find(*hash, is_it), Some(EntryId::from_number(*id)));
                 }
                 prop_assert_eq!(slots.find(7, |_| true), None);
                 let used = slots.slots.iter().filter(|slot| **slot != 0).count();
-                prop_assert_eq!(used, model.len());
+                prop_assert_eq!((used, slots.len()), (model.len(), model.len()));
             }
         }
     }

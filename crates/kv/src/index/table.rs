@@ -12,16 +12,15 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
-use crate::index::arena::{Arena, EntryId, Hashed, Version};
+use crate::health::{BrokenInvariant, Health};
+use crate::index::arena::{Arena, EntryId, HashedKey, SHARD_COUNT, Version};
 use crate::index::history::History;
 use crate::index::slots::Slots;
-
-/// The number of shards.
-pub(super) const SHARDS: usize = 256;
 
 pub(crate) struct Table {
     arena: Arena,
@@ -37,27 +36,27 @@ pub(crate) struct Table {
 #[repr(align(64))]
 struct Shard {
     order: Mutex<()>,
-    table: RwLock<Entries>,
+    table: RwLock<ShardEntries>,
 }
 
 #[derive(Default)]
-struct Entries {
+struct ShardEntries {
     ids: Slots,
     history: History,
 }
 
 /// The newest version of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Current {
+pub(crate) struct CurrentVersion {
     pub(crate) id: EntryId,
     pub(crate) version: Version,
-    /// Where the value is cached; 0 if it is not.
+    /// The place of the value in the cache; 0 if it is not there.
     pub(crate) cached: u64,
 }
 
-/// What a change did to the entry of a key.
+/// The effect of a change on the entry of a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Changed {
+pub(crate) struct EntryChange {
     pub(crate) id: EntryId,
     /// The version that was replaced; `None` for a new entry.
     pub(crate) old: Option<Version>,
@@ -65,9 +64,19 @@ pub(crate) struct Changed {
     pub(crate) list: bool,
 }
 
-/// The arena has no room for another entry.
+/// The reason why the index does not have a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct ArenaFull;
+pub(crate) enum IndexError {
+    /// The arena has no room for another entry.
+    ArenaFull,
+    Broken(BrokenInvariant),
+}
+
+impl From<BrokenInvariant> for IndexError {
+    fn from(broken: BrokenInvariant) -> Self {
+        Self::Broken(broken)
+    }
+}
 
 impl std::fmt::Debug for Table {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -76,11 +85,12 @@ impl std::fmt::Debug for Table {
 }
 
 impl Table {
-    /// A table that counts as full when its entries take this many bytes.
-    pub(crate) fn new(limit: u64) -> Self {
+    /// A table that counts as full when its entries take this many bytes. It fails the store if it
+    /// finds an impossible state.
+    pub(crate) fn new(limit: u64, health: Arc<Health>) -> Self {
         Self {
-            arena: Arena::new(limit),
-            shards: std::iter::repeat_with(Shard::default).take(SHARDS).collect(),
+            arena: Arena::new(limit, health),
+            shards: std::iter::repeat_with(Shard::default).take(SHARD_COUNT).collect(),
             hasher: foldhash::fast::RandomState::default(),
             kept: AtomicI64::new(0),
             visible: AtomicU64::new(u64::MAX),
@@ -91,18 +101,24 @@ impl Table {
         &self.arena
     }
 
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        self.arena.health()
+    }
+
     #[inline]
-    pub(crate) fn hash<'a>(&self, keyspace: u32, key: &'a [u8]) -> Hashed<'a> {
+    pub(crate) fn hash<'a>(&self, keyspace: u32, key: &'a [u8]) -> HashedKey<'a> {
         let mut hasher = self.hasher.build_hasher();
         hasher.write(key);
         hasher.write_u32(keyspace);
         let hash = hasher.finish();
-        Hashed { keyspace, key, shard: (hash >> 32) as u8, hash: hash as u32 }
+        HashedKey { keyspace, key, shard: (hash >> 32) as u8, hash: hash as u32 }
     }
 
     /// Sets the slots of a shard that has none.
     pub(super) fn fill(&self, shard: usize, ids: Slots) {
-        self.shards[shard].table.write().ids = ids;
+        let mut entries = self.shards[shard].table.write();
+        debug_assert_eq!(entries.ids.len(), 0, "the slots of a shard are set once");
+        entries.ids = ids;
     }
 
     /// The newest version of an entry. The caller keeps the entry from being freed.
@@ -138,22 +154,22 @@ impl Table {
     }
 
     #[inline]
-    pub(crate) fn find(&self, key: Hashed<'_>) -> Option<Current> {
+    pub(crate) fn find(&self, key: HashedKey<'_>) -> Option<CurrentVersion> {
         let shard = &self.shards[usize::from(key.shard)];
         let entries = shard.table.read();
-        let id = entries.ids.find(key.hash, |id| self.is_of(id, key))?;
-        Some(Current { id, version: self.arena.version(id), cached: self.arena.cached(id) })
+        let id = entries.ids.find(key.hash, |id| self.has_key(id, key))?;
+        Some(CurrentVersion { id, version: self.arena.version(id), cached: self.arena.cached(id) })
     }
 
     /// Requests the memory of the slot of a key, to be used soon.
     #[inline]
-    pub(crate) fn prefetch_slot(&self, key: Hashed<'_>) {
+    pub(crate) fn prefetch_slot(&self, key: HashedKey<'_>) {
         self.shards[usize::from(key.shard)].table.read().ids.prefetch(key.hash);
     }
 
     /// Requests the memory of the entry of a key, to be used soon.
     #[inline]
-    pub(crate) fn prefetch_entry(&self, key: Hashed<'_>) {
+    pub(crate) fn prefetch_entry(&self, key: HashedKey<'_>) {
         let entries = self.shards[usize::from(key.shard)].table.read();
         if let Some(id) = entries.ids.find(key.hash, |_| true) {
             self.arena.prefetch(id);
@@ -161,39 +177,40 @@ impl Table {
     }
 
     #[inline]
-    fn is_of(&self, id: EntryId, key: Hashed<'_>) -> bool {
-        self.arena.is_of(id, key.keyspace, key.key)
+    fn has_key(&self, id: EntryId, key: HashedKey<'_>) -> bool {
+        self.arena.has_key(id, key.keyspace, key.key)
     }
 
     /// Sets the newest version of a key. The caller holds the order lock of the key's shard, so the
     /// version is newer than any other. No reader reads before `horizon`.
     pub(crate) fn set(
         &self,
-        key: Hashed<'_>,
+        key: HashedKey<'_>,
         version: Version,
         cached: u64,
         horizon: u64,
-    ) -> Result<Changed, ArenaFull> {
+    ) -> Result<EntryChange, IndexError> {
         let arena = &self.arena;
         let mut entries = self.shards[usize::from(key.shard)].table.write();
-        let Entries { ids, history } = &mut *entries;
-        if let Some(id) = ids.find(key.hash, |id| self.is_of(id, key)) {
+        let ShardEntries { ids, history } = &mut *entries;
+        if let Some(id) = ids.find(key.hash, |id| self.has_key(id, key)) {
             let old = arena.version(id);
-            debug_assert!(old.seq < version.seq, "a version is newer than those before it");
+            let is_newer = old.seq < version.seq;
+            self.health().ensure(is_newer, "a version is newer than those before it")?;
             arena.set(id, version, cached);
             self.keep(history, id, old, version.seq, horizon);
             let list = version.deleted && !arena.is_listed(id);
             if list {
                 arena.set_listed(id, true);
             }
-            return Ok(Changed { id, old: Some(old), list });
+            return Ok(EntryChange { id, old: Some(old), list });
         }
-        let id = arena.allocate(key, version, cached).ok_or(ArenaFull)?;
+        let id = arena.allocate(key, version, cached).ok_or(IndexError::ArenaFull)?;
         if version.deleted {
             arena.set_listed(id, true);
         }
         ids.insert(key.hash, id);
-        Ok(Changed { id, old: None, list: version.deleted })
+        Ok(EntryChange { id, old: None, list: version.deleted })
     }
 
     /// Sets the newest version of an entry to a delete. `None` if the key is deleted already, or a
@@ -203,7 +220,7 @@ impl Table {
         id: EntryId,
         version: Version,
         horizon: u64,
-    ) -> Option<Changed> {
+    ) -> Option<EntryChange> {
         let (shard, _) = self.arena.hash(id);
         let mut entries = self.shards[usize::from(shard)].table.write();
         let old = self.arena.version(id);
@@ -216,14 +233,20 @@ impl Table {
         if list {
             self.arena.set_listed(id, true);
         }
-        Some(Changed { id, old: Some(old), list })
+        Some(EntryChange { id, old: Some(old), list })
     }
 
     /// Replaces a version by its copy, if it is still the newest. The caller holds the order lock.
-    pub(crate) fn set_moved(&self, key: Hashed<'_>, from: u64, to: Version, horizon: u64) -> bool {
+    pub(crate) fn set_moved(
+        &self,
+        key: HashedKey<'_>,
+        from: u64,
+        to: Version,
+        horizon: u64,
+    ) -> bool {
         let mut entries = self.shards[usize::from(key.shard)].table.write();
-        let Entries { ids, history } = &mut *entries;
-        let Some(id) = ids.find(key.hash, |id| self.is_of(id, key)) else {
+        let ShardEntries { ids, history } = &mut *entries;
+        let Some(id) = ids.find(key.hash, |id| self.has_key(id, key)) else {
             return false;
         };
         let old = self.arena.version(id);
@@ -235,8 +258,8 @@ impl Table {
         true
     }
 
-    /// From here on, versions above this number that are replaced are not kept: readers will not
-    /// see them before they see what replaced them.
+    /// Stops keeping versions above this number that are replaced: readers will not see them before
+    /// they see what replaced them.
     pub(crate) fn set_visible(&self, seq: u64) {
         self.visible.store(seq, Relaxed);
     }
@@ -264,11 +287,11 @@ impl Table {
     /// The version of an entry at a point in time, which is at or after the horizon; `None` when
     /// the key did not exist. The caller keeps the entry from being freed: it holds the order of
     /// its keyspace.
-    pub(crate) fn at(&self, id: EntryId, seq: u64) -> Option<Current> {
+    pub(crate) fn at(&self, id: EntryId, seq: u64) -> Option<CurrentVersion> {
         let (shard, _) = self.arena.hash(id);
         let entries = self.shards[usize::from(shard)].table.read();
         let mut current =
-            Current { id, version: self.arena.version(id), cached: self.arena.cached(id) };
+            CurrentVersion { id, version: self.arena.version(id), cached: self.arena.cached(id) };
         if current.version.seq > seq {
             current.version = entries.history.at(id, seq)?;
             current.cached = 0;
@@ -277,13 +300,13 @@ impl Table {
     }
 
     /// The version of a key at a point in time. See [`Table::at`].
-    pub(crate) fn find_at(&self, key: Hashed<'_>, seq: u64) -> Option<Current> {
+    pub(crate) fn find_at(&self, key: HashedKey<'_>, seq: u64) -> Option<CurrentVersion> {
         let entries = self.shards[usize::from(key.shard)].table.read();
-        let id = entries.ids.find(key.hash, |id| self.is_of(id, key))?;
+        let id = entries.ids.find(key.hash, |id| self.has_key(id, key))?;
         drop(entries);
         // Between the two locks the entry may have been freed only if it is of no use to a reader
         // at this point in time, and used for another key.
-        self.at(id, seq).filter(|_| self.is_of(id, key))
+        self.at(id, seq).filter(|_| self.has_key(id, key))
     }
 
     /// The version that replaced this one of an entry, while this one is kept. `None` too for the
@@ -311,21 +334,23 @@ impl Table {
         if version.seq > horizon {
             return Removal::Later;
         }
-        match entries.ids.remove(hash, id) {
-            true => Removal::Removed,
-            false => Removal::Later,
+        let was_there = entries.ids.remove(hash, id);
+        match self.health().ensure(was_there, "the entry of a deleted key is in its table") {
+            Ok(()) => Removal::Removed,
+            // It is not freed: another key would get it while its order names it.
+            Err(_) => Removal::Later,
         }
     }
 
     /// Whether new entries for these keys fit, where there are none. Always, while there is room
     /// that was never used; otherwise in freed entries.
     #[inline]
-    pub(crate) fn has_room<'a>(&self, keys: impl Iterator<Item = Hashed<'a>>) -> bool {
+    pub(crate) fn has_room<'a>(&self, keys: impl Iterator<Item = HashedKey<'a>>) -> bool {
         !self.arena.is_nearly_full() || self.has_free(keys)
     }
 
     #[cold]
-    fn has_free<'a>(&self, keys: impl Iterator<Item = Hashed<'a>>) -> bool {
+    fn has_free<'a>(&self, keys: impl Iterator<Item = HashedKey<'a>>) -> bool {
         let mut new: HashMap<usize, usize> = HashMap::new();
         for key in keys.filter(|key| self.find(*key).is_none()) {
             *new.entry(key.key.len().div_ceil(8) * 8).or_default() += 1;
@@ -335,7 +360,10 @@ impl Table {
 
     /// The number of replaced versions that are kept.
     pub(crate) fn kept(&self) -> u64 {
-        self.kept.load(Relaxed).max(0) as u64
+        u64::try_from(self.kept.load(Relaxed)).unwrap_or_else(|_| {
+            self.health().fail("a replaced version is counted before it is dropped");
+            0
+        })
     }
 
     /// Drops the replaced versions that no reader at or after `horizon` reads.
@@ -346,17 +374,17 @@ impl Table {
         }
     }
 
-    /// Bytes of memory of the entries and the tables.
+    /// The bytes of memory of the entries and the tables.
     pub(crate) fn bytes(&self) -> u64 {
         let table = |shard: &Shard| shard.table.read().ids.bytes();
         self.arena.bytes() + self.shards.iter().map(table).sum::<u64>()
     }
 }
 
-/// What became of the entry of a deleted key.
+/// The outcome of removing the entry of a deleted key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// It is in no table any more.
+    /// No table has it any more.
     Removed,
     /// The key was put again.
     Revived,

@@ -22,30 +22,30 @@ use std::sync::Arc;
 use esker_log::{ReadOnlyLog, Seq, Start};
 
 use crate::base::error::{Error, Result, refuse_if_forked};
-use crate::base::overtaken::Overtaken;
+use crate::base::trim_retries::TrimRetries;
 use crate::index::arena::Version;
-use crate::index::keyspace::Keys;
+use crate::index::keys::Keys;
 use crate::record::Record;
-use crate::state::apply;
-use crate::state::follow::{CatchUp, Follow, Following};
-use crate::state::keyspaces::{CATALOG, DEFAULT, naming};
+use crate::state::apply::apply_record;
+use crate::state::keyspaces::{CATALOG_ID, CatalogChange, DEFAULT_ID};
+use crate::state::log_follower::{CatchUp, FollowCursor, LogFollower};
 use crate::state::records::Records;
 use crate::state::view::View;
 
-/// A change of the catalog, as [`naming`] decodes it.
-type Naming = (String, Option<u32>);
+/// A [`CatalogChange`] that is applied later: the name of a keyspace, and its number.
+type PendingChange = (String, Option<u32>);
 
 impl View {
     /// Applies the records that became durable since the last call.
     pub(crate) fn refresh(&self) -> Result<()> {
-        let Records::ReadOnly(log, follow) = &self.records else { return Ok(()) };
+        let Records::ReadOnly(log, follow) = self.records() else { return Ok(()) };
         refuse_if_forked()?;
-        let mut following = follow.following.lock();
+        let mut cursor = follow.lock();
         self.refuse_if_closing()?;
-        let outcome = self.follow_log(log, follow, &mut following);
+        let outcome = self.follow_log(log, follow, &mut cursor);
         if outcome.is_err() {
-            following.stream = None;
-            following.catch_up = None;
+            cursor.stream = None;
+            cursor.catch_up = None;
         }
         outcome
     }
@@ -53,20 +53,20 @@ impl View {
     fn follow_log(
         &self,
         log: &ReadOnlyLog,
-        follow: &Follow,
-        following: &mut Following,
+        follow: &LogFollower,
+        cursor: &mut FollowCursor,
     ) -> Result<()> {
         log.refresh()?;
-        let mut overtaken = Overtaken::default();
+        let mut trim_retries = TrimRetries::default();
         loop {
-            match self.apply_stream(log, follow, following) {
+            match self.apply_stream(log, follow, cursor) {
                 Err(Error::Log(esker_log::Error::Trimmed { oldest })) => {
-                    overtaken.count(oldest)?;
+                    trim_retries.count(oldest)?;
                     // In this order; see `backup`.
                     log.refresh()?;
-                    following.stream = Some(log.stream(Start::Oldest)?);
+                    cursor.stream = Some(log.stream(Start::Oldest)?);
                     log.refresh()?;
-                    following.catch_up = Some(CatchUp { end: log.durable().0, oldest: None });
+                    cursor.catch_up = Some(CatchUp { end: log.durable().0, oldest: None });
                 }
                 other => return other,
             }
@@ -77,85 +77,92 @@ impl View {
     fn apply_stream(
         &self,
         log: &ReadOnlyLog,
-        follow: &Follow,
-        following: &mut Following,
+        follow: &LogFollower,
+        cursor: &mut FollowCursor,
     ) -> Result<()> {
-        let mut stream = match following.stream.take() {
+        let mut stream = match cursor.stream.take() {
             Some(stream) => stream,
             None => log.stream(Start::After(Seq(follow.applied())))?,
         };
-        let mut namings = Vec::new();
+        let mut changes = Vec::new();
         loop {
             self.refuse_if_closing()?;
             let Some(batch) = stream.try_next()? else { break };
             let mut last = follow.applied();
             for record in &batch {
-                if let Some(catch_up) = &mut following.catch_up {
+                if let Some(catch_up) = &mut cursor.catch_up {
                     catch_up.oldest.get_or_insert(record.seq.0);
                 }
                 let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
                 let decoded = Record::decode(record.payload).map_err(invalid)?;
-                let naming = naming(&decoded).map_err(invalid)?;
-                namings.extend(naming.map(|(name, id)| (name.to_owned(), id)));
-                self.gap.decide_by(&decoded, record.seq.0);
-                self.apply(following, &decoded, (record.seq.0, record.position.0))?;
+                let change = CatalogChange::from_record(&decoded).map_err(invalid)?;
+                changes.extend(change.map(|change| (change.name.to_owned(), change.id)));
+                self.gap().decide_by(&decoded, record.seq.0);
+                self.apply(cursor, &decoded, (record.seq.0, record.position.0))?;
                 last = record.seq.0;
             }
-            let caught_up = following.catch_up.is_some_and(|catch_up| last >= catch_up.end);
-            if following.catch_up.is_none() || caught_up {
-                self.publish(follow, following, std::mem::take(&mut namings), last);
+            self.health().check_invariants()?;
+            let caught_up = cursor.catch_up.is_some_and(|catch_up| last >= catch_up.end);
+            if cursor.catch_up.is_none() || caught_up {
+                self.publish(follow, cursor, std::mem::take(&mut changes), last);
             }
         }
-        if let Some(CatchUp { end, oldest }) = following.catch_up {
+        if let Some(CatchUp { end, oldest }) = cursor.catch_up {
             // Nothing is left in the log.
             if oldest.is_some() {
                 return Err(esker_log::Error::NotFound { seq: Seq(end) }.into());
             }
-            self.publish(follow, following, namings, end);
+            self.publish(follow, cursor, changes, end);
         }
-        following.stream = Some(stream);
+        cursor.stream = Some(stream);
         Ok(())
     }
 
     fn apply(
         &self,
-        following: &mut Following,
+        cursor: &mut FollowCursor,
         record: &Record<'_>,
         place: (u64, u64),
     ) -> Result<()> {
         let id = record.keyspace;
-        let keys = following.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
+        let keys = cursor.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
         let horizon = self.horizon();
         // Only what readers see now is kept. So a key that is written often while the reader
         // catches up takes no more memory than one that is written once.
-        self.table.set_visible(self.durable());
-        apply::record(&self.table, keys, record, place, horizon, true)?;
+        self.table().set_visible(self.durable());
+        apply_record(self.table(), keys, record, place, horizon, true)?;
         if keys.wants_ordering(horizon) {
-            keys.put_in_order(&self.table, horizon);
+            keys.put_in_order(self.table(), horizon);
         }
         Ok(())
     }
 
     /// Makes what was applied visible, up to this record.
-    fn publish(&self, follow: &Follow, following: &mut Following, namings: Vec<Naming>, last: u64) {
+    fn publish(
+        &self,
+        follow: &LogFollower,
+        cursor: &mut FollowCursor,
+        changes: Vec<PendingChange>,
+        last: u64,
+    ) {
         let version = Version { seq: last, deleted: true, position: 0, len: 0 };
-        let catch_up = following.catch_up.take();
+        let catch_up = cursor.catch_up.take();
         if let Some(CatchUp { oldest, .. }) = catch_up {
             let oldest = oldest.unwrap_or(u64::MAX);
-            for keys in following.keyspaces.values() {
-                keys.delete_before(&self.table, oldest, version, self.horizon());
+            for keys in cursor.keyspaces.values() {
+                keys.delete_before(self.table(), oldest, version, self.horizon());
             }
         }
-        for (name, id) in namings {
-            self.name_keyspace(following, &name, id, version);
+        for (name, id) in changes {
+            self.name_keyspace(cursor, &name, id, version);
         }
         if catch_up.is_some() {
-            self.drop_unnamed(following, version);
-            self.snapshots.expire_all(|| follow.set_applied(last));
+            self.drop_unnamed(cursor, version);
+            self.snapshots().expire_all(|| follow.set_applied(last));
         } else {
             follow.set_applied(last);
         }
-        self.keyspaces.remove_dropped(&self.table, self.horizon(), Seq(u64::MAX));
+        self.keyspaces().remove_dropped(self.table(), self.horizon(), Seq(u64::MAX));
         if self.is_history_full() {
             self.limit_history();
         }
@@ -164,42 +171,42 @@ impl View {
     /// Creates a keyspace under a number, or drops it.
     fn name_keyspace(
         &self,
-        following: &mut Following,
+        cursor: &mut FollowCursor,
         name: &str,
         id: Option<u32>,
         version: Version,
     ) {
-        let current = self.keyspaces.find(name);
+        let current = self.keyspaces().find(name);
         if current.as_ref().map(|keys| keys.id) == id {
             return;
         }
         if let Some(keys) = current {
-            keys.delete_range(&self.table, b"", None, version, self.horizon(), |_| {});
+            keys.delete_range(self.table(), b"", None, version, self.horizon(), |_| {});
             keys.set_dropped();
-            self.keyspaces.remove(name, Seq(version.seq));
-            following.keyspaces.remove(&keys.id);
+            self.keyspaces().remove(name, Seq(version.seq));
+            cursor.keyspaces.remove(&keys.id);
         }
         if let Some(id) = id {
-            let keys = following.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
+            let keys = cursor.keyspaces.entry(id).or_insert_with(|| Arc::new(Keys::new(id, "")));
             keys.set_name(name);
-            self.keyspaces.insert(Arc::clone(keys));
+            self.keyspaces().insert(Arc::clone(keys));
         }
     }
 
     /// Drops the keyspaces that have no entry in the catalog. Some of their records may be left.
-    fn drop_unnamed(&self, following: &mut Following, version: Version) {
-        for keys in self.keyspaces.all().iter().filter(|keys| keys.id != DEFAULT) {
-            let entry = self.table.find(self.table.hash(CATALOG, keys.name().as_bytes()));
+    fn drop_unnamed(&self, cursor: &mut FollowCursor, version: Version) {
+        for keys in self.keyspaces().all().iter().filter(|keys| keys.id != DEFAULT_ID) {
+            let entry = self.table().find(self.table().hash(CATALOG_ID, keys.name().as_bytes()));
             if entry.is_none_or(|entry| entry.version.deleted) {
-                self.name_keyspace(following, keys.name(), None, version);
+                self.name_keyspace(cursor, keys.name(), None, version);
             }
         }
-        let named: Vec<_> = self.keyspaces.all().iter().map(|keys| keys.id).collect();
-        following.keyspaces.retain(|id, keys| {
-            let keep = *id == CATALOG || named.contains(id);
+        let named: Vec<_> = self.keyspaces().all().iter().map(|keys| keys.id).collect();
+        cursor.keyspaces.retain(|id, keys| {
+            let keep = *id == CATALOG_ID || named.contains(id);
             if !keep {
-                keys.delete_range(&self.table, b"", None, version, self.horizon(), |_| {});
-                self.keyspaces.discard(Arc::clone(keys));
+                keys.delete_range(self.table(), b"", None, version, self.horizon(), |_| {});
+                self.keyspaces().discard(Arc::clone(keys));
             }
             keep
         });

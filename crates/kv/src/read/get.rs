@@ -4,24 +4,24 @@ use esker_log::component::Place;
 use esker_log::{Payload, Position, Seq};
 
 use crate::base::error::{Error, Result, check_key, refuse_if_forked};
-use crate::base::limits::OVERTAKEN_MAX;
 use crate::cache::value::Value;
-use crate::index::arena::{Hashed, Version};
-use crate::index::keyspace::Keys;
-use crate::index::table::Current;
+use crate::index::arena::{HashedKey, Version};
+use crate::index::keys::Keys;
+use crate::index::table::CurrentVersion;
+use crate::limits::TRIM_RETRIES_MAX;
 use crate::record::{Change, Record, put_len};
 use crate::state::records::Records;
 use crate::state::view::View;
 
-/// A value of at most this many bytes is returned from the cache when it was read.
-const SMALL: usize = 4 << 10;
+/// The most bytes of a value that is returned from the cache when it was read from a file.
+const CACHED_RETURN_BYTES_MAX: usize = 4 << 10;
 
 /// The number of keys that are looked up at a time.
-const GROUP: usize = 32;
+const LOOKUP_GROUP_KEYS: usize = 32;
 
-/// Which version of a key is read.
+/// The version of a key that is read.
 #[derive(Debug, Clone, Copy)]
-enum Wanted {
+enum ReadPoint {
     /// The newest that readers see.
     Newest,
     /// The newest that is durable.
@@ -31,22 +31,24 @@ enum Wanted {
 }
 
 impl View {
+    /// Hashes a key of a keyspace that exists.
+    ///
     /// Inlined: the processor waits where it copies a key that was written field by field, and the
     /// lookups of calls that follow each other overlap no more.
     #[inline(always)]
-    pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<Hashed<'a>> {
+    pub(crate) fn key<'a>(&self, keys: &Keys, key: &'a [u8]) -> Result<HashedKey<'a>> {
         refuse_if_forked()?;
         check_key(key)?;
         if keys.is_dropped() {
             return Err(Error::KeyspaceDropped { name: keys.name().into() });
         }
-        Ok(self.table.hash(keys.id, key))
+        Ok(self.table().hash(keys.id, key))
     }
 
     /// The newest accepted value.
     #[inline]
     pub(crate) fn get(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
-        self.look(self.key(keys, key)?, Wanted::Newest)
+        self.read(self.key(keys, key)?, ReadPoint::Newest)
     }
 
     /// The newest accepted values of several keys. The memory that one lookup needs is requested
@@ -57,23 +59,23 @@ impl View {
         all: &[K],
     ) -> Result<Vec<Option<Value>>> {
         let mut values = Vec::with_capacity(all.len());
-        let mut hashed = Vec::with_capacity(GROUP.min(all.len()));
-        let mut found = Vec::with_capacity(GROUP.min(all.len()));
-        for group in all.chunks(GROUP) {
+        let mut hashed = Vec::with_capacity(LOOKUP_GROUP_KEYS.min(all.len()));
+        let mut found = Vec::with_capacity(LOOKUP_GROUP_KEYS.min(all.len()));
+        for group in all.chunks(LOOKUP_GROUP_KEYS) {
             hashed.clear();
             found.clear();
             for key in group {
                 let key = self.key(keys, key.as_ref())?;
-                self.table.prefetch_slot(key);
+                self.table().prefetch_slot(key);
                 hashed.push(key);
             }
             for key in &hashed {
-                self.table.prefetch_entry(*key);
+                self.table().prefetch_entry(*key);
             }
             for key in &hashed {
                 let current = self.find_newest(*key);
                 if let Some(current) = current {
-                    self.cache.prefetch(current.cached);
+                    self.cache().prefetch(current.cached);
                 }
                 found.push(current);
             }
@@ -88,7 +90,7 @@ impl View {
                         }
                         value
                     }
-                    None => self.absent(*key, Wanted::Newest)?,
+                    None => self.absent(*key, ReadPoint::Newest)?,
                 });
             }
             if !cold.is_empty() {
@@ -103,61 +105,62 @@ impl View {
     #[cold]
     fn get_cold(
         &self,
-        keys: &[Hashed<'_>],
-        cold: &[(usize, Current)],
+        keys: &[HashedKey<'_>],
+        cold: &[(usize, CurrentVersion)],
         values: &mut [Option<Value>],
     ) -> Result<()> {
         let versions = cold.iter().map(|(n, current)| (keys[*n].key, current));
-        let mut read = self.read_ahead(versions).into_iter().peekable();
+        let keyspace = keys.first().map_or(0, |key| key.keyspace);
+        let mut read = self.read_ahead(keyspace, versions).into_iter().peekable();
         for (at, (n, current)) in cold.iter().enumerate() {
             values[*n] = match read.next_if(|(read_at, _)| *read_at == at) {
                 Some((_, value)) => Some(value),
-                None => self.value_further(keys[*n], Wanted::Newest, *current)?,
+                None => self.value_or_retry(keys[*n], ReadPoint::Newest, *current)?,
             };
         }
         Ok(())
     }
 
-    /// The value of a version, if it is in memory and stays there for some time.
+    /// The value of a version, if it is in memory, and its chunk is not dropped soon.
     #[inline]
-    fn in_memory(&self, current: &Current) -> Option<Value> {
-        let hit = self.cache.get(current.cached, current.version.len as usize)?;
+    fn in_memory(&self, current: &CurrentVersion) -> Option<Value> {
+        let hit = self.cache().get(current.cached, current.version.len as usize)?;
         (!hit.ages).then_some(hit.value)
     }
 
     /// The newest durable value.
     pub(crate) fn get_durable(&self, keys: &Keys, key: &[u8]) -> Result<Option<Value>> {
-        self.look(self.key(keys, key)?, Wanted::Durable)
+        self.read(self.key(keys, key)?, ReadPoint::Durable)
     }
 
     /// The value at a point in time, which is pinned by the caller.
     pub(crate) fn get_at(&self, keys: &Keys, key: &[u8], seq: u64) -> Result<Option<Value>> {
-        self.look(self.key(keys, key)?, Wanted::At(seq))
+        self.read(self.key(keys, key)?, ReadPoint::At(seq))
     }
 
     #[inline]
-    fn find(&self, key: Hashed<'_>, wanted: Wanted) -> Option<Current> {
-        match wanted {
-            Wanted::Newest => self.find_newest(key),
-            Wanted::Durable => self.find_durable(key),
-            Wanted::At(seq) => self.table.find_at(key, seq),
+    fn find(&self, key: HashedKey<'_>, point: ReadPoint) -> Option<CurrentVersion> {
+        match point {
+            ReadPoint::Newest => self.find_newest(key),
+            ReadPoint::Durable => self.find_durable(key),
+            ReadPoint::At(seq) => self.table().find_at(key, seq),
         }
     }
 
     /// The newest version that readers see.
     #[inline]
-    fn find_newest(&self, key: Hashed<'_>) -> Option<Current> {
-        match self.records {
-            Records::Log(_) => self.table.find(key).filter(|current| !current.version.deleted),
+    fn find_newest(&self, key: HashedKey<'_>) -> Option<CurrentVersion> {
+        match self.records() {
+            Records::Log(_) => self.table().find(key).filter(|current| !current.version.deleted),
             Records::ReadOnly(..) => self.find_durable(key),
         }
     }
 
     #[inline(never)]
-    fn find_durable(&self, key: Hashed<'_>) -> Option<Current> {
+    fn find_durable(&self, key: HashedKey<'_>) -> Option<CurrentVersion> {
         loop {
             let durable = self.durable();
-            let found = self.table.find_at(key, durable);
+            let found = self.table().find_at(key, durable);
             // If more became durable, the version that was the newest may be gone already.
             if found.is_some() || self.durable() == durable {
                 return found;
@@ -167,77 +170,84 @@ impl View {
 
     /// Looks a version up and reads its value.
     #[inline]
-    fn look(&self, key: Hashed<'_>, wanted: Wanted) -> Result<Option<Value>> {
+    fn read(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
         self.refuse_if_closing()?;
-        match self.find(key, wanted) {
-            Some(current) => self.value_of(key, wanted, current),
-            None => self.absent(key, wanted),
+        match self.find(key, point) {
+            Some(current) => self.found_value(key, point, current),
+            None => self.absent(key, point),
         }
     }
 
     /// The value of a version that was looked up. What most calls need, and nothing else: the
     /// processor overlaps the cache misses of calls that follow each other only if they are short.
     #[inline]
-    fn value_of(&self, key: Hashed<'_>, wanted: Wanted, current: Current) -> Result<Option<Value>> {
+    fn found_value(
+        &self,
+        key: HashedKey<'_>,
+        point: ReadPoint,
+        current: CurrentVersion,
+    ) -> Result<Option<Value>> {
         match self.in_memory(&current) {
             Some(value) => Ok(Some(value)),
-            None => self.value_further(key, wanted, current),
+            None => self.value_or_retry(key, point, current),
         }
     }
 
-    /// Looks the version up again if cleaning moved the record meanwhile.
+    /// Reads the value of a version, and looks the version up again if cleaning moved the record.
     #[cold]
     #[inline(never)]
-    fn value_further(
+    fn value_or_retry(
         &self,
-        key: Hashed<'_>,
-        wanted: Wanted,
-        mut current: Current,
+        key: HashedKey<'_>,
+        point: ReadPoint,
+        mut current: CurrentVersion,
     ) -> Result<Option<Value>> {
         let mut tries = 0;
         loop {
-            let error = match self.value(key.key, &current) {
+            let error = match self.value(key.keyspace, key.key, &current) {
                 Ok(value) => return Ok(Some(value)),
                 Err(error) => error,
             };
             tries += 1;
-            let followed = tries <= OVERTAKEN_MAX && self.follow_dropped(&error)?;
-            match self.find(key, wanted) {
+            let followed = tries <= TRIM_RETRIES_MAX && self.follow_dropped(&error)?;
+            match self.find(key, point) {
                 Some(again) if again.version != current.version => current = again,
-                Some(_) if followed && matches!(wanted, Wanted::At(_)) => {
-                    return self.successor(key.key, &current).map(Some);
+                Some(_) if followed && matches!(point, ReadPoint::At(_)) => {
+                    return self.successor(key, &current).map(Some);
                 }
                 // Cleaning dropped more meanwhile.
                 Some(_) if followed => {}
                 Some(_) => return Err(error),
-                None => return self.absent(key, wanted),
+                None => return self.absent(key, point),
             }
         }
     }
 
-    /// A key that has no entry: it does not exist, unless records were quarantined.
+    /// The answer for a key that has no entry: it does not exist, unless records were quarantined.
     #[inline]
-    fn absent(&self, key: Hashed<'_>, wanted: Wanted) -> Result<Option<Value>> {
-        if self.gap.is_some() { self.absent_over_a_gap(key, wanted) } else { Ok(None) }
+    fn absent(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
+        // A lookup that met an impossible state finds nothing.
+        self.health().check_invariants()?;
+        if self.gap().is_some() { self.absent_over_a_gap(key, point) } else { Ok(None) }
     }
 
     #[cold]
     #[inline(never)]
-    fn absent_over_a_gap(&self, key: Hashed<'_>, wanted: Wanted) -> Result<Option<Value>> {
-        let at = match (wanted, &self.records) {
-            (Wanted::Newest, Records::Log(_)) => u64::MAX,
-            (Wanted::Newest | Wanted::Durable, _) => self.durable(),
-            (Wanted::At(seq), _) => seq,
+    fn absent_over_a_gap(&self, key: HashedKey<'_>, point: ReadPoint) -> Result<Option<Value>> {
+        let at = match (point, self.records()) {
+            (ReadPoint::Newest, Records::Log(_)) => u64::MAX,
+            (ReadPoint::Newest | ReadPoint::Durable, _) => self.durable(),
+            (ReadPoint::At(seq), _) => seq,
         };
-        self.gap.refuse_key(key.keyspace, key.key, at).map(|()| None)
+        self.gap().refuse_key(key.keyspace, key.key, at).map(|()| None)
     }
 
-    /// If another process writes the log and dropped a record: applies what is durable by now.
+    /// Applies everything durable by now, if another process writes the log and dropped a record.
     /// `false` if nothing can be done about the error.
     #[cold]
     fn follow_dropped(&self, error: &Error) -> Result<bool> {
         let dropped = matches!(error, Error::Log(esker_log::Error::Trimmed { .. }));
-        if !dropped || matches!(self.records, Records::Log(_)) {
+        if !dropped || matches!(self.records(), Records::Log(_)) {
             return Ok(false);
         }
         self.refresh()?;
@@ -247,15 +257,15 @@ impl View {
     /// The value of a version whose record the writer dropped, from the copy that cleaning made of
     /// it. The index has everything that was durable when the record was dropped.
     #[cold]
-    fn successor(&self, key: &[u8], current: &Current) -> Result<Value> {
+    fn successor(&self, key: HashedKey<'_>, current: &CurrentVersion) -> Result<Value> {
         let expired = Error::SnapshotExpired;
-        let next = self.table.successor(current.id, current.version.seq);
+        let next = self.table().successor(current.id, current.version.seq);
         let Some(next) = next.filter(|next| !next.deleted) else { return Err(expired) };
-        let payload = self.read_record(key, next).map_err(|error| match error {
+        let payload = self.read_record(key.key, next).map_err(|error| match error {
             Error::Log(esker_log::Error::Trimmed { .. }) => expired,
             error => error,
         })?;
-        match put_of(&payload, key, next.seq)? {
+        match decode_put(&payload, key.keyspace, key.key, next)? {
             (value, true) => {
                 let len = value.len();
                 Ok(Value::stored(payload, len))
@@ -267,39 +277,44 @@ impl View {
 
     /// The value of a version: from the cache, or from the log.
     #[inline]
-    pub(crate) fn value(&self, key: &[u8], current: &Current) -> Result<Value> {
-        let Current { id, version, cached } = *current;
-        if let Some(hit) = self.cache.get(cached, version.len as usize) {
+    pub(crate) fn value(
+        &self,
+        keyspace: u32,
+        key: &[u8],
+        current: &CurrentVersion,
+    ) -> Result<Value> {
+        let CurrentVersion { id, version, cached } = *current;
+        if let Some(hit) = self.cache().get(cached, version.len as usize) {
             if hit.ages {
-                let cached = self.cache.insert(&hit.value);
-                self.table.set_cached(id, version.seq, cached);
+                let cached = self.cache().insert(&hit.value);
+                self.table().set_cached(id, version.seq, cached);
             }
             return Ok(hit.value);
         }
-        self.read_value(key, current)
+        self.read_value(keyspace, key, current)
     }
 
     #[cold]
-    fn read_value(&self, key: &[u8], current: &Current) -> Result<Value> {
+    fn read_value(&self, keyspace: u32, key: &[u8], current: &CurrentVersion) -> Result<Value> {
         let payload = self.read_record(key, current.version)?;
-        let (value, _) = put_of(&payload, key, current.version.seq)?;
+        let (value, _) = decode_put(&payload, keyspace, key, current.version)?;
         Ok(self.keep(current, value, &payload))
     }
 
     /// Caches a value that was read with its record.
-    pub(crate) fn keep(&self, current: &Current, value: &[u8], record: &Payload) -> Value {
-        let cached = self.cache.insert(value);
-        self.table.set_cached(current.id, current.version.seq, cached);
+    pub(crate) fn keep(&self, current: &CurrentVersion, value: &[u8], record: &Payload) -> Value {
+        let cached = self.cache().insert(value);
+        self.table().set_cached(current.id, current.version.seq, cached);
         let len = value.len();
         // Not the blocks that were read, for a value that is much smaller.
-        match self.cache.get(cached, len) {
-            Some(hit) if len <= SMALL => hit.value,
+        match self.cache().get(cached, len) {
+            Some(hit) if len <= CACHED_RETURN_BYTES_MAX => hit.value,
             _ => Value::stored(record.clone(), len),
         }
     }
 
     fn read_record(&self, key: &[u8], version: Version) -> Result<Payload> {
-        self.records.read_placed(Place {
+        self.records().read_placed(Place {
             seq: Seq(version.seq),
             position: Position(version.position),
             len: put_len(key.len(), version.len as usize),
@@ -312,21 +327,49 @@ impl View {
         self.refuse_if_closing()?;
         let exists = self.find_newest(key).is_some();
         if !exists {
-            self.absent(key, Wanted::Newest)?;
+            self.absent(key, ReadPoint::Newest)?;
         }
         Ok(exists)
     }
 }
 
-/// The value in a record that puts this key, and whether cleaning copied it.
-pub(crate) fn put_of<'a>(payload: &'a [u8], key: &[u8], seq: u64) -> Result<(&'a [u8], bool)> {
-    let invalid = |what| Error::CorruptedRecord { seq: Seq(seq), what };
+/// Decodes the record of this version of a key: its value, and whether cleaning copied it.
+pub(crate) fn decode_put<'a>(
+    payload: &'a [u8],
+    keyspace: u32,
+    key: &[u8],
+    version: Version,
+) -> Result<(&'a [u8], bool)> {
+    let invalid = |what| Error::CorruptedRecord { seq: Seq(version.seq), what };
     let record = Record::decode(payload).map_err(invalid)?;
     let Change::Put { value, moved } = record.change else {
         return Err(invalid("it does not put a value"));
     };
-    if record.key != key {
+    if record.keyspace != keyspace || record.key != key {
         return Err(invalid("it is of another key"));
     }
+    if value.len() != version.len as usize {
+        return Err(invalid("its value has another length"));
+    }
     Ok((value, moved))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_the_value_of_its_own_version_only() {
+        let mut payload = Vec::new();
+        let change = Change::Put { value: b"value", moved: true };
+        Record { keyspace: 2, key: b"key", change }.encode(&mut payload);
+        let version = Version { seq: 7, deleted: false, position: 0, len: 5 };
+        let value = |keyspace, key: &[u8], version| {
+            decode_put(&payload, keyspace, key, version).ok().map(|(value, _)| value.to_vec())
+        };
+        assert_eq!(value(2, b"key", version).as_deref(), Some(&b"value"[..]));
+        assert_eq!(value(3, b"key", version), None, "another keyspace");
+        assert_eq!(value(2, b"kez", version), None, "another key");
+        assert_eq!(value(2, b"key", Version { len: 4, ..version }), None, "another length");
+    }
 }

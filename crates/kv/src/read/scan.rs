@@ -8,17 +8,20 @@ use bytes::Bytes;
 use crate::base::error::{Error, Result};
 use crate::cache::value::Value;
 use crate::index::arena::EntryId;
-use crate::index::keyspace::Keys;
-use crate::index::table::Current;
-use crate::read::range::KeyRange;
-use crate::state::snapshots::Pin;
+use crate::index::keys::Keys;
+use crate::index::table::CurrentVersion;
+use crate::read::key_range::KeyRange;
+use crate::state::snapshots::SnapshotPin;
 use crate::state::view::View;
 
 /// The most keys that are looked up at a time, while no key can be removed.
-const STEP_MAX: usize = 256;
-const STEP_MIN: usize = 16;
+const STEP_KEYS_MAX: usize = 256;
+/// The number of keys of the first step.
+const STEP_KEYS_MIN: usize = 16;
+/// The most entries that a step visits for its keys: many may not have existed then.
+const STEP_ENTRIES_MAX: usize = 4 * STEP_KEYS_MAX;
 /// The number of entries whose memory is requested at a time.
-const NEAR: usize = 16;
+const PREFETCH_ENTRIES: usize = 16;
 
 /// An iterator over the keys and values of a range, in the order of the keys, as they were at one
 /// point in time. [`Scan::rev`] reverses the order.
@@ -30,14 +33,14 @@ const NEAR: usize = 16;
 pub struct Scan {
     view: Arc<View>,
     keys: Arc<Keys>,
-    pin: Arc<Pin>,
-    /// Whether to close the pin at the end.
+    pin: Arc<SnapshotPin>,
+    /// Whether the scan closes the pin at its end.
     owns_pin: bool,
     range: KeyRange,
     reverse: bool,
     step: usize,
     /// The next keys.
-    found: VecDeque<(Bytes, Current)>,
+    entries: VecDeque<(Bytes, CurrentVersion)>,
     /// The values of some of them that were read ahead, in the same order.
     ahead: VecDeque<(EntryId, Value)>,
     done: bool,
@@ -55,13 +58,13 @@ impl Scan {
     pub(crate) fn new(
         view: Arc<View>,
         keys: Arc<Keys>,
-        pin: Arc<Pin>,
+        pin: Arc<SnapshotPin>,
         owns_pin: bool,
         range: KeyRange,
     ) -> Self {
         let done = range.is_empty();
         // Keys that are written from here on are not visible to this scan.
-        keys.put_in_order(&view.table, view.horizon());
+        keys.put_in_order(view.table(), view.horizon());
         Self {
             view,
             keys,
@@ -69,8 +72,8 @@ impl Scan {
             owns_pin,
             range,
             reverse: false,
-            step: STEP_MIN,
-            found: VecDeque::new(),
+            step: STEP_KEYS_MIN,
+            entries: VecDeque::new(),
             ahead: VecDeque::new(),
             done,
         }
@@ -86,45 +89,45 @@ impl Scan {
 
     /// Looks up the next keys.
     fn fill(&mut self) {
-        let arena = self.view.table.arena();
+        let arena = self.view.table().arena();
         let order = self.keys.order();
         let mut keys = Vec::new();
         let mut ends = Vec::with_capacity(self.step);
-        let mut spot = match (self.reverse, &self.range.high) {
+        let mut cursor = match (self.reverse, &self.range.high) {
             (false, _) => order.seek(arena, &self.range.low),
             (true, Some(high)) => order.seek(arena, high),
             (true, None) => order.end(),
         };
         // Bounded also where no key of the range existed then.
         let mut last = None;
-        let mut looked = 0;
-        let mut near = Vec::with_capacity(NEAR);
-        while ends.len() < self.step && looked < 4 * STEP_MAX && !self.done {
+        let mut visited = 0;
+        let mut near = Vec::with_capacity(PREFETCH_ENTRIES);
+        while ends.len() < self.step && visited < STEP_ENTRIES_MAX && !self.done {
             near.clear();
-            while near.len() < NEAR
+            while near.len() < PREFETCH_ENTRIES
                 && let Some((id, next)) =
-                    if self.reverse { order.previous(spot) } else { order.next(spot) }
+                    if self.reverse { order.previous(cursor) } else { order.next(cursor) }
             {
                 arena.prefetch(id);
                 near.push(id);
-                spot = next;
+                cursor = next;
             }
-            self.done = near.len() < NEAR;
-            looked += near.len();
+            self.done = near.len() < PREFETCH_ENTRIES;
+            visited += near.len();
             for id in &near {
                 if self.is_outside(*id) {
                     self.done = true;
                     break;
                 }
                 last = Some(*id);
-                if let Some(current) = self.view.table.at(*id, self.pin.seq()) {
+                if let Some(current) = self.view.table().at(*id, self.pin.seq()) {
                     let start = keys.len();
                     arena.copy_key(*id, &mut keys);
                     ends.push((start, keys.len(), current));
                 }
             }
         }
-        // The next step begins after the last key that was looked at.
+        // The next step begins after the last key that was visited.
         if let Some(last) = last {
             let mut key = Vec::new();
             arena.copy_key(last, &mut key);
@@ -138,15 +141,15 @@ impl Scan {
         drop(order);
         let keys = Bytes::from(keys);
         let versions = ends.iter().map(|(start, end, at)| (&keys[*start..*end], at));
-        let read = self.view.read_ahead(versions).into_iter();
+        let read = self.view.read_ahead(self.keys.id, versions).into_iter();
         self.ahead.extend(read.map(|(n, value)| (ends[n].2.id, value)));
-        let found = ends.into_iter().map(|(start, end, at)| (keys.slice(start..end), at));
-        self.found.extend(found);
-        self.step = (self.step * 2).min(STEP_MAX);
+        let entries = ends.into_iter().map(|(start, end, at)| (keys.slice(start..end), at));
+        self.entries.extend(entries);
+        self.step = (self.step * 2).min(STEP_KEYS_MAX);
     }
 
-    fn is_outside(&self, id: crate::index::arena::EntryId) -> bool {
-        let arena = self.view.table.arena();
+    fn is_outside(&self, id: EntryId) -> bool {
+        let arena = self.view.table().arena();
         if self.reverse {
             arena.is_below(id, &self.range.low)
         } else {
@@ -154,10 +157,10 @@ impl Scan {
         }
     }
 
-    fn step_on(&mut self) -> Result<Option<(Bytes, Value)>> {
+    fn next_entry(&mut self) -> Result<Option<(Bytes, Value)>> {
         self.view.refuse_if_closing()?;
         loop {
-            if let Some((key, current)) = self.found.pop_front() {
+            if let Some((key, current)) = self.entries.pop_front() {
                 let value = match self.ahead.front() {
                     Some((id, _)) if *id == current.id => self.ahead.pop_front().map(|next| next.1),
                     _ => None,
@@ -174,11 +177,12 @@ impl Scan {
             }
             self.fill();
             self.pin.check()?;
+            self.view.health().check_invariants()?;
         }
     }
 
-    fn value(&self, key: &Bytes, current: &Current) -> Result<Value> {
-        self.view.value(key, current).or_else(|error| {
+    fn value(&self, key: &Bytes, current: &CurrentVersion) -> Result<Value> {
+        self.view.value(self.keys.id, key, current).or_else(|error| {
             // Cleaning may have moved the record. The pin keeps the old one, so this is rare.
             match self.view.get_at(&self.keys, key, self.pin.seq()) {
                 Ok(Some(value)) => Ok(value),
@@ -194,11 +198,11 @@ impl Iterator for Scan {
 
     /// Returns the next key and its value.
     fn next(&mut self) -> Option<Self::Item> {
-        match self.step_on() {
+        match self.next_entry() {
             Ok(next) => next.map(Ok),
             Err(error) => {
                 self.done = true;
-                self.found.clear();
+                self.entries.clear();
                 self.ahead.clear();
                 Some(Err(error))
             }

@@ -7,10 +7,10 @@ use esker_log::Seq;
 
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::cache::value::Value;
-use crate::read::range::KeyRange;
+use crate::read::key_range::KeyRange;
 use crate::read::scan::Scan;
 use crate::state::handle::KeyspaceReader;
-use crate::state::snapshots::Pin;
+use crate::state::snapshots::SnapshotPin;
 use crate::state::view::View;
 
 /// A store as it was at one point in time, for reading.
@@ -22,7 +22,7 @@ use crate::state::view::View;
 #[derive(Debug)]
 pub struct Snapshot {
     view: Arc<View>,
-    pin: Arc<Pin>,
+    pin: Arc<SnapshotPin>,
 }
 
 impl Drop for Snapshot {
@@ -32,7 +32,7 @@ impl Drop for Snapshot {
 }
 
 impl Snapshot {
-    pub(crate) fn new(view: Arc<View>, pin: Arc<Pin>) -> Self {
+    pub(crate) fn new(view: Arc<View>, pin: Arc<SnapshotPin>) -> Self {
         Self { view, pin }
     }
 
@@ -81,7 +81,7 @@ impl Snapshot {
     fn scan_range(&self, keyspace: &KeyspaceReader, range: KeyRange) -> Result<SnapshotScan<'_>> {
         self.check(keyspace)?;
         let (view, keys) = (Arc::clone(&self.view), Arc::clone(&keyspace.keys));
-        view.gap.refuse_range(keys.id, range.low(), range.high(), self.pin.seq())?;
+        view.gap().refuse_range(keys.id, range.low(), range.high(), self.pin.seq())?;
         let scan = Scan::new(view, keys, Arc::clone(&self.pin), false, range);
         Ok(SnapshotScan { scan, _snapshot: self })
     }

@@ -1,14 +1,14 @@
 //! Applying a record of the log to the index, at opening and when another process wrote it.
 
-use crate::base::error::{Error, Result};
+use crate::base::error::Result;
 use crate::index::arena::Version;
-use crate::index::keyspace::Keys;
+use crate::index::keys::Keys;
 use crate::index::table::Table;
 use crate::record::{Change, Record};
 
 /// Applies a record of this keyspace, with its number and position. One thread at a time applies
 /// records. With `may_be_newer`, the index may have a newer version of the key already.
-pub(crate) fn record(
+pub(crate) fn apply_record(
     table: &Table,
     keys: &Keys,
     record: &Record<'_>,
@@ -17,6 +17,7 @@ pub(crate) fn record(
     may_be_newer: bool,
 ) -> Result<()> {
     let Record { keyspace, key, change } = *record;
+    debug_assert_eq!(keyspace, keys.id, "a record is applied to its own keyspace");
     let mut version = Version { seq, deleted: false, position, len: 0 };
     match change {
         Change::Put { value, .. } => {
@@ -25,17 +26,17 @@ pub(crate) fn record(
             if may_be_newer && table.find(key).is_some_and(|found| found.version.seq >= seq) {
                 return Ok(());
             }
-            let changed = table.set(key, version, 0, horizon);
-            keys.changed(changed.map_err(|_| Error::IndexFull)?, version);
+            let change = table.set(key, version, 0, horizon)?;
+            keys.register(table, change, version);
         }
         Change::Delete => {
             version.deleted = true;
             // The entry of a key that exists is never freed.
             let found = table.find(table.hash(keyspace, key));
             if let Some(found) = found.filter(|found| !found.version.deleted)
-                && let Some(changed) = table.delete_entry(found.id, version, horizon)
+                && let Some(change) = table.delete_entry(found.id, version, horizon)
             {
-                keys.changed(changed, version);
+                keys.register(table, change, version);
             }
         }
         Change::DeleteRange { end } => {

@@ -1,4 +1,4 @@
-//! What a store does not know because records of its log were quarantined.
+//! The keys that a store does not know because records of its log were quarantined.
 //!
 //! A key is known if it has a record after the last gap. It then has an entry in the index, or a
 //! record after the gap deleted it. The ranges of the latter are kept here. The argument is in
@@ -12,42 +12,44 @@ use parking_lot::RwLock;
 
 use crate::base::error::{Error, Result};
 use crate::record::{Change, Record};
-use crate::state::keyspaces::{CATALOG, number};
+use crate::state::keyspaces::{CATALOG_ID, number};
 
 /// The gaps of a log, and the keys that were deleted after the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Gap {
     ranges: Vec<SeqRange>,
-    known: RwLock<HashMap<u32, Known>>,
+    known: RwLock<HashMap<u32, DecidedRanges>>,
 }
 
 /// Ranges of keys by their first key. They are disjoint.
-type Known = BTreeMap<Vec<u8>, Part>;
+type DecidedRanges = BTreeMap<Vec<u8>, DecidedRange>;
 
 /// A range of keys that one record deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Part {
+struct DecidedRange {
     /// All keys are below this one.
     end: Option<Vec<u8>>,
     /// The record that deleted them.
     seq: u64,
 }
 
-impl Part {
+impl DecidedRange {
     fn has(&self, key: &[u8]) -> bool {
         self.end.as_ref().is_none_or(|end| key < &**end)
     }
 }
 
 /// The range at or before a key.
-fn part_of<'a>(known: &'a Known, key: &[u8]) -> Option<&'a Part> {
+fn range_at<'a>(known: &'a DecidedRanges, key: &[u8]) -> Option<&'a DecidedRange> {
     let mut before = known.range::<[u8], _>((Unbounded, Included(key)));
-    before.next_back().map(|(_, part)| part).filter(|part| part.has(key))
+    before.next_back().map(|(_, range)| range).filter(|range| range.has(key))
 }
 
 impl Gap {
     /// Adds a gap that follows all others. No key is known after it yet.
-    pub(crate) fn found(&mut self, from: Seq, to: Seq) {
+    pub(crate) fn add(&mut self, from: Seq, to: Seq) {
+        debug_assert!(from < to, "a gap has a record");
+        debug_assert!(self.last().is_none_or(|last| last.to <= from), "gaps are in order");
         self.ranges.push(SeqRange { from, to });
         self.known.get_mut().clear();
     }
@@ -62,13 +64,13 @@ impl Gap {
         self.ranges.last().copied()
     }
 
-    /// Whether some keys may be unknown.
+    /// Whether some keys may be unknown, because there is a gap.
     #[inline]
     pub(crate) fn is_some(&self) -> bool {
         !self.ranges.is_empty()
     }
 
-    /// The keys of a range are known from this record on.
+    /// Registers that the keys of a range are known from this record on.
     pub(crate) fn decide(&self, keyspace: u32, low: &[u8], high: Option<&[u8]>, seq: u64) {
         if !self.is_some() {
             return;
@@ -78,8 +80,8 @@ impl Gap {
         let mut from = low.to_vec();
         // Only what no earlier record decided.
         while high.is_none_or(|high| *from < *high) {
-            if let Some(part) = part_of(known, &from) {
-                let Some(end) = part.end.clone() else { return };
+            if let Some(range) = range_at(known, &from) {
+                let Some(end) = range.end.clone() else { return };
                 from = end;
                 continue;
             }
@@ -91,13 +93,14 @@ impl Gap {
                 (next, _) => next,
             };
             let low = std::mem::take(&mut from);
-            known.insert(low, Part { end: end.clone(), seq });
+            debug_assert!(end.as_ref().is_none_or(|end| low < *end), "a decided range has keys");
+            known.insert(low, DecidedRange { end: end.clone(), seq });
             let Some(end) = end else { return };
             from = end;
         }
     }
 
-    /// A key is known from this record on, which deleted it.
+    /// Registers that a key is known from this record on, which deleted it.
     pub(crate) fn decide_key(&self, keyspace: u32, key: &[u8], seq: u64) {
         if self.is_some() {
             self.decide(keyspace, key, Some(&after(key)), seq);
@@ -113,7 +116,7 @@ impl Gap {
         match change {
             Change::Delete => self.decide_key(keyspace, key, seq),
             Change::DeleteRange { end } => self.decide(keyspace, key, end, seq),
-            Change::Put { value, moved: false } if keyspace == CATALOG && !key.is_empty() => {
+            Change::Put { value, moved: false } if keyspace == CATALOG_ID && !key.is_empty() => {
                 if let Some(created) = number(value) {
                     self.decide(created, b"", None, seq);
                 }
@@ -131,8 +134,8 @@ impl Gap {
     #[cold]
     fn refuse_key_after(&self, last: SeqRange, keyspace: u32, key: &[u8], at: u64) -> Result<()> {
         let known = self.known.read();
-        let part = known.get(&keyspace).and_then(|known| part_of(known, key));
-        if part.is_some_and(|part| part.seq <= at) { Ok(()) } else { Err(unknown(last)) }
+        let range = known.get(&keyspace).and_then(|known| range_at(known, key));
+        if range.is_some_and(|range| range.seq <= at) { Ok(()) } else { Err(unknown(last)) }
     }
 
     /// Fails if any key of a range may be unknown at a point in time.
@@ -148,9 +151,10 @@ impl Gap {
         let known = known.get(&keyspace);
         let mut from = low;
         while high.is_none_or(|high| from < high) {
-            let part = known.and_then(|known| part_of(known, from)).filter(|part| part.seq <= at);
-            let Some(part) = part else { return Err(unknown(last)) };
-            let Some(end) = &part.end else { break };
+            let range =
+                known.and_then(|known| range_at(known, from)).filter(|range| range.seq <= at);
+            let Some(range) = range else { return Err(unknown(last)) };
+            let Some(end) = &range.end else { break };
             from = end;
         }
         Ok(())
@@ -181,7 +185,7 @@ mod tests {
 
     fn with_gap() -> Gap {
         let mut gap = Gap::default();
-        gap.found(Seq(1), Seq(2));
+        gap.add(Seq(1), Seq(2));
         gap
     }
 
@@ -198,7 +202,7 @@ mod tests {
         let mut gap = with_gap();
         gap.decide(1, b"", None, 3);
         assert!(gap.refuse_range(1, b"", None, 3).is_ok());
-        gap.found(Seq(3), Seq(9));
+        gap.add(Seq(3), Seq(9));
         let refused = gap.refuse_key(1, b"a", 100);
         assert!(matches!(refused, Err(Error::Quarantined { from: Seq(3), to: Seq(9) })));
     }

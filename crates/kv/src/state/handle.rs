@@ -3,16 +3,16 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use crate::index::keyspace::Keys;
-use crate::state::inner::Inner;
+use crate::index::keys::Keys;
 use crate::state::view::View;
+use crate::state::writer::Writer;
 
 /// A named set of keys in a store. Cheap to clone.
 ///
-/// It writes. Its methods that read are those of [`KeyspaceReader`].
+/// This handle writes; its methods that read are those of [`KeyspaceReader`].
 #[derive(Debug, Clone)]
 pub struct Keyspace {
-    pub(crate) inner: Arc<Inner>,
+    pub(crate) writer: Arc<Writer>,
     reader: KeyspaceReader,
 }
 
@@ -38,8 +38,8 @@ impl View {
     }
 }
 
-impl Inner {
+impl Writer {
     pub(crate) fn handle(self: &Arc<Self>, keys: &Arc<Keys>) -> Keyspace {
-        Keyspace { inner: Arc::clone(self), reader: self.view.reader(keys) }
+        Keyspace { writer: Arc::clone(self), reader: self.view().reader(keys) }
     }
 }

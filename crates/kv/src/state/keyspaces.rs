@@ -7,80 +7,100 @@ use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 use esker_log::Seq;
 use parking_lot::{Mutex, RwLock};
 
-use crate::index::keyspace::Keys;
+use crate::index::keys::Keys;
 use crate::index::table::Table;
+use crate::limits::NAME_LIMIT;
 use crate::record::{Change, Record};
 
 /// The keyspace that holds the names and numbers of the others.
-pub(crate) const CATALOG: u32 = 0;
+pub(crate) const CATALOG_ID: u32 = 0;
 /// The default keyspace.
-pub(crate) const DEFAULT: u32 = 1;
+pub(crate) const DEFAULT_ID: u32 = 1;
 /// The name of the default keyspace.
 pub(crate) const DEFAULT_NAME: &str = "default";
 /// The first number for other keyspaces.
-pub(crate) const FIRST: u32 = 2;
+pub(crate) const FIRST_ID: u32 = 2;
+
+const _: () = assert!(CATALOG_ID < DEFAULT_ID && DEFAULT_ID < FIRST_ID, "the numbers differ");
+const _: () = assert!(DEFAULT_NAME.len() <= NAME_LIMIT, "the default name is a name");
 
 /// The number in a value of the catalog.
 pub(crate) fn number(value: &[u8]) -> Option<u32> {
     value.try_into().ok().map(u32::from_le_bytes)
 }
 
-/// A change of the catalog: the name of a keyspace, and its number, or `None` if it was dropped.
-pub(crate) type Naming<'a> = (&'a str, Option<u32>);
+/// A change of the catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CatalogChange<'a> {
+    pub(crate) name: &'a str,
+    /// The number of the keyspace; `None` if it was dropped.
+    pub(crate) id: Option<u32>,
+}
 
-/// Decodes a record of the catalog: one that creates a keyspace, copies its entry, or drops it.
-/// `None` for the counter of the catalog, and for records of other keyspaces.
-pub(crate) fn naming<'a>(record: &Record<'a>) -> Result<Option<Naming<'a>>, &'static str> {
-    if record.keyspace != CATALOG || record.key.is_empty() {
-        return Ok(None);
-    }
-    let name = std::str::from_utf8(record.key).map_err(|_| "a keyspace's name is invalid")?;
-    let id = match record.change {
-        Change::Put { value, .. } => {
-            let id = number(value).filter(|id| *id >= FIRST);
-            Some(id.ok_or("the number of a keyspace is invalid")?)
+impl<'a> CatalogChange<'a> {
+    /// Decodes a record of the catalog: one that creates a keyspace, copies its entry, or drops it.
+    /// `None` for the counter of the catalog, and for records of other keyspaces.
+    pub(crate) fn from_record(record: &Record<'a>) -> Result<Option<Self>, &'static str> {
+        if record.keyspace != CATALOG_ID || record.key.is_empty() {
+            return Ok(None);
         }
-        Change::Delete | Change::DeleteRange { .. } => None,
-    };
-    Ok(Some((name, id)))
+        let name = std::str::from_utf8(record.key).map_err(|_| "a keyspace's name is invalid")?;
+        if name.len() > NAME_LIMIT || name == DEFAULT_NAME {
+            return Err("a keyspace's name is invalid");
+        }
+        let id = match record.change {
+            Change::Put { value, .. } => {
+                let id = number(value).filter(|id| *id >= FIRST_ID);
+                Some(id.ok_or("the number of a keyspace is invalid")?)
+            }
+            Change::Delete | Change::DeleteRange { .. } => None,
+        };
+        Ok(Some(Self { name, id }))
+    }
 }
 
 /// The names of keyspaces by their numbers: those that exist, and those that were dropped while
 /// records of theirs may be in the log.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    names: RwLock<HashMap<u32, Named>>,
+    names: RwLock<HashMap<u32, KeyspaceName>>,
 }
 
-/// The name of a keyspace, and the record that dropped it.
-type Named = (Arc<str>, Option<Seq>);
+/// The name of a keyspace.
+#[derive(Debug)]
+struct KeyspaceName {
+    name: Arc<str>,
+    /// The record that dropped the keyspace.
+    dropped_by: Option<Seq>,
+}
 
 impl Names {
     pub(crate) fn get(&self, id: u32) -> Option<Arc<str>> {
-        self.names.read().get(&id).map(|(name, _)| Arc::clone(name))
+        self.names.read().get(&id).map(|entry| Arc::clone(&entry.name))
     }
 
     pub(crate) fn insert(&self, id: u32, name: &str) {
-        self.names.write().insert(id, (name.into(), None));
+        let entry = KeyspaceName { name: name.into(), dropped_by: None };
+        self.names.write().insert(id, entry);
     }
 
     /// Stores which record dropped the keyspace of this number.
     fn set_dropped(&self, id: u32, by: Seq) {
-        if let Some((_, dropped)) = self.names.write().get_mut(&id) {
-            *dropped = Some(by);
+        if let Some(entry) = self.names.write().get_mut(&id) {
+            entry.dropped_by = Some(by);
         }
     }
 
     /// Removes the keyspaces that a record before `oldest` dropped: no record of theirs is left.
     fn forget_before(&self, oldest: Seq) {
-        self.names.write().retain(|_, (_, dropped)| dropped.is_none_or(|by| by >= oldest));
+        self.names.write().retain(|_, entry| entry.dropped_by.is_none_or(|by| by >= oldest));
     }
 
     /// Removes the oldest keyspace of this name.
     pub(crate) fn forget_one(&self, name: &str) {
         let mut names = self.names.write();
-        let of_name = names.iter().filter(|(_, (other, _))| **other == *name);
-        if let Some(oldest) = of_name.map(|(id, _)| *id).min() {
+        let ids = names.iter().filter(|(_, entry)| *entry.name == *name).map(|(id, _)| *id);
+        if let Some(oldest) = ids.min() {
             names.remove(&oldest);
         }
     }
@@ -91,11 +111,12 @@ impl Names {
     }
 }
 
+/// The keyspaces of a store.
 #[derive(Debug)]
 pub(crate) struct Keyspaces {
-    pub(crate) catalog: Arc<Keys>,
-    pub(crate) default: Arc<Keys>,
-    pub(crate) names: Arc<Names>,
+    catalog: Arc<Keys>,
+    default: Arc<Keys>,
+    names: Arc<Names>,
     named: RwLock<HashMap<String, Arc<Keys>>>,
     /// The highest number that any record names, or a keyspace has.
     highest: AtomicU32,
@@ -112,13 +133,27 @@ impl Keyspaces {
     ) -> Self {
         let named: HashMap<_, _> =
             named.into_iter().map(|keys| (keys.name().into(), keys)).collect();
+        debug_assert_eq!((catalog.id, default.id), (CATALOG_ID, DEFAULT_ID));
         let names = Arc::new(Names::default());
         for keys in named.values().chain([&default]) {
             names.insert(keys.id, keys.name());
         }
-        let highest = AtomicU32::new(highest.max(FIRST - 1));
+        let highest = AtomicU32::new(highest.max(FIRST_ID - 1));
         let named = RwLock::new(named);
         Self { catalog, default, names, named, highest, dropped: Mutex::default() }
+    }
+
+    /// The keyspace that holds the names and numbers of the others.
+    pub(crate) fn catalog(&self) -> &Arc<Keys> {
+        &self.catalog
+    }
+
+    pub(crate) fn default_keys(&self) -> &Arc<Keys> {
+        &self.default
+    }
+
+    pub(crate) fn names(&self) -> &Arc<Names> {
+        &self.names
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<Arc<Keys>> {
@@ -139,15 +174,18 @@ impl Keyspaces {
     }
 
     pub(crate) fn insert(&self, keys: Arc<Keys>) {
+        debug_assert!(keys.id >= FIRST_ID && !keys.name().is_empty(), "the catalog names it");
         self.highest.fetch_max(keys.id, SeqCst);
         self.names.insert(keys.id, keys.name());
-        self.named.write().insert(keys.name().into(), keys);
+        let replaced = self.named.write().insert(keys.name().into(), keys);
+        debug_assert!(replaced.is_none(), "a name is of one keyspace at a time");
     }
 
     /// Removes a keyspace that the record `by` dropped. Its entries are removed by
     /// [`Keyspaces::remove_dropped`].
     pub(crate) fn remove(&self, name: &str, by: Seq) {
         let removed = self.named.write().remove(name);
+        debug_assert!(removed.is_some(), "a keyspace that is dropped has its name");
         if let Some(keys) = &removed {
             self.names.set_dropped(keys.id, by);
         }
@@ -185,19 +223,28 @@ mod tests {
     #[test]
     fn a_record_of_the_catalog_names_a_keyspace() {
         let value = |id: u32| id.to_le_bytes();
-        let naming = |keyspace, key, change| naming(&Record { keyspace, key, change });
+        let decode = |keyspace, key, change| {
+            let change = CatalogChange::from_record(&Record { keyspace, key, change });
+            change.map(|change| change.map(|CatalogChange { name, id }| (name, id)))
+        };
         let put = |value, moved| Change::Put { value, moved };
-        let (first, default) = (value(FIRST), value(DEFAULT));
-        assert_eq!(naming(CATALOG, b"left", put(&first, false)), Ok(Some(("left", Some(FIRST)))));
-        assert_eq!(naming(CATALOG, b"left", put(&first, true)), Ok(Some(("left", Some(FIRST)))));
-        assert_eq!(naming(CATALOG, b"left", Change::Delete), Ok(Some(("left", None))));
-        assert_eq!(naming(CATALOG, b"", put(&first, false)), Ok(None), "the counter");
-        assert_eq!(naming(DEFAULT, b"left", put(b"", false)), Ok(None), "another keyspace");
+        let (first, default) = (value(FIRST_ID), value(DEFAULT_ID));
+        assert_eq!(
+            decode(CATALOG_ID, b"left", put(&first, false)),
+            Ok(Some(("left", Some(FIRST_ID))))
+        );
+        assert_eq!(
+            decode(CATALOG_ID, b"left", put(&first, true)),
+            Ok(Some(("left", Some(FIRST_ID))))
+        );
+        assert_eq!(decode(CATALOG_ID, b"left", Change::Delete), Ok(Some(("left", None))));
+        assert_eq!(decode(CATALOG_ID, b"", put(&first, false)), Ok(None), "the counter");
+        assert_eq!(decode(DEFAULT_ID, b"left", put(b"", false)), Ok(None), "another keyspace");
         for value in [&default[..], b"", &[0; 5]] {
-            let invalid = naming(CATALOG, b"left", put(value, false));
+            let invalid = decode(CATALOG_ID, b"left", put(value, false));
             assert_eq!(invalid, Err("the number of a keyspace is invalid"), "{value:?}");
         }
-        let invalid = naming(CATALOG, b"\xff", Change::Delete);
+        let invalid = decode(CATALOG_ID, b"\xff", Change::Delete);
         assert_eq!(invalid, Err("a keyspace's name is invalid"));
     }
 

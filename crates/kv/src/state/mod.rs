@@ -1,13 +1,14 @@
-//! What all operations on a store share.
+//! The state of a store, which all operations share.
 
 pub(crate) mod apply;
-pub(crate) mod follow;
+pub(crate) mod cleaning;
 pub(crate) mod gap;
 pub(crate) mod handle;
-pub(crate) mod inner;
 pub(crate) mod keyspaces;
+pub(crate) mod log_follower;
 pub(crate) mod records;
 pub(crate) mod request;
 pub(crate) mod snapshots;
 pub(crate) mod throttle;
 pub(crate) mod view;
+pub(crate) mod writer;

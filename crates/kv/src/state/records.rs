@@ -4,15 +4,15 @@ use esker_log::component::{CheckpointReader, Place};
 use esker_log::{Log, LogStream, Payload, ReadOnlyLog, Seq, Start};
 
 use crate::base::error::Result;
-use crate::state::follow::Follow;
+use crate::state::log_follower::LogFollower;
 
 /// The log of a store.
 #[derive(Debug)]
 pub(crate) enum Records {
-    /// This process writes it.
+    /// The log that this process writes.
     Log(Log),
-    /// Another process may write it. With how far it was followed.
-    ReadOnly(ReadOnlyLog, Follow),
+    /// A log that another process may write, and the progress along it.
+    ReadOnly(ReadOnlyLog, LogFollower),
 }
 
 impl Records {

@@ -9,10 +9,13 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::base::error::{Error, Result};
 
+/// The longest time between two calls of `pause` in [`Snapshots::await_newer`].
+const AWAIT_STEP: Duration = Duration::from_millis(100);
+
 /// The open snapshots of a store.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    open: Mutex<BTreeMap<(u64, u64), Arc<Pin>>>,
+    open: Mutex<BTreeMap<(u64, u64), Arc<SnapshotPin>>>,
     /// Signalled when one is closed or expires.
     closed: Condvar,
     /// One above the lowest sequence number that an open snapshot reads; 0 when there is none.
@@ -22,14 +25,14 @@ pub(crate) struct Snapshots {
 
 /// The point in time of one snapshot.
 #[derive(Debug)]
-pub(crate) struct Pin {
+pub(crate) struct SnapshotPin {
     seq: u64,
     number: u64,
     taken: Instant,
     expired: AtomicBool,
 }
 
-impl Pin {
+impl SnapshotPin {
     /// The number of the last record that the snapshot sees.
     pub(crate) fn seq(&self) -> u64 {
         self.seq
@@ -53,26 +56,28 @@ impl Snapshots {
     ///
     /// While `now` runs, every version is kept. So a version that is replaced after `now` has
     /// chosen its number is kept for this snapshot, although its number is registered only then.
-    pub(crate) fn open(&self, now: impl FnOnce() -> u64) -> Arc<Pin> {
+    pub(crate) fn open(&self, now: impl FnOnce() -> u64) -> Arc<SnapshotPin> {
         let mut open = self.open.lock();
         self.oldest.store(1, SeqCst);
         let seq = now();
+        debug_assert!(seq < u64::MAX - 1, "the largest number means that no snapshot is open");
         let number = self.next.fetch_add(1, SeqCst);
         let taken = Instant::now();
-        let pin = Arc::new(Pin { seq, number, taken, expired: AtomicBool::new(false) });
-        open.insert((seq, number), Arc::clone(&pin));
+        let pin = Arc::new(SnapshotPin { seq, number, taken, expired: AtomicBool::new(false) });
+        let replaced = open.insert((seq, number), Arc::clone(&pin));
+        debug_assert!(replaced.is_none(), "a snapshot has a number of its own");
         self.update(&open);
         pin
     }
 
-    pub(crate) fn close(&self, pin: &Pin) {
+    pub(crate) fn close(&self, pin: &SnapshotPin) {
         let mut open = self.open.lock();
         open.remove(&(pin.seq, pin.number));
         self.update(&open);
         self.closed.notify_all();
     }
 
-    fn update(&self, open: &BTreeMap<(u64, u64), Arc<Pin>>) {
+    fn update(&self, open: &BTreeMap<(u64, u64), Arc<SnapshotPin>>) {
         let oldest = open.first_key_value().map_or(0, |((seq, _), _)| seq.saturating_add(1));
         self.oldest.store(oldest, SeqCst);
     }
@@ -93,6 +98,7 @@ impl Snapshots {
         while let Some((_, pin)) = open.pop_first() {
             pin.expired.store(true, SeqCst);
         }
+        debug_assert!(open.is_empty(), "no snapshot is left");
         change();
         self.update(&open);
         self.closed.notify_all();
@@ -117,7 +123,7 @@ impl Snapshots {
                 self.update(&open);
                 continue;
             }
-            self.closed.wait_for(&mut open, left.min(Duration::from_millis(100)));
+            self.closed.wait_for(&mut open, left.min(AWAIT_STEP));
             pause()?;
         }
         Ok(())

@@ -2,8 +2,8 @@
 //!
 //! When more space is used than the bound allows, the gate closes once for each megabyte that is
 //! written. It opens when cleaning has done its next step. A caller that blocks opens it itself
-//! after [`WAIT_MAX`]; a future has no clock, and waits for cleaning alone. So writers continue at
-//! the pace of cleaning.
+//! after [`BLOCKING_WAIT_MAX`]; a future has no clock, and waits for cleaning alone. So writers
+//! continue at the pace of cleaning.
 //!
 //! A caller checks the gate under the lock of `waiting` before it waits. Who opens the gate stores
 //! that first, and takes the lock and wakes after. So no caller misses it.
@@ -18,43 +18,44 @@ use crate::sync::{AtomicBool, AtomicU64, Condvar, Mutex, MutexGuard};
 use crate::sync::{Ordering::Relaxed, Ordering::SeqCst};
 
 /// The longest time that a blocking call waits.
-pub(crate) const WAIT_MAX: Duration = Duration::from_millis(20);
-/// The gate closes at most once for so many bytes.
-const STEP: u64 = 1 << 20;
+pub(crate) const BLOCKING_WAIT_MAX: Duration = Duration::from_millis(20);
+/// The bytes of the log for which the gate closes at most once.
+const STEP_BYTES: u64 = 1 << 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     closed: AtomicBool,
     /// The step of the log when the gate was last considered.
     step: AtomicU64,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitQueue>,
     opened: Condvar,
-    /// How often the gate was closed.
+    /// The number of times that the gate was closed.
     times: AtomicU64,
-    /// Microseconds that callers waited, all together.
+    /// The microseconds that callers waited, all together.
     waited: AtomicU64,
 }
 
 /// The futures that wait.
 #[derive(Debug, Default)]
-struct Waiting {
+struct WaitQueue {
     wakers: Vec<Waker>,
-    /// How often the wakers were taken.
+    /// The number of times that the wakers were taken.
     taken: u64,
 }
 
-/// The place of a future among those that wait: the value of [`Waiting::taken`], and an index.
-type Place = (u64, usize);
+/// The slot of a future's waker: the value of [`WaitQueue::taken`], and an index.
+type WakerSlot = (u64, usize);
 
-impl Waiting {
+impl WaitQueue {
     /// Registers a waker, once for each future. Returns one that is not needed.
-    fn register(&mut self, place: &mut Option<Place>, waker: Waker) -> Option<Waker> {
-        let known = place.filter(|(taken, _)| *taken == self.taken);
-        match known.and_then(|(_, index)| self.wakers.get_mut(index)) {
+    fn register(&mut self, slot: &mut Option<WakerSlot>, waker: Waker) -> Option<Waker> {
+        let registered = slot.filter(|(taken, _)| *taken == self.taken);
+        debug_assert!(registered.is_none_or(|(_, index)| index < self.wakers.len()));
+        match registered.and_then(|(_, index)| self.wakers.get_mut(index)) {
             Some(old) if old.will_wake(&waker) => Some(waker),
             Some(old) => Some(std::mem::replace(old, waker)),
             None => {
-                *place = Some((self.taken, self.wakers.len()));
+                *slot = Some((self.taken, self.wakers.len()));
                 self.wakers.push(waker);
                 None
             }
@@ -68,7 +69,7 @@ impl Waiting {
 }
 
 impl Throttle {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, WaitQueue> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -82,7 +83,7 @@ impl Throttle {
         is_behind: impl FnOnce() -> bool,
         is_running: impl FnOnce() -> bool,
     ) -> bool {
-        let (step, last) = (position / STEP, self.step.load(Relaxed));
+        let (step, last) = (position / STEP_BYTES, self.step.load(Relaxed));
         if step <= last
             || self.step.compare_exchange(last, step, Relaxed, Relaxed).is_err()
             || !is_behind()
@@ -111,10 +112,10 @@ impl Throttle {
         self.closed.load(Relaxed)
     }
 
-    /// Blocks while the gate is closed, for [`WAIT_MAX`] at most. Then it opens it for all.
+    /// Blocks while the gate is closed, for [`BLOCKING_WAIT_MAX`] at most. Then opens it for all.
     #[cold]
     pub(crate) fn blocking_wait(&self) {
-        self.blocking_wait_at_most(WAIT_MAX);
+        self.blocking_wait_at_most(BLOCKING_WAIT_MAX);
     }
 
     pub(crate) fn blocking_wait_at_most(&self, most: Duration) {
@@ -135,22 +136,23 @@ impl Throttle {
 
     /// Waits until the gate is open.
     pub(crate) fn wait(&self) -> impl Future<Output = ()> {
-        Wait { throttle: self, began: None, place: None }
+        ThrottleWait { throttle: self, began: None, slot: None }
     }
 
-    /// How often the gate was closed, and how long callers waited, all together.
+    /// The number of times that the gate was closed, and the sum of the time that callers waited.
     pub(crate) fn counts(&self) -> (u64, Duration) {
         (self.times.load(Relaxed), Duration::from_micros(self.waited.load(Relaxed)))
     }
 }
 
-struct Wait<'a> {
+/// A future that is ready when the gate is open.
+struct ThrottleWait<'a> {
     throttle: &'a Throttle,
     began: Option<Instant>,
-    place: Option<Place>,
+    slot: Option<WakerSlot>,
 }
 
-impl Future for Wait<'_> {
+impl Future for ThrottleWait<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -161,7 +163,7 @@ impl Future for Wait<'_> {
             let mut waiting = throttle.lock();
             // Under the lock: who opens the gate takes the wakers after that.
             if throttle.closed.load(SeqCst) {
-                let unused = waiting.register(&mut self.place, waker);
+                let unused = waiting.register(&mut self.slot, waker);
                 drop(waiting);
                 drop(unused);
                 self.began.get_or_insert_with(Instant::now);
@@ -184,26 +186,26 @@ mod tests {
     #[test]
     fn the_gate_closes_once_for_a_step_and_opens_by_itself() {
         let throttle = Throttle::default();
-        assert!(!throttle.consider(STEP - 1, || true, || true));
+        assert!(!throttle.consider(STEP_BYTES - 1, || true, || true));
         assert!(!throttle.is_closed(), "less than a step was written");
-        assert!(throttle.consider(STEP, || true, || true), "for the first time");
+        assert!(throttle.consider(STEP_BYTES, || true, || true), "for the first time");
         assert!(throttle.is_closed());
         throttle.blocking_wait();
         assert!(!throttle.is_closed());
-        throttle.consider(STEP + 1, || true, || true);
+        throttle.consider(STEP_BYTES + 1, || true, || true);
         assert!(!throttle.is_closed(), "it was considered for this step");
-        throttle.consider(2 * STEP, || false, || true);
+        throttle.consider(2 * STEP_BYTES, || false, || true);
         assert!(!throttle.is_closed(), "cleaning is not behind");
-        assert!(!throttle.consider(3 * STEP, || true, || false), "for the second time");
+        assert!(!throttle.consider(3 * STEP_BYTES, || true, || false), "for the second time");
         assert!(!throttle.is_closed(), "no pass would open it");
         let (times, waited) = throttle.counts();
-        assert!(times == 2 && waited >= WAIT_MAX, "{times} {waited:?}");
+        assert!(times == 2 && waited >= BLOCKING_WAIT_MAX, "{times} {waited:?}");
     }
 
     #[test]
     fn opening_wakes_all_who_wait() {
         let throttle = Arc::new(Throttle::default());
-        throttle.consider(STEP, || true, || true);
+        throttle.consider(STEP_BYTES, || true, || true);
         let (done, awaited) = std::sync::mpsc::channel();
         let waiting: Vec<_> = (0..4)
             .map(|n| {
@@ -247,7 +249,7 @@ mod tests {
             futures[future].as_mut().poll(&mut Context::from_waker(&waker)).is_ready()
         };
         for (step, registered) in [(1, [[0, 0], [1, 0], [0, 2]]), (2, [[1, 1], [0, 1], [0, 1]])] {
-            throttle.consider(step * STEP, || true, || true);
+            throttle.consider(step * STEP_BYTES, || true, || true);
             for [future, task] in registered {
                 assert!(!poll(future, task));
                 assert!(!poll(future, task));

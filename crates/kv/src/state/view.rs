@@ -1,14 +1,14 @@
-//! What reading a store needs: the index, the values in memory, and the records.
+//! The state of a store that reading needs: the index, the values in memory, and the records.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 use esker_disk::process;
 use esker_log::reclaim::stored_size;
 use parking_lot::Mutex;
 
-use crate::base::error::{Error, Result, refuse_if_forked};
+use crate::base::error::{Result, refuse_if_forked};
 use crate::cache::ValueCache;
+use crate::health::Health;
 use crate::index::arena::{EntryId, Version};
 use crate::index::history::VERSION_BYTES;
 use crate::index::table::Table;
@@ -16,24 +16,30 @@ use crate::record::put_len;
 use crate::state::gap::Gap;
 use crate::state::keyspaces::Keyspaces;
 use crate::state::records::Records;
-use crate::state::snapshots::{Pin, Snapshots};
+use crate::state::snapshots::{SnapshotPin, Snapshots};
 
 /// The part of a store that reads.
 #[derive(Debug)]
 pub(crate) struct View {
-    pub(crate) records: Records,
-    pub(crate) table: Table,
-    pub(crate) cache: ValueCache,
-    pub(crate) keyspaces: Keyspaces,
-    pub(crate) snapshots: Snapshots,
-    /// What is unknown because records were quarantined.
-    pub(crate) gap: Gap,
+    records: Records,
+    table: Table,
+    cache: ValueCache,
+    keyspaces: Keyspaces,
+    snapshots: Snapshots,
+    /// The keys that are unknown because records were quarantined.
+    gap: Gap,
+    history: HistoryLimit,
+    /// Shared with the index, which fails the store if it finds an impossible state.
+    health: Arc<Health>,
+}
+
+/// The bound on the versions that are kept for snapshots.
+#[derive(Debug)]
+struct HistoryLimit {
     /// The most bytes of memory for replaced versions.
-    pub(crate) history_bytes: u64,
-    /// Held while the replaced versions are limited.
-    limiting: Mutex<()>,
-    /// The store is being closed: every call fails.
-    closing: AtomicBool,
+    bytes: u64,
+    /// Held while versions are dropped.
+    lock: Mutex<()>,
 }
 
 impl View {
@@ -45,6 +51,7 @@ impl View {
         history_bytes: u64,
         gap: Gap,
     ) -> Self {
+        let health = Arc::clone(table.health());
         Self {
             records,
             table,
@@ -52,10 +59,43 @@ impl View {
             keyspaces,
             snapshots: Snapshots::default(),
             gap,
-            history_bytes,
-            limiting: Mutex::new(()),
-            closing: AtomicBool::new(false),
+            history: HistoryLimit { bytes: history_bytes, lock: Mutex::new(()) },
+            health,
         }
+    }
+
+    #[inline]
+    pub(crate) fn records(&self) -> &Records {
+        &self.records
+    }
+
+    #[inline]
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
+    #[inline]
+    pub(crate) fn cache(&self) -> &ValueCache {
+        &self.cache
+    }
+
+    #[inline]
+    pub(crate) fn keyspaces(&self) -> &Keyspaces {
+        &self.keyspaces
+    }
+
+    pub(crate) fn snapshots(&self) -> &Snapshots {
+        &self.snapshots
+    }
+
+    #[inline]
+    pub(crate) fn gap(&self) -> &Gap {
+        &self.gap
+    }
+
+    #[inline]
+    pub(crate) fn health(&self) -> &Arc<Health> {
+        &self.health
     }
 
     /// The position up to which everything is durable, or was applied where another process writes.
@@ -82,15 +122,16 @@ impl View {
     }
 
     /// Opens a snapshot of everything that readers see.
-    pub(crate) fn pin_newest(&self) -> Arc<Pin> {
+    pub(crate) fn pin_newest(&self) -> Arc<SnapshotPin> {
         let pin = self.snapshots.open(|| self.newest());
+        debug_assert!(pin.seq() <= self.newest(), "a snapshot is of accepted records");
         // A record that is at or below its number may still be missing in the index.
         self.table.await_writers();
         pin
     }
 
     /// Opens a snapshot of what is durable.
-    pub(crate) fn pin_durable(&self) -> Arc<Pin> {
+    pub(crate) fn pin_durable(&self) -> Arc<SnapshotPin> {
         // The index names each of these records: they were not committed before.
         self.snapshots.open(|| self.durable())
     }
@@ -98,13 +139,13 @@ impl View {
     /// Whether the replaced versions take more memory than they may.
     #[inline]
     pub(crate) fn is_history_full(&self) -> bool {
-        self.table.kept() * VERSION_BYTES > self.history_bytes
+        self.table.kept() * VERSION_BYTES > self.history.bytes
     }
 
     /// Expires the oldest snapshots until the replaced versions take little memory again.
     #[cold]
     pub(crate) fn limit_history(&self) {
-        let Some(_limiting) = self.limiting.try_lock() else { return };
+        let Some(_lock) = self.history.lock.try_lock() else { return };
         self.table.trim_history(self.horizon());
         // A snapshot is in the way only if it reads what is older than all that is durable.
         while self.is_history_full()
@@ -115,31 +156,39 @@ impl View {
         }
     }
 
-    /// Removes what is left of dropped keyspaces and not needed any more.
+    /// The bytes of memory of replaced versions that are kept.
+    pub(crate) fn history_bytes(&self) -> u64 {
+        self.table.kept() * VERSION_BYTES
+    }
+
+    /// Removes the entries of dropped keyspaces that no reader needs any more.
     pub(crate) fn remove_dropped(&self) {
         self.keyspaces.remove_dropped(&self.table, self.horizon(), self.records.oldest());
     }
 
     /// The bytes of a version of an entry in the log; `None` for a delete.
     #[inline]
-    pub(crate) fn live_bytes_of(&self, id: EntryId, version: Version) -> Option<u64> {
+    pub(crate) fn live_bytes(&self, id: EntryId, version: Version) -> Option<u64> {
         let len = || put_len(self.table.arena().key_len(id), version.len as usize);
         (!version.deleted).then(|| stored_size(len() as usize))
     }
 
+    /// Refuses every call from here on.
     pub(crate) fn close(&self) {
-        self.closing.store(true, SeqCst);
+        self.health.close();
     }
 
     /// Ends the wait for a snapshot that was dropped. In a child it stays: the parent has it.
-    pub(crate) fn close_snapshot(&self, pin: &Pin) {
+    pub(crate) fn close_snapshot(&self, pin: &SnapshotPin) {
         if !process::is_forked() {
             self.snapshots.close(pin);
         }
     }
 
+    /// Refuses a call on a store that is being closed, has failed, or is that of a parent process.
+    #[inline]
     pub(crate) fn refuse_if_closing(&self) -> Result<()> {
         refuse_if_forked()?;
-        if self.closing.load(SeqCst) { Err(Error::Closed) } else { Ok(()) }
+        Ok(self.health.check()?)
     }
 }

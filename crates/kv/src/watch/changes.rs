@@ -6,8 +6,8 @@ use esker_log::Seq;
 
 use crate::base::error::{Error, Result};
 use crate::record::{self, Record};
-use crate::state::keyspaces::{CATALOG, naming as decode_naming};
-use crate::watch::names::Naming;
+use crate::state::keyspaces::{CATALOG_ID, CatalogChange};
+use crate::watch::keyspace_names::KeyspaceNames;
 
 /// A run of changes, in order; never empty. A batch of writes is always in one of them. Cheap to
 /// clone, and may be iterated any number of times.
@@ -28,11 +28,11 @@ pub struct Change<'a> {
     pub seq: Seq,
     /// The name of its keyspace.
     pub keyspace: &'a str,
-    /// What was done.
+    /// The action on the keyspace or its keys.
     pub action: Action<'a>,
 }
 
-/// What a change did.
+/// The action of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Action<'a> {
@@ -64,29 +64,29 @@ pub enum Action<'a> {
 /// Whether a record is a change of the store. The others are internal: the copies that cleaning
 /// makes, and the counter of the catalog.
 fn is_change(record: &Record<'_>) -> bool {
-    let is_counter = record.keyspace == CATALOG && record.key.is_empty();
+    let is_counter = record.keyspace == CATALOG_ID && record.key.is_empty();
     !is_counter && !matches!(record.change, record::Change::Put { moved: true, .. })
 }
 
 impl Changes {
     /// The changes among these records. They may be empty.
-    pub(super) fn new(batch: esker_log::Batch, naming: &Naming) -> Result<Self> {
+    pub(super) fn new(batch: esker_log::Batch, names_by_id: &KeyspaceNames) -> Result<Self> {
         let mut names: Vec<(u32, Arc<str>)> = Vec::new();
         let (mut position, mut len) = (Seq::ZERO, 0);
         for record in &batch {
             position = record.seq;
             let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
             let record = Record::decode(record.payload).map_err(invalid)?;
-            naming.follow(&record).map_err(invalid)?;
+            names_by_id.follow(&record).map_err(invalid)?;
             if !is_change(&record) {
                 continue;
             }
-            if record.keyspace == CATALOG {
-                decode_naming(&record).map_err(invalid)?;
+            if record.keyspace == CATALOG_ID {
+                CatalogChange::from_record(&record).map_err(invalid)?;
                 len += 1;
             } else if names.iter().any(|(id, _)| *id == record.keyspace) {
                 len += 1;
-            } else if let Some(name) = naming.get(record.keyspace) {
+            } else if let Some(name) = names_by_id.get(record.keyspace) {
                 names.push((record.keyspace, name));
                 len += 1;
             }
@@ -138,13 +138,18 @@ impl<'a> Iterator for ChangesIter<'a> {
         loop {
             let record = self.records.next()?;
             let seq = record.seq;
-            let Ok(record) = Record::decode(record.payload) else { continue };
+            let Ok(record) = Record::decode(record.payload) else {
+                unreachable!("the records of changes were decoded when they were delivered")
+            };
             if !is_change(&record) {
                 continue;
             }
             let Record { keyspace, key, change } = record;
-            if keyspace == CATALOG {
-                let Ok(Some((keyspace, id))) = decode_naming(&record) else { continue };
+            if keyspace == CATALOG_ID {
+                let Ok(Some(change)) = CatalogChange::from_record(&record) else {
+                    unreachable!("the changes of the catalog were decoded, too")
+                };
+                let CatalogChange { name: keyspace, id } = change;
                 let action = match id {
                     Some(_) => Action::CreateKeyspace,
                     None => Action::DropKeyspace,

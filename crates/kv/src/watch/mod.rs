@@ -1,7 +1,7 @@
 //! The change feed: what became durable, in order.
 
 pub(crate) mod changes;
-mod names;
+mod keyspace_names;
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use esker_log::{LogStream, ReadOnlyLog, Seq, Start};
 
 use crate::base::error::{Error, Result};
-use crate::state::inner::Inner;
+use crate::state::writer::Writer;
 use changes::Changes;
-use names::Naming;
+use keyspace_names::KeyspaceNames;
 
 /// A feed of the durable changes of a store, in order. From [`Store::watch`](crate::Store::watch),
-/// or [`Watch::of_log`] beside a writer in another process.
+/// or [`Watch::from_log`] beside a writer in another process.
 ///
 /// It is a [`futures_core::Stream`] that waits for new changes. Threads use
 /// [`blocking_next`](Watch::blocking_next), [`blocking_iter`](Watch::blocking_iter) and
@@ -55,7 +55,7 @@ use names::Naming;
 #[derive(Debug)]
 pub struct Watch {
     stream: LogStream,
-    naming: Naming,
+    names: KeyspaceNames,
     position: Seq,
     /// The record that is not valid. A watch does not continue past it.
     failed: Option<Error>,
@@ -75,11 +75,11 @@ fn refuse_above(durable: Seq, position: Seq) -> Result<()> {
 }
 
 impl Watch {
-    pub(crate) fn of_store(inner: &Inner, from: Seq) -> Result<Self> {
-        inner.refuse_if_closing()?;
-        refuse_above(inner.log.durable(), from)?;
-        let stream = inner.log.stream(Start::After(from)).map_err(failure)?;
-        Ok(Self::new(stream, Naming::of_store(&inner.keyspaces.names), from))
+    pub(crate) fn from_store(writer: &Writer, from: Seq) -> Result<Self> {
+        writer.view().refuse_if_closing()?;
+        refuse_above(writer.log.durable(), from)?;
+        let stream = writer.log.stream(Start::After(from)).map_err(failure)?;
+        Ok(Self::new(stream, KeyspaceNames::from_store(writer.view().keyspaces().names()), from))
     }
 
     /// Watches the store whose log this is, from a position on. Takes no lock, so that it works
@@ -102,24 +102,24 @@ impl Watch {
     /// # let dir = dir.path().join("store");
     /// let store = Store::open(&dir)?; // often in another process
     /// let log = ReadOnlyLog::open(&dir)?;
-    /// let mut watch = Watch::of_log(&log, log.durable())?;
+    /// let mut watch = Watch::from_log(&log, log.durable())?;
     /// store.keyspace().put("colour", "blue")?.blocking_wait()?;
     /// for change in &watch.blocking_next()? {
     ///     println!("{}: {} {:?}", change.seq, change.keyspace, change.action);
     /// }
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
-    pub fn of_log(log: &ReadOnlyLog, from: impl Into<Seq>) -> Result<Self> {
+    pub fn from_log(log: &ReadOnlyLog, from: impl Into<Seq>) -> Result<Self> {
         let from = from.into();
         log.refresh()?;
         refuse_above(log.durable(), from)?;
-        let naming = Naming::of_log(log)?;
+        let names = KeyspaceNames::from_log(log)?;
         let stream = log.stream(Start::After(from)).map_err(failure)?;
-        Ok(Self::new(stream, naming, from))
+        Ok(Self::new(stream, names, from))
     }
 
-    fn new(stream: LogStream, naming: Naming, position: Seq) -> Self {
-        Self { stream, naming, position, failed: None, ended: false }
+    fn new(stream: LogStream, names: KeyspaceNames, position: Seq) -> Self {
+        Self { stream, names, position, failed: None, ended: false }
     }
 
     /// Returns the position up to which everything was delivered. It also passes what is never
@@ -129,7 +129,7 @@ impl Watch {
     }
 
     /// Returns the next changes without waiting for new ones. Blocks on the disk when they are not
-    /// in memory. `None` when everything durable was delivered; for [`Watch::of_log`], as of the
+    /// in memory. `None` when everything durable was delivered; for [`Watch::from_log`], as of the
     /// last poll, which [`ReadOnlyLog::refresh`] repeats.
     ///
     /// # Errors
@@ -197,9 +197,11 @@ impl Watch {
 
     /// The changes among these records; `None` if there are none.
     fn changes(&mut self, batch: esker_log::Batch) -> Result<Option<Changes>> {
-        match Changes::new(batch, &self.naming) {
+        match Changes::new(batch, &self.names) {
             Ok(changes) => {
-                self.position = changes.position();
+                let position = changes.position();
+                debug_assert!(self.position <= position, "changes are delivered in order");
+                self.position = position;
                 Ok(Some(changes).filter(|changes| !changes.is_empty()))
             }
             Err(error) => {

@@ -6,7 +6,7 @@ use crate::base::error::Result;
 #[cfg(doc)]
 use crate::base::options::Options;
 use crate::base::ticket::Ticket;
-use crate::read::range::KeyRange;
+use crate::read::key_range::KeyRange;
 use crate::state::handle::Keyspace;
 
 /// # Writing
@@ -28,8 +28,8 @@ impl Keyspace {
     /// [`esker_log::Error::NoSpace`] on a full disk, after which the store stays usable, or
     /// [`esker_log::Error::Poisoned`]. Nothing was written then.
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<Ticket> {
-        let ticket = self.inner.put(&self.keys, key.as_ref(), value.as_ref());
-        self.inner.clean_after(ticket)
+        let ticket = self.writer.put(&self.keys, key.as_ref(), value.as_ref());
+        self.writer.clean_after(ticket)
     }
 
     /// As [`Keyspace::put`], but waits for room as a pending future instead of blocking. It waits
@@ -45,8 +45,8 @@ impl Keyspace {
         key: impl AsRef<[u8]>,
         value: impl AsRef<[u8]>,
     ) -> Result<Ticket> {
-        let ticket = self.inner.put_async(&self.keys, key.as_ref(), value.as_ref()).await;
-        self.inner.clean_after(ticket)
+        let ticket = self.writer.put_async(&self.keys, key.as_ref(), value.as_ref()).await;
+        self.writer.clean_after(ticket)
     }
 
     /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
@@ -60,8 +60,8 @@ impl Keyspace {
     /// # Errors
     /// As [`Keyspace::put`].
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<Ticket> {
-        let ticket = self.inner.delete(&self.keys, key.as_ref());
-        self.inner.clean_after(ticket)
+        let ticket = self.writer.delete(&self.keys, key.as_ref());
+        self.writer.clean_after(ticket)
     }
 
     /// As [`Keyspace::delete`], but waits for room as a pending future instead of blocking.
@@ -84,8 +84,8 @@ impl Keyspace {
     /// # }
     /// ```
     pub async fn delete_async(&self, key: impl AsRef<[u8]>) -> Result<Ticket> {
-        let ticket = self.inner.delete_async(&self.keys, key.as_ref()).await;
-        self.inner.clean_after(ticket)
+        let ticket = self.writer.delete_async(&self.keys, key.as_ref()).await;
+        self.writer.clean_after(ticket)
     }
 
     /// Deletes all keys of a range, atomically. All writers of the store wait while the keys are
@@ -113,8 +113,8 @@ impl Keyspace {
     /// # Ok::<(), esker_kv::Error>(())
     /// ```
     pub fn delete_range(&self, range: impl Into<KeyRange>) -> Result<Ticket> {
-        let ticket = self.inner.delete_range(&self.keys, &range.into());
-        self.inner.clean_after_range(ticket)
+        let ticket = self.writer.delete_range(&self.keys, &range.into());
+        self.writer.clean_after_range(ticket)
     }
 
     /// As [`Keyspace::delete_range`], but waits for room as a pending future instead of blocking.
@@ -141,7 +141,7 @@ impl Keyspace {
     /// ```
     pub async fn delete_range_async(&self, range: impl Into<KeyRange>) -> Result<Ticket> {
         let range = range.into();
-        let ticket = self.inner.delete_range_async(&self.keys, &range).await;
-        self.inner.clean_after_range(ticket)
+        let ticket = self.writer.delete_range_async(&self.keys, &range).await;
+        self.writer.clean_after_range(ticket)
     }
 }

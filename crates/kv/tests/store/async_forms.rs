@@ -26,7 +26,7 @@ fn deletes_and_syncs_have_async_forms() {
     drop(keys.delete_range_async("d"..).now_or_never().unwrap().unwrap());
     assert_eq!(keys.scan(..).unwrap().count(), 1);
     assert_eq!(keys.get("c").unwrap().unwrap(), "c");
-    let accepted = store.logical();
+    let accepted = store.accepted();
     let mut synced = Box::pin(store.sync_async());
     let mut cx = Context::from_waker(Waker::noop());
     loop {

@@ -60,10 +60,10 @@ fn a_backup_is_a_store_with_the_same_positions() {
     assert!(store.compact().unwrap().segments > 0);
     drop(store.keyspace().put("last", "accepted").unwrap());
     let position = store.backup(COPY).unwrap();
-    assert_eq!(position, store.logical(), "with everything that was accepted");
+    assert_eq!(position, store.accepted(), "with everything that was accepted");
     let copy = open(&disk, &engine, COPY);
     assert!(content(&copy) == content(&store));
-    assert_eq!(copy.logical(), position);
+    assert_eq!(copy.accepted(), position);
     let next = copy.keyspace().put("next", "value").unwrap().blocking_wait().unwrap();
     assert_eq!(next, position.next());
     assert!(matches!(copy.watch(0), Err(Error::Trimmed { oldest }) if oldest > Seq(1)));

@@ -12,7 +12,7 @@ fn keys_and_values_at_their_limits_are_kept_and_larger_ones_refused() {
     keys.put("", "").unwrap().blocking_wait().unwrap();
     keys.put(&key, &value).unwrap().blocking_wait().unwrap();
     keys.put(&key[1..], &value[1..]).unwrap().blocking_wait().unwrap();
-    let written = store.logical();
+    let written = store.accepted();
     let (long_key, long_value) = (vec![0; KEY_LIMIT + 1], vec![0; VALUE_LIMIT + 1]);
     let size = KEY_LIMIT + 1;
     assert!(matches!(keys.put(&long_key, ""), Err(Error::KeyTooLarge { size: n }) if n == size));
@@ -27,7 +27,7 @@ fn keys_and_values_at_their_limits_are_kept_and_larger_ones_refused() {
     assert!(matches!(batch.put(&keys, "", &long_value), Err(Error::ValueTooLarge { .. })));
     assert!(matches!(batch.delete(&keys, &long_key), Err(Error::KeyTooLarge { .. })));
     assert!(batch.is_empty());
-    assert_eq!(store.logical(), written, "nothing was written");
+    assert_eq!(store.accepted(), written, "nothing was written");
     store.close().unwrap();
     let store = Store::open(dir.path().join("store")).unwrap();
     let keys = store.keyspace();

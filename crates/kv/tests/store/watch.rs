@@ -108,7 +108,7 @@ fn every_kind_of_change_is_delivered_in_order() {
     assert!(found.is_sorted_by(|a, b| a.0 < b.0));
     assert_eq!(watch.position(), store.durable());
     let log = reader(&disk, &engine);
-    assert_eq!(rest(&mut Watch::of_log(&log, 0).unwrap()), found, "from another process");
+    assert_eq!(rest(&mut Watch::from_log(&log, 0).unwrap()), found, "from another process");
     store.close().unwrap();
     engine.stop();
 }
@@ -154,8 +154,8 @@ fn a_batch_is_delivered_whole() {
         }
     }
     store.sync().unwrap();
-    let mut of_log = Watch::of_log(&reader(&disk, &engine), 0).unwrap();
-    for watch in [&mut watch, &mut of_log] {
+    let mut from_log = Watch::from_log(&reader(&disk, &engine), 0).unwrap();
+    for watch in [&mut watch, &mut from_log] {
         let mut count = 0;
         while let Some(changes) = watch.try_next().unwrap() {
             assert_eq!(changes.len() % 10, 0);
@@ -200,9 +200,9 @@ fn copies_of_cleaning_are_never_delivered() {
     assert_eq!(words(&rest(&mut watch)), ["other: key=value"]);
     // The entry of the keyspace was moved.
     let log = reader(&disk, &engine);
-    assert_eq!(words(&rest(&mut Watch::of_log(&log, later).unwrap())), ["other: key=value"]);
+    assert_eq!(words(&rest(&mut Watch::from_log(&log, later).unwrap())), ["other: key=value"]);
     assert!(matches!(store.watch(0), Err(Error::Trimmed { oldest }) if oldest > Seq(1)));
-    assert!(matches!(Watch::of_log(&log, 0), Err(Error::Trimmed { .. })));
+    assert!(matches!(Watch::from_log(&log, 0), Err(Error::Trimmed { .. })));
     store.close().unwrap();
     engine.stop();
 }
@@ -240,12 +240,12 @@ fn only_durable_changes_are_delivered() {
     let mut watch = store.watch(0).unwrap();
     drop(keys.put("key", "value").unwrap());
     assert!(rest(&mut watch).is_empty());
-    let refused = store.watch(store.logical()).map(drop);
+    let refused = store.watch(store.accepted()).map(drop);
     assert!(matches!(
         refused,
         Err(Error::NotDurable { position, durable }) if position == Seq(1) && durable == Seq(0)
     ));
-    assert!(matches!(Watch::of_log(&reader(&disk, &engine), 1), Err(Error::NotDurable { .. })));
+    assert!(matches!(Watch::from_log(&reader(&disk, &engine), 1), Err(Error::NotDurable { .. })));
     disk.power_cut(Persist::Nothing);
     engine.stop();
     drop((store, keys));

@@ -143,7 +143,7 @@ impl SimEnv {
     /// Checks what was recovered, and makes it the content of the model.
     fn recovered(&mut self, life: &Life) -> LifeResult {
         let found = self.content(&life.store)?;
-        let end = life.store.logical().0;
+        let end = life.store.accepted().0;
         ensure!(life.store.durable().0 == end, "what was recovered is durable");
         let kept = self.calls.partition_point(|call| call.seq <= end);
         if std::mem::take(&mut self.crashed) {
@@ -341,7 +341,7 @@ impl SimEnv {
         let found = self.content(store)?;
         ensure!(found == *self.newest(), "the content is not that of the accepted calls");
         let durable = store.durable_snapshot().or_else(|error| self.stop(&error, "snapshot"))?;
-        ensure!(durable.seq() <= store.logical(), "more is durable than accepted");
+        ensure!(durable.seq() <= store.accepted(), "more is durable than accepted");
         for (name, keys) in &found {
             let keyspace = store.find_keyspace(name).unwrap();
             let mut reverse: Vec<_> = Vec::new();

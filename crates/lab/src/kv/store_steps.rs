@@ -34,7 +34,7 @@ impl SimEnv {
             }
             Step::Sync => {
                 store.sync().or_else(|error| self.stop(&error, "syncing"))?;
-                ensure!(store.durable() == store.logical(), "not all is durable after a sync");
+                ensure!(store.durable() == store.accepted(), "not all is durable after a sync");
             }
             Step::Compact => {
                 // A snapshot would keep its old values; no other thread could drop it here.
@@ -160,14 +160,14 @@ impl SimEnv {
     fn create_keyspace(&mut self, store: &Store, name: &str) -> LifeResult {
         let mut content = self.newest().clone();
         content.entry(name.to_owned()).or_default();
-        let created = store.create_keyspace(name).map(|_| store.logical());
+        let created = store.create_keyspace(name).map(|_| store.accepted());
         self.called(created, content)
     }
 
     fn drop_keyspace(&mut self, store: &Store, name: &str) -> LifeResult {
         let mut content = self.newest().clone();
         if content.remove(name).is_some() {
-            let dropped = store.drop_keyspace(name).map(|()| store.logical());
+            let dropped = store.drop_keyspace(name).map(|()| store.accepted());
             self.called(dropped, content)?;
         }
         Ok(())
@@ -176,7 +176,7 @@ impl SimEnv {
     fn checkpoint(&mut self, store: &Store) -> LifeResult {
         let wrote = store.checkpoint().or_else(|error| self.stop(&error, "checkpoint"))?;
         ensure!(wrote, "no checkpoint was written");
-        let durable = store.durable() == store.logical();
+        let durable = store.durable() == store.accepted();
         ensure!(durable, "a checkpoint names what is not durable");
         Ok(())
     }

@@ -1,46 +1,47 @@
 //! Loading a checkpoint into an empty index.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering::SeqCst};
 
 use esker_disk::planted::{Bug, is_planted};
 use esker_log::component::{CheckpointBuffer, CheckpointReader};
 
-use super::format::{Entry, NOTE, Note, SECTION, section};
+use super::format::{CheckpointEntry, CheckpointNote, NOTE_BYTES, SectionHeader};
 use super::threads::{in_threads, threads};
 use crate::base::error::{Error, Result};
-use crate::base::limits::{KEY_LIMIT, VALUE_LIMIT};
-use crate::index::arena;
-use crate::index::build::{self, BuildError, Part};
-use crate::index::keyspace::Keys;
+use crate::index::arena::{ENTRIES_BYTES_MAX, SEQ_MAX};
+use crate::index::build::{self, BuildError, IndexPart};
+use crate::index::keys::Keys;
 use crate::index::table::Table;
-use crate::state::inner::LastCheckpoint;
+use crate::limits::{KEY_LIMIT, VALUE_LIMIT};
 use crate::state::records::Records;
+use crate::state::writer::LastCheckpoint;
 
 /// An index that was loaded from a checkpoint.
 #[derive(Debug)]
-pub(crate) struct Loaded {
-    pub(crate) note: Note,
+pub(crate) struct LoadedCheckpoint {
+    pub(crate) note: CheckpointNote,
     pub(crate) keyspaces: HashMap<u32, Keys>,
     pub(crate) last: LastCheckpoint,
 }
 
-impl Loaded {
+impl LoadedCheckpoint {
     /// Whether the checkpoint may have a newer version than the record of this number.
-    pub(crate) fn may_be_newer(note: Option<Note>, seq: u64) -> bool {
+    pub(crate) fn may_be_newer(note: Option<CheckpointNote>, seq: u64) -> bool {
         note.is_some_and(|note| seq <= note.last)
     }
 }
 
 /// Loads the checkpoint of a log into an empty table. `None` if there is none, or none to be used.
-pub(crate) fn load(log: &Records, table: &Table) -> Result<Option<Loaded>> {
+pub(crate) fn load(log: &Records, table: &Table) -> Result<Option<LoadedCheckpoint>> {
     if log.was_repaired()? {
         return Ok(None);
     }
     let Some(reader) = log.checkpoint_reader()? else { return Ok(None) };
     // It names what was durable when it was published, which may be a moment ago.
     log.refresh()?;
-    let note = Note::decode(reader.note());
+    let note = CheckpointNote::decode(reader.note());
     let note = note.filter(|note| note.replay <= note.last && note.last <= log.end().0);
     let note = note.ok_or_else(|| reader.invalid(0, "its note does not fit the log"))?;
     let oldest = log.oldest().0;
@@ -51,17 +52,17 @@ pub(crate) fn load(log: &Records, table: &Table) -> Result<Option<Loaded>> {
     let built = build::finish(table, parts, threads);
     let keyspaces = built.map_err(|_| reader.invalid(0, "its keys are not sorted"))?;
     let last = LastCheckpoint { position: note.position, bytes: reader.bytes() };
-    Ok(Some(Loaded { note, keyspaces, last }))
+    Ok(Some(LoadedCheckpoint { note, keyspaces, last }))
 }
 
 fn load_chunks(
     reader: &CheckpointReader,
     table: &Table,
-    note: Note,
+    note: CheckpointNote,
     oldest: u64,
     next: &AtomicU32,
-) -> Result<Part> {
-    let mut part = Part::new();
+) -> Result<IndexPart> {
+    let mut part = IndexPart::new();
     let mut buffer = CheckpointBuffer::default();
     loop {
         let number = next.fetch_add(1, SeqCst);
@@ -77,24 +78,23 @@ fn load_chunks(
 fn load_chunk(
     mut content: &[u8],
     table: &Table,
-    note: Note,
+    note: CheckpointNote,
     oldest: u64,
-    part: &mut Part,
+    part: &mut IndexPart,
 ) -> std::result::Result<(), &'static str> {
     while !content.is_empty() {
-        let (header, rest) = content.split_first_chunk::<SECTION>().ok_or("a section is cut")?;
-        let (keyspace, entries, place) = section(header);
-        part.begin(table, place, keyspace);
+        let (header, rest) = SectionHeader::decode(content).ok_or("a section is cut")?;
+        part.begin(table, header.place, header.keyspace);
         content = rest;
-        for _ in 0..entries {
-            let (entry, rest) = Entry::decode(content).ok_or("an entry is cut")?;
+        for _ in 0..header.entries {
+            let (entry, rest) = CheckpointEntry::decode(content).ok_or("an entry is cut")?;
             content = rest;
-            let Entry { key, version } = entry;
+            let CheckpointEntry { key, version } = entry;
             if key.len() > KEY_LIMIT || version.len as usize > VALUE_LIMIT {
                 return Err("a key or a value is too long");
             }
-            if version.seq > note.last {
-                return Err("an entry is newer than the checkpoint");
+            if version.seq == 0 || version.seq > note.last.min(SEQ_MAX) {
+                return Err("the number of an entry is not one of the checkpoint");
             }
             // Cleaning dropped it since. Where its key still exists, the replay finds a record.
             if version.seq < oldest && !is_planted(Bug::StaleCheckpointUsed) {
@@ -112,22 +112,25 @@ fn load_chunk(
 /// Decodes a note and the content of a chunk, and builds an index of them. Returns its number of
 /// keys.
 pub(crate) fn decode_any(bytes: &[u8]) -> Option<u64> {
-    let (note, content) = bytes.split_at_checked(NOTE)?;
-    let (note, table, mut part) =
-        (Note::decode(note)?, Table::new(arena::ENTRIES_MAX), Part::new());
+    let (note, content) = bytes.split_at_checked(NOTE_BYTES)?;
+    let (note, table, mut part) = (
+        CheckpointNote::decode(note)?,
+        Table::new(ENTRIES_BYTES_MAX, Arc::default()),
+        IndexPart::new(),
+    );
     load_chunk(content, &table, note, 0, &mut part).ok()?;
     let keyspaces = build::finish(&table, vec![part], 1).ok()?;
     let arena = table.arena();
     for keys in keyspaces.values() {
         let order = keys.order();
-        let (mut spot, mut count, mut last) = (order.seek(arena, b""), 0, None);
-        while let Some((id, next)) = order.next(spot) {
+        let (mut cursor, mut count, mut last) = (order.seek(arena, b""), 0, None);
+        while let Some((id, next)) = order.next(cursor) {
             let mut key = Vec::new();
             arena.copy_key(id, &mut key);
             let found = table.find(table.hash(keys.id, &key)).map(|found| found.id);
             assert_eq!(found, Some(id), "a key of the order is not in the table");
             assert!(last.as_ref() < Some(&key), "keys that are not sorted were accepted");
-            (spot, count, last) = (next, count + 1, Some(key));
+            (cursor, count, last) = (next, count + 1, Some(key));
         }
         assert_eq!(count, keys.count(), "the keys are not counted");
     }

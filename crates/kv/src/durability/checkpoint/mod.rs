@@ -32,11 +32,11 @@
 //!
 //! A checkpoint that is lost, corrupt or not used costs a longer opening and nothing else.
 
+mod dump;
 mod format;
 mod load;
 mod threads;
-mod write;
 
-pub(crate) use format::Note;
-pub(crate) use load::{Loaded, decode_any, load};
-pub(crate) use write::Pace;
+pub(crate) use dump::DumpPace;
+pub(crate) use format::CheckpointNote;
+pub(crate) use load::{LoadedCheckpoint, decode_any, load};

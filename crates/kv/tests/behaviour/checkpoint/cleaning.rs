@@ -40,7 +40,7 @@ fn records_that_were_dropped_after_a_checkpoint_are_not_brought_back() {
     expected.extend(model(1000..1100, 3, 2000));
     let done = store.compact().unwrap();
     assert!(done.segments > 4 && done.records_copied >= 20, "{done:?}");
-    let total = store.logical().0;
+    let total = store.accepted().0;
     let sim_env = sim_env.end(store, None);
 
     let store = sim_env.open();

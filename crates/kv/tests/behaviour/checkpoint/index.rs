@@ -69,7 +69,7 @@ fn an_index_that_was_loaded_has_the_keys_that_were_dumped() {
     assert_eq!(store.stats().snapshots, 0);
 
     // It is changed like any other: new keys between the old ones, overwritten and deleted ones.
-    let before = store.logical().0;
+    let before = store.accepted().0;
     for (name, keys) in &mut content {
         let keyspace = store.find_keyspace(name).unwrap();
         let old: Vec<_> = keys.keys().cloned().collect();
@@ -104,7 +104,7 @@ fn an_index_that_was_loaded_has_the_keys_that_were_dumped() {
     drop(created.put("key", "value").unwrap());
     content.insert("three".into(), [(b"key".to_vec(), b"value".to_vec())].into());
     check(&store, &content, "changed");
-    let written = store.logical().0 - before;
+    let written = store.accepted().0 - before;
     store.close().unwrap();
 
     let store = sim_env.open();

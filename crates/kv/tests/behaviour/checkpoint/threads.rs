@@ -204,7 +204,7 @@ fn a_crash_after_checkpoints_under_load_loses_nothing() {
         let whole = disk.fork(round);
         whole.remove(&file(CHECKPOINT)).unwrap();
         let store = open(&disk);
-        let end = store.logical().0;
+        let end = store.accepted().0;
         for (_, change) in accepted.iter().take_while(|(seq, _)| *seq <= end) {
             apply(&mut content, change);
         }

@@ -115,7 +115,7 @@ fn a_backup_under_load_is_a_prefix_of_the_accepted_writes() {
             std::thread::sleep(Duration::from_millis(100));
             let to = dir.path().join(format!("copy-{n}"));
             let (accepted, position) = match n % 2 {
-                0 => (store.logical(), store.backup(&to).unwrap()),
+                0 => (store.accepted(), store.backup(&to).unwrap()),
                 _ => {
                     let log = ReadOnlyLog::open(&from).unwrap();
                     let durable = log.durable();

@@ -120,7 +120,7 @@ fn nothing_comes_back_that_is_overwritten_while_it_is_moved() {
             store.sync().unwrap();
         }
         let before = interloper.state.lock().unwrap().model.clone();
-        let durable = store.durable() == store.logical();
+        let durable = store.durable() == store.accepted();
         disk.power_cut(Persist::Random);
         engine.stop();
         drop(store);
@@ -193,7 +193,7 @@ fn a_durable_value_is_kept_until_its_successor_is_durable() {
     for key in 0..100u64 {
         drop(keys.put(key.to_be_bytes(), [2]).unwrap());
     }
-    assert!(store.durable() < store.logical());
+    assert!(store.durable() < store.accepted());
     assert!(store.compact().unwrap().segments > 0);
     disk.power_cut(Persist::Nothing);
     engine.stop();

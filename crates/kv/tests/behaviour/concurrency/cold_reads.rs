@@ -130,12 +130,12 @@ fn a_scan_reads_values_that_cleaning_moves_meanwhile() {
     let (store, at_read) = store(|options| options.snapshot_timeout = Duration::from_secs(600));
     let keys = store.keyspace();
     let cleaning = Arc::new(Mutex::new(None));
-    let (thread, before) = (Arc::clone(&cleaning), store.logical());
+    let (thread, before) = (Arc::clone(&cleaning), store.accepted());
     at_read.arm(&store, move |store| {
         let cleaned = store.clone();
         *thread.lock() = Some(std::thread::spawn(move || compact(&cleaned)));
         let began = Instant::now();
-        while store.logical() == before {
+        while store.accepted() == before {
             assert!(began.elapsed() < Duration::from_secs(60), "nothing was copied");
             std::thread::yield_now();
         }

@@ -560,14 +560,14 @@ fn a_pass_that_fails_on_a_full_disk_loses_nothing_and_a_later_one_frees_space() 
         for crash in [None, Some(None), Some(Some(Persist::Nothing)), Some(Some(Persist::Random))] {
             let case = format!("{cause}, then {crash:?}");
             let (sim_env, store, mut expected) = filled(7 << 20, 7 << 18, false, |n| n % 100 < 36);
-            let before = store.logical();
+            let before = store.accepted();
             sim_env.disk.inject(fault.clone());
             let failed = store.compact();
             assert_eq!(failed.is_err(), freed == 0, "{case}: {failed:?}");
             assert!(sim_env.disk.stats().faults > 0, "{case}");
             sim_env.disk.clear_faults();
             assert_eq!(store.stats().reclaimed.segments, freed, "{case}");
-            assert_eq!(store.logical() > before, copies, "{case}: {before}");
+            assert_eq!(store.accepted() > before, copies, "{case}: {before}");
             check_keys(&store.keyspace(), &expected, &case);
             let (store, sim_env) = match crash {
                 None => (store, sim_env),

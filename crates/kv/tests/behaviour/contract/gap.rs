@@ -517,7 +517,7 @@ fn a_watch_passes_the_gap() {
         assert_eq!(here.1, usize::from(from < gap.to), "from {from}");
         assert_eq!(here.0.is_empty(), from == log.durable(), "from {from}");
         // It also knows the names of keyspaces that were dropped before the store was opened.
-        let beside = all(Watch::of_log(&log, from).unwrap());
+        let beside = all(Watch::from_log(&log, from).unwrap());
         assert_eq!(beside.1, here.1, "from {from}");
         assert!(here.0.iter().all(|seq| beside.0.contains(seq)), "from {from}");
     }

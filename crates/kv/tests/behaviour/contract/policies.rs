@@ -57,7 +57,7 @@ fn under_batch_at_most_one_less_than_a_batch_is_lost() {
     for n in 0..13 {
         put(&store.keyspace(), n..n + 1, 1, 100);
         sim_env.engine.run();
-        assert!(store.logical().0 - store.durable().0 <= 4);
+        assert!(store.accepted().0 - store.durable().0 <= 4);
     }
     assert_eq!(store.stats().log.syncs - before, 2, "one sync for five writes");
     assert_eq!(left(sim_env, store), 10, "what was not synced is lost");
@@ -70,9 +70,9 @@ fn under_periodic_an_idle_store_becomes_durable_within_a_period() {
     let store = open(&sim_env, Policy::Periodic(PERIOD));
     for round in 0..5 {
         put(&store.keyspace(), round..round + 1, 1, 100);
-        assert!(store.durable() < store.logical(), "not at once");
+        assert!(store.durable() < store.accepted(), "not at once");
         sim_env.engine.advance(PERIOD);
-        assert_eq!(store.durable(), store.logical(), "after one period");
+        assert_eq!(store.durable(), store.accepted(), "after one period");
         sim_env.engine.advance(10 * PERIOD);
     }
     put(&store.keyspace(), 5..7, 1, 100);
@@ -87,7 +87,7 @@ fn the_timer_of_a_period_needs_no_call() {
     let store = Store::builder(DIR).options(options).open().unwrap();
     put(&store.keyspace(), 0..1, 1, 100);
     let began = Instant::now();
-    while store.durable() < store.logical() {
+    while store.durable() < store.accepted() {
         assert!(began.elapsed() < Duration::from_secs(20), "it never became durable");
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -130,10 +130,10 @@ fn what_was_recovered_is_durable() {
     let store = open(&sim_env, Policy::OsBuffered);
     put(&store.keyspace(), 0..10, 1, 100);
     sim_env.engine.run();
-    assert!(store.durable() < store.logical(), "written, and not synced");
+    assert!(store.durable() < store.accepted(), "written, and not synced");
     let sim_env = sim_env.end(store, None);
     let store = open(&sim_env, Policy::OsBuffered);
-    assert_eq!((store.keyspace().len(), store.durable()), (10, store.logical()));
+    assert_eq!((store.keyspace().len(), store.durable()), (10, store.accepted()));
     assert_eq!(left(sim_env, store), 10);
 }
 

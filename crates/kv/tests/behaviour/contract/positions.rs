@@ -1,4 +1,4 @@
-//! The logical and the durable position, as other threads see them.
+//! The accepted and the durable position, as other threads see them.
 #![allow(clippy::unwrap_used)]
 
 use std::future::Future;
@@ -17,7 +17,7 @@ use crate::fixture::{DIR, SimEnv, put};
 const TIME: Duration = Duration::from_millis(150);
 
 #[test]
-fn the_durable_position_is_never_above_the_logical_one() {
+fn the_durable_position_is_never_above_the_accepted_one() {
     let policies = [
         Policy::Always,
         Policy::Batch(NonZeroU64::new(50).unwrap()),
@@ -40,7 +40,7 @@ fn the_durable_position_is_never_above_the_logical_one() {
                         }
                         let key = [writer.to_be_bytes(), u32::to_be_bytes(n % 100)].concat();
                         let ticket = keys.put(key, vec![1; 200]).unwrap();
-                        assert!(store.logical() >= ticket.seq());
+                        assert!(store.accepted() >= ticket.seq());
                         if n % 10 == 0 {
                             let seq = ticket.seq();
                             ticket.blocking_wait().unwrap();
@@ -53,12 +53,12 @@ fn the_durable_position_is_never_above_the_logical_one() {
             while began.elapsed() < TIME {
                 // In this order: both only grow.
                 let durable = store.durable();
-                let logical = store.logical();
-                assert!(durable <= logical, "{policy:?}: {durable} above {logical}");
-                assert!((durable, logical) >= last, "{policy:?}: a position went back");
+                let accepted = store.accepted();
+                assert!(durable <= accepted, "{policy:?}: {durable} above {accepted}");
+                assert!((durable, accepted) >= last, "{policy:?}: a position went back");
                 let snapshot = store.durable_snapshot().unwrap();
                 assert!(snapshot.seq() >= durable && snapshot.seq() <= store.durable());
-                last = (durable, logical);
+                last = (durable, accepted);
                 samples += 1;
             }
             over.store(true, SeqCst);
@@ -74,7 +74,7 @@ fn the_durable_position_is_awaited_without_a_commit() {
     let store = sim_env.open();
     put(&store.keyspace(), 0..3, 1, 100);
     let operations = sim_env.disk.operations();
-    let mut waits = pin!(store.wait_durable(store.logical()));
+    let mut waits = pin!(store.wait_durable(store.accepted()));
     let mut context = Context::from_waker(Waker::noop());
     assert!(waits.as_mut().poll(&mut context).is_pending());
     sim_env.engine.run();

@@ -8,14 +8,14 @@ use std::sync::atomic::{
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
 use crate::index::arena::{EntryId, Version};
-use crate::index::order::{self, Order};
-use crate::index::table::{Changed, Removal, Table};
+use crate::index::order::{self, KeyOrder};
+use crate::index::table::{EntryChange, Removal, Table};
 
-/// From this many waiting keys on, a writer adds them to the order.
-const WAITING_MAX: usize = 32 << 10;
-/// From this many deleted keys on, and this share of all, their entries are removed.
-const DELETED_MIN: usize = 4 << 10;
-const DELETED_SHARE: usize = 8;
+/// The number of waiting keys from which on a writer adds them to the order.
+const WAITING_KEYS_MAX: usize = 32 << 10;
+/// The number of deleted keys, and their share of all, from which on their entries are removed.
+const DELETED_KEYS_MIN: usize = 4 << 10;
+const DELETED_KEYS_SHARE: usize = 8;
 
 /// The keys of one keyspace.
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ pub(crate) struct Keys {
     pub(crate) id: u32,
     /// Empty until the catalog names it.
     name: OnceLock<String>,
-    order: RwLock<Order>,
+    order: RwLock<KeyOrder>,
     /// Held from taking the waiting entries until they are in the order.
     ordering: Mutex<()>,
     /// Entries that are not in the order yet.
@@ -53,18 +53,21 @@ impl Keys {
 
     /// Sets the name of a keyspace that has none.
     pub(crate) fn set_name(&self, name: &str) {
-        self.name.get_or_init(|| name.into());
+        let old = self.name.get_or_init(|| name.into());
+        debug_assert_eq!(old, name, "the number of a keyspace has one name");
     }
 
-    /// A keyspace with these keys, none of which is deleted.
-    pub(super) fn of(id: u32, order: Order, count: u64) -> Self {
+    /// Creates a keyspace with these keys, none of which is deleted.
+    pub(super) fn from_order(id: u32, order: KeyOrder, count: u64) -> Self {
         let (order, count) = (RwLock::new(order), AtomicI64::new(count as i64));
         Self { id, order, count, ..Self::default() }
     }
 
     /// The number of keys.
     pub(crate) fn count(&self) -> u64 {
-        self.count.load(Relaxed).max(0) as u64
+        let count = self.count.load(Relaxed);
+        debug_assert!(count >= 0, "a key is counted before it is deleted");
+        count.max(0) as u64
     }
 
     pub(crate) fn is_dropped(&self) -> bool {
@@ -75,21 +78,24 @@ impl Keys {
         self.dropped.store(true, SeqCst);
     }
 
-    /// Registers what [`Table::set`] did. The caller still holds the order lock of the shard.
+    /// Registers a change of [`Table::set`]. The caller still holds the order lock of the shard.
     #[inline]
-    pub(crate) fn changed(&self, changed: Changed, new: Version) {
-        let existed = changed.old.is_some_and(|old| !old.deleted);
-        if existed == new.deleted {
-            self.count.fetch_add(if existed { -1 } else { 1 }, Relaxed);
+    pub(crate) fn register(&self, table: &Table, change: EntryChange, new: Version) {
+        let existed = change.old.is_some_and(|old| !old.deleted);
+        if existed && new.deleted {
+            let keys = self.count.fetch_sub(1, Relaxed);
+            table.health().fail_unless(keys > 0, "a key is counted before it is deleted");
+        } else if !existed && !new.deleted {
+            self.count.fetch_add(1, Relaxed);
         }
-        if changed.old.is_none() {
+        if change.old.is_none() {
             let mut waiting = self.waiting.lock();
-            waiting.push(changed.id);
+            waiting.push(change.id);
             self.waiting_len.store(waiting.len(), Relaxed);
         }
-        if changed.list {
+        if change.list {
             let mut deleted = self.deleted.lock();
-            deleted.push(changed.id);
+            deleted.push(change.id);
             self.deleted_len.store(deleted.len(), Relaxed);
         }
     }
@@ -97,14 +103,15 @@ impl Keys {
     /// Whether enough keys wait to be added or removed. Called without locks.
     #[inline]
     pub(crate) fn wants_ordering(&self, horizon: u64) -> bool {
-        self.waiting_len.load(Relaxed) >= WAITING_MAX
+        self.waiting_len.load(Relaxed) >= WAITING_KEYS_MAX
             || self.wants_removal(horizon)
-                && self.deleted_len.load(Relaxed) >= self.count() as usize / DELETED_SHARE
+                && self.deleted_len.load(Relaxed) >= self.count() as usize / DELETED_KEYS_SHARE
     }
 
     /// Whether many deleted keys wait, and some of them can be removed.
     fn wants_removal(&self, horizon: u64) -> bool {
-        self.deleted_len.load(Relaxed) >= DELETED_MIN && horizon >= self.deleted_at.load(Relaxed)
+        self.deleted_len.load(Relaxed) >= DELETED_KEYS_MIN
+            && horizon >= self.deleted_at.load(Relaxed)
     }
 
     /// Whether entries of deleted keys are left.
@@ -145,7 +152,8 @@ impl Keys {
         self.waiting_len.store(0, Relaxed);
         if !waiting.is_empty() {
             order::sort(table.arena(), &mut waiting);
-            self.order.write().insert(table.arena(), &waiting);
+            let are_new = self.order.write().insert(table.arena(), &waiting);
+            table.health().fail_unless(are_new, "a key has one entry in its order");
         }
         if !deleted.is_empty() {
             self.remove(table, deleted, horizon);
@@ -164,9 +172,11 @@ impl Keys {
                     Removal::Removed => {
                         key.clear();
                         table.arena().copy_key(*id, &mut key);
-                        let found = order.remove(table.arena(), *id, &key);
-                        debug_assert!(found, "every entry that is not waiting is in the order");
-                        table.arena().free(*id);
+                        let was_there = order.remove(table.arena(), *id, &key);
+                        let invariant = "an entry that does not wait is in the order";
+                        if table.health().ensure(was_there, invariant).is_ok() {
+                            table.arena().free(*id);
+                        }
                     }
                     Removal::Revived => {}
                     Removal::Later => later.push(*id),
@@ -191,19 +201,19 @@ impl Keys {
         high: Option<&[u8]>,
         version: Version,
         horizon: u64,
-        mut each: impl FnMut(Changed),
+        mut each: impl FnMut(EntryChange),
     ) {
         self.put_in_order(table, horizon);
         let order = self.order.read();
-        let mut spot = order.seek(table.arena(), low);
-        while let Some((id, next)) = order.next(spot)
+        let mut cursor = order.seek(table.arena(), low);
+        while let Some((id, next)) = order.next(cursor)
             && high.is_none_or(|high| table.arena().is_below(id, high))
         {
-            if let Some(changed) = table.delete_entry(id, version, horizon) {
-                self.changed(changed, version);
-                each(changed);
+            if let Some(change) = table.delete_entry(id, version, horizon) {
+                self.register(table, change, version);
+                each(change);
             }
-            spot = next;
+            cursor = next;
         }
     }
 
@@ -211,23 +221,23 @@ impl Keys {
     pub(crate) fn delete_before(&self, table: &Table, oldest: u64, version: Version, horizon: u64) {
         self.put_in_order(table, horizon);
         let order = self.order.read();
-        let mut spot = order.seek(table.arena(), b"");
-        while let Some((id, next)) = order.next(spot) {
+        let mut cursor = order.seek(table.arena(), b"");
+        while let Some((id, next)) = order.next(cursor) {
             if table.newest(id).seq < oldest
-                && let Some(changed) = table.delete_entry(id, version, horizon)
+                && let Some(change) = table.delete_entry(id, version, horizon)
             {
-                self.changed(changed, version);
+                self.register(table, change, version);
             }
-            spot = next;
+            cursor = next;
         }
     }
 
     /// The order, for reading. While it is held, no entry of this keyspace is freed.
-    pub(crate) fn order(&self) -> RwLockReadGuard<'_, Order> {
+    pub(crate) fn order(&self) -> RwLockReadGuard<'_, KeyOrder> {
         self.order.read()
     }
 
-    /// Bytes of memory of the order.
+    /// The bytes of memory of the order.
     pub(crate) fn bytes(&self) -> u64 {
         self.order.read().bytes() + (self.waiting.lock().capacity() * 4) as u64
     }

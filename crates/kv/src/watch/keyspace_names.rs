@@ -5,22 +5,22 @@ use std::sync::Arc;
 use esker_log::{ReadOnlyLog, Start};
 
 use crate::base::error::{Error, Result};
-use crate::base::overtaken::Overtaken;
+use crate::base::trim_retries::TrimRetries;
 use crate::record::Record;
-use crate::state::keyspaces::{DEFAULT, DEFAULT_NAME, Names, naming};
+use crate::state::keyspaces::{CatalogChange, DEFAULT_ID, DEFAULT_NAME, Names};
 
 /// The names that a watch knows.
 #[derive(Debug)]
-pub(super) struct Naming {
+pub(super) struct KeyspaceNames {
     names: Arc<Names>,
     /// Whether the watch itself reads them from the catalog. An open store keeps them otherwise.
-    own: bool,
+    reads_catalog: bool,
 }
 
-impl Naming {
+impl KeyspaceNames {
     /// The names that an open store keeps.
-    pub(super) fn of_store(names: &Arc<Names>) -> Self {
-        Self { names: Arc::clone(names), own: false }
+    pub(super) fn from_store(names: &Arc<Names>) -> Self {
+        Self { names: Arc::clone(names), reads_catalog: false }
     }
 
     /// Reads the names from the log: all that have an entry, and are durable.
@@ -28,26 +28,27 @@ impl Naming {
     /// The entry of a keyspace may be after records of it, because cleaning may have moved the
     /// entry. So all of the log is read. A keyspace without an entry was dropped durably: cleaning
     /// drops an entry only when its copy, or the drop, is durable.
-    pub(super) fn of_log(log: &ReadOnlyLog) -> Result<Self> {
+    pub(super) fn from_log(log: &ReadOnlyLog) -> Result<Self> {
         let names = Arc::new(Names::default());
-        names.insert(DEFAULT, DEFAULT_NAME);
+        names.insert(DEFAULT_ID, DEFAULT_NAME);
         let mut stream = log.stream(Start::Oldest)?;
-        let mut overtaken = Overtaken::default();
+        let mut trim_retries = TrimRetries::default();
         loop {
             match stream.try_next() {
-                Ok(None) => return Ok(Self { names, own: true }),
+                Ok(None) => return Ok(Self { names, reads_catalog: true }),
                 Ok(Some(batch)) => {
                     for record in &batch {
                         let invalid = |what| Error::CorruptedRecord { seq: record.seq, what };
                         let decoded = Record::decode(record.payload).map_err(invalid)?;
-                        if let Some((name, Some(id))) = naming(&decoded).map_err(invalid)? {
+                        let change = CatalogChange::from_record(&decoded).map_err(invalid)?;
+                        if let Some(CatalogChange { name, id: Some(id) }) = change {
                             names.insert(id, name);
                         }
                     }
                 }
                 // Cleaning passed this reader. What it dropped and is still needed was copied.
                 Err(esker_log::Error::Trimmed { oldest }) => {
-                    overtaken.count(oldest)?;
+                    trim_retries.count(oldest)?;
                     stream = log.stream(Start::Oldest)?;
                 }
                 // The stream continues after the gap.
@@ -63,12 +64,12 @@ impl Naming {
 
     /// Follows the catalog. An open store does so by itself.
     pub(super) fn follow(&self, record: &Record<'_>) -> std::result::Result<(), &'static str> {
-        if !self.own {
+        if !self.reads_catalog {
             return Ok(());
         }
-        match naming(record)? {
-            Some((name, Some(id))) => self.names.insert(id, name),
-            Some((name, None)) => self.names.forget_one(name),
+        match CatalogChange::from_record(record)? {
+            Some(CatalogChange { name, id: Some(id) }) => self.names.insert(id, name),
+            Some(CatalogChange { name, id: None }) => self.names.forget_one(name),
             None => {}
         }
         Ok(())

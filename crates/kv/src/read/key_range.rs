@@ -119,24 +119,27 @@ mod tests {
 
     #[test]
     fn every_form_of_a_range_converts_without_annotation() {
-        fn of(range: impl Into<KeyRange>) -> KeyRange {
+        fn convert(range: impl Into<KeyRange>) -> KeyRange {
             range.into()
         }
         let (from, below) = (&b"b"[..], Some(&b"d"[..]));
-        assert_eq!(of(..), range(b"", None));
-        assert_eq!(of("b".."d"), range(from, below));
-        assert_eq!(of(b"b"..b"d"), range(from, below));
-        assert_eq!(of("b".to_owned().."d".to_owned()), range(from, below));
-        assert_eq!(of(from..&b"d"[..]), range(from, below));
-        assert_eq!(of(b"b".to_vec()..), range(from, None));
-        assert_eq!(of(.."d"), range(b"", below));
-        assert_eq!(of("b"..="d"), range(from, Some(b"d\0")));
-        assert_eq!(of(..="d"), range(b"", Some(b"d\0")));
-        assert_eq!(of((Bound::Excluded("b"), Bound::Unbounded)), range(b"b\0", None));
-        assert_eq!(of((Bound::Unbounded, Bound::Included("d"))), range(b"", Some(b"d\0")));
-        assert_eq!(of(bytes::Bytes::from_static(b"b")..), range(from, None));
+        assert_eq!(convert(..), range(b"", None));
+        assert_eq!(convert("b".."d"), range(from, below));
+        assert_eq!(convert(b"b"..b"d"), range(from, below));
+        assert_eq!(convert("b".to_owned().."d".to_owned()), range(from, below));
+        assert_eq!(convert(from..&b"d"[..]), range(from, below));
+        assert_eq!(convert(b"b".to_vec()..), range(from, None));
+        assert_eq!(convert(.."d"), range(b"", below));
+        assert_eq!(convert("b"..="d"), range(from, Some(b"d\0")));
+        assert_eq!(convert(..="d"), range(b"", Some(b"d\0")));
+        assert_eq!(convert((Bound::Excluded("b"), Bound::Unbounded)), range(b"b\0", None));
+        assert_eq!(convert((Bound::Unbounded, Bound::Included("d"))), range(b"", Some(b"d\0")));
+        assert_eq!(convert(bytes::Bytes::from_static(b"b")..), range(from, None));
         // A type that has bounds, and no conversion of its own.
-        assert_eq!(KeyRange::new::<[u8]>((Bound::Included(from), Bound::Unbounded)), of("b"..));
+        assert_eq!(
+            KeyRange::new::<[u8]>((Bound::Included(from), Bound::Unbounded)),
+            convert("b"..)
+        );
     }
 
     #[test]

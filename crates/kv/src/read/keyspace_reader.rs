@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::base::error::{Error, Result};
 use crate::cache::value::Value;
-use crate::read::range::KeyRange;
+use crate::read::key_range::KeyRange;
 use crate::read::scan::Scan;
 use crate::state::handle::KeyspaceReader;
 
@@ -114,9 +114,9 @@ impl KeyspaceReader {
         }
         let (view, keys) = (Arc::clone(&self.view), Arc::clone(&self.keys));
         let pin = view.pin_newest();
-        let known = view.gap.refuse_range(keys.id, range.low(), range.high(), pin.seq());
+        let known = view.gap().refuse_range(keys.id, range.low(), range.high(), pin.seq());
         if let Err(error) = known {
-            view.snapshots.close(&pin);
+            view.snapshots().close(&pin);
             return Err(error);
         }
         Ok(Scan::new(view, keys, pin, true, range))

@@ -1,124 +1,137 @@
 //! Writing a checkpoint: a dump of the index, while callers continue.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 
 use esker_log::component::CheckpointChunk;
 use parking_lot::Mutex;
 
-use super::format::{ENTRY, Note, SECTION};
+use super::format::{
+    CheckpointNote, ENTRY_HEADER_BYTES, SECTION_HEADER_BYTES, SectionHeader, encode_entry,
+};
 use super::threads::{in_threads, threads};
 use crate::base::error::{Error, Result};
 use crate::durability::bursts::Bursts;
 use crate::index::arena::EntryId;
-use crate::index::keyspace::Keys;
+use crate::index::keys::Keys;
 use crate::index::table::Table;
-use crate::state::inner::{Inner, LastCheckpoint};
+use crate::state::writer::{LastCheckpoint, Writer};
 
-/// Keys that a thread takes at a time, and that are read while no key can be removed.
-const STEP: usize = 2048;
-/// Bits of a place for the sections of one range.
-const PLACES: u32 = 20;
-/// Encoded entries are written when they take this many bytes.
-const ENTRIES_MAX: usize = 4 << 20;
+/// The number of keys that a thread takes at a time, and that are read while no key can be removed.
+const DUMP_STEP_KEYS: usize = 2048;
+/// The bits of a place that number the sections of one range.
+const SECTION_PLACE_BITS: u32 = 20;
+/// The bytes of encoded entries from which on they are written.
+const ENCODED_BYTES_MAX: usize = 4 << 20;
 /// The number of entries whose memory is requested ahead.
-const AHEAD: usize = 16;
-/// The log grows by this many bytes, and this many times the size of the last checkpoint, until the
-/// next one is written in the background.
-const GROWTH_MIN: u64 = 256 << 20;
-const GROWTH: u64 = 4;
-/// Closing writes one if so many bytes are to be replayed, and this share of the last checkpoint.
-const CLOSE_MIN: u64 = 1 << 20;
+const PREFETCH_ENTRIES: usize = 16;
+/// The growth of the log until the next checkpoint is written in the background: so many bytes, and
+/// so many times the size of the last one.
+const GROWTH_BYTES_MIN: u64 = 256 << 20;
+const GROWTH_FACTOR: u64 = 4;
+/// The bytes to be replayed from which on closing writes a checkpoint: so many, and this share of
+/// the last one.
+const CLOSE_BYTES_MIN: u64 = 1 << 20;
 const CLOSE_SHARE: u64 = 8;
+/// The length of a key for which the file of a checkpoint is created. It grows if keys are longer.
+const EXPECTED_KEY_BYTES: usize = 16;
 
-/// How much of the processors a dump takes.
+const _: () = assert!(DUMP_STEP_KEYS < 1 << SECTION_PLACE_BITS, "a range has a place per section");
+
+/// The share of the processors that a dump takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pace {
-    /// All of them, because a caller waits.
+pub(crate) enum DumpPace {
+    /// All processors, because a caller waits.
     Whole,
-    /// One, in bursts, because it is in the background.
+    /// One processor, in bursts, because the dump is in the background.
     Bursts,
 }
 
-impl Inner {
+impl Writer {
     /// Writes a checkpoint of the index. `false` if this store uses none.
-    pub(crate) fn write_checkpoint(&self, pace: Pace) -> Result<bool> {
-        if self.gap.is_some() || self.log.storage().was_repaired()? {
+    pub(crate) fn write_checkpoint(&self, pace: DumpPace) -> Result<bool> {
+        let view = self.view();
+        view.health().check_invariants()?;
+        if view.gap().is_some() || self.log.storage().was_repaired()? {
             return Ok(false);
         }
         // What a failed log has accepted never becomes durable.
         self.log.barrier()?.blocking_wait()?;
         let (replay, position) = {
-            let _no_copy_under_way = self.cleaning.pass.lock();
+            let _no_copy_under_way = self.cleaning().lock_pass();
             let now = (self.log.accepted().0, self.log.storage().metadata().position.0);
             // The index has every record that has its place.
-            self.table.await_writers();
+            view.table().await_writers();
             now
         };
-        let mut spaces = self.keyspaces.all();
-        spaces.push(Arc::clone(&self.keyspaces.catalog));
+        let mut spaces = view.keyspaces().all();
+        spaces.push(Arc::clone(view.keyspaces().catalog()));
         let keys = spaces.iter().map(|keys| keys.count()).sum::<u64>();
         for keys in &spaces {
-            keys.put_in_order(&self.table, self.horizon());
+            keys.put_in_order(view.table(), view.horizon());
         }
-        // Of keys of 16 bytes. The file grows if they are longer.
-        let writer = self.log.component().checkpoint_writer(keys * (ENTRY as u64 + 16))?;
-        let cursor = Mutex::new(Cursor::default());
+        let entry_bytes = (ENTRY_HEADER_BYTES + EXPECTED_KEY_BYTES) as u64;
+        let writer = self.log.component().checkpoint_writer(keys * entry_bytes)?;
+        let cursor = Mutex::new(DumpCursor::default());
         let dump = || {
-            let (chunk, ids, entries) = (writer.chunk(), Vec::new(), Entries::default());
-            let bursts = Bursts::new(self, pace == Pace::Bursts);
-            let table = &self.table;
-            Dump { table, chunk, ids, entries, keys: 0, bursts }.run(&spaces, &cursor)
+            let (chunk, ids, entries) = (writer.chunk(), Vec::new(), EncodedEntries::default());
+            let bursts = Bursts::new(self, pace == DumpPace::Bursts);
+            let table = view.table();
+            DumpThread { table, chunk, ids, entries, keys: 0, bursts }.run(&spaces, &cursor)
         };
-        let is_small = keys < STEP as u64;
-        let threads = if is_small || pace == Pace::Bursts { 1 } else { threads() };
+        let is_small = keys < DUMP_STEP_KEYS as u64;
+        let threads = if is_small || pace == DumpPace::Bursts { 1 } else { threads() };
         let keys = in_threads(threads, dump).into_iter().sum::<Result<u64>>()?;
         let last = self.log.barrier()?.blocking_wait()?.seq.0;
-        let highest = self.keyspaces.highest();
-        let note = Note { replay, last, position, keys, highest };
+        let highest = view.keyspaces().highest();
+        let note = CheckpointNote { replay, last, position, keys, highest };
+        view.health().ensure(replay <= last, "the replay point is durable after the dump")?;
+        // An opening would not find a key that the index has lost.
+        view.health().check_invariants()?;
         let bytes = writer.publish(&note.encode())?;
-        *self.checkpoint.lock() = LastCheckpoint { position, bytes };
+        self.set_last_checkpoint(LastCheckpoint { position, bytes });
         Ok(true)
     }
 
-    /// Bytes of the log since the last checkpoint.
+    /// The bytes of the log since the last checkpoint.
     fn since_checkpoint(&self) -> (u64, LastCheckpoint) {
-        let last = *self.checkpoint.lock();
+        let last = self.last_checkpoint();
         // The position of the log counts only what is durable.
-        let position =
-            self.log.storage().metadata().position.0.max(self.cleaning.reached.load(Relaxed));
+        let position = self.log.storage().metadata().position.0.max(self.cleaning().reached());
         (position.saturating_sub(last.position), last)
     }
 
     /// Whether the log has grown so much that a checkpoint pays.
     pub(crate) fn wants_checkpoint(&self) -> bool {
         let (since, last) = self.since_checkpoint();
-        since >= (last.bytes * GROWTH).max(GROWTH_MIN)
+        since >= (last.bytes * GROWTH_FACTOR).max(GROWTH_BYTES_MIN)
     }
 
     /// Writes a checkpoint before the store is closed, if opening would take longer without.
     pub(crate) fn checkpoint_at_close(&self) {
+        if self.view().health().check_invariants().is_err() {
+            return;
+        }
         if !self.log.barrier().is_ok_and(|all| all.blocking_wait().is_ok()) {
             return;
         }
         let (since, last) = self.since_checkpoint();
-        if since >= (last.bytes / CLOSE_SHARE).max(CLOSE_MIN) {
-            self.checkpoint_or_warn(Pace::Whole);
+        if since >= (last.bytes / CLOSE_SHARE).max(CLOSE_BYTES_MIN) {
+            self.checkpoint_or_warn(DumpPace::Whole);
         }
     }
 
     /// Writes a checkpoint. A failure costs a longer opening and nothing else.
-    pub(crate) fn checkpoint_or_warn(&self, pace: Pace) {
+    pub(crate) fn checkpoint_or_warn(&self, pace: DumpPace) {
         match self.write_checkpoint(pace) {
-            Ok(_) | Err(Error::Closed) => {}
+            Ok(_) | Err(Error::Closed | Error::Internal { .. }) => {}
             Err(error) => tracing::warn!(%error, "failed to write a checkpoint"),
         }
     }
 }
 
-/// Where the threads of a dump are.
+/// The progress of the threads of a dump.
 #[derive(Default)]
-struct Cursor {
+struct DumpCursor {
     /// The keyspace, and the lowest of its keys that no thread has taken.
     space: usize,
     from: Vec<u8>,
@@ -127,7 +140,7 @@ struct Cursor {
 }
 
 /// A range of keys that one thread writes.
-struct Range<'a> {
+struct DumpRange<'a> {
     keys: &'a Keys,
     from: Vec<u8>,
     /// The first key after it.
@@ -135,13 +148,13 @@ struct Range<'a> {
     place: u64,
 }
 
-impl Cursor {
+impl DumpCursor {
     /// Takes the next range. `None` when there are no more.
-    fn take<'a>(&mut self, table: &Table, spaces: &'a [Arc<Keys>]) -> Option<Range<'a>> {
+    fn take<'a>(&mut self, table: &Table, spaces: &'a [Arc<Keys>]) -> Option<DumpRange<'a>> {
         let keys = &**spaces.get(self.space)?;
         let order = keys.order();
         let arena = table.arena();
-        let last = order.skip(order.seek(arena, &self.from), STEP);
+        let last = order.skip(order.seek(arena, &self.from), DUMP_STEP_KEYS);
         let to = order.next(last).map(|(id, _)| {
             let mut key = Vec::new();
             arena.copy_key(id, &mut key);
@@ -150,24 +163,24 @@ impl Cursor {
         let next = to.clone();
         self.space += usize::from(next.is_none());
         let from = std::mem::replace(&mut self.from, next.unwrap_or_default());
-        self.place += 1 << PLACES;
-        Some(Range { keys, from, to, place: self.place })
+        self.place += 1 << SECTION_PLACE_BITS;
+        Some(DumpRange { keys, from, to, place: self.place })
     }
 }
 
 /// One thread of a dump.
-struct Dump<'a> {
+struct DumpThread<'a> {
     table: &'a Table,
     chunk: CheckpointChunk<'a>,
     ids: Vec<EntryId>,
-    entries: Entries,
+    entries: EncodedEntries,
     keys: u64,
     bursts: Bursts<'a>,
 }
 
-impl Dump<'_> {
+impl DumpThread<'_> {
     /// Writes ranges until all are taken. Returns the number of keys.
-    fn run(mut self, spaces: &[Arc<Keys>], cursor: &Mutex<Cursor>) -> Result<u64> {
+    fn run(mut self, spaces: &[Arc<Keys>], cursor: &Mutex<DumpCursor>) -> Result<u64> {
         loop {
             let Some(mut range) = cursor.lock().take(self.table, spaces) else { break };
             while self.encode(&mut range) {
@@ -180,19 +193,19 @@ impl Dump<'_> {
     }
 
     /// Encodes keys of the range, and takes them out of it. `false` when there are no more.
-    fn encode(&mut self, range: &mut Range<'_>) -> bool {
+    fn encode(&mut self, range: &mut DumpRange<'_>) -> bool {
         let arena = self.table.arena();
         // While it is held, no entry is freed.
         let order = range.keys.order();
-        let mut spot = order.seek(arena, &range.from);
+        let mut cursor = order.seek(arena, &range.from);
         let end = range.to.as_ref().map(|to| order.seek(arena, to));
         self.ids.clear();
-        while self.ids.len() < STEP
-            && let Some((id, next)) = order.next(spot)
+        while self.ids.len() < DUMP_STEP_KEYS
+            && let Some((id, next)) = order.next(cursor)
             && end.is_none_or(|end| next <= end)
         {
             self.ids.push(id);
-            spot = next;
+            cursor = next;
         }
         let encoded = self.entries.encode(self.table, &self.ids);
         let Some(last) = encoded.checked_sub(1).and_then(|last| self.ids.get(last)) else {
@@ -205,60 +218,59 @@ impl Dump<'_> {
     }
 
     /// Adds a section, or several if a chunk ends in it.
-    fn write(&mut self, range: &mut Range<'_>) -> Result<()> {
+    fn write(&mut self, range: &mut DumpRange<'_>) -> Result<()> {
         let mut left = self.entries.iter().peekable();
         while let Some(first) = left.peek() {
-            if self.chunk.room() < SECTION + first.len() {
+            if self.chunk.room() < SECTION_HEADER_BYTES + first.len() {
                 self.chunk.write()?;
             }
             let start = self.chunk.content().len();
-            self.chunk.push(&[0; SECTION])?;
-            let mut count = 0u32;
+            self.chunk.push(&[0; SECTION_HEADER_BYTES])?;
+            let mut entries = 0u32;
             while let Some(entry) = left.next_if(|entry| entry.len() <= self.chunk.room()) {
                 self.chunk.push(entry)?;
-                count += 1;
+                entries += 1;
             }
-            let header = &mut self.chunk.content()[start..];
-            header[..4].copy_from_slice(&range.keys.id.to_le_bytes());
-            header[4..8].copy_from_slice(&count.to_le_bytes());
-            header[8..SECTION].copy_from_slice(&range.place.to_le_bytes());
+            // Otherwise the loop does not end.
+            self.table.health().ensure(entries > 0, "an entry fits into an empty chunk")?;
+            let header = SectionHeader { keyspace: range.keys.id, entries, place: range.place };
+            header.encode(&mut self.chunk.content()[start..]);
             range.place += 1;
-            self.keys += u64::from(count);
+            let section = range.place & ((1 << SECTION_PLACE_BITS) - 1);
+            debug_assert_ne!(section, 0, "a range has a place for each of its sections");
+            self.keys += u64::from(entries);
         }
         Ok(())
     }
 }
 
-/// Some encoded entries.
+/// Encoded entries of a range.
 #[derive(Default)]
-struct Entries {
+struct EncodedEntries {
     bytes: Vec<u8>,
-    /// Where each of them ends.
+    /// The end of each of them.
     ends: Vec<usize>,
 }
 
-impl Entries {
+impl EncodedEntries {
     /// Encodes entries, up to a limit. Returns how many.
     fn encode(&mut self, table: &Table, ids: &[EntryId]) -> usize {
         let arena = table.arena();
         self.bytes.clear();
         self.ends.clear();
         for (n, id) in ids.iter().enumerate() {
-            if self.bytes.len() >= ENTRIES_MAX {
+            if self.bytes.len() >= ENCODED_BYTES_MAX {
                 return n;
             }
-            if let Some(ahead) = ids.get(n + AHEAD) {
+            if let Some(ahead) = ids.get(n + PREFETCH_ENTRIES) {
                 arena.prefetch(*ahead);
             }
             let version = table.newest(*id);
             if version.deleted {
                 continue;
             }
-            self.bytes.extend_from_slice(&version.seq.to_le_bytes());
-            self.bytes.extend_from_slice(&version.position.to_le_bytes());
-            self.bytes.extend_from_slice(&version.len.to_le_bytes());
-            self.bytes.extend_from_slice(&(arena.key_len(*id) as u32).to_le_bytes());
-            arena.copy_key(*id, &mut self.bytes);
+            let (key_len, out) = (arena.key_len(*id), &mut self.bytes);
+            encode_entry(version, key_len, out, |out| arena.copy_key(*id, out));
             self.ends.push(self.bytes.len());
         }
         ids.len()

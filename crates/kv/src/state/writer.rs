@@ -1,0 +1,107 @@
+//! The state of a store that this process writes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use esker_log::Log;
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::base::options::Options;
+use crate::state::cleaning::Cleaning;
+use crate::state::view::View;
+
+/// The state of a store that this process writes: the view that reads it, and what writing adds.
+pub(crate) struct Writer {
+    dir: PathBuf,
+    options: Options,
+    pub(crate) log: Log,
+    view: Arc<View>,
+    /// Held while keyspaces are created or dropped.
+    catalog_lock: Mutex<()>,
+    cleaning: Cleaning,
+    checkpoint: Mutex<LastCheckpoint>,
+    replayed: u64,
+}
+
+/// The last checkpoint, as a store remembers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct LastCheckpoint {
+    /// The position of the log at its replay point.
+    pub(crate) position: u64,
+    /// Its size in bytes.
+    pub(crate) bytes: u64,
+}
+
+impl std::fmt::Debug for Writer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Store")
+            .field("dir", &self.dir)
+            .field("durable", &self.log.durable())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Writer {
+    /// The state of a store that was opened with this checkpoint, after it replayed so many
+    /// records.
+    pub(crate) fn new(
+        dir: PathBuf,
+        options: Options,
+        log: Log,
+        view: View,
+        checkpoint: LastCheckpoint,
+        replayed: u64,
+    ) -> Self {
+        Self {
+            dir,
+            options,
+            log,
+            view: Arc::new(view),
+            catalog_lock: Mutex::new(()),
+            cleaning: Cleaning::default(),
+            checkpoint: Mutex::new(checkpoint),
+            replayed,
+        }
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    #[inline]
+    pub(crate) fn view(&self) -> &Arc<View> {
+        &self.view
+    }
+
+    #[inline]
+    pub(crate) fn cleaning(&self) -> &Cleaning {
+        &self.cleaning
+    }
+
+    /// Keeps other threads from creating or dropping keyspaces.
+    pub(crate) fn lock_catalog(&self) -> MutexGuard<'_, ()> {
+        self.catalog_lock.lock()
+    }
+
+    pub(crate) fn last_checkpoint(&self) -> LastCheckpoint {
+        *self.checkpoint.lock()
+    }
+
+    pub(crate) fn set_last_checkpoint(&self, checkpoint: LastCheckpoint) {
+        *self.checkpoint.lock() = checkpoint;
+    }
+
+    /// The number of records that opening applied: those after its checkpoint, or all.
+    pub(crate) fn replayed(&self) -> u64 {
+        self.replayed
+    }
+
+    /// Whether cleaning runs, and more space is used than twice the live bytes and four segments.
+    pub(crate) fn is_behind(&self) -> bool {
+        if !self.cleaning.request().is_made() {
+            return false;
+        }
+        let log = self.log.storage().metadata();
+        self.cleaning.is_behind(log.position.0, log.disk_bytes, self.options.segment_size)
+    }
+}

@@ -1,0 +1,87 @@
+//! Deleting a range of keys.
+
+use esker_log::component::{AppendRefusal, LockedAppender, Purpose};
+
+use crate::base::error::{Error, Result, check_key, refuse_if_forked};
+use crate::base::ticket::Ticket;
+use crate::index::arena::Version;
+use crate::index::keys::Keys;
+use crate::read::key_range::KeyRange;
+use crate::record::{Change, Record};
+use crate::state::writer::Writer;
+use crate::write::driver::{AttemptOutcome, Write};
+use crate::write::scratch::Scratch;
+
+/// A delete of every key of a range.
+#[derive(Debug)]
+struct RangeDelete<'a> {
+    keys: &'a Keys,
+    range: &'a KeyRange,
+    /// The encoded record.
+    payload: Scratch,
+}
+
+impl Writer {
+    /// Deletes every key of a range with one record. All writers of the store wait while the keys
+    /// are removed from the index, and so do commits.
+    pub(super) fn delete_range(&self, keys: &Keys, range: &KeyRange) -> Result<Ticket> {
+        self.run(RangeDelete::new(keys, range)?)
+    }
+
+    pub(super) async fn delete_range_async(&self, keys: &Keys, range: &KeyRange) -> Result<Ticket> {
+        self.run_async(RangeDelete::new(keys, range)?).await
+    }
+}
+
+impl<'a> RangeDelete<'a> {
+    fn new(keys: &'a Keys, range: &'a KeyRange) -> Result<Self> {
+        refuse_if_forked()?;
+        // The key after the longest one is a byte longer.
+        let bound = |key: &[u8]| check_key(key.strip_suffix(&[0]).unwrap_or(key));
+        bound(range.low())?;
+        range.high().map_or(Ok(()), bound)?;
+        let mut payload = Scratch::new();
+        let change = Change::DeleteRange { end: range.high() };
+        Record { keyspace: keys.id, key: range.low(), change }.encode(&mut payload);
+        Ok(Self { keys, range, payload })
+    }
+}
+
+impl Write for RangeDelete<'_> {
+    fn is_throttled(&self) -> bool {
+        false
+    }
+
+    /// Puts most new keys in their order before the locks are taken.
+    fn prepare(&mut self, store: &Writer) -> Result<()> {
+        self.keys.put_in_order(store.view().table(), store.view().horizon());
+        Ok(())
+    }
+
+    fn attempt(
+        &self,
+        store: &Writer,
+        log: &LockedAppender<'_>,
+    ) -> std::result::Result<Result<AttemptOutcome>, AppendRefusal> {
+        let Self { keys, range, ref payload } = *self;
+        let view = store.view();
+        let _orders = view.table().all_orders();
+        if keys.is_dropped() {
+            return Ok(Err(Error::KeyspaceDropped { name: keys.name().into() }));
+        }
+        let payload = payload.as_slice();
+        let ticket = log.append(Purpose::Freeing, payload, |place| {
+            let (seq, position) = (place.seq.0, place.position.0);
+            let version = Version { seq, deleted: true, position, len: 0 };
+            view.gap().decide(keys.id, range.low(), range.high(), seq);
+            let (low, high) = (range.low(), range.high());
+            let each = |change| store.count_garbage(change);
+            keys.delete_range(view.table(), low, high, version, view.horizon(), each);
+        })?;
+        Ok(Ok(AttemptOutcome::Written(Some(ticket))))
+    }
+
+    fn finish(&self, store: &Writer) {
+        store.after_write(self.keys);
+    }
+}
