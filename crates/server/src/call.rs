@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::pin::pin;
 use std::time::Duration;
@@ -79,6 +80,8 @@ pub struct CallError {
     pub address: String,
     /// The reason.
     pub why: String,
+    /// Whether the member may have executed the request, or may still execute it.
+    pub may_still_happen: bool,
 }
 
 impl fmt::Display for CallError {
@@ -103,15 +106,20 @@ pub async fn ask(
     body: Option<&[u8]>,
     timeout: Duration,
 ) -> Result<Answer, CallError> {
-    let failed = |why: String| CallError { address: address.to_owned(), why };
-    match tokio::time::timeout(timeout, exchange(address, path, body)).await {
-        Ok(answer) => answer.map_err(|error| failed(error.to_string())),
-        Err(_) => Err(failed(no_answer(timeout))),
+    let address = address.to_owned();
+    match tokio::time::timeout(timeout, exchange(&address, path, body)).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) => {
+            // Only connecting fails with an error of the system.
+            let may_still_happen = !error.is::<io::Error>();
+            Err(CallError { address, why: error.to_string(), may_still_happen })
+        }
+        Err(_) => Err(no_answer(address, timeout)),
     }
 }
 
-fn no_answer(timeout: Duration) -> String {
-    format!("no answer within {timeout:?}")
+fn no_answer(address: String, timeout: Duration) -> CallError {
+    CallError { address, why: format!("no answer within {timeout:?}"), may_still_happen: true }
 }
 
 /// The reason of a connection that speaks no HTTP.
@@ -183,8 +191,8 @@ pub(crate) async fn ask_all<T: DeserializeOwned + Send + 'static>(
 /// asked beside it: a process that is stopped still accepts connections.
 ///
 /// # Errors
-/// [`CallError`] after `timeout`, with the last answer of a member, or else the reason why none
-/// answered.
+/// [`CallError`] after `timeout`: that of a member without an answer, which may still execute the
+/// request; or the last refusal of a member; or the reason why none could be reached.
 pub async fn ask_leader(
     members: &[String],
     path: &str,
@@ -197,8 +205,9 @@ pub async fn ask_leader(
     // The addresses of `calls`.
     let mut waiting = BTreeSet::new();
     let mut leader: Option<String> = None;
-    // The answer of a member says more than that another one cannot be reached.
-    let (mut refusal, mut failure) = (None, None);
+    // A refusal says more than that a member cannot be reached. A member without an answer may yet
+    // do what another refused.
+    let (mut unanswered, mut refusal, mut failure) = (None, None, None);
     let mut turn = 0;
     loop {
         let mut others =
@@ -215,28 +224,32 @@ pub async fn ask_leader(
             continue;
         };
         let Some((answer, address)) = answer else {
-            return Err(CallError { address: String::new(), why: "no member is known".into() });
+            let (address, why) = (String::new(), "no member is known".into());
+            return Err(CallError { address, why, may_still_happen: false });
         };
         waiting.remove(&address);
         match answer {
             Ok(answer) if answer.status == StatusCode::CONFLICT && answer.leader().is_some() => {
                 leader = answer.leader().map(ToOwned::to_owned);
                 failure = Some(match leader.clone().filter(|leader| waiting.contains(leader)) {
-                    Some(address) => CallError { address, why: no_answer(timeout) },
-                    None => CallError { address, why: answer.text() },
+                    Some(address) => no_answer(address, timeout),
+                    None => CallError { address, why: answer.text(), may_still_happen: false },
                 });
             }
             Ok(answer) if answer.status.is_server_error() => {
                 let why = format!("{}: {}", answer.status, answer.text());
-                refusal = Some(CallError { address, why });
+                refusal = Some(CallError { address, why, may_still_happen: false });
             }
             Ok(answer) => return Ok(answer),
+            Err(error) if error.may_still_happen => unanswered = Some(error),
             Err(error) => failure = Some(error),
         }
-        if Instant::now() + delay >= deadline
-            && let Some(error) = refusal.take().or_else(|| failure.take())
-        {
-            return Err(error);
+        if Instant::now() + delay >= deadline {
+            let in_flight = waiting.pop_first().map(|address| no_answer(address, timeout));
+            let error = in_flight.or_else(|| unanswered.take()).or_else(|| refusal.take());
+            if let Some(error) = error.or_else(|| failure.take()) {
+                return Err(error);
+            }
         }
         tokio::time::sleep(delay).await;
         delay = (delay * 2).min(RETRY_DELAY_MAX);
@@ -292,6 +305,26 @@ mod tests {
         let patience = Duration::from_secs(15);
         let answer = ask_leader(&members, "/cluster/transfer", Some(b"{}"), patience).await;
         assert_eq!(&*answer.unwrap().body, b"ok");
+    }
+
+    /// A request that a member refused, and that is under way again, may still be executed.
+    #[tokio::test]
+    async fn a_refusal_does_not_hide_a_later_request_without_an_answer() {
+        let leader = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let members = [leader.local_addr().unwrap().to_string()];
+        tokio::spawn(async move {
+            let (mut first, _) = leader.accept().await.unwrap();
+            assert!(first.read(&mut [0; 1024]).await.unwrap() > 0);
+            let refusal = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 2\r\n\r\nno";
+            first.write_all(refusal).await.unwrap();
+            let mut later = Vec::new();
+            loop {
+                later.push(leader.accept().await.unwrap());
+            }
+        });
+        let patience = Duration::from_secs(2);
+        let error = ask_leader(&members, "/cluster/remove", Some(b"{}"), patience).await;
+        assert!(error.as_ref().is_err_and(|error| error.may_still_happen), "{error:?}");
     }
 
     #[test]

@@ -221,7 +221,13 @@ async fn changed(
 ) -> Result<Bytes, Failure> {
     let body = serde_json::to_vec(wanted).map_err(|error| Failure::failed(error.to_string()))?;
     let answer = ask_leader(&endpoints.all(members), path, Some(&body), patience).await;
-    let answer = answer.map_err(|error| Failure::failed(error.to_string()))?;
+    let answer = answer.map_err(|error| {
+        let advice = match error.may_still_happen {
+            true => "; the change may still be made: look at `esker cluster status`",
+            false => "",
+        };
+        Failure::failed(format!("{error}{advice}"))
+    })?;
     match answer.status.is_success() {
         true => Ok(answer.body),
         false => Err(Failure::failed(answer.text())),
