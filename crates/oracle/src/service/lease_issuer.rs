@@ -181,3 +181,36 @@ impl LeaseIssuer {
         self.is_renewing.store(false, SeqCst);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use esker_raft::Machine;
+
+    use super::*;
+
+    fn allotment(epoch: u64) -> Allotment {
+        let owner = Owner { term: 1, node: 1, session: 7 };
+        let mut epochs = Epochs::default();
+        epochs.apply(Advance { owner, wall: epoch }.encode());
+        Allotment::take_up(&epochs, owner, None).unwrap()
+    }
+
+    /// An allotment that was taken up twice would hand out its indexes again.
+    #[test]
+    fn no_timestamp_is_handed_out_twice() {
+        let mut issued = Issued::default();
+        assert_eq!(issued.take(1), Ok(None));
+        for (epoch, is_higher) in [(50, true), (60, true), (60, false), (40, false), (61, true)] {
+            let taken_up = Instant::now();
+            issued.current = Some(CurrentAllotment { allotment: allotment(epoch), taken_up });
+            let taken = issued.take(3);
+            assert_eq!(taken.is_ok(), is_higher, "{epoch}: {taken:?}");
+            if let Ok(range) = taken {
+                let first = Timestamp { epoch, index: 1 };
+                assert_eq!(range, Some(Range { first, count: 3 }));
+            }
+        }
+    }
+}

@@ -435,6 +435,21 @@ pub(crate) mod tests {
         assert_eq!(why.unwrap(), NodeError::Stopped("the listener panicked".into()));
     }
 
+    /// A node that finds a mistake in its code answers nothing any more, and says why.
+    #[test]
+    fn a_node_stops_when_an_invariant_does_not_hold() {
+        let (runtime, node) = started(NoConnections { panics: false });
+        let invariant = "the invariant of this test";
+        node.log_store.terminal().fail(StopCause::Internal(Internal { invariant }));
+        // The first cause stays.
+        node.log_store.terminal().fail(StopCause::Stopped("later".into()));
+        let why =
+            runtime.block_on(async { tokio::time::timeout(TEST_TIMEOUT, node.stopped()).await });
+        assert_eq!(why.unwrap(), NodeError::Internal { invariant });
+        let patience = Duration::from_secs(1);
+        assert!(runtime.block_on(node.prove_leadership(patience)).is_err());
+    }
+
     #[test]
     fn a_node_stops_when_a_task_of_openraft_panics() {
         let (runtime, node) = started(NoConnections { panics: false });
