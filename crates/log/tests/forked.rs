@@ -171,7 +171,7 @@ fn appends(log: &Log) {
     forked("write of nothing", log.write(Append::records(&[] as &[&str])));
     forked("write, atomic", log.write(Append::records(&["x", "y"]).atomic()));
     forked("barrier", log.barrier());
-    forked("sink", Sink::new(&log));
+    forked("sink", Sink::new(log));
     forked("append_async", polled_once(log.append_async("x")));
     forked("write_async", polled_once(log.write_async(Append::records(&["x"]))));
     let locked =

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::ComponentLog;
+use super::component_log::ComponentLog;
 use super::placed_reads::is_filled;
 use crate::base::error::Result;
 use crate::base::position::Seq;
@@ -33,7 +33,7 @@ impl ComponentLog<'_> {
 ///
 /// # Examples
 /// ```
-/// use esker_log::{Append, Log, Seq};
+/// use esker_log::{Log, Seq, component};
 /// # let dir = tempfile::tempdir().unwrap();
 /// # let (a, b) = (dir.path().join("a"), dir.path().join("b"));
 /// let (a, b) = (Log::open(&a)?, Log::open(&b)?);

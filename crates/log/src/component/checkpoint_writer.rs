@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 
-use super::ComponentLog;
+use super::component_log::ComponentLog;
 use crate::base::error::{Error, Result};
 use crate::log::Log;
 use crate::read::checkpoint_reader::CheckpointReader;

@@ -1,6 +1,6 @@
 //! App metadata of an open log, and the component that it belongs to.
 
-use super::ComponentLog;
+use super::component_log::ComponentLog;
 use crate::base::component::Component;
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::store::app_metadata::{self, LIMIT};

@@ -1,6 +1,6 @@
 //! Appending under a lock of the caller, for components that keep an index of the log.
 
-use super::ComponentLog;
+use super::component_log::ComponentLog;
 use crate::base::error::{Error, Result};
 use crate::base::position::Place;
 use crate::base::purpose::Purpose;

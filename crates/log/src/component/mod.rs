@@ -5,7 +5,7 @@
 //! at opening, and drops old records once nothing names them. A program that appends and reads
 //! records needs nothing of this module.
 //!
-//! [`Log::component`] returns the handle [`ComponentLog`], and
+//! [`Log::component`](crate::Log::component) returns the handle [`ComponentLog`], and
 //! [`ReadOnlyLog::component`](crate::ReadOnlyLog::component) the one for readers.
 //!
 //! | a component | with |
@@ -59,19 +59,11 @@
 
 mod accepted;
 mod checkpoint_writer;
+mod component_log;
 mod discard;
 mod identity;
 mod locked_append;
 mod placed_reads;
-
-use std::sync::Weak;
-use std::sync::atomic::Ordering::SeqCst;
-
-use crate::base::error::Result;
-use crate::base::lender::Lender;
-use crate::log::Log;
-use crate::write::input::Input;
-use crate::write::ticket::Ticket;
 
 pub use crate::base::component::{Component, UNFINISHED_BACKUP};
 pub use crate::base::lender::SharedReserve;
@@ -82,41 +74,6 @@ pub use crate::read::checkpoint_reader::{CheckpointBuffer, CheckpointReader};
 pub use crate::store::app_metadata::{app_metadata, identify};
 pub use accepted::accepted_at_one_moment;
 pub use checkpoint_writer::{CheckpointChunk, CheckpointWriter};
+pub use component_log::ComponentLog;
 pub use discard::discard;
 pub use locked_append::{AppendRefusal, LockedAppender};
-
-/// The methods of an open log that the author of a component needs. From [`Log::component`].
-#[derive(Debug, Clone, Copy)]
-pub struct ComponentLog<'a> {
-    log: &'a Log,
-}
-
-impl Log {
-    /// Returns the methods for the author of a component; see the module
-    /// [`component`](crate::component), which says who needs them.
-    #[inline]
-    pub fn component(&self) -> ComponentLog<'_> {
-        ComponentLog { log: self }
-    }
-}
-
-impl ComponentLog<'_> {
-    /// Appends a record as [`Log::append`] does, for this purpose. Blocks.
-    ///
-    /// # Errors
-    /// As [`Log::append`]; [`Error::NoSpace`](crate::Error::NoSpace) also when the part of the
-    /// reserve that the purpose may use is used up.
-    pub fn append(self, purpose: Purpose, payload: impl AsRef<[u8]>) -> Result<Ticket> {
-        let (write, record) = (&*self.log.write, Input::next(&payload));
-        let accepted = write.with_room(None, || write.accept(record, purpose))?;
-        Ok(write.ticket(accepted))
-    }
-
-    /// Returns the reserve of this log, for other logs that use it, too: see
-    /// [`Options::shared_reserve`](crate::Options::shared_reserve).
-    pub fn shared_reserve(self) -> SharedReserve {
-        self.log.write.shares.store(true, SeqCst);
-        let lender: Weak<dyn Lender> = self.log.write.weak_self.clone();
-        SharedReserve(lender)
-    }
-}

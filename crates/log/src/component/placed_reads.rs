@@ -1,6 +1,6 @@
 //! Reading records whose places an index knows.
 
-use super::ComponentLog;
+use super::component_log::ComponentLog;
 use crate::base::error::Result;
 use crate::base::position::Place;
 use crate::commit::core::Core;

@@ -60,7 +60,7 @@ const WAYS: [Way; 8] = [
     ("write_async", |log, records| Ok(block_on(log.write_async(Append::records(records)))?)),
     ("write, atomic", |log, records| Ok(log.write(Append::records(records).atomic())?)),
     ("sink", |log, records| {
-        let mut sink = Sink::new(&log)?;
+        let mut sink = Sink::new(log)?;
         records.iter().try_for_each(|record| sink.blocking_append(*record))?;
         log.barrier()
     }),
