@@ -108,6 +108,7 @@ impl ClientPorts {
             let count = move |event| match event {
                 http3::ConnectionEvent::Opened => counted.counters().open_http3_connection(),
                 http3::ConnectionEvent::Ended => counted.counters().close_http3_connection(),
+                http3::ConnectionEvent::RequestPanicked => counted.counters().count_panic(),
                 http3::ConnectionEvent::Refused => counted.count_over_limit("h3", connections),
             };
             let over_udp = http3::serve(endpoint, connections, stop, count, move |from| {

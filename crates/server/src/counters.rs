@@ -106,9 +106,14 @@ impl Counters {
         let before = self.connections.fetch_sub(1, Relaxed);
         debug_assert!(before > 0, "a connection is closed once");
         if std::thread::panicking() {
-            self.failed_tasks.fetch_add(1, Relaxed);
-            tracing::error!("a request panicked, and ends its connection");
+            self.count_panic();
         }
+    }
+
+    /// Counts a request that panicked.
+    pub(crate) fn count_panic(&self) {
+        self.failed_tasks.fetch_add(1, Relaxed);
+        tracing::error!("a request panicked, and ends its connection");
     }
 }
 

@@ -115,7 +115,14 @@ where
     };
     async move {
         let state = connection.node();
-        let mut answer = pending.finish(&connection, id).await;
+        // Not a function of its own: its future would have another copy of `pending`.
+        let mut answer = match pending {
+            PendingAnswer::Ready(answer) => *answer,
+            PendingAnswer::Timestamps(request) => {
+                timestamp::issue(state, connection.client(), id, request).await
+            }
+            PendingAnswer::Boxed(answer) => answer.await,
+        };
         if is_head {
             *answer.body_mut() = AnswerBody::default();
         }
@@ -185,16 +192,6 @@ enum PendingAnswer {
 }
 
 impl PendingAnswer {
-    async fn finish(self, connection: &ConnectionState, id: u64) -> Answer {
-        match self {
-            Self::Ready(answer) => *answer,
-            Self::Timestamps(request) => {
-                timestamp::issue(connection.node(), connection.client(), id, request).await
-            }
-            Self::Boxed(answer) => answer.await,
-        }
-    }
-
     fn ready(answer: Answer) -> Self {
         Self::Ready(Box::new(answer))
     }
@@ -222,7 +219,13 @@ where
     // The answer does not depend on the body, also if it does not end.
     drop(tokio::time::timeout(BODY_TIMEOUT, skipped).await);
     let request = Request::from_parts(head, Empty::<Bytes>::new());
-    dispatch(&connection, id, path, request).finish(&connection, id).await
+    match dispatch(&connection, id, path, request) {
+        PendingAnswer::Ready(answer) => *answer,
+        PendingAnswer::Timestamps(request) => {
+            timestamp::issue(connection.node(), connection.client(), id, request).await
+        }
+        PendingAnswer::Boxed(answer) => answer.await,
+    }
 }
 
 /// Starts to answer a request.

@@ -1,5 +1,6 @@
 //! A connection over QUIC, and its requests.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,33 +37,52 @@ const _: () = assert!(ARRIVAL_TIME_MIN.as_millis() <= ARRIVAL_TIME_MAX.as_millis
 type QuicConnection = BoundedConnection<h3_quinn::Connection>;
 type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
+/// The error of a connection that ended because one of its requests panicked.
+#[derive(Debug)]
+pub(super) struct RequestPanicked;
+
+impl fmt::Display for RequestPanicked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a request panicked")
+    }
+}
+
+impl std::error::Error for RequestPanicked {}
+
 /// Accepts a connection, and serves it to its end, or until `evicted` is ready.
+///
+/// # Errors
+/// [`RequestPanicked`]; other failures are those of the client or of the network.
 pub(super) async fn serve<H, F>(
     incoming: Incoming,
     handshake: Arc<()>,
     stop: watch::Receiver<bool>,
     handler: H,
     evicted: impl Future<Output = ()> + Send,
-) where
+) -> Result<(), RequestPanicked>
+where
     H: Fn(Request<Full<Bytes>>) -> F + Clone + Send + 'static,
     F: Future<Output = Answer> + Send + 'static,
 {
     let from = incoming.remote_address();
     tokio::select! {
-        served = try_serve(incoming, handshake, stop, handler) => {
-            if let Err(error) = served {
+        served = try_serve(incoming, handshake, stop, handler) => match served {
+            Ok(()) => {}
+            Err(error) if error.is::<RequestPanicked>() => return Err(RequestPanicked),
+            Err(error) => {
                 tracing::debug!(error, address = %from, "an HTTP/3 connection failed");
             }
-        }
+        },
         // Its requests end with it, and unsent answers are dropped.
         () = evicted => tracing::debug!(address = %from, "requests wait for its memory"),
     }
+    Ok(())
 }
 
 async fn try_serve<H, F>(
     incoming: Incoming,
     handshake: Arc<()>,
-    mut stop: watch::Receiver<bool>,
+    stop: watch::Receiver<bool>,
     handler: H,
 ) -> Result<(), AnyError>
 where
@@ -76,6 +96,32 @@ where
     let quic = BoundedConnection::new(h3_quinn::Connection::new(connection.clone()));
     let mut http = timeout(HANDSHAKE_TIMEOUT, builder.build::<_, Bytes>(quic)).await??;
     let mut requests = JoinSet::new();
+    let accepted = accept_requests(&mut http, &mut requests, stop, handler).await;
+    if accepted.is_err() {
+        requests.abort_all();
+    }
+    // Checked first: a connection whose request panics may fail before that is noticed.
+    while let Some(ended) = requests.join_next().await {
+        has_had_request(ended)?;
+    }
+    accepted?;
+    // Closing drops packets that were not acknowledged.
+    let arrival = (connection.rtt() * 4).clamp(ARRIVAL_TIME_MIN, ARRIVAL_TIME_MAX);
+    drop(timeout(arrival, connection.closed()).await);
+    Ok(())
+}
+
+/// Starts a task for each request, until the connection is to end.
+async fn accept_requests<H, F>(
+    http: &mut h3::server::Connection<QuicConnection, Bytes>,
+    requests: &mut JoinSet<bool>,
+    mut stop: watch::Receiver<bool>,
+    handler: H,
+) -> Result<(), AnyError>
+where
+    H: Fn(Request<Full<Bytes>>) -> F + Clone + Send + 'static,
+    F: Future<Output = Answer> + Send + 'static,
+{
     let (mut is_idle, mut is_stopping, mut empty) = (false, false, 0);
     let mut idle = tokio::time::interval(IDLE_TIMEOUT);
     idle.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -92,7 +138,7 @@ where
             },
             Some(ended) = requests.join_next() => {
                 // `h3` never forgets a stream without a request.
-                empty += usize::from(!has_had_request(ended));
+                empty += usize::from(!has_had_request(ended)?);
                 if empty > EMPTY_STREAMS_MAX {
                     break;
                 }
@@ -109,23 +155,16 @@ where
             }
         }
     }
-    while let Some(ended) = requests.join_next().await {
-        has_had_request(ended);
-    }
-    // Closing drops packets that were not acknowledged.
-    let arrival = (connection.rtt() * 4).clamp(ARRIVAL_TIME_MIN, ARRIVAL_TIME_MAX);
-    drop(timeout(arrival, connection.closed()).await);
     Ok(())
 }
 
-/// Whether the stream of this task had a request. A panic of the task ends the connection, which
-/// counts it.
-fn has_had_request(ended: Result<bool, JoinError>) -> bool {
-    match ended.map_err(JoinError::try_into_panic) {
-        Ok(has_had_request) => has_had_request,
-        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+/// Whether the stream of this task had a request. Fails if the task panicked.
+fn has_had_request(ended: Result<bool, JoinError>) -> Result<bool, RequestPanicked> {
+    match ended {
+        Ok(has_had_request) => Ok(has_had_request),
+        Err(error) if error.is_panic() => Err(RequestPanicked),
         // Tasks are cancelled with their connection alone.
-        Err(Err(_)) => false,
+        Err(_) => Ok(false),
     }
 }
 

@@ -105,6 +105,8 @@ pub(crate) enum ConnectionEvent {
     Ended,
     /// The connection is beyond the limit.
     Refused,
+    /// A request panicked, and ended the connection.
+    RequestPanicked,
 }
 
 /// Serves connections until `stop`, and then until all of them have ended.
@@ -147,8 +149,10 @@ pub(crate) async fn serve<H, A, E, F>(
             let serving = connection::serve(incoming, handshake, stop.clone(), handler, evicted);
             let guard = ConnectionGuard::new(count.clone());
             open.spawn(async move {
-                let _guard = guard;
-                serving.await;
+                let guard = guard;
+                if let Err(connection::RequestPanicked) = serving.await {
+                    guard.report_panic();
+                }
             });
         }
     }
@@ -165,6 +169,10 @@ impl<C: Fn(ConnectionEvent)> ConnectionGuard<C> {
     fn new(count: C) -> Self {
         count(ConnectionEvent::Opened);
         Self(count)
+    }
+
+    fn report_panic(&self) {
+        (self.0)(ConnectionEvent::RequestPanicked);
     }
 }
 
