@@ -152,6 +152,7 @@ impl Server {
             why = self.state.node().stopped() => match why {
                 NodeError::OtherData(why) => ServerError::DataMismatch(why),
                 NodeError::Stopped(why) => ServerError::Stopped(why),
+                NodeError::Internal { invariant } => ServerError::Internal { invariant },
                 why => ServerError::Stopped(why.to_string()),
             },
             () = self.state.oracle().gave_up() => ServerError::Stopped(
