@@ -31,7 +31,8 @@ const PAIR_BYTES: usize = WORD_BYTES + BALLOT_BYTES;
 const _: () = assert!(VALUE_AT == 25 && PAIR_BYTES == 24 && STATE_FIXED_BYTES == 33);
 const _: () = assert!(PAGE_FIXED_BYTES == 10 && ROOT_FIXED_BYTES == 67 && PAGE_AT_BYTES == 18);
 // The lengths that two bytes have to hold.
-const _: () = assert!(APP_STATE_LIMIT <= u16::MAX as usize && SLOTS_PER_PAGE <= u16::MAX as usize);
+const _: () = assert!(APP_STATE_LIMIT <= u16::MAX as usize);
+const _: () = assert!(SLOTS_PER_PAGE <= u16::MAX as usize);
 
 const KIND_PROMISE: u8 = 1;
 const KIND_ACCEPT: u8 = 2;

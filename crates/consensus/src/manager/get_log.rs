@@ -234,7 +234,7 @@ impl ManagerInner {
         for _ in 1..LOCK_TRIES_MAX {
             match self.open_log(key, options) {
                 Err(Error::Log(esker_log::Error::Locked { .. })) => {
-                    std::thread::sleep(LOCK_RETRY_INTERVAL)
+                    std::thread::sleep(LOCK_RETRY_INTERVAL);
                 }
                 opened => return opened,
             }

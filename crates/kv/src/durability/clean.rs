@@ -24,7 +24,7 @@ use crate::base::ticket::Ticket;
 use crate::durability::bursts::Bursts;
 use crate::durability::checkpoint::DumpPace;
 use crate::health::FailOnPanic;
-use crate::index::arena::Version;
+use crate::index::entry::Version;
 use crate::record::{Change, Record};
 use crate::state::throttle::Throttle;
 use crate::state::writer::Writer;

@@ -32,7 +32,7 @@ use esker_log::{LogStream, Position, Seq, SeqRange, Start};
 
 use crate::base::error::{Error, Result};
 use crate::durability::checkpoint::{CheckpointNote, LoadedCheckpoint};
-use crate::index::arena::Version;
+use crate::index::entry::Version;
 use crate::index::keys::Keys;
 use crate::index::table::{CurrentVersion, Table};
 use crate::record::{Record, put_len};

@@ -4,20 +4,6 @@
 //! to an entry that was freed meanwhile reads another key's words, and never invalid memory. What
 //! makes entries consistent is the lock of their shard (see [`super::table`]): it is held to change
 //! an entry, to read its version, and to free it. The key of an entry never changes.
-//!
-//! ```text
-//! word 0                 | sequence number << 1, 1 if it deleted the key
-//! word 1                 | position of the record
-//! word 2                 | where the value is cached; 0 if it is not
-//! word 3   bits  0 to 22 | length of the key
-//!          bit  23       | the entry was used: memory after the last entry of a slab is zero
-//!          bits 24 to 31 | shard
-//!          bits 32 to 62 | length of the value
-//!          bit  63       | the entry is in the list of deleted ones
-//! word 4   bits  0 to 31 | keyspace
-//!          bits 32 to 63 | hash of the key
-//! word 5 ..              | key, zeros up to a whole word
-//! ```
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -27,6 +13,11 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use crate::health::Health;
+use crate::index::entry::{
+    EntryId, HEADER_WORDS, HashedKey, KEY_LEN_MASK, LISTED_FLAG, SEQ_MAX, SHARD_COUNT, SHARD_SHIFT,
+    USED_FLAG, VALUE_LEN_BITS, VALUE_LEN_MASK, VALUE_LEN_SHIFT, Version, WORD_CACHED,
+    WORD_KEYSPACE, WORD_LENGTHS, WORD_POSITION, WORD_VERSION, key_word, lengths_word, words_for,
+};
 use crate::limits::{KEY_LIMIT, VALUE_LIMIT};
 use crate::memory::Words;
 
@@ -44,78 +35,12 @@ pub(crate) const ENTRIES_BYTES_MIN: u64 = 2 * SLAB_BYTES;
 /// The number of freed entries that are left for concurrent writers where the arena counts as full:
 /// one for each order lock.
 const FREE_ENTRIES_MIN: usize = SHARD_COUNT;
-/// The number of shards: an entry has the number of its shard in a byte.
-pub(super) const SHARD_COUNT: usize = 1 << u8::BITS;
-
-/// The words of an entry before its key, and what each is.
-const HEADER_WORDS: usize = 5;
-const WORD_VERSION: usize = 0;
-const WORD_POSITION: usize = 1;
-const WORD_CACHED: usize = 2;
-const WORD_LENGTHS: usize = 3;
-const WORD_KEYSPACE: usize = 4;
-
-/// The highest sequence number of an entry, whose word has a bit beside it.
-pub(crate) const SEQ_MAX: u64 = u64::MAX >> 1;
-const KEY_LEN_MASK: u64 = (1 << 23) - 1;
-const USED_FLAG: u64 = 1 << 23;
-const SHARD_SHIFT: u32 = 24;
-const VALUE_LEN_MASK: u64 = (1 << 31) - 1;
-const VALUE_LEN_SHIFT: u32 = 32;
-const LISTED_FLAG: u64 = 1 << 63;
-/// The bits of [`WORD_LENGTHS`] that a new version changes.
-const VALUE_LEN_BITS: u64 = VALUE_LEN_MASK << VALUE_LEN_SHIFT;
-
 const _: () = assert!(words_for(KEY_LIMIT) <= SLAB_WORDS, "every entry fits into a slab");
-const _: () = assert!(KEY_LIMIT as u64 <= KEY_LEN_MASK, "every key's length fits into its bits");
-const _: () = assert!(VALUE_LIMIT as u64 <= VALUE_LEN_MASK, "so does every value's length");
-const _: () = assert!(
-    KEY_LEN_MASK ^ USED_FLAG ^ (0xff << SHARD_SHIFT) ^ VALUE_LEN_BITS ^ LISTED_FLAG == u64::MAX,
-    "the fields of the word of lengths do not overlap"
-);
-const _: () = assert!(WORD_KEYSPACE < HEADER_WORDS, "the key is after the other fields");
 // A writer takes an entry under an order lock, so as many may be taken after the check for room.
 const _: () = assert!(
     SHARD_COUNT * words_for(KEY_LIMIT) <= FREE_SLABS_MIN * SLAB_WORDS,
     "what is left of the arena is an entry of the largest size for each order lock"
 );
-
-/// The number of an entry: its slab, and its offset there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct EntryId(u32);
-
-impl EntryId {
-    pub(super) fn from_number(number: u32) -> Self {
-        Self(number)
-    }
-
-    pub(super) fn number(self) -> u32 {
-        self.0
-    }
-}
-
-/// One version of a key: its record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Version {
-    /// The sequence number of its record.
-    pub(crate) seq: u64,
-    /// Whether the record deleted the key.
-    pub(crate) deleted: bool,
-    /// The position of the record.
-    pub(crate) position: u64,
-    /// The length of the value.
-    pub(crate) len: u32,
-}
-
-/// A key with its hash.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct HashedKey<'a> {
-    pub(crate) keyspace: u32,
-    pub(crate) key: &'a [u8],
-    pub(crate) shard: u8,
-    /// Its hash in the table of the shard.
-    pub(crate) hash: u32,
-}
 
 pub(crate) struct Arena {
     memory: Box<[OnceLock<Words>]>,
@@ -139,7 +64,7 @@ impl OpenSlab {
     fn take(&mut self, words: usize) -> Option<EntryId> {
         let (slab, next) = self.0.filter(|(_, next)| next + words <= SLAB_WORDS)?;
         self.0 = Some((slab, next + words));
-        Some(EntryId((slab << SLAB_OFFSET_BITS | next) as u32))
+        Some(EntryId::from_number((slab << SLAB_OFFSET_BITS | next) as u32))
     }
 }
 
@@ -153,30 +78,6 @@ struct FreeEntries {
 impl std::fmt::Debug for Arena {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Arena").field("bytes", &self.bytes()).finish_non_exhaustive()
-    }
-}
-
-/// The words that an entry with a key of this length takes.
-const fn words_for(key_len: usize) -> usize {
-    HEADER_WORDS + key_len.div_ceil(8)
-}
-
-/// The word with the length of a key and its shard.
-fn lengths_word(hashed: HashedKey<'_>) -> u64 {
-    debug_assert!(hashed.key.len() <= KEY_LIMIT, "the key of an entry is within its limit");
-    hashed.key.len() as u64 | USED_FLAG | u64::from(hashed.shard) << SHARD_SHIFT
-}
-
-/// The word at this offset of a key, zeros after its end; compares as the bytes do.
-pub(super) fn key_word(key: &[u8], from: usize) -> u64 {
-    let rest = key.get(from..).unwrap_or_default();
-    match rest.first_chunk::<8>() {
-        Some(bytes) => u64::from_be_bytes(*bytes),
-        None => {
-            let mut bytes = [0; 8];
-            bytes[..rest.len()].copy_from_slice(rest);
-            u64::from_be_bytes(bytes)
-        }
     }
 }
 
@@ -303,7 +204,7 @@ impl Arena {
                 open.filter(|(number, _)| *number == slab).map_or(SLAB_WORDS, |(_, next)| next);
             let mut at = 0;
             while at + HEADER_WORDS <= end {
-                let id = EntryId((slab << SLAB_OFFSET_BITS | at) as u32);
+                let id = EntryId::from_number((slab << SLAB_OFFSET_BITS | at) as u32);
                 if self.word(id, WORD_LENGTHS) & USED_FLAG == 0 {
                     break;
                 }
@@ -346,26 +247,27 @@ impl Arena {
     }
 
     #[inline]
-    fn words(&self, EntryId(id): EntryId) -> &[AtomicU64] {
+    fn words(&self, id: EntryId) -> &[AtomicU64] {
+        let id = id.number();
         let (slab, offset) = ((id >> SLAB_OFFSET_BITS) as usize, id as usize & (SLAB_WORDS - 1));
-        match self.memory[slab].get() {
-            Some(slab) => &slab[offset..],
-            None => self.no_words(),
-        }
+        self.memory[slab].get().map_or(&[], |slab| &slab[offset..])
     }
 
     #[inline]
     fn word(&self, id: EntryId, n: usize) -> u64 {
-        let words = self.words(id);
-        words.get(n).or_else(|| self.no_words().first()).map_or(0, |word| word.load(Relaxed))
+        match self.words(id).get(n) {
+            Some(word) => word.load(Relaxed),
+            None => self.no_word(),
+        }
     }
 
-    /// Fails the store, because it has a number that is of no entry. What reads the entry
+    /// Fails the store, because it has a number that is of no entry. The reader of the entry
     /// continues with an empty key, which is no answer any more.
     #[cold]
-    fn no_words(&self) -> &[AtomicU64] {
+    #[inline(never)]
+    fn no_word(&self) -> u64 {
         self.health.fail("the number of an entry is of one in the arena");
-        &[]
+        0
     }
 
     /// Stores a version, and the place of its value in the cache; 0 if it is not there.
@@ -512,8 +414,9 @@ impl Arena {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use proptest::prelude::*;
+
+    use super::*;
 
     const FIRST: Version = Version { seq: 7, deleted: false, position: 4096, len: 3 };
 

@@ -7,9 +7,11 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use crate::index::arena::{EntryId, OpenSlab, SHARD_COUNT, Version};
+use crate::index::arena::OpenSlab;
+use crate::index::entry::{EntryId, SHARD_COUNT, Version};
 use crate::index::keys::Keys;
-use crate::index::order::{KeyOrder, LEAF_ENTRIES_MAX, Leaf};
+use crate::index::leaf::{LEAF_ENTRIES_MAX, Leaf};
+use crate::index::order::KeyOrder;
 use crate::index::slots::{Slots, slot};
 use crate::index::table::Table;
 

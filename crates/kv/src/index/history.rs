@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use crate::index::arena::{EntryId, Version};
+use crate::index::entry::{EntryId, Version};
 
 /// A version that another one replaced.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@ use std::sync::atomic::{
 
 use parking_lot::{Mutex, RwLock, RwLockReadGuard};
 
-use crate::index::arena::{EntryId, Version};
+use crate::index::entry::{EntryId, Version};
 use crate::index::order::{self, KeyOrder};
 use crate::index::table::{EntryChange, Removal, Table};
 

@@ -3,7 +3,7 @@
 //! A slot holds the hash beside the entry, so a lookup touches one slot, mostly, and then only the
 //! entry of its own key; and growing touches no entry.
 
-use crate::index::arena::EntryId;
+use crate::index::entry::EntryId;
 
 /// The fewest slots of a table that has any.
 const SLOTS_MIN: usize = 16;

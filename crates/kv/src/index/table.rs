@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use parking_lot::{Mutex, MutexGuard, RwLock};
 
 use crate::health::{BrokenInvariant, Health};
-use crate::index::arena::{Arena, EntryId, HashedKey, SHARD_COUNT, Version};
+use crate::index::arena::Arena;
+use crate::index::entry::{EntryId, HashedKey, SHARD_COUNT, Version};
 use crate::index::history::History;
 use crate::index::slots::Slots;
 

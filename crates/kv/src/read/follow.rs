@@ -23,7 +23,7 @@ use esker_log::{ReadOnlyLog, Seq, Start};
 
 use crate::base::error::{Error, Result, refuse_if_forked};
 use crate::base::trim_retries::TrimRetries;
-use crate::index::arena::Version;
+use crate::index::entry::Version;
 use crate::index::keys::Keys;
 use crate::record::Record;
 use crate::state::apply::apply_record;

@@ -5,7 +5,7 @@ use esker_log::{Payload, Position, Seq};
 
 use crate::base::error::{Error, Result, check_key, refuse_if_forked};
 use crate::cache::value::Value;
-use crate::index::arena::{HashedKey, Version};
+use crate::index::entry::{HashedKey, Version};
 use crate::index::keys::Keys;
 use crate::index::table::CurrentVersion;
 use crate::limits::TRIM_RETRIES_MAX;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use crate::base::error::{Error, Result};
 use crate::cache::value::Value;
-use crate::index::arena::EntryId;
+use crate::index::entry::EntryId;
 use crate::index::keys::Keys;
 use crate::index::table::CurrentVersion;
 use crate::read::key_range::KeyRange;

@@ -1,7 +1,7 @@
 //! Applying a record of the log to the index, at opening and when another process wrote it.
 
 use crate::base::error::Result;
-use crate::index::arena::Version;
+use crate::index::entry::Version;
 use crate::index::keys::Keys;
 use crate::index::table::Table;
 use crate::record::{Change, Record};

@@ -66,10 +66,12 @@ impl Cleaning {
         self.pass.lock()
     }
 
+    #[inline]
     pub(crate) fn request(&self) -> &Request {
         &self.request
     }
 
+    #[inline]
     pub(crate) fn throttle(&self) -> &Throttle {
         &self.throttle
     }
@@ -102,6 +104,7 @@ impl Cleaning {
     }
 
     /// The bytes of records that were replaced since the store was opened.
+    #[inline]
     pub(crate) fn garbage(&self) -> u64 {
         self.garbage.load(Relaxed)
     }
@@ -116,6 +119,7 @@ impl Cleaning {
 
     /// Whether it is time for a pass, for a write at this position: the log and the replaced bytes
     /// have grown by a segment since the last time. `true` once.
+    #[inline]
     pub(crate) fn is_due(&self, position: u64, segment_size: u32) -> bool {
         let Schedule { considered, reached } = &self.schedule;
         let grown = position + self.garbage();

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use crate::base::error::{Result, refuse_if_forked};
 use crate::cache::ValueCache;
 use crate::health::Health;
-use crate::index::arena::{EntryId, Version};
+use crate::index::entry::{EntryId, Version};
 use crate::index::history::VERSION_BYTES;
 use crate::index::table::Table;
 use crate::record::put_len;

@@ -64,6 +64,7 @@ impl Writer {
         }
     }
 
+    #[inline]
     pub(crate) fn options(&self) -> &Options {
         &self.options
     }

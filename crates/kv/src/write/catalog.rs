@@ -6,7 +6,7 @@ use esker_log::Seq;
 use esker_log::component::Purpose;
 
 use crate::base::error::{Error, Result, check_name, refuse_if_forked};
-use crate::index::arena::Version;
+use crate::index::entry::Version;
 use crate::index::keys::Keys;
 use crate::record::{Change, Record};
 use crate::state::handle::Keyspace;

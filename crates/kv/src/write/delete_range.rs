@@ -4,7 +4,7 @@ use esker_log::component::{AppendRefusal, LockedAppender, Purpose};
 
 use crate::base::error::{Error, Result, check_key, refuse_if_forked};
 use crate::base::ticket::Ticket;
-use crate::index::arena::Version;
+use crate::index::entry::Version;
 use crate::index::keys::Keys;
 use crate::read::key_range::KeyRange;
 use crate::record::{Change, Record};

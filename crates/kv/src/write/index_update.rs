@@ -1,7 +1,7 @@
 //! The effect of a write on the index, and the work that writes leave behind.
 
 use crate::base::error::{Error, Result};
-use crate::index::arena::{HashedKey, Version};
+use crate::index::entry::{HashedKey, Version};
 use crate::index::keys::Keys;
 use crate::index::table::{EntryChange, IndexError};
 use crate::state::writer::Writer;

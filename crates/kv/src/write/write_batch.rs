@@ -4,7 +4,7 @@ use esker_log::component::{AppendRefusal, LockedAppender, Place};
 
 use crate::base::error::{Error, Result};
 use crate::base::ticket::Ticket;
-use crate::index::arena::{HashedKey, Version};
+use crate::index::entry::{HashedKey, Version};
 use crate::state::writer::Writer;
 use crate::write::batch::{Batch, Condition, Expectation};
 use crate::write::driver::{AttemptOutcome, Write};

@@ -4,7 +4,7 @@ use esker_log::component::{AppendRefusal, LockedAppender, Place, Purpose};
 
 use crate::base::error::{Error, Result, check_value};
 use crate::base::ticket::Ticket;
-use crate::index::arena::{HashedKey, Version};
+use crate::index::entry::{HashedKey, Version};
 use crate::index::keys::Keys;
 use crate::record::{Change, Record};
 use crate::state::writer::Writer;

@@ -11,7 +11,7 @@ use super::format::{
 use super::threads::{in_threads, threads};
 use crate::base::error::{Error, Result};
 use crate::durability::bursts::Bursts;
-use crate::index::arena::EntryId;
+use crate::index::entry::EntryId;
 use crate::index::keys::Keys;
 use crate::index::table::Table;
 use crate::state::writer::{LastCheckpoint, Writer};

@@ -19,7 +19,7 @@
 
 use esker_log::component::CheckpointChunk;
 
-use crate::index::arena::Version;
+use crate::index::entry::Version;
 use crate::limits::{KEY_LIMIT, VALUE_LIMIT};
 
 pub(super) const SECTION_HEADER_BYTES: usize = 2 * size_of::<u32>() + size_of::<u64>();
