@@ -32,7 +32,7 @@ fn esker() -> Outcome<PathBuf> {
     match esker.exists() {
         true => Ok(esker),
         false => Err(Failure::failed(format!(
-            "{} is missing: build it with this command, `cargo build -p esker-cli -p esker-bench`",
+            "{} is missing: build both, `cargo build --profile dist -p esker-cli -p esker-bench`",
             esker.display()
         ))),
     }

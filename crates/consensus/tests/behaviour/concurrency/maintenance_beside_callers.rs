@@ -60,10 +60,10 @@ fn accepts_continue_beside(what: &str, work: impl Fn(&ConsensusLog) + Send + Syn
 #[test]
 fn accepts_never_wait_for_the_sync_of_a_truncation_or_checkpoint() {
     accepts_continue_beside("truncate_from", |log| {
-        log.truncate_from(Slot(451)).unwrap().blocking_wait().unwrap()
+        log.truncate_from(Slot(451)).unwrap().blocking_wait().unwrap();
     });
     accepts_continue_beside("truncate_before", |log| {
-        log.truncate_before(Slot(300)).unwrap().blocking_wait().unwrap()
+        log.truncate_before(Slot(300)).unwrap().blocking_wait().unwrap();
     });
     accepts_continue_beside("install", |log| {
         log.snapshots()

@@ -52,7 +52,7 @@ const RAISES: [fn(&Setting, u64); 2] = [
             .install(SnapshotBounds { floor: Slot(to - 1), frontier: Slot(to - 1) })
             .unwrap()
             .blocking_wait()
-            .unwrap()
+            .unwrap();
     },
 ];
 
