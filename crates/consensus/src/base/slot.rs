@@ -40,7 +40,7 @@ impl fmt::Display for Slot {
     }
 }
 
-/// The slots that a snapshot covers, for [`install`](crate::ConsensusLog::install).
+/// The slots that a snapshot covers, for [`install`](crate::Snapshots::install).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SnapshotBounds {
     /// Slots up to and including this one are dropped.

@@ -16,9 +16,11 @@ impl ConsensusLog {
     /// Promises nothing. A repeated call with the same value is acknowledged again.
     ///
     /// # Errors
-    /// [`Error::AlreadyCommitted`] when the slot is committed with another value;
-    /// [`Error::Truncated`], [`Error::EntryTooLarge`], [`Error::SlotOutOfRange`],
-    /// [`Error::ReadOnly`], [`Error::Closed`], [`Error::Log`].
+    /// [`AlreadyCommitted`](crate::Error::AlreadyCommitted) when the slot is committed with another
+    /// value; [`Truncated`](crate::Error::Truncated),
+    /// [`EntryTooLarge`](crate::Error::EntryTooLarge),
+    /// [`SlotOutOfRange`](crate::Error::SlotOutOfRange), [`ReadOnly`](crate::Error::ReadOnly),
+    /// [`Closed`](crate::Error::Closed), [`Log`](crate::Error::Log).
     ///
     /// # Examples
     /// ```

@@ -158,9 +158,9 @@ impl PromiseAnswer {
     /// as committed.
     ///
     /// # Errors
-    /// [`Error::Truncated`] when truncation or [`install`](ConsensusLog::install) passed committed
-    /// slots before they were visited, even if the visitor stopped before it reached them. The
-    /// answer is then incomplete: promise again. Otherwise as [`ConsensusLog::read`].
+    /// [`Error::Truncated`] when truncation or [`install`](crate::Snapshots::install) passed
+    /// committed slots before they were visited, even if the visitor stopped before it reached
+    /// them. The answer is then incomplete: promise again. Otherwise as [`ConsensusLog::read`].
     pub fn for_each(
         &self,
         mut visit: impl FnMut(&Entry<'_>) -> ControlFlow<()>,

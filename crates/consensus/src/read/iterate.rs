@@ -98,7 +98,7 @@ impl ConsensusLog {
     ///
     /// # Errors
     /// [`Error::Truncated`] when the range starts at or below the floor, or when truncation or
-    /// [`install`](ConsensusLog::install) passes slots that are still to be visited: what was
+    /// [`install`](crate::Snapshots::install) passes slots that are still to be visited: what was
     /// visited before is complete. The error of the first entry that cannot be read, unless
     /// `skip_errors` is set. [`Error::Closed`].
     ///

@@ -15,11 +15,11 @@ impl Snapshots {
     /// older one: truncate through the oldest snapshot that you keep.
     ///
     /// # Durability
-    /// As [`ConsensusLog::truncate_before`].
+    /// As [`truncate_before`](crate::ConsensusLog::truncate_before).
     ///
     /// # Errors
     /// [`Error::NoSnapshot`] or [`Error::CorruptedSnapshot`] when no snapshot that is whole covers
-    /// the slot: nothing was dropped. As [`ConsensusLog::truncate_before`].
+    /// the slot: nothing was dropped. As [`truncate_before`](crate::ConsensusLog::truncate_before).
     ///
     /// # Examples
     /// ```

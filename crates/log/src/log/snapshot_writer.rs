@@ -341,7 +341,7 @@ impl IncomingSnapshot {
         chunked_file::CHUNK_HEADER + self.file.header.len_of(chunk)
     }
 
-    /// Writes the next chunk, as [`SnapshotReader::sealed_chunk`] returned it.
+    /// Writes the next chunk, as [`sealed_chunk`](crate::SnapshotReader::sealed_chunk) returned it.
     ///
     /// # Errors
     /// [`Error::Corrupted`] when these bytes are not that chunk: nothing was written.

@@ -35,7 +35,7 @@ impl<'a> Storage<'a> {
     /// this log.
     ///
     /// # Errors
-    /// [`Error::Io`].
+    /// [`Error::Io`](crate::Error::Io).
     pub fn was_repaired(self) -> Result<bool> {
         directory::was_repaired(&*self.log.write.dir)
     }
