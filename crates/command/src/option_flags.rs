@@ -3,11 +3,12 @@
 /// Every option that [`esker_log::Error::InvalidOption`] and
 /// [`esker_consensus::Error::InvalidOption`] can name, with the flag that sets it. An option that
 /// no command exposes has no flag.
-const FLAGS: [(&str, Option<&str>); 22] = [
+const FLAGS: [(&str, Option<&str>); 25] = [
     ("buffer_size", Some("--buffer-size")),
     ("buffers", Some("--buffers")),
     ("checkpoint_every", None),
     ("commits_in_flight", Some("--commits-in-flight")),
+    ("component", None),
     ("count", None),
     ("direct", Some("--direct")),
     ("index_bytes", Some("--index-bytes")),
@@ -20,12 +21,14 @@ const FLAGS: [(&str, Option<&str>); 22] = [
     ("policy", Some("--policy")),
     ("record_limit", Some("--record-limit")),
     ("reserve", Some("--reserve")),
+    ("retention", None),
     ("retention.age", Some("--retain-age")),
     ("retention.bytes", Some("--retain-bytes")),
     ("retention.records", None),
     ("retention.segments", Some("--retain-segments")),
     ("segment_records", Some("--segment-records")),
     ("segment_size", Some("--segment-size")),
+    ("shared_reserve", None),
 ];
 
 /// Returns the message for an option that must be what `rule` says: with the flag that sets it, in

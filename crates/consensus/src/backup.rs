@@ -93,16 +93,16 @@ pub fn backup_log(
 ) -> Result<BackupSummary> {
     let (dir, dest) = (dir.as_ref(), dest.as_ref());
     options.validate()?;
-    let disk = &*options.disk;
+    let disk = &*options.log.disk;
     refuse_used(disk, dest)?;
-    let read = ReadOptions::on(Arc::clone(&options.disk));
+    let read = ReadOptions::on(Arc::clone(&options.log.disk));
     let reader = component::open_known(dir, read.clone())?;
     refuse_repaired(&reader)?;
     // Opening also recovers app metadata that were lost.
     let is_known = matches!(component::app_metadata(dir, &read), Ok(Some(_)));
     if !reader.storage().is_closed_cleanly() || !is_known {
-        let own = Options { must_exist: true, label: Vec::new(), ..options.clone() };
-        match ConsensusLog::builder(dir).options(own).open() {
+        let own = Options { label: Vec::new(), ..options.clone() };
+        match ConsensusLog::builder(dir).options(own).must_exist(true).open() {
             Ok(log) => log.close()?,
             Err(Error::Log(esker_log::Error::Locked { .. })) => {}
             Err(error) => return Err(error),
@@ -263,6 +263,8 @@ pub(crate) fn begin_log(dest: &Path, options: &Options) -> Result<Log> {
     options.must_exist = false;
     // It gets one when it is opened.
     options.reserve = Some(0);
+    // The pool of huge pages, and the disk of that reserve, are those of the original.
+    (options.huge_pages, options.shared_reserve) = (false, None);
     begin(dest, &options)
 }
 

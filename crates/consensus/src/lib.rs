@@ -114,6 +114,9 @@ pub use component::{
 };
 pub use durability::maintenance::Maintenance;
 pub use durability::metadata::label_in;
+/// The options of the underlying log, in [`Options::log`].
+#[doc(no_inline)]
+pub use esker_log::Options as LogOptions;
 pub use esker_log::reclaim::Reclaimed;
 pub use manager::get_log::ManagerStats;
 pub use manager::list_logs::{LogState, ManagedLog, logs_in, logs_on};

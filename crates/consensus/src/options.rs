@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use esker_disk::{Disk, StdDisk};
+use esker_disk::Disk;
 use esker_log::component::SharedReserve;
-use esker_log::{Direct, Engine, OnCorruption, OpenCheck, Policy, RECORD_LIMIT_MAX};
+use esker_log::{Engine, OnCorruption, Options as LogOptions, Policy, RECORD_LIMIT_MAX};
 use parking_lot::RwLock;
 
 use crate::component::COMPONENT;
@@ -79,58 +79,36 @@ pub struct Options {
     pub sync_on_commit: bool,
     /// Records between two checkpoints of the index: roughly the number of records that opening
     /// reads after a crash. Default 1,048,576, at least 1,024. No more than one for each 32 bytes
-    /// of `reserve`, so that a checkpoint fits there on a full disk.
+    /// of the log's `reserve`, so that a checkpoint fits there on a full disk.
     pub checkpoint_every: u64,
-    /// The segment size of the log in bytes, 64 KiB to 512 MiB; truncation frees whole segments.
-    /// Default 64 MiB.
-    pub segment_size: u32,
-    /// Disk space kept reserved, in bytes, for opening, truncation and checkpoints on a full disk:
-    /// see [`esker_log::Options::reserve`]. A checkpoint, or the copies that a truncation makes,
-    /// may need more. They then fail with [`NoSpace`](esker_log::Error::NoSpace), and the log stays
-    /// usable.
-    pub reserve: Option<u64>,
-    /// The extent of the checks of opening. Default: the records that a crash may have left in
-    /// doubt.
-    pub check: OpenCheck,
-    /// The reaction of opening to corruption. [`OnCorruption::Quarantine`] opens the log read-only;
-    /// [`OnCorruption::Truncate`] is refused, because it forgets promises.
-    pub on_corruption: OnCorruption,
     /// A name of your own that is stored with the log, at most [`LABEL_LIMIT`] bytes. Opening the
     /// log with another label fails, so that no directory is taken for another one; and so does
     /// opening with one when the log's own is corrupt. Default: empty, which stores none and opens
     /// any.
     pub label: Vec<u8>,
-    /// Whether opening fails where there is no log. Default `false`: opening creates one.
-    pub must_exist: bool,
-    /// Whether commits bypass the page cache.
-    pub direct: Direct,
-    /// Whether each write is durable by itself, where the file system supports it.
-    pub dsync: bool,
-    /// The disk that holds the log.
-    pub disk: Arc<dyn Disk>,
-    /// The engine that runs commits. Default: the one shared by all logs of the process.
-    pub engine: Option<Engine>,
+    /// The options of the underlying log: disk, engine, segments and memory. `component`,
+    /// `record_limit` and `policy` are set by the consensus log itself, and truncation takes the
+    /// place of `retention`; these stay at their defaults. Others have a meaning of their own:
+    ///
+    /// - `segment_size`: truncation frees whole segments.
+    /// - `reserve`: for opening, truncation and checkpoints on a full disk. A checkpoint, or the
+    ///   copies that a truncation makes, may need more. They then fail with
+    ///   [`NoSpace`](esker_log::Error::NoSpace), and the log stays usable.
+    /// - `on_corruption`: [`OnCorruption::Quarantine`] opens the log read-only;
+    ///   [`OnCorruption::Truncate`] is refused, because it forgets promises.
+    pub log: LogOptions,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let log = esker_log::Options::default();
         Self {
             mode: Mode::Durable,
             mutable_size: 64 << 20,
             cache_size: 64 << 20,
             sync_on_commit: true,
             checkpoint_every: 1 << 20,
-            segment_size: log.segment_size,
-            reserve: log.reserve,
-            check: OpenCheck::Quick,
-            on_corruption: OnCorruption::Fail,
             label: Vec::new(),
-            must_exist: false,
-            direct: log.direct,
-            dsync: log.dsync,
-            disk: Arc::new(StdDisk::new()),
-            engine: None,
+            log: LogOptions::default(),
         }
     }
 }
@@ -138,7 +116,7 @@ impl Default for Options {
 impl Options {
     /// The default options, on `disk`.
     pub fn on(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, ..Self::default() }
+        Self { log: LogOptions::on(disk), ..Self::default() }
     }
 
     /// The largest value in bytes that a log with these options accepts.
@@ -153,8 +131,18 @@ impl Options {
         rule(self.mutable_size >= 4 << 10, "mutable_size", "at least 4 KiB")?;
         rule(self.checkpoint_every >= CHECKPOINT_EVERY_MIN, "checkpoint_every", "at least 1024")?;
         rule(self.label.len() <= LABEL_LIMIT, "label", "at most 4096 bytes")?;
+        let (log, default) = (&self.log, LogOptions::default());
+        let left = "left at its default: the consensus log sets it";
+        rule(log.component.is_none(), "component", left)?;
+        rule(log.record_limit == default.record_limit, "record_limit", left)?;
+        rule(log.policy == default.policy, "policy", "left at its default: see sync_on_commit")?;
         rule(
-            self.on_corruption != OnCorruption::Truncate,
+            log.retention == default.retention,
+            "retention",
+            "left at its default: only truncation may drop records",
+        )?;
+        rule(
+            log.on_corruption != OnCorruption::Truncate,
             "on_corruption",
             "Fail or Quarantine: cutting a log off forgets what it promised",
         )
@@ -162,27 +150,17 @@ impl Options {
 
     /// The number of records between two automatic checkpoints.
     pub(crate) fn records_per_checkpoint(&self) -> u64 {
-        let in_reserve = self.for_log().reserve_bytes() / RESERVE_BYTES_PER_RECORD;
+        let in_reserve = self.log.reserve_bytes() / RESERVE_BYTES_PER_RECORD;
         self.checkpoint_every.min(in_reserve.max(CHECKPOINT_EVERY_MIN))
     }
 
-    pub(crate) fn for_log(&self) -> esker_log::Options {
-        let mut options = esker_log::Options::on(Arc::clone(&self.disk));
-        options.policy = if self.sync_on_commit {
-            Policy::Always
-        } else {
-            Policy::Periodic(UNREQUESTED_SYNC_INTERVAL)
-        };
+    pub(crate) fn for_log(&self) -> LogOptions {
+        let mut options = self.log.clone();
+        if !self.sync_on_commit {
+            options.policy = Policy::Periodic(UNREQUESTED_SYNC_INTERVAL);
+        }
         options.record_limit = RECORD_LIMIT_MAX;
-        options.segment_size = self.segment_size;
-        options.reserve = self.reserve;
-        options.check = self.check;
-        options.on_corruption = self.on_corruption;
-        options.must_exist = self.must_exist;
         options.component = Some(COMPONENT);
-        options.direct = self.direct;
-        options.dsync = self.dsync;
-        options.engine.clone_from(&self.engine);
         options
     }
 }
@@ -190,7 +168,9 @@ impl Options {
 /// Opens a consensus log with options; from
 /// [`ConsensusLog::builder`](crate::ConsensusLog::builder).
 ///
-/// Each option has a setter of the same name. [`Options`] describes them.
+/// The options of the consensus log, and those of the underlying log that most programs set, have a
+/// setter of the same name; [`ConsensusLogBuilder::log`] sets the others. [`Options`] describes
+/// them.
 #[derive(Debug, Clone)]
 #[must_use = "a builder opens nothing until `open` is called"]
 pub struct ConsensusLogBuilder {
@@ -251,24 +231,102 @@ impl ConsensusLogBuilder {
         self
     }
 
-    esker_log::option_setters! { Options {
-        mode: Mode,
-        mutable_size: u64,
-        cache_size: u64,
-        sync_on_commit: bool,
-        checkpoint_every: u64,
-        segment_size: u32,
-        check: OpenCheck,
-        on_corruption: OnCorruption,
-        label: Vec<u8>,
-        must_exist: bool,
-        direct: Direct,
-        dsync: bool,
-        disk: Arc<dyn Disk>,
-        ;
-        reserve: u64,
-        engine: Engine,
-    }}
+    /// Replaces all options.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Replaces all options of the underlying log, those with a setter here too; so call it before
+    /// them.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_consensus::{ConsensusLog, LogOptions};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("node-1");
+    /// let mut log = LogOptions::default();
+    /// log.buffer_size = 1 << 20;
+    /// let log = ConsensusLog::builder(&dir).log(log).segment_size(16 << 20).open()?;
+    /// # log.close()?;
+    /// # Ok::<(), esker_consensus::Error>(())
+    /// ```
+    pub fn log(mut self, log: LogOptions) -> Self {
+        self.options.log = log;
+        self
+    }
+
+    /// Sets [`Options::mode`].
+    pub fn mode(mut self, mode: Mode) -> Self {
+        self.options.mode = mode;
+        self
+    }
+
+    /// Sets [`Options::mutable_size`].
+    pub fn mutable_size(mut self, mutable_size: u64) -> Self {
+        self.options.mutable_size = mutable_size;
+        self
+    }
+
+    /// Sets [`Options::cache_size`].
+    pub fn cache_size(mut self, cache_size: u64) -> Self {
+        self.options.cache_size = cache_size;
+        self
+    }
+
+    /// Sets [`Options::sync_on_commit`].
+    pub fn sync_on_commit(mut self, sync_on_commit: bool) -> Self {
+        self.options.sync_on_commit = sync_on_commit;
+        self
+    }
+
+    /// Sets [`Options::checkpoint_every`].
+    pub fn checkpoint_every(mut self, checkpoint_every: u64) -> Self {
+        self.options.checkpoint_every = checkpoint_every;
+        self
+    }
+
+    /// Sets [`Options::label`].
+    pub fn label(mut self, label: Vec<u8>) -> Self {
+        self.options.label = label;
+        self
+    }
+
+    /// Sets [`LogOptions::segment_size`].
+    pub fn segment_size(mut self, segment_size: u32) -> Self {
+        self.options.log.segment_size = segment_size;
+        self
+    }
+
+    /// Sets [`LogOptions::reserve`].
+    pub fn reserve(mut self, reserve: u64) -> Self {
+        self.options.log.reserve = Some(reserve);
+        self
+    }
+
+    /// Sets [`LogOptions::on_corruption`].
+    pub fn on_corruption(mut self, on_corruption: OnCorruption) -> Self {
+        self.options.log.on_corruption = on_corruption;
+        self
+    }
+
+    /// Sets [`LogOptions::must_exist`].
+    pub fn must_exist(mut self, must_exist: bool) -> Self {
+        self.options.log.must_exist = must_exist;
+        self
+    }
+
+    /// Sets [`LogOptions::disk`].
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.options.log.disk = disk;
+        self
+    }
+
+    /// Sets [`LogOptions::engine`].
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.options.log.engine = Some(engine);
+        self
+    }
 }
 
 /// Refuses a value of `len` bytes that these options never accept.

@@ -54,9 +54,12 @@ pub use cache::value::Value;
 /// The errors of the log, in [`Error::Log`].
 #[doc(no_inline)]
 pub use esker_log::Error as LogError;
+/// The options of the log, in [`Options::log`].
+#[doc(no_inline)]
+pub use esker_log::Options as LogOptions;
 pub use esker_log::reclaim::Reclaimed;
 #[doc(no_inline)]
-pub use esker_log::{Direct, Engine, OnCorruption, OpenCheck, ReadOnlyLog};
+pub use esker_log::{Direct, Engine, OnCorruption, OpenCheck, ReadOnlyLog, ReadOptions};
 pub use esker_log::{Policy, Seq, SeqRange};
 pub use limits::{KEY_LIMIT, NAME_LIMIT, VALUE_LIMIT};
 pub use read::check_records::check_records;

@@ -332,7 +332,7 @@ impl Store {
     /// them.
     ///
     /// Ends with the segments that exist when it begins. On a full disk it works within
-    /// [`Options::reserve`](crate::Options::reserve), and returns what it freed.
+    /// [`StoreBuilder::reserve`], and returns what it freed.
     ///
     /// # Durability
     /// Durable when it returns.

@@ -26,7 +26,7 @@ fn forget_peak() {
 /// Overwrites few keys until the log has this many bytes.
 fn write(dir: &Path, bytes: u64) {
     let mut options = Options::default();
-    (options.policy, options.clean, options.cache_bytes) = (Policy::OsBuffered, false, 0);
+    (options.log.policy, options.clean, options.cache_bytes) = (Policy::OsBuffered, false, 0);
     let store = Store::builder(dir).options(options).open().unwrap();
     let keys = store.keyspace();
     for n in 0..bytes / 10_000 {

@@ -110,9 +110,9 @@ mod tests {
         let mut options = Options::on(disk);
         // Small segments, so that they turn within a life, and a small reserve, which is written at
         // each opening; and everything on one thread.
-        options.segment_size = 64 << 10;
-        options.reserve = Some(64 << 10);
-        options.engine = Some(Engine::manual());
+        options.log.segment_size = 64 << 10;
+        options.log.reserve = Some(64 << 10);
+        options.log.engine = Some(Engine::manual());
         Ledger::open(Path::new("/ledger"), options)
     }
 

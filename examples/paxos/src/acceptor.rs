@@ -88,10 +88,10 @@ impl Acceptor {
         let engine = Engine::manual();
         let logs = LogManager::builder("/acceptor").max_open(MAX_OPEN);
         let mut each = logs.current_options().clone();
-        each.disk = Arc::new(self.disk.process());
-        each.engine = Some(engine.clone());
+        each.log.disk = Arc::new(self.disk.process());
+        each.log.engine = Some(engine.clone());
         each.mode = self.mode;
-        each.segment_size = 64 << 10;
+        each.log.segment_size = 64 << 10;
         each.cache_size = 4 << 10;
         each.checkpoint_every = 1024;
         match logs.options(each).open() {

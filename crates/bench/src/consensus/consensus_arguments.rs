@@ -91,7 +91,7 @@ impl ConsensusBenchArguments {
             ("sync_on_commit", json!(options.sync_on_commit)),
             ("mutable_size", json!(options.mutable_size)),
             ("cache_size", json!(options.cache_size)),
-            ("segment_size", json!(options.segment_size)),
+            ("segment_size", json!(options.log.segment_size)),
             ("checkpoint_every", json!(options.checkpoint_every)),
         ];
         params.extend(values.into_iter().map(|(name, value)| (name.to_owned(), value)));
@@ -108,12 +108,9 @@ pub fn insert_disk(params: &mut Map<String, Value>, log: &esker_log::LogStats) {
 
 /// Returns the options that the flags for writing set.
 pub fn consensus_options(writing: &WritingArguments, mode: Mode, sync_on_commit: bool) -> Options {
-    let log = writing.options();
-    let mut options = Options::on(log.disk);
+    let mut options = Options::default();
+    options.log = writing.io.options();
     options.mode = mode;
     options.sync_on_commit = sync_on_commit;
-    options.segment_size = log.segment_size;
-    options.direct = log.direct;
-    options.dsync = log.dsync;
     options
 }

@@ -47,10 +47,9 @@ impl Bench<'_> {
         let chosen = self.arguments.options(Mode::Durable, true);
         let builder = LogManager::builder(dir).max_open(max_open as usize);
         let mut options = builder.current_options().clone();
-        options.disk = chosen.disk;
-        options.segment_size = chosen.segment_size;
-        options.direct = chosen.direct;
-        options.dsync = chosen.dsync;
+        let reserve = options.log.reserve;
+        options.log = chosen.log;
+        options.log.reserve = reserve;
         let manager = builder.options(options.clone()).open();
         Ok((manager.map_err(|error| Failure::from_consensus(&error, dir))?, options))
     }

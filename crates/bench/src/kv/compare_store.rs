@@ -23,10 +23,10 @@ pub fn compare(entries: &Entries, dir: &Path, options: &Options, keys: u64) -> O
     let failure = |error: esker_kv::Error| Failure::from_kv(&error, dir);
     let (fits, cores) = (fits_into_memory(dir), std::thread::available_parallelism());
     let mut options = options.clone();
-    options.disk = std::sync::Arc::new(StdDisk::new());
+    options.log.disk = std::sync::Arc::new(StdDisk::new());
     options.clean = false;
     let threads = if fits {
-        options.direct = Direct::Off;
+        options.log.direct = Direct::Off;
         read_raw(dir, false)
             .map_err(|error| Failure::failed(esker_command::exit::with_causes(&error)))?;
         cores.map_or(1, usize::from)

@@ -43,7 +43,7 @@ pub fn run(arguments: &KvBenchArguments) -> Outcome {
     arguments.check()?;
     let workdir = Workdir::make(arguments.dir.as_deref(), arguments.keep)?;
     let options = arguments.options(Policy::Always);
-    let mut floor = Floor::prepare_on(&*options.disk, &workdir.floor())?;
+    let mut floor = Floor::prepare_on(&*options.log.disk, &workdir.floor())?;
     let mut environment = Environment::describe(&workdir.floor());
     environment.disk.emulated = arguments.slow_disk.map(store_arguments::DiskModel::name);
     if arguments.csv {
@@ -57,7 +57,7 @@ pub fn run(arguments: &KvBenchArguments) -> Outcome {
     for policy in &policies {
         let several = policies.len() > 1;
         let mut options = options.clone();
-        options.policy = *policy;
+        options.log.policy = *policy;
         let log = workdir.log();
         let dir = if several { log.join(csv::mode(*policy)) } else { log };
         let mut bench =
@@ -113,7 +113,7 @@ impl Bench<'_> {
     /// Measures, compares, and prints. Returns the puts, for the model.
     fn run(&mut self) -> Outcome<Vec<(Mode, Figure)>> {
         let arguments = self.arguments;
-        let policy = self.options.policy;
+        let policy = self.options.log.policy;
         let dir = self.dir.clone();
         let failure = |error: esker_kv::Error| Failure::from_kv(&error, &dir);
         self.floor.restart();
@@ -228,7 +228,7 @@ impl Bench<'_> {
     fn random_reads(&self, what: Operation) -> Outcome<f64> {
         let threads = if what == Operation::Scan { 1 } else { self.arguments.writers };
         let size = Entries::new(self.arguments).read_bytes();
-        random_read::per_second(&*self.options.disk, &self.dir, threads, size, RANDOM_READS)
+        random_read::per_second(&*self.options.log.disk, &self.dir, threads, size, RANDOM_READS)
             .map_err(|error| Failure::failed(format!("measure the floor: {}", with_causes(&error))))
     }
 

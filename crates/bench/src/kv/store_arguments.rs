@@ -229,12 +229,10 @@ impl KvBenchArguments {
 
     /// Returns the defaults, changed by flags.
     pub fn options(&self, policy: Policy) -> Options {
-        let log = self.io.options();
-        let mut options = Options::on(self.on_device(log.disk));
-        options.policy = policy;
-        options.segment_size = log.segment_size;
-        options.direct = log.direct;
-        options.dsync = log.dsync;
+        let mut options = Options::default();
+        options.log = self.io.options();
+        options.log.disk = self.on_device(options.log.disk);
+        options.log.policy = policy;
         if self.cold {
             options.cache_bytes = options.cache_bytes.min(COLD_CACHE);
         }
@@ -254,7 +252,7 @@ impl KvBenchArguments {
         let callers = if self.has_threads(what) { "threads" } else { "tasks" };
         let warm_up = if what == Operation::Put { self.warm_up() } else { 0 };
         let values = [
-            ("policy", json!(quantity::policy_name(options.policy))),
+            ("policy", json!(quantity::policy_name(options.log.policy))),
             ("writers", json!(self.writers)),
             ("size", json!(self.size)),
             ("keys", json!(self.keys)),
@@ -269,7 +267,7 @@ impl KvBenchArguments {
             ("count", json!(self.count)),
             ("seconds", json!(self.seconds)),
             ("cache_bytes", json!(options.cache_bytes)),
-            ("segment_size", json!(options.segment_size)),
+            ("segment_size", json!(options.log.segment_size)),
         ];
         values.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
     }

@@ -105,7 +105,7 @@ impl LogManager {
         let _lock = claim(&disk)?;
         let parts = inner.parts()?;
         let mut options = inner.options.clone();
-        options.disk = Arc::new(disk.clone());
+        options.log.disk = Arc::new(disk.clone());
         let copied = registry::begin_copy(&disk, &options)
             .and_then(|registry| inner.copy(&parts, &options, &registry));
         if copied.is_err() {

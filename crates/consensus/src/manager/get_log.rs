@@ -215,8 +215,8 @@ impl ManagerInner {
         let mut options = self.options.clone();
         options.label = claim.key.to_vec();
         // An empty log in place of one that is gone would have forgotten its promises.
-        options.must_exist = self.registry.is_created(&claim.key);
-        let must_exist = options.must_exist;
+        options.log.must_exist = self.registry.is_created(&claim.key);
+        let must_exist = options.log.must_exist;
         let log = self.open_after_lock(&claim.key, &options).map_err(|error| match error {
             Error::Log(esker_log::Error::NotALog { .. }) if must_exist => self.missing(&claim.key),
             error => error,

@@ -104,12 +104,12 @@ impl LogManager {
 
     /// Returns a builder that opens the manager in `dir` with other options.
     pub fn builder(dir: impl AsRef<Path>) -> LogManagerBuilder {
-        let options = Options {
+        let mut options = Options {
             mutable_size: MUTABLE_BYTES_DEFAULT,
             cache_size: CACHE_BYTES_DEFAULT,
-            reserve: Some(RESERVE_BYTES_DEFAULT),
             ..Options::default()
         };
+        options.log.reserve = Some(RESERVE_BYTES_DEFAULT);
         let (dir, max_open) = (dir.as_ref().to_owned(), OPEN_LOGS_DEFAULT);
         LogManagerBuilder { dir, max_open, must_exist: false, renumber: false, options }
     }
@@ -162,14 +162,14 @@ impl LogManagerBuilder {
 
     /// The disk that holds the logs.
     pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
-        self.options.disk = disk;
+        self.options.log.disk = disk;
         self
     }
 
     /// The engine that runs the commits of all logs. Default: the one shared by all logs of the
     /// process.
     pub fn engine(mut self, engine: Engine) -> Self {
-        self.options.engine = Some(engine);
+        self.options.log.engine = Some(engine);
         self
     }
 
@@ -187,12 +187,19 @@ impl LogManagerBuilder {
             return Err(Error::InvalidOption { option: "max_open", rule: "at least 1" });
         }
         options.validate()?;
-        let dir =
-            if must_exist { options.disk.open_dir(&dir) } else { options.disk.create_dir(&dir) };
+        if options.log.shared_reserve.is_some() {
+            let rule = "unset: the logs of a manager share its own reserve";
+            return Err(Error::InvalidOption { option: "shared_reserve", rule });
+        }
+        let dir = if must_exist {
+            options.log.disk.open_dir(&dir)
+        } else {
+            options.log.disk.create_dir(&dir)
+        };
         let dir = dir.map_err(esker_log::Error::from)?;
         let has_registry = refuse_another(&*dir, must_exist)?;
-        let (disk, root) = (DirDisk::new(dir), Arc::clone(&options.disk));
-        options.disk = Arc::new(disk.clone());
+        let (disk, root) = (DirDisk::new(dir), Arc::clone(&options.log.disk));
+        options.log.disk = Arc::new(disk.clone());
         let registry = Registry::open(&disk, &options, must_exist && has_registry)?;
         if has_registry && !registry.is_whole() {
             tracing::warn!("the registry is made again from the labels of the logs");

@@ -476,10 +476,10 @@ fn log_options(disk: &DirDisk, options: &Options, component: Component) -> esker
     own.component = Some(component);
     own.segment_size = SEGMENT_BYTES;
     own.buffer_size = BUFFER_BYTES;
-    own.reserve = options.reserve;
-    own.direct = options.direct;
-    own.dsync = options.dsync;
-    own.engine.clone_from(&options.engine);
+    own.reserve = options.log.reserve;
+    own.direct = options.log.direct;
+    own.dsync = options.log.dsync;
+    own.engine.clone_from(&options.log.engine);
     own
 }
 
@@ -498,7 +498,7 @@ mod tests {
     fn open(disk: &SimDisk) -> Registry {
         let base = disk.create_dir(Path::new(DIR)).unwrap();
         let mut options = Options::on(Arc::new(disk.clone()));
-        options.engine = Some(Engine::manual());
+        options.log.engine = Some(Engine::manual());
         Registry::open(&DirDisk::new(base), &options, false).unwrap()
     }
 

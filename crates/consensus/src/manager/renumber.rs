@@ -25,7 +25,7 @@ impl ManagerInner {
             }
             let mut options = self.options.clone();
             options.label = key.to_vec();
-            options.must_exist = true;
+            options.log.must_exist = true;
             self.builder_of(&key, &options).renumber().open()?.close()?;
         }
         self.registry.renumber()

@@ -132,7 +132,7 @@ impl Inner {
         removals: Arc<RwLock<()>>,
         start: u64,
     ) -> Self {
-        let inline = options.engine.as_ref().is_some_and(esker_log::Engine::is_manual);
+        let inline = options.log.engine.as_ref().is_some_and(esker_log::Engine::is_manual);
         Self {
             log,
             status: LogStatus::new(read_only),

@@ -36,8 +36,8 @@ pub fn driven(disk: &SimDisk, mode: Mode) -> (Options, Engine) {
     let engine = Engine::manual();
     let mut options = Options::on(Arc::new(disk.process()));
     options.mode = mode;
-    options.segment_size = 64 << 10;
-    options.engine = Some(engine.clone());
+    options.log.segment_size = 64 << 10;
+    options.log.engine = Some(engine.clone());
     (options, engine)
 }
 

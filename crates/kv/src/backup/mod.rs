@@ -72,7 +72,7 @@ impl Writer {
         self.view().refuse_if_closing()?;
         self.log.barrier()?.blocking_wait()?;
         let mut options = self.options().clone();
-        options.must_exist = false;
+        options.log.must_exist = false;
         backup(&mut source::OpenStore::new(self), &StoreBuilder { dir, options })
     }
 }
@@ -85,6 +85,8 @@ fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq> {
     // It is made durable at the end.
     log.policy = Policy::Periodic(Duration::from_secs(1));
     log.component = Some(UNFINISHED_BACKUP);
+    // The pool of huge pages, and the disk of that reserve, are those of the original.
+    (log.huge_pages, log.shared_reserve) = (false, None);
     let outcome = match Log::builder(dir).options(log).open() {
         // Another backup to this directory began after the check.
         Ok(log) if log.storage().recovery().prior_shutdown != PriorShutdown::New => {
@@ -93,14 +95,16 @@ fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq> {
         Ok(log) => write(source, &log),
         // Creating a log fails with the error of the system.
         Err(esker_log::Error::Io(cause)) if cause.is_no_space() => {
-            let (wanted, durable) = (u64::from(options.segment_size), Seq::ZERO);
+            let (wanted, durable) = (u64::from(options.log.segment_size), Seq::ZERO);
             Err(esker_log::Error::NoSpace { dir: dir.clone(), wanted, durable, cause }.into())
         }
         Err(error) => Err(error.into()),
     };
     if let Err(error) = &outcome {
         tracing::debug!(%error, "removing an unfinished backup");
-        if let Err(error) = esker_log::component::discard(dir, UNFINISHED_BACKUP, &*options.disk) {
+        if let Err(error) =
+            esker_log::component::discard(dir, UNFINISHED_BACKUP, &*options.log.disk)
+        {
             tracing::warn!(%error, dir = %dir.display(), "failed to remove an unfinished backup");
         }
     }
@@ -169,7 +173,7 @@ fn copy(source: &mut impl Source, log: &Log) -> Result<CopiedRange> {
 
 fn refuse_unless_empty(to: &StoreBuilder) -> Result<()> {
     let dir = &to.dir;
-    let names = match to.options.disk.open_dir(dir) {
+    let names = match to.options.log.disk.open_dir(dir) {
         Ok(dir) => dir.list().map_err(esker_log::Error::from)?,
         Err(cause) if cause.kind() == ErrorKind::NotFound => return Ok(()),
         Err(cause) => return Err(esker_log::Error::from(cause).into()),

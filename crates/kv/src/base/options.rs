@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use esker_disk::Disk;
 use esker_log::{
-    Component, Direct, Engine, OnCorruption, OpenCheck, Policy, RESERVE_KEPT_MOST, RESERVE_MAX,
+    Component, Engine, OnCorruption, OpenCheck, Options as LogOptions, Policy, RESERVE_KEPT_MOST,
+    RESERVE_MAX, Retention,
 };
 
 use crate::base::error::{Error, Result};
@@ -23,9 +24,6 @@ pub const COMPONENT: Component = Component(*b"ESKRKV01");
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// The policy: when a commit happens without a request, and so what a crash may lose. Default
-    /// [`Policy::Always`].
-    pub policy: Policy,
     /// The most bytes of values in the value cache. Default 256 MiB, or a quarter of the memory of
     /// the machine, whichever is less. Values of up to a quarter of it are cached.
     pub cache_bytes: u64,
@@ -40,37 +38,23 @@ pub struct Options {
     /// The time for which a snapshot keeps cleaning from dropping what it may read. After that it
     /// expires if it is in the way. Default one minute.
     pub snapshot_timeout: Duration,
-    /// The most bytes of the log that are cached for readers in order: opening, cleaning and watch.
-    /// Default 16 MiB.
-    pub read_cache: u64,
     /// Whether space is reclaimed in the background. Default `true`. Otherwise only
     /// [`Store::compact`](crate::Store::compact) reclaims it.
     pub clean: bool,
-    /// The segment size of the log in bytes, 64 KiB to 512 MiB; cleaning frees whole segments.
-    /// Default 64 MiB.
-    pub segment_size: u32,
-    /// Disk space kept reserved, in bytes, for opening, deleting and cleaning on a full disk; see
-    /// [`esker_log::Options::reserve`]. Half of it, at most 16 MiB, is for opening; the rest is for
-    /// deletes and cleaning, which copies a segment within it. Default 16 MiB and one and a half
-    /// times `segment_size`; at least 33 MiB, at most 512 MiB.
-    pub reserve: Option<u64>,
-    /// The extent of the checks of opening. Default: what a crash may have left in doubt.
-    pub check: OpenCheck,
-    /// The reaction of opening to corruption. Default: it fails. With [`OnCorruption::Quarantine`]
-    /// it checks everything, as with [`OpenCheck::Full`], and quarantines the corrupt records; see
-    /// [`Store::quarantined`](crate::Store::quarantined).
-    /// [`OnCorruption::Truncate`] is refused: it would lose keys of any age without a trace.
-    pub on_corruption: OnCorruption,
-    /// Whether opening fails where there is no store. Default `false`: opening creates one.
-    pub must_exist: bool,
-    /// Whether commits bypass the page cache.
-    pub direct: Direct,
-    /// Whether each write is durable by itself, where the file system supports it.
-    pub dsync: bool,
-    /// The disk that holds the store. Default: the real disk.
-    pub disk: Arc<dyn Disk>,
-    /// The engine that runs commits. Default: the one shared by all logs of the process.
-    pub engine: Option<Engine>,
+    /// The options of the log: policy, disk, engine, segments and memory. The store sets
+    /// `component` and `record_limit` itself, and cleaning takes the place of `retention`; these
+    /// stay at their defaults. Others have a meaning of their own in a store:
+    ///
+    /// - `segment_size`: cleaning frees whole segments.
+    /// - `reserve`: half of it, at most 16 MiB, is for opening; the rest is for deletes and
+    ///   cleaning, which copies a segment within it. Default 16 MiB and one and a half times
+    ///   `segment_size`; at least 33 MiB, at most 512 MiB.
+    /// - `read_cache`: for readers in order, which are opening, cleaning and watch.
+    /// - `on_corruption`: with [`OnCorruption::Quarantine`] opening checks everything, as with
+    ///   [`OpenCheck::Full`], and quarantines the corrupt records; see
+    ///   [`Store::quarantined`](crate::Store::quarantined). [`OnCorruption::Truncate`] is refused:
+    ///   it would lose keys of any age without a trace.
+    pub log: LogOptions,
 }
 
 const _: () = assert!(ENTRIES_BYTES_MIN == 8 << 20, "the least of `index_bytes`, in its rule");
@@ -79,24 +63,13 @@ const _: () = assert!(RECORD_BYTES_MAX <= u32::MAX as usize, "the limit of a rec
 
 impl Default for Options {
     fn default() -> Self {
-        let log = esker_log::Options::default();
         Self {
-            policy: Policy::Always,
             cache_bytes: (256 << 20).min(machine_memory() / 4),
             history_bytes: 64 << 20,
             index_bytes: ENTRIES_BYTES_MAX,
             snapshot_timeout: Duration::from_secs(60),
-            read_cache: log.read_cache,
             clean: true,
-            segment_size: log.segment_size,
-            reserve: log.reserve,
-            check: log.check,
-            on_corruption: log.on_corruption,
-            must_exist: false,
-            direct: log.direct,
-            dsync: log.dsync,
-            disk: log.disk,
-            engine: None,
+            log: LogOptions::default(),
         }
     }
 }
@@ -113,7 +86,7 @@ fn machine_memory() -> u64 {
 impl Options {
     /// Returns the default options on another disk.
     pub fn on(disk: Arc<dyn Disk>) -> Self {
-        Self { disk, ..Self::default() }
+        Self { log: LogOptions::on(disk), ..Self::default() }
     }
 
     pub(crate) fn validate(&self) -> Result<()> {
@@ -127,8 +100,16 @@ impl Options {
             "from 8 MiB to 31 GiB",
         )?;
         rule(self.cache_bytes <= 1 << 40, "cache_bytes", "at most 1 TiB")?;
+        let left = "left at its default: the store sets it";
+        rule(self.log.component.is_none(), "component", left)?;
+        rule(self.log.record_limit == LogOptions::default().record_limit, "record_limit", left)?;
         rule(
-            matches!(self.on_corruption, OnCorruption::Fail | OnCorruption::Quarantine),
+            self.log.retention == Retention::NONE,
+            "retention",
+            "left at its default: cleaning drops what is not live",
+        )?;
+        rule(
+            matches!(self.log.on_corruption, OnCorruption::Fail | OnCorruption::Quarantine),
             "on_corruption",
             "Fail or Quarantine: cleaning moves records, so cutting off a tail loses keys of any \
              age",
@@ -137,36 +118,28 @@ impl Options {
 
     /// The reserve in which cleaning a full disk can copy a whole segment, and no less than that of
     /// a log.
-    fn default_reserve(&self, log: &esker_log::Options) -> u64 {
-        let segment = u64::from(self.segment_size);
-        log.reserve_bytes().max(RESERVE_KEPT_MOST + segment + segment / 2).min(RESERVE_MAX)
+    fn default_reserve(&self) -> u64 {
+        let segment = u64::from(self.log.segment_size);
+        self.log.reserve_bytes().max(RESERVE_KEPT_MOST + segment + segment / 2).min(RESERVE_MAX)
     }
 
-    pub(crate) fn for_log(&self) -> esker_log::Options {
-        let mut options = esker_log::Options::on(Arc::clone(&self.disk));
-        options.policy = self.policy;
-        options.record_limit = RECORD_BYTES_MAX as u32;
-        options.segment_size = self.segment_size;
-        options.read_cache = self.read_cache;
-        options.reserve = self.reserve.or_else(|| Some(self.default_reserve(&options)));
-        options.check = match self.on_corruption {
-            OnCorruption::Fail => self.check,
-            // Otherwise the log quarantines only what it finds, and the replay fails at the rest.
-            _ => OpenCheck::Full,
-        };
-        options.on_corruption = self.on_corruption;
-        options.must_exist = self.must_exist;
+    pub(crate) fn for_log(&self) -> LogOptions {
+        let mut options = self.log.clone();
         options.component = Some(COMPONENT);
-        options.direct = self.direct;
-        options.dsync = self.dsync;
-        options.engine.clone_from(&self.engine);
+        options.record_limit = RECORD_BYTES_MAX as u32;
+        options.reserve = options.reserve.or_else(|| Some(self.default_reserve()));
+        if options.on_corruption != OnCorruption::Fail {
+            // Otherwise the log quarantines only what it finds, and the replay fails at the rest.
+            options.check = OpenCheck::Full;
+        }
         options
     }
 }
 
 /// Opens a store with options; from [`Store::builder`](crate::Store::builder).
 ///
-/// Each option has a setter of the same name. [`Options`] describes them.
+/// The options of the store, and those of the log that most programs set, have a setter of the same
+/// name; [`StoreBuilder::log`] sets the others. [`Options`] describes them.
 #[derive(Debug, Clone)]
 #[must_use = "a builder opens nothing until `open` is called"]
 pub struct StoreBuilder {
@@ -179,23 +152,99 @@ impl StoreBuilder {
         Self { dir, options: Options::default() }
     }
 
-    esker_log::option_setters! { Options {
-        policy: Policy,
-        cache_bytes: u64,
-        history_bytes: u64,
-        index_bytes: u64,
-        snapshot_timeout: Duration,
-        read_cache: u64,
-        clean: bool,
-        segment_size: u32,
-        check: OpenCheck,
-        on_corruption: OnCorruption,
-        must_exist: bool,
-        direct: Direct,
-        dsync: bool,
-        disk: Arc<dyn Disk>,
-        ;
-        reserve: u64,
-        engine: Engine,
-    }}
+    /// Replaces all options.
+    pub fn options(mut self, options: Options) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Replaces all options of the log, those with a setter here too; so call it before them.
+    ///
+    /// # Examples
+    /// ```
+    /// use esker_kv::{LogOptions, Store};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let dir = dir.path().join("store");
+    /// let mut log = LogOptions::default();
+    /// log.buffer_size = 1 << 20;
+    /// let store = Store::builder(&dir).log(log).segment_size(16 << 20).open()?;
+    /// # store.close()?;
+    /// # Ok::<(), esker_kv::Error>(())
+    /// ```
+    pub fn log(mut self, log: LogOptions) -> Self {
+        self.options.log = log;
+        self
+    }
+
+    /// Sets [`Options::cache_bytes`].
+    pub fn cache_bytes(mut self, cache_bytes: u64) -> Self {
+        self.options.cache_bytes = cache_bytes;
+        self
+    }
+
+    /// Sets [`Options::history_bytes`].
+    pub fn history_bytes(mut self, history_bytes: u64) -> Self {
+        self.options.history_bytes = history_bytes;
+        self
+    }
+
+    /// Sets [`Options::index_bytes`].
+    pub fn index_bytes(mut self, index_bytes: u64) -> Self {
+        self.options.index_bytes = index_bytes;
+        self
+    }
+
+    /// Sets [`Options::snapshot_timeout`].
+    pub fn snapshot_timeout(mut self, snapshot_timeout: Duration) -> Self {
+        self.options.snapshot_timeout = snapshot_timeout;
+        self
+    }
+
+    /// Sets [`Options::clean`].
+    pub fn clean(mut self, clean: bool) -> Self {
+        self.options.clean = clean;
+        self
+    }
+
+    /// Sets [`LogOptions::policy`].
+    pub fn policy(mut self, policy: Policy) -> Self {
+        self.options.log.policy = policy;
+        self
+    }
+
+    /// Sets [`LogOptions::segment_size`].
+    pub fn segment_size(mut self, segment_size: u32) -> Self {
+        self.options.log.segment_size = segment_size;
+        self
+    }
+
+    /// Sets [`LogOptions::reserve`].
+    pub fn reserve(mut self, reserve: u64) -> Self {
+        self.options.log.reserve = Some(reserve);
+        self
+    }
+
+    /// Sets [`LogOptions::on_corruption`].
+    pub fn on_corruption(mut self, on_corruption: OnCorruption) -> Self {
+        self.options.log.on_corruption = on_corruption;
+        self
+    }
+
+    /// Sets [`LogOptions::must_exist`].
+    pub fn must_exist(mut self, must_exist: bool) -> Self {
+        self.options.log.must_exist = must_exist;
+        self
+    }
+
+    /// Sets [`LogOptions::disk`].
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.options.log.disk = disk;
+        self
+    }
+
+    /// Sets [`LogOptions::engine`].
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.options.log.engine = Some(engine);
+        self
+    }
 }

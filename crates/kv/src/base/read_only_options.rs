@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use esker_disk::Disk;
-use esker_log::{Direct, Engine, ReadOptions};
+use esker_log::{Engine, ReadOptions};
 
 use crate::base::error::Result;
 use crate::base::options::Options;
@@ -19,8 +19,6 @@ pub struct ReadOnlyOptions {
     pub cache_bytes: u64,
     /// As [`Options::history_bytes`].
     pub history_bytes: u64,
-    /// The most bytes of the log that are cached while it is followed. Default 16 MiB.
-    pub read_cache: u64,
     /// Whether a thread follows the writer. Default `false`: the store changes only when
     /// [`ReadOnlyStore::refresh`](crate::ReadOnlyStore::refresh) is called, or when the writer
     /// dropped what a call reads.
@@ -29,28 +27,14 @@ pub struct ReadOnlyOptions {
     /// the newest value that is left, which may be older than its last one. Use it to export what
     /// is left. Default `false`: such keys return [`Error::Quarantined`](crate::Error).
     pub skip_quarantined: bool,
-    /// Whether reads bypass the page cache.
-    pub direct: Direct,
-    /// The disk that holds the store. Default: the real disk.
-    pub disk: Arc<dyn Disk>,
-    /// The engine whose threads read ahead. Default: threads of this store.
-    pub engine: Option<Engine>,
+    /// The options of the log: disk, engine, cache and checks.
+    pub log: ReadOptions,
 }
 
 impl Default for ReadOnlyOptions {
     fn default() -> Self {
-        let Options { cache_bytes, history_bytes, read_cache, direct, disk, .. } =
-            Options::default();
-        Self {
-            cache_bytes,
-            history_bytes,
-            read_cache,
-            follow: false,
-            skip_quarantined: false,
-            direct,
-            disk,
-            engine: None,
-        }
+        let Options { cache_bytes, history_bytes, log, .. } = Options::default();
+        Self { cache_bytes, history_bytes, follow: false, skip_quarantined: false, log: log.into() }
     }
 }
 
@@ -59,21 +43,13 @@ impl ReadOnlyOptions {
         let Self { cache_bytes, history_bytes, .. } = *self;
         Options { cache_bytes, history_bytes, ..Options::default() }.validate()
     }
-
-    pub(crate) fn for_log(&self) -> ReadOptions {
-        let mut options = ReadOptions::default();
-        options.read_cache = self.read_cache;
-        options.direct = self.direct;
-        options.disk = Arc::clone(&self.disk);
-        options.engine.clone_from(&self.engine);
-        options
-    }
 }
 
 /// Opens a store for reading with options; from
 /// [`ReadOnlyStore::builder`](crate::ReadOnlyStore::builder).
 ///
-/// Each option has a setter of the same name. [`ReadOnlyOptions`] describes them.
+/// The options of the store, and the disk and the engine, have a setter of the same name;
+/// [`ReadOnlyStoreBuilder::log`] sets the others. [`ReadOnlyOptions`] describes them.
 #[derive(Debug, Clone)]
 #[must_use = "a builder opens nothing until `open` is called"]
 pub struct ReadOnlyStoreBuilder {
@@ -86,15 +62,51 @@ impl ReadOnlyStoreBuilder {
         Self { dir, options: ReadOnlyOptions::default() }
     }
 
-    esker_log::option_setters! { ReadOnlyOptions {
-        cache_bytes: u64,
-        history_bytes: u64,
-        read_cache: u64,
-        follow: bool,
-        skip_quarantined: bool,
-        direct: Direct,
-        disk: Arc<dyn Disk>,
-        ;
-        engine: Engine,
-    }}
+    /// Replaces all options.
+    pub fn options(mut self, options: ReadOnlyOptions) -> Self {
+        self.options = options;
+        self
+    }
+
+    /// Replaces all options of the log, the disk and the engine too; so call it before them.
+    pub fn log(mut self, log: ReadOptions) -> Self {
+        self.options.log = log;
+        self
+    }
+
+    /// Sets [`ReadOnlyOptions::cache_bytes`].
+    pub fn cache_bytes(mut self, cache_bytes: u64) -> Self {
+        self.options.cache_bytes = cache_bytes;
+        self
+    }
+
+    /// Sets [`ReadOnlyOptions::history_bytes`].
+    pub fn history_bytes(mut self, history_bytes: u64) -> Self {
+        self.options.history_bytes = history_bytes;
+        self
+    }
+
+    /// Sets [`ReadOnlyOptions::follow`].
+    pub fn follow(mut self, follow: bool) -> Self {
+        self.options.follow = follow;
+        self
+    }
+
+    /// Sets [`ReadOnlyOptions::skip_quarantined`].
+    pub fn skip_quarantined(mut self, skip_quarantined: bool) -> Self {
+        self.options.skip_quarantined = skip_quarantined;
+        self
+    }
+
+    /// Sets [`ReadOptions::disk`].
+    pub fn disk(mut self, disk: Arc<dyn Disk>) -> Self {
+        self.options.log.disk = disk;
+        self
+    }
+
+    /// Sets [`ReadOptions::engine`].
+    pub fn engine(mut self, engine: Engine) -> Self {
+        self.options.log.engine = Some(engine);
+        self
+    }
 }

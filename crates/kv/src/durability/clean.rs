@@ -97,7 +97,7 @@ impl Writer {
         if cleaning.throttle().consider(position, || self.is_behind(), running) {
             tracing::info!("cleaning is behind: writers wait for it");
         }
-        if self.cleans() && cleaning.is_due(position, self.options().segment_size) {
+        if self.cleans() && cleaning.is_due(position, self.options().log.segment_size) {
             self.clean_now();
         }
     }

@@ -97,7 +97,7 @@ pub(crate) struct OpeningStats {
 /// Opens the log of a store for reading, without its lock, and builds an index.
 pub(crate) fn open_read_only(dir: PathBuf, options: &ReadOnlyOptions) -> Result<ReadOnlyState> {
     options.validate()?;
-    let log = ReadOnlyLog::builder(&dir).options(options.for_log()).open()?;
+    let log = ReadOnlyLog::builder(&dir).options(options.log.clone()).open()?;
     log.component().expect(COMPONENT)?;
     let records = Records::ReadOnly(log.clone(), LogFollower::default());
     let mut trim_retries = TrimRetries::default();

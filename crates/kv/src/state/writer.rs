@@ -103,6 +103,6 @@ impl Writer {
             return false;
         }
         let log = self.log.storage().metadata();
-        self.cleaning.is_behind(log.position.0, log.disk_bytes, self.options.segment_size)
+        self.cleaning.is_behind(log.position.0, log.disk_bytes, self.options.log.segment_size)
     }
 }

@@ -50,8 +50,9 @@ impl Keyspace {
     }
 
     /// Deletes a key. Deleting a key that does not exist is no error. Succeeds on a full disk,
-    /// within a quarter of what [`Options::reserve`] has for deletes and cleaning, at most 8 MiB.
-    /// There, delete many keys before waiting: each commit takes a block.
+    /// within a quarter of what [`StoreBuilder::reserve`](crate::StoreBuilder::reserve) has for
+    /// deletes and cleaning, at most 8 MiB. There, delete many keys before waiting: each commit
+    /// takes a block.
     ///
     /// # Durability
     /// Accepted when it returns, and durable when the ticket resolves; the policy of the store may

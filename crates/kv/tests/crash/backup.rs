@@ -13,10 +13,10 @@ const COPY: &str = "/copy";
 
 fn open(disk: &SimDisk, engine: &Engine, dir: &str) -> Result<Store, Error> {
     let mut options = Options::on(Arc::new(disk.process()));
-    options.segment_size = 64 << 10;
+    options.log.segment_size = 64 << 10;
     options.clean = false;
-    options.must_exist = dir == COPY;
-    options.engine = Some(engine.clone());
+    options.log.must_exist = dir == COPY;
+    options.log.engine = Some(engine.clone());
     Store::builder(dir).options(options).open()
 }
 

@@ -25,11 +25,11 @@ pub type Content = BTreeMap<String, Keys>;
 /// Small segments, no caches, and nothing in the background: the test drives the engine.
 pub fn options(disk: Arc<dyn Disk>, engine: &Engine) -> Options {
     let mut options = Options::on(disk);
-    options.policy = Policy::Periodic(Duration::from_secs(60));
-    options.segment_size = 64 << 10;
-    (options.cache_bytes, options.read_cache) = (0, 0);
+    options.log.policy = Policy::Periodic(Duration::from_secs(60));
+    options.log.segment_size = 64 << 10;
+    (options.cache_bytes, options.log.read_cache) = (0, 0);
     options.clean = false;
-    options.engine = Some(engine.clone());
+    options.log.engine = Some(engine.clone());
     options
 }
 

@@ -17,9 +17,9 @@ const COPY: &str = "/copy";
 
 fn options(disk: Arc<dyn Disk>, engine: &Engine) -> Options {
     let mut options = Options::on(disk);
-    options.segment_size = 64 << 10;
+    options.log.segment_size = 64 << 10;
     options.clean = false;
-    options.engine = Some(engine.clone());
+    options.log.engine = Some(engine.clone());
     options
 }
 

@@ -19,9 +19,9 @@ const DIR: &str = "/store";
 
 fn options(disk: &SimDisk) -> Options {
     let mut options = Options::on(Arc::new(disk.process()));
-    options.segment_size = 64 << 10;
+    options.log.segment_size = 64 << 10;
     options.clean = false;
-    options.engine = Some(Engine::manual());
+    options.log.engine = Some(Engine::manual());
     options
 }
 
@@ -79,7 +79,7 @@ fn overwrite(store: &Store, puts: u32, live: u32) {
 fn a_reader_shows_the_state_of_the_last_refresh() {
     let disk = SimDisk::new(1);
     let mut options = options(&disk);
-    options.policy = Policy::Periodic(Duration::from_secs(3600));
+    options.log.policy = Policy::Periodic(Duration::from_secs(3600));
     let store = Store::builder(DIR).options(options).open().unwrap();
     let keys = store.keyspace();
     keys.put("a", "1").unwrap().blocking_wait().unwrap();
@@ -228,8 +228,8 @@ fn a_reader_follows_a_writer_that_was_killed_and_opened_again() {
             }
         });
         let mut options = options(&disk);
-        options.disk = Arc::new(process);
-        options.policy = Policy::Periodic(Duration::from_secs(3600));
+        options.log.disk = Arc::new(process);
+        options.log.policy = Policy::Periodic(Duration::from_secs(3600));
         let store = Store::builder(DIR).options(options).open().unwrap();
         overwrite(&store, 30 * round, 5);
         store.keyspace().put("round", round.to_le_bytes()).unwrap().blocking_wait().unwrap();

@@ -8,7 +8,7 @@ use esker_kv::{Error, Options, Policy, Store};
 fn store(change: impl FnOnce(&mut Options)) -> (Store, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let mut options = Options::default();
-    options.policy = Policy::Periodic(Duration::from_millis(20));
+    options.log.policy = Policy::Periodic(Duration::from_millis(20));
     options.cache_bytes = 1 << 20;
     change(&mut options);
     let store = Store::builder(dir.path().join("store")).options(options).open().unwrap();
@@ -81,7 +81,7 @@ fn a_snapshot_keeps_cleaning_from_dropping_what_it_reads() {
     let timeout = Duration::from_millis(300);
     let (store, _dir) = store(|options| {
         options.snapshot_timeout = timeout;
-        options.segment_size = 64 << 10;
+        options.log.segment_size = 64 << 10;
         options.cache_bytes = 0;
         options.clean = false;
     });

@@ -9,8 +9,8 @@ use esker_log::OnCorruption;
 fn store(change: impl FnOnce(&mut Options)) -> (Store, tempfile::TempDir) {
     let dir = tempfile::tempdir().unwrap();
     let mut options = Options::default();
-    options.policy = Policy::Periodic(Duration::from_millis(5));
-    options.segment_size = 64 << 10;
+    options.log.policy = Policy::Periodic(Duration::from_millis(5));
+    options.log.segment_size = 64 << 10;
     options.cache_bytes = 1 << 20;
     change(&mut options);
     let store = Store::builder(dir.path().join("store")).options(options).open().unwrap();
@@ -135,8 +135,8 @@ fn options_that_would_lose_keys_are_refused() {
 #[test]
 fn no_file_of_a_dropped_segment_stays_open() {
     let (store, dir) = store(|options| {
-        options.policy = Policy::Always;
-        options.segment_size = 1 << 20;
+        options.log.policy = Policy::Always;
+        options.log.segment_size = 1 << 20;
         options.clean = false;
     });
     let keys = store.keyspace();

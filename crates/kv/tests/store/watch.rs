@@ -13,9 +13,9 @@ const DIR: &str = "/store";
 
 fn options(disk: &SimDisk, engine: &Engine) -> Options {
     let mut options = Options::on(Arc::new(disk.process()));
-    options.segment_size = 64 << 10;
+    options.log.segment_size = 64 << 10;
     options.clean = false;
-    options.engine = Some(engine.clone());
+    options.log.engine = Some(engine.clone());
     options
 }
 
@@ -234,7 +234,7 @@ fn a_watch_that_cleaning_passed_is_trimmed() {
 fn only_durable_changes_are_delivered() {
     let (disk, engine) = (SimDisk::new(1), Engine::manual());
     let mut options = options(&disk, &engine);
-    options.policy = Policy::Periodic(Duration::from_secs(60));
+    options.log.policy = Policy::Periodic(Duration::from_secs(60));
     let store = Store::builder(DIR).options(options).open().unwrap();
     let keys = store.keyspace();
     let mut watch = store.watch(0).unwrap();

@@ -113,8 +113,8 @@ impl SimEnv {
         let mut options = Options::on(Arc::new(disk));
         options.mode = self.setup.mode;
         options.sync_on_commit = self.setup.sync_on_commit;
-        options.segment_size = 64 << 10;
-        options.engine = Some(engine.clone());
+        options.log.segment_size = 64 << 10;
+        options.log.engine = Some(engine.clone());
         options.checkpoint_every = 1024;
         options.mutable_size = self.setup.room();
         if self.setup.small {

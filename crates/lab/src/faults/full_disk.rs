@@ -86,11 +86,11 @@ impl Trial for FullDisk {
 fn open(disk: &SimDisk, policy: Policy) -> Result<(Store, Engine), String> {
     let engine = Engine::manual();
     let mut options = Options::on(Arc::new(disk.process()));
-    options.policy = policy;
-    options.segment_size = 64 << 10;
-    (options.cache_bytes, options.read_cache) = (0, 0);
+    options.log.policy = policy;
+    options.log.segment_size = 64 << 10;
+    (options.cache_bytes, options.log.read_cache) = (0, 0);
     options.clean = false;
-    options.engine = Some(engine.clone());
+    options.log.engine = Some(engine.clone());
     match Store::builder(Path::new(DIR)).options(options).open() {
         Ok(store) => Ok((store, engine)),
         Err(error) => {

@@ -104,7 +104,7 @@ impl Writer for ManagerWriter {
     fn open(dir: &Path, mode: Mode) -> Result<Self, String> {
         let builder = LogManager::builder(dir).mode(mode).max_open(MAX_OPEN);
         let mut options = builder.current_options().clone();
-        options.segment_size = 1 << 20;
+        options.log.segment_size = 1 << 20;
         let manager = builder.options(options).open().map_err(text)?;
         Ok(Self { manager, mode, durable: 0 })
     }

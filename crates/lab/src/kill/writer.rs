@@ -193,7 +193,7 @@ impl Writer for ConsensusWriter {
         let mut options = esker_consensus::Options::default();
         options.mode = policy.mode;
         options.sync_on_commit = policy.sync_on_commit;
-        options.segment_size = 1 << 20;
+        options.log.segment_size = 1 << 20;
         let log = ConsensusLog::builder(dir).options(options).open().map_err(text)?;
         let durable = log.stats().committed.map_or(0, |range| range.highest.0 + 1);
         Ok(Self { log, policy, durable })

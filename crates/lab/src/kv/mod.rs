@@ -122,11 +122,11 @@ impl SimEnv {
         let engine = Engine::manual();
         let disk = self.interleaving.disk(Arc::new(self.disk.process()));
         let mut options = Options::on(Arc::new(disk));
-        options.policy = self.policy;
-        options.segment_size = 64 << 10;
+        options.log.policy = self.policy;
+        options.log.segment_size = 64 << 10;
         options.clean = false;
         options.cache_bytes = 64 << 10;
-        options.engine = Some(engine.clone());
+        options.log.engine = Some(engine.clone());
         match Store::builder(DIR).options(options).open() {
             Ok(store) => {
                 let life = Life { store, engine, ticket: None, snapshot: None };

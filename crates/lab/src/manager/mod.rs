@@ -141,10 +141,10 @@ impl SimEnv {
         let mut options = Options::on(Arc::new(disk));
         options.mode = self.setup.mode;
         options.sync_on_commit = self.setup.sync_on_commit;
-        options.segment_size = 64 << 10;
-        options.engine = Some(engine.clone());
+        options.log.segment_size = 64 << 10;
+        options.log.engine = Some(engine.clone());
         options.checkpoint_every = 1024;
-        options.reserve = Some(128 << 10);
+        options.log.reserve = Some(128 << 10);
         options.mutable_size = self.setup.room();
         options.cache_size = if self.setup.small { 4096 } else { 64 << 10 };
         let builder = LogManager::builder(dir).options(options);

@@ -370,8 +370,6 @@ impl Options {
 }
 
 /// Generates the methods of a builder: one for each option, and one for all of them.
-#[doc(hidden)]
-#[macro_export]
 macro_rules! option_setters {
     ($options:ident {
         $($name:ident: $type:ty,)*

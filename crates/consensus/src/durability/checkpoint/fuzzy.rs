@@ -157,9 +157,9 @@ impl TestLog {
     fn open(disk: &SimDisk, value: u64) -> Result<Self> {
         let engine = Engine::manual();
         let mut options = Options::on(Arc::new(disk.process()));
-        options.segment_size = 64 << 10;
+        options.log.segment_size = 64 << 10;
         options.checkpoint_every = u64::MAX;
-        options.engine = Some(engine.clone());
+        options.log.engine = Some(engine.clone());
         match ConsensusLog::builder(DIR).options(options).open() {
             Ok(log) => Ok(Self { log, engine, checkpoint: None, copies: Vec::new(), value }),
             Err(error) => {

@@ -29,7 +29,7 @@ fn accepts_continue_beside(what: &str, work: impl Fn(&ConsensusLog) + Send + Syn
     let disk = SimDisk::new(1);
     let mut options = Options::on(Arc::new(disk.clone()));
     options.checkpoint_every = 1024;
-    options.dsync = false;
+    options.log.dsync = false;
     let log = ConsensusLog::builder(DIR).options(options).open().unwrap();
     for slot in 0..500 {
         drop(log.accept(Slot(slot), LOW, b"value").unwrap());

@@ -19,7 +19,7 @@ fn log(mode: Mode, change: impl FnOnce(&mut Options)) -> (ConsensusLog, SimDisk)
     let disk = SimDisk::new(1);
     let mut options = Options::on(Arc::new(disk.clone()));
     options.mode = mode;
-    options.segment_size = 64 << 10;
+    options.log.segment_size = 64 << 10;
     options.checkpoint_every = 1024;
     change(&mut options);
     (ConsensusLog::builder(DIR).options(options).open().unwrap(), disk)

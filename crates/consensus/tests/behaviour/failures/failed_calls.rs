@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 use std::path::Path;
 
 use esker_consensus::{
-    ConsensusLog, Error, IterateOptions, Mode, Options, ReadOnlyReason, Slot, SnapshotBounds,
+    COMPONENT, ConsensusLog, Error, IterateOptions, Mode, Options, ReadOnlyReason, Slot,
+    SnapshotBounds,
 };
 use esker_disk::sim::{Effect, Fault, SimDisk};
 use esker_disk::{Disk, Op, Open, read_full_at, write_all_at};
-use esker_log::{OnCorruption, Seq};
+use esker_log::{OnCorruption, Policy, Seq};
 
 use crate::fixture::{DIR, HIGH, LOW, MODES, driven, log, log_with, open_on, value};
 
@@ -237,7 +238,12 @@ fn options_out_of_range_are_refused_by_name() {
     };
     assert_eq!(refused(|options| options.mutable_size = 4095), "mutable_size");
     assert_eq!(refused(|options| options.checkpoint_every = 10), "checkpoint_every");
-    assert_eq!(refused(|options| options.on_corruption = OnCorruption::Truncate), "on_corruption");
+    let truncate = |options: &mut Options| options.log.on_corruption = OnCorruption::Truncate;
+    assert_eq!(refused(truncate), "on_corruption");
+    assert_eq!(refused(|options| options.log.component = Some(COMPONENT)), "component");
+    assert_eq!(refused(|options| options.log.record_limit = 4096), "record_limit");
+    assert_eq!(refused(|options| options.log.policy = Policy::OsBuffered), "policy");
+    assert_eq!(refused(|options| options.log.retention.segments = Some(4)), "retention");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use esker_disk::sim::SimDisk;
 use crate::fixture::{HIGHER, LOW, Setting, open_on, value};
 
 fn small(options: &mut Options) {
-    options.reserve = Some(512 << 10);
+    options.log.reserve = Some(512 << 10);
 }
 
 /// Accepts and commits until the disk is full; the first slot that was refused.

@@ -375,7 +375,7 @@ fn a_single_log_is_copied() {
     let logs = logs_on(Arc::new(disk.clone()), DIR).unwrap().unwrap();
     let name = &logs.iter().find(|log| log.key == key(0)).unwrap().dir;
     let (mut options, engine) = options(&disk);
-    options.disk = Arc::new(disk.process());
+    options.log.disk = Arc::new(disk.process());
     let beside = backup_log(name, "/beside", &options).unwrap();
     managed.manager.close_all().unwrap();
     let closed = backup_log(name, "/closed", &options).unwrap();
@@ -384,7 +384,7 @@ fn a_single_log_is_copied() {
     let refused = backup_log(name, "/closed", &options);
     assert!(matches!(refused, Err(Error::NotEmpty { .. })), "{refused:?}");
     let [first, second] = ["/beside", "/closed"]
-        .map(|dir| esker_consensus::inspect_on(Arc::clone(&options.disk), dir).unwrap());
+        .map(|dir| esker_consensus::inspect_on(Arc::clone(&options.log.disk), dir).unwrap());
     assert_eq!((first.frontier, first.totals), (second.frontier, second.totals));
     engine.stop();
 }
@@ -427,7 +427,7 @@ fn a_backup_that_comes_second_removes_nothing() {
             Ok(())
         };
         let (mut options, engine) = options(&disk);
-        options.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
+        options.log.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
         let manager = LogManager::builder(DIR).options(options).max_open(2).open().unwrap();
         let refused = manager.backup(COPY);
         assert!(is_moved.load(SeqCst));
@@ -704,7 +704,7 @@ fn a_snapshot_that_covers_the_floor_of_the_moment_is_copied() {
         Ok(())
     };
     let (mut options, engine) = options(&disk);
-    options.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
+    options.log.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
     let manager = LogManager::builder(DIR).options(options).max_open(4).open().unwrap();
     let others = [key(1), key(2)].map(|key| manager.get(key).unwrap());
     *log.lock().unwrap() = Some(manager.get(key(0)).unwrap());

@@ -19,7 +19,7 @@ const LOGS: u64 = 12;
 fn every_log_frees_space_in_one_reserve() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = options(&disk);
-    options.reserve = Some(MIB);
+    options.log.reserve = Some(MIB);
     options.mutable_size = MIB;
     disk.set_capacity(Some(24 * MIB));
     let manager = LogManager::builder(DIR).options(options).max_open(4).open().unwrap();
@@ -119,7 +119,7 @@ fn a_volatile_promise_outlives_a_close_on_a_full_disk() {
 fn a_removal_that_cannot_be_announced_loses_nothing() {
     let disk = SimDisk::new(1);
     let (mut options, engine) = options(&disk);
-    (options.mode, options.reserve) = (Mode::Volatile, Some(0));
+    (options.mode, options.log.reserve) = (Mode::Volatile, Some(0));
     let manager = LogManager::builder(DIR).options(options).open().unwrap();
     let log = manager.get("a").unwrap();
     log.accept(Slot(3), HIGHER, b"vote").unwrap().blocking_wait().unwrap();

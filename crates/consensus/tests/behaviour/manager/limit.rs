@@ -166,7 +166,7 @@ fn a_log_that_cannot_be_saved_stays_open() {
     let (mut options, engine) = options(&disk);
     options.mode = Mode::Volatile;
     options.mutable_size = 1 << 20;
-    options.reserve = Some(0);
+    options.log.reserve = Some(0);
     let manager = LogManager::builder(DIR).options(options).max_open(1).open().unwrap();
     drop(manager.get("b").unwrap());
     let first = manager.get("a").unwrap();

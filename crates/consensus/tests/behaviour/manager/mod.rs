@@ -44,7 +44,7 @@ fn options(disk: &SimDisk) -> (Options, esker_log::Engine) {
     let (mut options, engine) = driven(disk, Mode::Durable);
     options.mutable_size = 64 << 10;
     options.cache_size = 64 << 10;
-    options.reserve = Some(128 << 10);
+    options.log.reserve = Some(128 << 10);
     (options, engine)
 }
 
@@ -73,8 +73,8 @@ fn on_real_disk(dir: &std::path::Path, max_open: usize) -> LogManager {
     let mut options = Options::on(Arc::new(esker_disk::StdDisk::new()) as Arc<dyn Disk>);
     options.mutable_size = 64 << 10;
     options.cache_size = 64 << 10;
-    options.segment_size = 64 << 10;
-    options.reserve = Some(128 << 10);
+    options.log.segment_size = 64 << 10;
+    options.log.reserve = Some(128 << 10);
     LogManager::builder(dir).options(options).max_open(max_open).open().unwrap()
 }
 

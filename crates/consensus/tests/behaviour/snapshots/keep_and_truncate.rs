@@ -81,7 +81,7 @@ fn an_open_snapshot_outlives_its_removal() {
 
 #[test]
 fn the_space_of_truncated_entries_is_returned() {
-    let setting = log_with(Mode::Durable, |options| options.segment_size = 4 << 20);
+    let setting = log_with(Mode::Durable, |options| options.log.segment_size = 4 << 20);
     let value = [7; 1024];
     let ballot = crate::fixture::LOW;
     for slots in (0..50_000).collect::<Vec<_>>().chunks(500) {

@@ -261,8 +261,8 @@ fn slots_change_while_they_are_copied() {
         let (disk, engine) = (SimDisk::new(3), Engine::new(1).unwrap());
         let mut options = Options::on(Arc::new(disk.process()));
         options.mode = mode;
-        options.segment_size = 64 << 10;
-        options.engine = Some(engine.clone());
+        options.log.segment_size = 64 << 10;
+        options.log.engine = Some(engine.clone());
         let log = ConsensusLog::builder(DIR).options(options).open().unwrap();
         // Every third is uncommitted: all of them are among the dropped records.
         const OPEN: u64 = 20_000;
@@ -318,8 +318,8 @@ fn slots_change_while_they_are_copied() {
 fn close_ends_a_reclaim_pass() {
     let (disk, engine) = (SimDisk::new(3), Engine::new(1).unwrap());
     let mut options = Options::on(Arc::new(disk.process()));
-    options.segment_size = 64 << 10;
-    options.engine = Some(engine.clone());
+    options.log.segment_size = 64 << 10;
+    options.log.engine = Some(engine.clone());
     let log = ConsensusLog::builder(DIR).options(options).open().unwrap();
     fill(&log, 0..2000, 1000);
     std::thread::scope(|scope| {

@@ -60,7 +60,7 @@ fn wait_for_budget_ends_with_budget_or_at_its_deadline() {
     for mode in MODES {
         let s = log_with(mode, |options| {
             options.mutable_size = 4096;
-            options.engine = None;
+            options.log.engine = None;
         });
         s.accept(0, LOW, &[1; 4096]);
         let begin = Instant::now();
@@ -83,7 +83,7 @@ fn replacement_waits_for_its_extra_bytes() {
     for mode in MODES {
         let s = log_with(mode, |options| {
             options.mutable_size = 4096;
-            options.engine = None;
+            options.log.engine = None;
         });
         s.accept(0, LOW, &[1; 2000]);
         s.accept(1, LOW, &[1; 2000]);
@@ -104,7 +104,7 @@ fn failure_ends_the_wait_for_budget() {
     for mode in MODES {
         let s = log_with(mode, |options| {
             options.mutable_size = 4096;
-            options.engine = None;
+            options.log.engine = None;
         });
         s.accept(0, LOW, &[1; 4096]);
         s.disk.inject(Fault::on(Op::Write, Effect::Io));

@@ -98,7 +98,7 @@ fn log_opens_if_sound(disk: &SimDisk, changes: &Changes) -> Checked {
 fn open(disk: &SimDisk, validate: OpenCheck) -> (Result<ConsensusLog, Error>, Engine) {
     let engine = Engine::manual();
     let mut options = options(disk, &engine);
-    options.check = validate;
+    options.log.check = validate;
     (ConsensusLog::builder(DIR).options(options).open(), engine)
 }
 

@@ -52,9 +52,9 @@ fn files(disk: &SimDisk) -> Files {
 
 fn options(disk: &SimDisk, engine: &Engine) -> Options {
     let mut options = Options::on(Arc::new(disk.process()));
-    options.segment_size = 64 << 10;
+    options.log.segment_size = 64 << 10;
     options.cache_size = 8 << 10;
     options.mutable_size = 1 << 20;
-    options.engine = Some(engine.clone());
+    options.log.engine = Some(engine.clone());
     options
 }

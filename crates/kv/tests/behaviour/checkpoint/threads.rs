@@ -52,8 +52,8 @@ fn apply(content: &mut Content, change: &Change) {
 
 fn options(disk: &SimDisk) -> Options {
     let mut options = Options::on(Arc::new(disk.process()));
-    options.policy = Policy::Periodic(Duration::from_millis(2));
-    options.segment_size = 128 << 10;
+    options.log.policy = Policy::Periodic(Duration::from_millis(2));
+    options.log.segment_size = 128 << 10;
     options.cache_bytes = 1 << 20;
     options.snapshot_timeout = Duration::from_millis(100);
     options

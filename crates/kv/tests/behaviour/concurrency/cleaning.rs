@@ -78,11 +78,11 @@ fn content(keyspace: &Keyspace) -> BTreeMap<u64, Vec<u8>> {
 
 fn options(disk: Arc<dyn esker_disk::Disk>, engine: &Engine) -> Options {
     let mut options = Options::on(disk);
-    options.policy = Policy::Periodic(Duration::from_secs(60));
-    options.segment_size = 64 << 10;
-    (options.cache_bytes, options.read_cache) = (0, 0);
+    options.log.policy = Policy::Periodic(Duration::from_secs(60));
+    options.log.segment_size = 64 << 10;
+    (options.cache_bytes, options.log.read_cache) = (0, 0);
     options.clean = false;
-    options.engine = Some(engine.clone());
+    options.log.engine = Some(engine.clone());
     options
 }
 

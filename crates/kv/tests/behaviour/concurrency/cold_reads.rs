@@ -50,9 +50,9 @@ fn store(change: impl Fn(&mut Options)) -> (Store, AtRead) {
         Ok(())
     });
     let mut options = Options::on(Arc::new(hooked));
-    options.policy = Policy::Periodic(Duration::from_secs(3600));
-    options.segment_size = 64 << 10;
-    (options.cache_bytes, options.read_cache, options.clean) = (0, 0, false);
+    options.log.policy = Policy::Periodic(Duration::from_secs(3600));
+    options.log.segment_size = 64 << 10;
+    (options.cache_bytes, options.log.read_cache, options.clean) = (0, 0, false);
     change(&mut options);
     let open = || Store::builder(Path::new("/store")).options(options.clone()).open().unwrap();
     let store = open();
@@ -99,7 +99,7 @@ fn a_value_is_read_that_cleaning_moved_after_the_lookup() {
     assert!(!at_read.is_armed());
 
     // Too large to be read together.
-    let (store, at_read) = self::store(|options| options.segment_size = 1 << 20);
+    let (store, at_read) = self::store(|options| options.log.segment_size = 1 << 20);
     let names = ["large a", "large b", "large c"];
     let large = |n: usize| vec![n as u8; 600_000];
     for (n, name) in names.iter().enumerate() {
@@ -240,7 +240,7 @@ fn a_store_is_closed_by_the_waker_of_a_ticket() {
             self.1.send(self.0.close()).unwrap();
         }
     }
-    let (store, _) = store(|options| options.policy = Policy::Always);
+    let (store, _) = store(|options| options.log.policy = Policy::Always);
     let (sender, closed) = std::sync::mpsc::channel();
     let waker = Arc::new(Close(store.clone(), sender)).into();
     let mut ticket = store.keyspace().put("key", "value").unwrap();

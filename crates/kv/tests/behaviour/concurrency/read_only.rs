@@ -77,8 +77,8 @@ fn state_of(reader: &ReadOnlyStore, snapshot: &Snapshot) -> Result<State, Error>
 fn check(follow: bool, cache_bytes: u64, pause: Duration) {
     let disk = SimDisk::new(1);
     let mut options = Options::on(Arc::new(disk.process()));
-    options.policy = Policy::Periodic(Duration::from_millis(2));
-    options.segment_size = 128 << 10;
+    options.log.policy = Policy::Periodic(Duration::from_millis(2));
+    options.log.segment_size = 128 << 10;
     let store = Store::builder("/store").options(options).open().unwrap();
     let history = History::default();
     history.lock().unwrap().insert(Seq::ZERO, Arc::default());

@@ -35,8 +35,8 @@ fn key(writer: u64, n: u64, side: u8) -> Vec<u8> {
 fn scans_see_one_point_in_time_while_writers_and_cleaning_run() {
     let disk = SimDisk::new(1);
     let mut options = Options::on(Arc::new(disk));
-    options.policy = Policy::Periodic(Duration::from_millis(1));
-    options.segment_size = SEGMENT;
+    options.log.policy = Policy::Periodic(Duration::from_millis(1));
+    options.log.segment_size = SEGMENT;
     options.cache_bytes = 1 << 20;
     let store = Store::builder("/store").options(options).open().unwrap();
     let stop = AtomicBool::new(false);

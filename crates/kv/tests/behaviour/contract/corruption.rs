@@ -48,7 +48,7 @@ enum Ended {
 fn sample(policy: Policy, ended: Ended) -> SimEnv {
     let sim_env = SimEnv::on(SimDisk::new(1));
     let mut options = sim_env.options();
-    options.policy = policy;
+    options.log.policy = policy;
     let store = Store::builder(DIR).options(options).open().unwrap();
     put(&store.keyspace(), 0..RECORDS, 1, LEN);
     store.sync().unwrap();

@@ -22,8 +22,8 @@ fn nothing_becomes_durable_after_a_failed_write_or_sync() {
             let disk = SimDisk::with(SimOptions::new(1).cache_after_failed_sync(cache));
             let sim_env = SimEnv::on(disk);
             let mut options = sim_env.options();
-            (options.dsync, options.policy) = (dsync, Policy::Always);
-            options.direct = if dsync { Direct::On } else { Direct::Off };
+            (options.log.dsync, options.log.policy) = (dsync, Policy::Always);
+            options.log.direct = if dsync { Direct::On } else { Direct::Off };
             let store = Store::builder(DIR).options(options).open().unwrap();
             let keys = store.keyspace();
             put(&keys, 0..10, 1, 100);

@@ -148,8 +148,8 @@ fn open_large(capacity: u64, change: impl FnOnce(&mut Options)) -> (SimEnv, Stor
 /// Opens the store of [`open_large`].
 fn open_again(sim_env: &SimEnv, change: impl FnOnce(&mut Options)) -> Store {
     let mut options = sim_env.options();
-    options.segment_size = 1 << 20;
-    options.reserve = Some(7 << 18);
+    options.log.segment_size = 1 << 20;
+    options.log.reserve = Some(7 << 18);
     change(&mut options);
     Store::builder(DIR).options(options).open().unwrap()
 }
@@ -163,7 +163,7 @@ fn filled(
     kept: fn(u32) -> bool,
 ) -> (SimEnv, Store, Keys) {
     let (sim_env, store) = open_large(capacity, |options| {
-        options.reserve = Some(reserve);
+        options.log.reserve = Some(reserve);
         options.clean = clean;
     });
     let keys = store.keyspace();
@@ -243,7 +243,7 @@ fn live_segments_before_dead_ones_do_not_block_a_full_disk() {
 fn deletes_in_small_commits_free_a_full_disk() {
     for background in [false, true] {
         let (_sim_env, store) = open_large(14 << 20, |options| {
-            options.reserve = Some(4 << 20);
+            options.log.reserve = Some(4 << 20);
             options.clean = background;
         });
         let keys = store.keyspace();
@@ -277,7 +277,7 @@ fn deletes_in_small_commits_free_a_full_disk() {
 /// Bug: a pass freed space, and deletes were refused still.
 #[test]
 fn deletes_get_their_share_again_after_a_pass() {
-    let (_sim_env, store) = open_large(14 << 20, |options| options.reserve = Some(4 << 20));
+    let (_sim_env, store) = open_large(14 << 20, |options| options.log.reserve = Some(4 << 20));
     let keys = store.keyspace();
     let last = fill_disk(&store);
     let mut expected = model(0..last, 1, LEN);
@@ -306,7 +306,8 @@ fn deletes_get_their_share_again_after_a_pass() {
 /// and so became smaller in each life, until nothing could be freed.
 #[test]
 fn the_reserve_is_as_large_in_the_tenth_life_as_in_the_first() {
-    let (mut sim_env, mut store) = open_large(9 << 20, |options| options.reserve = Some(7 << 19));
+    let (mut sim_env, mut store) =
+        open_large(9 << 20, |options| options.log.reserve = Some(7 << 19));
     for life in 0..10u32 {
         let keys = store.keyspace();
         let mut n = 0u32;
@@ -327,7 +328,7 @@ fn the_reserve_is_as_large_in_the_tenth_life_as_in_the_first() {
                 sim_env
             }
         };
-        store = open_again(&sim_env, |options| options.reserve = Some(7 << 19));
+        store = open_again(&sim_env, |options| options.log.reserve = Some(7 << 19));
         let reserve = sim_env.disk.contents(&file("reserve")).unwrap().len();
         assert!(reserve > 3 << 20, "{reserve} bytes of reserve after life {life}");
     }
@@ -408,7 +409,7 @@ fn a_delete_of_a_range_lets_a_refused_put_start_cleaning_again() {
 #[test]
 fn copies_are_not_committed_in_small_batches() {
     let batches_of_8 = Policy::Batch(NonZeroU64::new(8).unwrap());
-    let (sim_env, store) = open_large(7 << 20, |options| options.policy = batches_of_8);
+    let (sim_env, store) = open_large(7 << 20, |options| options.log.policy = batches_of_8);
     let store = Arc::new(store);
     let keys = store.keyspace();
     let key = |n: u32| [&[(n % 10) as u8][..], &n.to_be_bytes()].concat();
@@ -515,7 +516,7 @@ fn deletes_that_are_awaited_while_a_full_disk_is_cleaned_survive() {
     for power in [None, Some(Persist::Nothing)] {
         let victims = Victims::default();
         let (sim_env, store) = open_large(7 << 20, |options| {
-            options.disk = deleting_disk(Arc::clone(&options.disk), &victims);
+            options.log.disk = deleting_disk(Arc::clone(&options.log.disk), &victims);
         });
         let keys = store.keyspace();
         let last = fill_disk(&store);

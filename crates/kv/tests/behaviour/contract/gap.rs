@@ -47,8 +47,8 @@ fn damage(disk: &SimDisk, wanted: &[u8]) {
 
 fn mend(disk: &SimDisk) {
     let mut options = ReadOptions::default();
-    options.disk = Arc::new(disk.process());
-    options.engine = Some(Engine::manual());
+    options.log.disk = Arc::new(disk.process());
+    options.log.engine = Some(Engine::manual());
     repair(DIR, options).unwrap();
 }
 
@@ -148,7 +148,7 @@ fn a_key_without_a_record_after_a_gap_is_quarantined() {
         if by_repair {
             mend(&sim_env.disk);
         } else {
-            options.on_corruption = OnCorruption::Quarantine;
+            options.log.on_corruption = OnCorruption::Quarantine;
         }
         let store = Store::builder(DIR).options(options).open().unwrap();
         check_store(&store);

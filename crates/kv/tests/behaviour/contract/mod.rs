@@ -4,5 +4,6 @@ mod corruption;
 mod failures;
 mod full_disk;
 mod gap;
+mod log_options;
 mod policies;
 mod positions;

@@ -20,7 +20,7 @@ const POLICIES: [Policy; 4] = [
 
 fn open(sim_env: &SimEnv, policy: Policy) -> Store {
     let mut options = sim_env.options();
-    options.policy = policy;
+    options.log.policy = policy;
     Store::builder(DIR).options(options).open().unwrap()
 }
 
@@ -38,7 +38,7 @@ fn left(sim_env: SimEnv, store: Store) -> u64 {
 fn under_always_every_write_whose_ticket_resolved_survives() {
     let sim_env = SimEnv::new();
     let store = open(&sim_env, Policy::Always);
-    assert_eq!(store.options().policy, Policy::Always);
+    assert_eq!(store.options().log.policy, Policy::Always);
     let before = store.stats().log.syncs;
     for n in 0..10u32 {
         let (key, value) = model(n..=n, 1, 100).pop_first().unwrap();
@@ -83,7 +83,7 @@ fn under_periodic_an_idle_store_becomes_durable_within_a_period() {
 fn the_timer_of_a_period_needs_no_call() {
     let disk = SimDisk::new(1);
     let mut options = esker_kv::Options::on(std::sync::Arc::new(disk.process()));
-    options.policy = Policy::Periodic(PERIOD);
+    options.log.policy = Policy::Periodic(PERIOD);
     let store = Store::builder(DIR).options(options).open().unwrap();
     put(&store.keyspace(), 0..1, 1, 100);
     let began = Instant::now();
@@ -142,7 +142,7 @@ fn what_was_recovered_is_durable() {
 fn a_period_of_zero_is_refused() {
     let sim_env = SimEnv::new();
     let mut options = sim_env.options();
-    options.policy = Policy::Periodic(Duration::ZERO);
+    options.log.policy = Policy::Periodic(Duration::ZERO);
     let refused = Store::builder(DIR).options(options).open().map(drop);
     let Err(Error::InvalidOption { option: "policy", .. }) = refused else {
         panic!("{refused:?}");
@@ -156,15 +156,15 @@ fn direct_io_bypasses_the_page_cache_or_is_refused() {
     for direct in [Direct::On, Direct::Off] {
         let sim_env = SimEnv::new();
         let mut options = sim_env.options();
-        options.direct = direct;
+        options.log.direct = direct;
         let store = Store::builder(DIR).options(options).open().unwrap();
-        assert_eq!(store.options().direct, direct);
+        assert_eq!(store.options().log.direct, direct);
         assert_eq!(store.stats().log.direct, direct == Direct::On);
         store.close().unwrap();
     }
     let sim_env = SimEnv::on(SimDisk::with(SimOptions::new(1).direct(false)));
     let mut options = sim_env.options();
-    options.direct = Direct::On;
+    options.log.direct = Direct::On;
     let refused = Store::builder(DIR).options(options).open().map(drop);
     assert!(matches!(refused, Err(Error::Log(_))), "{refused:?}");
     let store = sim_env.open();

@@ -26,7 +26,7 @@ fn the_durable_position_is_never_above_the_accepted_one() {
     ];
     for policy in policies {
         let mut options = Options::on(Arc::new(SimDisk::new(1)));
-        (options.policy, options.segment_size) = (policy, 256 << 10);
+        (options.log.policy, options.log.segment_size) = (policy, 256 << 10);
         let store = Store::builder(DIR).options(options).open().unwrap();
         let over = AtomicBool::new(false);
         std::thread::scope(|scope| {

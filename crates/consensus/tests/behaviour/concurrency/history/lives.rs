@@ -87,7 +87,7 @@ fn open(
         }
         let mut options = Options::on(Arc::new(disk.process()));
         options.mode = mode;
-        options.segment_size = 64 << 10;
+        options.log.segment_size = 64 << 10;
         options.checkpoint_every = 1024;
         options.cache_size = cache;
         let opened = ConsensusLog::builder("/history").options(options).open();
