@@ -108,6 +108,10 @@ impl<'a> Record<'a> {
             _ => return Err("its kind is unknown"),
         };
         change.check()?;
+        // Only the bounds of a range may be one byte longer.
+        if key.len() > KEY_LIMIT && !matches!(change, Change::DeleteRange { .. }) {
+            return Err("its key is too long");
+        }
         Ok(Self { keyspace, key, change })
     }
 }

@@ -65,10 +65,10 @@ impl FailureSignal {
     /// In debug builds.
     #[track_caller]
     pub(crate) fn report_broken(&self, invariant: &'static str) {
-        debug_assert!(false, "broken invariant: {invariant}");
         if self.set(NodeFailure::Internal { invariant }) {
             tracing::error!(invariant, "an invariant of the node does not hold; the node stops");
         }
+        debug_assert!(false, "broken invariant: {invariant}");
     }
 
     pub(crate) fn is_set(&self) -> bool {

@@ -244,9 +244,11 @@ impl OpenLogs {
 }
 
 impl Claim<'_> {
-    /// The log was not closed: it is open as before.
+    /// The log stays open as before, unless its caller has closed it: the next one opens it again.
     pub(super) fn keep_open(self, open: Arc<OpenLog>) {
-        debug_assert!(!open.log.inner.status.is_closed(), "a closed log is kept open");
+        if open.log.inner.status.is_closed() {
+            return;
+        }
         self.logs.shard(&self.key).insert(Arc::clone(&self.key), ShardEntry::Open(open));
     }
 

@@ -596,10 +596,9 @@ mod tests {
 
     #[test]
     fn a_record_that_is_no_registrys_is_refused() {
-        let mut state = RegistryState::default();
         let long = [&[KIND_ADDED][..], &[7; LABEL_LIMIT + 1]].concat();
         for nonsense in [&[][..], &[0], &[6, 7], &long] {
-            let refused = state.replay(Seq(9), nonsense);
+            let refused = RegistryState::default().replay(Seq(9), nonsense);
             assert!(matches!(refused, Err(Error::CorruptedRecord { seq: Seq(9), .. })));
         }
     }

@@ -175,7 +175,10 @@ impl Inner {
         let mut results = Vec::with_capacity(slots.len());
         let mut marks = Vec::new();
         for (slot, ballot) in slots {
-            let known = self.batch_mark(slot.0, *ballot, &guard);
+            let known = match self.batch_mark(slot.0, *ballot, &guard) {
+                Err(failed @ Error::Internal { .. }) => return Err(failed),
+                known => known,
+            };
             if let Ok(true) = known {
                 marks.push(slot.0);
             }

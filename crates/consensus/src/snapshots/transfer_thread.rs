@@ -12,7 +12,7 @@ use crate::outcome::{Error, Result};
 
 /// Whether there are threads beside those that call. There are none with a manual engine.
 pub(super) fn has_threads(log: &Log) -> bool {
-    !log.options().log.engine.as_ref().is_some_and(Engine::is_manual)
+    !log.options().engine.as_ref().is_some_and(Engine::is_manual)
 }
 
 /// Transfers, while `work` blocks on a thread of its own. Without threads, both have their turns on

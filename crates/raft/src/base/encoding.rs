@@ -13,7 +13,7 @@ use std::io;
 
 use esker_consensus::Slot;
 use openraft::entry::EntryPayload;
-use openraft::{Entry, LogId};
+use openraft::{Entry, LogId, Membership};
 
 use crate::base::failure::invalid_data;
 use crate::base::type_config::{CommittedLeader, EntryId, StoredConfig};
@@ -100,9 +100,17 @@ pub(crate) fn decode<C: StoredConfig>(slot: Slot, bytes: &[u8]) -> io::Result<C:
             }
             EntryPayload::Normal(command)
         }
-        KIND_MEMBERSHIP => EntryPayload::Membership(
-            serde_json::from_slice(content).map_err(|cause| damaged(&cause))?,
-        ),
+        KIND_MEMBERSHIP => {
+            let membership: Membership<C::NodeId, C::Node> =
+                serde_json::from_slice(content).map_err(|cause| damaged(&cause))?;
+            if membership.get_joint_config().is_empty() {
+                return Err(damaged(&"it has no voters"));
+            }
+            if membership.voter_ids().any(|id| membership.get_node(&id).is_none()) {
+                return Err(damaged(&"a voter is no member"));
+            }
+            EntryPayload::Membership(membership)
+        }
         kind => return Err(damaged(&format_args!("its kind is {kind}"))),
     };
     Ok(Entry { log_id, payload })

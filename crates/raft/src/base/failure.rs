@@ -101,6 +101,7 @@ pub(crate) fn poison_cause(error: &(dyn std::error::Error + 'static)) -> Option<
     let error = inner.map_or(error, |inner| inner as &(dyn std::error::Error + 'static));
     match error.downcast_ref::<Error>() {
         Some(Error::Log(esker_log::Error::Poisoned(cause))) => Some(cause.to_string()),
+        Some(error @ Error::Internal { .. }) => Some(error.to_string()),
         _ => None,
     }
 }

@@ -110,8 +110,11 @@ impl Prover {
         let term = {
             let metrics = node.raft.metrics();
             let metrics = metrics.borrow_watched();
-            voters.follow(node, &metrics).map_err(|error| node.fail(error))?;
-            (metrics.state == ServerState::Leader).then_some(metrics.current_term)
+            let leads = metrics.state == ServerState::Leader;
+            if leads {
+                voters.follow(node, &metrics).map_err(|error| node.fail(error))?;
+            }
+            leads.then_some(metrics.current_term)
         };
         let term = term.ok_or_else(|| node.not_leader())?;
         if voters.configurations.is_empty() {

@@ -88,10 +88,10 @@ impl FoundingListener {
             };
             while connections.try_join_next().is_some() {}
             oldest_first.retain(|connection| !connection.is_finished());
-            if connections.len() == CONNECTIONS_MAX
-                && let Some(oldest) = oldest_first.pop_front()
-            {
-                oldest.abort();
+            if connections.len() == CONNECTIONS_MAX {
+                if let Some(oldest) = oldest_first.pop_front() {
+                    oldest.abort();
+                }
                 connections.join_next().await;
             }
             debug_assert!(connections.len() < CONNECTIONS_MAX, "connections are bounded");

@@ -504,7 +504,7 @@ fn two_backups_at_once_share_no_directory() {
     let other = LogManager::builder("/others").options(of_second).open().unwrap();
     *second.lock().unwrap() = Some(other);
     let (mut of_first, first_engine) = options(&disk);
-    of_first.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
+    of_first.log.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
     let first = LogManager::builder(DIR).options(of_first).max_open(2).open().unwrap();
     first.backup(COPY).unwrap();
     assert!(refused.load(SeqCst));
@@ -596,7 +596,7 @@ fn a_backup_refuses_a_directory_that_filled_meanwhile() {
             Ok(())
         };
         let mut hooked = own.clone();
-        hooked.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
+        hooked.log.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
         let refused = if second == Kind::OneLog {
             backup_log("/one", COPY, &hooked).map(drop)
         } else {
@@ -646,7 +646,7 @@ fn a_copy_of_one_log_is_whole_or_is_refused() {
         Ok(())
     };
     let mut hooked = options.clone();
-    hooked.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
+    hooked.log.disk = Arc::new(HookedDisk::new(Arc::new(disk.process()), hook));
     let refused = backup_log("/one", "/copy", &hooked);
     assert!(matches!(&refused, Err(Error::Log(esker_log::Error::Trimmed { .. }))), "{refused:?}");
     assert_eq!(disk.files(Path::new("/copy")).unwrap_or_default(), [""; 0]);

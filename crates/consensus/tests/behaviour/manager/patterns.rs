@@ -93,9 +93,9 @@ fn the_defaults_are_for_many_logs() {
     let (defaults, one) = (LogManager::builder("logs"), Options::default());
     let each = defaults.current_options();
     assert_eq!((each.mutable_size, each.cache_size), (2 << 20, 2 << 20));
-    assert_eq!((each.segment_size, each.reserve), (64 << 20, Some(16 << 20)));
+    assert_eq!((each.log.segment_size, each.log.reserve), (64 << 20, Some(16 << 20)));
     assert_eq!((each.mode, each.sync_on_commit), (Mode::Durable, true));
-    assert_eq!((one.mutable_size, one.segment_size), (64 << 20, 64 << 20));
+    assert_eq!((one.mutable_size, one.log.segment_size), (64 << 20, 64 << 20));
     assert!(format!("{defaults:?}").contains("max_open: 256"), "{defaults:?}");
 }
 

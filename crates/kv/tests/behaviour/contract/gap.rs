@@ -47,8 +47,8 @@ fn damage(disk: &SimDisk, wanted: &[u8]) {
 
 fn mend(disk: &SimDisk) {
     let mut options = ReadOptions::default();
-    options.log.disk = Arc::new(disk.process());
-    options.log.engine = Some(Engine::manual());
+    options.disk = Arc::new(disk.process());
+    options.engine = Some(Engine::manual());
     repair(DIR, options).unwrap();
 }
 
