@@ -1,33 +1,42 @@
 //! Nodes of a cluster on this machine, each a process of its own.
 
 use std::fs::{self, File};
+use std::io;
 use std::net::TcpListener;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use esker_server::{MemberInfo, Members, ask};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Failure, Outcome, with_causes};
 
-/// Variables of the environment that are for one node.
-const OF_ONE_NODE: [&str; 10] = [
+/// Variables of the environment that are for one node, or for the programs of a whole machine: a
+/// build without the features would refuse the latter.
+const NOT_INHERITED: [&str; 13] = [
     "ESKER_ADVERTISE",
     "ESKER_CLUSTER",
     "ESKER_CONFIG",
     "ESKER_DATA",
     "ESKER_JOIN",
     "ESKER_LISTEN",
+    "ESKER_PROFILE_LISTEN",
     "ESKER_RAFT_ADVERTISE",
     "HTTP_PORT",
     "NODE_ID",
+    "OLTP_ENDPOINT",
+    "OTEL_EXPORTER_OTLP_ENDPOINT",
     "RAFT_ADDR",
 ];
 /// How long a node may take until it votes.
-const START_TIMEOUT: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(15);
 /// How long nodes may take to end.
 const STOP_TIMEOUT: Duration = Duration::from_secs(12);
+/// How the error of a command begins: one of its own, and one of the command line.
+const ERROR_STARTS: [&str; 2] = ["esker: ", "error: "];
+const ERROR_LINES_MAX: usize = 3;
 const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 const STATUS_CALL_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -65,7 +74,10 @@ impl LocalNodes {
         fs::create_dir_all(dir).map_err(|error| Failure::from_io(dir.display(), &error))?;
         let mut nodes = Self { program, dir: dir.to_path_buf(), port, nodes: Vec::new() };
         nodes.nodes.resize_with(usize::from(count), || None);
-        nodes.refuse_taken_ports()?;
+        // A server that answers there would be taken for one of these nodes.
+        check_ports(port, count).map_err(|error| {
+            Failure::failed(error.to_string()).or_else("give other ports with --port")
+        })?;
         let mut order: Vec<_> = (1..=count).collect();
         order.sort_by_key(|number| (*number > 1 && !nodes.data(*number).exists(), *number));
         for number in order {
@@ -80,18 +92,19 @@ impl LocalNodes {
         Ok(nodes)
     }
 
-    /// Refuses ports in use: a server that answers there would be taken for one of these nodes.
-    fn refuse_taken_ports(&self) -> Outcome {
-        let addresses =
-            (1..=self.count()).flat_map(|number| [self.at(number, 0), self.at(number, 1)]);
-        for address in addresses {
-            if let Err(error) = TcpListener::bind(&address) {
-                return Err(Failure::failed(format!(
-                    "cannot listen on {address} (--port): {error}"
-                )));
+    /// Returns the first of these ports at which so many nodes can listen.
+    ///
+    /// # Errors
+    /// If there is none: why the last of them is none.
+    pub fn free_port(ports: impl IntoIterator<Item = u16>, count: u16) -> io::Result<u16> {
+        let mut failed = io::Error::from(io::ErrorKind::InvalidInput);
+        for port in ports {
+            match check_ports(port, count) {
+                Ok(()) => return Ok(port),
+                Err(error) => failed = error,
             }
         }
-        Ok(())
+        Err(failed)
     }
 
     fn data(&self, number: u16) -> PathBuf {
@@ -109,7 +122,7 @@ impl LocalNodes {
     }
 
     fn at(&self, number: u16, above: u16) -> String {
-        format!("127.0.0.1:{}", self.port + 10 * (number - 1) + above)
+        node_address(self.port, number, above)
     }
 
     fn log(&self, number: u16) -> PathBuf {
@@ -129,8 +142,7 @@ impl LocalNodes {
         if number > 1 {
             command.args(["--join", &self.at(1, 0)]);
         }
-        // These are for one node.
-        for name in OF_ONE_NODE {
+        for name in NOT_INHERITED {
             command.env_remove(name);
         }
         // Also when this process is killed.
@@ -156,19 +168,23 @@ impl LocalNodes {
     /// change of the voters is under way: it would need nodes that may be stopped next.
     pub async fn wait_until_member(&mut self, number: u16) -> Outcome {
         let deadline = Instant::now() + START_TIMEOUT;
+        let mut why = String::new();
         while Instant::now() < deadline {
             self.check()?;
-            if let Ok(answer) =
-                ask(&self.address(number), "/members", None, STATUS_CALL_TIMEOUT).await
-                && let Ok(members) = serde_json::from_slice::<Members>(&answer.body)
-                && is_member(number, &members)
-            {
-                return Ok(());
+            match ask(&self.address(number), "/members", None, STATUS_CALL_TIMEOUT).await {
+                Ok(answer) => match serde_json::from_slice::<Members>(&answer.body) {
+                    Ok(members) if is_member(number, &members) => return Ok(()),
+                    _ => why = "it has no vote or no leader".into(),
+                },
+                Err(error) => why = with_causes(&error),
             }
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
-        let log = self.log(number);
-        Err(Failure::failed(format!("node {number} did not join in time; see {}", log.display())))
+        Err(Failure::failed(format!(
+            "node {number} did not join within {} s: {why}; see {}",
+            START_TIMEOUT.as_secs(),
+            self.log(number).display()
+        )))
     }
 
     /// Fails if the data is that of nodes at other ports: all of them moved would not find each
@@ -201,9 +217,7 @@ impl LocalNodes {
                 *slot = None;
                 let log = self.dir.join(format!("node{number}.log"));
                 let lines = fs::read_to_string(&log).unwrap_or_default();
-                // What it said last, unless it was killed.
-                let why = lines.lines().last().and_then(|line| line.strip_prefix("esker: "));
-                let why = why.map(|why| format!(": {why}")).unwrap_or_default();
+                let why = end_reason(status, &lines);
                 return Err(Failure::failed(format!(
                     "node {number} ended ({status}){why}; see {}",
                     log.display()
@@ -231,6 +245,44 @@ impl LocalNodes {
         while Instant::now() < deadline && self.nodes.iter_mut().flatten().any(runs) {
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
+    }
+}
+
+/// The address of a node: for clients, or that port `above` it.
+fn node_address(port: u16, number: u16, above: u16) -> String {
+    format!("127.0.0.1:{}", port + 10 * (number - 1) + above)
+}
+
+/// Fails if `count` nodes cannot listen from this port on.
+fn check_ports(port: u16, count: u16) -> io::Result<()> {
+    for address in
+        (1..=count).flat_map(|number| [0, 1].map(|above| node_address(port, number, above)))
+    {
+        TcpListener::bind(&address).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+        })?;
+    }
+    Ok(())
+}
+
+/// Why a node ended, by the last lines of its output: those that are no log lines, without hints.
+/// Nothing for one that was killed.
+fn end_reason(status: ExitStatus, output: &str) -> String {
+    if status.signal() == Some(Signal::KILL.as_raw()) {
+        return String::new();
+    }
+    let is_hint = |line: &str| {
+        line.is_empty() || line.starts_with("For more information") || line.starts_with("note: ")
+    };
+    let lines = output.lines().rev().take_while(|line| !line.starts_with('{')).map(str::trim);
+    let mut said: Vec<_> = lines.filter(|line| !is_hint(line)).take(ERROR_LINES_MAX).collect();
+    said.reverse();
+    let begin =
+        said.iter().rposition(|line| ERROR_STARTS.iter().any(|start| line.starts_with(start)));
+    let text = said[begin.unwrap_or_default()..].join(" ");
+    match ERROR_STARTS.iter().find_map(|start| text.strip_prefix(start)).unwrap_or(&text) {
+        "" => " without a message: its folder may be full".into(),
+        text => format!(": {text}"),
     }
 }
 
@@ -264,5 +316,34 @@ mod tests {
         // The first of three waits for the second.
         assert!(is_member(1, &members(3, None, true)));
         assert!(!is_member(1, &members(1, None, false)));
+    }
+    /// Only errors that begin with `esker: ` were shown.
+    #[test]
+    fn end_reason_is_the_error_in_any_form() {
+        let failed = ExitStatus::from_raw(1 << 8);
+        let log = "{\"level\":\"info\"}\n";
+        let said = |lines: &str| end_reason(failed, &format!("esker: before\n{log}{lines}"));
+        assert_eq!(said("esker: note: a\nesker: no room\n"), ": no room");
+        let usage =
+            "error: invalid value 'bad' for '--rtt-ms'\n\nFor more information, try '--help'.\n";
+        assert_eq!(said(usage), ": invalid value 'bad' for '--rtt-ms'");
+        let panic =
+            "thread 'main' panicked at a.rs:1:1:\nno luck\nnote: run with `RUST_BACKTRACE=1`\n";
+        assert_eq!(said(panic), ": thread 'main' panicked at a.rs:1:1: no luck");
+        let aborted = ExitStatus::from_raw(6);
+        let memory = "memory allocation of 4194304 bytes failed\n";
+        assert_eq!(end_reason(aborted, memory), format!(": {}", memory.trim()));
+        assert!(said("").contains("without a message"));
+        assert_eq!(end_reason(ExitStatus::from_raw(9), "anything"), "");
+    }
+
+    #[test]
+    fn ports_in_use_are_named() {
+        let other = TcpListener::bind("127.0.0.1:0");
+        let taken = other.as_ref().map(|other| other.local_addr().map_or(0, |at| at.port()));
+        let taken = taken.unwrap_or_default();
+        let why = LocalNodes::free_port([taken], 1).map_err(|error| error.to_string());
+        let named = format!("cannot listen on 127.0.0.1:{taken}: ");
+        assert!(why.as_ref().is_err_and(|why| why.starts_with(&named)), "{why:?}");
     }
 }

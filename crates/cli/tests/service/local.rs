@@ -164,3 +164,25 @@ async fn one_command_runs_three_nodes() {
         }
     }
 }
+
+/// Bug: the reason was lost where the command line of the nodes was wrong.
+#[test]
+fn a_node_that_cannot_start_is_reported_with_its_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut local = command(&["cluster", "local", "three", "--port", &free_ports().to_string()]);
+    local.current_dir(&dir).env("ESKER_MAX_CLOCK_STEP", "bad");
+    run(local, b"").exits(1).says(&["node 1 ended", "'bad'", "ESKER_MAX_CLOCK_STEP", "node1.log"]);
+}
+
+/// What is for one node, or for all programs of a machine, is not for the nodes of this command.
+#[test]
+fn nodes_do_not_inherit_the_collector_and_the_port_of_profiles() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut local = command(&["cluster", "local", "three", "--port", &free_ports().to_string()]);
+    local.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9").env("OLTP_ENDPOINT", "bad");
+    local.env("ESKER_PROFILE_LISTEN", "bad");
+    let mut local = Local(spawn(local.current_dir(&dir), Stdio::null()));
+    let mut lines = BufReader::new(local.0.stdout.take().unwrap()).lines();
+    until(&mut local, &mut lines, "node 3");
+    assert!(nodes_of(&local.0).len() == 3);
+}
