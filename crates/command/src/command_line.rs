@@ -14,6 +14,9 @@ use crate::{output, signals, variables};
 /// is a text.
 pub const MAY_BE_EMPTY: [&str; 2] = ["key", "note"];
 
+/// Variables of many programs whose specification has an empty value mean that they are not set.
+const UNSET_IF_EMPTY: [&str; 1] = ["OTEL_EXPORTER_OTLP_ENDPOINT"];
+
 /// Runs a program: parses its command line, passes the arguments to `program`, and reports the
 /// outcome on standard error and as the exit status.
 pub fn run<A: CommandFactory + FromArgMatches>(program: impl FnOnce(A) -> Outcome) -> ExitCode {
@@ -65,6 +68,9 @@ fn refuse_empty_values(command: &Command, matches: &ArgMatches) -> Result<(), Er
         }
         let (variable, remedy) = match (matches.value_source(id), flag.get_env()) {
             (Some(ValueSource::EnvVariable), Some(name)) => {
+                if UNSET_IF_EMPTY.iter().any(|unset| name == *unset) {
+                    continue;
+                }
                 (format!(" ({})", name.display()), "unset the variable")
             }
             _ => (String::new(), "leave out the flag"),

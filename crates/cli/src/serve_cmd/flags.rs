@@ -242,7 +242,7 @@ impl ServeArguments {
         let text = |flag: &Option<String>, filed: &Option<String>| {
             flag.as_ref().or(filed.as_ref()).filter(|text| !text.is_empty()).cloned()
         };
-        let given = self.otlp_endpoint.clone().or_else(|| self.oltp_endpoint.clone());
+        let given = self.standard_collector().or(self.oltp_endpoint.as_ref()).cloned();
         let Some(url) = text(&given, &file.otlp_endpoint) else { return Ok(None) };
         let collector = collector(&url).map_err(|why| {
             Failure::usage(format!("--otlp-endpoint (OTEL_EXPORTER_OTLP_ENDPOINT) {url}: {why}"))
@@ -253,9 +253,14 @@ impl ServeArguments {
         Ok(Some(SpanOptions { collector, service, environment }))
     }
 
+    /// The collector of the flag or the standard's variable, which counts as unset if it is empty.
+    fn standard_collector(&self) -> Option<&String> {
+        self.otlp_endpoint.as_ref().filter(|text| !text.is_empty())
+    }
+
     /// Returns whether the collector comes from the variable with the seed's name.
     pub fn uses_old_collector_variable(&self) -> bool {
-        self.otlp_endpoint.is_none() && self.oltp_endpoint.is_some()
+        self.standard_collector().is_none() && self.oltp_endpoint.is_some()
     }
 
     /// The address that serves profiles, if any: none of the node's own ports.

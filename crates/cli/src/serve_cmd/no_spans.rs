@@ -17,8 +17,8 @@ impl Spans {
     /// Refuses: spans that are asked for are not left out silently.
     pub fn start(_: &SpanOptions, _: &Handle) -> Outcome<Self> {
         Err(Failure::usage(
-            "--otlp-endpoint (OTEL_EXPORTER_OTLP_ENDPOINT): this build sends no spans; build esker \
-             with --features otlp, or leave the collector out",
+            "--otlp-endpoint (OTEL_EXPORTER_OTLP_ENDPOINT, or OLTP_ENDPOINT): this build sends no \
+             spans; build esker with --features otlp, or leave the collector out",
         ))
     }
 
