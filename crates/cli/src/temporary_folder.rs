@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
-use esker_command::exit::{Failure, Outcome, Status, complain};
+use esker_command::exit::{Failure, Outcome};
 use esker_command::signals;
 
 /// How often the removal is repeated, and the time between: a child may still create files.
@@ -16,23 +16,17 @@ const REMOVAL_PAUSE: Duration = Duration::from_millis(10);
 pub struct TemporaryFolder(PathBuf);
 
 impl TemporaryFolder {
-    /// Creates a folder. At a signal, and after this time, it is removed and the process exits.
-    pub fn create(prefix: &str, time_limit: Duration) -> Outcome<Self> {
+    /// Creates a folder. At a signal it is removed and the process exits.
+    pub fn create(prefix: &str) -> Outcome<Self> {
         let parent = std::env::temp_dir();
         let created = tempfile::Builder::new().prefix(prefix).tempdir().map_err(|error| {
             Failure::from_io(format_args!("create a folder in {}", parent.display()), &error)
                 .or_else("set TMPDIR to a folder where this user may write")
         })?;
         let folder = Self(created.keep());
-        let (at_signal, at_limit) = (folder.0.clone(), folder.0.clone());
+        let at_signal = folder.0.clone();
         signals::exit_at_signal(move || remove(&at_signal))
             .map_err(|error| Failure::from_io("catch signals", &error))?;
-        thread::spawn(move || {
-            thread::sleep(time_limit);
-            remove(&at_limit);
-            complain(&format!("did not end within {} s", time_limit.as_secs()));
-            std::process::exit(Status::Failed as i32);
-        });
         Ok(folder)
     }
 

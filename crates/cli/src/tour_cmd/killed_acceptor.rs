@@ -2,11 +2,10 @@
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
-use std::time::Instant;
 
 use esker_consensus::{Ballot, ConsensusLog, Error, Result, Slot};
 
-use super::step::{Figure, StepResult, ensure, kill_process, millis, record, start};
+use super::step::{Figure, StepResult, ensure, kill_process, record, start, timed};
 use esker_command::output::print_while_open;
 
 const FIRST: Ballot = Ballot { number: 1, node: 1 };
@@ -23,9 +22,7 @@ pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
     kill_process(acceptor)?;
     // It may have written more by then.
     let slots = counts.last().or(count).ok_or("the acceptor acknowledged too few slots")?;
-    let begin = Instant::now();
-    let log = open(dir)?;
-    let time = begin.elapsed();
+    let (log, open_ms) = timed(|| open(dir))?;
     for slot in 0..slots {
         let guard = log.pin();
         let found = log.read(Slot(slot), &guard)?;
@@ -45,7 +42,7 @@ pub fn run(dir: &Path) -> StepResult<Vec<Figure>> {
     Ok(vec![
         ("acknowledged", slots as f64, "{} acknowledged slots are there"),
         ("adopted", promised.uncommitted().len() as f64, "a new proposer committed the last {}"),
-        ("open_ms", millis(time), "opened in {} ms"),
+        ("open_ms", open_ms, "opened in {} ms"),
     ])
 }
 

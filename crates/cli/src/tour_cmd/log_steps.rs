@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::process::Child;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -9,7 +10,9 @@ use esker_disk::{BLOCK, Disk, Open, StdDisk, read_full_at, write_all_at};
 use esker_log::{Batch, Error, Log, ReadOnlyLog, ReadOptions, Start};
 use tokio::task::JoinSet;
 
-use super::step::{Figure, StepResult, ensure, kill_process, millis, record, start};
+use super::step::{
+    Figure, StepResult, ensure, kill_process, millis_since, record, runtime, start, timed,
+};
 
 /// A writer gets at most so many records.
 const SENT_MAX: u64 = 500_000;
@@ -20,23 +23,24 @@ const SYNCS_MAX: u64 = 1000;
 const CALLER_MAX: u64 = 400;
 
 pub fn follow(dir: &Path) -> StepResult<Vec<Figure>> {
-    let (begin, (count, _)) = (Instant::now(), kill_after(100_000, dir)?);
-    let rate = count as f64 / begin.elapsed().as_secs_f64();
-    Ok(vec![("records_per_s", rate, "{} durable and read a second")])
+    let ((count, _), time) = timed(|| kill_after(100_000, dir))?;
+    Ok(vec![("records_per_s", count as f64 / time * 1e3, "{} durable and read a second")])
 }
 
 pub fn kill(dir: &Path) -> StepResult<Vec<Figure>> {
     let (durable, sent) = kill_after(20_000, dir)?;
-    let begin = Instant::now();
-    let log = Log::builder(dir).reserve(0).open()?;
-    let open = begin.elapsed();
+    let (log, open_ms) = timed(|| open(dir))?;
     let recovered = check_recovered(&log, durable, sent)?;
     log.close()?;
     Ok(vec![
         ("durable", durable as f64, "{} records were durable"),
         ("recovered", recovered as f64, "{} are there as sent"),
-        ("open_ms", millis(open), "opened in {} ms"),
+        ("open_ms", open_ms, "opened in {} ms"),
     ])
+}
+
+fn open(dir: &Path) -> esker_log::Result<Log> {
+    Log::builder(dir).reserve(0).open()
 }
 
 /// Has another process append, and kills it after so many records. Returns how many were read
@@ -45,17 +49,17 @@ fn kill_after(count: u64, dir: &Path) -> StepResult<(u64, u64)> {
     let mut writer = start(&["log", "append", "--reserve", "64K"], dir)?;
     let mut input = writer.stdin.take().ok_or("the writer has no input")?;
     let mut is_last = move |n: &u64| input.write_all((record(*n) + "\n").as_bytes()).is_err();
-    let sender = thread::spawn(move || (1..=SENT_MAX).find(|n| is_last(n)));
-    let durable = read_beside(count, dir);
+    let sender = thread::Builder::new().spawn(move || (1..=SENT_MAX).find(|n| is_last(n)))?;
+    let durable = read_beside(&mut writer, count, dir);
     kill_process(writer)?;
     let sent = sender.join().map_err(|_| "the sender panicked")?;
     Ok((durable?, sent.unwrap_or(SENT_MAX)))
 }
 
 /// Reads at least so many records of a log that another process creates, and returns how many.
-fn read_beside(count: u64, dir: &Path) -> StepResult<u64> {
-    let begin = Instant::now();
-    while ReadOnlyLog::open(dir).is_err() && begin.elapsed() < READ_TIMEOUT {
+fn read_beside(writer: &mut Child, count: u64, dir: &Path) -> StepResult<u64> {
+    let end = Instant::now() + READ_TIMEOUT;
+    while writer.try_wait()?.is_none() && ReadOnlyLog::open(dir).is_err() && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
     let (mut stream, mut last) = (ReadOnlyLog::open(dir)?.stream(Start::Oldest)?, 0);
@@ -91,12 +95,12 @@ pub fn sync(dir: &Path) -> StepResult<Vec<Figure>> {
     (0..64).try_for_each(write)?;
     let disk = || median_us(|n| Ok(write(n).and_then(|()| file.sync_data())?));
     let before = disk()?;
-    let log = Log::builder(dir.join("log")).reserve(0).open()?;
+    let log = open(&dir.join("log"))?;
     let alone_us = median_us(|n| Ok(log.append(record(n))?.blocking_wait().map(drop)?))?;
     let disk_us = f64::midpoint(before, disk()?);
-    let (begin, before) = (Instant::now(), log.durable().0);
-    tokio::runtime::Runtime::new()?.block_on(append_together(&log))?;
-    let rate = (log.durable().0 - before) as f64 / begin.elapsed().as_secs_f64();
+    let before = log.durable().0;
+    let ((), time) = timed(|| runtime()?.block_on(append_together(&log)))?;
+    let rate = (log.durable().0 - before) as f64 / time * 1e3;
     log.close()?;
     Ok(vec![
         ("disk_sync_us", disk_us, "{} µs for a sync of 4 KiB in this folder"),
@@ -111,7 +115,7 @@ fn median_us(mut call: impl FnMut(u64) -> StepResult<()>) -> StepResult<f64> {
     for n in (0..SYNCS_MAX).take_while(|n| *n == 0 || begin.elapsed() < PART_TIME) {
         let called = Instant::now();
         call(n)?;
-        times.push(called.elapsed().as_secs_f64() * 1e6);
+        times.push(millis_since(called) * 1e3);
     }
     times.sort_unstable_by(f64::total_cmp);
     Ok(times[times.len() / 2])
@@ -136,7 +140,7 @@ async fn append_together(log: &Log) -> StepResult<()> {
 }
 
 pub fn repair(dir: &Path) -> StepResult<Vec<Figure>> {
-    let log = Log::builder(dir).reserve(0).open()?;
+    let log = open(dir)?;
     let append = |n| Ok(log.append(record(n))?.blocking_wait()?.position.0);
     // In the only segment, they are offsets in its file.
     let positions = (1..=100).map(append).collect::<StepResult<Vec<_>>>()?;
@@ -150,19 +154,17 @@ pub fn repair(dir: &Path) -> StepResult<Vec<Figure>> {
     let is_reported = found.len() == 1 && found[0].offset <= at;
     ensure!(is_reported, "byte {at} was flipped, and verify reports {found:?}");
     let repaired = esker_log::repair(dir, ReadOptions::default())?;
-    let log = Log::builder(dir).reserve(0).open()?;
-    for n in 1..=100 {
-        let is_right = match log.read(n) {
-            Ok(read) => n != 50 && read.payload() == record(n).as_bytes(),
-            Err(error) => n == 50 && matches!(error, Error::Quarantined { .. }),
-        };
-        ensure!(is_right, "record {n} is wrong after the repair: {repaired:?}");
-    }
+    let log = open(dir)?;
+    let as_written =
+        |n: &u64| matches!(log.read(*n), Ok(read) if *read.payload() == *record(*n).as_bytes());
+    let kept = (1..=100).filter(as_written).count();
+    let is_right = kept == 99 && matches!(log.read(50), Err(Error::Quarantined { .. }));
+    ensure!(is_right, "{kept} records are as written after the repair: {repaired:?}");
     log.close()?;
     Ok(vec![
         ("flipped", at as f64, "byte {} of a segment"),
         ("reported", found[0].offset as f64, "reported by verify at {}"),
-        ("kept", 99.0, "its record quarantined by repair, the other {} as written"),
+        ("kept", kept as f64, "its record quarantined by repair, the other {} as written"),
     ])
 }
 

@@ -1,9 +1,15 @@
-//! A step of the tour, and its report.
+//! The steps of the tour: processes that they start and kill, figures and checks.
 
 use std::error::Error;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::Instant;
+
+use rustix::process::Signal;
+use tokio::runtime::{Builder, Runtime};
 
 pub type StepResult<T> = Result<T, Box<dyn Error + Send + Sync>>;
 /// A measured number: its key in JSON, and words with `{}` in its place.
@@ -26,13 +32,21 @@ pub fn start(words: &[&str], dir: &Path) -> StepResult<Child> {
     Ok(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?)
 }
 
-/// Kills a process, as `kill -9` does. Fails if it had ended by itself, and says why.
+/// Kills a process, as `kill -9` does. Fails if it had ended before, and says why.
 pub fn kill_process(mut process: Child) -> StepResult<()> {
     process.kill()?;
     let ended = process.wait_with_output()?;
-    let why = String::from_utf8_lossy(&ended.stderr);
-    ensure!(ended.status.code().is_none(), "a process ended by itself: {}", why.trim());
+    let (status, why) = (ended.status, String::from_utf8_lossy(&ended.stderr));
+    let is_killed = status.signal() == Some(Signal::KILL.as_raw());
+    ensure!(is_killed, "a process ended by itself ({status}): {}", why.trim());
     Ok(())
+}
+
+/// Creates a runtime of this thread. Tokio panics where it lacks files for signals: an error of the
+/// system is returned before.
+pub fn runtime() -> io::Result<Runtime> {
+    drop((0..4).map(|_| UnixStream::pair()).collect::<io::Result<Vec<_>>>()?);
+    Builder::new_current_thread().enable_all().build()
 }
 
 /// The content of record `n`: 100 bytes, without a newline.
@@ -41,6 +55,34 @@ pub fn record(n: u64) -> String {
     format!("{n:020}") + &format!("{hash:016x}").repeat(5)
 }
 
-pub fn millis(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
+/// Returns what a call does, and the milliseconds that it took.
+pub fn timed<T, E>(call: impl FnOnce() -> Result<T, E>) -> Result<(T, f64), E> {
+    let begin = Instant::now();
+    call().map(|done| (done, millis_since(begin)))
+}
+
+pub fn millis_since(begin: Instant) -> f64 {
+    begin.elapsed().as_secs_f64() * 1e3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A writer that aborted counted as killed by the tour.
+    #[test]
+    fn only_sigkill_counts_as_the_kill() {
+        let ended = |script: &str| {
+            let mut child = Command::new("sh");
+            let child = child.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
+            let mut child = child.spawn()?;
+            child.wait()?;
+            kill_process(child)
+        };
+        let why = |script| ended(script).map_err(|error| error.to_string());
+        let aborted = why("echo no memory >&2; kill -ABRT $$");
+        assert!(aborted.as_ref().is_err_and(|why| why.contains("no memory")), "{aborted:?}");
+        assert!(why("exit 0").is_err());
+        assert_eq!(why("kill -KILL $$"), Ok(()));
+    }
 }

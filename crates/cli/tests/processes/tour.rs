@@ -34,7 +34,10 @@ fn is_empty(folder: &Path) -> bool {
 #[test]
 fn two_tours_side_by_side_keep_all_promises() {
     let (folder, _) = esker::workdir();
-    let as_json = spawn(&mut tour(folder.path(), &["--json"]), Stdio::null());
+    let mut as_json = tour(folder.path(), &["--json"]);
+    // Of a machine, or of one node: none is for the nodes of the tour.
+    as_json.env("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:9").env("OLTP_ENDPOINT", "bad");
+    let as_json = spawn(as_json.env("ESKER_PROFILE_LISTEN", "127.0.0.1:9"), Stdio::null());
     let as_text = run(tour(folder.path(), &[]), b"").ok().says_nothing();
     let next = ["log append", "kv put", "example counter", "cluster local"];
     for words in next.iter().chain(&["kill -9 of a writer", "500 callers", "of a segment"]) {
@@ -72,6 +75,23 @@ fn tour_whose_writes_fail_says_so_in_each_step_and_exits_with_1() {
     for step in steps(&ended) {
         assert!(step["ok"] == false && !step["error"].as_str().unwrap().is_empty(), "{step}");
     }
+    assert!(is_empty(folder.path()));
+}
+
+/// Bug: tokio panicked, and no step was reported after that.
+#[test]
+fn tour_with_few_files_reports_each_step_and_exits_with_1() {
+    let (folder, _) = esker::workdir();
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 16; exec \"$0\" tour --json", env!("CARGO_BIN_EXE_esker")]);
+    limited.env("TMPDIR", folder.path());
+    let ended = run(limited, b"").exits(1).says(&["not everything was as promised: "]);
+    let mut failed = Vec::new();
+    for step in steps(&ended).iter().filter(|step| step["ok"] == false) {
+        failed.push(step["step"].as_str().unwrap().to_owned());
+        assert!(!step["error"].as_str().unwrap().contains("panicked"), "{step}");
+    }
+    assert!(!failed.is_empty() && ended.err.trim_end().ends_with(&failed.join(", ")), "{ended:?}");
     assert!(is_empty(folder.path()));
 }
 
