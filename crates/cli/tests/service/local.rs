@@ -174,7 +174,7 @@ fn a_node_that_cannot_start_is_reported_with_its_reason() {
     run(local, b"").exits(1).says(&["node 1 ended", "'bad'", "ESKER_MAX_CLOCK_STEP", "node1.log"]);
 }
 
-/// What is for one node, or for all programs of a machine, is not for the nodes of this command.
+/// Variables of one node, or of all programs of a machine, do not reach the nodes of this command.
 #[test]
 fn nodes_do_not_inherit_the_collector_and_the_port_of_profiles() {
     let dir = tempfile::tempdir().unwrap();
