@@ -3,8 +3,6 @@
 #[cfg(doc)]
 use crate::base::error::Error;
 use crate::base::error::Result;
-#[cfg(doc)]
-use crate::base::options::Options;
 use crate::base::ticket::Ticket;
 use crate::read::key_range::KeyRange;
 use crate::state::handle::Keyspace;
