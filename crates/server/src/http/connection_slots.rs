@@ -13,7 +13,7 @@ use crate::supervisor::FailureSignal;
 
 /// The number of slots in the reserve.
 pub(crate) const RESERVE_SLOTS: usize = 64;
-/// The time for which a connection has a slot of the reserve.
+/// The time for which a connection has a slot of the reserve; longer while its request is answered.
 pub(crate) const RESERVE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The most slots that a semaphore can hand out at once.

@@ -149,7 +149,11 @@ impl Connection {
                     LifecycleEvent::GraceEnded => {
                         events.push(after(STOP_GRACE, LifecycleEvent::GraceEnded));
                     }
-                    LifecycleEvent::ReserveEnded => break,
+                    // A request that has come is answered, however slow the machine is.
+                    LifecycleEvent::ReserveEnded if requests.is_quiet() => break,
+                    LifecycleEvent::ReserveEnded => {
+                        events.push(after(RESERVE_TIMEOUT, LifecycleEvent::ReserveEnded));
+                    }
                     LifecycleEvent::Evicted => {
                         tracing::debug!(address = %self.from, "requests wait for its memory");
                         break;
