@@ -6,6 +6,12 @@
 //! otherwise a byte. A `]` directly after `[` or `[!` belongs to the set. A pattern with a `[` that
 //! is not closed matches nothing.
 
+use std::sync::Arc;
+
+/// From this number on, keys are matched by several threads.
+const PARALLEL_KEYS_MIN: usize = 1000;
+const MATCH_THREADS_MAX: usize = 8;
+
 /// A pattern that was parsed.
 #[derive(Debug)]
 pub(super) struct Glob(Option<Vec<GlobToken>>);
@@ -56,6 +62,35 @@ fn code_point(character: char) -> u32 {
 }
 
 impl Glob {
+    /// Returns the keys that match, in their order.
+    pub(super) fn matching(&self, keys: &[Arc<[u8]>]) -> Vec<Arc<[u8]>> {
+        let matching = |keys: &[Arc<[u8]>]| -> Vec<Arc<[u8]>> {
+            keys.iter().filter(|key| self.matches(key)).cloned().collect()
+        };
+        let threads =
+            std::thread::available_parallelism().map_or(1, |all| all.get().min(MATCH_THREADS_MAX));
+        if keys.len() < PARALLEL_KEYS_MIN || threads == 1 {
+            return matching(keys);
+        }
+        let chunk_len = keys.len().div_ceil(threads);
+        std::thread::scope(|scope| {
+            let (first, others) = keys.split_at(chunk_len);
+            let started: Vec<_> = others
+                .chunks(chunk_len)
+                .map(|keys| {
+                    (keys, std::thread::Builder::new().spawn_scoped(scope, || matching(keys)))
+                })
+                .collect();
+            let mut all = matching(first);
+            for (keys, thread) in started {
+                // Without a thread, or after a panic in one, this one matches them.
+                let found = thread.ok().and_then(|thread| thread.join().ok());
+                all.extend(found.unwrap_or_else(|| matching(keys)));
+            }
+            all
+        })
+    }
+
     pub(super) fn parse(pattern: &[u8]) -> Self {
         let (mut rest, mut tokens) = (Characters(pattern), Vec::new());
         while let Some(character) = rest.next() {

@@ -10,7 +10,8 @@ use esker_log::{ReadOnlyLog, ReadOptions};
 
 use crate::component::{REGISTRY_COMPONENT, REGISTRY_COPY_COMPONENT};
 use crate::manager::directory_names::{self as names, REGISTRY_DIR};
-use crate::manager::registry::{RegistryState, unreadable};
+use crate::manager::registry::unreadable;
+use crate::manager::registry_state::RegistryState;
 use crate::outcome::{Error, Result};
 
 /// The most attempts to list the keys while some are added and removed, and the pause before the
