@@ -6,6 +6,7 @@ mod command_line;
 #[cfg(feature = "service")]
 pub mod endpoints;
 pub mod exit;
+pub mod library_errors;
 #[cfg(feature = "service")]
 pub mod local_nodes;
 pub mod log_options;
@@ -13,6 +14,7 @@ pub mod option_flags;
 pub mod output;
 pub mod progress;
 pub mod quantity;
+pub mod remedies;
 pub mod signals;
 mod stdout_at_start;
 mod variables;

@@ -11,7 +11,8 @@ use std::time::{Duration, Instant};
 use esker_server::{MemberInfo, Members, ask};
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::exit::{Failure, Outcome, with_causes};
+use crate::exit::{Failure, Outcome};
+use crate::library_errors::with_causes;
 
 /// Variables of the environment that are for one node, or for the programs of a whole machine: a
 /// build without the features would refuse the latter.

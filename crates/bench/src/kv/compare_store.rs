@@ -28,7 +28,7 @@ pub fn compare(entries: &Entries, dir: &Path, options: &Options, keys: u64) -> O
     let threads = if fits {
         options.log.direct = Direct::Off;
         read_raw(dir, false)
-            .map_err(|error| Failure::failed(esker_command::exit::with_causes(&error)))?;
+            .map_err(|error| Failure::failed(esker_command::library_errors::with_causes(&error)))?;
         cores.map_or(1, usize::from)
     } else {
         COLD_THREADS

@@ -31,7 +31,8 @@ use crate::measure::latency::Latencies;
 use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::page_cache::drop_cached_pages;
 use crate::workdir::Workdir;
-use esker_command::exit::{Failure, Outcome, complain, with_causes};
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::library_errors::with_causes;
 use esker_command::output;
 use esker_command::quantity;
 

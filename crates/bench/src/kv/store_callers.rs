@@ -63,7 +63,8 @@ pub fn run(
     store: &Store,
     what: Operation,
 ) -> Outcome<TimedPart> {
-    let failure = |error: Error| Failure::failed(esker_command::exit::with_causes(&error));
+    let failure =
+        |error: Error| Failure::failed(esker_command::library_errors::with_causes(&error));
     let waits = policy == Policy::Always;
     let puts = what == Operation::Put;
     if puts {

@@ -24,7 +24,8 @@ use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::page_cache::{drop_cached_pages, read_raw};
 use crate::records::verify::{ExpectedRecords, Tally, Verify};
 use crate::workdir::Workdir;
-use esker_command::exit::{Failure, Outcome, with_causes};
+use esker_command::exit::{Failure, Outcome};
+use esker_command::library_errors::with_causes;
 
 /// The least bytes of a lap beside the writer of which a rate is given.
 const LEAST_LAP: u64 = 1 << 20;

@@ -13,7 +13,8 @@ use esker_disk::{AlignedBuf, BLOCK, Dir, Disk, File, Open, StdDisk, read_full_at
 use crate::measure::floor_figures::FloorFigures;
 use crate::measure::latency::Latencies;
 use crate::records::payload::mix;
-use esker_command::exit::{Failure, Outcome, with_causes};
+use esker_command::exit::{Failure, Outcome};
+use esker_command::library_errors::with_causes;
 
 /// A build whose figures say nothing of a machine, and whose tests look at flags and keys.
 const IS_FOR_TESTS: bool = cfg!(debug_assertions);

@@ -19,7 +19,8 @@ use crate::measure::resources::{self, ResourceUse, Snapshot};
 use crate::records::payload::mix;
 use crate::workdir::Workdir;
 use esker_command::choices::{Choice, DiskChoice};
-use esker_command::exit::{Failure, Outcome, with_causes};
+use esker_command::exit::{Failure, Outcome};
+use esker_command::library_errors::with_causes;
 use esker_command::quantity;
 
 /// The name of the file.

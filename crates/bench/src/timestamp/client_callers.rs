@@ -14,7 +14,8 @@ use crate::measure::per_thread::PerThread;
 use crate::measure::resources::{self, Snapshot};
 use crate::timestamp::tally::{CallBudget, Recorder, Tally};
 use crate::timestamp::timestamp_arguments::TsBenchArguments;
-use esker_command::exit::{Failure, Outcome, with_causes};
+use esker_command::exit::{Failure, Outcome};
+use esker_command::library_errors::with_causes;
 use esker_command::output::print;
 
 /// Runs the benchmark on threads of its own.

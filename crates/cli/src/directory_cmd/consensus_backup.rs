@@ -10,8 +10,9 @@ use serde_json::json;
 use super::component::{Component, Directory};
 use super::destination::CopyCommand;
 use crate::consensus_dir;
-use esker_command::exit::{Failure, Outcome, complain, no_space_for_copy};
+use esker_command::exit::{Failure, Outcome, complain};
 use esker_command::output;
+use esker_command::remedies::no_space_for_copy;
 use esker_command::signals;
 
 /// Copies one log, or all logs of a manager.

@@ -8,9 +8,10 @@ use serde_json::{Value, json};
 
 use super::component::{Component, Directory};
 use crate::consensus_dir::{self, Report, Target};
-use esker_command::exit::{Failure, Outcome, advice_on};
+use esker_command::exit::{Failure, Outcome};
 use esker_command::output::counted;
 use esker_command::progress;
+use esker_command::remedies::on_corruption;
 
 /// Checks each log, and fails when one is corrupt, after it has checked all.
 pub fn run(directory: &Directory, key: Option<&str>, as_json: bool) -> Outcome {
@@ -117,7 +118,7 @@ impl LogCheck {
     fn failure(&self, dir: &Path) -> Option<Failure> {
         let name = dir.display();
         if let Some(first) = self.report.corruption.first() {
-            let advice = advice_on(first, dir);
+            let advice = on_corruption(first, dir);
             return Some(Failure::corrupt(format!(
                 "{name} is corrupt, first in {} at byte {}{advice}",
                 first.file.display(),

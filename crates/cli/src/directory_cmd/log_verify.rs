@@ -7,9 +7,10 @@ use esker_log::{Corruption, Error, ReadOnlyLog, ReadOptions, SeqRange, VerifyRep
 use serde_json::{Value, json};
 
 use super::component::Component;
-use esker_command::exit::{Failure, Outcome, advice_on};
+use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
 use esker_command::progress;
+use esker_command::remedies::on_corruption;
 
 /// Checks the log, and fails when it is corrupt.
 pub fn run(dir: &Path, as_json: bool) -> Outcome {
@@ -73,7 +74,7 @@ pub fn refuse_corruption(report: &VerifyReport, dir: &Path) -> Outcome {
         output::counted(report.corruption.len() as u64, "place"),
         first.file.display(),
         first.offset,
-        advice_on(first, dir),
+        on_corruption(first, dir),
     )))
 }
 

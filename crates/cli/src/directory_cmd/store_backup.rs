@@ -11,8 +11,9 @@ use serde_json::json;
 use super::component::Component;
 use super::destination::CopyCommand;
 use crate::kv_cmd::open;
-use esker_command::exit::{Failure, Outcome, no_space_for_copy};
+use esker_command::exit::{Failure, Outcome};
 use esker_command::output;
+use esker_command::remedies::no_space_for_copy;
 use esker_command::signals;
 
 /// Copies the store.

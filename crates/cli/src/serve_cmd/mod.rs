@@ -22,7 +22,8 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::serve_cmd::background::Lines;
 use crate::serve_cmd::span_options::SpanOptions;
-use esker_command::exit::{Failure, Outcome, with_causes};
+use esker_command::exit::{Failure, Outcome};
+use esker_command::library_errors::with_causes;
 
 /// How often dropped log lines are reported.
 const DROPPED_REPORT_INTERVAL: Duration = Duration::from_secs(1);

@@ -18,7 +18,8 @@ use indicatif::HumanFloatCount;
 use serde_json::json;
 
 use crate::temporary_folder::TemporaryFolder;
-use esker_command::exit::{Failure, Outcome, with_causes};
+use esker_command::exit::{Failure, Outcome};
+use esker_command::library_errors::with_causes;
 use esker_command::output::{print, print_json};
 use step::{Figure, StepResult};
 

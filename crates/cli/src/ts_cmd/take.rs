@@ -9,7 +9,8 @@ use esker_oracle::Range;
 
 use crate::ts_cmd::timestamp_text::show;
 use esker_command::endpoints::Endpoints;
-use esker_command::exit::{Failure, Outcome, complain, with_causes};
+use esker_command::exit::{Failure, Outcome, complain};
+use esker_command::library_errors::with_causes;
 use esker_command::output;
 use esker_command::quantity::{number, timeout};
 use esker_command::signals::Stop;
