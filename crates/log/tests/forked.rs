@@ -167,13 +167,13 @@ fn appends(log: &Log) {
     forked("append_timeout", log.append_timeout("x", PATIENCE));
     forked("write, numbered", log.write(Append::numbered(Seq(2), &[(Seq(3), "x")])));
     forked("append, internal", log.component().append(Purpose::Internal, "x"));
-    forked("write", log.write(Append::records(&["x"])));
+    forked("write", log.write(Append::records(&["x", "y"])));
     forked("write of nothing", log.write(Append::records(&[] as &[&str])));
     forked("write, atomic", log.write(Append::records(&["x", "y"]).atomic()));
     forked("barrier", log.barrier());
     forked("sink", Sink::new(log));
     forked("append_async", polled_once(log.append_async("x")));
-    forked("write_async", polled_once(log.write_async(Append::records(&["x"]))));
+    forked("write_async", polled_once(log.write_async(Append::records(&["x", "y"]))));
     let locked =
         log.component().append_locked(|_| -> Result<(), _> { panic!("it runs under a lock") });
     forked("append_locked", locked);
@@ -185,7 +185,7 @@ fn reads(log: &Log) {
     forked("stream", log.stream(Start::Tip));
     forked("pending_records", log.component().pending_records());
     forked("checkpoint_reader", log.component().checkpoint_reader());
-    forked("newest_snapshot", log.snapshots().newest());
+    forked("Snapshots::newest", log.snapshots().newest());
     forked("was_repaired", log.storage().was_repaired());
     forked("consumers", log.consumers().get("one"));
     forked("read_async", polled_once(log.read_async(1)));
@@ -195,12 +195,12 @@ fn reads(log: &Log) {
 fn changes(log: &Log, workdir: &Path) {
     let component = esker_log::Component(*b"testtest");
     forked("truncate_before", log.retention().truncate_before(2));
-    forked("set_retention", log.retention().set_limits(Retention::NONE));
+    forked("set_limits", log.retention().set_limits(Retention::NONE));
     forked("put_app_metadata", log.component().put_app_metadata(component, b"x"));
     forked("checkpoint_writer", log.component().checkpoint_writer(100));
     forked("discard_checkpoint", log.component().discard_checkpoint());
     forked("snapshot_writer", log.snapshots().writer(1));
-    forked("remove_snapshot", log.snapshots().remove(1));
+    forked("Snapshots::remove", log.snapshots().remove(1));
     forked("backup", log.storage().backup(workdir.join("backup")));
     forked("consumers", log.consumers().set("one", Seq(1)));
     forked("close", log.close());

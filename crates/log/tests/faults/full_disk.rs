@@ -71,9 +71,9 @@ fn check_continues(sim_env: &mut SimEnv, life: &mut Life) -> Result<(), String> 
     let big = vec![0; 9000];
     let refused = [
         ("append", life.log.append(&big)),
-        ("append_batch", life.log.write(Append::records(&[&big])).map_err(Error::from)),
+        ("write", life.log.write(Append::records(&[&big, &big])).map_err(Error::from)),
         (
-            "append_atomic",
+            "write, atomic",
             life.log.write(Append::records(&[&big, &big]).atomic()).map_err(Error::from),
         ),
         ("try_append", life.log.try_append(&big)),

@@ -67,7 +67,7 @@ fn every_append_variant_returns_no_space_and_works_with_room_again() {
         is_full(log.append(&large));
         is_full(log.append_timeout(&large, LONG));
         is_full(block_on(log.append_async(&large)));
-        is_full(block_on(log.write_async(Append::records(&[&large]))).map_err(Error::from));
+        is_full(block_on(log.write_async(Append::records(&[&large, &large]))).map_err(Error::from));
         is_full(log.write(Append::records(&[&large, &large]).atomic()).map_err(Error::from));
         is_full(Sink::new(&log).unwrap().blocking_append(&large));
         is_full(again());

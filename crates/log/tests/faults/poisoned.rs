@@ -40,8 +40,8 @@ fn the_failing_call_gets_the_cause_and_every_later_one_poisoned() {
         poisoned(log.append(b"x"));
         poisoned(log.try_append(b"x"));
         poisoned(log.append_timeout(b"x", LONG));
-        poisoned(log.write(Append::records(&[b"x"])));
-        poisoned(log.write(Append::records(&[b"x"]).atomic()));
+        poisoned(log.write(Append::records(&[b"x"; 2])));
+        poisoned(log.write(Append::records(&[b"x"; 2]).atomic()));
         poisoned(block_on(log.append_async(b"x")));
         poisoned(log.barrier());
         poisoned(sink.blocking_append(b"x"));

@@ -216,9 +216,10 @@ fn an_atomic_append_without_room_waits_as_its_name_says_and_accepts_nothing() {
     drop(opens);
     let ticket = block_on(waiting).unwrap();
     assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 3));
-    let ticket = log.write_timeout(Append::records(&[payload(last + 4)]).atomic(), LONG).unwrap();
-    assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 4));
-    assert_eq!(log.try_write(Append::records(&[b"x"]).atomic()).unwrap().seq(), Seq(last + 5));
+    let two = [payload(last + 4), payload(last + 5)];
+    let ticket = log.write_timeout(Append::records(&two).atomic(), LONG).unwrap();
+    assert_eq!(ticket.blocking_wait().unwrap().seq, Seq(last + 5));
+    assert_eq!(log.try_write(Append::records(&[b"x"; 2]).atomic()).unwrap().seq(), Seq(last + 7));
     log.close().unwrap();
 }
 

@@ -176,11 +176,14 @@ fn a_payload_may_call_the_log() {
         let (log, disk, _) = log();
         let record = Calls(log.clone());
         log.append(&record).unwrap().blocking_wait().unwrap();
-        log.write(Append::records(&[&record])).unwrap().blocking_wait().unwrap();
-        log.write(Append::records(&[&record]).atomic()).unwrap().blocking_wait().unwrap();
+        let two = [&record, &record];
+        log.write(Append::records(&two)).unwrap().blocking_wait().unwrap();
+        log.write(Append::records(&two).atomic()).unwrap().blocking_wait().unwrap();
         drop(record);
-        let expected = [b"within", b"around"].map(|bytes| bytes.to_vec());
-        goes_on(log, &disk, &[expected.as_slice(); 3].concat());
+        let [within, around] = [b"within", b"around"].map(|bytes| bytes.to_vec());
+        let one = vec![within.clone(), around.clone()];
+        let both = vec![within.clone(), within, around.clone(), around];
+        goes_on(log, &disk, &[one, both.clone(), both].concat());
     });
 }
 

@@ -237,8 +237,8 @@ fn no_sequence_number_follows_the_largest() {
     let more = Seq(u64::MAX);
     for refused in [
         log.append(b"more").map(drop),
-        log.write(Append::records(&[b"more"])).map(drop).map_err(Error::from),
-        log.write(Append::records(&[b"more"]).atomic()).map(drop).map_err(Error::from),
+        log.write(Append::records(&[b"more"; 2])).map(drop).map_err(Error::from),
+        log.write(Append::records(&[b"more"; 2]).atomic()).map(drop).map_err(Error::from),
         append_if(&log, more.0, largest, b"more").map(drop),
     ] {
         let error = refused.unwrap_err();

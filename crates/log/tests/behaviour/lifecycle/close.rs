@@ -116,8 +116,8 @@ fn after_close_every_call_says_closed() {
     closed(log.append(b"x"));
     closed(log.try_append(b"x"));
     closed(log.append_timeout(b"x", LONG));
-    closed(log.write(Append::records(&[b"x"])));
-    closed(log.write(Append::records(&[b"x"]).atomic()));
+    closed(log.write(Append::records(&[b"x"; 2])));
+    closed(log.write(Append::records(&[b"x"; 2]).atomic()));
     closed(block_on(log.append_async(b"x")));
     closed(log.barrier());
     closed(log.read(1));

@@ -23,8 +23,8 @@ fn stopped<T>(outcome: Result<T, impl Into<Error>>) {
 fn everything_says_stopped(log: &Log) {
     stopped(log.append(b"x"));
     stopped(log.try_append(b"x"));
-    stopped(log.write(Append::records(&[b"x"])));
-    stopped(log.write(Append::records(&[b"x"]).atomic()));
+    stopped(log.write(Append::records(&[b"x"; 2])));
+    stopped(log.write(Append::records(&[b"x"; 2]).atomic()));
     stopped(block_on(log.append_async(b"x")));
     stopped(log.barrier());
     stopped(block_on(log.wait_durable(1000)));
