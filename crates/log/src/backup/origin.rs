@@ -1,4 +1,4 @@
-//! What a backup needs of the log that it copies: one that is open, or one of another process.
+//! The log that a backup copies: one that is open, or one of another process.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Where a copy may go.
+//! Checks whether a path is within a directory.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};

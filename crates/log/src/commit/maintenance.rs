@@ -61,11 +61,11 @@ fn write_footers(log: &WriteHalf) -> Result<()> {
     Ok(())
 }
 
-/// Writes the footer of a full segment, and frees the space reserved past it.
+/// Writes the footer of a full segment, and frees the space preallocated past it.
 pub(crate) fn end_segment(log: &WriteHalf, file: &dyn File, segment: &Segment) -> Result<()> {
     let end = match write_footer(file, segment) {
         Err(error) if error.is_no_space() => {
-            // Its records are so small that the footer exceeds the space reserved for it.
+            // Its records are so small that the footer exceeds the space preallocated for it.
             tracing::warn!(error = with_causes(&error), "failed to write segment footer");
             return Ok(());
         }

@@ -6,7 +6,8 @@
 //! `commit_delay` decides whether a commit waits for more callers. `preallocation` gets file space
 //! before records are placed in it, and `shared_reserve` lends the reserve to other logs.
 //! `preallocator` and `maintenance` do the background work: prewritten blocks, footers, and
-//! `retention`, which asks `ages` what is too old.
+//! `retention`, which asks `ages` what is too old. `write_half` is the shared state, `lock_order`
+//! its locks, `committer` the state of the next commit, `space_request` the wait for space.
 
 pub(crate) mod ages;
 pub(crate) mod callbacks;

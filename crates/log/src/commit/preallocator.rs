@@ -69,7 +69,7 @@ struct State {
     /// Segments that the committer has yet to enter. The core places units in no others, so there
     /// are at most as many as units in memory, plus one.
     ready: VecDeque<(u64, ReadySegment)>,
-    /// The segment and its `limit` at the last attempt to reserve ahead that reserved nothing.
+    /// The segment and its `limit` at the last attempt to preallocate that got nothing.
     tried: (u64, u32),
     /// A moving average of the commit size, and recently entered bytes, halved at each prewrite.
     commit_size: u64,
@@ -93,7 +93,7 @@ pub(crate) enum AfterBurst<'a> {
 }
 
 impl Preallocator {
-    /// The log continues in `segment` at `end`, with nothing reserved past that.
+    /// The log continues in `segment` at `end`, with nothing preallocated past that.
     pub(crate) fn new(segment: u64, end: u32, prewrites: bool, most: u32) -> Self {
         let (written_to, entered_to, limit) = (end, end, end);
         let commit_size = 4096;
@@ -132,7 +132,7 @@ impl Preallocator {
         state.entered_to = BLOCK;
     }
 
-    /// Whether prewriting, or reserving ahead, is due, or the wait for the end of a burst.
+    /// Whether prewriting, or preallocating, is due, or the wait for the end of a burst.
     pub(crate) fn needs_maintenance(&self) -> bool {
         let state = self.state.lock();
         let short = state.entered_to > state.limit / 2
@@ -197,7 +197,7 @@ impl Preallocator {
         self.state.lock().ready.push_back((number, ready));
     }
 
-    /// Records that a segment is reserved up to this offset.
+    /// Records that a segment is preallocated up to this offset.
     pub(crate) fn extended(&self, segment: u64, limit: u32) {
         let mut state = self.state.lock();
         if let Some((_, ready)) = state.ready.iter_mut().find(|(number, _)| *number == segment) {

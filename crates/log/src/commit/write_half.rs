@@ -70,9 +70,9 @@ pub(crate) struct WriteHalf {
     pub(crate) checkpoints: Mutex<u64>,
     /// Whether a snapshot is being received.
     pub(crate) receiving: Arc<AtomicBool>,
-    /// Held while space is reserved.
+    /// Held while space is preallocated.
     pub(crate) reserve: Mutex<Reserve>,
-    /// The size of the reserve, readable while another thread reserves space.
+    /// The size of the reserve, readable while another thread preallocates.
     pub(crate) reserve_bytes: Arc<AtomicU64>,
     /// Other logs may use the reserve.
     pub(crate) shares: AtomicBool,

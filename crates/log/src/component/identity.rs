@@ -26,10 +26,7 @@ impl ComponentLog<'_> {
     /// # Ok::<(), esker_log::Error>(())
     /// ```
     pub fn put_app_metadata(self, component: Component, content: &[u8]) -> Result<()> {
-        if content.len() > LIMIT {
-            return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
-        }
-        self.replace_app_metadata(component, component, content)
+        self.set_component(component, component, content)
     }
 
     /// Gives the log to another component, durably and in one step, with these app metadata.
@@ -42,28 +39,19 @@ impl ComponentLog<'_> {
         if content.len() > LIMIT {
             return Err(Error::TooLarge { size: content.len() as u64, limit: LIMIT as u64 });
         }
-        self.replace_app_metadata(from, to, content)
-    }
-
-    fn replace_app_metadata(
-        self,
-        component: Component,
-        next: Component,
-        content: &[u8],
-    ) -> Result<()> {
         let write = &*self.log.write;
         refuse_if_forked()?;
         let _changing = write.change_segments();
         if let Some(terminal) = write.lock().core.terminal() {
             return Err(terminal.refusal());
         }
-        let expected = Some(component);
+        let expected = Some(from);
         let found = app_metadata::owner(&*write.dir, expected)?;
         if found.is_some() && found != expected {
             return Err(Error::WrongComponent { dir: write.dir.path().into(), found, expected });
         }
         let (bytes, durable) = (content.len() as u64, write.watermark.seq());
-        let outcome = app_metadata::write(&*write.dir, next, content)
+        let outcome = app_metadata::write(&*write.dir, to, content)
             .map_err(|error| error.for_want_of_space(write.dir.path(), bytes, durable));
         if let Err(error @ Error::Io(_)) = &outcome {
             write.fail(error.clone());

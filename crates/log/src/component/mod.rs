@@ -1,4 +1,4 @@
-//! What the author of a component needs of a log, and its users do not.
+//! Methods and types for the author of a component; users of a log need none of them.
 //!
 //! A component is a data structure that is stored as a log: the key-value store and the consensus
 //! log are two. It keeps an index of the records in memory, builds the index again from the records

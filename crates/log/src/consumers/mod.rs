@@ -128,8 +128,8 @@ impl Consumers {
     /// makes for one. After a crash during the call all of them are there, or none.
     ///
     /// # Errors
-    /// Those of [`Consumers::set`]. After [`Error::Io`] all of them may be there, or none; after
-    /// any other error, none.
+    /// The errors of [`Consumers::set`]. After [`Error::Io`] all of them may be there, or none;
+    /// after any other error, none.
     ///
     /// # Examples
     /// ```

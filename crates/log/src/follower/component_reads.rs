@@ -1,4 +1,4 @@
-//! What a component reads of a log that another process writes.
+//! Reads of a component in a log that another process writes.
 
 use super::ReadOnlyLog;
 use super::poller::{Depth, Polled};

@@ -39,11 +39,11 @@ impl ReadOnlySnapshots<'_> {
     }
 
     /// Opens the newest snapshot that is valid, after reading all of it; `None` if there is none.
-    /// One that is corrupt is passed over, with a warning. Blocks for the time of reading it.
+    /// A corrupt snapshot is skipped, with a warning. Blocks for the time of reading it.
     ///
     /// If the writer removes or replaces the snapshot that is being opened, the search starts over.
-    /// One that was returned stays readable. Its record may be after [`ReadOnlyLog::durable`],
-    /// which is of the last poll; a stream from there on polls by itself.
+    /// A snapshot that was returned stays readable. Its record may be after
+    /// [`ReadOnlyLog::durable`], which is of the last poll; a stream from there on polls by itself.
     ///
     /// # Durability
     /// The content was synced. A snapshot that the writer is just publishing may have a name that a

@@ -1,4 +1,4 @@
-//! What a log that another process writes has on disk.
+//! The files of a log that another process writes.
 
 use super::ReadOnlyLog;
 use super::poller::{Depth, Polled};

@@ -65,7 +65,7 @@ impl Log {
         self.append_one_async(Input::next(&payload)).await
     }
 
-    /// As [`Log::append`], but waits neither for room nor for disk space to be reserved.
+    /// As [`Log::append`], but waits neither for room nor for disk space.
     ///
     /// # Errors
     /// As [`Log::append`], and [`Error::Full`](crate::Error::Full) when it would have to wait.
@@ -161,7 +161,7 @@ impl Log {
         Ok(self.ticket_of_batch(last)?)
     }
 
-    /// As [`Log::write`], but waits neither for room nor for disk space to be reserved.
+    /// As [`Log::write`], but waits neither for room nor for disk space.
     ///
     /// # Errors
     /// As [`Log::write`], and [`Error::Full`](crate::Error::Full) when it would have to wait:

@@ -1,4 +1,4 @@
-//! Reading single records, and the log's metadata.
+//! Reading records of an open log, waiting for durability, and its counters.
 
 use std::future::poll_fn;
 use std::task::Poll;

@@ -1,8 +1,9 @@
-//! The handle to an open log, and its components.
+//! The handle to an open log, and its two halves.
 //!
 //! [`Log`] has a writing half and a reading half. They share the engine, the segments, the
 //! tail cache, the watermark, the trim point, the terminal state, the closed flag and the wait
-//! queues, and nothing else. The files in this folder hold the public methods.
+//! queues, and nothing else. The files in this folder hold the public methods, except those for
+//! the author of a component, which are in `component`, and backups, which are in `backup`.
 
 mod append;
 pub(crate) mod builder;

@@ -75,7 +75,7 @@ impl ChunkThread {
     }
 }
 
-/// A file that reserves space ahead of its chunks, and bounds what waits in the page cache.
+/// A file that preallocates space ahead of its chunks, and bounds what waits in the page cache.
 #[derive(Debug)]
 struct Growing {
     writer: Writer,
@@ -120,7 +120,7 @@ impl SnapshotWriter {
     /// Writes everything that a source has, without another copy. Returns the number of bytes.
     ///
     /// # Errors
-    /// That of the source; otherwise as writing.
+    /// The error of the source; otherwise as writing.
     pub fn copy_from(&mut self, mut source: impl io::Read) -> io::Result<u64> {
         let before = self.len;
         loop {

@@ -118,7 +118,7 @@ impl Snapshots<'_> {
     }
 
     /// Opens the newest snapshot that is valid, after reading all of it; `None` if there is none.
-    /// One that is corrupt is passed over, with a warning. Blocks for the time of reading it.
+    /// A corrupt snapshot is skipped, with a warning. Blocks for the time of reading it.
     ///
     /// # Errors
     /// [`Error::Busy`] if others are removed and published again and again meanwhile;

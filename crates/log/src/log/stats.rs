@@ -1,4 +1,4 @@
-//! What a process did with a log since it opened it.
+//! Counters of an open log, since it was opened.
 
 use crate::base::position::Seq;
 

@@ -1,4 +1,4 @@
-//! What an open log has on disk.
+//! The files of an open log: contents, recovery and copies.
 
 use crate::base::error::Result;
 use crate::log::Log;

@@ -1,4 +1,4 @@
-//! What a log keeps: limits, and dropping the oldest records on request.
+//! The limits of an open log, and dropping its oldest records on request.
 
 use crate::base::error::{Error, Result};
 use crate::base::options::Retention;

@@ -11,11 +11,11 @@ use crate::read::source::Source;
 use crate::store::chunked_file::{Buffer, Kind, Reader};
 use crate::store::paths::CHECKPOINT;
 
-/// Reads the checkpoint of a log. From
-/// [`ComponentLog::checkpoint_reader`](crate::component::ComponentLog::checkpoint_reader) and
-/// [`ReadOnlyComponentLog::checkpoint_reader`](crate::component::ReadOnlyComponentLog). Several
-/// threads may read chunks at a time. It keeps the file open: a checkpoint that is published later
-/// changes nothing here.
+/// Reads the checkpoint of a log. From `checkpoint_reader` of
+/// [`ComponentLog`](crate::component::ComponentLog) and
+/// [`ReadOnlyComponentLog`](crate::component::ReadOnlyComponentLog). Several threads may read
+/// chunks at a time. It keeps the file open: a checkpoint that is published later changes nothing
+/// here.
 #[derive(Debug)]
 pub struct CheckpointReader {
     reader: Reader,

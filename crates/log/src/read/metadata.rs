@@ -1,4 +1,4 @@
-//! What a log stores, from memory alone.
+//! The contents of a log, from memory alone.
 
 use crate::base::error::Result;
 use crate::base::position::{Position, Seq, SeqRange};

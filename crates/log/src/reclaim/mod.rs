@@ -218,7 +218,7 @@ impl std::ops::AddAssign for Reclaimed {
 /// When this returns, the drop is durable, and so is every live record.
 ///
 /// # Errors
-/// Those of the owner and of the log. A live record that cannot be read ends the pass, and its
+/// The errors of the owner and of the log. A live record that cannot be read ends the pass, and its
 /// segment stays. [`Error::NoSpace`] only if no segment could be dropped.
 pub fn run<O: Owner>(log: &Log, owner: &O, effort: Effort) -> Result<Reclaimed, O::Error> {
     refuse_if_forked()?;

@@ -5,7 +5,7 @@
 //! This explains corruption that was found, and decides nothing: the same log is refused without
 //! it. It reads two segments at most, so that it takes no longer for a large log.
 //!
-//! What a file says:
+//! The contents of a file:
 //!
 //! - *The manifest*: the session, the first segment, and the end after a clean close. It is durable
 //!   before anything of its session is written, and before a segment leaves the log.

@@ -1,4 +1,4 @@
-//! What recovery reports.
+//! The report of a recovery.
 
 use std::path::PathBuf;
 

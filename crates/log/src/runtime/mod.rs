@@ -1,4 +1,4 @@
-//! What the other modules run on: threads, wait queues, counters and histograms.
+//! The runtime of the other modules: threads, wait queues, counters and histograms.
 //!
 //! `engine` owns the threads and knows a log only as [`CommitWork`](engine::CommitWork) and
 //! [`ReadWork`](engine::ReadWork); it has a `clock`. `waiters` has the wait queues for durability,

@@ -211,7 +211,7 @@ pub(crate) fn end_of_units(
 /// Reads the unit at an offset, and checks that it is valid, continues its predecessor, and ends at
 /// or before `until`. Opening, `verify` and `repair` take the same units by this rule.
 ///
-/// Of a gap only the header counts. The rest of what it covers holds nothing: it is not read, and
+/// Only the header of a gap counts. The rest of what it covers holds nothing: it is not read, and
 /// may be past the end of the file.
 pub(crate) fn next_unit(
     image: &mut SegmentReader<'_>,

@@ -35,7 +35,7 @@ impl WriteHalf {
         let outcome = self.take_committer(deadline).and_then(|committer| {
             // Whatever the outcome, no maintenance may run after the directory lock is released.
             let _changing = self.change_segments();
-            // Wait for a running reservation. A later one sees the terminal state and returns.
+            // Wait for a running preallocation. A later one sees the terminal state and returns.
             drop(self.reserve.lock());
             let unused = self.preallocator.close();
             let Some(mut committer) = committer else {

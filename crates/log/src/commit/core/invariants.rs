@@ -1,4 +1,4 @@
-//! What holds after every transition of the core. Checked in debug builds, so in every test.
+//! The invariants after every transition of the core. Checked in debug builds, so in every test.
 
 use super::{Core, InFlightCommit};
 use crate::base::log_end::Mark;

@@ -289,7 +289,7 @@ struct Frontier {
     limit: u32,
     full: u32,
     internal: bool,
-    /// Bytes of an internal segment that [`AppendKind::Freeing`] took, with the padding that it
+    /// Bytes of an internal segment that `Purpose::Freeing` took, with the padding that it
     /// caused.
     lent: u32,
     /// The end of the last block counted in `lent`.
