@@ -42,7 +42,10 @@ impl Future for Call<'_> {
         loop {
             match slot.answer() {
                 Some((Ok(range), offset)) => {
-                    return Poll::Ready(part(range, offset, *count));
+                    let own = part(range, offset, *count);
+                    return Poll::Ready(own.ok_or_else(|| {
+                        queue.fail("a batch has the timestamps of all of its callers")
+                    }));
                 }
                 Some((Err(error), _)) => return Poll::Ready(Err(error.clone())),
                 None if Instant::now() >= *deadline => {
@@ -56,12 +59,9 @@ impl Future for Call<'_> {
 }
 
 /// Returns the timestamps of one caller, which begin at its offset in those of the batch.
-fn part(range: &Range, offset: u32, count: u32) -> Result<Range, Error> {
-    let is_within = offset.checked_add(count).is_some_and(|end| end <= range.count);
-    // The last index of the whole range does not overflow.
+fn part(range: &Range, offset: u32, count: u32) -> Option<Range> {
+    let end = offset.checked_add(count)?;
     let Timestamp { epoch, index } = range.first;
-    match index.checked_add(u64::from(offset)) {
-        Some(index) if is_within => Ok(Range { first: Timestamp { epoch, index }, count }),
-        _ => Err(Error::internal("a batch has the timestamps of all of its callers")),
-    }
+    let index = index.checked_add(u64::from(offset))?;
+    (end <= range.count).then_some(Range { first: Timestamp { epoch, index }, count })
 }

@@ -265,7 +265,7 @@ impl Queue {
 
     /// Ends all calls because `invariant` does not hold, and returns their error.
     #[track_caller]
-    fn fail(&self, invariant: &'static str) -> Error {
+    pub(crate) fn fail(&self, invariant: &'static str) -> Error {
         let error = Error::internal(invariant);
         self.close_with(error.clone());
         error

@@ -57,7 +57,7 @@ impl ServerError {
     #[track_caller]
     pub(crate) fn internal(invariant: &'static str) -> Self {
         debug_assert!(false, "broken invariant: {invariant}");
-        tracing::error!(invariant, "an invariant of the node does not hold; the node stops");
+        tracing::error!(invariant, "an invariant of the node does not hold");
         Self::Internal { invariant }
     }
 }

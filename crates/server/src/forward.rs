@@ -37,7 +37,7 @@ pub(crate) enum ForwardError {
 
 impl fmt::Display for ForwardError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the leader was not asked")
+        f.write_str("failed to forward the request to the leader")
     }
 }
 

@@ -47,6 +47,11 @@ impl Traffic {
         ended == begun
     }
 
+    /// Whether an answer is ready that the client has not taken.
+    pub(crate) fn has_untaken(&self) -> bool {
+        self.untaken.iter().any(|answers| answers.load(Relaxed) > 0)
+    }
+
     /// Closes the connection: requests wait for the memory that it holds.
     pub(crate) fn evict(&self) {
         self.eviction.notify_one();

@@ -205,7 +205,7 @@ fn check(options: &ServerOptions) -> Result<(), ServerError> {
     for (flag, address) in
         [("--advertise", &options.advertise), ("--raft-advertise", &options.raft_advertise)]
     {
-        // Clients get it in a header.
+        // Members and clients get it from the cluster, which refuses any other.
         if let Some(address) = address.as_ref().filter(|address| !is_address(address)) {
             let why = format!("{flag}: {address:?} is not the host:port of one host");
             return Err(ServerError::InvalidOption(why));

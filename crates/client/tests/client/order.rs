@@ -25,7 +25,7 @@ async fn a_call_joins_no_request_that_was_sent() {
     held.fake.wait_for_requests(1).await;
     let before = other.timestamp().await.unwrap();
     let second = tokio::spawn(async move { client.timestamp().await.unwrap() });
-    // BatchSlot to the first, it would send nothing.
+    // If it joined the first request, it would send nothing.
     drop(tokio::time::timeout(Duration::from_millis(300), held.fake.wait_for_requests(2)).await);
     held.release(2);
     let (first, second) = (first.await.unwrap(), second.await.unwrap());

@@ -27,8 +27,8 @@ pub(crate) use resolver::CertificateResolver;
 
 /// Makes a certificate in memory, for loopback and a day.
 pub(crate) fn make_loopback_certificate(now: SystemTime) -> Result<Arc<CertifiedKey>, ServerError> {
-    const DAY: Duration = Duration::from_secs(24 * 3600);
-    let made = CertificatePair::make(&certificate_hosts([]), now, DAY);
+    const ONE_DAY: Duration = Duration::from_secs(24 * 3600);
+    let made = CertificatePair::make(&certificate_hosts([]), now, ONE_DAY);
     let pair =
         made.and_then(|pem| CertificatePair::parse(&pem)).map_err(ServerError::Certificate)?;
     Ok(pair.key())

@@ -211,7 +211,7 @@ mod tests {
 
     use super::*;
 
-    const DAY: Duration = Duration::from_secs(24 * 3600);
+    const ONE_DAY: Duration = Duration::from_secs(24 * 3600);
     /// A pair as `openssl x509 -req` makes it without extensions.
     const VERSION_1: (&[u8], &[u8]) = (
         b"-----BEGIN CERTIFICATE-----
@@ -240,9 +240,9 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
     #[test]
     fn any_clock_makes_a_certificate() {
         let epoch = SystemTime::UNIX_EPOCH;
-        let years = |years: u64| DAY * 365 * u32::try_from(years).unwrap();
+        let years = |years: u64| ONE_DAY * 365 * u32::try_from(years).unwrap();
         for now in [epoch - years(10), epoch, epoch + years(630), epoch + years(9_000)] {
-            let pair = pair(DAY, now);
+            let pair = pair(ONE_DAY, now);
             assert!(pair.is_own && pair.not_after_seconds() <= UNIX_SECONDS_MAX, "{pair:?}");
         }
     }
@@ -253,7 +253,7 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
     fn each_certificate_has_a_subject_of_its_own() {
         let made = |_| {
             let pem =
-                CertificatePair::make(&certificate_hosts([]), SystemTime::now(), DAY).unwrap();
+                CertificatePair::make(&certificate_hosts([]), SystemTime::now(), ONE_DAY).unwrap();
             let der = CertificateDer::from_pem_slice(&pem.cert).unwrap();
             x509_cert::Certificate::from_der(&der).unwrap()
         };
@@ -271,7 +271,7 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
     #[test]
     fn a_certificate_is_due_when_a_third_of_its_life_is_left() {
         let now = SystemTime::now();
-        let pair = pair(DAY * 180, now);
+        let pair = pair(ONE_DAY * 180, now);
         assert!(pair.is_own);
         for (day, is_valid, is_due) in [
             (0, true, false),
@@ -280,10 +280,10 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
             (179, true, true),
             (180, false, true),
         ] {
-            let then = now + DAY * day;
+            let then = now + ONE_DAY * day;
             assert_eq!((pair.check(then).is_ok(), pair.is_due(then)), (is_valid, is_due), "{day}");
         }
-        assert!(pair.check(now - DAY).is_err(), "the clock was set back");
+        assert!(pair.check(now - ONE_DAY).is_err(), "the clock was set back");
         assert!(
             pair.check(now - CLIENT_CLOCK_LAG_MAX / 2).is_ok(),
             "the clock of a client is behind"
@@ -292,7 +292,7 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
 
     #[test]
     fn a_certificate_names_its_hosts() {
-        let pair = pair(DAY, SystemTime::now());
+        let pair = pair(ONE_DAY, SystemTime::now());
         let named = ["localhost", "127.0.0.1", "::1", "10.0.0.1", "fd00::1", "node-1.example"];
         assert!(pair.names(&named.map(ToOwned::to_owned)));
         for other in ["10.0.0.2", "node-2.example", "example"] {
@@ -303,7 +303,7 @@ TN1Lp3ks9JWidJ2brv/ItdXgBuOhRANCAAQLFm+Rf5k6jJBk/5NXuItLRImWMNwN
     #[test]
     fn what_is_no_pair_is_refused() {
         let hosts = certificate_hosts([]);
-        let make = || CertificatePair::make(&hosts, SystemTime::now(), DAY).unwrap();
+        let make = || CertificatePair::make(&hosts, SystemTime::now(), ONE_DAY).unwrap();
         let (one, two) = (make(), make());
         for (cert, key, why) in [
             (&b""[..], &one.key[..], "has none"),

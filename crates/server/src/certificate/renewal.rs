@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    const DAY: Duration = Duration::from_secs(24 * 3600);
+    const ONE_DAY: Duration = Duration::from_secs(24 * 3600);
 
     /// A certificate of an operator, with these limits.
     fn put(files: &CertificateFiles, begins: SystemTime, ends: SystemTime) {
@@ -242,18 +242,18 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = CertificateFiles::in_data_dir(folder.path());
         let now = SystemTime::now();
-        put(&files, now - DAY, now + DAY * 9);
+        put(&files, now - ONE_DAY, now + ONE_DAY * 9);
         let mut options = ServerOptions::new(folder.path());
         options.certificate = Some(files.clone());
         let mut certificate = Certificate::open_operators(&options).unwrap().unwrap();
         let before = certificate.pair.not_after_text().to_owned();
-        put(&files, now + DAY * 2, now + DAY * 90);
+        put(&files, now + ONE_DAY * 2, now + ONE_DAY * 90);
         for day in 0..2 {
-            certificate.refresh(now + DAY * day);
+            certificate.refresh(now + ONE_DAY * day);
             assert_eq!(certificate.pair.not_after_text(), before, "day {day}");
             assert!(certificate.reported.contains("not valid yet, before"), "{certificate:?}");
         }
-        certificate.refresh(now + DAY * 2 + Duration::from_secs(1));
+        certificate.refresh(now + ONE_DAY * 2 + Duration::from_secs(1));
         assert_ne!(certificate.pair.not_after_text(), before);
         assert_eq!(certificate.reported, "");
     }
@@ -267,7 +267,7 @@ mod tests {
         let mut certificate = Certificate::open_data_dir(&options, &["example.org"]).unwrap();
         let now = SystemTime::now();
         let before = certificate.pem.clone();
-        certificate.refresh(now + DAY * 3650);
+        certificate.refresh(now + ONE_DAY * 3650);
         certificate.refresh(now);
         assert_eq!(certificate.pair.check(now), Ok(()));
         assert!(certificate.pem != before && certificate.pair.is_own);

@@ -130,6 +130,7 @@ impl Connection {
         let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), answer));
         let mut idle = IdleCheck::default();
         let mut events = self.events(&traffic, &requested, stop);
+        let mut is_overdue = false;
         loop {
             tokio::select! {
                 biased;
@@ -149,9 +150,12 @@ impl Connection {
                     LifecycleEvent::GraceEnded => {
                         events.push(after(STOP_GRACE, LifecycleEvent::GraceEnded));
                     }
-                    // A request that has come is answered, however slow the machine is.
-                    LifecycleEvent::ReserveEnded if requests.is_quiet() => break,
+                    // A request that has come is answered, however slow the machine is. A client
+                    // that does not take the answer loses its slot.
+                    LifecycleEvent::ReserveEnded
+                        if requests.is_quiet() || (is_overdue && traffic.has_untaken()) => break,
                     LifecycleEvent::ReserveEnded => {
+                        is_overdue = true;
                         events.push(after(RESERVE_TIMEOUT, LifecycleEvent::ReserveEnded));
                     }
                     LifecycleEvent::Evicted => {

@@ -247,7 +247,10 @@ fn error_answer(state: &NodeState, id: u64, error: &OracleError) -> Answer {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         }
         // They say what an operator has to do.
-        OracleError::Clock { .. } | OracleError::NoEpochLeft | OracleError::Stopped => {
+        OracleError::Clock { .. }
+        | OracleError::NoEpochLeft
+        | OracleError::Stopped
+        | OracleError::Internal { .. } => {
             answer::text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
         }
         OracleError::Count(_) => {

@@ -227,7 +227,6 @@ async fn a_certificate_is_renewed_while_the_node_runs() {
     }
 }
 
-/// The options of a node with a pair of the operator, which is looked at often.
 /// A certificate that an operator puts there while the node runs is used and never written, also
 /// while it cannot be read; who removes it gets one of the node's own.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -54,7 +54,8 @@ fn encode(state: &NodeState) -> Result<String, fmt::Error> {
     let labels = [("cluster", cluster.to_string()), ("node", node.to_string())];
     families.any("cluster", "The cluster of this node", Info::new(labels));
     add_http(&mut families, state.counters());
-    let help = "Connections that were closed because others waited for the room of their answers";
+    let help =
+        "Connections that were closed because requests waited for the memory of their answers";
     families.counter("http_connections_evicted", help, state.memory().evictions());
     add_oracle(&mut families, state);
     add_raft(&mut families, state);
