@@ -58,8 +58,6 @@ pub struct LogStore<C> {
     /// The commit index, durable or not.
     committed: Arc<Mutex<Option<EntryId>>>,
     pending_appends: PendingAppends,
-    /// The lease that was stored when this store was opened.
-    lease_at_open: Duration,
     /// Held while the application state is read and replaced.
     app_state_lock: Arc<tokio::sync::Mutex<()>>,
     terminal: TerminalState,
@@ -72,7 +70,6 @@ impl<C> Clone for LogStore<C> {
             log: self.log.clone(),
             committed: Arc::clone(&self.committed),
             pending_appends: self.pending_appends.clone(),
-            lease_at_open: self.lease_at_open,
             app_state_lock: Arc::clone(&self.app_state_lock),
             terminal: self.terminal.clone(),
             config: PhantomData,
@@ -113,12 +110,11 @@ impl<C: StoredConfig> LogStore<C> {
         if let Some(slot) = highest.filter(|slot| slot.0 > INDEX_MAX) {
             return Err(invalid_data(format!("the log has a slot above {INDEX_MAX}: {slot}")));
         }
-        let state = AppState::decode(&log.app_state().get())?;
+        AppState::decode(&log.app_state().get())?;
         let store = Self {
             log,
             committed: Arc::default(),
             pending_appends: PendingAppends::default(),
-            lease_at_open: Duration::from_millis(state.lease_ms.into()),
             app_state_lock: Arc::default(),
             terminal: TerminalState::default(),
             config: PhantomData,
@@ -161,17 +157,24 @@ impl<C: StoredConfig> LogStore<C> {
         AppState::decode(&self.log.app_state().get())
     }
 
-    /// The longest time for which this node may have promised a leader to give no vote before this
-    /// store was opened.
-    pub(crate) fn lease_at_open(&self) -> Duration {
-        self.lease_at_open
+    /// The longest time for which this node may have promised a leader to give no vote, as the log
+    /// has it.
+    pub(crate) fn longest_lease(&self) -> Duration {
+        let lease_ms = self.app_state().map_or_else(
+            |_| {
+                self.fail("the application state that was read at opening can be read");
+                u32::MAX
+            },
+            |state| state.lease_ms,
+        );
+        Duration::from_millis(lease_ms.into())
     }
 
     /// Stores the longest time for which this node promises a leader to give no vote, and waits
     /// until that is durable. A node that restarts with a shorter one waits for this one.
     ///
     /// # Errors
-    /// Those of [`ConsensusLog::set_app_state`].
+    /// The errors of [`AppState::set`](esker_consensus::AppState::set).
     pub(crate) async fn store_lease(&self, longest: Duration) -> io::Result<()> {
         let _turn = self.app_state_lock.lock().await;
         let state = self.app_state()?;
@@ -406,6 +409,7 @@ mod tests {
         assert!(early.is_pending(), "{early:?}");
         keep.await.unwrap();
         assert_eq!(store.app_state().unwrap().lease_ms, 8_000);
+        assert_eq!(store.longest_lease(), lease);
     }
 
     /// A lease and a purge at the same time both stay.

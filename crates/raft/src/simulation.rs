@@ -4,7 +4,7 @@
 //!
 //! - **Time** is the clock of that runtime, for timers, leases and the time since the start. A
 //!   program moves it, for each process at a rate of its own.
-//! - **NodeRng** is a generator that each process has, from a seed.
+//! - **Random numbers** come from a generator that each process has, from a seed.
 //! - **The network** is a [`Transport`] and a [`Listener`].
 //! - **The disk** is that of the log. With [`Engine::manual`](esker_log::Engine::manual) nothing is
 //!   durable before the program runs the engine, and there are no other threads.

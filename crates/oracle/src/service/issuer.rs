@@ -162,7 +162,7 @@ impl Issuer {
         let advance = async move {
             let answer = leased.node().propose(command, patience).await;
             // At once: the next request may come much later.
-            let taken_up = answer.map(|answer| leased.take_up(owner, &answer));
+            let taken_up = answer.and_then(|answer| leased.take_up(owner, &answer));
             leased.renew();
             taken_up
         };

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
-use esker_raft::{Node, Replica};
+use esker_raft::{Node, NodeError, Replica};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -159,21 +159,27 @@ impl LeaseIssuer {
 
     /// Takes up the epoch that the owner's command made, and no other: an epoch has one taker,
     /// whatever else runs on the node. Returns `None` for the epoch of another command.
-    pub(crate) fn take_up(&self, owner: Owner, answer: &Bytes) -> Option<EpochStart> {
-        let made = Advance::answered(answer)?;
+    pub(crate) fn take_up(
+        &self,
+        owner: Owner,
+        answer: &Bytes,
+    ) -> Result<Option<EpochStart>, NodeError> {
+        let Some(made) = Advance::answered(answer) else { return Ok(None) };
         let epochs = self.epochs();
         if epochs.last() < made {
-            self.fail("a node has applied the command that it answers");
-            return None;
+            let invariant = "a node has applied the command that it answers";
+            self.fail(invariant);
+            return Err(NodeError::Internal { invariant });
         }
         let now = Instant::now();
         let mut issued = self.issued.lock();
         let before = issued.current.as_ref().map(|current| &current.allotment);
-        let allotment = Allotment::take_up(&epochs, owner, before)?;
-        (allotment.epoch() == made).then(|| {
-            issued.current = Some(CurrentAllotment { allotment, taken_up: now });
-            EpochStart { epoch: made, at: now }
-        })
+        let allotment = Allotment::take_up(&epochs, owner, before);
+        let Some(allotment) = allotment.filter(|allotment| allotment.epoch() == made) else {
+            return Ok(None);
+        };
+        issued.current = Some(CurrentAllotment { allotment, taken_up: now });
+        Ok(Some(EpochStart { epoch: made, at: now }))
     }
 
     /// Lets the next request that finds the epoch old have it advanced.

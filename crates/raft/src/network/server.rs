@@ -143,7 +143,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
     ) -> Self {
         let lease = Duration::from_millis(raft.config().election_timeout_max);
         let is_new = store.log().promised().is_none() && store.log().last_slot().is_none();
-        let silent = if is_new { Duration::ZERO } else { lease.max(store.lease_at_open()) };
+        let silent = if is_new { Duration::ZERO } else { lease.max(store.longest_lease()) };
         let leader_contact = LeaderContact::default();
         let callers = Callers::new(raft.clone(), store.clone(), lease);
         let inner = Inner {
@@ -181,7 +181,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
 
     /// Accepts connections of any transport, as [`Server::serve`].
     pub(crate) async fn serve_on(self, mut listener: impl Listener) {
-        self.store_lease(self.inner.lease.max(self.inner.store.lease_at_open())).await;
+        self.store_lease(self.inner.lease.max(self.inner.store.longest_lease())).await;
         let (mut opening, mut tasks) = (JoinSet::new(), JoinSet::new());
         tasks.spawn(monitored("the task that stores a lease", self.clone().store_own_lease()));
         let mut oldest = VecDeque::<AbortHandle>::new();
@@ -189,8 +189,8 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             let accepted = tokio::select! {
                 biased;
                 Some(opened) = opening.join_next() => {
-                    if let Some(handshake_with) = log_panic(opened).flatten() {
-                        tasks.spawn(self.clone().run_connection(handshake_with));
+                    if let Some(connection) = log_panic(opened).flatten() {
+                        tasks.spawn(self.clone().run_connection(connection));
                     }
                     continue;
                 }
@@ -243,9 +243,9 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
         self.store_lease(self.inner.lease).await;
     }
 
-    /// The connection after its handshake, if it is handshake_with.
+    /// Answers the handshake of a connection; `None` if the connection was refused or failed.
     async fn open(self, stream: Connection, peer: Option<IpAddr>) -> Option<AcceptedConnection> {
-        let opened = self.handshake_with(stream, peer).await;
+        let opened = self.accept_handshake(stream, peer).await;
         opened.map_err(|error| self.report(peer, &error)).ok()
     }
 
@@ -270,14 +270,14 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
 
     fn report(&self, peer: Option<IpAddr>, error: &io::Error) {
         let now = std::time::Instant::now();
-        if let Some(silent) = self.inner.failure_log.record(peer, &error.to_string(), now) {
+        if let Some(suppressed) = self.inner.failure_log.record(peer, &error.to_string(), now) {
             let peer = peer.map(tracing::field::display);
-            tracing::warn!(peer, %error, silent, "the connection of a node ended");
+            tracing::warn!(peer, %error, suppressed, "the connection of a node ended");
         }
     }
 
     /// Answers a handshake.
-    async fn handshake_with(
+    async fn accept_handshake(
         &self,
         mut stream: Connection,
         peer: Option<IpAddr>,
@@ -403,7 +403,7 @@ impl<C: StoredConfig, M: Machine<C>> Server<C, M> {
             Ok(answer) => answer,
             Err(error) => {
                 if let Some(internal) = internal_cause(&error) {
-                    self.inner.store.terminal().fail(StopCause::Internal(internal));
+                    self.stop(StopCause::Internal(internal)).await;
                 }
                 Answer::Refused(error.to_string())
             }
