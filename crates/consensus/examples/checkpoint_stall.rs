@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use esker_consensus::{Ballot, ConsensusLog, Options, Slot};
 
 const BALLOT: Ballot = Ballot { number: 1, node: 1 };
-const BATCH: u64 = 10_000;
+const BATCH_SLOTS: u64 = 10_000;
 
 /// The calls of one caller: their number, the longest, and how many took more than 1 ms.
 #[derive(Debug, Default)]
@@ -54,7 +54,7 @@ fn accept(log: &ConsensusLog, mut slot: u64, wait: bool, over: &AtomicBool) -> (
                 0
             }));
         }
-        if tickets.len() as u64 == BATCH {
+        if tickets.len() as u64 == BATCH_SLOTS {
             tickets.pop().unwrap().blocking_wait().unwrap();
             tickets.clear();
         }
@@ -90,11 +90,14 @@ fn main() {
     options.checkpoint_every = u64::MAX;
     let log = ConsensusLog::builder(dir).options(options).open().unwrap();
     let mut tickets = Vec::new();
-    for first in (0..slots).step_by(BATCH as usize) {
-        for slot in first..slots.min(first + BATCH) {
+    for first in (0..slots).step_by(BATCH_SLOTS as usize) {
+        for slot in first..slots.min(first + BATCH_SLOTS) {
             tickets.push(log.accept(Slot(slot), BALLOT, b"a value.").unwrap());
         }
-        log.commit_through(Slot(slots.min(first + BATCH) - 1)).unwrap().blocking_wait().unwrap();
+        log.commit_through(Slot(slots.min(first + BATCH_SLOTS) - 1))
+            .unwrap()
+            .blocking_wait()
+            .unwrap();
         tickets.clear();
     }
     println!("{slots} slots, {} pages", log.stats().pages);

@@ -19,7 +19,7 @@ use esker_consensus::{Ballot, ConsensusLog, Slot};
 const BALLOT: Ballot = Ballot { number: 1, node: 1 };
 const VALUE: [u8; 100] = [7; 100];
 /// The bytes of an entry in the log.
-const STORED: u64 = 144;
+const RECORD_BYTES: u64 = 144;
 
 type Outcome<T = ()> = Result<T, Box<dyn Error>>;
 
@@ -66,7 +66,7 @@ fn raft(dir: &str, entries: u64) -> Outcome {
         "{{\"name\":\"raft\",\"entries\":{entries},\"seconds\":{seconds:.3},\"bytes_copied\":{copied},\
          \"copied_per_byte\":{:.4},\"bytes_freed\":{},\"most_disk_bytes\":{most},\
          \"slowest_truncate_ms\":{:.3},\"background_failures\":{}}}",
-        copied as f64 / (entries * STORED) as f64,
+        copied as f64 / (entries * RECORD_BYTES) as f64,
         stats.reclaimed.bytes_freed,
         slowest.as_secs_f64() * 1e3,
         stats.background_failures,

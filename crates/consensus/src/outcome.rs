@@ -215,8 +215,7 @@ pub enum Error {
         dir: PathBuf,
     },
     /// The state of the open log contradicts itself: a bug of this crate. The log accepts nothing
-    /// until it is reopened, which replays its records. The ticket of a promise that is used again
-    /// after it resolved answers so, too; then the log has not failed.
+    /// until it is reopened, which replays its records.
     Internal {
         /// The invariant that does not hold.
         invariant: &'static str,

@@ -82,12 +82,12 @@ fn every_call_of_a_child_is_refused() {
             "install",
             log.snapshots().install(SnapshotBounds { floor: Slot(3), frontier: Slot(4) }),
         );
-        forked("set_app_state", log.app_state().set(b"x"));
+        forked("app_state().set", log.app_state().set(b"x"));
         forked("truncate_before", log.truncate_before(Slot(1)));
         forked("truncate_from", log.truncate_from(Slot(1)));
         forked("truncate_through", log.snapshots().truncate_through(Slot(0)));
-        forked("keep_snapshots", log.snapshots().keep(1));
-        forked("create_snapshot", log.snapshots().create(Slot(0), &b"x"[..]));
+        forked("snapshots().keep", log.snapshots().keep(1));
+        forked("snapshots().create", log.snapshots().create(Slot(0), &b"x"[..]));
         forked("snapshots", log.snapshots().list());
         forked("checkpoint", log.maintenance().checkpoint());
         forked("reclaim", log.maintenance().reclaim());

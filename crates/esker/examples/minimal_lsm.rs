@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use esker::kv::{Error, Policy, Store};
 
-const RECORDS: u32 = 1000;
+const RECORD_COUNT: u32 = 1000;
 const VALUE: [u8; 128] = [0xa5; 128];
 
 /// One policy, measured.
@@ -38,7 +38,7 @@ fn measure(dir: &Path, policy: Policy) -> Result<Measured, Error> {
     let store = Store::builder(dir).policy(policy).open()?;
     let keys = store.keyspace();
     let begin = Instant::now();
-    for n in 0..RECORDS {
+    for n in 0..RECORD_COUNT {
         let ticket = keys.put(n.to_be_bytes(), VALUE)?;
         if policy == Policy::Always {
             ticket.blocking_wait()?;
@@ -50,7 +50,7 @@ fn measure(dir: &Path, policy: Policy) -> Result<Measured, Error> {
     let store = Store::builder(dir).policy(policy).open()?;
     let recovered = store.keyspace().len();
     store.close()?;
-    Ok(Measured { policy, time, per_s: f64::from(RECORDS) / time.as_secs_f64(), recovered })
+    Ok(Measured { policy, time, per_s: f64::from(RECORD_COUNT) / time.as_secs_f64(), recovered })
 }
 
 #[allow(dead_code, clippy::print_stdout)]
@@ -58,7 +58,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let dir = std::env::temp_dir().join(format!("esker-minimal-lsm-{}", std::process::id()));
     let measured = run(&dir);
     std::fs::remove_dir_all(&dir)?;
-    println!("{RECORDS} records of {} bytes, the last sync included:", VALUE.len());
+    println!("{RECORD_COUNT} records of {} bytes, the last sync included:", VALUE.len());
     for Measured { policy, time, per_s, recovered } in measured? {
         let policy = format!("{policy:?}");
         println!("  {policy:<16} {time:>12.3?} {per_s:>12.0} records/s, {recovered} recovered");

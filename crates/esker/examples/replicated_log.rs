@@ -12,7 +12,7 @@ use std::path::Path;
 use esker::consensus::{Ballot, ConsensusLog, Error, Slot};
 
 const SLOT: Slot = Slot(0);
-const MAJORITY: usize = 2;
+const MAJORITY_NODES: usize = 2;
 
 /// Proposes a value under a ballot. Returns the chosen one, which may be that of an earlier
 /// proposer.
@@ -32,7 +32,7 @@ pub fn propose(nodes: &[ConsensusLog], ballot: Ballot, value: &[u8]) -> Result<V
         assert!(visited.is_continue(), "the whole answer was visited");
         promises += 1;
     }
-    assert!(promises >= MAJORITY, "no majority promised");
+    assert!(promises >= MAJORITY_NODES, "no majority promised");
 
     // Phase 2: a majority accepts the value of the highest ballot, or ours.
     let value = accepted.map_or_else(|| value.to_vec(), |(_, value)| value);
@@ -42,7 +42,7 @@ pub fn propose(nodes: &[ConsensusLog], ballot: Ballot, value: &[u8]) -> Result<V
         ticket.blocking_wait()?;
         accepts += 1;
     }
-    assert!(accepts >= MAJORITY, "no majority accepted");
+    assert!(accepts >= MAJORITY_NODES, "no majority accepted");
     for node in nodes {
         node.commit(SLOT, ballot)?.blocking_wait()?;
     }

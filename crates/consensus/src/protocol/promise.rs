@@ -42,16 +42,12 @@ pub struct PromiseAnswer {
     highest: Option<Slot>,
 }
 
-/// The error of a ticket that is polled again after it resolved.
-const ANSWER_TAKEN: Error =
-    Error::Internal { invariant: "a promise's ticket is not used after it has resolved" };
-
 /// The acknowledgement of a promise. It resolves with the answer when the promise is durable.
 #[derive(Debug)]
 #[must_use = "a promise is given when the ticket has resolved"]
 pub struct PromiseTicket {
     ticket: Ticket,
-    promised: Option<PromiseAnswer>,
+    promised: PromiseAnswer,
 }
 
 impl ConsensusLog {
@@ -103,7 +99,7 @@ impl ConsensusLog {
         };
         drop(locks);
         inner.checkpoint_if_due();
-        Ok(PromiseTicket { ticket, promised: Some(promised) })
+        Ok(PromiseTicket { ticket, promised })
     }
 
     /// The highest promised ballot, durable or not; `None` if nothing was ever promised or
@@ -207,7 +203,7 @@ impl PromiseTicket {
     /// [`Error::Log`] when the write or sync failed.
     pub fn blocking_wait(self) -> Result<PromiseAnswer> {
         self.ticket.blocking_wait()?;
-        self.promised.ok_or(ANSWER_TAKEN)
+        Ok(self.promised)
     }
 
     /// As [`PromiseTicket::blocking_wait`], for at most `timeout`.
@@ -217,7 +213,7 @@ impl PromiseTicket {
     /// durable later.
     pub fn blocking_wait_timeout(self, timeout: Duration) -> Result<PromiseAnswer> {
         self.ticket.blocking_wait_timeout(timeout)?;
-        self.promised.ok_or(ANSWER_TAKEN)
+        Ok(self.promised)
     }
 }
 
@@ -226,6 +222,6 @@ impl Future for PromiseTicket {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<PromiseAnswer>> {
         let outcome = std::task::ready!(Pin::new(&mut self.ticket).poll(cx));
-        Poll::Ready(outcome.and_then(|()| self.promised.take().ok_or(ANSWER_TAKEN)))
+        Poll::Ready(outcome.map(|()| self.promised.clone()))
     }
 }

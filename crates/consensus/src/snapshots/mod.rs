@@ -7,13 +7,11 @@
 //!
 //! # The crash argument
 //!
-//! A snapshot is published by one durable step: see [`Log::snapshot_writer`]. Nothing depends on it
-//! before. Entries and older snapshots are dropped by a later step,
-//! which first reads back the snapshot that covers what it drops. The names of the snapshots that
-//! it finds are durable: publishing and opening sync the directory. So a crash at any point leaves
-//! either the entries or a whole snapshot of them, and both after most.
-//!
-//! [`Snapshots::writer`]: esker_log::Snapshots::writer
+//! A snapshot is published by one durable step: see [`esker_log::Snapshots::writer`]. Nothing
+//! depends on it before. Entries and older snapshots are dropped by a later step, which first reads
+//! back the snapshot that covers what it drops. The names of the snapshots that it finds are
+//! durable: publishing and opening sync the directory. So a crash at any point leaves either the
+//! entries or a whole snapshot of them, and both after most.
 
 pub(crate) mod create;
 pub(crate) mod receive;

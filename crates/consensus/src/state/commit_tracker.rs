@@ -23,6 +23,8 @@ pub struct CommittedRange {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CachedValue {
     pub(super) slot: u64,
+    /// The record that commits it, or that it was read back from. It is evicted only when this
+    /// record is durable.
     pub(super) marker: u64,
     /// The bytes that it is charged.
     pub(super) bytes: u64,

@@ -26,7 +26,7 @@ use crate::base::ballot::Ballot;
 use crate::base::slot::{SLOTS_PER_PAGE, Slot, SnapshotBounds, first_slot_of, page_of};
 use crate::index::page::State;
 use crate::options::Options;
-use crate::outcome::Result;
+use crate::outcome::{Error, Result};
 use crate::record;
 use crate::state::commit_tracker::CommittedRange;
 use crate::state::inner::ConsensusLog;
@@ -34,7 +34,7 @@ use crate::state::inner::ConsensusLog;
 const DIR: &str = "/consensus";
 /// The number of logical slots: ten from the floor on, and ten at the start of each of the next two
 /// pages.
-const PLACES: u64 = 30;
+const LOGICAL_SLOTS: u64 = 30;
 
 /// One step. Slots are logical. `wait` says whether the ticket is awaited or dropped.
 #[derive(Debug, Clone)]
@@ -82,7 +82,7 @@ enum Step {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let place = || 0..PLACES;
+    let place = || 0..LOGICAL_SLOTS;
     let wait = || prop::bool::weighted(0.4);
     let rise = || prop_oneof![6 => Just(0u64), 2 => Just(1)];
     prop_oneof![
@@ -453,4 +453,20 @@ fn what_a_copied_page_has_is_not_replayed() {
     let before = life.log.inner.log.accepted().0;
     life.log.maintenance().checkpoint().unwrap();
     assert_eq!(life.log.inner.log.accepted().0, before + 1, "the root alone");
+}
+
+/// The record with the promise is missing: the log may have promised even more.
+#[test]
+fn an_entry_above_the_promise_of_the_root_is_refused() {
+    let (disk, mut life) = new_life();
+    let ballot = Ballot { number: 2, node: 1 };
+    life.log.accept(Slot(0), ballot, b"value").unwrap().blocking_wait().unwrap();
+    life.step(&Step::Begin).unwrap();
+    life.checkpoint.as_mut().unwrap().root.promise = None;
+    life.step(&Step::End).unwrap();
+    disk.kill();
+    drop(life);
+    disk.power_on();
+    let refused = TestLog::open(&disk, 0).err();
+    assert!(matches!(refused, Some(Error::CorruptedRecord { .. })), "{refused:?}");
 }

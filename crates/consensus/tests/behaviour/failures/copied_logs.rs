@@ -42,10 +42,10 @@ fn copied(disk: &SimDisk) {
     engine.stop();
 }
 
-type Seen = (Vec<(u64, bool, Vec<u8>)>, String);
+type ReadState = (Vec<(u64, bool, Vec<u8>)>, String);
 
 /// Everything that readers get.
-fn seen(log: &ConsensusLog) -> Seen {
+fn seen(log: &ConsensusLog) -> ReadState {
     let mut slots = Vec::new();
     let mut add = |entry: &esker_consensus::Entry<'_>| {
         slots.push((entry.slot().0, entry.is_committed(), entry.value().to_vec()));
