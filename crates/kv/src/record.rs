@@ -95,9 +95,6 @@ impl<'a> Record<'a> {
         let Some((key, rest)) = body.split_at_checked(key_len) else {
             return Err("its key exceeds the record");
         };
-        if key.len() > RECORD_KEY_LIMIT {
-            return Err("its key is too long");
-        }
         let change = match k0 {
             KIND_PUT => Change::Put { value: rest, moved: false },
             kind if kind == KIND_PUT | MOVED_FLAG => Change::Put { value: rest, moved: true },
@@ -109,7 +106,11 @@ impl<'a> Record<'a> {
         };
         change.check()?;
         // Only the bounds of a range may be one byte longer.
-        if key.len() > KEY_LIMIT && !matches!(change, Change::DeleteRange { .. }) {
+        let limit = match change {
+            Change::DeleteRange { .. } => RECORD_KEY_LIMIT,
+            _ => KEY_LIMIT,
+        };
+        if key.len() > limit {
             return Err("its key is too long");
         }
         Ok(Self { keyspace, key, change })

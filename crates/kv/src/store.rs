@@ -258,6 +258,7 @@ impl Store {
     /// # Errors
     /// [`Error::Closed`], [`Error::Log`].
     pub async fn wait_durable(&self, seq: Seq) -> Result<()> {
+        self.writer.view().health().check_invariants()?;
         Ok(self.writer.log.wait_durable(seq).await?)
     }
 

@@ -73,6 +73,8 @@ impl Writer {
         self.log.barrier()?.blocking_wait()?;
         let mut options = self.options().clone();
         options.log.must_exist = false;
+        // The pool of huge pages, and the disk of that reserve, are those of the original.
+        (options.log.huge_pages, options.log.shared_reserve) = (false, None);
         backup(&mut source::OpenStore::new(self), &StoreBuilder { dir, options })
     }
 }
@@ -85,8 +87,6 @@ fn backup(source: &mut impl Source, to: &StoreBuilder) -> Result<Seq> {
     // It is made durable at the end.
     log.policy = Policy::Periodic(Duration::from_secs(1));
     log.component = Some(UNFINISHED_BACKUP);
-    // The pool of huge pages, and the disk of that reserve, are those of the original.
-    (log.huge_pages, log.shared_reserve) = (false, None);
     let outcome = match Log::builder(dir).options(log).open() {
         // Another backup to this directory began after the check.
         Ok(log) if log.storage().recovery().prior_shutdown != PriorShutdown::New => {

@@ -136,7 +136,7 @@ impl Writer {
                 tracing::warn!(%error, "failed to reclaim space");
             }
         };
-        self.cleaning().set_thread(|| {
+        self.cleaning().start_thread(|| {
             let thread = std::thread::Builder::new().name("esker-kv-clean".into()).spawn(work);
             if let Err(error) = &thread {
                 tracing::warn!(%error, "failed to start the cleaning thread");

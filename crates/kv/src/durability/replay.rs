@@ -3,7 +3,7 @@
 //! # The argument
 //!
 //! The log is complete from its oldest record on: cleaning drops only a prefix, after every record
-//! there that the index named was copied behind it and is durable. So for each key, its newest
+//! there that the index named was copied to the tail and is durable. So for each key, its newest
 //! record in the log decides:
 //!
 //! - It is a put: the key has this value. No newer record existed, because a newer one would be in

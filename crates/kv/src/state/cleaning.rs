@@ -85,7 +85,7 @@ impl Cleaning {
     }
 
     /// Starts the background thread.
-    pub(crate) fn set_thread(&self, start: impl FnOnce() -> Option<JoinHandle<()>>) {
+    pub(crate) fn start_thread(&self, start: impl FnOnce() -> Option<JoinHandle<()>>) {
         let mut thread = self.thread.lock();
         if let Some(started) = start() {
             *thread = Some(started);

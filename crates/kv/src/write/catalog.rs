@@ -5,7 +5,7 @@ use std::sync::Arc;
 use esker_log::Seq;
 use esker_log::component::Purpose;
 
-use crate::base::error::{Error, Result, check_name, refuse_if_forked};
+use crate::base::error::{Error, Result, check_name};
 use crate::index::entry::Version;
 use crate::index::keys::Keys;
 use crate::record::{Change, Record};
@@ -17,9 +17,9 @@ use crate::write::batch::Batch;
 impl Writer {
     /// Returns the keyspace of this name; creates it, durably, if there is none.
     pub(crate) fn create_keyspace(self: &Arc<Self>, name: &str) -> Result<Arc<Keys>> {
-        refuse_if_forked()?;
-        check_name(name)?;
         let view = self.view();
+        view.refuse_if_closing()?;
+        check_name(name)?;
         let _catalog = self.lock_catalog();
         if let Some(keys) = view.keyspaces().find(name) {
             return Ok(keys);
@@ -61,12 +61,11 @@ impl Writer {
 
     /// Drops a keyspace with all of its keys, durably.
     pub(crate) fn drop_keyspace(self: &Arc<Self>, name: &str) -> Result<()> {
-        refuse_if_forked()?;
+        let view = self.view();
+        view.refuse_if_closing()?;
         if name == DEFAULT_NAME {
             return Err(Error::DefaultKeyspace);
         }
-        let view = self.view();
-        view.health().check_invariants()?;
         let _catalog = self.lock_catalog();
         let catalog = view.keyspaces().catalog();
         let Some(keys) = view.keyspaces().find(name) else {

@@ -2,7 +2,7 @@
 
 use esker_log::component::{AppendRefusal, LockedAppender, Purpose};
 
-use crate::base::error::{Error, Result, check_key, refuse_if_forked};
+use crate::base::error::{Error, Result, check_key};
 use crate::base::ticket::Ticket;
 use crate::index::entry::Version;
 use crate::index::keys::Keys;
@@ -35,7 +35,6 @@ impl Writer {
 
 impl<'a> RangeDelete<'a> {
     fn new(keys: &'a Keys, range: &'a KeyRange) -> Result<Self> {
-        refuse_if_forked()?;
         // The key after the longest one is a byte longer.
         let bound = |key: &[u8]| check_key(key.strip_suffix(&[0]).unwrap_or(key));
         bound(range.low())?;

@@ -118,6 +118,7 @@ mod tests {
         assert_failed(store.barrier());
         assert_failed(store.watch(0));
         assert_failed(store.create_keyspace("other"));
+        assert_failed(store.create_keyspace("default"));
         assert_failed(store.drop_keyspace("other"));
         assert_failed(store.compact());
         assert_failed(store.checkpoint());

@@ -1,4 +1,4 @@
-//! What a store does for one caller.
+//! A store with one caller.
 
 mod async_forms;
 mod backup;

@@ -95,7 +95,7 @@ fn dropped_keyspaces_give_their_memory_back() {
     store.close().unwrap();
 }
 
-/// What was replaced before a snapshot is not held against it.
+/// A value that was replaced before a snapshot is not kept for it.
 #[test]
 fn a_scan_does_not_expire_for_versions_that_it_does_not_need() {
     let (store, _dir) = store(|options| options.history_bytes = 64 << 10);

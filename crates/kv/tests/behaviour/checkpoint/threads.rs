@@ -188,7 +188,7 @@ fn live(disk: &SimDisk, round: u64, end: impl FnOnce()) -> (Vec<Accepted>, Chang
     (accepted, unknown.unwrap())
 }
 
-/// What was recovered is what all accepted changes up to the last recovered record left.
+/// The recovered state is that of all accepted changes up to the last recovered record.
 #[test]
 fn a_crash_after_checkpoints_under_load_loses_nothing() {
     let disk = SimDisk::new(1);

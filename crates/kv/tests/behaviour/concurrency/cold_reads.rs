@@ -13,11 +13,11 @@ use esker_kv::{Batch, Error, Options, Policy, Store};
 use esker_testkit::{Call, HookedDisk};
 use parking_lot::Mutex;
 
-type Work = Box<dyn FnOnce(&Store) + Send>;
+type StoreCall = Box<dyn FnOnce(&Store) + Send>;
 
-/// What to do before the next read of a segment, once; and the number of such reads.
+/// The call before the next read of a segment, once; and the number of such reads.
 #[derive(Default, Clone)]
-struct AtRead(Arc<Mutex<Option<(Store, Work)>>>, Arc<AtomicU32>);
+struct AtRead(Arc<Mutex<Option<(Store, StoreCall)>>>, Arc<AtomicU32>);
 
 impl AtRead {
     fn arm(&self, store: &Store, work: impl FnOnce(&Store) + Send + 'static) {

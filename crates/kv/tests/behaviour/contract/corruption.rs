@@ -37,7 +37,7 @@ const FIELDS: [(&str, usize); 9] = [
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Ended {
+enum Ending {
     Closed,
     /// Closed, with a checkpoint of everything.
     WithCheckpoint,
@@ -45,17 +45,17 @@ enum Ended {
     Killed,
 }
 
-fn sample(policy: Policy, ended: Ended) -> SimEnv {
+fn sample(policy: Policy, ended: Ending) -> SimEnv {
     let sim_env = SimEnv::on(SimDisk::new(1));
     let mut options = sim_env.options();
     options.log.policy = policy;
     let store = Store::builder(DIR).options(options).open().unwrap();
     put(&store.keyspace(), 0..RECORDS, 1, LEN);
     store.sync().unwrap();
-    if ended == Ended::WithCheckpoint {
+    if ended == Ending::WithCheckpoint {
         assert!(store.checkpoint().unwrap());
     }
-    if ended == Ended::Killed {
+    if ended == Ending::Killed {
         return sim_env.end(store, None);
     }
     store.close().unwrap();
@@ -83,7 +83,7 @@ fn is_corruption(error: &Error) -> bool {
 }
 
 /// Returns whether the store opened.
-fn check_flipped(sample: &SimEnv, ended: Ended, victim: u32, field: (&str, usize)) -> bool {
+fn check_flipped(sample: &SimEnv, ended: Ending, victim: u32, field: (&str, usize)) -> bool {
     let case = format!("{ended:?}, record {victim}, {}", field.0);
     let sim_env = sample.fork(u64::from(victim));
     let (segment, start) = place(&sim_env.disk, victim);
@@ -98,8 +98,8 @@ fn check_flipped(sample: &SimEnv, ended: Ended, victim: u32, field: (&str, usize
     let keys = store.keyspace();
     let expected = model(0..RECORDS, 1, LEN);
     // What was never durable for sure may be cut off as a torn tail.
-    let may_be_cut = ended == Ended::Killed && victim + 1 == RECORDS;
-    assert!(ended == Ended::WithCheckpoint || may_be_cut, "{case}: it opened");
+    let may_be_cut = ended == Ending::Killed && victim + 1 == RECORDS;
+    assert!(ended == Ending::WithCheckpoint || may_be_cut, "{case}: it opened");
     let mut errors = 0;
     for (key, value) in &expected {
         match keys.get(key) {
@@ -127,7 +127,7 @@ fn check_flipped(sample: &SimEnv, ended: Ended, victim: u32, field: (&str, usize
 fn a_flipped_bit_in_a_record_is_reported_at_opening_or_at_the_read() {
     let mut opened = 0;
     for policy in POLICIES {
-        for ended in [Ended::Closed, Ended::WithCheckpoint, Ended::Killed] {
+        for ended in [Ending::Closed, Ending::WithCheckpoint, Ending::Killed] {
             let sample = sample(policy, ended);
             for victim in [0, RECORDS / 2, RECORDS - 1] {
                 for field in FIELDS {

@@ -164,7 +164,7 @@ fn a_key_without_a_record_after_a_gap_is_quarantined() {
     }
 }
 
-/// What is left can be exported.
+/// The rest can be exported.
 #[test]
 fn a_reader_that_skips_the_gap_has_the_newest_value_that_is_left() {
     let sim_env = sample();
